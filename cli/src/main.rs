@@ -1,0 +1,2 @@
+//! userswap.
+fn main() {}
