@@ -1,2 +1,122 @@
-//! userswap.
-fn main() {}
+//! `userswap`: give a program more memory than it has RAM.
+//!
+//! The command line translates and decides nothing: it checks what was typed, hands it on, and turns
+//! errors into one line and an exit status. One file per subcommand; the engine itself runs inside
+//! the program, in a shared object that this binary carries and injects.
+
+mod bench;
+mod demo;
+mod demo_load;
+mod elf;
+mod failure;
+mod library;
+mod memory;
+mod program;
+mod run;
+mod script;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Parser, Subcommand};
+
+use failure::{Failure, STATUS_USAGE};
+
+/// Give a program more memory than it has RAM.
+#[derive(Parser)]
+#[command(name = "userswap", version)]
+struct CommandLine {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run a program with a RAM budget; what does not fit is swapped in user space
+    Run(run::RunArgs),
+    /// Show what it does: a verified workload of four times its budget, and the kernel beside it
+    Demo(demo::DemoArgs),
+    /// The demo's workload
+    #[command(hide = true)]
+    DemoLoad(demo_load::LoadArgs),
+    /// Measure a case under userswap and, with --vs kernel, on the kernel's own swap
+    Bench(userswap_bench::BenchArgs),
+    /// Generate load, with the options and the output of usemem
+    #[command(disable_help_flag = true)]
+    Usemem {
+        /// Options of usemem
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
+    },
+}
+
+fn main() -> ExitCode {
+    let command = match CommandLine::try_parse() {
+        Ok(line) => line.command,
+        Err(error) => return refuse_usage(&error),
+    };
+    let result = match command {
+        Command::Run(args) => run::run(args).map(|never| match never {}),
+        Command::Demo(args) => demo::demo(&args),
+        Command::DemoLoad(args) => demo_load::load(args),
+        Command::Bench(args) => bench::bench(args),
+        Command::Usemem { args } => bench::usemem(args),
+    };
+    result.unwrap_or_else(|failure: Failure| {
+        eprintln!("userswap: {}", failure.message);
+        ExitCode::from(failure.status)
+    })
+}
+
+/// A value that does not fit its option gets one line; clap's own text, with the usage, the rest.
+fn refuse_usage(error: &clap::Error) -> ExitCode {
+    match value_refusal(error) {
+        Some(line) => eprintln!("userswap: {line}"),
+        None => {
+            // A closed standard error or output leaves nobody to tell.
+            let _ = error.print();
+        }
+    }
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ExitCode::SUCCESS,
+        _ => ExitCode::from(STATUS_USAGE),
+    }
+}
+
+fn value_refusal(error: &clap::Error) -> Option<String> {
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.as_str()),
+        _ => None,
+    };
+    // "--ram <SIZE>": the option's name is what the user typed.
+    let option = text(ContextKind::InvalidArg)?.split_whitespace().next()?;
+    match (error.kind(), error.get(ContextKind::ValidValue)) {
+        (ErrorKind::ValueValidation, _) => {
+            let reason = std::error::Error::source(error)?;
+            Some(format!("{option}: {reason}"))
+        }
+        (ErrorKind::InvalidValue, Some(ContextValue::Strings(allowed))) => {
+            let value = text(ContextKind::InvalidValue).unwrap_or_default();
+            let allowed = allowed.join(" or ");
+            Some(match (value, allowed.as_str()) {
+                ("", "") => format!("{option} needs a value: --help shows which"),
+                ("", allowed) => format!("{option} needs a value: use {allowed}"),
+                (value, allowed) => format!("{option}: \"{value}\" is not allowed: use {allowed}"),
+            })
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        CommandLine::command().debug_assert();
+    }
+}

@@ -1,1 +1,38 @@
-//! userswap.
+//! userswap: a swap subsystem in user space.
+//!
+//! An [`Engine`] has a RAM budget and swap devices; a [`Region`] mapped from it is plain memory that may be
+//! larger than the budget. Pages that do not fit go to the devices and come back when they are touched,
+//! by userfaultfd, without the program taking part. The decisions are in `userswap-policy`; this crate
+//! acts on them. ARCHITECTURE.md shows how a page travels.
+pub mod arena;
+mod checksum;
+pub mod core;
+pub mod counters;
+mod delivery;
+pub mod device;
+mod engine;
+mod error;
+mod fault;
+mod gate;
+mod kswapd;
+mod log;
+pub mod node;
+pub mod options;
+pub mod page;
+mod probe;
+mod queue;
+mod range;
+mod reclaim;
+mod region;
+mod server;
+pub mod size;
+mod swap_in;
+pub mod sys;
+mod transfer;
+mod write_back;
+
+pub use counters::Snapshot;
+pub use engine::{Builder, Engine, Usage, default_swap_bytes, open_devices};
+pub use error::Error;
+pub use probe::{Support, probe};
+pub use region::Region;

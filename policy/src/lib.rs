@@ -1,3 +1,20 @@
 //! Decisions of a swap subsystem, free of I/O, clocks, threads and unsafe code.
+//!
+//! Everything here is plain data behind `&mut self`: the caller puts each object inside the lock that
+//! guards it, asks for a decision, acts outside the lock and reports back what really happened.
+//! Construction is cheap at any size: tables start as zeroed memory that costs nothing until touched.
 #![cfg_attr(not(test), no_std)]
 extern crate alloc;
+
+mod bits;
+pub mod frames;
+pub mod lru;
+pub mod slots;
+pub mod stream;
+pub mod watermark;
+
+pub use frames::{FrameRun, Pool};
+pub use lru::{Link, ListId, Lists};
+pub use slots::{SlotRun, Slots};
+pub use stream::{Ahead, Limits, Streams, Window};
+pub use watermark::{Pressure, Watermarks, min_free_kib};

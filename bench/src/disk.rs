@@ -1,0 +1,112 @@
+//! How fast the disk below a directory takes and gives large sequential requests.
+//!
+//! This bounds what any swap on it can reach: O_DIRECT, 1 MiB requests, several in flight.
+
+use crate::sys::swap;
+use serde::Serialize;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// Large enough to outlast a disk's cache for a moment, small enough for a second.
+const FILE_BYTES_MAX: u64 = 512 << 20;
+/// A small load does not deserve a large file, but this much shows a speed.
+const FILE_BYTES_MIN: u64 = 64 << 20;
+const REQUEST_BYTES: usize = 1 << 20;
+/// Requests in flight, one thread each.
+const THREADS: usize = 4;
+/// O_DIRECT wants memory aligned to the device's block; no block is larger than this.
+const ALIGNMENT: usize = 4096;
+/// The best of this many passes counts: the bound is what the disk can do.
+const PASSES: usize = 2;
+
+/// Sequential speed in bytes per second.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(crate) struct Disk {
+    pub(crate) write_bytes_per_s: f64,
+    pub(crate) read_bytes_per_s: f64,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Direction {
+    Write,
+    Read,
+}
+
+impl Disk {
+    /// Measures the disk below `directory` for a load of `size_bytes`, with a file without name.
+    pub(crate) fn measure(directory: &Path, size_bytes: u64) -> io::Result<Self> {
+        let bytes = size_bytes.clamp(FILE_BYTES_MIN, FILE_BYTES_MAX);
+        let bytes = bytes - bytes % REQUEST_BYTES as u64;
+        let file = nameless(directory)?;
+        swap::reserve(&file, bytes)?;
+        let best = |direction| {
+            let passes: io::Result<Vec<Duration>> =
+                (0..PASSES).map(|_| pass(&file, bytes, direction)).collect();
+            let fastest = passes?.into_iter().min().expect("there is a pass");
+            io::Result::Ok(bytes as f64 / fastest.as_secs_f64())
+        };
+        let write_bytes_per_s = best(Direction::Write)?;
+        Ok(Self { write_bytes_per_s, read_bytes_per_s: best(Direction::Read)? })
+    }
+}
+
+/// A file that vanishes with its last descriptor, opened for direct I/O.
+fn nameless(directory: &Path) -> io::Result<File> {
+    let mut options = File::options();
+    options.read(true).write(true).mode(0o600);
+    let unnamed = options.clone().custom_flags(libc::O_DIRECT | libc::O_TMPFILE).open(directory);
+    if !matches!(&unnamed, Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP)) {
+        return unnamed;
+    }
+    let path = directory.join(format!("userswap-bench-{}.disk", std::process::id()));
+    let file = options.create_new(true).custom_flags(libc::O_DIRECT).open(&path)?;
+    fs::remove_file(&path)?;
+    Ok(file)
+}
+
+fn pass(file: &File, bytes: u64, direction: Direction) -> io::Result<Duration> {
+    let next = AtomicU64::new(0);
+    let started = Instant::now();
+    std::thread::scope(|scope| {
+        let threads: Vec<_> =
+            (0..THREADS).map(|_| scope.spawn(|| transfer(file, bytes, direction, &next))).collect();
+        threads.into_iter().try_for_each(|thread| thread.join().expect("transfer does not panic"))
+    })?;
+    Ok(started.elapsed())
+}
+
+/// Takes one request after the other until `bytes` are done.
+fn transfer(file: &File, bytes: u64, direction: Direction, next: &AtomicU64) -> io::Result<()> {
+    let mut memory = vec![0xA5u8; REQUEST_BYTES + ALIGNMENT];
+    let unaligned = memory.as_ptr().align_offset(ALIGNMENT);
+    let buffer = &mut memory[unaligned..][..REQUEST_BYTES];
+    loop {
+        // Relaxed: the number is all that the threads share.
+        let offset = next.fetch_add(REQUEST_BYTES as u64, Relaxed);
+        if offset >= bytes {
+            return Ok(());
+        }
+        match direction {
+            Direction::Write => file.write_all_at(buffer, offset)?,
+            Direction::Read => file.read_exact_at(buffer, offset)?,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_disk_below_a_directory_has_a_speed_and_keeps_no_file() {
+        // Not the default temporary directory, which may be in RAM.
+        let directory = tempfile::tempdir_in("/var/tmp").unwrap();
+        let disk = Disk::measure(directory.path(), 1).unwrap();
+        assert!(disk.write_bytes_per_s > 0.0 && disk.read_bytes_per_s > 0.0, "{disk:?}");
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+    }
+}

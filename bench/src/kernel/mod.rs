@@ -1,0 +1,224 @@
+//! The rival: the kernel's own swap, set up as an administrator would set it up for one program.
+//!
+//! A fresh swap file with a priority above all others, a memory control group with the limit, the
+//! system's own tuning otherwise. Whatever happens, it is all removed again: a cleaner process,
+//! forked before anything exists, does that when its parent tells it to or is gone.
+
+mod cgroup;
+mod swapfile;
+
+use crate::interrupt::Interrupt;
+use crate::process::{self, Finished, From, RunError};
+use crate::sys::cleaner::{self, LeftOver, Remains};
+use crate::sys::process::{self as sys, Pid};
+use cgroup::{Cgroup, Hierarchy};
+use std::ffi::CString;
+use std::fs::File;
+use std::hash::{BuildHasher, RandomState};
+use std::io::{self, PipeWriter};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use thiserror::Error;
+
+/// Why the kernel's swap could not be measured.
+#[derive(Debug, Error)]
+pub enum KernelError {
+    /// Swap and control groups are root's.
+    #[error("the kernel's swap can be measured by root only: run as root or leave --vs away")]
+    NotRoot,
+    /// The directory for the swap file cannot be used.
+    #[error("cannot use the directory {path} for a swap file: {source}")]
+    Directory {
+        /// The directory.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The directory's file system lives in RAM.
+    #[error("{0} is in RAM (tmpfs), where the kernel cannot swap to: name a directory on a disk")]
+    InRam(PathBuf),
+    /// The system offers no way to limit a program's memory.
+    #[error("no memory control group is mounted (neither v1 nor v2): mount one")]
+    NoMemoryController,
+    /// The control group could not be set up.
+    #[error("cannot set up the control group: {path}: {source}")]
+    Cgroup {
+        /// The file or directory of the failed step.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The swap file could not be made or used.
+    #[error("cannot swap to {path}: {source}")]
+    SwapFile {
+        /// The swap file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The load itself.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// The cleaner could not be started or waited for.
+    #[error("cannot run the cleaner: {0}")]
+    Cleaner(io::Error),
+    /// Something could not be removed afterwards.
+    #[error("could not remove {what} ({swap_file}, {cgroup}): swapoff and remove by hand")]
+    LeftOver {
+        /// What is left, in words.
+        what: String,
+        /// The swap file.
+        swap_file: PathBuf,
+        /// The control group.
+        cgroup: PathBuf,
+    },
+}
+
+/// What a program gets from the kernel.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits<'a> {
+    pub(crate) ram_bytes: u64,
+    pub(crate) swap_bytes: u64,
+    pub(crate) directory: &'a Path,
+}
+
+/// Runs `command` with `ram_bytes` of RAM and a new swap file of `swap_bytes` in `dir`, and
+/// removes the file again.
+///
+/// The command's output is captured; a use of the same `Command` afterwards would fail, because
+/// its control group is gone. Needs root. An interrupting signal (SIGINT, SIGTERM, SIGHUP,
+/// SIGQUIT) kills the program, and is returned as [`RunError::Interrupted`] after the clean-up.
+///
+/// # Errors
+/// When the swap file or the control group cannot be made, the program cannot be started, or
+/// something cannot be removed. A program that fails is not an error: see [`Finished::status`].
+pub fn run_limited(
+    command: &mut Command,
+    ram_bytes: u64,
+    swap_bytes: u64,
+    dir: &Path,
+) -> Result<Finished, KernelError> {
+    run(command, &Limits { ram_bytes, swap_bytes, directory: dir }, From::Start)
+}
+
+/// Finds out, without changing anything, whether [`run_limited`] has what it needs.
+///
+/// # Errors
+/// Without root, a memory control group, or a directory on a disk.
+pub fn check(dir: &Path) -> Result<(), KernelError> {
+    if !sys::is_root() {
+        return Err(KernelError::NotRoot);
+    }
+    swapfile::check_directory(dir)?;
+    Hierarchy::find().map(drop)
+}
+
+/// As [`run_limited`], measured from a moment of choice.
+pub(crate) fn run(
+    command: &mut Command,
+    limits: &Limits<'_>,
+    from: From,
+) -> Result<Finished, KernelError> {
+    check(limits.directory)?;
+    let interrupt = Interrupt::hold().map_err(RunError::from)?;
+    let baseline = Baseline::set_up(limits)?;
+    interrupt.check().map_err(RunError::from)?;
+    baseline.cgroup.enter(command)?;
+    let finished = process::run(command, from);
+    baseline.tear_down()?;
+    Ok(finished?)
+}
+
+/// A swap file in use and a control group, both removed when dropped.
+#[derive(Debug)]
+struct Baseline {
+    cgroup: Cgroup,
+    cleaner: Cleaner,
+}
+
+impl Baseline {
+    fn set_up(limits: &Limits<'_>) -> Result<Self, KernelError> {
+        let directory = limits.directory.canonicalize().map_err(|source| {
+            KernelError::Directory { path: limits.directory.to_owned(), source }
+        })?;
+        let hierarchy = Hierarchy::find()?;
+        let name = unique_name();
+        let swap_file = directory.join(format!("{name}.swap"));
+        let cgroup = hierarchy.child(&name);
+        let cleaner = Cleaner::start(swap_file.clone(), &cgroup)?;
+        cgroup.create(limits.ram_bytes)?;
+        swapfile::create(&swap_file, limits.swap_bytes)
+            .map_err(|source| KernelError::SwapFile { path: swap_file, source })?;
+        Ok(Self { cgroup, cleaner })
+    }
+
+    fn tear_down(mut self) -> Result<(), KernelError> {
+        let left = self.cleaner.finish().map_err(KernelError::Cleaner)?;
+        if left == LeftOver::NOTHING {
+            return Ok(());
+        }
+        Err(KernelError::LeftOver {
+            what: left.describe().join(", "),
+            swap_file: self.cleaner.swap_file.clone(),
+            cgroup: self.cgroup.directory().to_owned(),
+        })
+    }
+}
+
+/// A name that nothing has had before: what bears it may be removed.
+fn unique_name() -> String {
+    // A new RandomState is seeded by the system, which makes this a random number.
+    let random = RandomState::new().hash_one(std::process::id());
+    format!("userswap-bench-{}-{random:016x}", std::process::id())
+}
+
+/// The cleaner process and the pipe whose end starts it.
+#[derive(Debug)]
+struct Cleaner {
+    swap_file: PathBuf,
+    remains: Remains,
+    running: Option<(Pid, PipeWriter)>,
+}
+
+impl Cleaner {
+    fn start(swap_file: PathBuf, cgroup: &Cgroup) -> Result<Self, KernelError> {
+        let remains = Remains {
+            swap_file: c_path(&swap_file),
+            cgroup: c_path(cgroup.directory()),
+            procs: c_path(&cgroup.procs()),
+        };
+        let (reader, writer) = io::pipe().map_err(KernelError::Cleaner)?;
+        let pid = cleaner::start(&remains, reader, &writer).map_err(KernelError::Cleaner)?;
+        Ok(Self { swap_file, remains, running: Some((pid, writer)) })
+    }
+
+    /// Has everything removed and says what could not be.
+    fn finish(&mut self) -> io::Result<LeftOver> {
+        let Some((pid, writer)) = self.running.take() else { return Ok(LeftOver::NOTHING) };
+        drop(writer);
+        let code = sys::wait(pid)?.status.code();
+        // A cleaner that was killed cannot have done its work.
+        Ok(code.map_or_else(|| cleaner::clean(&self.remains), LeftOver::from_exit_code))
+    }
+}
+
+impl Drop for Cleaner {
+    fn drop(&mut self) {
+        // Reached with a running cleaner only on the way out of an error, which is told instead.
+        drop(self.finish());
+    }
+}
+
+fn c_path(path: &Path) -> CString {
+    CString::new(path.as_os_str().as_bytes()).expect("a path that the kernel gave has no NUL")
+}
+
+fn open_directory(path: &Path) -> io::Result<File> {
+    let directory = File::open(path)?;
+    if directory.metadata()?.is_dir() {
+        Ok(directory)
+    } else {
+        Err(io::Error::from(io::ErrorKind::NotADirectory))
+    }
+}

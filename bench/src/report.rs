@@ -1,0 +1,283 @@
+//! The report: one JSON object for programs, a table for people.
+
+use crate::args::{Fault, Plan};
+use crate::case::{Case, Tasks};
+use crate::disk::Disk;
+use crate::machine::{self, Machine};
+use crate::size;
+use comfy_table::{CellAlignment, Table, presets};
+use serde::Serialize;
+use std::fmt;
+use std::io::{self, Write};
+
+/// Who gave the load its memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Engine {
+    Userswap,
+    Kernel,
+}
+
+impl fmt::Display for Engine {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Userswap => "userswap",
+            Self::Kernel => "kernel",
+        })
+    }
+}
+
+/// The figures of one run.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Run {
+    pub(crate) engine: Engine,
+    pub(crate) wall_s: f64,
+    pub(crate) user_s: f64,
+    pub(crate) sys_s: f64,
+    pub(crate) throughput_kbs: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct Medians {
+    userswap: Option<f64>,
+    kernel: Option<f64>,
+}
+
+/// All figures of a benchmark. The fields are the keys of the JSON object.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Report {
+    case: Case,
+    tasks: usize,
+    ram_bytes: u64,
+    size_bytes: u64,
+    step_bytes: Option<u64>,
+    repeat: usize,
+    fault: Fault,
+    runs: Vec<Run>,
+    median_wall_s: Medians,
+    ratio: Option<f64>,
+    ideal_s: Option<f64>,
+    disk: Option<Disk>,
+    machine: Machine,
+    kernel: String,
+    #[serde(skip)]
+    note: Option<String>,
+}
+
+impl Report {
+    pub(crate) fn new(
+        plan: &Plan,
+        runs: Vec<Run>,
+        ideal_s: Option<f64>,
+        disk: Option<Disk>,
+    ) -> Self {
+        let wall = |engine| median(of(&runs, engine).map(|run| run.wall_s).collect());
+        let median_wall_s =
+            Medians { userswap: wall(Engine::Userswap), kernel: wall(Engine::Kernel) };
+        let ratio = median_wall_s.kernel.zip(median_wall_s.userswap);
+        Self {
+            case: plan.case,
+            tasks: plan.tasks,
+            ram_bytes: plan.ram_bytes,
+            size_bytes: plan.size_bytes,
+            step_bytes: plan.step_bytes,
+            repeat: plan.repeat,
+            fault: plan.fault,
+            runs,
+            median_wall_s,
+            ratio: ratio.map(|(kernel, userswap)| kernel / userswap),
+            ideal_s,
+            disk,
+            machine: Machine::this(),
+            kernel: machine::kernel_release(),
+            note: budget_note(plan),
+        }
+    }
+
+    pub(crate) fn print_json(&self) -> io::Result<()> {
+        let text = serde_json::to_string_pretty(self).map_err(io::Error::other)?;
+        writeln!(io::stdout().lock(), "{text}")
+    }
+
+    pub(crate) fn print_table(&self) -> io::Result<()> {
+        io::stdout().lock().write_all(self.text().as_bytes())
+    }
+
+    fn text(&self) -> String {
+        let mut lines = vec![self.headline(), self.table().to_string()];
+        if let Some(ratio) = self.ratio {
+            lines.push(format!("kernel / userswap  {ratio:.2}"));
+        }
+        lines.extend(self.ideal_line());
+        lines.extend(self.note.clone());
+        if matches!(self.case, Case::Swapin | Case::PageRandRead) {
+            lines.push("All figures are those of the reads, after the memory was filled.".into());
+        }
+        lines.push(format!(
+            "{} x {}, {}, Linux {}",
+            self.machine.cpus,
+            self.machine.cpu,
+            size::display(self.machine.ram_bytes),
+            self.kernel
+        ));
+        lines.push(String::new());
+        lines.join("\n")
+    }
+
+    fn headline(&self) -> String {
+        let tasks = if self.tasks == 1 { "task" } else { "tasks" };
+        let passes =
+            if self.repeat == 1 { String::new() } else { format!(", {} passes", self.repeat) };
+        format!(
+            "{}: {} {tasks}, {} through {} of RAM{passes}, faults by {}",
+            self.case.name(),
+            self.tasks,
+            size::display(self.size_bytes),
+            size::display(self.ram_bytes),
+            self.fault
+        )
+    }
+
+    fn ideal_line(&self) -> Option<String> {
+        let (ideal, disk) = (self.ideal_s?, self.disk?);
+        let mib = |bytes: f64| bytes / f64::from(1 << 20);
+        Some(format!(
+            "ideal  {ideal:.2} s (disk: {:.0} MiB/s write, {:.0} MiB/s read)",
+            mib(disk.write_bytes_per_s),
+            mib(disk.read_bytes_per_s)
+        ))
+    }
+
+    fn table(&self) -> Table {
+        let mut table = Table::new();
+        table.load_preset(presets::UTF8_HORIZONTAL_ONLY);
+        table.set_header(["engine", "run", "wall s", "user s", "sys s", "KB/s"]);
+        for engine in [Engine::Userswap, Engine::Kernel] {
+            for (number, run) in of(&self.runs, engine).enumerate() {
+                table.add_row(row(engine, &(number + 1).to_string(), run));
+            }
+        }
+        for engine in [Engine::Userswap, Engine::Kernel] {
+            if let Some(run) = median_run(&self.runs, engine) {
+                table.add_row(row(engine, "median", &run));
+            }
+        }
+        for column in table.column_iter_mut().skip(1) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+        table
+    }
+}
+
+fn of(runs: &[Run], engine: Engine) -> impl Iterator<Item = &Run> {
+    runs.iter().filter(move |run| run.engine == engine)
+}
+
+fn row(engine: Engine, number: &str, run: &Run) -> [String; 6] {
+    let seconds = |seconds: f64| format!("{seconds:.2}");
+    [
+        engine.to_string(),
+        number.to_owned(),
+        seconds(run.wall_s),
+        seconds(run.user_s),
+        seconds(run.sys_s),
+        run.throughput_kbs.to_string(),
+    ]
+}
+
+/// The median of every figure on its own.
+fn median_run(runs: &[Run], engine: Engine) -> Option<Run> {
+    let figure = |of_run: fn(&Run) -> f64| median(of(runs, engine).map(of_run).collect());
+    Some(Run {
+        engine,
+        wall_s: figure(|run| run.wall_s)?,
+        user_s: figure(|run| run.user_s)?,
+        sys_s: figure(|run| run.sys_s)?,
+        throughput_kbs: figure(|run| run.throughput_kbs as f64)? as u64,
+    })
+}
+
+/// The middle value, or the mean of the two middle ones.
+fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values.len() {
+        0 => None,
+        length if length % 2 == 1 => Some(values[middle]),
+        _ => Some(f64::midpoint(values[middle - 1], values[middle])),
+    }
+}
+
+/// How the budget was divided, where it was.
+fn budget_note(plan: &Plan) -> Option<String> {
+    let divided = plan.case.tasks() == Tasks::Processes && plan.tasks > 1;
+    divided.then(|| {
+        format!(
+            "budget {} = {} x {}: userswap's budget is per process, the kernel's limit is for all",
+            size::display(plan.ram_bytes),
+            plan.tasks,
+            size::display(plan.ram_bytes_each())
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::tests::plan;
+
+    fn run(engine: Engine, wall_s: f64) -> Run {
+        Run { engine, wall_s, user_s: 0.5, sys_s: 0.25, throughput_kbs: 1000 }
+    }
+
+    fn report(line: &str, walls: &[(Engine, f64)]) -> Report {
+        let runs = walls.iter().map(|&(engine, wall_s)| run(engine, wall_s)).collect();
+        let disk = Disk { write_bytes_per_s: 1e9, read_bytes_per_s: 2e9 };
+        Report::new(&plan(line), runs, Some(0.75), Some(disk))
+    }
+
+    #[test]
+    fn the_median_is_the_middle_or_the_mean_of_the_two_middle_values() {
+        assert_eq!(median(vec![]), None);
+        assert_eq!(median(vec![3.0]), Some(3.0));
+        assert_eq!(median(vec![9.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(median(vec![4.0, 1.0, 2.0, 9.0]), Some(3.0));
+    }
+
+    #[test]
+    fn the_json_object_has_all_keys() {
+        use Engine::{Kernel, Userswap};
+        let walls = [(Userswap, 1.0), (Kernel, 3.0), (Userswap, 2.0), (Kernel, 6.0)];
+        let json = serde_json::to_value(report("swap-w-seq --tasks 2", &walls)).unwrap();
+        assert_eq!(json["case"], "swap-w-seq");
+        assert_eq!(json["tasks"], 2);
+        assert_eq!(json["ram_bytes"], 512u64 << 20);
+        assert_eq!(json["size_bytes"], 2u64 << 30);
+        assert_eq!(json["fault"], "thread");
+        assert_eq!(json["runs"].as_array().unwrap().len(), 4);
+        assert_eq!(json["runs"][1]["engine"], "kernel");
+        for key in ["wall_s", "user_s", "sys_s", "throughput_kbs"] {
+            assert!(json["runs"][0][key].is_number(), "{key}");
+        }
+        assert_eq!(json["median_wall_s"]["userswap"], 1.5);
+        assert_eq!(json["median_wall_s"]["kernel"], 4.5);
+        assert_eq!(json["ratio"], 3.0);
+        assert_eq!(json["ideal_s"], 0.75);
+        assert!(json["machine"]["cpus"].is_number() && json["kernel"].is_string());
+    }
+
+    #[test]
+    fn without_a_rival_there_is_no_ratio() {
+        let json = serde_json::to_value(report("swapin", &[(Engine::Userswap, 1.0)])).unwrap();
+        assert!(json["ratio"].is_null() && json["median_wall_s"]["kernel"].is_null());
+    }
+
+    #[test]
+    fn the_table_says_how_the_budget_was_divided() {
+        let walls = [(Engine::Userswap, 1.0), (Engine::Kernel, 2.5)];
+        let text = report("swap-w-seq --tasks 4", &walls).text();
+        assert!(text.contains("budget 512 MiB = 4 x 128 MiB"), "{text}");
+        assert!(text.contains("kernel / userswap  2.50"), "{text}");
+        assert!(!report("swap-w-seq-mt --tasks 4", &walls).text().contains("budget"));
+    }
+}

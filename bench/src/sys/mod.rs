@@ -1,0 +1,24 @@
+//! Everything of this crate that needs `unsafe`: memory, processes, swap files, the cleaner.
+//!
+//! The rest of the crate sees safe functions. Calls go through libc's dynamic symbols on purpose:
+//! a library that is preloaded into the load generator must see its `mmap`, `munmap` and `fork`.
+#![allow(unsafe_code)]
+
+pub(crate) mod cleaner;
+pub(crate) mod memory;
+pub(crate) mod process;
+pub(crate) mod swap;
+
+use std::io;
+
+/// Turns the -1 of a system call into the error it left in `errno`.
+fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+/// The size of a page in bytes.
+pub(crate) fn page_bytes() -> u64 {
+    // SAFETY: sysconf has no preconditions.
+    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    u64::try_from(bytes).expect("the page size is known on every Linux")
+}

@@ -1,0 +1,163 @@
+//! The load generator: allocate memory in tasks, access it in a pattern, print what it took.
+//!
+//! It takes usemem's options, prints usemem's lines and counts as usemem counts, so that existing
+//! scripts and figures fit. Tasks are threads within processes; everything that the kernel or a
+//! preloaded library should see is done through the C library. This file starts the tasks;
+//! `task` is what each of them does, `pass` holds the loops that touch memory.
+
+mod barrier;
+mod notice;
+mod options;
+mod page_reads;
+mod pass;
+mod random;
+mod report;
+mod task;
+
+use crate::sys::process::{self, Fork, Pid};
+use barrier::Barrier;
+use notice::Notice;
+use options::{Freeing, Options, Refusal, Start};
+use std::ffi::OsString;
+use std::io;
+use std::process::ExitCode;
+use std::time::Instant;
+use task::{Failure, Task, Team};
+
+pub(crate) use report::{PAGE_READS_UNIT, THROUGHPUT_UNIT, WAITING_MARK};
+
+/// The exit status of a wrong command line.
+const EXIT_USAGE: u8 = 2;
+
+/// Runs the load generator with the arguments that follow its name; the last is the size.
+///
+/// The process must have no other threads when this is called, because it may fork.
+pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
+    match Options::parse(args) {
+        Ok(options) if options.page_reads.is_some() => end(page_reads::run(&options)),
+        Ok(options) => end(run(&options)),
+        Err(Refusal::Help(text)) => {
+            println!("{text}");
+            ExitCode::SUCCESS
+        }
+        Err(Refusal::Usage(line)) => {
+            eprintln!("usemem: {line}");
+            ExitCode::from(EXIT_USAGE)
+        }
+    }
+}
+
+fn end(result: Result<(), Failure>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            failure.tell();
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Starts all tasks, leads them through their barriers and waits for them.
+fn run(options: &Options) -> Result<(), Failure> {
+    let started = Instant::now();
+    let shared = if options.prealloc { Some(task::allocate_shared(options)?) } else { None };
+    let tasks = options.processes * options.threads;
+    let team = Team {
+        options,
+        started,
+        shared: shared.as_ref(),
+        start: barrier_for(tasks, options.start != Start::Apart)?,
+        free: barrier_for(tasks, options.freeing == Freeing::Together)?,
+    };
+    if options.processes > 1 { run_processes(&team) } else { run_threads(&team, 0, Lead::Here) }
+}
+
+fn barrier_for(tasks: usize, wanted: bool) -> Result<Option<Barrier>, Failure> {
+    // A single task would wait for nobody but itself.
+    let barrier = if wanted && tasks > 1 { Some(Barrier::new()?) } else { None };
+    Ok(barrier)
+}
+
+fn run_processes(team: &Team<'_>) -> Result<(), Failure> {
+    let mut children = Vec::with_capacity(team.options.processes);
+    for number in 0..team.options.processes {
+        match process::fork() {
+            Ok(Fork::Child) => run_child(team, number),
+            Ok(Fork::Parent { child }) => children.push(child),
+            Err(error) => {
+                children.iter().for_each(|&child| drop(process::send(child, libc::SIGKILL)));
+                return Err(Failure::Start(error));
+            }
+        }
+    }
+    team.barriers().for_each(Barrier::only_lead);
+    lead(team, team.options.processes * team.options.threads)?;
+    wait_for_all(&children)
+}
+
+fn run_child(team: &Team<'_>, number: usize) -> ! {
+    // Without this, killing the parent would leave the children filling memory.
+    drop(process::die_with_parent());
+    team.barriers().for_each(Barrier::only_follow);
+    let code = match run_threads(team, number * team.options.threads, Lead::Elsewhere) {
+        Ok(()) => 0,
+        Err(failure) => {
+            failure.tell();
+            1
+        }
+    };
+    std::process::exit(code)
+}
+
+fn wait_for_all(children: &[Pid]) -> Result<(), Failure> {
+    let mut result = Ok(());
+    for &child in children {
+        let waited = process::wait(child)?;
+        if !waited.status.success() {
+            result = Err(Failure::Child { pid: child, status: waited.status });
+        }
+    }
+    result
+}
+
+/// Who lets the tasks of a process pass their barriers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Lead {
+    Here,
+    Elsewhere,
+}
+
+/// Runs the tasks of one process, the first of which has the index `first`.
+fn run_threads(team: &Team<'_>, first: usize, leader: Lead) -> Result<(), Failure> {
+    let options = team.options;
+    let notice = if options.wait_for_signal { Some(Notice::new()?) } else { None };
+    let notice = notice.as_ref();
+    if options.threads == 1 {
+        return Task { team, number: first, notice }.run();
+    }
+    std::thread::scope(|scope| {
+        let spawn = |number| {
+            let task = Task { team, number: first + number, notice };
+            std::thread::Builder::new().spawn_scoped(scope, move || or_exit(task.run()))
+        };
+        // A thread that cannot be started would leave the others waiting for it.
+        let spawned: io::Result<Vec<_>> = (0..options.threads).map(spawn).collect();
+        or_exit(spawned.map_err(Failure::Start));
+        if leader == Lead::Here {
+            or_exit(lead(team, options.threads));
+        }
+    });
+    Ok(())
+}
+
+/// Ends the process at the first failure, as usemem does: the other tasks' figures are worthless.
+fn or_exit<T>(result: Result<T, Failure>) -> T {
+    result.unwrap_or_else(|failure| {
+        failure.tell();
+        std::process::exit(1)
+    })
+}
+
+fn lead(team: &Team<'_>, tasks: usize) -> Result<(), Failure> {
+    team.barriers().try_for_each(|barrier| barrier.lead(tasks)).map_err(Failure::System)
+}

@@ -1,0 +1,111 @@
+//! Random page reads: one mapping, filled in order, then read by all threads at random places.
+//!
+//! Each read loads one word of one random page and checks it against the pattern, so a read costs
+//! one fault when the page is not in memory, and wrong content cannot pass for speed. The word
+//! within the page changes with the page, so that a wrong mapping of right pages is noticed too.
+
+use super::notice::Notice;
+use super::options::{Options, PageReads, WORD_BYTES};
+use super::pass::{Pass, Work, verify};
+use super::random::Random;
+use super::task::{self, Failure};
+use super::{or_exit, report};
+use crate::sys::page_bytes;
+use std::io;
+use std::sync::Barrier;
+use std::sync::atomic::AtomicU64;
+use std::time::Instant;
+
+/// Reads between two looks at the clock.
+const CLOCK_READS: u64 = 64;
+/// Consecutive seeds of rand48 begin with neighbouring numbers; this spreads the threads.
+const SEED_STRIDE: u64 = 0x9E37_79B9;
+
+/// Fills the memory, waits for a signal if asked to, reads and reports.
+pub(super) fn run(options: &Options) -> Result<(), Failure> {
+    let reads = options.page_reads.expect("the caller has looked");
+    let notice = if options.wait_for_signal { Some(Notice::new()?) } else { None };
+    let memory = task::allocate_shared(options)?;
+    Pass { work: Work::Write, step_words: 1, time_is_up: &|| false }.sequential(memory.words())?;
+    if let Some(notice) = notice {
+        notice.wait()?;
+    }
+    read_in_threads(options, reads, memory.words())?;
+    let clock = Instant::now();
+    drop(memory);
+    report::print(&report::freeing(clock.elapsed()))?;
+    Ok(())
+}
+
+fn read_in_threads(
+    options: &Options,
+    reads: PageReads,
+    words: &[AtomicU64],
+) -> Result<(), Failure> {
+    let together = Barrier::new(options.threads);
+    let seed = match options.order {
+        super::options::Order::Random { seed: Some(seed) } => seed,
+        _ => 1,
+    };
+    std::thread::scope(|scope| {
+        let spawn = |number| {
+            let together = &together;
+            let random = Random::new(seed ^ (number as u64).wrapping_mul(SEED_STRIDE));
+            std::thread::Builder::new().spawn_scoped(scope, move || {
+                together.wait();
+                or_exit(read_pages(reads, words, random));
+            })
+        };
+        let spawned: io::Result<Vec<_>> = (0..options.threads).map(spawn).collect();
+        // A thread that cannot be started would leave the others waiting for it.
+        or_exit(spawned.map_err(Failure::Start));
+    });
+    Ok(())
+}
+
+fn read_pages(reads: PageReads, words: &[AtomicU64], mut random: Random) -> Result<(), Failure> {
+    let page_words = page_bytes() / WORD_BYTES;
+    let pages = (words.len() as u64).div_ceil(page_words);
+    let clock = Instant::now();
+    let mut done = 0u64;
+    loop {
+        let finished = match reads {
+            PageReads::Count(count) => done == count,
+            PageReads::For(time) => done.is_multiple_of(CLOCK_READS) && clock.elapsed() >= time,
+        };
+        if finished {
+            break;
+        }
+        let page = random.below(pages);
+        let within = (page * 7 + done) % page_words;
+        let index = (page * page_words + within).min(words.len() as u64 - 1);
+        verify(&words[index as usize], index)?;
+        done += 1;
+    }
+    report::print(&report::page_reads(done, clock.elapsed()))?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filled(words: u64) -> Vec<AtomicU64> {
+        (0..words).map(AtomicU64::new).collect()
+    }
+
+    #[test]
+    fn reads_of_the_pattern_succeed_even_when_the_last_page_is_partial() {
+        read_pages(PageReads::Count(10_000), &filled(5000), Random::new(3)).unwrap();
+    }
+
+    #[test]
+    fn a_page_with_the_content_of_another_is_noticed() {
+        let words = filled(512);
+        for (index, word) in words.iter().enumerate() {
+            word.store(index as u64 + 512, std::sync::atomic::Ordering::Relaxed);
+        }
+        let result = read_pages(PageReads::Count(1), &words, Random::new(3));
+        assert!(matches!(result, Err(Failure::Data(_))), "{result:?}");
+    }
+}

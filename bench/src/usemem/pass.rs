@@ -1,0 +1,227 @@
+//! The loops that touch memory.
+//!
+//! The pattern is usemem's: a written word holds its own index. From the second write pass on a
+//! sequential pass first verifies that. Words are atomics accessed relaxed, which compile to the
+//! single loads and stores of the original's `volatile` and can be shared between threads.
+
+use super::random::Random;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use thiserror::Error;
+
+/// The clock is looked at once per this many words of a pass.
+const CLOCK_WORDS: usize = 1 << 16;
+
+/// A word that does not hold what was written to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("Data wrong at offset 0x{offset:x}. Expected 0x{expected:08x}, got 0x{found:08x}")]
+pub(super) struct WrongData {
+    pub(super) offset: u64,
+    pub(super) expected: u64,
+    pub(super) found: u64,
+}
+
+/// What a pass does at each word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Work {
+    Write,
+    /// Expect the index of an earlier pass, then write it again.
+    VerifyAndWrite,
+    Read,
+}
+
+/// One pass over the words of a mapping.
+pub(super) struct Pass<'a> {
+    pub(super) work: Work,
+    pub(super) step_words: usize,
+    /// Asked every [`CLOCK_WORDS`] words whether time is up.
+    pub(super) time_is_up: &'a dyn Fn() -> bool,
+}
+
+/// How a pass ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ended {
+    Complete { accesses: u64 },
+    TimeIsUp { accesses: u64 },
+}
+
+impl Pass<'_> {
+    /// Visits every step-th word in order.
+    pub(super) fn sequential(&self, words: &[AtomicU64]) -> Result<Ended, WrongData> {
+        let mut first = 0;
+        let mut accesses = 0;
+        while first < words.len() {
+            // A block ends where the next access is due, so that blocks join without a seam.
+            let steps = CLOCK_WORDS.div_ceil(self.step_words);
+            let end = (first + steps * self.step_words).min(words.len());
+            accesses += self.block(&words[first..end], first)?;
+            first = end;
+            if (self.time_is_up)() && first < words.len() {
+                return Ok(Ended::TimeIsUp { accesses });
+            }
+        }
+        Ok(Ended::Complete { accesses })
+    }
+
+    fn block(&self, words: &[AtomicU64], first: usize) -> Result<u64, WrongData> {
+        // The step of one word is the usual one; a constant lets the compiler unroll the loop.
+        match self.step_words {
+            1 => match self.work {
+                Work::Write => write(words, first, 1),
+                Work::Read => read(words, 1),
+                Work::VerifyAndWrite => verify_and_write(words, first, 1)?,
+            },
+            step => match self.work {
+                Work::Write => write(words, first, step),
+                Work::Read => read(words, step),
+                Work::VerifyAndWrite => verify_and_write(words, first, step)?,
+            },
+        }
+        Ok(words.len().div_ceil(self.step_words) as u64)
+    }
+
+    /// Visits as many random words as a sequential pass would visit in order.
+    pub(super) fn random(&self, words: &[AtomicU64], random: &mut Random) -> Ended {
+        // usemem's bound: the last word is never chosen.
+        let bound = words.len() as u64 - 1;
+        let total = words.len().div_ceil(self.step_words) as u64;
+        let per_clock = CLOCK_WORDS.div_ceil(self.step_words) as u64;
+        let mut accesses = 0;
+        while accesses < total {
+            let end = (accesses + per_clock).min(total);
+            for _ in accesses..end {
+                let index = random.below(bound);
+                let word = &words[index as usize];
+                match self.work {
+                    Work::Read => drop(std::hint::black_box(word.load(Relaxed))),
+                    Work::Write | Work::VerifyAndWrite => word.store(index, Relaxed),
+                }
+            }
+            accesses = end;
+            if (self.time_is_up)() && accesses < total {
+                return Ended::TimeIsUp { accesses };
+            }
+        }
+        Ended::Complete { accesses }
+    }
+}
+
+#[inline(always)]
+fn write(words: &[AtomicU64], first: usize, step: usize) {
+    let mut index = first as u64;
+    for word in words.iter().step_by(step) {
+        word.store(index, Relaxed);
+        index += step as u64;
+    }
+}
+
+#[inline(always)]
+fn read(words: &[AtomicU64], step: usize) {
+    let mut seen = 0;
+    for word in words.iter().step_by(step) {
+        seen ^= word.load(Relaxed);
+    }
+    // Without a use of the values the compiler could leave the loads out.
+    std::hint::black_box(seen);
+}
+
+#[inline(always)]
+fn verify_and_write(words: &[AtomicU64], first: usize, step: usize) -> Result<(), WrongData> {
+    let mut index = first as u64;
+    for word in words.iter().step_by(step) {
+        verify(word, index)?;
+        word.store(index, Relaxed);
+        index += step as u64;
+    }
+    Ok(())
+}
+
+/// Checks that `word`, the one at `index`, holds its index.
+#[inline(always)]
+pub(super) fn verify(word: &AtomicU64, index: u64) -> Result<(), WrongData> {
+    let found = word.load(Relaxed);
+    if found == index { Ok(()) } else { Err(wrong(index, found)) }
+}
+
+#[cold]
+fn wrong(index: u64, found: u64) -> WrongData {
+    WrongData { offset: index * size_of::<AtomicU64>() as u64, expected: index, found }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    const WORDS: usize = 3 * CLOCK_WORDS + 17;
+
+    fn zeros() -> Vec<AtomicU64> {
+        (0..WORDS).map(|_| AtomicU64::new(0)).collect()
+    }
+
+    fn pass(work: Work, step_words: usize) -> Pass<'static> {
+        Pass { work, step_words, time_is_up: &|| false }
+    }
+
+    #[test]
+    fn a_write_pass_leaves_its_index_in_every_stepped_word_and_touches_no_other() {
+        for step in [1, 2, 7, 512, CLOCK_WORDS - 1, CLOCK_WORDS + 1, 2 * WORDS] {
+            let words = zeros();
+            let ended = pass(Work::Write, step).sequential(&words).unwrap();
+            assert_eq!(ended, Ended::Complete { accesses: WORDS.div_ceil(step) as u64 });
+            for (index, word) in words.iter().enumerate() {
+                let expected = if index % step == 0 { index as u64 } else { 0 };
+                assert_eq!(word.load(Relaxed), expected, "step {step}, word {index}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_second_pass_accepts_what_the_first_wrote() {
+        let words = zeros();
+        pass(Work::Write, 3).sequential(&words).unwrap();
+        pass(Work::VerifyAndWrite, 3).sequential(&words).unwrap();
+    }
+
+    #[test]
+    fn the_second_pass_finds_the_one_wrong_word() {
+        for wrong in [1, CLOCK_WORDS, WORDS - 1] {
+            let words = zeros();
+            pass(Work::Write, 1).sequential(&words).unwrap();
+            words[wrong].store(0xBAD, Relaxed);
+            let error = pass(Work::VerifyAndWrite, 1).sequential(&words).unwrap_err();
+            let index = wrong as u64;
+            assert_eq!(error, WrongData { offset: index * 8, expected: index, found: 0xBAD });
+        }
+    }
+
+    #[test]
+    fn wrong_data_is_told_as_usemem_tells_it() {
+        let error = WrongData { offset: 0x1000, expected: 0x200, found: 0 };
+        let text = "Data wrong at offset 0x1000. Expected 0x00000200, got 0x00000000";
+        assert_eq!(error.to_string(), text);
+    }
+
+    #[test]
+    fn a_random_pass_makes_the_accesses_of_a_sequential_one_and_spares_the_last_word() {
+        let words = zeros();
+        let mut random = Random::new(1);
+        let ended = pass(Work::Write, 1).random(&words, &mut random);
+        assert_eq!(ended, Ended::Complete { accesses: WORDS as u64 });
+        let (last, others) = words.split_last().unwrap();
+        assert_eq!(last.load(Relaxed), 0);
+        let written =
+            others.iter().enumerate().filter(|(index, word)| word.load(Relaxed) == *index as u64);
+        assert!(written.count() > WORDS / 2);
+    }
+
+    #[test]
+    fn a_pass_stops_when_its_time_is_up() {
+        let words = zeros();
+        let looks = Cell::new(0);
+        let at_the_second_look = || looks.replace(looks.get() + 1) == 1;
+        let pass = Pass { work: Work::Write, step_words: 1, time_is_up: &at_the_second_look };
+        let ended = pass.sequential(&words).unwrap();
+        assert_eq!(ended, Ended::TimeIsUp { accesses: 2 * CLOCK_WORDS as u64 });
+        assert_eq!(words[2 * CLOCK_WORDS].load(Relaxed), 0);
+    }
+}

@@ -1,0 +1,45 @@
+//! Random positions as usemem draws them: the C library's 48-bit linear-congruential generator.
+
+/// Multiplier, increment and modulus of the rand48 family (POSIX).
+const MULTIPLIER: u64 = 0x5_DEEC_E66D;
+const INCREMENT: u64 = 0xB;
+const STATE_MASK: u64 = (1 << 48) - 1;
+/// srand48 puts the seed's low 32 bits above this.
+const SEED_LOW: u64 = 0x330E;
+
+/// A generator of 31-bit numbers, seeded as srand48 and drawn as lrand48.
+#[derive(Debug, Clone)]
+pub(super) struct Random {
+    state: u64,
+}
+
+impl Random {
+    pub(super) fn new(seed: u64) -> Self {
+        Self { state: ((seed & 0xFFFF_FFFF) << 16) | SEED_LOW }
+    }
+
+    /// A number below `bound`; what lies above 2^31 is never reached, as in usemem.
+    #[inline]
+    pub(super) fn below(&mut self, bound: u64) -> u64 {
+        self.state = (self.state.wrapping_mul(MULTIPLIER) + INCREMENT) & STATE_MASK;
+        (self.state >> 17) % bound
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_numbers_are_those_of_the_c_library() {
+        // srand48(0) and srand48(42), then lrand48 three times.
+        for (seed, expected) in [
+            (0, [366_850_414, 1_610_402_240, 206_956_554]),
+            (42, [1_598_855_263, 735_945_821, 238_553_827]),
+        ] {
+            let mut random = Random::new(seed);
+            let drawn = [(); 3].map(|()| random.below(1 << 31));
+            assert_eq!(drawn, expected, "seed {seed}");
+        }
+    }
+}

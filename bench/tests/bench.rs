@@ -1,0 +1,72 @@
+//! The benchmark as a program: its JSON object, and that a failed load is never a number.
+
+mod common;
+
+use common::{run, standalone, text};
+
+#[test]
+fn json_is_one_object_on_standard_output_and_progress_is_not_there() {
+    for case in [
+        "swap-w-seq --tasks 2",
+        "swap-w-seq-mt --tasks 2",
+        "swap-w-rand",
+        "swap-w-rand-mt --tasks 3",
+        "swapin --tasks 2",
+        "page-rand-read --tasks 2",
+        "swap-w-seq --step 4096 --repeat 3",
+    ] {
+        let output = run(&format!("bench {case} --ram 8M --size 16M --runs 2 --json"));
+        assert!(output.status.success(), "{case}: {output:?}");
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert!(case.starts_with(report["case"].as_str().unwrap()), "{case}");
+        let runs = report["runs"].as_array().unwrap();
+        assert_eq!(runs.len(), 2, "{case}");
+        for run in runs {
+            assert_eq!(run["engine"], "userswap");
+            assert!(run["wall_s"].as_f64().unwrap() > 0.0, "{case}: {run}");
+            assert!(run["throughput_kbs"].as_u64().unwrap() > 0, "{case}: {run}");
+        }
+        assert!(report["median_wall_s"]["userswap"].is_number(), "{case}");
+        assert!(report["ratio"].is_null(), "{case}");
+        assert!(text(&output.stderr).contains("userswap 2 of 2"), "{case}: {output:?}");
+    }
+}
+
+#[test]
+fn people_get_a_table() {
+    let output = run("bench swap-w-seq --ram 8M --size 16M --runs 1 --tasks 2");
+    let table = text(&output.stdout);
+    assert!(table.starts_with("swap-w-seq: 2 tasks, 16 MiB through 8 MiB of RAM"), "{table}");
+    assert!(table.contains("budget 8 MiB = 2 x 4 MiB"), "{table}");
+}
+
+#[test]
+fn a_load_that_fails_or_says_nothing_ends_the_bench_with_status_1() {
+    for (program, why) in [("false", "the load failed"), ("true", "0 result lines, expected 1")] {
+        let output = standalone()
+            .env("USERSWAP_BENCH_EXE", program)
+            .args(["bench", "swap-w-seq", "--ram", "8M", "--size", "16M", "--json"])
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert!(output.stdout.is_empty(), "{output:?}");
+        assert!(text(&output.stderr).contains(why), "{output:?}");
+    }
+}
+
+#[test]
+fn wrong_values_are_named_on_one_line_and_end_with_status_2() {
+    for (options, value) in [
+        ("--ram 12Q", "'12Q'"),
+        ("--ram 0", "'0'"),
+        ("--size -1", "'-1'"),
+        ("--tasks 0", "'0'"),
+        ("--runs x", "'x'"),
+    ] {
+        let output = run(&format!("bench swap-w-seq {options}"));
+        assert_eq!(output.status.code(), Some(2), "{options}: {output:?}");
+        let message = text(&output.stderr);
+        assert_eq!(message.lines().count(), 1, "{options}: {message}");
+        assert!(message.contains(value), "{options}: {message}");
+    }
+}

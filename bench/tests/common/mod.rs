@@ -1,0 +1,37 @@
+//! What the tests of whole programs share: finding the program, and waiting for what it does.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+/// No step of a test takes this long, even on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+
+/// The example `standalone`, which Cargo builds beside the tests.
+pub fn standalone() -> Command {
+    let test = std::env::current_exe().unwrap();
+    let path: PathBuf = test.parent().unwrap().parent().unwrap().join("examples/standalone");
+    assert!(path.exists(), "{} is missing: cargo build --examples", path.display());
+    Command::new(path)
+}
+
+/// Runs `standalone` with the words of `line`.
+pub fn run(line: &str) -> Output {
+    standalone().args(line.split_whitespace()).output().unwrap()
+}
+
+/// What a program printed, as text.
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// Looks again and again until `done` is true.
+#[allow(dead_code, reason = "not every test waits")]
+pub fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !done() {
+        assert!(started.elapsed() < PATIENCE, "waited in vain until {what}");
+        std::thread::sleep(LOOK_AGAIN);
+    }
+}

@@ -1,0 +1,185 @@
+//! Reads as much of an ELF file as tells whether a library can be injected into it.
+//!
+//! Only headers, only the fields needed, and nothing trusted: offsets out of the file are an
+//! unreadable file, not a panic.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+/// Bytes of an ELF64 header and of one program header.
+const HEADER_BYTES: usize = 64;
+const PROGRAM_HEADER_BYTES: usize = 56;
+
+/// The program header that names the dynamic linker.
+const PT_INTERP: u32 = 3;
+
+/// Longer interpreter names and tables are not from any linker.
+const INTERPRETER_BYTES_MAX: u64 = 4096;
+const PROGRAM_HEADERS_MAX: u16 = 1024;
+
+/// This machine's number in ELF headers.
+#[cfg(target_arch = "x86_64")]
+const MACHINE: u16 = 62;
+#[cfg(target_arch = "aarch64")]
+const MACHINE: u16 = 183;
+#[cfg(target_arch = "riscv64")]
+const MACHINE: u16 = 243;
+
+/// What an ELF file is, as far as injecting goes.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Linkage {
+    /// Loaded by the named dynamic linker.
+    Dynamic {
+        /// The dynamic linker.
+        interpreter: PathBuf,
+    },
+    /// Loaded by the kernel alone: nothing can be injected.
+    Static,
+    /// Made for 32-bit processors.
+    Narrow,
+    /// Made for another kind of processor.
+    Foreign {
+        /// Its number in the ELF header.
+        machine: u16,
+    },
+}
+
+/// Whether a file that starts with these bytes is an ELF file.
+pub fn is_elf(start: &[u8]) -> bool {
+    start.starts_with(b"\x7fELF")
+}
+
+/// Reads the headers of an ELF file.
+///
+/// # Errors
+/// Reading fails, or the headers contradict the file.
+pub fn linkage(file: &File) -> io::Result<Linkage> {
+    let mut header = [0; HEADER_BYTES];
+    // A 32-bit header is shorter; its first 20 bytes have the same meaning.
+    file.read_exact_at(&mut header[..20], 0)?;
+    let machine = u16::from_le_bytes([header[18], header[19]]);
+    match (header[4], header[5]) {
+        (1, _) => return Ok(Linkage::Narrow),
+        (2, 1) if machine == MACHINE => {}
+        (2, 1) => return Ok(Linkage::Foreign { machine }),
+        (2, 2) => return Ok(Linkage::Foreign { machine: machine.swap_bytes() }),
+        _ => return Err(broken("unknown class")),
+    }
+    file.read_exact_at(&mut header, 0)?;
+    let table = u64_at(&header, 32);
+    let (entry_bytes, entries) = (u16_at(&header, 54), u16_at(&header, 56));
+    if usize::from(entry_bytes) < PROGRAM_HEADER_BYTES || entries > PROGRAM_HEADERS_MAX {
+        return Err(broken("impossible program headers"));
+    }
+    for entry in 0..entries {
+        let mut program_header = [0; PROGRAM_HEADER_BYTES];
+        let at = table.checked_add(u64::from(entry) * u64::from(entry_bytes));
+        let at = at.ok_or_else(|| broken("impossible program headers"))?;
+        file.read_exact_at(&mut program_header, at)?;
+        if u32_at(&program_header, 0) == PT_INTERP {
+            return interpreter(file, &program_header);
+        }
+    }
+    Ok(Linkage::Static)
+}
+
+fn interpreter(file: &File, program_header: &[u8]) -> io::Result<Linkage> {
+    let (offset, bytes) = (u64_at(program_header, 8), u64_at(program_header, 32));
+    if bytes > INTERPRETER_BYTES_MAX {
+        return Err(broken("impossible interpreter"));
+    }
+    let mut name = vec![0; bytes as usize];
+    file.read_exact_at(&mut name, offset)?;
+    name.truncate(name.iter().position(|byte| *byte == 0).unwrap_or(name.len()));
+    let interpreter = PathBuf::from(std::ffi::OsString::from_vec(name));
+    Ok(Linkage::Dynamic { interpreter })
+}
+
+fn broken(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes([bytes[at], bytes[at + 1]])
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from(u16_at(bytes, at)) | u32::from(u16_at(bytes, at + 2)) << 16
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    fn linkage_of(bytes: &[u8]) -> io::Result<Linkage> {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(bytes).unwrap();
+        linkage(&file)
+    }
+
+    /// A header with one program header of the given type that holds `content`.
+    fn image(kind: u32, content: &[u8]) -> Vec<u8> {
+        let mut image = vec![0; HEADER_BYTES + PROGRAM_HEADER_BYTES];
+        image[..6].copy_from_slice(b"\x7fELF\x02\x01");
+        image[18..20].copy_from_slice(&MACHINE.to_le_bytes());
+        image[32] = HEADER_BYTES as u8;
+        image[54] = PROGRAM_HEADER_BYTES as u8;
+        image[56] = 1;
+        image[HEADER_BYTES..HEADER_BYTES + 4].copy_from_slice(&kind.to_le_bytes());
+        image[HEADER_BYTES + 8] = (HEADER_BYTES + PROGRAM_HEADER_BYTES) as u8;
+        image[HEADER_BYTES + 32] = content.len() as u8;
+        image.extend_from_slice(content);
+        image
+    }
+
+    #[test]
+    fn the_dynamic_linker_is_named() {
+        let linkage = linkage_of(&image(PT_INTERP, b"/lib/ld.so\0")).unwrap();
+        assert_eq!(linkage, Linkage::Dynamic { interpreter: "/lib/ld.so".into() });
+    }
+
+    #[test]
+    fn without_a_dynamic_linker_a_program_is_static() {
+        assert_eq!(linkage_of(&image(1, b"")).unwrap(), Linkage::Static);
+    }
+
+    #[test]
+    fn other_processors_are_recognised() {
+        let mut foreign = image(1, b"");
+        foreign[18..20].copy_from_slice(&22u16.to_le_bytes());
+        assert_eq!(linkage_of(&foreign).unwrap(), Linkage::Foreign { machine: 22 });
+        foreign[5] = 2;
+        foreign[18..20].copy_from_slice(&22u16.to_be_bytes());
+        assert_eq!(linkage_of(&foreign).unwrap(), Linkage::Foreign { machine: 22 });
+        foreign[4] = 1;
+        assert_eq!(linkage_of(&foreign[..52]).unwrap(), Linkage::Narrow);
+    }
+
+    #[test]
+    fn a_damaged_file_is_an_error_at_every_length_and_with_every_byte_changed() {
+        let whole = image(PT_INTERP, b"/lib/ld.so\0");
+        for length in 0..whole.len() {
+            assert!(linkage_of(&whole[..length]).is_err(), "cut to {length}");
+        }
+        for at in 0..whole.len() {
+            let mut damaged = whole.clone();
+            damaged[at] = 0xff;
+            let _ = linkage_of(&damaged); // Must return, whatever it says.
+        }
+    }
+
+    #[test]
+    fn this_test_is_a_dynamic_program() {
+        let file = File::open(std::env::current_exe().unwrap()).unwrap();
+        assert!(matches!(linkage(&file), Ok(Linkage::Dynamic { .. })));
+    }
+}

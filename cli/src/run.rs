@@ -1,0 +1,263 @@
+//! `userswap run`: checks everything, then becomes the program with the engine inside.
+//!
+//! Whatever can be wrong is found before the program starts, and nothing is left behind when it is.
+//! The program replaces this process, so its exit status and signals are its own.
+
+use std::convert::Infallible;
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use clap::Args;
+use rustix::fs::{Access, access};
+use userswap::device::open;
+use userswap::device::spec::{SwapPath, SwapSpec};
+use userswap::options::{
+    FaultMode, IoBackend, MIN_REGION_DEFAULT_BYTES, OPTIONS_VARIABLE, OnFull, Options,
+    RAM_MIN_BYTES, Transfer,
+};
+use userswap::size::{ByteSize, parse_size};
+
+use crate::failure::{Failure, STATUS_NOT_FOUND};
+use crate::{library, memory, program};
+
+/// Mappings are made of pages of this size.
+const PAGE_BYTES: u64 = 4096;
+
+/// Where swap goes when the default directory has a name that cannot be written down.
+const PLAIN_DIRECTORY: &str = "/var/tmp";
+
+/// Options of `run`.
+#[derive(Args)]
+pub struct RunArgs {
+    /// RAM budget of each process, such as 512M [default: half of the available memory]
+    #[arg(long, value_name = "SIZE", value_parser = parse_ram, allow_hyphen_values = true)]
+    ram: Option<u64>,
+    /// Swap device: PATH[:SIZE][,pri=N][,node=N] or mem:SIZE; may be repeated [default: an
+    /// unlinked file in $TMPDIR or /var/tmp]
+    #[arg(long, value_name = "SPEC", allow_hyphen_values = true)]
+    swap: Vec<SwapSpec>,
+    /// How page faults are delivered: thread or signal
+    #[arg(long, value_name = "MODE", default_value_t = FaultMode::Thread)]
+    fault: FaultMode,
+    /// Manage private mappings of at least this size
+    #[arg(long, value_name = "SIZE", value_parser = parse_min_region, allow_hyphen_values = true,
+          default_value_t = ByteSize(MIN_REGION_DEFAULT_BYTES))]
+    min_region: ByteSize,
+    /// When every swap device is full: exceed the budget, or stop the program
+    #[arg(long, value_name = "ANSWER", default_value_t = OnFull::Exceed)]
+    on_full: OnFull,
+    /// Write counters as JSON to this file at exit
+    #[arg(long, value_name = "FILE")]
+    stats: Option<PathBuf>,
+    /// How pages travel: auto, move or copy
+    #[arg(long, value_name = "WAY", default_value_t = Transfer::Auto)]
+    transfer: Transfer,
+    /// How devices are driven: auto, uring or threads
+    #[arg(long, value_name = "BACKEND", default_value_t = IoBackend::Auto)]
+    io: IoBackend,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM ARGS")]
+    command: Vec<OsString>,
+}
+
+/// Reads a RAM budget.
+///
+/// # Errors
+/// Text that is no size, and budgets that are too small.
+pub fn parse_ram(text: &str) -> Result<u64, String> {
+    let bytes = parse_size(text).map_err(|error| error.to_string())?;
+    match bytes {
+        RAM_MIN_BYTES.. => Ok(bytes),
+        _ => Err(format!(
+            "\"{text}\" is too small a budget: give at least {}",
+            ByteSize(RAM_MIN_BYTES)
+        )),
+    }
+}
+
+fn parse_min_region(text: &str) -> Result<ByteSize, String> {
+    let bytes = parse_size(text).map_err(|error| error.to_string())?;
+    match bytes {
+        PAGE_BYTES.. => Ok(ByteSize(bytes)),
+        _ => Err(format!("\"{text}\" is less than a page: give at least {}", ByteSize(PAGE_BYTES))),
+    }
+}
+
+/// Checks the options and becomes the program.
+///
+/// # Errors
+/// Anything that keeps the program from running under the engine; on success there is no return.
+pub fn run(args: RunArgs) -> Result<Infallible, Failure> {
+    let (name, arguments) = args.command.split_first().expect("clap demands a program");
+    let options = options(&args)?;
+    for warning in check_swaps(&options)? {
+        eprintln!("userswap: warning: {warning}");
+    }
+    let search_path = env::var_os("PATH");
+    let program = program::resolve(name, search_path.as_deref())?;
+    check_kernel(&options)?;
+    let library = library::install()?;
+    let mut command = Command::new(&program.path);
+    if program.first_arguments.is_empty() {
+        command.arg0(name);
+    }
+    let error = command
+        .args(&program.first_arguments)
+        .args(arguments)
+        .env("LD_PRELOAD", preload(&library, env::var_os("LD_PRELOAD").as_deref()))
+        .env(OPTIONS_VARIABLE, options.to_text())
+        .exec();
+    let message = format!("{}: cannot be started: {error}", program.path.display());
+    match error.kind() {
+        std::io::ErrorKind::NotFound => Err(Failure { status: STATUS_NOT_FOUND, message }),
+        _ => Err(Failure::not_runnable(message)),
+    }
+}
+
+/// Makes sure that the kernel has what the options ask for.
+fn check_kernel(options: &Options) -> Result<(), Failure> {
+    let support = userswap::probe().map_err(Failure::unavailable)?;
+    if options.transfer == Transfer::Move && !support.moving {
+        return Err(Failure::usage(format!("--transfer: {}", userswap::Error::NoMove)));
+    }
+    Ok(())
+}
+
+fn options(args: &RunArgs) -> Result<Options, Failure> {
+    let here = env::current_dir()
+        .map_err(|error| Failure::unavailable(format!("the working directory: {error}")))?;
+    let mut options = Options::new(args.ram.map_or_else(default_ram, Ok)?);
+    options.swaps = args.swap.iter().map(|swap| swap.clone().absolute(&here)).collect();
+    if options.swaps.is_empty() {
+        options.swaps.push(default_swap());
+    }
+    options.fault = args.fault;
+    options.min_region_bytes = args.min_region.0;
+    options.on_full = args.on_full;
+    options.stats = args.stats.as_ref().map(|file| check_stats(&here.join(file))).transpose()?;
+    options.transfer = args.transfer;
+    options.io = args.io;
+    // The program takes over this process and its number.
+    options.root_pid = std::process::id();
+    Ok(options)
+}
+
+fn default_ram() -> Result<u64, Failure> {
+    let available = memory::available_bytes().ok_or_else(|| {
+        Failure::unavailable("/proc/meminfo does not say what is available: give --ram SIZE")
+    })?;
+    let half = available / 2;
+    Ok((half - half % PAGE_BYTES).max(RAM_MIN_BYTES))
+}
+
+fn default_swap() -> SwapSpec {
+    let swap = SwapSpec::at(open::default_directory());
+    if reads_back(&swap) { swap } else { SwapSpec::at(PLAIN_DIRECTORY) }
+}
+
+/// Whether a specification survives being handed on as text.
+fn reads_back(swap: &SwapSpec) -> bool {
+    swap.to_string().parse().as_ref() == Ok(swap)
+}
+
+/// Opens every device as the engine will, undoes it, and returns the warnings.
+fn check_swaps(options: &Options) -> Result<Vec<String>, Failure> {
+    let mut warnings = Vec::new();
+    let mut files: Vec<PathBuf> = Vec::new();
+    for swap in &options.swaps {
+        if !reads_back(swap) {
+            return Err(Failure::usage(format!(
+                "--swap {swap}: cannot be passed on to the program: use a path in plain UTF-8"
+            )));
+        }
+        let default_bytes = userswap::default_swap_bytes(options.ram_bytes);
+        warnings.extend(open::check(swap, default_bytes).map_err(Failure::usage)?);
+        if let SwapPath::Path(path) = &swap.path
+            && !path.is_dir()
+        {
+            let path = fs::canonicalize(path).unwrap_or_else(|_| path.clone());
+            if files.contains(&path) {
+                let path = path.display();
+                return Err(Failure::usage(format!("--swap {path}: is named twice: name it once")));
+            }
+            files.push(path);
+        }
+    }
+    Ok(warnings)
+}
+
+/// Makes sure that the program will be able to write `file`, without creating it.
+fn check_stats(file: &Path) -> Result<PathBuf, Failure> {
+    let refuse = |reason: &str| {
+        let file = file.display();
+        Err(Failure::usage(format!(
+            "--stats {file}: {reason}; name a file in a writable directory"
+        )))
+    };
+    if file.to_str().is_none_or(|name| name.contains(char::is_control)) {
+        return refuse("has a name that cannot be passed on to the program");
+    }
+    if file.is_dir() {
+        return refuse("is a directory");
+    }
+    let directory = file.parent().unwrap_or(Path::new("/"));
+    if !directory.is_dir() {
+        return refuse("its directory does not exist");
+    }
+    let place = if file.exists() { file } else { directory };
+    match access(place, Access::WRITE_OK) {
+        Ok(()) => Ok(file.to_owned()),
+        Err(error) => refuse(&std::io::Error::from(error).to_string()),
+    }
+}
+
+/// Puts the library in front of what is preloaded already.
+fn preload(library: &Path, existing: Option<&OsStr>) -> OsString {
+    let mut names = library.as_os_str().to_owned();
+    if let Some(existing) = existing.filter(|existing| !existing.is_empty() && *existing != library)
+    {
+        names.push(":");
+        names.push(existing);
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn budgets_below_the_minimum_are_refused_with_the_minimum() {
+        assert_eq!(parse_ram("16M"), Ok(RAM_MIN_BYTES));
+        assert_eq!(
+            parse_ram("1M"),
+            Err("\"1M\" is too small a budget: give at least 16M".to_owned())
+        );
+        assert!(parse_ram("12Q").unwrap_err().contains("\"12Q\""));
+        assert!(parse_min_region("100").unwrap_err().contains("at least 4K"));
+    }
+
+    #[test]
+    fn the_library_comes_before_what_is_preloaded_already() {
+        let library = Path::new("/run/x/lib.so");
+        assert_eq!(preload(library, None), "/run/x/lib.so");
+        assert_eq!(preload(library, Some(OsStr::new("/a.so"))), "/run/x/lib.so:/a.so");
+        assert_eq!(preload(library, Some(library.as_os_str())), "/run/x/lib.so");
+    }
+
+    #[test]
+    fn a_statistics_file_needs_a_writable_directory() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("stats.json");
+        assert_eq!(check_stats(&file), Ok(file.clone()));
+        assert!(!file.exists());
+        for bad in [directory.path().to_owned(), directory.path().join("no/stats.json")] {
+            let failure = check_stats(&bad).unwrap_err();
+            assert!(failure.message.contains(&bad.display().to_string()), "{}", failure.message);
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! The first line of a script: which program reads it.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+/// The kernel looks at this many bytes of a file to find the interpreter.
+pub const LINE_BYTES_MAX: usize = 256;
+
+/// Who reads a script.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Reader {
+    /// The program at this path.
+    Path(OsString),
+    /// The program that env(1) finds in `PATH` under this name.
+    Searched(OsString),
+}
+
+/// The reader that a file starting with these bytes names, `None` when it names none.
+pub fn reader(start: &[u8]) -> Option<Reader> {
+    let line = start.strip_prefix(b"#!")?;
+    let line = line.split(|byte| *byte == b'\n').next()?;
+    let mut words =
+        line.split(|byte| matches!(byte, b' ' | b'\t' | b'\r')).filter(|w| !w.is_empty());
+    let path = words.next()?;
+    if path.rsplit(|byte| *byte == b'/').next() == Some(b"env") {
+        // Options of env(1) and variables that it sets come before the name.
+        let mut names = words.filter(|word| !word.starts_with(b"-") && !word.contains(&b'='));
+        if let Some(name) = names.next() {
+            return Some(Reader::Searched(OsStr::from_bytes(name).to_owned()));
+        }
+    }
+    Some(Reader::Path(OsString::from_vec(path.to_vec())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reader_is_the_first_word_and_env_passes_it_on() {
+        let path = |path: &str| Some(Reader::Path(path.into()));
+        let searched = |name: &str| Some(Reader::Searched(name.into()));
+        for (start, expected) in [
+            ("#!/bin/sh\necho", path("/bin/sh")),
+            ("#! /usr/bin/perl -w\n", path("/usr/bin/perl")),
+            ("#!/bin/sh\r\n", path("/bin/sh")),
+            ("#!/usr/bin/env python3\n", searched("python3")),
+            ("#!/usr/bin/env -S LANG=C python3 -u\n", searched("python3")),
+            ("#!/usr/bin/env\n", path("/usr/bin/env")),
+            ("#!\n", None),
+            ("#!  \n/bin/sh", None),
+            ("echo", None),
+            ("", None),
+        ] {
+            assert_eq!(reader(start.as_bytes()), expected, "{start:?}");
+        }
+    }
+}

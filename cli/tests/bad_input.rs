@@ -1,0 +1,218 @@
+//! Whatever is wrong with a `run` is said in one line before the program starts, with the exit
+//! status that env(1) would have, and leaves nothing behind.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+
+/// On a disk, where O_DIRECT works.
+fn directory() -> TempDir {
+    tempfile::tempdir_in("/var/tmp").unwrap()
+}
+
+fn userswap(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_userswap")).args(arguments).output().unwrap()
+}
+
+fn error_of(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+/// Expects `status` and one line that has all of `parts`; the program must not have run.
+fn refused(arguments: &[&str], status: i32, parts: &[&str]) {
+    let output = userswap(arguments);
+    let error = error_of(&output);
+    assert_eq!(output.status.code(), Some(status), "{arguments:?}: {error}");
+    assert!(error.starts_with("userswap: "), "{arguments:?}: {error}");
+    assert_eq!(error.lines().count(), 1, "{arguments:?}: {error}");
+    for part in parts {
+        assert!(error.contains(part), "{arguments:?}: {part:?} is not in: {error}");
+    }
+    assert!(output.stdout.is_empty(), "{arguments:?}: the program ran");
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+fn executable(directory: &TempDir, name: &str, content: &str) -> PathBuf {
+    let path = directory.path().join(name);
+    fs::write(&path, content).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    path
+}
+
+/// A C program with the given compiler options.
+fn compiled(directory: &TempDir, options: &[&str]) -> PathBuf {
+    let (source, program) = (directory.path().join("main.c"), directory.path().join("main"));
+    fs::write(&source, "int main(void) { return 0; }\n").unwrap();
+    let gcc = Command::new("gcc").args(options).arg("-o").args([&program, &source]).output();
+    let gcc = gcc.expect("this test needs gcc");
+    assert!(gcc.status.success(), "gcc {options:?} failed: {}", error_of(&gcc));
+    program
+}
+
+#[test]
+fn a_size_that_is_none_is_named_together_with_what_is_allowed() {
+    for size in ["12Q", "0", "-1", "", "1.5", "9999P"] {
+        let quoted = format!("\"{size}\"");
+        refused(&["run", "--ram", size, "--", "echo", "ran"], 2, &["--ram: ", &quoted]);
+        refused(&["run", "--min-region", size, "--", "echo", "ran"], 2, &["--min-region", &quoted]);
+        refused(&["demo", "--ram", size], 2, &["--ram: ", &quoted]);
+        if !size.is_empty() {
+            let swap = format!("/var/tmp:{size}");
+            refused(&["run", "--swap", &swap, "--", "echo", "ran"], 2, &["--swap: ", size]);
+        }
+    }
+}
+
+#[test]
+fn a_budget_below_the_minimum_is_refused_with_the_minimum() {
+    refused(&["run", "--ram", "1M", "--", "echo", "ran"], 2, &["--ram: \"1M\"", "at least 16M"]);
+}
+
+#[test]
+fn words_that_do_not_exist_are_refused_with_those_that_do() {
+    for (option, allowed) in [
+        ("--fault", "thread or signal"),
+        ("--on-full", "exceed or stop"),
+        ("--transfer", "auto or move or copy"),
+        ("--io", "auto or uring or threads"),
+    ] {
+        refused(&["run", option, "fast", "--", "echo", "ran"], 2, &[option, "\"fast\"", allowed]);
+    }
+    refused(&["run", "--ram"], 2, &["--ram needs a value"]);
+    refused(&["run", "--swap", "mem", "--", "echo", "ran"], 2, &["mem:512M"]);
+    refused(&["run", "--swap", "/var/tmp,pri=x", "--", "echo", "ran"], 2, &["pri=x", "32767"]);
+}
+
+#[test]
+fn usage_errors_end_with_status_two() {
+    for arguments in
+        [&["run"][..], &["run", "--no-such-option", "--", "echo", "ran"], &["walk"], &[]]
+    {
+        let output = userswap(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(!output.stderr.is_empty() && output.stdout.is_empty(), "{arguments:?}");
+    }
+    assert_eq!(userswap(&["--help"]).status.code(), Some(0));
+    assert_eq!(userswap(&["--version"]).status.code(), Some(0));
+}
+
+#[test]
+fn a_swap_directory_that_does_not_exist_is_refused() {
+    let directory = directory();
+    let swap = directory.path().join("no/such/place");
+    let swap = text(&swap);
+    refused(
+        &["run", "--swap", swap, "--", "echo", "ran"],
+        2,
+        &[swap, "no such directory", "create"],
+    );
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn somebodys_file_is_refused_as_swap_and_left_as_it_was() {
+    let directory = directory();
+    let file = directory.path().join("thesis");
+    let content = "to be or not to be\n".repeat(1000);
+    fs::write(&file, &content).unwrap();
+    let before = fs::metadata(&file).unwrap().modified().unwrap();
+    let swap = format!("{}:64M", text(&file));
+    refused(
+        &["run", "--swap", &swap, "--", "echo", "ran"],
+        2,
+        &[text(&file), "not swap", "mkswap"],
+    );
+    assert_eq!(fs::read_to_string(&file).unwrap(), content);
+    assert_eq!(fs::metadata(&file).unwrap().modified().unwrap(), before);
+}
+
+#[test]
+fn more_swap_than_the_disk_has_free_is_refused() {
+    refused(
+        &["run", "--swap", "/var/tmp:1024T", "--", "echo", "ran"],
+        2,
+        &["1024T asked for", "free"],
+    );
+}
+
+#[test]
+fn a_refused_run_leaves_no_new_swap_file_behind() {
+    let directory = directory();
+    let swap = format!("{}:64M", text(&directory.path().join("swapfile")));
+    refused(&["run", "--swap", &swap, "--", "no-such-program"], 127, &["no-such-program"]);
+    refused(&["run", "--swap", &swap, "--swap", &swap, "--", "echo", "ran"], 2, &["twice"]);
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_directory_in_memory_works_with_a_warning() {
+    let output = userswap(&["run", "--swap", "/dev/shm:64M", "--", "echo", "ran"]);
+    let error = error_of(&output);
+    assert_eq!(output.status.code(), Some(0), "{error}");
+    assert_eq!(output.stdout, b"ran\n");
+    assert!(error.starts_with("userswap: warning: /dev/shm"), "{error}");
+    assert!(error.contains("no direct I/O") && error.lines().count() == 1, "{error}");
+}
+
+#[test]
+fn a_program_that_does_not_exist_is_status_127() {
+    refused(&["run", "--", "no-such-program"], 127, &["\"no-such-program\"", "PATH"]);
+    refused(&["run", "--", "/no/such/program"], 127, &["/no/such/program"]);
+    refused(&["run", "--", ""], 127, &["\"\""]);
+}
+
+#[test]
+fn what_cannot_be_run_is_status_126() {
+    let directory = directory();
+    let data = directory.path().join("data");
+    fs::write(&data, "echo ran\n").unwrap();
+    refused(&["run", "--", text(&data)], 126, &[text(&data), "not executable", "chmod +x"]);
+    refused(&["run", "--", text(directory.path())], 126, &["is a directory"]);
+    let broken = executable(&directory, "broken", "\x7fELF\0\0\0");
+    refused(&["run", "--", text(&broken)], 126, &[text(&broken)]);
+}
+
+#[test]
+fn a_static_program_is_refused_and_not_run_unmanaged() {
+    let directory = directory();
+    for options in [&["-static"][..], &["-static-pie"]] {
+        let program = compiled(&directory, options);
+        let line = format!(
+            "userswap: {} is statically linked: userswap cannot serve it; relink it dynamically or \
+             run it without userswap\n",
+            text(&program)
+        );
+        refused(&["run", "--", text(&program)], 126, &[&line]);
+        let script = executable(&directory, "script", &format!("#!{}\n", text(&program)));
+        refused(&["run", "--", text(&script)], 126, &[text(&script), "statically linked"]);
+    }
+}
+
+#[test]
+fn programs_that_the_library_cannot_enter_are_refused() {
+    let directory = directory();
+    let musl = compiled(&directory, &["-Wl,--dynamic-linker=/lib/ld-musl-x86_64.so.1"]);
+    refused(&["run", "--", text(&musl)], 126, &["musl", "glibc"]);
+    let gone = compiled(&directory, &["-Wl,--dynamic-linker=/no/such/linker"]);
+    refused(&["run", "--", text(&gone)], 127, &["/no/such/linker"]);
+    let setuid = compiled(&directory, &[]);
+    if rustix::process::geteuid().is_root() {
+        std::os::unix::fs::chown(&setuid, Some(12345), None).unwrap();
+        fs::set_permissions(&setuid, fs::Permissions::from_mode(0o4755)).unwrap();
+        refused(&["run", "--", text(&setuid)], 126, &["is setuid", "owner"]);
+    }
+}
+
+#[test]
+fn a_statistics_file_that_cannot_be_written_is_refused_before_the_program_runs() {
+    let directory = directory();
+    let nowhere = directory.path().join("no/stats.json");
+    refused(&["run", "--stats", text(&nowhere), "--", "echo", "ran"], 2, &["--stats", "directory"]);
+    refused(&["run", "--stats", text(directory.path()), "--", "echo"], 2, &["is a directory"]);
+}

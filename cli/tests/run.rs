@@ -1,0 +1,83 @@
+//! What `run` passes through: arguments, input, exit status, signals, environment.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Stdio};
+
+fn run(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_userswap"));
+    command.args(["run", "--ram", "64M"]).args(arguments);
+    command
+}
+
+#[test]
+fn arguments_reach_the_program_as_they_are() {
+    let output = run(&["--", "printf", "%s|", "--ram", "-x", "a b", ""]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "--ram|-x|a b||");
+    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    let without_dashes = run(&["printf", "%s|", "-x", "--", "y"]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&without_dashes.stdout), "-x|--|y|");
+}
+
+#[test]
+fn the_exit_status_is_the_programs() {
+    for status in [0, 1, 2, 77, 255] {
+        let script = format!("exit {status}");
+        assert_eq!(run(&["--", "sh", "-c", &script]).status().unwrap().code(), Some(status));
+    }
+}
+
+#[test]
+fn a_signal_that_kills_the_program_is_seen_from_outside() {
+    let status = run(&["--", "sh", "-c", "kill -TERM $$"]).status().unwrap();
+    assert_eq!(status.signal(), Some(15));
+}
+
+#[test]
+fn standard_input_is_the_programs() {
+    let mut child =
+        run(&["--", "cat"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"through").unwrap();
+    assert_eq!(child.wait_with_output().unwrap().stdout, b"through");
+}
+
+#[test]
+fn the_library_is_in_the_program_and_in_nobody_elses_reach() {
+    let output =
+        run(&["--", "sh", "-c", "echo \"$LD_PRELOAD\"; cat /proc/$$/maps"]).output().unwrap();
+    let output = String::from_utf8(output.stdout).unwrap();
+    let library = output.lines().next().unwrap();
+    assert!(output.lines().skip(1).any(|line| line.ends_with(library)), "{output}");
+    let directory = std::path::Path::new(library).parent().unwrap();
+    assert_eq!(fs::metadata(directory).unwrap().permissions().mode() & 0o777, 0o700);
+}
+
+#[test]
+fn a_script_runs_with_its_interpreter() {
+    let directory = tempfile::tempdir_in("/var/tmp").unwrap();
+    for (name, first_line) in [("direct", "#!/bin/sh"), ("env", "#!/usr/bin/env sh"), ("none", "")]
+    {
+        let script = directory.path().join(name);
+        fs::write(&script, format!("{first_line}\necho \"$0 $1\"\n")).unwrap();
+        fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+        let script = script.to_str().unwrap();
+        let output = run(&["--", script, "argument"]).output().unwrap();
+        let printed = String::from_utf8_lossy(&output.stdout);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(printed, format!("{script} argument\n"), "{error}");
+    }
+}
+
+#[test]
+fn a_program_is_found_in_the_working_directory_only_when_path_says_so() {
+    let directory = tempfile::tempdir_in("/var/tmp").unwrap();
+    let script = directory.path().join("here");
+    fs::write(&script, "#!/bin/sh\necho found\n").unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    let here =
+        |path| run(&["--", "here"]).current_dir(&directory).env("PATH", path).output().unwrap();
+    assert_eq!(here("/usr/bin:/bin").status.code(), Some(127));
+    assert_eq!(here(":/usr/bin:/bin").stdout, b"found\n");
+}

@@ -1,0 +1,302 @@
+//! The engine's parts in one place, and what all of them need: addresses, publishing, waking.
+//!
+//! The acts are in files of their own: `transfer` (moving pages in and out), `fault`, `swap_in`,
+//! `reclaim`, `write_back`, `range` (what a program asks for), and the threads `kswapd` and `server`.
+use crate::arena::{Arena, PageRange};
+use crate::checksum::Checksums;
+use crate::counters::Counters;
+use crate::device::{Devices, SlotSpan};
+use crate::error::Error;
+use crate::gate::Gate;
+use crate::node::Node;
+use crate::options::{FaultMode, IoBackend, OnFull, Transfer};
+use crate::page::{FRAMES_MAX, FrameIndex, NodeId, PageIndex, PageState, PageTable, Slot, Waiters};
+use crate::reclaim::Scratch;
+use crate::sys::PAGE_BYTES;
+use crate::sys::clock;
+use crate::sys::fd::Event;
+use crate::sys::lock::Lock;
+use crate::sys::mapping::{Access, Mapping, ZeroedSlice};
+use crate::sys::uffd::{Rights, Uffd, feature};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use userswap_policy::frames::FrameRun;
+use userswap_policy::stream::{Ahead, Limits, Streams};
+
+/// Pages served at once to a sequential program, and mapped by one call.
+pub const RUN_MAX: u32 = 64;
+/// Pages of the largest asynchronous readahead window: 1 MiB.
+pub const AHEAD_MAX: u32 = 256;
+/// Readahead windows that may wait to be started; more are dropped, they are only hints.
+const AHEAD_QUEUE: usize = 16;
+/// Threads that may reclaim directly at once; more wait for one of them.
+const DIRECT_RECLAIMERS: usize = 4;
+
+/// What an engine is built from.
+#[derive(Clone, Debug)]
+pub struct Tuning {
+    /// How faults are delivered.
+    pub fault: FaultMode,
+    /// How pages travel.
+    pub transfer: Transfer,
+    /// How devices are driven.
+    pub io: IoBackend,
+    /// What happens when no device has room.
+    pub on_full: OnFull,
+    /// Physical pages allowed.
+    pub budget_pages: u32,
+}
+
+/// How pages travel, after probing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Path {
+    /// UFFDIO_MOVE, with copying where the kernel refuses.
+    Move,
+    /// UFFDIO_COPY in; write protection, copy and MADV_DONTNEED out.
+    Copy,
+}
+
+/// The state of a frame's write, next to the page word that points to it.
+pub mod frame_flag {
+    /// Nothing under way.
+    pub const IDLE: u8 = 0;
+    /// The device reads from the frame.
+    pub const WRITING: u8 = 1;
+    /// The page has gone elsewhere; who finishes the write frees frame and slot.
+    pub const ORPHAN: u8 = 2;
+    /// The write has finished, but the page has gone; who takes it frees frame and slot.
+    pub const FINISHED: u8 = 3;
+}
+
+/// One engine.
+pub struct Core {
+    /// Address space of the regions.
+    pub arena: Arc<Arena>,
+    /// One word per page.
+    pub pages: PageTable,
+    /// One flag per frame.
+    pub frame_flags: ZeroedSlice<AtomicU8>,
+    /// The nodes; a frame's number tells its node.
+    pub nodes: Vec<Node>,
+    /// The kernel's side.
+    pub uffd: Uffd,
+    /// Where pages go.
+    pub devices: Devices,
+    /// Tells clean from changed.
+    pub checksums: Checksums,
+    /// What happened.
+    pub counters: Counters,
+    /// Closed by fork.
+    pub gate: Gate,
+    /// Sequential faults.
+    pub streams: Lock<Streams>,
+    /// What it was built with.
+    pub tuning: Tuning,
+    /// How pages travel.
+    pub path: Path,
+    /// Counts frames becoming free; waited on by who finds none.
+    pub freed: AtomicU32,
+    /// Wakes the background reclaimer.
+    pub reclaim_wanted: Event,
+    /// The background reclaimer is running or has been woken.
+    pub reclaim_awake: AtomicBool,
+    /// Wakes the server for readahead.
+    pub server_wanted: Event,
+    /// The threads end.
+    pub stopping: AtomicBool,
+    /// A device was full the last time one was asked.
+    pub devices_full: AtomicBool,
+    /// Warned about the budget once.
+    pub warned_full: AtomicBool,
+    pub(crate) scratch: [Lock<Box<Scratch>>; DIRECT_RECLAIMERS],
+    ahead: Lock<AheadQueue>,
+    frames: Mapping,
+    zeros: Mapping,
+}
+
+#[derive(Default)]
+struct AheadQueue {
+    waiting: [Option<Ahead>; AHEAD_QUEUE],
+    next: usize,
+}
+
+impl Core {
+    /// Builds an engine for `arena` and registers it: from then on every missing page waits for a handler.
+    ///
+    /// # Errors
+    /// userfaultfd not allowed, no memory for the books.
+    pub fn new(arena: Arc<Arena>, devices: Devices, tuning: Tuning) -> Result<Self, Error> {
+        let rights = if Uffd::features_of(Rights::Kernel).is_ok() { Rights::Kernel } else { Rights::UserOnly };
+        let required = if tuning.fault == FaultMode::Signal { feature::SIGBUS } else { 0 };
+        let wished = feature::MOVE | feature::POISON | feature::WRITEPROTECT | feature::THREAD_ID;
+        let uffd = Uffd::open(required, wished, rights).map_err(Error::Userfaultfd)?;
+        let path = choose_path(&uffd, tuning.transfer)?;
+        let positions = pool_positions(tuning.budget_pages);
+        let pages = arena.pages();
+        let books = |error| Error::Books(error);
+        let frames = Mapping::new(positions as usize * PAGE_BYTES, Access::ReadWrite).map_err(books)?;
+        let run = FrameRun { first: 0, count: positions };
+        let core = Self {
+            pages: PageTable::new(pages).map_err(books)?,
+            frame_flags: ZeroedSlice::new(positions as usize).map_err(books)?,
+            nodes: vec![Node::new(NodeId(0), run, tuning.budget_pages, pages).map_err(books)?],
+            uffd,
+            devices,
+            checksums: Checksums::new(),
+            counters: Counters::default(),
+            gate: Gate::default(),
+            streams: Lock::new(Streams::new()),
+            path,
+            freed: AtomicU32::new(0),
+            reclaim_wanted: Event::new().map_err(books)?,
+            reclaim_awake: AtomicBool::new(false),
+            server_wanted: Event::new().map_err(books)?,
+            stopping: AtomicBool::new(false),
+            devices_full: AtomicBool::new(false),
+            warned_full: AtomicBool::new(false),
+            scratch: std::array::from_fn(|_| Lock::new(Box::new(Scratch::new()))),
+            ahead: Lock::new(AheadQueue::default()),
+            zeros: Mapping::new(RUN_MAX as usize * PAGE_BYTES, Access::ReadWrite).map_err(books)?,
+            frames,
+            arena,
+            tuning,
+        };
+        core.prepare_memory().map_err(books)?;
+        Ok(core)
+    }
+
+    /// Small pages only, nothing of the pool in core dumps, and both ends registered.
+    fn prepare_memory(&self) -> std::io::Result<()> {
+        let (frames, bytes) = (self.frames.address(), self.frames.bytes());
+        // Kernels built without transparent huge pages refuse the advice: there is nothing to advise then.
+        let _ = self.frames.advise(0, bytes, libc::MADV_NOHUGEPAGE);
+        let _ = self.arena.advise(libc::MADV_NOHUGEPAGE);
+        self.frames.advise(0, bytes, libc::MADV_DONTDUMP)?;
+        // Read once, so that the source of zeros is mapped to the shared zero page.
+        crate::sys::pages::touch(self.zeros.address(), RUN_MAX as usize);
+        self.uffd.register(frames, bytes)?;
+        self.uffd.register(self.arena.address(), self.arena.bytes())
+    }
+
+    /// The address of a page.
+    pub fn page_address(&self, page: PageIndex) -> usize {
+        self.arena.address_of(page)
+    }
+
+    /// The address of a frame.
+    pub fn frame_address(&self, frame: FrameIndex) -> usize {
+        assert!((frame as usize) < self.frame_flags.len(), "the frame is in the pool");
+        self.frames.address() + frame as usize * PAGE_BYTES
+    }
+
+    /// Where `RUN_MAX` pages of zeros are.
+    pub fn zeros_address(&self) -> usize {
+        self.zeros.address()
+    }
+
+    /// The node of a frame.
+    pub fn node_of_frame(&self, frame: FrameIndex) -> &Node {
+        self.nodes.iter().find(|node| node.owns(frame)).expect("every frame belongs to a node")
+    }
+
+    /// A node by number.
+    pub fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[id.0 as usize]
+    }
+
+    /// The node of the running CPU.
+    pub fn node_here(&self) -> &Node {
+        // One node until topologies are read: every CPU belongs to the first.
+        self.nodes.first().expect("an engine has a node")
+    }
+
+    /// Ends the ownership of a page with its next state, and wakes who waited.
+    pub fn publish(&self, page: PageIndex, state: PageState) {
+        if self.pages.publish(page, state) == Waiters::Some {
+            self.wake_faults(PageRange { first: page, count: 1 });
+        }
+    }
+
+    /// Lets faults in a range be tried again.
+    pub fn wake_faults(&self, range: PageRange) {
+        if self.tuning.fault == FaultMode::Thread {
+            self.uffd.wake(self.page_address(range.first), range.count as usize * PAGE_BYTES);
+        }
+    }
+
+    /// Frees one slot.
+    pub fn free_slot(&self, slot: Slot) {
+        self.devices.free(SlotSpan { first: slot, count: 1 });
+        self.devices_full.store(false, Ordering::Relaxed);
+    }
+
+    /// Tells who waits for frames that some may have become free.
+    pub fn announce_freed(&self) {
+        self.freed.fetch_add(1, Ordering::Release);
+        crate::sys::futex::wake_all(&self.freed);
+    }
+
+    /// Wakes the background reclaimer if it sleeps.
+    pub fn wake_reclaim(&self) {
+        if !self.reclaim_awake.swap(true, Ordering::AcqRel) {
+            crate::counters::count(&self.counters.pageoutrun, 1);
+            self.reclaim_wanted.signal();
+        }
+    }
+
+    /// How far windows may grow.
+    pub fn limits(&self) -> Limits {
+        // A budget of a few megabytes must not be emptied by one window.
+        let room = (self.tuning.budget_pages / 16).max(1);
+        Limits { run_max: RUN_MAX.min(room), ahead_max: AHEAD_MAX.min(room) }
+    }
+
+    /// Leaves a readahead window for the server; dropped when too many wait.
+    pub fn want_ahead(&self, ahead: Ahead) {
+        let mut queue = self.ahead.lock();
+        let place = queue.next % AHEAD_QUEUE;
+        queue.waiting[place] = Some(ahead);
+        queue.next += 1;
+        drop(queue);
+        self.server_wanted.signal();
+    }
+
+    /// A readahead window to start, oldest first.
+    pub fn take_ahead(&self) -> Option<Ahead> {
+        let mut queue = self.ahead.lock();
+        let start = queue.next;
+        (0..AHEAD_QUEUE).find_map(|step| queue.waiting[(start + step) % AHEAD_QUEUE].take())
+    }
+
+    /// The scratch memory of this thread's direct reclaim.
+    pub(crate) fn scratch(&self) -> &Lock<Box<Scratch>> {
+        &self.scratch[clock::thread_id() as usize % DIRECT_RECLAIMERS]
+    }
+
+    /// Ends both threads.
+    pub fn stop(&self) {
+        self.stopping.store(true, Ordering::Release);
+        self.reclaim_wanted.signal();
+        self.server_wanted.signal();
+    }
+
+    /// Whether the threads should end.
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+}
+
+fn choose_path(uffd: &Uffd, wanted: Transfer) -> Result<Path, Error> {
+    match (wanted, uffd.has(feature::MOVE)) {
+        (Transfer::Auto | Transfer::Move, true) => Ok(Path::Move),
+        (Transfer::Auto, false) | (Transfer::Copy, _) => Ok(Path::Copy),
+        (Transfer::Move, false) => Err(Error::NoMove),
+    }
+}
+
+/// Places in the pool: half as many again as pages, so that there are always holes in whole runs, and room
+/// for a larger budget later.
+fn pool_positions(budget_pages: u32) -> u32 {
+    let places = u64::from(budget_pages) * 4 + u64::from(RUN_MAX) * 64;
+    places.min(FRAMES_MAX) as u32 / RUN_MAX * RUN_MAX
+}

@@ -1,0 +1,301 @@
+//! What a user writes to name a swap device: `PATH[:SIZE][,pri=N][,node=N]` or `mem:SIZE`.
+//!
+//! Only the text is judged here; whether the device exists and may be used is for
+//! [`open`](super::open). Because a path may contain colons and commas, the text is read from its
+//! end: known options first, then a size, and what is left is the path. A tail that looks like a
+//! misspelt size (`:12Q`) is refused rather than taken for a part of the name, or a typing error
+//! would create a file.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use crate::size::{ByteSize, SizeError, parse_size};
+
+/// The highest priority a device can be given, as for `swapon(8)`.
+pub const PRIORITY_MAX: i16 = 32767;
+
+/// The word that stands for memory in place of a path.
+const MEMORY_WORD: &str = "mem";
+
+/// Where a swap device keeps its slots.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum SwapPath {
+    /// A directory, a file or a block device.
+    Path(PathBuf),
+    /// Plain memory: for tests and for measuring without a disk.
+    Memory,
+}
+
+/// A swap device as a user names it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct SwapSpec {
+    /// Where the slots are.
+    pub path: SwapPath,
+    /// How many bytes to use; left out, the device or the caller's default decides.
+    pub size: Option<u64>,
+    /// 0 to 32767, higher is used first; left out, priorities are given automatically.
+    pub priority: Option<i16>,
+    /// The NUMA node the device is near to; left out, the block device is asked.
+    pub node: Option<u8>,
+}
+
+/// Why a text is not a swap specification; the message names the text and says what is allowed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SpecError {
+    /// There is no path before the size and the options.
+    #[error("\"{0}\" names no device: write PATH[:SIZE][,pri=N][,node=N] or mem:SIZE")]
+    NoPath(String),
+    /// `mem` without a size.
+    #[error("\"{0}\" needs a size: write mem:SIZE, such as mem:512M")]
+    MemoryNeedsSize(String),
+    /// What follows the last colon is meant as a size but is none.
+    #[error("\"{spec}\": {error}")]
+    Size {
+        /// The whole text.
+        spec: String,
+        /// What is wrong with its size.
+        error: SizeError,
+    },
+    /// An option that does not exist.
+    #[error("\"{spec}\": unknown option \"{option}\": allowed are pri=N and node=N")]
+    UnknownOption {
+        /// The whole text.
+        spec: String,
+        /// The option.
+        option: String,
+    },
+    /// An option with a value out of its range.
+    #[error("\"{spec}\": \"{option}\" is out of range: {allowed}")]
+    OptionValue {
+        /// The whole text.
+        spec: String,
+        /// The option with its value.
+        option: String,
+        /// What would be accepted.
+        allowed: &'static str,
+    },
+    /// An option given twice.
+    #[error("\"{spec}\": \"{option}\" is given twice: give it once")]
+    OptionTwice {
+        /// The whole text.
+        spec: String,
+        /// The name of the option.
+        option: &'static str,
+    },
+    /// A control character, which one-line messages and option lists cannot carry.
+    #[error("{0:?} has a control character in its name: use a path without one")]
+    ControlCharacter(String),
+}
+
+impl SwapSpec {
+    /// The directory or device at `path`, everything else left to be decided.
+    pub fn at(path: impl Into<PathBuf>) -> SwapSpec {
+        SwapSpec { path: SwapPath::Path(path.into()), size: None, priority: None, node: None }
+    }
+
+    /// The same device named from the root, so that it stays the same when the working directory
+    /// changes.
+    pub fn absolute(mut self, working_directory: &Path) -> SwapSpec {
+        if let SwapPath::Path(path) = &mut self.path {
+            *path = working_directory.join(&*path);
+        }
+        self
+    }
+}
+
+impl FromStr for SwapSpec {
+    type Err = SpecError;
+
+    fn from_str(spec: &str) -> Result<Self, SpecError> {
+        if spec.contains(|c: char| c.is_control()) {
+            return Err(SpecError::ControlCharacter(spec.to_owned()));
+        }
+        let (mut priority, mut node) = (None, None);
+        let mut rest = spec;
+        while let Some((before, option)) = rest.rsplit_once(',') {
+            // A comma in a directory's or file's name is not ours.
+            let Some((name, value)) = option.split_once('=') else { break };
+            if option.contains('/') {
+                break;
+            }
+            match name {
+                "pri" => set_once(&mut priority, ("pri", parse_priority(spec, value)?), spec)?,
+                "node" => set_once(&mut node, ("node", parse_node(spec, value)?), spec)?,
+                _ => {
+                    let (spec, option) = (spec.to_owned(), option.to_owned());
+                    return Err(SpecError::UnknownOption { spec, option });
+                }
+            }
+            rest = before;
+        }
+        let (path, size) = split_size(spec, rest)?;
+        let path = match (path, size) {
+            ("", _) => return Err(SpecError::NoPath(spec.to_owned())),
+            (MEMORY_WORD, None) => return Err(SpecError::MemoryNeedsSize(spec.to_owned())),
+            (MEMORY_WORD, Some(_)) => SwapPath::Memory,
+            (path, _) => SwapPath::Path(PathBuf::from(path)),
+        };
+        Ok(SwapSpec { path, size, priority, node })
+    }
+}
+
+fn set_once<T>(
+    slot: &mut Option<T>,
+    (option, value): (&'static str, T),
+    spec: &str,
+) -> Result<(), SpecError> {
+    match slot.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(SpecError::OptionTwice { spec: spec.to_owned(), option }),
+    }
+}
+
+fn parse_priority(spec: &str, value: &str) -> Result<i16, SpecError> {
+    value.parse().ok().filter(|priority| (0..=PRIORITY_MAX).contains(priority)).ok_or_else(|| {
+        SpecError::OptionValue {
+            spec: spec.to_owned(),
+            option: format!("pri={value}"),
+            allowed: "a priority is 0 to 32767",
+        }
+    })
+}
+
+fn parse_node(spec: &str, value: &str) -> Result<u8, SpecError> {
+    value.parse().map_err(|_| SpecError::OptionValue {
+        spec: spec.to_owned(),
+        option: format!("node={value}"),
+        allowed: "a node is 0 to 255",
+    })
+}
+
+/// Separates a trailing `:SIZE` from the path.
+fn split_size<'a>(spec: &str, text: &'a str) -> Result<(&'a str, Option<u64>), SpecError> {
+    let Some((path, tail)) = text.rsplit_once(':') else { return Ok((text, None)) };
+    match parse_size(tail) {
+        Ok(bytes) => Ok((path, Some(bytes))),
+        Err(error) if path == MEMORY_WORD || is_meant_as_size(tail) => {
+            Err(SpecError::Size { spec: spec.to_owned(), error })
+        }
+        Err(_) => Ok((text, None)),
+    }
+}
+
+/// Nothing, or a number with a short word behind it. Names below `/dev/disk/by-path` end in
+/// `:1f.2-ata-1` and the like; those are paths.
+fn is_meant_as_size(tail: &str) -> bool {
+    let number = tail.trim_start_matches(['+', '-']);
+    let unit = number.trim_start_matches(|c: char| c == '.' || c.is_ascii_digit());
+    let starts_with_digit = number.starts_with(|c: char| c.is_ascii_digit());
+    tail.is_empty()
+        || starts_with_digit && unit.len() <= 3 && unit.chars().all(|c| c.is_ascii_alphabetic())
+}
+
+impl fmt::Display for SwapSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.path {
+            SwapPath::Path(path) => write!(f, "{}", path.display())?,
+            SwapPath::Memory => f.write_str(MEMORY_WORD)?,
+        }
+        if let Some(bytes) = self.size {
+            write!(f, ":{}", ByteSize(bytes))?;
+        }
+        if let Some(priority) = self.priority {
+            write!(f, ",pri={priority}")?;
+        }
+        if let Some(node) = self.node {
+            write!(f, ",node={node}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(text: &str) -> SwapSpec {
+        text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
+    }
+
+    fn refusal(text: &str) -> String {
+        text.parse::<SwapSpec>().expect_err(text).to_string()
+    }
+
+    #[test]
+    fn a_path_alone_leaves_everything_else_open() {
+        assert_eq!(spec("/var/tmp"), SwapSpec::at("/var/tmp"));
+    }
+
+    #[test]
+    fn size_priority_and_node_are_read_in_any_order_of_options() {
+        let all = SwapSpec {
+            path: SwapPath::Path("/var/tmp".into()),
+            size: Some(3 << 29),
+            priority: Some(7),
+            node: Some(1),
+        };
+        assert_eq!(spec("/var/tmp:1.5G,pri=7,node=1"), all);
+        assert_eq!(spec("/var/tmp:1.5G,node=1,pri=7"), all);
+        assert_eq!(spec("mem:64M,pri=0").path, SwapPath::Memory);
+        assert_eq!(spec("/a,pri=32767").priority, Some(32767));
+    }
+
+    #[test]
+    fn a_path_may_contain_colons_and_commas() {
+        for path in
+            ["/dev/disk/by-path/pci-0000:00:1f.2-ata-1", "/a:b", "/a,b", "/x,y=z/w", "./mem"]
+        {
+            assert_eq!(spec(path), SwapSpec::at(path));
+        }
+        assert_eq!(spec("/a:b:2G").path, SwapPath::Path("/a:b".into()));
+        assert_eq!(spec("/a:1G:2G").size, Some(2 << 30));
+    }
+
+    #[test]
+    fn printing_gives_the_canonical_text_back() {
+        for text in ["/var/tmp", "/var/tmp:1536M,pri=7,node=1", "mem:64M", "/a:b,node=3", "/a,b:4K"]
+        {
+            assert_eq!(spec(text).to_string(), text);
+        }
+        assert_eq!(spec("/a:1.5G,node=1,pri=2").to_string(), "/a:1536M,pri=2,node=1");
+    }
+
+    #[test]
+    fn a_misspelt_size_is_not_taken_for_a_file_name() {
+        for text in ["/tmp:12Q", "/tmp:0", "/tmp:-1", "/tmp:", "/tmp:5GBs", "mem:x"] {
+            let refusal = refusal(text);
+            assert!(refusal.starts_with(&format!("\"{text}\": ")), "{refusal}");
+            assert!(refusal.contains("512M"), "{refusal}");
+        }
+    }
+
+    #[test]
+    fn every_refusal_names_the_value_and_the_remedy() {
+        for (text, named, remedy) in [
+            ("", "\"\"", "PATH"),
+            (":1G", "\":1G\"", "PATH"),
+            (",pri=1", "\",pri=1\"", "PATH"),
+            ("mem", "\"mem\"", "mem:512M"),
+            ("/a,pri=-1", "pri=-1", "0 to 32767"),
+            ("/a,pri=32768", "pri=32768", "0 to 32767"),
+            ("/a,pri=", "pri=", "0 to 32767"),
+            ("/a,node=256", "node=256", "0 to 255"),
+            ("/a,prio=1", "prio=1", "pri=N"),
+            ("/a,pri=1,pri=2", "pri", "once"),
+            ("/a\nb", "\\n", "without"),
+        ] {
+            let refusal = refusal(text);
+            assert!(refusal.contains(named) && refusal.contains(remedy), "{refusal}");
+            assert_eq!(refusal.lines().count(), 1);
+        }
+    }
+
+    #[test]
+    fn a_relative_path_is_pinned_to_the_directory_it_was_named_in() {
+        let here = Path::new("/home/me");
+        assert_eq!(spec("swap:1G").absolute(here).to_string(), "/home/me/swap:1G");
+        assert_eq!(spec("/swap").absolute(here), spec("/swap"));
+        assert_eq!(spec("mem:1G").absolute(here), spec("mem:1G"));
+    }
+}

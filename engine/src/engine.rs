@@ -1,0 +1,275 @@
+//! The public face: building an engine, mapping regions, asking for numbers.
+use crate::arena::{Arena, PageRange};
+use crate::core::{Core, Tuning};
+use crate::counters::Snapshot;
+use crate::delivery;
+use crate::device::Devices;
+use crate::device::open::{self, default_directory};
+use crate::device::spec::{SwapPath, SwapSpec};
+use crate::error::Error;
+use crate::options::{FaultMode, IoBackend, OnFull, Options, RAM_MIN_BYTES, Transfer};
+use crate::page::FRAMES_MAX;
+use crate::region::Region;
+use crate::sys::PAGE_BYTES;
+use crate::sys::mapping::Access;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+/// Address space of an engine unless told otherwise: 256 GiB, which costs nothing until used.
+const ARENA_BYTES_DEFAULT: u64 = 256 << 30;
+/// A temporary swap file is this many times the budget, at least [`SWAP_BYTES_MIN`]; it takes only the
+/// space that is used.
+const SWAP_PER_RAM: u64 = 16;
+/// See [`SWAP_PER_RAM`].
+const SWAP_BYTES_MIN: u64 = 64 << 30;
+
+/// The size of a swap file that nobody gave a size, for a budget: what it may grow to.
+pub fn default_swap_bytes(ram_bytes: u64) -> u64 {
+    ram_bytes.saturating_mul(SWAP_PER_RAM).max(SWAP_BYTES_MIN)
+}
+
+/// What to build an engine from.
+///
+/// ```no_run
+/// let engine = userswap::Builder::new(64 << 20).build()?;
+/// let mut region = engine.map(1 << 30)?;
+/// region.as_mut_slice()[123] = 45;
+/// # Ok::<(), userswap::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Builder {
+    options: Options,
+    arena_bytes: u64,
+}
+
+impl Builder {
+    /// An engine with a RAM budget in bytes; its swap is an unlinked file in the default directory.
+    pub fn new(ram_bytes: u64) -> Self {
+        Self::from_options(Options::new(ram_bytes))
+    }
+
+    /// From the options of `userswap run`.
+    pub fn from_options(options: Options) -> Self {
+        Self { options, arena_bytes: ARENA_BYTES_DEFAULT }
+    }
+
+    /// One more swap device.
+    pub fn swap(mut self, spec: SwapSpec) -> Self {
+        self.options.swaps.push(spec);
+        self
+    }
+
+    /// How faults are delivered.
+    pub fn fault(mut self, mode: FaultMode) -> Self {
+        self.options.fault = mode;
+        self
+    }
+
+    /// How pages travel.
+    pub fn transfer(mut self, transfer: Transfer) -> Self {
+        self.options.transfer = transfer;
+        self
+    }
+
+    /// How devices are driven.
+    pub fn io(mut self, backend: IoBackend) -> Self {
+        self.options.io = backend;
+        self
+    }
+
+    /// What happens when no device has room.
+    pub fn on_full(mut self, on_full: OnFull) -> Self {
+        self.options.on_full = on_full;
+        self
+    }
+
+    /// Address space for regions, in bytes.
+    pub fn arena_bytes(mut self, bytes: u64) -> Self {
+        self.arena_bytes = bytes;
+        self
+    }
+
+    /// Builds the engine and starts its threads.
+    ///
+    /// # Errors
+    /// A budget out of bounds, a device that cannot be used, userfaultfd not allowed.
+    pub fn build(self) -> Result<Engine, Error> {
+        let pages = (self.arena_bytes / PAGE_BYTES as u64).min(u64::from(u32::MAX)) as u32;
+        let arena = Arena::reserve(pages, Access::ReadWrite).map_err(Error::Books)?;
+        Engine::start(Arc::new(arena), &self.options)
+    }
+}
+
+/// Opens the devices that options name; without any, a temporary file in the default directory.
+///
+/// # Errors
+/// The first device that cannot be used.
+pub fn open_devices(options: &Options) -> Result<Devices, Error> {
+    let default = SwapSpec {
+        path: SwapPath::Path(default_directory()),
+        size: None,
+        priority: None,
+        node: None,
+    };
+    let specs = if options.swaps.is_empty() { std::slice::from_ref(&default) } else { &options.swaps };
+    let bytes = default_swap_bytes(options.ram_bytes);
+    let opened = specs.iter().map(|spec| open::open(spec, bytes)).collect::<Result<Vec<_>, _>>()?;
+    Devices::new(opened).map_err(Error::Books)
+}
+
+/// An engine: a budget, swap devices, and the regions mapped from it.
+pub struct Engine {
+    core: Arc<Core>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Engine {
+    /// Starts an engine on an arena that may hold pages already.
+    ///
+    /// # Errors
+    /// As [`Builder::build`].
+    pub fn start(arena: Arc<Arena>, options: &Options) -> Result<Self, Error> {
+        let devices = open_devices(options)?;
+        Self::start_with(arena, devices, options)
+    }
+
+    /// As [`Engine::start`], with devices that are open already.
+    ///
+    /// # Errors
+    /// As [`Builder::build`].
+    pub fn start_with(arena: Arc<Arena>, devices: Devices, options: &Options) -> Result<Self, Error> {
+        let core = Arc::new(Core::new(arena, devices, tuning_of(options)?)?);
+        let threads = Self::start_threads(&core)?;
+        Ok(Self { core, threads })
+    }
+
+    /// Starts the threads of a core that is complete.
+    ///
+    /// # Errors
+    /// No thread to be had.
+    pub fn start_threads(core: &Arc<Core>) -> Result<Vec<JoinHandle<()>>, Error> {
+        delivery::enroll(core);
+        let reclaim = crate::kswapd::start(core.clone())?;
+        let server = crate::server::start(core.clone())?;
+        Ok(vec![reclaim, server])
+    }
+
+    /// Maps a region of at least `bytes` bytes, all zero.
+    ///
+    /// # Errors
+    /// The arena is used up.
+    pub fn map(&self, bytes: usize) -> Result<Region, Error> {
+        let pages = bytes.div_ceil(PAGE_BYTES).max(1);
+        let full = || Error::ArenaFull(bytes as u64);
+        let count = u32::try_from(pages).map_err(|_| full())?;
+        let range = self.core.arena.allocate(count, 1).ok_or_else(full)?;
+        Ok(Region::new(self.core.clone(), range, bytes))
+    }
+
+    /// Changes the RAM budget while running; shrinking takes pages out until it fits.
+    ///
+    /// # Errors
+    /// A budget out of bounds; nothing is changed then.
+    pub fn set_budget(&self, bytes: u64) -> Result<(), Error> {
+        let pages = (bytes / PAGE_BYTES as u64).min(u64::from(u32::MAX)) as u32;
+        self.core.set_budget(pages)
+    }
+
+    /// A copy of all counters.
+    pub fn counters(&self) -> Snapshot {
+        self.core.counters.snapshot()
+    }
+
+    /// Where the budget is at this moment.
+    pub fn usage(&self) -> Usage {
+        self.core.usage()
+    }
+
+    /// The engine's parts, for the preload library.
+    pub fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        // Regions keep the core alive; without threads their faults would wait for ever, so the threads go
+        // with the last region.
+        if Arc::strong_count(&self.core) <= 1 + self.threads.len() {
+            delivery::strike(&self.core);
+            self.core.stop();
+            for thread in self.threads.drain(..) {
+                // A thread that panicked has said so; there is nothing to add.
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+/// Where the budget is, in pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Physical pages allowed.
+    pub budget: u32,
+    /// Mapped in regions.
+    pub resident: u32,
+    /// Second chance or read ahead.
+    pub cached: u32,
+    /// Being written.
+    pub writing: u32,
+    /// Present and unused.
+    pub free: u32,
+    /// Not yet taken from the kernel.
+    pub spare: u32,
+    /// Over the budget.
+    pub debt: u32,
+    /// Slots in use on all devices.
+    pub slots_used: u64,
+    /// Usable slots of all devices.
+    pub slots: u64,
+}
+
+impl Core {
+    /// Where the budget is at this moment.
+    pub fn usage(&self) -> Usage {
+        use userswap_policy::lru::ListId;
+        let (slots_used, slots) = self.devices.usage();
+        let mut usage = Usage { slots_used, slots, ..Usage::default() };
+        for node in &self.nodes {
+            let state = node.lock();
+            assert!(state.is_balanced(), "the books of node {} do not balance", node.id.0);
+            usage.budget += state.budget;
+            usage.resident += state.resident;
+            usage.cached += state.lists.len(ListId::Cached);
+            usage.writing += state.writing;
+            usage.free += state.pool.free();
+            usage.spare += state.spare;
+            usage.debt += state.debt;
+        }
+        usage
+    }
+
+    /// The range of a region by addresses; whole pages.
+    pub fn range_at(&self, address: usize, bytes: usize) -> PageRange {
+        let first = self.arena.page_of(address);
+        PageRange { first, count: bytes.div_ceil(PAGE_BYTES) as u32 }
+    }
+}
+
+fn tuning_of(options: &Options) -> Result<Tuning, Error> {
+    let ram = options.ram_bytes;
+    if ram < RAM_MIN_BYTES {
+        return Err(Error::BudgetTooSmall(ram));
+    }
+    let most = FRAMES_MAX / 2 * PAGE_BYTES as u64;
+    if ram > most {
+        return Err(Error::BudgetTooLarge(ram, most));
+    }
+    Ok(Tuning {
+        fault: options.fault,
+        transfer: options.transfer,
+        io: options.io,
+        on_full: options.on_full,
+        budget_pages: (ram / PAGE_BYTES as u64) as u32,
+    })
+}

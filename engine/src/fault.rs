@@ -1,0 +1,230 @@
+//! One fault: from a page's word to a mapped page. Both deliveries, by message and by signal, come here.
+use crate::arena::PageRange;
+use crate::core::{Core, frame_flag};
+use crate::counters::count;
+use crate::device::SlotSpan;
+use crate::node::{Asker, Grant, Node};
+use crate::page::{FrameIndex, PageIndex, PageState, Slot, Word};
+use crate::swap_in::ReadJob;
+use crate::sys::pages;
+use std::sync::atomic::Ordering;
+use userswap_policy::frames::FrameRun;
+use userswap_policy::lru::ListId;
+
+/// What became of a fault.
+#[derive(Debug)]
+pub enum Step {
+    /// The page is there, or its fault was told to try again.
+    Done,
+    /// Somebody else owns the page; the owner's publication wakes the fault.
+    Busy,
+    /// The caller reads this, at once or with others in flight, and finishes it then.
+    Read(ReadJob),
+    /// The page belongs to no region.
+    Foreign,
+}
+
+impl Core {
+    /// Serves a fault on `page`; safe in a signal handler.
+    pub fn handle_fault(&self, page: PageIndex) -> Step {
+        count(&self.counters.pgfault, 1);
+        loop {
+            let seen = self.pages.load(page);
+            let step = match seen.state() {
+                PageState::Untouched => self.fill_with_zeros(page),
+                PageState::Filling { .. } | PageState::Leaving { .. } => {
+                    count(&self.counters.fault_busy, 1);
+                    self.pages.note_waiter(page).then_some(Step::Busy)
+                }
+                // The message was older than its answer.
+                PageState::Resident { .. } => {
+                    self.wake_faults(PageRange { first: page, count: 1 });
+                    Some(Step::Done)
+                }
+                PageState::Cached { .. } => self.map_cached(page, seen),
+                PageState::Writing { frame, slot } => self.take_from_write(page, seen, (frame, slot)),
+                PageState::Swapped { .. } => self.start_read(page).map(Step::Read),
+                PageState::Lost => {
+                    self.poison(page);
+                    Some(Step::Done)
+                }
+            };
+            if let Some(step) = step {
+                return step;
+            }
+        }
+    }
+
+    /// Makes a page raise SIGBUS for who touches it.
+    pub fn poison(&self, page: PageIndex) {
+        // Before Linux 6.6 the fault stays: the program stops there rather than read something wrong.
+        if self.uffd.poison(self.page_address(page)).is_ok() {
+            self.wake_faults(PageRange { first: page, count: 1 });
+        }
+    }
+
+    /// First touch. Sequential ones are served in growing runs.
+    fn fill_with_zeros(&self, page: PageIndex) -> Option<Step> {
+        let Some(region) = self.arena.region_of(page) else { return Some(Step::Foreign) };
+        let window = self.streams.lock().on_fault(page, self.limits());
+        // Zeros need no reading ahead, and a backward window would begin before the faulting page.
+        let wanted = if window.first == page { window.count.min(region.end() - page) } else { 1 };
+        let claimed = self.claim_run(page, wanted, |state| state == PageState::Untouched)?;
+        let node = self.node_here();
+        let mut done = 0;
+        while done < claimed.count {
+            let rest = PageRange { first: page + done, count: claimed.count - done };
+            let asker = if done == 0 { Asker::Fault } else { Asker::Readahead };
+            let grant = match asker {
+                Asker::Fault => self.obtain(node, rest.count),
+                _ => match node.lock().grant(rest.count, asker, &self.pages) {
+                    Some(grant) => grant,
+                    None => {
+                        self.give_up(rest);
+                        break;
+                    }
+                },
+            };
+            let range = PageRange { first: rest.first, count: grant.pages() };
+            self.map_zeroed(node, range, grant);
+            done += range.count;
+        }
+        count(&self.counters.pgzero, u64::from(done));
+        let served = userswap_policy::stream::Window { first: page, count: done, ahead: None };
+        self.streams.lock().on_served(page, served);
+        Some(Step::Done)
+    }
+
+    fn map_zeroed(&self, node: &Node, range: PageRange, grant: Grant) {
+        match grant {
+            Grant::Frames(frames) => {
+                pages::zero(self.frame_address(frames.first), frames.count);
+                self.map_in(node, range, frames);
+            }
+            Grant::Spare(_) => self.map_zeros(node, range),
+        }
+        self.publish_resident(node, range, |_| None);
+    }
+
+    /// Claims consecutive pages in a wanted state, the first of which must succeed.
+    fn claim_run(&self, first: PageIndex, most: u32, wanted: impl Fn(PageState) -> bool) -> Option<PageRange> {
+        let claimed = (0..most)
+            .take_while(|place| {
+                let seen = self.pages.load(first + place);
+                let state = seen.state();
+                wanted(state) && self.pages.claim(first + place, seen, PageState::Filling { slot: None })
+            })
+            .count() as u32;
+        (claimed > 0).then_some(PageRange { first, count: claimed })
+    }
+
+    /// Claimed pages that had no content go back.
+    fn give_up(&self, range: PageRange) {
+        for page in range.first..range.end() {
+            self.publish(page, PageState::Untouched);
+        }
+    }
+
+    /// Publishes pages that were just mapped, and puts them on their node's list.
+    pub fn publish_resident(&self, node: &Node, range: PageRange, slot: impl Fn(PageIndex) -> Option<Slot>) {
+        for page in range.first..range.end() {
+            self.publish(page, PageState::Resident { slot: slot(page), pins: 0, node: node.id });
+        }
+        // After publishing: a page on the list whose word is not Resident would be forgotten.
+        node.lock().push(ListId::Resident, range.first, range.count);
+    }
+
+    /// Second chance, or the use of a page that was read ahead.
+    fn map_cached(&self, page: PageIndex, seen: Word) -> Option<Step> {
+        let PageState::Cached { frame, slot, marker } = seen.state() else { return None };
+        if !self.pages.claim(page, seen, PageState::Filling { slot }) {
+            return None;
+        }
+        count(&self.counters.pgfault_cached, 1);
+        if marker {
+            count(&self.counters.swap_ra_hit, 1);
+            let next = self.streams.lock().on_marker(page, self.limits());
+            if let Some(next) = next {
+                self.want_ahead(next);
+            }
+        }
+        let node = self.node_of_frame(frame);
+        let more = if marker { 0 } else { self.claim_cached_behind(page, frame) };
+        let range = PageRange { first: page, count: 1 + more };
+        let slots = self.slots_of(range);
+        self.map_in(node, range, FrameRun { first: frame, count: range.count });
+        self.publish_resident(node, range, |page| slots[(page - range.first) as usize]);
+        Some(Step::Done)
+    }
+
+    /// A sequential program that comes back for pages on their second chance gets them in runs.
+    fn claim_cached_behind(&self, page: PageIndex, frame: FrameIndex) -> u32 {
+        let window = self.streams.lock().on_fault(page, self.limits());
+        if window.first != page {
+            return 0;
+        }
+        let follows = |place: u32| {
+            let seen = self.pages.load(page + place);
+            match seen.state() {
+                PageState::Cached { frame: next, slot, marker: false } if next == frame + place => {
+                    self.pages.claim(page + place, seen, PageState::Filling { slot })
+                }
+                _ => false,
+            }
+        };
+        let end = window.count.min(self.pages.pages() - page);
+        let claimed = (1..end).take_while(|place| follows(*place)).count() as u32;
+        let served = userswap_policy::stream::Window { first: page, count: claimed + 1, ahead: None };
+        self.streams.lock().on_served(page, served);
+        claimed
+    }
+
+    fn slots_of(&self, range: PageRange) -> [Option<Slot>; crate::core::RUN_MAX as usize] {
+        let mut slots = [None; crate::core::RUN_MAX as usize];
+        for (place, slot) in slots[..range.count as usize].iter_mut().enumerate() {
+            if let PageState::Filling { slot: kept } = self.pages.state(range.first + place as u32) {
+                *slot = kept;
+            }
+        }
+        slots
+    }
+
+    /// The device still reads from the frame: the page gets a copy, the frame stays with the write.
+    fn take_from_write(&self, page: PageIndex, seen: Word, held: (FrameIndex, Slot)) -> Option<Step> {
+        let (frame, slot) = held;
+        if !self.pages.claim(page, seen, PageState::Filling { slot: None }) {
+            return None;
+        }
+        let node = self.node_of_frame(frame);
+        count(&self.counters.pgfault_cached, 1);
+        match self.obtain(node, 1) {
+            Grant::Spare(_) => self.map_copy(node, page, frame),
+            Grant::Frames(copy) => {
+                pages::copy(self.frame_address(copy.first), self.frame_address(frame), 1);
+                self.map_in(node, PageRange { first: page, count: 1 }, copy);
+            }
+        }
+        self.orphan(frame, slot);
+        self.publish_resident(node, PageRange { first: page, count: 1 }, |_| None);
+        Some(Step::Done)
+    }
+
+    /// The page of a frame under write has gone: whoever comes last, this call or the write's completion,
+    /// frees frame and slot.
+    pub fn orphan(&self, frame: FrameIndex, slot: Slot) {
+        // AcqRel pairs with the swap in `finish_page`: exactly one of the two sees the other's mark.
+        let before = self.frame_flags[frame as usize].swap(frame_flag::ORPHAN, Ordering::AcqRel);
+        assert_ne!(before, frame_flag::ORPHAN, "a frame is orphaned once");
+        if before == frame_flag::FINISHED {
+            self.free_orphan(frame, slot);
+        }
+    }
+
+    /// Frees what a write left behind that nobody needs.
+    pub fn free_orphan(&self, frame: FrameIndex, slot: Slot) {
+        self.frame_flags[frame as usize].store(frame_flag::IDLE, Ordering::Release);
+        self.node_of_frame(frame).lock().put_free(FrameRun { first: frame, count: 1 });
+        self.devices.free(SlotSpan { first: slot, count: 1 });
+        self.announce_freed();
+    }
+}

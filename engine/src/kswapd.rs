@@ -1,0 +1,185 @@
+//! The background reclaimer: a thread per node that keeps pages available, so that no fault has to wait.
+//!
+//! Woken when a node falls to its low watermark, it takes batches out and keeps several writes in flight
+//! until what is available and what is being written together pass the high one.
+use crate::core::Core;
+use crate::counters::count;
+use crate::error::Error;
+use crate::node::Node;
+use crate::queue::{Completion, Queue, Request};
+use crate::reclaim::{BATCH, Scratch};
+use crate::sys::fd;
+use crate::sys::request::Direction;
+use crate::write_back::WriteOp;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Writes in flight: eight of a mebibyte saturate a fast disk and keep 2 % of a 512 MiB budget busy.
+const DEPTH: usize = 8;
+/// Without any progress the reclaimer rests this long, or until it is woken.
+const REST_MS: i32 = 10;
+
+/// The thread's own data.
+struct Kswapd {
+    core: Arc<Core>,
+    queue: Queue,
+    writes: Vec<Box<WriteOp>>,
+    idle: Vec<usize>,
+    scratch: Box<Scratch>,
+}
+
+/// Starts the reclaimer of an engine's nodes.
+///
+/// # Errors
+/// No thread or no queue to be had.
+pub fn start(core: Arc<Core>) -> Result<std::thread::JoinHandle<()>, Error> {
+    let queue = Queue::new(core.tuning.io, DEPTH as u32).map_err(Error::Thread)?;
+    let mut kswapd = Kswapd {
+        core,
+        queue,
+        writes: (0..DEPTH).map(|_| Box::new(WriteOp::new())).collect(),
+        idle: (0..DEPTH).collect(),
+        scratch: Box::new(Scratch::new()),
+    };
+    let thread = std::thread::Builder::new().name("userswap-reclaim".into());
+    thread.spawn(move || kswapd.run()).map_err(Error::Thread)
+}
+
+impl Kswapd {
+    fn run(&mut self) {
+        while !self.core.is_stopping() {
+            self.take_completions();
+            let core = self.core.clone();
+            let best = core.nodes.iter().map(|node| self.reclaim(node)).max();
+            match best.expect("an engine has a node") {
+                Pass::Progress => {}
+                outcome => self.sleep(outcome),
+            }
+        }
+        while self.queue.in_flight() > 0 {
+            self.queue.wait();
+            self.take_completions();
+        }
+    }
+
+    /// One batch, if the node needs it and a write can be started.
+    fn reclaim(&mut self, node: &Node) -> Pass {
+        if self.idle.is_empty() || !wants_reclaim(node) || !self.core.gate.try_enter() {
+            return Pass::Nothing;
+        }
+        let reclaimed = self.core.take_batch(node, BATCH, &mut self.scratch);
+        count(&self.core.counters.pgscan_kswapd, u64::from(reclaimed.scanned));
+        count(&self.core.counters.pgsteal_kswapd, u64::from(reclaimed.taken));
+        self.write(node);
+        self.core.gate.leave();
+        self.core.repay(node);
+        let useful = reclaimed.taken > 0 && !self.core.devices_full.load(Ordering::Relaxed);
+        if useful { Pass::Progress } else { Pass::Stuck }
+    }
+
+    /// Starts writes for all dirty pages of the batch; what finds no idle write waits for one.
+    fn write(&mut self, node: &Node) {
+        let mut done = 0;
+        while done < self.scratch.victims().len() {
+            let Some(place) = self.idle.pop() else {
+                self.queue.wait();
+                self.take_completions();
+                continue;
+            };
+            let write = &mut self.writes[place];
+            let prepared = self.core.prepare_write(node, &self.scratch.victims()[done..], write);
+            if prepared == 0 {
+                self.idle.push(place);
+                self.core.put_back(node, &self.scratch.victims()[done..]);
+                return;
+            }
+            done += prepared;
+            self.start_write(node, place);
+        }
+    }
+
+    fn start_write(&mut self, node: &Node, place: usize) {
+        let write = &self.writes[place];
+        let (fd, offset) = self.core.devices.place(write.slot());
+        let request = Request { fd, direction: Direction::Write, offset };
+        // Fork waits until the request has finished: it counts as being inside the gate.
+        self.core.gate.enter_again();
+        if let Err(error) = self.queue.start(request, &write.pieces, place as u64) {
+            self.core.finish_write(node, write, Err(error));
+            self.core.gate.leave();
+            self.idle.push(place);
+        }
+    }
+
+    fn take_completions(&mut self) {
+        while let Some(Completion { token, outcome }) = self.queue.finished() {
+            let write = &self.writes[token as usize];
+            let node = self.core.node_of_write(write);
+            self.core.finish_write(node, write, outcome);
+            self.core.gate.leave();
+            self.idle.push(token as usize);
+        }
+    }
+
+    /// Waits for a completion or for being woken; after a pass without success not for long.
+    fn sleep(&mut self, outcome: Pass) {
+        let core = &self.core;
+        core.reclaim_awake.store(false, Ordering::SeqCst);
+        let closed = core.gate.is_closed();
+        // Whoever found the node low before that store did not signal: look again.
+        let missed = !closed && !self.idle.is_empty() && core.nodes.iter().any(wants_reclaim);
+        if outcome == Pass::Stuck || !missed {
+            let resting = outcome == Pass::Stuck || closed;
+            let timeout = if resting { REST_MS } else { -1 };
+            fd::poll(&[core.reclaim_wanted.as_raw_fd(), self.queue.as_raw_fd(), -1], timeout);
+            core.reclaim_wanted.clear();
+        }
+        core.reclaim_awake.store(true, Ordering::SeqCst);
+    }
+}
+
+/// How a pass over a node ended, the best last.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Pass {
+    /// There was nothing to do, or it could not begin.
+    Nothing,
+    /// It took nothing out, or no device had room.
+    Stuck,
+    /// It took pages out.
+    Progress,
+}
+
+/// Whether the node, once all writes under way have finished, would still not be above its high mark.
+fn wants_reclaim(node: &Node) -> bool {
+    let state = node.lock();
+    state.debt > 0 || state.available() + state.writing <= state.watermarks.high
+}
+
+impl Core {
+    /// The node whose pages a write carries.
+    pub fn node_of_write(&self, write: &WriteOp) -> &Node {
+        self.node_of_frame(write.first_frame())
+    }
+
+    /// After the budget was shrunk or exceeded: gives free memory back to the kernel.
+    pub fn repay(&self, node: &Node) {
+        loop {
+            let mut state = node.lock();
+            if state.debt == 0 {
+                return;
+            }
+            let from_spare = state.debt.min(state.spare);
+            state.spare -= from_spare;
+            state.debt -= from_spare;
+            if state.debt == 0 {
+                return;
+            }
+            let debt = state.debt;
+            let Some(run) = state.release_free(debt) else { return };
+            state.debt -= run.count;
+            drop(state);
+            self.release_memory(run);
+        }
+    }
+}

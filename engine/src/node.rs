@@ -1,0 +1,233 @@
+//! One NUMA node: its frame pool, its share of the budget, its lists, behind one lock.
+//!
+//! The budget counts physical pages: frames present in the pool, pages mapped in regions, and `spare`, the
+//! pages it may still take from the kernel. A page that is moved in leaves a hole in the pool, one that is
+//! moved out fills one: the sum never changes. Lists are hints: a page word decides, a list only says where
+//! to look. Who owns a page puts it on its list after publishing; who pops a page whose word says
+//! otherwise forgets it.
+use crate::page::{FrameIndex, NodeId, PageIndex, PageState, PageTable};
+use crate::sys::lock::{Guard, Lock};
+use crate::sys::mapping::ZeroedSlice;
+use std::io;
+use userswap_policy::frames::{FrameRun, Pool};
+use userswap_policy::lru::{Link, ListId, Lists};
+use userswap_policy::watermark::{Pressure, Watermarks};
+
+/// Pages that only reclaim may use: one run, so that reclaim by copying can always begin.
+pub const RESERVE: u32 = 64;
+
+/// What a fault gets to put its page into.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Grant {
+    /// Held frames, to be filled and moved in.
+    Frames(FrameRun),
+    /// The right to take so many pages from the kernel.
+    Spare(u32),
+}
+
+impl Grant {
+    /// Number of pages.
+    pub fn pages(self) -> u32 {
+        match self {
+            Grant::Frames(run) => run.count,
+            Grant::Spare(count) => count,
+        }
+    }
+}
+
+/// Who asks for pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Asker {
+    /// A fault: stops at the reserve.
+    Fault,
+    /// Readahead: stops at the low watermark.
+    Readahead,
+    /// Reclaim: may use everything.
+    Reclaim,
+}
+
+/// A node's data, guarded by its lock.
+pub struct NodeState {
+    /// The frames, numbered from 0.
+    pub pool: Pool,
+    /// Resident pages and cached pages, oldest first.
+    pub lists: Lists<ZeroedSlice<Link>>,
+    /// Physical pages that may still be taken from the kernel.
+    pub spare: u32,
+    /// Pages mapped in regions.
+    pub resident: u32,
+    /// Frames whose write is under way.
+    pub writing: u32,
+    /// Physical pages allowed.
+    pub budget: u32,
+    /// Where reclaim starts and stops.
+    pub watermarks: Watermarks,
+    /// Pages over the budget after it was shrunk, to be given back as they become free.
+    pub debt: u32,
+    first_frame: FrameIndex,
+}
+
+/// A node.
+pub struct Node {
+    /// Its number.
+    pub id: NodeId,
+    first_frame: FrameIndex,
+    positions: u32,
+    state: Lock<NodeState>,
+}
+
+/// Share of a node's budget between two watermarks, in 1/10000: the second-chance window. The kernel's 10
+/// keeps one reclaim batch apart here; see ARCHITECTURE.md for the measurement.
+pub const WATERMARK_SCALE: u32 = 300;
+
+/// Watermarks for a budget of `pages`.
+pub fn watermarks_for(pages: u32) -> Watermarks {
+    Watermarks::new(u64::from(RESERVE), u64::from(pages), WATERMARK_SCALE)
+}
+
+impl Node {
+    /// A node with `positions` frames numbered from `first_frame`, a budget, and links for `pages` pages.
+    ///
+    /// # Errors
+    /// No address space for the links.
+    pub fn new(id: NodeId, frames: FrameRun, budget: u32, pages: u32) -> io::Result<Self> {
+        let state = NodeState {
+            pool: Pool::new(frames.count),
+            lists: Lists::new(ZeroedSlice::new(pages as usize)?),
+            spare: budget,
+            resident: 0,
+            writing: 0,
+            budget,
+            watermarks: watermarks_for(budget),
+            debt: 0,
+            first_frame: frames.first,
+        };
+        Ok(Self { id, first_frame: frames.first, positions: frames.count, state: Lock::new(state) })
+    }
+
+    /// Takes the node's lock.
+    pub fn lock(&self) -> Guard<'_, NodeState> {
+        self.state.lock()
+    }
+
+    /// Whether a frame belongs to this node.
+    pub fn owns(&self, frame: FrameIndex) -> bool {
+        (self.first_frame..self.first_frame + self.positions).contains(&frame)
+    }
+
+    /// How often somebody waited for the node's lock.
+    pub fn contended(&self) -> u64 {
+        self.state.contended()
+    }
+}
+
+impl NodeState {
+    /// Pages that can be had without taking any out.
+    pub fn available(&self) -> u32 {
+        self.pool.free() + self.spare + self.lists.len(ListId::Cached)
+    }
+
+    /// What the watermarks say.
+    pub fn pressure(&self) -> Pressure {
+        self.watermarks.pressure(self.available())
+    }
+
+    /// Up to `want` pages for `asker`; None when it has to wait or reclaim.
+    pub fn grant(&mut self, want: u32, asker: Asker, pages: &PageTable) -> Option<Grant> {
+        let kept = match asker {
+            Asker::Fault => RESERVE,
+            Asker::Readahead => self.watermarks.low,
+            Asker::Reclaim => 0,
+        };
+        let want = want.min(self.available().saturating_sub(kept));
+        if want == 0 {
+            return None;
+        }
+        if let Some(run) = self.take_free(want) {
+            return Some(Grant::Frames(run));
+        }
+        if self.spare > 0 {
+            let count = want.min(self.spare);
+            self.spare -= count;
+            return Some(Grant::Spare(count));
+        }
+        self.steal_cached(want, pages);
+        self.take_free(want).map(Grant::Frames)
+    }
+
+    /// Takes frames of the oldest cached pages; their content is on their slots.
+    fn steal_cached(&mut self, want: u32, pages: &PageTable) {
+        let mut stolen = 0;
+        while stolen < want {
+            let Some(page) = self.lists.pop_oldest(ListId::Cached) else { return };
+            let seen = pages.load(page);
+            let PageState::Cached { frame, slot: Some(slot), .. } = seen.state() else { continue };
+            if pages.claim(page, seen, PageState::Swapped { slot }) {
+                self.put_free(FrameRun { first: frame, count: 1 });
+                stolen += 1;
+            }
+        }
+    }
+
+    /// Held frames from the free ones.
+    pub fn take_free(&mut self, max: u32) -> Option<FrameRun> {
+        self.pool.take_free(max).map(|run| self.shift(run))
+    }
+
+    /// Places without a physical page, held from now on, to move pages out to.
+    pub fn take_holes(&mut self, max: u32) -> FrameRun {
+        let run = self.pool.take_holes(max).expect("the pool has more places than the budget has pages");
+        self.shift(run)
+    }
+
+    /// Frames whose content is not needed any more.
+    pub fn put_free(&mut self, run: FrameRun) {
+        self.pool.put_free(self.unshift(run));
+    }
+
+    /// Frames whose physical page has gone.
+    pub fn put_hole(&mut self, run: FrameRun) {
+        self.pool.put_hole(self.unshift(run));
+    }
+
+    /// Free frames to give back to the kernel; they are holes from now on.
+    pub fn release_free(&mut self, max: u32) -> Option<FrameRun> {
+        self.pool.release_free(max).map(|run| self.shift(run))
+    }
+
+    /// Pages that were mapped by moving or copying; `frames` is what they left behind.
+    pub fn on_moved_in(&mut self, frames: FrameRun) {
+        self.put_hole(frames);
+        self.resident += frames.count;
+    }
+
+    /// Pages that left their region for held frames by moving.
+    pub fn on_moved_out(&mut self, count: u32) {
+        self.resident = self.resident.checked_sub(count).expect("no more pages leave than are resident");
+    }
+
+    /// Pages whose physical page went back to the kernel.
+    pub fn on_released(&mut self, count: u32) {
+        let repaid = self.debt.min(count);
+        self.debt -= repaid;
+        self.spare += count - repaid;
+    }
+
+    /// Puts pages on a list as its newest.
+    pub fn push(&mut self, list: ListId, first: PageIndex, count: u32) {
+        self.lists.push_newest_run(list, first, count);
+    }
+
+    /// The books balance: what is present, mapped and spare is the budget (plus what it is still over it).
+    pub fn is_balanced(&self) -> bool {
+        self.pool.present() + self.resident + self.spare == self.budget + self.debt
+    }
+
+    fn shift(&self, run: FrameRun) -> FrameRun {
+        FrameRun { first: run.first + self.first_frame, count: run.count }
+    }
+
+    fn unshift(&self, run: FrameRun) -> FrameRun {
+        FrameRun { first: run.first - self.first_frame, count: run.count }
+    }
+}

@@ -1,0 +1,292 @@
+//! Everything `userswap run` tells the library it injects, as lines of `key=value`.
+//!
+//! The two sides are different binaries of one build, with only the environment between them; the
+//! text form is therefore strict: what one side does not know, it refuses. Values are checked for
+//! sense by the command line, before the program starts, where there is somebody to read it.
+
+use std::fmt;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use crate::device::spec::{SpecError, SwapSpec};
+
+/// The environment variable that carries [`Options::to_text`] to the injected library.
+pub const OPTIONS_VARIABLE: &str = "USERSWAP_OPTIONS";
+
+/// The smallest budget: below it the frames of one reclaim batch and one readahead window of every
+/// thread would be a large part of everything.
+pub const RAM_MIN_BYTES: u64 = 16 << 20;
+
+/// Mappings below this stay the kernel's unless asked otherwise: glibc's own limit for giving an
+/// allocation a mapping of its own.
+pub const MIN_REGION_DEFAULT_BYTES: u64 = 128 << 10;
+
+/// Declares an enum whose values have names that are read and printed.
+macro_rules! named_choice {
+    ($(#[$about:meta])* $name:ident, $key:literal,
+     { $($(#[$doc:meta])* $variant:ident = $text:literal),+ $(,)? }) => {
+        $(#[$about])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum $name { $($(#[$doc])* $variant),+ }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(match self { $($name::$variant => $text),+ })
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = OptionsError;
+
+            fn from_str(text: &str) -> Result<Self, OptionsError> {
+                match text {
+                    $($text => Ok($name::$variant),)+
+                    _ => Err(OptionsError::Choice {
+                        value: text.to_owned(),
+                        key: $key,
+                        allowed: &[$($text),+],
+                    }),
+                }
+            }
+        }
+    };
+}
+
+named_choice!(
+    /// How page faults reach the engine.
+    FaultMode, "fault mode", {
+        /// As messages to handler threads: system calls on managed memory work.
+        Thread = "thread",
+        /// As a signal in the thread that faults: less latency, but system calls see EFAULT.
+        Signal = "signal",
+    }
+);
+
+named_choice!(
+    /// What happens when every swap device is full.
+    OnFull, "answer to a full device", {
+        /// The budget is exceeded, with a warning and a counter.
+        Exceed = "exceed",
+        /// The program is stopped with a message.
+        Stop = "stop",
+    }
+);
+
+named_choice!(
+    /// How pages get from frames to the program and back.
+    Transfer, "transfer", {
+        /// Moved where the kernel can, else copied.
+        Auto = "auto",
+        /// Moved only.
+        Move = "move",
+        /// Copied only.
+        Copy = "copy",
+    }
+);
+
+named_choice!(
+    /// How requests reach the swap devices.
+    IoBackend, "I/O backend", {
+        /// io_uring where it is allowed, else threads.
+        Auto = "auto",
+        /// io_uring only.
+        Uring = "uring",
+        /// Threads with plain reads and writes only.
+        Threads = "threads",
+    }
+);
+
+/// Why a text is not a set of options; the message names the value and says what is allowed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum OptionsError {
+    /// A word that is not among the allowed ones.
+    #[error("\"{value}\" is not a {key}: use {}", allowed.join(" or "))]
+    Choice {
+        /// The word.
+        value: String,
+        /// What it was meant to be.
+        key: &'static str,
+        /// The words that exist.
+        allowed: &'static [&'static str],
+    },
+    /// A line without `=`.
+    #[error("\"{0}\" is not an option: each line is key=value")]
+    NotAnOption(String),
+    /// A key that this build does not know.
+    #[error("unknown option \"{0}\": the command and the injected library are of different builds")]
+    UnknownKey(String),
+    /// A number that cannot be read.
+    #[error("{key}=\"{value}\" is not a whole number")]
+    Number {
+        /// The key.
+        key: &'static str,
+        /// The value.
+        value: String,
+    },
+    /// A swap device that cannot be read.
+    #[error("swap: {0}")]
+    Swap(#[from] SpecError),
+    /// A key that must be there.
+    #[error("option \"{0}\" is missing")]
+    Missing(&'static str),
+}
+
+/// The options of one `userswap run`, for every process under it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// The RAM budget of each process.
+    pub ram_bytes: u64,
+    /// Swap devices in the order given; empty means a temporary file in the default directory.
+    pub swaps: Vec<SwapSpec>,
+    /// How faults are delivered.
+    pub fault: FaultMode,
+    /// Private mappings of at least this size are managed.
+    pub min_region_bytes: u64,
+    /// What happens when the devices are full.
+    pub on_full: OnFull,
+    /// Where the root process writes its counters at exit.
+    pub stats: Option<PathBuf>,
+    /// How pages travel.
+    pub transfer: Transfer,
+    /// How devices are driven.
+    pub io: IoBackend,
+    /// The process that `run` became; its descendants leave the statistics file to it.
+    pub root_pid: u32,
+}
+
+impl Options {
+    /// A budget, and the defaults of `userswap run` for everything else.
+    pub fn new(ram_bytes: u64) -> Options {
+        Options {
+            ram_bytes,
+            swaps: Vec::new(),
+            fault: FaultMode::Thread,
+            min_region_bytes: MIN_REGION_DEFAULT_BYTES,
+            on_full: OnFull::Exceed,
+            stats: None,
+            transfer: Transfer::Auto,
+            io: IoBackend::Auto,
+            root_pid: 0,
+        }
+    }
+
+    /// The text for [`OPTIONS_VARIABLE`]. Paths must be UTF-8 without line ends.
+    pub fn to_text(&self) -> String {
+        let mut text = format!(
+            "ram={}\nfault={}\nmin_region={}\non_full={}\ntransfer={}\nio={}\nroot_pid={}\n",
+            self.ram_bytes,
+            self.fault,
+            self.min_region_bytes,
+            self.on_full,
+            self.transfer,
+            self.io,
+            self.root_pid,
+        );
+        for swap in &self.swaps {
+            writeln!(text, "swap={swap}").expect("writing to a string cannot fail");
+        }
+        if let Some(stats) = &self.stats {
+            writeln!(text, "stats={}", stats.display()).expect("writing to a string cannot fail");
+        }
+        text
+    }
+
+    /// Reads what [`to_text`](Options::to_text) wrote; keys left out keep their defaults.
+    ///
+    /// # Errors
+    /// A missing `ram`, an unknown key, and values that cannot be read.
+    pub fn from_text(text: &str) -> Result<Options, OptionsError> {
+        let mut options = Options::new(0);
+        for line in text.lines().filter(|line| !line.is_empty()) {
+            let (key, value) =
+                line.split_once('=').ok_or_else(|| OptionsError::NotAnOption(line.to_owned()))?;
+            options.set(key, value)?;
+        }
+        if options.ram_bytes == 0 {
+            return Err(OptionsError::Missing("ram"));
+        }
+        Ok(options)
+    }
+
+    fn set(&mut self, key: &str, value: &str) -> Result<(), OptionsError> {
+        match key {
+            "ram" => self.ram_bytes = number("ram", value)?,
+            "swap" => self.swaps.push(value.parse()?),
+            "fault" => self.fault = value.parse()?,
+            "min_region" => self.min_region_bytes = number("min_region", value)?,
+            "on_full" => self.on_full = value.parse()?,
+            "stats" => self.stats = Some(PathBuf::from(value)),
+            "transfer" => self.transfer = value.parse()?,
+            "io" => self.io = value.parse()?,
+            "root_pid" => self.root_pid = number("root_pid", value)?,
+            _ => return Err(OptionsError::UnknownKey(key.to_owned())),
+        }
+        Ok(())
+    }
+}
+
+fn number<T: FromStr>(key: &'static str, value: &str) -> Result<T, OptionsError> {
+    value.parse().map_err(|_| OptionsError::Number { key, value: value.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_read_back_as_they_were_written() {
+        let mut options = Options::new(512 << 20);
+        assert_eq!(Options::from_text(&options.to_text()), Ok(options.clone()));
+        options.swaps = vec![
+            "/var/tmp:1G,pri=3".parse().unwrap(),
+            "mem:64M,node=1".parse().unwrap(),
+            "/with=sign,and comma".parse().unwrap(),
+        ];
+        options.fault = FaultMode::Signal;
+        options.min_region_bytes = 4096;
+        options.on_full = OnFull::Stop;
+        options.stats = Some("/tmp/a=b stats.json".into());
+        options.transfer = Transfer::Copy;
+        options.io = IoBackend::Threads;
+        options.root_pid = 4711;
+        assert_eq!(Options::from_text(&options.to_text()), Ok(options));
+    }
+
+    #[test]
+    fn keys_left_out_keep_their_defaults() {
+        assert_eq!(Options::from_text("ram=16777216\n"), Ok(Options::new(RAM_MIN_BYTES)));
+    }
+
+    #[test]
+    fn what_is_not_understood_is_refused_and_named() {
+        for (text, named) in [
+            ("", "\"ram\" is missing"),
+            ("ram=5\nspeed=9", "\"speed\""),
+            ("ram", "\"ram\""),
+            ("ram=many", "\"many\""),
+            ("ram=5\nfault=fast", "\"fast\" is not a fault mode: use thread or signal"),
+            ("ram=5\nswap=mem", "\"mem\""),
+            ("ram=5\nroot_pid=-1", "\"-1\""),
+        ] {
+            let refusal = Options::from_text(text).unwrap_err().to_string();
+            assert!(refusal.contains(named), "{text:?}: {refusal}");
+        }
+    }
+
+    #[test]
+    fn every_choice_reads_back_as_it_is_printed() {
+        for choice in [FaultMode::Thread, FaultMode::Signal] {
+            assert_eq!(choice.to_string().parse(), Ok(choice));
+        }
+        for choice in [OnFull::Exceed, OnFull::Stop] {
+            assert_eq!(choice.to_string().parse(), Ok(choice));
+        }
+        for choice in [Transfer::Auto, Transfer::Move, Transfer::Copy] {
+            assert_eq!(choice.to_string().parse(), Ok(choice));
+        }
+        for choice in [IoBackend::Auto, IoBackend::Uring, IoBackend::Threads] {
+            assert_eq!(choice.to_string().parse(), Ok(choice));
+        }
+    }
+}

@@ -1,0 +1,322 @@
+//! Page words: the state of every page of the arena, one atomic word each.
+//!
+//! A word is changed by compare-exchange, and that exchange is the page's lock: who sets Filling or
+//! Leaving owns the page until it publishes the next state. A state that changed while somebody acted is
+//! examined again, never assumed. The legal transitions:
+//!
+//! ```text
+//!  Untouched ──▶ Filling ──▶ Resident ──▶ Leaving ──▶ Writing ──▶ Cached ──▶ Swapped
+//!      ▲            ▲            ▲           │  └──▶ Cached (clean)  │          │
+//!      └────────────┼────────────┼───────────┘ (zero, dropped)       │          │
+//!                   └────────────┴── fault ◀─────────────────────────┴──────────┘
+//!  Filling ──▶ Lost: the slot could not be read
+//! ```
+//! The bits: 0–2 state, 3 somebody waits, 4 marker, 5–31 frame (while Resident: 5–20 pins, 21–26 node),
+//! 32–63 slot.
+use crate::sys::futex;
+use crate::sys::mapping::ZeroedSlice;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A page of the arena, counted from its start.
+pub type PageIndex = u32;
+/// A place of a frame pool, counted from its start.
+pub type FrameIndex = u32;
+
+/// A NUMA node, as numbered by the engine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord)]
+pub struct NodeId(pub u8);
+
+/// Nodes an engine can have.
+pub const NODES_MAX: usize = 64;
+const NODE_SHIFT: u32 = 16;
+
+/// Frames a word can name: 512 GiB.
+pub const FRAMES_MAX: u64 = 1 << 27;
+/// Pins one page can have.
+pub const PINS_MAX: u32 = (1 << 16) - 1;
+
+/// A slot on some device; zero is never one (every device begins with its header).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord)]
+pub struct Slot(pub std::num::NonZeroU32);
+
+/// What a page word says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PageState {
+    /// No content: reads as zeros, takes neither frame nor slot.
+    Untouched,
+    /// Somebody brings it in.
+    Filling {
+        /// Where the content is, if it has any.
+        slot: Option<Slot>,
+    },
+    /// Mapped. The slot, if any, holds what the page held when it was brought in.
+    Resident {
+        /// The copy that is still on a device.
+        slot: Option<Slot>,
+        /// Reasons not to evict it.
+        pins: u32,
+        /// The node whose budget it is charged to, and on whose list it is.
+        node: NodeId,
+    },
+    /// Somebody takes it out.
+    Leaving {
+        /// The copy that is still on a device.
+        slot: Option<Slot>,
+    },
+    /// Content in a frame and on the slot, not mapped: second chance, or just read ahead.
+    Cached {
+        /// Holds the content.
+        frame: FrameIndex,
+        /// Holds the same content; None when no device would take it.
+        slot: Option<Slot>,
+        /// The first use of this page starts the next readahead window.
+        marker: bool,
+    },
+    /// Content in a frame, its write to the slot under way.
+    Writing {
+        /// Holds the content; the device reads from it.
+        frame: FrameIndex,
+        /// Belongs to the write until it has finished.
+        slot: Slot,
+    },
+    /// Content on a device only.
+    Swapped {
+        /// Where.
+        slot: Slot,
+    },
+    /// The content could not be read back; touching the page raises SIGBUS.
+    Lost,
+}
+
+const STATE: u64 = 0b111;
+const WAITED: u64 = 1 << 3;
+const MARKER: u64 = 1 << 4;
+const FRAME_SHIFT: u32 = 5;
+const FRAME_MASK: u64 = FRAMES_MAX - 1;
+const SLOT_SHIFT: u32 = 32;
+
+/// A page word's raw value, decoded with [`Word::state`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Word(u64);
+
+impl Word {
+    /// Encodes a state.
+    pub fn new(state: PageState) -> Self {
+        let slot_bits = |slot: Option<Slot>| slot.map_or(0, |slot| u64::from(slot.0.get()) << SLOT_SHIFT);
+        let frame_bits = |frame: u32| {
+            assert!(u64::from(frame) < FRAMES_MAX, "frame numbers fit the page word");
+            u64::from(frame) << FRAME_SHIFT
+        };
+        Self(match state {
+            PageState::Untouched => 0,
+            PageState::Filling { slot } => 1 | slot_bits(slot),
+            PageState::Resident { slot, pins, node } => {
+                2 | frame_bits(pins | u32::from(node.0) << NODE_SHIFT) | slot_bits(slot)
+            }
+            PageState::Leaving { slot } => 3 | slot_bits(slot),
+            PageState::Cached { frame, slot, marker } => {
+                4 | frame_bits(frame) | slot_bits(slot) | if marker { MARKER } else { 0 }
+            }
+            PageState::Writing { frame, slot } => 5 | frame_bits(frame) | slot_bits(Some(slot)),
+            PageState::Swapped { slot } => 6 | slot_bits(Some(slot)),
+            PageState::Lost => 7,
+        })
+    }
+
+    /// Decodes the state.
+    pub fn state(self) -> PageState {
+        let slot = std::num::NonZeroU32::new((self.0 >> SLOT_SHIFT) as u32).map(Slot);
+        let frame = ((self.0 >> FRAME_SHIFT) & FRAME_MASK) as u32;
+        let required = || slot.expect("this state has a slot");
+        match self.0 & STATE {
+            0 => PageState::Untouched,
+            1 => PageState::Filling { slot },
+            2 => PageState::Resident {
+                slot,
+                pins: frame & PINS_MAX,
+                node: NodeId((frame >> NODE_SHIFT) as u8),
+            },
+            3 => PageState::Leaving { slot },
+            4 => PageState::Cached { frame, slot, marker: self.0 & MARKER != 0 },
+            5 => PageState::Writing { frame, slot: required() },
+            6 => PageState::Swapped { slot: required() },
+            _ => PageState::Lost,
+        }
+    }
+
+    /// Whether somebody owns the page right now.
+    pub fn is_owned(self) -> bool {
+        matches!(self.0 & STATE, 1 | 3)
+    }
+
+    fn same_state(self, other: Word) -> bool {
+        (self.0 ^ other.0) & !WAITED == 0
+    }
+}
+
+/// The words of all pages of an arena.
+pub struct PageTable {
+    words: ZeroedSlice<AtomicU64>,
+}
+
+/// Whether a publication has to wake somebody.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use]
+pub enum Waiters {
+    /// Nobody waited.
+    None,
+    /// Threads blocked in the kernel may wait for this page.
+    Some,
+}
+
+impl PageTable {
+    /// Words for `pages` pages, all Untouched.
+    ///
+    /// # Errors
+    /// What mmap says.
+    pub fn new(pages: u32) -> io::Result<Self> {
+        Ok(Self { words: ZeroedSlice::new(pages as usize)? })
+    }
+
+    /// Number of pages.
+    pub fn pages(&self) -> u32 {
+        self.words.len() as u32
+    }
+
+    /// The word of `page`.
+    pub fn load(&self, page: PageIndex) -> Word {
+        // Acquire pairs with the release in `claim` and `publish`: what the last owner did is visible.
+        Word(self.words[page as usize].load(Ordering::Acquire))
+    }
+
+    /// The state of `page`.
+    pub fn state(&self, page: PageIndex) -> PageState {
+        self.load(page).state()
+    }
+
+    /// Changes `page` from `seen` to `next` if it still is as seen.
+    pub fn claim(&self, page: PageIndex, seen: Word, next: PageState) -> bool {
+        debug_assert!(!seen.is_owned(), "an owned page is published by its owner, not claimed");
+        let word = &self.words[page as usize];
+        word.compare_exchange(seen.0, Word::new(next).0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// The owner's last act: sets the next state and wakes who sleeps on the word.
+    pub fn publish(&self, page: PageIndex, next: PageState) -> Waiters {
+        let word = &self.words[page as usize];
+        // Release: everything done to the page is visible to who sees the new state.
+        let before = Word(word.swap(Word::new(next).0, Ordering::AcqRel));
+        assert!(before.is_owned(), "page {page} was published by somebody who did not own it");
+        if before.0 & WAITED == 0 {
+            return Waiters::None;
+        }
+        futex::wake_low(word);
+        Waiters::Some
+    }
+
+    /// Leaves a note for the owner that somebody waits; false if the page is no longer owned.
+    pub fn note_waiter(&self, page: PageIndex) -> bool {
+        let word = &self.words[page as usize];
+        let mut seen = word.load(Ordering::Acquire);
+        while Word(seen).is_owned() {
+            match word.compare_exchange_weak(seen, seen | WAITED, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return true,
+                Err(now) => seen = now,
+            }
+        }
+        false
+    }
+
+    /// Sleeps until `page` is not owned any more.
+    pub fn wait_owned(&self, page: PageIndex) {
+        while self.note_waiter(page) {
+            let word = &self.words[page as usize];
+            let seen = word.load(Ordering::Acquire);
+            if Word(seen).is_owned() && seen & WAITED != 0 {
+                futex::wait_low(word, seen as u32);
+            }
+        }
+    }
+
+    /// One change of state outside ownership; false if the page is not (any more) in `from`.
+    pub fn change(&self, page: PageIndex, from: PageState, to: PageState) -> bool {
+        let seen = self.load(page);
+        seen.same_state(Word::new(from)) && self.claim(page, seen, to)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn slot(number: u32) -> Slot {
+        Slot(std::num::NonZeroU32::new(number).unwrap())
+    }
+
+    fn any_state() -> impl Strategy<Value = PageState> {
+        let frame = 0..(FRAMES_MAX as u32);
+        let some = (1u32..).prop_map(slot);
+        let maybe = proptest::option::of((1u32..).prop_map(slot));
+        prop_oneof![
+            Just(PageState::Untouched),
+            Just(PageState::Lost),
+            maybe.clone().prop_map(|slot| PageState::Filling { slot }),
+            maybe.clone().prop_map(|slot| PageState::Leaving { slot }),
+            (maybe.clone(), 0..=PINS_MAX, 0..NODES_MAX as u8).prop_map(|(slot, pins, node)| {
+                PageState::Resident { slot, pins, node: NodeId(node) }
+            }),
+            (frame.clone(), maybe, any::<bool>())
+                .prop_map(|(frame, slot, marker)| PageState::Cached { frame, slot, marker }),
+            (frame, some.clone()).prop_map(|(frame, slot)| PageState::Writing { frame, slot }),
+            some.prop_map(|slot| PageState::Swapped { slot }),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn every_state_survives_its_encoding(state in any_state()) {
+            prop_assert_eq!(Word::new(state).state(), state);
+        }
+    }
+
+    #[test]
+    fn of_many_claimants_exactly_one_wins() {
+        let table = PageTable::new(64).unwrap();
+        let wins = std::sync::atomic::AtomicU32::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for page in 0..64 {
+                        let seen = table.load(page);
+                        if seen.state() == PageState::Untouched
+                            && table.claim(page, seen, PageState::Filling { slot: None })
+                        {
+                            wins.fetch_add(1, Ordering::Relaxed);
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(wins.into_inner(), 64);
+    }
+
+    #[test]
+    fn a_waiter_sleeps_until_the_owner_publishes() {
+        let table = PageTable::new(1).unwrap();
+        assert!(table.change(0, PageState::Untouched, PageState::Filling { slot: None }));
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| {
+                table.wait_owned(0);
+                table.state(0)
+            });
+            while table.words[0].load(Ordering::Relaxed) & WAITED == 0 {
+                std::hint::spin_loop();
+            }
+            let waiters = table.publish(0, PageState::Resident { slot: None, pins: 0, node: NodeId(0) });
+            assert_eq!(waiters, Waiters::Some);
+            assert_eq!(waiter.join().unwrap(), PageState::Resident { slot: None, pins: 0, node: NodeId(0) });
+        });
+    }
+}

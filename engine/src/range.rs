@@ -1,0 +1,325 @@
+//! What a program asks for a range of pages: drop, prefetch, page out, pin, unpin, move elsewhere.
+use crate::arena::PageRange;
+use crate::core::{Core, RUN_MAX};
+use crate::counters::count;
+use crate::error::Error;
+use crate::node::{Node, RESERVE};
+use crate::page::{NodeId, PINS_MAX, PageIndex, PageState, Slot, Word};
+use crate::sys::{PAGE_BYTES, mapping, pages};
+use crate::transfer::TakenOut;
+use userswap_policy::frames::FrameRun;
+use userswap_policy::lru::ListId;
+
+/// A page taken from its place, with what it held.
+#[derive(Clone, Copy, Debug)]
+enum Content {
+    None,
+    Frame(u32, Option<Slot>),
+    Slot(Slot),
+}
+
+impl Core {
+    /// Forgets the content of a range: nothing is written, pages read as zeros afterwards.
+    pub fn drop_range(&self, range: PageRange) {
+        self.gate.enter();
+        let mut page = range.first;
+        while page < range.end() {
+            page = match self.claim_resident_run(page, range.end()) {
+                Some(run) => self.drop_resident(run),
+                None => {
+                    let content = self.take_content(page);
+                    self.discard(content);
+                    page + 1
+                }
+            };
+        }
+        count(&self.counters.pgdrop, u64::from(range.count));
+        self.announce_freed();
+        self.gate.leave();
+    }
+
+    /// Owns consecutive resident pages in Leaving, pinned or not: their owner wants them gone.
+    fn claim_resident_run(&self, first: PageIndex, end: PageIndex) -> Option<PageRange> {
+        let most = (end - first).min(RUN_MAX);
+        let mut node = None;
+        let claimed = (0..most).take_while(|place| {
+            let seen = self.pages.load(first + place);
+            let PageState::Resident { slot, node: here, .. } = seen.state() else { return false };
+            *node.get_or_insert(here) == here
+                && self.pages.claim(first + place, seen, PageState::Leaving { slot })
+        });
+        let count = claimed.count() as u32;
+        (count > 0).then_some(PageRange { first, count })
+    }
+
+    /// Moves dropped pages to frames: they serve the next fault without the kernel's allocator.
+    fn drop_resident(&self, run: PageRange) -> PageIndex {
+        let node = self.node_here();
+        let mut taken = [TakenOut::Stayed; RUN_MAX as usize];
+        let taken = &mut taken[..run.count as usize];
+        self.take_out(node, run, taken);
+        for (page, outcome) in (run.first..run.end()).zip(taken) {
+            let PageState::Leaving { slot } = self.pages.state(page) else {
+                unreachable!("page {page} is owned in Leaving")
+            };
+            match *outcome {
+                TakenOut::Frame(frame) => self.discard(Content::Frame(frame, slot)),
+                TakenOut::Stayed => self.drop_in_place(node, page, slot),
+            }
+            self.publish(page, PageState::Untouched);
+            node.lock().lists.remove(page);
+        }
+        run.end()
+    }
+
+    /// A page that would not move (pinned, or gone past us): the kernel drops it.
+    fn drop_in_place(&self, node: &Node, page: PageIndex, slot: Option<Slot>) {
+        mapping::advise(self.page_address(page), PAGE_BYTES, libc::MADV_DONTNEED).expect("the arena is ours");
+        let mut state = node.lock();
+        state.on_moved_out(1);
+        state.on_released(1);
+        drop(state);
+        if let Some(slot) = slot {
+            self.free_slot(slot);
+        }
+    }
+
+    /// Takes what a page holds that is not mapped, leaving it Untouched; waits while somebody owns it.
+    fn take_content(&self, page: PageIndex) -> Content {
+        loop {
+            let seen = self.pages.load(page);
+            let content = match seen.state() {
+                PageState::Untouched => return Content::None,
+                PageState::Filling { .. } | PageState::Leaving { .. } => {
+                    self.pages.wait_owned(page);
+                    continue;
+                }
+                PageState::Resident { slot, .. } => match self.take_resident(page, seen, slot) {
+                    Some(content) => return content,
+                    None => continue,
+                },
+                PageState::Cached { frame, slot, .. } => Content::Frame(frame, slot),
+                PageState::Swapped { slot } => Content::Slot(slot),
+                PageState::Writing { frame, slot } => {
+                    if self.pages.claim(page, seen, PageState::Untouched) {
+                        self.orphan(frame, slot);
+                        return Content::None;
+                    }
+                    continue;
+                }
+                PageState::Lost => {
+                    mapping::advise(self.page_address(page), PAGE_BYTES, libc::MADV_DONTNEED)
+                        .expect("the arena is ours");
+                    Content::None
+                }
+            };
+            if self.pages.claim(page, seen, PageState::Untouched) {
+                return content;
+            }
+        }
+    }
+
+    /// Takes one resident page out; None if its word has changed.
+    fn take_resident(&self, page: PageIndex, seen: Word, slot: Option<Slot>) -> Option<Content> {
+        if !self.pages.claim(page, seen, PageState::Leaving { slot }) {
+            return None;
+        }
+        let node = self.node_here();
+        let mut taken = [TakenOut::Stayed];
+        self.take_out(node, PageRange { first: page, count: 1 }, &mut taken);
+        let content = match taken[0] {
+            TakenOut::Frame(frame) => Content::Frame(frame, slot),
+            TakenOut::Stayed => {
+                self.drop_in_place(node, page, slot);
+                Content::None
+            }
+        };
+        self.publish(page, PageState::Untouched);
+        Some(content)
+    }
+
+    fn discard(&self, content: Content) {
+        match content {
+            Content::None => {}
+            Content::Slot(slot) => self.free_slot(slot),
+            Content::Frame(frame, slot) => {
+                self.node_of_frame(frame).lock().put_free(FrameRun { first: frame, count: 1 });
+                if let Some(slot) = slot {
+                    self.free_slot(slot);
+                }
+            }
+        }
+    }
+
+    /// Brings a range in, as far as the budget goes without reclaiming; the program need not wait for it.
+    pub fn prefetch_range(&self, range: PageRange) {
+        let mut page = range.first;
+        while let Some(next) = self.next_swapped(page, range.end()) {
+            self.gate.enter();
+            let ahead = userswap_policy::stream::Ahead {
+                first: next,
+                count: range.end() - next,
+                marker: PageIndex::MAX,
+            };
+            let job = self.start_ahead(ahead, next);
+            let read = job.map(|job| {
+                let count = job.count();
+                self.read_now(job);
+                count
+            });
+            self.gate.leave();
+            match read {
+                Some(count) => page = next + count,
+                None => return,
+            }
+        }
+    }
+
+    /// Takes a range out to the devices; pinned pages stay.
+    pub fn page_out_range(&self, range: PageRange) {
+        let mut page = range.first;
+        while page < range.end() {
+            self.gate.enter();
+            let most = range.end().min(page + RUN_MAX);
+            let mut scratch = self.scratch().lock();
+            scratch.count = 0;
+            for page in page..most {
+                scratch_claim(self, page, &mut scratch);
+            }
+            let node = self.node_here();
+            self.take_out_claimed(node, &mut scratch);
+            drop(scratch);
+            self.gate.leave();
+            page = most;
+        }
+        self.release_cached(range);
+    }
+
+    /// Pages on their second chance give up their frames.
+    fn release_cached(&self, range: PageRange) {
+        for page in range.first..range.end() {
+            let seen = self.pages.load(page);
+            let PageState::Cached { frame, slot: Some(slot), .. } = seen.state() else { continue };
+            if self.pages.claim(page, seen, PageState::Swapped { slot }) {
+                let mut state = self.node_of_frame(frame).lock();
+                state.put_free(FrameRun { first: frame, count: 1 });
+                state.lists.remove(page);
+            }
+        }
+        self.announce_freed();
+    }
+
+    /// Brings a range in and keeps it there until unpinned; pins nest.
+    ///
+    /// # Errors
+    /// More than the budget can hold beside what must stay available; nothing is pinned then.
+    pub fn pin_range(&self, range: PageRange) -> Result<(), Error> {
+        let free = self.tuning.budget_pages.saturating_sub(4 * RESERVE);
+        if range.count > free {
+            return Err(Error::PinTooLarge(range.count, self.tuning.budget_pages, 4 * RESERVE));
+        }
+        for page in range.first..range.end() {
+            while !self.try_pin(page) {
+                // Not there: the access brings it in, and it is tried again before it can leave.
+                pages::touch(self.page_address(page), 1);
+            }
+        }
+        Ok(())
+    }
+
+    /// Pins a page that is resident.
+    fn try_pin(&self, page: PageIndex) -> bool {
+        let seen = self.pages.load(page);
+        match seen.state() {
+            PageState::Resident { slot, pins, node } => {
+                assert!(pins < PINS_MAX, "page {page} is pinned too often");
+                self.pages.claim(page, seen, PageState::Resident { slot, pins: pins + 1, node })
+            }
+            _ => false,
+        }
+    }
+
+    /// Takes one pin off each page of a range; pages without are left alone.
+    pub fn unpin_range(&self, range: PageRange) {
+        for page in range.first..range.end() {
+            loop {
+                let seen = self.pages.load(page);
+                let PageState::Resident { slot, pins, node } = seen.state() else { break };
+                let Some(pins) = pins.checked_sub(1) else { break };
+                if self.pages.claim(page, seen, PageState::Resident { slot, pins, node }) {
+                    self.relist(page, pins, node);
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Reclaim forgets pinned pages it meets: the last unpin puts the page back on the list.
+    fn relist(&self, page: PageIndex, pins: u32, node: NodeId) {
+        if pins == 0 {
+            self.node(node).lock().push(ListId::Resident, page, 1);
+        }
+    }
+
+    /// Moves the content of pages to other pages that are Untouched (mremap): no byte is copied.
+    pub fn move_range(&self, from: PageRange, to: PageIndex) {
+        self.gate.enter();
+        for place in 0..from.count {
+            let (source, target) = (from.first + place, to + place);
+            let content = self.take_content(source);
+            let (state, frame) = match content {
+                Content::None => continue,
+                Content::Slot(slot) => (PageState::Swapped { slot }, None),
+                Content::Frame(frame, slot) => (PageState::Filling { slot }, Some((frame, slot))),
+            };
+            let seen = self.pages.load(target);
+            assert_eq!(seen.state(), PageState::Untouched, "content moves to fresh pages");
+            assert!(self.pages.claim(target, seen, state), "nobody else knows the fresh pages");
+            if let Some((frame, slot)) = frame {
+                let node = self.node_of_frame(frame);
+                let range = PageRange { first: target, count: 1 };
+                self.map_in(node, range, FrameRun { first: frame, count: 1 });
+                self.publish_resident(node, range, |_| slot);
+            }
+        }
+        self.gate.leave();
+    }
+
+    /// Changes the budget while running; shrinking reclaims until it fits.
+    ///
+    /// # Errors
+    /// A budget below the minimum or above what the frame pool has room for.
+    pub fn set_budget(&self, pages: u32) -> Result<(), Error> {
+        let bytes = u64::from(pages) * PAGE_BYTES as u64;
+        if bytes < crate::options::RAM_MIN_BYTES {
+            return Err(Error::BudgetTooSmall(bytes));
+        }
+        // A quarter more places than pages, so that whole runs of holes can be found.
+        let most = self.frame_flags.len() as u64 * 4 / 5;
+        if u64::from(pages) > most {
+            return Err(Error::BudgetTooLarge(bytes, most * PAGE_BYTES as u64));
+        }
+        let node = self.node_here();
+        let mut state = node.lock();
+        if pages >= state.budget {
+            let more = pages - state.budget;
+            state.on_released(more);
+        } else {
+            state.debt += state.budget - pages;
+        }
+        state.budget = pages;
+        state.watermarks = crate::node::watermarks_for(pages);
+        drop(state);
+        self.repay(node);
+        self.wake_reclaim();
+        Ok(())
+    }
+}
+
+fn scratch_claim(core: &Core, page: PageIndex, scratch: &mut crate::reclaim::Scratch) {
+    let seen = core.pages.load(page);
+    let PageState::Resident { slot, pins: 0, .. } = seen.state() else { return };
+    if core.pages.claim(page, seen, PageState::Leaving { slot }) {
+        scratch.add(page, slot);
+    }
+}

@@ -1,0 +1,125 @@
+//! A region: memory of an engine that a program sees as a plain slice.
+use crate::arena::PageRange;
+use crate::core::Core;
+use crate::error::Error;
+use crate::sys::PAGE_BYTES;
+use crate::sys::pages;
+use bytemuck::{AnyBitPattern, NoUninit};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Managed memory; dropped with its content, without any write.
+pub struct Region {
+    core: Arc<Core>,
+    range: PageRange,
+    bytes: usize,
+}
+
+impl Region {
+    pub(crate) fn new(core: Arc<Core>, range: PageRange, bytes: usize) -> Self {
+        Self { core, range, bytes }
+    }
+
+    /// Length in bytes, as asked for.
+    pub fn len(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether the region has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    /// The memory.
+    pub fn as_slice(&self) -> &[u8] {
+        pages::view(self.address(), self.bytes)
+    }
+
+    /// The memory, for writing.
+    pub fn as_mut_slice(&mut self) -> &mut [u8] {
+        pages::view_mut(self.address(), self.bytes)
+    }
+
+    /// The memory as values of a plain-old-data type; trailing bytes that make no whole value are left out.
+    pub fn as_typed<T: AnyBitPattern>(&self) -> &[T] {
+        let whole = self.bytes / size_of::<T>() * size_of::<T>();
+        bytemuck::cast_slice(&self.as_slice()[..whole])
+    }
+
+    /// As [`Region::as_typed`], for writing.
+    pub fn as_typed_mut<T: AnyBitPattern + NoUninit>(&mut self) -> &mut [T] {
+        let whole = self.bytes / size_of::<T>() * size_of::<T>();
+        bytemuck::cast_slice_mut(&mut self.as_mut_slice()[..whole])
+    }
+
+    /// Brings bytes in before they are needed, as far as the budget goes without taking others out.
+    ///
+    /// # Errors
+    /// Bytes outside the region.
+    pub fn prefetch(&self, bytes: Range<usize>) -> Result<(), Error> {
+        self.core.prefetch_range(self.pages_touching(bytes)?);
+        Ok(())
+    }
+
+    /// Takes the pages of these bytes out to the devices; pinned pages stay.
+    ///
+    /// # Errors
+    /// Bytes outside the region.
+    pub fn page_out(&self, bytes: Range<usize>) -> Result<(), Error> {
+        self.core.page_out_range(self.pages_touching(bytes)?);
+        Ok(())
+    }
+
+    /// Forgets whole pages within these bytes: nothing is written, they read as zeros afterwards.
+    ///
+    /// # Errors
+    /// Bytes outside the region.
+    pub fn discard(&mut self, bytes: Range<usize>) -> Result<(), Error> {
+        let range = self.pages_touching(bytes.clone())?;
+        let skip_first = bytes.start % PAGE_BYTES != 0;
+        let skip_last = bytes.end % PAGE_BYTES != 0 && bytes.end != self.bytes;
+        let first = range.first + u32::from(skip_first);
+        let end = range.end() - u32::from(skip_last);
+        if first < end {
+            self.core.drop_range(PageRange { first, count: end - first });
+        }
+        Ok(())
+    }
+
+    /// Brings bytes in and keeps them in RAM until unpinned; pins nest.
+    ///
+    /// # Errors
+    /// Bytes outside the region; more than the budget can hold.
+    pub fn pin(&self, bytes: Range<usize>) -> Result<(), Error> {
+        self.core.pin_range(self.pages_touching(bytes)?)
+    }
+
+    /// Undoes one [`Region::pin`] of the same bytes.
+    ///
+    /// # Errors
+    /// Bytes outside the region.
+    pub fn unpin(&self, bytes: Range<usize>) -> Result<(), Error> {
+        self.core.unpin_range(self.pages_touching(bytes)?);
+        Ok(())
+    }
+
+    fn address(&self) -> usize {
+        self.core.page_address(self.range.first)
+    }
+
+    fn pages_touching(&self, bytes: Range<usize>) -> Result<PageRange, Error> {
+        if bytes.start > bytes.end || bytes.end > self.bytes {
+            return Err(Error::OutOfRange(bytes.start, bytes.end, self.bytes));
+        }
+        let first = (bytes.start / PAGE_BYTES) as u32;
+        let end = bytes.end.div_ceil(PAGE_BYTES) as u32;
+        Ok(PageRange { first: self.range.first + first, count: end.saturating_sub(first) })
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        self.core.drop_range(self.range);
+        self.core.arena.free(self.range);
+    }
+}

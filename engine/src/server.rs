@@ -1,0 +1,174 @@
+//! The server: reads fault messages, serves them, and does all reading ahead.
+//!
+//! It never waits for a device while other faults could be served: reads are started, and finished when
+//! they complete. In `signal` mode no messages arrive and only readahead is left.
+use crate::core::Core;
+use crate::error::Error;
+use crate::fault::Step;
+use crate::options::FaultMode;
+use crate::queue::{Completion, Queue, Request};
+use crate::swap_in::ReadJob;
+use crate::sys::request::{Direction, Pieces};
+use crate::sys::uffd::{FAULTS_MAX, Fault};
+use crate::sys::{clock, fd, signal};
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use userswap_policy::stream::Ahead;
+
+/// Reads in flight at most; a fault beyond that reads at once.
+const DEPTH: usize = 32;
+/// Reads in flight that readahead may use, so that faults find room.
+const DEPTH_AHEAD: usize = 24;
+
+struct Reading {
+    job: ReadJob,
+    pieces: Pieces,
+    /// When its fault arrived; None for readahead.
+    since_ns: Option<u64>,
+}
+
+struct Server {
+    core: Arc<Core>,
+    queue: Queue,
+    reading: Vec<Option<Reading>>,
+    idle: Vec<usize>,
+}
+
+/// Starts the server of an engine.
+///
+/// # Errors
+/// No thread or no queue to be had.
+pub fn start(core: Arc<Core>) -> Result<std::thread::JoinHandle<()>, Error> {
+    let queue = Queue::new(core.tuning.io, DEPTH as u32).map_err(Error::Thread)?;
+    let mut server = Server {
+        core,
+        queue,
+        reading: (0..DEPTH).map(|_| None).collect(),
+        idle: (0..DEPTH).collect(),
+    };
+    let thread = std::thread::Builder::new().name("userswap-fault".into());
+    thread.spawn(move || server.run()).map_err(Error::Thread)
+}
+
+impl Server {
+    fn run(&mut self) {
+        let by_message = self.core.tuning.fault == FaultMode::Thread;
+        let uffd = if by_message { self.core.uffd.as_raw_fd() } else { -1 };
+        let mut faults = [Fault::default(); FAULTS_MAX];
+        while !self.core.is_stopping() {
+            let arrived = if by_message { self.core.uffd.read(&mut faults) } else { 0 };
+            for fault in &faults[..arrived] {
+                self.serve(*fault);
+            }
+            let mut busy = arrived > 0;
+            while let Some(completion) = self.queue.finished() {
+                self.finish(completion);
+                busy = true;
+            }
+            busy |= self.read_ahead();
+            if !busy {
+                let wanted = self.core.server_wanted.as_raw_fd();
+                fd::poll(&[uffd, self.queue.as_raw_fd(), wanted], -1);
+                self.core.server_wanted.clear();
+            }
+        }
+        while self.queue.in_flight() > 0 {
+            self.queue.wait();
+            while let Some(completion) = self.queue.finished() {
+                self.finish(completion);
+            }
+        }
+    }
+
+    fn serve(&mut self, fault: Fault) {
+        let core = self.core.clone();
+        let since = clock::now_ns();
+        self.enter();
+        match core.handle_fault(core.arena.page_of(fault.address)) {
+            Step::Done => core.counters.latency.record(clock::now_ns() - since),
+            Step::Busy => {}
+            Step::Read(job) => self.start(job, Some(since)),
+            Step::Foreign => {
+                // Memory that was unmapped or never mapped: what a program expects there is SIGSEGV.
+                signal::send(fault.thread, libc::SIGSEGV);
+                core.uffd.wake(fault.address, crate::sys::PAGE_BYTES);
+            }
+        }
+        core.gate.leave();
+    }
+
+    /// Comes in through the gate; whoever closes it waits for our reads, so they are finished meanwhile.
+    fn enter(&mut self) {
+        while !self.core.gate.try_enter() {
+            if self.queue.in_flight() == 0 {
+                self.core.gate.enter();
+                return;
+            }
+            self.queue.wait();
+            while let Some(completion) = self.queue.finished() {
+                self.finish(completion);
+            }
+        }
+    }
+
+    fn start(&mut self, job: ReadJob, since_ns: Option<u64>) {
+        let Some(place) = self.idle.pop() else {
+            self.core.read_now(job);
+            return self.record(since_ns);
+        };
+        let pieces = self.core.pieces_of(&job);
+        let (fd, offset) = self.core.devices.place(job.slot());
+        let reading = self.reading[place].insert(Reading { job, pieces, since_ns });
+        // Fork waits until the request has finished: it counts as being inside the gate.
+        self.core.gate.enter_again();
+        let request = Request { fd, direction: Direction::Read, offset };
+        if let Err(error) = self.queue.start(request, &reading.pieces, place as u64) {
+            self.finish(Completion { token: place as u64, outcome: Err(error) });
+        }
+    }
+
+    fn finish(&mut self, completion: Completion) {
+        let place = completion.token as usize;
+        let reading = self.reading[place].take().expect("a completion belongs to a read");
+        self.idle.push(place);
+        self.core.finish_read(reading.job, completion.outcome);
+        self.record(reading.since_ns);
+        self.core.gate.leave();
+    }
+
+    fn record(&self, since_ns: Option<u64>) {
+        if let Some(since) = since_ns {
+            self.core.counters.latency.record(clock::now_ns() - since);
+        }
+    }
+
+    /// Starts the readahead windows that wait.
+    fn read_ahead(&mut self) -> bool {
+        let mut busy = false;
+        while let Some(ahead) = self.core.take_ahead() {
+            busy = true;
+            self.enter();
+            let covered = self.start_window(ahead);
+            if covered < ahead.count {
+                self.core.streams.lock().on_ahead(ahead, covered);
+            }
+            self.core.gate.leave();
+        }
+        busy
+    }
+
+    /// Reads what is swapped in a window; returns how many pages from its start are there or coming.
+    fn start_window(&mut self, ahead: Ahead) -> u32 {
+        let end = ahead.first + ahead.count;
+        let mut from = ahead.first;
+        while let Some(page) = self.core.next_swapped(from, end) {
+            if DEPTH - self.idle.len() >= DEPTH_AHEAD {
+                return page - ahead.first;
+            }
+            let Some(job) = self.core.start_ahead(ahead, page) else { return page - ahead.first };
+            from = page + job.count();
+            self.start(job, None);
+        }
+        ahead.count
+    }
+}

@@ -1,0 +1,91 @@
+//! Descriptors: events, polling, and keeping ours out of the program's way.
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+/// Descriptors of ours live at or above this number when the limit allows: programs number theirs from
+/// zero, and many close everything up to some small bound.
+const HIGH: i32 = 900;
+
+/// A counter to wait for with [`poll`].
+#[derive(Debug)]
+pub struct Event(OwnedFd);
+
+impl Event {
+    /// A new event, not signalled.
+    ///
+    /// # Errors
+    /// No descriptor to be had.
+    pub fn new() -> io::Result<Self> {
+        // SAFETY: creates a descriptor.
+        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the descriptor is new and ours.
+        Ok(Self(raise(unsafe { OwnedFd::from_raw_fd(fd) })))
+    }
+
+    /// Signals the event; safe in a signal handler.
+    pub fn signal(&self) {
+        let one = 1u64;
+        // SAFETY: `one` is eight readable bytes. A full counter (EAGAIN) is signalled already.
+        unsafe { libc::write(self.0.as_raw_fd(), std::ptr::from_ref(&one).cast(), 8) };
+    }
+
+    /// Takes the signal back.
+    pub fn clear(&self) {
+        let mut count = 0u64;
+        // SAFETY: `count` is eight writable bytes.
+        unsafe { libc::read(self.0.as_raw_fd(), std::ptr::from_mut(&mut count).cast(), 8) };
+    }
+}
+
+impl AsRawFd for Event {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
+
+/// Waits until one of `fds` is readable; negative numbers are ignored.
+pub fn poll(fds: &[RawFd; 3], timeout_ms: i32) {
+    let mut entries = fds.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
+    // SAFETY: `entries` is an array of that length; an interrupted wait is a spurious wake-up.
+    unsafe { libc::poll(entries.as_mut_ptr(), entries.len() as libc::nfds_t, timeout_ms) };
+}
+
+/// Moves a descriptor to a high number if it can, so that programs which close "all" small ones miss it.
+pub fn raise(fd: OwnedFd) -> OwnedFd {
+    // SAFETY: duplicates a descriptor that we own.
+    let high = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, HIGH) };
+    if high < 0 {
+        return fd;
+    }
+    // SAFETY: the descriptor is new and ours.
+    unsafe { OwnedFd::from_raw_fd(high) }
+}
+
+/// A file in RAM, for `mem:` devices.
+///
+/// # Errors
+/// No descriptor to be had.
+pub fn memory_file() -> io::Result<std::fs::File> {
+    // SAFETY: the name is a C string; the call creates a descriptor.
+    let fd = unsafe { libc::memfd_create(c"userswap".as_ptr(), libc::MFD_CLOEXEC) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor is new and ours.
+    Ok(unsafe { std::fs::File::from_raw_fd(fd) })
+}
+
+/// Allocates real blocks for a part of a file.
+///
+/// # Errors
+/// ENOSPC on a full file system, EOPNOTSUPP where it cannot be done.
+pub fn allocate(fd: RawFd, offset: u64, bytes: u64) -> io::Result<()> {
+    // SAFETY: changes only the file's allocation.
+    match unsafe { libc::fallocate(fd, libc::FALLOC_FL_KEEP_SIZE, offset as i64, bytes as i64) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}

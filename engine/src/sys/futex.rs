@@ -1,0 +1,50 @@
+//! Sleeping on a 32-bit word. Private futexes: userswap never shares words between processes.
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+/// Sleeps while `word` still holds `seen`; returns early on a signal or a spurious wake-up.
+pub fn wait(word: &AtomicU32, seen: u32) {
+    wait_at(word.as_ptr(), seen, None);
+}
+
+/// As [`wait`], for at most `timeout_ns`.
+pub fn wait_for(word: &AtomicU32, seen: u32, timeout_ns: u64) {
+    wait_at(word.as_ptr(), seen, Some(timeout_ns));
+}
+
+/// Sleeps while the low half of `word` still holds `seen`: a page word's state lives there.
+pub fn wait_low(word: &AtomicU64, seen: u32) {
+    wait_at(word.as_ptr().cast::<u32>(), seen, None);
+}
+
+/// Wakes everybody who sleeps on `word`.
+pub fn wake_all(word: &AtomicU32) {
+    wake_at(word.as_ptr(), i32::MAX);
+}
+
+/// Wakes one sleeper of `word`.
+pub fn wake_one(word: &AtomicU32) {
+    wake_at(word.as_ptr(), 1);
+}
+
+/// Wakes everybody who sleeps on the low half of `word`.
+pub fn wake_low(word: &AtomicU64) {
+    wake_at(word.as_ptr().cast::<u32>(), i32::MAX);
+}
+
+fn wait_at(word: *mut u32, seen: u32, timeout_ns: Option<u64>) {
+    let time = timeout_ns.map(|ns| libc::timespec {
+        tv_sec: (ns / 1_000_000_000) as i64,
+        tv_nsec: (ns % 1_000_000_000) as i64,
+    });
+    let timeout = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
+    // SAFETY: `word` points into a live atomic (x86-64 is little endian: the low half comes first) and
+    // `timeout` is null or points to `time`, which outlives the call.
+    unsafe { libc::syscall(libc::SYS_futex, word, operation, seen, timeout) };
+}
+
+fn wake_at(word: *mut u32, sleepers: i32) {
+    let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
+    // SAFETY: the kernel uses the address only as a key.
+    unsafe { libc::syscall(libc::SYS_futex, word, operation, sleepers) };
+}

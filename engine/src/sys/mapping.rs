@@ -1,0 +1,136 @@
+//! Private anonymous mappings: address space that costs nothing until it is touched.
+use super::PAGE_BYTES;
+use std::io;
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicU8, AtomicU64};
+
+/// What a new mapping may be used for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// Address space only; touching it is an error.
+    Reserved,
+    /// Readable and writable.
+    ReadWrite,
+}
+
+/// A mapping that is removed when dropped.
+#[derive(Debug)]
+pub struct Mapping {
+    address: usize,
+    bytes: usize,
+}
+
+impl Mapping {
+    /// Reserves `bytes` of address space without committing memory.
+    ///
+    /// # Errors
+    /// What mmap says: not enough address space, or strict overcommit.
+    pub fn new(bytes: usize, access: Access) -> io::Result<Self> {
+        let protection = match access {
+            Access::Reserved => libc::PROT_NONE,
+            Access::ReadWrite => libc::PROT_READ | libc::PROT_WRITE,
+        };
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists. The raw
+        // system call passes by an interposed mmap.
+        let address = unsafe { libc::syscall(libc::SYS_mmap, 0, bytes, protection, flags, -1, 0) };
+        match address {
+            -1 => Err(io::Error::last_os_error()),
+            address => Ok(Self { address: address as usize, bytes }),
+        }
+    }
+
+    /// First address.
+    pub fn address(&self) -> usize {
+        self.address
+    }
+
+    /// Length in bytes.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Gives advice for a part of the mapping.
+    ///
+    /// # Errors
+    /// What madvise says.
+    pub fn advise(&self, offset: usize, bytes: usize, advice: i32) -> io::Result<()> {
+        assert!(offset + bytes <= self.bytes, "advice reaches beyond the mapping");
+        advise(self.address + offset, bytes, advice)
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: this mapping is ours alone, and nobody borrows from it any more.
+        unsafe { libc::syscall(libc::SYS_munmap, self.address, self.bytes) };
+    }
+}
+
+/// madvise by raw system call, past an interposed one.
+///
+/// # Errors
+/// What the kernel says.
+pub fn advise(address: usize, bytes: usize, advice: i32) -> io::Result<()> {
+    // SAFETY: the engine calls this for ranges it owns; DONTNEED is used only on pages it holds.
+    match unsafe { libc::syscall(libc::SYS_madvise, address, bytes, advice) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Types for which all-zero bytes are a valid value.
+///
+/// # Safety
+/// Zeroed memory must be a valid value of the type.
+pub unsafe trait Zeroable {}
+// SAFETY: an integer.
+unsafe impl Zeroable for AtomicU64 {}
+// SAFETY: an integer.
+unsafe impl Zeroable for AtomicU8 {}
+// SAFETY: two integers; all-zero is documented as "on no list".
+unsafe impl Zeroable for userswap_policy::lru::Link {}
+
+/// A huge array whose elements start as zero and take memory only where they are touched.
+#[derive(Debug)]
+pub struct ZeroedSlice<T> {
+    mapping: Mapping,
+    length: usize,
+    element: PhantomData<T>,
+}
+
+impl<T: Zeroable> ZeroedSlice<T> {
+    /// `length` zeroed elements.
+    ///
+    /// # Errors
+    /// What mmap says.
+    pub fn new(length: usize) -> io::Result<Self> {
+        let bytes = (length * size_of::<T>()).next_multiple_of(PAGE_BYTES).max(PAGE_BYTES);
+        let mapping = Mapping::new(bytes, Access::ReadWrite)?;
+        // Tables this large would only fill a core dump.
+        mapping.advise(0, bytes, libc::MADV_DONTDUMP)?;
+        Ok(Self { mapping, length, element: PhantomData })
+    }
+}
+
+impl<T> AsRef<[T]> for ZeroedSlice<T> {
+    fn as_ref(&self) -> &[T] {
+        // SAFETY: the mapping holds `length` elements, page aligned, valid when zero (Zeroable), and lives
+        // as long as `self`.
+        unsafe { std::slice::from_raw_parts(self.mapping.address as *const T, self.length) }
+    }
+}
+
+impl<T> AsMut<[T]> for ZeroedSlice<T> {
+    fn as_mut(&mut self) -> &mut [T] {
+        // SAFETY: as above, and `self` is borrowed exclusively.
+        unsafe { std::slice::from_raw_parts_mut(self.mapping.address as *mut T, self.length) }
+    }
+}
+
+impl<T> std::ops::Deref for ZeroedSlice<T> {
+    type Target = [T];
+    fn deref(&self) -> &[T] {
+        self.as_ref()
+    }
+}

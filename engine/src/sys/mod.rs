@@ -1,0 +1,21 @@
+//! Everything that needs `unsafe`: mappings, userfaultfd, futexes, signals, device requests.
+//!
+//! One operation per block, its reason above it. What is exported here is safe to call from the rest of
+//! the engine as long as the ownership rules of `page` and `policy::frames` are kept: a frame's bytes are
+//! touched only by who holds it, a page in Filling or Leaving only by who set that state.
+#![allow(unsafe_code)]
+
+pub mod clock;
+pub mod fd;
+pub mod futex;
+pub mod lock;
+pub mod mapping;
+pub mod pages;
+pub mod process;
+pub mod request;
+pub mod signal;
+pub mod uffd;
+pub mod uring;
+
+/// Bytes of one page; the engine supports no other size.
+pub const PAGE_BYTES: usize = 4096;

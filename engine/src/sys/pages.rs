@@ -1,0 +1,57 @@
+//! The bytes of frames and pages.
+//!
+//! A frame's bytes belong to who holds it (`policy::frames`), so these functions hand out plain slices;
+//! a page of a region is touched only while its word is Leaving and the page is known to be mapped.
+use super::PAGE_BYTES;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The bytes of `pages` pages at `address`, for reading.
+///
+/// The caller holds the frames there: they are present and nobody else writes to them.
+pub fn bytes<'a>(address: usize, pages: u32) -> &'a [u8] {
+    // SAFETY: held frames are mapped, present and not written to by anybody but the holder.
+    unsafe { std::slice::from_raw_parts(address as *const u8, pages as usize * PAGE_BYTES) }
+}
+
+/// Fills `pages` pages at `address` with zeros; the caller holds the frames there.
+pub fn zero(address: usize, pages: u32) {
+    // SAFETY: held frames are mapped, present and used by nobody but the holder.
+    unsafe { std::ptr::write_bytes(address as *mut u8, 0, pages as usize * PAGE_BYTES) };
+}
+
+/// Copies `pages` pages; the caller holds the frames at `to` and has the pages at `from` protected.
+pub fn copy(to: usize, from: usize, pages: u32) {
+    let bytes = pages as usize * PAGE_BYTES;
+    // SAFETY: both ranges are mapped and distinct, and nobody writes to either meanwhile.
+    unsafe { std::ptr::copy_nonoverlapping(from as *const u8, to as *mut u8, bytes) };
+}
+
+/// Makes a page that fork left shared this process's own, without changing a bit of it.
+///
+/// The caller has the page in Leaving, so it is mapped; the program may be writing to it meanwhile, hence
+/// the atomic.
+pub fn unshare(address: usize) {
+    // SAFETY: the page is mapped and the address aligned; an atomic OR with zero changes nothing.
+    let word = unsafe { AtomicU64::from_ptr(address as *mut u64) };
+    word.fetch_or(0, Ordering::Relaxed);
+}
+
+/// Reads one byte of every page in a range, so that missing ones are brought in.
+pub fn touch(address: usize, pages: usize) {
+    for page in 0..pages {
+        // SAFETY: the caller owns a region there; a fault on it is what this is for.
+        unsafe { std::ptr::read_volatile((address + page * PAGE_BYTES) as *const u8) };
+    }
+}
+
+/// A view of a region's memory.
+pub fn view<'a>(address: usize, bytes: usize) -> &'a [u8] {
+    // SAFETY: the range is one live region, readable for as long as the region handle is borrowed.
+    unsafe { std::slice::from_raw_parts(address as *const u8, bytes) }
+}
+
+/// A view of a region's memory for writing.
+pub fn view_mut<'a>(address: usize, bytes: usize) -> &'a mut [u8] {
+    // SAFETY: the range is one live region, and its handle is borrowed exclusively.
+    unsafe { std::slice::from_raw_parts_mut(address as *mut u8, bytes) }
+}

@@ -1,0 +1,151 @@
+//! Device requests done at once by the calling thread: safe in a signal handler.
+use super::PAGE_BYTES;
+use std::io;
+use std::os::fd::RawFd;
+
+/// Pieces of memory that one request gathers.
+pub const PIECES_MAX: usize = 64;
+
+/// One contiguous piece of memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Piece {
+    /// First address.
+    pub address: usize,
+    /// Length.
+    pub bytes: usize,
+}
+
+/// A request's pieces, without allocation.
+#[derive(Clone, Copy, Debug)]
+pub struct Pieces {
+    pieces: [Piece; PIECES_MAX],
+    count: usize,
+}
+
+impl Default for Pieces {
+    fn default() -> Self {
+        Self { pieces: [Piece::default(); PIECES_MAX], count: 0 }
+    }
+}
+
+impl Pieces {
+    /// One page more, merged with the last piece where it follows it; false when there is no room.
+    pub fn push_page(&mut self, address: usize) -> bool {
+        if let Some(last) = self.pieces[..self.count].last_mut()
+            && last.address + last.bytes == address
+        {
+            last.bytes += PAGE_BYTES;
+            return true;
+        }
+        if self.count == PIECES_MAX {
+            return false;
+        }
+        self.pieces[self.count] = Piece { address, bytes: PAGE_BYTES };
+        self.count += 1;
+        true
+    }
+
+    /// One piece.
+    pub fn one(address: usize, bytes: usize) -> Self {
+        let mut pieces = Self::default();
+        pieces.pieces[0] = Piece { address, bytes };
+        pieces.count = 1;
+        pieces
+    }
+
+    /// Total length.
+    pub fn bytes(&self) -> usize {
+        self.pieces[..self.count].iter().map(|piece| piece.bytes).sum()
+    }
+
+    /// Number of pieces.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Where the pieces lie; layout-compatible with `struct iovec`.
+    pub fn as_ptr(&self) -> *const libc::iovec {
+        self.pieces.as_ptr().cast()
+    }
+
+    fn skip(&mut self, mut bytes: usize) {
+        let mut first = 0;
+        while first < self.count && bytes >= self.pieces[first].bytes {
+            bytes -= self.pieces[first].bytes;
+            first += 1;
+        }
+        self.pieces.copy_within(first..self.count, 0);
+        self.count -= first;
+        if self.count > 0 {
+            self.pieces[0].address += bytes;
+            self.pieces[0].bytes -= bytes;
+        }
+    }
+}
+
+const _: () = assert!(size_of::<Piece>() == size_of::<libc::iovec>());
+
+/// Which way the bytes go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Direction {
+    /// From the device.
+    Read,
+    /// To the device.
+    Write,
+}
+
+/// Transfers all of `pieces` at `offset`.
+///
+/// # Errors
+/// What the kernel says; `UnexpectedEof` when the device ends before the pieces do.
+pub fn transfer(fd: RawFd, direction: Direction, offset: u64, pieces: &Pieces) -> io::Result<()> {
+    let mut left = *pieces;
+    let mut offset = offset as i64;
+    while left.count > 0 {
+        let (iov, count) = (left.as_ptr(), left.count as i32);
+        let done = match direction {
+            // SAFETY: the pieces are frames that the caller holds.
+            Direction::Read => unsafe { libc::preadv(fd, iov, count, offset) },
+            // SAFETY: as above.
+            Direction::Write => unsafe { libc::pwritev(fd, iov, count, offset) },
+        };
+        match done {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            done if done > 0 => {
+                left.skip(done as usize);
+                offset += done as i64;
+            }
+            _ => {
+                let error = io::Error::last_os_error();
+                if error.kind() != io::ErrorKind::Interrupted {
+                    return Err(error);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_that_follow_each_other_become_one_piece() {
+        let mut pieces = Pieces::default();
+        for address in [0x1000, 0x2000, 0x5000, 0x6000] {
+            assert!(pieces.push_page(address));
+        }
+        assert_eq!((pieces.count(), pieces.bytes()), (2, 4 * PAGE_BYTES));
+    }
+
+    #[test]
+    fn a_short_transfer_continues_in_the_middle_of_a_piece() {
+        let mut pieces = Pieces::default();
+        pieces.push_page(0x1000);
+        pieces.push_page(0x5000);
+        pieces.skip(PAGE_BYTES + 512);
+        assert_eq!(pieces.count(), 1);
+        assert_eq!(pieces.pieces[0], Piece { address: 0x5200, bytes: PAGE_BYTES - 512 });
+    }
+}

@@ -1,0 +1,151 @@
+//! Signals: blocking them around locks, and SIGBUS as the delivery of faults.
+use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+/// All signals blocked on this thread until dropped.
+///
+/// Whoever holds an engine lock on a program's thread has this: a signal handler of the program that ran
+/// meanwhile could fault and wait for that very lock.
+pub struct Blocked {
+    before: libc::sigset_t,
+}
+
+impl Blocked {
+    /// Blocks all signals.
+    pub fn new() -> Self {
+        let mut all = MaybeUninit::uninit();
+        let mut before = MaybeUninit::uninit();
+        // SAFETY: `all` is a place for a set.
+        unsafe { libc::sigfillset(all.as_mut_ptr()) };
+        // SAFETY: `all` was filled in above, `before` is a place for a set.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) };
+        // SAFETY: pthread_sigmask with valid arguments cannot fail and has written the old mask.
+        Self { before: unsafe { before.assume_init() } }
+    }
+}
+
+impl Default for Blocked {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for Blocked {
+    fn drop(&mut self) {
+        // SAFETY: the mask is the one that was in force.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.before, std::ptr::null_mut()) };
+    }
+}
+
+/// What a fault handler made of an address.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// The access can be tried again.
+    Served,
+    /// Not ours: whoever had the signal before gets it.
+    Foreign,
+}
+
+/// Called with the faulting address, on the faulting thread, with all signals blocked.
+pub type FaultHandler = fn(usize) -> Verdict;
+
+static HANDLER: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
+static mut PREVIOUS: MaybeUninit<libc::sigaction> = MaybeUninit::uninit();
+
+/// Installs `handler` for SIGBUS, before whatever handled it so far; the first call wins.
+pub fn install_sigbus(handler: FaultHandler) {
+    // Release pairs with the acquire in `on_sigbus`.
+    let first = HANDLER
+        .compare_exchange(std::ptr::null_mut(), handler as *mut (), Ordering::Release, Ordering::Relaxed)
+        .is_ok();
+    if !first {
+        return;
+    }
+    let mut action = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: an all-zero sigaction is valid.
+    let action = unsafe { action.assume_init_mut() };
+    action.sa_sigaction = on_sigbus as *const () as usize;
+    action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
+    // SAFETY: the mask is part of `action`.
+    unsafe { libc::sigfillset(&mut action.sa_mask) };
+    let previous = &raw mut PREVIOUS;
+    // SAFETY: `previous` is written once, here, before any SIGBUS can reach our handler.
+    unsafe { libc::sigaction(libc::SIGBUS, action, previous.cast()) };
+}
+
+/// What the program wants done for a SIGBUS that is not ours; returns what it wanted before.
+///
+/// For an interposed `sigaction`: the program sees its own handlers, the engine stays in front.
+pub fn replace_chained(new: Option<&libc::sigaction>) -> libc::sigaction {
+    let previous = &raw mut PREVIOUS;
+    // SAFETY: `install_sigbus` has filled it in, and programs set handlers from one thread at a time.
+    let old = unsafe { (*previous).assume_init() };
+    if let Some(new) = new {
+        // SAFETY: as above.
+        unsafe { (*previous).write(*new) };
+    }
+    old
+}
+
+/// Whether faults of this process are delivered by SIGBUS.
+pub fn is_installed() -> bool {
+    !HANDLER.load(Ordering::Acquire).is_null()
+}
+
+extern "C" fn on_sigbus(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    // SAFETY: errno is this thread's own, in static thread-local storage.
+    let errno = unsafe { *libc::__errno_location() };
+    let handler = HANDLER.load(Ordering::Acquire);
+    // SAFETY: the pointer was made from a `FaultHandler` in `install_sigbus`.
+    let handler = unsafe { std::mem::transmute::<*mut (), FaultHandler>(handler) };
+    // SAFETY: the kernel passes a siginfo with the address of the fault.
+    let address = unsafe { (*info).si_addr() } as usize;
+    if handler(address) == Verdict::Foreign {
+        chain(signal, info, context);
+    }
+    // SAFETY: as above; the interrupted code must not see an errno of ours.
+    unsafe { *libc::__errno_location() = errno };
+}
+
+fn chain(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    let previous = &raw const PREVIOUS;
+    // SAFETY: filled in by `install_sigbus` before our handler could run.
+    let previous = unsafe { (*previous).assume_init() };
+    match previous.sa_sigaction {
+        libc::SIG_DFL | libc::SIG_IGN => reset_to_default(signal),
+        handler if previous.sa_flags & libc::SA_SIGINFO != 0 => {
+            // SAFETY: the program installed a three-argument handler.
+            let handler = unsafe {
+                std::mem::transmute::<usize, extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void)>(
+                    handler,
+                )
+            };
+            handler(signal, info, context);
+        }
+        handler => {
+            // SAFETY: the program installed a one-argument handler.
+            let handler = unsafe { std::mem::transmute::<usize, extern "C" fn(i32)>(handler) };
+            handler(signal);
+        }
+    }
+}
+
+/// The access is repeated on return and then ends the process as it would have without us.
+fn reset_to_default(signal: i32) {
+    // SAFETY: an all-zero sigaction is SIG_DFL without flags.
+    let action = unsafe { MaybeUninit::<libc::sigaction>::zeroed().assume_init() };
+    // SAFETY: sets a default action.
+    unsafe { libc::sigaction(signal, &action, std::ptr::null_mut()) };
+}
+
+/// Sends a synchronous-looking fatal signal to a thread of this process.
+pub fn send(thread: i32, signal: i32) {
+    // SAFETY: signals a thread of this process.
+    unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, signal) };
+}
+
+/// Ends the process at once, as the out-of-memory killer would.
+pub fn kill_self() {
+    // SAFETY: this process asks for its own end.
+    unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+}

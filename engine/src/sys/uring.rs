@@ -1,0 +1,76 @@
+//! Requests in flight on an io_uring.
+use super::request::{Direction, Pieces};
+use io_uring::{IoUring, opcode, types};
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+
+/// A ring with room for `entries` requests.
+pub struct Ring {
+    ring: IoUring,
+}
+
+impl Ring {
+    /// A new ring.
+    ///
+    /// # Errors
+    /// EPERM or ENOSYS where io_uring is forbidden, ENOMEM.
+    pub fn new(entries: u32) -> io::Result<Self> {
+        // One thread submits and reaps, and it enters the kernel anyway: completions need no interrupt.
+        let ring = IoUring::builder()
+            .setup_coop_taskrun()
+            .build(entries)
+            .or_else(|_| IoUring::new(entries))?;
+        Ok(Self { ring })
+    }
+
+    /// Starts a request; `pieces` must stay in place until its completion is reaped.
+    ///
+    /// # Errors
+    /// What io_uring_enter says; the request was not started then.
+    pub fn start(&mut self, fd: RawFd, job: (Direction, u64), pieces: &Pieces, token: u64) -> io::Result<()> {
+        let (direction, offset) = job;
+        let (iov, count) = (pieces.as_ptr(), pieces.count() as u32);
+        let entry = match direction {
+            Direction::Read => opcode::Readv::new(types::Fd(fd), iov, count).offset(offset).build(),
+            Direction::Write => opcode::Writev::new(types::Fd(fd), iov, count).offset(offset).build(),
+        }
+        .user_data(token);
+        // SAFETY: the pieces and the memory they name are held until the completion is reaped.
+        unsafe { self.ring.submission().push(&entry) }.expect("the queue never starts more than its entries");
+        self.enter(0)
+    }
+
+    /// Takes a finished request: its token and the bytes or error number it ended with.
+    pub fn reap(&mut self) -> Option<(u64, i32)> {
+        let entry = self.ring.completion().next()?;
+        Some((entry.user_data(), entry.result()))
+    }
+
+    /// Waits until a request has finished.
+    ///
+    /// # Errors
+    /// What io_uring_enter says.
+    pub fn wait(&mut self) -> io::Result<()> {
+        self.enter(1)
+    }
+
+    fn enter(&mut self, wait_for: usize) -> io::Result<()> {
+        loop {
+            match self.ring.submit_and_wait(wait_for) {
+                Ok(_) => return Ok(()),
+                Err(error) => match error.raw_os_error() {
+                    // EBUSY, EAGAIN: completions wait to be reaped or memory is short for a moment.
+                    Some(libc::EINTR | libc::EAGAIN) => {}
+                    Some(libc::EBUSY) => return Ok(()),
+                    _ => return Err(error),
+                },
+            }
+        }
+    }
+}
+
+impl AsRawFd for Ring {
+    fn as_raw_fd(&self) -> RawFd {
+        self.ring.as_raw_fd()
+    }
+}

@@ -1,0 +1,234 @@
+//! Moving pages between regions and frames.
+//!
+//! In: held frames are moved (or copied) to missing pages that the caller owns. Out: resident pages that
+//! the caller owns go to held frames, in runs. MOVE is the rule; the kernel refuses it for memory that is
+//! protected differently (EINVAL), and for pages that are shared by fork or pinned for a device (EBUSY).
+//! A shared page is made our own by an atomic write that changes nothing, and moved then; a pinned page
+//! stays: copying it would lose what the device still writes.
+use crate::arena::PageRange;
+use crate::core::{Core, Path};
+use crate::counters::count;
+use crate::node::{Asker, Grant, Node};
+use crate::page::{FrameIndex, PageIndex};
+use crate::sys::uffd::{Protect, Stopped};
+use crate::sys::{PAGE_BYTES, mapping, pages, process};
+use userswap_policy::frames::FrameRun;
+
+/// Tries to move a frame in that a device has just filled: the kernel lets go of it a moment after the read
+/// has returned.
+const BUSY_RETRIES: u32 = 32;
+
+/// Where a page went that was taken out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TakenOut {
+    /// Its content is in this held frame.
+    Frame(FrameIndex),
+    /// It had to stay.
+    Stayed,
+}
+
+impl Core {
+    /// Maps held frames at pages that the caller owns in Filling; the frames are given up.
+    pub fn map_in(&self, node: &Node, range: PageRange, frames: FrameRun) {
+        assert_eq!(range.count, frames.count, "one frame for each page");
+        let moved = if self.path == Path::Move { self.move_in(range.first, frames) } else { 0 };
+        if moved > 0 {
+            node.lock().on_moved_in(FrameRun { first: frames.first, count: moved });
+        }
+        if moved < range.count {
+            let rest = PageRange { first: range.first + moved, count: range.count - moved };
+            self.copy_in(rest, frames.first + moved);
+            self.settle_copied(node, FrameRun { first: frames.first + moved, count: rest.count });
+        }
+    }
+
+    /// Maps pages of zeros, taken from the kernel, at pages that the caller owns in Filling.
+    pub fn map_zeros(&self, node: &Node, range: PageRange) {
+        let mut done = 0;
+        while done < range.count {
+            let count = (range.count - done).min(crate::core::RUN_MAX);
+            self.copy_or_abort(self.page_address(range.first + done), self.zeros_address(), count);
+            done += count;
+        }
+        node.lock().resident += range.count;
+    }
+
+    /// Copies a held frame's content to a page that the caller owns in Filling; the frame stays held.
+    pub fn map_copy(&self, node: &Node, page: PageIndex, frame: FrameIndex) {
+        self.copy_in(PageRange { first: page, count: 1 }, frame);
+        node.lock().resident += 1;
+    }
+
+    fn move_in(&self, first: PageIndex, frames: FrameRun) -> u32 {
+        let mut moved = 0;
+        let mut tries = 0;
+        while moved < frames.count {
+            let to = self.page_address(first + moved);
+            let from = self.frame_address(frames.first + moved);
+            let bytes = (frames.count - moved) as usize * PAGE_BYTES;
+            let Err(Stopped { done, error }) = self.uffd.move_pages(to, from, bytes) else {
+                return frames.count;
+            };
+            moved += (done / PAGE_BYTES) as u32;
+            match error {
+                libc::EBUSY if tries < BUSY_RETRIES => {
+                    tries += 1;
+                    process::yield_now();
+                }
+                libc::EBUSY | libc::EINVAL => return moved,
+                _ => process::die("userswap: cannot move pages in", error),
+            }
+        }
+        moved
+    }
+
+    fn copy_in(&self, range: PageRange, first_frame: FrameIndex) {
+        count(&self.counters.pgcopy, u64::from(range.count));
+        self.copy_or_abort(self.page_address(range.first), self.frame_address(first_frame), range.count);
+    }
+
+    fn copy_or_abort(&self, to: usize, from: usize, count: u32) {
+        if let Err(stopped) = self.uffd.copy(to, from, count as usize * PAGE_BYTES) {
+            process::die("userswap: cannot copy pages in", stopped.error);
+        }
+    }
+
+    /// After copying in: either there is room for the copies in the budget, or the frames go back.
+    fn settle_copied(&self, node: &Node, frames: FrameRun) {
+        let mut state = node.lock();
+        state.resident += frames.count;
+        let kept = state.spare.min(frames.count);
+        state.spare -= kept;
+        if kept > 0 {
+            state.put_free(FrameRun { first: frames.first, count: kept });
+        }
+        drop(state);
+        let rest = FrameRun { first: frames.first + kept, count: frames.count - kept };
+        if rest.count > 0 {
+            self.release_memory(rest);
+            node.lock().put_hole(rest);
+        }
+    }
+
+    /// Gives the physical pages of held frames back to the kernel.
+    pub fn release_memory(&self, frames: FrameRun) {
+        let (address, bytes) = (self.frame_address(frames.first), frames.count as usize * PAGE_BYTES);
+        mapping::advise(address, bytes, libc::MADV_DONTNEED).expect("the pool is ours to give back");
+    }
+
+    /// Takes out consecutive resident pages that the caller owns in Leaving; one entry of `out` for each.
+    pub fn take_out(&self, node: &Node, range: PageRange, out: &mut [TakenOut]) {
+        assert_eq!(range.count as usize, out.len(), "one result for each page");
+        let mut done = 0;
+        while done < range.count {
+            let rest = PageRange { first: range.first + done, count: range.count - done };
+            let results = &mut out[done as usize..];
+            done += match self.path {
+                Path::Move => self.move_out(node, rest, results),
+                Path::Copy => self.copy_out(node, rest, results),
+            };
+        }
+    }
+
+    /// Moves out as many pages as go in one run; returns how many results it wrote, at least one.
+    fn move_out(&self, node: &Node, range: PageRange, out: &mut [TakenOut]) -> u32 {
+        let run = node.lock().take_holes(range.count);
+        let (to, from) = (self.frame_address(run.first), self.page_address(range.first));
+        let (moved, error) = match self.uffd.move_pages(to, from, run.count as usize * PAGE_BYTES) {
+            Ok(()) => (run.count, 0),
+            Err(stopped) => ((stopped.done / PAGE_BYTES) as u32, stopped.error),
+        };
+        let rest = FrameRun { first: run.first + moved, count: run.count - moved };
+        let mut state = node.lock();
+        state.on_moved_out(moved);
+        if rest.count > 0 {
+            state.put_hole(rest);
+        }
+        drop(state);
+        for (place, result) in out[..moved as usize].iter_mut().enumerate() {
+            *result = TakenOut::Frame(run.first + place as u32);
+        }
+        if error == 0 {
+            return moved;
+        }
+        let page = PageRange { first: range.first + moved, count: 1 };
+        out[moved as usize] = match error {
+            libc::EBUSY => self.move_out_shared(node, page.first),
+            libc::EINVAL => {
+                let mut result = [TakenOut::Stayed];
+                self.copy_out(node, page, &mut result);
+                result[0]
+            }
+            // The program unmapped it past us (a raw system call): there is nothing left to save.
+            libc::ENOENT => TakenOut::Stayed,
+            _ => process::die("userswap: cannot move pages out", error),
+        };
+        moved + 1
+    }
+
+    /// The kernel said EBUSY: shared by fork, or pinned for a device.
+    fn move_out_shared(&self, node: &Node, page: PageIndex) -> TakenOut {
+        let address = self.page_address(page);
+        pages::unshare(address);
+        count(&self.counters.pgcopy, 1);
+        let run = node.lock().take_holes(1);
+        let outcome = self.uffd.move_pages(self.frame_address(run.first), address, PAGE_BYTES);
+        let mut state = node.lock();
+        match outcome {
+            Ok(()) => {
+                state.on_moved_out(1);
+                TakenOut::Frame(run.first)
+            }
+            Err(_) => {
+                state.put_hole(run);
+                count(&self.counters.pgreclaim_pinned, 1);
+                TakenOut::Stayed
+            }
+        }
+    }
+
+    /// Takes pages out by copying: protect against writing, copy to frames, drop the originals.
+    fn copy_out(&self, node: &Node, range: PageRange, out: &mut [TakenOut]) -> u32 {
+        let Some(frames) = self.frames_for_copy(node, range.count) else {
+            out.fill(TakenOut::Stayed);
+            return range.count;
+        };
+        let (address, bytes) = (self.page_address(range.first), frames.count as usize * PAGE_BYTES);
+        let protected = self.uffd.write_protect(address, bytes, Protect::On).is_ok();
+        if !protected || process::read_own(address, self.frame_address(frames.first), bytes).is_err() {
+            if protected {
+                self.uffd.write_protect(address, bytes, Protect::Off).expect("it was just protected");
+            }
+            node.lock().put_free(frames);
+            out[..frames.count as usize].fill(TakenOut::Stayed);
+            return frames.count;
+        }
+        mapping::advise(address, bytes, libc::MADV_DONTNEED).expect("the arena is ours");
+        count(&self.counters.pgcopy, u64::from(frames.count));
+        let mut state = node.lock();
+        state.on_moved_out(frames.count);
+        state.on_released(frames.count);
+        drop(state);
+        for (place, result) in out[..frames.count as usize].iter_mut().enumerate() {
+            *result = TakenOut::Frame(frames.first + place as u32);
+        }
+        frames.count
+    }
+
+    fn frames_for_copy(&self, node: &Node, want: u32) -> Option<FrameRun> {
+        let grant = node.lock().grant(want, Asker::Reclaim, &self.pages)?;
+        Some(self.frames_of(node, grant))
+    }
+
+    /// Turns a grant into held frames with physical pages.
+    pub fn frames_of(&self, node: &Node, grant: Grant) -> FrameRun {
+        let spare = match grant {
+            Grant::Frames(run) => return run,
+            Grant::Spare(count) => count,
+        };
+        let run = node.lock().take_holes(spare.min(crate::core::RUN_MAX));
+        self.copy_or_abort(self.frame_address(run.first), self.zeros_address(), run.count);
+        node.lock().spare += spare - run.count;
+        run
+    }
+}

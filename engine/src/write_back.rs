@@ -1,0 +1,161 @@
+//! Writing dirty pages: contiguous slots, one large request, and what its completion does.
+use crate::core::{Core, frame_flag};
+use crate::counters::count;
+use crate::device::SlotSpan;
+use crate::node::Node;
+use crate::page::{PageState, Slot};
+use crate::reclaim::{BATCH, Scratch, Victim};
+use crate::sys::request::{Direction, Pieces};
+use std::io;
+use std::num::NonZeroU32;
+use std::sync::atomic::Ordering;
+use userswap_policy::lru::ListId;
+
+/// One write: pages in the order of their slots.
+pub struct WriteOp {
+    victims: [Victim; BATCH],
+    count: usize,
+    first: Option<Slot>,
+    /// What the device reads from; must stay in place while the write is under way.
+    pub pieces: Pieces,
+}
+
+impl WriteOp {
+    /// No write.
+    pub fn new() -> Self {
+        let none = Victim { page: 0, slot: None, frame: 0, checksum: 0 };
+        Self { victims: [none; BATCH], count: 0, first: None, pieces: Pieces::default() }
+    }
+
+    /// The first slot.
+    ///
+    /// # Panics
+    /// When the write was not prepared.
+    pub fn slot(&self) -> Slot {
+        self.first.expect("a prepared write has slots")
+    }
+
+    /// A frame of the write: all are of one node.
+    pub fn first_frame(&self) -> crate::page::FrameIndex {
+        assert!(self.count > 0, "a prepared write has pages");
+        self.victims[0].frame
+    }
+
+    fn slot_at(&self, place: usize) -> Slot {
+        Slot(NonZeroU32::new(self.slot().0.get() + place as u32).expect("slots follow a slot"))
+    }
+}
+
+impl Core {
+    /// Prepares a write of as many of `victims` as fit one run of slots; returns how many, 0 when no device
+    /// has room. Their pages are published as Writing.
+    pub fn prepare_write(&self, node: &Node, victims: &[Victim], write: &mut WriteOp) -> usize {
+        write.pieces = Pieces::default();
+        let fitting = victims.iter().take_while(|v| write.pieces.push_page(self.frame_address(v.frame)));
+        let most = fitting.count();
+        let Some(span) = self.devices.allocate(most as u32) else { return 0 };
+        write.count = span.count as usize;
+        write.first = Some(span.first);
+        write.victims[..write.count].copy_from_slice(&victims[..write.count]);
+        if write.count < most {
+            write.pieces = Pieces::default();
+            for victim in &victims[..write.count] {
+                assert!(write.pieces.push_page(self.frame_address(victim.frame)), "it fitted before");
+            }
+        }
+        node.lock().writing += span.count;
+        for (place, victim) in victims[..write.count].iter().enumerate() {
+            let slot = write.slot_at(place);
+            self.devices.set_checksum(slot, victim.checksum);
+            self.frame_flags[victim.frame as usize].store(frame_flag::WRITING, Ordering::Release);
+            self.publish(victim.page, PageState::Writing { frame: victim.frame, slot });
+        }
+        write.count
+    }
+
+    /// Writes everything in `scratch` on the calling thread.
+    pub fn write_at_once(&self, node: &Node, scratch: &mut Scratch) {
+        let mut done = 0;
+        while done < scratch.count {
+            let Scratch { victims, count, write, .. } = &mut *scratch;
+            let prepared = self.prepare_write(node, &victims[done..*count], write);
+            if prepared == 0 {
+                self.put_back(node, &victims[done..*count]);
+                return;
+            }
+            let outcome = self.devices.transfer(Direction::Write, write.slot(), &write.pieces);
+            self.finish_write(node, write, outcome);
+            done += prepared;
+        }
+    }
+
+    /// The write has ended: its pages are cached, or, if it failed, tried elsewhere or kept in RAM.
+    pub fn finish_write(&self, node: &Node, write: &WriteOp, outcome: io::Result<()>) {
+        let outcome = outcome.or_else(|error| {
+            count(&self.counters.swap_write_errors, 1);
+            self.devices.transfer(Direction::Write, write.slot(), &write.pieces).map_err(|_| error)
+        });
+        if let Err(error) = outcome {
+            return self.fail_write(node, write, &error);
+        }
+        count(&self.counters.pswpout, write.count as u64);
+        for (place, victim) in write.victims[..write.count].iter().enumerate() {
+            self.finish_page(victim, write.slot_at(place));
+        }
+        let mut state = node.lock();
+        state.writing -= write.count as u32;
+        for victim in &write.victims[..write.count] {
+            // Pages that went elsewhere meanwhile are found out by their words.
+            if matches!(self.pages.state(victim.page), PageState::Cached { frame, .. } if frame == victim.frame) {
+                state.push(ListId::Cached, victim.page, 1);
+            }
+        }
+        drop(state);
+        self.announce_freed();
+    }
+
+    /// Publishes one written page, or frees what it left behind.
+    fn finish_page(&self, victim: &Victim, slot: Slot) {
+        let flag = &self.frame_flags[victim.frame as usize];
+        let writing = PageState::Writing { frame: victim.frame, slot };
+        // The flag first: once the word says Cached the frame may be reused at any moment.
+        let cached = PageState::Cached { frame: victim.frame, slot: Some(slot), marker: false };
+        if flag.compare_exchange(frame_flag::WRITING, frame_flag::IDLE, Ordering::AcqRel, Ordering::Acquire).is_ok()
+            && self.pages.change(victim.page, writing, cached)
+        {
+            return;
+        }
+        // Somebody has taken the page, and has marked the frame (ORPHAN) or is about to.
+        let before = flag.swap(frame_flag::FINISHED, Ordering::AcqRel);
+        if before == frame_flag::ORPHAN {
+            self.free_orphan(victim.frame, slot);
+        }
+    }
+
+    /// Neither the device nor a second try would take it: bad slots, and the pages go elsewhere.
+    fn fail_write(&self, node: &Node, write: &WriteOp, error: &io::Error) {
+        let (device, _) = self.devices.describe(write.slot());
+        crate::log::write_error(device, error.raw_os_error().unwrap_or(0));
+        for (place, victim) in write.victims[..write.count].iter().enumerate() {
+            let slot = write.slot_at(place);
+            let writing = PageState::Writing { frame: victim.frame, slot };
+            let flag = &self.frame_flags[victim.frame as usize];
+            // Owning the page again, its content in the frame: it is mapped back, without a slot.
+            if self.pages.change(victim.page, writing, PageState::Filling { slot: None }) {
+                flag.store(frame_flag::IDLE, Ordering::Release);
+                self.restore(node, victim);
+                self.devices.mark_bad(SlotSpan { first: slot, count: 1 });
+            } else if flag.swap(frame_flag::FINISHED, Ordering::AcqRel) == frame_flag::ORPHAN {
+                self.free_orphan(victim.frame, slot);
+            }
+        }
+        node.lock().writing -= write.count as u32;
+        self.announce_freed();
+    }
+
+    fn restore(&self, node: &Node, victim: &Victim) {
+        let range = crate::arena::PageRange { first: victim.page, count: 1 };
+        self.map_in(node, range, userswap_policy::frames::FrameRun { first: victim.frame, count: 1 });
+        self.publish_resident(node, range, |_| None);
+    }
+}

@@ -1,0 +1,374 @@
+//! LRU lists of a node: which pages are resident or cached, and in what order they were put there.
+//!
+//! The lists are linked through an array of [`Link`]s that the caller supplies, one per item, so that
+//! no operation allocates and the array can be a mapping that is populated as it is touched: all-zero
+//! bytes mean "on no list". What a list's order means, and when to move items, is left to the caller.
+//!
+//! Each list is a ring through a head that is not in the array. Positions in the ring are 29 bits: item
+//! `i` is `i + 1`, heads are the highest numbers. The free three bits of `prev` say which list it is, so
+//! that an item can be unlinked without being told.
+
+/// Most items that one array of links may have: positions of heads lie above.
+pub const ITEMS_MAX: u32 = 1 << 28;
+
+/// Bits of a position; the list's number is stored above them.
+const POSITION_BITS: u32 = 29;
+const POSITION_MASK: u32 = (1 << POSITION_BITS) - 1;
+const LISTS: usize = 2;
+
+/// One item's place in its list; all-zero bytes are valid and mean that it is on none.
+#[derive(Clone, Copy, Default, Debug)]
+#[repr(C)]
+pub struct Link {
+    /// Position of the next older item, with the list's number above it.
+    prev: u32,
+    /// Position of the next newer item; never zero while linked.
+    next: u32,
+}
+
+impl Link {
+    /// Is the item on a list?
+    pub const fn is_linked(&self) -> bool {
+        self.next != 0
+    }
+
+    const fn new(list: ListId, older: Position, newer: Position) -> Self {
+        Self { prev: (list as u32) << POSITION_BITS | older.0, next: newer.0 }
+    }
+
+    const fn older(&self) -> Position {
+        Position(self.prev & POSITION_MASK)
+    }
+
+    const fn newer(&self) -> Position {
+        Position(self.next)
+    }
+
+    fn list(&self) -> Option<ListId> {
+        if !self.is_linked() {
+            return None;
+        }
+        match self.prev >> POSITION_BITS {
+            0 => Some(ListId::Resident),
+            1 => Some(ListId::Cached),
+            list => panic!("a link names list {list}, which does not exist"),
+        }
+    }
+}
+
+/// The lists that items of one array can be on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ListId {
+    /// Items that are mapped.
+    Resident,
+    /// Items whose content is in a frame but not mapped.
+    Cached,
+}
+
+/// A place in a ring: an item or a list's head.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Position(u32);
+
+impl Position {
+    const fn of_item(item: u32) -> Self {
+        Self(item + 1)
+    }
+
+    const fn of_head(list: ListId) -> Self {
+        Self(POSITION_MASK - list as u32)
+    }
+
+    const fn item(self) -> Option<u32> {
+        if self.0 > ITEMS_MAX { None } else { Some(self.0 - 1) }
+    }
+}
+
+/// The lists through one array of links.
+#[derive(Debug)]
+pub struct Lists<S> {
+    links: S,
+    /// A head's newer neighbour is the oldest item, its older neighbour the newest.
+    heads: [Link; LISTS],
+    lengths: [u32; LISTS],
+}
+
+impl<S: AsRef<[Link]> + AsMut<[Link]>> Lists<S> {
+    /// Empty lists through `links`, which must be all zero (too large to be checked here).
+    ///
+    /// # Panics
+    /// When there are more than [`ITEMS_MAX`] links.
+    pub fn new(links: S) -> Self {
+        assert!(links.as_ref().len() <= ITEMS_MAX as usize, "more than {ITEMS_MAX} links");
+        let heads = [ListId::Resident, ListId::Cached]
+            .map(|list| Link::new(list, Position::of_head(list), Position::of_head(list)));
+        Self { links, heads, lengths: [0; LISTS] }
+    }
+
+    /// Number of items on `list`.
+    pub fn len(&self, list: ListId) -> u32 {
+        self.lengths[list as usize]
+    }
+
+    /// Is there no item on `list`?
+    pub fn is_empty(&self, list: ListId) -> bool {
+        self.len(list) == 0
+    }
+
+    /// The list that `item` is on.
+    ///
+    /// # Panics
+    /// When `item` is not below the number of links, as in every function here.
+    pub fn list_of(&self, item: u32) -> Option<ListId> {
+        self.links.as_ref()[item as usize].list()
+    }
+
+    /// Makes `item` the newest of `list`, unlinking it from wherever it is first.
+    pub fn push_newest(&mut self, list: ListId, item: u32) {
+        self.remove(item);
+        let head = Position::of_head(list);
+        self.insert(list, item, self.link(head).older(), head);
+    }
+
+    /// Makes `item` the oldest of `list`, the next to be popped, unlinking it first.
+    pub fn push_oldest(&mut self, list: ListId, item: u32) {
+        self.remove(item);
+        let head = Position::of_head(list);
+        self.insert(list, item, head, self.link(head).newer());
+    }
+
+    /// Makes `count` consecutive items from `first` the newest of `list`, the last one newest of all.
+    pub fn push_newest_run(&mut self, list: ListId, first: u32, count: u32) {
+        let items = self.links.as_ref().len() as u64;
+        let end = u64::from(first) + u64::from(count);
+        assert!(end <= items, "items {first} to {end} of {items}");
+        if count == 0 {
+            return;
+        }
+        for item in first..first + count {
+            self.remove(item);
+        }
+        let head = Position::of_head(list);
+        let newest = self.link(head).older();
+        // Inside the run neighbours are known: one write per link instead of three.
+        let mut older = newest;
+        let run = &mut self.links.as_mut()[first as usize..][..count as usize];
+        for (link, item) in run.iter_mut().zip(first..) {
+            *link = Link::new(list, older, Position::of_item(item + 1));
+            older = Position::of_item(item);
+        }
+        self.join(newest, Position::of_item(first));
+        self.join(older, head);
+        self.lengths[list as usize] += count;
+    }
+
+    /// Takes `item` off its list; false if it was on none.
+    pub fn remove(&mut self, item: u32) -> bool {
+        let link = self.links.as_ref()[item as usize];
+        let Some(list) = link.list() else { return false };
+        let length = &mut self.lengths[list as usize];
+        *length = length.checked_sub(1).expect("a list with a linked item is not empty");
+        self.join(link.older(), link.newer());
+        self.links.as_mut()[item as usize] = Link::default();
+        true
+    }
+
+    /// Takes the oldest item off `list`.
+    pub fn pop_oldest(&mut self, list: ListId) -> Option<u32> {
+        let item = self.oldest(list)?;
+        let removed = self.remove(item);
+        assert!(removed, "the oldest item is on its list");
+        Some(item)
+    }
+
+    /// The oldest item of `list`.
+    pub fn oldest(&self, list: ListId) -> Option<u32> {
+        self.link(Position::of_head(list)).newer().item()
+    }
+
+    /// The next newer item on the list of `item`; `None` for the newest, and for an item on no list.
+    pub fn after(&self, item: u32) -> Option<u32> {
+        let link = self.links.as_ref()[item as usize];
+        if link.is_linked() { link.newer().item() } else { None }
+    }
+
+    fn link(&self, position: Position) -> &Link {
+        match position.item() {
+            Some(item) => &self.links.as_ref()[item as usize],
+            None => &self.heads[(POSITION_MASK - position.0) as usize],
+        }
+    }
+
+    fn link_mut(&mut self, position: Position) -> &mut Link {
+        match position.item() {
+            Some(item) => &mut self.links.as_mut()[item as usize],
+            None => &mut self.heads[(POSITION_MASK - position.0) as usize],
+        }
+    }
+
+    /// Makes two positions neighbours.
+    fn join(&mut self, older: Position, newer: Position) {
+        self.link_mut(older).next = newer.0;
+        let link = self.link_mut(newer);
+        link.prev = link.prev & !POSITION_MASK | older.0;
+    }
+
+    /// Puts an item that is on no list between two neighbours.
+    fn insert(&mut self, list: ListId, item: u32, older: Position, newer: Position) {
+        self.links.as_mut()[item as usize] = Link::new(list, older, newer);
+        let position = Position::of_item(item);
+        self.join(older, position);
+        self.join(position, newer);
+        self.lengths[list as usize] += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::VecDeque;
+
+    const BOTH: [ListId; LISTS] = [ListId::Resident, ListId::Cached];
+
+    fn lists(items: usize) -> Lists<Vec<Link>> {
+        Lists::new(vec![Link::default(); items])
+    }
+
+    fn oldest_to_newest(lists: &Lists<Vec<Link>>, list: ListId) -> Vec<u32> {
+        core::iter::successors(lists.oldest(list), |item| lists.after(*item)).collect()
+    }
+
+    fn newest_to_oldest(lists: &Lists<Vec<Link>>, list: ListId) -> Vec<u32> {
+        let newest = lists.link(Position::of_head(list)).older().item();
+        core::iter::successors(newest, |item| lists.links[*item as usize].older().item()).collect()
+    }
+
+    #[test]
+    fn zero_bytes_mean_on_no_list() {
+        let mut lists = lists(3);
+        assert!(!Link::default().is_linked());
+        assert_eq!(lists.list_of(0), None);
+        assert_eq!(lists.after(0), None);
+        assert!(!lists.remove(0));
+        assert!(lists.is_empty(ListId::Resident) && lists.is_empty(ListId::Cached));
+        assert_eq!(lists.pop_oldest(ListId::Cached), None);
+    }
+
+    #[test]
+    fn an_item_pushed_again_outlives_an_item_pushed_once() {
+        let mut lists = lists(3);
+        lists.push_newest(ListId::Resident, 0);
+        lists.push_newest(ListId::Resident, 1);
+        lists.push_newest(ListId::Resident, 0);
+        assert_eq!(lists.pop_oldest(ListId::Resident), Some(1));
+        assert_eq!(lists.pop_oldest(ListId::Resident), Some(0));
+        assert_eq!(lists.pop_oldest(ListId::Resident), None);
+    }
+
+    #[test]
+    fn an_item_moves_between_lists() {
+        let mut lists = lists(2);
+        lists.push_newest(ListId::Resident, 1);
+        lists.push_oldest(ListId::Cached, 1);
+        assert_eq!(lists.list_of(1), Some(ListId::Cached));
+        assert_eq!((lists.len(ListId::Resident), lists.len(ListId::Cached)), (0, 1));
+    }
+
+    #[test]
+    fn a_run_takes_its_items_from_wherever_they_are() {
+        let mut lists = lists(6);
+        for item in [5, 3, 0] {
+            lists.push_newest(ListId::Resident, item);
+        }
+        lists.push_newest(ListId::Cached, 2);
+        lists.push_newest_run(ListId::Resident, 2, 3);
+        assert_eq!(oldest_to_newest(&lists, ListId::Resident), [5, 0, 2, 3, 4]);
+        assert!(lists.is_empty(ListId::Cached));
+    }
+
+    #[test]
+    #[should_panic(expected = "items 4 to 7 of 6")]
+    fn a_run_beyond_the_last_item_is_refused() {
+        lists(6).push_newest_run(ListId::Resident, 4, 3);
+    }
+
+    #[derive(Clone, Debug)]
+    enum Operation {
+        Newest(ListId, u32),
+        Oldest(ListId, u32),
+        Run(ListId, u32, u32),
+        Remove(u32),
+        Pop(ListId),
+    }
+
+    const ITEMS: u32 = 24;
+
+    fn operation() -> impl Strategy<Value = Operation> {
+        let list = prop_oneof![Just(ListId::Resident), Just(ListId::Cached)];
+        prop_oneof![
+            (list.clone(), 0..ITEMS).prop_map(|(list, item)| Operation::Newest(list, item)),
+            (list.clone(), 0..ITEMS).prop_map(|(list, item)| Operation::Oldest(list, item)),
+            (list.clone(), 0..ITEMS, 0..ITEMS)
+                .prop_map(|(list, first, count)| Operation::Run(list, first, count)),
+            (0..ITEMS).prop_map(Operation::Remove),
+            list.prop_map(Operation::Pop),
+        ]
+    }
+
+    fn forget(model: &mut [VecDeque<u32>; LISTS], item: u32) -> bool {
+        let before = model[0].len() + model[1].len();
+        model.iter_mut().for_each(|list| list.retain(|other| *other != item));
+        before != model[0].len() + model[1].len()
+    }
+
+    fn apply(
+        operation: Operation,
+        lists: &mut Lists<Vec<Link>>,
+        model: &mut [VecDeque<u32>; LISTS],
+    ) {
+        match operation {
+            Operation::Newest(list, item) => {
+                lists.push_newest(list, item);
+                forget(model, item);
+                model[list as usize].push_back(item);
+            }
+            Operation::Oldest(list, item) => {
+                lists.push_oldest(list, item);
+                forget(model, item);
+                model[list as usize].push_front(item);
+            }
+            Operation::Run(list, first, count) => {
+                let count = count.min(ITEMS - first);
+                lists.push_newest_run(list, first, count);
+                (first..first + count).for_each(|item| _ = forget(model, item));
+                model[list as usize].extend(first..first + count);
+            }
+            Operation::Remove(item) => assert_eq!(lists.remove(item), forget(model, item)),
+            Operation::Pop(list) => {
+                assert_eq!(lists.pop_oldest(list), model[list as usize].pop_front());
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn lists_equal_two_queues(operations in prop::collection::vec(operation(), 1..200)) {
+            let mut lists = lists(ITEMS as usize);
+            let mut model: [VecDeque<u32>; LISTS] = Default::default();
+            for operation in operations {
+                apply(operation, &mut lists, &mut model);
+                for list in BOTH {
+                    let mut order = Vec::from(model[list as usize].clone());
+                    prop_assert_eq!(oldest_to_newest(&lists, list), order.clone());
+                    prop_assert_eq!(lists.len(list) as usize, order.len());
+                    order.reverse();
+                    prop_assert_eq!(newest_to_oldest(&lists, list), order);
+                }
+                for item in 0..ITEMS {
+                    let list = BOTH.into_iter().find(|list| model[*list as usize].contains(&item));
+                    prop_assert_eq!(lists.list_of(item), list);
+                }
+            }
+        }
+    }
+}

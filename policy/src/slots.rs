@@ -1,0 +1,445 @@
+//! Slots of one device: which are in use, and where the next run of pages goes.
+//!
+//! Slots are grouped in clusters of 256. Runs are placed next-fit: each continues behind the previous
+//! one while its cluster lasts, so that pages leaving together lie together, then in the next cluster in
+//! which no slot is used. When there is no such cluster, the gaps of others are filled. Reference counts,
+//! content and caches of slots are left to others.
+//!
+//! Slot 0 is the device's header. It, bad slots and what lies behind the end of the last cluster are
+//! *unusable*: taken for ever, never used. A new device is untouched zero memory but for both ends.
+
+use crate::bits::{Set, WORD, first_one, longest_run, masks};
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// Most slots that a device may have, with its header.
+pub const SLOTS_MAX: u32 = 1 << 31;
+
+/// Slots in a cluster, as in the kernel: 1 MiB of 4 KiB pages.
+const CLUSTER: u32 = 256;
+const CLUSTER_WORDS: u32 = CLUSTER / WORD;
+
+/// Consecutive slots of a device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SlotRun {
+    /// The lowest slot.
+    pub first: u32,
+    /// How many there are.
+    pub count: u32,
+}
+
+/// The state of every slot of a device.
+#[derive(Debug)]
+pub struct Slots {
+    /// Bitmaps: a slot is used if it is taken and not unusable.
+    taken: Vec<u64>,
+    unusable: Vec<u64>,
+    /// Clusters with room in which no slot is used.
+    clusters_free: Set,
+    /// Clusters with room.
+    clusters_room: Set,
+    pages: u32,
+    used: u32,
+    /// The slot behind the previous run.
+    cursor: u32,
+}
+
+impl Slots {
+    /// A device of `max` slots, counting the header, with none in use.
+    ///
+    /// # Panics
+    /// When `max` is more than [`SLOTS_MAX`].
+    pub fn new(max: u32) -> Self {
+        assert!(max <= SLOTS_MAX, "a device of {max} slots");
+        let clusters = max.div_ceil(CLUSTER);
+        let words = (clusters * CLUSTER_WORDS) as usize;
+        let mut slots = Self {
+            taken: vec![0; words],
+            unusable: vec![0; words],
+            clusters_free: Set::full(clusters),
+            clusters_room: Set::full(clusters),
+            pages: max.saturating_sub(1),
+            used: 0,
+            // The first run continues behind the header.
+            cursor: 1,
+        };
+        let header = SlotRun { first: 0, count: max.min(1) };
+        let tail = SlotRun { first: max, count: clusters * CLUSTER - max };
+        for run in [header, tail] {
+            for (word, mask) in masks(run.first, run.count) {
+                slots.taken[word] |= mask;
+                slots.unusable[word] |= mask;
+            }
+            slots.note_clusters(run);
+        }
+        slots
+    }
+
+    /// Number of slots that hold or could hold a page.
+    pub fn pages(&self) -> u32 {
+        self.pages
+    }
+
+    /// Number of slots in use.
+    pub fn used(&self) -> u32 {
+        self.used
+    }
+
+    /// Is every usable slot in use?
+    pub fn is_full(&self) -> bool {
+        self.used == self.pages
+    }
+
+    /// Takes up to `want` consecutive slots into use; `None` if the device is full or `want` is 0.
+    pub fn allocate(&mut self, want: u32) -> Option<SlotRun> {
+        let run = self.place(want)?;
+        for (word, mask) in masks(run.first, run.count) {
+            assert!(self.taken[word] & mask == 0, "{run:?} was found to be free");
+            self.taken[word] |= mask;
+        }
+        self.note_clusters(run);
+        self.used += run.count;
+        let end = run.first + run.count;
+        self.cursor = if end < self.end() { end } else { 0 };
+        Some(run)
+    }
+
+    /// Gives slots back that are in use.
+    ///
+    /// # Panics
+    /// When one of them is not in use.
+    pub fn free(&mut self, run: SlotRun) {
+        self.assert_used(run);
+        for (word, mask) in masks(run.first, run.count) {
+            self.taken[word] &= !mask;
+        }
+        self.note_clusters(run);
+        self.used -= run.count;
+    }
+
+    /// Takes a slot in use out of service for ever: writing it failed.
+    ///
+    /// # Panics
+    /// When it is not in use.
+    pub fn mark_bad(&mut self, slot: u32) {
+        let run = SlotRun { first: slot, count: 1 };
+        self.assert_used(run);
+        for (word, mask) in masks(slot, 1) {
+            self.unusable[word] |= mask;
+        }
+        self.note_clusters(run);
+        self.used -= 1;
+        self.pages -= 1;
+    }
+
+    /// Takes every free slot from `max` on out of service: the device turned out to end there.
+    pub fn limit(&mut self, max: u32) {
+        let end = self.end();
+        for slot in max.min(end)..end {
+            let (word, mask) = ((slot / WORD) as usize, 1 << (slot % WORD));
+            if self.taken[word] & mask == 0 {
+                self.taken[word] |= mask;
+                self.unusable[word] |= mask;
+                self.pages -= 1;
+            }
+        }
+        let first = max.min(end) / CLUSTER * CLUSTER;
+        self.note_clusters(SlotRun { first, count: end - first });
+    }
+
+    /// Is the slot in use? False for the header, bad slots and slots that do not exist.
+    pub fn is_used(&self, slot: u32) -> bool {
+        slot < self.end() && self.used_word((slot / WORD) as usize) >> (slot % WORD) & 1 == 1
+    }
+
+    /// The slots in use as the longest possible runs, ascending.
+    pub fn used_runs(&self) -> impl Iterator<Item = SlotRun> + '_ {
+        let mut from = 0;
+        core::iter::from_fn(move || {
+            let first = self.next_used(from)?;
+            let unused = first_one(|word| !self.used_word(word), first..self.end());
+            from = unused.unwrap_or(self.end());
+            Some(SlotRun { first, count: from - first })
+        })
+    }
+
+    /// Finds the free slots of the next run.
+    fn place(&self, want: u32) -> Option<SlotRun> {
+        let next_cluster = self.cursor.div_ceil(CLUSTER);
+        if !self.cursor.is_multiple_of(CLUSTER)
+            && let Some(run) = self.longest_from(self.cursor, want)
+        {
+            return Some(run);
+        }
+        let cluster = self
+            .clusters_free
+            .next_cyclic(next_cluster)
+            .or_else(|| self.clusters_room.next_cyclic(next_cluster))?;
+        self.longest_from(cluster * CLUSTER, want)
+    }
+
+    /// The longest run of free slots up to `want` between `from` and its cluster's end, or across it
+    /// into free clusters.
+    fn longest_from(&self, from: u32, want: u32) -> Option<SlotRun> {
+        let mut end = (from / CLUSTER + 1) * CLUSTER;
+        let enough = end.saturating_add(want).min(self.end());
+        while end < enough && self.clusters_free.contains(end / CLUSTER) {
+            end += CLUSTER;
+        }
+        let run = longest_run(|word| !self.taken[word], from..end.min(self.end()), want)?;
+        Some(SlotRun { first: run.start, count: run.end - run.start })
+    }
+
+    fn next_used(&self, from: u32) -> Option<u32> {
+        let mut from = from;
+        while from < self.end() {
+            let cluster = from / CLUSTER;
+            let end = (cluster + 1) * CLUSTER;
+            // Most clusters of a huge device are free: their words are not even populated.
+            if !self.clusters_free.contains(cluster) {
+                let used = first_one(|word| self.used_word(word), from..end);
+                if used.is_some() {
+                    return used;
+                }
+            }
+            from = end;
+        }
+        None
+    }
+
+    /// The slot behind the last cluster.
+    fn end(&self) -> u32 {
+        self.taken.len() as u32 * WORD
+    }
+
+    fn used_word(&self, word: usize) -> u64 {
+        self.taken[word] & !self.unusable[word]
+    }
+
+    fn assert_used(&self, run: SlotRun) {
+        let end = run.first.checked_add(run.count);
+        assert!(end.is_some_and(|end| end <= self.end()), "{run:?} is beyond the device");
+        for (word, mask) in masks(run.first, run.count) {
+            let wrong = mask & !self.used_word(word);
+            let slot = word as u32 * WORD + wrong.trailing_zeros();
+            assert!(wrong == 0, "slot {slot} is not in use");
+        }
+    }
+
+    /// Sorts the clusters that `run` touches into the sets after a change.
+    fn note_clusters(&mut self, run: SlotRun) {
+        let clusters = run.first / CLUSTER..(run.first + run.count).div_ceil(CLUSTER);
+        for cluster in clusters {
+            let first = (cluster * CLUSTER_WORDS) as usize;
+            let words = first..first + CLUSTER_WORDS as usize;
+            let has_room = words.clone().any(|word| self.taken[word] != u64::MAX);
+            let has_used = words.clone().any(|word| self.used_word(word) != 0);
+            match has_room {
+                true => self.clusters_room.insert(cluster),
+                false => self.clusters_room.remove(cluster),
+            }
+            match has_room && !has_used {
+                true => self.clusters_free.insert(cluster),
+                false => self.clusters_free.remove(cluster),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn run(first: u32, count: u32) -> SlotRun {
+        SlotRun { first, count }
+    }
+
+    #[test]
+    fn behind_a_limit_nothing_is_handed_out_and_the_rest_still_works() {
+        let mut slots = Slots::new(1024);
+        let run = slots.allocate(256).unwrap();
+        slots.limit(400);
+        assert_eq!(slots.pages(), 399);
+        while let Some(run) = slots.allocate(64) {
+            assert!(run.first + run.count <= 400);
+        }
+        assert!(slots.is_full());
+        slots.free(run);
+        assert!(slots.allocate(64).is_some_and(|run| run.first + run.count <= 400));
+    }
+
+    #[test]
+    fn a_device_of_nothing_but_a_header_is_full() {
+        for max in [0, 1] {
+            let mut slots = Slots::new(max);
+            assert_eq!((slots.pages(), slots.used(), slots.is_full()), (0, 0, true));
+            assert_eq!(slots.allocate(1), None);
+        }
+    }
+
+    #[test]
+    fn a_huge_device_costs_nothing_until_touched() {
+        let mut slots = Slots::new(SLOTS_MAX);
+        assert_eq!(slots.pages(), SLOTS_MAX - 1);
+        assert_eq!(slots.allocate(512), Some(run(1, 512)));
+        assert_eq!(slots.used_runs().collect::<Vec<_>>(), [run(1, 512)]);
+        slots.free(run(1, 512));
+        assert_eq!(slots.used_runs().count(), 0);
+    }
+
+    #[test]
+    fn the_header_and_slots_behind_the_end_are_never_handed_out() {
+        let mut slots = Slots::new(300);
+        assert_eq!(slots.allocate(1000), Some(run(1, 299)));
+        assert!(slots.is_full() && slots.allocate(1).is_none());
+        assert!(!slots.is_used(0) && slots.is_used(299) && !slots.is_used(300));
+        assert!(!slots.is_used(u32::MAX));
+    }
+
+    #[test]
+    fn runs_continue_behind_each_other_and_cross_into_a_free_cluster() {
+        let mut slots = Slots::new(4 * CLUSTER);
+        assert_eq!(slots.allocate(200), Some(run(1, 200)));
+        assert_eq!(slots.allocate(100), Some(run(201, 100)));
+        assert_eq!(slots.allocate(0), None);
+    }
+
+    #[test]
+    fn a_run_ends_where_the_next_cluster_is_in_use() {
+        let mut slots = Slots::new(3 * CLUSTER);
+        slots.allocate(3 * CLUSTER);
+        slots.free(run(100, 156));
+        slots.free(run(300, 400));
+        slots.cursor = 100;
+        assert_eq!(slots.allocate(256), Some(run(100, 156)));
+    }
+
+    #[test]
+    fn a_free_cluster_is_preferred_to_gaps_and_gaps_to_nothing() {
+        let mut slots = Slots::new(4 * CLUSTER);
+        slots.allocate(4 * CLUSTER);
+        slots.free(run(10, 20));
+        slots.free(run(40, 60));
+        slots.free(run(2 * CLUSTER, CLUSTER));
+        assert_eq!(slots.allocate(64), Some(run(2 * CLUSTER, 64)));
+        assert_eq!(slots.allocate(256), Some(run(2 * CLUSTER + 64, 192)));
+        assert_eq!(slots.allocate(64), Some(run(40, 60)));
+        assert_eq!(slots.allocate(64), Some(run(10, 20)));
+        assert_eq!(slots.allocate(64), None);
+    }
+
+    #[test]
+    fn the_first_cluster_counts_as_free_again_once_it_is_empty() {
+        let mut slots = Slots::new(2 * CLUSTER);
+        assert_eq!(slots.allocate(2 * CLUSTER), Some(run(1, 2 * CLUSTER - 1)));
+        slots.free(run(1, CLUSTER - 1));
+        assert_eq!(slots.allocate(CLUSTER), Some(run(1, CLUSTER - 1)));
+    }
+
+    #[test]
+    fn a_bad_slot_is_never_handed_out_again() {
+        let mut slots = Slots::new(11);
+        slots.allocate(10);
+        slots.mark_bad(4);
+        assert_eq!((slots.pages(), slots.used(), slots.is_used(4)), (9, 9, false));
+        slots.free(run(1, 3));
+        slots.free(run(5, 6));
+        let first = slots.allocate(10);
+        assert_eq!((first, slots.allocate(10)), (Some(run(5, 6)), Some(run(1, 3))));
+        assert!(slots.is_full());
+    }
+
+    #[test]
+    #[should_panic(expected = "slot 3 is not in use")]
+    fn freeing_twice_is_refused() {
+        let mut slots = Slots::new(100);
+        slots.allocate(10);
+        slots.free(run(3, 2));
+        slots.free(run(1, 10));
+    }
+
+    #[test]
+    #[should_panic(expected = "slot 0 is not in use")]
+    fn freeing_the_header_is_refused() {
+        Slots::new(100).free(run(0, 1));
+    }
+
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    enum State {
+        Free,
+        Used,
+        Unusable,
+    }
+
+    /// Up to `max` used slots at the first one behind `from`.
+    fn used_run(model: &[State], from: usize, max: u32) -> Option<SlotRun> {
+        let first = (from..model.len()).find(|slot| model[*slot] == State::Used)?;
+        let count = model[first..].iter().take_while(|state| **state == State::Used).count();
+        Some(run(first as u32, (count as u32).min(max)))
+    }
+
+    fn set(model: &mut [State], run: SlotRun, from: State, to: State) {
+        for state in &mut model[run.first as usize..][..run.count as usize] {
+            assert_eq!(*state, from);
+            *state = to;
+        }
+    }
+
+    fn apply(slots: &mut Slots, model: &mut [State], operation: u32, from: usize, max: u32) {
+        let used = used_run(model, from % model.len(), max);
+        match (operation, used) {
+            (0..=3, _) => match slots.allocate(max) {
+                Some(run) => {
+                    assert!((1..=max).contains(&run.count));
+                    set(model, run, State::Free, State::Used);
+                }
+                None => assert!(max == 0 || !model.contains(&State::Free)),
+            },
+            (4..=7, Some(run)) => {
+                slots.free(run);
+                set(model, run, State::Used, State::Free);
+            }
+            (8, Some(used)) if used.count > 0 => {
+                slots.mark_bad(used.first);
+                set(model, run(used.first, 1), State::Used, State::Unusable);
+            }
+            _ => {}
+        }
+    }
+
+    fn check(slots: &Slots, model: &[State]) {
+        let count = |state| model.iter().filter(|other| **other == state).count() as u32;
+        assert_eq!(slots.used(), count(State::Used));
+        assert_eq!(slots.pages(), count(State::Used) + count(State::Free));
+        assert_eq!(slots.is_full(), count(State::Free) == 0);
+        let mut runs = slots.used_runs();
+        let mut from = 0;
+        while let Some(expected) = used_run(model, from, u32::MAX) {
+            assert_eq!(runs.next(), Some(expected));
+            from = (expected.first + expected.count) as usize;
+        }
+        assert_eq!(runs.next(), None);
+        for (cluster, states) in model.chunks(CLUSTER as usize).enumerate() {
+            let (room, used) = (states.contains(&State::Free), states.contains(&State::Used));
+            assert_eq!(slots.clusters_room.contains(cluster as u32), room);
+            assert_eq!(slots.clusters_free.contains(cluster as u32), room && !used);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn slots_equal_an_array_of_states(
+            max in 1u32..1500,
+            operations in prop::collection::vec((0u32..9, any::<usize>(), 0u32..600), 1..200),
+        ) {
+            let mut slots = Slots::new(max);
+            let mut model = vec![State::Free; max as usize];
+            model[0] = State::Unusable;
+            for (operation, from, want) in operations {
+                apply(&mut slots, &mut model, operation, from, want);
+                check(&slots, &model);
+            }
+        }
+    }
+}
