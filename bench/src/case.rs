@@ -105,14 +105,7 @@ impl Load {
                 load.kilobytes_per_unit = page / 1024;
             }
         }
-        match plan.step_bytes {
-            Some(step) => add(&["-j", &step.to_string()]),
-            None if plan.case.is_random() => add(&["-j", &RANDOM_STEP_BYTES.to_string()]),
-            None => {}
-        }
-        if plan.repeat > 1 {
-            add(&["-r", &plan.repeat.to_string()]);
-        }
+        add(&passes(plan).iter().map(String::as_str).collect::<Vec<_>>());
         let bytes = if plan.case == Case::PageRandRead { size_bytes } else { share };
         add(&[&bytes.to_string()]);
         Self { args, ..load }
@@ -136,6 +129,14 @@ impl Load {
         let (_, rate) = line.rsplit_once(" usecs = ")?;
         Some(rate.parse().ok())
     }
+}
+
+/// The options for the distance of the accesses and the number of passes.
+fn passes(plan: &Plan) -> Vec<String> {
+    let default_step = plan.case.is_random().then_some(RANDOM_STEP_BYTES);
+    let step = plan.step_bytes.or(default_step).map(|step| ["-j".to_owned(), step.to_string()]);
+    let repeat = (plan.repeat > 1).then(|| ["-r".to_owned(), plan.repeat.to_string()]);
+    step.into_iter().chain(repeat).flatten().collect()
 }
 
 /// The page reads of all threads over `size_bytes` of memory.

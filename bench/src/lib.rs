@@ -22,4 +22,5 @@ pub mod usemem;
 pub use alternate::run;
 pub use args::{BenchArgs, Fault, Rival};
 pub use case::Case;
-pub use process::Finished;
+pub use interrupt::Interrupted;
+pub use process::{Finished, RunError};

@@ -81,6 +81,16 @@ impl Arena {
         self.mapping.bytes()
     }
 
+    /// Keeps everybody else from the books, across a fork.
+    pub fn hold(&self) {
+        self.books.hold();
+    }
+
+    /// Lets others at the books again.
+    pub fn release(&self) {
+        self.books.release();
+    }
+
     /// Whether an address lies in the arena.
     pub fn contains(&self, address: usize) -> bool {
         address.wrapping_sub(self.address()) < self.bytes()

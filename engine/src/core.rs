@@ -121,7 +121,7 @@ struct AheadQueue {
 }
 
 impl Core {
-    /// Builds an engine for `arena` and registers it: from then on every missing page waits for a handler.
+    /// Builds an engine for `arena`; its gate is closed and nothing is registered yet.
     ///
     /// # Errors
     /// userfaultfd not allowed, no memory for the books.
@@ -161,21 +161,39 @@ impl Core {
             arena,
             tuning,
         };
+        core.gate.close();
         core.prepare_memory().map_err(books)?;
         Ok(core)
     }
 
-    /// Small pages only, nothing of the pool in core dumps, and both ends registered.
+    /// Small pages only, nothing of the pool in core dumps, no arena for a child made past us.
     fn prepare_memory(&self) -> std::io::Result<()> {
-        let (frames, bytes) = (self.frames.address(), self.frames.bytes());
+        let bytes = self.frames.bytes();
         // Kernels built without transparent huge pages refuse the advice: there is nothing to advise then.
         let _ = self.frames.advise(0, bytes, libc::MADV_NOHUGEPAGE);
         let _ = self.arena.advise(libc::MADV_NOHUGEPAGE);
         self.frames.advise(0, bytes, libc::MADV_DONTDUMP)?;
         // Read once, so that the source of zeros is mapped to the shared zero page.
         crate::sys::pages::touch(self.zeros.address(), RUN_MAX as usize);
-        self.uffd.register(frames, bytes)?;
+        self.arena.advise(libc::MADV_DONTFORK)
+    }
+
+    /// Registers both ends: from then on every missing page waits for a handler.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn register(&self) -> std::io::Result<()> {
+        self.uffd.register(self.frames.address(), self.frames.bytes())?;
         self.uffd.register(self.arena.address(), self.arena.bytes())
+    }
+
+    /// With the gate closed and nobody inside, the books balance and no page is in transition.
+    pub fn assert_quiet(&self) {
+        for node in &self.nodes {
+            let state = node.lock();
+            assert!(state.is_balanced(), "the books of node {} balance", node.id.0);
+            assert_eq!(state.writing, 0, "no write of node {} is under way", node.id.0);
+        }
     }
 
     /// The address of a page.

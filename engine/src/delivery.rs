@@ -2,7 +2,8 @@
 use crate::core::Core;
 use crate::fault::Step;
 use crate::options::FaultMode;
-use crate::sys::lock::Lock;
+use crate::page::PageState;
+use crate::sys::registry::Registry;
 use crate::sys::signal::{self, Verdict};
 use crate::sys::{PAGE_BYTES, clock};
 use std::sync::Arc;
@@ -10,69 +11,52 @@ use std::sync::Arc;
 /// Engines a process can have in `signal` mode.
 const ENGINES_MAX: usize = 8;
 
-static ENGINES: Lock<[Option<Arc<Core>>; ENGINES_MAX]> = Lock::new([const { None }; ENGINES_MAX]);
+static ENGINES: Registry<Core, ENGINES_MAX> = Registry::new();
 
 /// Makes an engine's faults reach it, if it wants them by signal.
 ///
 /// # Panics
 /// When the process has too many engines.
 pub fn enroll(core: &Arc<Core>) {
-    if core.tuning.fault != FaultMode::Signal {
-        return;
+    if core.tuning.fault == FaultMode::Signal {
+        assert!(ENGINES.enroll(core), "at most {ENGINES_MAX} engines with signal delivery");
+        signal::install_sigbus(on_fault);
     }
-    let _blocked = signal::Blocked::new();
-    let mut engines = ENGINES.lock();
-    let place = engines.iter_mut().find(|place| place.is_none());
-    *place.expect("at most eight engines with signal delivery") = Some(core.clone());
-    drop(engines);
-    signal::install_sigbus(on_fault);
 }
 
 /// Takes an engine off the list.
 pub fn strike(core: &Arc<Core>) {
-    let _blocked = signal::Blocked::new();
-    let mut engines = ENGINES.lock();
-    for place in engines.iter_mut() {
-        if place.as_ref().is_some_and(|listed| Arc::ptr_eq(listed, core)) {
-            *place = None;
-        }
-    }
+    ENGINES.strike(core);
 }
 
-/// Forgets all engines: after fork, in the child.
-pub fn forget_all() {
-    for place in ENGINES.lock().iter_mut() {
-        // The parent's engine is not ours to drop: its threads do not exist here.
-        std::mem::forget(place.take());
-    }
-}
-
-fn engine_of(address: usize) -> Option<Arc<Core>> {
-    let engines = ENGINES.lock();
-    engines.iter().flatten().find(|core| core.arena.contains(address)).cloned()
+/// References to an engine that are kept here.
+pub fn references(core: &Arc<Core>) -> usize {
+    usize::from(ENGINES.holds(core))
 }
 
 /// On the faulting thread, with all signals blocked.
 fn on_fault(address: usize) -> Verdict {
-    let Some(core) = engine_of(address) else { return Verdict::Foreign };
+    ENGINES
+        .find(|core| core.arena.contains(address), |core| serve(core, address))
+        .unwrap_or(Verdict::Foreign)
+}
+
+fn serve(core: &Core, address: usize) -> Verdict {
     let since = clock::now_ns();
     let page = core.arena.page_of(address & !(PAGE_BYTES - 1));
     core.gate.enter();
     let step = core.handle_fault(page);
-    let verdict = match step {
-        Step::Done => Verdict::Served,
-        Step::Read(job) => {
-            core.read_now(job);
-            Verdict::Served
-        }
-        Step::Busy => {
-            core.gate.leave();
-            core.pages.wait_owned(page);
-            return Verdict::Served;
-        }
-        Step::Foreign => Verdict::Foreign,
-    };
+    if let Step::Busy = step {
+        core.gate.leave();
+        core.pages.wait_owned(page);
+        return Verdict::Served;
+    }
+    let is_foreign = matches!(step, Step::Foreign);
+    if let Step::Read(job) = step {
+        core.read_now(job);
+    }
     core.gate.leave();
     core.counters.latency.record(clock::now_ns() - since);
-    if core.pages.state(page) == crate::page::PageState::Lost { Verdict::Foreign } else { verdict }
+    let is_lost = core.pages.state(page) == PageState::Lost;
+    if is_foreign || is_lost { Verdict::Foreign } else { Verdict::Served }
 }

@@ -12,7 +12,7 @@ use crate::page::FRAMES_MAX;
 use crate::region::Region;
 use crate::sys::PAGE_BYTES;
 use crate::sys::mapping::Access;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 /// Address space of an engine unless told otherwise: 256 GiB, which costs nothing until used.
@@ -120,7 +120,7 @@ pub fn open_devices(options: &Options) -> Result<Devices, Error> {
 /// An engine: a budget, swap devices, and the regions mapped from it.
 pub struct Engine {
     core: Arc<Core>,
-    threads: Vec<JoinHandle<()>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Engine {
@@ -139,19 +139,28 @@ impl Engine {
     /// As [`Builder::build`].
     pub fn start_with(arena: Arc<Arena>, devices: Devices, options: &Options) -> Result<Self, Error> {
         let core = Arc::new(Core::new(arena, devices, tuning_of(options)?)?);
-        let threads = Self::start_threads(&core)?;
+        // Handlers before registration, adoption behind the closed gate: a fault in between waits there.
+        delivery::enroll(&core);
+        let threads = Mutex::new(Self::start_threads(&core)?);
+        core.register().map_err(Error::Userfaultfd)?;
+        core.adopt_present().map_err(Error::Books)?;
+        core.gate.open();
         Ok(Self { core, threads })
     }
 
-    /// Starts the threads of a core that is complete.
-    ///
-    /// # Errors
-    /// No thread to be had.
-    pub fn start_threads(core: &Arc<Core>) -> Result<Vec<JoinHandle<()>>, Error> {
-        delivery::enroll(core);
+    fn start_threads(core: &Arc<Core>) -> Result<Vec<JoinHandle<()>>, Error> {
         let reclaim = crate::kswapd::start(core.clone())?;
         let server = crate::server::start(core.clone())?;
         Ok(vec![reclaim, server])
+    }
+
+    /// In a forked child, which has the books of threads that do not exist there.
+    pub(crate) fn renew_threads(&self) -> Result<(), Error> {
+        let new = Self::start_threads(&self.core)?;
+        let mut threads = self.threads.lock().expect("nobody panics with the threads");
+        // Not dropped: that would detach threads that were never in this process.
+        std::mem::forget(std::mem::replace(&mut *threads, new));
+        Ok(())
     }
 
     /// Maps a region of at least `bytes` bytes, all zero.
@@ -195,10 +204,12 @@ impl Drop for Engine {
     fn drop(&mut self) {
         // Regions keep the core alive; without threads their faults would wait for ever, so the threads go
         // with the last region.
-        if Arc::strong_count(&self.core) <= 1 + self.threads.len() {
-            delivery::strike(&self.core);
+        let mut threads = self.threads.lock().expect("nobody panics with the threads");
+        let own = 1 + threads.len() + delivery::references(&self.core);
+        if Arc::strong_count(&self.core) <= own {
             self.core.stop();
-            for thread in self.threads.drain(..) {
+            delivery::strike(&self.core);
+            for thread in threads.drain(..) {
                 // A thread that panicked has said so; there is nothing to add.
                 let _ = thread.join();
             }
@@ -233,11 +244,11 @@ impl Core {
     /// Where the budget is at this moment.
     pub fn usage(&self) -> Usage {
         use userswap_policy::lru::ListId;
+        self.gate.enter();
         let (slots_used, slots) = self.devices.usage();
         let mut usage = Usage { slots_used, slots, ..Usage::default() };
         for node in &self.nodes {
             let state = node.lock();
-            assert!(state.is_balanced(), "the books of node {} do not balance", node.id.0);
             usage.budget += state.budget;
             usage.resident += state.resident;
             usage.cached += state.lists.len(ListId::Cached);
@@ -246,6 +257,7 @@ impl Core {
             usage.spare += state.spare;
             usage.debt += state.debt;
         }
+        self.gate.leave();
         usage
     }
 

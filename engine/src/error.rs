@@ -23,6 +23,9 @@ pub enum Error {
     /// A thread could not be started.
     #[error("cannot start a thread: {0}")]
     Thread(#[source] io::Error),
+    /// What is swapped could not be copied for a child.
+    #[error("cannot copy swapped pages for a forked process: {0}; give the swap directory more room")]
+    ForkCopy(#[source] io::Error),
     /// A budget too small to work with.
     #[error("a budget of {0} bytes is too small: use at least {min} bytes", min = crate::options::RAM_MIN_BYTES)]
     BudgetTooSmall(u64),

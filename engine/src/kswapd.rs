@@ -65,15 +65,20 @@ impl Kswapd {
 
     /// One batch, if the node needs it and a write can be started.
     fn reclaim(&mut self, node: &Node) -> Pass {
-        if self.idle.is_empty() || !wants_reclaim(node) || !self.core.gate.try_enter() {
+        // The gate first: no lock is taken outside it, or a fork could find it held by nobody.
+        if self.idle.is_empty() || !self.core.gate.try_enter() {
+            return Pass::Nothing;
+        }
+        if !wants_reclaim(node) {
+            self.core.gate.leave();
             return Pass::Nothing;
         }
         let reclaimed = self.core.take_batch(node, BATCH, &mut self.scratch);
         count(&self.core.counters.pgscan_kswapd, u64::from(reclaimed.scanned));
         count(&self.core.counters.pgsteal_kswapd, u64::from(reclaimed.taken));
         self.write(node);
-        self.core.gate.leave();
         self.core.repay(node);
+        self.core.gate.leave();
         let useful = reclaimed.taken > 0 && !self.core.devices_full.load(Ordering::Relaxed);
         if useful { Pass::Progress } else { Pass::Stuck }
     }
@@ -126,11 +131,14 @@ impl Kswapd {
     fn sleep(&mut self, outcome: Pass) {
         let core = &self.core;
         core.reclaim_awake.store(false, Ordering::SeqCst);
-        let closed = core.gate.is_closed();
+        let open = core.gate.try_enter();
         // Whoever found the node low before that store did not signal: look again.
-        let missed = !closed && !self.idle.is_empty() && core.nodes.iter().any(wants_reclaim);
+        let missed = open && !self.idle.is_empty() && core.nodes.iter().any(wants_reclaim);
+        if open {
+            core.gate.leave();
+        }
         if outcome == Pass::Stuck || !missed {
-            let resting = outcome == Pass::Stuck || closed;
+            let resting = outcome == Pass::Stuck || !open;
             let timeout = if resting { REST_MS } else { -1 };
             fd::poll(&[core.reclaim_wanted.as_raw_fd(), self.queue.as_raw_fd(), -1], timeout);
             core.reclaim_wanted.clear();

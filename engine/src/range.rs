@@ -192,7 +192,9 @@ impl Core {
             self.gate.leave();
             page = most;
         }
+        self.gate.enter();
         self.release_cached(range);
+        self.gate.leave();
     }
 
     /// Pages on their second chance give up their frames.
@@ -241,6 +243,12 @@ impl Core {
 
     /// Takes one pin off each page of a range; pages without are left alone.
     pub fn unpin_range(&self, range: PageRange) {
+        self.gate.enter();
+        self.unpin_pages(range);
+        self.gate.leave();
+    }
+
+    fn unpin_pages(&self, range: PageRange) {
         for page in range.first..range.end() {
             loop {
                 let seen = self.pages.load(page);
@@ -299,6 +307,7 @@ impl Core {
         if u64::from(pages) > most {
             return Err(Error::BudgetTooLarge(bytes, most * PAGE_BYTES as u64));
         }
+        self.gate.enter();
         let node = self.node_here();
         let mut state = node.lock();
         if pages >= state.budget {
@@ -311,6 +320,7 @@ impl Core {
         state.watermarks = crate::node::watermarks_for(pages);
         drop(state);
         self.repay(node);
+        self.gate.leave();
         self.wake_reclaim();
         Ok(())
     }

@@ -145,15 +145,15 @@ impl Server {
     /// Starts the readahead windows that wait.
     fn read_ahead(&mut self) -> bool {
         let mut busy = false;
+        self.enter();
         while let Some(ahead) = self.core.take_ahead() {
             busy = true;
-            self.enter();
             let covered = self.start_window(ahead);
             if covered < ahead.count {
                 self.core.streams.lock().on_ahead(ahead, covered);
             }
-            self.core.gate.leave();
         }
+        self.core.gate.leave();
         busy
     }
 

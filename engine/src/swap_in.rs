@@ -2,7 +2,7 @@
 use crate::arena::PageRange;
 use crate::core::{Core, RUN_MAX};
 use crate::counters::count;
-use crate::node::{Asker, Grant};
+use crate::node::{Asker, FrameSet, Grant, Node};
 use crate::page::{NodeId, PageIndex, PageState, Slot};
 use crate::sys::PAGE_BYTES;
 use crate::sys::pages;
@@ -14,12 +14,12 @@ use userswap_policy::lru::ListId;
 use userswap_policy::stream::{Ahead, Window};
 use userswap_policy::watermark::Pressure;
 
-/// Consecutive pages, consecutive slots and consecutive frames: one read.
+/// Consecutive pages and consecutive slots: one read, into a few runs of frames.
 #[derive(Debug)]
 #[must_use = "its pages are owned until it is finished"]
 pub struct ReadJob {
     pages: PageRange,
-    frames: FrameRun,
+    frames: FrameSet,
     slot: Slot,
     node: NodeId,
     marker: Option<PageIndex>,
@@ -52,15 +52,11 @@ impl Core {
     pub fn start_read(&self, page: PageIndex) -> Option<ReadJob> {
         let window = self.streams.lock().on_fault(page, self.limits());
         let node = self.node_here();
-        let grant = self.obtain(node, window.count);
-        let frames = self.frames_of(node, grant);
-        let claimed = self.claim_swapped(page, window, frames.count);
-        let used = claimed.map_or(0, |(range, _)| range.count);
-        if used < frames.count {
-            let rest = FrameRun { first: frames.first + used, count: frames.count - used };
-            node.lock().put_free(rest);
-        }
-        let (range, slot) = claimed?;
+        let mut frames = FrameSet::new();
+        let first = self.obtain(node, window.count);
+        frames.push(self.frames_of(node, first));
+        self.fill_set(node, &mut frames, window.count, Asker::Readahead);
+        let (range, slot) = self.claim_for(node, page, window, &mut frames)?;
         count(&self.counters.pgmajfault, 1);
         let ahead = window.ahead.filter(|ahead| ahead.first == range.end());
         let served = Window { first: range.first, count: range.count, ahead };
@@ -68,8 +64,27 @@ impl Core {
         if let Some(ahead) = ahead {
             self.want_ahead(ahead);
         }
-        let frames = FrameRun { first: frames.first, count: used };
         Some(ReadJob { pages: range, frames, slot, node: node.id, marker: None })
+    }
+
+    /// Claims pages for the frames at hand; frames that find no page are free again.
+    fn claim_for(
+        &self,
+        node: &Node,
+        page: PageIndex,
+        window: Window,
+        frames: &mut FrameSet,
+    ) -> Option<(PageRange, Slot)> {
+        let claimed = self.claim_swapped(page, window, frames.pages());
+        let used = claimed.map_or(0, |(range, _)| range.count);
+        if used < frames.pages() {
+            let rest = frames.split_off(used);
+            let mut state = node.lock();
+            for run in rest.runs() {
+                state.put_free(*run);
+            }
+        }
+        claimed
     }
 
     /// Claims the faulting page and, within the window, neighbours whose slots are neighbours too.
@@ -106,20 +121,15 @@ impl Core {
     pub fn start_ahead(&self, ahead: Ahead, from: PageIndex) -> Option<ReadJob> {
         let node = self.node_here();
         let end = ahead.first + ahead.count;
-        let want = (end - from).min(RUN_MAX);
-        let grant = node.lock().grant(want, Asker::Readahead, &self.pages)?;
-        let frames = self.frames_of(node, grant);
-        let window = Window { first: from, count: frames.count, ahead: None };
-        let claimed = self.claim_swapped(from, window, frames.count);
-        let used = claimed.map_or(0, |(range, _)| range.count);
-        if used < frames.count {
-            let rest = FrameRun { first: frames.first + used, count: frames.count - used };
-            node.lock().put_free(rest);
+        let mut frames = FrameSet::new();
+        self.fill_set(node, &mut frames, (end - from).min(RUN_MAX), Asker::Readahead);
+        if frames.pages() == 0 {
+            return None;
         }
-        let (range, slot) = claimed?;
-        count(&self.counters.swap_ra, u64::from(used));
+        let window = Window { first: from, count: frames.pages(), ahead: None };
+        let (range, slot) = self.claim_for(node, from, window, &mut frames)?;
+        count(&self.counters.swap_ra, u64::from(range.count));
         let marker = range.contains(ahead.marker).then_some(ahead.marker);
-        let frames = FrameRun { first: frames.first, count: used };
         Some(ReadJob { pages: range, frames, slot, node: node.id, marker })
     }
 
@@ -131,7 +141,12 @@ impl Core {
 
     /// Where a job's bytes go.
     pub fn pieces_of(&self, job: &ReadJob) -> Pieces {
-        Pieces::one(self.frame_address(job.frames.first), job.frames.count as usize * PAGE_BYTES)
+        let mut pieces = Pieces::default();
+        for run in job.frames.runs() {
+            let (address, bytes) = (self.frame_address(run.first), run.count as usize * PAGE_BYTES);
+            assert!(pieces.push(address, bytes), "a set has fewer runs than a request has pieces");
+        }
+        pieces
     }
 
     /// Reads on the calling thread, and finishes.
@@ -162,7 +177,7 @@ impl Core {
     }
 
     fn frame_of(job: &ReadJob, page: PageIndex) -> u32 {
-        job.frames.first + (page - job.pages.first)
+        job.frames.run_at(page - job.pages.first, 1).first
     }
 
     /// Compares a page with its checksum; reads it once more, alone, if it does not match.
@@ -183,8 +198,7 @@ impl Core {
             return;
         }
         let node = self.node(job.node);
-        let frames = FrameRun { first: Self::frame_of(job, range.first), count: range.count };
-        self.map_in(node, range, frames);
+        self.map_set(node, range, &job.frames, range.first - job.pages.first);
         let keep = !self.devices.is_crowded();
         self.publish_resident(node, range, |page| keep.then_some(job.slot_of(page)));
         if !keep {
@@ -213,7 +227,7 @@ impl Core {
 
     /// Gets pages for a fault, reclaiming if it must; never fails: at last the budget is exceeded or the
     /// program stopped, as the option says.
-    pub fn obtain(&self, node: &crate::node::Node, want: u32) -> Grant {
+    pub fn obtain(&self, node: &Node, want: u32) -> Grant {
         loop {
             let seen = self.freed.load(std::sync::atomic::Ordering::Acquire);
             let mut state = node.lock();

@@ -8,7 +8,7 @@
 use crate::arena::PageRange;
 use crate::core::{Core, Path};
 use crate::counters::count;
-use crate::node::{Asker, Grant, Node};
+use crate::node::{Asker, FrameSet, Grant, Node, RUNS_MAX};
 use crate::page::{FrameIndex, PageIndex};
 use crate::sys::uffd::{Protect, Stopped};
 use crate::sys::{PAGE_BYTES, mapping, pages, process};
@@ -230,5 +230,24 @@ impl Core {
         self.copy_or_abort(self.frame_address(run.first), self.zeros_address(), run.count);
         node.lock().spare += spare - run.count;
         run
+    }
+
+    /// Adds frames to `set` until it holds `want`, as long as `asker` may have them without waiting.
+    pub fn fill_set(&self, node: &Node, set: &mut FrameSet, want: u32, asker: Asker) {
+        while set.pages() < want && set.runs().len() < RUNS_MAX {
+            let grant = node.lock().grant(want - set.pages(), asker, &self.pages);
+            let Some(grant) = grant else { return };
+            assert!(set.push(self.frames_of(node, grant)), "there was room for a run");
+        }
+    }
+
+    /// Maps the frames of `set` from `place` on at pages that the caller owns in Filling.
+    pub fn map_set(&self, node: &Node, range: PageRange, set: &FrameSet, place: u32) {
+        let mut done = 0;
+        while done < range.count {
+            let run = set.run_at(place + done, range.count - done);
+            self.map_in(node, PageRange { first: range.first + done, count: run.count }, run);
+            done += run.count;
+        }
     }
 }

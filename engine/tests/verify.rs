@@ -92,33 +92,33 @@ mod bytemuck_atomics {
 fn by_message_and_move() {
     let engine = engine(FaultMode::Thread, Transfer::Auto, IoBackend::Auto);
     write_and_read_back(&engine, 3);
-    threads_at_random(&engine, 4, 20_000);
+    threads_at_random(&engine, 4, 6_000);
 }
 
 #[test]
 fn by_signal_and_move() {
     let engine = engine(FaultMode::Signal, Transfer::Auto, IoBackend::Auto);
     write_and_read_back(&engine, 3);
-    threads_at_random(&engine, 4, 20_000);
+    threads_at_random(&engine, 4, 6_000);
 }
 
 #[test]
 fn by_message_and_copy() {
     let engine = engine(FaultMode::Thread, Transfer::Copy, IoBackend::Auto);
     write_and_read_back(&engine, 2);
-    threads_at_random(&engine, 4, 20_000);
+    threads_at_random(&engine, 4, 6_000);
 }
 
 #[test]
 fn by_signal_and_copy() {
     let engine = engine(FaultMode::Signal, Transfer::Copy, IoBackend::Auto);
     write_and_read_back(&engine, 2);
-    threads_at_random(&engine, 4, 20_000);
+    threads_at_random(&engine, 4, 6_000);
 }
 
 #[test]
 fn without_io_uring() {
     let engine = engine(FaultMode::Thread, Transfer::Auto, IoBackend::Threads);
     write_and_read_back(&engine, 2);
-    threads_at_random(&engine, 4, 20_000);
+    threads_at_random(&engine, 4, 6_000);
 }

@@ -5,17 +5,20 @@
 pub mod open;
 pub mod spec;
 
+use crate::error::Error;
 use crate::page::Slot;
 use crate::sys::PAGE_BYTES;
 use crate::sys::fd;
 use crate::sys::lock::Lock;
-use crate::sys::mapping::ZeroedSlice;
+use crate::sys::mapping::{Access, Mapping, ZeroedSlice};
 use crate::sys::request::{self, Direction, Pieces};
 use open::{DeviceKind, OpenDevice};
+use spec::{SwapPath, SwapSpec};
 use std::fs::File;
 use std::io;
 use std::num::NonZeroU32;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use userswap_policy::slots::{SLOTS_MAX, SlotRun, Slots};
 
@@ -24,6 +27,9 @@ const ERRORS_MAX: u32 = 16;
 /// Blocks of a file are allocated this far at a time: a full file system is noticed before a page is on
 /// its way, and the file stays as small as what was swapped.
 const ALLOCATE_BYTES: u64 = 128 << 20;
+
+/// What a fork copies at a time.
+const COPY_BYTES: usize = 1 << 20;
 
 /// One device.
 pub struct Device {
@@ -183,6 +189,51 @@ impl Device {
             errors: AtomicU32::new(0),
             retired: AtomicBool::new(false),
         })
+    }
+
+    /// The descriptor, whose number stays the same for the life of the engine.
+    pub fn descriptor(&self) -> RawFd {
+        self.file.as_raw_fd()
+    }
+
+    /// A new unlinked file (or memory) with the same content in every used slot.
+    ///
+    /// # Errors
+    /// No room for it, or reading or writing failed.
+    pub fn copy_file(&self) -> Result<File, Error> {
+        let bytes = u64::from(self.max) * PAGE_BYTES as u64;
+        let copy = match self.kind {
+            DeviceKind::Memory => memory_device(bytes).map_err(Error::Books)?,
+            DeviceKind::Temporary => self.temporary(Path::new(&self.name).to_path_buf(), bytes)?,
+            DeviceKind::File | DeviceKind::Block => self.temporary(open::default_directory(), bytes)?,
+        };
+        if fd::reflink(self.file.as_raw_fd(), copy.as_raw_fd()).is_err() {
+            self.copy_slots(&copy).map_err(Error::ForkCopy)?;
+        }
+        Ok(copy)
+    }
+
+    fn temporary(&self, directory: PathBuf, bytes: u64) -> Result<File, Error> {
+        let spec = SwapSpec { path: SwapPath::Path(directory), size: None, priority: None, node: None };
+        let opened = open::open(&spec, bytes)?;
+        let file = opened.file.expect("a directory gives a file");
+        file.set_len(bytes).map_err(Error::ForkCopy)?;
+        Ok(file)
+    }
+
+    fn copy_slots(&self, copy: &File) -> io::Result<()> {
+        let buffer = Mapping::new(COPY_BYTES, Access::ReadWrite)?;
+        for run in self.slots.lock().used_runs() {
+            let mut offset = u64::from(run.first) * PAGE_BYTES as u64;
+            let end = u64::from(run.first + run.count) * PAGE_BYTES as u64;
+            while offset < end {
+                let pieces = Pieces::one(buffer.address(), COPY_BYTES.min((end - offset) as usize));
+                request::transfer(self.file.as_raw_fd(), Direction::Read, offset, &pieces)?;
+                request::transfer(copy.as_raw_fd(), Direction::Write, offset, &pieces)?;
+                offset += pieces.bytes() as u64;
+            }
+        }
+        Ok(())
     }
 
     /// Slots in use.

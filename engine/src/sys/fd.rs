@@ -89,3 +89,28 @@ pub fn allocate(fd: RawFd, offset: u64, bytes: u64) -> io::Result<()> {
         _ => Err(io::Error::last_os_error()),
     }
 }
+
+/// Puts a duplicate of `new` under the number `old`, closing what was there.
+///
+/// # Errors
+/// What dup3 says.
+pub fn replace(old: RawFd, new: RawFd) -> io::Result<()> {
+    // SAFETY: both descriptors are ours.
+    match unsafe { libc::syscall(libc::SYS_dup3, new, old, libc::O_CLOEXEC) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
+/// Makes `to` share all blocks of `from`, where the file system can.
+///
+/// # Errors
+/// It cannot.
+pub fn reflink(from: RawFd, to: RawFd) -> io::Result<()> {
+    const FICLONE: u64 = 0x4004_9409;
+    // SAFETY: both descriptors are ours; the request passes one of them by value.
+    match unsafe { libc::ioctl(to, FICLONE, from) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}

@@ -45,6 +45,16 @@ impl<T> Lock<T> {
         Guard { lock: self }
     }
 
+    /// Takes the lock without a guard, to be given back by [`Lock::release`]: it is held across fork.
+    pub fn hold(&self) {
+        std::mem::forget(self.lock());
+    }
+
+    /// Gives back what [`Lock::hold`] took, in the parent and in the child.
+    pub fn release(&self) {
+        drop(Guard { lock: self });
+    }
+
     /// How often somebody had to wait since the start.
     pub fn contended(&self) -> u64 {
         self.contended.load(Ordering::Relaxed)

@@ -29,18 +29,23 @@ impl Default for Pieces {
 }
 
 impl Pieces {
-    /// One page more, merged with the last piece where it follows it; false when there is no room.
+    /// One page more; false when there is no room.
     pub fn push_page(&mut self, address: usize) -> bool {
+        self.push(address, PAGE_BYTES)
+    }
+
+    /// One piece more, merged with the last one where it follows it; false when there is no room.
+    pub fn push(&mut self, address: usize, bytes: usize) -> bool {
         if let Some(last) = self.pieces[..self.count].last_mut()
             && last.address + last.bytes == address
         {
-            last.bytes += PAGE_BYTES;
+            last.bytes += bytes;
             return true;
         }
         if self.count == PIECES_MAX {
             return false;
         }
-        self.pieces[self.count] = Piece { address, bytes: PAGE_BYTES };
+        self.pieces[self.count] = Piece { address, bytes };
         self.count += 1;
         true
     }

@@ -110,6 +110,7 @@ pub const FAULTS_MAX: usize = 16;
 pub struct Uffd {
     fd: OwnedFd,
     features: u64,
+    rights: Rights,
 }
 
 impl Uffd {
@@ -125,9 +126,21 @@ impl Uffd {
         }
         let features = required | (available & wished);
         // The handshake is possible once per descriptor: a second one asks for what the first has shown.
-        let fd = new_fd(rights)?;
+        Self::with_features(features, rights)
+    }
+
+    /// A second one just like this, for a child.
+    ///
+    /// # Errors
+    /// As [`Uffd::open`].
+    pub fn another(&self) -> io::Result<Self> {
+        Self::with_features(self.features, self.rights)
+    }
+
+    fn with_features(features: u64, rights: Rights) -> io::Result<Self> {
+        let fd = super::fd::raise(new_fd(rights)?);
         handshake(&fd, features)?;
-        Ok(Self { fd, features })
+        Ok(Self { fd, features, rights })
     }
 
     /// All features this kernel offers.

@@ -1,0 +1,55 @@
+//! Engaging late: a program that has run natively so far gets an engine, and keeps the pages it has.
+use crate::arena::{Arena, PageRange};
+use crate::core::Core;
+use crate::counters::count;
+use crate::engine::{Engine, open_devices};
+use crate::error::Error;
+use crate::node::Node;
+use crate::options::Options;
+use crate::page::PageState;
+use crate::sys::PAGE_BYTES;
+use crate::sys::pagemap;
+use std::sync::Arc;
+
+impl Engine {
+    /// Starts an engine on an arena in use: from here on missing pages are ours to bring in, and pages that
+    /// are present are adopted. Other threads may go on touching memory meanwhile; their faults wait.
+    ///
+    /// # Errors
+    /// As [`crate::Builder::build`]; nothing is registered then.
+    pub fn engage(arena: Arc<Arena>, options: &Options) -> Result<Self, Error> {
+        let devices = open_devices(options)?;
+        Self::start_with(arena, devices, options)
+    }
+}
+
+impl Core {
+    /// Adopts the pages of all regions that are present already. The gate is closed: nobody else acts.
+    pub fn adopt_present(&self) -> std::io::Result<()> {
+        let whole = PageRange { first: 0, count: self.arena.pages() };
+        for region in self.arena.allocated(whole) {
+            let (start, bytes) = (self.page_address(region.first), region.count as usize * PAGE_BYTES);
+            pagemap::for_each_present(start, start + bytes, |from, to| {
+                let first = self.arena.page_of(from);
+                self.adopt(PageRange { first, count: ((to - from) / PAGE_BYTES) as u32 });
+            })?;
+        }
+        Ok(())
+    }
+
+    fn adopt(&self, range: PageRange) {
+        let node: &Node = self.node_here();
+        for page in range.first..range.end() {
+            let claimed = self.pages.change(page, PageState::Untouched, PageState::Filling { slot: None });
+            assert!(claimed, "nobody has touched page {page} before the engine is open");
+        }
+        let mut state = node.lock();
+        let within = range.count.min(state.spare);
+        state.spare -= within;
+        state.debt += range.count - within;
+        state.resident += range.count;
+        drop(state);
+        self.publish_resident(node, range, |_| None);
+        count(&self.counters.pages_adopted, u64::from(range.count));
+    }
+}

@@ -1,0 +1,114 @@
+//! Which pages of a range have something mapped: PAGEMAP_SCAN (6.7), /proc/self/pagemap before.
+use super::PAGE_BYTES;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+
+const SCAN: u64 = (3 << 30) | (96 << 16) | ((b'f' as u64) << 8) | 16;
+const IS_PRESENT: u64 = 1 << 3;
+const IS_SWAPPED: u64 = 1 << 4;
+const REGIONS: usize = 256;
+/// Entries of /proc/self/pagemap read at a time.
+const ENTRIES: usize = 4096;
+
+#[repr(C)]
+#[derive(Default)]
+struct ScanArg {
+    size: u64,
+    flags: u64,
+    start: u64,
+    end: u64,
+    walk_end: u64,
+    regions: u64,
+    regions_max: u64,
+    max_pages: u64,
+    inverted: u64,
+    all_of: u64,
+    any_of: u64,
+    return_mask: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Region {
+    start: u64,
+    end: u64,
+    categories: u64,
+}
+
+/// Calls `each` with the bounds of every stretch in `start..end` that has pages, present or in the kernel's
+/// own swap.
+///
+/// # Errors
+/// /proc is not there.
+pub fn for_each_present(start: usize, end: usize, mut each: impl FnMut(usize, usize)) -> io::Result<()> {
+    let file = File::open("/proc/self/pagemap")?;
+    let mut from = start;
+    while from < end {
+        let mut regions = [Region::default(); REGIONS];
+        let mut argument = ScanArg {
+            size: size_of::<ScanArg>() as u64,
+            start: from as u64,
+            end: end as u64,
+            regions: regions.as_mut_ptr() as u64,
+            regions_max: REGIONS as u64,
+            any_of: IS_PRESENT | IS_SWAPPED,
+            return_mask: IS_PRESENT | IS_SWAPPED,
+            ..ScanArg::default()
+        };
+        // SAFETY: the argument is laid out as the kernel's pm_scan_arg, and `regions` has that many places.
+        let found = unsafe { libc::ioctl(file.as_raw_fd(), SCAN, std::ptr::from_mut(&mut argument)) };
+        if found < 0 {
+            return read_entries(&file, from, end, each);
+        }
+        for region in &regions[..found as usize] {
+            each(region.start as usize, region.end as usize);
+        }
+        from = argument.walk_end as usize;
+    }
+    Ok(())
+}
+
+fn read_entries(file: &File, start: usize, end: usize, mut each: impl FnMut(usize, usize)) -> io::Result<()> {
+    let mut bytes = vec![0u8; ENTRIES * 8];
+    let mut from = start;
+    while from < end {
+        let count = ENTRIES.min((end - from) / PAGE_BYTES);
+        file.read_exact_at(&mut bytes[..count * 8], (from / PAGE_BYTES * 8) as u64)?;
+        for (place, entry) in bytes[..count * 8].chunks_exact(8).enumerate() {
+            // Bit 63 present, bit 62 swapped: both are in the last byte.
+            if entry[7] & 0xC0 != 0 {
+                let page = from + place * PAGE_BYTES;
+                each(page, page + PAGE_BYTES);
+            }
+        }
+        from += count * PAGE_BYTES;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::mapping::{Access, Mapping};
+    use super::super::pages;
+    use super::*;
+
+    #[test]
+    fn both_ways_find_exactly_the_touched_pages() {
+        let memory = Mapping::new(64 * PAGE_BYTES, Access::ReadWrite).unwrap();
+        let (start, end) = (memory.address(), memory.address() + memory.bytes());
+        for page in [3, 4, 5, 40] {
+            pages::view_mut(start + page * PAGE_BYTES, 1)[0] = 1;
+        }
+        let mut scanned = Vec::new();
+        let mut listed = Vec::new();
+        let collect = |found: &mut Vec<usize>, from: usize, to: usize| {
+            found.extend((from..to).step_by(PAGE_BYTES).map(|address| (address - start) / PAGE_BYTES));
+        };
+        for_each_present(start, end, |from, to| collect(&mut scanned, from, to)).unwrap();
+        let file = File::open("/proc/self/pagemap").unwrap();
+        read_entries(&file, start, end, |from, to| collect(&mut listed, from, to)).unwrap();
+        assert_eq!((scanned, listed), (vec![3, 4, 5, 40], vec![3, 4, 5, 40]));
+    }
+}

@@ -1,0 +1,67 @@
+//! A few shared objects that a signal handler finds without locks.
+use std::sync::Arc;
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+
+/// Up to `N` objects.
+pub struct Registry<T, const N: usize> {
+    places: [AtomicPtr<T>; N],
+    readers: AtomicU32,
+}
+
+impl<T, const N: usize> Registry<T, N> {
+    /// No objects.
+    pub const fn new() -> Self {
+        Self { places: [const { AtomicPtr::new(std::ptr::null_mut()) }; N], readers: AtomicU32::new(0) }
+    }
+
+    /// Keeps a reference to `object`; false when all places are taken.
+    pub fn enroll(&self, object: &Arc<T>) -> bool {
+        let pointer = Arc::into_raw(object.clone()).cast_mut();
+        let free = self.places.iter().any(|place| {
+            // Release pairs with the acquire in `find`.
+            place
+                .compare_exchange(std::ptr::null_mut(), pointer, Ordering::Release, Ordering::Relaxed)
+                .is_ok()
+        });
+        if !free {
+            // SAFETY: the pointer was made from an Arc above and given to nobody.
+            drop(unsafe { Arc::from_raw(pointer) });
+        }
+        free
+    }
+
+    /// Lets go of `object` once nobody looks at it any more.
+    pub fn strike(&self, object: &Arc<T>) {
+        let pointer = Arc::as_ptr(object).cast_mut();
+        for place in &self.places {
+            let held = place.compare_exchange(pointer, std::ptr::null_mut(), Ordering::SeqCst, Ordering::Relaxed);
+            if held.is_ok() {
+                while self.readers.load(Ordering::SeqCst) > 0 {
+                    std::thread::yield_now();
+                }
+                // SAFETY: this reference was made by `enroll`, and its place is empty now.
+                drop(unsafe { Arc::from_raw(pointer) });
+            }
+        }
+    }
+
+    /// Whether `object` is kept here.
+    pub fn holds(&self, object: &Arc<T>) -> bool {
+        let pointer = Arc::as_ptr(object).cast_mut();
+        self.places.iter().any(|place| place.load(Ordering::Acquire) == pointer)
+    }
+
+    /// Calls `act` with the first object that `fits`; it is kept alive meanwhile.
+    pub fn find<R>(&self, fits: impl Fn(&T) -> bool, act: impl FnOnce(&T) -> R) -> Option<R> {
+        // SeqCst: either `strike` sees this reader, or this reader sees the empty place.
+        self.readers.fetch_add(1, Ordering::SeqCst);
+        let found = self.places.iter().find_map(|place| {
+            // SAFETY: what is in a place is a live Arc until `strike` has seen no readers.
+            let object = unsafe { place.load(Ordering::SeqCst).as_ref() }?;
+            fits(object).then_some(object)
+        });
+        let result = found.map(act);
+        self.readers.fetch_sub(1, Ordering::SeqCst);
+        result
+    }
+}

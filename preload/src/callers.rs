@@ -1,0 +1,90 @@
+//! Who calls: the C library and the dynamic linker get memory that is never paged.
+//!
+//! Stream structures and buffers, thread vectors, loader data and lists of fork handlers are used inside
+//! fork while the engine stands still, and by system calls inside the C library, which fail on missing
+//! pages in signal mode. They are told apart by the address that malloc returns to.
+use libc::{c_int, c_void, dl_phdr_info, size_t};
+use std::ffi::CStr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// One object's executable address range.
+struct Text {
+    start: AtomicUsize,
+    bytes: AtomicUsize,
+}
+
+impl Text {
+    const fn new() -> Self {
+        Self { start: AtomicUsize::new(0), bytes: AtomicUsize::new(0) }
+    }
+
+    fn set(&self, start: usize, end: usize) {
+        // Relaxed: written by the constructor, before there is a second thread.
+        self.start.store(start, Ordering::Relaxed);
+        self.bytes.store(end - start, Ordering::Relaxed);
+    }
+
+    fn contains(&self, address: usize) -> bool {
+        let start = self.start.load(Ordering::Relaxed);
+        address.wrapping_sub(start) < self.bytes.load(Ordering::Relaxed)
+    }
+}
+
+static LIBC: Text = Text::new();
+static LOADER: Text = Text::new();
+static OURS: Text = Text::new();
+
+/// Whether the code at `address` belongs to the C library or the dynamic linker.
+#[inline]
+pub fn is_system(address: usize) -> bool {
+    LIBC.contains(address) || LOADER.contains(address)
+}
+
+/// Whether the code at `address` is this library's.
+#[inline]
+pub fn is_ours(address: usize) -> bool {
+    OURS.contains(address)
+}
+
+/// Finds the ranges; called once, by the constructor.
+pub fn find() {
+    // SAFETY: the callback matches, and takes no data.
+    unsafe { libc::dl_iterate_phdr(Some(visit), std::ptr::null_mut()) };
+}
+
+unsafe extern "C" fn visit(info: *mut dl_phdr_info, _: size_t, _: *mut c_void) -> c_int {
+    // SAFETY: dl_iterate_phdr passes a valid entry.
+    let info = unsafe { &*info };
+    let Some((start, end)) = text_of(info) else { return 0 };
+    let name = if info.dlpi_name.is_null() {
+        c""
+    } else {
+        // SAFETY: the loader's names are C strings that live as long as the object.
+        unsafe { CStr::from_ptr(info.dlpi_name) }
+    };
+    let path = name.to_bytes();
+    let file = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+    if file.starts_with(b"libc.so") || file.starts_with(b"libc-2") {
+        LIBC.set(start, end);
+    } else if file.starts_with(b"ld-linux") || file.starts_with(b"ld-2") || file.starts_with(b"ld.so") {
+        LOADER.set(start, end);
+    } else if (start..end).contains(&(visit as *const () as usize)) {
+        OURS.set(start, end);
+    }
+    0
+}
+
+/// From the first to the last byte of an object's executable segments.
+fn text_of(info: &dl_phdr_info) -> Option<(usize, usize)> {
+    // SAFETY: the entry has that many program headers.
+    let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
+    let base = info.dlpi_addr as usize;
+    let executable =
+        headers.iter().filter(|header| header.p_type == libc::PT_LOAD && header.p_flags & libc::PF_X != 0);
+    executable
+        .map(|header| {
+            let start = base + header.p_vaddr as usize;
+            (start, start + header.p_memsz as usize)
+        })
+        .reduce(|all, one| (all.0.min(one.0), all.1.max(one.1)))
+}
