@@ -98,7 +98,14 @@ impl Core {
                     Some(content) => return content,
                     None => continue,
                 },
-                PageState::Cached { frame, slot, .. } => Content::Frame(frame, slot),
+                PageState::Cached { frame, slot, .. } => {
+                    if self.pages.claim(page, seen, PageState::Untouched) {
+                        // Off the list too: its length counts as available.
+                        self.node_of_frame(frame).lock().lists.remove(page);
+                        return Content::Frame(frame, slot);
+                    }
+                    continue;
+                }
                 PageState::Swapped { slot } => Content::Slot(slot),
                 PageState::Writing { frame, slot } => {
                     if self.pages.claim(page, seen, PageState::Untouched) {

@@ -189,10 +189,7 @@ impl Core {
 
     /// Takes pages out by copying: protect against writing, copy to frames, drop the originals.
     fn copy_out(&self, node: &Node, range: PageRange, out: &mut [TakenOut]) -> u32 {
-        let Some(frames) = self.frames_for_copy(node, range.count) else {
-            out.fill(TakenOut::Stayed);
-            return range.count;
-        };
+        let frames = self.frames_for_copy(node, range.count);
         let (address, bytes) = (self.page_address(range.first), frames.count as usize * PAGE_BYTES);
         let protected = self.uffd.write_protect(address, bytes, Protect::On).is_ok();
         if !protected || process::read_own(address, self.frame_address(frames.first), bytes).is_err() {
@@ -215,9 +212,15 @@ impl Core {
         frames.count
     }
 
-    fn frames_for_copy(&self, node: &Node, want: u32) -> Option<FrameRun> {
-        let grant = node.lock().grant(want, Asker::Reclaim, &self.pages)?;
-        Some(self.frames_of(node, grant))
+    fn frames_for_copy(&self, node: &Node, want: u32) -> FrameRun {
+        let mut state = node.lock();
+        let grant = state.grant(want, Asker::Reclaim, &self.pages).unwrap_or_else(|| {
+            // Copying out needs room before it makes room: a loan, paid back with the first page dropped.
+            state.debt += want;
+            Grant::Spare(want)
+        });
+        drop(state);
+        self.frames_of(node, grant)
     }
 
     /// Turns a grant into held frames with physical pages.
