@@ -205,7 +205,8 @@ impl Books {
     }
 
     fn used_within(&self, range: PageRange) -> Vec<PageRange> {
-        let start = self.used.range(..=range.first).next_back().map_or(range.first, |(&first, _)| first);
+        let start =
+            self.used.range(..=range.first).next_back().map_or(range.first, |(&first, _)| first);
         self.used
             .range(start..range.end())
             .filter_map(|(&first, &count)| {
@@ -238,7 +239,10 @@ mod tests {
         let arena = arena();
         let region = arena.allocate(100, 1).unwrap();
         arena.free(PageRange { first: region.first + 40, count: 20 });
-        assert_eq!(arena.region_of(region.first), Some(PageRange { first: region.first, count: 40 }));
+        assert_eq!(
+            arena.region_of(region.first),
+            Some(PageRange { first: region.first, count: 40 })
+        );
         assert_eq!(arena.region_of(region.first + 50), None);
         assert_eq!(arena.region_of(region.first + 99).map(|r| r.count), Some(40));
     }

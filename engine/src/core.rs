@@ -25,6 +25,9 @@ use userswap_policy::stream::{Ahead, Limits, Streams};
 
 /// Pages served at once to a sequential program, and mapped by one call.
 pub const RUN_MAX: u32 = 64;
+/// Pages of zeros for one sequential first touch: the program goes on after the first run while the server
+/// maps the others.
+pub const ZERO_RUN_MAX: u32 = 256;
 /// Pages of the largest asynchronous readahead window: 1 MiB.
 pub const AHEAD_MAX: u32 = 256;
 /// Readahead windows that may wait to be started; more are dropped, they are only hints.
@@ -96,6 +99,8 @@ pub struct Core {
     pub path: Path,
     /// Counts frames becoming free; waited on by who finds none.
     pub freed: AtomicU32,
+    /// Pins on all pages together: what must stay bounds what can be pinned.
+    pub pins: AtomicU32,
     /// Wakes the background reclaimer.
     pub reclaim_wanted: Event,
     /// The background reclaimer is running or has been woken.
@@ -126,7 +131,11 @@ impl Core {
     /// # Errors
     /// userfaultfd not allowed, no memory for the books.
     pub fn new(arena: Arc<Arena>, devices: Devices, tuning: Tuning) -> Result<Self, Error> {
-        let rights = if Uffd::features_of(Rights::Kernel).is_ok() { Rights::Kernel } else { Rights::UserOnly };
+        let rights = if Uffd::features_of(Rights::Kernel).is_ok() {
+            Rights::Kernel
+        } else {
+            Rights::UserOnly
+        };
         let required = if tuning.fault == FaultMode::Signal { feature::SIGBUS } else { 0 };
         let wished = feature::MOVE | feature::POISON | feature::WRITEPROTECT | feature::THREAD_ID;
         let uffd = Uffd::open(required, wished, rights).map_err(Error::Userfaultfd)?;
@@ -134,7 +143,8 @@ impl Core {
         let positions = pool_positions(tuning.budget_pages);
         let pages = arena.pages();
         let books = |error| Error::Books(error);
-        let frames = Mapping::new(positions as usize * PAGE_BYTES, Access::ReadWrite).map_err(books)?;
+        let frames =
+            Mapping::new(positions as usize * PAGE_BYTES, Access::ReadWrite).map_err(books)?;
         let run = FrameRun { first: 0, count: positions };
         let core = Self {
             pages: PageTable::new(pages).map_err(books)?,
@@ -148,6 +158,7 @@ impl Core {
             streams: Lock::new(Streams::new()),
             path,
             freed: AtomicU32::new(0),
+            pins: AtomicU32::new(0),
             reclaim_wanted: Event::new().map_err(books)?,
             reclaim_awake: AtomicBool::new(false),
             server_wanted: Event::new().map_err(books)?,
@@ -267,6 +278,12 @@ impl Core {
         // A budget of a few megabytes must not be emptied by one window.
         let room = (self.tuning.budget_pages / 16).max(1);
         Limits { run_max: RUN_MAX.min(room), ahead_max: AHEAD_MAX.min(room) }
+    }
+
+    /// How far first touches may run ahead of the program.
+    pub fn zero_limits(&self) -> Limits {
+        let room = (self.tuning.budget_pages / 16).max(1);
+        Limits { run_max: ZERO_RUN_MAX.min(room), ahead_max: 0 }
     }
 
     /// Leaves a readahead window for the server; dropped when too many wait.

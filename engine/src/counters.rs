@@ -71,8 +71,6 @@ counters! {
     swap_ra,
     /// Readahead windows whose marker page was used.
     swap_ra_hit,
-    /// Pages read ahead and evicted without use.
-    swap_ra_wasted,
     /// Pages that could not leave because a device or system call holds them.
     pgreclaim_pinned,
     /// Pages copied because fork left them shared, or because MOVE is not to be had.

@@ -29,11 +29,6 @@ pub fn strike(core: &Arc<Core>) {
     ENGINES.strike(core);
 }
 
-/// References to an engine that are kept here.
-pub fn references(core: &Arc<Core>) -> usize {
-    usize::from(ENGINES.holds(core))
-}
-
 /// On the faulting thread, with all signals blocked.
 fn on_fault(address: usize) -> Verdict {
     ENGINES

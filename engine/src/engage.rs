@@ -2,7 +2,7 @@
 use crate::arena::{Arena, PageRange};
 use crate::core::Core;
 use crate::counters::count;
-use crate::engine::{Engine, open_devices};
+use crate::engine::Engine;
 use crate::error::Error;
 use crate::node::Node;
 use crate::options::Options;
@@ -18,8 +18,7 @@ impl Engine {
     /// # Errors
     /// As [`crate::Builder::build`]; nothing is registered then.
     pub fn engage(arena: Arc<Arena>, options: &Options) -> Result<Self, Error> {
-        let devices = open_devices(options)?;
-        Self::start_with(arena, devices, options)
+        Self::start(arena, options)
     }
 }
 
@@ -28,7 +27,8 @@ impl Core {
     pub fn adopt_present(&self) -> std::io::Result<()> {
         let whole = PageRange { first: 0, count: self.arena.pages() };
         for region in self.arena.allocated(whole) {
-            let (start, bytes) = (self.page_address(region.first), region.count as usize * PAGE_BYTES);
+            let (start, bytes) =
+                (self.page_address(region.first), region.count as usize * PAGE_BYTES);
             pagemap::for_each_present(start, start + bytes, |from, to| {
                 let first = self.arena.page_of(from);
                 self.adopt(PageRange { first, count: ((to - from) / PAGE_BYTES) as u32 });
@@ -40,7 +40,8 @@ impl Core {
     fn adopt(&self, range: PageRange) {
         let node: &Node = self.node_here();
         for page in range.first..range.end() {
-            let claimed = self.pages.change(page, PageState::Untouched, PageState::Filling { slot: None });
+            let claimed =
+                self.pages.change(page, PageState::Untouched, PageState::Filling { slot: None });
             assert!(claimed, "nobody has touched page {page} before the engine is open");
         }
         let mut state = node.lock();

@@ -12,6 +12,7 @@ use crate::page::FRAMES_MAX;
 use crate::region::Region;
 use crate::sys::PAGE_BYTES;
 use crate::sys::mapping::Access;
+use crate::sys::signal::Blocked;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
@@ -111,15 +112,23 @@ pub fn open_devices(options: &Options) -> Result<Devices, Error> {
         priority: None,
         node: None,
     };
-    let specs = if options.swaps.is_empty() { std::slice::from_ref(&default) } else { &options.swaps };
+    let specs =
+        if options.swaps.is_empty() { std::slice::from_ref(&default) } else { &options.swaps };
     let bytes = default_swap_bytes(options.ram_bytes);
     let opened = specs.iter().map(|spec| open::open(spec, bytes)).collect::<Result<Vec<_>, _>>()?;
     Devices::new(opened).map_err(Error::Books)
 }
 
 /// An engine: a budget, swap devices, and the regions mapped from it.
+///
+/// Regions keep what they need of it: its threads end with the last of both.
 pub struct Engine {
-    core: Arc<Core>,
+    running: Arc<Running>,
+}
+
+/// A core with the threads that serve it.
+pub(crate) struct Running {
+    pub(crate) core: Arc<Core>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -130,37 +139,15 @@ impl Engine {
     /// As [`Builder::build`].
     pub fn start(arena: Arc<Arena>, options: &Options) -> Result<Self, Error> {
         let devices = open_devices(options)?;
-        Self::start_with(arena, devices, options)
-    }
-
-    /// As [`Engine::start`], with devices that are open already.
-    ///
-    /// # Errors
-    /// As [`Builder::build`].
-    pub fn start_with(arena: Arc<Arena>, devices: Devices, options: &Options) -> Result<Self, Error> {
         let core = Arc::new(Core::new(arena, devices, tuning_of(options)?)?);
         // Handlers before registration, adoption behind the closed gate: a fault in between waits there.
         delivery::enroll(&core);
-        let threads = Mutex::new(Self::start_threads(&core)?);
-        core.register().map_err(Error::Userfaultfd)?;
-        core.adopt_present().map_err(Error::Books)?;
-        core.gate.open();
-        Ok(Self { core, threads })
-    }
-
-    fn start_threads(core: &Arc<Core>) -> Result<Vec<JoinHandle<()>>, Error> {
-        let reclaim = crate::kswapd::start(core.clone())?;
-        let server = crate::server::start(core.clone())?;
-        Ok(vec![reclaim, server])
-    }
-
-    /// In a forked child, which has the books of threads that do not exist there.
-    pub(crate) fn renew_threads(&self) -> Result<(), Error> {
-        let new = Self::start_threads(&self.core)?;
-        let mut threads = self.threads.lock().expect("nobody panics with the threads");
-        // Not dropped: that would detach threads that were never in this process.
-        std::mem::forget(std::mem::replace(&mut *threads, new));
-        Ok(())
+        let threads = Mutex::new(Running::start_threads(&core)?);
+        let running = Arc::new(Running { core, threads });
+        running.core.register().map_err(Error::Userfaultfd)?;
+        running.core.adopt_present().map_err(Error::Books)?;
+        running.core.gate.open();
+        Ok(Self { running })
     }
 
     /// Maps a region of at least `bytes` bytes, all zero.
@@ -171,8 +158,8 @@ impl Engine {
         let pages = bytes.div_ceil(PAGE_BYTES).max(1);
         let full = || Error::ArenaFull(bytes as u64);
         let count = u32::try_from(pages).map_err(|_| full())?;
-        let range = self.core.arena.allocate(count, 1).ok_or_else(full)?;
-        Ok(Region::new(self.core.clone(), range, bytes))
+        let range = self.running.core.arena.allocate(count, 1).ok_or_else(full)?;
+        Ok(Region::new(self.running.clone(), range, bytes))
     }
 
     /// Changes the RAM budget while running; shrinking takes pages out until it fits.
@@ -181,38 +168,55 @@ impl Engine {
     /// A budget out of bounds; nothing is changed then.
     pub fn set_budget(&self, bytes: u64) -> Result<(), Error> {
         let pages = (bytes / PAGE_BYTES as u64).min(u64::from(u32::MAX)) as u32;
-        self.core.set_budget(pages)
+        let _blocked = Blocked::new();
+        self.running.core.set_budget(pages)
     }
 
     /// A copy of all counters.
     pub fn counters(&self) -> Snapshot {
-        self.core.counters.snapshot()
+        self.running.core.counters.snapshot()
     }
 
     /// Where the budget is at this moment.
     pub fn usage(&self) -> Usage {
-        self.core.usage()
+        let _blocked = Blocked::new();
+        self.running.core.usage()
     }
 
     /// The engine's parts, for the preload library.
     pub fn core(&self) -> &Arc<Core> {
-        &self.core
+        &self.running.core
+    }
+
+    pub(crate) fn renew_threads(&self) -> Result<(), Error> {
+        self.running.renew_threads()
     }
 }
 
-impl Drop for Engine {
-    fn drop(&mut self) {
-        // Regions keep the core alive; without threads their faults would wait for ever, so the threads go
-        // with the last region.
+impl Running {
+    fn start_threads(core: &Arc<Core>) -> Result<Vec<JoinHandle<()>>, Error> {
+        let reclaim = crate::kswapd::start(core.clone())?;
+        let server = crate::server::start(core.clone())?;
+        Ok(vec![reclaim, server])
+    }
+
+    /// In a forked child, which has the books of threads that do not exist there.
+    fn renew_threads(&self) -> Result<(), Error> {
+        let new = Self::start_threads(&self.core)?;
         let mut threads = self.threads.lock().expect("nobody panics with the threads");
-        let own = 1 + threads.len() + delivery::references(&self.core);
-        if Arc::strong_count(&self.core) <= own {
-            self.core.stop();
-            delivery::strike(&self.core);
-            for thread in threads.drain(..) {
-                // A thread that panicked has said so; there is nothing to add.
-                let _ = thread.join();
-            }
+        // Not dropped: that would detach threads that were never in this process.
+        std::mem::forget(std::mem::replace(&mut *threads, new));
+        Ok(())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.core.stop();
+        delivery::strike(&self.core);
+        for thread in self.threads.get_mut().expect("nobody panics with the threads").drain(..) {
+            // A thread that panicked has said so; there is nothing to add.
+            let _ = thread.join();
         }
     }
 }

@@ -12,7 +12,9 @@ pub enum Error {
     )]
     Userfaultfd(#[source] io::Error),
     /// MOVE was asked for by name.
-    #[error("this kernel has no UFFDIO_MOVE (it came with Linux 6.8): use transfer \"auto\" or \"copy\"")]
+    #[error(
+        "this kernel has no UFFDIO_MOVE (it came with Linux 6.8): use transfer \"auto\" or \"copy\""
+    )]
     NoMove,
     /// The engine's own memory.
     #[error("no memory for the engine's tables: {0}")]
@@ -24,7 +26,9 @@ pub enum Error {
     #[error("cannot start a thread: {0}")]
     Thread(#[source] io::Error),
     /// What is swapped could not be copied for a child.
-    #[error("cannot copy swapped pages for a forked process: {0}; give the swap directory more room")]
+    #[error(
+        "cannot copy swapped pages for a forked process: {0}; give the swap directory more room"
+    )]
     ForkCopy(#[source] io::Error),
     /// A budget too small to work with.
     #[error("a budget of {0} bytes is too small: use at least {min} bytes", min = crate::options::RAM_MIN_BYTES)]
@@ -33,12 +37,16 @@ pub enum Error {
     #[error("a budget of {0} bytes is too large for this engine: use at most {1} bytes")]
     BudgetTooLarge(u64, u64),
     /// The arena is used up.
-    #[error("no address space left for a region of {0} bytes: drop regions or build with a larger arena")]
+    #[error(
+        "no address space left for a region of {0} bytes: drop regions or build with a larger arena"
+    )]
     ArenaFull(u64),
     /// A range outside the region.
     #[error("bytes {0}..{1} lie outside the region of {2} bytes")]
     OutOfRange(usize, usize, usize),
     /// Pinning more than the budget can hold.
-    #[error("cannot pin {0} pages: the budget has {1}, and {2} must stay for others")]
-    PinTooLarge(u32, u32, u32),
+    #[error(
+        "cannot pin {0} pages: the budget has room for {1} more pinned ones; unpin others or raise it"
+    )]
+    PinTooLarge(u32, u32),
 }

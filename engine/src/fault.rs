@@ -42,7 +42,9 @@ impl Core {
                     Some(Step::Done)
                 }
                 PageState::Cached { .. } => self.map_cached(page, seen),
-                PageState::Writing { frame, slot } => self.take_from_write(page, seen, (frame, slot)),
+                PageState::Writing { frame, slot } => {
+                    self.take_from_write(page, seen, (frame, slot))
+                }
                 PageState::Swapped { .. } => self.start_read(page).map(Step::Read),
                 PageState::Lost => {
                     self.poison(page);
@@ -66,7 +68,7 @@ impl Core {
     /// First touch. Sequential ones are served in growing runs.
     fn fill_with_zeros(&self, page: PageIndex) -> Option<Step> {
         let Some(region) = self.arena.region_of(page) else { return Some(Step::Foreign) };
-        let window = self.streams.lock().on_fault(page, self.limits());
+        let window = self.streams.lock().on_fault(page, self.zero_limits());
         // Zeros need no reading ahead, and a backward window would begin before the faulting page.
         let wanted = if window.first == page { window.count.min(region.end() - page) } else { 1 };
         let claimed = self.claim_run(page, wanted, |state| state == PageState::Untouched)?;
@@ -107,12 +109,18 @@ impl Core {
     }
 
     /// Claims consecutive pages in a wanted state, the first of which must succeed.
-    fn claim_run(&self, first: PageIndex, most: u32, wanted: impl Fn(PageState) -> bool) -> Option<PageRange> {
+    fn claim_run(
+        &self,
+        first: PageIndex,
+        most: u32,
+        wanted: impl Fn(PageState) -> bool,
+    ) -> Option<PageRange> {
         let claimed = (0..most)
             .take_while(|place| {
                 let seen = self.pages.load(first + place);
                 let state = seen.state();
-                wanted(state) && self.pages.claim(first + place, seen, PageState::Filling { slot: None })
+                wanted(state)
+                    && self.pages.claim(first + place, seen, PageState::Filling { slot: None })
             })
             .count() as u32;
         (claimed > 0).then_some(PageRange { first, count: claimed })
@@ -126,7 +134,12 @@ impl Core {
     }
 
     /// Publishes pages that were just mapped, and puts them on their node's list.
-    pub fn publish_resident(&self, node: &Node, range: PageRange, slot: impl Fn(PageIndex) -> Option<Slot>) {
+    pub fn publish_resident(
+        &self,
+        node: &Node,
+        range: PageRange,
+        slot: impl Fn(PageIndex) -> Option<Slot>,
+    ) {
         for page in range.first..range.end() {
             self.publish(page, PageState::Resident { slot: slot(page), pins: 0, node: node.id });
         }
@@ -174,7 +187,8 @@ impl Core {
         };
         let end = window.count.min(self.pages.pages() - page);
         let claimed = (1..end).take_while(|place| follows(*place)).count() as u32;
-        let served = userswap_policy::stream::Window { first: page, count: claimed + 1, ahead: None };
+        let served =
+            userswap_policy::stream::Window { first: page, count: claimed + 1, ahead: None };
         self.streams.lock().on_served(page, served);
         claimed
     }
@@ -182,7 +196,8 @@ impl Core {
     fn slots_of(&self, range: PageRange) -> [Option<Slot>; crate::core::RUN_MAX as usize] {
         let mut slots = [None; crate::core::RUN_MAX as usize];
         for (place, slot) in slots[..range.count as usize].iter_mut().enumerate() {
-            if let PageState::Filling { slot: kept } = self.pages.state(range.first + place as u32) {
+            if let PageState::Filling { slot: kept } = self.pages.state(range.first + place as u32)
+            {
                 *slot = kept;
             }
         }
@@ -190,7 +205,12 @@ impl Core {
     }
 
     /// The device still reads from the frame: the page gets a copy, the frame stays with the write.
-    fn take_from_write(&self, page: PageIndex, seen: Word, held: (FrameIndex, Slot)) -> Option<Step> {
+    fn take_from_write(
+        &self,
+        page: PageIndex,
+        seen: Word,
+        held: (FrameIndex, Slot),
+    ) -> Option<Step> {
         let (frame, slot) = held;
         if !self.pages.claim(page, seen, PageState::Filling { slot: None }) {
             return None;

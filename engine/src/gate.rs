@@ -24,7 +24,12 @@ impl Gate {
         let mut seen = self.state.load(Ordering::Relaxed);
         while seen & CLOSED == 0 {
             // Acquire pairs with the release in `open`: what was changed behind the closed gate is visible.
-            match self.state.compare_exchange_weak(seen, seen + 1, Ordering::Acquire, Ordering::Relaxed) {
+            match self.state.compare_exchange_weak(
+                seen,
+                seen + 1,
+                Ordering::Acquire,
+                Ordering::Relaxed,
+            ) {
                 Ok(_) => return true,
                 Err(now) => seen = now,
             }

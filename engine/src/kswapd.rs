@@ -19,6 +19,8 @@ use std::sync::atomic::Ordering;
 const DEPTH: usize = 8;
 /// Without any progress the reclaimer rests this long, or until it is woken.
 const REST_MS: i32 = 10;
+/// As long as no device has room, only clean pages and pages of zeros can leave: no hurry.
+const REST_FULL_MS: i32 = 100;
 
 /// The thread's own data.
 struct Kswapd {
@@ -35,6 +37,8 @@ struct Kswapd {
 /// No thread or no queue to be had.
 pub fn start(core: Arc<Core>) -> Result<std::thread::JoinHandle<()>, Error> {
     let queue = Queue::new(core.tuning.io, DEPTH as u32).map_err(Error::Thread)?;
+    let files: Vec<_> = core.devices.list().iter().map(|device| device.descriptor()).collect();
+    queue.keep_open(&files);
     let mut kswapd = Kswapd {
         core,
         queue,
@@ -139,7 +143,9 @@ impl Kswapd {
         }
         if outcome == Pass::Stuck || !missed {
             let resting = outcome == Pass::Stuck || !open;
-            let timeout = if resting { REST_MS } else { -1 };
+            let rest =
+                if core.devices_full.load(Ordering::Relaxed) { REST_FULL_MS } else { REST_MS };
+            let timeout = if resting { rest } else { -1 };
             fd::poll(&[core.reclaim_wanted.as_raw_fd(), self.queue.as_raw_fd(), -1], timeout);
             core.reclaim_wanted.clear();
         }
@@ -184,6 +190,9 @@ impl Core {
                 return;
             }
             let debt = state.debt;
+            if state.pool.free() == 0 {
+                state.steal_cached(debt.min(BATCH as u32), &self.pages);
+            }
             let Some(run) = state.release_free(debt) else { return };
             state.debt -= run.count;
             drop(state);

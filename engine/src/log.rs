@@ -18,22 +18,40 @@ fn decimal(mut number: u64, digits: &mut [u8; 20]) -> &str {
 pub fn lost_page(address: usize, device: &str, slot: u32) {
     let (mut a, mut b) = ([0; 20], [0; 20]);
     let (address, slot) = (decimal(address as u64, &mut a), decimal(u64::from(slot), &mut b));
-    say(&["userswap: lost the page at address ", address, ": slot ", slot, " of ", device, " cannot be read; touching it raises SIGBUS\n"]);
+    say(&[
+        "userswap: lost the page at address ",
+        address,
+        ": slot ",
+        slot,
+        " of ",
+        device,
+        " cannot be read; touching it raises SIGBUS\n",
+    ]);
 }
 
 /// No device has room, and the program goes on.
 pub fn exceeding() {
-    say(&["userswap: all swap devices are full: exceeding the RAM budget from now on (--on-full stop would end the program)\n"]);
+    say(&[
+        "userswap: all swap devices are full: exceeding the RAM budget from now on (--on-full stop would end the program)\n",
+    ]);
 }
 
 /// No device has room, and the program ends.
 pub fn stopping() {
-    say(&["userswap: all swap devices are full: stopping the program, as --on-full stop asks; give it a larger swap SIZE or more RAM\n"]);
+    say(&[
+        "userswap: all swap devices are full: stopping the program, as --on-full stop asks; give it a larger swap SIZE or more RAM\n",
+    ]);
 }
 
 /// A device refused pages.
 pub fn write_error(device: &str, error: i32) {
     let mut digits = [0; 20];
     let error = decimal(u64::from(error.unsigned_abs()), &mut digits);
-    say(&["userswap: writing to ", device, " failed (errno ", error, "): the pages stay in RAM and other slots are tried\n"]);
+    say(&[
+        "userswap: writing to ",
+        device,
+        " failed (errno ",
+        error,
+        "): the pages stay in RAM and other slots are tried\n",
+    ]);
 }

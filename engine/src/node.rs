@@ -227,7 +227,7 @@ impl NodeState {
     }
 
     /// Takes frames of the oldest cached pages; their content is on their slots.
-    fn steal_cached(&mut self, want: u32, pages: &PageTable) {
+    pub fn steal_cached(&mut self, want: u32, pages: &PageTable) {
         let mut stolen = 0;
         while stolen < want {
             let Some(page) = self.lists.pop_oldest(ListId::Cached) else { return };
@@ -247,7 +247,8 @@ impl NodeState {
 
     /// Places without a physical page, held from now on, to move pages out to.
     pub fn take_holes(&mut self, max: u32) -> FrameRun {
-        let run = self.pool.take_holes(max).expect("the pool has more places than the budget has pages");
+        let run =
+            self.pool.take_holes(max).expect("the pool has more places than the budget has pages");
         self.shift(run)
     }
 
@@ -274,7 +275,8 @@ impl NodeState {
 
     /// Pages that left their region for held frames by moving.
     pub fn on_moved_out(&mut self, count: u32) {
-        self.resident = self.resident.checked_sub(count).expect("no more pages leave than are resident");
+        self.resident =
+            self.resident.checked_sub(count).expect("no more pages leave than are resident");
     }
 
     /// Pages whose physical page went back to the kernel.

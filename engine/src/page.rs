@@ -103,7 +103,8 @@ pub struct Word(u64);
 impl Word {
     /// Encodes a state.
     pub fn new(state: PageState) -> Self {
-        let slot_bits = |slot: Option<Slot>| slot.map_or(0, |slot| u64::from(slot.0.get()) << SLOT_SHIFT);
+        let slot_bits =
+            |slot: Option<Slot>| slot.map_or(0, |slot| u64::from(slot.0.get()) << SLOT_SHIFT);
         let frame_bits = |frame: u32| {
             assert!(u64::from(frame) < FRAMES_MAX, "frame numbers fit the page word");
             u64::from(frame) << FRAME_SHIFT
@@ -199,7 +200,8 @@ impl PageTable {
     pub fn claim(&self, page: PageIndex, seen: Word, next: PageState) -> bool {
         debug_assert!(!seen.is_owned(), "an owned page is published by its owner, not claimed");
         let word = &self.words[page as usize];
-        word.compare_exchange(seen.0, Word::new(next).0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        word.compare_exchange(seen.0, Word::new(next).0, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
     }
 
     /// The owner's last act: sets the next state and wakes who sleeps on the word.
@@ -220,7 +222,12 @@ impl PageTable {
         let word = &self.words[page as usize];
         let mut seen = word.load(Ordering::Acquire);
         while Word(seen).is_owned() {
-            match word.compare_exchange_weak(seen, seen | WAITED, Ordering::AcqRel, Ordering::Acquire) {
+            match word.compare_exchange_weak(
+                seen,
+                seen | WAITED,
+                Ordering::AcqRel,
+                Ordering::Acquire,
+            ) {
                 Ok(_) => return true,
                 Err(now) => seen = now,
             }
@@ -314,9 +321,13 @@ mod tests {
             while table.words[0].load(Ordering::Relaxed) & WAITED == 0 {
                 std::hint::spin_loop();
             }
-            let waiters = table.publish(0, PageState::Resident { slot: None, pins: 0, node: NodeId(0) });
+            let waiters =
+                table.publish(0, PageState::Resident { slot: None, pins: 0, node: NodeId(0) });
             assert_eq!(waiters, Waiters::Some);
-            assert_eq!(waiter.join().unwrap(), PageState::Resident { slot: None, pins: 0, node: NodeId(0) });
+            assert_eq!(
+                waiter.join().unwrap(),
+                PageState::Resident { slot: None, pins: 0, node: NodeId(0) }
+            );
         });
     }
 }

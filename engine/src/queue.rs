@@ -42,7 +42,7 @@ pub struct Queue {
 }
 
 enum Backend {
-    Uring { ring: Ring, expected: Vec<usize> },
+    Uring { ring: Box<Ring>, expected: Vec<usize> },
     Threads(Workers),
 }
 
@@ -67,13 +67,22 @@ impl Queue {
         let backend = match backend {
             IoBackend::Threads => Backend::Threads(Workers::start()?),
             IoBackend::Uring => Self::uring(depth)?,
-            IoBackend::Auto => Self::uring(depth).or_else(|_| Workers::start().map(Backend::Threads))?,
+            IoBackend::Auto => {
+                Self::uring(depth).or_else(|_| Workers::start().map(Backend::Threads))?
+            }
         };
         Ok(Self { backend, in_flight: 0, depth })
     }
 
+    /// Lets go of devices only after the process has ended, where that can be had.
+    pub fn keep_open(&self, files: &[RawFd]) {
+        if let Backend::Uring { ring, .. } = &self.backend {
+            ring.keep_open(files);
+        }
+    }
+
     fn uring(depth: u32) -> io::Result<Backend> {
-        Ok(Backend::Uring { ring: Ring::new(depth)?, expected: vec![0; depth as usize] })
+        Ok(Backend::Uring { ring: Box::new(Ring::new(depth)?), expected: vec![0; depth as usize] })
     }
 
     /// Requests started and not yet taken back.

@@ -7,6 +7,7 @@ use crate::node::{Node, RESERVE};
 use crate::page::{NodeId, PINS_MAX, PageIndex, PageState, Slot, Word};
 use crate::sys::{PAGE_BYTES, mapping, pages};
 use crate::transfer::TakenOut;
+use std::sync::atomic::Ordering;
 use userswap_policy::frames::FrameRun;
 use userswap_policy::lru::ListId;
 
@@ -44,9 +45,13 @@ impl Core {
         let mut node = None;
         let claimed = (0..most).take_while(|place| {
             let seen = self.pages.load(first + place);
-            let PageState::Resident { slot, node: here, .. } = seen.state() else { return false };
-            *node.get_or_insert(here) == here
-                && self.pages.claim(first + place, seen, PageState::Leaving { slot })
+            let PageState::Resident { slot, node: here, pins } = seen.state() else { return false };
+            let claimed = *node.get_or_insert(here) == here
+                && self.pages.claim(first + place, seen, PageState::Leaving { slot });
+            if claimed {
+                self.forget_pins(pins);
+            }
+            claimed
         });
         let count = claimed.count() as u32;
         (count > 0).then_some(PageRange { first, count })
@@ -74,7 +79,8 @@ impl Core {
 
     /// A page that would not move (pinned, or gone past us): the kernel drops it.
     fn drop_in_place(&self, node: &Node, page: PageIndex, slot: Option<Slot>) {
-        mapping::advise(self.page_address(page), PAGE_BYTES, libc::MADV_DONTNEED).expect("the arena is ours");
+        mapping::advise(self.page_address(page), PAGE_BYTES, libc::MADV_DONTNEED)
+            .expect("the arena is ours");
         let mut state = node.lock();
         state.on_moved_out(1);
         state.on_released(1);
@@ -94,10 +100,15 @@ impl Core {
                     self.pages.wait_owned(page);
                     continue;
                 }
-                PageState::Resident { slot, .. } => match self.take_resident(page, seen, slot) {
-                    Some(content) => return content,
-                    None => continue,
-                },
+                PageState::Resident { slot, pins, .. } => {
+                    match self.take_resident(page, seen, slot) {
+                        Some(content) => {
+                            self.forget_pins(pins);
+                            return content;
+                        }
+                        None => continue,
+                    }
+                }
                 PageState::Cached { frame, slot, .. } => {
                     if self.pages.claim(page, seen, PageState::Untouched) {
                         // Off the list too: its length counts as available.
@@ -223,9 +234,12 @@ impl Core {
     /// # Errors
     /// More than the budget can hold beside what must stay available; nothing is pinned then.
     pub fn pin_range(&self, range: PageRange) -> Result<(), Error> {
-        let free = self.tuning.budget_pages.saturating_sub(4 * RESERVE);
-        if range.count > free {
-            return Err(Error::PinTooLarge(range.count, self.tuning.budget_pages, 4 * RESERVE));
+        let most = self.usable_pages();
+        // Counted before anything is pinned, so that two callers cannot both take the last room.
+        let before = self.pins.fetch_add(range.count, Ordering::Relaxed);
+        if before + range.count > most {
+            self.forget_pins(range.count);
+            return Err(Error::PinTooLarge(range.count, most.saturating_sub(before)));
         }
         for page in range.first..range.end() {
             while !self.try_pin(page) {
@@ -234,6 +248,16 @@ impl Core {
             }
         }
         Ok(())
+    }
+
+    /// Pages that may be pinned: reclaim, readahead and writes under way need the others.
+    fn usable_pages(&self) -> u32 {
+        let budget: u32 = self.nodes.iter().map(|node| node.lock().budget).sum();
+        budget - (budget / 4).max(8 * RESERVE).min(budget)
+    }
+
+    fn forget_pins(&self, pins: u32) {
+        self.pins.fetch_sub(pins, Ordering::Relaxed);
     }
 
     /// Pins a page that is resident.
@@ -262,6 +286,7 @@ impl Core {
                 let PageState::Resident { slot, pins, node } = seen.state() else { break };
                 let Some(pins) = pins.checked_sub(1) else { break };
                 if self.pages.claim(page, seen, PageState::Resident { slot, pins, node }) {
+                    self.forget_pins(1);
                     self.relist(page, pins, node);
                     break;
                 }

@@ -1,23 +1,25 @@
 //! A region: memory of an engine that a program sees as a plain slice.
 use crate::arena::PageRange;
 use crate::core::Core;
+use crate::engine::Running;
 use crate::error::Error;
 use crate::sys::PAGE_BYTES;
 use crate::sys::pages;
+use crate::sys::signal::Blocked;
 use bytemuck::{AnyBitPattern, NoUninit};
 use std::ops::Range;
 use std::sync::Arc;
 
 /// Managed memory; dropped with its content, without any write.
 pub struct Region {
-    core: Arc<Core>,
+    running: Arc<Running>,
     range: PageRange,
     bytes: usize,
 }
 
 impl Region {
-    pub(crate) fn new(core: Arc<Core>, range: PageRange, bytes: usize) -> Self {
-        Self { core, range, bytes }
+    pub(crate) fn new(running: Arc<Running>, range: PageRange, bytes: usize) -> Self {
+        Self { running, range, bytes }
     }
 
     /// Length in bytes, as asked for.
@@ -57,7 +59,8 @@ impl Region {
     /// # Errors
     /// Bytes outside the region.
     pub fn prefetch(&self, bytes: Range<usize>) -> Result<(), Error> {
-        self.core.prefetch_range(self.pages_touching(bytes)?);
+        let _blocked = Blocked::new();
+        self.core().prefetch_range(self.pages_touching(bytes)?);
         Ok(())
     }
 
@@ -66,7 +69,8 @@ impl Region {
     /// # Errors
     /// Bytes outside the region.
     pub fn page_out(&self, bytes: Range<usize>) -> Result<(), Error> {
-        self.core.page_out_range(self.pages_touching(bytes)?);
+        let _blocked = Blocked::new();
+        self.core().page_out_range(self.pages_touching(bytes)?);
         Ok(())
     }
 
@@ -76,12 +80,13 @@ impl Region {
     /// Bytes outside the region.
     pub fn discard(&mut self, bytes: Range<usize>) -> Result<(), Error> {
         let range = self.pages_touching(bytes.clone())?;
-        let skip_first = bytes.start % PAGE_BYTES != 0;
-        let skip_last = bytes.end % PAGE_BYTES != 0 && bytes.end != self.bytes;
+        let skip_first = !bytes.start.is_multiple_of(PAGE_BYTES);
+        let skip_last = !bytes.end.is_multiple_of(PAGE_BYTES) && bytes.end != self.bytes;
         let first = range.first + u32::from(skip_first);
         let end = range.end() - u32::from(skip_last);
         if first < end {
-            self.core.drop_range(PageRange { first, count: end - first });
+            let _blocked = Blocked::new();
+            self.core().drop_range(PageRange { first, count: end - first });
         }
         Ok(())
     }
@@ -91,7 +96,7 @@ impl Region {
     /// # Errors
     /// Bytes outside the region; more than the budget can hold.
     pub fn pin(&self, bytes: Range<usize>) -> Result<(), Error> {
-        self.core.pin_range(self.pages_touching(bytes)?)
+        self.core().pin_range(self.pages_touching(bytes)?)
     }
 
     /// Undoes one [`Region::pin`] of the same bytes.
@@ -99,12 +104,17 @@ impl Region {
     /// # Errors
     /// Bytes outside the region.
     pub fn unpin(&self, bytes: Range<usize>) -> Result<(), Error> {
-        self.core.unpin_range(self.pages_touching(bytes)?);
+        let _blocked = Blocked::new();
+        self.core().unpin_range(self.pages_touching(bytes)?);
         Ok(())
     }
 
+    fn core(&self) -> &Core {
+        &self.running.core
+    }
+
     fn address(&self) -> usize {
-        self.core.page_address(self.range.first)
+        self.core().page_address(self.range.first)
     }
 
     fn pages_touching(&self, bytes: Range<usize>) -> Result<PageRange, Error> {
@@ -119,7 +129,8 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        self.core.drop_range(self.range);
-        self.core.arena.free(self.range);
+        let _blocked = Blocked::new();
+        self.core().drop_range(self.range);
+        self.core().arena.free(self.range);
     }
 }

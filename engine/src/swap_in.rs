@@ -88,7 +88,12 @@ impl Core {
     }
 
     /// Claims the faulting page and, within the window, neighbours whose slots are neighbours too.
-    fn claim_swapped(&self, page: PageIndex, window: Window, most: u32) -> Option<(PageRange, Slot)> {
+    fn claim_swapped(
+        &self,
+        page: PageIndex,
+        window: Window,
+        most: u32,
+    ) -> Option<(PageRange, Slot)> {
         let seen = self.pages.load(page);
         let PageState::Swapped { slot } = seen.state() else { return None };
         if !self.pages.claim(page, seen, PageState::Filling { slot: Some(slot) }) {
@@ -96,7 +101,12 @@ impl Core {
         }
         let end = (window.first + window.count).min(self.pages.pages());
         let up = self.claim_neighbours(page, slot, (1, i64::from(end - page)), most - 1);
-        let down = self.claim_neighbours(page, slot, (-1, i64::from(page - window.first) + 1), most - 1 - up);
+        let down = self.claim_neighbours(
+            page,
+            slot,
+            (-1, i64::from(page - window.first) + 1),
+            most - 1 - up,
+        );
         let first_slot = shifted(slot, -i64::from(down)).expect("a claimed neighbour has a slot");
         Some((PageRange { first: page - down, count: 1 + up + down }, first_slot))
     }
@@ -170,7 +180,11 @@ impl Core {
                 continue;
             }
             self.map_read(&job, PageRange { first, count: page - first });
-            if good { self.keep_marker(&job, page) } else { self.lose(&job, page) }
+            if good {
+                self.keep_marker(&job, page)
+            } else {
+                self.lose(&job, page)
+            }
             first = page + 1;
         }
         self.map_read(&job, PageRange { first, count: job.pages.end() - first });

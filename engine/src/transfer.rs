@@ -84,7 +84,11 @@ impl Core {
 
     fn copy_in(&self, range: PageRange, first_frame: FrameIndex) {
         count(&self.counters.pgcopy, u64::from(range.count));
-        self.copy_or_abort(self.page_address(range.first), self.frame_address(first_frame), range.count);
+        self.copy_or_abort(
+            self.page_address(range.first),
+            self.frame_address(first_frame),
+            range.count,
+        );
     }
 
     fn copy_or_abort(&self, to: usize, from: usize, count: u32) {
@@ -112,8 +116,10 @@ impl Core {
 
     /// Gives the physical pages of held frames back to the kernel.
     pub fn release_memory(&self, frames: FrameRun) {
-        let (address, bytes) = (self.frame_address(frames.first), frames.count as usize * PAGE_BYTES);
-        mapping::advise(address, bytes, libc::MADV_DONTNEED).expect("the pool is ours to give back");
+        let (address, bytes) =
+            (self.frame_address(frames.first), frames.count as usize * PAGE_BYTES);
+        mapping::advise(address, bytes, libc::MADV_DONTNEED)
+            .expect("the pool is ours to give back");
     }
 
     /// Takes out consecutive resident pages that the caller owns in Leaving; one entry of `out` for each.
@@ -192,9 +198,13 @@ impl Core {
         let frames = self.frames_for_copy(node, range.count);
         let (address, bytes) = (self.page_address(range.first), frames.count as usize * PAGE_BYTES);
         let protected = self.uffd.write_protect(address, bytes, Protect::On).is_ok();
-        if !protected || process::read_own(address, self.frame_address(frames.first), bytes).is_err() {
+        if !protected
+            || process::read_own(address, self.frame_address(frames.first), bytes).is_err()
+        {
             if protected {
-                self.uffd.write_protect(address, bytes, Protect::Off).expect("it was just protected");
+                self.uffd
+                    .write_protect(address, bytes, Protect::Off)
+                    .expect("it was just protected");
             }
             node.lock().put_free(frames);
             out[..frames.count as usize].fill(TakenOut::Stayed);

@@ -51,7 +51,8 @@ impl Core {
     /// has room. Their pages are published as Writing.
     pub fn prepare_write(&self, node: &Node, victims: &[Victim], write: &mut WriteOp) -> usize {
         write.pieces = Pieces::default();
-        let fitting = victims.iter().take_while(|v| write.pieces.push_page(self.frame_address(v.frame)));
+        let fitting =
+            victims.iter().take_while(|v| write.pieces.push_page(self.frame_address(v.frame)));
         let most = fitting.count();
         let Some(span) = self.devices.allocate(most as u32) else { return 0 };
         write.count = span.count as usize;
@@ -60,7 +61,10 @@ impl Core {
         if write.count < most {
             write.pieces = Pieces::default();
             for victim in &victims[..write.count] {
-                assert!(write.pieces.push_page(self.frame_address(victim.frame)), "it fitted before");
+                assert!(
+                    write.pieces.push_page(self.frame_address(victim.frame)),
+                    "it fitted before"
+                );
             }
         }
         node.lock().writing += span.count;
@@ -106,7 +110,8 @@ impl Core {
         state.writing -= write.count as u32;
         for victim in &write.victims[..write.count] {
             // Pages that went elsewhere meanwhile are found out by their words.
-            if matches!(self.pages.state(victim.page), PageState::Cached { frame, .. } if frame == victim.frame) {
+            if matches!(self.pages.state(victim.page), PageState::Cached { frame, .. } if frame == victim.frame)
+            {
                 state.push(ListId::Cached, victim.page, 1);
             }
         }
@@ -120,7 +125,14 @@ impl Core {
         let writing = PageState::Writing { frame: victim.frame, slot };
         // The flag first: once the word says Cached the frame may be reused at any moment.
         let cached = PageState::Cached { frame: victim.frame, slot: Some(slot), marker: false };
-        if flag.compare_exchange(frame_flag::WRITING, frame_flag::IDLE, Ordering::AcqRel, Ordering::Acquire).is_ok()
+        if flag
+            .compare_exchange(
+                frame_flag::WRITING,
+                frame_flag::IDLE,
+                Ordering::AcqRel,
+                Ordering::Acquire,
+            )
+            .is_ok()
             && self.pages.change(victim.page, writing, cached)
         {
             return;
@@ -155,7 +167,11 @@ impl Core {
 
     fn restore(&self, node: &Node, victim: &Victim) {
         let range = crate::arena::PageRange { first: victim.page, count: 1 };
-        self.map_in(node, range, userswap_policy::frames::FrameRun { first: victim.frame, count: 1 });
+        self.map_in(
+            node,
+            range,
+            userswap_policy::frames::FrameRun { first: victim.frame, count: 1 },
+        );
         self.publish_resident(node, range, |_| None);
     }
 }

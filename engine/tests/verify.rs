@@ -13,7 +13,9 @@ fn engine(fault: FaultMode, transfer: Transfer, io: IoBackend) -> Engine {
         .io(io)
         .arena_bytes(4 << 30)
         .build()
-        .expect("an engine can be built here: root or a permitted userfaultfd, and room in /var/tmp")
+        .expect(
+            "an engine can be built here: root or a permitted userfaultfd, and room in /var/tmp",
+        )
 }
 
 /// A small generator of our own: failures print its seed, and no test depends on a clock.
@@ -33,7 +35,11 @@ fn write_and_read_back(engine: &Engine, passes: u64) {
     let words = region.as_typed_mut::<u64>();
     for pass in 1..=passes {
         for (place, word) in words.iter_mut().enumerate() {
-            assert_eq!(*word, if pass == 1 { 0 } else { place as u64 ^ (pass - 1) }, "word {place}");
+            assert_eq!(
+                *word,
+                if pass == 1 { 0 } else { place as u64 ^ (pass - 1) },
+                "word {place}"
+            );
             *word = place as u64 ^ pass;
         }
     }
@@ -64,7 +70,7 @@ fn threads_at_random(engine: &Engine, threads: usize, steps: usize) {
                     let seen = word.load(Ordering::Relaxed);
                     assert_eq!(seen, model[mine], "thread {thread} step {step} page {page}");
                     if random.below(2) == 0 {
-                        model[mine] = (step as u64) << 8 | thread as u64 + 1;
+                        model[mine] = ((step as u64) << 8) | (thread as u64 + 1);
                         word.store(model[mine], Ordering::Relaxed);
                     }
                 }

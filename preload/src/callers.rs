@@ -7,6 +7,34 @@ use libc::{c_int, c_void, dl_phdr_info, size_t};
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+/// An entry point that passes its caller's address on behind its own arguments, in the register that the
+/// next argument has on x86-64 and on ARM.
+macro_rules! entry {
+    ($(#[$doc:meta])* $name:ident($($argument:ty),*) -> $result:ty, $x86:literal, $arm:literal, $serve:path) => {
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// As the function of the C library.
+        #[unsafe(no_mangle)]
+        #[unsafe(naked)]
+        pub unsafe extern "C" fn $name($(_: $argument),*) -> $result {
+            #[cfg(target_arch = "x86_64")]
+            std::arch::naked_asm!(
+                concat!("mov ", $x86, ", [rsp]"),
+                "jmp {serve}",
+                serve = sym $serve
+            );
+            #[cfg(target_arch = "aarch64")]
+            std::arch::naked_asm!(
+                concat!("mov ", $arm, ", x30"),
+                "b {serve}",
+                serve = sym $serve
+            );
+        }
+    };
+}
+pub(crate) use entry;
+
 /// One object's executable address range.
 struct Text {
     start: AtomicUsize,

@@ -29,7 +29,6 @@ fn engage(process: &Process) {
     let Phase::Native(_held) = process.phase() else { return };
     // Locked pages cannot move between the arena and the frames.
     let locked = locking::suspend(process);
-    signals::prepare(&process.options);
     let before = descriptors::open_now();
     let engine = match Engine::engage(process.arena.clone(), &process.options) {
         Ok(engine) => engine,
@@ -41,6 +40,7 @@ fn engage(process: &Process) {
     descriptors::protect_new(&before);
     retry::prepare(&process.options);
     locking::resume(process, &engine, locked);
+    signals::pin_stacks(&engine);
     process.set_engine(engine);
     raw::set_errno(errno);
 }

@@ -37,7 +37,7 @@ pub struct Process {
 /// The phase, for as long as it is held.
 pub enum Phase<'a> {
     /// The kernel has the arena; nobody engages meanwhile.
-    Native(#[expect(dead_code, reason = "held, not read")] Guard<'a, ()>),
+    Native(Guard<'a, ()>),
     /// The engine has the arena, until the process ends.
     Engaged(&'a Engine),
 }

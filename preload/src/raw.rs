@@ -108,12 +108,6 @@ pub fn lock(call: c_long, address: usize, bytes: usize, flags: c_int) -> Result<
     outcome(unsafe { libc::syscall(call, address, bytes, flags) })
 }
 
-/// close.
-pub fn close(fd: c_int) -> Result<usize, Errno> {
-    // SAFETY: passed through for the program.
-    outcome(unsafe { libc::syscall(libc::SYS_close, fd) })
-}
-
 /// Whether a descriptor is /dev/zero.
 pub fn is_dev_zero(fd: c_int) -> bool {
     let mut status = MaybeUninit::<libc::stat>::uninit();

@@ -72,7 +72,8 @@ impl Devices {
         let mut base = 0u32;
         let mut list = Vec::new();
         for device in opened {
-            let max = (device.bytes / PAGE_BYTES as u64).min(u64::from(SLOTS_MAX.min(u32::MAX - base))) as u32;
+            let max = (device.bytes / PAGE_BYTES as u64)
+                .min(u64::from(SLOTS_MAX.min(u32::MAX - base))) as u32;
             list.push(Device::new(device, base, max)?);
             base += max;
         }
@@ -205,7 +206,9 @@ impl Device {
         let copy = match self.kind {
             DeviceKind::Memory => memory_device(bytes).map_err(Error::Books)?,
             DeviceKind::Temporary => self.temporary(Path::new(&self.name).to_path_buf(), bytes)?,
-            DeviceKind::File | DeviceKind::Block => self.temporary(open::default_directory(), bytes)?,
+            DeviceKind::File | DeviceKind::Block => {
+                self.temporary(open::default_directory(), bytes)?
+            }
         };
         if fd::reflink(self.file.as_raw_fd(), copy.as_raw_fd()).is_err() {
             self.copy_slots(&copy).map_err(Error::ForkCopy)?;
@@ -214,7 +217,8 @@ impl Device {
     }
 
     fn temporary(&self, directory: PathBuf, bytes: u64) -> Result<File, Error> {
-        let spec = SwapSpec { path: SwapPath::Path(directory), size: None, priority: None, node: None };
+        let spec =
+            SwapSpec { path: SwapPath::Path(directory), size: None, priority: None, node: None };
         let opened = open::open(&spec, bytes)?;
         let file = opened.file.expect("a directory gives a file");
         file.set_len(bytes).map_err(Error::ForkCopy)?;

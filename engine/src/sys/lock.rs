@@ -34,7 +34,11 @@ pub struct Guard<'a, T> {
 impl<T> Lock<T> {
     /// A free lock around `data`.
     pub const fn new(data: T) -> Self {
-        Self { state: AtomicU32::new(FREE), contended: AtomicU64::new(0), data: UnsafeCell::new(data) }
+        Self {
+            state: AtomicU32::new(FREE),
+            contended: AtomicU64::new(0),
+            data: UnsafeCell::new(data),
+        }
     }
 
     /// Waits for the lock.

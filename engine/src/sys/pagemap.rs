@@ -42,7 +42,11 @@ struct Region {
 ///
 /// # Errors
 /// /proc is not there.
-pub fn for_each_present(start: usize, end: usize, mut each: impl FnMut(usize, usize)) -> io::Result<()> {
+pub fn for_each_present(
+    start: usize,
+    end: usize,
+    mut each: impl FnMut(usize, usize),
+) -> io::Result<()> {
     let file = File::open("/proc/self/pagemap")?;
     let mut from = start;
     while from < end {
@@ -58,7 +62,8 @@ pub fn for_each_present(start: usize, end: usize, mut each: impl FnMut(usize, us
             ..ScanArg::default()
         };
         // SAFETY: the argument is laid out as the kernel's pm_scan_arg, and `regions` has that many places.
-        let found = unsafe { libc::ioctl(file.as_raw_fd(), SCAN, std::ptr::from_mut(&mut argument)) };
+        let found =
+            unsafe { libc::ioctl(file.as_raw_fd(), SCAN, std::ptr::from_mut(&mut argument)) };
         if found < 0 {
             return read_entries(&file, from, end, each);
         }
@@ -70,7 +75,12 @@ pub fn for_each_present(start: usize, end: usize, mut each: impl FnMut(usize, us
     Ok(())
 }
 
-fn read_entries(file: &File, start: usize, end: usize, mut each: impl FnMut(usize, usize)) -> io::Result<()> {
+fn read_entries(
+    file: &File,
+    start: usize,
+    end: usize,
+    mut each: impl FnMut(usize, usize),
+) -> io::Result<()> {
     let mut bytes = vec![0u8; ENTRIES * 8];
     let mut from = start;
     while from < end {
@@ -104,7 +114,9 @@ mod tests {
         let mut scanned = Vec::new();
         let mut listed = Vec::new();
         let collect = |found: &mut Vec<usize>, from: usize, to: usize| {
-            found.extend((from..to).step_by(PAGE_BYTES).map(|address| (address - start) / PAGE_BYTES));
+            found.extend(
+                (from..to).step_by(PAGE_BYTES).map(|address| (address - start) / PAGE_BYTES),
+            );
         };
         for_each_present(start, end, |from, to| collect(&mut scanned, from, to)).unwrap();
         let file = File::open("/proc/self/pagemap").unwrap();

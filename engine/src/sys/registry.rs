@@ -8,10 +8,19 @@ pub struct Registry<T, const N: usize> {
     readers: AtomicU32,
 }
 
+impl<T, const N: usize> Default for Registry<T, N> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl<T, const N: usize> Registry<T, N> {
     /// No objects.
     pub const fn new() -> Self {
-        Self { places: [const { AtomicPtr::new(std::ptr::null_mut()) }; N], readers: AtomicU32::new(0) }
+        Self {
+            places: [const { AtomicPtr::new(std::ptr::null_mut()) }; N],
+            readers: AtomicU32::new(0),
+        }
     }
 
     /// Keeps a reference to `object`; false when all places are taken.
@@ -20,7 +29,12 @@ impl<T, const N: usize> Registry<T, N> {
         let free = self.places.iter().any(|place| {
             // Release pairs with the acquire in `find`.
             place
-                .compare_exchange(std::ptr::null_mut(), pointer, Ordering::Release, Ordering::Relaxed)
+                .compare_exchange(
+                    std::ptr::null_mut(),
+                    pointer,
+                    Ordering::Release,
+                    Ordering::Relaxed,
+                )
                 .is_ok()
         });
         if !free {
@@ -34,7 +48,12 @@ impl<T, const N: usize> Registry<T, N> {
     pub fn strike(&self, object: &Arc<T>) {
         let pointer = Arc::as_ptr(object).cast_mut();
         for place in &self.places {
-            let held = place.compare_exchange(pointer, std::ptr::null_mut(), Ordering::SeqCst, Ordering::Relaxed);
+            let held = place.compare_exchange(
+                pointer,
+                std::ptr::null_mut(),
+                Ordering::SeqCst,
+                Ordering::Relaxed,
+            );
             if held.is_ok() {
                 while self.readers.load(Ordering::SeqCst) > 0 {
                     std::thread::yield_now();
@@ -43,12 +62,6 @@ impl<T, const N: usize> Registry<T, N> {
                 drop(unsafe { Arc::from_raw(pointer) });
             }
         }
-    }
-
-    /// Whether `object` is kept here.
-    pub fn holds(&self, object: &Arc<T>) -> bool {
-        let pointer = Arc::as_ptr(object).cast_mut();
-        self.places.iter().any(|place| place.load(Ordering::Acquire) == pointer)
     }
 
     /// Calls `act` with the first object that `fits`; it is kept alive meanwhile.

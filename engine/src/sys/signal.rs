@@ -1,4 +1,5 @@
 //! Signals: blocking them around locks, and SIGBUS as the delivery of faults.
+use super::lock::Lock;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -50,13 +51,19 @@ pub enum Verdict {
 pub type FaultHandler = fn(usize) -> Verdict;
 
 static HANDLER: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
-static mut PREVIOUS: MaybeUninit<libc::sigaction> = MaybeUninit::uninit();
+/// What the program wants done; taken with signals blocked only.
+static PREVIOUS: Lock<Option<libc::sigaction>> = Lock::new(None);
 
 /// Installs `handler` for SIGBUS, before whatever handled it so far; the first call wins.
 pub fn install_sigbus(handler: FaultHandler) {
     // Release pairs with the acquire in `on_sigbus`.
     let first = HANDLER
-        .compare_exchange(std::ptr::null_mut(), handler as *mut (), Ordering::Release, Ordering::Relaxed)
+        .compare_exchange(
+            std::ptr::null_mut(),
+            handler as *mut (),
+            Ordering::Release,
+            Ordering::Relaxed,
+        )
         .is_ok();
     if !first {
         return;
@@ -68,21 +75,24 @@ pub fn install_sigbus(handler: FaultHandler) {
     action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
     // SAFETY: the mask is part of `action`.
     unsafe { libc::sigfillset(&mut action.sa_mask) };
-    let previous = &raw mut PREVIOUS;
-    // SAFETY: `previous` is written once, here, before any SIGBUS can reach our handler.
-    unsafe { libc::sigaction(libc::SIGBUS, action, previous.cast()) };
+    let _blocked = Blocked::new();
+    let mut guard = PREVIOUS.lock();
+    let mut previous = MaybeUninit::uninit();
+    // SAFETY: `action` is complete, `previous` a place for the old one.
+    unsafe { libc::sigaction(libc::SIGBUS, action, previous.as_mut_ptr()) };
+    // SAFETY: sigaction with a valid signal and action has written the old one.
+    *guard = Some(unsafe { previous.assume_init() });
 }
 
 /// What the program wants done for a SIGBUS that is not ours; returns what it wanted before.
 ///
 /// For an interposed `sigaction`: the program sees its own handlers, the engine stays in front.
 pub fn replace_chained(new: Option<&libc::sigaction>) -> libc::sigaction {
-    let previous = &raw mut PREVIOUS;
-    // SAFETY: `install_sigbus` has filled it in, and programs set handlers from one thread at a time.
-    let old = unsafe { (*previous).assume_init() };
+    let _blocked = Blocked::new();
+    let mut previous = PREVIOUS.lock();
+    let old = previous.expect("asked for only once SIGBUS is ours");
     if let Some(new) = new {
-        // SAFETY: as above.
-        unsafe { (*previous).write(*new) };
+        *previous = Some(*new);
     }
     old
 }
@@ -93,32 +103,49 @@ pub fn is_installed() -> bool {
 }
 
 extern "C" fn on_sigbus(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    // SAFETY: errno is this thread's own, in static thread-local storage.
-    let errno = unsafe { *libc::__errno_location() };
+    let errno = errno();
     let handler = HANDLER.load(Ordering::Acquire);
     // SAFETY: the pointer was made from a `FaultHandler` in `install_sigbus`.
     let handler = unsafe { std::mem::transmute::<*mut (), FaultHandler>(handler) };
-    // SAFETY: the kernel passes a siginfo with the address of the fault.
-    let address = unsafe { (*info).si_addr() } as usize;
+    // SAFETY: the kernel passes a valid siginfo.
+    let details = unsafe { &*info };
+    // SAFETY: for SIGBUS it carries the address of the fault.
+    let address = unsafe { details.si_addr() } as usize;
     if handler(address) == Verdict::Foreign {
         chain(signal, info, context);
     }
-    // SAFETY: as above; the interrupted code must not see an errno of ours.
-    unsafe { *libc::__errno_location() = errno };
+    // The interrupted code must not see an errno of ours.
+    set_errno(errno);
+}
+
+fn errno_place() -> *mut i32 {
+    // SAFETY: errno is this thread's own, in static thread-local storage.
+    unsafe { libc::__errno_location() }
+}
+
+fn errno() -> i32 {
+    let place = errno_place();
+    // SAFETY: the place is valid for as long as the thread lives.
+    unsafe { *place }
+}
+
+fn set_errno(errno: i32) {
+    let place = errno_place();
+    // SAFETY: as above.
+    unsafe { *place = errno };
 }
 
 fn chain(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    let previous = &raw const PREVIOUS;
-    // SAFETY: filled in by `install_sigbus` before our handler could run.
-    let previous = unsafe { (*previous).assume_init() };
+    let previous = PREVIOUS.lock().expect("filled in before our handler could run");
     match previous.sa_sigaction {
         libc::SIG_DFL | libc::SIG_IGN => reset_to_default(signal),
         handler if previous.sa_flags & libc::SA_SIGINFO != 0 => {
             // SAFETY: the program installed a three-argument handler.
             let handler = unsafe {
-                std::mem::transmute::<usize, extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void)>(
-                    handler,
-                )
+                std::mem::transmute::<
+                    usize,
+                    extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void),
+                >(handler)
             };
             handler(signal, info, context);
         }
@@ -141,11 +168,11 @@ fn reset_to_default(signal: i32) {
 /// Sends a synchronous-looking fatal signal to a thread of this process.
 pub fn send(thread: i32, signal: i32) {
     // SAFETY: signals a thread of this process.
-    unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, signal) };
+    unsafe { libc::syscall(libc::SYS_tgkill, std::process::id(), thread, signal) };
 }
 
 /// Ends the process at once, as the out-of-memory killer would.
 pub fn kill_self() {
     // SAFETY: this process asks for its own end.
-    unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+    unsafe { libc::kill(std::process::id() as i32, libc::SIGKILL) };
 }

@@ -23,20 +23,37 @@ impl Ring {
         Ok(Self { ring })
     }
 
+    /// Lets the ring keep the devices open. When the process ends, their last reference goes with the ring,
+    /// in the kernel's own time: freeing the blocks of an unlinked swap file (0.3 s for 1.5 GiB on a disk
+    /// with discard) does not hold the process up.
+    pub fn keep_open(&self, files: &[RawFd]) {
+        // Where the limit on registered files is too low, the process waits for its files as always.
+        let _ = self.ring.submitter().register_files(files);
+    }
+
     /// Starts a request; `pieces` must stay in place until its completion is reaped.
     ///
     /// # Errors
     /// What io_uring_enter says; the request was not started then.
-    pub fn start(&mut self, fd: RawFd, job: (Direction, u64), pieces: &Pieces, token: u64) -> io::Result<()> {
+    pub fn start(
+        &mut self,
+        fd: RawFd,
+        job: (Direction, u64),
+        pieces: &Pieces,
+        token: u64,
+    ) -> io::Result<()> {
         let (direction, offset) = job;
         let (iov, count) = (pieces.as_ptr(), pieces.count() as u32);
         let entry = match direction {
             Direction::Read => opcode::Readv::new(types::Fd(fd), iov, count).offset(offset).build(),
-            Direction::Write => opcode::Writev::new(types::Fd(fd), iov, count).offset(offset).build(),
+            Direction::Write => {
+                opcode::Writev::new(types::Fd(fd), iov, count).offset(offset).build()
+            }
         }
         .user_data(token);
         // SAFETY: the pieces and the memory they name are held until the completion is reaped.
-        unsafe { self.ring.submission().push(&entry) }.expect("the queue never starts more than its entries");
+        unsafe { self.ring.submission().push(&entry) }
+            .expect("the queue never starts more than its entries");
         self.enter(0)
     }
 

@@ -1,0 +1,174 @@
+#!/usr/bin/env bash
+# What every commit passes: format, layout rules, clippy, tests, documentation.
+#
+# Stops at the first step that fails, with a line that says which. What this machine cannot test is an
+# error where it should exist, and is listed as NOT TESTED at the end where it may be absent.
+set -euo pipefail
+cd "$(dirname "$0")"
+
+FILE_LINES_MAX=700
+not_tested=()
+
+step() { printf '\n== %s (at %s s)\n' "$1" "$SECONDS"; }
+note() { not_tested+=("$1"); }
+fail() {
+    printf 'check.sh: FAILED: %s\n' "$1" >&2
+    exit 1
+}
+
+# All Rust files of ours.
+rust_files() { find . \( -name target -o -name '.?*' \) -prune -o -name '*.rs' -print | sort; }
+
+# Prints "file:line: code" without comments and without test modules.
+code_of() {
+    awk '
+        FNR == 1 { in_tests = 0; is_test = 0 }
+        in_tests { if ($0 == "}") in_tests = 0; next }
+        /^#\[cfg\(test\)\]/ { is_test = 1; next }
+        is_test && /^(pub(\([a-z]+\))? )?mod [a-z_]+ \{/ { in_tests = 1; is_test = 0; next }
+        { is_test = 0; sub(/\/\/.*/, ""); if ($0 ~ /[^ \t]/) print FILENAME ":" FNR ": " $0 }
+    ' "$@"
+}
+
+# Fails with the lines of $2 that match the extended regular expression $3.
+refuse() {
+    local found
+    found=$(grep -E "$3" <<<"$2" || true)
+    [ -z "$found" ] || { printf '%s\n' "$found" >&2; fail "$1"; }
+}
+
+check_format() {
+    step 'format: cargo fmt'
+    cargo fmt --all --check || fail 'some files are not formatted: run cargo fmt --all'
+}
+
+check_policy() {
+    step 'policy: no_std and pure'
+    grep -Eq '^#!\[(cfg_attr\(not\(test\), )?no_std' policy/src/lib.rs ||
+        fail 'policy/src/lib.rs does not say no_std'
+    local files code
+    mapfile -t files < <(rust_files | grep '^\./policy/src/' | grep -v '/tests\.rs$')
+    code=$(code_of "${files[@]}")
+    [ -n "$code" ] || fail 'policy/src has no code to look at'
+    refuse 'policy uses I/O, threads, time or locks' "$code" \
+        '\bstd::(fs|io|net|thread|time|sync)\b|\bextern crate std\b'
+    refuse 'policy contains unsafe code' "$code" '\bunsafe\b'
+}
+
+check_unsafe() {
+    step 'unsafe: only in engine/src/sys, preload, bench/src/sys and tests'
+    local files code
+    mapfile -t files < <(rust_files |
+        grep -Ev '^\./(engine/src/sys/|preload/|bench/src/sys(/|\.rs$))|/tests/|/tests\.rs$')
+    code=$(code_of "${files[@]}")
+    [ -n "$code" ] || fail 'no code to look at'
+    refuse 'unsafe code in the wrong place' "$code" '\bunsafe\b'
+}
+
+check_sizes() {
+    step "size: no file over $FILE_LINES_MAX lines"
+    local file lines
+    while read -r file; do
+        lines=$(wc -l <"$file")
+        [ "$lines" -le "$FILE_LINES_MAX" ] || fail "$file has $lines lines: split it by concepts"
+    done < <(rust_files)
+}
+
+check_clippy() {
+    step 'lints: cargo clippy'
+    cargo clippy --workspace --all-targets -- -D warnings || fail 'clippy has something to say'
+}
+
+# What the tests need. Programs and userfaultfd must exist; the rest depends on the machine.
+check_machine() {
+    step 'machine: what the tests need'
+    local program
+    for program in cc make python3 sqlite3 xz sort bash; do
+        command -v "$program" >/dev/null ||
+            fail "$program is missing, and the tests run it: install it, or run .ci/run, which does"
+    done
+    if [ "$(id -u)" != 0 ]; then
+        [ "${CI:-}" != true ] || fail 'CI=true, but not root: the kernel side of bench needs root'
+        note "the kernel's own swap beside ours (bench/tests/kernel.rs): needs root"
+    fi
+    local line
+    while read -r line; do
+        case $line in
+            'fail '*) fail "${line#fail }" ;;
+            'note '*) note "${line#note }" ;;
+            *) echo "$line" ;;
+        esac
+    done < <(probe_kernel || echo 'fail cannot ask the kernel for userfaultfd: is python3 whole?')
+}
+
+# Prints "fail …" for what must exist, "note …" for what may be absent, else what there is.
+probe_kernel() {
+    python3 - <<'PYTHON'
+import ctypes, fcntl, os, struct
+
+libc = ctypes.CDLL(None, use_errno=True)
+USERFAULTFD = 323 if os.uname().machine == "x86_64" else 282
+IO_URING_SETUP = 425
+FLAGS = os.O_CLOEXEC | os.O_NONBLOCK
+USER_MODE_ONLY = 1
+API, FEATURE_MOVE = 0xC018AA3F, 1 << 16
+
+
+def through_device():
+    try:
+        device = os.open("/dev/userfaultfd", os.O_RDWR | os.O_CLOEXEC)
+        return fcntl.ioctl(device, 0xAA00, FLAGS)
+    except OSError:
+        return -1
+
+
+fd = libc.syscall(USERFAULTFD, FLAGS)
+reason = os.strerror(ctypes.get_errno())
+if fd < 0:
+    fd = through_device()
+if fd < 0:
+    print("note faults of system calls by message: this user may serve only its own faults")
+    fd = libc.syscall(USERFAULTFD, FLAGS | USER_MODE_ONLY)
+if fd < 0:
+    print(f"fail userfaultfd is not allowed here ({reason}): run as root, or set "
+          "vm.unprivileged_userfaultfd=1, or permit it in the container's seccomp profile")
+    raise SystemExit
+features = struct.unpack("QQQ", fcntl.ioctl(fd, API, struct.pack("QQQ", 0xAA, 0, 0)))[1]
+if features & FEATURE_MOVE:
+    print("userfaultfd with MOVE")
+else:
+    print("note the MOVE path: this kernel has no UFFDIO_MOVE (Linux 6.8)")
+ring = libc.syscall(IO_URING_SETUP, 1, ctypes.create_string_buffer(256))
+print("io_uring" if ring >= 0 else "note io_uring: it is forbidden here, threads stand in for it")
+PYTHON
+}
+
+# In this workspace, which has no package at its top, the same as the README's plain `cargo test`.
+check_tests() {
+    step 'tests: cargo test'
+    cargo test --workspace || fail 'a test fails'
+}
+
+# The command and the library are both called userswap and would overwrite each other's pages: the
+# command first, the library's pages stay.
+check_docs() {
+    step 'documentation: cargo doc'
+    export RUSTDOCFLAGS='-D warnings'
+    cargo doc --package userswap-cli --no-deps || fail 'the documentation of cli has errors'
+    cargo doc --workspace --exclude userswap-cli --no-deps || fail 'the documentation has errors'
+}
+
+check_format
+check_policy
+check_unsafe
+check_sizes
+check_machine
+check_clippy
+check_docs
+check_tests
+
+echo
+for what in "${not_tested[@]}"; do
+    echo "NOT TESTED: $what"
+done
+echo "check.sh: passed in $SECONDS s"

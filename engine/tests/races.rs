@@ -1,0 +1,260 @@
+//! Everything at once: owners of pages who know what these must hold, against others who page out, pin,
+//! prefetch and change the budget. Every byte is checked, and all books are audited afterwards.
+#![allow(unsafe_code)]
+mod support;
+use std::sync::atomic::{AtomicBool, Ordering};
+use support::*;
+use userswap::arena::PageRange;
+use userswap::options::{FaultMode, Transfer};
+use userswap::{Engine, Region};
+
+/// Pages that follow each other and have one owner: runs are moved, read and dropped together.
+const BLOCK: usize = 8;
+const OWNERS: usize = 3;
+
+struct Owner {
+    id: usize,
+    pages: Pages,
+    stamps: Vec<u64>,
+    random: Random,
+}
+
+impl Owner {
+    fn page(&self, block: usize, place: usize) -> usize {
+        (block * OWNERS + self.id) * BLOCK + place
+    }
+
+    fn blocks(&self) -> usize {
+        self.pages.count / (BLOCK * OWNERS)
+    }
+
+    fn step(&mut self, engine: &Engine, step: usize) {
+        let block = self.random.below(self.blocks());
+        let (first, length) = (self.random.below(BLOCK), 1 + self.random.below(BLOCK));
+        let places = first..(first + length).min(BLOCK);
+        let what = self.random.below(20);
+        if what < 2 {
+            let range = self.page(block, places.start);
+            let address = self.pages.at(range) as usize;
+            let core = engine.core();
+            core.drop_range(core.range_at(address, places.len() * PAGE));
+        }
+        for place in places {
+            let page = self.page(block, place);
+            let stamp = &mut self.stamps[page];
+            match what {
+                0..2 => *stamp = 0,
+                2 => {
+                    self.pages.check(page, *stamp);
+                    *stamp = 0;
+                    self.pages.fill(page, 0);
+                }
+                3..9 => {
+                    *stamp = (step as u64) << 8 | self.id as u64 + 1;
+                    self.pages.fill(page, *stamp);
+                }
+                _ => self.pages.check(page, *stamp),
+            }
+        }
+    }
+
+    fn check_all(&self) {
+        for block in 0..self.blocks() {
+            for place in 0..BLOCK {
+                let page = self.page(block, place);
+                self.pages.check(page, self.stamps[page]);
+            }
+        }
+    }
+}
+
+/// What others may do to pages that are not theirs: nothing that changes content.
+fn disturb(kind: usize, engine: &Engine, region: &Region, random: &mut Random) {
+    let pages = region.len() / PAGE;
+    let first = random.below(pages);
+    let bytes = first * PAGE..(first + 1 + random.below(200)).min(pages) * PAGE;
+    match kind {
+        0 => region.page_out(bytes).unwrap(),
+        1 => {
+            region.pin(bytes.clone()).unwrap();
+            region.unpin(bytes).unwrap();
+        }
+        2 => engine.set_budget(((16 + random.below(9)) * MIB) as u64).unwrap(),
+        _ => region.prefetch(bytes).unwrap(),
+    }
+}
+
+fn race(way: (FaultMode, Transfer), disturbers: &[usize], steps: usize) {
+    limit(50);
+    let seed = seed();
+    println!("{way:?} {disturbers:?}");
+    let engine = engine(way);
+    let region = engine.map(36 * MIB).unwrap();
+    let pages = Pages::of(&region);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let owners: Vec<_> = (0..OWNERS)
+            .map(|id| {
+                let random = Random::new(seed.wrapping_add(id as u64 * 7919));
+                let mut owner = Owner { id, pages, stamps: vec![0; pages.count], random };
+                let engine = &engine;
+                scope.spawn(move || {
+                    (1..=steps).for_each(|step| owner.step(engine, step));
+                    owner.check_all();
+                    owner
+                })
+            })
+            .collect();
+        for kind in disturbers {
+            let mut random = Random::new(seed ^ (*kind as u64 + 1) << 20);
+            let (engine, region, done) = (&engine, &region, &done);
+            scope.spawn(move || {
+                while !done.load(Ordering::Relaxed) {
+                    disturb(*kind, engine, region, &mut random);
+                }
+            });
+        }
+        let owners: Vec<_> = owners.into_iter().map(|owner| owner.join()).collect();
+        done.store(true, Ordering::Relaxed);
+        for owner in owners {
+            owner.unwrap().check_all();
+        }
+    });
+    audit(&engine);
+    assert_eq!(engine.counters().pages_lost, 0);
+    assert!(engine.counters().pswpin > 100, "nothing was swapped: {:?}", engine.counters());
+    drop(region);
+    audit(&engine);
+    assert_eq!(engine.usage().slots_used, 0);
+}
+
+#[test]
+fn owners_alone_by_message() {
+    race(WAYS[0], &[], 4000);
+}
+
+#[test]
+fn owners_alone_by_signal() {
+    race(WAYS[1], &[], 4000);
+}
+
+#[test]
+fn everybody_by_message_and_move() {
+    race(WAYS[0], &[0, 1, 2, 3], 2500);
+}
+
+#[test]
+fn everybody_by_signal_and_move() {
+    race(WAYS[1], &[0, 1, 2, 3], 2500);
+}
+
+#[test]
+fn everybody_by_message_and_copy() {
+    race(WAYS[2], &[0, 1, 2, 3], 2000);
+}
+
+#[test]
+fn everybody_by_signal_and_copy() {
+    race(WAYS[3], &[0, 1, 2, 3], 2000);
+}
+
+#[test]
+fn discards_against_page_outs_alone() {
+    race(WAYS[1], &[0], 3000);
+}
+
+#[test]
+fn budget_changes_alone() {
+    race(WAYS[1], &[2], 3000);
+}
+
+#[test]
+fn pages_moved_to_another_region_keep_every_byte() {
+    for way in WAYS {
+        limit(50);
+        let engine = engine(way);
+        let first = engine.map(24 * MIB).unwrap();
+        let second = engine.map(24 * MIB).unwrap();
+        let (from, to) = (Pages::of(&first), Pages::of(&second));
+        (0..from.count).for_each(|page| from.fill(page, if page % 5 == 0 { 0 } else { 77 }));
+        let core = engine.core();
+        core.move_range(core.range_at(from.address, first.len()), core.arena.page_of(to.address));
+        (0..to.count).for_each(|page| to.check(page, if page % 5 == 0 { 0 } else { 77 }));
+        (0..from.count).for_each(|page| from.check(page, 0));
+        audit(&engine);
+    }
+}
+
+/// A program's signal handler may interrupt the engine's own calls, and may touch managed memory.
+fn handler_touches_memory(way: (FaultMode, Transfer)) {
+    static ADDRESS: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+    static TURN: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+    extern "C" fn touch(_: i32) {
+        let page = TURN.fetch_add(997, Ordering::Relaxed) % 6144;
+        let word = (ADDRESS.load(Ordering::Relaxed) + page * PAGE) as *const u64;
+        // SAFETY: the timer runs only while the region lives.
+        let _ = unsafe { word.read_volatile() };
+    }
+    let engine = engine(way);
+    let watched = engine.map(24 * MIB).unwrap();
+    let mut region = engine.map(4 * MIB).unwrap();
+    let pages = Pages::of(&watched);
+    (0..pages.count).for_each(|page| pages.fill(page, 5));
+    ADDRESS.store(pages.address, Ordering::Relaxed);
+    // SAFETY: the handler only reads memory that exists.
+    unsafe { libc::signal(libc::SIGVTALRM, touch as *const () as usize) };
+    let every = libc::timeval { tv_sec: 0, tv_usec: 200 };
+    let timer = libc::itimerval { it_interval: every, it_value: every };
+    // SAFETY: a timer of CPU time for this process.
+    unsafe { libc::setitimer(libc::ITIMER_VIRTUAL, &timer, std::ptr::null_mut()) };
+    for turn in 0..300 {
+        let all = 0..region.len();
+        region.as_mut_slice().iter_mut().step_by(PAGE).for_each(|byte| *byte = turn as u8 | 1);
+        region.page_out(all.clone()).unwrap();
+        region.prefetch(all.clone()).unwrap();
+        region.pin(0..64 * PAGE).unwrap();
+        region.unpin(0..64 * PAGE).unwrap();
+        region.discard(all).unwrap();
+        engine.set_budget((16 + turn % 2) << 20).unwrap();
+    }
+}
+
+#[test]
+fn a_signal_handler_may_touch_memory_during_the_engines_calls_by_message() {
+    let name = "a_signal_handler_may_touch_memory_during_the_engines_calls_by_message";
+    if must_pass_in_child(name, 20) {
+        handler_touches_memory(WAYS[0]);
+    }
+}
+
+#[test]
+fn a_signal_handler_may_touch_memory_during_the_engines_calls_by_signal() {
+    let name = "a_signal_handler_may_touch_memory_during_the_engines_calls_by_signal";
+    if must_pass_in_child(name, 20) {
+        handler_touches_memory(WAYS[1]);
+    }
+}
+
+#[test]
+fn neighbours_of_a_page_that_is_dropped_are_filled_again_and_again() {
+    limit(50);
+    let engine = engine(WAYS[1]);
+    let region = engine.map(MIB).unwrap();
+    let pages = Pages::of(&region);
+    let first = engine.core().arena.page_of(pages.address);
+    std::thread::scope(|scope| {
+        for half in 0..2 {
+            let engine = &engine;
+            scope.spawn(move || {
+                for turn in 0..3000usize {
+                    for page in (0..16).map(|page| page * 2 + half) {
+                        pages.fill(page, turn as u64 + 1);
+                        pages.check(page, turn as u64 + 1);
+                        engine.core().drop_range(PageRange { first: first + page as u32, count: 1 });
+                    }
+                }
+            });
+        }
+    });
+    audit(&engine);
+}

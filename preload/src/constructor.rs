@@ -1,0 +1,53 @@
+//! What happens before the program's own code: read the options, reserve the arena, open the heap.
+//!
+//! Whatever ran before (the loader, other libraries) has blocks of glibc's, and keeps them. Without
+//! options the library stays inert. Options that cannot be read end the program: it must not run
+//! unmanaged where somebody counts on its budget.
+use crate::process::{self, Process};
+use crate::raw::{self, PAGE_BYTES};
+use crate::{callers, fork, heap, real, retry, signals, stats, transfers};
+use userswap::arena::{ARENA_PAGES_MAX, Arena};
+use userswap::options::{OPTIONS_VARIABLE, Options};
+use userswap::sys::mapping::Access;
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static CONSTRUCTOR: extern "C" fn() = construct;
+
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static DESTRUCTOR: extern "C" fn() = destruct;
+
+extern "C" fn construct() {
+    callers::find();
+    real::look_up();
+    signals::look_up();
+    retry::look_up();
+    transfers::look_up();
+    let Some(text) = std::env::var_os(OPTIONS_VARIABLE) else { return };
+    if let Err(reason) = start(&text.to_string_lossy()) {
+        raw::say(&format!("{OPTIONS_VARIABLE}: {reason}"));
+        raw::exit_now(1);
+    }
+}
+
+fn start(text: &str) -> Result<(), String> {
+    let options = Options::from_text(text).map_err(|error| error.to_string())?;
+    let arena = Arena::reserve(ARENA_PAGES_MAX, Access::Reserved)
+        .map_err(|error| format!("no address space for managed memory: {error}"))?;
+    // A limit on address space leaves a small arena; one below the budget would be no use.
+    let bytes = u64::from(arena.pages()) * PAGE_BYTES as u64;
+    if bytes < options.ram_bytes {
+        return Err(format!("only {bytes} bytes of address space: raise the limit (ulimit -v)"));
+    }
+    signals::start(&options);
+    let process = Process::new(options, arena).publish();
+    heap::prepare(process).map_err(|error| format!("no memory for the heap's books: {error}"))?;
+    fork::install();
+    process::open_heap();
+    Ok(())
+}
+
+extern "C" fn destruct() {
+    stats::write();
+}

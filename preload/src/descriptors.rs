@@ -1,0 +1,149 @@
+//! Our descriptors do not exist for the program: it can neither close nor replace them.
+//!
+//! Programs that close everything above standard error, as daemons do, would otherwise take the engine's
+//! swap away. The engine puts its descriptors at high numbers; which they are is found by comparing what is
+//! open before and after it starts.
+use crate::callers::entry;
+use crate::{callers, process, raw, real};
+use crate::raw::{Errno, set_errno};
+use libc::{EBADF, c_int, c_uint};
+use std::sync::atomic::{AtomicU64, Ordering};
+use userswap::sys::lock::Lock;
+
+/// The engine raises its descriptors to this number where the limit allows.
+const HIGH: c_int = 900;
+
+static OURS: Lock<Vec<c_int>> = Lock::new(Vec::new());
+/// A bit for each number modulo 64 that we have: most calls need no lock.
+static MASK: AtomicU64 = AtomicU64::new(0);
+
+/// The descriptors that are open.
+pub fn open_now() -> Vec<c_int> {
+    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return Vec::new() };
+    let names = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    names.collect()
+}
+
+/// Keeps the program from descriptors that were opened since; signals are blocked.
+pub fn protect_new(before: &[c_int]) {
+    let mut new: Vec<c_int> = open_now().into_iter().filter(|fd| !before.contains(fd)).collect();
+    // Low numbers are what other threads opened meanwhile, unless ours could not be raised.
+    if new.iter().any(|fd| *fd >= HIGH) {
+        new.retain(|fd| *fd >= HIGH);
+    }
+    // The one that the directory itself was read by.
+    new.retain(|fd| unsafe_is_open(*fd));
+    let mut ours = OURS.lock();
+    ours.extend(new);
+    let mask = ours.iter().fold(0, |mask, fd| mask | 1u64 << (fd % 64));
+    MASK.store(mask, Ordering::Release);
+}
+
+fn unsafe_is_open(fd: c_int) -> bool {
+    // SAFETY: asks for flags.
+    unsafe { libc::fcntl(fd, libc::F_GETFD) >= 0 }
+}
+
+fn is_ours(fd: c_int) -> bool {
+    fd >= 0
+        && MASK.load(Ordering::Acquire) & 1u64 << (fd % 64) != 0
+        && {
+            let _blocked = userswap::sys::signal::Blocked::new();
+            OURS.lock().contains(&fd)
+        }
+}
+
+entry!(
+    /// close; the engine itself closes what it pleases.
+    close(c_int) -> c_int, "rsi", "x1", serve_close
+);
+
+extern "C" fn serve_close(fd: c_int, caller: usize) -> c_int {
+    if is_ours(fd) && !callers::is_ours(caller) {
+        return refuse();
+    }
+    real::close(fd)
+}
+
+fn refuse() -> c_int {
+    set_errno(EBADF);
+    -1
+}
+
+/// dup2.
+///
+/// # Safety
+/// As the function of the C library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dup2(from: c_int, to: c_int) -> c_int {
+    if is_ours(from) || is_ours(to) { refuse() } else { real::dup2(from, to) }
+}
+
+entry!(
+    /// dup3; the engine replaces its own in a forked child.
+    dup3(c_int, c_int, c_int) -> c_int, "rcx", "x3", serve_dup3
+);
+
+extern "C" fn serve_dup3(from: c_int, to: c_int, flags: c_int, caller: usize) -> c_int {
+    if !callers::is_ours(caller) && (is_ours(from) || is_ours(to)) {
+        return refuse();
+    }
+    real::dup3(from, to, flags)
+}
+
+/// close_range, around ours.
+///
+/// # Safety
+/// As the function of the C library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+    match close_around(first, last, flags) {
+        Ok(()) => 0,
+        Err(error) => {
+            set_errno(error);
+            -1
+        }
+    }
+}
+
+/// closefrom, around ours.
+///
+/// # Safety
+/// As the function of the C library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn closefrom(first: c_int) {
+    // Without the system call there is nothing that could be done about it here.
+    let _ = close_around(first.max(0) as c_uint, c_uint::MAX, 0);
+}
+
+fn close_around(first: c_uint, last: c_uint, flags: c_int) -> Result<(), Errno> {
+    let mut ours: Vec<c_uint> = match process::current() {
+        Some(_) => {
+            let _blocked = userswap::sys::signal::Blocked::new();
+            OURS.lock().iter().map(|fd| *fd as c_uint).collect()
+        }
+        None => Vec::new(),
+    };
+    ours.retain(|fd| (first..=last).contains(fd));
+    ours.sort_unstable();
+    if first > last {
+        return close_part(first, last, flags);
+    }
+    let mut next = first;
+    for fd in ours {
+        if next < fd {
+            close_part(next, fd - 1, flags)?;
+        }
+        let Some(behind) = fd.checked_add(1) else { return Ok(()) };
+        next = behind;
+    }
+    if next <= last { close_part(next, last, flags) } else { Ok(()) }
+}
+
+fn close_part(first: c_uint, last: c_uint, flags: c_int) -> Result<(), Errno> {
+    // SAFETY: the program asks for it, and ours are not among them.
+    match unsafe { libc::syscall(libc::SYS_close_range, first, last, flags) } {
+        0 => Ok(()),
+        _ => Err(raw::errno()),
+    }
+}
