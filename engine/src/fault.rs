@@ -76,9 +76,10 @@ impl Core {
         let mut done = 0;
         while done < claimed.count {
             let rest = PageRange { first: page + done, count: claimed.count - done };
-            let asker = if done == 0 { Asker::Fault } else { Asker::Readahead };
+            let asker = if done == 0 { Asker::Fault } else { Asker::ZerosAhead };
             let grant = match asker {
-                Asker::Fault => self.obtain(node, rest.count),
+                // The program goes on after this one; the rest is mapped in as few calls as possible.
+                Asker::Fault => self.obtain(node, rest.count.min(crate::core::RUN_MAX)),
                 _ => match node.lock().grant(rest.count, asker, &self.pages) {
                     Some(grant) => grant,
                     None => {

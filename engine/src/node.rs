@@ -112,6 +112,8 @@ pub enum Asker {
     Fault,
     /// Readahead: stops at the low watermark.
     Readahead,
+    /// More zeros than the fault asked for: stops a little above the reserve.
+    ZerosAhead,
     /// Reclaim: may use everything.
     Reclaim,
 }
@@ -207,6 +209,7 @@ impl NodeState {
         let kept = match asker {
             Asker::Fault => RESERVE,
             Asker::Readahead => self.watermarks.low,
+            Asker::ZerosAhead => 2 * RESERVE,
             Asker::Reclaim => 0,
         };
         let want = want.min(self.available().saturating_sub(kept));

@@ -6,7 +6,7 @@
 //! second chance: their frames are taken oldest first, when somebody needs them.
 use crate::arena::PageRange;
 use crate::checksum::is_zero;
-use crate::core::{Core, RUN_MAX};
+use crate::core::Core;
 use crate::counters::count;
 use crate::node::Node;
 use crate::options::OnFull;
@@ -44,7 +44,7 @@ pub struct Victim {
 pub struct Scratch {
     pub(crate) victims: [Victim; BATCH],
     pub(crate) count: usize,
-    taken: [TakenOut; RUN_MAX as usize],
+    taken: [TakenOut; BATCH],
     pub(crate) write: WriteOp,
 }
 
@@ -64,7 +64,7 @@ impl Scratch {
         Self {
             victims: [none; BATCH],
             count: 0,
-            taken: [TakenOut::Stayed; RUN_MAX as usize],
+            taken: [TakenOut::Stayed; BATCH],
             write: WriteOp::new(),
         }
     }
@@ -115,7 +115,7 @@ impl Core {
     fn take_out_victims(&self, node: &Node, scratch: &mut Scratch) {
         let (mut from, mut kept) = (0, 0);
         while from < scratch.count {
-            let run = run_length(&scratch.victims[from..scratch.count]).min(RUN_MAX as usize);
+            let run = run_length(&scratch.victims[from..scratch.count]);
             let range = PageRange { first: scratch.victims[from].page, count: run as u32 };
             let taken = &mut scratch.taken[..run];
             self.take_out(node, range, taken);

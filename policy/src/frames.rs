@@ -167,13 +167,30 @@ impl Pool {
             Some(FrameRun { first: run.start, count: run.end - run.start })
         };
         if let Some(run) = find_in(cursor, next_chunk * CHUNK) {
-            return Some(run);
+            return Some(self.extended(run, state, max));
         }
         // All holes are alike to whoever fills them, so the one that starts the longest run is best.
         let prefers_whole = state == State::Hole || max >= CHUNK;
         let whole = if prefers_whole { chunks.all.next_cyclic(next_chunk) } else { None };
         let chunk = whole.or_else(|| chunks.some.next_cyclic(next_chunk))?;
-        find_in(chunk * CHUNK, (chunk + 1) * CHUNK)
+        let run = find_in(chunk * CHUNK, (chunk + 1) * CHUNK)?;
+        Some(self.extended(run, state, max))
+    }
+
+    /// `run`, continued into the following chunks as far as they begin in the same state.
+    fn extended(&self, mut run: FrameRun, state: State, max: u32) -> FrameRun {
+        loop {
+            let end = run.first + run.count;
+            let chunk = (end / CHUNK) as usize;
+            if run.count == max || end % CHUNK != 0 || chunk == self.free.len() {
+                return run;
+            }
+            let more = self.bits(state, chunk).trailing_ones().min(max - run.count);
+            if more == 0 {
+                return run;
+            }
+            run.count += more;
+        }
     }
 
     /// Changes the state of every position in `run`.
@@ -246,12 +263,22 @@ mod tests {
     }
 
     #[test]
-    fn runs_continue_behind_each_other_and_end_with_the_chunk() {
-        let mut pool = Pool::new(192);
+    fn runs_continue_behind_each_other_and_into_the_next_chunks() {
+        let mut pool = Pool::new(320);
         assert_eq!(pool.take_holes(40), Some(run(0, 40)));
-        assert_eq!(pool.take_holes(40), Some(run(40, 24)));
-        assert_eq!(pool.take_holes(200), Some(run(64, 64)));
+        assert_eq!(pool.take_holes(40), Some(run(40, 40)));
+        assert_eq!(pool.take_holes(200), Some(run(80, 200)));
+        assert_eq!(pool.take_holes(200), Some(run(280, 40)));
         assert_eq!(pool.take_holes(0), None);
+    }
+
+    #[test]
+    fn a_run_ends_where_the_next_chunk_does_not_begin_in_its_state() {
+        let mut pool = free_pool(192);
+        pool.take_free(70);
+        pool.put_free(run(0, 64));
+        pool.cursors.take_free = 0;
+        assert_eq!(pool.take_free(192), Some(run(0, 64)));
     }
 
     #[test]
@@ -338,7 +365,6 @@ mod tests {
         match taken {
             Some(run) => {
                 assert!((1..=max).contains(&run.count));
-                assert_eq!(run.first / CHUNK, (run.first + run.count - 1) / CHUNK);
                 change(model, run, from, to);
             }
             None => assert!(max == 0 || !model.contains(&from)),

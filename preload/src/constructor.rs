@@ -20,15 +20,20 @@ static DESTRUCTOR: extern "C" fn() = destruct;
 
 extern "C" fn construct() {
     callers::find();
-    real::look_up();
-    signals::look_up();
-    retry::look_up();
-    transfers::look_up();
+    look_up();
     let Some(text) = std::env::var_os(OPTIONS_VARIABLE) else { return };
     if let Err(reason) = start(&text.to_string_lossy()) {
         raw::say(&format!("{OPTIONS_VARIABLE}: {reason}"));
         raw::exit_now(1);
     }
+}
+
+/// All functions behind ours, so that none has to be looked up in a signal handler or after fork.
+fn look_up() {
+    real::look_up();
+    signals::look_up();
+    retry::look_up_all();
+    transfers::look_up();
 }
 
 fn start(text: &str) -> Result<(), String> {
@@ -43,6 +48,7 @@ fn start(text: &str) -> Result<(), String> {
     signals::start(&options);
     let process = Process::new(options, arena).publish();
     heap::prepare(process).map_err(|error| format!("no memory for the heap's books: {error}"))?;
+    stats::renew();
     fork::install();
     process::open_heap();
     Ok(())

@@ -32,6 +32,13 @@ pub fn prepare(options: &Options) {
     NEEDED.store(needed, Ordering::Release);
 }
 
+/// Looks up the functions behind all of these.
+pub fn look_up_all() {
+    look_up();
+    control::look_up();
+    execution::look_up();
+}
+
 /// Whether system calls fail on missing pages.
 #[inline]
 pub fn is_needed() -> bool {

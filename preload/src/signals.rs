@@ -3,7 +3,7 @@
 //! A SIGBUS that is blocked when a page is missing kills the process, so nobody gets to block it; the
 //! program's own handler for it is asked after the engine's; and every thread has a stack for the handler,
 //! since the one it runs on may itself be missing.
-use crate::callers::{self, entry};
+use crate::callers;
 use crate::process::{self, Process};
 use crate::raw::{self, Errno, MapRequest};
 use crate::real::behind;
@@ -14,7 +14,7 @@ use userswap::Engine;
 use userswap::arena::PageRange;
 use userswap::options::{FaultMode, Options};
 use userswap::sys::lock::Lock;
-use userswap::sys::signal::{self, Blocked};
+use userswap::sys::signal::{Blocked, is_installed, replace_chained};
 
 behind! {
     /// sigaction.
@@ -97,6 +97,7 @@ fn pointer(set: &Option<libc::sigset_t>) -> *const libc::sigset_t {
 }
 
 mod exported {
+    use crate::callers::entry;
     use super::{Errno, c_int, is_by_signal, pointer, without_bus};
 
     /// pthread_sigmask.
@@ -175,12 +176,12 @@ mod exported {
     ) -> Errno {
         super::create_thread(thread, attributes, (start, argument))
     }
-}
 
-entry!(
-    /// sigaction: for SIGBUS the program's handler comes after the engine's, and none blocks SIGBUS.
-    sigaction(c_int, *const libc::sigaction, *mut libc::sigaction) -> c_int, "rcx", "x3", serve_sigaction
-);
+    entry!(
+        /// sigaction: for SIGBUS the program's handler comes after the engine's, and none blocks SIGBUS.
+        sigaction(c_int, *const libc::sigaction, *mut libc::sigaction) -> c_int, "rcx", "x3", super::serve_sigaction
+    );
+}
 
 extern "C" fn serve_sigaction(
     number: c_int,
@@ -198,8 +199,8 @@ extern "C" fn serve_sigaction(
         unsafe { libc::sigdelset(&mut changed.sa_mask, SIGBUS) };
         changed
     });
-    if number == SIGBUS && signal::is_installed() {
-        let before = signal::replace_chained(changed.as_ref());
+    if number == SIGBUS && is_installed() {
+        let before = replace_chained(changed.as_ref());
         // SAFETY: null, or a place for an action.
         if let Some(old) = unsafe { old.as_mut() } {
             *old = before;
@@ -210,7 +211,7 @@ extern "C" fn serve_sigaction(
 }
 
 fn serve_signal(number: c_int, handler: usize) -> usize {
-    if number != SIGBUS || !is_by_signal() || !signal::is_installed() {
+    if number != SIGBUS || !is_by_signal() || !is_installed() {
         return signal(number, handler);
     }
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
@@ -218,7 +219,7 @@ fn serve_signal(number: c_int, handler: usize) -> usize {
     let action = unsafe { action.assume_init_mut() };
     action.sa_sigaction = handler;
     action.sa_flags = libc::SA_RESTART;
-    signal::replace_chained(Some(action)).sa_sigaction
+    replace_chained(Some(action)).sa_sigaction
 }
 
 /// Remembers, and under the engine pins, a signal stack in managed memory.

@@ -7,11 +7,13 @@ use crate::real;
 use libc::c_int;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use userswap::sys::signal::Blocked;
 use userswap::{Snapshot, Usage};
 
 static WRITTEN: AtomicBool = AtomicBool::new(false);
+/// The process that this memory belongs to.
+static OWNER: AtomicU32 = AtomicU32::new(0);
 
 /// Writes the file, once, if this process is to.
 pub fn write() {
@@ -27,14 +29,19 @@ pub fn write() {
     }
 }
 
-/// A forked child has a file of its own to write.
+/// From here on this process has a file of its own to write: at its start, and in the child of a fork. A
+/// child that shares its parent's memory (vfork) never comes here and writes none.
 pub fn renew() {
     WRITTEN.store(false, Ordering::Release);
+    OWNER.store(std::process::id(), Ordering::Release);
 }
 
 fn file_of(process: &Process) -> Option<PathBuf> {
     let name = process.options.stats.as_ref()?.to_str()?;
     let pid = std::process::id();
+    if pid != OWNER.load(Ordering::Acquire) {
+        return None;
+    }
     if name.contains("%p") {
         return Some(name.replace("%p", &pid.to_string()).into());
     }
