@@ -3,7 +3,6 @@
 //! A frame's bytes belong to who holds it (`policy::frames`), so these functions hand out plain slices;
 //! a page of a region is touched only while its word is Leaving and the page is known to be mapped.
 use super::PAGE_BYTES;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The bytes of `pages` pages at `address`, for reading.
 ///
@@ -29,11 +28,12 @@ pub fn copy(to: usize, from: usize, pages: u32) {
 /// Makes a page that fork left shared this process's own, without changing a bit of it.
 ///
 /// The caller has the page in Leaving, so it is mapped; the program may be writing to it meanwhile, hence
-/// the atomic.
+/// the locked instruction. It is written out because the compiler turns an atomic OR with zero into a load.
 pub fn unshare(address: usize) {
-    // SAFETY: the page is mapped and the address aligned; an atomic OR with zero changes nothing.
-    let word = unsafe { AtomicU64::from_ptr(address as *mut u64) };
-    word.fetch_or(0, Ordering::Relaxed);
+    // SAFETY: the page is mapped and writable, and OR with zero changes nothing.
+    unsafe {
+        std::arch::asm!("lock or byte ptr [{}], 0", in(reg) address, options(nostack));
+    }
 }
 
 /// Reads one byte of every page in a range, so that missing ones are brought in.
