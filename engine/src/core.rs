@@ -329,8 +329,8 @@ fn choose_path(uffd: &Uffd, wanted: Transfer) -> Result<Path, Error> {
     }
 }
 
-/// Places in the pool: half as many again as pages, so that there are always holes in whole runs, and room
-/// for a larger budget later.
+/// Places in the pool: four times as many as pages, so that there are always holes in whole runs, and room
+/// for a budget three times as large later. Places are only address space.
 fn pool_positions(budget_pages: u32) -> u32 {
     let places = u64::from(budget_pages) * 4 + u64::from(RUN_MAX) * 64;
     places.min(FRAMES_MAX) as u32 / RUN_MAX * RUN_MAX

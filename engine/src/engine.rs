@@ -158,6 +158,7 @@ impl Engine {
         let pages = bytes.div_ceil(PAGE_BYTES).max(1);
         let full = || Error::ArenaFull(bytes as u64);
         let count = u32::try_from(pages).map_err(|_| full())?;
+        let _blocked = Blocked::new();
         let range = self.running.core.arena.allocate(count, 1).ok_or_else(full)?;
         Ok(Region::new(self.running.clone(), range, bytes))
     }

@@ -5,16 +5,29 @@ use crate::counters::count;
 use crate::error::Error;
 use crate::node::{Node, RESERVE};
 use crate::page::{NodeId, PINS_MAX, PageIndex, PageState, Slot, Word};
-use crate::sys::{PAGE_BYTES, mapping, pages};
+use crate::sys::{PAGE_BYTES, futex, mapping, pages};
 use crate::transfer::TakenOut;
 use std::sync::atomic::Ordering;
 use userswap_policy::frames::FrameRun;
 use userswap_policy::lru::ListId;
 
+/// Why a page is taken from its place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Purpose {
+    /// Nobody wants its content any more.
+    Drop,
+    /// It goes elsewhere, every byte of it.
+    Keep,
+}
+
+/// How long who must have a page's content waits for its device before looking again.
+const WAIT_NS: u64 = 1_000_000;
+
 /// A page taken from its place, with what it held.
 #[derive(Clone, Copy, Debug)]
 enum Content {
     None,
+    Lost,
     Frame(u32, Option<Slot>),
     Slot(Slot),
 }
@@ -28,7 +41,7 @@ impl Core {
             page = match self.claim_resident_run(page, range.end()) {
                 Some(run) => self.drop_resident(run),
                 None => {
-                    let content = self.take_content(page);
+                    let content = self.take_content(page, Purpose::Drop);
                     self.discard(content);
                     page + 1
                 }
@@ -90,55 +103,70 @@ impl Core {
         }
     }
 
-    /// Takes what a page holds that is not mapped, leaving it Untouched; waits while somebody owns it.
-    fn take_content(&self, page: PageIndex) -> Content {
+    /// Takes what a page holds, leaving it Untouched; waits while somebody owns it.
+    fn take_content(&self, page: PageIndex, purpose: Purpose) -> Content {
         loop {
+            let freed = self.freed.load(Ordering::Acquire);
             let seen = self.pages.load(page);
-            let content = match seen.state() {
+            let taken = match seen.state() {
                 PageState::Untouched => return Content::None,
                 PageState::Filling { .. } | PageState::Leaving { .. } => {
                     self.pages.wait_owned(page);
                     continue;
                 }
+                // The device needs the frame until it has written it.
+                PageState::Writing { .. } if purpose == Purpose::Keep => {
+                    futex::wait_for(&self.freed, freed, WAIT_NS);
+                    continue;
+                }
                 PageState::Resident { slot, pins, .. } => {
-                    match self.take_resident(page, seen, slot) {
-                        Some(content) => {
-                            self.forget_pins(pins);
-                            return content;
-                        }
-                        None => continue,
-                    }
+                    self.take_resident(page, seen, (slot, pins), purpose)
                 }
-                PageState::Cached { frame, slot, .. } => {
-                    if self.pages.claim(page, seen, PageState::Untouched) {
-                        // Off the list too: its length counts as available.
-                        self.node_of_frame(frame).lock().lists.remove(page);
-                        return Content::Frame(frame, slot);
-                    }
-                    continue;
-                }
-                PageState::Swapped { slot } => Content::Slot(slot),
-                PageState::Writing { frame, slot } => {
-                    if self.pages.claim(page, seen, PageState::Untouched) {
-                        self.orphan(frame, slot);
-                        return Content::None;
-                    }
-                    continue;
-                }
-                PageState::Lost => {
-                    mapping::advise(self.page_address(page), PAGE_BYTES, libc::MADV_DONTNEED)
-                        .expect("the arena is ours");
-                    Content::None
-                }
+                _ => self.take_unmapped(page, seen),
             };
-            if self.pages.claim(page, seen, PageState::Untouched) {
+            if let Some(content) = taken {
                 return content;
             }
         }
     }
 
-    /// Takes one resident page out; None if its word has changed.
-    fn take_resident(&self, page: PageIndex, seen: Word, slot: Option<Slot>) -> Option<Content> {
+    /// Takes the content of a page that is not mapped; None if its word has changed.
+    fn take_unmapped(&self, page: PageIndex, seen: Word) -> Option<Content> {
+        if !self.pages.claim(page, seen, PageState::Untouched) {
+            return None;
+        }
+        Some(match seen.state() {
+            PageState::Cached { frame, slot, .. } => {
+                // Off the list too: its length counts as available.
+                self.node_of_frame(frame).lock().lists.remove(page);
+                Content::Frame(frame, slot)
+            }
+            PageState::Swapped { slot } => Content::Slot(slot),
+            PageState::Writing { frame, slot } => {
+                self.orphan(frame, slot);
+                Content::None
+            }
+            PageState::Lost => {
+                let address = self.page_address(page);
+                mapping::advise(address, PAGE_BYTES, libc::MADV_DONTNEED)
+                    .expect("the arena is ours");
+                Content::Lost
+            }
+            state => {
+                unreachable!("{state:?} is not a state without an owner and without a mapping")
+            }
+        })
+    }
+
+    /// Takes one resident page out; None if its word has changed, or if it is to be tried again because a
+    /// device or system call holds the page.
+    fn take_resident(
+        &self,
+        page: PageIndex,
+        seen: Word,
+        (slot, pins): (Option<Slot>, u32),
+        purpose: Purpose,
+    ) -> Option<Content> {
         if !self.pages.claim(page, seen, PageState::Leaving { slot }) {
             return None;
         }
@@ -147,18 +175,25 @@ impl Core {
         self.take_out(node, PageRange { first: page, count: 1 }, &mut taken);
         let content = match taken[0] {
             TakenOut::Frame(frame) => Content::Frame(frame, slot),
+            TakenOut::Stayed if purpose == Purpose::Keep => {
+                self.publish(page, PageState::Resident { slot, pins, node: node.id });
+                futex::wait_for(&self.freed, self.freed.load(Ordering::Acquire), WAIT_NS);
+                return None;
+            }
             TakenOut::Stayed => {
                 self.drop_in_place(node, page, slot);
                 Content::None
             }
         };
+        self.forget_pins(pins);
+        node.lock().lists.remove(page);
         self.publish(page, PageState::Untouched);
         Some(content)
     }
 
     fn discard(&self, content: Content) {
         match content {
-            Content::None => {}
+            Content::None | Content::Lost => {}
             Content::Slot(slot) => self.free_slot(slot),
             Content::Frame(frame, slot) => {
                 self.node_of_frame(frame).lock().put_free(FrameRun { first: frame, count: 1 });
@@ -306,9 +341,10 @@ impl Core {
         self.gate.enter();
         for place in 0..from.count {
             let (source, target) = (from.first + place, to + place);
-            let content = self.take_content(source);
+            let content = self.take_content(source, Purpose::Keep);
             let (state, frame) = match content {
                 Content::None => continue,
+                Content::Lost => (PageState::Lost, None),
                 Content::Slot(slot) => (PageState::Swapped { slot }, None),
                 Content::Frame(frame, slot) => (PageState::Filling { slot }, Some((frame, slot))),
             };

@@ -96,7 +96,9 @@ impl Region {
     /// # Errors
     /// Bytes outside the region; more than the budget can hold.
     pub fn pin(&self, bytes: Range<usize>) -> Result<(), Error> {
-        self.core().pin_range(self.pages_touching(bytes)?)
+        let range = self.pages_touching(bytes)?;
+        let _blocked = Blocked::new();
+        self.core().pin_range(range)
     }
 
     /// Undoes one [`Region::pin`] of the same bytes.

@@ -147,6 +147,7 @@ impl Core {
     /// Neither the device nor a second try would take it: bad slots, and the pages go elsewhere.
     fn fail_write(&self, node: &Node, write: &WriteOp, error: &io::Error) {
         let (device, _) = self.devices.describe(write.slot());
+        self.devices.note_write_error(write.slot());
         crate::log::write_error(device, error.raw_os_error().unwrap_or(0));
         for (place, victim) in write.victims[..write.count].iter().enumerate() {
             let slot = write.slot_at(place);

@@ -261,7 +261,9 @@ fn neighbours_of_a_page_that_is_dropped_are_filled_again_and_again() {
                     for page in (0..16).map(|page| page * 2 + half) {
                         pages.fill(page, turn as u64 + 1);
                         pages.check(page, turn as u64 + 1);
-                        engine.core().drop_range(PageRange { first: first + page as u32, count: 1 });
+                        engine
+                            .core()
+                            .drop_range(PageRange { first: first + page as u32, count: 1 });
                     }
                 }
             });

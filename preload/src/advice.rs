@@ -69,7 +69,8 @@ fn advise_part(process: &Process, range: PageRange, area: Area, advice: i32) -> 
             }
         }
         libc::MADV_POPULATE_READ | libc::MADV_POPULATE_WRITE => {
-            let wanted = if advice == libc::MADV_POPULATE_READ { libc::PROT_READ } else { PROT_WRITE };
+            let wanted =
+                if advice == libc::MADV_POPULATE_READ { libc::PROT_READ } else { PROT_WRITE };
             if protection & wanted == 0 {
                 return Err(ENOMEM);
             }
@@ -146,12 +147,11 @@ pub fn advise_posix(address: usize, bytes: usize, advice: i32) -> Result<usize, 
 /// # Errors
 /// The kernel's.
 pub fn in_core(address: usize, bytes: usize, vector: *mut u8) -> Result<usize, Errno> {
-    let rounded = bytes.next_multiple_of(PAGE_BYTES);
     let inside = process::current().and_then(|process| {
-        let inside = process.within_arena(address, rounded)?;
-        process.engine().map(|engine| (process, engine, inside))
+        let rounded = bytes.checked_next_multiple_of(PAGE_BYTES)?;
+        process.within_arena(address, rounded).map(|inside| (process, inside, rounded))
     });
-    let Some((process, engine, (start, end))) = inside else {
+    let Some((process, (start, end), rounded)) = inside else {
         return raw::in_core(address, bytes, vector);
     };
     if !address.is_multiple_of(PAGE_BYTES) {
@@ -165,6 +165,7 @@ pub fn in_core(address: usize, bytes: usize, vector: *mut u8) -> Result<usize, E
     if rounded != end - start || allocated != range.count {
         return Err(ENOMEM);
     }
+    let Some(engine) = process.engine() else { return raw::in_core(address, bytes, vector) };
     for (place, page) in (range.first..range.end()).enumerate() {
         let is_resident = matches!(engine.core().pages.state(page), PageState::Resident { .. });
         // SAFETY: the program gave a vector with a byte for each page.

@@ -88,7 +88,10 @@ impl Areas {
                 self.put(PageRange { first, count: range.first - first }, area);
             }
             if first + count > range.end() {
-                self.put(PageRange { first: range.end(), count: first + count - range.end() }, area);
+                self.put(
+                    PageRange { first: range.end(), count: first + count - range.end() },
+                    area,
+                );
             }
         }
     }
@@ -113,7 +116,9 @@ impl Areas {
         let before = self.parts.range(..range.first).next_back();
         let start = before.filter(|(first, (count, _))| *first + count > range.first);
         let start = start.map_or(range.first, |(&first, _)| first);
-        self.parts.range(start..range.end().max(start)).map(|(&first, &(count, area))| (first, count, area))
+        self.parts
+            .range(start..range.end().max(start))
+            .map(|(&first, &(count, area))| (first, count, area))
     }
 
     fn put(&mut self, range: PageRange, area: Area) {

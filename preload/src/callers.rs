@@ -94,7 +94,10 @@ unsafe extern "C" fn visit(info: *mut dl_phdr_info, _: size_t, _: *mut c_void) -
     let file = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
     if file.starts_with(b"libc.so") || file.starts_with(b"libc-2") {
         LIBC.set(start, end);
-    } else if file.starts_with(b"ld-linux") || file.starts_with(b"ld-2") || file.starts_with(b"ld.so") {
+    } else if file.starts_with(b"ld-linux")
+        || file.starts_with(b"ld-2")
+        || file.starts_with(b"ld.so")
+    {
         LOADER.set(start, end);
     } else if (start..end).contains(&(visit as *const () as usize)) {
         OURS.set(start, end);
@@ -107,8 +110,9 @@ fn text_of(info: &dl_phdr_info) -> Option<(usize, usize)> {
     // SAFETY: the entry has that many program headers.
     let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
     let base = info.dlpi_addr as usize;
-    let executable =
-        headers.iter().filter(|header| header.p_type == libc::PT_LOAD && header.p_flags & libc::PF_X != 0);
+    let executable = headers
+        .iter()
+        .filter(|header| header.p_type == libc::PT_LOAD && header.p_flags & libc::PF_X != 0);
     executable
         .map(|header| {
             let start = base + header.p_vaddr as usize;

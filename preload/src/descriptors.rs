@@ -4,8 +4,8 @@
 //! swap away. The engine puts its descriptors at high numbers; which they are is found by comparing what is
 //! open before and after it starts.
 use crate::callers::entry;
-use crate::{callers, process, raw, real};
 use crate::raw::{Errno, set_errno};
+use crate::{callers, process, raw, real};
 use libc::{EBADF, c_int, c_uint};
 use std::sync::atomic::{AtomicU64, Ordering};
 use userswap::sys::lock::Lock;
@@ -45,12 +45,10 @@ fn unsafe_is_open(fd: c_int) -> bool {
 }
 
 fn is_ours(fd: c_int) -> bool {
-    fd >= 0
-        && MASK.load(Ordering::Acquire) & 1u64 << (fd % 64) != 0
-        && {
-            let _blocked = userswap::sys::signal::Blocked::new();
-            OURS.lock().contains(&fd)
-        }
+    fd >= 0 && MASK.load(Ordering::Acquire) & 1u64 << (fd % 64) != 0 && {
+        let _blocked = userswap::sys::signal::Blocked::new();
+        OURS.lock().contains(&fd)
+    }
 }
 
 entry!(

@@ -33,7 +33,9 @@ fn engage(process: &Process) {
     let engine = match Engine::engage(process.arena.clone(), &process.options) {
         Ok(engine) => engine,
         Err(error) => {
-            raw::say(&format!("the program needs more than its budget and cannot be served: {error}"));
+            raw::say(&format!(
+                "the program needs more than its budget and cannot be served: {error}"
+            ));
             raw::exit_now(1)
         }
     };

@@ -1,6 +1,6 @@
 //! The memory calls as the program calls them: results become -1 and errno here, and nowhere else.
-use crate::raw::{Errno, MapRequest, RemapRequest, set_errno};
 use crate::callers::entry;
+use crate::raw::{Errno, MapRequest, RemapRequest, set_errno};
 use crate::{advice, callers, heap, locking, mappings, process, protection, remap};
 use libc::{c_int, c_void, off_t, size_t};
 
@@ -119,7 +119,11 @@ pub unsafe extern "C" fn madvise(address: *mut c_void, bytes: size_t, advice: c_
 /// # Safety
 /// As the function of the C library.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn posix_madvise(address: *mut c_void, bytes: size_t, advice: c_int) -> c_int {
+pub unsafe extern "C" fn posix_madvise(
+    address: *mut c_void,
+    bytes: size_t,
+    advice: c_int,
+) -> c_int {
     advice::advise_posix(address as usize, bytes, advice).err().unwrap_or(0)
 }
 

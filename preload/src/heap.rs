@@ -4,10 +4,10 @@
 //! in slices, so that no call to the kernel and no split mapping comes of it. A purge drops the content.
 //! mimalloc's large administration (its page map) is the kernel's, see `constructor`.
 use crate::areas::Area;
+use crate::engagement;
 use crate::mappings;
 use crate::process::{self, Process};
 use crate::raw::{self, PAGE_BYTES};
-use crate::engagement;
 use libc::{c_int, c_void};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -176,7 +176,9 @@ extern "C" fn on_commit(
     let range = process.pages_between(start as usize, start as usize + bytes);
     let _blocked = Blocked::new();
     mappings::forget(process, &process.phase(), range);
-    process.heap_pages.fetch_sub(mark(process, start as usize, bytes, Mark::Free), Ordering::Relaxed);
+    process
+        .heap_pages
+        .fetch_sub(mark(process, start as usize, bytes, Mark::Free), Ordering::Relaxed);
     true
 }
 

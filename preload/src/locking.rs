@@ -156,12 +156,16 @@ fn unmark(process: &Process, range: PageRange) {
 fn managed(address: usize, bytes: usize) -> Result<Option<(&'static Process, PageRange)>, Errno> {
     let Some(process) = process::current() else { return Ok(None) };
     let start = address / PAGE_BYTES * PAGE_BYTES;
-    let Some(end) = address.checked_add(bytes).and_then(|end| end.checked_next_multiple_of(PAGE_BYTES)) else {
+    let Some(end) =
+        address.checked_add(bytes).and_then(|end| end.checked_next_multiple_of(PAGE_BYTES))
+    else {
         return Ok(None);
     };
     match process.within_arena(start, end - start) {
         None => Ok(None),
-        Some(inside) if inside == (start, end) => Ok(Some((process, process.pages_between(start, end)))),
+        Some(inside) if inside == (start, end) => {
+            Ok(Some((process, process.pages_between(start, end))))
+        }
         Some(_) => Err(ENOMEM),
     }
 }

@@ -7,13 +7,14 @@ use crate::areas::{Area, Memory};
 use crate::process::{self, Phase, Process};
 use crate::raw::{self, Errno, MapRequest, PAGE_BYTES};
 use crate::{advice, engagement, locking};
-use libc::{EINVAL, ENOMEM, EEXIST, PROT_NONE};
+use libc::{EEXIST, EINVAL, ENOMEM, PROT_NONE};
 use userswap::arena::PageRange;
 use userswap::sys::signal::Blocked;
 
 /// Flags of mappings that stay the kernel's: stacks, which hold what the engine itself runs on; huge
 /// pages, which cannot leave one by one; and addresses below 2 GiB, which the arena has none of.
-const NATIVE_FLAGS: i32 = libc::MAP_STACK | libc::MAP_GROWSDOWN | libc::MAP_HUGETLB | libc::MAP_32BIT;
+const NATIVE_FLAGS: i32 =
+    libc::MAP_STACK | libc::MAP_GROWSDOWN | libc::MAP_HUGETLB | libc::MAP_32BIT;
 /// Flags that put a mapping at an exact address.
 const FIXED_FLAGS: i32 = libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE;
 /// The kernel aligns mappings of whole huge pages to them.
@@ -26,7 +27,9 @@ const HUGE_PAGES: u32 = 512;
 pub fn map(request: MapRequest) -> Result<usize, Errno> {
     let Some(process) = process::current() else { return raw::map(request) };
     if request.flags & FIXED_FLAGS != 0 {
-        let Some(bytes) = request.bytes.checked_next_multiple_of(PAGE_BYTES) else { return Err(ENOMEM) };
+        let Some(bytes) = request.bytes.checked_next_multiple_of(PAGE_BYTES) else {
+            return Err(ENOMEM);
+        };
         return match process.within_arena(request.address, bytes) {
             Some(inside) => map_at(process, MapRequest { bytes, ..request }, inside),
             None => raw::map(request),
@@ -52,7 +55,8 @@ fn is_eligible(process: &Process, request: &MapRequest) -> bool {
 fn is_private_memory(request: &MapRequest) -> bool {
     let is_private = request.flags & libc::MAP_TYPE == libc::MAP_PRIVATE;
     let is_anonymous = request.flags & libc::MAP_ANONYMOUS != 0;
-    is_private && (is_anonymous || request.offset % PAGE_BYTES as i64 == 0 && raw::is_dev_zero(request.fd))
+    is_private
+        && (is_anonymous || request.offset % PAGE_BYTES as i64 == 0 && raw::is_dev_zero(request.fd))
 }
 
 fn allocate(process: &Process, request: MapRequest) -> Result<usize, Errno> {

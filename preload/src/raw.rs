@@ -49,9 +49,7 @@ pub struct MapRequest {
 pub fn map(request: MapRequest) -> Result<usize, Errno> {
     let MapRequest { address, bytes, protection, flags, fd, offset } = request;
     // SAFETY: passed through for the program, or for a range of the arena that the caller owns.
-    outcome(unsafe {
-        libc::syscall(libc::SYS_mmap, address, bytes, protection, flags, fd, offset)
-    })
+    outcome(unsafe { libc::syscall(libc::SYS_mmap, address, bytes, protection, flags, fd, offset) })
 }
 
 /// munmap.

@@ -78,7 +78,12 @@ fn checked(request: RemapRequest) -> Result<RemapRequest, Errno> {
 }
 
 /// Grows memory in place if what follows is free, else elsewhere; signals are blocked.
-fn grow(process: &Process, range: PageRange, memory: Memory, (count, flags): (u32, i32)) -> Result<u32, Errno> {
+fn grow(
+    process: &Process,
+    range: PageRange,
+    memory: Memory,
+    (count, flags): (u32, i32),
+) -> Result<u32, Errno> {
     let more = PageRange { first: range.end(), count: count - range.count };
     let fits = more.first.checked_add(more.count).is_some_and(|end| end <= process.arena.pages());
     if fits && !memory.locked {
@@ -103,7 +108,12 @@ fn grow(process: &Process, range: PageRange, memory: Memory, (count, flags): (u3
 }
 
 /// Moves memory to a range that was just allocated and is at least as long; the old range is left empty.
-fn relocate(process: &Process, from: PageRange, memory: Memory, to: PageRange) -> Result<(), Errno> {
+fn relocate(
+    process: &Process,
+    from: PageRange,
+    memory: Memory,
+    to: PageRange,
+) -> Result<(), Errno> {
     mappings::open(process, to, PROT_READ | PROT_WRITE)?;
     let phase = process.phase();
     match &phase {
@@ -151,7 +161,9 @@ fn remap_to(
     }
     let blocked = Blocked::new();
     let to = if is_fixed {
-        if process.within_arena(address, request.new_bytes) != Some((address, address + request.new_bytes)) {
+        if process.within_arena(address, request.new_bytes)
+            != Some((address, address + request.new_bytes))
+        {
             return Err(ENOMEM);
         }
         let to = process.pages_between(address, address + request.new_bytes);
@@ -230,7 +242,11 @@ fn remap_over(process: &Process, request: RemapRequest) -> Result<usize, Errno> 
 
 /// What the program itself mapped over a part of the arena moves and shrinks as the kernel does it; the
 /// place it leaves becomes plain memory again.
-fn remap_foreign(process: &Process, request: RemapRequest, range: PageRange) -> Result<usize, Errno> {
+fn remap_foreign(
+    process: &Process,
+    request: RemapRequest,
+    range: PageRange,
+) -> Result<usize, Errno> {
     let is_fixed = request.flags & libc::MREMAP_FIXED != 0;
     if is_fixed && process.within_arena(request.new_address, request.new_bytes).is_some() {
         return Err(EINVAL);

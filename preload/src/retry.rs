@@ -10,7 +10,9 @@ use crate::areas::Area;
 use crate::process::{self, Process};
 use crate::raw::{self, PAGE_BYTES};
 use crate::real::behind;
-use libc::{c_char, c_int, c_long, c_uint, c_void, mode_t, nfds_t, pid_t, size_t, socklen_t, ssize_t};
+use libc::{
+    c_char, c_int, c_long, c_uint, c_void, mode_t, nfds_t, pid_t, size_t, socklen_t, ssize_t,
+};
 use std::sync::atomic::{AtomicBool, Ordering};
 use userswap::arena::PageRange;
 use userswap::options::{FaultMode, Options};
@@ -88,7 +90,8 @@ fn hold(process: &Process, (address, bytes): Bytes) -> Option<PageRange> {
     let _blocked = Blocked::new();
     // What the program itself could not touch is the kernel's to refuse.
     let parts = process.books.lock().within(range);
-    let covered: u32 = parts.iter().filter(|(_, area)| is_readable(*area)).map(|(part, _)| part.count).sum();
+    let covered: u32 =
+        parts.iter().filter(|(_, area)| is_readable(*area)).map(|(part, _)| part.count).sum();
     if covered != range.count {
         return None;
     }
@@ -315,13 +318,15 @@ mod execution {
 
     fn touch_all(path: *const c_char, lists: [Texts; 2]) {
         // SAFETY: the program passes a C string.
-        unsafe { libc::strlen(path) };
+        let length = unsafe { libc::strlen(path) };
+        // Unused lengths would not be measured.
+        std::hint::black_box(length);
         for list in lists.into_iter().filter(|list| !list.is_null()) {
             let mut entry = list;
             // SAFETY: the list ends with a null pointer, which has not been met yet.
             while let Some(text) = unsafe { entry.as_ref() }.filter(|text| !text.is_null()) {
                 // SAFETY: an entry is a C string.
-                unsafe { libc::strlen(*text) };
+                std::hint::black_box(unsafe { libc::strlen(*text) });
                 // SAFETY: this was not the last entry.
                 entry = unsafe { entry.add(1) };
             }
@@ -338,9 +343,8 @@ mod execution {
 
     /// Calls until the kernel could read everything; `fault` is how the call says that it could not.
     fn repeat(path: *const c_char, lists: [Texts; 2], call: impl Fn() -> c_int) -> c_int {
-        let is_fault = |result: c_int| {
-            result == libc::EFAULT || result == -1 && raw::errno() == libc::EFAULT
-        };
+        let is_fault =
+            |result: c_int| result == libc::EFAULT || result == -1 && raw::errno() == libc::EFAULT;
         let mut result = -1;
         for _ in 0..REPEATS {
             touch_all(path, lists);
@@ -360,7 +364,11 @@ mod execution {
         /// # Safety
         /// As the function of the C library.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn execve(path: *const c_char, arguments: Texts, environment: Texts) -> c_int {
+        pub unsafe extern "C" fn execve(
+            path: *const c_char,
+            arguments: Texts,
+            environment: Texts,
+        ) -> c_int {
             if !is_needed() {
                 return super::execve(path, arguments, environment);
             }
@@ -382,7 +390,11 @@ mod execution {
         /// # Safety
         /// As the function of the C library.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn execvpe(path: *const c_char, arguments: Texts, environment: Texts) -> c_int {
+        pub unsafe extern "C" fn execvpe(
+            path: *const c_char,
+            arguments: Texts,
+            environment: Texts,
+        ) -> c_int {
             if !is_needed() {
                 return super::execvpe(path, arguments, environment);
             }
@@ -412,7 +424,8 @@ mod execution {
             arguments: Texts,
             environment: Texts,
         ) -> c_int {
-            let call = || super::posix_spawn(pid, path, actions, attributes, arguments, environment);
+            let call =
+                || super::posix_spawn(pid, path, actions, attributes, arguments, environment);
             if is_needed() { repeat(path, [arguments, environment], call) } else { call() }
         }
 
@@ -429,7 +442,8 @@ mod execution {
             arguments: Texts,
             environment: Texts,
         ) -> c_int {
-            let call = || super::posix_spawnp(pid, path, actions, attributes, arguments, environment);
+            let call =
+                || super::posix_spawnp(pid, path, actions, attributes, arguments, environment);
             if is_needed() { repeat(path, [arguments, environment], call) } else { call() }
         }
     }

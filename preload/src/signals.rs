@@ -97,8 +97,8 @@ fn pointer(set: &Option<libc::sigset_t>) -> *const libc::sigset_t {
 }
 
 mod exported {
-    use crate::callers::entry;
     use super::{Errno, c_int, is_by_signal, pointer, without_bus};
+    use crate::callers::entry;
 
     /// pthread_sigmask.
     ///
@@ -158,7 +158,10 @@ mod exported {
     /// # Safety
     /// As the function of the C library.
     #[unsafe(no_mangle)]
-    pub unsafe extern "C" fn sigaltstack(new: *const libc::stack_t, old: *mut libc::stack_t) -> c_int {
+    pub unsafe extern "C" fn sigaltstack(
+        new: *const libc::stack_t,
+        old: *mut libc::stack_t,
+    ) -> c_int {
         super::keep_stack(new);
         super::sigaltstack(new, old)
     }
@@ -293,7 +296,8 @@ fn give_stack() {
     }
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     let protection = libc::PROT_READ | libc::PROT_WRITE;
-    let wanted = MapRequest { address: 0, bytes: STACK_BYTES, protection, flags, fd: -1, offset: 0 };
+    let wanted =
+        MapRequest { address: 0, bytes: STACK_BYTES, protection, flags, fd: -1, offset: 0 };
     let Ok(address) = raw::map(wanted) else { return };
     let stack = libc::stack_t { ss_sp: address as *mut c_void, ss_flags: 0, ss_size: STACK_BYTES };
     sigaltstack(&stack, std::ptr::null_mut());
@@ -306,7 +310,8 @@ fn give_stack() {
 
 /// At a thread's end.
 unsafe extern "C" fn free_stack(address: *mut c_void) {
-    let none = libc::stack_t { ss_sp: std::ptr::null_mut(), ss_flags: libc::SS_DISABLE, ss_size: 0 };
+    let none =
+        libc::stack_t { ss_sp: std::ptr::null_mut(), ss_flags: libc::SS_DISABLE, ss_size: 0 };
     let mut present = MaybeUninit::<libc::stack_t>::zeroed();
     sigaltstack(std::ptr::null(), present.as_mut_ptr());
     // SAFETY: sigaltstack has filled it in; zeroes are valid too.

@@ -3,9 +3,9 @@
 //! A buffer is kept in RAM piece by piece. A transfer goes on with its next piece as long as the last one
 //! was filled and going on cannot make it wait: files always, everything else only when writing, where the
 //! kernel would wait for the rest as well.
+use crate::process;
 use crate::real::behind;
 use crate::retry::{Bytes, Held, PIECE_BYTES, is_needed, values};
-use crate::process;
 use libc::{c_int, c_void, iovec, msghdr, off_t, size_t, socklen_t, ssize_t};
 use std::mem::MaybeUninit;
 
@@ -86,7 +86,11 @@ fn in_pieces(
 }
 
 fn read_pieces(fd: c_int, buffer: *mut c_void, bytes: usize) -> ssize_t {
-    in_pieces((buffer as usize, bytes), || is_file(fd), |at, piece, _| read(fd, at as *mut c_void, piece))
+    in_pieces(
+        (buffer as usize, bytes),
+        || is_file(fd),
+        |at, piece, _| read(fd, at as *mut c_void, piece),
+    )
 }
 
 fn pread_pieces(fd: c_int, buffer: *mut c_void, bytes: usize, offset: off_t) -> ssize_t {
@@ -98,7 +102,11 @@ fn pread_pieces(fd: c_int, buffer: *mut c_void, bytes: usize, offset: off_t) -> 
 }
 
 /// Streams: the C library transfers large parts straight from and to the program's buffer.
-fn stream_pieces((address, each): Bytes, count: usize, transfer: impl Fn(usize, usize) -> usize) -> usize {
+fn stream_pieces(
+    (address, each): Bytes,
+    count: usize,
+    transfer: impl Fn(usize, usize) -> usize,
+) -> usize {
     let Some(bytes) = each.checked_mul(count).filter(|bytes| *bytes > 0) else { return 0 };
     let mut done = 0;
     while done < bytes {
@@ -185,7 +193,11 @@ mod exported {
     /// As the function of the C library.
     #[unsafe(no_mangle)]
     pub unsafe extern "C" fn read(fd: c_int, buffer: *mut c_void, bytes: size_t) -> ssize_t {
-        if is_concerned(buffer) { read_pieces(fd, buffer, bytes) } else { super::read(fd, buffer, bytes) }
+        if is_concerned(buffer) {
+            read_pieces(fd, buffer, bytes)
+        } else {
+            super::read(fd, buffer, bytes)
+        }
     }
 
     /// read, as checked by the compiler.
@@ -272,7 +284,8 @@ mod exported {
             return super::pwrite(fd, buffer, bytes, offset);
         }
         let region = (buffer as usize, bytes);
-        let one = |at, piece, done| super::pwrite(fd, at as *const c_void, piece, offset + done as off_t);
+        let one =
+            |at, piece, done| super::pwrite(fd, at as *const c_void, piece, offset + done as off_t);
         in_pieces(region, || true, one)
     }
 
@@ -372,12 +385,17 @@ mod exported {
         address: *const c_void,
         address_bytes: socklen_t,
     ) -> ssize_t {
-        let send = |at: *const c_void, piece| super::sendto(fd, at, piece, flags, address, address_bytes);
+        let send =
+            |at: *const c_void, piece| super::sendto(fd, at, piece, flags, address, address_bytes);
         if !is_needed() {
             return send(buffer, bytes);
         }
         let _to = Held::new(&[values(address.cast::<u8>(), address_bytes as usize)]);
-        in_pieces((buffer as usize, bytes), || true, |at, piece, _| send(at as *const c_void, piece))
+        in_pieces(
+            (buffer as usize, bytes),
+            || true,
+            |at, piece, _| send(at as *const c_void, piece),
+        )
     }
 
     /// send.
@@ -505,5 +523,4 @@ mod exported {
         // SAFETY: the same.
         unsafe { pread(fd, buffer, bytes, offset) }
     }
-
 }

@@ -104,6 +104,11 @@ impl Devices {
         for slot in 0..span.count {
             slots.mark_bad(span.first.0.get() - device.base + slot);
         }
+    }
+
+    /// Counts a request that the device refused; after too many it gets no more pages.
+    pub fn note_write_error(&self, slot: Slot) {
+        let device = self.device_of(slot);
         if device.errors.fetch_add(1, Ordering::Relaxed) + 1 >= ERRORS_MAX {
             device.retired.store(true, Ordering::Relaxed);
         }

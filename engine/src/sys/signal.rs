@@ -3,7 +3,8 @@ use super::lock::Lock;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// All signals blocked on this thread until dropped.
+/// All signals blocked on this thread until dropped, but for those that a thread's own access raises: a
+/// blocked one would end the program, and SIGBUS may be how its fault is served.
 ///
 /// Whoever holds an engine lock on a program's thread has this: a signal handler of the program that ran
 /// meanwhile could fault and wait for that very lock.
@@ -18,7 +19,11 @@ impl Blocked {
         let mut before = MaybeUninit::uninit();
         // SAFETY: `all` is a place for a set.
         unsafe { libc::sigfillset(all.as_mut_ptr()) };
-        // SAFETY: `all` was filled in above, `before` is a place for a set.
+        for synchronous in [libc::SIGBUS, libc::SIGSEGV, libc::SIGFPE, libc::SIGILL] {
+            // SAFETY: `all` was filled in above.
+            unsafe { libc::sigdelset(all.as_mut_ptr(), synchronous) };
+        }
+        // SAFETY: `all` is complete, `before` is a place for a set.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) };
         // SAFETY: pthread_sigmask with valid arguments cannot fail and has written the old mask.
         Self { before: unsafe { before.assume_init() } }

@@ -102,8 +102,9 @@ impl Pages {
             // SAFETY: as in `fill`; others only write to other pages.
             let found = unsafe { self.at(page).add(place).read_volatile() };
             let expected = word(stamp, page, place);
-            (found != expected)
-                .then(|| format!("page {page} word {place}: {found:#x}, not {expected:#x} (stamp {stamp})"))
+            (found != expected).then(|| {
+                format!("page {page} word {place}: {found:#x}, not {expected:#x} (stamp {stamp})")
+            })
         })
     }
 
@@ -134,7 +135,12 @@ pub fn audit(engine: &Engine) {
     core.gate.close();
     let faults = faults_in_books(core, engine.counters().pages_lost);
     core.gate.open();
-    assert!(faults.is_empty(), "{} faults in the books: {:?}", faults.len(), &faults[..faults.len().min(10)]);
+    assert!(
+        faults.is_empty(),
+        "{} faults in the books: {:?}",
+        faults.len(),
+        &faults[..faults.len().min(10)]
+    );
 }
 
 fn faults_in_books(core: &Core, lost: u64) -> Vec<String> {
@@ -190,7 +196,11 @@ fn faults_in_books(core: &Core, lost: u64) -> Vec<String> {
         faults.push(format!("{resident} pages are resident, the node says {}", state.resident));
     }
     if state.pool.held() as usize != frames.len() {
-        faults.push(format!("{} frames are held, {} pages are cached", state.pool.held(), frames.len()));
+        faults.push(format!(
+            "{} frames are held, {} pages are cached",
+            state.pool.held(),
+            frames.len()
+        ));
     }
     drop(state);
     let (used, _) = core.devices.usage();

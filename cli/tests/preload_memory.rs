@@ -1,0 +1,69 @@
+//! The calls that change memory, by C programs that check every page, with a quarter of it as budget.
+
+mod preload_support;
+use preload_support::{compile, directory, run, succeed};
+
+#[test]
+fn mappings_behave_like_the_kernels_under_pressure() {
+    let directory = directory();
+    let program = compile(directory.path(), "mappings.c");
+    let file = directory.path().join("file");
+    for (fault, seed) in [("thread", "1"), ("thread", "2"), ("signal", "3")] {
+        let mut native = std::process::Command::new(&program);
+        assert_eq!(
+            succeed(native.arg(seed).arg(&file)),
+            "exact\n",
+            "the model itself, seed {seed}"
+        );
+        let mut managed = run("16M", fault);
+        assert_eq!(
+            succeed(managed.arg(&program).arg(seed).arg(&file)),
+            "exact\n",
+            "{fault}, seed {seed}"
+        );
+    }
+}
+
+#[test]
+fn mappings_behave_like_the_kernels_before_the_engine_engages() {
+    let directory = directory();
+    let program = compile(directory.path(), "mappings.c");
+    let mut managed = run("1G", "thread");
+    assert_eq!(
+        succeed(managed.arg(&program).arg("4").arg(directory.path().join("file"))),
+        "exact\n"
+    );
+}
+
+#[test]
+fn blocks_of_several_threads_keep_their_bytes() {
+    let directory = directory();
+    let program = compile(directory.path(), "heap.c");
+    for (ram, fault) in [("16M", "thread"), ("16M", "signal"), ("1G", "thread")] {
+        assert_eq!(succeed(run(ram, fault).arg(&program)), "exact\n", "{ram} {fault}");
+    }
+}
+
+#[test]
+fn a_fork_with_most_pages_swapped_is_exact_on_all_sides() {
+    let directory = directory();
+    let program = compile(directory.path(), "fork.c");
+    for fault in ["thread", "signal"] {
+        assert_eq!(succeed(run("16M", fault).arg(&program)), "exact\n", "mmap, {fault}");
+    }
+    assert_eq!(succeed(run("16M", "thread").arg(&program).arg("heap")), "exact\n", "malloc");
+}
+
+#[test]
+fn system_calls_work_on_swapped_buffers() {
+    let directory = directory();
+    let program = compile(directory.path(), "calls.c");
+    for fault in ["thread", "signal"] {
+        let mut managed = run("16M", fault);
+        assert_eq!(
+            succeed(managed.arg(&program).arg(directory.path().join("file"))),
+            "exact\n",
+            "{fault}"
+        );
+    }
+}

@@ -1,0 +1,40 @@
+//! What the tests of the injected library share: C programs, and running them under `userswap run`.
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// A directory on a real file system for programs, swap and statistics.
+pub fn directory() -> tempfile::TempDir {
+    tempfile::tempdir_in("/var/tmp").expect("/var/tmp is writable")
+}
+
+/// Compiles a C program of this directory.
+pub fn compile(directory: &Path, name: &str) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/preload_support").join(name);
+    let program = directory.join(name).with_extension("");
+    let status = Command::new("gcc")
+        .args(["-std=gnu11", "-O1", "-Wall", "-Werror", "-pthread", "-o"])
+        .arg(&program)
+        .arg(&source)
+        .status()
+        .expect("gcc is installed: the tests of the injected library compile C programs");
+    assert!(status.success(), "gcc refuses {}", source.display());
+    program
+}
+
+/// `userswap run --ram RAM --fault MODE -- …`.
+pub fn run(ram: &str, fault: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_userswap"));
+    command.args(["run", "--ram", ram, "--fault", fault, "--swap", "/var/tmp", "--"]);
+    command
+}
+
+/// Runs to the end and demands success; returns what was printed.
+pub fn succeed(command: &mut Command) -> String {
+    let output: Output = command.output().expect("the command starts");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{command:?}: {}\n{printed}\n{errors}", output.status);
+    printed.into_owned()
+}
