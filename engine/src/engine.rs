@@ -196,6 +196,9 @@ impl Engine {
 
 impl Running {
     fn start_threads(core: &Arc<Core>) -> Result<Vec<JoinHandle<()>>, Error> {
+        // The threads inherit this: a handler of the program must not run on them, it might touch memory
+        // that only they can bring in.
+        let _blocked = Blocked::new();
         let reclaim = crate::kswapd::start(core.clone())?;
         let server = crate::server::start(core.clone())?;
         Ok(vec![reclaim, server])

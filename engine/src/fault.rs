@@ -9,7 +9,6 @@ use crate::swap_in::ReadJob;
 use crate::sys::pages;
 use std::sync::atomic::Ordering;
 use userswap_policy::frames::FrameRun;
-use userswap_policy::lru::ListId;
 
 /// What became of a fault.
 #[derive(Debug)]
@@ -145,7 +144,7 @@ impl Core {
             self.publish(page, PageState::Resident { slot: slot(page), pins: 0, node: node.id });
         }
         // After publishing: a page on the list whose word is not Resident would be forgotten.
-        node.lock().push(ListId::Resident, range.first, range.count);
+        node.lock().enlist(&self.pages, range.first, range.count);
     }
 
     /// Second chance, or the use of a page that was read ahead.

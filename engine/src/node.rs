@@ -3,8 +3,8 @@
 //! The budget counts physical pages: frames present in the pool, pages mapped in regions, and `spare`, the
 //! pages it may still take from the kernel. A page that is moved in leaves a hole in the pool, one that is
 //! moved out fills one: the sum never changes. Lists are hints: a page word decides, a list only says where
-//! to look. Who owns a page puts it on its list after publishing; who pops a page whose word says
-//! otherwise forgets it.
+//! to look. Who owns a page enlists it after publishing, where its word says by then; who pops a page whose
+//! word says otherwise forgets it.
 use crate::page::{FrameIndex, NodeId, PageIndex, PageState, PageTable};
 use crate::sys::lock::{Guard, Lock};
 use crate::sys::mapping::ZeroedSlice;
@@ -289,9 +289,18 @@ impl NodeState {
         self.spare += count - repaid;
     }
 
-    /// Puts pages on a list as its newest.
-    pub fn push(&mut self, list: ListId, first: PageIndex, count: u32) {
-        self.lists.push_newest_run(list, first, count);
+    /// Puts each page on the list that its word names, as its newest.
+    ///
+    /// Called by whoever published a state, after publishing it, and thus maybe after others have changed it
+    /// again: they enlist the page themselves, and an old claim must not put it on the wrong list.
+    pub fn enlist(&mut self, pages: &PageTable, first: PageIndex, count: u32) {
+        for page in first..first + count {
+            match pages.state(page) {
+                PageState::Resident { .. } => self.lists.push_newest(ListId::Resident, page),
+                PageState::Cached { .. } => self.lists.push_newest(ListId::Cached, page),
+                _ => {}
+            }
+        }
     }
 
     /// The books balance: what is present, mapped and spare is the budget (plus what it is still over it).

@@ -9,7 +9,6 @@ use crate::sys::{PAGE_BYTES, futex, mapping, pages};
 use crate::transfer::TakenOut;
 use std::sync::atomic::Ordering;
 use userswap_policy::frames::FrameRun;
-use userswap_policy::lru::ListId;
 
 /// Why a page is taken from its place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -84,8 +83,9 @@ impl Core {
                 TakenOut::Frame(frame) => self.discard(Content::Frame(frame, slot)),
                 TakenOut::Stayed => self.drop_in_place(node, page, slot),
             }
-            self.publish(page, PageState::Untouched);
+            // Before publishing: whoever fills the page next puts it on a list again.
             node.lock().lists.remove(page);
+            self.publish(page, PageState::Untouched);
         }
         run.end()
     }
@@ -132,15 +132,14 @@ impl Core {
 
     /// Takes the content of a page that is not mapped; None if its word has changed.
     fn take_unmapped(&self, page: PageIndex, seen: Word) -> Option<Content> {
+        if let PageState::Cached { frame, slot, .. } = seen.state() {
+            let taken = self.uncache(page, seen, (frame, PageState::Untouched));
+            return taken.then_some(Content::Frame(frame, slot));
+        }
         if !self.pages.claim(page, seen, PageState::Untouched) {
             return None;
         }
         Some(match seen.state() {
-            PageState::Cached { frame, slot, .. } => {
-                // Off the list too: its length counts as available.
-                self.node_of_frame(frame).lock().lists.remove(page);
-                Content::Frame(frame, slot)
-            }
             PageState::Swapped { slot } => Content::Slot(slot),
             PageState::Writing { frame, slot } => {
                 self.orphan(frame, slot);
@@ -156,6 +155,18 @@ impl Core {
                 unreachable!("{state:?} is not a state without an owner and without a mapping")
             }
         })
+    }
+
+    /// Ends a page's second chance; false if its word has changed. Its frame is the caller's then.
+    fn uncache(&self, page: PageIndex, seen: Word, (frame, next): (u32, PageState)) -> bool {
+        // Both under the lock: the list's length counts as available, and whoever brings the page in again
+        // puts it on a list behind us.
+        let mut state = self.node_of_frame(frame).lock();
+        let claimed = self.pages.claim(page, seen, next);
+        if claimed {
+            state.lists.remove(page);
+        }
+        claimed
     }
 
     /// Takes one resident page out; None if its word has changed, or if it is to be tried again because a
@@ -177,6 +188,7 @@ impl Core {
             TakenOut::Frame(frame) => Content::Frame(frame, slot),
             TakenOut::Stayed if purpose == Purpose::Keep => {
                 self.publish(page, PageState::Resident { slot, pins, node: node.id });
+                node.lock().enlist(&self.pages, page, 1);
                 futex::wait_for(&self.freed, self.freed.load(Ordering::Acquire), WAIT_NS);
                 return None;
             }
@@ -255,10 +267,9 @@ impl Core {
         for page in range.first..range.end() {
             let seen = self.pages.load(page);
             let PageState::Cached { frame, slot: Some(slot), .. } = seen.state() else { continue };
-            if self.pages.claim(page, seen, PageState::Swapped { slot }) {
-                let mut state = self.node_of_frame(frame).lock();
-                state.put_free(FrameRun { first: frame, count: 1 });
-                state.lists.remove(page);
+            if self.uncache(page, seen, (frame, PageState::Swapped { slot })) {
+                let freed = FrameRun { first: frame, count: 1 };
+                self.node_of_frame(frame).lock().put_free(freed);
             }
         }
         self.announce_freed();
@@ -332,7 +343,7 @@ impl Core {
     /// Reclaim forgets pinned pages it meets: the last unpin puts the page back on the list.
     fn relist(&self, page: PageIndex, pins: u32, node: NodeId) {
         if pins == 0 {
-            self.node(node).lock().push(ListId::Resident, page, 1);
+            self.node(node).lock().enlist(&self.pages, page, 1);
         }
     }
 

@@ -188,7 +188,7 @@ impl Core {
     pub fn cache(&self, node: &Node, victim: Victim, slot: Slot) {
         let state = PageState::Cached { frame: victim.frame, slot: Some(slot), marker: false };
         self.publish(victim.page, state);
-        node.lock().push(ListId::Cached, victim.page, 1);
+        node.lock().enlist(&self.pages, victim.page, 1);
         self.announce_freed();
     }
 

@@ -10,7 +10,6 @@ use crate::sys::request::{Direction, Pieces};
 use std::io;
 use std::num::NonZeroU32;
 use userswap_policy::frames::FrameRun;
-use userswap_policy::lru::ListId;
 use userswap_policy::stream::{Ahead, Window};
 use userswap_policy::watermark::Pressure;
 
@@ -226,7 +225,7 @@ impl Core {
         let frame = Self::frame_of(job, page);
         let slot = Some(job.slot_of(page));
         self.publish(page, PageState::Cached { frame, slot, marker: true });
-        self.node(job.node).lock().push(ListId::Cached, page, 1);
+        self.node(job.node).lock().enlist(&self.pages, page, 1);
     }
 
     fn lose(&self, job: &ReadJob, page: PageIndex) {

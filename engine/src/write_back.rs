@@ -9,7 +9,6 @@ use crate::sys::request::{Direction, Pieces};
 use std::io;
 use std::num::NonZeroU32;
 use std::sync::atomic::Ordering;
-use userswap_policy::lru::ListId;
 
 /// One write: pages in the order of their slots.
 pub struct WriteOp {
@@ -109,11 +108,7 @@ impl Core {
         let mut state = node.lock();
         state.writing -= write.count as u32;
         for victim in &write.victims[..write.count] {
-            // Pages that went elsewhere meanwhile are found out by their words.
-            if matches!(self.pages.state(victim.page), PageState::Cached { frame, .. } if frame == victim.frame)
-            {
-                state.push(ListId::Cached, victim.page, 1);
-            }
+            state.enlist(&self.pages, victim.page, 1);
         }
         drop(state);
         self.announce_freed();

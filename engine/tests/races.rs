@@ -185,6 +185,43 @@ fn pages_moved_to_another_region_keep_every_byte() {
     }
 }
 
+#[test]
+fn a_page_that_is_moved_while_it_is_written_keeps_every_byte() {
+    limit(50);
+    let engine = engine(WAYS[0]);
+    for round in 1..=10 {
+        let first = engine.map(20 * MIB).unwrap();
+        let second = engine.map(20 * MIB).unwrap();
+        let (from, to) = (Pages::of(&first), Pages::of(&second));
+        // Filling leaves the reclaimer in the middle of its writes.
+        (0..from.count).for_each(|page| from.fill(page, round));
+        let core = engine.core();
+        core.move_range(core.range_at(from.address, first.len()), core.arena.page_of(to.address));
+        let wrong: Vec<_> = (0..to.count).filter_map(|page| to.wrong(page, round)).collect();
+        assert!(wrong.is_empty(), "round {round}: {} pages lost, first: {}", wrong.len(), wrong[0]);
+    }
+    audit(&engine);
+}
+
+#[test]
+fn a_page_that_is_moved_while_a_device_holds_it_keeps_every_byte() {
+    limit(50);
+    let engine = engine(WAYS[0]);
+    let first = engine.map(16 * PAGE).unwrap();
+    let second = engine.map(16 * PAGE).unwrap();
+    let (from, to) = (Pages::of(&first), Pages::of(&second));
+    (0..16).for_each(|page| from.fill(page, 9));
+    let ring = io_uring::IoUring::new(4).unwrap();
+    let held = libc::iovec { iov_base: from.address as *mut _, iov_len: 16 * PAGE };
+    // SAFETY: the memory outlives the ring, and no request uses the registration.
+    unsafe { ring.submitter().register_buffers(&[held]) }.unwrap();
+    let core = engine.core();
+    core.move_range(core.range_at(from.address, first.len()), core.arena.page_of(to.address));
+    let wrong: Vec<_> = (0..16).filter_map(|page| to.wrong(page, 9)).collect();
+    assert!(wrong.is_empty(), "{} of 16 pages lost, first: {}", wrong.len(), wrong[0]);
+    audit(&engine);
+}
+
 /// A program's signal handler may interrupt the engine's own calls, and may touch managed memory.
 fn handler_touches_memory(way: (FaultMode, Transfer)) {
     static ADDRESS: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
