@@ -5,7 +5,7 @@ use crate::counters::count;
 use crate::error::Error;
 use crate::node::{Node, RESERVE};
 use crate::page::{NodeId, PINS_MAX, PageIndex, PageState, Slot, Word};
-use crate::sys::{PAGE_BYTES, futex, mapping, pages};
+use crate::sys::{PAGE_BYTES, futex, mapping, pages, process};
 use crate::transfer::TakenOut;
 use std::sync::atomic::Ordering;
 use userswap_policy::frames::FrameRun;
@@ -15,12 +15,17 @@ use userswap_policy::frames::FrameRun;
 enum Purpose {
     /// Nobody wants its content any more.
     Drop,
-    /// It goes elsewhere, every byte of it.
+    /// It goes elsewhere, every byte of it, if possible with its physical page.
     Keep,
+    /// It goes elsewhere as a copy: a device or a pipe does not let go of the physical page.
+    Copy,
 }
 
 /// How long who must have a page's content waits for its device before looking again.
 const WAIT_NS: u64 = 1_000_000;
+/// How often it looks: a transfer takes milliseconds, what is held for longer is held by a pipe, which only
+/// reads.
+const KEEP_TRIES: u32 = 200;
 
 /// A page taken from its place, with what it held.
 #[derive(Clone, Copy, Debug)]
@@ -105,7 +110,14 @@ impl Core {
 
     /// Takes what a page holds, leaving it Untouched; waits while somebody owns it.
     fn take_content(&self, page: PageIndex, purpose: Purpose) -> Content {
+        let mut tries = 0;
         loop {
+            tries += 1;
+            let purpose = if tries > KEEP_TRIES && purpose == Purpose::Keep {
+                Purpose::Copy
+            } else {
+                purpose
+            };
             let freed = self.freed.load(Ordering::Acquire);
             let seen = self.pages.load(page);
             let taken = match seen.state() {
@@ -115,7 +127,7 @@ impl Core {
                     continue;
                 }
                 // The device needs the frame until it has written it.
-                PageState::Writing { .. } if purpose == Purpose::Keep => {
+                PageState::Writing { .. } if purpose != Purpose::Drop => {
                     futex::wait_for(&self.freed, freed, WAIT_NS);
                     continue;
                 }
@@ -192,6 +204,11 @@ impl Core {
                 futex::wait_for(&self.freed, self.freed.load(Ordering::Acquire), WAIT_NS);
                 return None;
             }
+            TakenOut::Stayed if purpose == Purpose::Copy => {
+                let frame = self.copy_of(node, page);
+                self.drop_in_place(node, page, None);
+                Content::Frame(frame, slot)
+            }
             TakenOut::Stayed => {
                 self.drop_in_place(node, page, slot);
                 Content::None
@@ -201,6 +218,15 @@ impl Core {
         node.lock().lists.remove(page);
         self.publish(page, PageState::Untouched);
         Some(content)
+    }
+
+    /// A held frame with a copy of a page that the caller owns in Leaving.
+    fn copy_of(&self, node: &Node, page: PageIndex) -> u32 {
+        let frames = self.frames_for_copy(node, 1);
+        let address = self.page_address(page);
+        process::read_own(address, self.frame_address(frames.first), PAGE_BYTES)
+            .expect("a page of a region that is moved can be read");
+        frames.first
     }
 
     fn discard(&self, content: Content) {

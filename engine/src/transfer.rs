@@ -222,7 +222,8 @@ impl Core {
         frames.count
     }
 
-    fn frames_for_copy(&self, node: &Node, want: u32) -> FrameRun {
+    /// Frames to copy pages out to, on a loan if need be.
+    pub fn frames_for_copy(&self, node: &Node, want: u32) -> FrameRun {
         let mut state = node.lock();
         let grant = state.grant(want, Asker::Reclaim, &self.pages).unwrap_or_else(|| {
             // Copying out needs room before it makes room: a loan, paid back with the first page dropped.

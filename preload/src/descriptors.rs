@@ -27,19 +27,24 @@ pub fn open_now() -> Vec<c_int> {
 /// Keeps the program from descriptors that were opened since; signals are blocked.
 pub fn protect_new(before: &[c_int]) {
     let mut new: Vec<c_int> = open_now().into_iter().filter(|fd| !before.contains(fd)).collect();
-    // Low numbers are what other threads opened meanwhile, unless ours could not be raised.
+    // Other low numbers are what other threads opened meanwhile, unless ours could not be raised.
     if new.iter().any(|fd| *fd >= HIGH) {
-        new.retain(|fd| *fd >= HIGH);
+        new.retain(|fd| *fd >= HIGH || is_ring(*fd));
     }
-    // The one that the directory itself was read by.
-    new.retain(|fd| unsafe_is_open(*fd));
+    // Not the one that the directory itself was read by.
+    new.retain(|fd| is_open(*fd));
     let mut ours = OURS.lock();
     ours.extend(new);
     let mask = ours.iter().fold(0, |mask, fd| mask | 1u64 << (fd % 64));
     MASK.store(mask, Ordering::Release);
 }
 
-fn unsafe_is_open(fd: c_int) -> bool {
+/// Request queues keep the number that the kernel gave them.
+fn is_ring(fd: c_int) -> bool {
+    std::fs::read_link(format!("/proc/self/fd/{fd}")).is_ok_and(|name| name.as_os_str() == "anon_inode:[io_uring]")
+}
+
+fn is_open(fd: c_int) -> bool {
     // SAFETY: asks for flags.
     unsafe { libc::fcntl(fd, libc::F_GETFD) >= 0 }
 }
