@@ -104,21 +104,17 @@ impl Kswapd {
                 return;
             }
             done += prepared;
-            self.start_write(node, place);
+            self.start_write(place);
         }
     }
 
-    fn start_write(&mut self, node: &Node, place: usize) {
+    fn start_write(&mut self, place: usize) {
         let write = &self.writes[place];
         let (fd, offset) = self.core.devices.place(write.slot());
         let request = Request { fd, direction: Direction::Write, offset };
         // Fork waits until the request has finished: it counts as being inside the gate.
         self.core.gate.enter_again();
-        if let Err(error) = self.queue.start(request, &write.pieces, place as u64) {
-            self.core.finish_write(node, write, Err(error));
-            self.core.gate.leave();
-            self.idle.push(place);
-        }
+        self.queue.start(request, &write.pieces, place as u64);
     }
 
     fn take_completions(&mut self) {

@@ -92,8 +92,16 @@ impl Core {
     }
 
     fn copy_or_abort(&self, to: usize, from: usize, count: u32) {
-        if let Err(stopped) = self.uffd.copy(to, from, count as usize * PAGE_BYTES) {
+        let Err(stopped) = self.uffd.copy(to, from, count as usize * PAGE_BYTES) else { return };
+        if stopped.error != libc::ENOENT || count == 1 {
             process::die("userswap: cannot copy pages in", stopped.error);
+        }
+        // The kernel copies within one of its mappings only; the program may have given parts of the run
+        // other protections, and so mappings of their own.
+        let done = (stopped.done / PAGE_BYTES) as u32;
+        for page in done..count {
+            let distance = page as usize * PAGE_BYTES;
+            self.copy_or_abort(to + distance, from + distance, 1);
         }
     }
 
@@ -159,6 +167,12 @@ impl Core {
         }
         let page = PageRange { first: range.first + moved, count: 1 };
         out[moved as usize] = match error {
+            // The run crosses a boundary of kernel mappings: page by page, and only what is protected
+            // differently is copied.
+            libc::EINVAL if range.count - moved > 1 => {
+                return moved
+                    + self.move_out(node, page, &mut out[moved as usize..=moved as usize]);
+            }
             libc::EBUSY => self.move_out_shared(node, page.first),
             libc::EINVAL => {
                 let mut result = [TakenOut::Stayed];

@@ -182,7 +182,7 @@ impl Pool {
         loop {
             let end = run.first + run.count;
             let chunk = (end / CHUNK) as usize;
-            if run.count == max || end % CHUNK != 0 || chunk == self.free.len() {
+            if run.count == max || !end.is_multiple_of(CHUNK) || chunk == self.free.len() {
                 return run;
             }
             let more = self.bits(state, chunk).trailing_ones().min(max - run.count);

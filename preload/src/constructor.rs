@@ -5,7 +5,7 @@
 //! unmanaged where somebody counts on its budget.
 use crate::process::{self, Process};
 use crate::raw::{self, PAGE_BYTES};
-use crate::{callers, fork, heap, real, retry, signals, stats, transfers};
+use crate::{callers, fork, heap, real, retry, signals, stats, streams, transfers};
 use userswap::arena::{ARENA_PAGES_MAX, Arena};
 use userswap::options::{OPTIONS_VARIABLE, Options};
 use userswap::sys::mapping::Access;
@@ -33,6 +33,7 @@ fn look_up() {
     real::look_up();
     signals::look_up();
     retry::look_up_all();
+    streams::look_up();
     transfers::look_up();
 }
 

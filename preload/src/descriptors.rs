@@ -41,7 +41,8 @@ pub fn protect_new(before: &[c_int]) {
 
 /// Request queues keep the number that the kernel gave them.
 fn is_ring(fd: c_int) -> bool {
-    std::fs::read_link(format!("/proc/self/fd/{fd}")).is_ok_and(|name| name.as_os_str() == "anon_inode:[io_uring]")
+    std::fs::read_link(format!("/proc/self/fd/{fd}"))
+        .is_ok_and(|name| name.as_os_str() == "anon_inode:[io_uring]")
 }
 
 fn is_open(fd: c_int) -> bool {

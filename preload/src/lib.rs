@@ -31,6 +31,7 @@ mod remap;
 mod retry;
 mod signals;
 mod stats;
+mod streams;
 mod transfers;
 
 /// The engine's own heap, and this library's, stays out of managed memory.

@@ -18,14 +18,18 @@ fn outcome(returned: c_long) -> Result<usize, Errno> {
 
 /// This thread's errno.
 pub fn errno() -> Errno {
+    // SAFETY: has no conditions.
+    let place = unsafe { libc::__errno_location() };
     // SAFETY: errno is this thread's own.
-    unsafe { *libc::__errno_location() }
+    unsafe { place.read() }
 }
 
 /// Sets this thread's errno.
 pub fn set_errno(error: Errno) {
+    // SAFETY: has no conditions.
+    let place = unsafe { libc::__errno_location() };
     // SAFETY: errno is this thread's own.
-    unsafe { *libc::__errno_location() = error };
+    unsafe { place.write(error) };
 }
 
 /// What a mapping is asked to be.

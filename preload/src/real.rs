@@ -53,6 +53,7 @@ macro_rules! behind {
             }
             $(#[$doc])*
             #[inline]
+            #[allow(clippy::too_many_arguments, reason = "as many as the C function has")]
             #[allow(non_snake_case, reason = "named as the C function")]
             pub fn $name($($argument: $type),*) -> $result {
                 type Function = unsafe extern "C" fn($($type),*) -> $result;

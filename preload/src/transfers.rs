@@ -36,19 +36,11 @@ behind! {
     fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t;
     /// The real one.
     fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t;
-    /// The real one.
-    fn fread(buffer: *mut c_void, each: size_t, count: size_t, stream: *mut c_void) -> size_t;
-    /// The real one.
-    fn fwrite(buffer: *const c_void, each: size_t, count: size_t, stream: *mut c_void) -> size_t;
-    /// The real one.
-    fn fread_unlocked(buffer: *mut c_void, each: size_t, count: size_t, stream: *mut c_void) -> size_t;
-    /// The real one.
-    fn fwrite_unlocked(buffer: *const c_void, each: size_t, count: size_t, stream: *mut c_void) -> size_t;
 }
 
 /// Whether a buffer may be missing when the kernel wants it.
 #[inline]
-fn is_concerned(buffer: *const c_void) -> bool {
+pub fn is_concerned(buffer: *const c_void) -> bool {
     is_needed() && process::is_managed(buffer as usize)
 }
 
@@ -99,27 +91,6 @@ fn pread_pieces(fd: c_int, buffer: *mut c_void, bytes: usize, offset: off_t) -> 
         || is_file(fd),
         |at, piece, done| pread(fd, at as *mut c_void, piece, offset + done as off_t),
     )
-}
-
-/// Streams: the C library transfers large parts straight from and to the program's buffer.
-fn stream_pieces(
-    (address, each): Bytes,
-    count: usize,
-    transfer: impl Fn(usize, usize) -> usize,
-) -> usize {
-    let Some(bytes) = each.checked_mul(count).filter(|bytes| *bytes > 0) else { return 0 };
-    let mut done = 0;
-    while done < bytes {
-        let piece = (bytes - done).min(PIECE_BYTES);
-        let held = Held::new(&[(address + done, piece)]);
-        let moved = transfer(address + done, piece);
-        drop(held);
-        done += moved;
-        if moved < piece {
-            break;
-        }
-    }
-    done / each
 }
 
 /// Buffers that one scattered transfer can name; more are left to the next call, as the kernel may.
@@ -184,6 +155,15 @@ fn hold_message(message: *const msghdr) -> [Option<Held>; 4] {
     held
 }
 
+/// What the compiler's check of a buffer's length ends in.
+pub fn check(bytes: size_t, room: size_t) {
+    if bytes > room {
+        crate::raw::say("buffer overflow detected: stopping the program");
+        // SAFETY: ends the process, as the C library does.
+        unsafe { libc::abort() };
+    }
+}
+
 mod exported {
     use super::*;
 
@@ -214,14 +194,6 @@ mod exported {
         check(bytes, room);
         // SAFETY: the same.
         unsafe { read(fd, buffer, bytes) }
-    }
-
-    fn check(bytes: size_t, room: size_t) {
-        if bytes > room {
-            crate::raw::say("buffer overflow detected: stopping the program");
-            // SAFETY: ends the process, as the C library does.
-            unsafe { libc::abort() };
-        }
     }
 
     /// write.
@@ -433,46 +405,6 @@ mod exported {
         super::sendmsg(fd, message, flags)
     }
 
-    macro_rules! stream {
-        ($name:ident, $pointer:ty) => {
-            /// The function of this name.
-            ///
-            /// # Safety
-            /// As the function of the C library.
-            #[unsafe(no_mangle)]
-            pub unsafe extern "C" fn $name(
-                buffer: $pointer,
-                each: size_t,
-                count: size_t,
-                stream: *mut c_void,
-            ) -> size_t {
-                if !is_concerned(buffer as *const c_void) {
-                    return super::$name(buffer, each, count, stream);
-                }
-                stream_pieces((buffer as usize, each), count, |at, piece| {
-                    super::$name(at as $pointer, 1, piece, stream)
-                })
-            }
-        };
-    }
-    stream!(fread, *mut c_void);
-    stream!(fwrite, *const c_void);
-    stream!(fread_unlocked, *mut c_void);
-    stream!(fwrite_unlocked, *const c_void);
-
-    /// fputs.
-    ///
-    /// # Safety
-    /// As the function of the C library.
-    #[unsafe(no_mangle)]
-    pub unsafe extern "C" fn fputs(text: *const libc::c_char, stream: *mut c_void) -> c_int {
-        // SAFETY: the program passes a C string.
-        let bytes = unsafe { libc::strlen(text) };
-        // SAFETY: the string has that many bytes.
-        let written = unsafe { fwrite(text.cast(), 1, bytes, stream) };
-        if written == bytes { 1 } else { libc::EOF }
-    }
-
     /// recv, as checked by the compiler.
     ///
     /// # Safety
@@ -488,23 +420,6 @@ mod exported {
         check(bytes, room);
         // SAFETY: the same.
         unsafe { recv(fd, buffer, bytes, flags) }
-    }
-
-    /// fread, as checked by the compiler.
-    ///
-    /// # Safety
-    /// As the function of the C library.
-    #[unsafe(no_mangle)]
-    pub unsafe extern "C" fn __fread_chk(
-        buffer: *mut c_void,
-        room: size_t,
-        each: size_t,
-        count: size_t,
-        stream: *mut c_void,
-    ) -> size_t {
-        check(each.saturating_mul(count), room);
-        // SAFETY: the same.
-        unsafe { fread(buffer, each, count, stream) }
     }
 
     /// pread, as checked by the compiler.

@@ -64,6 +64,30 @@ pub fn raise(fd: OwnedFd) -> OwnedFd {
     unsafe { OwnedFd::from_raw_fd(high) }
 }
 
+/// Creates something whose descriptor cannot be renumbered later, with the low numbers taken meanwhile.
+pub fn at_high_number<T>(create: impl FnOnce() -> T) -> T {
+    let mut taken = Vec::new();
+    if let Ok(event) = Event::new() {
+        loop {
+            // SAFETY: duplicates a descriptor that we own.
+            let fd = unsafe { libc::fcntl(event.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 0) };
+            if fd < 0 {
+                break;
+            }
+            // SAFETY: the descriptor is new and ours.
+            taken.push(unsafe { OwnedFd::from_raw_fd(fd) });
+            if fd >= HIGH {
+                break;
+            }
+        }
+        // Out of descriptors: give them back first, what is created then gets a low number.
+        if taken.last().is_none_or(|last| last.as_raw_fd() < HIGH) {
+            taken.clear();
+        }
+    }
+    create()
+}
+
 /// A file in RAM, for `mem:` devices.
 ///
 /// # Errors

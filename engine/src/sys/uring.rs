@@ -16,10 +16,12 @@ impl Ring {
     /// EPERM or ENOSYS where io_uring is forbidden, ENOMEM.
     pub fn new(entries: u32) -> io::Result<Self> {
         // One thread submits and reaps, and it enters the kernel anyway: completions need no interrupt.
-        let ring = IoUring::builder()
-            .setup_coop_taskrun()
-            .build(entries)
-            .or_else(|_| IoUring::new(entries))?;
+        let ring = super::fd::at_high_number(|| {
+            IoUring::builder()
+                .setup_coop_taskrun()
+                .build(entries)
+                .or_else(|_| IoUring::new(entries))
+        })?;
         Ok(Self { ring })
     }
 
@@ -32,16 +34,7 @@ impl Ring {
     }
 
     /// Starts a request; `pieces` must stay in place until its completion is reaped.
-    ///
-    /// # Errors
-    /// What io_uring_enter says; the request was not started then.
-    pub fn start(
-        &mut self,
-        fd: RawFd,
-        job: (Direction, u64),
-        pieces: &Pieces,
-        token: u64,
-    ) -> io::Result<()> {
+    pub fn start(&mut self, fd: RawFd, job: (Direction, u64), pieces: &Pieces, token: u64) {
         let (direction, offset) = job;
         let (iov, count) = (pieces.as_ptr(), pieces.count() as u32);
         let entry = match direction {
@@ -54,7 +47,7 @@ impl Ring {
         // SAFETY: the pieces and the memory they name are held until the completion is reaped.
         unsafe { self.ring.submission().push(&entry) }
             .expect("the queue never starts more than its entries");
-        self.enter(0)
+        self.enter(0);
     }
 
     /// Takes a finished request: its token and the bytes or error number it ended with.
@@ -64,23 +57,20 @@ impl Ring {
     }
 
     /// Waits until a request has finished.
-    ///
-    /// # Errors
-    /// What io_uring_enter says.
-    pub fn wait(&mut self) -> io::Result<()> {
-        self.enter(1)
+    pub fn wait(&mut self) {
+        self.enter(1);
     }
 
-    fn enter(&mut self, wait_for: usize) -> io::Result<()> {
+    /// Without its ring, closed by the program for instance, the engine could not keep any promise.
+    fn enter(&mut self, wait_for: usize) {
         loop {
-            match self.ring.submit_and_wait(wait_for) {
-                Ok(_) => return Ok(()),
-                Err(error) => match error.raw_os_error() {
-                    // EBUSY, EAGAIN: completions wait to be reaped or memory is short for a moment.
-                    Some(libc::EINTR | libc::EAGAIN) => {}
-                    Some(libc::EBUSY) => return Ok(()),
-                    _ => return Err(error),
-                },
+            let Err(error) = self.ring.submit_and_wait(wait_for) else { return };
+            match error.raw_os_error() {
+                // Completions wait to be reaped first.
+                Some(libc::EBUSY) => return,
+                // Interrupted, or memory is short for a moment.
+                Some(libc::EINTR | libc::EAGAIN) => {}
+                code => super::process::die("userswap: io_uring failed", code.unwrap_or(0)),
             }
         }
     }
