@@ -102,9 +102,9 @@ select b from t order by b limit 3 offset 150000;
 #[test]
 fn xz_with_two_threads() {
     let directory = tempfile::tempdir().unwrap();
-    let input = lines(directory.path(), 40_000);
-    // Two blocks of 768 KiB: their tables take about four times the budget, and are used at random.
-    same_under_userswap("16M", &["xz", "-9e", "-T2", "--block-size=768KiB", "-c"], Some(&input));
+    let input = lines(directory.path(), 60_000);
+    // Two blocks: their tables take three times the budget, and are used at random.
+    same_under_userswap("16M", &["xz", "-9e", "-T2", "--block-size=1MiB", "-c"], Some(&input));
 }
 
 #[test]

@@ -1,4 +1,5 @@
 //! What a program can ask for, and what it may rely on: content, budget, slots and counters.
+#![allow(clippy::multiple_unsafe_ops_per_block)]
 #![allow(unsafe_code)]
 mod support;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,5 +1,7 @@
 //! Devices that are full, refuse writes, lose bytes or lie: only what a device really lost may be lost, and
 //! whoever touches that is told.
+#![allow(clippy::multiple_unsafe_ops_per_block)]
+#![allow(clippy::needless_range_loop)]
 #![allow(unsafe_code)]
 mod support;
 use std::fs::{File, OpenOptions};
@@ -122,7 +124,7 @@ fn threads_go_on_at_random_with_all_devices_full() {
         std::thread::scope(|scope| {
             for thread in 0..3usize {
                 scope.spawn(move || {
-                    let mut random = Random::new(seed ^ thread as u64 * 77);
+                    let mut random = Random::new(seed ^ (thread as u64 * 77));
                     let mut stamps = vec![0u64; pages.count / 3];
                     for step in 1..6000 {
                         let mine = random.below(stamps.len());

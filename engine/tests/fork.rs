@@ -1,5 +1,6 @@
 //! fork and late engagement: a child sees its memory exactly as it was, and a program that is taken over
 //! while it runs keeps every byte.
+#![allow(clippy::multiple_unsafe_ops_per_block)]
 #![allow(unsafe_code)]
 mod support;
 use std::sync::Arc;
@@ -215,6 +216,7 @@ fn a_child_may_drop_its_engine_and_build_another() {
         return;
     }
     for way in WAYS {
+        println!("{way:?}");
         let mut engine = Some(engine(way));
         let mut region = Some(engine.as_ref().unwrap().map(24 * MIB).unwrap());
         let pages = Pages::of(region.as_ref().unwrap());
@@ -290,6 +292,7 @@ fn lost_pages_stay_lost_in_the_child_and_others_are_seen() {
 /// A program that ran natively, with pages present, touched for reading only, and absent.
 fn engage(way: Way, huge: bool) {
     limit(50);
+    println!("{way:?}");
     let arena =
         Arc::new(Arena::reserve(64 * MIB as u32 / PAGE as u32 * 4, Access::ReadWrite).unwrap());
     let first = arena.allocate(36 * 256, 512).unwrap();

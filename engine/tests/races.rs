@@ -1,5 +1,6 @@
 //! Everything at once: owners of pages who know what these must hold, against others who page out, pin,
 //! prefetch and change the budget. Every byte is checked, and all books are audited afterwards.
+#![allow(clippy::multiple_unsafe_ops_per_block)]
 #![allow(unsafe_code)]
 mod support;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -50,7 +51,7 @@ impl Owner {
                     self.pages.fill(page, 0);
                 }
                 3..9 => {
-                    *stamp = (step as u64) << 8 | self.id as u64 + 1;
+                    *stamp = ((step as u64) << 8) | (self.id as u64 + 1);
                     self.pages.fill(page, *stamp);
                 }
                 _ => self.pages.check(page, *stamp),

@@ -1,5 +1,6 @@
 //! System calls on swapped memory, and devices that write into pages while reclaim wants them: with faults
 //! delivered by message a program sees no difference, and no byte that a device wrote may be lost.
+#![allow(clippy::multiple_unsafe_ops_per_block)]
 #![allow(unsafe_code)]
 mod support;
 use std::fs::{File, OpenOptions};
@@ -228,6 +229,7 @@ fn registered_buffers(way: Way) {
         wrong[0]
     );
     (16..pages.count).for_each(|page| pages.check(page, 1));
+    ring.submitter().unregister_buffers().unwrap();
     drop(ring);
     region.page_out(0..MIB).unwrap();
     assert!(pages.present().iter().all(|present| !present), "released pages leave");

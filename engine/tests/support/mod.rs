@@ -1,4 +1,5 @@
 //! What the tests of the engine share: a generator, page patterns, an audit of all books, child processes.
+#![allow(clippy::multiple_unsafe_ops_per_block)]
 #![allow(unsafe_code, dead_code)]
 use std::collections::HashSet;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -119,9 +120,7 @@ impl Pages {
         let mut present = vec![false; self.count];
         let end = self.address + self.count * PAGE;
         pagemap::for_each_present(self.address, end, |from, to| {
-            for page in (from - self.address) / PAGE..(to - self.address) / PAGE {
-                present[page] = true;
-            }
+            present[(from - self.address) / PAGE..(to - self.address) / PAGE].fill(true);
         })
         .unwrap();
         present
