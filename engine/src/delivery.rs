@@ -29,6 +29,11 @@ pub fn strike(core: &Arc<Core>) {
     ENGINES.strike(core);
 }
 
+/// After fork, in the child: threads in the middle of a fault stayed with the parent.
+pub fn forget_readers() {
+    ENGINES.forget_readers();
+}
+
 /// On the faulting thread, with all signals blocked.
 fn on_fault(address: usize) -> Verdict {
     ENGINES

@@ -50,6 +50,7 @@ impl Engine {
     /// complete then, and it must end.
     pub fn fork_child(&self, ticket: ForkTicket) -> Result<(), Error> {
         let core = self.core();
+        crate::delivery::forget_readers();
         core.devices.replace_files(ticket.copies?).map_err(Error::Books)?;
         core.renew_descriptors()?;
         core.arena.advise(libc::MADV_DONTFORK).map_err(Error::Books)?;

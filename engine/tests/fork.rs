@@ -69,7 +69,7 @@ fn change(pages: Pages, stamps: &mut [u64], step: usize, stamp: u64) {
 }
 
 fn three_generations(engine: &Engine) {
-    let region = engine.map(40 * MIB).unwrap();
+    let region = engine.map(28 * MIB).unwrap();
     let pages = Pages::of(&region);
     let mut stamps = stamps(pages, 1);
     (0..pages.count).for_each(|page| pages.fill(page, stamps[page]));
@@ -176,7 +176,7 @@ fn forks_under_load(way: Way) {
                 }
             });
         }
-        for round in 0..8 {
+        for round in 0..3 {
             let child = fork(&engine, || {
                 let mut random = Random::new(round + 1);
                 (0..400).for_each(|_| pages.check(random.below(shared), round + 1));
@@ -190,7 +190,7 @@ fn forks_under_load(way: Way) {
         }
         done.store(true, Ordering::Relaxed);
     });
-    (0..shared).for_each(|page| pages.check(page, 9));
+    (0..shared).for_each(|page| pages.check(page, 4));
     (shared..pages.count).for_each(check);
     audit(&engine);
 }

@@ -37,6 +37,17 @@ struct Region {
     categories: u64,
 }
 
+/// Whether something is mapped at `address`, or the kernel has it in its own swap.
+///
+/// # Errors
+/// /proc is not there.
+pub fn is_present(address: usize) -> io::Result<bool> {
+    let mut entry = [0u8; 8];
+    let file = File::open("/proc/self/pagemap")?;
+    file.read_exact_at(&mut entry, (address / PAGE_BYTES * 8) as u64)?;
+    Ok(entry[7] & 0xC0 != 0)
+}
+
 /// Calls `each` with the bounds of every stretch in `start..end` that has pages, present or in the kernel's
 /// own swap.
 ///

@@ -64,6 +64,11 @@ impl<T, const N: usize> Registry<T, N> {
         }
     }
 
+    /// After fork, in the child: threads that were looking at objects do not exist here.
+    pub fn forget_readers(&self) {
+        self.readers.store(0, Ordering::SeqCst);
+    }
+
     /// Calls `act` with the first object that `fits`; it is kept alive meanwhile.
     pub fn find<R>(&self, fits: impl Fn(&T) -> bool, act: impl FnOnce(&T) -> R) -> Option<R> {
         // SeqCst: either `strike` sees this reader, or this reader sees the empty place.

@@ -1,7 +1,7 @@
 //! userfaultfd, our own thin layer: the features up to MOVE and POISON, which no crate offers.
 //!
 //! Numbers are those of the kernel's `linux/userfaultfd.h` (6.8): distributions still ship older headers.
-use super::PAGE_BYTES;
+use super::{PAGE_BYTES, pagemap};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
@@ -172,7 +172,24 @@ impl Uffd {
     /// # Errors
     /// How far it got, and why it stopped: EBUSY pinned or shared page, EEXIST present, ENOENT missing.
     pub fn move_pages(&self, to: usize, from: usize, bytes: usize) -> Result<(), Stopped> {
-        self.transfer(iowr(0x05, size_of::<TransferArg>()), to, from, bytes)
+        let mut moved = 0;
+        loop {
+            let code = iowr(0x05, size_of::<TransferArg>());
+            let Err(stopped) = self.transfer(code, to + moved, from + moved, bytes - moved) else {
+                return Ok(());
+            };
+            moved += stopped.done;
+            // Splitting a huge page in the middle of a batch, 6.18 forgets to count what it has moved.
+            let uncounted = stopped.error == libc::EEXIST
+                && was_moved(to + moved, from + moved).unwrap_or(false);
+            if !uncounted {
+                return Err(Stopped { done: moved, error: stopped.error });
+            }
+            moved += PAGE_BYTES;
+            if moved == bytes {
+                return Ok(());
+            }
+        }
     }
 
     /// Copies bytes into missing pages and wakes who waits for them.
@@ -284,6 +301,10 @@ pub enum Protect {
     On,
     /// Writes pass.
     Off,
+}
+
+fn was_moved(to: usize, from: usize) -> io::Result<bool> {
+    Ok(pagemap::is_present(to)? && !pagemap::is_present(from)?)
 }
 
 fn range(address: usize, bytes: usize) -> RangeArg {
