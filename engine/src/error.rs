@@ -36,6 +36,11 @@ pub enum Error {
     /// A budget larger than the engine can name frames for.
     #[error("a budget of {0} bytes is too large for this engine: use at most {1} bytes")]
     BudgetTooLarge(u64, u64),
+    /// A budget that pinned memory would not leave enough of.
+    #[error(
+        "a budget of {0} bytes is too small while {1} bytes are pinned: unpin some, or use half as much again"
+    )]
+    BudgetPinned(u64, u64),
     /// The arena is used up.
     #[error(
         "no address space left for a region of {0} bytes: drop regions or build with a larger arena"

@@ -185,14 +185,17 @@ impl Core {
             if state.debt == 0 {
                 return;
             }
-            let debt = state.debt;
+            let debt = state.debt.min(BATCH as u32);
             if state.pool.free() == 0 {
-                state.steal_cached(debt.min(BATCH as u32), &self.pages);
+                state.steal_cached(debt, &self.pages);
             }
-            let Some(run) = state.release_free(debt) else { return };
-            state.debt -= run.count;
+            // Held until the memory is gone: as holes they could be filled in between.
+            let Some(run) = state.take_free(debt) else { return };
             drop(state);
             self.release_memory(run);
+            let mut state = node.lock();
+            state.put_hole(run);
+            state.on_released(run.count);
         }
     }
 }

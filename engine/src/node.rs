@@ -265,11 +265,6 @@ impl NodeState {
         self.pool.put_hole(self.unshift(run));
     }
 
-    /// Free frames to give back to the kernel; they are holes from now on.
-    pub fn release_free(&mut self, max: u32) -> Option<FrameRun> {
-        self.pool.release_free(max).map(|run| self.shift(run))
-    }
-
     /// Pages that were mapped by moving or copying; `frames` is what they left behind.
     pub fn on_moved_in(&mut self, frames: FrameRun) {
         self.put_hole(frames);

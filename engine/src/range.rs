@@ -412,6 +412,10 @@ impl Core {
         if u64::from(pages) > most {
             return Err(Error::BudgetTooLarge(bytes, most * PAGE_BYTES as u64));
         }
+        let pinned = self.pins.load(Ordering::Relaxed);
+        if pages < pinned.saturating_add(pinned / 2) {
+            return Err(Error::BudgetPinned(bytes, u64::from(pinned) * PAGE_BYTES as u64));
+        }
         self.gate.enter();
         let node = self.node_here();
         let mut state = node.lock();
@@ -431,7 +435,9 @@ impl Core {
     }
 }
 
+/// Claims a resident page; one that is just being brought in is waited for.
 fn scratch_claim(core: &Core, page: PageIndex, scratch: &mut crate::reclaim::Scratch) {
+    core.pages.wait_owned(page);
     let seen = core.pages.load(page);
     let PageState::Resident { slot, pins: 0, .. } = seen.state() else { return };
     if core.pages.claim(page, seen, PageState::Leaving { slot }) {

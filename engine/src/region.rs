@@ -93,6 +93,9 @@ impl Region {
 
     /// Brings bytes in and keeps them in RAM until unpinned; pins nest.
     ///
+    /// Needed while a device writes into the region (O_DIRECT, registered buffers) where pages leave by
+    /// copying, that is before Linux 6.8: only MOVE refuses pages that a device holds.
+    ///
     /// # Errors
     /// Bytes outside the region; more than the budget can hold.
     pub fn pin(&self, bytes: Range<usize>) -> Result<(), Error> {
