@@ -272,6 +272,8 @@ impl Core {
         while page < range.end() {
             self.gate.enter();
             let most = range.end().min(page + RUN_MAX);
+            // Pages on their way in, before anything is held that their owner could need.
+            (page..most).for_each(|page| self.pages.wait_owned(page));
             let mut scratch = self.scratch().lock();
             scratch.count = 0;
             for page in page..most {
@@ -435,9 +437,7 @@ impl Core {
     }
 }
 
-/// Claims a resident page; one that is just being brought in is waited for.
 fn scratch_claim(core: &Core, page: PageIndex, scratch: &mut crate::reclaim::Scratch) {
-    core.pages.wait_owned(page);
     let seen = core.pages.load(page);
     let PageState::Resident { slot, pins: 0, .. } = seen.state() else { return };
     if core.pages.claim(page, seen, PageState::Leaving { slot }) {
