@@ -362,7 +362,7 @@ fn a_hundred_thousand_regions_come_and_go() {
     while !regions.is_empty() {
         regions.swap_remove(random.below(regions.len()));
     }
-    assert_eq!(engine.usage().slots_used, 0);
+    eventually("writes under way give their slots back", || engine.usage().slots_used == 0);
     assert_eq!(engine.core().arena.used_pages(), 0);
     let whole = engine.map(1 << 30).unwrap();
     assert_eq!(whole.as_slice()[12345], 0, "the holes have become one again");
@@ -380,7 +380,7 @@ fn memory_of_a_dropped_region_reads_as_zeros_in_the_next_one() {
             (0..pages.count).for_each(|page| pages.check(page, 0));
             (0..pages.count).for_each(|page| pages.fill(page, round));
         }
-        assert_eq!(engine.usage().slots_used, 0);
+        eventually("writes under way give their slots back", || engine.usage().slots_used == 0);
         audit(&engine);
     }
 }
