@@ -69,6 +69,8 @@ pub mod frame_flag {
     pub const ORPHAN: u8 = 2;
     /// The write has finished, but the page has gone; who takes it frees frame and slot.
     pub const FINISHED: u8 = 3;
+    /// As FINISHED, but the device refused: the slot is bad.
+    pub const FAILED: u8 = 4;
 }
 
 /// One engine.

@@ -83,6 +83,8 @@ counters! {
     swap_read_errors,
     /// Write requests that failed.
     swap_write_errors,
+    /// Slots taken out of service because their device refused or damaged a page.
+    swap_bad_slots,
     /// Pages lost to unreadable or damaged slots.
     pages_lost,
     /// Pages adopted when the engine engaged.

@@ -1,5 +1,6 @@
 //! Fault delivery by signal: SIGBUS in the faulting thread finds its engine and serves the fault there.
 use crate::core::Core;
+use crate::error::Error;
 use crate::fault::Step;
 use crate::options::FaultMode;
 use crate::page::PageState;
@@ -15,13 +16,16 @@ static ENGINES: Registry<Core, ENGINES_MAX> = Registry::new();
 
 /// Makes an engine's faults reach it, if it wants them by signal.
 ///
-/// # Panics
-/// When the process has too many engines.
-pub fn enroll(core: &Arc<Core>) {
+/// # Errors
+/// The process has as many such engines as a handler can look through.
+pub fn enroll(core: &Arc<Core>) -> Result<(), Error> {
     if core.tuning.fault == FaultMode::Signal {
-        assert!(ENGINES.enroll(core), "at most {ENGINES_MAX} engines with signal delivery");
+        if !ENGINES.enroll(core) {
+            return Err(Error::TooManyEngines(ENGINES_MAX));
+        }
         signal::install_sigbus(on_fault);
     }
+    Ok(())
 }
 
 /// Takes an engine off the list.

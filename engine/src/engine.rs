@@ -141,9 +141,10 @@ impl Engine {
         let devices = open_devices(options)?;
         let core = Arc::new(Core::new(arena, devices, tuning_of(options)?)?);
         // Handlers before registration, adoption behind the closed gate: a fault in between waits there.
-        delivery::enroll(&core);
-        let threads = Mutex::new(Running::start_threads(&core)?);
-        let running = Arc::new(Running { core, threads });
+        delivery::enroll(&core)?;
+        // From here on an error drops this, which ends the threads and strikes the engine off.
+        let running = Arc::new(Running { core, threads: Mutex::new(Vec::new()) });
+        running.start_threads()?;
         running.core.register().map_err(Error::Userfaultfd)?;
         running.core.adopt_present().map_err(Error::Books)?;
         running.core.gate.open();
@@ -195,22 +196,24 @@ impl Engine {
 }
 
 impl Running {
-    fn start_threads(core: &Arc<Core>) -> Result<Vec<JoinHandle<()>>, Error> {
+    /// Starts the threads one by one: whoever drops this joins those that run.
+    fn start_threads(&self) -> Result<(), Error> {
         // The threads inherit this: a handler of the program must not run on them, it might touch memory
         // that only they can bring in.
         let _blocked = Blocked::new();
-        let reclaim = crate::kswapd::start(core.clone())?;
-        let server = crate::server::start(core.clone())?;
-        Ok(vec![reclaim, server])
+        for start in [crate::kswapd::start, crate::server::start] {
+            let thread = start(self.core.clone())?;
+            self.threads.lock().expect("nobody panics with the threads").push(thread);
+        }
+        Ok(())
     }
 
     /// In a forked child, which has the books of threads that do not exist there.
     fn renew_threads(&self) -> Result<(), Error> {
-        let new = Self::start_threads(&self.core)?;
-        let mut threads = self.threads.lock().expect("nobody panics with the threads");
+        let parents = std::mem::take(&mut *self.threads.lock().expect("the lock was free at fork"));
         // Not dropped: that would detach threads that were never in this process.
-        std::mem::forget(std::mem::replace(&mut *threads, new));
-        Ok(())
+        std::mem::forget(parents);
+        self.start_threads()
     }
 }
 

@@ -22,6 +22,11 @@ pub enum Error {
     /// A swap device.
     #[error(transparent)]
     Device(#[from] OpenError),
+    /// Every engine with signal delivery is looked at by each fault.
+    #[error(
+        "a process can have {0} engines with fault delivery by signal: drop one, or use \"thread\""
+    )]
+    TooManyEngines(usize),
     /// A thread could not be started.
     #[error("cannot start a thread: {0}")]
     Thread(#[source] io::Error),

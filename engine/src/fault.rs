@@ -2,7 +2,7 @@
 use crate::arena::PageRange;
 use crate::core::{Core, frame_flag};
 use crate::counters::count;
-use crate::device::SlotSpan;
+use crate::device::{SlotEnd, SlotSpan};
 use crate::node::{Asker, Grant, Node};
 use crate::page::{FrameIndex, PageIndex, PageState, Slot, Word};
 use crate::swap_in::ReadJob;
@@ -235,16 +235,22 @@ impl Core {
         // AcqRel pairs with the swap in `finish_page`: exactly one of the two sees the other's mark.
         let before = self.frame_flags[frame as usize].swap(frame_flag::ORPHAN, Ordering::AcqRel);
         assert_ne!(before, frame_flag::ORPHAN, "a frame is orphaned once");
-        if before == frame_flag::FINISHED {
-            self.free_orphan(frame, slot);
+        match before {
+            frame_flag::FINISHED => self.free_orphan(frame, slot, SlotEnd::Free),
+            frame_flag::FAILED => self.free_orphan(frame, slot, SlotEnd::Bad),
+            _ => {}
         }
     }
 
     /// Frees what a write left behind that nobody needs.
-    pub fn free_orphan(&self, frame: FrameIndex, slot: Slot) {
+    pub fn free_orphan(&self, frame: FrameIndex, slot: Slot, end: SlotEnd) {
         self.frame_flags[frame as usize].store(frame_flag::IDLE, Ordering::Release);
         self.node_of_frame(frame).lock().put_free(FrameRun { first: frame, count: 1 });
-        self.devices.free(SlotSpan { first: slot, count: 1 });
+        let span = SlotSpan { first: slot, count: 1 };
+        match end {
+            SlotEnd::Free => self.devices.free(span),
+            SlotEnd::Bad => self.devices.mark_bad(span),
+        }
         self.announce_freed();
     }
 }

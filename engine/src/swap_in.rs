@@ -2,6 +2,7 @@
 use crate::arena::PageRange;
 use crate::core::{Core, RUN_MAX};
 use crate::counters::count;
+use crate::device::SlotSpan;
 use crate::node::{Asker, FrameSet, Grant, Node};
 use crate::page::{NodeId, PageIndex, PageState, Slot};
 use crate::sys::PAGE_BYTES;
@@ -236,6 +237,9 @@ impl Core {
         crate::log::lost_page(self.page_address(page), device, place);
         self.publish(page, PageState::Lost);
         self.poison(page);
+        // What it gave back was not what it got: nothing is put there again.
+        count(&self.counters.swap_bad_slots, 1);
+        self.devices.mark_bad(SlotSpan { first: job.slot_of(page), count: 1 });
     }
 
     /// Gets pages for a fault, reclaiming if it must; never fails: at last the budget is exceeded or the

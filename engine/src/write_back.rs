@@ -1,7 +1,7 @@
 //! Writing dirty pages: contiguous slots, one large request, and what its completion does.
 use crate::core::{Core, frame_flag};
 use crate::counters::count;
-use crate::device::SlotSpan;
+use crate::device::{SlotEnd, SlotSpan};
 use crate::node::Node;
 use crate::page::{PageState, Slot};
 use crate::reclaim::{BATCH, Scratch, Victim};
@@ -135,7 +135,7 @@ impl Core {
         // Somebody has taken the page, and has marked the frame (ORPHAN) or is about to.
         let before = flag.swap(frame_flag::FINISHED, Ordering::AcqRel);
         if before == frame_flag::ORPHAN {
-            self.free_orphan(victim.frame, slot);
+            self.free_orphan(victim.frame, slot, SlotEnd::Free);
         }
     }
 
@@ -143,6 +143,7 @@ impl Core {
     fn fail_write(&self, node: &Node, write: &WriteOp, error: &io::Error) {
         let (device, _) = self.devices.describe(write.slot());
         self.devices.note_write_error(write.slot());
+        count(&self.counters.swap_bad_slots, write.count as u64);
         crate::log::write_error(device, error.raw_os_error().unwrap_or(0));
         for (place, victim) in write.victims[..write.count].iter().enumerate() {
             let slot = write.slot_at(place);
@@ -153,8 +154,8 @@ impl Core {
                 flag.store(frame_flag::IDLE, Ordering::Release);
                 self.restore(node, victim);
                 self.devices.mark_bad(SlotSpan { first: slot, count: 1 });
-            } else if flag.swap(frame_flag::FINISHED, Ordering::AcqRel) == frame_flag::ORPHAN {
-                self.free_orphan(victim.frame, slot);
+            } else if flag.swap(frame_flag::FAILED, Ordering::AcqRel) == frame_flag::ORPHAN {
+                self.free_orphan(victim.frame, slot, SlotEnd::Bad);
             }
         }
         node.lock().writing -= write.count as u32;

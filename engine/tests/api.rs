@@ -346,6 +346,27 @@ fn budgets_out_of_bounds_are_refused_and_change_nothing() {
 }
 
 #[test]
+fn more_engines_than_a_signal_handler_looks_through_are_refused() {
+    let name = "more_engines_than_a_signal_handler_looks_through_are_refused";
+    if !must_pass_in_child(name, 40) {
+        return;
+    }
+    let mut engines: Vec<Engine> = (0..8).map(|_| engine(WAYS[1])).collect();
+    let before = threads();
+    assert!(matches!(builder(WAYS[1]).build(), Err(Error::TooManyEngines(8))));
+    assert_eq!(threads(), before, "what was refused left nothing behind");
+    let by_message = engine(WAYS[0]);
+    engines.pop();
+    engines.push(engine(WAYS[1]));
+    for engine in engines.iter().chain([&by_message]) {
+        let region = engine.map(20 * MIB).unwrap();
+        let pages = Pages::of(&region);
+        (0..pages.count).for_each(|page| pages.fill(page, 7));
+        (0..pages.count).for_each(|page| pages.check(page, 7));
+    }
+}
+
+#[test]
 fn a_hundred_thousand_regions_come_and_go() {
     limit(50);
     let engine = engine(WAYS[0]);

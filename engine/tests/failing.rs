@@ -283,6 +283,7 @@ fn a_device_cut_off_behind_our_back_loses_its_slots_only() {
         }
         // 2 MiB of the file are left, one of its slots is the header.
         assert_eq!((lost, engine.counters().pages_lost), (513, 513), "{way:?}");
+        assert_eq!(engine.usage().slots, (64 << 20) / PAGE as u64 - 1 - 513, "they are not reused");
         audit(&engine);
     }
 }
@@ -434,4 +435,8 @@ fn discards_while_writes_fail_leave_no_frame_and_no_slot_behind() {
     drop(region);
     assert_eq!(engine.usage().slots_used, 0);
     audit(&engine);
+    // What the device refused is never handed out again, also where the page had gone meanwhile.
+    let bad = 8191 - engine.core().devices.list()[0].pages();
+    assert!(bad > 0);
+    assert_eq!(u64::from(bad), engine.counters().swap_bad_slots);
 }

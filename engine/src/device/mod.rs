@@ -57,6 +57,15 @@ pub struct SlotSpan {
     pub count: u32,
 }
 
+/// What becomes of a slot that nobody needs any more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SlotEnd {
+    /// It can hold another page.
+    Free,
+    /// The device refused it: it is never used again.
+    Bad,
+}
+
 /// All devices of an engine, the preferred one first.
 pub struct Devices {
     list: Vec<Device>,
