@@ -18,6 +18,7 @@ use crate::sys::fd::Event;
 use crate::sys::lock::Lock;
 use crate::sys::mapping::{Access, Mapping, ZeroedSlice};
 use crate::sys::uffd::{Rights, Uffd, feature};
+use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use userswap_policy::frames::FrameRun;
@@ -103,6 +104,8 @@ pub struct Core {
     pub freed: AtomicU32,
     /// Pins on all pages together: what must stay bounds what can be pinned.
     pub pins: AtomicU32,
+    /// Descriptors of the threads' queues: a forked child has none of those threads.
+    pub queue_fds: Lock<Vec<RawFd>>,
     /// Wakes the background reclaimer.
     pub reclaim_wanted: Event,
     /// The background reclaimer is running or has been woken.
@@ -161,6 +164,7 @@ impl Core {
             path,
             freed: AtomicU32::new(0),
             pins: AtomicU32::new(0),
+            queue_fds: Lock::new(Vec::new()),
             reclaim_wanted: Event::new().map_err(books)?,
             reclaim_awake: AtomicBool::new(false),
             server_wanted: Event::new().map_err(books)?,

@@ -63,6 +63,10 @@ impl Engine {
 
 impl Core {
     fn renew_descriptors(&self) -> Result<(), Error> {
+        // A ring keeps the parent's devices open: their space would be taken for as long as the child runs.
+        for fd in self.queue_fds.lock().drain(..) {
+            fd::close_inherited(fd);
+        }
         for event in [&self.reclaim_wanted, &self.server_wanted] {
             let new = Event::new().map_err(Error::Books)?;
             fd::replace(event.as_raw_fd(), new.as_raw_fd()).map_err(Error::Books)?;

@@ -39,6 +39,7 @@ pub fn start(core: Arc<Core>) -> Result<std::thread::JoinHandle<()>, Error> {
     let queue = Queue::new(core.tuning.io, DEPTH as u32).map_err(Error::Thread)?;
     let files: Vec<_> = core.devices.list().iter().map(|device| device.descriptor()).collect();
     queue.keep_open(&files);
+    core.queue_fds.lock().push(queue.as_raw_fd());
     let mut kswapd = Kswapd {
         core,
         queue,

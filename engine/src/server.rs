@@ -40,6 +40,7 @@ struct Server {
 /// No thread or no queue to be had.
 pub fn start(core: Arc<Core>) -> Result<std::thread::JoinHandle<()>, Error> {
     let queue = Queue::new(core.tuning.io, DEPTH as u32).map_err(Error::Thread)?;
+    core.queue_fds.lock().push(queue.as_raw_fd());
     let mut server = Server {
         core,
         queue,

@@ -209,6 +209,24 @@ fn forks_under_load_by_signal() {
     }
 }
 
+fn rings() -> usize {
+    let entries = std::fs::read_dir("/proc/self/fd").unwrap();
+    let links = entries.filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok());
+    links.filter(|link| link.to_string_lossy().contains("io_uring")).count()
+}
+
+#[test]
+fn a_child_keeps_nothing_of_its_parents_queues_open() {
+    let name = "a_child_keeps_nothing_of_its_parents_queues_open";
+    if !must_pass_in_child(name, 20) {
+        return;
+    }
+    let engine = builder(WAYS[0]).io(IoBackend::Uring).build().unwrap();
+    let before = rings();
+    assert!(before > 0);
+    join(fork(&engine, || assert_eq!(rings(), before)));
+}
+
 #[test]
 fn a_child_may_drop_its_engine_and_build_another() {
     let name = "a_child_may_drop_its_engine_and_build_another";

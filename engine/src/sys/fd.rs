@@ -126,6 +126,12 @@ pub fn replace(old: RawFd, new: RawFd) -> io::Result<()> {
     }
 }
 
+/// Closes a descriptor by number, after fork: its owner is a thread that does not exist in the child.
+pub fn close_inherited(fd: RawFd) {
+    // SAFETY: the descriptor is ours and nobody in this process uses it.
+    unsafe { libc::close(fd) };
+}
+
 /// Makes `to` share all blocks of `from`, where the file system can.
 ///
 /// # Errors
