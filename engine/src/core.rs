@@ -9,8 +9,9 @@ use crate::device::{Devices, SlotSpan};
 use crate::error::Error;
 use crate::gate::Gate;
 use crate::node::Node;
+use crate::nodes;
 use crate::options::{FaultMode, IoBackend, OnFull, Transfer};
-use crate::page::{FRAMES_MAX, FrameIndex, NodeId, PageIndex, PageState, PageTable, Slot, Waiters};
+use crate::page::{FrameIndex, NodeId, PageIndex, PageState, PageTable, Slot, Waiters};
 use crate::reclaim::Scratch;
 use crate::sys::PAGE_BYTES;
 use crate::sys::clock;
@@ -18,10 +19,10 @@ use crate::sys::fd::Event;
 use crate::sys::lock::Lock;
 use crate::sys::mapping::{Access, Mapping, ZeroedSlice};
 use crate::sys::uffd::{Rights, Uffd, feature};
+use crate::topology::Topology;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
-use userswap_policy::frames::FrameRun;
 use userswap_policy::stream::{Ahead, Limits, Streams};
 
 /// Pages served at once to a sequential program, and mapped by one call.
@@ -47,8 +48,8 @@ pub struct Tuning {
     pub io: IoBackend,
     /// What happens when no device has room.
     pub on_full: OnFull,
-    /// Physical pages allowed.
-    pub budget_pages: u32,
+    /// Physical pages allowed on each node.
+    pub budgets: Vec<u32>,
 }
 
 /// How pages travel, after probing.
@@ -82,6 +83,8 @@ pub struct Core {
     pub pages: PageTable,
     /// One flag per frame.
     pub frame_flags: ZeroedSlice<AtomicU8>,
+    /// The machine.
+    pub topology: Topology,
     /// The nodes; a frame's number tells its node.
     pub nodes: Vec<Node>,
     /// The kernel's side.
@@ -102,14 +105,12 @@ pub struct Core {
     pub path: Path,
     /// Counts frames becoming free; waited on by who finds none.
     pub freed: AtomicU32,
+    /// Held by who changes the budget.
+    pub budget_change: Lock<()>,
     /// Pins on all pages together: what must stay bounds what can be pinned.
     pub pins: AtomicU32,
     /// Descriptors of the threads' queues: a forked child has none of those threads.
     pub queue_fds: Lock<Vec<RawFd>>,
-    /// Wakes the background reclaimer.
-    pub reclaim_wanted: Event,
-    /// The background reclaimer is running or has been woken.
-    pub reclaim_awake: AtomicBool,
     /// Wakes the server for readahead.
     pub server_wanted: Event,
     /// The threads end.
@@ -126,7 +127,7 @@ pub struct Core {
 
 #[derive(Default)]
 struct AheadQueue {
-    waiting: [Option<Ahead>; AHEAD_QUEUE],
+    waiting: [Option<(Ahead, NodeId)>; AHEAD_QUEUE],
     next: usize,
 }
 
@@ -135,7 +136,12 @@ impl Core {
     ///
     /// # Errors
     /// userfaultfd not allowed, no memory for the books.
-    pub fn new(arena: Arc<Arena>, devices: Devices, tuning: Tuning) -> Result<Self, Error> {
+    pub fn new(
+        arena: Arc<Arena>,
+        devices: Devices,
+        tuning: Tuning,
+        topology: Topology,
+    ) -> Result<Self, Error> {
         let rights = if Uffd::features_of(Rights::Kernel).is_ok() {
             Rights::Kernel
         } else {
@@ -145,16 +151,17 @@ impl Core {
         let wished = feature::MOVE | feature::POISON | feature::WRITEPROTECT | feature::THREAD_ID;
         let uffd = Uffd::open(required, wished, rights).map_err(Error::Userfaultfd)?;
         let path = choose_path(&uffd, tuning.transfer)?;
-        let positions = pool_positions(tuning.budget_pages);
         let pages = arena.pages();
+        let nodes = nodes::build(&tuning.budgets, pages)?;
+        let positions: u32 = nodes.iter().map(Node::positions).sum();
         let books = |error| Error::Books(error);
         let frames =
             Mapping::new(positions as usize * PAGE_BYTES, Access::ReadWrite).map_err(books)?;
-        let run = FrameRun { first: 0, count: positions };
         let core = Self {
             pages: PageTable::new(pages).map_err(books)?,
             frame_flags: ZeroedSlice::new(positions as usize).map_err(books)?,
-            nodes: vec![Node::new(NodeId(0), run, tuning.budget_pages, pages).map_err(books)?],
+            nodes,
+            topology,
             uffd,
             devices,
             checksums: Checksums::new(),
@@ -163,10 +170,9 @@ impl Core {
             streams: Lock::new(Streams::new()),
             path,
             freed: AtomicU32::new(0),
+            budget_change: Lock::new(()),
             pins: AtomicU32::new(0),
             queue_fds: Lock::new(Vec::new()),
-            reclaim_wanted: Event::new().map_err(books)?,
-            reclaim_awake: AtomicBool::new(false),
             server_wanted: Event::new().map_err(books)?,
             stopping: AtomicBool::new(false),
             devices_full: AtomicBool::new(false),
@@ -179,6 +185,7 @@ impl Core {
             tuning,
         };
         core.gate.close();
+        core.bind_frames();
         core.prepare_memory().map_err(books)?;
         Ok(core)
     }
@@ -229,22 +236,6 @@ impl Core {
         self.zeros.address()
     }
 
-    /// The node of a frame.
-    pub fn node_of_frame(&self, frame: FrameIndex) -> &Node {
-        self.nodes.iter().find(|node| node.owns(frame)).expect("every frame belongs to a node")
-    }
-
-    /// A node by number.
-    pub fn node(&self, id: NodeId) -> &Node {
-        &self.nodes[id.0 as usize]
-    }
-
-    /// The node of the running CPU.
-    pub fn node_here(&self) -> &Node {
-        // One node until topologies are read: every CPU belongs to the first.
-        self.nodes.first().expect("an engine has a node")
-    }
-
     /// Ends the ownership of a page with its next state, and wakes who waited.
     pub fn publish(&self, page: PageIndex, state: PageState) {
         if self.pages.publish(page, state) == Waiters::Some {
@@ -271,39 +262,35 @@ impl Core {
         crate::sys::futex::wake_all(&self.freed);
     }
 
-    /// Wakes the background reclaimer if it sleeps.
-    pub fn wake_reclaim(&self) {
-        if !self.reclaim_awake.swap(true, Ordering::AcqRel) {
-            crate::counters::count(&self.counters.pageoutrun, 1);
-            self.reclaim_wanted.signal();
-        }
-    }
-
     /// How far windows may grow.
     pub fn limits(&self) -> Limits {
         // A budget of a few megabytes must not be emptied by one window.
-        let room = (self.tuning.budget_pages / 16).max(1);
+        let room = self.window_room();
         Limits { run_max: RUN_MAX.min(room), ahead_max: AHEAD_MAX.min(room) }
+    }
+
+    fn window_room(&self) -> u32 {
+        self.tuning.budgets.iter().min().map_or(1, |budget| (budget / 16).max(1))
     }
 
     /// How far first touches may run ahead of the program.
     pub fn zero_limits(&self) -> Limits {
-        let room = (self.tuning.budget_pages / 16).max(1);
+        let room = self.window_room();
         Limits { run_max: ZERO_RUN_MAX.min(room), ahead_max: 0 }
     }
 
-    /// Leaves a readahead window for the server; dropped when too many wait.
-    pub fn want_ahead(&self, ahead: Ahead) {
+    /// Leaves a readahead window of a node's program for the server; dropped when too many wait.
+    pub fn want_ahead(&self, ahead: Ahead, node: NodeId) {
         let mut queue = self.ahead.lock();
         let place = queue.next % AHEAD_QUEUE;
-        queue.waiting[place] = Some(ahead);
+        queue.waiting[place] = Some((ahead, node));
         queue.next += 1;
         drop(queue);
         self.server_wanted.signal();
     }
 
     /// A readahead window to start, oldest first.
-    pub fn take_ahead(&self) -> Option<Ahead> {
+    pub fn take_ahead(&self) -> Option<(Ahead, NodeId)> {
         let mut queue = self.ahead.lock();
         let start = queue.next;
         (0..AHEAD_QUEUE).find_map(|step| queue.waiting[(start + step) % AHEAD_QUEUE].take())
@@ -314,10 +301,10 @@ impl Core {
         &self.scratch[clock::thread_id() as usize % DIRECT_RECLAIMERS]
     }
 
-    /// Ends both threads.
+    /// Ends all threads.
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
-        self.reclaim_wanted.signal();
+        self.nodes.iter().for_each(|node| node.reclaim_wanted.signal());
         self.server_wanted.signal();
     }
 
@@ -333,11 +320,4 @@ fn choose_path(uffd: &Uffd, wanted: Transfer) -> Result<Path, Error> {
         (Transfer::Auto, false) | (Transfer::Copy, _) => Ok(Path::Copy),
         (Transfer::Move, false) => Err(Error::NoMove),
     }
-}
-
-/// Places in the pool: four times as many as pages, so that there are always holes in whole runs, and room
-/// for a budget three times as large later. Places are only address space.
-fn pool_positions(budget_pages: u32) -> u32 {
-    let places = u64::from(budget_pages) * 4 + u64::from(RUN_MAX) * 64;
-    places.min(FRAMES_MAX) as u32 / RUN_MAX * RUN_MAX
 }

@@ -49,7 +49,7 @@ fn serve(core: &Core, address: usize) -> Verdict {
     let since = clock::now_ns();
     let page = core.arena.page_of(address & !(PAGE_BYTES - 1));
     core.gate.enter();
-    let step = core.handle_fault(page);
+    let step = core.handle_fault(page, core.node_here());
     if let Step::Busy = step {
         core.gate.leave();
         core.pages.wait_owned(page);

@@ -7,12 +7,14 @@ use crate::device::Devices;
 use crate::device::open::{self, default_directory};
 use crate::device::spec::{SwapPath, SwapSpec};
 use crate::error::Error;
+use crate::nodes;
 use crate::options::{FaultMode, IoBackend, OnFull, Options, RAM_MIN_BYTES, Transfer};
 use crate::page::FRAMES_MAX;
 use crate::region::Region;
 use crate::sys::PAGE_BYTES;
 use crate::sys::mapping::Access;
 use crate::sys::signal::Blocked;
+use crate::topology::Topology;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
@@ -84,6 +86,22 @@ impl Builder {
         self
     }
 
+    /// Made-up nodes in the place of the machine's own: its CPUs are dealt out among them.
+    pub fn fake_numa(mut self, nodes: u32) -> Self {
+        self.options.fake_numa = Some(nodes);
+        self
+    }
+
+    /// The budget of one node, in bytes; the budget of all is the sum.
+    pub fn ram_of_node(mut self, node: u32, bytes: u64) -> Self {
+        if self.options.ram_by_node.is_empty() {
+            self.options.ram_bytes = 0;
+        }
+        self.options.ram_by_node.push((node, bytes));
+        self.options.ram_bytes += bytes;
+        self
+    }
+
     /// Address space for regions, in bytes.
     pub fn arena_bytes(mut self, bytes: u64) -> Self {
         self.arena_bytes = bytes;
@@ -139,7 +157,9 @@ impl Engine {
     /// As [`Builder::build`].
     pub fn start(arena: Arc<Arena>, options: &Options) -> Result<Self, Error> {
         let devices = open_devices(options)?;
-        let core = Arc::new(Core::new(arena, devices, tuning_of(options)?)?);
+        let topology = topology_of(options);
+        let tuning = tuning_of(options, &topology)?;
+        let core = Arc::new(Core::new(arena, devices, tuning, topology)?);
         // Handlers before registration, adoption behind the closed gate: a fault in between waits there.
         delivery::enroll(&core)?;
         // From here on an error drops this, which ends the threads and strikes the engine off.
@@ -201,10 +221,11 @@ impl Running {
         // The threads inherit this: a handler of the program must not run on them, it might touch memory
         // that only they can bring in.
         let _blocked = Blocked::new();
-        for start in [crate::kswapd::start, crate::server::start] {
-            let thread = start(self.core.clone())?;
-            self.threads.lock().expect("nobody panics with the threads").push(thread);
+        let keep = |thread| self.threads.lock().expect("nobody panics with them").push(thread);
+        for node in &self.core.nodes {
+            keep(crate::kswapd::start(self.core.clone(), node.id)?);
         }
+        keep(crate::server::start(self.core.clone())?);
         Ok(())
     }
 
@@ -279,7 +300,12 @@ impl Core {
     }
 }
 
-fn tuning_of(options: &Options) -> Result<Tuning, Error> {
+/// The machine, or the one that `--fake-numa` makes of it.
+fn topology_of(options: &Options) -> Topology {
+    options.fake_numa.map_or_else(Topology::of_machine, Topology::fake)
+}
+
+fn tuning_of(options: &Options, topology: &Topology) -> Result<Tuning, Error> {
     let ram = options.ram_bytes;
     if ram < RAM_MIN_BYTES {
         return Err(Error::BudgetTooSmall(ram));
@@ -293,6 +319,6 @@ fn tuning_of(options: &Options) -> Result<Tuning, Error> {
         transfer: options.transfer,
         io: options.io,
         on_full: options.on_full,
-        budget_pages: (ram / PAGE_BYTES as u64) as u32,
+        budgets: nodes::budgets(topology, (ram / PAGE_BYTES as u64) as u32, &options.ram_by_node)?,
     })
 }

@@ -41,6 +41,16 @@ pub enum Error {
     /// A budget larger than the engine can name frames for.
     #[error("a budget of {0} bytes is too large for this engine: use at most {1} bytes")]
     BudgetTooLarge(u64, u64),
+    /// A node that the machine does not have.
+    #[error("this machine has no node {0}: its nodes are {1}")]
+    NoNode(u32, String),
+    /// A share of a node that is too small to work with.
+    #[error(
+        "node {0} would get {1} bytes of the budget: give every node at least {min} bytes, with a larger \
+         --ram or with --ram NODE:SIZE for each",
+        min = crate::nodes::NODE_MIN_PAGES as usize * crate::sys::PAGE_BYTES
+    )]
+    NodeBudgetTooSmall(u32, u64),
     /// A budget that pinned memory would not leave enough of.
     #[error(
         "a budget of {0} bytes is too small while {1} bytes are pinned: unpin some, or use half as much again"

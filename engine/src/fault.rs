@@ -24,13 +24,13 @@ pub enum Step {
 }
 
 impl Core {
-    /// Serves a fault on `page`; safe in a signal handler.
-    pub fn handle_fault(&self, page: PageIndex) -> Step {
+    /// Serves a fault on `page` by a CPU of `near`; safe in a signal handler.
+    pub fn handle_fault(&self, page: PageIndex, near: &Node) -> Step {
         count(&self.counters.pgfault, 1);
         loop {
             let seen = self.pages.load(page);
             let step = match seen.state() {
-                PageState::Untouched => self.fill_with_zeros(page),
+                PageState::Untouched => self.fill_with_zeros(page, near),
                 PageState::Filling { .. } | PageState::Leaving { .. } => {
                     count(&self.counters.fault_busy, 1);
                     self.pages.note_waiter(page).then_some(Step::Busy)
@@ -40,11 +40,11 @@ impl Core {
                     self.wake_faults(PageRange { first: page, count: 1 });
                     Some(Step::Done)
                 }
-                PageState::Cached { .. } => self.map_cached(page, seen),
+                PageState::Cached { .. } => self.map_cached(page, seen, near),
                 PageState::Writing { frame, slot } => {
                     self.take_from_write(page, seen, (frame, slot))
                 }
-                PageState::Swapped { .. } => self.start_read(page).map(Step::Read),
+                PageState::Swapped { .. } => self.start_read(page, near).map(Step::Read),
                 PageState::Lost => {
                     self.poison(page);
                     Some(Step::Done)
@@ -65,27 +65,22 @@ impl Core {
     }
 
     /// First touch. Sequential ones are served in growing runs.
-    fn fill_with_zeros(&self, page: PageIndex) -> Option<Step> {
+    fn fill_with_zeros(&self, page: PageIndex, near: &Node) -> Option<Step> {
         let Some(region) = self.arena.region_of(page) else { return Some(Step::Foreign) };
         let window = self.streams.lock().on_fault(page, self.zero_limits());
         // Zeros need no reading ahead, and a backward window would begin before the faulting page.
         let wanted = if window.first == page { window.count.min(region.end() - page) } else { 1 };
         let claimed = self.claim_run(page, wanted, |state| state == PageState::Untouched)?;
-        let node = self.node_here();
-        let mut done = 0;
+        // The program goes on after this one; the rest is mapped in as few calls as possible.
+        let (node, grant) = self.obtain(near, claimed.count.min(crate::core::RUN_MAX));
+        let mut done = grant.pages();
+        self.map_zeroed(node, PageRange { first: page, count: done }, grant);
         while done < claimed.count {
             let rest = PageRange { first: page + done, count: claimed.count - done };
-            let asker = if done == 0 { Asker::Fault } else { Asker::ZerosAhead };
-            let grant = match asker {
-                // The program goes on after this one; the rest is mapped in as few calls as possible.
-                Asker::Fault => self.obtain(node, rest.count.min(crate::core::RUN_MAX)),
-                _ => match node.lock().grant(rest.count, asker, &self.pages) {
-                    Some(grant) => grant,
-                    None => {
-                        self.give_up(rest);
-                        break;
-                    }
-                },
+            let grant = node.lock().grant(rest.count, Asker::ZerosAhead, &self.pages);
+            let Some(grant) = grant else {
+                self.give_up(rest);
+                break;
             };
             let range = PageRange { first: rest.first, count: grant.pages() };
             self.map_zeroed(node, range, grant);
@@ -148,7 +143,7 @@ impl Core {
     }
 
     /// Second chance, or the use of a page that was read ahead.
-    fn map_cached(&self, page: PageIndex, seen: Word) -> Option<Step> {
+    fn map_cached(&self, page: PageIndex, seen: Word, near: &Node) -> Option<Step> {
         let PageState::Cached { frame, slot, marker } = seen.state() else { return None };
         if !self.pages.claim(page, seen, PageState::Filling { slot }) {
             return None;
@@ -158,11 +153,11 @@ impl Core {
             count(&self.counters.swap_ra_hit, 1);
             let next = self.streams.lock().on_marker(page, self.limits());
             if let Some(next) = next {
-                self.want_ahead(next);
+                self.want_ahead(next, near.id);
             }
         }
         let node = self.node_of_frame(frame);
-        let more = if marker { 0 } else { self.claim_cached_behind(page, frame) };
+        let more = if marker { 0 } else { self.claim_cached_behind(page, frame, node) };
         let range = PageRange { first: page, count: 1 + more };
         let slots = self.slots_of(range);
         self.map_in(node, range, FrameRun { first: frame, count: range.count });
@@ -171,7 +166,7 @@ impl Core {
     }
 
     /// A sequential program that comes back for pages on their second chance gets them in runs.
-    fn claim_cached_behind(&self, page: PageIndex, frame: FrameIndex) -> u32 {
+    fn claim_cached_behind(&self, page: PageIndex, frame: FrameIndex, node: &Node) -> u32 {
         let window = self.streams.lock().on_fault(page, self.limits());
         if window.first != page {
             return 0;
@@ -179,7 +174,9 @@ impl Core {
         let follows = |place: u32| {
             let seen = self.pages.load(page + place);
             match seen.state() {
-                PageState::Cached { frame: next, slot, marker: false } if next == frame + place => {
+                PageState::Cached { frame: next, slot, marker: false }
+                    if next == frame + place && node.owns(next) =>
+                {
                     self.pages.claim(page + place, seen, PageState::Filling { slot })
                 }
                 _ => false,
@@ -215,9 +212,9 @@ impl Core {
         if !self.pages.claim(page, seen, PageState::Filling { slot: None }) {
             return None;
         }
-        let node = self.node_of_frame(frame);
         count(&self.counters.pgfault_cached, 1);
-        match self.obtain(node, 1) {
+        let (node, grant) = self.obtain(self.node_of_frame(frame), 1);
+        match grant {
             Grant::Spare(_) => self.map_copy(node, page, frame),
             Grant::Frames(copy) => {
                 pages::copy(self.frame_address(copy.first), self.frame_address(frame), 1);

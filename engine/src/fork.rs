@@ -67,7 +67,8 @@ impl Core {
         for fd in self.queue_fds.lock().drain(..) {
             fd::close_inherited(fd);
         }
-        for event in [&self.reclaim_wanted, &self.server_wanted] {
+        let events = self.nodes.iter().map(|node| &node.reclaim_wanted);
+        for event in events.chain([&self.server_wanted]) {
             let new = Event::new().map_err(Error::Books)?;
             fd::replace(event.as_raw_fd(), new.as_raw_fd()).map_err(Error::Books)?;
         }

@@ -6,9 +6,11 @@ use crate::core::Core;
 use crate::counters::count;
 use crate::error::Error;
 use crate::node::Node;
+use crate::page::NodeId;
 use crate::queue::{Completion, Queue, Request};
 use crate::reclaim::{BATCH, Scratch};
 use crate::sys::fd;
+use crate::sys::numa;
 use crate::sys::request::Direction;
 use crate::write_back::WriteOp;
 use std::os::fd::AsRawFd;
@@ -25,39 +27,43 @@ const REST_FULL_MS: i32 = 100;
 /// The thread's own data.
 struct Kswapd {
     core: Arc<Core>,
+    node: NodeId,
     queue: Queue,
     writes: Vec<Box<WriteOp>>,
     idle: Vec<usize>,
     scratch: Box<Scratch>,
 }
 
-/// Starts the reclaimer of an engine's nodes.
+/// Starts the reclaimer of one of an engine's nodes, on that node's CPUs.
 ///
 /// # Errors
 /// No thread or no queue to be had.
-pub fn start(core: Arc<Core>) -> Result<std::thread::JoinHandle<()>, Error> {
+pub fn start(core: Arc<Core>, node: NodeId) -> Result<std::thread::JoinHandle<()>, Error> {
     let queue = Queue::new(core.tuning.io, DEPTH as u32).map_err(Error::Thread)?;
     let files: Vec<_> = core.devices.list().iter().map(|device| device.descriptor()).collect();
     queue.keep_open(&files);
     core.queue_fds.lock().push(queue.as_raw_fd());
     let mut kswapd = Kswapd {
         core,
+        node,
         queue,
         writes: (0..DEPTH).map(|_| Box::new(WriteOp::new())).collect(),
         idle: (0..DEPTH).collect(),
         scratch: Box::new(Scratch::new()),
     };
-    let thread = std::thread::Builder::new().name("userswap-reclaim".into());
+    let thread = std::thread::Builder::new().name(format!("userswapd{}", node.0));
     thread.spawn(move || kswapd.run()).map_err(Error::Thread)
 }
 
 impl Kswapd {
     fn run(&mut self) {
+        if self.core.nodes.len() > 1 {
+            numa::run_on(&self.core.topology.nodes()[self.node.0 as usize].cpus);
+        }
         while !self.core.is_stopping() {
             self.take_completions();
             let core = self.core.clone();
-            let best = core.nodes.iter().map(|node| self.reclaim(node)).max();
-            match best.expect("an engine has a node") {
+            match self.reclaim(core.node(self.node)) {
                 Pass::Progress => {}
                 outcome => self.sleep(outcome),
             }
@@ -131,10 +137,11 @@ impl Kswapd {
     /// Waits for a completion or for being woken; after a pass without success not for long.
     fn sleep(&mut self, outcome: Pass) {
         let core = &self.core;
-        core.reclaim_awake.store(false, Ordering::SeqCst);
+        let node = core.node(self.node);
+        node.reclaim_awake.store(false, Ordering::SeqCst);
         let open = core.gate.try_enter();
         // Whoever found the node low before that store did not signal: look again.
-        let missed = open && !self.idle.is_empty() && core.nodes.iter().any(wants_reclaim);
+        let missed = open && !self.idle.is_empty() && wants_reclaim(node);
         if open {
             core.gate.leave();
         }
@@ -143,15 +150,15 @@ impl Kswapd {
             let rest =
                 if core.devices_full.load(Ordering::Relaxed) { REST_FULL_MS } else { REST_MS };
             let timeout = if resting { rest } else { -1 };
-            fd::poll(&[core.reclaim_wanted.as_raw_fd(), self.queue.as_raw_fd(), -1], timeout);
-            core.reclaim_wanted.clear();
+            fd::poll(&[node.reclaim_wanted.as_raw_fd(), self.queue.as_raw_fd(), -1], timeout);
+            node.reclaim_wanted.clear();
         }
-        core.reclaim_awake.store(true, Ordering::SeqCst);
+        node.reclaim_awake.store(true, Ordering::SeqCst);
     }
 }
 
-/// How a pass over a node ended, the best last.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+/// How a pass over a node ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Pass {
     /// There was nothing to do, or it could not begin.
     Nothing,
@@ -171,32 +178,5 @@ impl Core {
     /// The node whose pages a write carries.
     pub fn node_of_write(&self, write: &WriteOp) -> &Node {
         self.node_of_frame(write.first_frame())
-    }
-
-    /// After the budget was shrunk or exceeded: gives free memory back to the kernel.
-    pub fn repay(&self, node: &Node) {
-        loop {
-            let mut state = node.lock();
-            if state.debt == 0 {
-                return;
-            }
-            let from_spare = state.debt.min(state.spare);
-            state.spare -= from_spare;
-            state.debt -= from_spare;
-            if state.debt == 0 {
-                return;
-            }
-            let debt = state.debt.min(BATCH as u32);
-            if state.pool.free() == 0 {
-                state.steal_cached(debt, &self.pages);
-            }
-            // Held until the memory is gone: as holes they could be filled in between.
-            let Some(run) = state.take_free(debt) else { return };
-            drop(state);
-            self.release_memory(run);
-            let mut state = node.lock();
-            state.put_hole(run);
-            state.on_released(run.count);
-        }
     }
 }

@@ -5,6 +5,7 @@
 //! by userfaultfd, without the program taking part. The decisions are in `userswap-policy`; this crate
 //! acts on them. ARCHITECTURE.md shows how a page travels.
 pub mod arena;
+mod budget;
 mod checksum;
 pub mod core;
 pub mod counters;
@@ -19,6 +20,7 @@ mod gate;
 mod kswapd;
 mod log;
 pub mod node;
+mod nodes;
 pub mod options;
 pub mod page;
 mod probe;
@@ -30,6 +32,7 @@ mod server;
 pub mod size;
 mod swap_in;
 pub mod sys;
+pub mod topology;
 mod transfer;
 mod write_back;
 

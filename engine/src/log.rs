@@ -43,6 +43,13 @@ pub fn stopping() {
     ]);
 }
 
+/// Frames that could not be bound to their node.
+pub fn not_bound(error: i32) {
+    let mut digits = [0; 20];
+    let error = decimal(u64::from(error.unsigned_abs()), &mut digits);
+    say(&["userswap: mbind failed (errno ", error, "): pages may lie on other nodes\n"]);
+}
+
 /// A device refused pages.
 pub fn write_error(device: &str, error: i32) {
     let mut digits = [0; 20];

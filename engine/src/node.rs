@@ -6,9 +6,11 @@
 //! to look. Who owns a page enlists it after publishing, where its word says by then; who pops a page whose
 //! word says otherwise forgets it.
 use crate::page::{FrameIndex, NodeId, PageIndex, PageState, PageTable};
+use crate::sys::fd::Event;
 use crate::sys::lock::{Guard, Lock};
 use crate::sys::mapping::ZeroedSlice;
 use std::io;
+use std::sync::atomic::AtomicBool;
 use userswap_policy::frames::{FrameRun, Pool};
 use userswap_policy::lru::{Link, ListId, Lists};
 use userswap_policy::watermark::{Pressure, Watermarks};
@@ -110,6 +112,8 @@ impl Default for FrameSet {
 pub enum Asker {
     /// A fault: stops at the reserve.
     Fault,
+    /// A fault that could have a page of another node: stops at the low watermark.
+    FaultNearby,
     /// Readahead: stops at the low watermark.
     Readahead,
     /// More zeros than the fault asked for: stops a little above the reserve.
@@ -136,7 +140,9 @@ pub struct NodeState {
     pub watermarks: Watermarks,
     /// Pages over the budget after it was shrunk, to be given back as they become free.
     pub debt: u32,
+    id: NodeId,
     first_frame: FrameIndex,
+    positions: u32,
 }
 
 /// A node.
@@ -145,6 +151,10 @@ pub struct Node {
     pub id: NodeId,
     first_frame: FrameIndex,
     positions: u32,
+    /// Wakes the node's reclaimer.
+    pub reclaim_wanted: Event,
+    /// The reclaimer is running or has been woken.
+    pub reclaim_awake: AtomicBool,
     state: Lock<NodeState>,
 }
 
@@ -161,7 +171,7 @@ impl Node {
     /// A node with `positions` frames numbered from `first_frame`, a budget, and links for `pages` pages.
     ///
     /// # Errors
-    /// No address space for the links.
+    /// No address space for the links, no descriptor.
     pub fn new(id: NodeId, frames: FrameRun, budget: u32, pages: u32) -> io::Result<Self> {
         let state = NodeState {
             pool: Pool::new(frames.count),
@@ -172,9 +182,18 @@ impl Node {
             budget,
             watermarks: watermarks_for(budget),
             debt: 0,
+            id,
             first_frame: frames.first,
+            positions: frames.count,
         };
-        Ok(Self { id, first_frame: frames.first, positions: frames.count, state: Lock::new(state) })
+        Ok(Self {
+            id,
+            first_frame: frames.first,
+            positions: frames.count,
+            reclaim_wanted: Event::new()?,
+            reclaim_awake: AtomicBool::new(false),
+            state: Lock::new(state),
+        })
     }
 
     /// Takes the node's lock.
@@ -185,6 +204,16 @@ impl Node {
     /// Whether a frame belongs to this node.
     pub fn owns(&self, frame: FrameIndex) -> bool {
         (self.first_frame..self.first_frame + self.positions).contains(&frame)
+    }
+
+    /// Its first frame.
+    pub fn first_frame(&self) -> FrameIndex {
+        self.first_frame
+    }
+
+    /// Frames that the node can have, present or not.
+    pub fn positions(&self) -> u32 {
+        self.positions
     }
 
     /// How often somebody waited for the node's lock.
@@ -208,7 +237,7 @@ impl NodeState {
     pub fn grant(&mut self, want: u32, asker: Asker, pages: &PageTable) -> Option<Grant> {
         let kept = match asker {
             Asker::Fault => RESERVE,
-            Asker::Readahead => self.watermarks.low,
+            Asker::Readahead | Asker::FaultNearby => self.watermarks.low,
             Asker::ZerosAhead => 2 * RESERVE,
             Asker::Reclaim => 0,
         };
@@ -236,6 +265,10 @@ impl NodeState {
             let Some(page) = self.lists.pop_oldest(ListId::Cached) else { return };
             let seen = pages.load(page);
             let PageState::Cached { frame, slot: Some(slot), .. } = seen.state() else { continue };
+            // A page that has meanwhile come back on another node is on that node's list.
+            if !self.owns(frame) {
+                continue;
+            }
             if pages.claim(page, seen, PageState::Swapped { slot }) {
                 self.put_free(FrameRun { first: frame, count: 1 });
                 stolen += 1;
@@ -284,15 +317,19 @@ impl NodeState {
         self.spare += count - repaid;
     }
 
-    /// Puts each page on the list that its word names, as its newest.
+    /// Puts each page on the list that its word names, as its newest, if that is a list of this node.
     ///
     /// Called by whoever published a state, after publishing it, and thus maybe after others have changed it
     /// again: they enlist the page themselves, and an old claim must not put it on the wrong list.
     pub fn enlist(&mut self, pages: &PageTable, first: PageIndex, count: u32) {
         for page in first..first + count {
             match pages.state(page) {
-                PageState::Resident { .. } => self.lists.push_newest(ListId::Resident, page),
-                PageState::Cached { .. } => self.lists.push_newest(ListId::Cached, page),
+                PageState::Resident { node, .. } if node == self.id => {
+                    self.lists.push_newest(ListId::Resident, page);
+                }
+                PageState::Cached { frame, .. } if self.owns(frame) => {
+                    self.lists.push_newest(ListId::Cached, page);
+                }
                 _ => {}
             }
         }
@@ -301,6 +338,10 @@ impl NodeState {
     /// The books balance: what is present, mapped and spare is the budget (plus what it is still over it).
     pub fn is_balanced(&self) -> bool {
         self.pool.present() + self.resident + self.spare == self.budget + self.debt
+    }
+
+    fn owns(&self, frame: FrameIndex) -> bool {
+        (self.first_frame..self.first_frame + self.positions).contains(&frame)
     }
 
     fn shift(&self, run: FrameRun) -> FrameRun {

@@ -137,6 +137,10 @@ pub enum OptionsError {
 pub struct Options {
     /// The RAM budget of each process.
     pub ram_bytes: u64,
+    /// The budget of single nodes, by the kernel's number; empty: by their CPUs.
+    pub ram_by_node: Vec<(u32, u64)>,
+    /// Made-up nodes in the place of the machine's own.
+    pub fake_numa: Option<u32>,
     /// Swap devices in the order given; empty means a temporary file in the default directory.
     pub swaps: Vec<SwapSpec>,
     /// How faults are delivered.
@@ -160,6 +164,8 @@ impl Options {
     pub fn new(ram_bytes: u64) -> Options {
         Options {
             ram_bytes,
+            ram_by_node: Vec::new(),
+            fake_numa: None,
             swaps: Vec::new(),
             fault: FaultMode::Thread,
             min_region_bytes: MIN_REGION_DEFAULT_BYTES,
@@ -183,6 +189,12 @@ impl Options {
             self.io,
             self.root_pid,
         );
+        for (node, bytes) in &self.ram_by_node {
+            writeln!(text, "ram_of_node={node}:{bytes}").expect("writing to a string cannot fail");
+        }
+        if let Some(nodes) = self.fake_numa {
+            writeln!(text, "fake_numa={nodes}").expect("writing to a string cannot fail");
+        }
         for swap in &self.swaps {
             writeln!(text, "swap={swap}").expect("writing to a string cannot fail");
         }
@@ -212,6 +224,12 @@ impl Options {
     fn set(&mut self, key: &str, value: &str) -> Result<(), OptionsError> {
         match key {
             "ram" => self.ram_bytes = number("ram", value)?,
+            "ram_of_node" => {
+                let (node, bytes) = value.split_once(':').unwrap_or((value, ""));
+                let key = "ram_of_node";
+                self.ram_by_node.push((number(key, node)?, number(key, bytes)?));
+            }
+            "fake_numa" => self.fake_numa = Some(number("fake_numa", value)?),
             "swap" => self.swaps.push(value.parse()?),
             "fault" => self.fault = value.parse()?,
             "min_region" => self.min_region_bytes = number("min_region", value)?,
@@ -250,6 +268,8 @@ mod tests {
         options.transfer = Transfer::Copy;
         options.io = IoBackend::Threads;
         options.root_pid = 4711;
+        options.ram_by_node = vec![(0, 1 << 30), (3, 16 << 20)];
+        options.fake_numa = Some(4);
         assert_eq!(Options::from_text(&options.to_text()), Ok(options));
     }
 
@@ -268,6 +288,7 @@ mod tests {
             ("ram=5\nfault=fast", "\"fast\" is not a fault mode: use thread or signal"),
             ("ram=5\nswap=mem", "\"mem\""),
             ("ram=5\nroot_pid=-1", "\"-1\""),
+            ("ram=5\nram_of_node=0-7", "\"0-7\""),
         ] {
             let refusal = Options::from_text(text).unwrap_err().to_string();
             assert!(refusal.contains(named), "{text:?}: {refusal}");

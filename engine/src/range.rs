@@ -5,6 +5,7 @@ use crate::counters::count;
 use crate::error::Error;
 use crate::node::{Node, RESERVE};
 use crate::page::{NodeId, PINS_MAX, PageIndex, PageState, Slot, Word};
+use crate::reclaim::Scratch;
 use crate::sys::{PAGE_BYTES, futex, mapping, pages, process};
 use crate::transfer::TakenOut;
 use std::sync::atomic::Ordering;
@@ -43,7 +44,7 @@ impl Core {
         let mut page = range.first;
         while page < range.end() {
             page = match self.claim_resident_run(page, range.end()) {
-                Some(run) => self.drop_resident(run),
+                Some((run, node)) => self.drop_resident(run, self.node(node)),
                 None => {
                     let content = self.take_content(page, Purpose::Drop);
                     self.discard(content);
@@ -57,7 +58,7 @@ impl Core {
     }
 
     /// Owns consecutive resident pages in Leaving, pinned or not: their owner wants them gone.
-    fn claim_resident_run(&self, first: PageIndex, end: PageIndex) -> Option<PageRange> {
+    fn claim_resident_run(&self, first: PageIndex, end: PageIndex) -> Option<(PageRange, NodeId)> {
         let most = (end - first).min(RUN_MAX);
         let mut node = None;
         let claimed = (0..most).take_while(|place| {
@@ -71,12 +72,11 @@ impl Core {
             claimed
         });
         let count = claimed.count() as u32;
-        (count > 0).then_some(PageRange { first, count })
+        Some((PageRange { first, count }, node.filter(|_| count > 0)?))
     }
 
     /// Moves dropped pages to frames: they serve the next fault without the kernel's allocator.
-    fn drop_resident(&self, run: PageRange) -> PageIndex {
-        let node = self.node_here();
+    fn drop_resident(&self, run: PageRange, node: &Node) -> PageIndex {
         let mut taken = [TakenOut::Stayed; RUN_MAX as usize];
         let taken = &mut taken[..run.count as usize];
         self.take_out(node, run, taken);
@@ -131,9 +131,7 @@ impl Core {
                     futex::wait_for(&self.freed, freed, WAIT_NS);
                     continue;
                 }
-                PageState::Resident { slot, pins, .. } => {
-                    self.take_resident(page, seen, (slot, pins), purpose)
-                }
+                PageState::Resident { .. } => self.take_resident(page, seen, purpose),
                 _ => self.take_unmapped(page, seen),
             };
             if let Some(content) = taken {
@@ -183,17 +181,12 @@ impl Core {
 
     /// Takes one resident page out; None if its word has changed, or if it is to be tried again because a
     /// device or system call holds the page.
-    fn take_resident(
-        &self,
-        page: PageIndex,
-        seen: Word,
-        (slot, pins): (Option<Slot>, u32),
-        purpose: Purpose,
-    ) -> Option<Content> {
+    fn take_resident(&self, page: PageIndex, seen: Word, purpose: Purpose) -> Option<Content> {
+        let PageState::Resident { slot, pins, node } = seen.state() else { return None };
         if !self.pages.claim(page, seen, PageState::Leaving { slot }) {
             return None;
         }
-        let node = self.node_here();
+        let node = self.node(node);
         let mut taken = [TakenOut::Stayed];
         self.take_out(node, PageRange { first: page, count: 1 }, &mut taken);
         let content = match taken[0] {
@@ -252,7 +245,7 @@ impl Core {
                 count: range.end() - next,
                 marker: PageIndex::MAX,
             };
-            let job = self.start_ahead(ahead, next);
+            let job = self.start_ahead(ahead, next, self.node_here());
             let read = job.map(|job| {
                 let count = job.count();
                 self.read_now(job);
@@ -275,12 +268,11 @@ impl Core {
             // Pages on their way in, before anything is held that their owner could need.
             (page..most).for_each(|page| self.pages.wait_owned(page));
             let mut scratch = self.scratch().lock();
-            scratch.count = 0;
-            for page in page..most {
-                scratch_claim(self, page, &mut scratch);
+            for node in &self.nodes {
+                scratch.count = 0;
+                (page..most).for_each(|page| scratch_claim(self, node.id, page, &mut scratch));
+                self.take_out_claimed(node, &mut scratch);
             }
-            let node = self.node_here();
-            self.take_out_claimed(node, &mut scratch);
             drop(scratch);
             self.gate.leave();
             page = most;
@@ -399,48 +391,12 @@ impl Core {
         }
         self.gate.leave();
     }
-
-    /// Changes the budget while running; shrinking reclaims until it fits.
-    ///
-    /// # Errors
-    /// A budget below the minimum or above what the frame pool has room for.
-    pub fn set_budget(&self, pages: u32) -> Result<(), Error> {
-        let bytes = u64::from(pages) * PAGE_BYTES as u64;
-        if bytes < crate::options::RAM_MIN_BYTES {
-            return Err(Error::BudgetTooSmall(bytes));
-        }
-        // A quarter more places than pages, so that whole runs of holes can be found.
-        let most = self.frame_flags.len() as u64 * 4 / 5;
-        if u64::from(pages) > most {
-            return Err(Error::BudgetTooLarge(bytes, most * PAGE_BYTES as u64));
-        }
-        let pinned = self.pins.load(Ordering::Relaxed);
-        if pages < pinned.saturating_add(pinned / 2) {
-            return Err(Error::BudgetPinned(bytes, u64::from(pinned) * PAGE_BYTES as u64));
-        }
-        self.gate.enter();
-        let node = self.node_here();
-        let mut state = node.lock();
-        if pages >= state.budget {
-            let more = pages - state.budget;
-            state.on_released(more);
-        } else {
-            state.debt += state.budget - pages;
-        }
-        state.budget = pages;
-        state.watermarks = crate::node::watermarks_for(pages);
-        drop(state);
-        self.repay(node);
-        self.gate.leave();
-        self.wake_reclaim();
-        Ok(())
-    }
 }
 
-fn scratch_claim(core: &Core, page: PageIndex, scratch: &mut crate::reclaim::Scratch) {
+fn scratch_claim(core: &Core, of: NodeId, page: PageIndex, scratch: &mut Scratch) {
     let seen = core.pages.load(page);
-    let PageState::Resident { slot, pins: 0, .. } = seen.state() else { return };
-    if core.pages.claim(page, seen, PageState::Leaving { slot }) {
+    let PageState::Resident { slot, pins: 0, node } = seen.state() else { return };
+    if node == of && core.pages.claim(page, seen, PageState::Leaving { slot }) {
         scratch.add(page, slot);
     }
 }

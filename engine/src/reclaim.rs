@@ -10,7 +10,7 @@ use crate::core::Core;
 use crate::counters::count;
 use crate::node::Node;
 use crate::options::OnFull;
-use crate::page::{FrameIndex, PageIndex, PageState, Slot};
+use crate::page::{FrameIndex, NodeId, PageIndex, PageState, Slot};
 use crate::sys::{futex, pages, signal};
 use crate::transfer::TakenOut;
 use crate::write_back::WriteOp;
@@ -101,8 +101,9 @@ impl Core {
             scanned += 1;
             let seen = self.pages.load(page);
             // Pinned pages come back to the list when they are unpinned.
-            let PageState::Resident { slot, pins: 0, .. } = seen.state() else { continue };
-            if self.pages.claim(page, seen, PageState::Leaving { slot }) {
+            let PageState::Resident { slot, pins: 0, node: of } = seen.state() else { continue };
+            // A page that has meanwhile come back on another node is on that node's list.
+            if of == node.id && self.pages.claim(page, seen, PageState::Leaving { slot }) {
                 scratch.add(page, slot);
             }
         }
@@ -206,8 +207,12 @@ impl Core {
     /// full, does what the option says. `seen_freed` is the freed counter from before the failed grant.
     pub fn make_room(&self, node: &Node, seen_freed: u32) {
         count(&self.counters.allocstall, 1);
-        self.wake_reclaim();
-        if !self.devices_full.load(Ordering::Relaxed) && self.reclaim_directly(node).taken > 0 {
+        self.wake_reclaim(node);
+        // A node whose pages are all pinned or in transition has neighbours that may have something.
+        let reclaims = |id: &NodeId| self.reclaim_directly(self.node(*id)).taken > 0;
+        if !self.devices_full.load(Ordering::Relaxed)
+            && self.topology.nearest(node.id).iter().any(reclaims)
+        {
             return;
         }
         if self.devices_full.load(Ordering::Relaxed) && node.lock().writing == 0 {

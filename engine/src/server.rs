@@ -6,17 +6,23 @@ use crate::core::Core;
 use crate::error::Error;
 use crate::fault::Step;
 use crate::options::FaultMode;
+use crate::page::NodeId;
 use crate::queue::{Completion, Queue, Request};
 use crate::swap_in::ReadJob;
 use crate::sys::request::{Direction, Pieces};
 use crate::sys::uffd::{FAULTS_MAX, Fault};
-use crate::sys::{clock, fd, signal};
+use crate::sys::{clock, fd, numa, signal};
+use std::collections::HashMap;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use userswap_policy::stream::Ahead;
 
 /// Reads in flight at most; a fault beyond that reads at once.
 const DEPTH: usize = 32;
+/// How long a faulting thread is believed to stay on its node.
+const SEEN_NS: u64 = 10_000_000;
+/// Threads whose node is remembered.
+const SEEN_MAX: usize = 1024;
 /// Reads in flight that readahead may use, so that faults find room.
 const DEPTH_AHEAD: usize = 24;
 
@@ -32,6 +38,8 @@ struct Server {
     queue: Queue,
     reading: Vec<Option<Reading>>,
     idle: Vec<usize>,
+    /// Where threads that fault were seen last, and when.
+    seen: HashMap<i32, (NodeId, u64)>,
 }
 
 /// Starts the server of an engine.
@@ -46,6 +54,7 @@ pub fn start(core: Arc<Core>) -> Result<std::thread::JoinHandle<()>, Error> {
         queue,
         reading: (0..DEPTH).map(|_| None).collect(),
         idle: (0..DEPTH).collect(),
+        seen: HashMap::new(),
     };
     let thread = std::thread::Builder::new().name("userswap-fault".into());
     thread.spawn(move || server.run()).map_err(Error::Thread)
@@ -85,7 +94,8 @@ impl Server {
         let core = self.core.clone();
         let since = clock::now_ns();
         self.enter();
-        match core.handle_fault(core.arena.page_of(fault.address)) {
+        let near = self.node_of_thread(fault.thread);
+        match core.handle_fault(core.arena.page_of(fault.address), core.node(near)) {
             Step::Done => core.counters.latency.record(clock::now_ns() - since),
             Step::Busy => {}
             Step::Read(job) => self.start(job, Some(since)),
@@ -96,6 +106,26 @@ impl Server {
             }
         }
         core.gate.leave();
+    }
+
+    /// The node of a thread that faults. A message does not say where it runs, and /proc is slow to ask: the
+    /// answer is kept for a scheduler's tick or two.
+    fn node_of_thread(&mut self, thread: i32) -> NodeId {
+        if self.core.nodes.len() == 1 {
+            return NodeId(0);
+        }
+        let now = clock::now_ns();
+        match self.seen.get(&thread) {
+            Some((node, since)) if now - since < SEEN_NS => return *node,
+            _ => {}
+        }
+        if self.seen.len() >= SEEN_MAX {
+            self.seen.clear();
+        }
+        let cpu = numa::cpu_of_thread(thread).unwrap_or(0);
+        let node = self.core.topology.node_of_cpu(cpu);
+        self.seen.insert(thread, (node, now));
+        node
     }
 
     /// Comes in through the gate; whoever closes it waits for our reads, so they are finished meanwhile.
@@ -145,9 +175,9 @@ impl Server {
     fn read_ahead(&mut self) -> bool {
         let mut busy = false;
         self.enter();
-        while let Some(ahead) = self.core.take_ahead() {
+        while let Some((ahead, node)) = self.core.take_ahead() {
             busy = true;
-            let covered = self.start_window(ahead);
+            let covered = self.start_window(ahead, node);
             if covered < ahead.count {
                 self.core.streams.lock().on_ahead(ahead, covered);
             }
@@ -157,14 +187,15 @@ impl Server {
     }
 
     /// Reads what is swapped in a window; returns how many pages from its start are there or coming.
-    fn start_window(&mut self, ahead: Ahead) -> u32 {
+    fn start_window(&mut self, ahead: Ahead, node: NodeId) -> u32 {
         let end = ahead.first + ahead.count;
         let mut from = ahead.first;
         while let Some(page) = self.core.next_swapped(from, end) {
             if DEPTH - self.idle.len() >= DEPTH_AHEAD {
                 return page - ahead.first;
             }
-            let Some(job) = self.core.start_ahead(ahead, page) else { return page - ahead.first };
+            let job = self.core.start_ahead(ahead, page, self.core.node(node));
+            let Some(job) = job else { return page - ahead.first };
             from = page + job.count();
             self.start(job, None);
         }

@@ -3,7 +3,7 @@ use crate::arena::PageRange;
 use crate::core::{Core, RUN_MAX};
 use crate::counters::count;
 use crate::device::SlotSpan;
-use crate::node::{Asker, FrameSet, Grant, Node};
+use crate::node::{Asker, FrameSet, Node};
 use crate::page::{NodeId, PageIndex, PageState, Slot};
 use crate::sys::PAGE_BYTES;
 use crate::sys::pages;
@@ -12,7 +12,6 @@ use std::io;
 use std::num::NonZeroU32;
 use userswap_policy::frames::FrameRun;
 use userswap_policy::stream::{Ahead, Window};
-use userswap_policy::watermark::Pressure;
 
 /// Consecutive pages and consecutive slots: one read, into a few runs of frames.
 #[derive(Debug)]
@@ -49,11 +48,10 @@ fn shifted(slot: Slot, distance: i64) -> Option<Slot> {
 
 impl Core {
     /// Claims what a fault on a swapped page should read; None if its word has changed.
-    pub fn start_read(&self, page: PageIndex) -> Option<ReadJob> {
+    pub fn start_read(&self, page: PageIndex, near: &Node) -> Option<ReadJob> {
         let window = self.streams.lock().on_fault(page, self.limits());
-        let node = self.node_here();
         let mut frames = FrameSet::new();
-        let first = self.obtain(node, window.count);
+        let (node, first) = self.obtain(near, window.count);
         frames.push(self.frames_of(node, first));
         self.fill_set(node, &mut frames, window.count, Asker::Readahead);
         let (range, slot) = self.claim_for(node, page, window, &mut frames)?;
@@ -62,7 +60,7 @@ impl Core {
         let served = Window { first: range.first, count: range.count, ahead };
         self.streams.lock().on_served(page, served);
         if let Some(ahead) = ahead {
-            self.want_ahead(ahead);
+            self.want_ahead(ahead, near.id);
         }
         Some(ReadJob { pages: range, frames, slot, node: node.id, marker: None })
     }
@@ -128,8 +126,7 @@ impl Core {
 
     /// Claims the next part of a readahead window, from `first` on; None when nothing can be read there
     /// without taking the node below its low watermark.
-    pub fn start_ahead(&self, ahead: Ahead, from: PageIndex) -> Option<ReadJob> {
-        let node = self.node_here();
+    pub fn start_ahead(&self, ahead: Ahead, from: PageIndex, node: &Node) -> Option<ReadJob> {
         let end = ahead.first + ahead.count;
         let mut frames = FrameSet::new();
         self.fill_set(node, &mut frames, (end - from).min(RUN_MAX), Asker::Readahead);
@@ -240,24 +237,5 @@ impl Core {
         // What it gave back was not what it got: nothing is put there again.
         count(&self.counters.swap_bad_slots, 1);
         self.devices.mark_bad(SlotSpan { first: job.slot_of(page), count: 1 });
-    }
-
-    /// Gets pages for a fault, reclaiming if it must; never fails: at last the budget is exceeded or the
-    /// program stopped, as the option says.
-    pub fn obtain(&self, node: &Node, want: u32) -> Grant {
-        loop {
-            let seen = self.freed.load(std::sync::atomic::Ordering::Acquire);
-            let mut state = node.lock();
-            let grant = state.grant(want, Asker::Fault, &self.pages);
-            let is_low = state.pressure() >= Pressure::Low;
-            drop(state);
-            if is_low {
-                self.wake_reclaim();
-            }
-            match grant {
-                Some(grant) => return grant,
-                None => self.make_room(node, seen),
-            }
-        }
     }
 }

@@ -37,13 +37,14 @@ impl Core {
         }
         if moved < range.count {
             let rest = PageRange { first: range.first + moved, count: range.count - moved };
-            self.copy_in(rest, frames.first + moved);
+            self.copy_in(node, rest, frames.first + moved);
             self.settle_copied(node, FrameRun { first: frames.first + moved, count: rest.count });
         }
     }
 
     /// Maps pages of zeros, taken from the kernel, at pages that the caller owns in Filling.
     pub fn map_zeros(&self, node: &Node, range: PageRange) {
+        let _near = self.prefer_node(node);
         let mut done = 0;
         while done < range.count {
             let count = (range.count - done).min(crate::core::RUN_MAX);
@@ -55,7 +56,7 @@ impl Core {
 
     /// Copies a held frame's content to a page that the caller owns in Filling; the frame stays held.
     pub fn map_copy(&self, node: &Node, page: PageIndex, frame: FrameIndex) {
-        self.copy_in(PageRange { first: page, count: 1 }, frame);
+        self.copy_in(node, PageRange { first: page, count: 1 }, frame);
         node.lock().resident += 1;
     }
 
@@ -82,7 +83,8 @@ impl Core {
         moved
     }
 
-    fn copy_in(&self, range: PageRange, first_frame: FrameIndex) {
+    fn copy_in(&self, node: &Node, range: PageRange, first_frame: FrameIndex) {
+        let _near = self.prefer_node(node);
         count(&self.counters.pgcopy, u64::from(range.count));
         self.copy_or_abort(
             self.page_address(range.first),

@@ -10,6 +10,7 @@ pub mod fd;
 pub mod futex;
 pub mod lock;
 pub mod mapping;
+pub mod numa;
 pub mod pagemap;
 pub mod pages;
 pub mod process;

@@ -145,14 +145,15 @@ pub fn audit(engine: &Engine) {
 fn faults_in_books(core: &Core) -> Vec<String> {
     let mut faults = Vec::new();
     let (mut frames, mut slots) = (HashSet::new(), HashSet::new());
-    let mut resident = 0;
     let mut mapped = vec![false; core.pages.pages() as usize];
     let start = core.arena.address();
     pagemap::for_each_present(start, start + core.arena.bytes(), |from, to| {
         mapped[(from - start) / PAGE..(to - start) / PAGE].fill(true);
     })
     .unwrap();
-    let state = core.nodes[0].lock();
+    let states: Vec<_> = core.nodes.iter().map(|node| node.lock()).collect();
+    let mut resident = vec![0; states.len()];
+    let mut held = vec![0; states.len()];
     for page in 0..core.pages.pages() {
         let word = core.pages.state(page);
         let mut frame_of = None;
@@ -160,20 +161,27 @@ fn faults_in_books(core: &Core) -> Vec<String> {
         let mut list = None;
         match word {
             PageState::Untouched => {}
-            PageState::Resident { slot, pins, .. } => {
-                resident += 1;
+            PageState::Resident { slot, pins, node } => {
+                resident[node.0 as usize] += 1;
                 slot_of = slot;
-                list = (pins == 0).then_some(ListId::Resident);
+                list = (pins == 0).then_some((node.0, ListId::Resident));
             }
             PageState::Cached { frame, slot, .. } => {
-                (frame_of, slot_of, list) = (Some(frame), slot, Some(ListId::Cached));
+                let node = core.node_of_frame(frame).id.0;
+                held[node as usize] += 1;
+                (frame_of, slot_of, list) = (Some(frame), slot, Some((node, ListId::Cached)));
             }
             PageState::Swapped { slot } => slot_of = Some(slot),
             PageState::Lost => continue,
             _ => faults.push(format!("page {page} is in transition: {word:?}")),
         }
-        if list.is_some() && state.lists.list_of(page) != list {
-            faults.push(format!("page {page} {word:?} is on list {:?}", state.lists.list_of(page)));
+        for (node, state) in states.iter().enumerate() {
+            let wanted = list.filter(|(of, _)| *of as usize == node).map(|(_, list)| list);
+            let found = state.lists.list_of(page);
+            // A list may hold what is not evictable any more: whoever pops it forgets it.
+            if wanted.is_some() && found != wanted {
+                faults.push(format!("page {page} {word:?} is on list {found:?} of node {node}"));
+            }
         }
         if frame_of.is_some_and(|frame| !frames.insert(frame)) {
             faults.push(format!("page {page} {word:?} shares its frame"));
@@ -185,23 +193,23 @@ fn faults_in_books(core: &Core) -> Vec<String> {
             faults.push(format!("page {page} {word:?} is mapped: {}", mapped[page as usize]));
         }
     }
-    if !state.is_balanced() {
-        faults.push("the node's books do not balance".into());
+    for (node, state) in states.iter().enumerate() {
+        if !state.is_balanced() {
+            faults.push(format!("the books of node {node} do not balance"));
+        }
+        if state.writing != 0 {
+            faults.push(format!("{} pages of node {node} are being written", state.writing));
+        }
+        if state.resident != resident[node] {
+            let (found, said) = (resident[node], state.resident);
+            faults.push(format!("{found} pages are resident on node {node}, it says {said}"));
+        }
+        if state.pool.held() != held[node] {
+            let (found, said) = (held[node], state.pool.held());
+            faults.push(format!("{said} frames of node {node} are held, {found} pages cached"));
+        }
     }
-    if state.writing != 0 {
-        faults.push(format!("{} pages are being written", state.writing));
-    }
-    if state.resident != resident {
-        faults.push(format!("{resident} pages are resident, the node says {}", state.resident));
-    }
-    if state.pool.held() as usize != frames.len() {
-        faults.push(format!(
-            "{} frames are held, {} pages are cached",
-            state.pool.held(),
-            frames.len()
-        ));
-    }
-    drop(state);
+    drop(states);
     let (used, _) = core.devices.usage();
     if used != slots.len() as u64 {
         faults.push(format!("{used} slots are in use, {} belong to pages", slots.len()));

@@ -1,0 +1,103 @@
+//! The budget while the program runs: dividing it among nodes, shrinking it, giving memory back.
+use crate::core::Core;
+use crate::error::Error;
+use crate::node::Node;
+use crate::nodes::NODE_MIN_PAGES;
+use crate::options::RAM_MIN_BYTES;
+use crate::reclaim::BATCH;
+use crate::sys::PAGE_BYTES;
+use crate::topology::shares;
+use std::sync::atomic::Ordering;
+
+impl Core {
+    /// Changes the budget while running; every node keeps its share of it, and shrinking reclaims until it
+    /// fits.
+    ///
+    /// # Errors
+    /// A budget below the minimum or above what the frame pools have room for; nothing is changed then.
+    pub fn set_budget(&self, pages: u32) -> Result<(), Error> {
+        self.gate.enter();
+        let changing = self.budget_change.lock();
+        let outcome = self.check_budget(pages).and_then(|()| self.divide_budget(pages));
+        drop(changing);
+        self.gate.leave();
+        outcome
+    }
+
+    fn divide_budget(&self, pages: u32) -> Result<(), Error> {
+        let bytes = u64::from(pages) * PAGE_BYTES as u64;
+        let weights: Vec<u64> =
+            self.nodes.iter().map(|node| u64::from(node.lock().budget)).collect();
+        let budgets = shares(pages, &weights);
+        for (node, budget) in self.nodes.iter().zip(&budgets) {
+            let number = self.topology.nodes()[node.id.0 as usize].number;
+            if self.nodes.len() > 1 && *budget < NODE_MIN_PAGES {
+                let share = u64::from(*budget) * PAGE_BYTES as u64;
+                return Err(Error::NodeBudgetTooSmall(number, share));
+            }
+            // A quarter more places than pages, so that whole runs of holes can be found.
+            if u64::from(*budget) > u64::from(node.positions()) * 4 / 5 {
+                let places: u64 = self.nodes.iter().map(|node| u64::from(node.positions())).sum();
+                return Err(Error::BudgetTooLarge(bytes, places * 4 / 5 * PAGE_BYTES as u64));
+            }
+        }
+        for (node, budget) in self.nodes.iter().zip(budgets) {
+            self.set_share(node, budget);
+        }
+        Ok(())
+    }
+
+    fn check_budget(&self, pages: u32) -> Result<(), Error> {
+        let bytes = u64::from(pages) * PAGE_BYTES as u64;
+        if bytes < RAM_MIN_BYTES {
+            return Err(Error::BudgetTooSmall(bytes));
+        }
+        let pinned = self.pins.load(Ordering::Relaxed);
+        if pages < pinned.saturating_add(pinned / 2) {
+            return Err(Error::BudgetPinned(bytes, u64::from(pinned) * PAGE_BYTES as u64));
+        }
+        Ok(())
+    }
+
+    fn set_share(&self, node: &Node, pages: u32) {
+        let mut state = node.lock();
+        if pages >= state.budget {
+            let more = pages - state.budget;
+            state.on_released(more);
+        } else {
+            state.debt += state.budget - pages;
+        }
+        state.budget = pages;
+        state.watermarks = crate::node::watermarks_for(pages);
+        drop(state);
+        self.repay(node);
+        self.wake_reclaim(node);
+    }
+
+    /// After the budget was shrunk or exceeded: gives free memory back to the kernel.
+    pub fn repay(&self, node: &Node) {
+        loop {
+            let mut state = node.lock();
+            if state.debt == 0 {
+                return;
+            }
+            let from_spare = state.debt.min(state.spare);
+            state.spare -= from_spare;
+            state.debt -= from_spare;
+            if state.debt == 0 {
+                return;
+            }
+            let debt = state.debt.min(BATCH as u32);
+            if state.pool.free() == 0 {
+                state.steal_cached(debt, &self.pages);
+            }
+            // Held until the memory is gone: as holes they could be filled in between.
+            let Some(run) = state.take_free(debt) else { return };
+            drop(state);
+            self.release_memory(run);
+            let mut state = node.lock();
+            state.put_hole(run);
+            state.on_released(run.count);
+        }
+    }
+}
