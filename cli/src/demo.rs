@@ -18,7 +18,7 @@ use userswap_bench::kernel::{self, KernelError};
 
 use crate::demo_load::{Line, PASSES};
 use crate::failure::Failure;
-use crate::{library, run};
+use crate::{library, ram};
 
 /// Enough to see rates, little enough to take seconds.
 const RAM_DEFAULT_BYTES: u64 = 128 << 20;
@@ -32,7 +32,7 @@ const PAGE_BYTES: u64 = 4096;
 #[derive(Args)]
 pub struct DemoArgs {
     /// RAM budget; the workload is four times as large
-    #[arg(long, value_name = "SIZE", value_parser = run::parse_ram, allow_hyphen_values = true,
+    #[arg(long, value_name = "SIZE", value_parser = ram::parse_ram, allow_hyphen_values = true,
           default_value_t = RAM_DEFAULT_BYTES, hide_default_value = true)]
     ram: u64,
     /// Leave out the comparison with the kernel's own swap

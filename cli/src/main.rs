@@ -12,6 +12,7 @@ mod failure;
 mod library;
 mod memory;
 mod program;
+mod ram;
 mod run;
 mod script;
 

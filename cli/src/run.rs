@@ -22,6 +22,7 @@ use userswap::options::{
 use userswap::size::{ByteSize, parse_size};
 
 use crate::failure::{Failure, STATUS_NOT_FOUND};
+use crate::ram::Ram;
 use crate::{library, memory, program};
 
 /// Mappings are made of pages of this size.
@@ -33,9 +34,13 @@ const PLAIN_DIRECTORY: &str = "/var/tmp";
 /// Options of `run`.
 #[derive(Args)]
 pub struct RunArgs {
-    /// RAM budget of each process, such as 512M [default: half of the available memory]
-    #[arg(long, value_name = "SIZE", value_parser = parse_ram, allow_hyphen_values = true)]
-    ram: Option<u64>,
+    /// RAM budget of each process, such as 512M, or of each node, such as 0:2G,1:2G [default:
+    /// half of the available memory]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
+    ram: Option<Ram>,
+    /// Pretend that the CPUs belong to this many NUMA nodes
+    #[arg(long, value_name = "NODES", value_parser = clap::value_parser!(u32).range(1..=64))]
+    fake_numa: Option<u32>,
     /// Swap device: PATH[:SIZE][,pri=N][,node=N] or mem:SIZE; may be repeated [default: an
     /// unlinked file in $TMPDIR or /var/tmp]
     #[arg(long, value_name = "SPEC", allow_hyphen_values = true)]
@@ -62,21 +67,6 @@ pub struct RunArgs {
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM ARGS")]
     command: Vec<OsString>,
-}
-
-/// Reads a RAM budget.
-///
-/// # Errors
-/// Text that is no size, and budgets that are too small.
-pub fn parse_ram(text: &str) -> Result<u64, String> {
-    let bytes = parse_size(text).map_err(|error| error.to_string())?;
-    match bytes {
-        RAM_MIN_BYTES.. => Ok(bytes),
-        _ => Err(format!(
-            "\"{text}\" is too small a budget: give at least {}",
-            ByteSize(RAM_MIN_BYTES)
-        )),
-    }
 }
 
 fn parse_min_region(text: &str) -> Result<ByteSize, String> {
@@ -130,7 +120,10 @@ fn check_kernel(options: &Options) -> Result<(), Failure> {
 fn options(args: &RunArgs) -> Result<Options, Failure> {
     let here = env::current_dir()
         .map_err(|error| Failure::unavailable(format!("the working directory: {error}")))?;
-    let mut options = Options::new(args.ram.map_or_else(default_ram, Ok)?);
+    let ram = args.ram.clone().map_or_else(|| default_ram().map(Ram::total), Ok)?;
+    let mut options = ram.options();
+    options.fake_numa = args.fake_numa;
+    userswap::check_nodes(&options).map_err(|error| Failure::usage(format!("--ram: {error}")))?;
     options.swaps = args.swap.iter().map(|swap| swap.clone().absolute(&here)).collect();
     if options.swaps.is_empty() {
         options.swaps.push(default_swap());
@@ -231,13 +224,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn budgets_below_the_minimum_are_refused_with_the_minimum() {
-        assert_eq!(parse_ram("16M"), Ok(RAM_MIN_BYTES));
-        assert_eq!(
-            parse_ram("1M"),
-            Err("\"1M\" is too small a budget: give at least 16M".to_owned())
-        );
-        assert!(parse_ram("12Q").unwrap_err().contains("\"12Q\""));
+    fn a_region_below_a_page_is_refused_with_the_minimum() {
         assert!(parse_min_region("100").unwrap_err().contains("at least 4K"));
     }
 

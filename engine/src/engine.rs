@@ -119,6 +119,14 @@ impl Builder {
     }
 }
 
+/// Whether the machine has the nodes that the options name, and room for each node's share.
+///
+/// # Errors
+/// A node that does not exist, or a share too small to work with.
+pub fn check_nodes(options: &Options) -> Result<(), Error> {
+    tuning_of(options, &topology_of(options)).map(|_| ())
+}
+
 /// Opens the devices that options name; without any, a temporary file in the default directory.
 ///
 /// # Errors

@@ -37,7 +37,7 @@ mod transfer;
 mod write_back;
 
 pub use counters::Snapshot;
-pub use engine::{Builder, Engine, Usage, default_swap_bytes, open_devices};
+pub use engine::{Builder, Engine, Usage, check_nodes, default_swap_bytes, open_devices};
 pub use error::Error;
 pub use fork::ForkTicket;
 pub use probe::{Support, probe};
