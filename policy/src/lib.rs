@@ -9,6 +9,7 @@ extern crate alloc;
 mod bits;
 pub mod frames;
 pub mod lru;
+pub mod plist;
 pub mod slots;
 pub mod stream;
 pub mod watermark;
