@@ -7,6 +7,7 @@
 extern crate alloc;
 
 mod bits;
+pub mod devices;
 pub mod frames;
 pub mod lru;
 pub mod plist;
@@ -14,6 +15,7 @@ pub mod slots;
 pub mod stream;
 pub mod watermark;
 
+pub use devices::{DeviceId, DeviceTable, NodeId, Placement, Walk};
 pub use frames::{FrameRun, Pool};
 pub use lru::{Link, ListId, Lists};
 pub use slots::{SlotRun, Slots};
