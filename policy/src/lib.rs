@@ -9,6 +9,7 @@ extern crate alloc;
 mod bits;
 pub mod devices;
 pub mod frames;
+pub mod free_batch;
 pub mod free_slots;
 pub mod lru;
 pub mod plist;
@@ -18,6 +19,7 @@ pub mod watermark;
 
 pub use devices::{DeviceId, DeviceTable, NodeId, Placement, Walk};
 pub use frames::{FrameRun, Pool};
+pub use free_batch::FreeOrder;
 pub use free_slots::FreeSlots;
 pub use lru::{Link, ListId, Lists};
 pub use slots::{SlotRun, Slots};
