@@ -13,6 +13,7 @@ pub mod free_batch;
 pub mod free_slots;
 pub mod lru;
 pub mod plist;
+pub mod slot_cache;
 pub mod slots;
 pub mod stream;
 pub mod watermark;
