@@ -23,6 +23,6 @@ pub use frames::{FrameRun, Pool};
 pub use free_batch::FreeOrder;
 pub use free_slots::FreeSlots;
 pub use lru::{Link, ListId, Lists};
-pub use slots::{SlotRun, Slots};
+pub use slots::{ClusterCursor, SlotRun, Slots};
 pub use stream::{Ahead, Limits, Streams, Window};
 pub use watermark::{Pressure, Watermarks, min_free_kib};
