@@ -7,14 +7,22 @@
 extern crate alloc;
 
 mod bits;
+pub mod devices;
 pub mod frames;
+pub mod free_batch;
+pub mod free_slots;
 pub mod lru;
+pub mod plist;
+pub mod slot_cache;
 pub mod slots;
 pub mod stream;
 pub mod watermark;
 
+pub use devices::{DeviceId, DeviceTable, NodeId, Placement, Walk};
 pub use frames::{FrameRun, Pool};
+pub use free_batch::FreeOrder;
+pub use free_slots::FreeSlots;
 pub use lru::{Link, ListId, Lists};
-pub use slots::{SlotRun, Slots};
+pub use slots::{ClusterCursor, SlotRun, Slots};
 pub use stream::{Ahead, Limits, Streams, Window};
 pub use watermark::{Pressure, Watermarks, min_free_kib};

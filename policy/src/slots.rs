@@ -5,6 +5,11 @@
 //! which no slot is used. When there is no such cluster, the gaps of others are filled. Reference counts,
 //! content and caches of slots are left to others.
 //!
+//! Where "behind the previous one" is, a [`ClusterCursor`] says. With one per CPU, each CPU fills clusters
+//! of its own: taking the first slots of a free cluster takes it away from the others. As in the kernel,
+//! CPUs meet in one cluster only when no free one is left, or when it has become free under a CPU's
+//! cursor and another CPU takes it.
+//!
 //! Slot 0 is the device's header. It, bad slots and what lies behind the end of the last cluster are
 //! *unusable*: taken for ever, never used. A new device is untouched zero memory but for both ends.
 
@@ -28,6 +33,26 @@ pub struct SlotRun {
     pub count: u32,
 }
 
+/// The cluster of a device that somebody fills, usually a CPU, and the slot to go on with.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct ClusterCursor {
+    /// The slot behind the previous one taken. At the start of a cluster it stands for no cluster: the
+    /// one before is done, and this one is nobody's.
+    pub(crate) next: u32,
+}
+
+impl ClusterCursor {
+    /// Somebody who has no cluster yet.
+    pub const fn new() -> Self {
+        Self { next: 0 }
+    }
+
+    /// The cluster that is being filled.
+    pub const fn cluster(&self) -> Option<u32> {
+        if self.next.is_multiple_of(CLUSTER) { None } else { Some(self.next / CLUSTER) }
+    }
+}
+
 /// The state of every slot of a device.
 #[derive(Debug)]
 pub struct Slots {
@@ -40,8 +65,8 @@ pub struct Slots {
     clusters_room: Set,
     pages: u32,
     used: u32,
-    /// The slot behind the previous run.
-    cursor: u32,
+    /// Of callers without a cursor of their own.
+    cursor: ClusterCursor,
 }
 
 impl Slots {
@@ -60,8 +85,7 @@ impl Slots {
             clusters_room: Set::full(clusters),
             pages: max.saturating_sub(1),
             used: 0,
-            // The first run continues behind the header.
-            cursor: 1,
+            cursor: ClusterCursor::new(),
         };
         let header = SlotRun { first: 0, count: max.min(1) };
         let tail = SlotRun { first: max, count: clusters * CLUSTER - max };
@@ -92,7 +116,18 @@ impl Slots {
 
     /// Takes up to `want` consecutive slots into use; `None` if the device is full or `want` is 0.
     pub fn allocate(&mut self, want: u32) -> Option<SlotRun> {
-        let run = self.place(want)?;
+        let mut cursor = self.cursor;
+        let run = self.allocate_at(&mut cursor, want);
+        self.cursor = cursor;
+        run
+    }
+
+    /// Does the same for a caller with a cursor of its own.
+    ///
+    /// # Panics
+    /// When the cursor is seen to be of another device.
+    pub fn allocate_at(&mut self, cursor: &mut ClusterCursor, want: u32) -> Option<SlotRun> {
+        let run = self.place(*cursor, want)?;
         for (word, mask) in masks(run.first, run.count) {
             assert!(self.taken[word] & mask == 0, "{run:?} was found to be free");
             self.taken[word] |= mask;
@@ -100,7 +135,7 @@ impl Slots {
         self.note_clusters(run);
         self.used += run.count;
         let end = run.first + run.count;
-        self.cursor = if end < self.end() { end } else { 0 };
+        cursor.next = if end < self.end() { end } else { 0 };
         Some(run)
     }
 
@@ -164,10 +199,11 @@ impl Slots {
     }
 
     /// Finds the free slots of the next run.
-    fn place(&self, want: u32) -> Option<SlotRun> {
-        let next_cluster = self.cursor.div_ceil(CLUSTER);
-        if !self.cursor.is_multiple_of(CLUSTER)
-            && let Some(run) = self.longest_from(self.cursor, want)
+    fn place(&self, cursor: ClusterCursor, want: u32) -> Option<SlotRun> {
+        assert!(cursor.next <= self.end(), "{cursor:?} is of another device");
+        let next_cluster = cursor.next.div_ceil(CLUSTER);
+        if cursor.cluster().is_some()
+            && let Some(run) = self.longest_from(cursor.next, want)
         {
             return Some(run);
         }
@@ -306,12 +342,66 @@ mod tests {
     }
 
     #[test]
+    fn cpus_with_cursors_of_their_own_fill_different_clusters() {
+        let mut slots = Slots::new(8 * CLUSTER);
+        let mut cursors = [ClusterCursor::new(); 2];
+        for batch in 0..4 {
+            for (cpu, cursor) in (0..).zip(&mut cursors) {
+                let expected = match (cpu, batch) {
+                    (0, 0) => run(1, 64),
+                    // A run ends with its cluster: the next one is the other CPU's.
+                    (0, 3) => run(193, 63),
+                    (0, _) => run(1 + batch * 64, 64),
+                    _ => run(CLUSTER + batch * 64, 64),
+                };
+                assert_eq!(slots.allocate_at(cursor, 64), Some(expected));
+            }
+        }
+        let [zero, one] = &mut cursors;
+        assert_eq!((zero.cluster(), one.cluster()), (None, None));
+        assert_eq!(slots.allocate_at(one, 1), Some(run(2 * CLUSTER, 1)));
+        assert_eq!(slots.allocate_at(zero, 1), Some(run(3 * CLUSTER, 1)));
+        assert_eq!((zero.cluster(), one.cluster()), (Some(3), Some(2)));
+    }
+
+    #[test]
+    fn a_batch_at_a_cursor_may_be_larger_than_a_cluster() {
+        let mut slots = Slots::new(8 * CLUSTER);
+        let mut cursors = [ClusterCursor::new(); 2];
+        assert_eq!(slots.allocate_at(&mut cursors[0], 2 * CLUSTER), Some(run(1, 2 * CLUSTER)));
+        assert_eq!(cursors[0].cluster(), Some(2));
+        let behind = run(3 * CLUSTER, 2 * CLUSTER);
+        assert_eq!(slots.allocate_at(&mut cursors[1], 2 * CLUSTER), Some(behind));
+        let rest = run(2 * CLUSTER + 1, CLUSTER - 1);
+        assert_eq!(slots.allocate_at(&mut cursors[0], CLUSTER), Some(rest));
+    }
+
+    #[test]
+    fn without_a_free_cluster_cpus_share_gaps() {
+        let mut slots = Slots::new(2 * CLUSTER);
+        slots.allocate(2 * CLUSTER);
+        slots.free(run(100, 4));
+        let mut cursors = [ClusterCursor::new(); 2];
+        let taken = [0, 1, 0, 1].map(|cpu| slots.allocate_at(&mut cursors[cpu], 1));
+        assert_eq!(taken, [100, 101, 102, 103].map(|slot| Some(run(slot, 1))));
+        assert_eq!(slots.allocate_at(&mut cursors[0], 1), None);
+    }
+
+    #[test]
+    #[should_panic(expected = "is of another device")]
+    fn a_cursor_beyond_the_device_is_refused() {
+        let mut cursor = ClusterCursor::new();
+        Slots::new(8 * CLUSTER).allocate_at(&mut cursor, 1000);
+        Slots::new(CLUSTER).allocate_at(&mut cursor, 1);
+    }
+
+    #[test]
     fn a_run_ends_where_the_next_cluster_is_in_use() {
         let mut slots = Slots::new(3 * CLUSTER);
         slots.allocate(3 * CLUSTER);
         slots.free(run(100, 156));
         slots.free(run(300, 400));
-        slots.cursor = 100;
+        slots.cursor.next = 100;
         assert_eq!(slots.allocate(256), Some(run(100, 156)));
     }
 
@@ -386,10 +476,25 @@ mod tests {
         }
     }
 
-    fn apply(slots: &mut Slots, model: &mut [State], operation: u32, from: usize, max: u32) {
+    /// A device, and two CPUs that use it besides those without a cursor.
+    struct Shared {
+        slots: Slots,
+        cursors: [ClusterCursor; 2],
+    }
+
+    impl Shared {
+        fn allocate(&mut self, who: u32, want: u32) -> Option<SlotRun> {
+            match self.cursors.get_mut(who as usize) {
+                Some(cursor) => self.slots.allocate_at(cursor, want),
+                None => self.slots.allocate(want),
+            }
+        }
+    }
+
+    fn apply(shared: &mut Shared, model: &mut [State], operation: u32, from: usize, max: u32) {
         let used = used_run(model, from % model.len(), max);
         match (operation, used) {
-            (0..=3, _) => match slots.allocate(max) {
+            (0..=3, _) => match shared.allocate(operation, max) {
                 Some(run) => {
                     assert!((1..=max).contains(&run.count));
                     set(model, run, State::Free, State::Used);
@@ -397,11 +502,11 @@ mod tests {
                 None => assert!(max == 0 || !model.contains(&State::Free)),
             },
             (4..=7, Some(run)) => {
-                slots.free(run);
+                shared.slots.free(run);
                 set(model, run, State::Used, State::Free);
             }
             (8, Some(used)) if used.count > 0 => {
-                slots.mark_bad(used.first);
+                shared.slots.mark_bad(used.first);
                 set(model, run(used.first, 1), State::Used, State::Unusable);
             }
             _ => {}
@@ -433,12 +538,29 @@ mod tests {
             max in 1u32..1500,
             operations in prop::collection::vec((0u32..9, any::<usize>(), 0u32..600), 1..200),
         ) {
-            let mut slots = Slots::new(max);
+            let mut shared = Shared { slots: Slots::new(max), cursors: Default::default() };
             let mut model = vec![State::Free; max as usize];
             model[0] = State::Unusable;
             for (operation, from, want) in operations {
-                apply(&mut slots, &mut model, operation, from, want);
-                check(&slots, &model);
+                apply(&mut shared, &mut model, operation, from, want);
+                check(&shared.slots, &model);
+            }
+        }
+
+        #[test]
+        fn cpus_never_meet_while_a_cluster_is_free(
+            batches in prop::collection::vec((0usize..4, 1u32..300), 1..60),
+        ) {
+            let mut slots = Slots::new(40 * CLUSTER);
+            let mut cursors = [ClusterCursor::new(); 4];
+            let mut owners = [None; 40];
+            for (cpu, want) in batches {
+                let has_free = slots.clusters_free.next_cyclic(0).is_some();
+                let Some(run) = slots.allocate_at(&mut cursors[cpu], want) else { break };
+                for cluster in run.first / CLUSTER..(run.first + run.count).div_ceil(CLUSTER) {
+                    let owner = owners[cluster as usize].replace(cpu);
+                    prop_assert!(!has_free || owner.is_none_or(|owner| owner == cpu));
+                }
             }
         }
     }

@@ -1,0 +1,450 @@
+//! Which swap devices there are, their priorities, and which one is asked first on which node.
+//!
+//! Every node has a list of the devices that have room, sorted by key: 0 and below for priorities that
+//! users gave, 1 for a device without one on its own node, 2 and above for such a device elsewhere.
+//! Devices with the same key take turns, on each node for itself. That is [`Placement::Near`], the
+//! per-node lists of the kernel from 4.14 on; [`Placement::Spread`] is what took their place in late
+//! 2025: one list, in which all devices without a user's priority are equal.
+//!
+//! A table belongs inside one lock, taken after a device's own lock. Slots live elsewhere: the table is
+//! told when a device becomes full or gets room, by whoever sees it happen and still holds the device's
+//! lock, so that reports arrive in the order of events. Where kernels were wrong the table is not:
+//!
+//! - [`Walk`] visits a device at most once. Kernels alternate for ever between two equal devices that
+//!   are listed but yield nothing; only removal of full devices ends that.
+//! - A full device leaves the lists of all nodes. The RFC of 2016 removed it from one.
+//! - A device being swapped off is never listed again, whoever reports room. Before April 2023 a slot
+//!   freed at the wrong moment listed it, and the next device of that number corrupted the lists.
+//! - Renumbering happens under the lock that guards the lists. Kernels up to 6.17 change keys without it.
+
+use crate::plist::{IDS_MAX, List};
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// Most devices at a time.
+pub const DEVICES_MAX: usize = IDS_MAX;
+/// Highest priority that a user can give: the kernel's interface carries 15 bits.
+pub const PRIORITY_MAX: u16 = 0x7fff;
+
+/// Where numbering of priorities that no user gave starts; nobody's own where devices are told apart.
+const PRIORITY_NONE: i16 = -1;
+/// Key of a device without a user's priority on its own node.
+const KEY_PROMOTED: i32 = 1;
+
+/// A device's index in its table; used again once the device is gone.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct DeviceId(pub u8);
+
+/// A NUMA node, counted from 0.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct NodeId(pub u8);
+
+/// What happens to devices without a user's priority.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Placement {
+    /// Each node asks its own devices first, then the others in the order of swap-on.
+    Near,
+    /// All are equal on every node.
+    Spread,
+}
+
+/// Does a device take part?
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Phase {
+    /// It is swapped on.
+    On,
+    /// Its pages are being brought back: no new ones.
+    Leaving,
+}
+
+/// Does a device have free slots?
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Room {
+    /// One at least.
+    Left,
+    /// Not one.
+    None,
+}
+
+/// What the table knows about a device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Device {
+    /// The higher, the earlier it is asked; negative if no user gave it.
+    pub priority: i16,
+    /// The node it is close to, if it is close to one.
+    pub node: Option<NodeId>,
+    /// Usable slots.
+    pub pages: u32,
+    /// Whether it takes part.
+    pub phase: Phase,
+    /// Whether it has free slots.
+    pub room: Room,
+}
+
+impl Device {
+    /// Is it on the nodes' lists?
+    pub fn is_listed(&self) -> bool {
+        self.phase == Phase::On && self.room == Room::Left
+    }
+
+    fn is_automatic(&self) -> bool {
+        self.priority < 0
+    }
+
+    /// Its place in the list of all devices.
+    fn key(&self) -> i32 {
+        -i32::from(self.priority)
+    }
+
+    /// Its place in the list of `node`.
+    fn key_on(&self, node: usize, placement: Placement) -> i32 {
+        let is_own = self.node.is_some_and(|own| usize::from(own.0) == node);
+        match placement {
+            Placement::Near if is_own && self.is_automatic() => KEY_PROMOTED,
+            Placement::Near | Placement::Spread => self.key(),
+        }
+    }
+}
+
+/// Why a device cannot be swapped on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SwapOnError {
+    /// There are [`DEVICES_MAX`] devices already.
+    TooManyDevices,
+    /// The device has no usable slot.
+    Empty,
+    /// The machine does not have that node.
+    NoSuchNode(NodeId),
+    /// The priority is above [`PRIORITY_MAX`].
+    PriorityTooHigh(u16),
+}
+
+/// Why a device cannot be swapped off.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SwapOffError {
+    /// It is not swapped on, or somebody else is swapping it off.
+    NotOn(DeviceId),
+}
+
+/// One search for a device that yields slots. Whoever needs all slots from one device, and rather none
+/// than later ones, asks once and gives the walk up.
+#[derive(Clone, Debug, Default)]
+pub struct Walk {
+    /// Bit per device that was returned.
+    visited: u32,
+    /// The list that is walked, and the device that stood behind the one returned last.
+    successor: Option<(NodeId, u8)>,
+}
+
+impl Walk {
+    /// A search that starts at the head of a list.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn is_unvisited(&self, id: u8) -> bool {
+        self.visited & (1 << id) == 0
+    }
+}
+
+/// All swap devices.
+#[derive(Debug)]
+pub struct DeviceTable {
+    devices: [Option<Device>; DEVICES_MAX],
+    /// Devices that are swapped on, full or not.
+    active: List,
+    /// Devices with room, per node; only the first list is used while devices are spread.
+    available: Vec<List>,
+    placement: Placement,
+    priority_least: i16,
+    indexes_used: u32,
+}
+
+impl DeviceTable {
+    /// A table without devices for a machine of `nodes` nodes.
+    ///
+    /// # Panics
+    /// When `nodes` is 0.
+    pub fn new(nodes: u8, placement: Placement) -> Self {
+        assert!(nodes > 0, "a machine has a node");
+        Self {
+            devices: [None; DEVICES_MAX],
+            active: List::new(),
+            available: vec![List::new(); usize::from(nodes)],
+            placement,
+            priority_least: PRIORITY_NONE,
+            indexes_used: 0,
+        }
+    }
+
+    /// Adds a device of `pages` usable slots, all of them free, under the lowest index not in use.
+    ///
+    /// # Errors
+    /// See [`SwapOnError`]; nothing has changed.
+    pub fn swap_on(
+        &mut self,
+        node: Option<NodeId>,
+        priority: Option<u16>,
+        pages: u32,
+    ) -> Result<DeviceId, SwapOnError> {
+        if let Some(node) = node
+            && usize::from(node.0) >= self.available.len()
+        {
+            return Err(SwapOnError::NoSuchNode(node));
+        }
+        let priority = match priority {
+            Some(priority @ 0..=PRIORITY_MAX) => priority as i16,
+            Some(priority) => return Err(SwapOnError::PriorityTooHigh(priority)),
+            None => PRIORITY_NONE,
+        };
+        if pages == 0 {
+            return Err(SwapOnError::Empty);
+        }
+        let index = self.devices.iter().position(Option::is_none);
+        let id = DeviceId(index.ok_or(SwapOnError::TooManyDevices)? as u8);
+        self.indexes_used = self.indexes_used.max(u32::from(id.0) + 1);
+        // It is where a device is whose swap-off failed, and goes on from there.
+        let device = Device { priority, node, pages, phase: Phase::Leaving, room: Room::Left };
+        self.devices[usize::from(id.0)] = Some(device);
+        self.enable(id);
+        Ok(id)
+    }
+
+    /// Takes a device off all lists, so that its pages can be brought back, and closes the gap in the
+    /// numbering.
+    ///
+    /// # Errors
+    /// See [`SwapOffError`]; nothing has changed.
+    pub fn swap_off_begin(&mut self, id: DeviceId) -> Result<(), SwapOffError> {
+        if !self.active.contains(id.0) {
+            return Err(SwapOffError::NotOn(id));
+        }
+        self.unlist(id);
+        self.active.remove(id.0);
+        let device = self.known(id);
+        device.phase = Phase::Leaving;
+        let gone = *device;
+        if gone.is_automatic() && self.placement == Placement::Near {
+            self.close_gap(gone.priority);
+        }
+        Ok(())
+    }
+
+    /// Forgets a device without pages; its index may be used again.
+    ///
+    /// # Panics
+    /// When it is not being swapped off.
+    pub fn swap_off_done(&mut self, id: DeviceId) {
+        self.assert_leaving(id);
+        self.devices[usize::from(id.0)] = None;
+    }
+
+    /// Puts a device back whose pages could not all be brought back. It keeps a user's priority; any
+    /// other is new and the lowest, as at swap-on.
+    ///
+    /// # Panics
+    /// When it is not being swapped off.
+    pub fn swap_off_failed(&mut self, id: DeviceId) {
+        self.assert_leaving(id);
+        self.enable(id);
+    }
+
+    /// Takes note that a device has no free slot left; may be told again.
+    ///
+    /// # Panics
+    /// When there is no such device, as in [`Self::on_not_full`] and [`Self::resize`].
+    pub fn on_full(&mut self, id: DeviceId) {
+        self.known(id).room = Room::None;
+        self.unlist(id);
+    }
+
+    /// Takes note that a device has free slots; may be told again. A device being swapped off is not
+    /// listed, but remembered to have room.
+    pub fn on_not_full(&mut self, id: DeviceId) {
+        let was_listed = self.known(id).is_listed();
+        self.known(id).room = Room::Left;
+        if !was_listed && self.known(id).is_listed() {
+            self.list(id);
+        }
+    }
+
+    /// Takes note of how many slots are usable now. Whether they are all in use is told separately.
+    pub fn resize(&mut self, id: DeviceId, pages: u32) {
+        self.known(id).pages = pages;
+    }
+
+    /// The next device to ask for slots, for a caller that runs on `node`; `None` once every listed
+    /// device was asked. It goes behind the devices that equal it on that node.
+    ///
+    /// Devices may come, go and move between two calls, and the caller may move to another node: a walk
+    /// stays on the list it started with, and starts again where the caller is if the device that it
+    /// would ask next has left.
+    ///
+    /// # Panics
+    /// When there is no such node.
+    pub fn next(&mut self, node: NodeId, walk: &mut Walk) -> Option<DeviceId> {
+        let unvisited = |id: &u8| walk.is_unvisited(*id);
+        let following = walk.successor.and_then(|(node, id)| {
+            let found = self.available(node).from(id).find(unvisited)?;
+            Some((node, found))
+        });
+        let first = || self.available(node).iter().map(|(id, _)| id).find(unvisited);
+        // What moved to the front meanwhile is behind us: no device with room may be missed.
+        let (node, id) = following.or_else(|| Some((node, first()?)))?;
+        let list = match self.placement {
+            Placement::Near => &mut self.available[usize::from(node.0)],
+            Placement::Spread => &mut self.available[0],
+        };
+        walk.visited |= 1 << id;
+        walk.successor = list.after(id).map(|next| (node, next));
+        list.requeue(id);
+        Some(DeviceId(id))
+    }
+
+    /// What is done with devices without a user's priority.
+    pub fn placement(&self) -> Placement {
+        self.placement
+    }
+
+    /// Changes what is done with devices without a user's priority: they get new ones in the order in
+    /// which they are active, and turns start anew.
+    pub fn set_placement(&mut self, placement: Placement) {
+        if placement == self.placement {
+            return;
+        }
+        self.placement = placement;
+        self.priority_least = PRIORITY_NONE;
+        self.available.fill(List::new());
+        let active = self.active.clone();
+        for (id, _) in active.iter() {
+            if self.known(DeviceId(id)).is_automatic() {
+                self.known(DeviceId(id)).priority = self.lowest_priority();
+            }
+            if self.known(DeviceId(id)).is_listed() {
+                self.list(DeviceId(id));
+            }
+        }
+        self.rekey();
+    }
+
+    /// Number of nodes.
+    pub fn nodes(&self) -> u8 {
+        self.available.len() as u8
+    }
+
+    /// The lowest priority given to a device so far without a gap; -1 if there is none.
+    pub fn priority_least(&self) -> i16 {
+        self.priority_least
+    }
+
+    /// How many different indexes devices have ever had; never shrinks.
+    pub fn indexes_used(&self) -> u32 {
+        self.indexes_used
+    }
+
+    /// What is known about a device, if there is one of that index.
+    pub fn device(&self, id: DeviceId) -> Option<&Device> {
+        self.devices.get(usize::from(id.0))?.as_ref()
+    }
+
+    /// All devices by index, also those being swapped off.
+    pub fn devices(&self) -> impl Iterator<Item = (DeviceId, &Device)> + '_ {
+        let ids = (0..).map(DeviceId);
+        ids.zip(&self.devices).filter_map(|(id, device)| Some((id, device.as_ref()?)))
+    }
+
+    /// The devices that are swapped on, full or not, in order, with their keys.
+    pub fn active(&self) -> impl Iterator<Item = (DeviceId, i32)> + '_ {
+        self.active.iter().map(|(id, key)| (DeviceId(id), key))
+    }
+
+    /// The devices with room in the order in which `node` asks them, with their keys.
+    ///
+    /// # Panics
+    /// When there is no such node.
+    pub fn listed(&self, node: NodeId) -> impl Iterator<Item = (DeviceId, i32)> + '_ {
+        self.available(node).iter().map(|(id, key)| (DeviceId(id), key))
+    }
+
+    /// Makes a device that is on no list take part, under a new priority unless a user gave it one.
+    fn enable(&mut self, id: DeviceId) {
+        let lowest = match self.known(id).is_automatic() {
+            true => Some(self.lowest_priority()),
+            false => None,
+        };
+        let device = self.known(id);
+        device.phase = Phase::On;
+        device.priority = lowest.unwrap_or(device.priority);
+        let device = *device;
+        self.active.add(id.0, device.key());
+        if device.is_listed() {
+            self.list(id);
+        }
+    }
+
+    /// The priority of the next device that no user gave one.
+    fn lowest_priority(&mut self) -> i16 {
+        if self.placement == Placement::Near {
+            self.priority_least -= 1;
+        }
+        self.priority_least
+    }
+
+    /// Moves the devices below the priority `gone` up by one. Their order stays, so keys can change in
+    /// place; promoted keys and those of users do not change.
+    fn close_gap(&mut self, gone: i16) {
+        let active = self.devices.iter_mut().flatten().filter(|device| device.phase == Phase::On);
+        for device in active.filter(|device| device.priority < gone) {
+            device.priority += 1;
+        }
+        self.priority_least += 1;
+        self.rekey();
+    }
+
+    /// Brings the keys in the lists up to the devices' priorities.
+    fn rekey(&mut self) {
+        let Self { devices, active, available, placement, .. } = self;
+        let device = |id: u8| devices[usize::from(id)].expect("only devices are listed");
+        active.rekey(|id| device(id).key());
+        for (node, list) in available.iter_mut().enumerate() {
+            list.rekey(|id| device(id).key_on(node, *placement));
+        }
+    }
+
+    fn list(&mut self, id: DeviceId) {
+        let (device, placement) = (*self.known(id), self.placement);
+        let lists = match placement {
+            Placement::Near => &mut self.available[..],
+            Placement::Spread => &mut self.available[..1],
+        };
+        for (node, list) in lists.iter_mut().enumerate() {
+            list.add(id.0, device.key_on(node, placement));
+        }
+    }
+
+    fn unlist(&mut self, id: DeviceId) {
+        self.available.iter_mut().for_each(|list| _ = list.remove(id.0));
+    }
+
+    fn available(&self, node: NodeId) -> &List {
+        let node = usize::from(node.0);
+        assert!(node < self.available.len(), "node {node} of {}", self.available.len());
+        match self.placement {
+            Placement::Near => &self.available[node],
+            Placement::Spread => &self.available[0],
+        }
+    }
+
+    fn known(&mut self, id: DeviceId) -> &mut Device {
+        let device = self.devices.get_mut(usize::from(id.0)).and_then(Option::as_mut);
+        device.unwrap_or_else(|| panic!("there is no device {}", id.0))
+    }
+
+    fn assert_leaving(&mut self, id: DeviceId) {
+        let phase = self.known(id).phase;
+        assert!(phase == Phase::Leaving, "device {} is not being swapped off", id.0);
+    }
+}
+
+#[cfg(test)]
+mod tests;

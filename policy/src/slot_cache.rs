@@ -1,0 +1,568 @@
+//! Per-CPU slot caches: slots fetched and given back 64 at a time, so that a device's lock is taken
+//! once per batch.
+//!
+//! Decides when a batch is due; fetching and freeing are the caller's. Every CPU has a [`Ready`] buffer
+//! of slots to hand out and a [`Returned`] buffer of slots on their way back, each behind a lock of its
+//! own. A returned slot is never handed out directly: it goes back to its device first, where slots that
+//! lie together become one run again. Slots in buffers count as used, so buffers are given up while few
+//! slots are free: [`Switch`] is the state for that, behind one lock for all CPUs.
+//!
+//! What the switch said may be wrong by the time a buffer's lock is held: whoever then holds it asks
+//! [`Switch::source`] again and passes the answer on.
+
+use alloc::vec::Vec;
+
+/// Slots in one request to a device, and in each buffer.
+pub const BATCH: usize = 64;
+
+/// Free slots per CPU above which buffers are taken into use: 5 batches.
+const ACTIVATE_SLOTS: i64 = 5 * BATCH as i64;
+/// Free slots per CPU below which they are given up: 2 batches, both buffers full on every CPU.
+const DEACTIVATE_SLOTS: i64 = 2 * BATCH as i64;
+
+/// Where slots come from and go to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Source {
+    /// Buffers may be filled.
+    Buffers,
+    /// One slot at a time, from and to the devices.
+    Devices,
+}
+
+/// What to do before a slot is allocated.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Decision {
+    /// Go on.
+    Allocate(Source),
+    /// Drain the buffers of all CPUs, then ask the devices for one slot.
+    DrainAll,
+}
+
+/// Whether buffers are in use at all.
+#[derive(Clone, Debug)]
+pub struct Switch {
+    cpus: u32,
+    /// There is a device, and none is being swapped off.
+    enabled: bool,
+    /// There are enough free slots.
+    active: bool,
+}
+
+impl Switch {
+    /// Buffers are not in use yet, and disabled.
+    pub const fn new(cpus: u32) -> Self {
+        Self { cpus, enabled: false, active: false }
+    }
+
+    /// Takes note of how many CPUs are online.
+    pub fn set_cpus(&mut self, cpus: u32) {
+        self.cpus = cpus;
+    }
+
+    /// Lets buffers be used: a device was swapped on, or devices are left after a swap-off has ended.
+    pub fn enable(&mut self) {
+        self.enabled = true;
+    }
+
+    /// Bars all buffers because a swap-off begins; the caller drains those of all CPUs, after the device
+    /// has stopped giving out slots and before it reads anything back.
+    pub fn disable(&mut self) {
+        self.enabled = false;
+    }
+
+    /// Whether buffers may be used now.
+    pub fn source(&self) -> Source {
+        if self.enabled && self.active { Source::Buffers } else { Source::Devices }
+    }
+
+    /// Decides about buffers by the free slots of all devices, before a slot is allocated.
+    pub fn before_allocation(&mut self, free_slots: i64) -> Decision {
+        let cpus = i64::from(self.cpus);
+        if !self.enabled {
+            return Decision::Allocate(Source::Devices);
+        }
+        if self.active && free_slots < cpus * DEACTIVATE_SLOTS {
+            self.active = false;
+            return Decision::DrainAll;
+        }
+        self.active |= free_slots > cpus * ACTIVATE_SLOTS;
+        Decision::Allocate(self.source())
+    }
+}
+
+/// Where a slot is to be had.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Take<S> {
+    /// Here it is.
+    Slot(S),
+    /// The buffer is empty: fetch [`BATCH`] slots, all from one device, and pass what came to
+    /// [`Ready::refill`].
+    Refill,
+    /// Ask the devices for one.
+    Devices,
+}
+
+/// Slots that a CPU hands out.
+#[derive(Debug)]
+pub struct Ready<S> {
+    slots: Vec<S>,
+    /// Slots before this one were handed out.
+    next: usize,
+}
+
+impl<S: Copy> Ready<S> {
+    /// An empty buffer.
+    pub fn new() -> Self {
+        Self { slots: Vec::with_capacity(BATCH), next: 0 }
+    }
+
+    /// Number of slots that can be handed out.
+    pub fn len(&self) -> usize {
+        self.slots.len() - self.next
+    }
+
+    /// Is there nothing to hand out?
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Hands out a slot, in the order in which they came. What is there is used up even if buffers are
+    /// not to be filled any more.
+    pub fn take(&mut self, source: Source) -> Take<S> {
+        match (self.hand_out(), source) {
+            (Some(slot), _) => Take::Slot(slot),
+            (None, Source::Buffers) => Take::Refill,
+            (None, Source::Devices) => Take::Devices,
+        }
+    }
+
+    /// Fills the buffer and hands out the first slot; the devices are to be asked once more for one if
+    /// nothing came.
+    ///
+    /// # Panics
+    /// When the buffer is not empty, or `slots` are more than [`BATCH`].
+    pub fn refill(&mut self, slots: &[S]) -> Take<S> {
+        assert!(self.is_empty(), "{} slots are still to be handed out", self.len());
+        assert!(slots.len() <= BATCH, "{} slots in one batch", slots.len());
+        self.slots.clear();
+        self.slots.extend_from_slice(slots);
+        self.next = 0;
+        self.hand_out().map_or(Take::Devices, Take::Slot)
+    }
+
+    /// Empties the buffer: the slots to free, if there are any.
+    #[must_use = "the slots must be freed"]
+    pub fn drain(&mut self) -> Option<Batch<S>> {
+        let batch = Batch::new(&self.slots[self.next..]);
+        self.slots.clear();
+        self.next = 0;
+        batch
+    }
+
+    fn hand_out(&mut self) -> Option<S> {
+        let slot = *self.slots.get(self.next)?;
+        self.next += 1;
+        Some(slot)
+    }
+}
+
+impl<S: Copy> Default for Ready<S> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// What becomes of a slot that was given back.
+#[derive(Debug)]
+#[must_use = "what is not stored must be freed"]
+pub enum Put<S> {
+    /// It waits in the buffer.
+    Stored,
+    /// It waits in the buffer, which was full: these slots are to be freed.
+    Flush(Batch<S>),
+    /// The buffer is not to be used: the slot itself is to be freed.
+    Free(S),
+}
+
+/// Slots that a CPU got back and has not yet freed.
+#[derive(Debug)]
+pub struct Returned<S> {
+    slots: Vec<S>,
+}
+
+impl<S: Copy> Returned<S> {
+    /// An empty buffer.
+    pub fn new() -> Self {
+        Self { slots: Vec::with_capacity(BATCH) }
+    }
+
+    /// Number of slots that wait.
+    pub fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Does no slot wait?
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// Keeps a slot, getting rid of those before it when there are [`BATCH`] of them: the 65th does that,
+    /// and is itself kept.
+    ///
+    /// A flush that is freed after the buffer's lock was given up is missed by a drain meanwhile; a
+    /// swap-off that relies on drains needs it freed before.
+    pub fn put(&mut self, slot: S, source: Source) -> Put<S> {
+        if source == Source::Devices {
+            return Put::Free(slot);
+        }
+        let flushed = if self.len() == BATCH { self.drain() } else { None };
+        self.slots.push(slot);
+        flushed.map_or(Put::Stored, Put::Flush)
+    }
+
+    /// Empties the buffer: the slots to free, if there are any.
+    #[must_use = "the slots must be freed"]
+    pub fn drain(&mut self) -> Option<Batch<S>> {
+        let batch = Batch::new(&self.slots);
+        self.slots.clear();
+        batch
+    }
+}
+
+impl<S: Copy> Default for Returned<S> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Between 1 and [`BATCH`] slots on their way back to their devices, held without allocating.
+#[derive(Clone, Debug)]
+pub struct Batch<S> {
+    /// Behind `count`, copies that only fill the array.
+    slots: [S; BATCH],
+    count: usize,
+}
+
+impl<S: Copy> Batch<S> {
+    fn new(slots: &[S]) -> Option<Self> {
+        let filler = *slots.first()?;
+        let at = |index| slots.get(index).copied().unwrap_or(filler);
+        Some(Self { slots: core::array::from_fn(at), count: slots.len() })
+    }
+
+    /// The slots, for a batched free to sort.
+    pub fn slots(&mut self) -> &mut [S] {
+        &mut self.slots[..self.count]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::free_slots::FreeSlots;
+    use proptest::prelude::*;
+    use std::collections::VecDeque;
+
+    const DEVICES: Decision = Decision::Allocate(Source::Devices);
+    const BUFFERS: Decision = Decision::Allocate(Source::Buffers);
+
+    /// Free slots at which an active or inactive switch for 4 CPUs decides, and its answer.
+    #[rustfmt::skip]
+    const C1_TO_C4: [(&str, bool, i64, Decision, Source); 6] = [
+        ("C1", false, 1280, DEVICES, Source::Devices),
+        ("C2", false, 1281, BUFFERS, Source::Buffers),
+        ("C3", true, 512, BUFFERS, Source::Buffers),
+        ("C4", true, 511, Decision::DrainAll, Source::Devices),
+        ("below the lower threshold", false, 511, DEVICES, Source::Devices),
+        ("a device is being swapped off", true, -90, Decision::DrainAll, Source::Devices),
+    ];
+
+    fn switch(active: bool) -> Switch {
+        Switch { cpus: 4, enabled: true, active }
+    }
+
+    #[test]
+    fn buffers_are_used_above_one_threshold_and_given_up_below_another() {
+        for (row, active, free_slots, decision, source) in C1_TO_C4 {
+            let mut switch = switch(active);
+            assert_eq!(switch.before_allocation(free_slots), decision, "{row}");
+            assert_eq!(switch.source(), source, "{row}");
+        }
+    }
+
+    #[test]
+    fn a_disabled_switch_changes_nothing_until_it_is_enabled_again() {
+        let mut switch = Switch::new(4);
+        assert_eq!(switch.before_allocation(9999), DEVICES);
+        switch.enable();
+        assert_eq!(switch.before_allocation(9999), BUFFERS);
+        switch.disable();
+        assert_eq!((switch.before_allocation(0), switch.source()), (DEVICES, Source::Devices));
+        switch.enable();
+        assert_eq!(switch.source(), Source::Buffers);
+        switch.set_cpus(100);
+        assert_eq!(switch.before_allocation(9999), Decision::DrainAll);
+    }
+
+    /// A CPU in front of devices that give out ascending numbers.
+    struct Cpu {
+        ready: Ready<u32>,
+        returned: Returned<u32>,
+        free: FreeSlots,
+        next: u32,
+        batches: u32,
+        freed: Vec<Vec<u32>>,
+    }
+
+    impl Cpu {
+        fn new(free_slots: u32) -> Self {
+            let mut free = FreeSlots::new();
+            free.swap_on(free_slots);
+            let (ready, returned) = (Ready::new(), Returned::new());
+            Self { ready, returned, free, next: 0, batches: 0, freed: Vec::new() }
+        }
+
+        fn fetch(&mut self, want: u32) -> Vec<u32> {
+            let first = self.next;
+            self.next += self.free.reserve(want);
+            (first..self.next).collect()
+        }
+
+        fn allocate(&mut self, source: Source) -> Option<u32> {
+            let mut take = self.ready.take(source);
+            if take == Take::Refill {
+                self.batches += 1;
+                let slots = self.fetch(BATCH as u32);
+                take = self.ready.refill(&slots);
+            }
+            match take {
+                Take::Slot(slot) => Some(slot),
+                Take::Devices => self.fetch(1).first().copied(),
+                Take::Refill => panic!("a refill never asks for another"),
+            }
+        }
+
+        fn free(&mut self, slot: u32, source: Source) {
+            match self.returned.put(slot, source) {
+                Put::Stored => {}
+                Put::Flush(batch) => self.give_back(Some(batch)),
+                Put::Free(slot) => self.give_back(Batch::new(&[slot])),
+            }
+        }
+
+        fn drain(&mut self) {
+            let (ready, returned) = (self.ready.drain(), self.returned.drain());
+            self.give_back(ready);
+            self.give_back(returned);
+        }
+
+        fn give_back(&mut self, batch: Option<Batch<u32>>) {
+            if let Some(mut batch) = batch {
+                self.free.give_back(batch.slots().len() as u32);
+                self.freed.push(batch.slots().to_vec());
+            }
+        }
+    }
+
+    #[test]
+    fn c5_c6_64_allocations_cost_one_request_and_the_next_a_second() {
+        let mut cpu = Cpu::new(1000);
+        assert_eq!(cpu.allocate(Source::Buffers), Some(0));
+        assert_eq!((cpu.free.free(), cpu.batches), (936, 1));
+        assert!((1..64).all(|slot| cpu.allocate(Source::Buffers) == Some(slot)));
+        assert_eq!((cpu.free.free(), cpu.batches), (936, 1));
+        assert_eq!(cpu.allocate(Source::Buffers), Some(64));
+        assert_eq!((cpu.free.free(), cpu.batches), (872, 2));
+    }
+
+    #[test]
+    fn c7_a_device_with_few_slots_fills_a_buffer_in_part() {
+        let mut cpu = Cpu::new(10);
+        assert_eq!(cpu.allocate(Source::Buffers), Some(0));
+        assert_eq!((cpu.ready.len(), cpu.free.free()), (9, 0));
+    }
+
+    #[test]
+    fn c8_c9_the_65th_free_flushes_the_64_before_it_and_is_kept() {
+        let mut cpu = Cpu::new(1000);
+        cpu.fetch(100);
+        (0..64).for_each(|slot| cpu.free(slot, Source::Buffers));
+        assert_eq!((cpu.freed.len(), cpu.returned.len(), cpu.free.free()), (0, 64, 900));
+        cpu.free(64, Source::Buffers);
+        assert_eq!(cpu.freed, [(0..64).collect::<Vec<_>>()]);
+        assert_eq!((cpu.returned.len(), cpu.free.free()), (1, 964));
+    }
+
+    #[test]
+    fn c10_a_drain_frees_what_is_in_both_buffers() {
+        let mut cpu = Cpu::new(1000);
+        (0..20).for_each(|_| _ = cpu.allocate(Source::Buffers));
+        (0..7).for_each(|slot| cpu.free(slot, Source::Buffers));
+        assert_eq!((cpu.ready.next, cpu.ready.len(), cpu.returned.len()), (20, 44, 7));
+        cpu.drain();
+        assert_eq!(cpu.freed, [(20..64).collect::<Vec<_>>(), (0..7).collect()]);
+        assert_eq!((cpu.ready.next, cpu.ready.len(), cpu.returned.len()), (0, 0, 0));
+        assert!(cpu.ready.drain().is_none() && cpu.returned.drain().is_none());
+    }
+
+    #[test]
+    fn c11_after_a_swap_off_began_and_drained_no_buffer_fills_again() {
+        let mut switch = switch(true);
+        let mut cpus = [0; 4].map(|_| Cpu::new(1000));
+        for cpu in &mut cpus {
+            let slots = cpu.fetch(64);
+            cpu.ready.slots.extend(slots);
+            cpu.fetch(64).into_iter().for_each(|slot| cpu.free(slot, switch.source()));
+            assert_eq!((cpu.ready.len(), cpu.returned.len()), (64, 64));
+        }
+        switch.disable();
+        cpus.iter_mut().for_each(Cpu::drain);
+        let freed: usize = cpus.iter().flat_map(|cpu| &cpu.freed).map(Vec::len).sum();
+        assert_eq!(freed, 4 * (64 + 64));
+        for cpu in &mut cpus {
+            let slot = cpu.allocate(switch.source()).unwrap();
+            cpu.free(slot, switch.source());
+            assert!(cpu.ready.is_empty() && cpu.returned.is_empty());
+        }
+    }
+
+    #[test]
+    fn c12_a_slot_freed_while_buffers_are_given_up_is_not_stored() {
+        let mut switch = switch(true);
+        let mut cpu = Cpu::new(1000);
+        let slot = cpu.fetch(1)[0];
+        assert_eq!(switch.source(), Source::Buffers);
+        assert_eq!(switch.before_allocation(0), Decision::DrainAll);
+        // The buffer's lock is held from here on: the first answer is out of date.
+        cpu.free(slot, switch.source());
+        assert_eq!((cpu.freed.len(), cpu.returned.len(), cpu.free.free()), (1, 0, 1000));
+    }
+
+    #[test]
+    fn c13_after_an_empty_refill_one_slot_is_asked_for() {
+        let mut ready = Ready::<u32>::new();
+        assert_eq!(ready.take(Source::Buffers), Take::Refill);
+        assert_eq!(ready.refill(&[]), Take::Devices);
+        assert_eq!(Cpu::new(0).allocate(Source::Buffers), None);
+    }
+
+    #[test]
+    fn what_a_buffer_holds_is_handed_out_though_buffers_are_barred() {
+        let mut ready = Ready::new();
+        assert_eq!(ready.refill(&[7, 8]), Take::Slot(7));
+        assert_eq!(ready.take(Source::Devices), Take::Slot(8));
+        assert_eq!(ready.take(Source::Devices), Take::Devices);
+    }
+
+    #[test]
+    #[should_panic(expected = "1 slots are still to be handed out")]
+    fn filling_a_buffer_that_is_not_empty_is_refused() {
+        let mut ready = Ready::new();
+        let _ = ready.refill(&[1, 2]);
+        let _ = ready.refill(&[3]);
+    }
+
+    /// Both buffers and the devices, slot by slot.
+    #[derive(Default)]
+    struct Model {
+        ready: VecDeque<u32>,
+        returned: Vec<u32>,
+        out: Vec<u32>,
+        next: u32,
+    }
+
+    impl Model {
+        fn allocate(&mut self, source: Source, slots: u32) -> Option<u32> {
+            let left = slots - self.next;
+            if self.ready.is_empty() {
+                let count = if source == Source::Buffers { 64.min(left) } else { 1.min(left) };
+                self.ready.extend(self.next..self.next + count);
+                self.next += count;
+            }
+            let slot = self.ready.pop_front();
+            self.out.extend(slot);
+            slot
+        }
+
+        fn free(&mut self, index: usize, source: Source) -> (u32, Vec<u32>) {
+            let slot = self.out.swap_remove(index % self.out.len());
+            if source == Source::Devices {
+                return (slot, vec![slot]);
+            }
+            let full = self.returned.len() == 64;
+            let flushed = if full { core::mem::take(&mut self.returned) } else { Vec::new() };
+            self.returned.push(slot);
+            (slot, flushed)
+        }
+    }
+
+    const SLOTS: u32 = 2000;
+
+    fn apply(cpu: &mut Cpu, model: &mut Model, operation: u32, index: usize, source: Source) {
+        cpu.freed.clear();
+        let mut freed = Vec::new();
+        match operation {
+            0..=89 => assert_eq!(cpu.allocate(source), model.allocate(source, SLOTS)),
+            90..=198 if !model.out.is_empty() => {
+                let slot;
+                (slot, freed) = model.free(index, source);
+                cpu.free(slot, source);
+            }
+            199 => {
+                cpu.drain();
+                freed.extend(model.ready.drain(..));
+                freed.append(&mut model.returned);
+            }
+            _ => {}
+        }
+        assert_eq!(cpu.freed.concat(), freed);
+        assert_eq!(
+            (cpu.ready.len(), cpu.returned.len()),
+            (model.ready.len(), model.returned.len())
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn buffers_equal_two_queues(
+            operations in prop::collection::vec((0u32..200, any::<usize>(), 0u32..8), 1..1500),
+        ) {
+            let (mut cpu, mut model) = (Cpu::new(SLOTS), Model::default());
+            for (operation, index, source) in operations {
+                // Numbers are given out once, so that no slot can be confused with another.
+                cpu.free = FreeSlots::new();
+                cpu.free.swap_on(SLOTS - cpu.next);
+                let source = if source == 0 { Source::Devices } else { Source::Buffers };
+                apply(&mut cpu, &mut model, operation, index, source);
+            }
+        }
+
+        #[test]
+        fn a_switch_equals_its_two_thresholds(
+            steps in prop::collection::vec((0u32..10, 0i64..600), 1..200),
+        ) {
+            let mut switch = Switch::new(1);
+            let (mut enabled, mut active) = (false, false);
+            for (step, free_slots) in steps {
+                match step {
+                    0 => { switch.disable(); enabled = false; }
+                    1..=2 => { switch.enable(); enabled = true; }
+                    _ => {
+                        let was_active = active;
+                        if enabled {
+                            active = if active { free_slots >= 128 } else { free_slots > 320 };
+                        }
+                        let expected = match (enabled, was_active, active) {
+                            (true, true, false) => Decision::DrainAll,
+                            (true, _, true) => BUFFERS,
+                            _ => DEVICES,
+                        };
+                        prop_assert_eq!(switch.before_allocation(free_slots), expected);
+                    }
+                }
+                let usable = enabled && active;
+                prop_assert_eq!(switch.source() == Source::Buffers, usable);
+            }
+        }
+    }
+}
