@@ -131,7 +131,7 @@ pub fn check_nodes(options: &Options) -> Result<(), Error> {
 ///
 /// # Errors
 /// The first device that cannot be used.
-pub fn open_devices(options: &Options) -> Result<Devices, Error> {
+pub fn open_devices(options: &Options, topology: &Topology) -> Result<Devices, Error> {
     let default = SwapSpec {
         path: SwapPath::Path(default_directory()),
         size: None,
@@ -142,7 +142,7 @@ pub fn open_devices(options: &Options) -> Result<Devices, Error> {
         if options.swaps.is_empty() { std::slice::from_ref(&default) } else { &options.swaps };
     let bytes = default_swap_bytes(options.ram_bytes);
     let opened = specs.iter().map(|spec| open::open(spec, bytes)).collect::<Result<Vec<_>, _>>()?;
-    Devices::new(opened).map_err(Error::Books)
+    Devices::new(opened, topology)
 }
 
 /// An engine: a budget, swap devices, and the regions mapped from it.
@@ -164,9 +164,9 @@ impl Engine {
     /// # Errors
     /// As [`Builder::build`].
     pub fn start(arena: Arc<Arena>, options: &Options) -> Result<Self, Error> {
-        let devices = open_devices(options)?;
         let topology = topology_of(options);
         let tuning = tuning_of(options, &topology)?;
+        let devices = open_devices(options, &topology)?;
         let core = Arc::new(Core::new(arena, devices, tuning, topology)?);
         // Handlers before registration, adoption behind the closed gate: a fault in between waits there.
         delivery::enroll(&core)?;

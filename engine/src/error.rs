@@ -1,6 +1,7 @@
 //! What can go wrong when an engine is built or asked for something.
 use crate::device::open::OpenError;
 use std::io;
+use userswap_policy::devices::SwapOnError;
 
 /// An engine's error; the message is one line that names the value and the remedy.
 #[derive(Debug, thiserror::Error)]
@@ -41,6 +42,12 @@ pub enum Error {
     /// A budget larger than the engine can name frames for.
     #[error("a budget of {0} bytes is too large for this engine: use at most {1} bytes")]
     BudgetTooLarge(u64, u64),
+    /// More devices than there are records for.
+    #[error("there are {0} swap devices already: swap one off first")]
+    TooManyDevices(usize),
+    /// The table of devices refused one.
+    #[error("the device cannot be used: {}", swap_on_reason(.0))]
+    SwapOn(SwapOnError),
     /// A node that the machine does not have.
     #[error("this machine has no node {0}: its nodes are {1}")]
     NoNode(u32, String),
@@ -69,4 +76,15 @@ pub enum Error {
         "cannot pin {0} pages: the budget has room for {1} more pinned ones; unpin others or raise it"
     )]
     PinTooLarge(u32, u32),
+}
+
+fn swap_on_reason(error: &SwapOnError) -> String {
+    match error {
+        SwapOnError::TooManyDevices => "there are too many: swap one off first".to_owned(),
+        SwapOnError::Empty => "it has no usable slot: give it a larger size".to_owned(),
+        SwapOnError::NoSuchNode(node) => format!("there is no node {}", node.0),
+        SwapOnError::PriorityTooHigh(priority) => {
+            format!("priority {priority} is too high: use at most 32767")
+        }
+    }
 }

@@ -8,7 +8,6 @@
 //! The arena is MADV_DONTFORK all the rest of the time: a child made past these functions has no such
 //! memory at all, and cannot read zeros where there was content.
 use crate::core::Core;
-use crate::device::Devices;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::sys::fd::{self, Event};
@@ -75,20 +74,5 @@ impl Core {
         let new: Uffd = self.uffd.another().map_err(Error::Userfaultfd)?;
         fd::replace(self.uffd.as_raw_fd(), new.as_raw_fd()).map_err(Error::Books)?;
         self.register().map_err(Error::Userfaultfd)
-    }
-}
-
-impl Devices {
-    /// A copy of every device's used slots, in new unlinked files.
-    fn copy_files(&self) -> Result<Vec<File>, Error> {
-        self.list().iter().map(|device| device.copy_file()).collect()
-    }
-
-    /// Puts copies under the devices' descriptors.
-    fn replace_files(&self, copies: Vec<File>) -> std::io::Result<()> {
-        for (device, copy) in self.list().iter().zip(copies) {
-            fd::replace(device.descriptor(), copy.as_raw_fd())?;
-        }
-        Ok(())
     }
 }

@@ -40,7 +40,7 @@ struct Kswapd {
 /// No thread or no queue to be had.
 pub fn start(core: Arc<Core>, node: NodeId) -> Result<std::thread::JoinHandle<()>, Error> {
     let queue = Queue::new(core.tuning.io, DEPTH as u32).map_err(Error::Thread)?;
-    let files: Vec<_> = core.devices.list().iter().map(|device| device.descriptor()).collect();
+    let files: Vec<_> = core.devices.list().map(|device| device.descriptor()).collect();
     queue.keep_open(&files);
     core.queue_fds.lock().push(queue.as_raw_fd());
     let mut kswapd = Kswapd {
@@ -104,7 +104,8 @@ impl Kswapd {
                 continue;
             };
             let write = &mut self.writes[place];
-            let prepared = self.core.prepare_write(node, &self.scratch.victims()[done..], write);
+            let prepared =
+                self.core.prepare_write(node, node.id, &self.scratch.victims()[done..], write);
             if prepared == 0 {
                 self.idle.push(place);
                 self.core.put_back(node, &self.scratch.victims()[done..]);

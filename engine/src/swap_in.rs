@@ -231,7 +231,7 @@ impl Core {
         let frame = FrameRun { first: Self::frame_of(job, page), count: 1 };
         self.node(job.node).lock().put_free(frame);
         let (device, place) = self.devices.describe(job.slot_of(page));
-        crate::log::lost_page(self.page_address(page), device, place);
+        crate::log::lost_page(self.page_address(page), &device.name, place);
         self.publish(page, PageState::Lost);
         self.poison(page);
         // What it gave back was not what it got: nothing is put there again.

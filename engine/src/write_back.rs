@@ -3,7 +3,7 @@ use crate::core::{Core, frame_flag};
 use crate::counters::count;
 use crate::device::{SlotEnd, SlotSpan};
 use crate::node::Node;
-use crate::page::{PageState, Slot};
+use crate::page::{NodeId, PageState, Slot};
 use crate::reclaim::{BATCH, Scratch, Victim};
 use crate::sys::request::{Direction, Pieces};
 use std::io;
@@ -46,14 +46,20 @@ impl WriteOp {
 }
 
 impl Core {
-    /// Prepares a write of as many of `victims` as fit one run of slots; returns how many, 0 when no device
+    /// Prepares a write of as many of `victims` as fit one run of slots of the device that `near` asks first; returns how many, 0 when no device
     /// has room. Their pages are published as Writing.
-    pub fn prepare_write(&self, node: &Node, victims: &[Victim], write: &mut WriteOp) -> usize {
+    pub fn prepare_write(
+        &self,
+        node: &Node,
+        near: NodeId,
+        victims: &[Victim],
+        write: &mut WriteOp,
+    ) -> usize {
         write.pieces = Pieces::default();
         let fitting =
             victims.iter().take_while(|v| write.pieces.push_page(self.frame_address(v.frame)));
         let most = fitting.count();
-        let Some(span) = self.devices.allocate(most as u32) else { return 0 };
+        let Some(span) = self.devices.allocate(most as u32, near) else { return 0 };
         write.count = span.count as usize;
         write.first = Some(span.first);
         write.victims[..write.count].copy_from_slice(&victims[..write.count]);
@@ -78,10 +84,11 @@ impl Core {
 
     /// Writes everything in `scratch` on the calling thread.
     pub fn write_at_once(&self, node: &Node, scratch: &mut Scratch) {
+        let near = self.node_here().id;
         let mut done = 0;
         while done < scratch.count {
             let Scratch { victims, count, write, .. } = &mut *scratch;
-            let prepared = self.prepare_write(node, &victims[done..*count], write);
+            let prepared = self.prepare_write(node, near, &victims[done..*count], write);
             if prepared == 0 {
                 self.put_back(node, &victims[done..*count]);
                 return;
@@ -144,7 +151,7 @@ impl Core {
         let (device, _) = self.devices.describe(write.slot());
         self.devices.note_write_error(write.slot());
         count(&self.counters.swap_bad_slots, write.count as u64);
-        crate::log::write_error(device, error.raw_os_error().unwrap_or(0));
+        crate::log::write_error(&device.name, error.raw_os_error().unwrap_or(0));
         for (place, victim) in write.victims[..write.count].iter().enumerate() {
             let slot = write.slot_at(place);
             let writing = PageState::Writing { frame: victim.frame, slot };

@@ -383,7 +383,7 @@ fn when_the_first_device_refuses_writes_the_second_takes_the_pages() {
             .build()
             .unwrap();
         // A descriptor that refuses writes takes the place of the device's.
-        let fd = engine.core().devices.list()[0].descriptor();
+        let fd = engine.core().devices.list().next().unwrap().descriptor();
         let null = File::open("/dev/null").unwrap();
         userswap::sys::fd::replace(fd, std::os::fd::AsRawFd::as_raw_fd(&null)).unwrap();
         let region = engine.map(40 * MIB).unwrap();
@@ -413,7 +413,7 @@ fn discards_while_writes_fail_leave_no_frame_and_no_slot_behind() {
         .build()
         .unwrap();
     let null = File::open("/dev/null").unwrap();
-    let fd = engine.core().devices.list()[0].descriptor();
+    let fd = engine.core().devices.list().next().unwrap().descriptor();
     userswap::sys::fd::replace(fd, std::os::fd::AsRawFd::as_raw_fd(&null)).unwrap();
     let mut random = Random::new(seed());
     let mut region = engine.map(24 * MIB).unwrap();
@@ -436,7 +436,7 @@ fn discards_while_writes_fail_leave_no_frame_and_no_slot_behind() {
     assert_eq!(engine.usage().slots_used, 0);
     audit(&engine);
     // What the device refused is never handed out again, also where the page had gone meanwhile.
-    let bad = 8191 - engine.core().devices.list()[0].pages();
+    let bad = 8191 - engine.core().devices.list().next().unwrap().pages();
     assert!(bad > 0);
     assert_eq!(u64::from(bad), engine.counters().swap_bad_slots);
 }

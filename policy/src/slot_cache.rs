@@ -126,6 +126,11 @@ impl<S: Copy> Ready<S> {
         self.len() == 0
     }
 
+    /// The slot that would be handed out next.
+    pub fn peek(&self) -> Option<S> {
+        self.slots.get(self.next).copied()
+    }
+
     /// Hands out a slot, in the order in which they came. What is there is used up even if buffers are
     /// not to be filled any more.
     pub fn take(&mut self, source: Source) -> Take<S> {
@@ -160,7 +165,7 @@ impl<S: Copy> Ready<S> {
     }
 
     fn hand_out(&mut self) -> Option<S> {
-        let slot = *self.slots.get(self.next)?;
+        let slot = self.peek()?;
         self.next += 1;
         Some(slot)
     }

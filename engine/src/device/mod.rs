@@ -1,52 +1,41 @@
-//! Swap devices in use: slots, their checksums, and which device is asked first.
+//! Swap devices in use: which one is asked, its slots, their checksums.
 //!
-//! A slot is named engine-wide by one number: every device gets a stretch of a common number space, so a
-//! page word holds 32 bits and devices may be of any size.
+//! A slot is named engine-wide by one number, as in the kernel's swap entries: the device's index and the
+//! slot on it. Locks nest CPU buffer, device, list: `table` (the list lock) is the innermost, taken with a
+//! device's lock held when that device becomes full or gets room.
+mod cache;
+pub mod device;
+mod node;
 pub mod open;
 pub mod spec;
 
 use crate::error::Error;
-use crate::page::Slot;
+use crate::page::{NodeId, Slot};
 use crate::sys::PAGE_BYTES;
 use crate::sys::fd;
-use crate::sys::lock::Lock;
-use crate::sys::mapping::{Access, Mapping, ZeroedSlice};
+use crate::sys::lock::{Guard, Lock, LockUse};
 use crate::sys::request::{self, Direction, Pieces};
-use open::{DeviceKind, OpenDevice};
-use spec::{SwapPath, SwapSpec};
+use crate::topology::Topology;
+use cache::Buffers;
+pub use cache::SlotMode;
+use device::{Cursor, Device, DeviceState, Label, Store, number_of};
+use open::OpenDevice;
 use std::fs::File;
 use std::io;
 use std::num::NonZeroU32;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use userswap_policy::slots::{SLOTS_MAX, SlotRun, Slots};
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+use userswap_policy::devices::{
+    self as policy, DEVICES_MAX, DeviceId, DeviceTable, Placement, Walk,
+};
+use userswap_policy::free_batch::FreeOrder;
+use userswap_policy::slots::SlotRun;
 
+/// Slots of the largest device: 512 GiB. Larger ones are used in part.
+pub const DEVICE_SLOTS: u32 = 1 << 27;
 /// Write errors after which a device gets no new pages.
 const ERRORS_MAX: u32 = 16;
-/// Blocks of a file are allocated this far at a time: a full file system is noticed before a page is on
-/// its way, and the file stays as small as what was swapped.
-const ALLOCATE_BYTES: u64 = 128 << 20;
-
-/// What a fork copies at a time.
-const COPY_BYTES: usize = 1 << 20;
-
-/// One device.
-pub struct Device {
-    file: File,
-    /// As the user named it.
-    pub name: String,
-    /// What it is.
-    pub kind: DeviceKind,
-    slots: Lock<Slots>,
-    checksums: ZeroedSlice<AtomicU64>,
-    /// Number of slot 0 in the engine-wide number space.
-    base: u32,
-    max: u32,
-    allocated: Lock<u64>,
-    errors: AtomicU32,
-    retired: AtomicBool,
-}
 
 /// Consecutive slots of one device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,6 +44,15 @@ pub struct SlotSpan {
     pub first: Slot,
     /// Number of slots.
     pub count: u32,
+}
+
+impl SlotSpan {
+    /// The slots one by one.
+    pub fn slots(self) -> impl Iterator<Item = Slot> {
+        let number = self.first.0.get();
+        (number..number + self.count)
+            .map(|number| Slot(NonZeroU32::new(number).expect("what follows a slot is not zero")))
+    }
 }
 
 /// What becomes of a slot that nobody needs any more.
@@ -66,106 +64,254 @@ pub enum SlotEnd {
     Bad,
 }
 
-/// All devices of an engine, the preferred one first.
+/// All devices of an engine.
 pub struct Devices {
-    list: Vec<Device>,
+    records: [Device; DEVICES_MAX],
+    table: Lock<DeviceTable>,
+    /// How often the list lock was taken to choose a device.
+    pub list_lock: LockUse,
+    /// Free slots of all devices that take pages; less than what the devices say while somebody searches.
+    free_slots: AtomicI64,
+    /// Usable slots of all devices that take pages.
+    total_slots: AtomicI64,
+    buffers: Buffers,
+    /// Counts devices coming and going.
+    pub changes: AtomicU32,
+}
+
+/// The engine-wide name of a device's slot.
+pub fn slot_of(id: DeviceId, number: u32) -> Slot {
+    let slot = u32::from(id.0) * DEVICE_SLOTS + number;
+    Slot(NonZeroU32::new(slot).expect("slot 0 is the header, and nobody's"))
 }
 
 impl Devices {
-    /// Takes opened devices into use, higher priority first, then in the order given.
+    /// Takes opened devices into use, in the order given.
     ///
     /// # Errors
-    /// No memory for the books of a device.
-    pub fn new(mut opened: Vec<OpenDevice>) -> io::Result<Self> {
-        opened.sort_by_key(|device| std::cmp::Reverse(device.priority.unwrap_or(-1)));
-        let mut base = 0u32;
-        let mut list = Vec::new();
+    /// No memory for the books of a device, a node that does not exist, too many devices.
+    pub fn new(opened: Vec<OpenDevice>, topology: &Topology) -> Result<Self, Error> {
+        let nodes = topology.nodes().len() as u8;
+        let devices = Self {
+            records: std::array::from_fn(|index| Device::absent(DeviceId(index as u8))),
+            table: Lock::new(DeviceTable::new(nodes, Placement::Near)),
+            list_lock: LockUse::default(),
+            free_slots: AtomicI64::new(0),
+            total_slots: AtomicI64::new(0),
+            buffers: Buffers::new(),
+            changes: AtomicU32::new(0),
+        };
         for device in opened {
-            let max = (device.bytes / PAGE_BYTES as u64)
-                .min(u64::from(SLOTS_MAX.min(u32::MAX - base))) as u32;
-            list.push(Device::new(device, base, max)?);
-            base += max;
+            devices.swap_on(device, topology)?;
         }
-        Ok(Self { list })
+        Ok(devices)
     }
 
-    /// The devices, the preferred one first.
-    pub fn list(&self) -> &[Device] {
-        &self.list
+    /// Takes one more device into use. One caller at a time.
+    ///
+    /// # Errors
+    /// As [`Self::new`]; nothing is changed then.
+    pub fn swap_on(&self, opened: OpenDevice, topology: &Topology) -> Result<DeviceId, Error> {
+        let node = node_for(&opened, topology)?;
+        let priority = opened.priority.map(|priority| priority as u16);
+        let free = |device: &&Device| device.store().lock().state == DeviceState::Absent;
+        let device = self.records.iter().find(free).ok_or(Error::TooManyDevices(DEVICES_MAX))?;
+        device.install(opened, self.buffers.cpus()).map_err(Error::Books)?;
+        let mut store = device.store().lock();
+        let pages = store.slots.pages();
+        let taken = self.table.lock().swap_on(node, priority, pages).map_err(Error::SwapOn);
+        if let Err(error) = taken {
+            drop(store);
+            drop(device.remove());
+            return Err(error);
+        }
+        assert_eq!(taken.ok(), Some(device.id()), "records and table agree about what is free");
+        store.state = DeviceState::On;
+        self.account(i64::from(pages), i64::from(pages));
+        drop(store);
+        self.buffers.enable();
+        self.changes.fetch_add(1, Ordering::Release);
+        Ok(device.id())
     }
 
-    /// Allocates up to `want` consecutive slots from the first device that has any.
-    pub fn allocate(&self, want: u32) -> Option<SlotSpan> {
-        self.list.iter().find_map(|device| device.allocate(want))
+    /// The devices in use.
+    pub fn list(&self) -> impl Iterator<Item = &Device> {
+        self.records.iter().filter(|device| device.descriptor() >= 0)
+    }
+
+    /// A device by index.
+    pub fn by_id(&self, id: DeviceId) -> &Device {
+        &self.records[usize::from(id.0)]
+    }
+
+    /// The list lock.
+    pub fn table(&self) -> Guard<'_, DeviceTable> {
+        self.table.lock()
+    }
+
+    /// Allocates up to `want` consecutive slots for a CPU of the node `near`, from the device that its list
+    /// has first.
+    pub fn allocate(&self, want: u32, near: NodeId) -> Option<SlotSpan> {
+        self.from_buffer(want, near).or_else(|| self.from_devices(want, near)).or_else(|| {
+            // What waits in buffers may be the last room there is.
+            self.drain();
+            self.from_devices(want, near)
+        })
+    }
+
+    /// Asks the devices themselves.
+    fn from_devices(&self, want: u32, near: NodeId) -> Option<SlotSpan> {
+        let granted = self.reserve(want)?;
+        let mut walk = Walk::new();
+        let span = std::iter::from_fn(|| {
+            self.table.lock_counted(&self.list_lock).next(policy::NodeId(near.0), &mut walk)
+        })
+        .find_map(|id| self.allocate_on(self.by_id(id), granted));
+        let taken = span.map_or(0, |span| span.count);
+        self.account(i64::from(granted - taken), 0);
+        span
+    }
+
+    /// Subtracts in advance, so that of many searchers none finds less than it was promised.
+    fn reserve(&self, want: u32) -> Option<u32> {
+        let take = |free: i64| (free > 0).then(|| free - i64::from(want).min(free));
+        let before =
+            self.free_slots.fetch_update(Ordering::AcqRel, Ordering::Relaxed, take).ok()?;
+        Some(i64::from(want).min(before) as u32).filter(|granted| *granted > 0)
+    }
+
+    fn account(&self, free: i64, total: i64) {
+        self.free_slots.fetch_add(free, Ordering::AcqRel);
+        self.total_slots.fetch_add(total, Ordering::AcqRel);
+    }
+
+    fn allocate_on(&self, device: &Device, want: u32) -> Option<SlotSpan> {
+        let cursor = match self.buffers.mode() {
+            SlotMode::Shared => Cursor::Shared,
+            SlotMode::Clusters | SlotMode::Cache => Cursor::Cpu(self.buffers.cpu()),
+        };
+        let max = device.label()?.max;
+        let mut store = device.store().lock_counted(&device.allocation);
+        let run = store.allocate(cursor, want)?;
+        self.note_full(device, &store);
+        drop(store);
+        if device.back_with_blocks(run, max) {
+            return Some(device.span(run));
+        }
+        // The file system is full: what has blocks stays in use, the rest of the device is given up.
+        let mut store = device.store().lock_counted(&device.allocation);
+        let before = store.slots.pages();
+        store.slots.free(run);
+        store.slots.limit(device.backed_slots());
+        let lost = i64::from(before - store.slots.pages());
+        self.account(-lost, -lost);
+        self.table.lock().resize(device.id(), store.slots.pages());
+        let run = store.allocate(cursor, want);
+        self.note_full(device, &store);
+        Some(device.span(run?))
+    }
+
+    /// Takes a device without room off the lists; its lock is held.
+    fn note_full(&self, device: &Device, store: &Store) {
+        if store.slots.is_full() {
+            self.table.lock().on_full(device.id());
+        }
     }
 
     /// Frees slots; they must be in use and of one device.
     pub fn free(&self, span: SlotSpan) {
-        let device = self.device_of(span.first);
-        let first = span.first.0.get() - device.base;
-        device.slots.lock().free(SlotRun { first, count: span.count });
+        self.give_back(span);
+    }
+
+    /// Frees a run of a device whose lock is held.
+    fn free_run(&self, device: &Device, store: &mut Store, run: SlotRun) {
+        let was_full = store.slots.is_full();
+        store.slots.free(run);
+        device.freed.fetch_add(u64::from(run.count), Ordering::Relaxed);
+        if store.state == DeviceState::On {
+            self.account(i64::from(run.count), 0);
+            if was_full {
+                self.table.lock().on_not_full(device.id());
+            }
+        }
     }
 
     /// Takes slots out of use for good after a write error.
     pub fn mark_bad(&self, span: SlotSpan) {
         let device = self.device_of(span.first);
-        let mut slots = device.slots.lock();
-        for slot in 0..span.count {
-            slots.mark_bad(span.first.0.get() - device.base + slot);
+        let mut store = device.store().lock();
+        for slot in span.slots() {
+            store.slots.mark_bad(number_of(slot));
         }
+        if store.state == DeviceState::On {
+            self.account(0, -i64::from(span.count));
+        }
+        self.table.lock().resize(device.id(), store.slots.pages());
+        self.note_full(device, &store);
     }
 
     /// Counts a request that the device refused; after too many it gets no more pages.
     pub fn note_write_error(&self, slot: Slot) {
         let device = self.device_of(slot);
-        if device.errors.fetch_add(1, Ordering::Relaxed) + 1 >= ERRORS_MAX {
-            device.retired.store(true, Ordering::Relaxed);
+        if device.errors.fetch_add(1, Ordering::Relaxed) + 1 < ERRORS_MAX {
+            return;
+        }
+        let mut store = device.store().lock();
+        if store.state == DeviceState::On {
+            store.state = DeviceState::Retired;
+            let (pages, used) = (i64::from(store.slots.pages()), i64::from(store.slots.used()));
+            self.account(used - pages, -pages);
+            self.table.lock().on_full(device.id());
         }
     }
 
     /// The checksum kept for a slot.
     pub fn checksum(&self, slot: Slot) -> u64 {
-        let device = self.device_of(slot);
         // Relaxed: the page word that names the slot was published after the checksum was stored.
-        device.checksums[(slot.0.get() - device.base) as usize].load(Ordering::Relaxed)
+        self.device_of(slot).checksums()[number_of(slot) as usize].load(Ordering::Relaxed)
     }
 
     /// Keeps a checksum for a slot.
     pub fn set_checksum(&self, slot: Slot, checksum: u64) {
-        let device = self.device_of(slot);
-        device.checksums[(slot.0.get() - device.base) as usize].store(checksum, Ordering::Relaxed);
+        self.device_of(slot).checksums()[number_of(slot) as usize]
+            .store(checksum, Ordering::Relaxed);
     }
 
     /// Whether two slots are on one device.
     pub fn same_device(&self, one: Slot, other: Slot) -> bool {
-        self.device_of(one).holds(other)
+        one.0.get() / DEVICE_SLOTS == other.0.get() / DEVICE_SLOTS
     }
 
-    /// The device of a slot by name, and the slot's number there.
-    pub fn describe(&self, slot: Slot) -> (&str, u32) {
-        let device = self.device_of(slot);
-        (&device.name, slot.0.get() - device.base)
+    /// The device of a slot, and the slot's number there.
+    pub fn describe(&self, slot: Slot) -> (Arc<Label>, u32) {
+        let label = self.device_of(slot).label();
+        (label.expect("a slot in use is on a device in use"), number_of(slot))
     }
 
     /// Whether slots should be given up by pages that are brought in: the devices are more than half full.
     pub fn is_crowded(&self) -> bool {
-        let (used, pages) = self.usage();
-        used * 2 > pages
+        let free = self.free_slots.load(Ordering::Relaxed);
+        free * 2 < self.total_slots.load(Ordering::Relaxed)
     }
 
-    /// Slots in use and usable slots of all devices.
+    /// Free and usable slots of the devices that take pages.
+    pub fn room(&self) -> (i64, i64) {
+        (self.free_slots.load(Ordering::Acquire), self.total_slots.load(Ordering::Acquire))
+    }
+
+    /// Slots that hold pages and usable slots of all devices.
     pub fn usage(&self) -> (u64, u64) {
-        self.list.iter().fold((0, 0), |(used, pages), device| {
-            let slots = device.slots.lock();
-            (used + u64::from(slots.used()), pages + u64::from(slots.pages()))
-        })
+        let (used, pages) = self.list().fold((0, 0), |(used, pages), device| {
+            let store = device.store().lock();
+            (used + u64::from(store.slots.used()), pages + u64::from(store.slots.pages()))
+        });
+        (used.saturating_sub(self.buffers.slots()), pages)
     }
 
     /// Where a slot is: descriptor and byte offset.
     pub fn place(&self, slot: Slot) -> (RawFd, u64) {
-        let device = self.device_of(slot);
-        let number = u64::from(slot.0.get() - device.base);
-        (device.file.as_raw_fd(), number * PAGE_BYTES as u64)
+        let number = u64::from(number_of(slot));
+        (self.device_of(slot).descriptor(), number * PAGE_BYTES as u64)
     }
 
     /// Reads or writes consecutive slots at once, on the calling thread.
@@ -177,142 +323,81 @@ impl Devices {
         request::transfer(fd, direction, offset, pieces)
     }
 
-    fn device_of(&self, slot: Slot) -> &Device {
-        self.list.iter().find(|device| device.holds(slot)).expect("every slot belongs to a device")
-    }
-}
-
-impl Device {
-    fn new(opened: OpenDevice, base: u32, max: u32) -> io::Result<Self> {
-        let file = match opened.file {
-            Some(file) => File::from(fd::raise(OwnedFd::from(file))),
-            None => memory_device(opened.bytes)?,
-        };
-        let preallocated = match opened.kind {
-            DeviceKind::Temporary | DeviceKind::File => PAGE_BYTES as u64,
-            DeviceKind::Block | DeviceKind::Memory => u64::MAX,
-        };
-        Ok(Self {
-            file,
-            name: opened.path.display().to_string(),
-            kind: opened.kind,
-            slots: Lock::new(Slots::new(max)),
-            checksums: ZeroedSlice::new(max as usize)?,
-            base,
-            max,
-            allocated: Lock::new(preallocated),
-            errors: AtomicU32::new(0),
-            retired: AtomicBool::new(false),
-        })
+    /// The device of a slot.
+    pub fn device_of(&self, slot: Slot) -> &Device {
+        self.by_id(DeviceId((slot.0.get() / DEVICE_SLOTS) as u8))
     }
 
-    /// The descriptor, whose number stays the same for the life of the engine.
-    pub fn descriptor(&self) -> RawFd {
-        self.file.as_raw_fd()
-    }
-
-    /// A new unlinked file (or memory) with the same content in every used slot.
+    /// A copy of every device's used slots, in new unlinked files.
     ///
     /// # Errors
-    /// No room for it, or reading or writing failed.
-    pub fn copy_file(&self) -> Result<File, Error> {
-        let bytes = u64::from(self.max) * PAGE_BYTES as u64;
-        let copy = match self.kind {
-            DeviceKind::Memory => memory_device(bytes).map_err(Error::Books)?,
-            DeviceKind::Temporary => self.temporary(Path::new(&self.name).to_path_buf(), bytes)?,
-            DeviceKind::File | DeviceKind::Block => {
-                self.temporary(open::default_directory(), bytes)?
-            }
-        };
-        if fd::reflink(self.file.as_raw_fd(), copy.as_raw_fd()).is_err() {
-            self.copy_slots(&copy).map_err(Error::ForkCopy)?;
-        }
-        Ok(copy)
+    /// No room, or reading or writing failed.
+    pub fn copy_files(&self) -> Result<Vec<File>, Error> {
+        self.list().map(Device::copy_file).collect()
     }
 
-    fn temporary(&self, directory: PathBuf, bytes: u64) -> Result<File, Error> {
-        let spec =
-            SwapSpec { path: SwapPath::Path(directory), size: None, priority: None, node: None };
-        let opened = open::open(&spec, bytes)?;
-        let file = opened.file.expect("a directory gives a file");
-        file.set_len(bytes).map_err(Error::ForkCopy)?;
-        Ok(file)
-    }
-
-    fn copy_slots(&self, copy: &File) -> io::Result<()> {
-        let buffer = Mapping::new(COPY_BYTES, Access::ReadWrite)?;
-        for run in self.slots.lock().used_runs() {
-            let mut offset = u64::from(run.first) * PAGE_BYTES as u64;
-            let end = u64::from(run.first + run.count) * PAGE_BYTES as u64;
-            while offset < end {
-                let pieces = Pieces::one(buffer.address(), COPY_BYTES.min((end - offset) as usize));
-                request::transfer(self.file.as_raw_fd(), Direction::Read, offset, &pieces)?;
-                request::transfer(copy.as_raw_fd(), Direction::Write, offset, &pieces)?;
-                offset += pieces.bytes() as u64;
-            }
+    /// Puts copies under the devices' descriptors.
+    ///
+    /// # Errors
+    /// What dup3 says.
+    pub fn replace_files(&self, copies: Vec<File>) -> io::Result<()> {
+        for (device, copy) in self.list().zip(copies) {
+            fd::replace(device.descriptor(), copy.as_raw_fd())?;
         }
         Ok(())
     }
 
-    /// Slots in use.
-    pub fn used(&self) -> u32 {
-        self.slots.lock().used()
+    /// Which device is asked first.
+    pub fn set_placement(&self, placement: Placement) {
+        self.table.lock().set_placement(placement);
     }
 
-    /// Usable slots.
-    pub fn pages(&self) -> u32 {
-        self.slots.lock().pages()
+    /// How slots are allocated.
+    pub fn set_mode(&self, mode: SlotMode) {
+        self.buffers.set_mode(mode);
+        self.drain();
     }
 
-    /// Runs of slots in use, as engine-wide slots.
-    pub fn used_spans(&self) -> Vec<SlotSpan> {
-        let slots = self.slots.lock();
-        slots.used_runs().map(|run| self.span(run)).collect()
+    /// How slots are allocated.
+    pub fn mode(&self) -> SlotMode {
+        self.buffers.mode()
     }
 
-    fn holds(&self, slot: Slot) -> bool {
-        (self.base..self.base + self.max).contains(&slot.0.get())
+    /// In which order batches are freed.
+    pub fn set_free_order(&self, order: FreeOrder) {
+        self.buffers.set_free_order(order);
     }
 
-    fn span(&self, run: SlotRun) -> SlotSpan {
-        let first = NonZeroU32::new(self.base + run.first).expect("slot 0 is the header");
-        SlotSpan { first: Slot(first), count: run.count }
+    /// In which order batches are freed.
+    pub fn free_order(&self) -> FreeOrder {
+        self.buffers.free_order()
     }
 
-    fn allocate(&self, want: u32) -> Option<SlotSpan> {
-        if self.retired.load(Ordering::Relaxed) {
-            return None;
-        }
-        let run = self.slots.lock().allocate(want)?;
-        if self.back_with_blocks(run) {
-            return Some(self.span(run));
-        }
-        // The file system is full: what has blocks stays in use, the rest of the device is given up.
-        let mut slots = self.slots.lock();
-        slots.free(run);
-        slots.limit((*self.allocated.lock() / PAGE_BYTES as u64) as u32);
-        let run = slots.allocate(want)?;
-        Some(self.span(run))
-    }
-
-    /// Makes sure the file has blocks for `run`; false when the file system is full.
-    fn back_with_blocks(&self, run: SlotRun) -> bool {
-        let end = u64::from(run.first + run.count) * PAGE_BYTES as u64;
-        let mut allocated = self.allocated.lock();
-        while *allocated < end {
-            let bytes = ALLOCATE_BYTES.min(u64::from(self.max) * PAGE_BYTES as u64 - *allocated);
-            match fd::allocate(self.file.as_raw_fd(), *allocated, bytes) {
-                Err(error) if error.raw_os_error() == Some(libc::ENOSPC) => return false,
-                // Where it cannot be done ahead, the write itself will tell.
-                Ok(()) | Err(_) => *allocated += bytes,
+    /// Free and total slots agree with what the devices say; nobody is searching.
+    pub fn is_balanced(&self) -> bool {
+        let sums = self.list().fold((0, 0), |(free, total), device| {
+            let store = device.store().lock();
+            let (pages, used) = (i64::from(store.slots.pages()), i64::from(store.slots.used()));
+            match store.state {
+                DeviceState::On => (free + pages - used, total + pages),
+                _ => (free, total),
             }
-        }
-        true
+        });
+        sums == self.room()
     }
 }
 
-fn memory_device(bytes: u64) -> io::Result<File> {
-    let file = fd::memory_file()?;
-    file.set_len(bytes)?;
-    Ok(File::from(fd::raise(OwnedFd::from(file))))
+/// The engine's number of the node a device is close to: the one asked for, else what sysfs says.
+fn node_for(opened: &OpenDevice, topology: &Topology) -> Result<Option<policy::NodeId>, Error> {
+    let find = |number: u32| topology.find(number).map(|node| policy::NodeId(node.0));
+    match opened.node {
+        Some(number) => {
+            let number = u32::from(number);
+            let missing = || Error::NoNode(number, crate::nodes::numbers(topology));
+            find(number).map(Some).ok_or_else(missing)
+        }
+        // On a made-up machine no device has a place of its own.
+        None if topology.nodes().iter().all(|node| node.memory.is_none()) => Ok(None),
+        None => Ok(opened.file.as_ref().and_then(node::of).and_then(find)),
+    }
 }

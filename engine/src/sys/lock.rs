@@ -31,6 +31,22 @@ pub struct Guard<'a, T> {
     lock: &'a Lock<T>,
 }
 
+/// How often a lock was taken for some purpose, and how often that meant waiting.
+#[derive(Debug, Default)]
+pub struct LockUse {
+    /// Times it was taken.
+    pub acquisitions: AtomicU64,
+    /// Times somebody else had it.
+    pub waits: AtomicU64,
+}
+
+impl LockUse {
+    /// Both numbers.
+    pub fn read(&self) -> (u64, u64) {
+        (self.acquisitions.load(Ordering::Relaxed), self.waits.load(Ordering::Relaxed))
+    }
+}
+
 impl<T> Lock<T> {
     /// A free lock around `data`.
     pub const fn new(data: T) -> Self {
@@ -47,6 +63,20 @@ impl<T> Lock<T> {
             self.lock_slowly();
         }
         Guard { lock: self }
+    }
+
+    /// Takes the lock if nobody has it.
+    pub fn try_lock(&self) -> Option<Guard<'_, T>> {
+        self.try_take().then(|| Guard { lock: self })
+    }
+
+    /// Waits for the lock, counting.
+    pub fn lock_counted(&self, used: &LockUse) -> Guard<'_, T> {
+        used.acquisitions.fetch_add(1, Ordering::Relaxed);
+        self.try_lock().unwrap_or_else(|| {
+            used.waits.fetch_add(1, Ordering::Relaxed);
+            self.lock()
+        })
     }
 
     /// Takes the lock without a guard, to be given back by [`Lock::release`]: it is held across fork.

@@ -1,0 +1,262 @@
+//! Slots on their way to and from the devices: the per-CPU buffers, and freeing in batches.
+//!
+//! What to do is decided in `policy::slot_cache` and `policy::free_batch`; here are the locks. A buffer's
+//! lock is held while its batch is freed, so that a drain that has passed it finds nothing on its way.
+use super::device::{Device, Store, number_of};
+use super::{Devices, SlotSpan};
+use crate::page::{NodeId, Slot};
+use crate::sys::lock::{Guard, Lock};
+use crate::sys::{clock, numa};
+use std::sync::atomic::{AtomicU8, Ordering};
+use userswap_policy::devices::DeviceId;
+use userswap_policy::free_batch::{self, FreeOrder, Invalid};
+use userswap_policy::slot_cache::{BATCH, Decision, Put, Ready, Returned, Source, Switch, Take};
+use userswap_policy::slots::SlotRun;
+
+/// How slots are allocated.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SlotMode {
+    /// From per-CPU buffers (Linux 4.11 to 6.14), which are filled from per-CPU clusters.
+    Cache,
+    /// From per-CPU clusters under the device's lock.
+    Clusters,
+    /// From one place per device under the device's lock.
+    Shared,
+}
+
+/// One CPU's buffers; a cache line apart from the next one's.
+#[repr(align(128))]
+struct CpuBuffers {
+    ready: Lock<Ready<Slot>>,
+    returned: Lock<Returned<Slot>>,
+}
+
+/// All buffers, and whether they are in use.
+pub(super) struct Buffers {
+    cpus: Box<[CpuBuffers]>,
+    switch: Lock<Switch>,
+    /// What the switch said last, for who looks without its lock.
+    source: AtomicU8,
+    mode: AtomicU8,
+    order: AtomicU8,
+}
+
+impl Buffers {
+    pub(super) fn new() -> Self {
+        let cpus = clock::cpus();
+        let cpu =
+            |_| CpuBuffers { ready: Lock::new(Ready::new()), returned: Lock::new(Returned::new()) };
+        Self {
+            cpus: (0..cpus).map(cpu).collect(),
+            switch: Lock::new(Switch::new(cpus)),
+            source: AtomicU8::new(Source::Devices as u8),
+            mode: AtomicU8::new(SlotMode::Cache as u8),
+            order: AtomicU8::new(FreeOrder::Sorted as u8),
+        }
+    }
+
+    pub(super) fn cpus(&self) -> usize {
+        self.cpus.len()
+    }
+
+    /// The number of this CPU's buffers; a thread may move on at once, the locks keep that safe.
+    pub(super) fn cpu(&self) -> usize {
+        numa::cpu() as usize % self.cpus.len()
+    }
+
+    pub(super) fn enable(&self) {
+        self.switch.lock().enable();
+    }
+
+    /// Bars all buffers; the caller drains them then.
+    pub(super) fn disable(&self) {
+        self.switch.lock().disable();
+        self.source.store(Source::Devices as u8, Ordering::SeqCst);
+    }
+
+    fn source(&self) -> Source {
+        if self.source.load(Ordering::SeqCst) == Source::Buffers as u8 {
+            Source::Buffers
+        } else {
+            Source::Devices
+        }
+    }
+
+    /// Asks the switch, and remembers its answer for those who do not.
+    fn decide(&self, free_slots: i64) -> Decision {
+        let mut switch = self.switch.lock();
+        let decision = switch.before_allocation(free_slots);
+        self.source.store(switch.source() as u8, Ordering::SeqCst);
+        decision
+    }
+
+    /// Slots in buffers.
+    pub(super) fn slots(&self) -> u64 {
+        let of = |cpu: &CpuBuffers| cpu.ready.lock().len() + cpu.returned.lock().len();
+        self.cpus.iter().map(|cpu| of(cpu) as u64).sum()
+    }
+
+    pub(super) fn mode(&self) -> SlotMode {
+        match self.mode.load(Ordering::Relaxed) {
+            0 => SlotMode::Cache,
+            1 => SlotMode::Clusters,
+            _ => SlotMode::Shared,
+        }
+    }
+
+    pub(super) fn set_mode(&self, mode: SlotMode) {
+        self.mode.store(mode as u8, Ordering::Relaxed);
+    }
+
+    pub(super) fn free_order(&self) -> FreeOrder {
+        match self.order.load(Ordering::Relaxed) {
+            0 => FreeOrder::Sorted,
+            1 => FreeOrder::Merged,
+            _ => FreeOrder::Unsorted,
+        }
+    }
+
+    pub(super) fn set_free_order(&self, order: FreeOrder) {
+        self.order.store(order as u8, Ordering::Relaxed);
+    }
+}
+
+impl Devices {
+    /// Slots from this CPU's buffer, as many as follow each other; None when the devices are to be asked.
+    pub(super) fn from_buffer(&self, want: u32, near: NodeId) -> Option<SlotSpan> {
+        // A large request is a batch by itself.
+        if want as usize >= BATCH || self.buffers.mode() != SlotMode::Cache {
+            return None;
+        }
+        let cpu = &self.buffers.cpus[self.buffers.cpu()];
+        if cpu.ready.lock().is_empty() {
+            match self.buffers.decide(self.room().0) {
+                Decision::Allocate(Source::Buffers) => {}
+                Decision::Allocate(Source::Devices) => return None,
+                Decision::DrainAll => {
+                    self.drain();
+                    return None;
+                }
+            }
+        }
+        let mut ready = cpu.ready.lock();
+        let first = match ready.take(self.buffers.source()) {
+            Take::Slot(slot) => slot,
+            Take::Devices => return None,
+            Take::Refill => self.refill(&mut ready, near)?,
+        };
+        let mut span = SlotSpan { first, count: 1 };
+        while span.count < want
+            && ready.peek().is_some_and(|next| next.0.get() == first.0.get() + span.count)
+        {
+            let _ = ready.take(Source::Devices);
+            span.count += 1;
+        }
+        Some(span)
+    }
+
+    fn refill(&self, ready: &mut Ready<Slot>, near: NodeId) -> Option<Slot> {
+        let span = self.from_devices(BATCH as u32, near)?;
+        let mut slots = [span.first; BATCH];
+        for (place, slot) in slots.iter_mut().zip(span.slots()) {
+            *place = slot;
+        }
+        match ready.refill(&slots[..span.count as usize]) {
+            Take::Slot(slot) => Some(slot),
+            Take::Refill | Take::Devices => unreachable!("a span has a slot"),
+        }
+    }
+
+    /// Frees slots, by way of this CPU's buffer if that is in use.
+    pub(super) fn give_back(&self, span: SlotSpan) {
+        if self.buffers.source() == Source::Devices || span.count as usize >= BATCH {
+            let device = self.device_of(span.first);
+            let mut store = device.store().lock_counted(&device.freeing);
+            let run = SlotRun { first: number_of(span.first), count: span.count };
+            return self.free_run(device, &mut store, run);
+        }
+        let cpu = &self.buffers.cpus[self.buffers.cpu()];
+        let mut returned = cpu.returned.lock();
+        for slot in span.slots() {
+            // Asked under the buffer's lock: a drain that came before would miss what is stored now.
+            match returned.put(slot, self.buffers.source()) {
+                Put::Stored => {}
+                Put::Flush(mut batch) => self.free_batch(batch.slots()),
+                Put::Free(slot) => self.free_batch(&mut [slot]),
+            }
+        }
+    }
+
+    /// Empties the buffers of all CPUs.
+    pub(super) fn drain(&self) {
+        for cpu in &self.buffers.cpus {
+            let mut ready = cpu.ready.lock();
+            if let Some(mut batch) = ready.drain() {
+                self.free_batch(batch.slots());
+            }
+            drop(ready);
+            let mut returned = cpu.returned.lock();
+            if let Some(mut batch) = returned.drain() {
+                self.free_batch(batch.slots());
+            }
+        }
+    }
+
+    fn free_batch(&self, slots: &mut [Slot]) {
+        let indexes_used = self.table.lock().indexes_used();
+        let mut freeing = Freeing { devices: self, held: None, run: None };
+        let done =
+            free_batch::free_all(self.buffers.free_order(), indexes_used, slots, &mut freeing);
+        assert_eq!(done.freed as usize, slots.len(), "only slots in use are given back");
+    }
+}
+
+/// The devices as a batched free visits them: neighbours are freed as one run.
+struct Freeing<'a> {
+    devices: &'a Devices,
+    held: Option<(&'a Device, Guard<'a, Store>)>,
+    run: Option<SlotRun>,
+}
+
+impl Freeing<'_> {
+    fn free_pending(&mut self) {
+        if let (Some(run), Some((device, store))) = (self.run.take(), &mut self.held) {
+            self.devices.free_run(device, store, run);
+        }
+    }
+}
+
+impl free_batch::Devices for Freeing<'_> {
+    type Entry = Slot;
+
+    fn device_of(&self, slot: Slot) -> DeviceId {
+        self.devices.device_of(slot).id()
+    }
+
+    fn check(&mut self, _: Slot) -> Result<(), Invalid> {
+        Ok(())
+    }
+
+    fn acquire(&mut self, id: DeviceId) {
+        let device = self.devices.by_id(id);
+        self.held = Some((device, device.store().lock_counted(&device.freeing)));
+    }
+
+    fn release(&mut self, _: DeviceId) {
+        self.free_pending();
+        self.held = None;
+    }
+
+    fn free(&mut self, slot: Slot) -> Result<(), Invalid> {
+        let number = number_of(slot);
+        match &mut self.run {
+            Some(run) if run.first + run.count == number => run.count += 1,
+            _ => {
+                self.free_pending();
+                self.run = Some(SlotRun { first: number, count: 1 });
+            }
+        }
+        // A slot that is not in use is a broken promise of ours: freeing its run says so and ends it.
+        Ok(())
+    }
+}

@@ -1,0 +1,287 @@
+//! One swap device: its file, its slots behind the device's lock, a checksum for each slot.
+//!
+//! A device is a record that is never freed but used again, as in the kernel: whoever holds the number of
+//! a slot finds its record without a lock. What a record holds changes only behind the closed gate, or
+//! behind its lock.
+use super::open::{self, DeviceKind, OpenDevice};
+use super::spec::{SwapPath, SwapSpec};
+use super::{DEVICE_SLOTS, SlotSpan, slot_of};
+use crate::error::Error;
+use crate::page::Slot;
+use crate::sys::PAGE_BYTES;
+use crate::sys::fd;
+use crate::sys::lock::{Lock, LockUse};
+use crate::sys::mapping::{Access, Mapping, ZeroedSlice};
+use crate::sys::request::{self, Direction, Pieces};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use userswap_policy::devices::DeviceId;
+use userswap_policy::slots::{ClusterCursor, SlotRun, Slots};
+
+/// Blocks of a file are allocated this far at a time: a full file system is noticed before a page is on
+/// its way, and the file stays as small as what was swapped.
+const ALLOCATE_BYTES: u64 = 128 << 20;
+/// What a fork copies at a time.
+const COPY_BYTES: usize = 1 << 20;
+/// No descriptor.
+const NOTHING: RawFd = -1;
+
+/// What does not change while a device is in use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Label {
+    /// As the user named it.
+    pub name: String,
+    /// What it is.
+    pub kind: DeviceKind,
+    /// Slots, the header included.
+    pub max: u32,
+}
+
+/// Whether a record is a device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DeviceState {
+    /// Nothing is here.
+    Absent,
+    /// It takes pages.
+    On,
+    /// It refused too many writes: it keeps what it has and takes nothing new.
+    Retired,
+    /// Its pages are being brought back.
+    Leaving,
+}
+
+/// What the device's lock guards.
+pub struct Store {
+    /// Whether there is a device.
+    pub state: DeviceState,
+    /// Which slots are in use.
+    pub slots: Slots,
+    /// The clusters that CPUs fill, by CPU.
+    cursors: Vec<ClusterCursor>,
+    file: Option<File>,
+}
+
+/// Who chooses the cluster of new slots.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Cursor {
+    /// Each CPU fills a cluster of its own.
+    Cpu(usize),
+    /// All share one.
+    Shared,
+}
+
+/// A record for a device.
+pub struct Device {
+    id: DeviceId,
+    descriptor: AtomicI32,
+    label: Lock<Option<Arc<Label>>>,
+    store: Lock<Store>,
+    checksums: OnceLock<ZeroedSlice<AtomicU64>>,
+    /// Bytes of the file that have blocks.
+    backed: Lock<u64>,
+    /// Write errors so far.
+    pub errors: AtomicU32,
+    /// The device's lock, taken to allocate.
+    pub allocation: LockUse,
+    /// The device's lock, taken to free.
+    pub freeing: LockUse,
+    /// Slots freed.
+    pub freed: AtomicU64,
+}
+
+impl Device {
+    /// An empty record.
+    pub fn absent(id: DeviceId) -> Self {
+        let store = Store {
+            state: DeviceState::Absent,
+            slots: Slots::new(0),
+            cursors: Vec::new(),
+            file: None,
+        };
+        Self {
+            id,
+            descriptor: AtomicI32::new(NOTHING),
+            label: Lock::new(None),
+            store: Lock::new(store),
+            checksums: OnceLock::new(),
+            backed: Lock::new(0),
+            errors: AtomicU32::new(0),
+            allocation: LockUse::default(),
+            freeing: LockUse::default(),
+            freed: AtomicU64::new(0),
+        }
+    }
+
+    /// Puts an opened device into the record, taking no pages yet.
+    ///
+    /// # Errors
+    /// No memory for its books.
+    pub fn install(&self, opened: OpenDevice, cpus: usize) -> io::Result<()> {
+        let max = (opened.bytes / PAGE_BYTES as u64).min(u64::from(DEVICE_SLOTS)) as u32;
+        let file = match opened.file {
+            Some(file) => File::from(fd::raise(OwnedFd::from(file))),
+            None => memory_device(opened.bytes)?,
+        };
+        if self.checksums.get().is_none() {
+            // For the largest device: the record may hold another one later. Only address space.
+            let _ = self.checksums.set(ZeroedSlice::new(DEVICE_SLOTS as usize)?);
+        }
+        *self.backed.lock() = match opened.kind {
+            DeviceKind::Temporary | DeviceKind::File => PAGE_BYTES as u64,
+            DeviceKind::Block | DeviceKind::Memory => u64::MAX,
+        };
+        let name = opened.path.display().to_string();
+        *self.label.lock() = Some(Arc::new(Label { name, kind: opened.kind, max }));
+        self.errors.store(0, Ordering::Relaxed);
+        self.descriptor.store(file.as_raw_fd(), Ordering::Release);
+        let mut store = self.store.lock();
+        let cursors = vec![ClusterCursor::new(); cpus];
+        *store = Store {
+            state: DeviceState::Leaving,
+            slots: Slots::new(max),
+            cursors,
+            file: Some(file),
+        };
+        Ok(())
+    }
+
+    /// Empties the record; the file is closed when the returned value is dropped. Nobody may be using the
+    /// device: the gate is closed, or it was never listed.
+    pub fn remove(&self) -> Option<File> {
+        self.descriptor.store(NOTHING, Ordering::Release);
+        *self.label.lock() = None;
+        let mut store = self.store.lock();
+        store.state = DeviceState::Absent;
+        store.slots = Slots::new(0);
+        store.file.take()
+    }
+
+    /// Its index.
+    pub fn id(&self) -> DeviceId {
+        self.id
+    }
+
+    /// Its name and kind, if it is in use.
+    pub fn label(&self) -> Option<Arc<Label>> {
+        self.label.lock().clone()
+    }
+
+    /// The descriptor, whose number stays the same while the device is in use.
+    pub fn descriptor(&self) -> RawFd {
+        self.descriptor.load(Ordering::Acquire)
+    }
+
+    /// The device's lock.
+    pub fn store(&self) -> &Lock<Store> {
+        &self.store
+    }
+
+    /// The checksums of its slots.
+    pub fn checksums(&self) -> &[AtomicU64] {
+        self.checksums.get().expect("a device with slots has checksums")
+    }
+
+    /// Slots in use.
+    pub fn used(&self) -> u32 {
+        self.store.lock().slots.used()
+    }
+
+    /// Usable slots.
+    pub fn pages(&self) -> u32 {
+        self.store.lock().slots.pages()
+    }
+
+    /// Consecutive slots of this device, engine-wide.
+    pub fn span(&self, run: SlotRun) -> SlotSpan {
+        SlotSpan { first: slot_of(self.id, run.first), count: run.count }
+    }
+
+    /// Makes sure the file has blocks for `run`; false when the file system is full.
+    pub fn back_with_blocks(&self, run: SlotRun, max: u32) -> bool {
+        let end = u64::from(run.first + run.count) * PAGE_BYTES as u64;
+        let mut backed = self.backed.lock();
+        while *backed < end {
+            let bytes = ALLOCATE_BYTES.min(u64::from(max) * PAGE_BYTES as u64 - *backed);
+            match fd::allocate(self.descriptor(), *backed, bytes) {
+                Err(error) if error.raw_os_error() == Some(libc::ENOSPC) => return false,
+                // Where it cannot be done ahead, the write itself will tell.
+                Ok(()) | Err(_) => *backed += bytes,
+            }
+        }
+        true
+    }
+
+    /// Slots that have blocks.
+    pub fn backed_slots(&self) -> u32 {
+        (*self.backed.lock() / PAGE_BYTES as u64).min(u64::from(u32::MAX)) as u32
+    }
+
+    /// A new unlinked file (or memory) with the same content in every used slot.
+    ///
+    /// # Errors
+    /// No room for it, or reading or writing failed.
+    pub fn copy_file(&self) -> Result<File, Error> {
+        let label = self.label().expect("only devices in use are copied");
+        let bytes = u64::from(label.max) * PAGE_BYTES as u64;
+        let copy = match label.kind {
+            DeviceKind::Memory => memory_device(bytes).map_err(Error::Books)?,
+            DeviceKind::Temporary => temporary(Path::new(&label.name).to_path_buf(), bytes)?,
+            DeviceKind::File | DeviceKind::Block => temporary(open::default_directory(), bytes)?,
+        };
+        if fd::reflink(self.descriptor(), copy.as_raw_fd()).is_err() {
+            self.copy_slots(&copy).map_err(Error::ForkCopy)?;
+        }
+        Ok(copy)
+    }
+
+    fn copy_slots(&self, copy: &File) -> io::Result<()> {
+        let buffer = Mapping::new(COPY_BYTES, Access::ReadWrite)?;
+        for run in self.store.lock().slots.used_runs() {
+            let mut offset = u64::from(run.first) * PAGE_BYTES as u64;
+            let end = u64::from(run.first + run.count) * PAGE_BYTES as u64;
+            while offset < end {
+                let pieces = Pieces::one(buffer.address(), COPY_BYTES.min((end - offset) as usize));
+                request::transfer(self.descriptor(), Direction::Read, offset, &pieces)?;
+                request::transfer(copy.as_raw_fd(), Direction::Write, offset, &pieces)?;
+                offset += pieces.bytes() as u64;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Store {
+    /// Takes up to `want` consecutive slots into use, if the device takes pages.
+    pub fn allocate(&mut self, cursor: Cursor, want: u32) -> Option<SlotRun> {
+        if self.state != DeviceState::On {
+            return None;
+        }
+        match cursor {
+            Cursor::Shared => self.slots.allocate(want),
+            Cursor::Cpu(cpu) => self.slots.allocate_at(&mut self.cursors[cpu], want),
+        }
+    }
+}
+
+fn temporary(directory: PathBuf, bytes: u64) -> Result<File, Error> {
+    let spec = SwapSpec { path: SwapPath::Path(directory), size: None, priority: None, node: None };
+    let opened = open::open(&spec, bytes)?;
+    let file = opened.file.expect("a directory gives a file");
+    file.set_len(bytes).map_err(Error::ForkCopy)?;
+    Ok(file)
+}
+
+fn memory_device(bytes: u64) -> io::Result<File> {
+    let file = fd::memory_file()?;
+    file.set_len(bytes)?;
+    Ok(File::from(fd::raise(OwnedFd::from(file))))
+}
+
+/// The slot's number on its device.
+pub fn number_of(slot: Slot) -> u32 {
+    slot.0.get() % DEVICE_SLOTS
+}

@@ -1,0 +1,50 @@
+//! Which node a device is close to: what sysfs says of the block device below the file.
+use std::fs::{File, canonicalize, read_to_string};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// Where the kernel lists block devices by number.
+const SYSFS: &str = "/sys/dev/block";
+
+/// The kernel's number of the node that a swap file or block device is close to; None for what is close to
+/// none (memory, network file systems, most virtual disks).
+pub fn of(file: &File) -> Option<u32> {
+    let found = file.metadata().ok()?;
+    let device = if found.file_type().is_block_device() { found.rdev() } else { found.dev() };
+    let (major, minor) = (libc::major(device), libc::minor(device));
+    above(&canonicalize(Path::new(SYSFS).join(format!("{major}:{minor}"))).ok()?)
+}
+
+/// A partition's node is its disk's, a disk's that of the controller above it.
+fn above(device: &Path) -> Option<u32> {
+    device.ancestors().find_map(|place| {
+        let files: [PathBuf; 2] = [place.join("numa_node"), place.join("device/numa_node")];
+        let node = files.iter().find_map(|file| read_to_string(file).ok())?;
+        // -1: it exists and is close to nobody. Nothing above will know better.
+        Some(node.trim().parse::<u32>().ok())
+    })?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_partition_is_where_its_controller_is() {
+        let directory = tempfile::tempdir().unwrap();
+        let partition = directory.path().join("pci0/nvme0/nvme0n1/nvme0n1p1");
+        std::fs::create_dir_all(&partition).unwrap();
+        assert_eq!(above(&partition), None);
+        std::fs::write(directory.path().join("pci0/numa_node"), "3\n").unwrap();
+        assert_eq!(above(&partition), Some(3));
+        let device = directory.path().join("pci0/nvme0/nvme0n1/device");
+        std::fs::create_dir(&device).unwrap();
+        std::fs::write(device.join("numa_node"), "-1\n").unwrap();
+        assert_eq!(above(&partition), None, "the nearest answer counts, and it is: none");
+    }
+
+    #[test]
+    fn memory_is_close_to_no_node() {
+        assert_eq!(of(&crate::sys::fd::memory_file().unwrap()), None);
+    }
+}
