@@ -105,6 +105,8 @@ pub struct Core {
     pub path: Path,
     /// Counts frames becoming free; waited on by who finds none.
     pub freed: AtomicU32,
+    /// Somebody adds or removes a device.
+    pub changing_devices: AtomicBool,
     /// Held by who changes the budget.
     pub budget_change: Lock<()>,
     /// Pins on all pages together: what must stay bounds what can be pinned.
@@ -170,6 +172,7 @@ impl Core {
             streams: Lock::new(Streams::new()),
             path,
             freed: AtomicU32::new(0),
+            changing_devices: AtomicBool::new(false),
             budget_change: Lock::new(()),
             pins: AtomicU32::new(0),
             queue_fds: Lock::new(Vec::new()),

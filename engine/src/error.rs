@@ -48,6 +48,27 @@ pub enum Error {
     /// The table of devices refused one.
     #[error("the device cannot be used: {}", swap_on_reason(.0))]
     SwapOn(SwapOnError),
+    /// Somebody else is adding or removing a device.
+    #[error("another swapon or swapoff of this program is under way: wait for it to end")]
+    DevicesChanging,
+    /// A device that is not in use.
+    #[error("{0} is not a swap device of this program: its devices are {1}")]
+    NoSuchDevice(String, String),
+    /// More pages than there is room for without the device.
+    #[error(
+        "{0} holds {1} pages, and without it there is room for {2}: swap another device on first, or raise \
+         the budget"
+    )]
+    NoRoomToSwapOff(String, u64, u64),
+    /// RAM and other devices filled up while a device was being emptied.
+    #[error("no room for the pages that are left: the device stays in use")]
+    NoRoomInRam,
+    /// Pages that are in transition all the time.
+    #[error("{0} pages could not be brought back: the device stays in use, try again")]
+    SwapOffStuck(u64),
+    /// The watcher wanted it.
+    #[error("cancelled: the device stays in use")]
+    SwapOffCancelled,
     /// A node that the machine does not have.
     #[error("this machine has no node {0}: its nodes are {1}")]
     NoNode(u32, String),

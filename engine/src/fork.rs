@@ -8,12 +8,14 @@
 //! The arena is MADV_DONTFORK all the rest of the time: a child made past these functions has no such
 //! memory at all, and cannot read zeros where there was content.
 use crate::core::Core;
+use crate::device::device::{Device, DeviceState};
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::sys::fd::{self, Event};
 use crate::sys::uffd::Uffd;
 use std::fs::File;
 use std::os::fd::AsRawFd;
+use std::sync::atomic::Ordering;
 
 /// What a fork needs in the parent and in the child.
 #[must_use = "the engine stands still until the fork is finished"]
@@ -50,6 +52,7 @@ impl Engine {
     pub fn fork_child(&self, ticket: ForkTicket) -> Result<(), Error> {
         let core = self.core();
         crate::delivery::forget_readers();
+        core.forget_changes();
         core.devices.replace_files(ticket.copies?).map_err(Error::Books)?;
         core.renew_descriptors()?;
         core.arena.advise(libc::MADV_DONTFORK).map_err(Error::Books)?;
@@ -61,6 +64,13 @@ impl Engine {
 }
 
 impl Core {
+    /// Whoever was adding or removing a device does so in the parent; here the device stays.
+    fn forget_changes(&self) {
+        self.changing_devices.store(false, Ordering::Release);
+        let leaving = |device: &&Device| device.store().lock().state == DeviceState::Leaving;
+        self.devices.list().filter(leaving).for_each(|device| self.devices.swap_off_failed(device));
+    }
+
     fn renew_descriptors(&self) -> Result<(), Error> {
         // A ring keeps the parent's devices open: their space would be taken for as long as the child runs.
         for fd in self.queue_fds.lock().drain(..) {

@@ -32,6 +32,8 @@ struct Kswapd {
     writes: Vec<Box<WriteOp>>,
     idle: Vec<usize>,
     scratch: Box<Scratch>,
+    /// The set of devices that the queue keeps open.
+    changes_seen: u32,
 }
 
 /// Starts the reclaimer of one of an engine's nodes, on that node's CPUs.
@@ -40,8 +42,6 @@ struct Kswapd {
 /// No thread or no queue to be had.
 pub fn start(core: Arc<Core>, node: NodeId) -> Result<std::thread::JoinHandle<()>, Error> {
     let queue = Queue::new(core.tuning.io, DEPTH as u32).map_err(Error::Thread)?;
-    let files: Vec<_> = core.devices.list().map(|device| device.descriptor()).collect();
-    queue.keep_open(&files);
     core.queue_fds.lock().push(queue.as_raw_fd());
     let mut kswapd = Kswapd {
         core,
@@ -50,6 +50,7 @@ pub fn start(core: Arc<Core>, node: NodeId) -> Result<std::thread::JoinHandle<()
         writes: (0..DEPTH).map(|_| Box::new(WriteOp::new())).collect(),
         idle: (0..DEPTH).collect(),
         scratch: Box::new(Scratch::new()),
+        changes_seen: 0,
     };
     let thread = std::thread::Builder::new().name(format!("userswapd{}", node.0));
     thread.spawn(move || kswapd.run()).map_err(Error::Thread)
@@ -62,6 +63,7 @@ impl Kswapd {
         }
         while !self.core.is_stopping() {
             self.take_completions();
+            self.keep_devices();
             let core = self.core.clone();
             match self.reclaim(core.node(self.node)) {
                 Pass::Progress => {}
@@ -72,6 +74,20 @@ impl Kswapd {
             self.queue.wait();
             self.take_completions();
         }
+    }
+
+    /// The ring holds the devices' last references: see `Queue::keep_open`.
+    fn keep_devices(&mut self) {
+        // Behind the gate no descriptor is closed.
+        if !self.core.gate.try_enter() {
+            return;
+        }
+        let changes = self.core.devices.changes.load(Ordering::Acquire);
+        if std::mem::replace(&mut self.changes_seen, changes) != changes {
+            let files = self.core.devices.list().map(|device| device.descriptor());
+            self.queue.keep_open(&files.collect::<Vec<_>>());
+        }
+        self.core.gate.leave();
     }
 
     /// One batch, if the node needs it and a write can be started.

@@ -168,7 +168,7 @@ impl Core {
     }
 
     /// Ends a page's second chance; false if its word has changed. Its frame is the caller's then.
-    fn uncache(&self, page: PageIndex, seen: Word, (frame, next): (u32, PageState)) -> bool {
+    pub fn uncache(&self, page: PageIndex, seen: Word, (frame, next): (u32, PageState)) -> bool {
         // Both under the lock: the list's length counts as available, and whoever brings the page in again
         // puts it on a list behind us.
         let mut state = self.node_of_frame(frame).lock();

@@ -75,6 +75,17 @@ impl Scratch {
         self.count += 1;
     }
 
+    /// Whether there is no room for one more.
+    pub fn is_full(&self) -> bool {
+        self.count == BATCH
+    }
+
+    /// One more page, owned, whose content is in a held frame.
+    pub fn add_held(&mut self, victim: Victim) {
+        self.victims[self.count] = victim;
+        self.count += 1;
+    }
+
     /// The dirty pages that are left to be written.
     pub fn victims(&self) -> &[Victim] {
         &self.victims[..self.count]

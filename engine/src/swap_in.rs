@@ -4,7 +4,7 @@ use crate::core::{Core, RUN_MAX};
 use crate::counters::count;
 use crate::device::SlotSpan;
 use crate::node::{Asker, FrameSet, Node};
-use crate::page::{NodeId, PageIndex, PageState, Slot};
+use crate::page::{FrameIndex, NodeId, PageIndex, PageState, Slot};
 use crate::sys::PAGE_BYTES;
 use crate::sys::pages;
 use crate::sys::request::{Direction, Pieces};
@@ -191,10 +191,13 @@ impl Core {
         job.frames.run_at(page - job.pages.first, 1).first
     }
 
-    /// Compares a page with its checksum; reads it once more, alone, if it does not match.
     fn is_good(&self, job: &ReadJob, page: PageIndex, read: bool) -> bool {
-        let slot = job.slot_of(page);
-        let address = self.frame_address(Self::frame_of(job, page));
+        self.is_good_in(job.slot_of(page), Self::frame_of(job, page), read)
+    }
+
+    /// Compares what was read into a frame with the slot's checksum; reads it once more if it differs.
+    pub fn is_good_in(&self, slot: Slot, frame: FrameIndex, read: bool) -> bool {
+        let address = self.frame_address(frame);
         let matches = || self.checksums.of(pages::bytes(address, 1)) == self.devices.checksum(slot);
         if read && matches() {
             return true;
@@ -227,15 +230,20 @@ impl Core {
     }
 
     fn lose(&self, job: &ReadJob, page: PageIndex) {
+        self.lose_in(page, job.slot_of(page), Self::frame_of(job, page));
+    }
+
+    /// A page that the caller owns in Filling cannot be brought back from its slot.
+    pub fn lose_in(&self, page: PageIndex, slot: Slot, frame: FrameIndex) {
         count(&self.counters.pages_lost, 1);
-        let frame = FrameRun { first: Self::frame_of(job, page), count: 1 };
-        self.node(job.node).lock().put_free(frame);
-        let (device, place) = self.devices.describe(job.slot_of(page));
+        let run = FrameRun { first: frame, count: 1 };
+        self.node_of_frame(frame).lock().put_free(run);
+        let (device, place) = self.devices.describe(slot);
         crate::log::lost_page(self.page_address(page), &device.name, place);
         self.publish(page, PageState::Lost);
         self.poison(page);
         // What it gave back was not what it got: nothing is put there again.
         count(&self.counters.swap_bad_slots, 1);
-        self.devices.mark_bad(SlotSpan { first: job.slot_of(page), count: 1 });
+        self.devices.mark_bad(SlotSpan { first: slot, count: 1 });
     }
 }

@@ -188,7 +188,7 @@ impl Devices {
     }
 
     /// Empties the buffers of all CPUs.
-    pub(super) fn drain(&self) {
+    pub(crate) fn drain(&self) {
         for cpu in &self.buffers.cpus {
             let mut ready = cpu.ready.lock();
             if let Some(mut batch) = ready.drain() {

@@ -16,7 +16,7 @@ use crate::sys::request::{self, Direction, Pieces};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use userswap_policy::devices::DeviceId;
@@ -33,8 +33,10 @@ const NOTHING: RawFd = -1;
 /// What does not change while a device is in use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Label {
-    /// As the user named it.
+    /// As the user named it, with a number if that is not unique.
     pub name: String,
+    /// Where it is.
+    pub path: PathBuf,
     /// What it is.
     pub kind: DeviceKind,
     /// Slots, the header included.
@@ -120,7 +122,7 @@ impl Device {
     ///
     /// # Errors
     /// No memory for its books.
-    pub fn install(&self, opened: OpenDevice, cpus: usize) -> io::Result<()> {
+    pub fn install(&self, opened: OpenDevice, name: String, cpus: usize) -> io::Result<()> {
         let max = (opened.bytes / PAGE_BYTES as u64).min(u64::from(DEVICE_SLOTS)) as u32;
         let file = match opened.file {
             Some(file) => File::from(fd::raise(OwnedFd::from(file))),
@@ -134,8 +136,8 @@ impl Device {
             DeviceKind::Temporary | DeviceKind::File => PAGE_BYTES as u64,
             DeviceKind::Block | DeviceKind::Memory => u64::MAX,
         };
-        let name = opened.path.display().to_string();
-        *self.label.lock() = Some(Arc::new(Label { name, kind: opened.kind, max }));
+        *self.label.lock() =
+            Some(Arc::new(Label { name, path: opened.path, kind: opened.kind, max }));
         self.errors.store(0, Ordering::Relaxed);
         self.descriptor.store(file.as_raw_fd(), Ordering::Release);
         let mut store = self.store.lock();
@@ -229,7 +231,7 @@ impl Device {
         let bytes = u64::from(label.max) * PAGE_BYTES as u64;
         let copy = match label.kind {
             DeviceKind::Memory => memory_device(bytes).map_err(Error::Books)?,
-            DeviceKind::Temporary => temporary(Path::new(&label.name).to_path_buf(), bytes)?,
+            DeviceKind::Temporary => temporary(label.path.clone(), bytes)?,
             DeviceKind::File | DeviceKind::Block => temporary(open::default_directory(), bytes)?,
         };
         if fd::reflink(self.descriptor(), copy.as_raw_fd()).is_err() {

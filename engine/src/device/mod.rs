@@ -116,7 +116,8 @@ impl Devices {
         let priority = opened.priority.map(|priority| priority as u16);
         let free = |device: &&Device| device.store().lock().state == DeviceState::Absent;
         let device = self.records.iter().find(free).ok_or(Error::TooManyDevices(DEVICES_MAX))?;
-        device.install(opened, self.buffers.cpus()).map_err(Error::Books)?;
+        let name = self.unique_name(opened.path.display().to_string());
+        device.install(opened, name, self.buffers.cpus()).map_err(Error::Books)?;
         let mut store = device.store().lock();
         let pages = store.slots.pages();
         let taken = self.table.lock().swap_on(node, priority, pages).map_err(Error::SwapOn);
@@ -132,6 +133,16 @@ impl Devices {
         self.buffers.enable();
         self.changes.fetch_add(1, Ordering::Release);
         Ok(device.id())
+    }
+
+    /// Several files in one directory, or several memories, are told apart by a number.
+    fn unique_name(&self, name: String) -> String {
+        let is_taken = |name: &str| {
+            self.list().any(|device| device.label().is_some_and(|label| label.name == name))
+        };
+        let numbered = (2..).map(|number| format!("{name}#{number}"));
+        let mut names = std::iter::once(name.clone()).chain(numbered);
+        names.find(|name| !is_taken(name)).expect("there are more numbers than devices")
     }
 
     /// The devices in use.
@@ -180,7 +191,7 @@ impl Devices {
         Some(i64::from(want).min(before) as u32).filter(|granted| *granted > 0)
     }
 
-    fn account(&self, free: i64, total: i64) {
+    pub(crate) fn account(&self, free: i64, total: i64) {
         self.free_slots.fetch_add(free, Ordering::AcqRel);
         self.total_slots.fetch_add(total, Ordering::AcqRel);
     }
@@ -345,6 +356,17 @@ impl Devices {
             fd::replace(device.descriptor(), copy.as_raw_fd())?;
         }
         Ok(())
+    }
+
+    /// Empties the buffers and keeps them empty: a device is going.
+    pub(crate) fn bar_buffers(&self) {
+        self.buffers.disable();
+        self.drain();
+    }
+
+    /// Lets buffers be used again.
+    pub(crate) fn allow_buffers(&self) {
+        self.buffers.enable();
     }
 
     /// Which device is asked first.

@@ -29,6 +29,8 @@ impl Ring {
     /// in the kernel's own time: freeing the blocks of an unlinked swap file (0.3 s for 1.5 GiB on a disk
     /// with discard) does not hold the process up.
     pub fn keep_open(&self, files: &[RawFd]) {
+        // An error here only says that there were none before.
+        let _ = self.ring.submitter().unregister_files();
         // Where the limit on registered files is too low, the process waits for its files as always.
         let _ = self.ring.submitter().register_files(files);
     }
