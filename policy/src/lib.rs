@@ -6,6 +6,7 @@
 #![cfg_attr(not(test), no_std)]
 extern crate alloc;
 
+pub mod allocator;
 mod bits;
 pub mod devices;
 pub mod frames;
@@ -13,11 +14,13 @@ pub mod free_batch;
 pub mod free_slots;
 pub mod lru;
 pub mod plist;
+pub mod scan;
 pub mod slot_cache;
 pub mod slots;
 pub mod stream;
 pub mod watermark;
 
+pub use allocator::Allocator;
 pub use devices::{DeviceId, DeviceTable, NodeId, Placement, Walk};
 pub use frames::{FrameRun, Pool};
 pub use free_batch::FreeOrder;
