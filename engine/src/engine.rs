@@ -5,7 +5,7 @@ use crate::counters::Snapshot;
 use crate::delivery;
 use crate::device::Devices;
 use crate::device::open::{self, default_directory};
-use crate::device::spec::{SwapPath, SwapSpec};
+use crate::device::spec::SwapSpec;
 use crate::error::Error;
 use crate::nodes;
 use crate::options::{FaultMode, IoBackend, OnFull, Options, RAM_MIN_BYTES, Transfer};
@@ -132,12 +132,7 @@ pub fn check_nodes(options: &Options) -> Result<(), Error> {
 /// # Errors
 /// The first device that cannot be used.
 pub fn open_devices(options: &Options, topology: &Topology) -> Result<Devices, Error> {
-    let default = SwapSpec {
-        path: SwapPath::Path(default_directory()),
-        size: None,
-        priority: None,
-        node: None,
-    };
+    let default = SwapSpec::at(default_directory());
     let specs =
         if options.swaps.is_empty() { std::slice::from_ref(&default) } else { &options.swaps };
     let bytes = default_swap_bytes(options.ram_bytes);

@@ -7,7 +7,7 @@ use crate::counters::count;
 use crate::error::Error;
 use crate::node::Node;
 use crate::page::NodeId;
-use crate::queue::{Completion, Queue, Request};
+use crate::queue::{Completion, Queue};
 use crate::reclaim::{BATCH, Scratch};
 use crate::sys::fd;
 use crate::sys::numa;
@@ -134,8 +134,8 @@ impl Kswapd {
 
     fn start_write(&mut self, place: usize) {
         let write = &self.writes[place];
-        let (fd, offset) = self.core.devices.place(write.slot());
-        let request = Request { fd, direction: Direction::Write, offset };
+        let (slot, bytes) = (write.slot(), write.pieces.bytes());
+        let request = self.core.devices.request(Direction::Write, slot, bytes, self.node);
         // Fork waits until the request has finished: it counts as being inside the gate.
         self.core.gate.enter_again();
         self.queue.start(request, &write.pieces, place as u64);

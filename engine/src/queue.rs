@@ -4,7 +4,7 @@
 //! request stays held until its completion was taken.
 use crate::options::IoBackend;
 use crate::sys::fd::{self, Event};
-use crate::sys::request::{self, Direction, Pieces};
+use crate::sys::request::{Pieces, Request};
 use crate::sys::uring::Ring;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -13,17 +13,6 @@ use std::sync::{Arc, Mutex};
 
 /// Threads that stand in for an io_uring: enough to keep a disk busy with large requests.
 const THREADS: usize = 4;
-
-/// A request for [`Queue::start`].
-#[derive(Clone, Copy, Debug)]
-pub struct Request {
-    /// The device's descriptor.
-    pub fd: RawFd,
-    /// Which way.
-    pub direction: Direction,
-    /// Where on the device, in bytes.
-    pub offset: u64,
-}
 
 /// A finished request.
 #[derive(Debug)]
@@ -96,7 +85,7 @@ impl Queue {
         match &mut self.backend {
             Backend::Uring { ring, expected } => {
                 expected[token as usize] = pieces.bytes();
-                ring.start(request.fd, (request.direction, request.offset), pieces, token);
+                ring.start(request, pieces, token);
             }
             Backend::Threads(workers) => workers
                 .jobs
@@ -162,8 +151,7 @@ impl Workers {
                 loop {
                     let next = queue.lock().expect("no worker panics").recv();
                     let Ok(job) = next else { return };
-                    let Request { fd, direction, offset } = job.request;
-                    let outcome = request::transfer(fd, direction, offset, &job.pieces);
+                    let outcome = job.request.transfer(&job.pieces);
                     if report.send(Completion { token: job.token, outcome }).is_err() {
                         return;
                     }
@@ -181,7 +169,8 @@ mod tests {
     use super::*;
     use crate::sys::PAGE_BYTES;
     use crate::sys::mapping::{Access, Mapping};
-    use crate::sys::pages;
+    use crate::sys::request::Direction;
+    use crate::sys::{clock, pages};
 
     fn what_was_written_is_read_back_by(backend: IoBackend) {
         let file = fd::memory_file().unwrap();
@@ -193,7 +182,8 @@ mod tests {
             [(0, Direction::Write, from), (1, Direction::Read, from + 4 * PAGE_BYTES)]
         {
             let pieces = Pieces::one(address, 4 * PAGE_BYTES);
-            let request = Request { fd: file.as_raw_fd(), direction, offset: 8192 };
+            let request =
+                Request { fd: file.as_raw_fd(), direction, offset: 8192, not_before_ns: 0 };
             queue.start(request, &pieces, token);
             let done = loop {
                 match queue.finished() {
@@ -206,6 +196,38 @@ mod tests {
         }
         assert_eq!(pages::bytes(from, 4), pages::bytes(from + 4 * PAGE_BYTES, 4));
         assert_eq!(queue.in_flight(), 0);
+    }
+
+    fn a_request_ends_no_sooner_than_it_may_by(backend: IoBackend) {
+        let file = fd::memory_file().unwrap();
+        let memory = Mapping::new(PAGE_BYTES, Access::ReadWrite).unwrap();
+        let mut queue = Queue::new(backend, 4).unwrap();
+        let moment = clock::now_ns() + 20_000_000;
+        for (token, not_before_ns) in [(0, moment), (1, 0)] {
+            let pieces = Pieces::one(memory.address(), PAGE_BYTES);
+            let direction = Direction::Write;
+            let request = Request { fd: file.as_raw_fd(), direction, offset: 0, not_before_ns };
+            queue.start(request, &pieces, token);
+        }
+        let mut ended = [0; 2];
+        for _ in 0..2 {
+            let done = loop {
+                match queue.finished() {
+                    Some(done) => break done,
+                    None => queue.wait(),
+                }
+            };
+            done.outcome.unwrap();
+            ended[done.token as usize] = clock::now_ns();
+        }
+        assert!(ended[0] >= moment && ended[1] < ended[0], "{moment} {ended:?}");
+        assert_eq!(queue.in_flight(), 0);
+    }
+
+    #[test]
+    fn a_request_ends_no_sooner_than_it_may() {
+        a_request_ends_no_sooner_than_it_may_by(IoBackend::Uring);
+        a_request_ends_no_sooner_than_it_may_by(IoBackend::Threads);
     }
 
     #[test]

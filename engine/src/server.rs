@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::fault::Step;
 use crate::options::FaultMode;
 use crate::page::NodeId;
-use crate::queue::{Completion, Queue, Request};
+use crate::queue::{Completion, Queue};
 use crate::swap_in::ReadJob;
 use crate::sys::request::{Direction, Pieces};
 use crate::sys::uffd::{FAULTS_MAX, Fault};
@@ -148,11 +148,11 @@ impl Server {
             return self.record(since_ns);
         };
         let pieces = self.core.pieces_of(&job);
-        let (fd, offset) = self.core.devices.place(job.slot());
+        let (slot, bytes, near) = (job.slot(), pieces.bytes(), job.node());
+        let request = self.core.devices.request(Direction::Read, slot, bytes, near);
         let reading = self.reading[place].insert(Reading { job, pieces, since_ns });
         // Fork waits until the request has finished: it counts as being inside the gate.
         self.core.gate.enter_again();
-        let request = Request { fd, direction: Direction::Read, offset };
         self.queue.start(request, &reading.pieces, place as u64);
     }
 

@@ -30,6 +30,11 @@ impl ReadJob {
         self.slot
     }
 
+    /// The node whose frames it fills.
+    pub fn node(&self) -> NodeId {
+        self.node
+    }
+
     /// Number of pages.
     pub fn count(&self) -> u32 {
         self.pages.count
@@ -158,7 +163,8 @@ impl Core {
 
     /// Reads on the calling thread, and finishes.
     pub fn read_now(&self, job: ReadJob) {
-        let outcome = self.devices.transfer(Direction::Read, job.slot, &self.pieces_of(&job));
+        let pieces = self.pieces_of(&job);
+        let outcome = self.devices.transfer(Direction::Read, job.slot, &pieces, job.node);
         self.finish_read(job, outcome);
     }
 
@@ -167,7 +173,8 @@ impl Core {
         count(&self.counters.pswpin, u64::from(job.pages.count));
         let read = outcome.is_ok() || {
             count(&self.counters.swap_read_errors, 1);
-            self.devices.transfer(Direction::Read, job.slot, &self.pieces_of(&job)).is_ok()
+            let pieces = self.pieces_of(&job);
+            self.devices.transfer(Direction::Read, job.slot, &pieces, job.node).is_ok()
         };
         // Runs of good pages are mapped in one call each; the marker and bad pages stand alone.
         let mut first = job.pages.first;
@@ -204,7 +211,8 @@ impl Core {
         }
         count(&self.counters.swap_read_errors, 1);
         let pieces = Pieces::one(address, PAGE_BYTES);
-        self.devices.transfer(Direction::Read, slot, &pieces).is_ok() && matches()
+        let near = self.node_of_frame(frame).id;
+        self.devices.transfer(Direction::Read, slot, &pieces, near).is_ok() && matches()
     }
 
     fn map_read(&self, job: &ReadJob, range: PageRange) {

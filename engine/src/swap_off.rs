@@ -333,7 +333,8 @@ impl Core {
                 (self.frame_address(part.first), part.count as usize * PAGE_BYTES);
             assert!(pieces.push(address, bytes), "a set has fewer runs than a request has pieces");
         }
-        let read = self.devices.transfer(Direction::Read, run[0].slot, &pieces).is_ok();
+        let first = run[0].slot;
+        let read = self.devices.transfer(Direction::Read, first, &pieces, node.id).is_ok();
         crate::counters::count(&self.counters.pswpin, claimed as u64);
         scratch.count = 0;
         for (place, found) in run.iter().enumerate() {

@@ -93,7 +93,8 @@ impl Core {
                 self.put_back(node, &victims[done..*count]);
                 return;
             }
-            let outcome = self.devices.transfer(Direction::Write, write.slot(), &write.pieces);
+            let (slot, pieces) = (write.slot(), &write.pieces);
+            let outcome = self.devices.transfer(Direction::Write, slot, pieces, near);
             self.finish_write(node, write, outcome);
             done += prepared;
         }
@@ -103,7 +104,8 @@ impl Core {
     pub fn finish_write(&self, node: &Node, write: &WriteOp, outcome: io::Result<()>) {
         let outcome = outcome.or_else(|error| {
             count(&self.counters.swap_write_errors, 1);
-            self.devices.transfer(Direction::Write, write.slot(), &write.pieces).map_err(|_| error)
+            let (slot, pieces) = (write.slot(), &write.pieces);
+            self.devices.transfer(Direction::Write, slot, pieces, node.id).map_err(|_| error)
         });
         if let Err(error) = outcome {
             return self.fail_write(node, write, &error);

@@ -4,10 +4,11 @@
 //! a slot finds its record without a lock. What a record holds changes only behind the closed gate, or
 //! behind its lock.
 use super::open::{self, DeviceKind, OpenDevice};
-use super::spec::{SwapPath, SwapSpec};
+use super::spec::SwapSpec;
+use super::throttle::{Distance, Link};
 use super::{DEVICE_SLOTS, SlotSpan, slot_of};
 use crate::error::Error;
-use crate::page::Slot;
+use crate::page::{NodeId, Slot};
 use crate::sys::PAGE_BYTES;
 use crate::sys::fd;
 use crate::sys::lock::{Lock, LockUse};
@@ -17,7 +18,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use userswap_policy::devices::DeviceId;
 use userswap_policy::slots::{ClusterCursor, SlotRun, Slots};
@@ -31,7 +32,7 @@ const COPY_BYTES: usize = 1 << 20;
 const NOTHING: RawFd = -1;
 
 /// What does not change while a device is in use.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Label {
     /// As the user named it, with a number if that is not unique.
     pub name: String,
@@ -41,6 +42,17 @@ pub struct Label {
     pub kind: DeviceKind,
     /// Slots, the header included.
     pub max: u32,
+    /// The engine's number of its node.
+    pub node: Option<NodeId>,
+}
+
+/// Where a device is, in the engine's words.
+#[derive(Debug)]
+pub struct Place {
+    /// Its unique name.
+    pub name: String,
+    /// Its node.
+    pub node: Option<NodeId>,
 }
 
 /// Whether a record is a device.
@@ -83,6 +95,9 @@ pub struct Device {
     label: Lock<Option<Arc<Label>>>,
     store: Lock<Store>,
     checksums: OnceLock<ZeroedSlice<AtomicU64>>,
+    /// The link to it, if it is throttled.
+    link: Lock<Option<Arc<Link>>>,
+    is_throttled: AtomicBool,
     /// Bytes of the file that have blocks.
     backed: Lock<u64>,
     /// Write errors so far.
@@ -110,6 +125,8 @@ impl Device {
             label: Lock::new(None),
             store: Lock::new(store),
             checksums: OnceLock::new(),
+            link: Lock::new(None),
+            is_throttled: AtomicBool::new(false),
             backed: Lock::new(0),
             errors: AtomicU32::new(0),
             allocation: LockUse::default(),
@@ -122,7 +139,8 @@ impl Device {
     ///
     /// # Errors
     /// No memory for its books.
-    pub fn install(&self, opened: OpenDevice, name: String, cpus: usize) -> io::Result<()> {
+    pub fn install(&self, opened: OpenDevice, place: Place, cpus: usize) -> io::Result<()> {
+        let Place { name, node } = place;
         let max = (opened.bytes / PAGE_BYTES as u64).min(u64::from(DEVICE_SLOTS)) as u32;
         let file = match opened.file {
             Some(file) => File::from(fd::raise(OwnedFd::from(file))),
@@ -137,7 +155,9 @@ impl Device {
             DeviceKind::Block | DeviceKind::Memory => u64::MAX,
         };
         *self.label.lock() =
-            Some(Arc::new(Label { name, path: opened.path, kind: opened.kind, max }));
+            Some(Arc::new(Label { name, path: opened.path, kind: opened.kind, max, node }));
+        *self.link.lock() = opened.throttle.map(|throttle| Arc::new(Link::new(throttle)));
+        self.is_throttled.store(opened.throttle.is_some(), Ordering::Release);
         self.errors.store(0, Ordering::Relaxed);
         self.descriptor.store(file.as_raw_fd(), Ordering::Release);
         let mut store = self.store.lock();
@@ -175,6 +195,19 @@ impl Device {
     /// The descriptor, whose number stays the same while the device is in use.
     pub fn descriptor(&self) -> RawFd {
         self.descriptor.load(Ordering::Acquire)
+    }
+
+    /// The moment before which a request that starts now does not end, for a CPU of `near`; 0 for a device
+    /// that is as fast as it is.
+    pub fn not_before_ns(&self, bytes: usize, near: NodeId) -> u64 {
+        if !self.is_throttled.load(Ordering::Acquire) {
+            return 0;
+        }
+        let node = self.label().and_then(|label| label.node);
+        let is_near = node.is_none_or(|node| node == near);
+        let distance = if is_near { Distance::Local } else { Distance::Remote };
+        let link = self.link.lock().clone();
+        link.map_or(0, |link| link.reserve(bytes, distance))
     }
 
     /// The device's lock.
@@ -270,8 +303,7 @@ impl Store {
 }
 
 fn temporary(directory: PathBuf, bytes: u64) -> Result<File, Error> {
-    let spec = SwapSpec { path: SwapPath::Path(directory), size: None, priority: None, node: None };
-    let opened = open::open(&spec, bytes)?;
+    let opened = open::open(&SwapSpec::at(directory), bytes)?;
     let file = opened.file.expect("a directory gives a file");
     file.set_len(bytes).map_err(Error::ForkCopy)?;
     Ok(file)

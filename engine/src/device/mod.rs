@@ -8,22 +8,23 @@ pub mod device;
 mod node;
 pub mod open;
 pub mod spec;
+pub mod throttle;
 
 use crate::error::Error;
 use crate::page::{NodeId, Slot};
 use crate::sys::PAGE_BYTES;
 use crate::sys::fd;
 use crate::sys::lock::{Guard, Lock, LockUse};
-use crate::sys::request::{self, Direction, Pieces};
+use crate::sys::request::{Direction, Pieces, Request};
 use crate::topology::Topology;
 use cache::Buffers;
 pub use cache::SlotMode;
-use device::{Cursor, Device, DeviceState, Label, Store, number_of};
+use device::{Cursor, Device, DeviceState, Label, Place, Store, number_of};
 use open::OpenDevice;
 use std::fs::File;
 use std::io;
 use std::num::NonZeroU32;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use userswap_policy::devices::{
@@ -117,7 +118,8 @@ impl Devices {
         let free = |device: &&Device| device.store().lock().state == DeviceState::Absent;
         let device = self.records.iter().find(free).ok_or(Error::TooManyDevices(DEVICES_MAX))?;
         let name = self.unique_name(opened.path.display().to_string());
-        device.install(opened, name, self.buffers.cpus()).map_err(Error::Books)?;
+        let place = Place { name, node: node.map(|node| NodeId(node.0)) };
+        device.install(opened, place, self.buffers.cpus()).map_err(Error::Books)?;
         let mut store = device.store().lock();
         let pages = store.slots.pages();
         let taken = self.table.lock().swap_on(node, priority, pages).map_err(Error::SwapOn);
@@ -319,19 +321,32 @@ impl Devices {
         (used.saturating_sub(self.buffers.slots()), pages)
     }
 
-    /// Where a slot is: descriptor and byte offset.
-    pub fn place(&self, slot: Slot) -> (RawFd, u64) {
-        let number = u64::from(number_of(slot));
-        (self.device_of(slot).descriptor(), number * PAGE_BYTES as u64)
+    /// A request for consecutive slots, by a CPU of `near`.
+    pub fn request(
+        &self,
+        direction: Direction,
+        first: Slot,
+        bytes: usize,
+        near: NodeId,
+    ) -> Request {
+        let device = self.device_of(first);
+        let offset = u64::from(number_of(first)) * PAGE_BYTES as u64;
+        let not_before_ns = device.not_before_ns(bytes, near);
+        Request { fd: device.descriptor(), direction, offset, not_before_ns }
     }
 
     /// Reads or writes consecutive slots at once, on the calling thread.
     ///
     /// # Errors
     /// What the device says.
-    pub fn transfer(&self, direction: Direction, first: Slot, pieces: &Pieces) -> io::Result<()> {
-        let (fd, offset) = self.place(first);
-        request::transfer(fd, direction, offset, pieces)
+    pub fn transfer(
+        &self,
+        direction: Direction,
+        first: Slot,
+        pieces: &Pieces,
+        near: NodeId,
+    ) -> io::Result<()> {
+        self.request(direction, first, pieces.bytes(), near).transfer(pieces)
     }
 
     /// The device of a slot.

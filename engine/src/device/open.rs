@@ -22,6 +22,7 @@ pub use error::OpenError;
 use room::Room;
 
 use super::spec::{SwapPath, SwapSpec};
+use super::throttle::Throttle;
 
 /// The unit of device space.
 pub const PAGE_BYTES: u64 = 4096;
@@ -51,6 +52,8 @@ pub struct OpenDevice {
     pub priority: Option<i16>,
     /// The NUMA node asked for.
     pub node: Option<u8>,
+    /// How slow it is made to be.
+    pub throttle: Option<Throttle>,
 }
 
 /// What a device is made of.
@@ -162,6 +165,7 @@ fn prepare(spec: &SwapSpec, default_bytes: u64) -> Result<Prepared, OpenError> {
     device.opened.path = path.clone();
     device.opened.priority = spec.priority;
     device.opened.node = spec.node;
+    device.opened.throttle = spec.throttle;
     Ok(device)
 }
 
@@ -177,6 +181,7 @@ fn prepare_memory(spec: &SwapSpec, default_bytes: u64) -> Result<Prepared, OpenE
         warning: None,
         priority: spec.priority,
         node: spec.node,
+        throttle: spec.throttle,
     };
     Ok(Prepared { opened, change: Change::None })
 }
@@ -200,6 +205,7 @@ fn prepare_temporary(
         direct,
         priority: None,
         node: None,
+        throttle: None,
     };
     Ok(Prepared { opened, change: Change::None })
 }

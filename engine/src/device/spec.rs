@@ -10,6 +10,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use super::throttle::{Speed, Throttle};
 use crate::size::{ByteSize, SizeError, parse_size};
 
 /// The highest priority a device can be given, as for `swapon(8)`.
@@ -38,6 +39,8 @@ pub struct SwapSpec {
     pub priority: Option<i16>,
     /// The NUMA node the device is near to; left out, the block device is asked.
     pub node: Option<u8>,
+    /// Made slower than it is, for measuring.
+    pub throttle: Option<Throttle>,
 }
 
 /// Why a text is not a swap specification; the message names the text and says what is allowed.
@@ -58,7 +61,9 @@ pub enum SpecError {
         error: SizeError,
     },
     /// An option that does not exist.
-    #[error("\"{spec}\": unknown option \"{option}\": allowed are pri=N and node=N")]
+    #[error(
+        "\"{spec}\": unknown option \"{option}\": allowed are pri=N, node=N, throttle=MB/s and latency=us"
+    )]
     UnknownOption {
         /// The whole text.
         spec: String,
@@ -91,7 +96,13 @@ pub enum SpecError {
 impl SwapSpec {
     /// The directory or device at `path`, everything else left to be decided.
     pub fn at(path: impl Into<PathBuf>) -> SwapSpec {
-        SwapSpec { path: SwapPath::Path(path.into()), size: None, priority: None, node: None }
+        SwapSpec {
+            path: SwapPath::Path(path.into()),
+            size: None,
+            priority: None,
+            node: None,
+            throttle: None,
+        }
     }
 
     /// The same device named from the root, so that it stays the same when the working directory
@@ -112,6 +123,7 @@ impl FromStr for SwapSpec {
             return Err(SpecError::ControlCharacter(spec.to_owned()));
         }
         let (mut priority, mut node) = (None, None);
+        let (mut bandwidth, mut latency) = (None, None);
         let mut rest = spec;
         while let Some((before, option)) = rest.rsplit_once(',') {
             // A comma in a directory's or file's name is not ours.
@@ -122,6 +134,12 @@ impl FromStr for SwapSpec {
             match name {
                 "pri" => set_once(&mut priority, ("pri", parse_priority(spec, value)?), spec)?,
                 "node" => set_once(&mut node, ("node", parse_node(spec, value)?), spec)?,
+                "throttle" => {
+                    set_once(&mut bandwidth, ("throttle", parse_pair(spec, option, value)?), spec)?;
+                }
+                "latency" => {
+                    set_once(&mut latency, ("latency", parse_pair(spec, option, value)?), spec)?;
+                }
                 _ => {
                     let (spec, option) = (spec.to_owned(), option.to_owned());
                     return Err(SpecError::UnknownOption { spec, option });
@@ -136,7 +154,7 @@ impl FromStr for SwapSpec {
             (MEMORY_WORD, Some(_)) => SwapPath::Memory,
             (path, _) => SwapPath::Path(PathBuf::from(path)),
         };
-        Ok(SwapSpec { path, size, priority, node })
+        Ok(SwapSpec { path, size, priority, node, throttle: throttle_of(bandwidth, latency) })
     }
 }
 
@@ -167,6 +185,24 @@ fn parse_node(spec: &str, value: &str) -> Result<u8, SpecError> {
         option: format!("node={value}"),
         allowed: "a node is 0 to 255",
     })
+}
+
+/// One number, or one for the device's own node and one for the others.
+fn parse_pair(spec: &str, option: &str, value: &str) -> Result<(u32, u32), SpecError> {
+    let (local, remote) = value.split_once(':').unwrap_or((value, value));
+    let pair = local.parse().ok().zip(remote.parse().ok());
+    pair.filter(|(local, remote)| *local > 0 && *remote > 0).ok_or_else(|| SpecError::OptionValue {
+        spec: spec.to_owned(),
+        option: option.to_owned(),
+        allowed: "write a whole number above 0, or NEAR:FAR (throttle in MB/s, latency in us)",
+    })
+}
+
+fn throttle_of(bandwidth: Option<(u32, u32)>, latency: Option<(u32, u32)>) -> Option<Throttle> {
+    let ((near, far), (soon, late)) =
+        bandwidth.or(latency).map(|_| (bandwidth.unwrap_or((0, 0)), latency.unwrap_or((0, 0))))?;
+    let local = Speed { mb_per_s: near, latency_us: soon };
+    Some(Throttle { local, remote: Speed { mb_per_s: far, latency_us: late } })
 }
 
 /// Separates a trailing `:SIZE` from the path.
@@ -206,6 +242,9 @@ impl fmt::Display for SwapSpec {
         if let Some(node) = self.node {
             write!(f, ",node={node}")?;
         }
+        if let Some(throttle) = self.throttle {
+            write!(f, "{throttle}")?;
+        }
         Ok(())
     }
 }
@@ -234,6 +273,7 @@ mod tests {
             size: Some(3 << 29),
             priority: Some(7),
             node: Some(1),
+            throttle: None,
         };
         assert_eq!(spec("/var/tmp:1.5G,pri=7,node=1"), all);
         assert_eq!(spec("/var/tmp:1.5G,node=1,pri=7"), all);
@@ -254,8 +294,15 @@ mod tests {
 
     #[test]
     fn printing_gives_the_canonical_text_back() {
-        for text in ["/var/tmp", "/var/tmp:1536M,pri=7,node=1", "mem:64M", "/a:b,node=3", "/a,b:4K"]
-        {
+        for text in [
+            "/var/tmp",
+            "/var/tmp:1536M,pri=7,node=1",
+            "mem:64M",
+            "/a:b,node=3",
+            "/a,b:4K",
+            "mem:64M,node=1,throttle=1000:400,latency=20",
+            "mem:64M,latency=20:60",
+        ] {
             assert_eq!(spec(text).to_string(), text);
         }
         assert_eq!(spec("/a:1.5G,node=1,pri=2").to_string(), "/a:1536M,pri=2,node=1");
@@ -281,6 +328,8 @@ mod tests {
             ("/a,pri=32768", "pri=32768", "0 to 32767"),
             ("/a,pri=", "pri=", "0 to 32767"),
             ("/a,node=256", "node=256", "0 to 255"),
+            ("mem:1G,throttle=0", "throttle=0", "above 0"),
+            ("mem:1G,latency=5:x", "latency=5:x", "NEAR:FAR"),
             ("/a,prio=1", "prio=1", "pri=N"),
             ("/a,pri=1,pri=2", "pri", "once"),
             ("/a\nb", "\\n", "without"),

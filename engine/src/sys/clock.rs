@@ -8,6 +8,25 @@ pub fn now_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
+/// Sleeps until a moment of the monotonic clock; safe in a signal handler.
+pub fn sleep_until(moment_ns: u64) {
+    let until = libc::timespec {
+        tv_sec: (moment_ns / 1_000_000_000) as i64,
+        tv_nsec: (moment_ns % 1_000_000_000) as i64,
+    };
+    while now_ns() < moment_ns {
+        // SAFETY: `until` is a valid timespec; an interrupted sleep is taken up again.
+        unsafe {
+            libc::clock_nanosleep(
+                libc::CLOCK_MONOTONIC,
+                libc::TIMER_ABSTIME,
+                &until,
+                std::ptr::null_mut(),
+            )
+        };
+    }
+}
+
 /// This thread's kernel id.
 pub fn thread_id() -> i32 {
     // SAFETY: gettid has no arguments and cannot fail.

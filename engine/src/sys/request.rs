@@ -1,5 +1,5 @@
 //! Device requests done at once by the calling thread: safe in a signal handler.
-use super::PAGE_BYTES;
+use super::{PAGE_BYTES, clock};
 use std::io;
 use std::os::fd::RawFd;
 
@@ -97,6 +97,32 @@ pub enum Direction {
     Read,
     /// To the device.
     Write,
+}
+
+/// A request to a device.
+#[derive(Clone, Copy, Debug)]
+pub struct Request {
+    /// The device's descriptor.
+    pub fd: RawFd,
+    /// Which way.
+    pub direction: Direction,
+    /// Where on the device, in bytes.
+    pub offset: u64,
+    /// On the monotonic clock: the moment before which it shall not end; 0 for as soon as it can.
+    pub not_before_ns: u64,
+}
+
+impl Request {
+    /// Does it at once, on the calling thread.
+    ///
+    /// # Errors
+    /// What the kernel says; `UnexpectedEof` when the device ends before the pieces do.
+    pub fn transfer(self, pieces: &Pieces) -> io::Result<()> {
+        if self.not_before_ns > 0 {
+            clock::sleep_until(self.not_before_ns);
+        }
+        transfer(self.fd, self.direction, self.offset, pieces)
+    }
 }
 
 /// Transfers all of `pieces` at `offset`.

@@ -1,8 +1,12 @@
 //! Requests in flight on an io_uring.
-use super::request::{Direction, Pieces};
+use super::request::{Direction, Pieces, Request};
+use io_uring::squeue::Flags;
 use io_uring::{IoUring, opcode, types};
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
+
+/// Completions of timeouts that others waited for.
+const WAITED: u64 = u64::MAX;
 
 /// A ring with room for `entries` requests.
 pub struct Ring {
@@ -19,8 +23,8 @@ impl Ring {
         let ring = super::fd::at_high_number(|| {
             IoUring::builder()
                 .setup_coop_taskrun()
-                .build(entries)
-                .or_else(|_| IoUring::new(entries))
+                .build(2 * entries)
+                .or_else(|_| IoUring::new(2 * entries))
         })?;
         Ok(Self { ring })
     }
@@ -36,8 +40,19 @@ impl Ring {
     }
 
     /// Starts a request; `pieces` must stay in place until its completion is reaped.
-    pub fn start(&mut self, fd: RawFd, job: (Direction, u64), pieces: &Pieces, token: u64) {
-        let (direction, offset) = job;
+    pub fn start(&mut self, request: Request, pieces: &Pieces, token: u64) {
+        let Request { fd, direction, offset, not_before_ns } = request;
+        let until = types::Timespec::new()
+            .sec(not_before_ns / 1_000_000_000)
+            .nsec((not_before_ns % 1_000_000_000) as u32);
+        if not_before_ns > 0 {
+            // The transfer begins when the timeout before it has passed.
+            let flags = types::TimeoutFlags::ABS | types::TimeoutFlags::ETIME_SUCCESS;
+            let wait = opcode::Timeout::new(&until).flags(flags).build();
+            // SAFETY: the kernel copies the time when the entry is submitted, below.
+            unsafe { self.ring.submission().push(&wait.flags(Flags::IO_LINK).user_data(WAITED)) }
+                .expect("a ring has two entries for each request");
+        }
         let (iov, count) = (pieces.as_ptr(), pieces.count() as u32);
         let entry = match direction {
             Direction::Read => opcode::Readv::new(types::Fd(fd), iov, count).offset(offset).build(),
@@ -54,8 +69,12 @@ impl Ring {
 
     /// Takes a finished request: its token and the bytes or error number it ended with.
     pub fn reap(&mut self) -> Option<(u64, i32)> {
-        let entry = self.ring.completion().next()?;
-        Some((entry.user_data(), entry.result()))
+        loop {
+            let entry = self.ring.completion().next()?;
+            if entry.user_data() != WAITED {
+                return Some((entry.user_data(), entry.result()));
+            }
+        }
     }
 
     /// Waits until a request has finished.

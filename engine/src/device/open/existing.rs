@@ -74,8 +74,17 @@ pub(super) fn prepare(
         join_warnings([open_to_others(path, found, kind), direct::warning(path, &direct)]);
     let path = path.to_owned();
     let file = Some(file);
-    let opened =
-        OpenDevice { file, path, kind, bytes, direct, warning, priority: None, node: None };
+    let opened = OpenDevice {
+        file,
+        path,
+        kind,
+        bytes,
+        direct,
+        warning,
+        priority: None,
+        node: None,
+        throttle: None,
+    };
     Ok(Prepared { opened, change })
 }
 
