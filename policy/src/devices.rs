@@ -15,7 +15,7 @@
 //! - A full device leaves the lists of all nodes. The RFC of 2016 removed it from one.
 //! - A device being swapped off is never listed again, whoever reports room. Before April 2023 a slot
 //!   freed at the wrong moment listed it, and the next device of that number corrupted the lists.
-//! - Renumbering happens under the lock that guards the lists. Kernels up to 6.17 change keys without it.
+//! - Renumbering happens under the lock that guards the lists. Kernels with such lists did without it.
 
 use crate::plist::{IDS_MAX, List};
 use alloc::vec;

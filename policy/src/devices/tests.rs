@@ -81,7 +81,7 @@ impl Bench {
     fn walk(&mut self, node: u8) -> String {
         let mut walk = Walk::new();
         let asked: Vec<_> =
-            core::iter::from_fn(|| self.table.next(NodeId(node), &mut walk)).collect();
+            core::iter::from_fn(|| self.table.next(NodeId(node), &mut walk)).take(99).collect();
         asked.into_iter().map(|id| self.name(id)).collect()
     }
 }
@@ -256,6 +256,20 @@ fn a_device_that_is_full_when_swap_off_fails_stays_off_the_lists() {
     assert_eq!((bench.listed(0).as_str(), bench.priorities().as_str()), ("B:1", "A-3 B-2"));
     bench.run("vA vA");
     assert_eq!(bench.listed(0), "B:1 A:1");
+}
+
+#[test]
+fn a_device_being_swapped_off_keeps_its_priority_while_others_move_up() {
+    let mut bench = Bench::near(1, "A B C D");
+    bench.table.swap_off_begin(bench.ids[&'C']).unwrap();
+    bench.table.swap_off_begin(bench.ids[&'A']).unwrap();
+    assert_eq!(
+        (bench.priorities().as_str(), bench.table.priority_least()),
+        ("A-2 B-2 C-4 D-3", -3)
+    );
+    bench.table.swap_off_failed(bench.ids[&'C']);
+    bench.table.swap_off_failed(bench.ids[&'A']);
+    assert_eq!(bench.listed(0), "B:2 D:3 C:4 A:5");
 }
 
 #[test]

@@ -10,7 +10,10 @@ fn take<A: Allocator>(device: &mut A, cursor: &mut ClusterCursor, count: usize) 
 
 /// Allocates for one CPU until the device is full.
 fn take_all<A: Allocator>(device: &mut A, cursor: &mut ClusterCursor) -> Vec<u32> {
-    let slots: Vec<_> = core::iter::from_fn(|| device.allocate_one(cursor)).collect();
+    let pages = device.pages() as usize;
+    let slots = core::iter::from_fn(|| device.allocate_one(cursor));
+    // One more than there are, lest a device that never fills up be asked for ever.
+    let slots: Vec<_> = slots.take(pages + 1).collect();
     assert!(device.is_full());
     slots
 }
@@ -73,6 +76,25 @@ fn without_a_stretch_a_rotational_device_is_filled_from_its_lowest_gap() {
     (1..1024).filter(|slot| slot % 4 != 0).for_each(|slot| device.free_one(slot));
     let slots = take_all(&mut device, &mut cursor);
     assert!(slots.into_iter().eq((1..1024).filter(|slot| slot % 4 != 0)));
+}
+
+#[test]
+fn looking_for_a_stretch_in_vain_starts_again_at_the_lowest_gap() {
+    let (mut device, mut cursor) = rotational(2048, 2047);
+    let is_gap = |slot: &u32| !slot.is_multiple_of(4);
+    (1..2048).filter(is_gap).for_each(|slot| device.free_one(slot));
+    // One allocation is left of the stretch before: 255 slots were free when it began.
+    let gaps: Vec<_> = (1..2048).filter(is_gap).take(1 + 256).collect();
+    assert_eq!(take(&mut device, &mut cursor, gaps.len()), gaps);
+    device.free_one(2);
+    assert_eq!(device.allocate_one(&mut cursor), Some(2));
+}
+
+#[test]
+fn with_fewer_than_256_free_slots_no_stretch_is_looked_for() {
+    let (mut device, mut cursor) = rotational(1000, 768);
+    device.free_one(5);
+    assert_eq!(take(&mut device, &mut cursor, 2), [769, 770]);
 }
 
 #[test]
