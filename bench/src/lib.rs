@@ -1,15 +1,16 @@
 //! Benchmarks: a load generator compatible with usemem, and the cases that run it under
 //! `userswap run` and, beside it, on the kernel's own swap.
 //!
-//! The crate measures programs from outside and therefore knows nothing of the engine. It answers
-//! two command lines, [`usemem::main`] and [`run`], and lends [`kernel::run_limited`] to whoever
-//! wants the kernel's figure for a program of their own.
+//! Programs are measured from outside, without knowledge of the engine: [`usemem::main`] and [`run`];
+//! [`kernel::run_limited`] is lent to whoever wants the kernel's figure for a program of their own.
+//! Only [`inside`] looks into the engine, to measure single mechanisms.
 
 mod alternate;
 mod args;
 mod case;
 mod disk;
 mod ideal;
+pub mod inside;
 mod interrupt;
 pub mod kernel;
 mod machine;

@@ -42,7 +42,7 @@ enum Command {
     #[command(hide = true)]
     DemoLoad(demo_load::LoadArgs),
     /// Measure a case under userswap and, with --vs kernel, on the kernel's own swap
-    Bench(userswap_bench::BenchArgs),
+    Bench(bench::BenchLine),
     /// Generate load, with the options and the output of usemem
     #[command(disable_help_flag = true)]
     Usemem {

@@ -108,6 +108,8 @@ pub struct Device {
     pub freeing: LockUse,
     /// Slots freed.
     pub freed: AtomicU64,
+    /// Slots given to CPUs of its own node, and to those of others.
+    pub placed: [AtomicU64; 2],
 }
 
 impl Device {
@@ -132,6 +134,7 @@ impl Device {
             allocation: LockUse::default(),
             freeing: LockUse::default(),
             freed: AtomicU64::new(0),
+            placed: [AtomicU64::new(0), AtomicU64::new(0)],
         }
     }
 

@@ -179,7 +179,7 @@ impl Devices {
         let span = std::iter::from_fn(|| {
             self.table.lock_counted(&self.list_lock).next(policy::NodeId(near.0), &mut walk)
         })
-        .find_map(|id| self.allocate_on(self.by_id(id), granted));
+        .find_map(|id| self.allocate_on(self.by_id(id), granted, near));
         let taken = span.map_or(0, |span| span.count);
         self.account(i64::from(granted - taken), 0);
         span
@@ -198,17 +198,19 @@ impl Devices {
         self.total_slots.fetch_add(total, Ordering::AcqRel);
     }
 
-    fn allocate_on(&self, device: &Device, want: u32) -> Option<SlotSpan> {
+    fn allocate_on(&self, device: &Device, want: u32, near: NodeId) -> Option<SlotSpan> {
         let cursor = match self.buffers.mode() {
             SlotMode::Shared => Cursor::Shared,
             SlotMode::Clusters | SlotMode::Cache => Cursor::Cpu(self.buffers.cpu()),
         };
-        let max = device.label()?.max;
+        let label = device.label()?;
         let mut store = device.store().lock_counted(&device.allocation);
         let run = store.allocate(cursor, want)?;
         self.note_full(device, &store);
         drop(store);
-        if device.back_with_blocks(run, max) {
+        if device.back_with_blocks(run, label.max) {
+            let far = usize::from(label.node != Some(near));
+            device.placed[far].fetch_add(u64::from(run.count), Ordering::Relaxed);
             return Some(device.span(run));
         }
         // The file system is full: what has blocks stays in use, the rest of the device is given up.
@@ -408,6 +410,15 @@ impl Devices {
     /// In which order batches are freed.
     pub fn free_order(&self) -> FreeOrder {
         self.buffers.free_order()
+    }
+
+    /// Slots that were given to CPUs of their device's own node, and all that were given out.
+    pub fn written_near(&self) -> (u64, u64) {
+        let placed = self.list().map(|device| {
+            let [near, far] = &device.placed;
+            (near.load(Ordering::Relaxed), far.load(Ordering::Relaxed))
+        });
+        placed.fold((0, 0), |(near, all), (here, there)| (near + here, all + here + there))
     }
 
     /// Free and total slots agree with what the devices say; nobody is searching.

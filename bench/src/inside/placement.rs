@@ -1,0 +1,168 @@
+//! The table of the RFC on the real engine: writes over devices of different nodes, of which the far ones
+//! are slower, with one list, equal priorities, and per-node lists.
+use super::{Outcome, Row, median, size};
+use clap::Args;
+use serde::Serialize;
+use std::time::Instant;
+use userswap::sys::numa;
+use userswap::topology::Topology;
+use userswap::{Builder, Error};
+use userswap_policy::devices::Placement;
+
+/// Options of `bench placement`.
+#[derive(Debug, Clone, Args)]
+pub struct PlacementArgs {
+    /// Made-up nodes, one device each
+    #[arg(long, value_name = "N", default_value_t = 2,
+          value_parser = clap::value_parser!(u32).range(1..=8))]
+    nodes: u32,
+    /// Bandwidth of a device from its own node, in MB/s
+    #[arg(long, value_name = "MB/S", default_value_t = 400)]
+    near: u32,
+    /// Bandwidth of a device from other nodes, in MB/s
+    #[arg(long, value_name = "MB/S", default_value_t = 200)]
+    far: u32,
+    /// Numbers of threads
+    #[arg(long, value_name = "N", default_values_t = [1, 16],
+          value_parser = clap::value_parser!(u32).range(1..=256))]
+    tasks: Vec<u32>,
+    /// RAM budget
+    #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = size)]
+    ram: u64,
+    /// Memory of all threads together
+    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = size)]
+    size: u64,
+    /// Runs of each variant
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    runs: u32,
+    /// Print one JSON object instead of a table
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+/// How devices are arranged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum Lists {
+    /// One list for all: what was before 2017. The first device takes everything.
+    One,
+    /// Equal priorities, in turns.
+    Spread,
+    /// A list per node.
+    Near,
+}
+
+/// One variant.
+#[derive(Debug, Serialize)]
+pub(super) struct PlacementRow {
+    lists: Lists,
+    tasks: u32,
+    seconds: f64,
+    mb_per_s: f64,
+    predicted_mb_per_s: f64,
+    near_share: f64,
+}
+
+impl Row for PlacementRow {
+    const COLUMNS: &'static [&'static str] =
+        &["lists", "tasks", "time", "MB/s", "links allow MB/s", "written near"];
+
+    fn cells(&self) -> Vec<String> {
+        let lists = match self.lists {
+            Lists::One => "one list",
+            Lists::Spread => "equal priorities",
+            Lists::Near => "per node",
+        };
+        vec![
+            lists.to_owned(),
+            self.tasks.to_string(),
+            format!("{:.2} s", self.seconds),
+            format!("{:.0}", self.mb_per_s),
+            format!("{:.0}", self.predicted_mb_per_s),
+            format!("{:.0} %", self.near_share * 100.0),
+        ]
+    }
+}
+
+pub(super) fn measure(args: &PlacementArgs) -> Outcome<PlacementRow> {
+    let mut rows = Vec::new();
+    for &tasks in &args.tasks {
+        let variants = [Lists::One, Lists::Spread, Lists::Near];
+        let mut runs: [Vec<PlacementRow>; 3] = Default::default();
+        for _ in 0..args.runs {
+            for (place, lists) in variants.into_iter().enumerate() {
+                runs[place].push(one_run(args, tasks, lists)?);
+            }
+        }
+        for mut of_lists in runs {
+            let seconds = median(of_lists.iter().map(|run| run.seconds).collect());
+            let bytes = written_mb(args);
+            rows.extend(of_lists.pop().map(|run| PlacementRow {
+                seconds,
+                mb_per_s: bytes / seconds,
+                ..run
+            }));
+        }
+    }
+    Ok(rows)
+}
+
+/// Megabytes that do not fit the budget.
+fn written_mb(args: &PlacementArgs) -> f64 {
+    args.size.saturating_sub(args.ram) as f64 / 1e6
+}
+
+/// What the links let through when `writers` nodes write.
+fn predicted_mb_per_s(args: &PlacementArgs, lists: Lists, writers: u32) -> f64 {
+    let (near, far) = (f64::from(args.near), f64::from(args.far));
+    let nodes = f64::from(args.nodes);
+    let writers = f64::from(writers);
+    // Seconds that a megabyte takes on a link when this share of it comes from the link's own node.
+    let mixed = |own: f64| own / near + (1.0 - own) / far;
+    match lists {
+        // Only the first node's device is used.
+        Lists::One => 1.0 / mixed(1.0 / writers),
+        // Each writer's bytes go to all devices alike; the busiest link counts.
+        Lists::Spread if writers < nodes => nodes / mixed(0.0),
+        Lists::Spread => nodes / mixed(1.0 / nodes),
+        Lists::Near => writers * near,
+    }
+}
+
+fn one_run(args: &PlacementArgs, tasks: u32, lists: Lists) -> Result<PlacementRow, Error> {
+    let mut builder = Builder::new(args.ram).fake_numa(args.nodes);
+    for node in 0..args.nodes {
+        let bytes = args.size + (64 << 20);
+        let text = format!("mem:{bytes},node={node},throttle={}:{}", args.near, args.far);
+        // One list: distinct priorities, so that every node asks the first device first.
+        let text = if lists == Lists::One { format!("{text},pri={}", 100 - node) } else { text };
+        builder = builder.swap(text.parse().expect("a specification of ours"));
+    }
+    let engine = builder.build()?;
+    let spread = lists == Lists::Spread;
+    let placement = if spread { Placement::Spread } else { Placement::Near };
+    engine.core().devices.set_placement(placement);
+    let share = (args.size / u64::from(tasks)) as usize;
+    let mut regions = (0..tasks).map(|_| engine.map(share)).collect::<Result<Vec<_>, _>>()?;
+    let topology = Topology::fake(args.nodes);
+    let begin = Instant::now();
+    std::thread::scope(|scope| {
+        for (task, region) in regions.iter_mut().enumerate() {
+            let cpus = topology.nodes()[task % topology.nodes().len()].cpus.clone();
+            scope.spawn(move || {
+                numa::run_on(&cpus);
+                region.as_typed_mut::<u64>().iter_mut().for_each(|word| *word = 1 + task as u64);
+            });
+        }
+    });
+    let seconds = begin.elapsed().as_secs_f64();
+    let (near, all) = engine.core().devices.written_near();
+    Ok(PlacementRow {
+        lists,
+        tasks,
+        seconds,
+        mb_per_s: written_mb(args) / seconds,
+        predicted_mb_per_s: predicted_mb_per_s(args, lists, tasks.min(args.nodes)),
+        near_share: near as f64 / all.max(1) as f64,
+    })
+}
