@@ -17,17 +17,17 @@ pub struct PlacementArgs {
           value_parser = clap::value_parser!(u32).range(1..=8))]
     nodes: u32,
     /// Bandwidth of a device from its own node, in MB/s
-    #[arg(long, value_name = "MB/S", default_value_t = 400)]
+    #[arg(long, value_name = "MB/S", default_value_t = 200)]
     near: u32,
     /// Bandwidth of a device from other nodes, in MB/s
-    #[arg(long, value_name = "MB/S", default_value_t = 200)]
+    #[arg(long, value_name = "MB/S", default_value_t = 100)]
     far: u32,
     /// Numbers of threads
     #[arg(long, value_name = "N", default_values_t = [1, 16],
           value_parser = clap::value_parser!(u32).range(1..=256))]
     tasks: Vec<u32>,
     /// RAM budget
-    #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = size)]
+    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = size)]
     ram: u64,
     /// Memory of all threads together
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = size)]
@@ -112,20 +112,18 @@ fn written_mb(args: &PlacementArgs) -> f64 {
     args.size.saturating_sub(args.ram) as f64 / 1e6
 }
 
-/// What the links let through when `writers` nodes write.
-fn predicted_mb_per_s(args: &PlacementArgs, lists: Lists, writers: u32) -> f64 {
+/// What the links let through. Also a program on one node uses the frames of all, and each node's reclaimer
+/// writes for its own: every node is a writer.
+fn predicted_mb_per_s(args: &PlacementArgs, lists: Lists) -> f64 {
     let (near, far) = (f64::from(args.near), f64::from(args.far));
     let nodes = f64::from(args.nodes);
-    let writers = f64::from(writers);
-    // Seconds that a megabyte takes on a link when this share of it comes from the link's own node.
-    let mixed = |own: f64| own / near + (1.0 - own) / far;
+    // Seconds that a megabyte takes on a link when each node sends it the same share.
+    let mixed = (1.0 / near + (nodes - 1.0) / far) / nodes;
     match lists {
         // Only the first node's device is used.
-        Lists::One => 1.0 / mixed(1.0 / writers),
-        // Each writer's bytes go to all devices alike; the busiest link counts.
-        Lists::Spread if writers < nodes => nodes / mixed(0.0),
-        Lists::Spread => nodes / mixed(1.0 / nodes),
-        Lists::Near => writers * near,
+        Lists::One => 1.0 / mixed,
+        Lists::Spread => nodes / mixed,
+        Lists::Near => nodes * near,
     }
 }
 
@@ -162,7 +160,30 @@ fn one_run(args: &PlacementArgs, tasks: u32, lists: Lists) -> Result<PlacementRo
         tasks,
         seconds,
         mb_per_s: written_mb(args) / seconds,
-        predicted_mb_per_s: predicted_mb_per_s(args, lists, tasks.min(args.nodes)),
+        predicted_mb_per_s: predicted_mb_per_s(args, lists),
         near_share: near as f64 / all.max(1) as f64,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn predictions_follow_the_links() {
+        let args = PlacementArgs {
+            nodes: 2,
+            near: 200,
+            far: 100,
+            tasks: vec![1],
+            ram: 1 << 28,
+            size: 1 << 30,
+            runs: 1,
+            json: false,
+        };
+        let predicted = |lists| predicted_mb_per_s(&args, lists).round() as u32;
+        assert_eq!(predicted(Lists::One), 133);
+        assert_eq!(predicted(Lists::Spread), 267);
+        assert_eq!(predicted(Lists::Near), 400);
+    }
 }
