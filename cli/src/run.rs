@@ -17,7 +17,7 @@ use userswap::device::open;
 use userswap::device::spec::{SwapPath, SwapSpec};
 use userswap::options::{
     FaultMode, IoBackend, MIN_REGION_DEFAULT_BYTES, OPTIONS_VARIABLE, OnFull, Options,
-    RAM_MIN_BYTES, Transfer,
+    PlacementChoice, RAM_MIN_BYTES, Transfer,
 };
 use userswap::size::{ByteSize, parse_size};
 
@@ -45,6 +45,9 @@ pub struct RunArgs {
     /// unlinked file in $TMPDIR or /var/tmp]
     #[arg(long, value_name = "SPEC", allow_hyphen_values = true)]
     swap: Vec<SwapSpec>,
+    /// Devices without a priority: near (each node its own first) or spread (all equal, in turns)
+    #[arg(long, value_name = "ORDER", default_value_t = PlacementChoice::Near)]
+    placement: PlacementChoice,
     /// How page faults are delivered: thread or signal
     #[arg(long, value_name = "MODE", default_value_t = FaultMode::Thread)]
     fault: FaultMode,
@@ -128,6 +131,7 @@ fn options(args: &RunArgs) -> Result<Options, Failure> {
     if options.swaps.is_empty() {
         options.swaps.push(default_swap());
     }
+    options.placement = args.placement;
     options.fault = args.fault;
     options.min_region_bytes = args.min_region.0;
     options.on_full = args.on_full;

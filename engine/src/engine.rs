@@ -8,7 +8,9 @@ use crate::device::open::{self, default_directory};
 use crate::device::spec::SwapSpec;
 use crate::error::Error;
 use crate::nodes;
-use crate::options::{FaultMode, IoBackend, OnFull, Options, RAM_MIN_BYTES, Transfer};
+use crate::options::{
+    FaultMode, IoBackend, OnFull, Options, PlacementChoice, RAM_MIN_BYTES, Transfer,
+};
 use crate::page::FRAMES_MAX;
 use crate::region::Region;
 use crate::sys::PAGE_BYTES;
@@ -59,6 +61,12 @@ impl Builder {
     /// One more swap device.
     pub fn swap(mut self, spec: SwapSpec) -> Self {
         self.options.swaps.push(spec);
+        self
+    }
+
+    /// Which of the devices without a priority is asked first.
+    pub fn placement(mut self, placement: PlacementChoice) -> Self {
+        self.options.placement = placement;
         self
     }
 
@@ -137,7 +145,9 @@ pub fn open_devices(options: &Options, topology: &Topology) -> Result<Devices, E
         if options.swaps.is_empty() { std::slice::from_ref(&default) } else { &options.swaps };
     let bytes = default_swap_bytes(options.ram_bytes);
     let opened = specs.iter().map(|spec| open::open(spec, bytes)).collect::<Result<Vec<_>, _>>()?;
-    Devices::new(opened, topology)
+    let devices = Devices::new(opened, topology)?;
+    devices.set_placement(options.placement.into());
+    Ok(devices)
 }
 
 /// An engine: a budget, swap devices, and the regions mapped from it.

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use crate::device::spec::{SpecError, SwapSpec};
+use userswap_policy::devices::Placement;
 
 /// The environment variable that carries [`Options::to_text`] to the injected library.
 pub const OPTIONS_VARIABLE: &str = "USERSWAP_OPTIONS";
@@ -97,6 +98,25 @@ named_choice!(
     }
 );
 
+named_choice!(
+    /// Which of the devices without a priority is asked first.
+    PlacementChoice, "placement", {
+        /// Each node asks its own devices first.
+        Near = "near",
+        /// All are equal and take turns.
+        Spread = "spread",
+    }
+);
+
+impl From<PlacementChoice> for Placement {
+    fn from(choice: PlacementChoice) -> Self {
+        match choice {
+            PlacementChoice::Near => Self::Near,
+            PlacementChoice::Spread => Self::Spread,
+        }
+    }
+}
+
 /// Why a text is not a set of options; the message names the value and says what is allowed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OptionsError {
@@ -143,6 +163,8 @@ pub struct Options {
     pub fake_numa: Option<u32>,
     /// Swap devices in the order given; empty means a temporary file in the default directory.
     pub swaps: Vec<SwapSpec>,
+    /// Which device without a priority is asked first.
+    pub placement: PlacementChoice,
     /// How faults are delivered.
     pub fault: FaultMode,
     /// Private mappings of at least this size are managed.
@@ -167,6 +189,7 @@ impl Options {
             ram_by_node: Vec::new(),
             fake_numa: None,
             swaps: Vec::new(),
+            placement: PlacementChoice::Near,
             fault: FaultMode::Thread,
             min_region_bytes: MIN_REGION_DEFAULT_BYTES,
             on_full: OnFull::Exceed,
@@ -180,8 +203,9 @@ impl Options {
     /// The text for [`OPTIONS_VARIABLE`]. Paths must be UTF-8 without line ends.
     pub fn to_text(&self) -> String {
         let mut text = format!(
-            "ram={}\nfault={}\nmin_region={}\non_full={}\ntransfer={}\nio={}\nroot_pid={}\n",
+            "ram={}\nplacement={}\nfault={}\nmin_region={}\non_full={}\ntransfer={}\nio={}\nroot_pid={}\n",
             self.ram_bytes,
+            self.placement,
             self.fault,
             self.min_region_bytes,
             self.on_full,
@@ -231,6 +255,7 @@ impl Options {
             }
             "fake_numa" => self.fake_numa = Some(number("fake_numa", value)?),
             "swap" => self.swaps.push(value.parse()?),
+            "placement" => self.placement = value.parse()?,
             "fault" => self.fault = value.parse()?,
             "min_region" => self.min_region_bytes = number("min_region", value)?,
             "on_full" => self.on_full = value.parse()?,
@@ -261,6 +286,7 @@ mod tests {
             "mem:64M,node=1".parse().unwrap(),
             "/with=sign,and comma".parse().unwrap(),
         ];
+        options.placement = PlacementChoice::Spread;
         options.fault = FaultMode::Signal;
         options.min_region_bytes = 4096;
         options.on_full = OnFull::Stop;

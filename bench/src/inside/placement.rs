@@ -4,10 +4,10 @@ use super::{Outcome, Row, median, size};
 use clap::Args;
 use serde::Serialize;
 use std::time::Instant;
+use userswap::options::PlacementChoice;
 use userswap::sys::numa;
 use userswap::topology::Topology;
 use userswap::{Builder, Error};
-use userswap_policy::devices::Placement;
 
 /// Options of `bench placement`.
 #[derive(Debug, Clone, Args)]
@@ -136,10 +136,9 @@ fn one_run(args: &PlacementArgs, tasks: u32, lists: Lists) -> Result<PlacementRo
         let text = if lists == Lists::One { format!("{text},pri={}", 100 - node) } else { text };
         builder = builder.swap(text.parse().expect("a specification of ours"));
     }
-    let engine = builder.build()?;
     let spread = lists == Lists::Spread;
-    let placement = if spread { Placement::Spread } else { Placement::Near };
-    engine.core().devices.set_placement(placement);
+    let placement = if spread { PlacementChoice::Spread } else { PlacementChoice::Near };
+    let engine = builder.placement(placement).build()?;
     let share = (args.size / u64::from(tasks)) as usize;
     let mut regions = (0..tasks).map(|_| engine.map(share)).collect::<Result<Vec<_>, _>>()?;
     let topology = Topology::fake(args.nodes);
