@@ -137,6 +137,57 @@ fn three_generations_without_io_uring_on_memory() {
     }
 }
 
+#[test]
+fn three_generations_with_three_nodes_and_devices() {
+    if must_pass_in_child("three_generations_with_three_nodes_and_devices", 50) {
+        let swap = |node: u32| format!("mem:64M,node={node}").parse().unwrap();
+        let builder = (0..3).fold(builder(WAYS[0]), |builder, node| builder.swap(swap(node)));
+        three_generations(&builder.fake_numa(3).build().unwrap());
+    }
+}
+
+#[test]
+fn a_child_made_during_a_swapoff_keeps_the_device_and_every_byte() {
+    let name = "a_child_made_during_a_swapoff_keeps_the_device_and_every_byte";
+    if !must_pass_in_child(name, 50) {
+        return;
+    }
+    let swap = || "mem:64M".parse().unwrap();
+    let engine = builder(WAYS[0]).swap(swap()).swap(swap()).build().unwrap();
+    let region = engine.map(40 * MIB).unwrap();
+    let pages = Pages::of(&region);
+    (0..pages.count).for_each(|page| pages.fill(page, 2));
+    let started = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let leaving = scope.spawn(|| {
+            engine.core().swap_off(std::path::Path::new("mem"), &mut |_| {
+                started.store(true, Ordering::Relaxed);
+                std::thread::sleep(std::time::Duration::from_millis(100));
+                userswap::Proceed::GoOn
+            })
+        });
+        while !started.load(Ordering::Relaxed) {
+            std::thread::yield_now();
+        }
+        join(fork(&engine, || {
+            assert_eq!(engine.core().devices.list().count(), 2, "here nobody takes it away");
+            audit(&engine);
+            (0..pages.count).for_each(|page| pages.check(page, 2));
+            (0..pages.count).for_each(|page| pages.fill(page, 3));
+            let gone = engine
+                .core()
+                .swap_off(std::path::Path::new("mem"), &mut |_| userswap::Proceed::GoOn);
+            gone.unwrap();
+            (0..pages.count).for_each(|page| pages.check(page, 3));
+            audit(&engine);
+        }));
+        leaving.join().unwrap().unwrap();
+    });
+    assert_eq!(engine.core().devices.list().count(), 1);
+    (0..pages.count).for_each(|page| pages.check(page, 2));
+    audit(&engine);
+}
+
 /// Forks again and again while other threads fault; their words carry their page's number.
 fn forks_under_load(way: Way) {
     let engine = engine(way);
