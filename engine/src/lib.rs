@@ -4,8 +4,10 @@
 //! larger than the budget. Pages that do not fit go to the devices and come back when they are touched,
 //! by userfaultfd, without the program taking part. The decisions are in `userswap-policy`; this crate
 //! acts on them. ARCHITECTURE.md shows how a page travels.
+mod administer;
 pub mod arena;
 mod checksum;
+pub mod control;
 pub mod core;
 pub mod counters;
 mod delivery;
@@ -28,11 +30,13 @@ mod reclaim;
 mod region;
 mod server;
 pub mod size;
+pub mod status;
 mod swap_in;
 pub mod sys;
 mod transfer;
 mod write_back;
 
+pub use administer::{Proceed, Progress};
 pub use counters::Snapshot;
 pub use engine::{Builder, Engine, Usage, default_swap_bytes, open_devices};
 pub use error::Error;

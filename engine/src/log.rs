@@ -43,6 +43,11 @@ pub fn stopping() {
     ]);
 }
 
+/// An engine under `run` that cannot be reached goes on all the same.
+pub fn no_control(reason: &str) {
+    say(&["userswap: status, set, swapon and swapoff will not reach this program: ", reason, "\n"]);
+}
+
 /// A device refused pages.
 pub fn write_error(device: &str, error: i32) {
     let mut digits = [0; 20];

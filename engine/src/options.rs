@@ -151,6 +151,8 @@ pub struct Options {
     pub transfer: Transfer,
     /// How devices are driven.
     pub io: IoBackend,
+    /// The directory of the control socket; none, no socket.
+    pub control: Option<PathBuf>,
     /// The process that `run` became; its descendants leave the statistics file to it.
     pub root_pid: u32,
 }
@@ -167,6 +169,7 @@ impl Options {
             stats: None,
             transfer: Transfer::Auto,
             io: IoBackend::Auto,
+            control: None,
             root_pid: 0,
         }
     }
@@ -188,6 +191,10 @@ impl Options {
         }
         if let Some(stats) = &self.stats {
             writeln!(text, "stats={}", stats.display()).expect("writing to a string cannot fail");
+        }
+        if let Some(control) = &self.control {
+            writeln!(text, "control={}", control.display())
+                .expect("writing to a string cannot fail");
         }
         text
     }
@@ -219,6 +226,7 @@ impl Options {
             "stats" => self.stats = Some(PathBuf::from(value)),
             "transfer" => self.transfer = value.parse()?,
             "io" => self.io = value.parse()?,
+            "control" => self.control = Some(PathBuf::from(value)),
             "root_pid" => self.root_pid = number("root_pid", value)?,
             _ => return Err(OptionsError::UnknownKey(key.to_owned())),
         }
@@ -249,6 +257,7 @@ mod tests {
         options.stats = Some("/tmp/a=b stats.json".into());
         options.transfer = Transfer::Copy;
         options.io = IoBackend::Threads;
+        options.control = Some("/run/user/1000/user swap".into());
         options.root_pid = 4711;
         assert_eq!(Options::from_text(&options.to_text()), Ok(options));
     }

@@ -12,6 +12,7 @@ pub mod lock;
 pub mod mapping;
 pub mod pagemap;
 pub mod pages;
+pub mod peer;
 pub mod process;
 pub mod registry;
 pub mod request;
