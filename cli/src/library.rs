@@ -4,13 +4,13 @@
 //! versions do not disturb each other, and a program keeps the one it started with. The directory
 //! must allow execution, or the dynamic linker would go on without the library after a warning.
 
-use std::env;
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{StatVfsMountFlags, statvfs};
+use userswap::control::directory;
 
 use crate::failure::Failure;
 
@@ -42,8 +42,8 @@ pub fn install() -> Result<PathBuf, Failure> {
 /// None of the usual places will do.
 pub fn private_directory() -> Result<PathBuf, Failure> {
     let mut reasons = Vec::new();
-    for candidate in candidates() {
-        match make_private(&candidate) {
+    for candidate in directory::candidates_here() {
+        match check(&candidate) {
             Ok(()) => return Ok(candidate),
             Err(error) => reasons.push(format!("{}: {error}", candidate.display())),
         }
@@ -55,38 +55,12 @@ pub fn private_directory() -> Result<PathBuf, Failure> {
     )))
 }
 
-fn candidates() -> Vec<PathBuf> {
-    let of_user = format!("userswap-{}", rustix::process::geteuid().as_raw());
-    let set = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let temporary = set("TMPDIR").unwrap_or_else(|| "/tmp".into());
-    set("XDG_RUNTIME_DIR")
-        .map(|directory| directory.join("userswap"))
-        .into_iter()
-        .chain([Path::new("/run").join(&of_user), temporary.join(&of_user)])
-        .chain([Path::new("/var/tmp").join(&of_user)])
-        .collect()
-}
-
-fn make_private(directory: &Path) -> Result<(), String> {
+fn check(directory: &Path) -> Result<(), String> {
     // Both separate the names in LD_PRELOAD.
     if directory.to_string_lossy().contains([' ', ':']) {
         return Err("its name contains a space or a colon".to_owned());
     }
-    match DirBuilder::new().mode(0o700).create(directory) {
-        Ok(()) => {}
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-        Err(error) => return Err(error.to_string()),
-    }
-    let found = fs::symlink_metadata(directory).map_err(|error| error.to_string())?;
-    if !found.is_dir() {
-        return Err("is not a directory".to_owned());
-    }
-    if found.uid() != rustix::process::geteuid().as_raw() {
-        return Err("belongs to somebody else".to_owned());
-    }
-    if found.mode() & 0o077 != 0 {
-        return Err(format!("is open to others (mode {:04o})", found.mode() & 0o777));
-    }
+    directory::make_private(directory)?;
     let mount = statvfs(directory).map_err(|error| error.to_string())?;
     if mount.f_flag.contains(StatVfsMountFlags::NOEXEC) {
         return Err("is on a file system that forbids execution".to_owned());
@@ -115,24 +89,15 @@ fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::{PermissionsExt, symlink};
-
     use super::*;
 
     #[test]
-    fn a_directory_is_made_private_and_one_that_is_not_is_refused() {
+    fn a_directory_that_the_linker_cannot_be_told_is_refused() {
         let parent = tempfile::tempdir().unwrap();
-        let mine = parent.path().join("mine");
-        assert_eq!(make_private(&mine), Ok(()));
-        assert_eq!(fs::metadata(&mine).unwrap().mode() & 0o777, 0o700);
-        assert_eq!(make_private(&mine), Ok(()), "and used again");
-        fs::set_permissions(&mine, fs::Permissions::from_mode(0o755)).unwrap();
-        assert!(make_private(&mine).unwrap_err().contains("open to others"));
-        let link = parent.path().join("link");
-        symlink(parent.path(), &link).unwrap();
-        assert!(make_private(&link).unwrap_err().contains("not a directory"));
-        assert!(make_private(&parent.path().join("a b")).unwrap_err().contains("space"));
-        assert!(make_private(&parent.path().join("no/such")).is_err());
+        assert_eq!(check(&parent.path().join("mine")), Ok(()));
+        assert!(check(&parent.path().join("a b")).unwrap_err().contains("space"));
+        assert!(!parent.path().join("a b").exists());
+        assert!(check(&parent.path().join("no/such")).is_err());
     }
 
     #[test]

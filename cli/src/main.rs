@@ -5,6 +5,7 @@
 //! the program, in a shared object that this binary carries and injects.
 
 mod bench;
+mod control;
 mod demo;
 mod demo_load;
 mod elf;
@@ -36,6 +37,16 @@ struct CommandLine {
 enum Command {
     /// Run a program with a RAM budget; what does not fit is swapped in user space
     Run(run::RunArgs),
+    /// List the programs that have outgrown their budget and are served
+    List,
+    /// Show a program's swap devices, every node's list of them, memory and locks
+    Status(control::StatusArgs),
+    /// Give a running program one more swap device
+    Swapon(control::SwaponArgs),
+    /// Bring everything on a swap device of a running program back, and take the device away
+    Swapoff(control::SwapoffArgs),
+    /// Change a setting of a running program, such as its budget
+    Set(control::SetArgs),
     /// Show what it does: a verified workload of four times its budget, and the kernel beside it
     Demo(demo::DemoArgs),
     /// The demo's workload
@@ -59,6 +70,11 @@ fn main() -> ExitCode {
     };
     let result = match command {
         Command::Run(args) => run::run(args).map(|never| match never {}),
+        Command::List => control::list(),
+        Command::Status(args) => control::status(&args),
+        Command::Swapon(args) => control::swapon(args),
+        Command::Swapoff(args) => control::swapoff(args),
+        Command::Set(args) => control::set(args),
         Command::Demo(args) => demo::demo(&args),
         Command::DemoLoad(args) => demo_load::load(args),
         Command::Bench(args) => bench::bench(args),

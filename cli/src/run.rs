@@ -86,7 +86,7 @@ fn parse_min_region(text: &str) -> Result<ByteSize, String> {
 /// Anything that keeps the program from running under the engine; on success there is no return.
 pub fn run(args: RunArgs) -> Result<Infallible, Failure> {
     let (name, arguments) = args.command.split_first().expect("clap demands a program");
-    let options = options(&args)?;
+    let mut options = options(&args)?;
     for warning in check_swaps(&options)? {
         eprintln!("userswap: warning: {warning}");
     }
@@ -94,6 +94,7 @@ pub fn run(args: RunArgs) -> Result<Infallible, Failure> {
     let program = program::resolve(name, search_path.as_deref())?;
     check_kernel(&options)?;
     let library = library::install()?;
+    options.control = control_directory(&library);
     let mut command = Command::new(&program.path);
     if program.first_arguments.is_empty() {
         command.arg0(name);
@@ -109,6 +110,19 @@ pub fn run(args: RunArgs) -> Result<Infallible, Failure> {
         std::io::ErrorKind::NotFound => Err(Failure { status: STATUS_NOT_FOUND, message }),
         _ => Err(Failure::not_runnable(message)),
     }
+}
+
+/// Engines listen where the library lies: a directory that only this user can enter.
+fn control_directory(library: &Path) -> Option<PathBuf> {
+    let directory = library.parent().filter(|directory| is_plain(directory));
+    if directory.is_none() {
+        let library = library.display();
+        eprintln!(
+            "userswap: warning: {library}: its directory cannot be named to the program, which will have \
+             no control socket: use a path in plain UTF-8"
+        );
+    }
+    directory.map(Path::to_owned)
 }
 
 /// Makes sure that the kernel has what the options ask for.
@@ -161,6 +175,11 @@ fn reads_back(swap: &SwapSpec) -> bool {
     swap.to_string().parse().as_ref() == Ok(swap)
 }
 
+/// Whether a name survives being handed on as a line of text.
+fn is_plain(path: &Path) -> bool {
+    path.to_str().is_some_and(|name| !name.contains(char::is_control))
+}
+
 /// Opens every device as the engine will, undoes it, and returns the warnings.
 fn check_swaps(options: &Options) -> Result<Vec<String>, Failure> {
     let mut warnings = Vec::new();
@@ -195,7 +214,7 @@ fn check_stats(file: &Path) -> Result<PathBuf, Failure> {
             "--stats {file}: {reason}; name a file in a writable directory"
         )))
     };
-    if file.to_str().is_none_or(|name| name.contains(char::is_control)) {
+    if !is_plain(file) {
         return refuse("has a name that cannot be passed on to the program");
     }
     if file.is_dir() {

@@ -1,4 +1,5 @@
 //! Counters, named as in /proc/vmstat where one exists, and the latency of faults.
+use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 macro_rules! counters {
@@ -116,7 +117,7 @@ impl Default for Latency {
 }
 
 /// Upper bounds in nanoseconds below which a share of the faults stayed; zero when there were none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Percentiles {
     /// Half of them.
     pub p50: u64,

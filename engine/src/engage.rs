@@ -1,5 +1,6 @@
 //! Engaging late: a program that has run natively so far gets an engine, and keeps the pages it has.
 use crate::arena::{Arena, PageRange};
+use crate::control::directory;
 use crate::core::{Core, RUN_MAX};
 use crate::counters::count;
 use crate::engine::Engine;
@@ -18,7 +19,17 @@ impl Engine {
     /// # Errors
     /// As [`crate::Builder::build`]; nothing is registered then.
     pub fn engage(arena: Arc<Arena>, options: &Options) -> Result<Self, Error> {
-        Self::start(arena, options)
+        let engine = Self::start(arena, options)?;
+        if let Some(directory) = &options.control {
+            // A program that has become another user cannot use its first user's. The environment is the
+            // program's, which may be changing it.
+            let mut candidates = vec![directory.clone()];
+            candidates.extend(directory::candidates(directory::user(), |_| None));
+            if let Err(error) = engine.start_control(&candidates) {
+                crate::log::no_control(&error.to_string());
+            }
+        }
+        Ok(engine)
     }
 }
 

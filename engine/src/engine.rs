@@ -1,5 +1,6 @@
 //! The public face: building an engine, mapping regions, asking for numbers.
 use crate::arena::{Arena, PageRange};
+use crate::control::{Control, directory};
 use crate::core::{Core, Tuning};
 use crate::counters::Snapshot;
 use crate::delivery;
@@ -17,6 +18,8 @@ use crate::sys::PAGE_BYTES;
 use crate::sys::mapping::Access;
 use crate::sys::signal::Blocked;
 use crate::topology::Topology;
+use std::os::fd::RawFd;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
@@ -45,6 +48,7 @@ pub fn default_swap_bytes(ram_bytes: u64) -> u64 {
 pub struct Builder {
     options: Options,
     arena_bytes: u64,
+    control: bool,
 }
 
 impl Builder {
@@ -55,7 +59,8 @@ impl Builder {
 
     /// From the options of `userswap run`.
     pub fn from_options(options: Options) -> Self {
-        Self { options, arena_bytes: ARENA_BYTES_DEFAULT }
+        let control = options.control.is_some();
+        Self { options, arena_bytes: ARENA_BYTES_DEFAULT, control }
     }
 
     /// One more swap device.
@@ -116,14 +121,30 @@ impl Builder {
         self
     }
 
+    /// Whether the engine listens on a control socket, for `userswap status` and its relatives: in the
+    /// options' directory, else under `$XDG_RUNTIME_DIR` or `/run`. Without being asked it does not.
+    pub fn control(mut self, wanted: bool) -> Self {
+        self.control = wanted;
+        self
+    }
+
     /// Builds the engine and starts its threads.
     ///
     /// # Errors
-    /// A budget out of bounds, a device that cannot be used, userfaultfd not allowed.
+    /// A budget out of bounds, a device that cannot be used, userfaultfd not allowed, and no control socket
+    /// where one is wanted.
     pub fn build(self) -> Result<Engine, Error> {
         let pages = (self.arena_bytes / PAGE_BYTES as u64).min(u64::from(u32::MAX)) as u32;
         let arena = Arena::reserve(pages, Access::ReadWrite).map_err(Error::Books)?;
-        Engine::start(Arc::new(arena), &self.options)
+        let engine = Engine::start(Arc::new(arena), &self.options)?;
+        if self.control {
+            let candidates = match &self.options.control {
+                Some(directory) => vec![directory.clone()],
+                None => directory::candidates_here(),
+            };
+            engine.start_control(&candidates)?;
+        }
+        Ok(engine)
     }
 }
 
@@ -161,6 +182,7 @@ pub struct Engine {
 pub(crate) struct Running {
     pub(crate) core: Arc<Core>,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    control: Control,
 }
 
 impl Engine {
@@ -176,7 +198,11 @@ impl Engine {
         // Handlers before registration, adoption behind the closed gate: a fault in between waits there.
         delivery::enroll(&core)?;
         // From here on an error drops this, which ends the threads and strikes the engine off.
-        let running = Arc::new(Running { core, threads: Mutex::new(Vec::new()) });
+        let running = Arc::new(Running {
+            core,
+            threads: Mutex::new(Vec::new()),
+            control: Control::default(),
+        });
         running.start_threads()?;
         running.core.register().map_err(Error::Userfaultfd)?;
         running.core.adopt_present().map_err(Error::Books)?;
@@ -223,8 +249,45 @@ impl Engine {
         &self.running.core
     }
 
+    /// Listens on a control socket in the first of `candidates` that will do.
+    ///
+    /// # Errors
+    /// None will do, or no thread is to be had.
+    pub(crate) fn start_control(&self, candidates: &[PathBuf]) -> Result<(), Error> {
+        self.running.control.start(&self.running.core, candidates)
+    }
+
+    /// Where the control socket is, if there is one.
+    pub fn control_socket(&self) -> Option<PathBuf> {
+        let _blocked = Blocked::new();
+        // Inside the gate, as a child could find the lock held by nobody.
+        self.running.core.gate.enter();
+        let socket = self.running.control.socket();
+        self.running.core.gate.leave();
+        socket
+    }
+
+    /// Descriptors of those who are connected to the control socket at this moment.
+    pub fn control_connections(&self) -> impl Iterator<Item = RawFd> {
+        self.running.control.connections()
+    }
+
+    /// Removes the control socket's name: the process is about to end without dropping its engine.
+    pub fn withdraw_control(&self) {
+        // Nothing here may wait: while another thread forks, the name stays, to be swept away later.
+        if self.running.core.gate.try_enter() {
+            self.running.control.withdraw();
+            self.running.core.gate.leave();
+        }
+    }
+
     pub(crate) fn renew_threads(&self) -> Result<(), Error> {
-        self.running.renew_threads()
+        self.running.renew_threads()?;
+        if let Err(error) = self.running.control.renew() {
+            // The child's memory is whole without it.
+            crate::log::no_control(&error.to_string());
+        }
+        Ok(())
     }
 }
 
@@ -253,6 +316,8 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
+        // First: what it was asked to do needs the other threads.
+        self.control.stop();
         self.core.stop();
         delivery::strike(&self.core);
         for thread in self.threads.get_mut().expect("nobody panics with the threads").drain(..) {

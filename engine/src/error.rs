@@ -1,6 +1,7 @@
 //! What can go wrong when an engine is built or asked for something.
 use crate::device::open::OpenError;
 use std::io;
+use std::path::PathBuf;
 use userswap_policy::devices::SwapOnError;
 
 /// An engine's error; the message is one line that names the value and the remedy.
@@ -28,6 +29,19 @@ pub enum Error {
         "a process can have {0} engines with fault delivery by signal: drop one, or use \"thread\""
     )]
     TooManyEngines(usize),
+    /// No directory for the control socket.
+    #[error(
+        "no private directory for the control socket ({0}); set XDG_RUNTIME_DIR to a directory of yours"
+    )]
+    ControlDirectory(String),
+    /// No control socket.
+    #[error("no control socket in {}: {source}", directory.display())]
+    ControlSocket {
+        /// Where it was to be.
+        directory: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
     /// A thread could not be started.
     #[error("cannot start a thread: {0}")]
     Thread(#[source] io::Error),

@@ -8,7 +8,7 @@
 //! The arena is MADV_DONTFORK all the rest of the time: a child made past these functions has no such
 //! memory at all, and cannot read zeros where there was content.
 use crate::core::Core;
-use crate::device::device::{Device, DeviceState};
+use crate::device::record::{Device, DeviceState};
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::sys::fd::{self, Event};

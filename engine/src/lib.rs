@@ -4,9 +4,11 @@
 //! larger than the budget. Pages that do not fit go to the devices and come back when they are touched,
 //! by userfaultfd, without the program taking part. The decisions are in `userswap-policy`; this crate
 //! acts on them. ARCHITECTURE.md shows how a page travels.
+mod administer;
 pub mod arena;
 mod budget;
 mod checksum;
+pub mod control;
 pub mod core;
 pub mod counters;
 mod delivery;
@@ -30,6 +32,7 @@ mod reclaim;
 mod region;
 mod server;
 pub mod size;
+pub mod status;
 mod swap_in;
 mod swap_off;
 pub mod sys;

@@ -50,6 +50,11 @@ pub fn not_bound(error: i32) {
     say(&["userswap: mbind failed (errno ", error, "): pages may lie on other nodes\n"]);
 }
 
+/// An engine under `run` that cannot be reached goes on all the same.
+pub fn no_control(reason: &str) {
+    say(&["userswap: status, set, swapon and swapoff will not reach this program: ", reason, "\n"]);
+}
+
 /// A device refused pages.
 pub fn write_error(device: &str, error: i32) {
     let mut digits = [0; 20];

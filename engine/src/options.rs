@@ -177,6 +177,8 @@ pub struct Options {
     pub transfer: Transfer,
     /// How devices are driven.
     pub io: IoBackend,
+    /// The directory of the control socket; none, no socket.
+    pub control: Option<PathBuf>,
     /// The process that `run` became; its descendants leave the statistics file to it.
     pub root_pid: u32,
 }
@@ -196,6 +198,7 @@ impl Options {
             stats: None,
             transfer: Transfer::Auto,
             io: IoBackend::Auto,
+            control: None,
             root_pid: 0,
         }
     }
@@ -224,6 +227,10 @@ impl Options {
         }
         if let Some(stats) = &self.stats {
             writeln!(text, "stats={}", stats.display()).expect("writing to a string cannot fail");
+        }
+        if let Some(control) = &self.control {
+            writeln!(text, "control={}", control.display())
+                .expect("writing to a string cannot fail");
         }
         text
     }
@@ -262,6 +269,7 @@ impl Options {
             "stats" => self.stats = Some(PathBuf::from(value)),
             "transfer" => self.transfer = value.parse()?,
             "io" => self.io = value.parse()?,
+            "control" => self.control = Some(PathBuf::from(value)),
             "root_pid" => self.root_pid = number("root_pid", value)?,
             _ => return Err(OptionsError::UnknownKey(key.to_owned())),
         }
@@ -293,6 +301,7 @@ mod tests {
         options.stats = Some("/tmp/a=b stats.json".into());
         options.transfer = Transfer::Copy;
         options.io = IoBackend::Threads;
+        options.control = Some("/run/user/1000/user swap".into());
         options.root_pid = 4711;
         options.ram_by_node = vec![(0, 1 << 30), (3, 16 << 20)];
         options.fake_numa = Some(4);

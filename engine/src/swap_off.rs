@@ -8,8 +8,8 @@
 //! priority is then the lowest).
 use crate::arena::PageRange;
 use crate::core::Core;
-use crate::device::device::{Device, DeviceState, number_of};
 use crate::device::open;
+use crate::device::record::{Device, DeviceState, number_of};
 use crate::device::spec::SwapSpec;
 use crate::error::Error;
 use crate::node::{Asker, FrameSet, Node};
@@ -158,7 +158,7 @@ impl Core {
             }
         };
         let elsewhere = (self.devices.room().0 - own).max(0) as u64;
-        let in_ram: u64 = self.nodes.iter().map(|node| room_in_ram(node)).sum();
+        let in_ram: u64 = self.nodes.iter().map(room_in_ram).sum();
         if pages > elsewhere + in_ram {
             let name = device.label().map_or_else(String::new, |label| label.name.clone());
             return Err(Error::NoRoomToSwapOff(name, pages, elsewhere + in_ram));

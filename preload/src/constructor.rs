@@ -56,5 +56,5 @@ fn start(text: &str) -> Result<(), String> {
 }
 
 extern "C" fn destruct() {
-    stats::write();
+    stats::end();
 }

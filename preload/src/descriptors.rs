@@ -51,10 +51,17 @@ fn is_open(fd: c_int) -> bool {
 }
 
 fn is_ours(fd: c_int) -> bool {
-    fd >= 0 && MASK.load(Ordering::Acquire) & 1u64 << (fd % 64) != 0 && {
+    let listed = fd >= 0 && MASK.load(Ordering::Acquire) & 1u64 << (fd % 64) != 0 && {
         let _blocked = userswap::sys::signal::Blocked::new();
         OURS.lock().contains(&fd)
-    }
+    };
+    listed || clients().any(|client| client == fd)
+}
+
+/// Descriptors of who is connected to the control socket: they come and go.
+fn clients() -> impl Iterator<Item = c_int> {
+    let engine = process::current().and_then(process::Process::engine);
+    engine.into_iter().flat_map(|engine| engine.control_connections())
 }
 
 entry!(
@@ -124,12 +131,13 @@ fn close_around(first: c_uint, last: c_uint, flags: c_int) -> Result<(), Errno> 
     let mut ours: Vec<c_uint> = match process::current() {
         Some(_) => {
             let _blocked = userswap::sys::signal::Blocked::new();
-            OURS.lock().iter().map(|fd| *fd as c_uint).collect()
+            OURS.lock().iter().copied().chain(clients()).map(|fd| fd as c_uint).collect()
         }
         None => Vec::new(),
     };
     ours.retain(|fd| (first..=last).contains(fd));
     ours.sort_unstable();
+    ours.dedup();
     if first > last {
         return close_part(first, last, flags);
     }

@@ -16,7 +16,7 @@ static WRITTEN: AtomicBool = AtomicBool::new(false);
 static OWNER: AtomicU32 = AtomicU32::new(0);
 
 /// Writes the file, once, if this process is to.
-pub fn write() {
+fn write() {
     let Some(process) = process::current() else { return };
     let Some(file) = file_of(process) else { return };
     if WRITTEN.swap(true, Ordering::AcqRel) {
@@ -26,6 +26,15 @@ pub fn write() {
     let text = describe(process);
     if let Err(error) = replace(&file, &text) {
         crate::raw::say(&format!("--stats {}: {error}", file.display()));
+    }
+}
+
+/// The process ends in order, its engine with it.
+pub fn end() {
+    write();
+    // A child that shares its parent's memory (vfork) removes nothing: the name is its parent's.
+    if let Some(engine) = process::current().and_then(Process::engine) {
+        engine.withdraw_control();
     }
 }
 
@@ -97,7 +106,7 @@ fn describe(process: &Process) -> String {
 /// As the function of the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn _exit(status: c_int) -> ! {
-    write();
+    end();
     real::_exit(status);
     unreachable!("_exit does not return")
 }
@@ -118,7 +127,7 @@ pub unsafe extern "C" fn _Exit(status: c_int) -> ! {
 /// As the function of the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn quick_exit(status: c_int) -> ! {
-    write();
+    end();
     real::quick_exit(status);
     unreachable!("quick_exit does not return")
 }

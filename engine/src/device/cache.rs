@@ -2,7 +2,7 @@
 //!
 //! What to do is decided in `policy::slot_cache` and `policy::free_batch`; here are the locks. A buffer's
 //! lock is held while its batch is freed, so that a drain that has passed it finds nothing on its way.
-use super::device::{Device, Store, number_of};
+use super::record::{Device, Store, number_of};
 use super::{Devices, SlotSpan};
 use crate::page::{NodeId, Slot};
 use crate::sys::lock::{Guard, Lock};
@@ -123,7 +123,7 @@ impl Buffers {
 
 impl Devices {
     /// Slots from this CPU's buffer, as many as follow each other; None when the devices are to be asked.
-    pub(super) fn from_buffer(&self, want: u32, near: NodeId) -> Option<SlotSpan> {
+    pub(super) fn take_buffered(&self, want: u32, near: NodeId) -> Option<SlotSpan> {
         // A large request is a batch by itself.
         if want as usize >= BATCH || self.buffers.mode() != SlotMode::Cache {
             return None;
@@ -156,7 +156,7 @@ impl Devices {
     }
 
     fn refill(&self, ready: &mut Ready<Slot>, near: NodeId) -> Option<Slot> {
-        let span = self.from_devices(BATCH as u32, near)?;
+        let span = self.ask_devices(BATCH as u32, near)?;
         let mut slots = [span.first; BATCH];
         for (place, slot) in slots.iter_mut().zip(span.slots()) {
             *place = slot;

@@ -4,9 +4,9 @@
 //! slot on it. Locks nest CPU buffer, device, list: `table` (the list lock) is the innermost, taken with a
 //! device's lock held when that device becomes full or gets room.
 mod cache;
-pub mod device;
 mod node;
 pub mod open;
+pub mod record;
 pub mod spec;
 pub mod throttle;
 
@@ -19,8 +19,8 @@ use crate::sys::request::{Direction, Pieces, Request};
 use crate::topology::Topology;
 use cache::Buffers;
 pub use cache::SlotMode;
-use device::{Cursor, Device, DeviceState, Label, Place, Store, number_of};
 use open::OpenDevice;
+use record::{Cursor, Device, DeviceState, Label, Place, Store, number_of};
 use std::fs::File;
 use std::io;
 use std::num::NonZeroU32;
@@ -165,15 +165,15 @@ impl Devices {
     /// Allocates up to `want` consecutive slots for a CPU of the node `near`, from the device that its list
     /// has first.
     pub fn allocate(&self, want: u32, near: NodeId) -> Option<SlotSpan> {
-        self.from_buffer(want, near).or_else(|| self.from_devices(want, near)).or_else(|| {
+        self.take_buffered(want, near).or_else(|| self.ask_devices(want, near)).or_else(|| {
             // What waits in buffers may be the last room there is.
             self.drain();
-            self.from_devices(want, near)
+            self.ask_devices(want, near)
         })
     }
 
     /// Asks the devices themselves.
-    fn from_devices(&self, want: u32, near: NodeId) -> Option<SlotSpan> {
+    fn ask_devices(&self, want: u32, near: NodeId) -> Option<SlotSpan> {
         let granted = self.reserve(want)?;
         let mut walk = Walk::new();
         let span = std::iter::from_fn(|| {
@@ -209,8 +209,7 @@ impl Devices {
         self.note_full(device, &store);
         drop(store);
         if device.back_with_blocks(run, label.max) {
-            let far = usize::from(label.node != Some(near));
-            device.placed[far].fetch_add(u64::from(run.count), Ordering::Relaxed);
+            device.placed[near.0 as usize].fetch_add(u64::from(run.count), Ordering::Relaxed);
             return Some(device.span(run));
         }
         // The file system is full: what has blocks stays in use, the rest of the device is given up.
@@ -414,11 +413,12 @@ impl Devices {
 
     /// Slots that were given to CPUs of their device's own node, and all that were given out.
     pub fn written_near(&self) -> (u64, u64) {
-        let placed = self.list().map(|device| {
-            let [near, far] = &device.placed;
-            (near.load(Ordering::Relaxed), far.load(Ordering::Relaxed))
-        });
-        placed.fold((0, 0), |(near, all), (here, there)| (near + here, all + here + there))
+        self.list().fold((0, 0), |(near, all), device| {
+            let own = device.label().and_then(|label| label.node);
+            let placed = |node: usize| device.placed[node].load(Ordering::Relaxed);
+            let here = own.map_or(0, |own| placed(own.0 as usize));
+            (near + here, all + (0..device.placed.len()).map(placed).sum::<u64>())
+        })
     }
 
     /// Free and total slots agree with what the devices say; nobody is searching.

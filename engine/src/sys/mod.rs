@@ -13,6 +13,7 @@ pub mod mapping;
 pub mod numa;
 pub mod pagemap;
 pub mod pages;
+pub mod peer;
 pub mod process;
 pub mod registry;
 pub mod request;

@@ -8,7 +8,7 @@ use super::spec::SwapSpec;
 use super::throttle::{Distance, Link};
 use super::{DEVICE_SLOTS, SlotSpan, slot_of};
 use crate::error::Error;
-use crate::page::{NodeId, Slot};
+use crate::page::{NODES_MAX, NodeId, Slot};
 use crate::sys::PAGE_BYTES;
 use crate::sys::fd;
 use crate::sys::lock::{Lock, LockUse};
@@ -108,8 +108,8 @@ pub struct Device {
     pub freeing: LockUse,
     /// Slots freed.
     pub freed: AtomicU64,
-    /// Slots given to CPUs of its own node, and to those of others.
-    pub placed: [AtomicU64; 2],
+    /// Slots given to the CPUs of each node.
+    pub placed: [AtomicU64; NODES_MAX],
 }
 
 impl Device {
@@ -134,7 +134,7 @@ impl Device {
             allocation: LockUse::default(),
             freeing: LockUse::default(),
             freed: AtomicU64::new(0),
-            placed: [AtomicU64::new(0), AtomicU64::new(0)],
+            placed: [const { AtomicU64::new(0) }; NODES_MAX],
         }
     }
 
@@ -162,6 +162,7 @@ impl Device {
         *self.link.lock() = opened.throttle.map(|throttle| Arc::new(Link::new(throttle)));
         self.is_throttled.store(opened.throttle.is_some(), Ordering::Release);
         self.errors.store(0, Ordering::Relaxed);
+        self.placed.iter().for_each(|placed| placed.store(0, Ordering::Relaxed));
         self.descriptor.store(file.as_raw_fd(), Ordering::Release);
         let mut store = self.store.lock();
         let cursors = vec![ClusterCursor::new(); cpus];

@@ -1,0 +1,151 @@
+//! A connection to an engine: a request goes out, answers come in, and no wait is without an end.
+
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use userswap::control::directory::EngineName;
+use userswap::control::protocol::{Answer, Request};
+use userswap::status::Status;
+
+use super::target;
+use crate::failure::Failure;
+
+/// An engine answers at once; it is silent while its program forks and copies what is swapped.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(30);
+/// The longest answer, in bytes: thousands of devices.
+const ANSWER_BYTES_MAX: u64 = 16 << 20;
+
+/// A connection to one engine.
+pub struct Client {
+    name: EngineName,
+    stream: BufReader<UnixStream>,
+    /// What has come of a line whose end has not.
+    partial: Vec<u8>,
+}
+
+impl Client {
+    /// Finds the engine of a process and connects to it.
+    ///
+    /// # Errors
+    /// There is none that we may ask.
+    pub fn of(name: EngineName) -> Result<Client, Failure> {
+        Client::connect(name, &target::find(name)?)
+    }
+
+    /// Connects to an engine's socket.
+    ///
+    /// # Errors
+    /// It has gone, or is somebody else's.
+    pub fn connect(name: EngineName, socket: &Path) -> Result<Client, Failure> {
+        let refuse = |error: io::Error| {
+            Failure::unavailable(match error.kind() {
+                ErrorKind::PermissionDenied => {
+                    format!("process {name} belongs to somebody else: ask as that user or as root")
+                }
+                ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
+                    format!("process {name} has just ended: `userswap list` shows those that run")
+                }
+                _ => format!("process {name}: {}: {error}", socket.display()),
+            })
+        };
+        let stream = UnixStream::connect(socket).map_err(refuse)?;
+        stream.set_read_timeout(Some(ANSWER_TIME_MAX)).map_err(refuse)?;
+        stream.set_write_timeout(Some(ANSWER_TIME_MAX)).map_err(refuse)?;
+        Ok(Client { name, stream: BufReader::new(stream), partial: Vec::new() })
+    }
+
+    /// Sends a request and waits for its answer.
+    ///
+    /// # Errors
+    /// The engine refuses, in its words; or it does not answer.
+    pub fn ask(&mut self, request: &Request) -> Result<Answer, Failure> {
+        self.send(request)?;
+        match self.answer()? {
+            Answer::Error { message } => Err(self.refusal(&message)),
+            answer => Ok(answer),
+        }
+    }
+
+    /// How the engine is doing.
+    ///
+    /// # Errors
+    /// As for [`ask`](Client::ask).
+    pub fn status(&mut self) -> Result<Status, Failure> {
+        match self.ask(&Request::Status {})? {
+            Answer::Status { status } => Ok(*status),
+            other => Err(self.nonsense(&format!("{other:?}"))),
+        }
+    }
+
+    /// Sends a request.
+    ///
+    /// # Errors
+    /// The engine has gone.
+    pub fn send(&mut self, request: &Request) -> Result<(), Failure> {
+        // An engine that refuses everybody has closed already, and its reason waits to be read.
+        match self.stream.get_mut().write_all(&request.to_line()) {
+            Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(self.silence(&error)),
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+
+    /// The next answer.
+    ///
+    /// # Errors
+    /// The engine has gone, or is silent.
+    pub fn answer(&mut self) -> Result<Answer, Failure> {
+        self.answer_within(ANSWER_TIME_MAX)?.ok_or_else(|| {
+            let seconds = ANSWER_TIME_MAX.as_secs();
+            Failure::unavailable(format!(
+                "process {} does not answer within {seconds} s: is it stopped?",
+                self.name
+            ))
+        })
+    }
+
+    /// The next answer if it comes within `patience`.
+    ///
+    /// # Errors
+    /// The engine has gone.
+    pub fn answer_within(&mut self, patience: Duration) -> Result<Option<Answer>, Failure> {
+        let set = self.stream.get_ref().set_read_timeout(Some(patience));
+        set.map_err(|error| self.silence(&error))?;
+        let room = ANSWER_BYTES_MAX.saturating_sub(self.partial.len() as u64);
+        let read = (&mut self.stream).take(room).read_until(b'\n', &mut self.partial);
+        match read {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
+            Err(error) if error.kind() != ErrorKind::ConnectionReset => Err(self.silence(&error)),
+            Ok(_) if self.partial.ends_with(b"\n") => {
+                let line = std::mem::take(&mut self.partial);
+                serde_json::from_slice(&line)
+                    .map(Some)
+                    .map_err(|error| self.nonsense(&error.to_string()))
+            }
+            Ok(_) | Err(_) => Err(Failure::unavailable(format!(
+                "process {} has ended the connection: it may have ended itself",
+                self.name
+            ))),
+        }
+    }
+
+    /// An engine's refusal; it is one line, whatever it says.
+    pub fn refusal(&self, message: &str) -> Failure {
+        Failure::unavailable(format!("process {}: {}", self.name, super::table::plain(message)))
+    }
+
+    /// An answer that does not belong to its request.
+    pub fn nonsense(&self, what: &str) -> Failure {
+        Failure::unavailable(format!(
+            "process {} answers what this build does not understand ({}): use the userswap that \
+             started it",
+            self.name,
+            super::table::plain(what)
+        ))
+    }
+
+    fn silence(&self, error: &io::Error) -> Failure {
+        Failure::unavailable(format!("process {} cannot be asked: {error}", self.name))
+    }
+}

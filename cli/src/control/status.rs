@@ -1,0 +1,254 @@
+//! `userswap status`: devices as `swapon --show` has them, then every node's list, memory and locks.
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+use clap::Args;
+use userswap::control::directory::EngineName;
+use userswap::size::ByteSize;
+use userswap::status::{DeviceState, DeviceStatus, LockUse, NodeStatus, Status};
+use userswap::sys::PAGE_BYTES;
+
+use super::client::Client;
+use super::list::statuses;
+use super::table::{Lean, plain, table};
+use crate::failure::Failure;
+
+/// Options of `status`.
+#[derive(Args)]
+pub struct StatusArgs {
+    /// The process, as `userswap list` shows it [default: all of this user]
+    pid: Option<EngineName>,
+    /// Print one JSON object, or an array of them without PID
+    #[arg(long)]
+    json: bool,
+}
+
+/// Shows it.
+///
+/// # Errors
+/// There is no such engine.
+pub fn status(args: &StatusArgs) -> Result<ExitCode, Failure> {
+    let statuses = match args.pid {
+        Some(name) => vec![(name, Client::of(name)?.status()?)],
+        None => statuses(),
+    };
+    match (args.json, args.pid) {
+        (true, Some(_)) => println!("{}", json(&statuses[0].1)),
+        (true, None) => {
+            let all: Vec<_> = statuses.into_iter().map(|(_, status)| status).collect();
+            println!("{}", json(&all));
+        }
+        (false, _) => {
+            let texts: Vec<_> =
+                statuses.iter().map(|(name, status)| describe(*name, status)).collect();
+            print!("{}", texts.join("\n"));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn json(value: &impl serde::Serialize) -> String {
+    serde_json::to_string_pretty(value).expect("a status is strings, numbers and lists")
+}
+
+fn describe(name: EngineName, status: &Status) -> String {
+    let mut text = format!(
+        "{name} {}: {} of RAM, faults by {}, placement {}\n",
+        plain(&status.program),
+        ByteSize(status.ram_bytes).rounded(),
+        plain(&status.fault),
+        plain(&status.placement)
+    );
+    text.push_str(&devices(&status.devices));
+    for node in &status.nodes {
+        text.push_str(&list_of(node));
+    }
+    for node in &status.nodes {
+        text.push_str(&memory_of(node));
+    }
+    text.push_str(&locks(status));
+    text
+}
+
+fn devices(devices: &[DeviceStatus]) -> String {
+    let titles = [
+        ("NAME", Lean::Left),
+        ("TYPE", Lean::Left),
+        ("SIZE", Lean::Right),
+        ("USED", Lean::Right),
+        ("PRIO", Lean::Right),
+        ("NODE", Lean::Right),
+        ("", Lean::Left),
+    ];
+    let row = |device: &DeviceStatus| {
+        let state = match device.state {
+            DeviceState::On => "",
+            DeviceState::Full => "full",
+            DeviceState::Retired => "retired after errors",
+            DeviceState::GoingOff => "going off",
+        };
+        [
+            plain(&device.name),
+            plain(&device.kind),
+            ByteSize(device.size_bytes).rounded(),
+            ByteSize(device.used_bytes).rounded(),
+            device.priority.to_string(),
+            device.node.map_or_else(|| "-".to_owned(), |node| node.to_string()),
+            state.to_owned(),
+        ]
+    };
+    table(titles, &devices.iter().map(row).collect::<Vec<_>>())
+}
+
+/// `node 0 (cpus 0-3): swap0 (1) swap1 (3)`.
+fn list_of(node: &NodeStatus) -> String {
+    let cpus = match &node.cpus[..] {
+        [] => "no cpus".to_owned(),
+        cpus => format!("cpus {}", ranges(cpus)),
+    };
+    let entries: String = node
+        .swap_list
+        .iter()
+        .map(|entry| format!(" {} ({})", plain(&entry.name), entry.key))
+        .collect();
+    format!("node {} ({cpus}):{}\n", node.node, if entries.is_empty() { " none" } else { &entries })
+}
+
+/// `0-3,8`.
+fn ranges(numbers: &[u32]) -> String {
+    let mut runs: Vec<(u32, u32)> = Vec::new();
+    for number in numbers {
+        match runs.last_mut() {
+            Some((_, last)) if last.checked_add(1) == Some(*number) => *last = *number,
+            _ => runs.push((*number, *number)),
+        }
+    }
+    let run = |(first, last): &(u32, u32)| match first == last {
+        true => first.to_string(),
+        false => format!("{first}-{last}"),
+    };
+    runs.iter().map(run).collect::<Vec<_>>().join(",")
+}
+
+fn memory_of(node: &NodeStatus) -> String {
+    let size = |pages: u64| ByteSize(pages.saturating_mul(PAGE_BYTES as u64)).rounded();
+    format!(
+        "node {} memory: budget {}, resident {}, cached {}, writing {}, free {}, spare {}; watermarks {} \
+         {} {}; slots given {}\n",
+        node.node,
+        size(node.budget_pages),
+        size(node.resident_pages),
+        size(node.cached_pages),
+        size(node.writing_pages),
+        size(node.free_pages),
+        size(node.spare_pages),
+        size(node.min_pages),
+        size(node.low_pages),
+        size(node.high_pages),
+        size(node.placed.iter().map(|placed| placed.slots).sum()),
+    )
+}
+
+fn locks(status: &Status) -> String {
+    let used = |lock: LockUse| format!("{} acquisitions, {} waits", lock.acquisitions, lock.waits);
+    let mut text = format!("list lock: {}\n", used(status.list_lock));
+    for device in &status.devices {
+        let freeing = match device.free_lock.acquisitions {
+            0 => String::new(),
+            times => format!(" ({:.1} per acquisition)", device.slots_freed as f64 / times as f64),
+        };
+        writeln!(
+            text,
+            "{}: allocating {}; freeing {}, {} slots{freeing}",
+            plain(&device.name),
+            used(device.alloc_lock),
+            used(device.free_lock),
+            device.slots_freed
+        )
+        .expect("writing to a string cannot fail");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use userswap::status::{ListEntry, Placed};
+
+    use super::*;
+
+    fn device(index: u32, name: &str, priority: i32) -> DeviceStatus {
+        DeviceStatus {
+            index,
+            name: name.to_owned(),
+            kind: "file".to_owned(),
+            size_bytes: 1 << 30,
+            used_bytes: 3 << 20,
+            priority,
+            node: (index > 0).then_some(0),
+            state: DeviceState::On,
+            alloc_lock: LockUse { acquisitions: 4, waits: 1 },
+            free_lock: LockUse { acquisitions: 2, waits: 0 },
+            slots_freed: 100,
+        }
+    }
+
+    fn node() -> NodeStatus {
+        let entry = |device, name: &str, key| ListEntry { device, name: name.to_owned(), key };
+        NodeStatus {
+            node: 0,
+            cpus: vec![0, 1, 2, 3, 8],
+            budget_pages: 4096,
+            resident_pages: 2048,
+            cached_pages: 256,
+            writing_pages: 0,
+            free_pages: 1,
+            spare_pages: 0,
+            min_pages: 64,
+            low_pages: 128,
+            high_pages: 256,
+            placed: vec![Placed { device: 0, slots: 512 }, Placed { device: 1, slots: 256 }],
+            swap_list: vec![entry(1, "/swap1", 1), entry(0, "/swap0", 2)],
+        }
+    }
+
+    #[test]
+    fn the_text_shows_devices_lists_memory_and_locks() {
+        let mut devices = vec![device(0, "/swap0", -2), device(1, "/swap1", -3)];
+        devices[1].state = DeviceState::GoingOff;
+        let status = Status {
+            pid: 7,
+            program: "sort".to_owned(),
+            fault: "thread".to_owned(),
+            ram_bytes: 16 << 20,
+            placement: "near".to_owned(),
+            free_slots: 5,
+            total_slots: 9,
+            list_lock: LockUse { acquisitions: 12, waits: 3 },
+            devices,
+            nodes: vec![node()],
+            counters: Default::default(),
+            fault_latency_ns: Default::default(),
+        };
+        let text = describe(EngineName { pid: 7, number: 2 }, &status);
+        let expected = "\
+7-2 sort: 16M of RAM, faults by thread, placement near
+NAME   TYPE SIZE USED PRIO NODE
+/swap0 file   1G   3M   -2    -
+/swap1 file   1G   3M   -3    0 going off
+node 0 (cpus 0-3,8): /swap1 (1) /swap0 (2)
+node 0 memory: budget 16M, resident 8M, cached 1M, writing 0, free 4K, spare 0; watermarks 256K 512K 1M; slots given 3M
+list lock: 12 acquisitions, 3 waits
+/swap0: allocating 4 acquisitions, 1 waits; freeing 2 acquisitions, 0 waits, 100 slots (50.0 per acquisition)
+/swap1: allocating 4 acquisitions, 1 waits; freeing 2 acquisitions, 0 waits, 100 slots (50.0 per acquisition)
+";
+        assert_eq!(text, expected);
+        assert_eq!(serde_json::from_str::<Status>(&json(&status)).unwrap(), status);
+    }
+
+    #[test]
+    fn a_node_without_cpus_or_devices_says_so() {
+        let bare = NodeStatus { cpus: vec![], swap_list: vec![], ..node() };
+        assert_eq!(list_of(&bare), "node 0 (no cpus): none\n");
+    }
+}

@@ -1,0 +1,36 @@
+//! `userswap swapon`: gives a running program one more swap device.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use userswap::control::directory::EngineName;
+use userswap::control::protocol::{Answer, Request};
+use userswap::device::spec::SwapSpec;
+
+use super::client::Client;
+use crate::failure::Failure;
+
+/// Options of `swapon`.
+#[derive(Args)]
+pub struct SwaponArgs {
+    /// The process, as `userswap list` shows it
+    pid: EngineName,
+    /// The device: PATH[:SIZE][,pri=N][,node=N] or mem:SIZE
+    #[arg(allow_hyphen_values = true)]
+    spec: SwapSpec,
+}
+
+/// Hands the device over; the program itself opens it, with its own rights.
+///
+/// # Errors
+/// There is no such engine, or it cannot use the device.
+pub fn swapon(args: SwaponArgs) -> Result<ExitCode, Failure> {
+    let here = std::env::current_dir()
+        .map_err(|error| Failure::unavailable(format!("the working directory: {error}")))?;
+    let spec = args.spec.absolute(&here).to_string();
+    let mut client = Client::of(args.pid)?;
+    match client.ask(&Request::Swapon { spec })? {
+        Answer::Done {} => Ok(ExitCode::SUCCESS),
+        other => Err(client.nonsense(&format!("{other:?}"))),
+    }
+}

@@ -1,0 +1,165 @@
+//! From a process to the socket of its engine, or to one line that says why there is none.
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+use userswap::control::directory::{self, EngineName};
+use userswap::options::{OPTIONS_VARIABLE, Options};
+
+use crate::failure::Failure;
+
+/// What the system says about a process.
+struct Process {
+    user: u32,
+    ended: bool,
+}
+
+/// The socket of one engine.
+///
+/// # Errors
+/// The process does not exist, is somebody else's, or has no engine.
+pub fn find(name: EngineName) -> Result<PathBuf, Failure> {
+    let pid = name.pid;
+    let Some(process) = process(pid).filter(|process| !process.ended) else {
+        return Err(Failure::unavailable(format!(
+            "process {pid} does not exist: `userswap list` shows those that can be asked"
+        )));
+    };
+    let own = directory::user();
+    if process.user != own && own != 0 {
+        return Err(Failure::unavailable(format!(
+            "process {pid} belongs to user {}: ask as that user or as root",
+            process.user
+        )));
+    }
+    let directories = directories(pid, process.user);
+    for directory in &directories {
+        let socket = directory.join(name.file());
+        // A process that has become another program leaves its socket behind.
+        if fs::symlink_metadata(&socket).is_ok() && !directory::is_stale(&socket) {
+            return Ok(socket);
+        }
+    }
+    Err(Failure::unavailable(without_engine(name, &directories)))
+}
+
+/// The engines of this user, with their sockets; what ended ones left behind is removed.
+pub fn all() -> Vec<(EngineName, PathBuf)> {
+    let mut found = Vec::new();
+    for directory in private(directory::candidates_here(), directory::user()) {
+        directory::sweep(&directory, usize::MAX);
+        let names = directory::names(&directory).into_iter();
+        let sockets = names.map(|name| (name, directory.join(name.file())));
+        found.extend(sockets.filter(|(_, socket)| !directory::is_stale(socket)));
+    }
+    found.sort_unstable();
+    found
+}
+
+/// Where a process's socket can be: where it was told to put it, or where its user or we would.
+fn directories(pid: u32, user: u32) -> Vec<PathBuf> {
+    let environment = Environment::of(pid);
+    let told = environment.get(OPTIONS_VARIABLE).and_then(|text| text.into_string().ok());
+    let told = told.and_then(|text| Options::from_text(&text).ok()?.control);
+    let theirs = directory::candidates(user, |name| environment.get(name));
+    let usual = directory::candidates(user, |name| match name {
+        "XDG_RUNTIME_DIR" => Some(format!("/run/user/{user}").into()),
+        name => std::env::var_os(name),
+    });
+    let ours = directory::candidates(user, |name| std::env::var_os(name));
+    let all = told.into_iter().chain(theirs).chain(ours).chain(usual);
+    private(all, user)
+}
+
+/// Those that only `user` can enter, once each: any other could be somebody's trap.
+fn private(directories: impl IntoIterator<Item = PathBuf>, user: u32) -> Vec<PathBuf> {
+    let mut kept = Vec::new();
+    for directory in directories {
+        if !kept.contains(&directory) && directory::check_private(&directory, user).is_ok() {
+            kept.push(directory);
+        }
+    }
+    kept
+}
+
+fn without_engine(name: EngineName, directories: &[PathBuf]) -> String {
+    let pid = name.pid;
+    let found = directories.iter().flat_map(|directory| directory::names(directory));
+    let others: Vec<_> =
+        found.filter(|other| other.pid == pid && *other != name).map(|it| it.to_string()).collect();
+    if !others.is_empty() {
+        return format!("there is no engine {name}: process {pid} has {}", others.join(" and "));
+    }
+    match is_injected(pid) {
+        Some(true) => format!(
+            "process {pid} has no engine yet: its memory still fits its budget; ask again when it has \
+             grown"
+        ),
+        Some(false) => format!(
+            "process {pid} is not served by userswap: only what `userswap run` has started can be asked"
+        ),
+        None => format!(
+            "process {pid} is not served by userswap, or its memory still fits its budget so it has no \
+             engine yet: `userswap list` shows those that can be asked"
+        ),
+    }
+}
+
+/// Whether the library is in a process, if that can be seen.
+fn is_injected(pid: u32) -> Option<bool> {
+    let maps = fs::read(format!("/proc/{pid}/maps")).ok()?;
+    Some(maps.windows(LIBRARY.len()).any(|part| part == LIBRARY))
+}
+
+/// How the name of the injected library begins, in its directory.
+const LIBRARY: &[u8] = b"/libuserswap-";
+
+fn process(pid: u32) -> Option<Process> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let field = |name| status.lines().find_map(|line| line.strip_prefix(name));
+    // Real, effective, saved, file system: what it acts as decides.
+    let user = field("Uid:")?.split_whitespace().nth(1)?.parse().ok()?;
+    let ended = field("State:")?.trim_start().starts_with(['Z', 'X']);
+    Some(Process { user, ended })
+}
+
+/// The environment that a process was started with, as far as it can be read.
+struct Environment(Vec<u8>);
+
+impl Environment {
+    fn of(pid: u32) -> Self {
+        Self(fs::read(Path::new("/proc").join(pid.to_string()).join("environ")).unwrap_or_default())
+    }
+
+    fn get(&self, name: &str) -> Option<OsString> {
+        let value = self.0.split(|byte| *byte == 0).find_map(|entry| {
+            entry.strip_prefix(name.as_bytes()).and_then(|rest| rest.strip_prefix(b"="))
+        });
+        value.map(|value| OsString::from_vec(value.to_vec()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_are_found_by_their_whole_name() {
+        let environment = Environment(b"TMPDIRS=/x\0TMPDIR=/a=b\0HOME=\0".to_vec());
+        assert_eq!(environment.get("TMPDIR"), Some("/a=b".into()));
+        assert_eq!(environment.get("HOME"), Some("".into()));
+        assert_eq!(environment.get("TMP"), None);
+    }
+
+    #[test]
+    fn this_process_is_alive_and_ours_and_not_served() {
+        let pid = std::process::id();
+        let this = process(pid).unwrap();
+        assert_eq!((this.user, this.ended), (directory::user(), false));
+        assert_eq!(is_injected(pid), Some(false));
+        let refusal = find(EngineName { pid, number: 1 }).unwrap_err();
+        assert!(refusal.message.contains("not served by userswap"), "{}", refusal.message);
+    }
+}

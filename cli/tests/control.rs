@@ -1,0 +1,376 @@
+//! `list`, `status`, `set`, `swapon`, `swapoff` on programs that run under userswap, and on those that do not.
+
+mod preload_support;
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
+
+use preload_support::directory;
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Fills three times its budget, says so, and verifies it when it is told to; in between it does what
+/// programs do to descriptors.
+const PROGRAM: &str = "
+import os, subprocess, sys
+os.closerange(3, 65536)
+b = bytearray(48 << 20)
+for i in range(0, len(b), 4096): b[i:i+4] = i.to_bytes(4, 'little')
+os.closerange(3, 65536)
+for line in sys.stdin:
+    if line == 'fork\\n':
+        if os.fork() > 0: os.wait()
+    elif line == 'descriptors\\n':
+        found = subprocess.run(['ls', '-l', '/proc/self/fd'], capture_output=True, close_fds=False).stdout
+        print(found.count(b'socket:'), flush=True)
+        continue
+    elif line == 'verify\\n':
+        assert all(int.from_bytes(b[i:i+4], 'little') == i for i in range(0, len(b), 4096))
+        print('verified', flush=True)
+        sys.exit(0)
+    print(os.getpid(), flush=True)
+";
+
+/// A program under `run` that answers on its standard output.
+struct Program {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl Program {
+    fn start(runtime: &TempDir, fault: &str, command: &[&str]) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_userswap"))
+            .args(["run", "--ram", "16M", "--fault", fault, "--swap", "/var/tmp", "--"])
+            .args(command)
+            .env("XDG_RUNTIME_DIR", runtime.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let input = child.stdin.take().unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        Self { child, input, output }
+    }
+
+    fn ask(&mut self, line: &str) -> String {
+        writeln!(self.input, "{line}").unwrap();
+        self.hear()
+    }
+
+    fn hear(&mut self) -> String {
+        let mut answer = String::new();
+        self.output.read_line(&mut answer).unwrap();
+        answer.trim_end().to_owned()
+    }
+
+    fn pid(&self) -> String {
+        self.child.id().to_string()
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // It may have ended in order.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A runtime directory of the test's own: nobody else's programs are in it.
+fn runtime() -> TempDir {
+    let runtime = directory();
+    fs::set_permissions(runtime.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    runtime
+}
+
+fn userswap(runtime: &TempDir, arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_userswap"));
+    command.args(arguments).env("XDG_RUNTIME_DIR", runtime.path()).output().unwrap()
+}
+
+fn printed(runtime: &TempDir, arguments: &[&str]) -> String {
+    let output = userswap(runtime, arguments);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {}: {error}", output.status);
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn json(runtime: &TempDir, arguments: &[&str]) -> Value {
+    serde_json::from_str(&printed(runtime, arguments)).unwrap()
+}
+
+/// Expects status 1 and one line that has all of `parts`.
+fn refused(runtime: &TempDir, arguments: &[&str], parts: &[&str]) {
+    is_refusal(&userswap(runtime, arguments), 1, parts);
+}
+
+fn is_refusal(output: &Output, status: i32, parts: &[&str]) {
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(status), "{error}");
+    assert!(error.starts_with("userswap: ") && error.lines().count() == 1, "{error}");
+    parts.iter().for_each(|part| assert!(error.contains(part), "{part:?} is not in: {error}"));
+    assert!(output.stdout.is_empty());
+}
+
+fn sockets(runtime: &TempDir) -> Vec<String> {
+    let entries = fs::read_dir(runtime.path().join("userswap")).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names.filter(|name| !name.ends_with(".so")).collect()
+}
+
+#[test]
+fn a_running_program_is_listed_shown_and_set_while_its_data_stays_right() {
+    for fault in ["thread", "signal"] {
+        let runtime = runtime();
+        let mut program = Program::start(&runtime, fault, &["python3", "-c", PROGRAM]);
+        let pid = program.pid();
+        assert_eq!(program.ask("hello"), pid);
+        let list = printed(&runtime, &["list"]);
+        let mut lines = list.lines();
+        let titles: Vec<_> = lines.next().unwrap().split_whitespace().collect();
+        assert_eq!(titles, ["PID", "PROGRAM", "RAM", "RESIDENT", "SWAPPED"]);
+        let row = lines.find(|line| line.split_whitespace().next() == Some(&pid)).unwrap();
+        assert!(row.contains("python") && row.contains(" 16M "), "{row}");
+
+        let text = printed(&runtime, &["status", &pid]);
+        for part in ["NAME", "TYPE", "SIZE", "USED", "PRIO", "NODE", "/var/tmp", "list lock: "] {
+            assert!(text.contains(part), "{part:?} is not in: {text}");
+        }
+        assert!(text.contains("node 0 (cpus 0") && text.contains("budget 16M"), "{text}");
+        assert!(printed(&runtime, &["status"]).contains(&text.lines().next().unwrap().to_owned()));
+
+        let status = json(&runtime, &["status", &pid, "--json"]);
+        assert_eq!(status["pid"].to_string(), pid);
+        assert_eq!((&status["fault"], &status["ram_bytes"]), (&fault.into(), &(16 << 20).into()));
+        assert!(status["devices"][0]["used_bytes"].as_u64() > Some(16 << 20), "{status}");
+        let all = json(&runtime, &["status", "--json"]);
+        assert!(all.as_array().unwrap().iter().any(|one| one["pid"] == status["pid"]), "{all}");
+
+        assert_eq!(printed(&runtime, &["set", &pid, "ram", "24M"]), "ram = 24M\n");
+        assert!(printed(&runtime, &["set", &pid]).contains("\nram 24M   a size of at least 16M"));
+        assert_eq!(program.ask("goon"), pid);
+        assert_eq!(printed(&runtime, &["set", &pid, "ram", "16M"]), "ram = 16M\n");
+        refused(&runtime, &["set", &pid, "speed", "9"], &["\"speed\"", "ram"]);
+        refused(&runtime, &["set", &pid, "ram", "1M"], &["\"1M\"", "at least 16M"]);
+        refused(&runtime, &["set", &pid, "ram", "-1"], &["\"-1\"", "512M"]);
+        refused(&runtime, &["swapoff", &pid, "/no/such"], &["/no/such"]);
+
+        assert_eq!(program.ask("verify"), "verified");
+        assert!(program.child.wait().unwrap().success());
+        assert_eq!(sockets(&runtime), Vec::<String>::new(), "at the end nothing is left");
+        refused(&runtime, &["status", &pid], &[&pid, "does not exist", "userswap list"]);
+    }
+}
+
+#[test]
+fn usage_errors_end_with_status_two() {
+    let runtime = runtime();
+    let me = std::process::id().to_string();
+    for pid in ["0", "-1", "abc", "1-1"] {
+        is_refusal(&userswap(&runtime, &["status", "--", pid]), 2, &[pid, "4711"]);
+    }
+    is_refusal(&userswap(&runtime, &["swapon", &me, "/x:12Q"]), 2, &["12Q"]);
+    for arguments in [&["set", &me, "ram"][..], &["swapon", &me], &["swapoff"], &["list", "x"]] {
+        assert_eq!(userswap(&runtime, arguments).status.code(), Some(2), "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_program_that_is_not_served_is_told_from_one_that_is_not_served_yet() {
+    let runtime = runtime();
+    let me = std::process::id().to_string();
+    for arguments in [
+        &["status", &me][..],
+        &["status", &me, "--json"],
+        &["set", &me, "ram", "1G"],
+        &["swapon", &me, "/var/tmp:1G"],
+        &["swapoff", &me, "/var/tmp"],
+    ] {
+        refused(&runtime, arguments, &[&me, "not served by userswap", "userswap run"]);
+    }
+    let script = "while read line; do echo $line; done";
+    let mut small = Program::start(&runtime, "thread", &["sh", "-c", script]);
+    assert_eq!(small.ask("hello"), "hello");
+    refused(&runtime, &["status", &small.pid()], &["no engine yet", "fits its budget"]);
+    assert_eq!(json(&runtime, &["status", "--json"]).as_array().map(Vec::len), Some(0));
+}
+
+#[test]
+fn descriptors_are_out_of_the_programs_way_and_out_of_its_children() {
+    let runtime = runtime();
+    let mut program = Program::start(&runtime, "thread", &["python3", "-c", PROGRAM]);
+    let pid = program.pid();
+    assert_eq!(program.ask("hello"), pid);
+    assert_eq!(program.ask("descriptors"), "0");
+    assert_eq!(json(&runtime, &["status", &pid, "--json"])["pid"].to_string(), pid);
+}
+
+#[test]
+fn a_forked_child_is_reached_under_its_own_number() {
+    let runtime = runtime();
+    let mut program = Program::start(&runtime, "thread", &["python3", "-c", PROGRAM]);
+    let pid = program.pid();
+    assert_eq!(program.ask("hello"), pid);
+    let child = program.ask("fork");
+    assert_ne!(child, pid);
+    assert_eq!(printed(&runtime, &["set", &child, "ram", "20M"]), "ram = 20M\n");
+    for (pid, ram) in [(&pid, 16u64 << 20), (&child, 20 << 20)] {
+        let status = json(&runtime, &["status", pid, "--json"]);
+        assert_eq!((status["pid"].to_string(), &status["ram_bytes"]), (pid.clone(), &ram.into()));
+    }
+    assert_eq!(program.ask("verify"), "verified");
+    assert_eq!(program.hear(), pid, "the parent has waited for its child");
+    assert_eq!(sockets(&runtime), [format!("{pid}.sock")]);
+    assert_eq!(program.ask("verify"), "verified");
+    assert!(program.child.wait().unwrap().success());
+}
+
+#[test]
+fn what_a_killed_program_leaves_is_cleaned_up_by_the_list() {
+    let runtime = runtime();
+    let mut program = Program::start(&runtime, "thread", &["python3", "-c", PROGRAM]);
+    let pid = program.pid();
+    assert_eq!(program.ask("hello"), pid);
+    drop(program);
+    assert_eq!(sockets(&runtime), [format!("{pid}.sock")]);
+    refused(&runtime, &["status", &pid], &[&pid, "does not exist"]);
+    assert!(!printed(&runtime, &["list"]).contains(&pid));
+    assert_eq!(sockets(&runtime), Vec::<String>::new());
+}
+
+/// The binary where everybody can run it, as another user.
+fn as_nobody(directory: &Path) -> Command {
+    let user = fs::read_to_string("/proc/self/status").unwrap();
+    let is_root = user.lines().any(|line| line.starts_with("Uid:\t0\t0\t"));
+    assert!(is_root, "this test needs root, to become another user: run it as root");
+    let program: PathBuf = directory.join("userswap");
+    if !program.exists() {
+        fs::copy(env!("CARGO_BIN_EXE_userswap"), &program).unwrap();
+    }
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "--"]).arg(program);
+    command
+}
+
+#[test]
+fn a_stranger_is_refused_and_root_may_ask_everybody() {
+    let runtime = runtime();
+    let place = runtime.path();
+    let mine = Program::start(&runtime, "thread", &["sh", "-c", "read line"]);
+    let output = as_nobody(place).args(["status", &mine.pid()]).output().unwrap();
+    is_refusal(&output, 1, &[&mine.pid(), "belongs to user 0", "as root"]);
+
+    // A directory that root would not look into by itself.
+    let theirs = place.join("theirs");
+    fs::create_dir(&theirs).unwrap();
+    std::os::unix::fs::chown(&theirs, Some(65534), Some(65534)).unwrap();
+    let program = place.join("userswap");
+    // Writes, then waits for a signal that never comes.
+    let mut child = as_nobody(place)
+        .args(["run", "--ram", "16M", "--swap", "/var/tmp", "--"])
+        .arg(program)
+        .args(["usemem", "-q", "-W", "48m"])
+        .env("XDG_RUNTIME_DIR", &theirs)
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let pid = child.id().to_string();
+    let mut status = None;
+    for _ in 0..1000 {
+        let output = userswap(&runtime, &["status", &pid, "--json"]);
+        if output.status.success() {
+            status = Some(serde_json::from_slice::<Value>(&output.stdout).unwrap());
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(status.expect("it has an engine after a while")["pid"].to_string(), pid);
+}
+
+/// Plays the engine of this very process for one swapoff.
+struct Engine {
+    stream: UnixStream,
+    swapoff: Child,
+}
+
+impl Engine {
+    fn start(runtime: &TempDir) -> Self {
+        let directory = runtime.path().join("userswap");
+        fs::create_dir(&directory).unwrap();
+        fs::set_permissions(&directory, fs::Permissions::from_mode(0o700)).unwrap();
+        let me = std::process::id().to_string();
+        let listener = UnixListener::bind(directory.join(format!("{me}.sock"))).unwrap();
+        let swapoff = Command::new(env!("CARGO_BIN_EXE_userswap"))
+            .args(["swapoff", &me, "/swap"])
+            .env("XDG_RUNTIME_DIR", runtime.path())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // The first connection only looks whether somebody listens.
+        drop(listener.accept().unwrap());
+        let stream = listener.accept().unwrap().0;
+        let mut engine = Self { stream, swapoff };
+        assert_eq!(engine.hear(), "{\"request\":\"swapoff\",\"path\":\"/swap\"}\n");
+        engine.say("{\"answer\":\"progress\",\"pages_left\":5,\"pages_total\":9}");
+        engine
+    }
+
+    fn say(&mut self, line: &str) {
+        writeln!(self.stream, "{line}").unwrap();
+    }
+
+    fn hear(&mut self) -> String {
+        let mut line = String::new();
+        BufReader::new(&self.stream).read_line(&mut line).unwrap();
+        line
+    }
+
+    fn interrupt(&self) {
+        let pid = self.swapoff.id().to_string();
+        assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    }
+}
+
+#[test]
+fn a_swapoff_ends_in_silence_or_with_the_engines_reason() {
+    for (answer, status, parts) in [
+        ("{\"answer\":\"done\"}", 0, [""; 2]),
+        ("{\"answer\":\"error\",\"message\":\"no room for 5 pages\"}", 1, ["no room", "process"]),
+    ] {
+        let mut engine = Engine::start(&runtime());
+        engine.say(answer);
+        let output = engine.swapoff.wait_with_output().unwrap();
+        match status {
+            0 => assert_eq!((output.status.code(), &output.stderr[..]), (Some(0), &b""[..])),
+            status => is_refusal(&output, status, &parts),
+        }
+    }
+}
+
+#[test]
+fn an_interrupted_swapoff_says_that_the_device_stays() {
+    let mut engine = Engine::start(&runtime());
+    engine.interrupt();
+    assert_eq!(engine.hear(), "{\"request\":\"cancel\"}\n");
+    engine.say("{\"answer\":\"cancelled\"}");
+    let output = engine.swapoff.wait_with_output().unwrap();
+    is_refusal(&output, 130, &["/swap", "cancelled", "stays in use"]);
+}
+
+#[test]
+fn a_second_interrupt_ends_a_swapoff_at_once() {
+    let mut engine = Engine::start(&runtime());
+    engine.interrupt();
+    assert_eq!(engine.hear(), "{\"request\":\"cancel\"}\n");
+    engine.interrupt();
+    assert_eq!(engine.swapoff.wait().unwrap().code(), Some(130));
+    assert_eq!(engine.hear(), "", "the connection is closed, which cancels");
+}

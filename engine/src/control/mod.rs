@@ -1,0 +1,142 @@
+//! The control socket: how an engine is asked and told things while its program runs.
+//!
+//! An engine listens in a private directory under its process's number (`directory`, `socket`); the
+//! control thread lets the same user and root in (`server`), and each client's requests (`protocol`, one
+//! line of JSON each) are answered by a thread of its own (`connection`, `requests`, `settings`).
+//!
+//! These threads are inside somebody's program. They never touch managed memory, take the engine's locks
+//! only inside the gate, have all signals blocked, and use descriptors that are out of the program's way.
+//! What they wait for has an end, and nobody waits for them but the end of the engine.
+mod connection;
+pub mod directory;
+pub mod protocol;
+mod requests;
+mod server;
+mod settings;
+mod socket;
+
+pub use server::CONNECTIONS_MAX;
+
+use crate::core::Core;
+use crate::error::Error;
+use crate::sys::fd;
+use crate::sys::signal::Blocked;
+use connection::Stop;
+use server::{Connections, Shared};
+use socket::Socket;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+/// The control of one engine, started or not.
+#[derive(Default)]
+pub(crate) struct Control {
+    connections: Arc<Connections>,
+    server: Mutex<Option<Server>>,
+}
+
+struct Server {
+    shared: Arc<Shared>,
+    socket: Socket,
+    /// None where a child could not start one.
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Control {
+    /// Listens in the first of `candidates` that is private, or can be made.
+    ///
+    /// # Errors
+    /// There is none, or no socket, descriptor or thread is to be had.
+    pub fn start(&self, core: &Arc<Core>, candidates: &[PathBuf]) -> Result<(), Error> {
+        let _blocked = Blocked::new();
+        let directory = directory::choose(candidates).map_err(Error::ControlDirectory)?;
+        let (listener, socket) = listen(&directory)?;
+        let shared = Arc::new(Shared {
+            core: core.clone(),
+            listener,
+            stop: Stop::new().map_err(Error::Books)?,
+            connections: self.connections.clone(),
+            swapping_off: AtomicBool::new(false),
+        });
+        let thread = match server::start(shared.clone()) {
+            Ok(thread) => Some(thread),
+            Err(error) => {
+                socket.withdraw();
+                return Err(error);
+            }
+        };
+        let mut server = self.server.lock().expect("nobody panics with the server");
+        *server = Some(Server { shared, socket, thread });
+        Ok(())
+    }
+
+    /// In a forked child: a socket and a thread of its own, under the descriptors that it inherited. What
+    /// was the parent's is closed, and left alone where others have it too.
+    ///
+    /// # Errors
+    /// No socket, descriptor or thread is to be had: the child cannot be reached.
+    pub fn renew(&self) -> Result<(), Error> {
+        let mut server = self.server.lock().expect("the lock was free at fork");
+        self.connections.close_inherited();
+        let Some(server) = server.as_mut() else { return Ok(()) };
+        // Not dropped: that would detach a thread that was never in this process.
+        std::mem::forget(server.thread.take());
+        let shared = &server.shared;
+        shared.swapping_off.store(false, Ordering::Relaxed);
+        let stop = Stop::new().map_err(Error::Books)?;
+        replace(shared.stop.event.as_raw_fd(), stop.event.as_raw_fd())?;
+        // Should there be no new one: a number of ours stays ours, and nobody listens.
+        replace(shared.listener.as_raw_fd(), stop.event.as_raw_fd())?;
+        let directory = server.socket.path.parent().expect("a socket is in a directory").to_owned();
+        let (listener, socket) = listen(&directory)?;
+        replace(shared.listener.as_raw_fd(), listener.as_raw_fd())?;
+        server.socket = socket;
+        server.thread = Some(server::start(server.shared.clone())?);
+        Ok(())
+    }
+
+    /// Where the socket is.
+    pub fn socket(&self) -> Option<PathBuf> {
+        let server = self.server.lock().expect("nobody panics with the server");
+        server.as_ref().map(|server| server.socket.path.clone())
+    }
+
+    /// Descriptors of connections: they come and go, the others do not.
+    pub fn connections(&self) -> impl Iterator<Item = RawFd> {
+        self.connections.descriptors()
+    }
+
+    /// Removes the socket's name, in whatever state the process is: it is about to end.
+    pub fn withdraw(&self) {
+        if let Ok(server) = self.server.try_lock()
+            && let Some(server) = server.as_ref()
+        {
+            server.socket.withdraw();
+        }
+    }
+
+    /// Ends the threads; a swapoff that is under way is cancelled.
+    pub fn stop(&mut self) {
+        let server = self.server.get_mut().expect("nobody panics with the server").take();
+        let Some(server) = server else { return };
+        server.socket.withdraw();
+        server.shared.stop.signal();
+        if let Some(thread) = server.thread {
+            // A thread that panicked has said so; there is nothing to add.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn listen(directory: &Path) -> Result<(UnixListener, Socket), Error> {
+    let refuse = |source| Error::ControlSocket { directory: directory.to_owned(), source };
+    let (listener, socket) = Socket::bind(directory).map_err(refuse)?;
+    Ok((UnixListener::from(fd::raise(OwnedFd::from(listener))), socket))
+}
+
+fn replace(old: RawFd, new: RawFd) -> Result<(), Error> {
+    fd::replace(old, new).map_err(Error::Books)
+}

@@ -1,0 +1,174 @@
+//! The control thread: lets clients in, each to a thread of its own.
+//!
+//! A swapoff or a slow device keeps one client waiting, not the others. Descriptors are made and closed
+//! inside the gate: a fork meets either none or one that is in the table, and its child closes what is in
+//! the table.
+use super::connection::{self, Connection, Stop};
+use super::directory;
+use super::protocol::Answer;
+use super::requests;
+use crate::core::Core;
+use crate::error::Error;
+use crate::sys::{fd, peer};
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::thread::{Builder, JoinHandle};
+
+/// Connections at once; who comes then is told to come back.
+pub const CONNECTIONS_MAX: usize = 8;
+/// Without descriptors or memory there is no use in trying again at once.
+const REST_MS: i32 = 100;
+/// As std's own default, which would be looked up in the environment: a lock that fork may find taken.
+const STACK_BYTES: usize = 2 << 20;
+
+/// The descriptors of all connections, to be closed in a child and kept from the program.
+#[derive(Debug)]
+pub struct Connections {
+    places: [AtomicI32; CONNECTIONS_MAX],
+}
+
+/// No descriptor.
+const NONE: RawFd = -1;
+
+impl Default for Connections {
+    fn default() -> Self {
+        Self { places: [const { AtomicI32::new(NONE) }; CONNECTIONS_MAX] }
+    }
+}
+
+impl Connections {
+    /// Those that are open at this moment.
+    pub fn descriptors(&self) -> impl Iterator<Item = RawFd> {
+        // Relaxed: a number, which may be closed by the time it is used anyway.
+        let open = self.places.iter().map(|place| place.load(Ordering::Relaxed));
+        open.filter(|fd| *fd != NONE)
+    }
+
+    /// In a forked child: the connections are the parent's.
+    pub fn close_inherited(&self) {
+        for place in &self.places {
+            let fd = place.swap(NONE, Ordering::Relaxed);
+            if fd != NONE {
+                fd::close_inherited(fd);
+            }
+        }
+    }
+
+    /// Only the control thread takes places.
+    fn take(&self, fd: RawFd) -> Option<&AtomicI32> {
+        let free = self.places.iter().find(|place| place.load(Ordering::Relaxed) == NONE);
+        free.inspect(|place| place.store(fd, Ordering::Relaxed))
+    }
+
+    fn give_back(&self, fd: RawFd) {
+        let mine = self.places.iter().find(|place| place.load(Ordering::Relaxed) == fd);
+        mine.expect("an open connection has a place").store(NONE, Ordering::Relaxed);
+    }
+}
+
+/// What the threads of one engine's control have in common.
+pub struct Shared {
+    /// The engine.
+    pub core: Arc<Core>,
+    /// Where clients arrive; never blocks.
+    pub listener: UnixListener,
+    /// Ends all of them.
+    pub stop: Stop,
+    /// Who is connected.
+    pub connections: Arc<Connections>,
+    /// A device is being emptied.
+    pub swapping_off: AtomicBool,
+}
+
+/// A client that was let in.
+struct Client {
+    shared: Arc<Shared>,
+    /// Taken only to be dropped.
+    stream: Option<UnixStream>,
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        let Some(stream) = self.stream.take() else { return };
+        self.shared.core.gate.enter();
+        self.shared.connections.give_back(stream.as_raw_fd());
+        drop(stream);
+        self.shared.core.gate.leave();
+    }
+}
+
+/// Starts the control thread; signals are blocked.
+///
+/// # Errors
+/// No thread to be had.
+pub fn start(shared: Arc<Shared>) -> Result<JoinHandle<()>, Error> {
+    let thread = Builder::new().name("userswap-control".into()).stack_size(STACK_BYTES);
+    thread.spawn(move || run(&shared)).map_err(Error::Thread)
+}
+
+fn run(shared: &Arc<Shared>) {
+    let mut clients: Vec<JoinHandle<()>> = Vec::new();
+    let stop = shared.stop.event.as_raw_fd();
+    while !shared.stop.is_now() {
+        clients.retain(|client| !client.is_finished());
+        match let_in(shared) {
+            Ok(Some(client)) => clients.extend(start_client(client)),
+            Ok(None) => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                fd::poll(&[shared.listener.as_raw_fd(), stop, -1], -1);
+            }
+            Err(_) => fd::poll(&[stop, -1, -1], REST_MS),
+        }
+    }
+    for client in clients {
+        // A thread that panicked has said so; there is nothing to add.
+        let _ = client.join();
+    }
+}
+
+/// The next client, if it may come in and there is a place.
+fn let_in(shared: &Arc<Shared>) -> io::Result<Option<Client>> {
+    shared.core.gate.enter();
+    let outcome = shared.listener.accept().map(|(stream, _)| {
+        let stream = UnixStream::from(fd::raise(OwnedFd::from(stream)));
+        match admit(shared, &stream) {
+            Ok(()) => Some(stream),
+            Err(refusal) => {
+                // Whether it still listens or not, it does not come in.
+                let _ = connection::send_if_room(&stream, &Answer::error(refusal));
+                None
+            }
+        }
+    });
+    shared.core.gate.leave();
+    let stream = outcome?;
+    Ok(stream.map(|stream| Client { shared: shared.clone(), stream: Some(stream) }))
+}
+
+fn admit(shared: &Shared, stream: &UnixStream) -> Result<(), String> {
+    let peer = peer::user_of(stream).map_err(|error| error.to_string())?;
+    let (own, root) = (directory::user(), 0);
+    if peer != own && peer != root {
+        return Err(format!("this program belongs to user {own}: ask as that user or as root"));
+    }
+    match shared.connections.take(stream.as_raw_fd()) {
+        Some(_) => Ok(()),
+        None => Err(format!("{CONNECTIONS_MAX} clients are connected already: try again later")),
+    }
+}
+
+fn start_client(client: Client) -> Option<JoinHandle<()>> {
+    let thread = Builder::new().name("userswap-client".into()).stack_size(STACK_BYTES);
+    // Without a thread the client finds its connection closed.
+    thread.spawn(move || talk(&client)).ok()
+}
+
+fn talk(client: &Client) {
+    let stream = client.stream.as_ref().expect("a client has a stream until it is dropped");
+    if let Ok(mut connection) = Connection::new(stream, &client.shared.stop) {
+        requests::serve(&client.shared, &mut connection);
+    }
+}
