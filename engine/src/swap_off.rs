@@ -23,8 +23,8 @@ use std::sync::atomic::Ordering;
 use userswap_policy::devices::DeviceId;
 use userswap_policy::frames::FrameRun;
 
-/// Pages brought back at a time: one run.
-const BATCH: usize = crate::core::RUN_MAX as usize;
+/// Pages brought back at a time: 1 MiB, what a disk likes best.
+const BATCH: usize = crate::reclaim::BATCH;
 /// Pages looked at between two passages of the gate.
 const LOOK_PAGES: u32 = 1 << 13;
 /// How long one wait for frames or for pages in transition lasts.
