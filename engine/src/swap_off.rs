@@ -481,7 +481,7 @@ mod tests {
         };
         assert_eq!(run_length(&found(&[4])), 1);
         assert_eq!(run_length(&found(&[4, 5, 7, 8])), 2);
-        assert_eq!(run_length(&found(&(1..200).collect::<Vec<_>>())), BATCH);
+        assert_eq!(run_length(&found(&(1..600).collect::<Vec<_>>())), BATCH);
         let span = SlotSpan { first: slot_of(DeviceId(1), 4), count: 2 };
         assert_eq!(span.slots().map(number_of).collect::<Vec<_>>(), [4, 5]);
     }
