@@ -1,0 +1,17 @@
+# A kernel without UFFDIO_MOVE: pages are copied instead, and asking for MOVE is refused.
+
+. /guest/load.sh
+LOAD_MB=64
+BUDGET=16M
+
+id="case=copy side=userswap cpu=0"
+userswap run --ram $BUDGET --transfer move -- /bin/numa-guest-load 1 0 >/tmp/refusal 2>&1 </dev/null
+show refusal $id status=$? -- cat /tmp/refusal
+
+path=$(ls -d /dev/nvme*n1 | head -n 1)
+mkswap $path >/dev/null
+start 0 userswap run --ram $BUDGET --swap $path --stats /tmp/stats \
+    -- /bin/numa-guest-load $LOAD_MB 0
+order write && order verify
+finish
+show stats $id -- cat /tmp/stats

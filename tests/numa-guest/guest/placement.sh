@@ -1,0 +1,144 @@
+# Loads pinned to one CPU, first on the kernel's own swap, then under `userswap run` with the same devices
+# in the same order: which device fills, with which priorities, and where the resident pages lie.
+
+. /guest/load.sh
+LOAD_MB=48
+BUDGET=16M
+# What each of the other nodes gets, since userswap divides a budget among all nodes.
+BUDGET_ELSEWHERE=4M
+# After each mebibyte: long enough for a node's reclaimer to take one batch out. The kernel's limit of a
+# control group needs no pauses: it stops the load until it has reclaimed.
+PAUSE_MS=20
+
+# Their names come in any order: a device is known by its serial number.
+for block in /sys/block/nvme*; do
+    device=$(tr -d ' ' <"$block/device/serial")
+    eval "path_$device=/dev/${block##*/}"
+    say device name="$device" node="$(cat "$block/device/numa_node")" path="/dev/${block##*/}"
+done
+
+# `use NAME SPEC…`: the devices of a case in the order of their swap-on; a SPEC is a device's name, then
+# `:KIBIBYTES` to use only its start, then `,pri=N`.
+use() {
+    case_name=$1
+    shift
+    devices= swaps=
+    for spec in "$@"; do
+        device=${spec%%[:,]*}
+        size=$(echo "$spec" | sed -n 's/.*:\([0-9]*\).*/\1/p')
+        priority=$(echo "$spec" | sed -n 's/.*,pri=\([0-9]*\)/\1/p')
+        devices="$devices $device"
+        eval "size_$device=$size priority_$device=$priority path=\$path_$device"
+        swaps="$swaps --swap $path${size:+:${size}K}${priority:+,pri=$priority}"
+    done
+}
+
+kernel_swap_on() {
+    for device in $devices; do
+        eval "size=\$size_$device priority=\$priority_$device path=\$path_$device"
+        mkswap $path $size >/dev/null
+        /sbin/swapon ${priority:+-p $priority} $path
+    done
+}
+
+kernel_swap_off() {
+    for path in $(awk '/^\/dev/ { print $1 }' /proc/swaps); do swapoff $path; done
+}
+
+show_writes() { show writes $id phase=$1 -- grep . /sys/block/nvme*/stat; }
+show_kernel() {
+    show_writes $1
+    show swaps $id phase=$1 -- cat /proc/swaps
+}
+show_own() {
+    # The reclaimers stop when they have reached their high marks.
+    usleep 200000
+    show_writes $1
+    show status $id phase=$1 -- userswap status $load --json
+    show maps $id phase=$1 -- grep -v file= /proc/$load/numa_maps
+}
+
+# A load on one CPU with the kernel's swap: `kernel CPU [DEVICE]`; the device is swapped off and on again
+# in the middle.
+kernel() {
+    id="case=$case_name side=kernel cpu=$1"
+    show_writes start
+    start $1 sh -c 'echo $$ >/cg/load/cgroup.procs; exec "$@"' - numa-guest-load $LOAD_MB 0
+    if order write; then
+        show_kernel full
+        [ -z "$2" ] || kernel_without $1 $2
+        order verify
+    fi
+    finish
+}
+
+kernel_without() {
+    eval "path=\$path_$2"
+    # What comes back is reclaimed by the task that brings it back, on its CPU.
+    taskset $(mask_of $1) swapoff $path || say error $id what=swapoff
+    show_kernel off
+    order write
+    show_kernel rewritten
+    /sbin/swapon $path || say error $id what=swapon
+    show_kernel on
+}
+
+# The same under userswap, with most of the budget on the CPU's node.
+own() {
+    id="case=$case_name side=userswap cpu=$1"
+    shares=
+    for node in 0 1 2 3; do
+        share=$BUDGET_ELSEWHERE
+        [ $node != $1 ] || share=$BUDGET
+        shares=$shares,$node:$share
+    done
+    show_writes start
+    start $1 userswap run --ram ${shares#,} $swaps -- /bin/numa-guest-load $LOAD_MB $PAUSE_MS
+    if order write; then
+        show_own full
+        [ -z "$2" ] || own_without $2
+        order verify
+    fi
+    finish
+}
+
+own_without() {
+    eval "path=\$path_$1"
+    userswap swapoff $load $path >/tmp/swapoff 2>&1 || show error $id what=swapoff -- cat /tmp/swapoff
+    show_own off
+    order write
+    show_own rewritten
+    userswap swapon $load $path >/tmp/swapon 2>&1 || show error $id what=swapon -- cat /tmp/swapon
+    show_own on
+}
+
+# `on_cpus CPU…`: both sides, a load on each CPU, one after the other.
+on_cpus() {
+    kernel_swap_on
+    for cpu in "$@"; do kernel $cpu; done
+    kernel_swap_off
+    for cpu in "$@"; do own $cpu; done
+}
+
+# `without CPU DEVICE`: both sides, a load on one CPU, and a device that goes and comes back.
+without() {
+    kernel_swap_on
+    kernel $1 $2
+    kernel_swap_off
+    own $1 $2
+}
+
+mkdir /cg/load
+echo +memory >/cg/cgroup.subtree_control
+echo $BUDGET >/cg/load/memory.max
+
+use four A B C D
+on_cpus 0 1 2 3
+use priority A B C D E,pri=5
+on_cpus 0
+use shared A B C D E
+on_cpus 2
+use full A B:12288 C D
+on_cpus 1
+use off A B C D
+without 1 B

@@ -1,0 +1,361 @@
+//! Holds a load under userswap against the same load on the kernel's swap.
+//!
+//! Order and priorities must be equal. What is written can only be nearly so: the two reclaim in batches
+//! of different sizes. Every way in which they differ is one line that names the case.
+use crate::loads::{Devices, Load, Phase, Side, name_of};
+use crate::rfc;
+use std::collections::BTreeMap;
+use userswap::status::{DeviceState, NodeStatus, Status};
+
+/// How far a device's share of what was written may differ, in percent. Measured: 3, most of it from
+/// faults that took a page of another node while their own was reclaiming.
+const SHARE_DIFFERENCE_MAX: u64 = 10;
+/// The kernel's pages go to where its list says but for so many percent: pages of other programs.
+const KERNEL_ELSEWHERE_MAX: u64 = 5;
+/// Less than this is no load, in KiB.
+const WRITTEN_KB_MIN: u64 = 4096;
+/// One batch of reclaim: so many pages may leave between two looks at them.
+const BATCH_PAGES: u64 = 256;
+
+/// Compares all loads; returns what is wrong.
+pub fn compare(loads: &[Load], devices: &Devices) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for load in loads {
+        let mut note = |text: String| wrong.push(format!("{}: {text}", describe(load)));
+        if !load.is_verified {
+            note("its data was not verified".into());
+        }
+        if load.status != Some(0) {
+            note(format!("it ended with status {:?}", load.status));
+        }
+    }
+    for kernel in loads.iter().filter(|load| load.side == Side::Kernel) {
+        let own = loads.iter().find(|load| is_pair(kernel, load));
+        for (place, phase) in kernel.phases.iter().enumerate() {
+            let ours = own.and_then(|own| own.phases.get(place)).filter(|p| p.name == phase.name);
+            let before = own.zip(place.checked_sub(1)).and_then(|(own, p)| own.phases.get(p));
+            let found = match ours {
+                None => vec!["userswap did not come this far".into()],
+                Some(ours) => {
+                    Moment { kernel: phase, own: ours, before, devices, node: kernel.cpu }.judge()
+                }
+            };
+            let head = format!("{}, CPU {}, {}", kernel.case, kernel.cpu, phase.name);
+            wrong.extend(found.into_iter().map(|text| format!("{head}: {text}")));
+        }
+    }
+    wrong
+}
+
+fn describe(load: &Load) -> String {
+    let side = match load.side {
+        Side::Kernel => "the kernel's swap",
+        Side::Userswap => "userswap",
+    };
+    format!("{}, CPU {}, {side}", load.case, load.cpu)
+}
+
+fn is_pair(kernel: &Load, other: &Load) -> bool {
+    other.side == Side::Userswap && (&kernel.case, kernel.cpu) == (&other.case, other.cpu)
+}
+
+/// The same moment on both sides.
+struct Moment<'a> {
+    kernel: &'a Phase,
+    own: &'a Phase,
+    before: Option<&'a Phase>,
+    devices: &'a Devices,
+    /// The load's node: it has the number of its CPU.
+    node: u32,
+}
+
+impl Moment<'_> {
+    fn judge(&self) -> Vec<String> {
+        let mut wrong = Vec::from_iter(self.kernel_follows_its_list());
+        wrong.extend(self.same_shares());
+        match &self.own.status {
+            None => wrong.push("no status".into()),
+            Some(status) => {
+                wrong.extend(self.same_devices(status));
+                wrong.extend(status.nodes.iter().filter_map(|node| self.same_list(status, node)));
+                wrong.extend(self.placed_by_the_list(status));
+                wrong.extend(self.pages_are_where_their_pool_is(status));
+            }
+        }
+        wrong
+    }
+
+    /// What the rule says of the kernel is what the kernel does.
+    fn kernel_follows_its_list(&self) -> Option<String> {
+        let list = rfc::list(&self.kernel.swaps, self.devices, self.node);
+        let is_full = |name: &str| {
+            self.kernel.swaps.iter().any(|swap| swap.device == name && swap.used_kb == swap.size_kb)
+        };
+        let head = list.iter().find(|(_, name)| !is_full(name))?.0;
+        let expected = |name: &&String| {
+            is_full(name) || list.iter().any(|(key, other)| other == *name && *key <= head)
+        };
+        let total: u64 = self.kernel.written_kb.values().sum();
+        let elsewhere: u64 = self
+            .kernel
+            .written_kb
+            .iter()
+            .filter(|(name, _)| !expected(name))
+            .map(|(_, written)| written)
+            .sum();
+        let is_wrong = total >= WRITTEN_KB_MIN && elsewhere * 100 > total * KERNEL_ELSEWHERE_MAX;
+        is_wrong.then(|| {
+            format!("the kernel does not follow the RFC: {elsewhere} of {total} KiB went elsewhere")
+        })
+    }
+
+    fn same_shares(&self) -> Vec<String> {
+        let totals = [self.kernel, self.own].map(|phase| phase.written_kb.values().sum::<u64>());
+        if totals[0] < WRITTEN_KB_MIN {
+            return Vec::new();
+        }
+        let percent = |phase: &Phase, total: u64, name: &String| {
+            phase.written_kb.get(name).copied().unwrap_or(0) * 100 / total.max(1)
+        };
+        let names = self.kernel.written_kb.keys();
+        let compared = names.map(|name| {
+            let shares =
+                (percent(self.kernel, totals[0], name), percent(self.own, totals[1], name));
+            (name, shares)
+        });
+        compared
+            .filter(|(_, (kernel, own))| kernel.abs_diff(*own) > SHARE_DIFFERENCE_MAX)
+            .map(|(name, (kernel, own))| {
+                format!("{name} got {kernel} % of the kernel's writes and {own} % of ours")
+            })
+            .collect()
+    }
+
+    /// The same devices with the same priorities, and the same ones full.
+    fn same_devices(&self, status: &Status) -> Option<String> {
+        let kernel: BTreeMap<String, (i32, bool)> = self
+            .kernel
+            .swaps
+            .iter()
+            .map(|swap| (swap.device.clone(), (swap.priority, swap.used_kb == swap.size_kb)))
+            .collect();
+        let own: BTreeMap<String, (i32, bool)> = status
+            .devices
+            .iter()
+            .map(|device| {
+                let is_full = device.state == DeviceState::Full;
+                (self.name(&device.name), (device.priority, is_full))
+            })
+            .collect();
+        (kernel != own).then(|| format!("devices (priority, full): {kernel:?}, ours {own:?}"))
+    }
+
+    /// A node asks in the order that the kernel's priorities give; full devices are not asked.
+    fn same_list(&self, status: &Status, node: &NodeStatus) -> Option<String> {
+        let is_full = |name: &str| {
+            status
+                .devices
+                .iter()
+                .any(|device| self.name(&device.name) == name && device.state == DeviceState::Full)
+        };
+        let mut expected = rfc::list(&self.kernel.swaps, self.devices, u32::from(node.node));
+        expected.retain(|(_, name)| !is_full(name));
+        let shown: Vec<(i32, String)> =
+            node.swap_list.iter().map(|entry| (entry.key, self.name(&entry.name))).collect();
+        let is_ordered = shown.is_sorted_by_key(|(key, _)| *key);
+        let mut sorted = shown.clone();
+        sorted.sort();
+        (!is_ordered || sorted != expected)
+            .then(|| format!("node {} asks {shown:?} instead of {expected:?}", node.node))
+    }
+
+    /// Whatever a node has reclaimed since the moment before is on the first devices of its list, or on
+    /// ones that have become full.
+    fn placed_by_the_list(&self, status: &Status) -> Vec<String> {
+        let mut wrong = Vec::new();
+        for node in &status.nodes {
+            let head = node.swap_list.first().map(|entry| entry.key);
+            for placed in &node.placed {
+                let entry = node.swap_list.iter().find(|entry| entry.device == placed.device);
+                let slots = placed.slots.saturating_sub(self.slots_before(node, placed.device));
+                if let Some(entry) = entry.filter(|entry| slots > 0 && Some(entry.key) != head) {
+                    let (node, name) = (node.node, self.name(&entry.name));
+                    wrong.push(format!(
+                        "node {node} has put {slots} pages on {name}, not its first"
+                    ));
+                }
+            }
+        }
+        wrong
+    }
+
+    fn slots_before(&self, node: &NodeStatus, device: u32) -> u64 {
+        let before = self.before.and_then(|before| before.status.as_ref());
+        let nodes = before.map_or(&[][..], |before| &before.nodes);
+        let node = nodes.iter().find(|other| other.node == node.node);
+        let placed = node.map_or(&[][..], |node| &node.placed);
+        placed.iter().find(|placed| placed.device == device).map_or(0, |placed| placed.slots)
+    }
+
+    /// Pool pages lie on their pool's node, and mapped pages on the nodes that have them in their books.
+    fn pages_are_where_their_pool_is(&self, status: &Status) -> Vec<String> {
+        let mut wrong = Vec::new();
+        for map in &self.own.maps {
+            let Some(node) = map.policy.strip_prefix("prefer:") else { continue };
+            let own = node.parse().ok().and_then(|node: u32| map.pages.get(&node));
+            if own.copied().unwrap_or(0) != map.total() {
+                wrong.push(format!("the pool of node {node} has pages elsewhere: {:?}", map.pages));
+            }
+        }
+        let plain = self.own.maps.iter().filter(|map| map.policy == "default");
+        let Some(arena) = plain.max_by_key(|map| map.total()) else {
+            wrong.push("no memory map".into());
+            return wrong;
+        };
+        for node in &status.nodes {
+            let there = arena.pages.get(&u32::from(node.node)).copied().unwrap_or(0);
+            if there.abs_diff(node.resident_pages) > BATCH_PAGES {
+                let (node, books) = (node.node, node.resident_pages);
+                wrong.push(format!("node {node} has {there} mapped pages, its books say {books}"));
+            }
+        }
+        wrong
+    }
+
+    /// A device's name by its path; the path if it is none of ours.
+    fn name(&self, path: &str) -> String {
+        name_of(path, self.devices).unwrap_or_else(|| path.to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::loads::{Device, KernelSwap, Map};
+    use serde_json::{Value, json};
+
+    /// Two devices on two nodes, a load on node 0.
+    fn devices() -> Devices {
+        let device = |node| Device { node, path: format!("/dev/{node}") };
+        BTreeMap::from([("A".into(), device(0)), ("B".into(), device(1))])
+    }
+
+    fn written(a: u64, b: u64) -> BTreeMap<String, u64> {
+        BTreeMap::from([("A".into(), a), ("B".into(), b)])
+    }
+
+    fn kernel(a: u64, b: u64) -> Phase {
+        let swap = |device: &str, priority| KernelSwap {
+            device: device.into(),
+            size_kb: 100_000,
+            used_kb: 0,
+            priority,
+        };
+        let swaps = vec![swap("A", -2), swap("B", -3)];
+        Phase { written_kb: written(a, b), swaps, ..Phase::default() }
+    }
+
+    fn node(number: u8, lists: [(u32, i32); 2], placed: [u64; 2]) -> Value {
+        let entry =
+            |(device, key)| json!({"device": device, "name": format!("/dev/{device}"), "key": key});
+        json!({
+            "node": number, "cpus": [number], "budget_pages": 4096, "resident_pages": 3000,
+            "cached_pages": 0, "writing_pages": 0, "free_pages": 0, "spare_pages": 0,
+            "min_pages": 0, "low_pages": 0, "high_pages": 0,
+            "placed": [{"device": 0, "slots": placed[0]}, {"device": 1, "slots": placed[1]}],
+            "swap_list": lists.map(entry),
+        })
+    }
+
+    fn status(priorities: [i32; 2], nodes: [Value; 2]) -> Status {
+        let locks = json!({"acquisitions": 0, "waits": 0});
+        let device = |index: usize| {
+            json!({
+                "index": index, "name": format!("/dev/{index}"), "kind": "block",
+                "size_bytes": 1 << 26, "used_bytes": 0, "priority": priorities[index],
+                "node": index, "state": "on", "alloc_lock": locks, "free_lock": locks,
+                "slots_freed": 0,
+            })
+        };
+        let latency = json!({"p50": 0, "p95": 0, "p99": 0, "max": 0});
+        let status = json!({
+            "pid": 1, "program": "load", "fault": "thread", "ram_bytes": 1 << 24,
+            "placement": "near", "free_slots": 0, "total_slots": 0, "list_lock": locks,
+            "devices": [device(0), device(1)], "nodes": nodes, "counters": {},
+            "fault_latency_ns": latency,
+        });
+        serde_json::from_value(status).expect("the fields of a status")
+    }
+
+    fn good_status() -> Status {
+        let nodes = [node(0, [(0, 1), (1, 3)], [9000, 0]), node(1, [(1, 1), (0, 2)], [0, 10])];
+        status([-2, -3], nodes)
+    }
+
+    fn own(a: u64, b: u64, status: Status) -> Phase {
+        let map = |policy: &str, pages| Map { policy: policy.into(), pages: BTreeMap::from(pages) };
+        let maps = vec![map("default", [(0, 3000), (1, 3010)]), map("prefer:1", [(0, 0), (1, 90)])];
+        Phase { written_kb: written(a, b), status: Some(status), maps, ..Phase::default() }
+    }
+
+    fn judge(kernel: &Phase, own: &Phase) -> Vec<String> {
+        Moment { kernel, own, before: None, devices: &devices(), node: 0 }.judge()
+    }
+
+    #[test]
+    fn the_same_order_and_nearly_the_same_writes_pass() {
+        assert_eq!(
+            judge(&kernel(40_000, 100), &own(37_000, 2_000, good_status())),
+            [""; 0],
+            "one pool has lent a batch or two"
+        );
+    }
+
+    #[test]
+    fn writes_to_another_device_are_named() {
+        let wrong = judge(&kernel(40_000, 0), &own(20_000, 20_000, good_status()));
+        assert_eq!(
+            wrong,
+            [
+                "A got 100 % of the kernel's writes and 50 % of ours",
+                "B got 0 % of the kernel's writes and 50 % of ours"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_kernel_without_the_lists_is_found_out() {
+        let wrong = judge(&kernel(20_000, 20_000), &own(20_000, 20_000, good_status()));
+        assert_eq!(
+            wrong,
+            ["the kernel does not follow the RFC: 20000 of 40000 KiB went elsewhere"]
+        );
+    }
+
+    #[test]
+    fn another_priority_and_another_order_are_named() {
+        let nodes = [node(0, [(1, 2), (0, 3)], [0, 0]), node(1, [(1, 1), (0, 2)], [0, 0])];
+        let wrong = judge(&kernel(0, 0), &own(0, 0, status([-3, -2], nodes)));
+        assert_eq!(wrong.len(), 2, "{wrong:?}");
+        assert!(wrong[0].starts_with("devices (priority, full): "), "{wrong:?}");
+        assert!(wrong[1].starts_with("node 0 asks "), "{wrong:?}");
+    }
+
+    #[test]
+    fn pages_on_a_device_that_is_not_the_first_are_named() {
+        let nodes = [node(0, [(0, 1), (1, 3)], [9000, 7]), node(1, [(1, 1), (0, 2)], [0, 0])];
+        let wrong = judge(&kernel(40_000, 0), &own(40_000, 28, status([-2, -3], nodes)));
+        assert_eq!(wrong, ["node 0 has put 7 pages on B, not its first"]);
+    }
+
+    #[test]
+    fn pages_on_another_node_than_their_pool_s_are_named() {
+        let mut own = own(40_000, 0, good_status());
+        own.maps[0].pages = BTreeMap::from([(0, 6_000), (1, 10)]);
+        own.maps[1].pages = BTreeMap::from([(0, 1), (1, 89)]);
+        let wrong = judge(&kernel(40_000, 0), &own);
+        assert_eq!(wrong.len(), 3, "{wrong:?}");
+        assert!(wrong[0].starts_with("the pool of node 1 has pages elsewhere"), "{wrong:?}");
+        assert_eq!(wrong[1], "node 0 has 6000 mapped pages, its books say 3000");
+    }
+}
