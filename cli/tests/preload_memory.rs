@@ -67,3 +67,17 @@ fn system_calls_work_on_swapped_buffers() {
         );
     }
 }
+
+#[test]
+fn what_a_device_writes_stays_whichever_way_pages_travel() {
+    let directory = directory();
+    let program = compile(directory.path(), "direct.c");
+    for transfer in ["move", "copy"] {
+        for fault in ["thread", "signal"] {
+            let mut managed = std::process::Command::new(env!("CARGO_BIN_EXE_userswap"));
+            managed.args(["run", "--ram", "16M", "--fault", fault, "--transfer", transfer, "--"]);
+            let printed = succeed(managed.arg(&program).arg(directory.path().join("file")));
+            assert_eq!(printed, "exact\n", "{transfer} {fault}");
+        }
+    }
+}

@@ -40,7 +40,7 @@ fn engage(process: &Process) {
         }
     };
     descriptors::protect_new(&before);
-    retry::prepare(&process.options);
+    retry::prepare(&engine, &process.options);
     locking::resume(process, &engine, locked);
     signals::pin_stacks(&engine);
     process.set_engine(engine);

@@ -14,6 +14,7 @@ use libc::{
     c_char, c_int, c_long, c_uint, c_void, mode_t, nfds_t, pid_t, size_t, socklen_t, ssize_t,
 };
 use std::sync::atomic::{AtomicBool, Ordering};
+use userswap::Engine;
 use userswap::arena::PageRange;
 use userswap::options::{FaultMode, Options};
 use userswap::sys::signal::Blocked;
@@ -28,9 +29,12 @@ pub const PIECE_BYTES: usize = 1 << 20;
 const REPEATS: u32 = 100;
 
 /// Once the engine runs: finds out whether any of this is needed.
-pub fn prepare(options: &Options) {
+pub fn prepare(engine: &Engine, options: &Options) {
     let is_served = userswap::probe().is_ok_and(|support| support.kernel_faults);
-    let needed = options.fault == FaultMode::Signal || !is_served;
+    // Where pages are copied, a page that a device writes to (O_DIRECT) must be kept from leaving: unlike
+    // MOVE, a copy does not notice.
+    let is_copied = engine.core().path == userswap::core::Path::Copy;
+    let needed = options.fault == FaultMode::Signal || !is_served || is_copied;
     NEEDED.store(needed, Ordering::Release);
 }
 
@@ -41,7 +45,7 @@ pub fn look_up_all() {
     execution::look_up();
 }
 
-/// Whether system calls fail on missing pages.
+/// Whether system calls fail on missing pages, or must keep pages from leaving.
 #[inline]
 pub fn is_needed() -> bool {
     NEEDED.load(Ordering::Relaxed)
