@@ -23,8 +23,8 @@ use std::sync::atomic::Ordering;
 use userswap_policy::devices::DeviceId;
 use userswap_policy::frames::FrameRun;
 
-/// Pages brought back at a time: one run.
-const BATCH: usize = crate::core::RUN_MAX as usize;
+/// Pages brought back at a time: 1 MiB, what a disk likes best.
+const BATCH: usize = crate::reclaim::BATCH;
 /// Pages looked at between two passages of the gate.
 const LOOK_PAGES: u32 = 1 << 13;
 /// How long one wait for frames or for pages in transition lasts.
@@ -481,7 +481,7 @@ mod tests {
         };
         assert_eq!(run_length(&found(&[4])), 1);
         assert_eq!(run_length(&found(&[4, 5, 7, 8])), 2);
-        assert_eq!(run_length(&found(&(1..200).collect::<Vec<_>>())), BATCH);
+        assert_eq!(run_length(&found(&(1..600).collect::<Vec<_>>())), BATCH);
         let span = SlotSpan { first: slot_of(DeviceId(1), 4), count: 2 };
         assert_eq!(span.slots().map(number_of).collect::<Vec<_>>(), [4, 5]);
     }

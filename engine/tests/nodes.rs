@@ -77,10 +77,10 @@ fn every_byte_is_right_with_four_nodes_and_threads_that_wander() {
                     for step in 1..400 {
                         numa::run_on(&[random.below(clock::cpus() as usize) as u32]);
                         let first = random.below(own - 64);
-                        for place in first..first + 64 {
+                        for (place, stamp) in stamps.iter_mut().enumerate().skip(first).take(64) {
                             let page = task * own + place;
-                            pages.check(page, stamps[place]);
-                            stamps[place] = step;
+                            pages.check(page, *stamp);
+                            *stamp = step;
                             pages.fill(page, step);
                         }
                     }

@@ -137,11 +137,12 @@ fn devices_come_and_go_under_load_without_a_wrong_byte() {
                         while done.load(Ordering::Relaxed) < 24 || step < 50 {
                             step += 1;
                             let first = random.below(own - 32);
-                            for place in first..first + 32 {
+                            for (place, stamp) in stamps.iter_mut().enumerate().skip(first).take(32)
+                            {
                                 let page = task * own + place;
-                                pages.check(page, stamps[place]);
+                                pages.check(page, *stamp);
                                 if step % 3 != 0 {
-                                    stamps[place] = step;
+                                    *stamp = step;
                                     pages.fill(page, step);
                                 }
                             }

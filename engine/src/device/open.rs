@@ -21,14 +21,19 @@ use std::path::{Path, PathBuf};
 pub use error::OpenError;
 use room::Room;
 
+use super::DEVICE_SLOTS;
 use super::spec::{SwapPath, SwapSpec};
 use super::throttle::Throttle;
+use crate::size::ByteSize;
 
 /// The unit of device space.
 pub const PAGE_BYTES: u64 = 4096;
 
 /// The smallest device, in bytes: ten pages, as for mkswap(8).
 pub const DEVICE_MIN_BYTES: u64 = 10 * PAGE_BYTES;
+
+/// The largest part of a device that is used, in bytes: what a slot's number has room for.
+pub const DEVICE_MAX_BYTES: u64 = DEVICE_SLOTS as u64 * PAGE_BYTES;
 
 /// Where swap goes when nobody names a place and `TMPDIR` is of no use: on disk, and kept at reboot.
 const FALLBACK_DIRECTORY: &str = "/var/tmp";
@@ -146,6 +151,21 @@ enum Target {
 }
 
 fn prepare(spec: &SwapSpec, default_bytes: u64) -> Result<Prepared, OpenError> {
+    // Nobody is told that a default is smaller than it could be.
+    let default_bytes = default_bytes.min(DEVICE_MAX_BYTES);
+    let mut device = prepare_any(spec, default_bytes)?;
+    if device.opened.bytes > DEVICE_MAX_BYTES {
+        let (path, size) = (device.opened.path.display(), ByteSize(device.opened.bytes));
+        let most = ByteSize(DEVICE_MAX_BYTES);
+        let warning =
+            format!("{path}: only the first {most} of {size} are used: add another device");
+        let others = device.opened.warning.take().map(|others| format!("{others}; "));
+        device.opened.warning = Some(others.unwrap_or_default() + &warning);
+    }
+    Ok(device)
+}
+
+fn prepare_any(spec: &SwapSpec, default_bytes: u64) -> Result<Prepared, OpenError> {
     let path = match &spec.path {
         SwapPath::Memory => return prepare_memory(spec, default_bytes),
         SwapPath::Path(path) => path,

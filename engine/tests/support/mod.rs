@@ -6,6 +6,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::process::{Command, Output};
 use userswap::Engine;
 use userswap::core::Core;
+use userswap::node::NodeState;
 use userswap::options::{FaultMode, Transfer};
 use userswap::page::PageState;
 use userswap::sys::{PAGE_BYTES, pagemap};
@@ -194,20 +195,7 @@ fn faults_in_books(core: &Core) -> Vec<String> {
         }
     }
     for (node, state) in states.iter().enumerate() {
-        if !state.is_balanced() {
-            faults.push(format!("the books of node {node} do not balance"));
-        }
-        if state.writing != 0 {
-            faults.push(format!("{} pages of node {node} are being written", state.writing));
-        }
-        if state.resident != resident[node] {
-            let (found, said) = (resident[node], state.resident);
-            faults.push(format!("{found} pages are resident on node {node}, it says {said}"));
-        }
-        if state.pool.held() != held[node] {
-            let (found, said) = (held[node], state.pool.held());
-            faults.push(format!("{said} frames of node {node} are held, {found} pages cached"));
-        }
+        faults.extend(faults_of_node(node, state, (resident[node], held[node])));
     }
     drop(states);
     if !core.devices.is_balanced() {
@@ -216,6 +204,26 @@ fn faults_in_books(core: &Core) -> Vec<String> {
     let (used, _) = core.devices.usage();
     if used != slots.len() as u64 {
         faults.push(format!("{used} slots are in use, {} belong to pages", slots.len()));
+    }
+    faults
+}
+
+/// What a node's numbers have to say against what the page words sum up to.
+fn faults_of_node(node: usize, state: &NodeState, (resident, held): (u32, u32)) -> Vec<String> {
+    let mut faults = Vec::new();
+    if !state.is_balanced() {
+        faults.push(format!("the books of node {node} do not balance"));
+    }
+    if state.writing != 0 {
+        faults.push(format!("{} pages of node {node} are being written", state.writing));
+    }
+    if state.resident != resident {
+        let said = state.resident;
+        faults.push(format!("{resident} pages are resident on node {node}, it says {said}"));
+    }
+    if state.pool.held() != held {
+        let said = state.pool.held();
+        faults.push(format!("{said} frames of node {node} are held, {held} pages cached"));
     }
     faults
 }

@@ -222,3 +222,12 @@ fn a_useless_tmpdir_gives_way_to_var_tmp() {
     }
     assert_eq!(directory_or_fallback(None), Path::new(FALLBACK_DIRECTORY));
 }
+
+#[test]
+fn of_a_device_too_large_the_first_part_is_used_and_the_user_told() {
+    let device = open(&"mem:1T".parse().unwrap(), MIB).unwrap();
+    let warning = device.warning.unwrap();
+    assert!(warning.contains("first 512G of 1T"), "{warning}");
+    let default = open(&SwapSpec::at(directory().path()), 1 << 42);
+    assert!(default.is_ok_and(|device| device.warning.is_none()), "a default is just smaller");
+}

@@ -1,0 +1,215 @@
+//! Swap devices of a running program, from the command line: the lists of the RFC's machine, devices coming
+//! and going, and everything that has to be refused.
+
+mod preload_support;
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
+
+use preload_support::directory;
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Fills three times its budget, and verifies or changes all of it when it is told to.
+const PROGRAM: &str = "
+import sys
+b = bytearray(48 << 20)
+stamp = 0
+def fill():
+    for i in range(0, len(b), 4096): b[i:i+8] = (i + stamp).to_bytes(8, 'little')
+def verify():
+    assert all(int.from_bytes(b[i:i+8], 'little') == i + stamp for i in range(0, len(b), 4096))
+fill()
+print('filled', flush=True)
+for line in sys.stdin:
+    verify()
+    if line == 'change\\n':
+        stamp += 7
+        fill()
+    print('right', flush=True)
+";
+
+/// The program under `run`.
+struct Program {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+    runtime: TempDir,
+}
+
+impl Program {
+    fn start(options: &[&str]) -> Self {
+        let runtime = directory();
+        fs::set_permissions(runtime.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let mut child = Command::new(env!("CARGO_BIN_EXE_userswap"))
+            .arg("run")
+            .args(options)
+            .args(["--", "python3", "-c", PROGRAM])
+            .env("XDG_RUNTIME_DIR", runtime.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let input = child.stdin.take().unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        let mut program = Self { child, input, output, runtime };
+        assert_eq!(program.hear(), "filled");
+        program
+    }
+
+    fn hear(&mut self) -> String {
+        let mut answer = String::new();
+        self.output.read_line(&mut answer).unwrap();
+        answer.trim_end().to_owned()
+    }
+
+    /// Has it verify its memory, and change it if `line` says so.
+    fn ask(&mut self, line: &str) {
+        writeln!(self.input, "{line}").unwrap();
+        assert_eq!(self.hear(), "right");
+    }
+
+    fn userswap(&self, verb: &str, arguments: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_userswap"));
+        command.arg(verb).arg(self.child.id().to_string()).args(arguments);
+        command.env("XDG_RUNTIME_DIR", self.runtime.path()).output().unwrap()
+    }
+
+    fn done(&self, verb: &str, arguments: &[&str]) -> String {
+        let output = self.userswap(verb, arguments);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{verb} {arguments:?}: {}: {error}", output.status);
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn refused(&self, verb: &str, arguments: &[&str], parts: &[&str]) {
+        let output = self.userswap(verb, arguments);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{verb} {arguments:?}: {error}");
+        assert!(error.starts_with("userswap: ") && error.lines().count() == 1, "{error}");
+        parts.iter().for_each(|part| assert!(error.contains(part), "{part:?} not in: {error}"));
+    }
+
+    fn status(&self) -> Value {
+        serde_json::from_str(&self.done("status", &["--json"])).unwrap()
+    }
+
+    /// Name and priority of every device.
+    fn priorities(&self) -> Vec<(String, i64)> {
+        let status = self.status();
+        let devices = status["devices"].as_array().unwrap().iter();
+        devices
+            .map(|device| (text(&device["name"]), device["priority"].as_i64().unwrap()))
+            .collect()
+    }
+
+    /// Each node's list as `name:key` in order.
+    fn lists(&self) -> Vec<String> {
+        let status = self.status();
+        let nodes = status["nodes"].as_array().unwrap().iter();
+        let entry = |entry: &Value| format!("{}:{}", text(&entry["name"]), entry["key"]);
+        let list = |node: &Value| {
+            let entries = node["swap_list"].as_array().unwrap().iter().map(entry);
+            entries.collect::<Vec<_>>().join(" ")
+        };
+        nodes.map(list).collect()
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // It may have ended in order.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap().to_owned()
+}
+
+fn named(pairs: &[(&str, i64)]) -> Vec<(String, i64)> {
+    pairs.iter().map(|(name, priority)| ((*name).to_owned(), *priority)).collect()
+}
+
+/// The vectors D1 to D5 of the specification: four nodes, a device on each, in a running program.
+#[test]
+fn the_lists_of_a_running_program_are_those_of_the_rfcs_machine() {
+    let devices: Vec<String> = (0..4).map(|node| format!("mem:128M,node={node}")).collect();
+    let mut options = vec!["--ram", "32M", "--fake-numa", "4"];
+    devices.iter().for_each(|device| options.extend(["--swap", device]));
+    let mut program = Program::start(&options);
+    let (a, b, c, d) = ("mem", "mem#2", "mem#3", "mem#4");
+    assert_eq!(program.priorities(), named(&[(a, -2), (b, -3), (c, -4), (d, -5)]));
+    let d1 = [
+        "mem:1 mem#2:3 mem#3:4 mem#4:5",
+        "mem#2:1 mem:2 mem#3:4 mem#4:5",
+        "mem#3:1 mem:2 mem#2:3 mem#4:5",
+        "mem#4:1 mem:2 mem#2:3 mem#3:4",
+    ];
+    assert_eq!(program.lists(), d1);
+    program.ask("change");
+
+    program.done("swapoff", &[b]);
+    assert_eq!(program.priorities(), named(&[(a, -2), (c, -3), (d, -4)]));
+    let d2 = [
+        "mem:1 mem#3:3 mem#4:4",
+        "mem:2 mem#3:3 mem#4:4",
+        "mem#3:1 mem:2 mem#4:4",
+        "mem#4:1 mem:2 mem#3:3",
+    ];
+    assert_eq!(program.lists(), d2);
+    program.ask("verify");
+
+    program.done("swapon", &["mem:128M,node=1"]);
+    assert_eq!(program.priorities(), named(&[(a, -2), (b, -5), (c, -3), (d, -4)]));
+    let d3 = [
+        "mem:1 mem#3:3 mem#4:4 mem#2:5",
+        "mem#2:1 mem:2 mem#3:3 mem#4:4",
+        "mem#3:1 mem:2 mem#4:4 mem#2:5",
+        "mem#4:1 mem:2 mem#3:3 mem#2:5",
+    ];
+    assert_eq!(program.lists(), d3);
+
+    program.done("swapon", &["mem:64M,node=2,pri=5"]);
+    assert!(program.lists().iter().all(|list| list.starts_with("mem#5:-5 ")));
+    program.done("set", &["placement", "spread"]);
+    let priorities = program.priorities();
+    let automatic = priorities.iter().filter(|(name, _)| name != "mem#5");
+    assert!(automatic.map(|(_, priority)| *priority).eq([-1; 4]), "{priorities:?}");
+    program.ask("change");
+    program.ask("verify");
+}
+
+#[test]
+fn what_cannot_be_done_to_a_running_program_is_refused_and_changes_nothing() {
+    let directory = directory();
+    let file = directory.path().join("swap");
+    let spec = format!("{}:256M", file.display());
+    let mut program = Program::start(&["--ram", "16M", "--swap", &spec]);
+    let path = file.display().to_string();
+    let before = program.lists();
+    program.refused("swapon", &[&spec], &[&path]);
+    program.refused("swapon", &["mem:1G,node=9"], &["no node 9"]);
+    program.refused("swapon", &["/nowhere/swap"], &["/nowhere"]);
+    program.refused("swapoff", &["/nowhere"], &["/nowhere", &path]);
+    // 48 MiB do not fit the budget, and this is the only device.
+    program.refused("swapoff", &[&path], &[&path, "room for"]);
+    program.refused("set", &["placement", "hop"], &["hop", "near or spread"]);
+    program.refused("set", &["speed", "9"], &["speed", "placement"]);
+    assert_eq!(program.lists(), before);
+    program.ask("change");
+
+    // With more RAM it can go, and come again.
+    program.done("set", &["ram", "64M"]);
+    program.done("swapoff", &[&path]);
+    assert_eq!(program.lists(), [""]);
+    program.ask("change");
+    program.done("swapon", &[&spec]);
+    program.done("set", &["ram", "16M"]);
+    program.ask("change");
+    program.ask("verify");
+    assert!(program.status()["devices"][0]["used_bytes"].as_u64().unwrap() > 16 << 20);
+}
