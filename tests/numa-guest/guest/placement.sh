@@ -8,7 +8,7 @@ BUDGET=16M
 BUDGET_ELSEWHERE=4M
 # After each mebibyte: long enough for a node's reclaimer to take one batch out. The kernel's limit of a
 # control group needs no pauses: it stops the load until it has reclaimed.
-PAUSE_MS=20
+pause_ms=20
 
 # Their names come in any order: a device is known by its serial number.
 for block in /sys/block/nvme*; do
@@ -93,7 +93,7 @@ own() {
         shares=$shares,$node:$share
     done
     show_writes start
-    start $1 userswap run --ram ${shares#,} $swaps -- /bin/numa-guest-load $LOAD_MB $PAUSE_MS
+    start $1 userswap run --ram ${shares#,} $swaps -- /bin/numa-guest-load $LOAD_MB $pause_ms
     if order write; then
         show_own full
         [ -z "$2" ] || own_without $2
@@ -142,3 +142,7 @@ use full A B:12288 C D
 on_cpus 1
 use off A B C D
 without 1 B
+# Without pauses faults take pages of other nodes while their own reclaims, and those nodes write, too.
+pause_ms=0
+use hurry A B C D
+on_cpus 0

@@ -1,19 +1,31 @@
 //! Holds a load under userswap against the same load on the kernel's swap.
 //!
-//! Order and priorities must be equal. What is written can only be nearly so: the two reclaim in batches
-//! of different sizes. Every way in which they differ is one line that names the case.
+//! Order and priorities must be equal. The kernel reclaims on the load's CPU, because the limit of a control
+//! group makes the load do it; under userswap the reclaimer of the load's node does it, but faults take
+//! pages of other nodes meanwhile, and those nodes write to their own devices. How many depends on the speed
+//! of the host. So it is what the load's node has put on each device that is held against the kernel's
+//! writes; what other nodes did must follow their lists; and both together must be what the block layer
+//! counts. Every way in which the sides differ is one line that names the case.
 use crate::loads::{Devices, Load, Phase, Side, name_of};
 use crate::rfc;
 use std::collections::BTreeMap;
 use userswap::status::{DeviceState, NodeStatus, Status};
 
-/// How far a device's share of what was written may differ, in percent. Measured: 3, most of it from
-/// faults that took a page of another node while their own was reclaiming.
+/// How far a device's share may differ, in percent: batches are of different sizes, and 3 was the most
+/// that was measured.
 const SHARE_DIFFERENCE_MAX: u64 = 10;
+/// What the load's own node must have put on devices, of all, in percent. Measured: 97 to 100; 80 on a host
+/// with three times as much to do as it has CPUs.
+const OWN_NODE_MIN: u64 = 50;
 /// The kernel's pages go to where its list says but for so many percent: pages of other programs.
 const KERNEL_ELSEWHERE_MAX: u64 = 5;
 /// Less than this is no load, in KiB.
 const WRITTEN_KB_MIN: u64 = 4096;
+/// The case whose load does not wait for its node's reclaimer: other nodes may do most of it.
+const CASE_IN_HURRY: &str = "hurry";
+/// Slots that are given and not yet written, in KiB: two batches, and a CPU's buffer for each node.
+const UNWRITTEN_KB_MAX: u64 = (2 * BATCH_PAGES + 4 * 64) * PAGE_KB;
+const PAGE_KB: u64 = 4;
 /// One batch of reclaim: so many pages may leave between two looks at them.
 const BATCH_PAGES: u64 = 256;
 
@@ -37,7 +49,9 @@ pub fn compare(loads: &[Load], devices: &Devices) -> Vec<String> {
             let found = match ours {
                 None => vec!["userswap did not come this far".into()],
                 Some(ours) => {
-                    Moment { kernel: phase, own: ours, before, devices, node: kernel.cpu }.judge()
+                    let node = kernel.cpu;
+                    let own_min = if kernel.case == CASE_IN_HURRY { 0 } else { OWN_NODE_MIN };
+                    Moment { kernel: phase, own: ours, before, devices, node, own_min }.judge()
                 }
             };
             let head = format!("{}, CPU {}, {}", kernel.case, kernel.cpu, phase.name);
@@ -67,16 +81,19 @@ struct Moment<'a> {
     devices: &'a Devices,
     /// The load's node: it has the number of its CPU.
     node: u32,
+    /// How much of all, in percent, that node must have done.
+    own_min: u64,
 }
 
 impl Moment<'_> {
     fn judge(&self) -> Vec<String> {
         let mut wrong = Vec::from_iter(self.kernel_follows_its_list());
-        wrong.extend(self.same_shares());
         match &self.own.status {
             None => wrong.push("no status".into()),
             Some(status) => {
                 wrong.extend(self.same_devices(status));
+                wrong.extend(self.same_shares(status));
+                wrong.extend(self.written_is_what_was_placed(status));
                 wrong.extend(status.nodes.iter().filter_map(|node| self.same_list(status, node)));
                 wrong.extend(self.placed_by_the_list(status));
                 wrong.extend(self.pages_are_where_their_pool_is(status));
@@ -109,26 +126,66 @@ impl Moment<'_> {
         })
     }
 
-    fn same_shares(&self) -> Vec<String> {
-        let totals = [self.kernel, self.own].map(|phase| phase.written_kb.values().sum::<u64>());
-        if totals[0] < WRITTEN_KB_MIN {
+    /// Each device gets the same share of what the load's node takes out, and that is most of it.
+    fn same_shares(&self, status: &Status) -> Vec<String> {
+        let kernel: u64 = self.kernel.written_kb.values().sum();
+        if kernel < WRITTEN_KB_MIN {
             return Vec::new();
         }
-        let percent = |phase: &Phase, total: u64, name: &String| {
-            phase.written_kb.get(name).copied().unwrap_or(0) * 100 / total.max(1)
+        let nodes = |only: Option<u32>| {
+            let is_meant =
+                move |node: &&NodeStatus| only.is_none_or(|only| u32::from(node.node) == only);
+            status.nodes.iter().filter(is_meant)
         };
-        let names = self.kernel.written_kb.keys();
-        let compared = names.map(|name| {
-            let shares =
-                (percent(self.kernel, totals[0], name), percent(self.own, totals[1], name));
-            (name, shares)
-        });
-        compared
-            .filter(|(_, (kernel, own))| kernel.abs_diff(*own) > SHARE_DIFFERENCE_MAX)
-            .map(|(name, (kernel, own))| {
-                format!("{name} got {kernel} % of the kernel's writes and {own} % of ours")
-            })
-            .collect()
+        let on_all = |only| {
+            self.kernel.written_kb.keys().map(|name| self.placed_kb(nodes(only), name)).sum()
+        };
+        let (own, all): (u64, u64) = (on_all(Some(self.node)), on_all(None));
+        let percent = |part: u64, whole: u64| part * 100 / whole.max(1);
+        let mut wrong = Vec::new();
+        for (name, written) in &self.kernel.written_kb {
+            let placed = self.placed_kb(nodes(Some(self.node)), name);
+            let (theirs, ours) = (percent(*written, kernel), percent(placed, own));
+            if theirs.abs_diff(ours) > SHARE_DIFFERENCE_MAX {
+                wrong.push(format!("{name} got {theirs} % from the kernel and {ours} % from us"));
+            }
+        }
+        if percent(own, all) < self.own_min {
+            wrong.push(format!("the load's node has put out only {own} of {all} KiB"));
+        }
+        wrong
+    }
+
+    /// What some nodes have put on a device since the moment before.
+    fn placed_kb<'n>(&self, nodes: impl Iterator<Item = &'n NodeStatus>, name: &str) -> u64 {
+        let since = |node: &NodeStatus| -> u64 {
+            let placed =
+                node.placed.iter().filter(|placed| {
+                    self.own.status.iter().flat_map(|status| &status.devices).any(|device| {
+                        device.index == placed.device && self.name(&device.name) == name
+                    })
+                });
+            placed
+                .map(|placed| placed.slots.saturating_sub(self.slots_before(node, placed.device)))
+                .sum()
+        };
+        nodes.map(since).sum::<u64>() * PAGE_KB
+    }
+
+    /// The block layer has counted what the engine says, but for what is still under way.
+    fn written_is_what_was_placed(&self, status: &Status) -> Vec<String> {
+        let mut wrong = Vec::new();
+        for device in &status.devices {
+            let name = self.name(&device.name);
+            let placed = self.placed_kb(status.nodes.iter(), &name);
+            let written = self.own.written_kb.get(&name).copied().unwrap_or(0);
+            // The header, and what was under way at the moment before.
+            let most = placed + UNWRITTEN_KB_MAX;
+            if written > most || written + UNWRITTEN_KB_MAX < placed {
+                wrong.push(format!("{name}: {placed} KiB placed, {written} KiB written"));
+            }
+        }
+        wrong
     }
 
     /// The same devices with the same priorities, and the same ones full.
@@ -287,9 +344,10 @@ mod tests {
         serde_json::from_value(status).expect("the fields of a status")
     }
 
-    fn good_status() -> Status {
-        let nodes = [node(0, [(0, 1), (1, 3)], [9000, 0]), node(1, [(1, 1), (0, 2)], [0, 10])];
-        status([-2, -3], nodes)
+    /// Node 0 has put so many slots on A, node 1 so many on B.
+    fn status_with(on_a: u64, on_b: u64) -> Status {
+        let first = node(0, [(0, 1), (1, 3)], [on_a, 0]);
+        status([-2, -3], [first, node(1, [(1, 1), (0, 2)], [0, on_b])])
     }
 
     fn own(a: u64, b: u64, status: Status) -> Phase {
@@ -299,36 +357,39 @@ mod tests {
     }
 
     fn judge(kernel: &Phase, own: &Phase) -> Vec<String> {
-        Moment { kernel, own, before: None, devices: &devices(), node: 0 }.judge()
+        let devices = devices();
+        Moment { kernel, own, before: None, devices: &devices, node: 0, own_min: 50 }.judge()
     }
 
     #[test]
-    fn the_same_order_and_nearly_the_same_writes_pass() {
-        assert_eq!(
-            judge(&kernel(40_000, 100), &own(37_000, 2_000, good_status())),
-            [""; 0],
-            "one pool has lent a batch or two"
-        );
+    fn the_same_order_passes_whatever_other_nodes_take_over() {
+        let own = own(30_000, 9_600, status_with(7_700, 2_500));
+        assert_eq!(judge(&kernel(40_000, 100), &own), [""; 0]);
     }
 
     #[test]
-    fn writes_to_another_device_are_named() {
-        let wrong = judge(&kernel(40_000, 0), &own(20_000, 20_000, good_status()));
-        assert_eq!(
-            wrong,
-            [
-                "A got 100 % of the kernel's writes and 50 % of ours",
-                "B got 0 % of the kernel's writes and 50 % of ours"
-            ]
-        );
+    fn a_load_that_other_nodes_serve_is_named() {
+        let own = own(16_000, 24_000, status_with(4_000, 6_000));
+        let expected = ["the load's node has put out only 16000 of 40000 KiB"];
+        assert_eq!(judge(&kernel(40_000, 0), &own), expected);
+    }
+
+    #[test]
+    fn writes_that_the_engine_does_not_know_are_named() {
+        let own = own(40_000, 20_000, status_with(10_000, 0));
+        assert_eq!(judge(&kernel(40_000, 0), &own), ["B: 0 KiB placed, 20000 KiB written"]);
     }
 
     #[test]
     fn a_kernel_without_the_lists_is_found_out() {
-        let wrong = judge(&kernel(20_000, 20_000), &own(20_000, 20_000, good_status()));
+        let wrong = judge(&kernel(20_000, 20_000), &own(40_000, 0, status_with(10_000, 0)));
         assert_eq!(
             wrong,
-            ["the kernel does not follow the RFC: 20000 of 40000 KiB went elsewhere"]
+            [
+                "the kernel does not follow the RFC: 20000 of 40000 KiB went elsewhere",
+                "A got 50 % from the kernel and 100 % from us",
+                "B got 50 % from the kernel and 0 % from us",
+            ]
         );
     }
 
@@ -343,14 +404,14 @@ mod tests {
 
     #[test]
     fn pages_on_a_device_that_is_not_the_first_are_named() {
-        let nodes = [node(0, [(0, 1), (1, 3)], [9000, 7]), node(1, [(1, 1), (0, 2)], [0, 0])];
+        let nodes = [node(0, [(0, 1), (1, 3)], [10_000, 7]), node(1, [(1, 1), (0, 2)], [0, 0])];
         let wrong = judge(&kernel(40_000, 0), &own(40_000, 28, status([-2, -3], nodes)));
         assert_eq!(wrong, ["node 0 has put 7 pages on B, not its first"]);
     }
 
     #[test]
     fn pages_on_another_node_than_their_pool_s_are_named() {
-        let mut own = own(40_000, 0, good_status());
+        let mut own = own(40_000, 0, status_with(10_000, 0));
         own.maps[0].pages = BTreeMap::from([(0, 6_000), (1, 10)]);
         own.maps[1].pages = BTreeMap::from([(0, 1), (1, 89)]);
         let wrong = judge(&kernel(40_000, 0), &own);
