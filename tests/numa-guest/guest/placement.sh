@@ -2,13 +2,15 @@
 # in the same order: which device fills, with which priorities, and where the resident pages lie.
 
 . /guest/load.sh
-LOAD_MB=48
+LOAD_MB=40
 BUDGET=16M
 # What each of the other nodes gets, since userswap divides a budget among all nodes.
 BUDGET_ELSEWHERE=4M
 # After each mebibyte: long enough for a node's reclaimer to take one batch out. The kernel's limit of a
 # control group needs no pauses: it stops the load until it has reclaimed.
 pause_ms=20
+# A disk that is still busy after this many fiftieths of a second never rests.
+WRITING_FIFTIETHS_MAX=500
 
 # Their names come in any order: a device is known by its serial number.
 for block in /sys/block/nvme*; do
@@ -45,7 +47,17 @@ kernel_swap_off() {
     for path in $(awk '/^\/dev/ { print $1 }' /proc/swaps); do swapoff $path; done
 }
 
-show_writes() { show writes $id phase=$1 -- grep . /sys/block/nvme*/stat; }
+# Requests under way are the ninth number of a device's statistics. They outlive the load that made them,
+# and must not be counted as the next one's.
+is_writing() { awk '$9 > 0 { found = 1 } END { exit !found }' /sys/block/nvme*/stat; }
+show_writes() {
+    fiftieths=0
+    while is_writing && [ $fiftieths -lt $WRITING_FIFTIETHS_MAX ]; do
+        usleep 20000
+        fiftieths=$((fiftieths + 1))
+    done
+    show writes $id phase=$1 -- grep . /sys/block/nvme*/stat
+}
 show_kernel() {
     show_writes $1
     show swaps $id phase=$1 -- cat /proc/swaps
