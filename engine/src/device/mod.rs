@@ -216,6 +216,11 @@ impl Devices {
         let mut store = device.store().lock_counted(&device.allocation);
         let before = store.slots.pages();
         store.slots.free(run);
+        if store.state != DeviceState::On {
+            // It has left meanwhile, with these slots counted as used: what was reserved is gone with it.
+            self.account(-i64::from(run.count), 0);
+            return None;
+        }
         store.slots.limit(device.backed_slots());
         let lost = i64::from(before - store.slots.pages());
         self.account(-lost, -lost);
