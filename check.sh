@@ -147,6 +147,8 @@ PYTHON
 check_tests() {
     step 'tests: cargo test'
     cargo test --workspace || fail 'a test fails'
+    # The README's other command means the same program.
+    cargo run --quiet -- --version | grep -q '^userswap ' || fail 'cargo run does not run userswap'
 }
 
 # Which device fills on an emulated machine with four nodes: ours held against the kernel's own swap.
@@ -155,7 +157,8 @@ check_numa_guest() {
     local status=0 reason
     cargo build --package userswap-cli --package userswap-numa-guest ||
         fail 'the programs of the NUMA guest do not build'
-    { reason=$(cargo run --quiet --package userswap-numa-guest 2>&1 >&3) || status=$?; } 3>&1
+    local guest=(cargo run --quiet --package userswap-numa-guest --bin numa-guest)
+    { reason=$("${guest[@]}" 2>&1 >&3) || status=$?; } 3>&1
     [ -z "$reason" ] || printf '%s\n' "$reason" >&2
     case $status in
         0) ;;
