@@ -325,7 +325,7 @@ impl NodeState {
         for page in first..first + count {
             match pages.state(page) {
                 PageState::Resident { node, .. } if node == self.id => {
-                    self.lists.push_newest(ListId::Resident, page);
+                    self.lists.push_newest(ListId::Inactive, page);
                 }
                 PageState::Cached { frame, .. } if self.owns(frame) => {
                     self.lists.push_newest(ListId::Cached, page);

@@ -108,7 +108,7 @@ impl Core {
         scratch.count = 0;
         let mut scanned = 0;
         while scratch.count < most.min(BATCH) && scanned < 4 * BATCH as u32 {
-            let Some(page) = state.lists.pop_oldest(ListId::Resident) else { break };
+            let Some(page) = state.lists.pop_oldest(ListId::Inactive) else { break };
             scanned += 1;
             let seen = self.pages.load(page);
             // Pinned pages come back to the list when they are unpinned.

@@ -3,6 +3,7 @@
 //! Everything here is plain data behind `&mut self`: the caller puts each object inside the lock that
 //! guards it, asks for a decision, acts outside the lock and reports back what really happened.
 //! Construction is cheap at any size: tables start as zeroed memory that costs nothing until touched.
+
 #![cfg_attr(not(test), no_std)]
 extern crate alloc;
 
@@ -19,6 +20,7 @@ pub mod slot_cache;
 pub mod slots;
 pub mod stream;
 pub mod watermark;
+pub mod workingset;
 
 pub use allocator::Allocator;
 pub use devices::{DeviceId, DeviceTable, NodeId, Placement, Walk};
@@ -29,3 +31,4 @@ pub use lru::{Link, ListId, Lists};
 pub use slots::{ClusterCursor, SlotRun, Slots};
 pub use stream::{Ahead, Limits, Streams, Window};
 pub use watermark::{Pressure, Watermarks, min_free_kib};
+pub use workingset::{Activity, Counts, Refault, Shadow, Workingset};

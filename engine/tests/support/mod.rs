@@ -165,7 +165,7 @@ fn faults_in_books(core: &Core) -> Vec<String> {
             PageState::Resident { slot, pins, node } => {
                 resident[node.0 as usize] += 1;
                 slot_of = slot;
-                list = (pins == 0).then_some((node.0, ListId::Resident));
+                list = (pins == 0).then_some((node.0, ListId::Inactive));
             }
             PageState::Cached { frame, slot, .. } => {
                 let node = core.node_of_frame(frame).id.0;
