@@ -5,7 +5,9 @@
 //! by userfaultfd, without the program taking part. The decisions are in `userswap-policy`; this crate
 //! acts on them. ARCHITECTURE.md shows how a page travels.
 mod administer;
+mod ahead;
 pub mod arena;
+mod batch;
 mod budget;
 mod checksum;
 pub mod control;
@@ -19,6 +21,8 @@ mod error;
 mod fault;
 mod fork;
 mod gate;
+mod hints;
+mod jobs;
 mod kswapd;
 mod log;
 pub mod node;
@@ -28,6 +32,7 @@ pub mod page;
 mod probe;
 mod queue;
 mod range;
+pub mod readahead;
 mod reclaim;
 mod region;
 mod server;

@@ -100,7 +100,9 @@ impl Core {
         let mut state = node.lock();
         let grant = state.grant(want, asker, &self.pages);
         let is_low = state.pressure() >= Pressure::Low;
+        let unused = std::mem::take(&mut state.unused);
         drop(state);
+        crate::counters::count(&self.counters.swap_ra_wasted, unused);
         if is_low {
             self.wake_reclaim(node);
         }

@@ -99,6 +99,7 @@ impl Core {
         self.take_out_victims(node, scratch);
         let taken = scratch.count as u32;
         self.sort_out(node, scratch);
+        self.feed_readahead();
         Reclaimed { scanned, taken }
     }
 
