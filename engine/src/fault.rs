@@ -7,7 +7,7 @@ use crate::device::{SlotEnd, SlotSpan};
 use crate::node::{Asker, Grant, Node};
 use crate::page::{FrameIndex, PageIndex, PageState, Slot, Word};
 use crate::swap_in::ReadJob;
-use crate::sys::pages;
+use crate::sys::{PAGE_BYTES, pages};
 use std::sync::atomic::Ordering;
 use userswap_policy::frames::FrameRun;
 
@@ -36,20 +36,13 @@ impl Core {
                     count(&self.counters.fault_busy, 1);
                     self.pages.note_waiter(page).then_some(Step::Busy)
                 }
-                // The message was older than its answer.
-                PageState::Resident { .. } => {
-                    self.wake_faults(PageRange { first: page, count: 1 });
-                    Some(Step::Done)
-                }
+                PageState::Resident { .. } => self.confirm_resident(page, seen),
                 PageState::Cached { .. } => self.map_cached(page, seen, near),
                 PageState::Writing { frame, slot } => {
                     self.take_from_write(page, seen, (frame, slot))
                 }
                 PageState::Swapped { .. } => self.start_read(page, near).map(Step::Read),
-                PageState::Lost => {
-                    self.poison(page);
-                    Some(Step::Done)
-                }
+                PageState::Lost => self.poison_again(page, seen),
             };
             if let Some(step) = step {
                 return step;
@@ -57,12 +50,37 @@ impl Core {
         }
     }
 
-    /// Makes a page raise SIGBUS for who touches it.
+    /// Makes a page that the caller owns raise SIGBUS for who touches it.
     pub fn poison(&self, page: PageIndex) {
         // Before Linux 6.6 the fault stays: the program stops there rather than read something wrong.
-        if self.uffd.poison(self.page_address(page)).is_ok() {
-            self.wake_faults(PageRange { first: page, count: 1 });
+        let _ = self.uffd.poison(self.page_address(page));
+    }
+
+    /// A lost page that faults has no poison (a fork took it, or it came too late for who faulted).
+    fn poison_again(&self, page: PageIndex, seen: Word) -> Option<Step> {
+        if !self.pages.claim(page, seen, PageState::Filling { slot: None }) {
+            return None;
         }
+        self.poison(page);
+        self.publish(page, PageState::Lost);
+        self.wake_faults(PageRange { first: page, count: 1 });
+        Some(Step::Done)
+    }
+
+    /// The word says that the page is there: a message older than its answer, or the program took the
+    /// page away past us, by a raw madvise; then it gets zeros, as it would from the kernel.
+    fn confirm_resident(&self, page: PageIndex, seen: Word) -> Option<Step> {
+        let PageState::Resident { slot, pins, node } = seen.state() else { return None };
+        if !self.pages.claim(page, seen, PageState::Leaving { slot }) {
+            return None;
+        }
+        // Owned: nobody can move it away between the look and the copy, which fails where a page is.
+        let _was_missing =
+            self.uffd.copy(self.page_address(page), self.zeros_address(), PAGE_BYTES);
+        self.publish(page, PageState::Resident { slot, pins, node });
+        self.node(node).lock().enlist(&self.pages, page, 1);
+        self.wake_faults(PageRange { first: page, count: 1 });
+        Some(Step::Done)
     }
 
     /// First touch. Sequential ones are served in growing runs.

@@ -147,6 +147,9 @@ impl Core {
             let taken = self.uncache(page, seen, (frame, PageState::Untouched));
             return taken.then_some(Content::Frame(frame, slot));
         }
+        if seen.state() == PageState::Lost {
+            return self.take_lost(page, seen).then_some(Content::Lost);
+        }
         if !self.pages.claim(page, seen, PageState::Untouched) {
             return None;
         }
@@ -156,16 +159,21 @@ impl Core {
                 self.orphan(frame, slot);
                 Content::None
             }
-            PageState::Lost => {
-                let address = self.page_address(page);
-                mapping::advise(address, PAGE_BYTES, libc::MADV_DONTNEED)
-                    .expect("the arena is ours");
-                Content::Lost
-            }
             state => {
                 unreachable!("{state:?} is not a state without an owner and without a mapping")
             }
         })
+    }
+
+    /// Takes the poison off a lost page; owned meanwhile, so that nobody fills it before.
+    fn take_lost(&self, page: PageIndex, seen: Word) -> bool {
+        let claimed = self.pages.claim(page, seen, PageState::Leaving { slot: None });
+        if claimed {
+            mapping::advise(self.page_address(page), PAGE_BYTES, libc::MADV_DONTNEED)
+                .expect("the arena is ours");
+            self.publish(page, PageState::Untouched);
+        }
+        claimed
     }
 
     /// Ends a page's second chance; false if its word has changed. Its frame is the caller's then.
@@ -301,7 +309,9 @@ impl Core {
     /// # Errors
     /// More than the budget can hold beside what must stay available; nothing is pinned then.
     pub fn pin_range(&self, range: PageRange) -> Result<(), Error> {
+        self.gate.enter();
         let most = self.usable_pages();
+        self.gate.leave();
         // Counted before anything is pinned, so that two callers cannot both take the last room.
         let before = self.pins.fetch_add(range.count, Ordering::Relaxed);
         if before + range.count > most {
@@ -369,6 +379,15 @@ impl Core {
         }
     }
 
+    /// Claims a page without content. Nobody uses it yet, but a run of zeros next to it may have reached it, or
+    /// a message from its former life.
+    fn claim_fresh(&self, page: PageIndex, state: PageState) {
+        while !self.pages.change(page, PageState::Untouched, state) {
+            let content = self.take_content(page, Purpose::Drop);
+            self.discard(content);
+        }
+    }
+
     /// Moves the content of pages to other pages that are Untouched (mremap): no byte is copied.
     pub fn move_range(&self, from: PageRange, to: PageIndex) {
         self.gate.enter();
@@ -381,9 +400,7 @@ impl Core {
                 Content::Slot(slot) => (PageState::Swapped { slot }, None),
                 Content::Frame(frame, slot) => (PageState::Filling { slot }, Some((frame, slot))),
             };
-            let seen = self.pages.load(target);
-            assert_eq!(seen.state(), PageState::Untouched, "content moves to fresh pages");
-            assert!(self.pages.claim(target, seen, state), "nobody else knows the fresh pages");
+            self.claim_fresh(target, state);
             if let Some((frame, slot)) = frame {
                 let node = self.node_of_frame(frame);
                 let range = PageRange { first: target, count: 1 };

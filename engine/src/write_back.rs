@@ -64,6 +64,9 @@ impl Core {
             (self.give_up_slots(node) > 0).then(|| self.devices.allocate(most as u32, near))?
         });
         let Some(span) = span else { return 0 };
+        if self.devices_full.load(Ordering::Relaxed) {
+            self.devices_full.store(false, Ordering::Relaxed);
+        }
         write.count = span.count as usize;
         write.first = Some(span.first);
         write.victims[..write.count].copy_from_slice(&victims[..write.count]);
