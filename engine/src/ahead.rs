@@ -8,7 +8,7 @@ use crate::core::Core;
 use crate::device::SlotSpan;
 use crate::page::NodeId;
 use crate::readahead::pages_along;
-use crate::swap_in::Arrival;
+use crate::swap_in::Landing;
 use crate::sys::lock::Lock;
 use std::num::NonZeroU32;
 use std::ops::Range;
@@ -75,11 +75,11 @@ impl Want {
     }
 
     /// What becomes of its pages.
-    pub fn arrival(&self) -> Arrival {
+    pub fn landing(&self) -> Landing {
         match self.span {
-            Span::Ahead(ahead) => Arrival::Mapped { marker: Some(ahead.marker) },
-            Span::Run { .. } => Arrival::Mapped { marker: None },
-            Span::Pages(_) | Span::Slots(_) => Arrival::Marked { target: None },
+            Span::Ahead(ahead) => Landing::Mapped { marker: Some(ahead.marker) },
+            Span::Run { .. } => Landing::Mapped { marker: None },
+            Span::Pages(_) | Span::Slots(_) => Landing::Marked { target: None },
         }
     }
 }

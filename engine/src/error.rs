@@ -101,6 +101,12 @@ pub enum Error {
     /// A setting that does not exist or does not take the value.
     #[error("{0}")]
     Setting(String),
+    /// Watermarks that leave too little.
+    #[error(
+        "the high watermark would be {0} bytes of a node's {1}: at most half may be kept available, use a \
+         smaller value or a larger budget"
+    )]
+    MarksTooHigh(u64, u64),
     /// The arena is used up.
     #[error(
         "no address space left for a region of {0} bytes: drop regions or build with a larger arena"

@@ -1,12 +1,13 @@
 //! One fault: from a page's word to a mapped page. Both deliveries, by message and by signal, come here.
 use crate::arena::PageRange;
+use crate::arrival::Arrival;
 use crate::core::{Core, frame_flag};
 use crate::counters::count;
 use crate::device::{SlotEnd, SlotSpan};
 use crate::jobs::ReadJob;
 use crate::node::{Asker, Grant, Node};
 use crate::page::{FrameIndex, PageIndex, PageState, Slot, Word};
-use crate::sys::pages;
+use crate::sys::{PAGE_BYTES, pages};
 use std::sync::atomic::Ordering;
 use userswap_policy::frames::FrameRun;
 use userswap_policy::readahead::Hint;
@@ -37,20 +38,13 @@ impl Core {
                     count(&self.counters.fault_busy, 1);
                     self.pages.note_waiter(page).then_some(Step::Busy)
                 }
-                // The message was older than its answer.
-                PageState::Resident { .. } => {
-                    self.wake_faults(PageRange { first: page, count: 1 });
-                    Some(Step::Done)
-                }
+                PageState::Resident { .. } => self.confirm_resident(page, seen),
                 PageState::Cached { .. } => self.map_cached(page, seen, near),
                 PageState::Writing { frame, slot } => {
                     self.take_from_write(page, seen, (frame, slot))
                 }
                 PageState::Swapped { .. } => self.start_read(page, near).map(Step::Read),
-                PageState::Lost => {
-                    self.poison(page);
-                    Some(Step::Done)
-                }
+                PageState::Lost => self.poison_again(page, seen),
             };
             if let Some(step) = step {
                 return step;
@@ -58,12 +52,37 @@ impl Core {
         }
     }
 
-    /// Makes a page raise SIGBUS for who touches it.
+    /// Makes a page that the caller owns raise SIGBUS for who touches it.
     pub fn poison(&self, page: PageIndex) {
         // Before Linux 6.6 the fault stays: the program stops there rather than read something wrong.
-        if self.uffd.poison(self.page_address(page)).is_ok() {
-            self.wake_faults(PageRange { first: page, count: 1 });
+        let _ = self.uffd.poison(self.page_address(page));
+    }
+
+    /// A lost page that faults has no poison (a fork took it, or it came too late for who faulted).
+    fn poison_again(&self, page: PageIndex, seen: Word) -> Option<Step> {
+        if !self.pages.claim(page, seen, PageState::Filling { slot: None }) {
+            return None;
         }
+        self.poison(page);
+        self.publish(page, PageState::Lost);
+        self.wake_faults(PageRange { first: page, count: 1 });
+        Some(Step::Done)
+    }
+
+    /// The word says that the page is there: a message older than its answer, or the program took the
+    /// page away past us, by a raw madvise; then it gets zeros, as it would from the kernel.
+    fn confirm_resident(&self, page: PageIndex, seen: Word) -> Option<Step> {
+        let PageState::Resident { slot, pins, node } = seen.state() else { return None };
+        if !self.pages.claim(page, seen, PageState::Leaving { slot }) {
+            return None;
+        }
+        // Owned: nobody can move it away between the look and the copy, which fails where a page is.
+        let _was_missing =
+            self.uffd.copy(self.page_address(page), self.zeros_address(), PAGE_BYTES);
+        self.publish(page, PageState::Resident { slot, pins, node });
+        self.node(node).lock().enlist(&self.pages, page, 1);
+        self.wake_faults(PageRange { first: page, count: 1 });
+        Some(Step::Done)
     }
 
     /// First touch. Sequential ones are served in growing runs.
@@ -102,7 +121,7 @@ impl Core {
             }
             Grant::Spare(_) => self.map_zeros(node, range),
         }
-        self.publish_resident(node, range, |_| None);
+        self.publish_resident(node, range, Arrival::New, |_| None);
     }
 
     /// Claims consecutive pages in a wanted state, the first of which must succeed.
@@ -130,20 +149,6 @@ impl Core {
         }
     }
 
-    /// Publishes pages that were just mapped, and puts them on their node's list.
-    pub fn publish_resident(
-        &self,
-        node: &Node,
-        range: PageRange,
-        slot: impl Fn(PageIndex) -> Option<Slot>,
-    ) {
-        for page in range.first..range.end() {
-            self.publish(page, PageState::Resident { slot: slot(page), pins: 0, node: node.id });
-        }
-        // After publishing: a page on the list whose word is not Resident would be forgotten.
-        node.lock().enlist(&self.pages, range.first, range.count);
-    }
-
     /// Second chance, or the use of a page that was read ahead.
     fn map_cached(&self, page: PageIndex, seen: Word, near: &Node) -> Option<Step> {
         let PageState::Cached { frame, slot, marker } = seen.state() else { return None };
@@ -162,7 +167,13 @@ impl Core {
         let range = PageRange { first: page, count: 1 + more };
         let slots = self.slots_of(range);
         self.map_in(node, range, FrameRun { first: frame, count: range.count });
-        self.publish_resident(node, range, |page| slots[(page - range.first) as usize]);
+        let arrival = if marker { Arrival::New } else { Arrival::SecondChance };
+        let keep = !self.devices.is_crowded();
+        let slot = |page: PageIndex| slots[(page - range.first) as usize];
+        self.publish_resident(node, range, arrival, |page| slot(page).filter(|_| keep));
+        if !keep {
+            (range.first..range.end()).filter_map(slot).for_each(|slot| self.free_slot(slot));
+        }
         Some(Step::Done)
     }
 
@@ -223,7 +234,8 @@ impl Core {
             }
         }
         self.orphan(frame, slot);
-        self.publish_resident(node, PageRange { first: page, count: 1 }, |_| None);
+        let range = PageRange { first: page, count: 1 };
+        self.publish_resident(node, range, Arrival::SecondChance, |_| None);
         Some(Step::Done)
     }
 

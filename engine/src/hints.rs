@@ -63,7 +63,7 @@ impl Hints {
         let low = page % WORD_PAGES * 2;
         let mask = (u64::MAX >> (64 - count * 2)) << low;
         // The same two bits for every page.
-        let wanted = bits * (u64::MAX / 3) & mask;
+        let wanted = (bits * (u64::MAX / 3)) & mask;
         let word = &self.words[(page / WORD_PAGES) as usize];
         // Memory about which nothing was said is only looked at.
         if word.load(Ordering::Relaxed) & mask != wanted {

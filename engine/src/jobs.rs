@@ -6,7 +6,7 @@
 use crate::batch::Batch;
 use crate::node::FrameSet;
 use crate::page::NodeId;
-use crate::swap_in::Arrival;
+use crate::swap_in::Landing;
 use crate::sys::futex;
 use crate::sys::lock::{Guard, Lock};
 use crate::sys::request::Pieces;
@@ -24,7 +24,7 @@ pub struct Record {
     /// Whose frames they are.
     pub node: NodeId,
     /// What becomes of the pages.
-    pub arrival: Arrival,
+    pub landing: Landing,
     /// Where the bytes go; stays in place while the device writes there.
     pub pieces: Pieces,
 }
@@ -51,7 +51,7 @@ impl Jobs {
                 batch: Batch::new(),
                 frames: FrameSet::new(),
                 node: NodeId(0),
-                arrival: Arrival::Mapped { marker: None },
+                landing: Landing::Mapped { marker: None },
                 pieces: Pieces::default(),
             })
         };

@@ -1,6 +1,7 @@
 //! What a program asks for a range of pages: drop, prefetch, page out, pin, unpin, move elsewhere.
 use crate::ahead::{Span, Want};
 use crate::arena::PageRange;
+use crate::arrival::Arrival;
 use crate::core::{Core, RUN_MAX};
 use crate::counters::count;
 use crate::error::Error;
@@ -154,6 +155,9 @@ impl Core {
             let taken = self.uncache(page, seen, (frame, PageState::Untouched));
             return taken.then_some(Content::Frame(frame, slot));
         }
+        if seen.state() == PageState::Lost {
+            return self.take_lost(page, seen).then_some(Content::Lost);
+        }
         if !self.pages.claim(page, seen, PageState::Untouched) {
             return None;
         }
@@ -163,16 +167,21 @@ impl Core {
                 self.orphan(frame, slot);
                 Content::None
             }
-            PageState::Lost => {
-                let address = self.page_address(page);
-                mapping::advise(address, PAGE_BYTES, libc::MADV_DONTNEED)
-                    .expect("the arena is ours");
-                Content::Lost
-            }
             state => {
                 unreachable!("{state:?} is not a state without an owner and without a mapping")
             }
         })
+    }
+
+    /// Takes the poison off a lost page; owned meanwhile, so that nobody fills it before.
+    fn take_lost(&self, page: PageIndex, seen: Word) -> bool {
+        let claimed = self.pages.claim(page, seen, PageState::Leaving { slot: None });
+        if claimed {
+            mapping::advise(self.page_address(page), PAGE_BYTES, libc::MADV_DONTNEED)
+                .expect("the arena is ours");
+            self.publish(page, PageState::Untouched);
+        }
+        claimed
     }
 
     /// Ends a page's second chance; false if its word has changed. Its frame is the caller's then.
@@ -312,7 +321,9 @@ impl Core {
     /// # Errors
     /// More than the budget can hold beside what must stay available; nothing is pinned then.
     pub fn pin_range(&self, range: PageRange) -> Result<(), Error> {
+        self.gate.enter();
         let most = self.usable_pages();
+        self.gate.leave();
         // Counted before anything is pinned, so that two callers cannot both take the last room.
         let before = self.pins.fetch_add(range.count, Ordering::Relaxed);
         if before + range.count > most {
@@ -376,6 +387,16 @@ impl Core {
     fn relist(&self, page: PageIndex, pins: u32, node: NodeId) {
         if pins == 0 {
             self.node(node).lock().enlist(&self.pages, page, 1);
+            self.note_progress();
+        }
+    }
+
+    /// Claims a page without content. Nobody uses it yet, but a run of zeros next to it may have reached it, or
+    /// a message from its former life.
+    fn claim_fresh(&self, page: PageIndex, state: PageState) {
+        while !self.pages.change(page, PageState::Untouched, state) {
+            let content = self.take_content(page, Purpose::Drop);
+            self.discard(content);
         }
     }
 
@@ -391,17 +412,15 @@ impl Core {
                 Content::Slot(slot) => (PageState::Swapped { slot }, None),
                 Content::Frame(frame, slot) => (PageState::Filling { slot }, Some((frame, slot))),
             };
-            let seen = self.pages.load(target);
-            assert_eq!(seen.state(), PageState::Untouched, "content moves to fresh pages");
             if let PageState::Swapped { slot } | PageState::Filling { slot: Some(slot) } = state {
                 self.devices.set_page(slot, target);
             }
-            assert!(self.pages.claim(target, seen, state), "nobody else knows the fresh pages");
+            self.claim_fresh(target, state);
             if let Some((frame, slot)) = frame {
                 let node = self.node_of_frame(frame);
                 let range = PageRange { first: target, count: 1 };
                 self.map_in(node, range, FrameRun { first: frame, count: 1 });
-                self.publish_resident(node, range, |_| slot);
+                self.publish_resident(node, range, Arrival::New, |_| slot);
             }
         }
         self.gate.leave();

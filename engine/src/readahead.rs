@@ -13,7 +13,7 @@ use crate::device::record::number_of;
 use crate::device::{SlotSpan, slot_of};
 use crate::hints::Hints;
 use crate::page::{NodeId, PageIndex, PageState, Slot};
-use crate::swap_in::Arrival;
+use crate::swap_in::Landing;
 use crate::sys::clock;
 use crate::sys::lock::Lock;
 use crate::sys::mapping::ZeroedSlice;
@@ -258,11 +258,11 @@ impl Core {
 
     /// Once the fault's own request is made up: leaves what it does not read to the server, and tells the
     /// stream what it can count on.
-    pub fn settle_plan(&self, plan: &Plan, (found, claimed): (u32, u32), near: NodeId) -> Arrival {
+    pub fn settle_plan(&self, plan: &Plan, (found, claimed): (u32, u32), near: NodeId) -> Landing {
         let is_rest = found > claimed;
         let target = plan.target.page;
         let span = match plan.window {
-            Window::One => return Arrival::Mapped { marker: None },
+            Window::One => return Landing::Mapped { marker: None },
             Window::Stream(window) => {
                 let rest = is_rest.then_some(Span::Run {
                     first: target,
@@ -271,7 +271,7 @@ impl Core {
                 });
                 rest.into_iter().for_each(|span| self.want(Want::new(span, near)));
                 self.settle_stream(window, found - 1, near);
-                return Arrival::Mapped { marker: None };
+                return Landing::Mapped { marker: None };
             }
             Window::Slots { first, count } => {
                 let id = self.devices.device_of(plan.target.slot).id();
@@ -285,7 +285,7 @@ impl Core {
         if let Some(span) = span {
             self.want(Want::new(span, near));
         }
-        Arrival::Marked { target: Some(target) }
+        Landing::Marked { target: Some(target) }
     }
 
     fn settle_stream(&self, window: stream::Window, read: u32, near: NodeId) {

@@ -8,6 +8,7 @@ use crate::core::{AHEAD_MAX, Core};
 use crate::error::Error;
 use crate::fault::Step;
 use crate::jobs::ReadJob;
+use crate::node::Node;
 use crate::options::FaultMode;
 use crate::page::NodeId;
 use crate::queue::{Completion, Queue};
@@ -23,6 +24,9 @@ use std::sync::Arc;
 const DEPTH: usize = 32;
 /// How long a faulting thread is believed to stay on its node.
 const SEEN_NS: u64 = 10_000_000;
+/// Times that a thread must fault in memory of no region before it is told: the first message may be
+/// older than the answer to it, and the thread long gone on.
+const FOREIGN_TIMES: u32 = 3;
 /// Threads whose node is remembered.
 const SEEN_MAX: usize = 1024;
 /// Reads in flight that readahead may use, so that faults find room.
@@ -56,6 +60,8 @@ struct Server {
     seen: HashMap<i32, (NodeId, u64)>,
     /// What is wanted ahead, in turns.
     wants: VecDeque<Want>,
+    /// The last fault outside every region, and how often it came in a row.
+    foreign: (Fault, u32),
 }
 
 /// Starts the server of an engine.
@@ -72,6 +78,7 @@ pub fn start(core: Arc<Core>) -> Result<std::thread::JoinHandle<()>, Error> {
         idle: (0..DEPTH).collect(),
         seen: HashMap::new(),
         wants: VecDeque::with_capacity(WANTS_MAX),
+        foreign: (Fault::default(), 0),
     };
     let thread = std::thread::Builder::new().name("userswap-fault".into());
     thread.spawn(move || server.run()).map_err(Error::Thread)
@@ -111,18 +118,41 @@ impl Server {
         let core = self.core.clone();
         let since = clock::now_ns();
         self.enter();
+        self.make_sure_of_room();
         let near = self.node_of_thread(fault.thread);
         match core.handle_fault(core.arena.page_of(fault.address), core.node(near)) {
             Step::Done => core.counters.latency.record(clock::now_ns() - since),
             Step::Busy => {}
             Step::Read(job) => self.start(job, Some(since)),
-            Step::Foreign => {
-                // Memory that was unmapped or never mapped: what a program expects there is SIGSEGV.
-                signal::send(fault.thread, libc::SIGSEGV);
-                core.uffd.wake(fault.address, crate::sys::PAGE_BYTES);
-            }
+            Step::Foreign => self.refuse(fault),
         }
         core.gate.leave();
+    }
+
+    /// Memory that was unmapped or never mapped: what a program expects there is SIGSEGV. Messages are read
+    /// in batches, though, and this one may have been answered with another's run; who still is there faults
+    /// again when it is woken.
+    fn refuse(&mut self, fault: Fault) {
+        let (last, times) = self.foreign;
+        self.foreign = (fault, if last == fault { times + 1 } else { 1 });
+        if self.foreign.1 >= FOREIGN_TIMES {
+            signal::send(fault.thread, libc::SIGSEGV);
+        }
+        self.core.uffd.wake(fault.address, crate::sys::PAGE_BYTES);
+    }
+
+    /// Who serves a fault waits for a page if it must; what we are reading ourselves would never come then.
+    fn make_sure_of_room(&mut self) {
+        let has_room = |node: &Node| {
+            let state = node.lock();
+            state.available() > state.watermarks.min
+        };
+        while self.queue.in_flight() > 0 && !self.core.nodes.iter().any(has_room) {
+            self.queue.wait();
+            while let Some(completion) = self.queue.finished() {
+                self.finish(completion);
+            }
+        }
     }
 
     /// The node of a thread that faults. A message does not say where it runs, and /proc is slow to ask: the

@@ -5,6 +5,7 @@
 //! use is seen.
 use crate::ahead::Want;
 use crate::arena::PageRange;
+use crate::arrival::Arrival;
 use crate::batch::{Batch, Entry};
 use crate::core::{Core, RUN_MAX};
 use crate::counters::count;
@@ -20,7 +21,7 @@ use userswap_policy::frames::FrameRun;
 
 /// What becomes of pages that were read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Arrival {
+pub enum Landing {
     /// They are mapped, but for the marker.
     Mapped {
         /// The page whose use is told to its stream.
@@ -53,9 +54,9 @@ impl Record {
     }
 
     fn is_mapped(&self, page: PageIndex) -> bool {
-        match self.arrival {
-            Arrival::Mapped { marker } => marker != Some(page),
-            Arrival::Marked { target } => target == Some(page),
+        match self.landing {
+            Landing::Mapped { marker } => marker != Some(page),
+            Landing::Marked { target } => target == Some(page),
         }
     }
 }
@@ -89,7 +90,7 @@ impl Core {
         }
         count(&self.counters.pgmajfault, 1);
         count(&self.counters.swap_ra, u64::from(claimed - 1));
-        record.arrival = self.settle_plan(&plan, (found, claimed), near.id);
+        record.landing = self.settle_plan(&plan, (found, claimed), near.id);
         self.lay_out(&mut record);
         drop(record);
         Some(job)
@@ -140,7 +141,7 @@ impl Core {
         let mut record = self.jobs.record(&job);
         record.batch = *batch;
         record.batch.keep(skipped as u32, claimed as u32);
-        (record.frames, record.node, record.arrival) = (frames, node.id, want.arrival());
+        (record.frames, record.node, record.landing) = (frames, node.id, want.landing());
         self.lay_out(&mut record);
         drop(record);
         Some(Started { job: Some(job), entries })
@@ -243,7 +244,7 @@ impl Core {
         self.map_set(node, range, &record.frames, first as u32);
         let keep = !self.devices.is_crowded();
         let slot_of = |page: PageIndex| entries[(page - range.first) as usize].slot;
-        self.publish_resident(node, range, |page| keep.then(|| slot_of(page)));
+        self.publish_resident(node, range, Arrival::Read, |page| keep.then(|| slot_of(page)));
         if !keep {
             entries.iter().for_each(|entry| self.free_slot(entry.slot));
         }
@@ -262,8 +263,10 @@ impl Core {
         self.node_of_frame(frame).lock().put_free(run);
         let (device, place) = self.devices.describe(slot);
         crate::log::lost_page(self.page_address(page), &device.name, place);
-        self.publish(page, PageState::Lost);
+        // Poisoned while it is owned: nobody can drop it and touch it in between.
         self.poison(page);
+        self.publish(page, PageState::Lost);
+        self.wake_faults(PageRange { first: page, count: 1 });
         // What it gave back was not what it got: nothing is put there again.
         count(&self.counters.swap_bad_slots, 1);
         self.devices.mark_bad(SlotSpan { first: slot, count: 1 });

@@ -191,8 +191,9 @@ impl Core {
     /// The kernel said EBUSY: shared by fork, or pinned for a device.
     fn move_out_shared(&self, node: &Node, page: PageIndex) -> TakenOut {
         let address = self.page_address(page);
-        pages::unshare(address);
-        count(&self.counters.pgcopy, 1);
+        if pages::unshare(address) {
+            count(&self.counters.pgcopy, 1);
+        }
         let run = node.lock().take_holes(1);
         let outcome = self.uffd.move_pages(self.frame_address(run.first), address, PAGE_BYTES);
         let mut state = node.lock();

@@ -9,6 +9,7 @@ extern crate alloc;
 
 pub mod allocator;
 mod bits;
+pub mod contention;
 pub mod devices;
 pub mod frames;
 pub mod free_batch;
@@ -16,6 +17,7 @@ pub mod free_slots;
 pub mod lru;
 pub mod plist;
 pub mod readahead;
+pub mod reclaim;
 pub mod scan;
 pub mod slot_cache;
 pub mod slots;
@@ -24,6 +26,7 @@ pub mod watermark;
 pub mod workingset;
 
 pub use allocator::Allocator;
+pub use contention::{Approach, Contention, Remover};
 pub use devices::{DeviceId, DeviceTable, NodeId, Placement, Walk};
 pub use frames::{FrameRun, Pool};
 pub use free_batch::FreeOrder;

@@ -261,8 +261,8 @@ mod tests {
 
     #[test]
     fn the_clock_goes_round_without_harm() {
-        let mut workingset = Workingset::default();
-        workingset.age = (u64::from(SHADOW_MASK) << GRAIN_BITS) + 63;
+        let age = (u64::from(SHADOW_MASK) << GRAIN_BITS) + 63;
+        let mut workingset = Workingset { age, ..Workingset::default() };
         let shadow = workingset.on_eviction();
         assert_eq!(shadow.bits(), SHADOW_MASK);
         (0..128).for_each(|_| _ = workingset.on_eviction());
