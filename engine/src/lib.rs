@@ -5,6 +5,7 @@
 //! by userfaultfd, without the program taking part. The decisions are in `userswap-policy`; this crate
 //! acts on them. ARCHITECTURE.md shows how a page travels.
 mod administer;
+mod advice;
 mod ahead;
 pub mod arena;
 mod arrival;
@@ -23,7 +24,7 @@ mod exclusive;
 mod fault;
 mod fork;
 mod gate;
-mod hints;
+pub mod hints;
 mod jobs;
 mod kswapd;
 mod log;

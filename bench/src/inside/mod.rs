@@ -4,6 +4,7 @@
 //! variants take turns, and each row is the median of its runs.
 
 mod placement;
+mod readahead;
 mod slot_alloc;
 mod slot_free;
 
@@ -25,6 +26,8 @@ pub enum InsideCase {
     SlotFree(slot_free::SlotFreeArgs),
     /// Devices of different nodes: one list, equal priorities, per-node lists
     Placement(placement::PlacementArgs),
+    /// Readahead policies against orders of reading, on one disk
+    Readahead(readahead::ReadaheadArgs),
 }
 
 /// One row of a case: its columns in order.
@@ -54,6 +57,9 @@ pub fn run(case: &InsideCase) -> ExitCode {
         }
         InsideCase::Placement(args) => {
             placement::measure(args).map(|rows| print("placement", &rows, args.json))
+        }
+        InsideCase::Readahead(args) => {
+            readahead::measure(args).map(|rows| print("readahead", &rows, args.json))
         }
     };
     match done {
