@@ -286,7 +286,7 @@ impl Core {
     }
 
     fn window_room(&self) -> u32 {
-        self.tuning.budgets.iter().min().map_or(1, |budget| (budget / 16).max(1))
+        self.tuning.budgets.iter().min().map_or(1, |budget| (budget / 32).max(1))
     }
 
     /// How far first touches may run ahead of the program.

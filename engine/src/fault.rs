@@ -162,11 +162,13 @@ impl Core {
             }
         }
         let node = self.node_of_frame(frame);
-        let more = if marker { 0 } else { self.claim_cached_behind(page, frame, node) };
+        let (arrival, more) = match marker {
+            true => (Arrival::New, 0),
+            false => self.claim_cached_behind(page, frame, node),
+        };
         let range = PageRange { first: page, count: 1 + more };
         let slots = self.slots_of(range);
         self.map_in(node, range, FrameRun { first: frame, count: range.count });
-        let arrival = if marker { Arrival::New } else { Arrival::SecondChance };
         let keep = !self.devices.is_crowded();
         let slot = |page: PageIndex| slots[(page - range.first) as usize];
         self.publish_resident(node, range, arrival, |page| slot(page).filter(|_| keep));
@@ -176,11 +178,20 @@ impl Core {
         Some(Step::Done)
     }
 
-    /// A sequential program that comes back for pages on their second chance gets them in runs.
-    fn claim_cached_behind(&self, page: PageIndex, frame: FrameIndex, node: &Node) -> u32 {
+    /// A sequential program that comes back for pages on their second chance gets them in runs. That it does
+    /// is no sign that they are used again: they may have been read ahead and not used yet.
+    fn claim_cached_behind(
+        &self,
+        page: PageIndex,
+        frame: FrameIndex,
+        node: &Node,
+    ) -> (Arrival, u32) {
         let window = self.streams.lock().on_fault(page, self.limits());
+        if window.count == 1 {
+            return (Arrival::SecondChance, 0);
+        }
         if window.first != page {
-            return 0;
+            return (Arrival::New, 0);
         }
         let follows = |place: u32| {
             let seen = self.pages.load(page + place);
@@ -198,7 +209,7 @@ impl Core {
         let served =
             userswap_policy::stream::Window { first: page, count: claimed + 1, ahead: None };
         self.streams.lock().on_served(page, served);
-        claimed
+        (Arrival::New, claimed)
     }
 
     fn slots_of(&self, range: PageRange) -> [Option<Slot>; crate::core::RUN_MAX as usize] {

@@ -261,17 +261,18 @@ impl NodeState {
         Counts {
             inactive: self.lists.len(ListId::Inactive),
             active: self.lists.len(ListId::Active),
-            cached: self.lists.len(ListId::Cached),
+            unmapped: self.pool.present() + self.spare,
             budget: self.budget,
+            reserved: self.watermarks.high,
         }
     }
 
-    /// Makes the oldest active pages inactive, as the working set says, and so that `wanted` pages can be
-    /// looked at; returns how many.
-    pub fn demote(&mut self, wanted: u32, most: u32) -> u32 {
+    /// Makes the oldest active pages inactive, as the working set says, and a run of them when there is
+    /// nothing else to look at; returns how many.
+    pub fn demote(&mut self, most: u32) -> u32 {
         let counts = self.counts();
-        let missing = wanted.saturating_sub(counts.inactive).min(counts.active);
-        let demoted = self.workingset.demote(counts).max(missing).min(most);
+        let at_least = if counts.inactive == 0 { RESERVE.min(counts.active) } else { 0 };
+        let demoted = self.workingset.demote(counts).min(most).max(at_least);
         for _ in 0..demoted {
             let page = self.lists.pop_oldest(ListId::Active).expect("there are so many");
             self.workingset.on_demotion(page);

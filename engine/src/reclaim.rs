@@ -129,7 +129,7 @@ impl Core {
         let most = quota.take.min(BATCH);
         let mut state = node.lock();
         scratch.count = 0;
-        let demoted = state.demote(quota.scan, BATCH as u32);
+        let demoted = state.demote(BATCH as u32);
         count(&self.counters.pgdeactivate, demoted.into());
         let mut scanned = 0;
         while scratch.count < most && scanned < quota.scan {
