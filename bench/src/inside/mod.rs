@@ -3,6 +3,7 @@
 //! Each case prints a table, or with `--json` one object: `case`, `rows`, `machine`, `kernel`. Runs of the
 //! variants take turns, and each row is the median of its runs.
 
+mod contention;
 mod placement;
 mod slot_alloc;
 mod slot_free;
@@ -25,6 +26,8 @@ pub enum InsideCase {
     SlotFree(slot_free::SlotFreeArgs),
     /// Devices of different nodes: one list, equal priorities, per-node lists
     Placement(placement::PlacementArgs),
+    /// Reclaimers that take pages out of the same memory: wait, stall, skip
+    Contention(contention::ContentionArgs),
 }
 
 /// One row of a case: its columns in order.
@@ -54,6 +57,9 @@ pub fn run(case: &InsideCase) -> ExitCode {
         }
         InsideCase::Placement(args) => {
             placement::measure(args).map(|rows| print("placement", &rows, args.json))
+        }
+        InsideCase::Contention(args) => {
+            contention::measure(args).map(|rows| print("contention", &rows, args.json))
         }
     };
     match done {
