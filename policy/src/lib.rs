@@ -16,6 +16,7 @@ pub mod free_slots;
 pub mod lru;
 pub mod plist;
 pub mod scan;
+pub mod shrink;
 pub mod slot_cache;
 pub mod slots;
 pub mod stream;
