@@ -13,6 +13,7 @@ use crate::nodes;
 use crate::options::{FaultMode, IoBackend, OnFull, Transfer};
 use crate::page::{FrameIndex, NodeId, PageIndex, PageState, PageTable, Slot, Waiters};
 use crate::reclaim::Scratch;
+use crate::removal::Removal;
 use crate::sys::PAGE_BYTES;
 use crate::sys::clock;
 use crate::sys::fd::Event;
@@ -20,6 +21,7 @@ use crate::sys::lock::Lock;
 use crate::sys::mapping::{Access, Mapping, ZeroedSlice};
 use crate::sys::uffd::{Rights, Uffd, feature};
 use crate::topology::Topology;
+use crate::watermarks::Marks;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
@@ -107,8 +109,14 @@ pub struct Core {
     pub freed: AtomicU32,
     /// Somebody adds or removes a device.
     pub changing_devices: AtomicBool,
-    /// Held by who changes the budget.
+    /// Held by who changes the budget, or the marks.
     pub budget_change: Lock<()>,
+    /// What decides about the watermarks.
+    pub marks: Lock<Marks>,
+    /// Who takes pages out where.
+    pub removal: Removal,
+    /// Nodes whose reclaimers nobody wakes.
+    pub hopeless: AtomicU32,
     /// Pins on all pages together: what must stay bounds what can be pinned.
     pub pins: AtomicU32,
     /// Descriptors of the threads' queues: a forked child has none of those threads.
@@ -174,6 +182,9 @@ impl Core {
             freed: AtomicU32::new(0),
             changing_devices: AtomicBool::new(false),
             budget_change: Lock::new(()),
+            marks: Lock::new(Marks::default()),
+            removal: Removal::new(),
+            hopeless: AtomicU32::new(0),
             pins: AtomicU32::new(0),
             queue_fds: Lock::new(Vec::new()),
             server_wanted: Event::new().map_err(books)?,
@@ -257,10 +268,12 @@ impl Core {
     pub fn free_slot(&self, slot: Slot) {
         self.devices.free(SlotSpan { first: slot, count: 1 });
         self.devices_full.store(false, Ordering::Relaxed);
+        self.note_progress();
     }
 
     /// Tells who waits for frames that some may have become free.
     pub fn announce_freed(&self) {
+        self.note_progress();
         self.freed.fetch_add(1, Ordering::Release);
         crate::sys::futex::wake_all(&self.freed);
     }

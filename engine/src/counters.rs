@@ -66,8 +66,30 @@ counters! {
     pgsteal_direct,
     /// Times a faulting thread had to reclaim.
     allocstall,
+    /// Times a faulting thread waited for the background reclaimer instead of reclaiming.
+    pgthrottle,
     /// Times the background reclaimer was woken.
     pageoutrun,
+    /// Times the background reclaimer was woken within 100 ms of having reached its high mark.
+    kswapd_low_wmark_hit_quickly,
+    /// Times a node was found below its high mark 100 ms after having reached it.
+    kswapd_high_wmark_hit_quickly,
+    /// Background rounds that reclaimed nothing at any priority.
+    kswapd_failures,
+    /// Pages taken out because a neighbour of the same age was.
+    pgsteal_neighbour,
+    /// Pages made active because they were used on their second chance.
+    pgactivate,
+    /// Active pages made inactive.
+    pgdeactivate,
+    /// Pages that came back from their device after reclaim had taken them out.
+    workingset_refault,
+    /// Pages made active because they came back soon.
+    workingset_activate,
+    /// Pages that came back soon but found others to be worth as much.
+    workingset_regret,
+    /// Times a node's turn to contend under `reclaim_contention stall` ended.
+    reclaim_turns,
     /// Pages read ahead of their use.
     swap_ra,
     /// Readahead windows whose marker page was used.

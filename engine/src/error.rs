@@ -98,6 +98,12 @@ pub enum Error {
         "a budget of {0} bytes is too small while {1} bytes are pinned: unpin some, or use half as much again"
     )]
     BudgetPinned(u64, u64),
+    /// Watermarks that leave too little.
+    #[error(
+        "the high watermark would be {0} bytes of a node's {1}: at most half may be kept available, use a \
+         smaller value or a larger budget"
+    )]
+    MarksTooHigh(u64, u64),
     /// The arena is used up.
     #[error(
         "no address space left for a region of {0} bytes: drop regions or build with a larger arena"

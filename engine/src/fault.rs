@@ -1,5 +1,6 @@
 //! One fault: from a page's word to a mapped page. Both deliveries, by message and by signal, come here.
 use crate::arena::PageRange;
+use crate::arrival::Arrival;
 use crate::core::{Core, frame_flag};
 use crate::counters::count;
 use crate::device::{SlotEnd, SlotSpan};
@@ -100,7 +101,7 @@ impl Core {
             }
             Grant::Spare(_) => self.map_zeros(node, range),
         }
-        self.publish_resident(node, range, |_| None);
+        self.publish_resident(node, range, Arrival::New, |_| None);
     }
 
     /// Claims consecutive pages in a wanted state, the first of which must succeed.
@@ -128,20 +129,6 @@ impl Core {
         }
     }
 
-    /// Publishes pages that were just mapped, and puts them on their node's list.
-    pub fn publish_resident(
-        &self,
-        node: &Node,
-        range: PageRange,
-        slot: impl Fn(PageIndex) -> Option<Slot>,
-    ) {
-        for page in range.first..range.end() {
-            self.publish(page, PageState::Resident { slot: slot(page), pins: 0, node: node.id });
-        }
-        // After publishing: a page on the list whose word is not Resident would be forgotten.
-        node.lock().enlist(&self.pages, range.first, range.count);
-    }
-
     /// Second chance, or the use of a page that was read ahead.
     fn map_cached(&self, page: PageIndex, seen: Word, near: &Node) -> Option<Step> {
         let PageState::Cached { frame, slot, marker } = seen.state() else { return None };
@@ -161,7 +148,13 @@ impl Core {
         let range = PageRange { first: page, count: 1 + more };
         let slots = self.slots_of(range);
         self.map_in(node, range, FrameRun { first: frame, count: range.count });
-        self.publish_resident(node, range, |page| slots[(page - range.first) as usize]);
+        let arrival = if marker { Arrival::New } else { Arrival::SecondChance };
+        let keep = !self.devices.is_crowded();
+        let slot = |page: PageIndex| slots[(page - range.first) as usize];
+        self.publish_resident(node, range, arrival, |page| slot(page).filter(|_| keep));
+        if !keep {
+            (range.first..range.end()).filter_map(slot).for_each(|slot| self.free_slot(slot));
+        }
         Some(Step::Done)
     }
 
@@ -222,7 +215,8 @@ impl Core {
             }
         }
         self.orphan(frame, slot);
-        self.publish_resident(node, PageRange { first: page, count: 1 }, |_| None);
+        let range = PageRange { first: page, count: 1 };
+        self.publish_resident(node, range, Arrival::SecondChance, |_| None);
         Some(Step::Done)
     }
 

@@ -6,6 +6,7 @@
 //! acts on them. ARCHITECTURE.md shows how a page travels.
 mod administer;
 pub mod arena;
+mod arrival;
 mod budget;
 mod checksum;
 pub mod control;
@@ -16,6 +17,7 @@ pub mod device;
 mod engage;
 mod engine;
 mod error;
+mod exclusive;
 mod fault;
 mod fork;
 mod gate;
@@ -31,8 +33,10 @@ mod queue;
 mod range;
 mod reclaim;
 mod region;
+pub mod removal;
 mod server;
 pub mod size;
+mod slot_reclaim;
 pub mod status;
 mod swap_in;
 mod swap_off;
@@ -40,6 +44,7 @@ mod sync;
 pub mod sys;
 pub mod topology;
 mod transfer;
+pub mod watermarks;
 mod write_back;
 
 pub use counters::Snapshot;

@@ -1,5 +1,6 @@
 //! What a program asks for a range of pages: drop, prefetch, page out, pin, unpin, move elsewhere.
 use crate::arena::PageRange;
+use crate::arrival::Arrival;
 use crate::core::{Core, RUN_MAX};
 use crate::counters::count;
 use crate::error::Error;
@@ -364,6 +365,7 @@ impl Core {
     fn relist(&self, page: PageIndex, pins: u32, node: NodeId) {
         if pins == 0 {
             self.node(node).lock().enlist(&self.pages, page, 1);
+            self.note_progress();
         }
     }
 
@@ -386,7 +388,7 @@ impl Core {
                 let node = self.node_of_frame(frame);
                 let range = PageRange { first: target, count: 1 };
                 self.map_in(node, range, FrameRun { first: frame, count: 1 });
-                self.publish_resident(node, range, |_| slot);
+                self.publish_resident(node, range, Arrival::New, |_| slot);
             }
         }
         self.gate.leave();

@@ -1,5 +1,6 @@
 //! Reading pages back: claiming a window, the read, and mapping what was read.
 use crate::arena::PageRange;
+use crate::arrival::Arrival;
 use crate::core::{Core, RUN_MAX};
 use crate::counters::count;
 use crate::device::SlotSpan;
@@ -222,7 +223,7 @@ impl Core {
         let node = self.node(job.node);
         self.map_set(node, range, &job.frames, range.first - job.pages.first);
         let keep = !self.devices.is_crowded();
-        self.publish_resident(node, range, |page| keep.then_some(job.slot_of(page)));
+        self.publish_resident(node, range, Arrival::Read, |page| keep.then_some(job.slot_of(page)));
         if !keep {
             for page in range.first..range.end() {
                 self.free_slot(job.slot_of(page));

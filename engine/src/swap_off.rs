@@ -7,6 +7,7 @@
 //! be emptied it comes back through the same code as a new one (and, as in the kernel, an automatic
 //! priority is then the lowest).
 use crate::arena::PageRange;
+use crate::arrival::Arrival;
 use crate::core::Core;
 use crate::device::open;
 use crate::device::record::{Device, DeviceState, number_of};
@@ -385,7 +386,7 @@ impl Core {
         for run in victims.chunk_by(follows) {
             let range = PageRange { first: run[0].page, count: run.len() as u32 };
             self.map_in(node, range, FrameRun { first: run[0].frame, count: range.count });
-            self.publish_resident(node, range, |_| None);
+            self.publish_resident(node, range, Arrival::Read, |_| None);
         }
     }
 

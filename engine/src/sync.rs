@@ -1,4 +1,16 @@
-//! What [`list_lru`](crate::list_lru) synchronises with, behind one name: its model check
-//! (`tests/list_lru_model.rs`) compiles the same files over a model checker's locks and atomics.
+//! The locks, atomics and the sleep of what is model-checked, behind one name: `tests/models.rs` and
+//! `tests/list_lru_model.rs` put a model checker's in their place.
 pub use crate::sys::lock::{Guard, Lock};
 pub use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
+
+use crate::sys::futex;
+
+/// Sleeps while `word` still holds `seen`, at most so long; may return early.
+pub fn sleep(word: &AtomicU32, seen: u32, most_ns: u64) {
+    futex::wait_for(word, seen, most_ns);
+}
+
+/// Wakes everybody who sleeps on `word`.
+pub fn wake_all(word: &AtomicU32) {
+    futex::wake_all(word);
+}

@@ -9,12 +9,14 @@ extern crate alloc;
 
 pub mod allocator;
 mod bits;
+pub mod contention;
 pub mod devices;
 pub mod frames;
 pub mod free_batch;
 pub mod free_slots;
 pub mod lru;
 pub mod plist;
+pub mod reclaim;
 pub mod scan;
 pub mod shrink;
 pub mod slot_cache;
@@ -24,6 +26,7 @@ pub mod watermark;
 pub mod workingset;
 
 pub use allocator::Allocator;
+pub use contention::{Approach, Contention, Remover};
 pub use devices::{DeviceId, DeviceTable, NodeId, Placement, Walk};
 pub use frames::{FrameRun, Pool};
 pub use free_batch::FreeOrder;
