@@ -22,6 +22,7 @@ mod fault;
 mod fork;
 mod gate;
 mod kswapd;
+pub mod list_lru;
 mod log;
 pub mod node;
 mod nodes;

@@ -18,6 +18,7 @@ pub mod lru;
 pub mod plist;
 pub mod reclaim;
 pub mod scan;
+pub mod shrink;
 pub mod slot_cache;
 pub mod slots;
 pub mod stream;
