@@ -36,6 +36,8 @@ const GRAIN_BITS: u32 = 6;
 
 /// Share of the budget in which newcomers stay mapped: one in so many.
 const MAPPED_SHARE: u32 = 16;
+/// Newcomers that stay mapped at least: two of the engine's batches, or one of them would leave none.
+const MAPPED_MIN: u32 = 512;
 /// While active pages are regretted, one refault in so many is activated.
 pub const REGRETFUL: u32 = 8;
 /// Refaults for which one regretted page is remembered.
@@ -65,7 +67,7 @@ impl Counts {
     /// Pages that newcomers have at least: what is kept unmapped, and a share of the rest to stay mapped for
     /// a while before that.
     fn newcomers_min(&self) -> u32 {
-        (self.reserved + self.budget / MAPPED_SHARE).min(self.budget / 2)
+        (self.reserved + (self.budget / MAPPED_SHARE).max(MAPPED_MIN)).min(self.budget / 2)
     }
 
     /// Pages that newcomers can have beyond that: a quarter of the budget always stays for active ones.
@@ -222,7 +224,7 @@ mod tests {
     use proptest::prelude::*;
 
     const FULL: Counts =
-        Counts { inactive: 213, active: 3687, unmapped: 196, budget: 4096, reserved: 153 };
+        Counts { inactive: 616, active: 7380, unmapped: 196, budget: 8192, reserved: 300 };
 
     fn away(workingset: &mut Workingset, pages: u32) -> Shadow {
         let shadow = workingset.on_eviction();
@@ -242,9 +244,9 @@ mod tests {
     #[test]
     fn newcomers_are_active_as_long_as_there_is_room() {
         let workingset = Workingset::default();
-        let some = Counts { active: 3686, ..FULL };
+        let some = Counts { active: 7379, ..FULL };
         assert_eq!(workingset.on_first_touch(some), Activity::Active);
-        let many = Counts { active: 3687, ..FULL };
+        let many = Counts { active: 7380, ..FULL };
         assert_eq!(workingset.on_first_touch(many), Activity::Inactive);
     }
 
