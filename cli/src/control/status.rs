@@ -265,7 +265,7 @@ NAME   TYPE SIZE USED PRIO NODE
 /swap0 file   1G   3M   -2    -
 /swap1 file   1G   3M   -3    0 going off
 node 0 (cpus 0-3,8): /swap1 (1) /swap0 (2)
-node 0 memory: budget 16M, resident 8M (4M active, 4M inactive), cached 1M, writing 0, free 4K, spare 0; watermarks 256K 512K 1M; slots given 3M; reclaim is hopeless
+node 0 memory: budget 16M, resident 8M (3.9M active, 4M inactive), cached 1M, writing 0, free 4K, spare 0; watermarks 256K 512K 1M; slots given 3M; reclaim is hopeless
 list lock: 12 acquisitions, 3 waits
 /swap0: allocating 4 acquisitions, 1 waits; freeing 2 acquisitions, 0 waits, 100 slots (50.0 per acquisition)
 /swap1: allocating 4 acquisitions, 1 waits; freeing 2 acquisitions, 0 waits, 100 slots (50.0 per acquisition)
