@@ -4,12 +4,14 @@ use crate::arrival::Arrival;
 use crate::core::{Core, frame_flag};
 use crate::counters::count;
 use crate::device::{SlotEnd, SlotSpan};
+use crate::jobs::ReadJob;
 use crate::node::{Asker, Grant, Node};
 use crate::page::{FrameIndex, PageIndex, PageState, Slot, Word};
-use crate::swap_in::ReadJob;
 use crate::sys::{PAGE_BYTES, pages};
 use std::sync::atomic::Ordering;
 use userswap_policy::frames::FrameRun;
+use userswap_policy::readahead::Hint;
+use userswap_policy::stream::Window;
 
 /// What became of a fault.
 #[derive(Debug)]
@@ -86,9 +88,10 @@ impl Core {
     /// First touch. Sequential ones are served in growing runs.
     fn fill_with_zeros(&self, page: PageIndex, near: &Node) -> Option<Step> {
         let Some(region) = self.arena.region_of(page) else { return Some(Step::Foreign) };
-        let window = self.streams.lock().on_fault(page, self.zero_limits());
-        // Zeros need no reading ahead, and a backward window would begin before the faulting page.
-        let wanted = if window.first == page { window.count.min(region.end() - page) } else { 1 };
+        // Zeros need no reading ahead, and a window that goes another way begins before the page.
+        let fault = self.fault_without_slot(page, near.id);
+        let window = self.stream_window(&fault, &self.zero_limits());
+        let wanted = if window.step == 1 { window.count.min(region.end() - page) } else { 1 };
         let claimed = self.claim_run(page, wanted, |state| state == PageState::Untouched)?;
         // The program goes on after this one; the rest is mapped in as few calls as possible.
         let (node, grant) = self.obtain(near, claimed.count.min(crate::core::RUN_MAX));
@@ -106,8 +109,7 @@ impl Core {
             done += range.count;
         }
         count(&self.counters.pgzero, u64::from(done));
-        let served = userswap_policy::stream::Window { first: page, count: done, ahead: None };
-        self.streams.lock().on_served(page, served);
+        self.streams.lock().on_served(page, Window::run(page, done), 0);
         Some(Step::Done)
     }
 
@@ -154,17 +156,13 @@ impl Core {
             return None;
         }
         count(&self.counters.pgfault_cached, 1);
-        if marker {
-            count(&self.counters.swap_ra_hit, 1);
-            let next = self.streams.lock().on_marker(page, self.limits());
-            if let Some(next) = next {
-                self.want_ahead(next, near.id);
-            }
-        }
         let node = self.node_of_frame(frame);
-        let (arrival, more) = match marker {
-            true => (Arrival::New, 0),
-            false => self.claim_cached_behind(page, frame, node),
+        let (arrival, more) = if marker {
+            self.on_marked(page, near.id);
+            (Arrival::New, 0)
+        } else {
+            self.on_lookup(page);
+            self.claim_cached_behind(page, frame, node)
         };
         let range = PageRange { first: page, count: 1 + more };
         let slots = self.slots_of(range);
@@ -186,11 +184,12 @@ impl Core {
         frame: FrameIndex,
         node: &Node,
     ) -> (Arrival, u32) {
-        let window = self.streams.lock().on_fault(page, self.limits());
-        if window.count == 1 {
+        let fault = self.fault_without_slot(page, node.id);
+        let window = self.stream_window(&fault, &self.limits());
+        if window.count == 1 || fault.hint == Hint::Random {
             return (Arrival::SecondChance, 0);
         }
-        if window.first != page {
+        if window.step != 1 {
             return (Arrival::New, 0);
         }
         let follows = |place: u32| {
@@ -206,9 +205,7 @@ impl Core {
         };
         let end = window.count.min(self.pages.pages() - page);
         let claimed = (1..end).take_while(|place| follows(*place)).count() as u32;
-        let served =
-            userswap_policy::stream::Window { first: page, count: claimed + 1, ahead: None };
-        self.streams.lock().on_served(page, served);
+        self.streams.lock().on_served(page, Window::run(page, claimed + 1), 0);
         (Arrival::New, claimed)
     }
 
@@ -235,6 +232,7 @@ impl Core {
             return None;
         }
         count(&self.counters.pgfault_cached, 1);
+        self.on_lookup(page);
         let (node, grant) = self.obtain(self.node_of_frame(frame), 1);
         match grant {
             Grant::Spare(_) => self.map_copy(node, page, frame),

@@ -5,8 +5,10 @@
 //! by userfaultfd, without the program taking part. The decisions are in `userswap-policy`; this crate
 //! acts on them. ARCHITECTURE.md shows how a page travels.
 mod administer;
+mod ahead;
 pub mod arena;
 mod arrival;
+mod batch;
 mod budget;
 mod checksum;
 pub mod control;
@@ -21,6 +23,8 @@ mod exclusive;
 mod fault;
 mod fork;
 mod gate;
+mod hints;
+mod jobs;
 mod kswapd;
 pub mod list_lru;
 mod log;
@@ -31,6 +35,7 @@ pub mod page;
 mod probe;
 mod queue;
 mod range;
+pub mod readahead;
 mod reclaim;
 mod region;
 pub mod removal;

@@ -153,6 +153,8 @@ pub struct NodeState {
     pub watermarks: Watermarks,
     /// Pages over the budget after it was shrunk, to be given back as they become free.
     pub debt: u32,
+    /// Pages read ahead that lost their frame before they were used, to be counted.
+    pub unused: u64,
     id: NodeId,
     first_frame: FrameIndex,
     positions: u32,
@@ -199,6 +201,7 @@ impl Node {
             arrivals: 0,
             generation: 0,
             debt: 0,
+            unused: 0,
             id,
             first_frame: frames.first,
             positions: frames.count,
@@ -244,6 +247,11 @@ impl NodeState {
     /// Pages that can be had without taking any out.
     pub fn available(&self) -> u32 {
         self.pool.free() + self.spare + self.lists.len(ListId::Cached)
+    }
+
+    /// Nearer to where readahead has to stop than to where reclaim stops.
+    pub fn is_sinking(&self) -> bool {
+        self.available() < self.watermarks.low.midpoint(self.watermarks.high)
     }
 
     /// Its number.
@@ -301,7 +309,11 @@ impl NodeState {
         // Taken before they are needed to the last: frames of one batch left in one run, and together they
         // make long runs again.
         if self.pool.free() + self.spare < want {
-            self.steal_cached(want - self.pool.free() - self.spare, pages);
+            let missing = want - self.pool.free() - self.spare;
+            match asker {
+                Asker::Readahead => self.steal_cached_before_marks(missing, pages),
+                _ => self.steal_cached(missing, pages),
+            }
         }
         if let Some(run) = self.take_free(want) {
             return Some(Grant::Frames(run));
@@ -311,19 +323,33 @@ impl NodeState {
         (count > 0).then_some(Grant::Spare(count))
     }
 
+    /// As [`Self::steal_cached`], for readahead: it does not take what it has read itself.
+    fn steal_cached_before_marks(&mut self, want: u32, pages: &PageTable) {
+        for _ in 0..want {
+            let Some(oldest) = self.lists.oldest(ListId::Cached) else { return };
+            if matches!(pages.state(oldest), PageState::Cached { marker: true, .. }) {
+                return;
+            }
+            self.steal_cached(1, pages);
+        }
+    }
+
     /// Takes frames of the oldest cached pages; their content is on their slots.
     pub fn steal_cached(&mut self, want: u32, pages: &PageTable) {
         let mut stolen = 0;
         while stolen < want {
             let Some(page) = self.lists.pop_oldest(ListId::Cached) else { return };
             let seen = pages.load(page);
-            let PageState::Cached { frame, slot: Some(slot), .. } = seen.state() else { continue };
+            let PageState::Cached { frame, slot: Some(slot), marker } = seen.state() else {
+                continue;
+            };
             // A page that has meanwhile come back on another node is on that node's list.
             if !self.owns(frame) {
                 continue;
             }
             if pages.evict(page, seen, slot, (self.id, self.workingset.on_eviction())) {
                 self.put_free(FrameRun { first: frame, count: 1 });
+                self.unused += u64::from(marker);
                 stolen += 1;
             }
         }

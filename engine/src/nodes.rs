@@ -103,7 +103,9 @@ impl Core {
         let mut state = node.lock();
         let grant = state.grant(want, asker, &self.pages);
         let pressure = state.pressure();
+        let unused = std::mem::take(&mut state.unused);
         drop(state);
+        crate::counters::count(&self.counters.swap_ra_wasted, unused);
         self.end_turn_if_balanced(node, pressure);
         if pressure >= Pressure::Low {
             self.wake_reclaim(node);

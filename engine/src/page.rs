@@ -76,7 +76,7 @@ pub enum PageState {
         frame: FrameIndex,
         /// Holds the same content; None when no device would take it.
         slot: Option<Slot>,
-        /// The first use of this page starts the next readahead window.
+        /// The mark: it was read ahead, and its first use is told to the readahead policy.
         marker: bool,
     },
     /// Content in a frame, its write to the slot under way.

@@ -1,4 +1,5 @@
 //! What a program asks for a range of pages: drop, prefetch, page out, pin, unpin, move elsewhere.
+use crate::ahead::{Span, Want};
 use crate::arena::PageRange;
 use crate::arrival::Arrival;
 use crate::core::{Core, RUN_MAX};
@@ -21,6 +22,13 @@ enum Purpose {
     Keep,
     /// It goes elsewhere as a copy: a device or a pipe does not let go of the physical page.
     Copy,
+}
+
+/// Whether there is more to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Progress {
+    More,
+    Ended,
 }
 
 /// How long who must have a page's content waits for its device before looking again.
@@ -246,26 +254,30 @@ impl Core {
 
     /// Brings a range in, as far as the budget goes without reclaiming; the program need not wait for it.
     pub fn prefetch_range(&self, range: PageRange) {
-        let mut page = range.first;
-        while let Some(next) = self.next_swapped(page, range.end()) {
+        let span = Span::Run { first: range.first, count: range.count, step: 1 };
+        let mut want = Want::new(span, self.node_here().id);
+        loop {
             self.gate.enter();
-            let ahead = userswap_policy::stream::Ahead {
-                first: next,
-                count: range.end() - next,
-                marker: PageIndex::MAX,
-            };
-            let job = self.start_ahead(ahead, next, self.node_here());
-            let read = job.map(|job| {
-                let count = job.count();
-                self.read_now(job);
-                count
-            });
+            let progress = self.prefetch_some(&mut want);
             self.gate.leave();
-            match read {
-                Some(count) => page = next + count,
-                None => return,
+            if progress == Progress::Ended {
+                return;
             }
         }
+    }
+
+    /// Reads the next batch of a want.
+    fn prefetch_some(&self, want: &mut Want) -> Progress {
+        let Some((mut batch, behind)) = self.next_of(want) else { return Progress::Ended };
+        while batch.len() > 0 {
+            let Some(started) = self.start_ahead(&batch, want) else { return Progress::Ended };
+            if let Some(job) = started.job {
+                self.read_now(job);
+            }
+            batch.keep(started.entries, batch.len() - started.entries);
+        }
+        want.done = behind;
+        Progress::More
     }
 
     /// Takes a range out to the devices; pinned pages stay.
@@ -400,6 +412,9 @@ impl Core {
                 Content::Slot(slot) => (PageState::Swapped { slot }, None),
                 Content::Frame(frame, slot) => (PageState::Filling { slot }, Some((frame, slot))),
             };
+            if let PageState::Swapped { slot } | PageState::Filling { slot: Some(slot) } = state {
+                self.devices.set_page(slot, target);
+            }
             self.claim_fresh(target, state);
             if let Some((frame, slot)) = frame {
                 let node = self.node_of_frame(frame);

@@ -121,6 +121,7 @@ impl Core {
         self.remove_victims(node, remover, scratch);
         let taken = scratch.count as u32;
         self.sort_out(node, scratch);
+        self.feed_readahead();
         Reclaimed { scanned, taken }
     }
 

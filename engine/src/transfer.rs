@@ -266,7 +266,16 @@ impl Core {
     /// Adds frames to `set` until it holds `want`, as long as `asker` may have them without waiting.
     pub fn fill_set(&self, node: &Node, set: &mut FrameSet, want: u32, asker: Asker) {
         while set.pages() < want && set.runs().len() < RUNS_MAX {
-            let grant = node.lock().grant(want - set.pages(), asker, &self.pages);
+            let mut state = node.lock();
+            let grant = state.grant(want - set.pages(), asker, &self.pages);
+            let unused = std::mem::take(&mut state.unused);
+            let is_sinking = state.is_sinking();
+            drop(state);
+            count(&self.counters.swap_ra_wasted, unused);
+            if is_sinking {
+                // Before readahead has to stop: it takes what nobody reclaims for otherwise.
+                self.wake_reclaim(node);
+            }
             let Some(grant) = grant else { return };
             assert!(set.push(self.frames_of(node, grant)), "there was room for a run");
         }

@@ -83,6 +83,7 @@ impl Core {
         for (place, victim) in victims[..write.count].iter().enumerate() {
             let slot = write.slot_at(place);
             self.devices.set_checksum(slot, victim.checksum);
+            self.devices.set_page(slot, victim.page);
             self.frame_flags[victim.frame as usize].store(frame_flag::WRITING, Ordering::Release);
             self.publish(victim.page, PageState::Writing { frame: victim.frame, slot });
         }
@@ -129,6 +130,7 @@ impl Core {
         }
         drop(state);
         self.announce_freed();
+        self.feed_readahead();
     }
 
     /// Publishes one written page, or frees what it left behind.

@@ -5,13 +5,14 @@
 use super::protocol::SettingValue;
 use crate::core::Core;
 use crate::device::SlotMode;
-use crate::options::{PlacementChoice, RAM_MIN_BYTES};
+use crate::options::{PAGE_CLUSTERS, PlacementChoice, RA_POLICIES, RAM_MIN_BYTES, VMA_RA};
 use crate::removal::CONTENTIONS;
 use crate::size::{ByteSize, parse_size};
 use crate::sys::PAGE_BYTES;
 use crate::watermarks::{Marks, SCALE_MAX, SECOND_CHANCE_MAX};
 use std::ops::RangeInclusive;
 use userswap_policy::free_batch::FreeOrder;
+use userswap_policy::readahead::page_cluster_of;
 
 /// One setting.
 struct Setting {
@@ -33,7 +34,7 @@ enum Refusal {
 }
 
 /// In the order in which they are shown.
-const SETTINGS: [Setting; 8] = [
+const SETTINGS: [Setting; 11] = [
     Setting {
         key: "ram",
         allowed: "a size of at least 16M, such as 512M",
@@ -69,6 +70,34 @@ const SETTINGS: [Setting; 8] = [
             Ok(())
         },
         value: |core| name_of(&ORDERS, core.devices.free_order()),
+    },
+    Setting {
+        key: RA_POLICIES.0,
+        allowed: RA_POLICIES.1,
+        set: |core, value| {
+            core.readahead.set_policy(value.parse().map_err(|_| Refusal::Value)?);
+            Ok(())
+        },
+        value: |core| core.readahead.settings().policy.to_string(),
+    },
+    Setting {
+        key: PAGE_CLUSTERS.0,
+        allowed: PAGE_CLUSTERS.1,
+        set: |core, value| {
+            let page_cluster = page_cluster_of(value).map_err(|_| Refusal::Value)?;
+            core.readahead.set_page_cluster(page_cluster);
+            Ok(())
+        },
+        value: |core| core.readahead.settings().page_cluster.to_string(),
+    },
+    Setting {
+        key: VMA_RA.0,
+        allowed: VMA_RA.1,
+        set: |core, value| {
+            core.readahead.set_address_order(value.parse().map_err(|_| Refusal::Value)?);
+            Ok(())
+        },
+        value: |core| core.readahead.settings().address_order.to_string(),
     },
     Setting {
         key: "min_free",
