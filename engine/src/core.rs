@@ -14,6 +14,7 @@ use crate::options::{FaultMode, IoBackend, OnFull, Transfer};
 use crate::page::{FrameIndex, NodeId, PageIndex, PageState, PageTable, Slot, Waiters};
 use crate::reclaim::Scratch;
 use crate::removal::Removal;
+use crate::shrinker::Shrinkers;
 use crate::sys::PAGE_BYTES;
 use crate::sys::clock;
 use crate::sys::fd::Event;
@@ -115,6 +116,8 @@ pub struct Core {
     pub marks: Lock<Marks>,
     /// Who takes pages out where.
     pub removal: Removal,
+    /// The program's caches.
+    pub shrinkers: Shrinkers,
     /// Nodes whose reclaimers nobody wakes.
     pub hopeless: AtomicU32,
     /// Pins on all pages together: what must stay bounds what can be pinned.
@@ -170,6 +173,7 @@ impl Core {
         let core = Self {
             pages: PageTable::new(pages).map_err(books)?,
             frame_flags: ZeroedSlice::new(positions as usize).map_err(books)?,
+            shrinkers: Shrinkers::new(nodes.len()),
             nodes,
             topology,
             uffd,
@@ -322,6 +326,7 @@ impl Core {
         self.stopping.store(true, Ordering::Release);
         self.nodes.iter().for_each(|node| node.reclaim_wanted.signal());
         self.server_wanted.signal();
+        self.shrinkers.wake();
     }
 
     /// Whether the threads should end.

@@ -350,7 +350,9 @@ impl Core {
             return;
         }
         if self.devices_full.load(Ordering::Relaxed) && node.lock().writing == 0 {
-            self.exceed_budget(node);
+            if !self.caches_give_way(node, seen_freed) {
+                self.exceed_budget(node);
+            }
             return;
         }
         futex::wait_for(&self.freed, seen_freed, WAIT_NS);
@@ -378,6 +380,7 @@ impl Core {
             let reclaimed = self.take_batch(node, quota, Remover::Direct, &mut scratch);
             count(&self.counters.pgscan_direct, u64::from(reclaimed.scanned));
             count(&self.counters.pgsteal_direct, u64::from(reclaimed.taken));
+            self.shrink_caches(node.id, reclaimed.scanned, counts.inactive + counts.active);
             let put_back = self.write_at_once(node, &mut scratch);
             let kept_out = reclaimed.taken - put_back;
             taken += kept_out;

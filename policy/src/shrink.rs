@@ -94,7 +94,10 @@ mod tests {
 
     /// What the kernel looks at, and what it puts off, when nothing is refused.
     fn kernel(freeable: u64, deferred: u64, priority: u32, seeks: u64) -> (u64, u64) {
-        let delta = if seeks == 0 { freeable / 2 } else { (freeable >> priority) * 4 / seeks };
+        let delta = match seeks {
+            0 => freeable / 2,
+            seeks => (freeable >> priority) * 4 / seeks,
+        };
         let mut total = ((deferred >> priority) + delta).min(2 * freeable);
         let mut scanned = 0;
         while total >= 128 || total >= freeable {
