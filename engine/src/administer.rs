@@ -27,6 +27,7 @@ impl Core {
             Placement::Spread => "spread",
         };
         let list_lock = lock_use(self.devices.list_lock.read());
+        let shrinkers = self.shrinkers.status();
         self.gate.leave();
         let counters = self.counters.snapshot();
         let budget_pages: u64 = nodes.iter().map(|node| node.budget_pages).sum();
@@ -42,6 +43,7 @@ impl Core {
             list_lock,
             removal: self.removal_status(),
             devices,
+            shrinkers,
             nodes,
             counters: values.collect(),
             fault_latency_ns: counters.fault_latency_ns,
@@ -116,6 +118,7 @@ impl Core {
             inactive_pages: state.lists.len(ListId::Inactive).into(),
             active_pages: state.lists.len(ListId::Active).into(),
             cached_pages: state.lists.len(ListId::Cached).into(),
+            charged_pages: state.charged.into(),
             writing_pages: state.writing.into(),
             free_pages: state.pool.free().into(),
             spare_pages: state.spare.into(),

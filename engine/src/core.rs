@@ -18,6 +18,7 @@ use crate::page::{FrameIndex, PageIndex, PageState, PageTable, Slot, Waiters};
 use crate::readahead::{Readahead, Settings};
 use crate::reclaim::Scratch;
 use crate::removal::Removal;
+use crate::shrinker::Shrinkers;
 use crate::sys::PAGE_BYTES;
 use crate::sys::clock;
 use crate::sys::fd::Event;
@@ -126,6 +127,8 @@ pub struct Core {
     pub marks: Lock<Marks>,
     /// Who takes pages out where.
     pub removal: Removal,
+    /// The program's caches.
+    pub shrinkers: Shrinkers,
     /// Nodes whose reclaimers nobody wakes.
     pub hopeless: AtomicU32,
     /// Pins on all pages together: what must stay bounds what can be pinned.
@@ -176,6 +179,7 @@ impl Core {
         let core = Self {
             pages: PageTable::new(pages).map_err(books)?,
             frame_flags: ZeroedSlice::new(positions as usize).map_err(books)?,
+            shrinkers: Shrinkers::new(nodes.len()),
             nodes,
             topology,
             uffd,
@@ -320,6 +324,7 @@ impl Core {
         self.stopping.store(true, Ordering::Release);
         self.nodes.iter().for_each(|node| node.reclaim_wanted.signal());
         self.server_wanted.signal();
+        self.shrinkers.wake();
     }
 
     /// Whether the threads should end.

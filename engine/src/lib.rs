@@ -4,6 +4,7 @@
 //! larger than the budget. Pages that do not fit go to the devices and come back when they are touched,
 //! by userfaultfd, without the program taking part. The decisions are in `userswap-policy`; this crate
 //! acts on them. ARCHITECTURE.md shows how a page travels.
+pub mod account;
 mod administer;
 mod ahead;
 pub mod arena;
@@ -40,6 +41,7 @@ mod reclaim;
 mod region;
 pub mod removal;
 mod server;
+pub mod shrinker;
 pub mod size;
 mod slot_reclaim;
 pub mod status;

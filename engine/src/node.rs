@@ -145,6 +145,8 @@ pub struct NodeState {
     pub spare: u32,
     /// Pages mapped in regions.
     pub resident: u32,
+    /// Pages that the program's own caches hold.
+    pub charged: u32,
     /// Frames whose write is under way.
     pub writing: u32,
     /// Physical pages allowed.
@@ -191,6 +193,7 @@ impl Node {
             lists: Lists::new(ZeroedSlice::new(pages as usize)?),
             spare: budget,
             resident: 0,
+            charged: 0,
             writing: 0,
             budget,
             watermarks,
@@ -270,7 +273,7 @@ impl NodeState {
             inactive: self.lists.len(ListId::Inactive),
             active: self.lists.len(ListId::Active),
             unmapped: self.pool.present() + self.spare,
-            budget: self.budget,
+            budget: self.budget.saturating_sub(self.charged),
             reserved: self.watermarks.high,
         }
     }
@@ -426,9 +429,11 @@ impl NodeState {
         }
     }
 
-    /// The books balance: what is present, mapped and spare is the budget (plus what it is still over it).
+    /// The books balance: what is present, mapped, spare and the program's own is the budget (plus what it
+    /// is still over it).
     pub fn is_balanced(&self) -> bool {
-        self.pool.present() + self.resident + self.spare == self.budget + self.debt
+        let held = self.pool.present() + self.resident + self.charged;
+        held + self.spare == self.budget + self.debt
     }
 
     fn owns(&self, frame: FrameIndex) -> bool {

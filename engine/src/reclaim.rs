@@ -361,6 +361,7 @@ impl Core {
             // Who searches holds slots for a moment that it gives back: one look may be mistaken.
             match attempt {
                 ..FULL_LOOKS => process::yield_now(),
+                FULL_LOOKS.. if self.caches_give_way(node, seen_freed) => {}
                 FULL_LOOKS.. => self.exceed_budget(node),
             }
             return;
@@ -395,6 +396,7 @@ impl Core {
             let reclaimed = self.take_batch(node, quota, Remover::Direct, &mut scratch);
             count(&self.counters.pgscan_direct, u64::from(reclaimed.scanned));
             count(&self.counters.pgsteal_direct, u64::from(reclaimed.taken));
+            self.shrink_caches(node.id, reclaimed.scanned, counts.inactive + counts.active);
             let put_back = self.write_at_once(node, &mut scratch);
             let kept_out = reclaimed.taken - put_back;
             taken += kept_out;

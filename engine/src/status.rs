@@ -30,6 +30,9 @@ pub struct Status {
     pub removal: RemovalStatus,
     /// The devices, in the order in which they were taken into use.
     pub devices: Vec<DeviceStatus>,
+    /// The program's caches.
+    #[serde(default)]
+    pub shrinkers: Vec<ShrinkerStatus>,
     /// The nodes.
     pub nodes: Vec<NodeStatus>,
     /// Event counts since the engine started, by name.
@@ -105,6 +108,17 @@ pub enum DeviceState {
     GoingOff,
 }
 
+/// One of the program's caches, as its shrinker has been asked since it was registered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShrinkerStatus {
+    /// As the program named it.
+    pub name: String,
+    /// Objects it was asked to look at.
+    pub objects_scanned: u64,
+    /// Objects it freed.
+    pub objects_freed: u64,
+}
+
 /// One NUMA node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeStatus {
@@ -122,6 +136,9 @@ pub struct NodeStatus {
     pub active_pages: u64,
     /// On their second chance, or read ahead.
     pub cached_pages: u64,
+    /// Held by the program's own caches.
+    #[serde(default)]
+    pub charged_pages: u64,
     /// Being written.
     pub writing_pages: u64,
     /// Present and unused.

@@ -6,7 +6,9 @@ use std::process::ExitCode;
 use clap::Args;
 use userswap::control::directory::EngineName;
 use userswap::size::ByteSize;
-use userswap::status::{DeviceState, DeviceStatus, LockUse, NodeStatus, RemovalStatus, Status};
+use userswap::status::{
+    DeviceState, DeviceStatus, LockUse, NodeStatus, RemovalStatus, ShrinkerStatus, Status,
+};
 use userswap::sys::PAGE_BYTES;
 
 use super::client::Client;
@@ -67,6 +69,7 @@ fn describe(name: EngineName, status: &Status) -> String {
     for node in &status.nodes {
         text.push_str(&memory_of(node));
     }
+    text.push_str(&caches(&status.shrinkers));
     text.push_str(&locks(status));
     text.push_str(&removal(&status.removal));
     text
@@ -147,14 +150,15 @@ fn ranges(numbers: &[u32]) -> String {
 fn memory_of(node: &NodeStatus) -> String {
     let size = |pages: u64| ByteSize(pages.saturating_mul(PAGE_BYTES as u64)).rounded();
     format!(
-        "node {} memory: budget {}, resident {} ({} active, {} inactive), cached {}, writing {}, free {}, \
-         spare {}; watermarks {} {} {}; slots given {}{}\n",
+        "node {} memory: budget {}, resident {} ({} active, {} inactive), cached {}, caches {}, writing {}, \
+         free {}, spare {}; watermarks {} {} {}; slots given {}{}\n",
         node.node,
         size(node.budget_pages),
         size(node.resident_pages),
         size(node.active_pages),
         size(node.inactive_pages),
         size(node.cached_pages),
+        size(node.charged_pages),
         size(node.writing_pages),
         size(node.free_pages),
         size(node.spare_pages),
@@ -164,6 +168,14 @@ fn memory_of(node: &NodeStatus) -> String {
         size(node.placed.iter().map(|placed| placed.slots).sum()),
         if node.hopeless { "; reclaim is hopeless" } else { "" },
     )
+}
+
+fn caches(shrinkers: &[ShrinkerStatus]) -> String {
+    let line = |cache: &ShrinkerStatus| {
+        let (scanned, freed) = (cache.objects_scanned, cache.objects_freed);
+        format!("cache {}: {scanned} objects scanned, {freed} freed\n", plain(&cache.name))
+    };
+    shrinkers.iter().map(line).collect()
 }
 
 fn locks(status: &Status) -> String {
@@ -219,6 +231,7 @@ mod tests {
             inactive_pages: 1024,
             active_pages: 1000,
             cached_pages: 256,
+            charged_pages: 512,
             writing_pages: 0,
             free_pages: 1,
             spare_pages: 0,
@@ -254,6 +267,11 @@ mod tests {
                 ..RemovalStatus::default()
             },
             devices,
+            shrinkers: vec![ShrinkerStatus {
+                name: "objects".to_owned(),
+                objects_scanned: 256,
+                objects_freed: 200,
+            }],
             nodes: vec![node()],
             counters: Default::default(),
             fault_latency_ns: Default::default(),
@@ -265,7 +283,8 @@ NAME   TYPE SIZE USED PRIO NODE
 /swap0 file   1G   3M   -2    -
 /swap1 file   1G   3M   -3    0 going off
 node 0 (cpus 0-3,8): /swap1 (1) /swap0 (2)
-node 0 memory: budget 16M, resident 8M (3.9M active, 4M inactive), cached 1M, writing 0, free 4K, spare 0; watermarks 256K 512K 1M; slots given 3M; reclaim is hopeless
+node 0 memory: budget 16M, resident 8M (3.9M active, 4M inactive), cached 1M, caches 2M, writing 0, free 4K, spare 0; watermarks 256K 512K 1M; slots given 3M; reclaim is hopeless
+cache objects: 256 objects scanned, 200 freed
 list lock: 12 acquisitions, 3 waits
 /swap0: allocating 4 acquisitions, 1 waits; freeing 2 acquisitions, 0 waits, 100 slots (50.0 per acquisition)
 /swap1: allocating 4 acquisitions, 1 waits; freeing 2 acquisitions, 0 waits, 100 slots (50.0 per acquisition)
