@@ -6,6 +6,7 @@
 //! acts on them. ARCHITECTURE.md shows how a page travels.
 pub mod account;
 mod administer;
+mod advice;
 mod ahead;
 pub mod arena;
 mod arrival;
@@ -24,7 +25,7 @@ mod exclusive;
 mod fault;
 mod fork;
 mod gate;
-mod hints;
+pub mod hints;
 mod jobs;
 mod kswapd;
 pub mod list_lru;

@@ -5,6 +5,7 @@
 
 mod contention;
 mod placement;
+mod readahead;
 mod slot_alloc;
 mod slot_free;
 
@@ -28,6 +29,8 @@ pub enum InsideCase {
     Placement(placement::PlacementArgs),
     /// Reclaimers that take pages out of the same memory: wait, stall, skip
     Contention(contention::ContentionArgs),
+    /// Readahead policies against orders of reading, on one disk
+    Readahead(readahead::ReadaheadArgs),
 }
 
 /// One row of a case: its columns in order.
@@ -60,6 +63,9 @@ pub fn run(case: &InsideCase) -> ExitCode {
         }
         InsideCase::Contention(args) => {
             contention::measure(args).map(|rows| print("contention", &rows, args.json))
+        }
+        InsideCase::Readahead(args) => {
+            readahead::measure(args).map(|rows| print("readahead", &rows, args.json))
         }
     };
     match done {

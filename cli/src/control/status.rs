@@ -70,9 +70,24 @@ fn describe(name: EngineName, status: &Status) -> String {
         text.push_str(&memory_of(node));
     }
     text.push_str(&caches(&status.shrinkers));
+    text.push_str(&readahead(status));
     text.push_str(&locks(status));
     text.push_str(&removal(&status.removal));
     text
+}
+
+fn readahead(status: &Status) -> String {
+    let settings = &status.readahead;
+    let counter = |name: &str| status.counters.get(name).copied().unwrap_or(0);
+    format!(
+        "readahead: {} (page_cluster {}, vma_ra_enabled {}), {} pages ahead, {} hits, {} wasted\n",
+        plain(&settings.swap_ra_policy),
+        settings.page_cluster,
+        settings.vma_ra_enabled,
+        counter("swap_ra"),
+        counter("swap_ra_hit"),
+        counter("swap_ra_wasted")
+    )
 }
 
 fn removal(removal: &RemovalStatus) -> String {
@@ -201,7 +216,7 @@ fn locks(status: &Status) -> String {
 
 #[cfg(test)]
 mod tests {
-    use userswap::status::{ListEntry, Placed};
+    use userswap::status::{ListEntry, Placed, ReadaheadStatus};
 
     use super::*;
 
@@ -256,6 +271,11 @@ mod tests {
             fault: "thread".to_owned(),
             ram_bytes: 16 << 20,
             placement: "near".to_owned(),
+            readahead: ReadaheadStatus {
+                swap_ra_policy: "fixed".to_owned(),
+                page_cluster: 5,
+                vma_ra_enabled: true,
+            },
             free_slots: 5,
             total_slots: 9,
             list_lock: LockUse { acquisitions: 12, waits: 3 },
@@ -273,7 +293,7 @@ mod tests {
                 objects_freed: 200,
             }],
             nodes: vec![node()],
-            counters: Default::default(),
+            counters: [("swap_ra".to_owned(), 40), ("swap_ra_hit".to_owned(), 30)].into(),
             fault_latency_ns: Default::default(),
         };
         let text = describe(EngineName { pid: 7, number: 2 }, &status);
@@ -285,6 +305,7 @@ NAME   TYPE SIZE USED PRIO NODE
 node 0 (cpus 0-3,8): /swap1 (1) /swap0 (2)
 node 0 memory: budget 16M, resident 8M (3.9M active, 4M inactive), cached 1M, caches 2M, writing 0, free 4K, spare 0; watermarks 256K 512K 1M; slots given 3M; reclaim is hopeless
 cache objects: 256 objects scanned, 200 freed
+readahead: fixed (page_cluster 5, vma_ra_enabled true), 40 pages ahead, 30 hits, 0 wasted
 list lock: 12 acquisitions, 3 waits
 /swap0: allocating 4 acquisitions, 1 waits; freeing 2 acquisitions, 0 waits, 100 slots (50.0 per acquisition)
 /swap1: allocating 4 acquisitions, 1 waits; freeing 2 acquisitions, 0 waits, 100 slots (50.0 per acquisition)
