@@ -253,10 +253,19 @@ impl Core {
         }
     }
 
+    /// Frees consecutive slots of one device.
+    pub fn free_slots(&self, span: SlotSpan) {
+        // A device that is going takes nothing in their place.
+        let gives_room = !self.devices.is_leaving(span.first);
+        self.devices.free(span);
+        if gives_room {
+            self.devices_full.store(false, Ordering::Relaxed);
+        }
+    }
+
     /// Frees one slot.
     pub fn free_slot(&self, slot: Slot) {
-        self.devices.free(SlotSpan { first: slot, count: 1 });
-        self.devices_full.store(false, Ordering::Relaxed);
+        self.free_slots(SlotSpan { first: slot, count: 1 });
     }
 
     /// Tells who waits for frames that some may have become free.

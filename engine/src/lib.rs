@@ -6,6 +6,7 @@
 //! acts on them. ARCHITECTURE.md shows how a page travels.
 mod administer;
 pub mod arena;
+mod bring_back;
 mod budget;
 mod checksum;
 pub mod control;

@@ -170,7 +170,10 @@ impl Core {
             }
             let checksum = self.checksums.of(bytes);
             match victim.slot {
-                Some(slot) if self.devices.checksum(slot) == checksum => {
+                Some(slot)
+                    if self.devices.checksum(slot) == checksum
+                        && !self.devices.is_leaving(slot) =>
+                {
                     count(&self.counters.swpout_clean, 1);
                     self.cache(node, victim, slot);
                 }
@@ -221,16 +224,25 @@ impl Core {
         self.wake_reclaim(node);
         // A node whose pages are all pinned or in transition has neighbours that may have something.
         let reclaims = |id: &NodeId| self.reclaim_directly(self.node(*id)).taken > 0;
-        if !self.devices_full.load(Ordering::Relaxed)
-            && self.topology.nearest(node.id).iter().any(reclaims)
-        {
+        if !self.no_device_has_room() && self.topology.nearest(node.id).iter().any(reclaims) {
             return;
         }
-        if self.devices_full.load(Ordering::Relaxed) && node.lock().writing == 0 {
+        if self.no_device_has_room() && node.lock().writing == 0 && !self.devices.ask_for_leaving()
+        {
             self.exceed_budget(node);
             return;
         }
         futex::wait_for(&self.freed, seen_freed, WAIT_NS);
+    }
+
+    /// Whether a device was full the last time one was asked, and none has got room since.
+    fn no_device_has_room(&self) -> bool {
+        let full = self.devices_full.load(Ordering::Relaxed);
+        if full && self.devices.room().0 > 0 {
+            self.devices_full.store(false, Ordering::Relaxed);
+            return false;
+        }
+        full
     }
 
     /// One batch by the calling thread, written at once.

@@ -221,7 +221,7 @@ impl Core {
         }
         let node = self.node(job.node);
         self.map_set(node, range, &job.frames, range.first - job.pages.first);
-        let keep = !self.devices.is_crowded();
+        let keep = !self.devices.is_crowded() && !self.devices.is_leaving(job.slot);
         self.publish_resident(node, range, |page| keep.then_some(job.slot_of(page)));
         if !keep {
             for page in range.first..range.end() {

@@ -17,6 +17,7 @@ pub mod plist;
 pub mod scan;
 pub mod slot_cache;
 pub mod slots;
+pub mod spans;
 pub mod stream;
 pub mod watermark;
 

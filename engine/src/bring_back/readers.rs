@@ -1,0 +1,244 @@
+//! The threads that read spans of slots and place what they have read.
+//!
+//! They are ordinary reads by a few threads, not a queue: whoever has read also checks and maps, so both
+//! the disk and all CPUs are busy, and nothing is in flight between two passages of the gate.
+use super::{PATIENCE_NS, Purpose, READ_PAGES, Task, WAIT_NS, room_in_ram};
+use crate::core::Core;
+use crate::counters::count;
+use crate::device::slot_of;
+use crate::error::Error;
+use crate::node::{Asker, FrameSet, Node};
+use crate::page::{PageIndex, PageState};
+use crate::reclaim::{Scratch, Victim};
+use crate::swap_off::Proceed;
+use crate::sys::request::{Direction, Pieces};
+use crate::sys::signal::Blocked;
+use crate::sys::{PAGE_BYTES, clock, futex, lock::Lock};
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+use userswap_policy::frames::FrameRun;
+use userswap_policy::spans::SlotMap;
+
+/// What the readers share.
+struct Shared<'a> {
+    core: &'a Core,
+    task: Task<'a>,
+    map: &'a SlotMap,
+    /// Where the next span is looked for.
+    next: Lock<u32>,
+    stopping: AtomicBool,
+    failure: Lock<Option<Error>>,
+}
+
+/// One thread's own memory.
+struct Reader<'a> {
+    shared: &'a Shared<'a>,
+    victims: Vec<Victim>,
+    scratch: Box<Scratch>,
+}
+
+/// Why a piece of a span was not read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Piece {
+    /// So many slots are done.
+    Done(u32),
+    /// There are no frames to be had at this moment.
+    NoFrames,
+    /// RAM has no room, and the pages may stay where they are.
+    Full,
+}
+
+impl Core {
+    /// Frames behind the first `used` are free again.
+    fn put_rest(&self, node: &Node, frames: &mut FrameSet, used: u32) {
+        if used < frames.pages() {
+            let rest = frames.split_off(used);
+            let mut state = node.lock();
+            rest.runs().iter().for_each(|run| state.put_free(*run));
+        }
+    }
+
+    /// Reads and places everything on `map`; `between` is asked between spans whether to go on.
+    ///
+    /// # Errors
+    /// Cancelled, or no room: what is not placed stays where it is.
+    pub(crate) fn read_all(
+        &self,
+        task: Task<'_>,
+        map: &SlotMap,
+        between: &mut dyn FnMut() -> Proceed,
+    ) -> Result<(), Error> {
+        let shared = Shared {
+            core: self,
+            task,
+            map,
+            next: Lock::new(0),
+            stopping: AtomicBool::new(false),
+            failure: Lock::new(None),
+        };
+        std::thread::scope(|scope| {
+            let blocked = Blocked::new();
+            let helpers = self.readers().min(map.count().div_ceil(READ_PAGES)).max(1) - 1;
+            for _ in 0..helpers {
+                let thread = std::thread::Builder::new().name("userswap-back".into());
+                // With fewer threads it takes longer.
+                let _ = thread.spawn_scoped(scope, || Reader::new(&shared).run(None));
+            }
+            drop(blocked);
+            Reader::new(&shared).run(Some(between));
+        });
+        let failure = shared.failure.lock().take();
+        failure.map_or(Ok(()), Err)
+    }
+}
+
+impl Shared<'_> {
+    fn next_span(&self) -> Option<Range<u32>> {
+        if self.stopping.load(Ordering::Relaxed) {
+            return None;
+        }
+        let mut next = self.next.lock();
+        let span = self.map.span_from(*next, READ_PAGES)?;
+        *next = span.end;
+        Some(span)
+    }
+
+    /// Whether a fault has asked for the device.
+    fn is_unwanted(&self) -> bool {
+        self.task.purpose == Purpose::Empty && self.core.devices.must_yield()
+    }
+
+    fn fail(&self, error: Error) {
+        self.failure.lock().get_or_insert(error);
+        self.stopping.store(true, Ordering::Relaxed);
+    }
+}
+
+impl<'a> Reader<'a> {
+    fn new(shared: &'a Shared<'a>) -> Self {
+        let victims = Vec::with_capacity(READ_PAGES as usize);
+        Self { shared, victims, scratch: Box::new(Scratch::new()) }
+    }
+
+    /// Takes spans until there is none; the caller of all is the one who asks `between`.
+    fn run(&mut self, mut between: Option<&mut dyn FnMut() -> Proceed>) {
+        while let Some(span) = self.shared.next_span() {
+            if let Err(error) = self.bring_span(span) {
+                self.shared.fail(error);
+            }
+            if self.shared.is_unwanted() {
+                self.shared.fail(Error::NoRoomInRam);
+            }
+            if let Some(between) = &mut between
+                && between() == Proceed::Cancel
+            {
+                self.shared.fail(Error::SwapOffCancelled);
+            }
+        }
+    }
+
+    fn bring_span(&mut self, mut span: Range<u32>) -> Result<(), Error> {
+        let core = self.shared.core;
+        let mut progress_ns = clock::now_ns();
+        while !span.is_empty() && !self.shared.stopping.load(Ordering::Relaxed) {
+            let blocked = Blocked::new();
+            core.gate.enter();
+            let node = core.roomiest_node();
+            let freed = core.freed.load(Ordering::Acquire);
+            let piece = self.bring_piece(node, span.clone());
+            core.gate.leave();
+            drop(blocked);
+            match piece {
+                Piece::Done(slots) => {
+                    span.start += slots;
+                    progress_ns = clock::now_ns();
+                }
+                Piece::Full => {
+                    self.shared.stopping.store(true, Ordering::Relaxed);
+                    return Ok(());
+                }
+                Piece::NoFrames
+                    if clock::now_ns() - progress_ns < PATIENCE_NS
+                        && !self.shared.is_unwanted() =>
+                {
+                    core.wake_reclaim(node);
+                    futex::wait_for(&core.freed, freed, WAIT_NS);
+                }
+                Piece::NoFrames => return Err(Error::NoRoomInRam),
+            }
+        }
+        Ok(())
+    }
+
+    /// Inside the gate: reads as much of a span as there are frames for, and places it.
+    fn bring_piece(&mut self, node: &Node, span: Range<u32>) -> Piece {
+        let Shared { core, task, map, .. } = *self.shared;
+        let want = span.end - span.start;
+        if task.purpose == Purpose::Fill && room_in_ram(node) < u64::from(want) {
+            return Piece::Full;
+        }
+        let mut frames = FrameSet::new();
+        core.fill_set(node, &mut frames, want, Asker::Readahead);
+        if frames.pages() == 0 {
+            return Piece::NoFrames;
+        }
+        let slots = span.start..span.start + frames.pages();
+        let claimed: Vec<Option<PageIndex>> =
+            slots.clone().map(|slot| self.claim(map, slot)).collect();
+        let Some(last) = claimed.iter().rposition(Option::is_some) else {
+            core.put_rest(node, &mut frames, 0);
+            return Piece::Done(slots.end - slots.start);
+        };
+        core.put_rest(node, &mut frames, last as u32 + 1);
+        let first = claimed.iter().position(Option::is_some).expect("there is a last one");
+        self.read(node, &frames, (slots.start, first as u32), &claimed);
+        core.place(task.purpose, &self.victims, &mut self.scratch);
+        Piece::Done(slots.end - slots.start)
+    }
+
+    fn claim(&self, map: &SlotMap, number: u32) -> Option<PageIndex> {
+        let Shared { core, task, .. } = *self.shared;
+        let page = map.page_at(number)?;
+        let slot = slot_of(task.device.id(), number);
+        let (swapped, filling) =
+            (PageState::Swapped { slot }, PageState::Filling { slot: Some(slot) });
+        core.pages.change(page, swapped, filling).then_some(page)
+    }
+
+    /// Reads the slots of `claimed` from place `first` on; leaves the good pages in `victims`, and gives back
+    /// the frames of slots that nobody needs.
+    fn read(
+        &mut self,
+        node: &Node,
+        frames: &FrameSet,
+        (start, first): (u32, u32),
+        claimed: &[Option<PageIndex>],
+    ) {
+        let Shared { core, task, .. } = *self.shared;
+        let mut pieces = Pieces::default();
+        let mut place = first;
+        while place < frames.pages() {
+            let run = frames.run_at(place, frames.pages() - place);
+            let pushed =
+                pieces.push(core.frame_address(run.first), run.count as usize * PAGE_BYTES);
+            assert!(pushed, "a set has fewer runs than a request has pieces");
+            place += run.count;
+        }
+        let slot = slot_of(task.device.id(), start + first);
+        let read = core.devices.transfer(Direction::Read, slot, &pieces, node.id).is_ok();
+        self.victims.clear();
+        for (place, page) in (0..frames.pages()).zip(claimed) {
+            let frame = frames.run_at(place, 1).first;
+            let slot = slot_of(task.device.id(), start + place);
+            match page {
+                None => node.lock().put_free(FrameRun { first: frame, count: 1 }),
+                Some(page) if core.is_good_in(slot, frame, read) => {
+                    let checksum = core.devices.checksum(slot);
+                    self.victims.push(Victim { page: *page, slot: Some(slot), frame, checksum });
+                }
+                Some(page) => core.lose_in(*page, slot, frame),
+            }
+        }
+        count(&core.counters.pswpin, self.victims.len() as u64);
+    }
+}
