@@ -105,6 +105,8 @@ pub struct Core {
     pub path: Path,
     /// Counts frames becoming free; waited on by who finds none.
     pub freed: AtomicU32,
+    /// Everything was paged out, and nobody has asked for it since.
+    pub hibernated: AtomicBool,
     /// Somebody adds or removes a device.
     pub changing_devices: AtomicBool,
     /// Held by who changes the budget.
@@ -172,6 +174,7 @@ impl Core {
             streams: Lock::new(Streams::new()),
             path,
             freed: AtomicU32::new(0),
+            hibernated: AtomicBool::new(false),
             changing_devices: AtomicBool::new(false),
             budget_change: Lock::new(()),
             pins: AtomicU32::new(0),

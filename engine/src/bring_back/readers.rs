@@ -15,7 +15,7 @@ use crate::sys::request::{Direction, Pieces};
 use crate::sys::signal::Blocked;
 use crate::sys::{PAGE_BYTES, clock, futex, lock::Lock};
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use userswap_policy::frames::FrameRun;
 use userswap_policy::spans::SlotMap;
 
@@ -26,6 +26,8 @@ struct Shared<'a> {
     map: &'a SlotMap,
     /// Where the next span is looked for.
     next: Lock<u32>,
+    /// Pages that may still be brought back where RAM has to have room for all of them.
+    room: AtomicU64,
     stopping: AtomicBool,
     failure: Lock<Option<Error>>,
 }
@@ -42,10 +44,8 @@ struct Reader<'a> {
 enum Piece {
     /// So many slots are done.
     Done(u32),
-    /// There are no frames to be had at this moment.
+    /// There are no frames to be had at this moment, or none that these pages may have.
     NoFrames,
-    /// RAM has no room, and the pages may stay where they are.
-    Full,
 }
 
 impl Core {
@@ -73,6 +73,10 @@ impl Core {
             task,
             map,
             next: Lock::new(0),
+            room: AtomicU64::new(match task.purpose {
+                Purpose::Empty => u64::MAX,
+                Purpose::Fill => self.nodes.iter().map(room_in_ram).sum(),
+            }),
             stopping: AtomicBool::new(false),
             failure: Lock::new(None),
         };
@@ -101,6 +105,13 @@ impl Shared<'_> {
         let span = self.map.span_from(*next, READ_PAGES)?;
         *next = span.end;
         Some(span)
+    }
+
+    /// Up to `want` pages of the room that is left; what is not used is given back.
+    fn reserve(&self, want: u32) -> u32 {
+        let take = |room: u64| Some(room - u64::from(want).min(room));
+        let before = self.room.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
+        before.map_or(0, |room| u64::from(want).min(room) as u32)
     }
 
     /// Whether a fault has asked for the device.
@@ -153,7 +164,7 @@ impl<'a> Reader<'a> {
                     span.start += slots;
                     progress_ns = clock::now_ns();
                 }
-                Piece::Full => {
+                Piece::NoFrames if self.shared.task.purpose == Purpose::Fill => {
                     self.shared.stopping.store(true, Ordering::Relaxed);
                     return Ok(());
                 }
@@ -172,28 +183,29 @@ impl<'a> Reader<'a> {
 
     /// Inside the gate: reads as much of a span as there are frames for, and places it.
     fn bring_piece(&mut self, node: &Node, span: Range<u32>) -> Piece {
-        let Shared { core, task, map, .. } = *self.shared;
-        let want = span.end - span.start;
-        if task.purpose == Purpose::Fill && room_in_ram(node) < u64::from(want) {
-            return Piece::Full;
-        }
+        let core = self.shared.core;
+        let want = self.shared.reserve(span.end - span.start);
         let mut frames = FrameSet::new();
         core.fill_set(node, &mut frames, want, Asker::Readahead);
-        if frames.pages() == 0 {
-            return Piece::NoFrames;
-        }
         let slots = span.start..span.start + frames.pages();
+        self.bring_slots(node, slots.clone(), frames);
+        self.shared.room.fetch_add(u64::from(want) - self.victims.len() as u64, Ordering::Relaxed);
+        if slots.is_empty() { Piece::NoFrames } else { Piece::Done(slots.end - slots.start) }
+    }
+
+    /// Reads slots into as many frames; leaves the pages that were brought back in `victims`.
+    fn bring_slots(&mut self, node: &Node, slots: Range<u32>, mut frames: FrameSet) {
+        let Shared { core, task, map, .. } = *self.shared;
+        self.victims.clear();
         let claimed: Vec<Option<PageIndex>> =
             slots.clone().map(|slot| self.claim(map, slot)).collect();
-        let Some(last) = claimed.iter().rposition(Option::is_some) else {
-            core.put_rest(node, &mut frames, 0);
-            return Piece::Done(slots.end - slots.start);
+        let Some(first) = claimed.iter().position(Option::is_some) else {
+            return core.put_rest(node, &mut frames, 0);
         };
+        let last = claimed.iter().rposition(Option::is_some).expect("there is a first one");
         core.put_rest(node, &mut frames, last as u32 + 1);
-        let first = claimed.iter().position(Option::is_some).expect("there is a last one");
         self.read(node, &frames, (slots.start, first as u32), &claimed);
         core.place(task.purpose, &self.victims, &mut self.scratch);
-        Piece::Done(slots.end - slots.start)
     }
 
     fn claim(&self, map: &SlotMap, number: u32) -> Option<PageIndex> {
@@ -226,7 +238,6 @@ impl<'a> Reader<'a> {
         }
         let slot = slot_of(task.device.id(), start + first);
         let read = core.devices.transfer(Direction::Read, slot, &pieces, node.id).is_ok();
-        self.victims.clear();
         for (place, page) in (0..frames.pages()).zip(claimed) {
             let frame = frames.run_at(place, 1).first;
             let slot = slot_of(task.device.id(), start + place);
