@@ -4,9 +4,12 @@ use crate::device::open::DeviceKind;
 use crate::device::record::{Device, DeviceState as Phase};
 use crate::node::Node;
 use crate::page::NodeId;
-use crate::status::{DeviceState, DeviceStatus, ListEntry, LockUse, NodeStatus, Placed, Status};
+use crate::removal::name_of_contention;
+use crate::status::{
+    DeviceState, DeviceStatus, ListEntry, LockUse, NodeStatus, Placed, RemovalStatus, Status,
+};
 use crate::sys::PAGE_BYTES;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use userswap_policy::devices::{self as policy, Placement};
 use userswap_policy::lru::ListId;
 
@@ -39,10 +42,25 @@ impl Core {
             free_slots: free.max(0) as u64,
             total_slots: total.max(0) as u64,
             list_lock,
+            removal: self.removal_status(),
             devices,
             nodes,
             counters: values.collect(),
             fault_latency_ns: counters.fault_latency_ns,
+        }
+    }
+
+    fn removal_status(&self) -> RemovalStatus {
+        let used = &self.removal.used;
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let exclusive = self.removal.exclusive.owner();
+        RemovalStatus {
+            contention: name_of_contention(self.removal.contention()).to_owned(),
+            lock: lock_use((read(&used.acquisitions), read(&used.contended))),
+            wait_ns: read(&used.wait_ns),
+            stalled: read(&used.stalled),
+            skipped: read(&used.skipped),
+            exclusive: exclusive.map(|node| self.topology.nodes()[node as usize].number as u8),
         }
     }
 
@@ -97,6 +115,8 @@ impl Core {
             cpus: known.cpus.clone(),
             budget_pages: state.budget.into(),
             resident_pages: state.resident.into(),
+            inactive_pages: state.lists.len(ListId::Inactive).into(),
+            active_pages: state.lists.len(ListId::Active).into(),
             cached_pages: state.lists.len(ListId::Cached).into(),
             writing_pages: state.writing.into(),
             free_pages: state.pool.free().into(),
@@ -104,6 +124,9 @@ impl Core {
             min_pages: state.watermarks.min.into(),
             low_pages: state.watermarks.low.into(),
             high_pages: state.watermarks.high.into(),
+            reclaim_priority: state.priority,
+            reclaim_failures: state.health.failures(),
+            hopeless: state.health.is_hopeless(),
             placed,
             swap_list: listed.into_iter().map(entry).collect(),
         }

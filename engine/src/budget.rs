@@ -8,6 +8,7 @@ use crate::reclaim::BATCH;
 use crate::sys::PAGE_BYTES;
 use crate::topology::shares;
 use std::sync::atomic::Ordering;
+use userswap_policy::watermark::Watermarks;
 
 impl Core {
     /// Changes the budget while running; every node keeps its share of it, and shrinking reclaims until it
@@ -41,8 +42,9 @@ impl Core {
                 return Err(Error::BudgetTooLarge(bytes, places * 4 / 5 * PAGE_BYTES as u64));
             }
         }
-        for (node, budget) in self.nodes.iter().zip(budgets) {
-            self.set_share(node, budget);
+        let marks = self.marks();
+        for (node, budget) in self.nodes.iter().zip(&budgets) {
+            self.set_share(node, *budget, marks.of_node(*budget, budgets.iter().sum()));
         }
         Ok(())
     }
@@ -59,7 +61,7 @@ impl Core {
         Ok(())
     }
 
-    fn set_share(&self, node: &Node, pages: u32) {
+    fn set_share(&self, node: &Node, pages: u32, watermarks: Watermarks) {
         let mut state = node.lock();
         if pages >= state.budget {
             let more = pages - state.budget;
@@ -68,8 +70,9 @@ impl Core {
             state.debt += state.budget - pages;
         }
         state.budget = pages;
-        state.watermarks = crate::node::watermarks_for(pages);
+        state.watermarks = watermarks;
         drop(state);
+        self.note_progress();
         self.repay(node);
         self.wake_reclaim(node);
     }

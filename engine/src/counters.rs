@@ -66,12 +66,40 @@ counters! {
     pgsteal_direct,
     /// Times a faulting thread had to reclaim.
     allocstall,
+    /// Times a faulting thread waited for the background reclaimer instead of reclaiming.
+    pgthrottle,
     /// Times the background reclaimer was woken.
     pageoutrun,
-    /// Pages read ahead of their use.
+    /// Times the background reclaimer was woken within 100 ms of having reached its high mark.
+    kswapd_low_wmark_hit_quickly,
+    /// Times a node was found below its high mark 100 ms after having reached it.
+    kswapd_high_wmark_hit_quickly,
+    /// Background rounds that reclaimed nothing at any priority.
+    kswapd_failures,
+    /// Pages taken out because a neighbour of the same age was.
+    pgsteal_neighbour,
+    /// Pages made active because they were used on their second chance.
+    pgactivate,
+    /// Active pages made inactive.
+    pgdeactivate,
+    /// Pages that came back from their device after reclaim had taken them out.
+    workingset_refault,
+    /// Pages made active because they came back soon.
+    workingset_activate,
+    /// Pages that came back soon but found others to be worth as much.
+    workingset_regret,
+    /// Times a node's turn to contend under `reclaim_contention stall` ended.
+    reclaim_turns,
+    /// Requests to devices for pages to be brought back.
+    swap_reads,
+    /// Pages read that nobody waited for.
     swap_ra,
-    /// Readahead windows whose marker page was used.
+    /// Pages read ahead whose first use was seen: with the kernel's policies each one, with streams one
+    /// marker for each window.
     swap_ra_hit,
+    /// Pages read ahead for nothing: those that lost their frame with the mark still on, and, for mapped
+    /// pages, whose use nobody sees, what forgotten streams had read beyond the last sign of use.
+    swap_ra_wasted,
     /// Pages that could not leave because a device or system call holds them.
     pgreclaim_pinned,
     /// Pages copied because fork left them shared, or because MOVE is not to be had.

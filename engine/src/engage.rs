@@ -1,5 +1,6 @@
 //! Engaging late: a program that has run natively so far gets an engine, and keeps the pages it has.
 use crate::arena::{Arena, PageRange};
+use crate::arrival::Arrival;
 use crate::control::directory;
 use crate::core::{Core, RUN_MAX};
 use crate::counters::count;
@@ -91,6 +92,6 @@ impl Core {
         state.debt += range.count - within;
         state.resident += range.count;
         drop(state);
-        self.publish_resident(node, range, |_| None);
+        self.publish_resident(node, range, Arrival::New, |_| None);
     }
 }

@@ -1,14 +1,17 @@
 //! One fault: from a page's word to a mapped page. Both deliveries, by message and by signal, come here.
 use crate::arena::PageRange;
+use crate::arrival::Arrival;
 use crate::core::{Core, frame_flag};
 use crate::counters::count;
 use crate::device::{SlotEnd, SlotSpan};
+use crate::jobs::ReadJob;
 use crate::node::{Asker, Grant, Node};
 use crate::page::{FrameIndex, PageIndex, PageState, Slot, Word};
-use crate::swap_in::ReadJob;
-use crate::sys::pages;
+use crate::sys::{PAGE_BYTES, pages};
 use std::sync::atomic::Ordering;
 use userswap_policy::frames::FrameRun;
+use userswap_policy::readahead::Hint;
+use userswap_policy::stream::Window;
 
 /// What became of a fault.
 #[derive(Debug)]
@@ -35,20 +38,13 @@ impl Core {
                     count(&self.counters.fault_busy, 1);
                     self.pages.note_waiter(page).then_some(Step::Busy)
                 }
-                // The message was older than its answer.
-                PageState::Resident { .. } => {
-                    self.wake_faults(PageRange { first: page, count: 1 });
-                    Some(Step::Done)
-                }
+                PageState::Resident { .. } => self.confirm_resident(page, seen),
                 PageState::Cached { .. } => self.map_cached(page, seen, near),
                 PageState::Writing { frame, slot } => {
                     self.take_from_write(page, seen, (frame, slot))
                 }
                 PageState::Swapped { .. } => self.start_read(page, near).map(Step::Read),
-                PageState::Lost => {
-                    self.poison(page);
-                    Some(Step::Done)
-                }
+                PageState::Lost => self.poison_again(page, seen),
             };
             if let Some(step) = step {
                 return step;
@@ -56,20 +52,46 @@ impl Core {
         }
     }
 
-    /// Makes a page raise SIGBUS for who touches it.
+    /// Makes a page that the caller owns raise SIGBUS for who touches it.
     pub fn poison(&self, page: PageIndex) {
         // Before Linux 6.6 the fault stays: the program stops there rather than read something wrong.
-        if self.uffd.poison(self.page_address(page)).is_ok() {
-            self.wake_faults(PageRange { first: page, count: 1 });
+        let _ = self.uffd.poison(self.page_address(page));
+    }
+
+    /// A lost page that faults has no poison (a fork took it, or it came too late for who faulted).
+    fn poison_again(&self, page: PageIndex, seen: Word) -> Option<Step> {
+        if !self.pages.claim(page, seen, PageState::Filling { slot: None }) {
+            return None;
         }
+        self.poison(page);
+        self.publish(page, PageState::Lost);
+        self.wake_faults(PageRange { first: page, count: 1 });
+        Some(Step::Done)
+    }
+
+    /// The word says that the page is there: a message older than its answer, or the program took the
+    /// page away past us, by a raw madvise; then it gets zeros, as it would from the kernel.
+    fn confirm_resident(&self, page: PageIndex, seen: Word) -> Option<Step> {
+        let PageState::Resident { slot, pins, node } = seen.state() else { return None };
+        if !self.pages.claim(page, seen, PageState::Leaving { slot }) {
+            return None;
+        }
+        // Owned: nobody can move it away between the look and the copy, which fails where a page is.
+        let _was_missing =
+            self.uffd.copy(self.page_address(page), self.zeros_address(), PAGE_BYTES);
+        self.publish(page, PageState::Resident { slot, pins, node });
+        self.node(node).lock().enlist(&self.pages, page, 1);
+        self.wake_faults(PageRange { first: page, count: 1 });
+        Some(Step::Done)
     }
 
     /// First touch. Sequential ones are served in growing runs.
     fn fill_with_zeros(&self, page: PageIndex, near: &Node) -> Option<Step> {
         let Some(region) = self.arena.region_of(page) else { return Some(Step::Foreign) };
-        let window = self.streams.lock().on_fault(page, self.zero_limits());
-        // Zeros need no reading ahead, and a backward window would begin before the faulting page.
-        let wanted = if window.first == page { window.count.min(region.end() - page) } else { 1 };
+        // Zeros need no reading ahead, and a window that goes another way begins before the page.
+        let fault = self.fault_without_slot(page, near.id);
+        let window = self.stream_window(&fault, &self.zero_limits());
+        let wanted = if window.step == 1 { window.count.min(region.end() - page) } else { 1 };
         let claimed = self.claim_run(page, wanted, |state| state == PageState::Untouched)?;
         // The program goes on after this one; the rest is mapped in as few calls as possible.
         let (node, grant) = self.obtain(near, claimed.count.min(crate::core::RUN_MAX));
@@ -87,8 +109,7 @@ impl Core {
             done += range.count;
         }
         count(&self.counters.pgzero, u64::from(done));
-        let served = userswap_policy::stream::Window { first: page, count: done, ahead: None };
-        self.streams.lock().on_served(page, served);
+        self.streams.lock().on_served(page, Window::run(page, done), 0);
         Some(Step::Done)
     }
 
@@ -100,7 +121,7 @@ impl Core {
             }
             Grant::Spare(_) => self.map_zeros(node, range),
         }
-        self.publish_resident(node, range, |_| None);
+        self.publish_resident(node, range, Arrival::New, |_| None);
     }
 
     /// Claims consecutive pages in a wanted state, the first of which must succeed.
@@ -128,20 +149,6 @@ impl Core {
         }
     }
 
-    /// Publishes pages that were just mapped, and puts them on their node's list.
-    pub fn publish_resident(
-        &self,
-        node: &Node,
-        range: PageRange,
-        slot: impl Fn(PageIndex) -> Option<Slot>,
-    ) {
-        for page in range.first..range.end() {
-            self.publish(page, PageState::Resident { slot: slot(page), pins: 0, node: node.id });
-        }
-        // After publishing: a page on the list whose word is not Resident would be forgotten.
-        node.lock().enlist(&self.pages, range.first, range.count);
-    }
-
     /// Second chance, or the use of a page that was read ahead.
     fn map_cached(&self, page: PageIndex, seen: Word, near: &Node) -> Option<Step> {
         let PageState::Cached { frame, slot, marker } = seen.state() else { return None };
@@ -149,26 +156,32 @@ impl Core {
             return None;
         }
         count(&self.counters.pgfault_cached, 1);
-        if marker {
-            count(&self.counters.swap_ra_hit, 1);
-            let next = self.streams.lock().on_marker(page, self.limits());
-            if let Some(next) = next {
-                self.want_ahead(next, near.id);
-            }
-        }
         let node = self.node_of_frame(frame);
-        let more = if marker { 0 } else { self.claim_cached_behind(page, frame, node) };
+        let more = if marker {
+            self.on_marked(page, near.id);
+            0
+        } else {
+            self.on_lookup(page);
+            self.claim_cached_behind(page, frame, node)
+        };
         let range = PageRange { first: page, count: 1 + more };
         let slots = self.slots_of(range);
         self.map_in(node, range, FrameRun { first: frame, count: range.count });
-        self.publish_resident(node, range, |page| slots[(page - range.first) as usize]);
+        let arrival = if marker { Arrival::New } else { Arrival::SecondChance };
+        let keep = !self.devices.is_crowded();
+        let slot = |page: PageIndex| slots[(page - range.first) as usize];
+        self.publish_resident(node, range, arrival, |page| slot(page).filter(|_| keep));
+        if !keep {
+            (range.first..range.end()).filter_map(slot).for_each(|slot| self.free_slot(slot));
+        }
         Some(Step::Done)
     }
 
     /// A sequential program that comes back for pages on their second chance gets them in runs.
     fn claim_cached_behind(&self, page: PageIndex, frame: FrameIndex, node: &Node) -> u32 {
-        let window = self.streams.lock().on_fault(page, self.limits());
-        if window.first != page {
+        let fault = self.fault_without_slot(page, node.id);
+        let window = self.stream_window(&fault, &self.limits());
+        if window.step != 1 || fault.hint == Hint::Random {
             return 0;
         }
         let follows = |place: u32| {
@@ -184,9 +197,7 @@ impl Core {
         };
         let end = window.count.min(self.pages.pages() - page);
         let claimed = (1..end).take_while(|place| follows(*place)).count() as u32;
-        let served =
-            userswap_policy::stream::Window { first: page, count: claimed + 1, ahead: None };
-        self.streams.lock().on_served(page, served);
+        self.streams.lock().on_served(page, Window::run(page, claimed + 1), 0);
         claimed
     }
 
@@ -213,6 +224,7 @@ impl Core {
             return None;
         }
         count(&self.counters.pgfault_cached, 1);
+        self.on_lookup(page);
         let (node, grant) = self.obtain(self.node_of_frame(frame), 1);
         match grant {
             Grant::Spare(_) => self.map_copy(node, page, frame),
@@ -222,7 +234,8 @@ impl Core {
             }
         }
         self.orphan(frame, slot);
-        self.publish_resident(node, PageRange { first: page, count: 1 }, |_| None);
+        let range = PageRange { first: page, count: 1 };
+        self.publish_resident(node, range, Arrival::SecondChance, |_| None);
         Some(Step::Done)
     }
 

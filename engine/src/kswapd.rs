@@ -1,14 +1,15 @@
 //! The background reclaimer: a thread per node that keeps pages available, so that no fault has to wait.
 //!
 //! Woken when a node falls to its low watermark, it takes batches out and keeps several writes in flight
-//! until what is available and what is being written together pass the high one.
+//! until what is available and what is being written together pass the high one. How hard it looks, and
+//! when it gives up, is `policy::reclaim`.
 use crate::core::Core;
 use crate::counters::count;
 use crate::error::Error;
 use crate::node::Node;
 use crate::page::NodeId;
 use crate::queue::{Completion, Queue};
-use crate::reclaim::{BATCH, Scratch};
+use crate::reclaim::{BATCH, Quota, Scratch};
 use crate::sys::fd;
 use crate::sys::numa;
 use crate::sys::request::Direction;
@@ -16,11 +17,17 @@ use crate::write_back::WriteOp;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use userswap_policy::contention::Remover;
+use userswap_policy::reclaim::{Next, Round};
 
 /// Writes in flight: eight of a mebibyte saturate a fast disk and keep 2 % of a 512 MiB budget busy.
 const DEPTH: usize = 8;
 /// Without any progress the reclaimer rests this long, or until it is woken.
 const REST_MS: i32 = 10;
+/// After the high mark was reached: woken sooner, it was hit quickly (the kernel's HZ/10).
+const BALANCED_MS: i32 = 100;
+/// Pages looked at under one hold of the node's lock.
+const SCAN_MAX: u32 = 4 * BATCH as u32;
 /// As long as no device has room, only clean pages and pages of zeros can leave: no hurry.
 const REST_FULL_MS: i32 = 100;
 
@@ -32,6 +39,8 @@ struct Kswapd {
     writes: Vec<Box<WriteOp>>,
     idle: Vec<usize>,
     scratch: Box<Scratch>,
+    round: Option<Round>,
+    pass: Progress,
     /// The set of devices that the queue keeps open.
     changes_seen: u32,
 }
@@ -50,6 +59,8 @@ pub fn start(core: Arc<Core>, node: NodeId) -> Result<std::thread::JoinHandle<()
         writes: (0..DEPTH).map(|_| Box::new(WriteOp::new())).collect(),
         idle: (0..DEPTH).collect(),
         scratch: Box::new(Scratch::new()),
+        round: None,
+        pass: Progress::default(),
         changes_seen: 0,
     };
     let thread = std::thread::Builder::new().name(format!("userswapd{}", node.0));
@@ -70,6 +81,7 @@ impl Kswapd {
                 outcome => self.sleep(outcome),
             }
         }
+        self.core.end_turn(self.core.node(self.node));
         while self.queue.in_flight() > 0 {
             self.queue.wait();
             self.take_completions();
@@ -96,22 +108,85 @@ impl Kswapd {
         if self.idle.is_empty() || !self.core.gate.try_enter() {
             return Pass::Nothing;
         }
-        if !wants_reclaim(node) {
-            self.core.gate.leave();
-            return Pass::Nothing;
-        }
-        let reclaimed = self.core.take_batch(node, BATCH, &mut self.scratch);
-        count(&self.core.counters.pgscan_kswapd, u64::from(reclaimed.scanned));
-        count(&self.core.counters.pgsteal_kswapd, u64::from(reclaimed.taken));
-        self.write(node);
-        self.core.repay(node);
+        let outcome = if wants_reclaim(node) {
+            self.reclaim_batch(node)
+        } else {
+            self.round = None;
+            self.core.end_turn_if_balanced(node, node.lock().pressure());
+            Pass::Balanced
+        };
         self.core.gate.leave();
-        let useful = reclaimed.taken > 0 && !self.core.devices_full.load(Ordering::Relaxed);
-        if useful { Pass::Progress } else { Pass::Stuck }
+        outcome
     }
 
-    /// Starts writes for all dirty pages of the batch; what finds no idle write waits for one.
-    fn write(&mut self, node: &Node) {
+    /// One batch of the round's present pass, or of a new round.
+    fn reclaim_batch(&mut self, node: &Node) -> Pass {
+        let (high, counts) = {
+            let state = node.lock();
+            (state.watermarks.high, state.counts())
+        };
+        let round = self.round.get_or_insert_with(|| Round::background(high));
+        if self.pass.left == 0 {
+            let scan = round.scan(counts.inactive + counts.active, BATCH as u32);
+            self.pass = Progress { left: scan, ..Progress::default() };
+        }
+        let quota = Quota { scan: self.pass.left.min(SCAN_MAX), take: BATCH };
+        let remover = Remover::Background(node.id.0);
+        let reclaimed = self.core.take_batch(node, quota, remover, &mut self.scratch);
+        count(&self.core.counters.pgscan_kswapd, u64::from(reclaimed.scanned));
+        count(&self.core.counters.pgsteal_kswapd, u64::from(reclaimed.taken));
+        let put_back = self.write(node);
+        self.core.repay(node);
+        self.pass.scanned += reclaimed.scanned;
+        self.pass.taken += reclaimed.taken - put_back;
+        // A pass ends early when the list does.
+        self.pass.left = match reclaimed.scanned {
+            0 => 0,
+            scanned => self.pass.left.saturating_sub(scanned),
+        };
+        let outcome = if self.pass.left == 0 { self.end_pass(node) } else { Pass::Progress };
+        if put_back > 0 { Pass::Stuck } else { outcome }
+    }
+
+    fn end_pass(&mut self, node: &Node) -> Pass {
+        let round = self.round.as_mut().expect("a pass belongs to a round");
+        let next = round.on_pass(self.pass.scanned, self.pass.taken);
+        self.pass = Progress::default();
+        let mut state = node.lock();
+        state.priority = round.priority();
+        match next {
+            Next::Pass => Pass::Progress,
+            Next::Over => {
+                state.health.on_progress();
+                self.round = None;
+                Pass::Progress
+            }
+            Next::Failed => {
+                state.health.on_failure();
+                let is_hopeless = state.health.is_hopeless();
+                drop(state);
+                self.round = None;
+                count(&self.core.counters.kswapd_failures, 1);
+                if is_hopeless {
+                    self.give_up(node);
+                }
+                Pass::Stuck
+            }
+        }
+    }
+
+    /// The node is hopeless: nobody wakes us until there is progress.
+    fn give_up(&self, node: &Node) {
+        self.core.end_turn(node);
+        self.core.hopeless.fetch_add(1, Ordering::AcqRel);
+        if node.hopeless.swap(true, Ordering::AcqRel) {
+            self.core.hopeless.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+
+    /// Starts writes for all dirty pages of the batch; what finds no idle write waits for one. Returns how
+    /// many pages no device would take.
+    fn write(&mut self, node: &Node) -> u32 {
         let mut done = 0;
         while done < self.scratch.victims().len() {
             let Some(place) = self.idle.pop() else {
@@ -124,12 +199,14 @@ impl Kswapd {
                 self.core.prepare_write(node, node.id, &self.scratch.victims()[done..], write);
             if prepared == 0 {
                 self.idle.push(place);
-                self.core.put_back(node, &self.scratch.victims()[done..]);
-                return;
+                let left = &self.scratch.victims()[done..];
+                self.core.put_back(node, left);
+                return left.len() as u32;
             }
             done += prepared;
             self.start_write(place);
         }
+        0
     }
 
     fn start_write(&mut self, place: usize) {
@@ -151,37 +228,83 @@ impl Kswapd {
         }
     }
 
-    /// Waits for a completion or for being woken; after a pass without success not for long.
+    /// Waits for a completion or for being woken: after a pass without success not for long, and after
+    /// the high mark was reached first for a moment, as the kernel does, to see whether it lasts.
     fn sleep(&mut self, outcome: Pass) {
-        let core = &self.core;
+        let core = self.core.clone();
         let node = core.node(self.node);
         node.reclaim_awake.store(false, Ordering::SeqCst);
         let open = core.gate.try_enter();
         // Whoever found the node low before that store did not signal: look again.
         let missed = open && !self.idle.is_empty() && wants_reclaim(node);
         if open {
+            core.end_turn(node);
             core.gate.leave();
         }
-        if outcome == Pass::Stuck || !missed {
-            let resting = outcome == Pass::Stuck || !open;
-            let rest =
-                if core.devices_full.load(Ordering::Relaxed) { REST_FULL_MS } else { REST_MS };
-            let timeout = if resting { rest } else { -1 };
-            fd::poll(&[node.reclaim_wanted.as_raw_fd(), self.queue.as_raw_fd(), -1], timeout);
-            node.reclaim_wanted.clear();
+        let full = core.devices_full.load(Ordering::Relaxed);
+        let hopeless = node.hopeless.load(Ordering::Relaxed);
+        match outcome {
+            _ if !open => _ = self.wait(REST_MS),
+            Pass::Stuck if hopeless => _ = self.wait(-1),
+            Pass::Stuck => _ = self.wait(if full { REST_FULL_MS } else { REST_MS }),
+            _ if missed => {}
+            Pass::Balanced if self.queue.in_flight() == 0 => self.sleep_balanced(node),
+            _ => _ = self.wait(-1),
         }
         node.reclaim_awake.store(true, Ordering::SeqCst);
     }
+
+    fn sleep_balanced(&mut self, node: &Node) {
+        if self.wait(BALANCED_MS) == Woken::Yes {
+            count(&self.core.counters.kswapd_low_wmark_hit_quickly, 1);
+        } else if self.core.gate.try_enter() {
+            let again = wants_reclaim(node);
+            self.core.gate.leave();
+            if again {
+                count(&self.core.counters.kswapd_high_wmark_hit_quickly, 1);
+            } else {
+                self.wait(-1);
+            }
+        }
+    }
+
+    fn wait(&mut self, timeout_ms: i32) -> Woken {
+        let wanted = &self.core.node(self.node).reclaim_wanted;
+        let ready = fd::poll(&[wanted.as_raw_fd(), self.queue.as_raw_fd(), -1], timeout_ms);
+        if !ready[0] {
+            // Nothing is cleared: a signal that comes just now is for the next wait.
+            return Woken::No;
+        }
+        wanted.clear();
+        Woken::Yes
+    }
+}
+
+/// Whether somebody woke the reclaimer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Woken {
+    Yes,
+    No,
+}
+
+/// How far the present pass of a round has come, in pages.
+#[derive(Clone, Copy, Debug, Default)]
+struct Progress {
+    left: u32,
+    scanned: u32,
+    taken: u32,
 }
 
 /// How a pass over a node ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Pass {
-    /// There was nothing to do, or it could not begin.
+    /// It could not begin.
     Nothing,
-    /// It took nothing out, or no device had room.
+    /// There was nothing to do.
+    Balanced,
+    /// A round took nothing out, or no device had room.
     Stuck,
-    /// It took pages out.
+    /// It goes on.
     Progress,
 }
 

@@ -5,7 +5,10 @@
 //! by userfaultfd, without the program taking part. The decisions are in `userswap-policy`; this crate
 //! acts on them. ARCHITECTURE.md shows how a page travels.
 mod administer;
+mod ahead;
 pub mod arena;
+mod arrival;
+mod batch;
 mod bring_back;
 mod budget;
 mod checksum;
@@ -17,10 +20,13 @@ pub mod device;
 mod engage;
 mod engine;
 mod error;
+mod exclusive;
 mod fault;
 mod fork;
 mod gate;
 mod hibernate;
+mod hints;
+mod jobs;
 mod kswapd;
 mod log;
 pub mod node;
@@ -30,16 +36,21 @@ pub mod page;
 mod probe;
 mod queue;
 mod range;
+pub mod readahead;
 mod reclaim;
 mod region;
+pub mod removal;
 mod server;
 pub mod size;
+mod slot_reclaim;
 pub mod status;
 mod swap_in;
 mod swap_off;
+mod sync;
 pub mod sys;
 pub mod topology;
 mod transfer;
+pub mod watermarks;
 mod write_back;
 
 pub use counters::Snapshot;

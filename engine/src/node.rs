@@ -5,7 +5,7 @@
 //! moved out fills one: the sum never changes. Lists are hints: a page word decides, a list only says where
 //! to look. Who owns a page enlists it after publishing, where its word says by then; who pops a page whose
 //! word says otherwise forgets it.
-use crate::page::{FrameIndex, NodeId, PageIndex, PageState, PageTable};
+use crate::page::{FrameIndex, GENERATIONS, NodeId, PageIndex, PageState, PageTable};
 use crate::sys::fd::Event;
 use crate::sys::lock::{Guard, Lock};
 use crate::sys::mapping::ZeroedSlice;
@@ -13,7 +13,9 @@ use std::io;
 use std::sync::atomic::AtomicBool;
 use userswap_policy::frames::{FrameRun, Pool};
 use userswap_policy::lru::{Link, ListId, Lists};
+use userswap_policy::reclaim::Health;
 use userswap_policy::watermark::{Pressure, Watermarks};
+use userswap_policy::workingset::{Counts, Workingset};
 
 /// Pages that only reclaim may use: one run, so that reclaim by copying can always begin.
 pub const RESERVE: u32 = 64;
@@ -110,13 +112,13 @@ impl Default for FrameSet {
 /// Who asks for pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Asker {
-    /// A fault: stops at the reserve.
+    /// A fault: stops at the minimum.
     Fault,
     /// A fault that could have a page of another node: stops at the low watermark.
     FaultNearby,
     /// Readahead: stops at the low watermark.
     Readahead,
-    /// More zeros than the fault asked for: stops a little above the reserve.
+    /// More zeros than the fault asked for: stops a little above the minimum.
     ZerosAhead,
     /// Reclaim: may use everything.
     Reclaim,
@@ -126,8 +128,19 @@ pub enum Asker {
 pub struct NodeState {
     /// The frames, numbered from 0.
     pub pool: Pool,
-    /// Resident pages and cached pages, oldest first.
+    /// Inactive, active and cached pages, oldest first.
     pub lists: Lists<ZeroedSlice<Link>>,
+    /// What is remembered of pages that left.
+    pub workingset: Workingset,
+    /// Whether reclaim leads anywhere.
+    pub health: Health,
+    /// The priority that the last background round reached.
+    pub priority: u8,
+    /// The mapped page whose slot was asked for last when devices had no room.
+    pub slots_looked_at: Option<PageIndex>,
+    /// Pages enlisted as resident since the generation began.
+    arrivals: u32,
+    generation: u8,
     /// Physical pages that may still be taken from the kernel.
     pub spare: u32,
     /// Pages mapped in regions.
@@ -140,6 +153,8 @@ pub struct NodeState {
     pub watermarks: Watermarks,
     /// Pages over the budget after it was shrunk, to be given back as they become free.
     pub debt: u32,
+    /// Pages read ahead that lost their frame before they were used, to be counted.
+    pub unused: u64,
     id: NodeId,
     first_frame: FrameIndex,
     positions: u32,
@@ -155,16 +170,9 @@ pub struct Node {
     pub reclaim_wanted: Event,
     /// The reclaimer is running or has been woken.
     pub reclaim_awake: AtomicBool,
+    /// Nobody wakes the reclaimer until there is progress; follows the node's health.
+    pub hopeless: AtomicBool,
     state: Lock<NodeState>,
-}
-
-/// Share of a node's budget between two watermarks, in 1/10000: the second-chance window. The kernel's 10
-/// keeps one reclaim batch apart here; see ARCHITECTURE.md for the measurement.
-pub const WATERMARK_SCALE: u32 = 300;
-
-/// Watermarks for a budget of `pages`.
-pub fn watermarks_for(pages: u32) -> Watermarks {
-    Watermarks::new(u64::from(RESERVE), u64::from(pages), WATERMARK_SCALE)
 }
 
 impl Node {
@@ -172,7 +180,12 @@ impl Node {
     ///
     /// # Errors
     /// No address space for the links, no descriptor.
-    pub fn new(id: NodeId, frames: FrameRun, budget: u32, pages: u32) -> io::Result<Self> {
+    pub fn new(
+        id: NodeId,
+        frames: FrameRun,
+        (budget, watermarks): (u32, Watermarks),
+        pages: u32,
+    ) -> io::Result<Self> {
         let state = NodeState {
             pool: Pool::new(frames.count),
             lists: Lists::new(ZeroedSlice::new(pages as usize)?),
@@ -180,8 +193,15 @@ impl Node {
             resident: 0,
             writing: 0,
             budget,
-            watermarks: watermarks_for(budget),
+            watermarks,
+            workingset: Workingset::default(),
+            health: Health::default(),
+            priority: userswap_policy::reclaim::PRIORITY_DEFAULT,
+            slots_looked_at: None,
+            arrivals: 0,
+            generation: 0,
             debt: 0,
+            unused: 0,
             id,
             first_frame: frames.first,
             positions: frames.count,
@@ -192,6 +212,7 @@ impl Node {
             positions: frames.count,
             reclaim_wanted: Event::new()?,
             reclaim_awake: AtomicBool::new(false),
+            hopeless: AtomicBool::new(false),
             state: Lock::new(state),
         })
     }
@@ -228,6 +249,45 @@ impl NodeState {
         self.pool.free() + self.spare + self.lists.len(ListId::Cached)
     }
 
+    /// Nearer to where readahead has to stop than to where reclaim stops.
+    pub fn is_sinking(&self) -> bool {
+        self.available() < self.watermarks.low.midpoint(self.watermarks.high)
+    }
+
+    /// Its number.
+    pub fn id(&self) -> NodeId {
+        self.id
+    }
+
+    /// The generation of pages that are mapped now.
+    pub fn generation(&self) -> u8 {
+        self.generation
+    }
+
+    /// How many pages are on which list.
+    pub fn counts(&self) -> Counts {
+        Counts {
+            inactive: self.lists.len(ListId::Inactive),
+            active: self.lists.len(ListId::Active),
+            cached: self.lists.len(ListId::Cached),
+            budget: self.budget,
+        }
+    }
+
+    /// Makes the oldest active pages inactive, as the working set says, and so that `wanted` pages can be
+    /// looked at; returns how many.
+    pub fn demote(&mut self, wanted: u32, most: u32) -> u32 {
+        let counts = self.counts();
+        let missing = wanted.saturating_sub(counts.inactive).min(counts.active);
+        let demoted = self.workingset.demote(counts).max(missing).min(most);
+        for _ in 0..demoted {
+            let page = self.lists.pop_oldest(ListId::Active).expect("there are so many");
+            self.workingset.on_demotion(page);
+            self.lists.push_newest(ListId::Inactive, page);
+        }
+        demoted
+    }
+
     /// What the watermarks say.
     pub fn pressure(&self) -> Pressure {
         self.watermarks.pressure(self.available())
@@ -236,9 +296,9 @@ impl NodeState {
     /// Up to `want` pages for `asker`; None when it has to wait or reclaim.
     pub fn grant(&mut self, want: u32, asker: Asker, pages: &PageTable) -> Option<Grant> {
         let kept = match asker {
-            Asker::Fault => RESERVE,
+            Asker::Fault => self.watermarks.min,
             Asker::Readahead | Asker::FaultNearby => self.watermarks.low,
-            Asker::ZerosAhead => 2 * RESERVE,
+            Asker::ZerosAhead => self.watermarks.min + RESERVE,
             Asker::Reclaim => 0,
         };
         let want = want.min(self.available().saturating_sub(kept));
@@ -248,7 +308,11 @@ impl NodeState {
         // Taken before they are needed to the last: frames of one batch left in one run, and together they
         // make long runs again.
         if self.pool.free() + self.spare < want {
-            self.steal_cached(want - self.pool.free() - self.spare, pages);
+            let missing = want - self.pool.free() - self.spare;
+            match asker {
+                Asker::Readahead => self.steal_cached_before_marks(missing, pages),
+                _ => self.steal_cached(missing, pages),
+            }
         }
         if let Some(run) = self.take_free(want) {
             return Some(Grant::Frames(run));
@@ -258,19 +322,33 @@ impl NodeState {
         (count > 0).then_some(Grant::Spare(count))
     }
 
+    /// As [`Self::steal_cached`], for readahead: it does not take what it has read itself.
+    fn steal_cached_before_marks(&mut self, want: u32, pages: &PageTable) {
+        for _ in 0..want {
+            let Some(oldest) = self.lists.oldest(ListId::Cached) else { return };
+            if matches!(pages.state(oldest), PageState::Cached { marker: true, .. }) {
+                return;
+            }
+            self.steal_cached(1, pages);
+        }
+    }
+
     /// Takes frames of the oldest cached pages; their content is on their slots.
     pub fn steal_cached(&mut self, want: u32, pages: &PageTable) {
         let mut stolen = 0;
         while stolen < want {
             let Some(page) = self.lists.pop_oldest(ListId::Cached) else { return };
             let seen = pages.load(page);
-            let PageState::Cached { frame, slot: Some(slot), .. } = seen.state() else { continue };
+            let PageState::Cached { frame, slot: Some(slot), marker } = seen.state() else {
+                continue;
+            };
             // A page that has meanwhile come back on another node is on that node's list.
             if !self.owns(frame) {
                 continue;
             }
-            if pages.claim(page, seen, PageState::Swapped { slot }) {
+            if pages.evict(page, seen, slot, (self.id, self.workingset.on_eviction())) {
                 self.put_free(FrameRun { first: frame, count: 1 });
+                self.unused += u64::from(marker);
                 stolen += 1;
             }
         }
@@ -323,15 +401,27 @@ impl NodeState {
     /// again: they enlist the page themselves, and an old claim must not put it on the wrong list.
     pub fn enlist(&mut self, pages: &PageTable, first: PageIndex, count: u32) {
         for page in first..first + count {
-            match pages.state(page) {
+            let word = pages.load(page);
+            match word.state() {
                 PageState::Resident { node, .. } if node == self.id => {
-                    self.lists.push_newest(ListId::Resident, page);
+                    self.lists.push_newest(ListId::of(word.standing().activity), page);
+                    self.on_arrival();
                 }
                 PageState::Cached { frame, .. } if self.owns(frame) => {
                     self.lists.push_newest(ListId::Cached, page);
                 }
                 _ => {}
             }
+        }
+    }
+
+    /// A generation is a sixteenth of the budget: half of them are on the lists, the others tell them from
+    /// those that come after going round.
+    fn on_arrival(&mut self) {
+        self.arrivals += 1;
+        if self.arrivals >= self.budget / u32::from(GENERATIONS / 2) {
+            self.arrivals = 0;
+            self.generation = (self.generation + 1) % GENERATIONS;
         }
     }
 

@@ -2,13 +2,14 @@
 //!
 //! A page belongs to the node whose CPU touches it. When that node is short, a page of the nearest other
 //! node is better than waiting (as the kernel's zone lists have it): first every node above its low
-//! watermark is asked, then every node down to its reserve, then the faulting thread reclaims itself.
+//! watermark is asked, then every node down to its minimum, then the faulting thread reclaims itself.
 use crate::core::Core;
 use crate::error::Error;
 use crate::node::{Asker, Grant, Node};
 use crate::page::{FRAMES_MAX, FrameIndex, NodeId};
 use crate::sys::{PAGE_BYTES, numa};
 use crate::topology::Topology;
+use crate::watermarks::Marks;
 use std::sync::atomic::Ordering;
 use userswap_policy::frames::FrameRun;
 use userswap_policy::watermark::Pressure;
@@ -29,7 +30,8 @@ pub fn build(budgets: &[u32], pages: u32) -> Result<Vec<Node>, Error> {
         let run = FrameRun { first, count: pool_places(*budget, budgets.len() as u32) };
         first += run.count;
         let id = NodeId(place as u8);
-        nodes.push(Node::new(id, run, *budget, pages).map_err(Error::Books)?);
+        let marks = Marks::default().of_node(*budget, budgets.iter().sum());
+        nodes.push(Node::new(id, run, (*budget, marks), pages).map_err(Error::Books)?);
     }
     Ok(nodes)
 }
@@ -75,7 +77,7 @@ impl Core {
     /// Gets pages for a fault, reclaiming if it must; never fails: at last the budget is exceeded or the
     /// program stopped, as the option says.
     pub fn obtain(&self, node: &Node, want: u32) -> (&Node, Grant) {
-        loop {
+        for attempt in 0u32.. {
             let seen = self.freed.load(Ordering::Acquire);
             let nearest = self.topology.nearest(node.id);
             let nearby = if nearest.len() > 1 {
@@ -91,24 +93,31 @@ impl Core {
                     }
                 }
             }
-            self.make_room(node, seen);
+            self.make_room(node, seen, attempt);
         }
+        unreachable!("the attempts do not run out")
     }
 
     /// One node's answer; its reclaimer is woken when it is low.
     fn ask(&self, node: &Node, want: u32, asker: Asker) -> Option<Grant> {
         let mut state = node.lock();
         let grant = state.grant(want, asker, &self.pages);
-        let is_low = state.pressure() >= Pressure::Low;
+        let pressure = state.pressure();
+        let unused = std::mem::take(&mut state.unused);
         drop(state);
-        if is_low {
+        crate::counters::count(&self.counters.swap_ra_wasted, unused);
+        self.end_turn_if_balanced(node, pressure);
+        if pressure >= Pressure::Low {
             self.wake_reclaim(node);
         }
         grant
     }
 
-    /// Wakes a node's reclaimer if it sleeps.
+    /// Wakes a node's reclaimer if it sleeps, unless that is hopeless.
     pub fn wake_reclaim(&self, node: &Node) {
+        if node.hopeless.load(Ordering::Relaxed) {
+            return;
+        }
         if !node.reclaim_awake.swap(true, Ordering::AcqRel) {
             crate::counters::count(&self.counters.pageoutrun, 1);
             node.reclaim_wanted.signal();

@@ -13,10 +13,16 @@
 //! ```
 //! The bits: 0–2 state, 3 somebody waits, 4 marker, 5–31 frame (while Resident: 5–20 pins, 21–26 node),
 //! 32–63 slot.
+//!
+//! Beside its state a word may carry a *note* for replacement, in bits that its state leaves free. A
+//! Resident word notes its [`Standing`] (4 active, 27–31 generation), a Swapped one the [`Shadow`] of its
+//! eviction (4 there is one, 5–25 shadow, 26–31 node), which stays while the page is Filling. Notes are
+//! hints: no state depends on them, and an exchange that forgets one is correct.
 use crate::sys::futex;
 use crate::sys::mapping::ZeroedSlice;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
+use userswap_policy::workingset::{Activity, SHADOW_BITS, Shadow};
 
 /// A page of the arena, counted from its start.
 pub type PageIndex = u32;
@@ -70,7 +76,7 @@ pub enum PageState {
         frame: FrameIndex,
         /// Holds the same content; None when no device would take it.
         slot: Option<Slot>,
-        /// The first use of this page starts the next readahead window.
+        /// The mark: it was read ahead, and its first use is told to the readahead policy.
         marker: bool,
     },
     /// Content in a frame, its write to the slot under way.
@@ -89,9 +95,29 @@ pub enum PageState {
     Lost,
 }
 
+/// What a resident page's word notes for reclaim.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Standing {
+    /// The list it was put on.
+    pub activity: Activity,
+    /// When it was put there, below [`GENERATIONS`].
+    pub generation: u8,
+}
+
+/// Generations of a node's resident pages; they go round.
+pub const GENERATIONS: u8 = 1 << (32 - GENERATION_SHIFT);
+
 const STATE: u64 = 0b111;
 const WAITED: u64 = 1 << 3;
 const MARKER: u64 = 1 << 4;
+/// Of a Resident word.
+const ACTIVE: u64 = MARKER;
+const GENERATION_SHIFT: u32 = 27;
+/// Of a Swapped or Filling word.
+const SHADOWED: u64 = MARKER;
+const SHADOW_SHIFT: u32 = 5;
+const SHADOW_NODE_SHIFT: u32 = SHADOW_SHIFT + SHADOW_BITS;
+const NOTE: u64 = MARKER | FRAME_MASK << FRAME_SHIFT;
 const FRAME_SHIFT: u32 = 5;
 const FRAME_MASK: u64 = FRAMES_MAX - 1;
 const SLOT_SHIFT: u32 = 32;
@@ -136,7 +162,7 @@ impl Word {
             2 => PageState::Resident {
                 slot,
                 pins: frame & PINS_MAX,
-                node: NodeId((frame >> NODE_SHIFT) as u8),
+                node: NodeId((frame >> NODE_SHIFT) as u8 & (NODES_MAX - 1) as u8),
             },
             3 => PageState::Leaving { slot },
             4 => PageState::Cached { frame, slot, marker: self.0 & MARKER != 0 },
@@ -151,8 +177,39 @@ impl Word {
         matches!(self.0 & STATE, 1 | 3)
     }
 
-    fn same_state(self, other: Word) -> bool {
-        (self.0 ^ other.0) & !WAITED == 0
+    /// When a page that is Swapped, or Filling from there, left, by the clock of which node; None when it
+    /// left on request.
+    pub fn shadow(self) -> Option<(NodeId, Shadow)> {
+        let noted = matches!(self.0 & STATE, 1 | 6) && self.0 & SHADOWED != 0;
+        let node = NodeId((self.0 >> SHADOW_NODE_SHIFT) as u8 & (NODES_MAX - 1) as u8);
+        noted.then(|| (node, Shadow::new((self.0 >> SHADOW_SHIFT) as u32)))
+    }
+
+    /// What a Resident word notes; that of any other state means nothing.
+    pub fn standing(self) -> Standing {
+        let activity = if self.0 & ACTIVE == 0 { Activity::Inactive } else { Activity::Active };
+        let generation = (self.0 >> GENERATION_SHIFT) as u8 % GENERATIONS;
+        Standing { activity, generation }
+    }
+
+    fn with_shadow(self, node: NodeId, shadow: Shadow) -> Self {
+        debug_assert!(matches!(self.state(), PageState::Swapped { .. }), "only there is room");
+        let noted = u64::from(shadow.bits()) << SHADOW_SHIFT;
+        Self(self.0 | SHADOWED | noted | u64::from(node.0) << SHADOW_NODE_SHIFT)
+    }
+
+    fn with_standing(self, standing: Standing) -> Self {
+        debug_assert!(matches!(self.state(), PageState::Resident { .. }), "only there is room");
+        let active = match standing.activity {
+            Activity::Inactive => 0,
+            Activity::Active => ACTIVE,
+        };
+        Self(self.0 | active | u64::from(standing.generation % GENERATIONS) << GENERATION_SHIFT)
+    }
+
+    /// The word of a claimed page: one on its way in from its slot keeps its shadow.
+    fn claimed_from(self, seen: Word) -> Self {
+        if self.0 & STATE == 1 && seen.0 & STATE == 6 { Self(self.0 | seen.0 & NOTE) } else { self }
     }
 }
 
@@ -199,16 +256,40 @@ impl PageTable {
     /// Changes `page` from `seen` to `next` if it still is as seen.
     pub fn claim(&self, page: PageIndex, seen: Word, next: PageState) -> bool {
         debug_assert!(!seen.is_owned(), "an owned page is published by its owner, not claimed");
+        self.exchange(page, seen, Word::new(next).claimed_from(seen))
+    }
+
+    /// Claims a Cached page for eviction: its content is on `slot`, and `shadow` says when it left.
+    pub fn evict(&self, page: PageIndex, seen: Word, slot: Slot, left: (NodeId, Shadow)) -> bool {
+        let next = Word::new(PageState::Swapped { slot }).with_shadow(left.0, left.1);
+        self.exchange(page, seen, next)
+    }
+
+    fn exchange(&self, page: PageIndex, seen: Word, next: Word) -> bool {
         let word = &self.words[page as usize];
-        word.compare_exchange(seen.0, Word::new(next).0, Ordering::AcqRel, Ordering::Relaxed)
-            .is_ok()
+        word.compare_exchange(seen.0, next.0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
     /// The owner's last act: sets the next state and wakes who sleeps on the word.
     pub fn publish(&self, page: PageIndex, next: PageState) -> Waiters {
+        self.publish_word(page, Word::new(next))
+    }
+
+    /// Publishes a page as Resident and unpinned, with its standing.
+    pub fn publish_resident(
+        &self,
+        page: PageIndex,
+        (slot, node): (Option<Slot>, NodeId),
+        standing: Standing,
+    ) -> Waiters {
+        let state = PageState::Resident { slot, pins: 0, node };
+        self.publish_word(page, Word::new(state).with_standing(standing))
+    }
+
+    fn publish_word(&self, page: PageIndex, next: Word) -> Waiters {
         let word = &self.words[page as usize];
         // Release: everything done to the page is visible to who sees the new state.
-        let before = Word(word.swap(Word::new(next).0, Ordering::AcqRel));
+        let before = Word(word.swap(next.0, Ordering::AcqRel));
         assert!(before.is_owned(), "page {page} was published by somebody who did not own it");
         if before.0 & WAITED == 0 {
             return Waiters::None;
@@ -249,7 +330,7 @@ impl PageTable {
     /// One change of state outside ownership; false if the page is not (any more) in `from`.
     pub fn change(&self, page: PageIndex, from: PageState, to: PageState) -> bool {
         let seen = self.load(page);
-        seen.same_state(Word::new(from)) && self.claim(page, seen, to)
+        seen.state() == from && self.claim(page, seen, to)
     }
 }
 
@@ -286,6 +367,50 @@ mod tests {
         fn every_state_survives_its_encoding(state in any_state()) {
             prop_assert_eq!(Word::new(state).state(), state);
         }
+    }
+
+    proptest! {
+        #[test]
+        fn notes_change_no_state(
+            number in 1u32.., bits in 0u32..1 << SHADOW_BITS, node in 0..NODES_MAX as u8,
+            generation in 0..GENERATIONS, pins in 0..=PINS_MAX,
+        ) {
+            let (slot, node) = (slot(number), NodeId(node));
+            let swapped = Word::new(PageState::Swapped { slot });
+            let noted = swapped.with_shadow(node, Shadow::new(bits));
+            prop_assert_eq!(noted.state(), swapped.state());
+            prop_assert_eq!(noted.shadow(), Some((node, Shadow::new(bits))));
+            prop_assert_eq!(swapped.shadow(), None);
+            let resident = Word::new(PageState::Resident { slot: Some(slot), pins, node });
+            for activity in [Activity::Active, Activity::Inactive] {
+                let standing = Standing { activity, generation };
+                let noted = resident.with_standing(standing);
+                prop_assert_eq!((noted.state(), noted.standing()), (resident.state(), standing));
+                prop_assert_eq!(noted.shadow(), None);
+            }
+        }
+    }
+
+    #[test]
+    fn a_shadow_stays_until_the_page_is_there_and_no_longer() {
+        let table = PageTable::new(1).unwrap();
+        let (slot, frame, node) = (slot(9), 3, NodeId(5));
+        let claimed = |from: PageState, to: PageState| assert!(table.change(0, from, to));
+        claimed(PageState::Untouched, PageState::Filling { slot: None });
+        let cached = PageState::Cached { frame, slot: Some(slot), marker: false };
+        assert_eq!(table.publish(0, cached), Waiters::None);
+        let left = (node, Shadow::new(77));
+        assert!(table.evict(0, table.load(0), slot, left));
+        assert_eq!(table.state(0), PageState::Swapped { slot });
+        claimed(PageState::Swapped { slot }, PageState::Filling { slot: Some(slot) });
+        assert_eq!(table.load(0).shadow(), Some(left));
+        let standing = Standing { activity: Activity::Active, generation: 31 };
+        assert_eq!(table.publish_resident(0, (Some(slot), node), standing), Waiters::None);
+        let word = table.load(0);
+        assert_eq!(word.state(), PageState::Resident { slot: Some(slot), pins: 0, node });
+        assert_eq!((word.shadow(), word.standing()), (None, standing));
+        claimed(word.state(), PageState::Leaving { slot: Some(slot) });
+        assert_eq!(table.load(0).standing().activity, Activity::Inactive);
     }
 
     #[test]

@@ -115,7 +115,9 @@ impl Queue {
     pub fn wait(&mut self) {
         match &mut self.backend {
             Backend::Uring { ring, .. } => ring.wait(),
-            Backend::Threads(workers) => fd::poll(&[workers.finished.as_raw_fd(), -1, -1], -1),
+            Backend::Threads(workers) => {
+                fd::poll(&[workers.finished.as_raw_fd(), -1, -1], -1);
+            }
         }
     }
 }

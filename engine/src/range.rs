@@ -1,5 +1,7 @@
 //! What a program asks for a range of pages: drop, prefetch, page out, pin, unpin, move elsewhere.
+use crate::ahead::{Span, Want};
 use crate::arena::PageRange;
+use crate::arrival::Arrival;
 use crate::core::{Core, RUN_MAX};
 use crate::counters::count;
 use crate::error::Error;
@@ -20,6 +22,13 @@ enum Purpose {
     Keep,
     /// It goes elsewhere as a copy: a device or a pipe does not let go of the physical page.
     Copy,
+}
+
+/// Whether there is more to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Progress {
+    More,
+    Ended,
 }
 
 /// How long who must have a page's content waits for its device before looking again.
@@ -146,6 +155,9 @@ impl Core {
             let taken = self.uncache(page, seen, (frame, PageState::Untouched));
             return taken.then_some(Content::Frame(frame, slot));
         }
+        if seen.state() == PageState::Lost {
+            return self.take_lost(page, seen).then_some(Content::Lost);
+        }
         if !self.pages.claim(page, seen, PageState::Untouched) {
             return None;
         }
@@ -155,16 +167,21 @@ impl Core {
                 self.orphan(frame, slot);
                 Content::None
             }
-            PageState::Lost => {
-                let address = self.page_address(page);
-                mapping::advise(address, PAGE_BYTES, libc::MADV_DONTNEED)
-                    .expect("the arena is ours");
-                Content::Lost
-            }
             state => {
                 unreachable!("{state:?} is not a state without an owner and without a mapping")
             }
         })
+    }
+
+    /// Takes the poison off a lost page; owned meanwhile, so that nobody fills it before.
+    fn take_lost(&self, page: PageIndex, seen: Word) -> bool {
+        let claimed = self.pages.claim(page, seen, PageState::Leaving { slot: None });
+        if claimed {
+            mapping::advise(self.page_address(page), PAGE_BYTES, libc::MADV_DONTNEED)
+                .expect("the arena is ours");
+            self.publish(page, PageState::Untouched);
+        }
+        claimed
     }
 
     /// Ends a page's second chance; false if its word has changed. Its frame is the caller's then.
@@ -237,26 +254,30 @@ impl Core {
 
     /// Brings a range in, as far as the budget goes without reclaiming; the program need not wait for it.
     pub fn prefetch_range(&self, range: PageRange) {
-        let mut page = range.first;
-        while let Some(next) = self.next_swapped(page, range.end()) {
+        let span = Span::Run { first: range.first, count: range.count, step: 1 };
+        let mut want = Want::new(span, self.node_here().id);
+        loop {
             self.gate.enter();
-            let ahead = userswap_policy::stream::Ahead {
-                first: next,
-                count: range.end() - next,
-                marker: PageIndex::MAX,
-            };
-            let job = self.start_ahead(ahead, next, self.node_here());
-            let read = job.map(|job| {
-                let count = job.count();
-                self.read_now(job);
-                count
-            });
+            let progress = self.prefetch_some(&mut want);
             self.gate.leave();
-            match read {
-                Some(count) => page = next + count,
-                None => return,
+            if progress == Progress::Ended {
+                return;
             }
         }
+    }
+
+    /// Reads the next batch of a want.
+    fn prefetch_some(&self, want: &mut Want) -> Progress {
+        let Some((mut batch, behind)) = self.next_of(want) else { return Progress::Ended };
+        while batch.len() > 0 {
+            let Some(started) = self.start_ahead(&batch, want) else { return Progress::Ended };
+            if let Some(job) = started.job {
+                self.read_now(job);
+            }
+            batch.keep(started.entries, batch.len() - started.entries);
+        }
+        want.done = behind;
+        Progress::More
     }
 
     /// Takes a range out to the devices; pinned pages stay.
@@ -307,7 +328,9 @@ impl Core {
     /// # Errors
     /// More than the budget can hold beside what must stay available; nothing is pinned then.
     pub fn pin_range(&self, range: PageRange) -> Result<(), Error> {
+        self.gate.enter();
         let most = self.usable_pages();
+        self.gate.leave();
         // Counted before anything is pinned, so that two callers cannot both take the last room.
         let before = self.pins.fetch_add(range.count, Ordering::Relaxed);
         if before + range.count > most {
@@ -371,6 +394,16 @@ impl Core {
     fn relist(&self, page: PageIndex, pins: u32, node: NodeId) {
         if pins == 0 {
             self.node(node).lock().enlist(&self.pages, page, 1);
+            self.note_progress();
+        }
+    }
+
+    /// Claims a page without content. Nobody uses it yet, but a run of zeros next to it may have reached it, or
+    /// a message from its former life.
+    fn claim_fresh(&self, page: PageIndex, state: PageState) {
+        while !self.pages.change(page, PageState::Untouched, state) {
+            let content = self.take_content(page, Purpose::Drop);
+            self.discard(content);
         }
     }
 
@@ -386,14 +419,15 @@ impl Core {
                 Content::Slot(slot) => (PageState::Swapped { slot }, None),
                 Content::Frame(frame, slot) => (PageState::Filling { slot }, Some((frame, slot))),
             };
-            let seen = self.pages.load(target);
-            assert_eq!(seen.state(), PageState::Untouched, "content moves to fresh pages");
-            assert!(self.pages.claim(target, seen, state), "nobody else knows the fresh pages");
+            if let PageState::Swapped { slot } | PageState::Filling { slot: Some(slot) } = state {
+                self.devices.set_page(slot, target);
+            }
+            self.claim_fresh(target, state);
             if let Some((frame, slot)) = frame {
                 let node = self.node_of_frame(frame);
                 let range = PageRange { first: target, count: 1 };
                 self.map_in(node, range, FrameRun { first: frame, count: 1 });
-                self.publish_resident(node, range, |_| slot);
+                self.publish_resident(node, range, Arrival::New, |_| slot);
             }
         }
         self.gate.leave();

@@ -32,6 +32,8 @@ pub struct Status {
     pub total_slots: u64,
     /// The lock of the nodes' device lists.
     pub list_lock: LockUse,
+    /// Taking pages out of regions.
+    pub removal: RemovalStatus,
     /// The devices, in the order in which they were taken into use.
     pub devices: Vec<DeviceStatus>,
     /// The nodes.
@@ -49,6 +51,23 @@ pub struct LockUse {
     pub acquisitions: u64,
     /// Times somebody found it taken and had to wait.
     pub waits: u64,
+}
+
+/// How taking pages out of regions has gone since the engine started.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RemovalStatus {
+    /// What a reclaimer does that finds a region's removal lock taken: `wait`, `stall` or `skip`.
+    pub contention: String,
+    /// The removal locks of all regions.
+    pub lock: LockUse,
+    /// Time spent waiting for them, sleeps included.
+    pub wait_ns: u64,
+    /// Times a reclaimer slept because another node's had its turn.
+    pub stalled: u64,
+    /// Batches for which a reclaimer looked elsewhere.
+    pub skipped: u64,
+    /// The node whose turn it is to contend.
+    pub exclusive: Option<u8>,
 }
 
 /// One swap device.
@@ -103,6 +122,10 @@ pub struct NodeStatus {
     pub budget_pages: u64,
     /// Mapped in regions.
     pub resident_pages: u64,
+    /// Of the mapped ones that reclaim may take: those that go first.
+    pub inactive_pages: u64,
+    /// Of the mapped ones that reclaim may take: those that have proved to be used.
+    pub active_pages: u64,
     /// On their second chance, or read ahead.
     pub cached_pages: u64,
     /// Being written.
@@ -117,6 +140,12 @@ pub struct NodeStatus {
     pub low_pages: u64,
     /// Background reclaim stops here.
     pub high_pages: u64,
+    /// How hard the last background round pressed: 12 is least, 1 most.
+    pub reclaim_priority: u8,
+    /// Background rounds that reclaimed nothing since the last progress.
+    pub reclaim_failures: u32,
+    /// After 16 of them: the node's reclaimer waits for somebody to make progress.
+    pub hopeless: bool,
     /// Slots that CPUs of this node have been given, by device.
     pub placed: Vec<Placed>,
     /// The devices in the order in which this node asks them.

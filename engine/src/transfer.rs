@@ -215,8 +215,9 @@ impl Core {
     /// The kernel said EBUSY: shared by fork, or pinned for a device.
     fn move_out_shared(&self, node: &Node, page: PageIndex) -> TakenOut {
         let address = self.page_address(page);
-        pages::unshare(address);
-        count(&self.counters.pgcopy, 1);
+        if pages::unshare(address) {
+            count(&self.counters.pgcopy, 1);
+        }
         let run = node.lock().take_holes(1);
         let outcome = self.uffd.move_pages(self.frame_address(run.first), address, PAGE_BYTES);
         let mut state = node.lock();
@@ -289,7 +290,16 @@ impl Core {
     /// Adds frames to `set` until it holds `want`, as long as `asker` may have them without waiting.
     pub fn fill_set(&self, node: &Node, set: &mut FrameSet, want: u32, asker: Asker) {
         while set.pages() < want && set.runs().len() < RUNS_MAX {
-            let grant = node.lock().grant(want - set.pages(), asker, &self.pages);
+            let mut state = node.lock();
+            let grant = state.grant(want - set.pages(), asker, &self.pages);
+            let unused = std::mem::take(&mut state.unused);
+            let is_sinking = state.is_sinking();
+            drop(state);
+            count(&self.counters.swap_ra_wasted, unused);
+            if is_sinking {
+                // Before readahead has to stop: it takes what nobody reclaims for otherwise.
+                self.wake_reclaim(node);
+            }
             let Some(grant) = grant else { return };
             assert!(set.push(self.frames_of(node, grant)), "there was room for a run");
         }

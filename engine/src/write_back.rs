@@ -1,4 +1,5 @@
 //! Writing dirty pages: contiguous slots, one large request, and what its completion does.
+use crate::arrival::Arrival;
 use crate::core::{Core, frame_flag};
 use crate::counters::count;
 use crate::device::{SlotEnd, SlotSpan};
@@ -59,7 +60,13 @@ impl Core {
         let fitting =
             victims.iter().take_while(|v| write.pieces.push_page(self.frame_address(v.frame)));
         let most = fitting.count();
-        let Some(span) = self.devices.allocate(most as u32, near) else { return 0 };
+        let span = self.devices.allocate(most as u32, near).or_else(|| {
+            (self.give_up_slots(node) > 0).then(|| self.devices.allocate(most as u32, near))?
+        });
+        let Some(span) = span else { return 0 };
+        if self.devices_full.load(Ordering::Relaxed) {
+            self.devices_full.store(false, Ordering::Relaxed);
+        }
         write.count = span.count as usize;
         write.first = Some(span.first);
         write.victims[..write.count].copy_from_slice(&victims[..write.count]);
@@ -76,14 +83,15 @@ impl Core {
         for (place, victim) in victims[..write.count].iter().enumerate() {
             let slot = write.slot_at(place);
             self.devices.set_checksum(slot, victim.checksum);
+            self.devices.set_page(slot, victim.page);
             self.frame_flags[victim.frame as usize].store(frame_flag::WRITING, Ordering::Release);
             self.publish(victim.page, PageState::Writing { frame: victim.frame, slot });
         }
         write.count
     }
 
-    /// Writes everything in `scratch` on the calling thread.
-    pub fn write_at_once(&self, node: &Node, scratch: &mut Scratch) {
+    /// Writes everything in `scratch` on the calling thread; returns how many pages no device would take.
+    pub fn write_at_once(&self, node: &Node, scratch: &mut Scratch) -> u32 {
         let near = self.node_here().id;
         let mut done = 0;
         while done < scratch.count {
@@ -91,13 +99,14 @@ impl Core {
             let prepared = self.prepare_write(node, near, &victims[done..*count], write);
             if prepared == 0 {
                 self.put_back(node, &victims[done..*count]);
-                return;
+                return (*count - done) as u32;
             }
             let (slot, pieces) = (write.slot(), &write.pieces);
             let outcome = self.devices.transfer(Direction::Write, slot, pieces, near);
             self.finish_write(node, write, outcome);
             done += prepared;
         }
+        0
     }
 
     /// The write has ended: its pages are cached, or, if it failed, tried elsewhere or kept in RAM.
@@ -121,6 +130,7 @@ impl Core {
         }
         drop(state);
         self.announce_freed();
+        self.feed_readahead();
     }
 
     /// Publishes one written page, or frees what it left behind.
@@ -178,6 +188,6 @@ impl Core {
             range,
             userswap_policy::frames::FrameRun { first: victim.frame, count: 1 },
         );
-        self.publish_resident(node, range, |_| None);
+        self.publish_resident(node, range, Arrival::Again, |_| None);
     }
 }

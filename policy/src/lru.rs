@@ -1,4 +1,4 @@
-//! LRU lists of a node: which pages are resident or cached, and in what order they were put there.
+//! LRU lists of a node: which pages are mapped or cached, and in what order they were put there.
 //!
 //! The lists are linked through an array of [`Link`]s that the caller supplies, one per item, so that
 //! no operation allocates and the array can be a mapping that is populated as it is touched: all-zero
@@ -8,13 +8,15 @@
 //! `i` is `i + 1`, heads are the highest numbers. The free three bits of `prev` say which list it is, so
 //! that an item can be unlinked without being told.
 
+use crate::workingset::Activity;
+
 /// Most items that one array of links may have: positions of heads lie above.
 pub const ITEMS_MAX: u32 = 1 << 28;
 
 /// Bits of a position; the list's number is stored above them.
 const POSITION_BITS: u32 = 29;
 const POSITION_MASK: u32 = (1 << POSITION_BITS) - 1;
-const LISTS: usize = 2;
+const LISTS: usize = 3;
 
 /// One item's place in its list; all-zero bytes are valid and mean that it is on none.
 #[derive(Clone, Copy, Default, Debug)]
@@ -49,8 +51,9 @@ impl Link {
             return None;
         }
         match self.prev >> POSITION_BITS {
-            0 => Some(ListId::Resident),
+            0 => Some(ListId::Inactive),
             1 => Some(ListId::Cached),
+            2 => Some(ListId::Active),
             list => panic!("a link names list {list}, which does not exist"),
         }
     }
@@ -59,10 +62,22 @@ impl Link {
 /// The lists that items of one array can be on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ListId {
-    /// Items that are mapped.
-    Resident,
+    /// Items that are mapped, first to go.
+    Inactive,
     /// Items whose content is in a frame but not mapped.
     Cached,
+    /// Items that are mapped and have proved that they are used again.
+    Active,
+}
+
+impl ListId {
+    /// The list of mapped items that are taken for this.
+    pub fn of(activity: Activity) -> Self {
+        match activity {
+            Activity::Inactive => ListId::Inactive,
+            Activity::Active => ListId::Active,
+        }
+    }
 }
 
 /// A place in a ring: an item or a list's head.
@@ -99,7 +114,7 @@ impl<S: AsRef<[Link]> + AsMut<[Link]>> Lists<S> {
     /// When there are more than [`ITEMS_MAX`] links.
     pub fn new(links: S) -> Self {
         assert!(links.as_ref().len() <= ITEMS_MAX as usize, "more than {ITEMS_MAX} links");
-        let heads = [ListId::Resident, ListId::Cached]
+        let heads = [ListId::Inactive, ListId::Cached, ListId::Active]
             .map(|list| Link::new(list, Position::of_head(list), Position::of_head(list)));
         Self { links, heads, lengths: [0; LISTS] }
     }
@@ -228,7 +243,7 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::VecDeque;
 
-    const BOTH: [ListId; LISTS] = [ListId::Resident, ListId::Cached];
+    const ALL: [ListId; LISTS] = [ListId::Inactive, ListId::Cached, ListId::Active];
 
     fn lists(items: usize) -> Lists<Vec<Link>> {
         Lists::new(vec![Link::default(); items])
@@ -250,46 +265,46 @@ mod tests {
         assert_eq!(lists.list_of(0), None);
         assert_eq!(lists.after(0), None);
         assert!(!lists.remove(0));
-        assert!(lists.is_empty(ListId::Resident) && lists.is_empty(ListId::Cached));
+        assert!(lists.is_empty(ListId::Inactive) && lists.is_empty(ListId::Cached));
         assert_eq!(lists.pop_oldest(ListId::Cached), None);
     }
 
     #[test]
     fn an_item_pushed_again_outlives_an_item_pushed_once() {
         let mut lists = lists(3);
-        lists.push_newest(ListId::Resident, 0);
-        lists.push_newest(ListId::Resident, 1);
-        lists.push_newest(ListId::Resident, 0);
-        assert_eq!(lists.pop_oldest(ListId::Resident), Some(1));
-        assert_eq!(lists.pop_oldest(ListId::Resident), Some(0));
-        assert_eq!(lists.pop_oldest(ListId::Resident), None);
+        lists.push_newest(ListId::Inactive, 0);
+        lists.push_newest(ListId::Inactive, 1);
+        lists.push_newest(ListId::Inactive, 0);
+        assert_eq!(lists.pop_oldest(ListId::Inactive), Some(1));
+        assert_eq!(lists.pop_oldest(ListId::Inactive), Some(0));
+        assert_eq!(lists.pop_oldest(ListId::Inactive), None);
     }
 
     #[test]
     fn an_item_moves_between_lists() {
         let mut lists = lists(2);
-        lists.push_newest(ListId::Resident, 1);
+        lists.push_newest(ListId::Inactive, 1);
         lists.push_oldest(ListId::Cached, 1);
         assert_eq!(lists.list_of(1), Some(ListId::Cached));
-        assert_eq!((lists.len(ListId::Resident), lists.len(ListId::Cached)), (0, 1));
+        assert_eq!((lists.len(ListId::Inactive), lists.len(ListId::Cached)), (0, 1));
     }
 
     #[test]
     fn a_run_takes_its_items_from_wherever_they_are() {
         let mut lists = lists(6);
         for item in [5, 3, 0] {
-            lists.push_newest(ListId::Resident, item);
+            lists.push_newest(ListId::Inactive, item);
         }
         lists.push_newest(ListId::Cached, 2);
-        lists.push_newest_run(ListId::Resident, 2, 3);
-        assert_eq!(oldest_to_newest(&lists, ListId::Resident), [5, 0, 2, 3, 4]);
+        lists.push_newest_run(ListId::Inactive, 2, 3);
+        assert_eq!(oldest_to_newest(&lists, ListId::Inactive), [5, 0, 2, 3, 4]);
         assert!(lists.is_empty(ListId::Cached));
     }
 
     #[test]
     #[should_panic(expected = "items 4 to 7 of 6")]
     fn a_run_beyond_the_last_item_is_refused() {
-        lists(6).push_newest_run(ListId::Resident, 4, 3);
+        lists(6).push_newest_run(ListId::Inactive, 4, 3);
     }
 
     #[derive(Clone, Debug)]
@@ -304,7 +319,7 @@ mod tests {
     const ITEMS: u32 = 24;
 
     fn operation() -> impl Strategy<Value = Operation> {
-        let list = prop_oneof![Just(ListId::Resident), Just(ListId::Cached)];
+        let list = prop_oneof![Just(ListId::Inactive), Just(ListId::Cached), Just(ListId::Active)];
         prop_oneof![
             (list.clone(), 0..ITEMS).prop_map(|(list, item)| Operation::Newest(list, item)),
             (list.clone(), 0..ITEMS).prop_map(|(list, item)| Operation::Oldest(list, item)),
@@ -316,9 +331,10 @@ mod tests {
     }
 
     fn forget(model: &mut [VecDeque<u32>; LISTS], item: u32) -> bool {
-        let before = model[0].len() + model[1].len();
+        let items = |model: &[VecDeque<u32>; LISTS]| model.iter().map(VecDeque::len).sum::<usize>();
+        let before = items(model);
         model.iter_mut().for_each(|list| list.retain(|other| *other != item));
-        before != model[0].len() + model[1].len()
+        before != items(model)
     }
 
     fn apply(
@@ -357,7 +373,7 @@ mod tests {
             let mut model: [VecDeque<u32>; LISTS] = Default::default();
             for operation in operations {
                 apply(operation, &mut lists, &mut model);
-                for list in BOTH {
+                for list in ALL {
                     let mut order = Vec::from(model[list as usize].clone());
                     prop_assert_eq!(oldest_to_newest(&lists, list), order.clone());
                     prop_assert_eq!(lists.len(list) as usize, order.len());
@@ -365,7 +381,7 @@ mod tests {
                     prop_assert_eq!(newest_to_oldest(&lists, list), order);
                 }
                 for item in 0..ITEMS {
-                    let list = BOTH.into_iter().find(|list| model[*list as usize].contains(&item));
+                    let list = ALL.into_iter().find(|list| model[*list as usize].contains(&item));
                     prop_assert_eq!(lists.list_of(item), list);
                 }
             }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use userswap::control::directory::EngineName;
 use userswap::size::ByteSize;
-use userswap::status::{DeviceState, DeviceStatus, LockUse, NodeStatus, Status};
+use userswap::status::{DeviceState, DeviceStatus, LockUse, NodeStatus, RemovalStatus, Status};
 use userswap::sys::PAGE_BYTES;
 
 use super::client::Client;
@@ -70,7 +70,20 @@ fn describe(name: EngineName, status: &Status) -> String {
         text.push_str(&memory_of(node));
     }
     text.push_str(&locks(status));
+    text.push_str(&removal(&status.removal));
     text
+}
+
+fn removal(removal: &RemovalStatus) -> String {
+    format!(
+        "removal locks ({}): {} acquisitions, {} waits, {:.3} s waited, {} stalled, {} skipped\n",
+        plain(&removal.contention),
+        removal.lock.acquisitions,
+        removal.lock.waits,
+        removal.wait_ns as f64 / 1e9,
+        removal.stalled,
+        removal.skipped
+    )
 }
 
 fn devices(devices: &[DeviceStatus]) -> String {
@@ -136,11 +149,13 @@ fn ranges(numbers: &[u32]) -> String {
 fn memory_of(node: &NodeStatus) -> String {
     let size = |pages: u64| ByteSize(pages.saturating_mul(PAGE_BYTES as u64)).rounded();
     format!(
-        "node {} memory: budget {}, resident {}, cached {}, writing {}, free {}, spare {}; watermarks {} \
-         {} {}; slots given {}\n",
+        "node {} memory: budget {}, resident {} ({} active, {} inactive), cached {}, writing {}, free {}, \
+         spare {}; watermarks {} {} {}; slots given {}{}\n",
         node.node,
         size(node.budget_pages),
         size(node.resident_pages),
+        size(node.active_pages),
+        size(node.inactive_pages),
         size(node.cached_pages),
         size(node.writing_pages),
         size(node.free_pages),
@@ -149,6 +164,7 @@ fn memory_of(node: &NodeStatus) -> String {
         size(node.low_pages),
         size(node.high_pages),
         size(node.placed.iter().map(|placed| placed.slots).sum()),
+        if node.hopeless { "; reclaim is hopeless" } else { "" },
     )
 }
 
@@ -202,6 +218,8 @@ mod tests {
             cpus: vec![0, 1, 2, 3, 8],
             budget_pages: 4096,
             resident_pages: 2048,
+            inactive_pages: 1024,
+            active_pages: 1000,
             cached_pages: 256,
             writing_pages: 0,
             free_pages: 1,
@@ -209,6 +227,9 @@ mod tests {
             min_pages: 64,
             low_pages: 128,
             high_pages: 256,
+            reclaim_priority: 12,
+            reclaim_failures: 16,
+            hopeless: true,
             placed: vec![Placed { device: 0, slots: 512 }, Placed { device: 1, slots: 256 }],
             swap_list: vec![entry(1, "/swap1", 1), entry(0, "/swap0", 2)],
         }
@@ -229,6 +250,13 @@ mod tests {
             free_slots: 5,
             total_slots: 9,
             list_lock: LockUse { acquisitions: 12, waits: 3 },
+            removal: RemovalStatus {
+                contention: "skip".to_owned(),
+                lock: LockUse { acquisitions: 7, waits: 2 },
+                wait_ns: 1_500_000_000,
+                skipped: 2,
+                ..RemovalStatus::default()
+            },
             devices,
             nodes: vec![node()],
             counters: Default::default(),
@@ -241,10 +269,11 @@ NAME   TYPE SIZE USED PRIO NODE
 /swap0 file   1G   3M   -2    -
 /swap1 file   1G   3M   -3    0 going off
 node 0 (cpus 0-3,8): /swap1 (1) /swap0 (2)
-node 0 memory: budget 16M, resident 8M, cached 1M, writing 0, free 4K, spare 0; watermarks 256K 512K 1M; slots given 3M
+node 0 memory: budget 16M, resident 8M (4M active, 4M inactive), cached 1M, writing 0, free 4K, spare 0; watermarks 256K 512K 1M; slots given 3M; reclaim is hopeless
 list lock: 12 acquisitions, 3 waits
 /swap0: allocating 4 acquisitions, 1 waits; freeing 2 acquisitions, 0 waits, 100 slots (50.0 per acquisition)
 /swap1: allocating 4 acquisitions, 1 waits; freeing 2 acquisitions, 0 waits, 100 slots (50.0 per acquisition)
+removal locks (skip): 7 acquisitions, 2 waits, 1.500 s waited, 0 stalled, 2 skipped
 ";
         assert_eq!(text, expected);
         let parked = Status { hibernated: true, pins: 3, ..status.clone() };

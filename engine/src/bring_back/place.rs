@@ -6,6 +6,7 @@
 //! move to the region.
 use super::{Purpose, READ_PAGES, READERS, room_in_ram};
 use crate::arena::PageRange;
+use crate::arrival::Arrival;
 use crate::core::Core;
 use crate::device::SlotSpan;
 use crate::node::Node;
@@ -51,7 +52,7 @@ impl Core {
                 self.map_in(node, rest, frames);
             }
             let slot = |page| run[(page - range.first) as usize].slot.filter(|_| keeps_slots);
-            self.publish_resident(node, range, slot);
+            self.publish_resident(node, range, Arrival::Read, slot);
         }
     }
 
@@ -76,10 +77,8 @@ impl Core {
     /// Slots that follow each other are freed together.
     fn free_slots_of(&self, victims: &[Victim]) {
         let number = |victim: &Victim| victim.slot.map_or(0, |slot| slot.0.get());
-        let follows = |one: &Victim, next: &Victim| {
-            number(next) == number(one) + 1
-                && one.slot.zip(next.slot).is_some_and(|(a, b)| self.devices.same_device(a, b))
-        };
+        // Never from one device to the next: there the header lies between them.
+        let follows = |one: &Victim, next: &Victim| number(next) == number(one) + 1;
         for run in victims.chunk_by(follows) {
             if let Some(first) = run[0].slot {
                 self.free_slots(SlotSpan { first, count: run.len() as u32 });

@@ -120,7 +120,9 @@ fn run(shared: &Arc<Shared>) {
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 fd::poll(&[shared.listener.as_raw_fd(), stop, -1], -1);
             }
-            Err(_) => fd::poll(&[stop, -1, -1], REST_MS),
+            Err(_) => {
+                fd::poll(&[stop, -1, -1], REST_MS);
+            }
         }
     }
     for client in clients {

@@ -5,10 +5,14 @@
 use super::protocol::SettingValue;
 use crate::core::Core;
 use crate::device::SlotMode;
-use crate::options::{PlacementChoice, RAM_MIN_BYTES};
+use crate::options::{PAGE_CLUSTERS, PlacementChoice, RA_POLICIES, RAM_MIN_BYTES, VMA_RA};
+use crate::removal::CONTENTIONS;
 use crate::size::{ByteSize, parse_size};
 use crate::sys::PAGE_BYTES;
+use crate::watermarks::{Marks, SCALE_MAX, SECOND_CHANCE_MAX};
+use std::ops::RangeInclusive;
 use userswap_policy::free_batch::FreeOrder;
+use userswap_policy::readahead::page_cluster_of;
 
 /// One setting.
 struct Setting {
@@ -30,7 +34,7 @@ enum Refusal {
 }
 
 /// In the order in which they are shown.
-const SETTINGS: [Setting; 5] = [
+const SETTINGS: [Setting; 12] = [
     Setting {
         key: "ram",
         allowed: "a size of at least 16M, such as 512M",
@@ -66,6 +70,68 @@ const SETTINGS: [Setting; 5] = [
             Ok(())
         },
         value: |core| name_of(&ORDERS, core.devices.free_order()),
+    },
+    Setting {
+        key: RA_POLICIES.0,
+        allowed: RA_POLICIES.1,
+        set: |core, value| {
+            core.readahead.set_policy(value.parse().map_err(|_| Refusal::Value)?);
+            Ok(())
+        },
+        value: |core| core.readahead.settings().policy.to_string(),
+    },
+    Setting {
+        key: PAGE_CLUSTERS.0,
+        allowed: PAGE_CLUSTERS.1,
+        set: |core, value| {
+            let page_cluster = page_cluster_of(value).map_err(|_| Refusal::Value)?;
+            core.readahead.set_page_cluster(page_cluster);
+            Ok(())
+        },
+        value: |core| core.readahead.settings().page_cluster.to_string(),
+    },
+    Setting {
+        key: VMA_RA.0,
+        allowed: VMA_RA.1,
+        set: |core, value| {
+            core.readahead.set_address_order(value.parse().map_err(|_| Refusal::Value)?);
+            Ok(())
+        },
+        value: |core| core.readahead.settings().address_order.to_string(),
+    },
+    Setting {
+        key: "min_free",
+        allowed: "a size of at least 4K such as 2M, or auto",
+        set: set_min_free,
+        value: |core| ByteSize(core.marks().min_free_kib(core.budget_pages()) << 10).to_string(),
+    },
+    Setting {
+        key: "watermark_scale",
+        allowed: "a number from 1 to 1000, the gap between two watermarks in 1/10000 of the budget",
+        set: |core, value| {
+            let scale = number(value, 1..=SCALE_MAX)?;
+            set_marks(core, |marks| marks.scale = scale)
+        },
+        value: |core| core.marks().scale.to_string(),
+    },
+    Setting {
+        key: "second_chance",
+        allowed: "a number from 0 to 50, in percent of the budget beyond the watermarks",
+        set: |core, value| {
+            let percent = number(value, 0..=SECOND_CHANCE_MAX)?;
+            set_marks(core, |marks| marks.second_chance_percent = percent)
+        },
+        value: |core| core.marks().second_chance_percent.to_string(),
+    },
+    Setting {
+        key: "reclaim_contention",
+        allowed: "wait, stall or skip",
+        set: |core, value| {
+            let (_, contention) = named(&CONTENTIONS, value)?;
+            core.removal.set_contention(*contention);
+            Ok(())
+        },
+        value: |core| name_of(&CONTENTIONS, core.removal.contention()),
     },
     Setting { key: "hibernate", allowed: "1 or 0", set: set_hibernate, value: hibernation },
 ];
@@ -119,6 +185,28 @@ pub fn all(core: &Core) -> Vec<SettingValue> {
         allowed: setting.allowed.to_owned(),
     };
     SETTINGS.iter().map(row).collect()
+}
+
+/// A plain decimal number within bounds.
+fn number(value: &str, allowed: RangeInclusive<u32>) -> Result<u32, Refusal> {
+    let digits = value.bytes().all(|byte| byte.is_ascii_digit());
+    let number = value.parse().ok().filter(|number| digits && allowed.contains(number));
+    number.ok_or(Refusal::Value)
+}
+
+fn set_marks(core: &Core, change: impl FnOnce(&mut Marks)) -> Result<(), Refusal> {
+    core.set_marks(change).map_err(|error| Refusal::Because(error.to_string()))
+}
+
+fn set_min_free(core: &Core, value: &str) -> Result<(), Refusal> {
+    let kib = match value {
+        "auto" => None,
+        size => {
+            let bytes = parse_size(size).ok().filter(|bytes| *bytes >= PAGE_BYTES as u64);
+            Some(bytes.ok_or(Refusal::Value)? >> 10)
+        }
+    };
+    set_marks(core, |marks| marks.min_free_kib = kib)
 }
 
 fn set_ram(core: &Core, value: &str) -> Result<(), Refusal> {

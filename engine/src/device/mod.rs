@@ -12,7 +12,7 @@ pub mod spec;
 pub mod throttle;
 
 use crate::error::Error;
-use crate::page::{NodeId, Slot};
+use crate::page::{NodeId, PageIndex, Slot};
 use crate::sys::PAGE_BYTES;
 use crate::sys::fd;
 use crate::sys::lock::{Guard, Lock, LockUse};
@@ -300,9 +300,19 @@ impl Devices {
             .store(checksum, Ordering::Relaxed);
     }
 
-    /// Whether two slots are on one device.
-    pub fn same_device(&self, one: Slot, other: Slot) -> bool {
-        one.0.get() / DEVICE_SLOTS == other.0.get() / DEVICE_SLOTS
+    /// The page that was given a slot last; its word says whether that still holds.
+    pub fn page_on(&self, slot: Slot) -> PageIndex {
+        self.device_of(slot).pages_on()[number_of(slot) as usize].load(Ordering::Relaxed)
+    }
+
+    /// Keeps which page is given a slot.
+    pub fn set_page(&self, slot: Slot, page: PageIndex) {
+        self.device_of(slot).pages_on()[number_of(slot) as usize].store(page, Ordering::Relaxed);
+    }
+
+    /// Whether some device has to seek.
+    pub fn any_rotational(&self) -> bool {
+        self.list().any(Device::is_rotational)
     }
 
     /// The device of a slot, and the slot's number there.

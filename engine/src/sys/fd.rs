@@ -46,11 +46,12 @@ impl AsRawFd for Event {
     }
 }
 
-/// Waits until one of `fds` is readable; negative numbers are ignored.
-pub fn poll(fds: &[RawFd; 3], timeout_ms: i32) {
+/// Waits until one of `fds` is readable, and says which are; negative numbers are ignored.
+pub fn poll(fds: &[RawFd; 3], timeout_ms: i32) -> [bool; 3] {
     let mut entries = fds.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
     // SAFETY: `entries` is an array of that length; an interrupted wait is a spurious wake-up.
     unsafe { libc::poll(entries.as_mut_ptr(), entries.len() as libc::nfds_t, timeout_ms) };
+    entries.map(|entry| entry.revents != 0)
 }
 
 /// Moves a descriptor to a high number if it can, so that programs which close "all" small ones miss it.

@@ -1,0 +1,288 @@
+//! Working set: which pages deserve to stay, decided from how soon they come back.
+//!
+//! Mapped pages tell nothing: there is no accessed bit to read. What can be seen is a page that comes back
+//! from its second chance (it was used within the last moments) and a page that comes back from its
+//! device. For the latter the kernel's rule is used (mm/workingset.c, Linux 3.15; anonymous pages since
+//! 5.9): a clock counts pages that left; the time a page was away is its refault distance. It is the
+//! number of pages by which memory was too short to keep it, so a distance below the number of active
+//! pages says that it would have been better kept than one of those.
+//!
+//! Three additions, each measured in docs/hit-rate.md. Memory that has room takes newcomers for active: of
+//! a loop that is larger than memory most pages then stay, where a queue loses every one of them just
+//! before its use. When active pages that had to give way come back themselves, neither set fits: then only
+//! one refault in [`REGRETFUL`] gets a place (bimodal insertion: Qureshi and others, ISCA 2007), until that
+//! has stopped. And the share kept for newcomers grows with each activation and shrinks with each regret
+//! (as the target of ARC: Megiddo and Modha, FAST 2003), so that a program's new phase finds its place.
+
+/// What a page is taken for when it is mapped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Activity {
+    /// Goes first.
+    Inactive,
+    /// Has proved that it is used again, or there is room.
+    Active,
+}
+
+/// What remains of a page that has left: when that was, on its node's clock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Shadow(u32);
+
+/// Bits of a shadow.
+pub const SHADOW_BITS: u32 = 21;
+const SHADOW_MASK: u32 = (1 << SHADOW_BITS) - 1;
+/// Pages per tick of the shadow's clock, as a power of two: with 21 bits it goes round after 512 GiB have
+/// left. A page that was away so long looks recent, and costs a place for a while.
+const GRAIN_BITS: u32 = 6;
+
+/// Share of the budget that is kept for newcomers, inactive or on their second chance: one in so many.
+const NEWCOMERS_SHARE: u32 = 10;
+/// While active pages are regretted, one refault in so many is activated.
+pub const REGRETFUL: u32 = 8;
+/// Refaults for which one regretted page is remembered.
+const REGRET_PER_PAGE: u32 = 16;
+/// Pages by which one regretted page shrinks the newcomers' share.
+const SHRINK_PER_PAGE: u32 = 4;
+/// Places of the table that remembers demoted pages, and one page in so many that goes there.
+const WITNESSES: usize = 256;
+const WITNESS_SHARE: u32 = 16;
+
+/// How many pages a node has where.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counts {
+    /// Mapped, first to go.
+    pub inactive: u32,
+    /// Mapped, to stay.
+    pub active: u32,
+    /// In frames, not mapped.
+    pub cached: u32,
+    /// Allowed on the node.
+    pub budget: u32,
+}
+
+impl Counts {
+    /// Pages that newcomers have at least.
+    fn newcomers_min(&self) -> u32 {
+        self.budget / NEWCOMERS_SHARE
+    }
+
+    /// Pages that newcomers can have beyond that: a quarter of the budget always stays for active ones.
+    fn growth_max(&self) -> u32 {
+        self.budget - self.budget / 4 - self.newcomers_min()
+    }
+}
+
+/// What became of a page that came back from its device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refault {
+    /// It had been away for long.
+    Distant,
+    /// It would have been worth keeping, but so would those who would have to go.
+    Regretted,
+    /// It gets a place.
+    Activated,
+}
+
+impl Refault {
+    /// What the page is taken for.
+    pub fn activity(self) -> Activity {
+        match self {
+            Refault::Distant | Refault::Regretted => Activity::Inactive,
+            Refault::Activated => Activity::Active,
+        }
+    }
+}
+
+/// One node's memory of what left.
+#[derive(Debug)]
+pub struct Workingset {
+    /// Pages that have left, and pages that were activated.
+    age: u64,
+    /// Refaults for which activation stays rare.
+    regret: u32,
+    /// Refaults that were near enough.
+    near: u32,
+    /// What newcomers have beyond their minimum.
+    growth: u32,
+    /// Demoted pages, by their hash.
+    witnesses: [u32; WITNESSES],
+}
+
+impl Default for Workingset {
+    fn default() -> Self {
+        Self { age: 0, regret: 0, near: 0, growth: 0, witnesses: [u32::MAX; WITNESSES] }
+    }
+}
+
+impl Workingset {
+    /// What a page that is touched for the first time is taken for.
+    pub fn on_first_touch(&self, counts: Counts) -> Activity {
+        if self.has_room(counts) { Activity::Active } else { Activity::Inactive }
+    }
+
+    /// A page leaves memory.
+    pub fn on_eviction(&mut self) -> Shadow {
+        let shadow = self.now();
+        self.age += 1;
+        shadow
+    }
+
+    /// A page came back from its second chance: it is active from now on.
+    pub fn on_activation(&mut self) {
+        self.age += 1;
+    }
+
+    /// An active page has become inactive.
+    pub fn on_demotion(&mut self, page: u32) {
+        if let Some(place) = witness(page) {
+            self.witnesses[place] = page;
+        }
+    }
+
+    /// A page came back from its device.
+    pub fn on_refault(&mut self, page: u32, shadow: Shadow, counts: Counts) -> Refault {
+        self.regret = self.regret.saturating_sub(1);
+        self.note_restore(page, counts);
+        if self.has_room(counts) {
+            return Refault::Activated;
+        }
+        if self.distance(shadow) > u64::from(counts.active) {
+            return Refault::Distant;
+        }
+        self.near = self.near.wrapping_add(1);
+        if self.regret > 0 && !self.near.is_multiple_of(REGRETFUL) {
+            return Refault::Regretted;
+        }
+        self.age += 1;
+        self.growth = (self.growth + 1).min(counts.growth_max());
+        Refault::Activated
+    }
+
+    /// How many of the oldest active pages should become inactive now.
+    pub fn demote(&self, counts: Counts) -> u32 {
+        let newcomers = counts.inactive + counts.cached;
+        self.newcomers(counts).saturating_sub(newcomers).min(counts.active)
+    }
+
+    /// Pages that left since the one that left this shadow, to the next 64.
+    pub fn distance(&self, shadow: Shadow) -> u64 {
+        let ticks = self.now().0.wrapping_sub(shadow.0) & SHADOW_MASK;
+        u64::from(ticks) << GRAIN_BITS
+    }
+
+    fn newcomers(&self, counts: Counts) -> u32 {
+        counts.newcomers_min() + self.growth.min(counts.growth_max())
+    }
+
+    fn has_room(&self, counts: Counts) -> bool {
+        counts.active + self.newcomers(counts) < counts.budget
+    }
+
+    /// A page that was demoted is wanted again: so are, with it, the others for which it stands.
+    fn note_restore(&mut self, page: u32, counts: Counts) {
+        let Some(place) = witness(page) else { return };
+        if self.witnesses[place] == page {
+            self.witnesses[place] = u32::MAX;
+            self.growth = self.growth.saturating_sub(SHRINK_PER_PAGE * WITNESS_SHARE);
+            let more = REGRET_PER_PAGE * WITNESS_SHARE;
+            self.regret = (self.regret + more).min(counts.budget.saturating_mul(REGRET_PER_PAGE));
+        }
+    }
+
+    fn now(&self) -> Shadow {
+        Shadow((self.age >> GRAIN_BITS) as u32 & SHADOW_MASK)
+    }
+}
+
+/// The place where a page is remembered, if it is one of those that stand for all.
+fn witness(page: u32) -> Option<usize> {
+    // Fibonacci hashing: neighbours go to different places.
+    let mixed = page.wrapping_mul(0x9E37_79B1);
+    let place = (mixed >> 8) as usize % WITNESSES;
+    (mixed >> 24).is_multiple_of(WITNESS_SHARE).then_some(place)
+}
+
+impl Shadow {
+    /// A shadow from the bits it was stored as.
+    pub fn new(bits: u32) -> Self {
+        Self(bits & SHADOW_MASK)
+    }
+
+    /// The bits to store.
+    pub fn bits(self) -> u32 {
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const FULL: Counts = Counts { inactive: 213, active: 3687, cached: 196, budget: 4096 };
+
+    fn away(workingset: &mut Workingset, pages: u32) -> Shadow {
+        let shadow = workingset.on_eviction();
+        (0..pages).for_each(|_| _ = workingset.on_eviction());
+        shadow
+    }
+
+    #[test]
+    fn a_page_away_for_less_than_the_active_pages_is_activated() {
+        let mut workingset = Workingset::default();
+        let shadow = away(&mut workingset, FULL.active - 64);
+        assert_eq!(workingset.on_refault(1, shadow, FULL), Refault::Activated);
+        let shadow = away(&mut workingset, FULL.active + 64);
+        assert_eq!(workingset.on_refault(1, shadow, FULL), Refault::Distant);
+    }
+
+    #[test]
+    fn newcomers_are_active_as_long_as_there_is_room() {
+        let workingset = Workingset::default();
+        let some = Counts { active: 3686, ..FULL };
+        assert_eq!(workingset.on_first_touch(some), Activity::Active);
+        let many = Counts { active: 3687, ..FULL };
+        assert_eq!(workingset.on_first_touch(many), Activity::Inactive);
+    }
+
+    #[test]
+    fn pages_demoted_and_wanted_again_make_activation_rare() {
+        let mut workingset = Workingset::default();
+        let witness = (0..).find(|page| witness(*page).is_some()).unwrap();
+        workingset.on_demotion(witness);
+        let far = away(&mut workingset, 2 * FULL.budget);
+        assert_eq!(workingset.on_refault(witness, far, FULL), Refault::Distant);
+        let near = workingset.on_eviction();
+        let outcomes = (0..64).map(|_| workingset.on_refault(witness + 1, near, FULL));
+        assert_eq!(outcomes.filter(|outcome| *outcome == Refault::Activated).count(), 8);
+        // Remembered for a while, not for ever.
+        let later = (0..400).map(|_| workingset.on_refault(witness + 1, near, FULL)).last();
+        assert_eq!(later, Some(Refault::Activated));
+    }
+
+    #[test]
+    fn the_clock_goes_round_without_harm() {
+        let age = (u64::from(SHADOW_MASK) << GRAIN_BITS) + 63;
+        let mut workingset = Workingset { age, ..Workingset::default() };
+        let shadow = workingset.on_eviction();
+        assert_eq!(shadow.bits(), SHADOW_MASK);
+        (0..128).for_each(|_| _ = workingset.on_eviction());
+        assert_eq!(workingset.distance(Shadow::new(shadow.bits())), 192);
+    }
+
+    proptest! {
+        #[test]
+        fn demotion_never_asks_for_more_than_there_is(
+            inactive in 0..5000u32, active in 0..5000u32, cached in 0..500u32, budget in 0..10_000u32,
+            activations in 0..10_000u32,
+        ) {
+            let counts = Counts { inactive, active, cached, budget };
+            let mut workingset = Workingset::default();
+            let shadow = workingset.on_eviction();
+            for page in 0..activations.min(3000) {
+                workingset.on_refault(page, shadow, counts);
+            }
+            prop_assert!(workingset.demote(counts) <= active);
+            prop_assert!(workingset.newcomers(counts) <= budget - budget / 4);
+        }
+    }
+}
