@@ -52,7 +52,7 @@ impl Core {
                 self.map_in(node, rest, frames);
             }
             let slot = |page| run[(page - range.first) as usize].slot.filter(|_| keeps_slots);
-            self.publish_resident(node, range, Arrival::Read, slot);
+            self.publish_resident(node, range, Arrival::Unasked, slot);
         }
     }
 

@@ -76,10 +76,8 @@ impl Core {
     /// A page in RAM gives its copy on the device up.
     fn forget_slot(&self, page: PageIndex, slot: Slot) {
         let seen = self.pages.load(page);
-        if let PageState::Resident { slot: Some(held), pins, node } = seen.state()
-            && held == slot
-            && self.pages.claim(page, seen, PageState::Resident { slot: None, pins, node })
-        {
+        let PageState::Resident { slot: Some(held), .. } = seen.state() else { return };
+        if held == slot && self.pages.drop_slot(page, seen) {
             self.free_slot(slot);
         }
     }
