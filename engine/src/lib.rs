@@ -53,6 +53,7 @@ mod transfer;
 pub mod watermarks;
 mod write_back;
 
+pub use bring_back::{NoSuchMethod, SwapoffMethod};
 pub use counters::Snapshot;
 pub use engine::{Builder, Engine, Usage, check_nodes, default_swap_bytes, open_devices};
 pub use error::Error;

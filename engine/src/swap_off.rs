@@ -6,7 +6,7 @@
 //! same code as a new one (and, as in the kernel, an automatic priority is then the lowest). A swapoff is
 //! also the first to give way: when a fault finds no room anywhere, the device is put back into use before
 //! the budget is exceeded.
-use crate::bring_back::{PATIENCE_NS, Purpose, Task, WAIT_NS};
+use crate::bring_back::{PATIENCE_NS, Purpose, SwapoffMethod, Task, WAIT_NS};
 use crate::core::Core;
 use crate::device::open;
 use crate::device::record::{Device, DeviceState};
@@ -71,11 +71,24 @@ impl Core {
         path: &Path,
         watch: &mut dyn FnMut(Progress) -> Proceed,
     ) -> Result<(), Error> {
+        self.swap_off_by(path, SwapoffMethod::default(), watch)
+    }
+
+    /// As [`Self::swap_off`], by a method of choice.
+    ///
+    /// # Errors
+    /// As for [`Self::swap_off`].
+    pub fn swap_off_by(
+        &self,
+        path: &Path,
+        method: SwapoffMethod,
+        watch: &mut dyn FnMut(Progress) -> Proceed,
+    ) -> Result<(), Error> {
         let _changing = self.change_devices()?;
         let device = self.find_device(path)?;
         self.check_room_without(device)?;
         self.inside_gate(|| self.devices.swap_off_begin(device))?;
-        match self.bring_back(device, watch) {
+        match self.bring_back(device, method, watch) {
             Ok(()) => {
                 self.let_go(device);
                 Ok(())
@@ -120,6 +133,7 @@ impl Core {
     fn bring_back(
         &self,
         device: &Device,
+        mut method: SwapoffMethod,
         watch: &mut dyn FnMut(Progress) -> Proceed,
     ) -> Result<(), Error> {
         let pages_total = u64::from(device.used());
@@ -134,7 +148,9 @@ impl Core {
                     Proceed::Cancel | Proceed::GoOn => Proceed::GoOn,
                 }
             };
-            self.sweep(Task { device, purpose: Purpose::Empty }, &mut tell)?;
+            self.pass(Task { device, purpose: Purpose::Empty }, method, &mut tell)?;
+            // What a walk has left is a rest.
+            method = SwapoffMethod::default();
             // Slots whose pages have gone may wait in a buffer of some CPU.
             self.inside_gate(|| self.devices.drain());
             let cancelled = tell() == Proceed::Cancel;

@@ -9,7 +9,7 @@ use support::*;
 use userswap::device::SlotMode;
 use userswap::options::{FaultMode, Transfer};
 use userswap::page::PageState;
-use userswap::{Builder, Engine, Error, Proceed, Progress, Region};
+use userswap::{Builder, Engine, Error, Proceed, Progress, Region, SwapoffMethod};
 
 fn with_memory(way: (FaultMode, Transfer), ram_mib: usize, mem: &[&str]) -> Engine {
     let builder = Builder::new((ram_mib * MIB) as u64).arena_bytes(1 << 30);
@@ -337,6 +337,42 @@ fn o10_a_page_that_a_fault_is_reading_is_read_once() {
     }
 }
 
+#[test]
+fn the_kernels_walks_bring_everything_back_too() {
+    for way in WAYS {
+        for method in [SwapoffMethod::Scaling, SwapoffMethod::Fixed] {
+            limit(30);
+            let engine = with_memory(way, 16, &["mem:64M"]);
+            let (region, pages) = paged_out(&engine, 2500, 7);
+            for page_cluster in ["0", "1", "3", "8"] {
+                engine.set("page_cluster", page_cluster).unwrap();
+                let before = engine.counters().pswpin;
+                engine.core().swap_off_by(Path::new("mem"), method, &mut go_on).unwrap();
+                assert_eq!(engine.counters().pswpin - before, 2500, "{way:?} {method}");
+                assert_eq!((count_present(pages), engine.usage().slots_used), (2500, 0));
+                check(pages, 7);
+                audit(&engine);
+                engine.core().swap_on(&"mem:64M".parse().unwrap()).unwrap();
+                region.page_out(0..region.len()).unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_walk_moves_what_ram_cannot_hold_to_another_device() {
+    limit(60);
+    let engine = with_memory(WAYS[0], 16, &["mem:64M,pri=5", "mem:64M,pri=1"]);
+    let (_region, pages) = paged_out(&engine, 9000, 7);
+    for (name, method) in [("mem", SwapoffMethod::Scaling), ("mem#2", SwapoffMethod::Fixed)] {
+        engine.core().swap_off_by(Path::new(name), method, &mut go_on).unwrap();
+        engine.core().swap_on(&"mem:64M".parse().unwrap()).unwrap();
+        audit(&engine);
+    }
+    check(pages, 7);
+    assert_eq!(engine.counters().budget_exceeded, 0);
+}
+
 /// Four threads check and change their pages while devices are emptied into each other, or only half.
 fn under_load(way: (FaultMode, Transfer)) {
     limit(120);
@@ -378,7 +414,8 @@ fn under_load(way: (FaultMode, Transfer)) {
             let device = round % 2;
             let name = if device == 0 { file.clone() } else { "mem".into() };
             let mut patience = if round % 3 == 2 { random.below(30) } else { usize::MAX };
-            let outcome = engine.core().swap_off(&name, &mut |_| {
+            let method = SwapoffMethod::ALL[round / 2 % 3];
+            let outcome = engine.core().swap_off_by(&name, method, &mut |_| {
                 patience = patience.saturating_sub(1);
                 if patience == 0 { Proceed::Cancel } else { Proceed::GoOn }
             });

@@ -4,12 +4,17 @@
 //! (`sweep`) finds the page on each slot, and at once deals with what needs no read; then a few threads
 //! (`readers`) take spans of slots one after the other, read each into frames, check it, and find its pages
 //! a place (`place`): mapped in runs, or written to another device from the same frames. Each span passes
-//! the gate by itself, so neither a fork nor a fault waits for longer than a few requests.
+//! the gate by itself, so neither a fork nor a fault waits for longer than a few requests. The kernel's way
+//! is there for comparison (`walk`); which one is used is a swapoff's `method`.
+mod method;
 mod place;
+mod read;
 mod readers;
 mod room;
 mod sweep;
+mod walk;
 
+pub use method::{NoSuchMethod, SwapoffMethod};
 pub use room::room_in_ram;
 
 use crate::core::Core;
@@ -17,6 +22,7 @@ use crate::device::record::Device;
 use crate::error::Error;
 use crate::swap_off::Proceed;
 use sweep::Found;
+use walk::Windows;
 
 /// Pages of one request: 1 MiB, from where on larger ones gain nothing (docs/swapoff.md).
 pub const READ_PAGES: u32 = 256;
@@ -48,7 +54,24 @@ pub struct Task<'a> {
 }
 
 impl Core {
-    /// One pass over a device: in parts, each of them first looked for and then read. `between` is asked
+    /// One pass over a device, by the method asked for.
+    ///
+    /// # Errors
+    /// As for [`Self::sweep`].
+    pub(crate) fn pass(
+        &self,
+        task: Task<'_>,
+        method: SwapoffMethod,
+        between: &mut dyn FnMut() -> Proceed,
+    ) -> Result<(), Error> {
+        match method {
+            SwapoffMethod::Device => self.sweep(task, between),
+            SwapoffMethod::Scaling => self.walk(task, Windows::Scaling, between),
+            SwapoffMethod::Fixed => self.walk(task, Windows::Fixed, between),
+        }
+    }
+
+    /// One pass over a device in its order: in parts, each of them first looked for and then read. `between` is asked
     /// between steps whether to go on.
     ///
     /// # Errors

@@ -4,19 +4,14 @@
 //! the disk and all CPUs are busy, and nothing is in flight between two passages of the gate.
 use super::{PATIENCE_NS, Purpose, READ_PAGES, Task, WAIT_NS, room_in_ram};
 use crate::core::Core;
-use crate::counters::count;
-use crate::device::slot_of;
 use crate::error::Error;
 use crate::node::{Asker, FrameSet, Node};
-use crate::page::{PageIndex, PageState};
-use crate::reclaim::{Scratch, Victim};
+use crate::reclaim::Scratch;
 use crate::swap_off::Proceed;
-use crate::sys::request::{Direction, Pieces};
 use crate::sys::signal::Blocked;
-use crate::sys::{PAGE_BYTES, clock, futex, lock::Lock};
+use crate::sys::{clock, futex, lock::Lock};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use userswap_policy::frames::FrameRun;
 use userswap_policy::spans::SlotMap;
 
 /// What the readers share.
@@ -35,7 +30,6 @@ struct Shared<'a> {
 /// One thread's own memory.
 struct Reader<'a> {
     shared: &'a Shared<'a>,
-    victims: Vec<Victim>,
     scratch: Box<Scratch>,
 }
 
@@ -49,15 +43,6 @@ enum Piece {
 }
 
 impl Core {
-    /// Frames behind the first `used` are free again.
-    fn put_rest(&self, node: &Node, frames: &mut FrameSet, used: u32) {
-        if used < frames.pages() {
-            let rest = frames.split_off(used);
-            let mut state = node.lock();
-            rest.runs().iter().for_each(|run| state.put_free(*run));
-        }
-    }
-
     /// Reads and places everything on `map`; `between` is asked between spans whether to go on.
     ///
     /// # Errors
@@ -127,8 +112,7 @@ impl Shared<'_> {
 
 impl<'a> Reader<'a> {
     fn new(shared: &'a Shared<'a>) -> Self {
-        let victims = Vec::with_capacity(READ_PAGES as usize);
-        Self { shared, victims, scratch: Box::new(Scratch::new()) }
+        Self { shared, scratch: Box::new(Scratch::new()) }
     }
 
     /// Takes spans until there is none; the caller of all is the one who asks `between`.
@@ -188,68 +172,10 @@ impl<'a> Reader<'a> {
         let mut frames = FrameSet::new();
         core.fill_set(node, &mut frames, want, Asker::Readahead);
         let slots = span.start..span.start + frames.pages();
-        self.bring_slots(node, slots.clone(), frames);
-        self.shared.room.fetch_add(u64::from(want) - self.victims.len() as u64, Ordering::Relaxed);
+        let Shared { task, map, .. } = *self.shared;
+        let read = core.read_slots(task, map, slots.clone(), (node, frames));
+        core.place(task.purpose, &read, &mut self.scratch);
+        self.shared.room.fetch_add(u64::from(want) - read.len() as u64, Ordering::Relaxed);
         if slots.is_empty() { Piece::NoFrames } else { Piece::Done(slots.end - slots.start) }
-    }
-
-    /// Reads slots into as many frames; leaves the pages that were brought back in `victims`.
-    fn bring_slots(&mut self, node: &Node, slots: Range<u32>, mut frames: FrameSet) {
-        let Shared { core, task, map, .. } = *self.shared;
-        self.victims.clear();
-        let claimed: Vec<Option<PageIndex>> =
-            slots.clone().map(|slot| self.claim(map, slot)).collect();
-        let Some(first) = claimed.iter().position(Option::is_some) else {
-            return core.put_rest(node, &mut frames, 0);
-        };
-        let last = claimed.iter().rposition(Option::is_some).expect("there is a first one");
-        core.put_rest(node, &mut frames, last as u32 + 1);
-        self.read(node, &frames, (slots.start, first as u32), &claimed);
-        core.place(task.purpose, &self.victims, &mut self.scratch);
-    }
-
-    fn claim(&self, map: &SlotMap, number: u32) -> Option<PageIndex> {
-        let Shared { core, task, .. } = *self.shared;
-        let page = map.page_at(number)?;
-        let slot = slot_of(task.device.id(), number);
-        let (swapped, filling) =
-            (PageState::Swapped { slot }, PageState::Filling { slot: Some(slot) });
-        core.pages.change(page, swapped, filling).then_some(page)
-    }
-
-    /// Reads the slots of `claimed` from place `first` on; leaves the good pages in `victims`, and gives back
-    /// the frames of slots that nobody needs.
-    fn read(
-        &mut self,
-        node: &Node,
-        frames: &FrameSet,
-        (start, first): (u32, u32),
-        claimed: &[Option<PageIndex>],
-    ) {
-        let Shared { core, task, .. } = *self.shared;
-        let mut pieces = Pieces::default();
-        let mut place = first;
-        while place < frames.pages() {
-            let run = frames.run_at(place, frames.pages() - place);
-            let pushed =
-                pieces.push(core.frame_address(run.first), run.count as usize * PAGE_BYTES);
-            assert!(pushed, "a set has fewer runs than a request has pieces");
-            place += run.count;
-        }
-        let slot = slot_of(task.device.id(), start + first);
-        let read = core.devices.transfer(Direction::Read, slot, &pieces, node.id).is_ok();
-        for (place, page) in (0..frames.pages()).zip(claimed) {
-            let frame = frames.run_at(place, 1).first;
-            let slot = slot_of(task.device.id(), start + place);
-            match page {
-                None => node.lock().put_free(FrameRun { first: frame, count: 1 }),
-                Some(page) if core.is_good_in(slot, frame, read) => {
-                    let checksum = core.devices.checksum(slot);
-                    self.victims.push(Victim { page: *page, slot: Some(slot), frame, checksum });
-                }
-                Some(page) => core.lose_in(*page, slot, frame),
-            }
-        }
-        count(&core.counters.pswpin, self.victims.len() as u64);
     }
 }

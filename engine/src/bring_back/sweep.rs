@@ -27,6 +27,11 @@ impl Found {
             scratch: Box::new(Scratch::new()),
         }
     }
+
+    /// One page that was read, owned in Filling, finds a place.
+    pub(super) fn place(&mut self, core: &Core, victim: Victim) {
+        core.place(Purpose::Empty, &[victim], &mut self.scratch);
+    }
 }
 
 impl Core {
@@ -74,7 +79,7 @@ impl Core {
     }
 
     /// A page in RAM gives its copy on the device up.
-    fn forget_slot(&self, page: PageIndex, slot: Slot) {
+    pub(super) fn forget_slot(&self, page: PageIndex, slot: Slot) {
         let seen = self.pages.load(page);
         let PageState::Resident { slot: Some(held), .. } = seen.state() else { return };
         if held == slot && self.pages.drop_slot(page, seen) {
@@ -83,7 +88,7 @@ impl Core {
     }
 
     /// A page on its second chance: its frame is at hand, nothing has to be read.
-    fn take_cached(&self, page: PageIndex, slot: Slot, found: &mut Found) {
+    pub(super) fn take_cached(&self, page: PageIndex, slot: Slot, found: &mut Found) {
         let seen = self.pages.load(page);
         let PageState::Cached { frame, slot: Some(held), .. } = seen.state() else { return };
         if held != slot || !self.uncache(page, seen, (frame, PageState::Filling { slot: None })) {
@@ -98,7 +103,7 @@ impl Core {
         found.cached.push(Victim { page, slot: Some(slot), frame, checksum });
     }
 
-    fn place_cached(&self, found: &mut Found) {
+    pub(super) fn place_cached(&self, found: &mut Found) {
         self.place(Purpose::Empty, &found.cached, &mut found.scratch);
         found.cached.clear();
     }
