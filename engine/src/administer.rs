@@ -41,6 +41,8 @@ impl Core {
             ram_bytes: budget_pages * PAGE_BYTES as u64,
             placement: placement.to_owned(),
             readahead: self.readahead_status(),
+            hibernated: self.hibernated.load(Ordering::Relaxed),
+            pins: self.pins.load(Ordering::Relaxed).into(),
             free_slots: free.max(0) as u64,
             total_slots: total.max(0) as u64,
             list_lock,

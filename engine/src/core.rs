@@ -119,6 +119,8 @@ pub struct Core {
     pub path: Path,
     /// Counts frames becoming free; waited on by who finds none.
     pub freed: AtomicU32,
+    /// Everything was paged out, and nobody has asked for it since.
+    pub hibernated: AtomicBool,
     /// Somebody adds or removes a device.
     pub changing_devices: AtomicBool,
     /// Held by who changes the budget, or the marks.
@@ -190,6 +192,7 @@ impl Core {
             streams: Lock::new(Streams::new()),
             path,
             freed: AtomicU32::new(0),
+            hibernated: AtomicBool::new(false),
             changing_devices: AtomicBool::new(false),
             budget_change: Lock::new(()),
             marks: Lock::new(Marks::default()),
@@ -282,11 +285,20 @@ impl Core {
         }
     }
 
+    /// Frees consecutive slots of one device.
+    pub fn free_slots(&self, span: SlotSpan) {
+        // A device that is going takes nothing in their place.
+        let gives_room = !self.devices.is_leaving(span.first);
+        self.devices.free(span);
+        if gives_room {
+            self.devices_full.store(false, Ordering::Relaxed);
+            self.note_progress();
+        }
+    }
+
     /// Frees one slot.
     pub fn free_slot(&self, slot: Slot) {
-        self.devices.free(SlotSpan { first: slot, count: 1 });
-        self.devices_full.store(false, Ordering::Relaxed);
-        self.note_progress();
+        self.free_slots(SlotSpan { first: slot, count: 1 });
     }
 
     /// Tells who waits for frames that some may have become free.

@@ -8,6 +8,7 @@ use crate::device::Devices;
 use crate::device::open::{self, default_directory};
 use crate::device::spec::SwapSpec;
 use crate::error::Error;
+use crate::hibernate::Stayed;
 use crate::nodes;
 use crate::options::{
     FaultMode, IoBackend, OnFull, Options, PlacementChoice, RAM_MIN_BYTES, Transfer,
@@ -252,6 +253,21 @@ impl Engine {
         let pages = (bytes / PAGE_BYTES as u64).min(u64::from(u32::MAX)) as u32;
         let _blocked = Blocked::new();
         self.running.core.set_budget(pages)
+    }
+
+    /// Takes everything managed out to the devices and gives its memory back to the kernel; what the program
+    /// touches comes back by a fault. Pinned pages stay, and so does what no device has room for.
+    pub fn page_out_all(&self) -> Stayed {
+        self.running.core.page_out_all()
+    }
+
+    /// Brings everything back, in the order of the devices, as far as the budget goes without taking others
+    /// out.
+    ///
+    /// # Errors
+    /// A device is just being added or removed.
+    pub fn prefetch_all(&self) -> Result<(), Error> {
+        self.running.core.prefetch_all()
     }
 
     /// Changes one of the settings that `userswap set` knows, such as `swap_ra_policy`; returns its value.

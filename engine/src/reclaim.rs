@@ -295,7 +295,10 @@ impl Core {
             }
             let checksum = self.checksums.of(bytes);
             match victim.slot {
-                Some(slot) if self.devices.checksum(slot) == checksum => {
+                Some(slot)
+                    if self.devices.checksum(slot) == checksum
+                        && !self.devices.is_leaving(slot) =>
+                {
                     count(&self.counters.swpout_clean, 1);
                     self.cache(node, victim, slot);
                 }
@@ -360,11 +363,12 @@ impl Core {
         if self.are_devices_full() && self.nodes.iter().all(quiet) {
             // Who searches holds slots for a moment that it gives back: one look may be mistaken.
             match attempt {
-                ..FULL_LOOKS => process::yield_now(),
-                FULL_LOOKS.. if self.caches_give_way(node, seen_freed) => {}
-                FULL_LOOKS.. => self.exceed_budget(node),
+                ..FULL_LOOKS => return process::yield_now(),
+                // A device that is going comes back, and caches give way, before the budget is exceeded.
+                FULL_LOOKS.. if self.devices.ask_for_leaving() => {}
+                FULL_LOOKS.. if self.caches_give_way(node, seen_freed) => return,
+                FULL_LOOKS.. => return self.exceed_budget(node),
             }
-            return;
         }
         futex::wait_for(&self.freed, seen_freed, WAIT_NS);
     }

@@ -22,6 +22,12 @@ pub struct Status {
     pub placement: String,
     /// What is read ahead of its use.
     pub readahead: ReadaheadStatus,
+    /// Everything was paged out, and nobody has asked for it since; what the program touches comes back.
+    #[serde(default)]
+    pub hibernated: bool,
+    /// Pins on pages, which keep them in RAM.
+    #[serde(default)]
+    pub pins: u64,
     /// Slots that can be allocated on all devices.
     pub free_slots: u64,
     /// Usable slots of all devices.

@@ -22,6 +22,7 @@ pub mod scan;
 pub mod shrink;
 pub mod slot_cache;
 pub mod slots;
+pub mod spans;
 pub mod stream;
 pub mod watermark;
 pub mod workingset;

@@ -56,11 +56,13 @@ fn json(value: &impl serde::Serialize) -> String {
 
 fn describe(name: EngineName, status: &Status) -> String {
     let mut text = format!(
-        "{name} {}: {} of RAM, faults by {}, placement {}\n",
+        "{name} {}: {} of RAM, faults by {}, placement {}{}{}\n",
         plain(&status.program),
         ByteSize(status.ram_bytes).rounded(),
         plain(&status.fault),
-        plain(&status.placement)
+        plain(&status.placement),
+        if status.hibernated { ", hibernated" } else { "" },
+        if status.pins > 0 { format!(", {} pins", status.pins) } else { String::new() }
     );
     text.push_str(&devices(&status.devices));
     for node in &status.nodes {
@@ -276,6 +278,8 @@ mod tests {
                 page_cluster: 5,
                 vma_ra_enabled: true,
             },
+            hibernated: false,
+            pins: 0,
             free_slots: 5,
             total_slots: 9,
             list_lock: LockUse { acquisitions: 12, waits: 3 },
@@ -312,6 +316,11 @@ list lock: 12 acquisitions, 3 waits
 removal locks (skip): 7 acquisitions, 2 waits, 1.500 s waited, 0 stalled, 2 skipped
 ";
         assert_eq!(text, expected);
+        let parked = Status { hibernated: true, pins: 3, ..status.clone() };
+        let text = describe(EngineName { pid: 7, number: 2 }, &parked);
+        assert!(text.starts_with(
+            "7-2 sort: 16M of RAM, faults by thread, placement near, hibernated, 3 pins\n"
+        ));
         assert_eq!(serde_json::from_str::<Status>(&json(&status)).unwrap(), status);
     }
 
