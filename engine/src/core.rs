@@ -38,6 +38,11 @@ pub const RUN_MAX: u32 = 64;
 /// Pages of zeros for one sequential first touch: the program goes on after the first run while the server
 /// maps the others.
 pub const ZERO_RUN_MAX: u32 = 256;
+/// Pages of the first window of a stream of reads: of two faults that are neighbours by chance, as those of
+/// a random reader of few data are now and then, it wastes one page.
+const READ_FIRST: u32 = 2;
+/// As [`READ_FIRST`], for first touches, where nothing is read.
+const ZERO_FIRST: u32 = 4;
 /// Pages of the largest asynchronous readahead window: 4 MiB.
 pub const AHEAD_MAX: u32 = 1024;
 /// Threads that may reclaim directly at once; more wait for one of them.
@@ -313,7 +318,8 @@ impl Core {
         // A budget of a few megabytes must not be emptied by one window.
         let room = self.window_room();
         let page_cluster = self.readahead.settings().page_cluster;
-        Limits { page_cluster, run_max: RUN_MAX.min(room), ahead_max: AHEAD_MAX.min(room) }
+        let (run_max, ahead_max) = (RUN_MAX.min(room), AHEAD_MAX.min(room));
+        Limits { page_cluster, run_first: READ_FIRST, run_max, ahead_max }
     }
 
     fn window_room(&self) -> u32 {
@@ -323,7 +329,8 @@ impl Core {
     /// How far first touches may run ahead of the program.
     pub fn zero_limits(&self) -> Limits {
         let room = self.window_room();
-        Limits { page_cluster: 0, run_max: ZERO_RUN_MAX.min(room), ahead_max: 0 }
+        let run_max = ZERO_RUN_MAX.min(room);
+        Limits { page_cluster: 0, run_first: ZERO_FIRST, run_max, ahead_max: 0 }
     }
 
     /// The scratch memory of this thread's direct reclaim.
