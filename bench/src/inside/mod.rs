@@ -4,6 +4,7 @@
 //! variants take turns, and each row is the median of its runs.
 
 mod contention;
+mod list_lru;
 mod placement;
 mod readahead;
 mod slot_alloc;
@@ -25,6 +26,8 @@ pub enum InsideCase {
     SlotAlloc(slot_alloc::SlotAllocArgs),
     /// Time to free a region's slots, in sorted, merged and unsorted batches
     SlotFree(slot_free::SlotFreeArgs),
+    /// Lists of reclaimable items: one lock, a lock per node, other crates' caches
+    ListLru(list_lru::ListLruArgs),
     /// Devices of different nodes: one list, equal priorities, per-node lists
     Placement(placement::PlacementArgs),
     /// Reclaimers that take pages out of the same memory: wait, stall, skip
@@ -57,6 +60,9 @@ pub fn run(case: &InsideCase) -> ExitCode {
         }
         InsideCase::SlotFree(args) => {
             slot_free::measure(args).map(|rows| print("slot-free", &rows, args.json))
+        }
+        InsideCase::ListLru(args) => {
+            list_lru::measure(args).map(|rows| print("list-lru", &rows, args.json))
         }
         InsideCase::Placement(args) => {
             placement::measure(args).map(|rows| print("placement", &rows, args.json))

@@ -6,6 +6,7 @@
 //! adds an item looks at the mark under the same lock, and is either moved with the others or goes to the
 //! parent. The list's number is used again when no node remembers it.
 use super::{ListLru, Part};
+use crate::page::NodeId;
 use crate::sync::{AtomicBool, Ordering};
 use std::sync::Arc;
 use userswap_policy::lru::sublists::ListNumber;
@@ -107,11 +108,11 @@ impl ListLru {
             return;
         }
         let (child, parent) = (group.0.list, group.living_list());
-        for part in &self.parts {
+        for (node, part) in (0..).map(NodeId).zip(&self.parts) {
             let mut lists = part.lists.lock();
             lists.reparent(child, parent);
-            part.publish(&lists, child);
-            part.publish(&lists, parent);
+            self.publish(node, &lists, child);
+            self.publish(node, &lists, parent);
         }
         numbers.retired.push(child);
     }

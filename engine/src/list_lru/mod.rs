@@ -74,6 +74,8 @@ type Lists = Sublists<ZeroedSlice<Link>>;
 /// A concurrent container of reclaimable items, with lists by node and group.
 pub struct ListLru {
     parts: Box<[Part]>,
+    /// As [`Part::ungrouped`] for each group, by node.
+    grouped: Box<[Box<[AtomicI64]>]>,
     /// Bit n is set while node n has items: one look tells which nodes are worth a visit (the mask of
     /// 2013, dropped by Linux 4.0 with the machines of a thousand nodes in mind). Changed under the node's
     /// lock, read without one.
@@ -90,11 +92,10 @@ pub struct ListLru {
 #[repr(align(128))]
 struct Part {
     lists: Lock<Lists>,
-    /// Copies of the lists' own counts, stored under the lock and read without it. Relaxed is enough: they
-    /// are approximate, and nothing is found through them.
-    count: AtomicI64,
+    /// Copies of the lists' own counts, stored before the lock is dropped and read without it. Relaxed is
+    /// enough: they are approximate, and nothing is found through them.
     ungrouped: AtomicI64,
-    grouped: Box<[AtomicI64]>,
+    beside: AtomicI64,
 }
 
 /// Items that [`Visit::isolate_move`] took off one node's lists, the last one first. They belong to whoever
@@ -145,8 +146,10 @@ impl ListLru {
     pub fn with_groups(nodes: usize, items: u32, groups: u32) -> io::Result<Self> {
         assert!((1..=NODES_MAX).contains(&nodes), "{nodes} nodes, not 1 to {NODES_MAX}");
         let parts = (0..nodes).map(|_| Part::new(items, groups)).collect::<io::Result<_>>()?;
+        let counters = |_| (0..groups).map(|_| AtomicI64::new(0)).collect();
         Ok(Self {
             parts,
+            grouped: (0..nodes).map(counters).collect(),
             active: AtomicU64::new(0),
             lists_end: AtomicU32::new(1),
             numbers: Lock::new(Numbers::new(groups + 1)),
@@ -163,6 +166,7 @@ impl ListLru {
     ///
     /// # Panics
     /// There is no such node or item, as in every function here.
+    #[inline]
     pub fn add(&self, node: NodeId, item: u32) -> bool {
         let part = self.part(node);
         let mut lists = part.lists.lock();
@@ -184,11 +188,12 @@ impl ListLru {
     }
 
     /// Takes an item off the list that it is on; false when it is on none.
+    #[inline]
     pub fn del(&self, node: NodeId, item: u32) -> bool {
         let part = self.part(node);
         let mut lists = part.lists.lock();
         let Some(list) = lists.del(item) else { return false };
-        part.publish(&lists, list);
+        self.publish(node, &lists, list);
         self.note_removal(node, &lists);
         true
     }
@@ -199,13 +204,15 @@ impl ListLru {
             self.assert_own(group);
             group.own_list()
         });
-        let counter = |list| self.part(node).counter(list).load(Ordering::Relaxed);
+        let counter = |list| self.counter(node, list).load(Ordering::Relaxed);
         sublists::shown(list.map_or(0, counter))
     }
 
     /// Items of a node: approximate, without any lock.
     pub fn count_node(&self, node: NodeId) -> u64 {
-        sublists::shown(self.part(node).count.load(Ordering::Relaxed))
+        let part = self.part(node);
+        let (ungrouped, beside) = (&part.ungrouped, &part.beside);
+        sublists::shown(ungrouped.load(Ordering::Relaxed) + beside.load(Ordering::Relaxed))
     }
 
     /// Items of all nodes: approximate, without any lock.
@@ -245,25 +252,49 @@ impl ListLru {
             let lists = part.lists.lock();
             let active = self.active.load(Ordering::Relaxed) >> node & 1 == 1;
             lists.is_valid()
-                && part.count.load(Ordering::Relaxed) == lists.count()
+                && self.count_node(NodeId(node)) == sublists::shown(lists.count())
                 && active == (lists.count() > 0)
         })
     }
 
+    #[inline]
     fn part(&self, node: NodeId) -> &Part {
         &self.parts[node.0 as usize]
     }
 
+    #[inline]
     fn append(&self, node: NodeId, lists: &mut Lists, list: ListNumber, item: u32) -> bool {
         let Some(list) = lists.add(list, item) else { return false };
-        self.part(node).publish(lists, list);
+        self.publish(node, lists, list);
         if lists.count() == 1 {
             self.active.fetch_or(1 << node.0, Ordering::Relaxed);
         }
         true
     }
 
+    #[inline]
+    fn counter(&self, node: NodeId, list: ListNumber) -> &AtomicI64 {
+        match list.place() {
+            0 => &self.part(node).ungrouped,
+            place => &self.grouped[node.0 as usize][place - 1],
+        }
+    }
+
+    #[inline]
+    fn publish(&self, node: NodeId, lists: &Lists, list: ListNumber) {
+        self.counter(node, list).store(lists.count_of(list), Ordering::Relaxed);
+        if list != ListNumber::UNGROUPED {
+            self.publish_beside(node, lists);
+        }
+    }
+
+    #[inline]
+    fn publish_beside(&self, node: NodeId, lists: &Lists) {
+        self.part(node).beside.store(lists.count_beside(), Ordering::Relaxed);
+    }
+
     /// An item of the node has gone, and its count is lower.
+    #[inline]
     fn note_removal(&self, node: NodeId, lists: &Guard<'_, Lists>) {
         if lists.count() == 0 {
             self.active.fetch_and(!(1 << node.0), Ordering::Relaxed);
@@ -276,21 +307,8 @@ impl Part {
         let links = ZeroedSlice::new(items as usize)?;
         Ok(Self {
             lists: Lock::new(Sublists::new(links, groups + 1)),
-            count: AtomicI64::new(0),
             ungrouped: AtomicI64::new(0),
-            grouped: (0..groups).map(|_| AtomicI64::new(0)).collect(),
+            beside: AtomicI64::new(0),
         })
-    }
-
-    fn counter(&self, list: ListNumber) -> &AtomicI64 {
-        match list.place() {
-            0 => &self.ungrouped,
-            place => &self.grouped[place - 1],
-        }
-    }
-
-    fn publish(&self, lists: &Lists, list: ListNumber) {
-        self.count.store(lists.count(), Ordering::Relaxed);
-        self.counter(list).store(lists.count_of(list), Ordering::Relaxed);
     }
 }

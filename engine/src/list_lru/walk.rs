@@ -3,7 +3,7 @@
 //! The callback may drop the lock with [`Visit::unlock`], to do what takes long. Then it must answer
 //! RemovedRetry, Retry or Stop (the rule of Linux 6.13): nothing that was remembered under the lock is
 //! valid any more, and the walk starts again from the oldest item.
-use super::{Code, Group, ListLru, Lists, Part, Taken};
+use super::{Code, Group, ListLru, Lists, Taken};
 use crate::page::NodeId;
 use crate::sync::{Guard, Ordering};
 use userswap_policy::lru::Walk;
@@ -31,17 +31,21 @@ impl ShrinkRequest {
 pub struct Visit<'a> {
     lru: &'a ListLru,
     node: NodeId,
+    list: ListNumber,
     item: u32,
     walk: Walk,
     lists: Option<Guard<'a, Lists>>,
 }
 
 impl<'a> Visit<'a> {
+    #[inline]
     fn new(lru: &'a ListLru, node: NodeId, list: ListNumber) -> Self {
-        Self { lru, node, item: 0, walk: Walk::new(list), lists: Some(lru.part(node).lists.lock()) }
+        let lists = Some(lru.part(node).lists.lock());
+        Self { lru, node, list, item: 0, walk: Walk::new(list), lists }
     }
 
     /// The item.
+    #[inline]
     pub fn item(&self) -> u32 {
         self.item
     }
@@ -56,11 +60,10 @@ impl<'a> Visit<'a> {
     ///
     /// # Panics
     /// The lock has been dropped, or the item taken off.
+    #[inline]
     pub fn isolate(&mut self) {
-        let part = self.part();
         let lists = self.lists.as_mut().expect("an item is isolated before the lock is dropped");
-        let list = self.walk.isolate(lists);
-        part.counter(list).store(lists.count_of(list), Ordering::Relaxed);
+        self.walk.isolate(lists);
     }
 
     /// Takes the item off its list and puts it in front of `taken`.
@@ -69,21 +72,17 @@ impl<'a> Visit<'a> {
     /// As [`Visit::isolate`], or `taken` is for another node.
     pub fn isolate_move(&mut self, taken: &mut Taken) {
         assert_eq!(taken.node, self.node, "items are taken to their own node's");
-        let part = self.part();
         let lists = self.lists.as_mut().expect("an item is isolated before the lock is dropped");
-        let list = self.walk.isolate_move(lists, &mut taken.chain);
-        part.counter(list).store(lists.count_of(list), Ordering::Relaxed);
+        self.walk.isolate_move(lists, &mut taken.chain);
     }
 
     /// Drops the lock. To be answered with RemovedRetry, Retry or Stop.
     pub fn unlock(&mut self) {
+        self.publish();
         self.lists = None;
     }
 
-    fn part(&self) -> &'a Part {
-        self.lru.part(self.node)
-    }
-
+    #[inline]
     fn next(&mut self, budget: &mut u64) -> bool {
         let lists = self.lists.as_ref().expect("between two items the lock is held");
         let item = self.walk.next(lists, budget);
@@ -92,28 +91,26 @@ impl<'a> Visit<'a> {
     }
 
     /// Carries out what the callback answered; true when the lock had been dropped.
+    #[inline]
     fn finish(&mut self, code: Code) -> bool {
         let dropped = self.lists.is_none();
-        let fits = matches!(code, Code::RemovedRetry | Code::Retry | Code::Stop);
-        assert!(!dropped || fits, "{code:?} is no answer after the lock was dropped");
-        let part = self.part();
-        let lists = self.lists.get_or_insert_with(|| part.lists.lock());
-        self.walk.done(lists, code);
-        self.publish();
+        if dropped {
+            let fits = matches!(code, Code::RemovedRetry | Code::Retry | Code::Stop);
+            assert!(fits, "{code:?} is no answer after the lock was dropped");
+        }
+        let part = self.lru.part(self.node);
+        self.walk.done(self.lists.get_or_insert_with(|| part.lists.lock()), code);
         dropped
     }
 
-    fn abandon(&mut self) {
-        let part = self.part();
-        let lists = self.lists.get_or_insert_with(|| part.lists.lock());
-        self.walk.abandon(lists);
-        self.publish();
-    }
-
+    /// Before the lock is dropped.
+    #[inline]
     fn publish(&self) {
-        let lists = self.lists.as_ref().expect("who publishes has the lock");
-        self.part().count.store(lists.count(), Ordering::Relaxed);
-        self.lru.note_removal(self.node, lists);
+        if let Some(lists) = &self.lists {
+            self.lru.publish(self.node, lists, self.list);
+            self.lru.publish_beside(self.node, lists);
+            self.lru.note_removal(self.node, lists);
+        }
     }
 }
 
@@ -121,8 +118,10 @@ impl Drop for Visit<'_> {
     fn drop(&mut self) {
         // A callback that panics after isolating must not leave the counts wrong for ever.
         if std::thread::panicking() {
-            self.abandon();
+            let part = self.lru.part(self.node);
+            self.walk.abandon(self.lists.get_or_insert_with(|| part.lists.lock()));
         }
+        self.publish();
     }
 }
 
@@ -165,7 +164,7 @@ impl ListLru {
             if *budget == 0 {
                 break;
             }
-            if self.part(node).counter(list).load(Ordering::Relaxed) > 0 {
+            if self.counter(node, list).load(Ordering::Relaxed) > 0 {
                 isolated += self.walk_list(node, list, budget, (|| true, &mut callback));
             }
         }

@@ -49,12 +49,12 @@ impl ListId {
 }
 
 impl<const N: usize> Heads<POSITION_BITS> for [Link; N] {
-    #[inline]
+    #[inline(always)]
     fn head(&self, list: u32) -> &Link {
         &self[list as usize]
     }
 
-    #[inline]
+    #[inline(always)]
     fn head_mut(&mut self, list: u32) -> &mut Link {
         &mut self[list as usize]
     }
@@ -154,6 +154,7 @@ impl<S: AsRef<[Link]> + AsMut<[Link]>> Lists<S> {
         if link.is_linked() { link.newer().item() } else { None }
     }
 
+    #[inline(always)]
     fn rings(&mut self) -> Rings<'_, [Link; LISTS], POSITION_BITS> {
         Rings { links: self.links.as_mut(), heads: &mut self.heads }
     }

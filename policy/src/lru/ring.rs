@@ -5,6 +5,9 @@
 //! is `i + 1`, heads are the highest numbers. The bits that `prev` and `next` have left say which list an
 //! item was put on, so that it can be unlinked without being told. How many items and lists there can be
 //! is one choice: each bit less for positions is two more for lists.
+//!
+//! What is called for each item is inlined by force: it is a few reads and writes, and the list they are for
+//! is mostly known where it is called from.
 
 /// One item's place in its ring; all-zero bytes are valid and mean that it is in none.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -68,7 +71,18 @@ impl<const BITS: u32> Link<BITS> {
         Position(self.next & Self::MASK)
     }
 
+    #[inline(always)]
+    const fn set_older(&mut self, older: Position<BITS>) {
+        self.prev = self.prev & !Self::MASK | older.0;
+    }
+
+    #[inline(always)]
+    const fn set_newer(&mut self, newer: Position<BITS>) {
+        self.next = self.next & !Self::MASK | newer.0;
+    }
+
     /// The list that the item was put on.
+    #[inline(always)]
     pub(super) const fn list(&self) -> Option<u32> {
         if !self.is_linked() {
             return None;
@@ -92,19 +106,29 @@ pub(super) struct Rings<'a, H, const BITS: u32> {
 
 impl<H: Heads<BITS>, const BITS: u32> Rings<'_, H, BITS> {
     /// Puts an item that is in no ring behind the newest of `list`.
-    #[inline]
+    #[inline(always)]
     pub(super) fn append(&mut self, list: u32, item: u32) {
-        let head = Position::of_head(list);
-        let newest = self.heads.head(list).older();
-        self.insert(list, item, (newest, head));
+        self.append_as(list, list, item);
     }
 
     /// Puts an item that is in no ring before the oldest of `list`.
-    #[inline]
+    #[inline(always)]
     pub(super) fn prepend(&mut self, list: u32, item: u32) {
-        let head = Position::of_head(list);
+        let position = Position::of_item(item);
         let oldest = self.heads.head(list).newer();
-        self.insert(list, item, (head, oldest));
+        self.links[item as usize] = Link::new(list, Position::of_head(list), oldest);
+        self.link_mut(oldest).set_older(position);
+        self.heads.head_mut(list).set_newer(position);
+    }
+
+    /// As [`Self::append`], for an item that was put on the list `label`.
+    #[inline(always)]
+    fn append_as(&mut self, list: u32, label: u32, item: u32) {
+        let position = Position::of_item(item);
+        let newest = self.heads.head(list).older();
+        self.links[item as usize] = Link::new(label, newest, Position::of_head(list));
+        self.link_mut(newest).set_newer(position);
+        self.heads.head_mut(list).set_older(position);
     }
 
     /// Appends `count` consecutive items that are in no ring, the last one newest of all; at least one.
@@ -122,7 +146,7 @@ impl<H: Heads<BITS>, const BITS: u32> Rings<'_, H, BITS> {
     }
 
     /// Takes a linked item out of its ring, whichever that is.
-    #[inline]
+    #[inline(always)]
     pub(super) fn unlink(&mut self, item: u32) {
         let link = self.links[item as usize];
         self.join(link.older(), link.newer());
@@ -134,9 +158,7 @@ impl<H: Heads<BITS>, const BITS: u32> Rings<'_, H, BITS> {
         let label =
             self.links[item as usize].list().expect("who rotates an item knows it as linked");
         self.unlink(item);
-        let head = Position::of_head(list);
-        let newest = self.heads.head(list).older();
-        self.insert(label, item, (newest, head));
+        self.append_as(list, label, item);
     }
 
     /// Puts all items of `from` before the oldest of `into`, in their order; they keep the number `from`.
@@ -151,7 +173,7 @@ impl<H: Heads<BITS>, const BITS: u32> Rings<'_, H, BITS> {
         *self.heads.head_mut(from) = Link::empty_head(from);
     }
 
-    #[inline]
+    #[inline(always)]
     fn link_mut(&mut self, position: Position<BITS>) -> &mut Link<BITS> {
         match position.item() {
             Some(item) => &mut self.links[item as usize],
@@ -160,21 +182,10 @@ impl<H: Heads<BITS>, const BITS: u32> Rings<'_, H, BITS> {
     }
 
     /// Makes two positions neighbours.
-    #[inline]
+    #[inline(always)]
     fn join(&mut self, older: Position<BITS>, newer: Position<BITS>) {
-        let link = self.link_mut(older);
-        link.next = link.next & !Link::<BITS>::MASK | newer.0;
-        let link = self.link_mut(newer);
-        link.prev = link.prev & !Link::<BITS>::MASK | older.0;
-    }
-
-    /// Puts an item that is in no ring between two neighbours, older and newer.
-    #[inline]
-    fn insert(&mut self, label: u32, item: u32, between: (Position<BITS>, Position<BITS>)) {
-        self.links[item as usize] = Link::new(label, between.0, between.1);
-        let position = Position::of_item(item);
-        self.join(between.0, position);
-        self.join(position, between.1);
+        self.link_mut(older).set_newer(newer);
+        self.link_mut(newer).set_older(older);
     }
 }
 

@@ -3,8 +3,8 @@
 //!
 //! Items are added at the newest end; a [`Walk`](super::Walk) goes from the oldest on. An item is on at most
 //! one list. It remembers the list it was put on, so that it is deleted without being told; when a group
-//! goes, its list becomes the front of its parent's in constant time and its number stands for the parent's
-//! until no item remembers it. Counts are signed: an imbalance would show as a negative number.
+//! goes, its list becomes the front of its parent's without a look at its items, and its number stands for
+//! the parent's until no item remembers it. Counts are signed: an imbalance would show as a negative number.
 //!
 //! Which node and group an item belongs to, and locks, are left to the caller.
 use super::ring::{self, Heads, Position, Rings};
@@ -58,22 +58,21 @@ enum State {
     Free,
     /// A list.
     Live,
-    /// The list of the parent: its own has been put in front of that.
-    Dead { parent: u32 },
+    /// The list of the parent: its own has been put in front of that. As long as there are holders: items
+    /// that were put on it, and dead lists whose parent it is.
+    Dead { parent: u32, holders: u32 },
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Sublist {
     head: Link,
     count: i64,
-    /// Items that were put on this list, wherever they are now, and dead lists whose parent it is.
-    holders: u32,
     state: State,
 }
 
 impl Sublist {
     const fn new(list: u32, state: State) -> Self {
-        Self { head: Link::empty_head(list), count: 0, holders: 0, state }
+        Self { head: Link::empty_head(list), count: 0, state }
     }
 }
 
@@ -85,30 +84,40 @@ struct Table {
 }
 
 impl Table {
-    #[inline]
+    #[inline(always)]
     fn at(&self, list: u32) -> &Sublist {
         match list {
             0 => &self.first,
-            _ => &self.others[list as usize - 1],
+            _ => self.other(list),
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn at_mut(&mut self, list: u32) -> &mut Sublist {
         match list {
             0 => &mut self.first,
-            _ => &mut self.others[list as usize - 1],
+            _ => self.other_mut(list),
         }
+    }
+
+    #[cold]
+    fn other(&self, list: u32) -> &Sublist {
+        &self.others[list as usize - 1]
+    }
+
+    #[cold]
+    fn other_mut(&mut self, list: u32) -> &mut Sublist {
+        &mut self.others[list as usize - 1]
     }
 }
 
 impl Heads<POSITION_BITS> for Table {
-    #[inline]
+    #[inline(always)]
     fn head(&self, list: u32) -> &Link {
         &self.at(list).head
     }
 
-    #[inline]
+    #[inline(always)]
     fn head_mut(&mut self, list: u32) -> &mut Link {
         &mut self.at_mut(list).head
     }
@@ -140,7 +149,10 @@ impl Chain {
 pub struct Sublists<S> {
     links: S,
     table: Table,
-    count: i64,
+    /// Items on all lists but the first.
+    grouped: i64,
+    /// Items that walks have taken off and not yet counted off.
+    pending: i64,
 }
 
 impl<S: AsRef<[Link]> + AsMut<[Link]>> Sublists<S> {
@@ -153,7 +165,8 @@ impl<S: AsRef<[Link]> + AsMut<[Link]>> Sublists<S> {
         assert!(links.as_ref().len() <= ITEMS_MAX as usize, "more than {ITEMS_MAX} links");
         assert!((1..=LISTS_MAX).contains(&lists), "{lists} lists, not 1 to {LISTS_MAX}");
         let others = (1..lists).map(|list| Sublist::new(list, State::Free)).collect();
-        Self { links, table: Table { first: Sublist::new(0, State::Live), others }, count: 0 }
+        let table = Table { first: Sublist::new(0, State::Live), others };
+        Self { links, table, grouped: 0, pending: 0 }
     }
 
     /// Items that the links have room for.
@@ -162,11 +175,19 @@ impl<S: AsRef<[Link]> + AsMut<[Link]>> Sublists<S> {
     }
 
     /// Items on all lists. A walk lowers it only when its callback has returned.
+    #[inline(always)]
     pub fn count(&self) -> i64 {
-        self.count
+        self.table.first.count + self.count_beside()
+    }
+
+    /// What [`Self::count`] counts beside the items of no group.
+    #[inline(always)]
+    pub fn count_beside(&self) -> i64 {
+        self.grouped + self.pending
     }
 
     /// Items on one list; 0 for a dead one.
+    #[inline(always)]
     pub fn count_of(&self, list: ListNumber) -> i64 {
         self.table.at(list.0).count
     }
@@ -189,30 +210,23 @@ impl<S: AsRef<[Link]> + AsMut<[Link]>> Sublists<S> {
     ///
     /// # Panics
     /// There is no such list.
-    #[inline]
+    #[inline(always)]
     pub fn add(&mut self, list: ListNumber, item: u32) -> Option<ListNumber> {
         if self.is_linked(item) {
             return None;
         }
         let list = self.living(list.0);
         self.rings().append(list, item);
-        let sublist = self.table.at_mut(list);
-        sublist.count += 1;
-        sublist.holders += 1;
-        self.count += 1;
+        self.change_count(list, 1);
         Some(ListNumber(list))
     }
 
     /// Takes an item off its list, and says which that was; None when it was on none.
-    #[inline]
+    #[inline(always)]
     pub fn del(&mut self, item: u32) -> Option<ListNumber> {
         match self.links.as_ref()[item as usize].list() {
             None | Some(CHAINED) => None,
-            Some(_) => {
-                let list = self.detach(item);
-                self.count -= 1;
-                Some(list)
-            }
+            Some(_) => Some(self.detach(item)),
         }
     }
 
@@ -230,8 +244,8 @@ impl<S: AsRef<[Link]> + AsMut<[Link]>> Sublists<S> {
         *self.table.at_mut(list.0) = Sublist::new(list.0, State::Live);
     }
 
-    /// A group goes: its items become the oldest of the parent's list, in their order, and what is added
-    /// to it from now on is added there.
+    /// A group goes: its items become the oldest of the parent's list, in their order. The number stands
+    /// for the parent's list until no item remembers it; then it is free.
     ///
     /// # Panics
     /// The child's list is not live, or is the parent's.
@@ -240,13 +254,16 @@ impl<S: AsRef<[Link]> + AsMut<[Link]>> Sublists<S> {
         assert!(self.is_live(child), "list {child:?} is not live");
         let (child, parent) = (child.0, self.living(parent.0));
         assert_ne!(child, parent, "no list is its own parent");
+        let holders = self.holders(child);
         self.rings().splice_front(child, parent);
-        let count = core::mem::take(&mut self.table.at_mut(child).count);
-        let into = self.table.at_mut(parent);
-        into.count += count;
-        into.holders += 1;
-        self.table.at_mut(child).state = State::Dead { parent };
-        self.free_unheld(child);
+        let list = self.table.at_mut(child);
+        let count = core::mem::take(&mut list.count);
+        list.state = match holders {
+            0 => State::Free,
+            holders => State::Dead { parent, holders },
+        };
+        self.grouped -= count;
+        self.change_count(parent, count);
     }
 
     /// Takes an item out of a chain that a walk of these lists filled: the last one that came in.
@@ -263,11 +280,11 @@ impl<S: AsRef<[Link]> + AsMut<[Link]>> Sublists<S> {
         Some(item)
     }
 
-    /// Every count is the length of its list, and their sum the count of all; walks all lists.
+    /// Every count is the length of its list; walks all lists.
     pub fn is_valid(&self) -> bool {
         let mut lists = (0..=self.table.others.len() as u32).map(ListNumber);
-        let sum: i64 = lists.clone().map(|list| self.count_of(list)).sum();
-        sum == self.count
+        let grouped: i64 = lists.clone().skip(1).map(|list| self.count_of(list)).sum();
+        grouped == self.grouped
             && lists.all(|list| self.items(list).count() as i64 == self.count_of(list))
     }
 
@@ -287,18 +304,16 @@ impl<S: AsRef<[Link]> + AsMut<[Link]>> Sublists<S> {
         self.rings().rotate(list.0, item);
     }
 
-    /// Takes an item off its list; the node's count is the caller's.
-    #[inline]
+    /// Takes an item off its list, and says which that was.
+    #[inline(always)]
     pub(super) fn detach(&mut self, item: u32) -> ListNumber {
         let label = self.links.as_ref()[item as usize].list().expect("the item is on a list");
         self.rings().unlink(item);
-        let list = self.living(label);
-        self.table.at_mut(list).count -= 1;
-        let put_on = self.table.at_mut(label);
-        put_on.holders = put_on.holders.checked_sub(1).expect("the item was a holder");
-        if list != label {
-            self.free_unheld(label);
-        }
+        let list = match self.table.at(label).state {
+            State::Live => label,
+            State::Dead { .. } | State::Free => self.let_go(label),
+        };
+        self.change_count(list, -1);
         ListNumber(list)
     }
 
@@ -312,33 +327,79 @@ impl<S: AsRef<[Link]> + AsMut<[Link]>> Sublists<S> {
         list
     }
 
-    /// A walk took an item off.
-    pub(super) fn lower_count(&mut self) {
-        self.count -= 1;
+    /// A walk took an item off, whose decision is to follow.
+    #[inline(always)]
+    pub(super) fn begin_removal(&mut self) {
+        self.pending += 1;
+    }
+
+    /// The decision has followed.
+    #[inline(always)]
+    pub(super) fn end_removal(&mut self) {
+        self.pending -= 1;
+    }
+
+    #[inline(always)]
+    fn change_count(&mut self, list: u32, by: i64) {
+        self.table.at_mut(list).count += by;
+        if list != ListNumber::UNGROUPED.0 {
+            self.grouped += by;
+        }
     }
 
     /// The list that a number stands for.
-    #[inline]
-    fn living(&self, mut list: u32) -> u32 {
+    #[inline(always)]
+    fn living(&self, list: u32) -> u32 {
+        match self.table.at(list).state {
+            State::Live => list,
+            State::Dead { .. } | State::Free => self.heir(list),
+        }
+    }
+
+    #[cold]
+    fn heir(&self, mut list: u32) -> u32 {
         loop {
             match self.table.at(list).state {
                 State::Live => return list,
-                State::Dead { parent } => list = parent,
+                State::Dead { parent, .. } => list = parent,
                 State::Free => panic!("there is no list {list}"),
             }
         }
     }
 
-    /// Frees the number of a dead list that nothing refers to, and of its parent, if that was the last.
-    fn free_unheld(&mut self, mut list: u32) {
-        while let Sublist { state: State::Dead { parent }, holders: 0, .. } = *self.table.at(list) {
-            self.table.at_mut(list).state = State::Free;
-            let held = self.table.at_mut(parent);
-            held.holders = held.holders.checked_sub(1).expect("a dead list holds its parent");
-            list = parent;
+    /// Items that remember a live list, and dead lists whose parent it is. Each item on it remembers it or a
+    /// dead list below, each of which is held by its items and by the dead lists below that.
+    fn holders(&self, list: u32) -> u32 {
+        let mut holders = self.table.at(list).count;
+        for place in (1..).zip(&self.table.others) {
+            let (number, Sublist { state: State::Dead { holders: held, .. }, .. }) = place else {
+                continue;
+            };
+            if self.living(number) == list {
+                holders += 1 - i64::from(*held);
+            }
         }
+        u32::try_from(holders).expect("a list has no more holders than items and lists below")
     }
 
+    /// An item forgets the dead list it was put on; returns the list that it is on. A number that nobody
+    /// holds any more is free, and holds its parent no more.
+    #[cold]
+    fn let_go(&mut self, label: u32) -> u32 {
+        let living = self.living(label);
+        let mut list = label;
+        while let State::Dead { parent, holders } = self.table.at(list).state {
+            if holders > 1 {
+                self.table.at_mut(list).state = State::Dead { parent, holders: holders - 1 };
+                break;
+            }
+            self.table.at_mut(list).state = State::Free;
+            list = parent;
+        }
+        living
+    }
+
+    #[inline(always)]
     fn rings(&mut self) -> Rings<'_, Table, POSITION_BITS> {
         Rings { links: self.links.as_mut(), heads: &mut self.table }
     }

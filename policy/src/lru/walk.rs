@@ -75,6 +75,7 @@ impl Walk {
     ///
     /// # Panics
     /// The last item has not been decided about.
+    #[inline]
     pub fn next<S>(&mut self, lists: &Sublists<S>, budget: &mut u64) -> Option<u32>
     where
         S: AsRef<[Link]> + AsMut<[Link]>,
@@ -99,11 +100,13 @@ impl Walk {
     ///
     /// # Panics
     /// There is no current item, or it has been taken off.
+    #[inline]
     pub fn isolate<S>(&mut self, lists: &mut Sublists<S>) -> ListNumber
     where
         S: AsRef<[Link]> + AsMut<[Link]>,
     {
         let item = self.leave_item();
+        lists.begin_removal();
         lists.detach(item)
     }
 
@@ -116,6 +119,7 @@ impl Walk {
         S: AsRef<[Link]> + AsMut<[Link]>,
     {
         let item = self.leave_item();
+        lists.begin_removal();
         lists.detach_to(item, chain)
     }
 
@@ -123,6 +127,7 @@ impl Walk {
     ///
     /// # Panics
     /// The code says removed and the item was not isolated, or the other way round.
+    #[inline]
     pub fn done<S>(&mut self, lists: &mut Sublists<S>, code: Code)
     where
         S: AsRef<[Link]> + AsMut<[Link]>,
@@ -163,10 +168,12 @@ impl Walk {
         self.isolated
     }
 
+    #[inline]
     fn before(next: Option<u32>) -> Place {
         next.map_or(Place::End, Place::Before)
     }
 
+    #[inline]
     fn leave_item(&mut self) -> u32 {
         let Place::At { item, next } = self.place else {
             panic!("a walk at {:?} has no item to isolate", self.place)
@@ -175,11 +182,12 @@ impl Walk {
         item
     }
 
+    #[inline]
     fn count_isolated<S>(&mut self, lists: &mut Sublists<S>)
     where
         S: AsRef<[Link]> + AsMut<[Link]>,
     {
-        lists.lower_count();
+        lists.end_removal();
         self.isolated += 1;
     }
 }
