@@ -349,7 +349,7 @@ fn own(pages: Pages, owner: usize, mut random: Random, steps: usize) {
         let page = place * 4 + owner;
         pages.check(page, stamps[place]);
         if random.below(3) == 0 {
-            stamps[place] = (step as u64) << 3 | owner as u64 + 1;
+            stamps[place] = ((step as u64) << 3) | (owner as u64 + 1);
             pages.fill(page, stamps[place]);
         }
         place = match step / 40 % 4 {
