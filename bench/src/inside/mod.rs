@@ -6,6 +6,7 @@
 mod placement;
 mod slot_alloc;
 mod slot_free;
+pub(crate) mod swapoff;
 
 use crate::machine::{self, Machine};
 use clap::Subcommand;
@@ -25,6 +26,11 @@ pub enum InsideCase {
     SlotFree(slot_free::SlotFreeArgs),
     /// Devices of different nodes: one list, equal priorities, per-node lists
     Placement(placement::PlacementArgs),
+    /// Bringing a whole device back: in its order, by the kernel's walk, and by the kernel
+    Swapoff(swapoff::SwapoffArgs),
+    /// The load of the kernel's side of `swapoff`
+    #[command(hide = true)]
+    SwapoffLoad(swapoff::SwapoffLoadArgs),
 }
 
 /// One row of a case: its columns in order.
@@ -55,6 +61,8 @@ pub fn run(case: &InsideCase) -> ExitCode {
         InsideCase::Placement(args) => {
             placement::measure(args).map(|rows| print("placement", &rows, args.json))
         }
+        InsideCase::Swapoff(args) => return swapoff::run(args),
+        InsideCase::SwapoffLoad(args) => return swapoff::run_load(args),
     };
     match done {
         Ok(Ok(())) => ExitCode::SUCCESS,
