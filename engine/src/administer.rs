@@ -4,9 +4,11 @@ use crate::device::open::DeviceKind;
 use crate::device::record::{Device, DeviceState as Phase};
 use crate::node::Node;
 use crate::page::NodeId;
+use crate::readahead::AddressOrder;
 use crate::removal::name_of_contention;
 use crate::status::{
-    DeviceState, DeviceStatus, ListEntry, LockUse, NodeStatus, Placed, RemovalStatus, Status,
+    DeviceState, DeviceStatus, ListEntry, LockUse, NodeStatus, Placed, ReadaheadStatus,
+    RemovalStatus, Status,
 };
 use crate::sys::PAGE_BYTES;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,6 +29,7 @@ impl Core {
             Placement::Spread => "spread",
         };
         let list_lock = lock_use(self.devices.list_lock.read());
+        let shrinkers = self.shrinkers.status();
         self.gate.leave();
         let counters = self.counters.snapshot();
         let budget_pages: u64 = nodes.iter().map(|node| node.budget_pages).sum();
@@ -37,6 +40,7 @@ impl Core {
             fault: self.tuning.fault.to_string(),
             ram_bytes: budget_pages * PAGE_BYTES as u64,
             placement: placement.to_owned(),
+            readahead: self.readahead_status(),
             hibernated: self.hibernated.load(Ordering::Relaxed),
             pins: self.pins.load(Ordering::Relaxed).into(),
             free_slots: free.max(0) as u64,
@@ -44,6 +48,7 @@ impl Core {
             list_lock,
             removal: self.removal_status(),
             devices,
+            shrinkers,
             nodes,
             counters: values.collect(),
             fault_latency_ns: counters.fault_latency_ns,
@@ -61,6 +66,15 @@ impl Core {
             stalled: read(&used.stalled),
             skipped: read(&used.skipped),
             exclusive: exclusive.map(|node| self.topology.nodes()[node as usize].number as u8),
+        }
+    }
+
+    fn readahead_status(&self) -> ReadaheadStatus {
+        let settings = self.readahead.settings();
+        ReadaheadStatus {
+            swap_ra_policy: settings.policy.to_string(),
+            page_cluster: settings.page_cluster,
+            vma_ra_enabled: settings.address_order == AddressOrder::Enabled,
         }
     }
 
@@ -118,6 +132,7 @@ impl Core {
             inactive_pages: state.lists.len(ListId::Inactive).into(),
             active_pages: state.lists.len(ListId::Active).into(),
             cached_pages: state.lists.len(ListId::Cached).into(),
+            charged_pages: state.charged.into(),
             writing_pages: state.writing.into(),
             free_pages: state.pool.free().into(),
             spare_pages: state.spare.into(),

@@ -18,6 +18,7 @@ use crate::page::{FrameIndex, PageIndex, PageState, PageTable, Slot, Waiters};
 use crate::readahead::{Readahead, Settings};
 use crate::reclaim::Scratch;
 use crate::removal::Removal;
+use crate::shrinker::Shrinkers;
 use crate::sys::PAGE_BYTES;
 use crate::sys::clock;
 use crate::sys::fd::Event;
@@ -37,6 +38,11 @@ pub const RUN_MAX: u32 = 64;
 /// Pages of zeros for one sequential first touch: the program goes on after the first run while the server
 /// maps the others.
 pub const ZERO_RUN_MAX: u32 = 256;
+/// Pages of the first window of a stream of reads: of two faults that are neighbours by chance, as those of
+/// a random reader of few data are now and then, it wastes one page.
+const READ_FIRST: u32 = 2;
+/// As [`READ_FIRST`], for first touches, where nothing is read.
+const ZERO_FIRST: u32 = 4;
 /// Pages of the largest asynchronous readahead window: 4 MiB.
 pub const AHEAD_MAX: u32 = 1024;
 /// Threads that may reclaim directly at once; more wait for one of them.
@@ -128,6 +134,8 @@ pub struct Core {
     pub marks: Lock<Marks>,
     /// Who takes pages out where.
     pub removal: Removal,
+    /// The program's caches.
+    pub shrinkers: Shrinkers,
     /// Nodes whose reclaimers nobody wakes.
     pub hopeless: AtomicU32,
     /// Pins on all pages together: what must stay bounds what can be pinned.
@@ -178,6 +186,7 @@ impl Core {
         let core = Self {
             pages: PageTable::new(pages).map_err(books)?,
             frame_flags: ZeroedSlice::new(positions as usize).map_err(books)?,
+            shrinkers: Shrinkers::new(nodes.len()),
             nodes,
             topology,
             uffd,
@@ -309,17 +318,19 @@ impl Core {
         // A budget of a few megabytes must not be emptied by one window.
         let room = self.window_room();
         let page_cluster = self.readahead.settings().page_cluster;
-        Limits { page_cluster, run_max: RUN_MAX.min(room), ahead_max: AHEAD_MAX.min(room) }
+        let (run_max, ahead_max) = (RUN_MAX.min(room), AHEAD_MAX.min(room));
+        Limits { page_cluster, run_first: READ_FIRST, run_max, ahead_max }
     }
 
     fn window_room(&self) -> u32 {
-        self.tuning.budgets.iter().min().map_or(1, |budget| (budget / 16).max(1))
+        self.tuning.budgets.iter().min().map_or(1, |budget| (budget / 32).max(1))
     }
 
     /// How far first touches may run ahead of the program.
     pub fn zero_limits(&self) -> Limits {
         let room = self.window_room();
-        Limits { page_cluster: 0, run_max: ZERO_RUN_MAX.min(room), ahead_max: 0 }
+        let run_max = ZERO_RUN_MAX.min(room);
+        Limits { page_cluster: 0, run_first: ZERO_FIRST, run_max, ahead_max: 0 }
     }
 
     /// The scratch memory of this thread's direct reclaim.
@@ -332,6 +343,7 @@ impl Core {
         self.stopping.store(true, Ordering::Release);
         self.nodes.iter().for_each(|node| node.reclaim_wanted.signal());
         self.server_wanted.signal();
+        self.shrinkers.wake();
     }
 
     /// Whether the threads should end.

@@ -13,7 +13,7 @@ use crate::nodes;
 use crate::options::{
     FaultMode, IoBackend, OnFull, Options, PlacementChoice, RAM_MIN_BYTES, Transfer,
 };
-use crate::page::FRAMES_MAX;
+use crate::page::{FRAMES_MAX, NodeId};
 use crate::readahead;
 use crate::region::Region;
 use crate::sys::PAGE_BYTES;
@@ -295,6 +295,20 @@ impl Engine {
         self.running.core.counters.snapshot()
     }
 
+    /// The node of the CPU that this runs on.
+    pub fn node_here(&self) -> NodeId {
+        self.core().node_here().id
+    }
+
+    /// Number of nodes.
+    pub fn nodes(&self) -> usize {
+        self.core().nodes.len()
+    }
+
+    pub(crate) fn start_shrinking(&self) -> Result<(), Error> {
+        self.running.start_shrinking()
+    }
+
     /// Where the budget is at this moment.
     pub fn usage(&self) -> Usage {
         let _blocked = Blocked::new();
@@ -359,6 +373,18 @@ impl Running {
             keep(crate::kswapd::start(self.core.clone(), node.id)?);
         }
         keep(crate::server::start(self.core.clone())?);
+        if self.core.shrinkers.has_thread() {
+            keep(crate::shrinker::start(self.core.clone())?);
+        }
+        Ok(())
+    }
+
+    /// Starts the thread that asks shrinkers, unless it runs.
+    fn start_shrinking(&self) -> Result<(), Error> {
+        let mut threads = self.threads.lock().expect("nobody panics with them");
+        if !self.core.shrinkers.has_thread() {
+            threads.push(crate::shrinker::start(self.core.clone())?);
+        }
         Ok(())
     }
 
@@ -378,6 +404,10 @@ impl Drop for Running {
         self.core.stop();
         delivery::strike(&self.core);
         for thread in self.threads.get_mut().expect("nobody panics with the threads").drain(..) {
+            // A cache that a scan dropped may have been the last to hold the engine.
+            if thread.thread().id() == std::thread::current().id() {
+                continue;
+            }
             // A thread that panicked has said so; there is nothing to add.
             let _ = thread.join();
         }
@@ -393,6 +423,8 @@ pub struct Usage {
     pub resident: u32,
     /// Second chance or read ahead.
     pub cached: u32,
+    /// Held by the program's own caches.
+    pub charged: u32,
     /// Being written.
     pub writing: u32,
     /// Present and unused.
@@ -419,6 +451,7 @@ impl Core {
             usage.budget += state.budget;
             usage.resident += state.resident;
             usage.cached += state.lists.len(ListId::Cached);
+            usage.charged += state.charged;
             usage.writing += state.writing;
             usage.free += state.pool.free();
             usage.spare += state.spare;

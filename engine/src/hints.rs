@@ -5,12 +5,13 @@ use crate::page::PageIndex;
 use crate::sys::mapping::ZeroedSlice;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use userswap_policy::readahead::Hint;
+pub use userswap_policy::readahead::Hint;
 
 /// Pages whose bits are in one word.
 const WORD_PAGES: u32 = 32;
 
 /// The hints for all pages of an arena.
+#[derive(Debug)]
 pub struct Hints {
     words: ZeroedSlice<AtomicU64>,
     /// Somebody has said something: until then nobody looks.

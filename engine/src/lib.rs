@@ -4,7 +4,9 @@
 //! larger than the budget. Pages that do not fit go to the devices and come back when they are touched,
 //! by userfaultfd, without the program taking part. The decisions are in `userswap-policy`; this crate
 //! acts on them. ARCHITECTURE.md shows how a page travels.
+pub mod account;
 mod administer;
+mod advice;
 mod ahead;
 pub mod arena;
 mod arrival;
@@ -25,9 +27,10 @@ mod fault;
 mod fork;
 mod gate;
 mod hibernate;
-mod hints;
+pub mod hints;
 mod jobs;
 mod kswapd;
+pub mod list_lru;
 mod log;
 pub mod node;
 mod nodes;
@@ -41,6 +44,7 @@ mod reclaim;
 mod region;
 pub mod removal;
 mod server;
+pub mod shrinker;
 pub mod size;
 mod slot_reclaim;
 pub mod status;

@@ -50,6 +50,7 @@ impl Core {
     /// Forgets the content of a range: nothing is written, pages read as zeros afterwards.
     pub fn drop_range(&self, range: PageRange) {
         self.gate.enter();
+        self.readahead.forget(range.first);
         let mut page = range.first;
         while page < range.end() {
             page = match self.claim_resident_run(page, range.end()) {

@@ -11,7 +11,6 @@ use crate::core::{Core, RUN_MAX};
 use crate::counters::count;
 use crate::device::record::number_of;
 use crate::device::{SlotSpan, slot_of};
-use crate::hints::Hints;
 use crate::page::{NodeId, PageIndex, PageState, Slot};
 use crate::swap_in::Landing;
 use crate::sys::clock;
@@ -19,9 +18,11 @@ use crate::sys::lock::Lock;
 use crate::sys::mapping::ZeroedSlice;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+pub use userswap_policy::readahead::{
+    AddressOrder, Choice, PAGE_CLUSTER_DEFAULT, PAGE_CLUSTER_MAX, page_cluster_of,
+};
 use userswap_policy::readahead::{
-    AddressOrder, Area, Choice, Cluster, Fault, Fixed, Hint, Limits, Readahead as Policy, Scaling,
-    Window,
+    Area, Cluster, Fault, Fixed, Hint, Limits, Readahead as Policy, Scaling, Window,
 };
 use userswap_policy::stream;
 
@@ -34,8 +35,6 @@ pub struct Readahead {
     cluster: Lock<Cluster>,
     /// The kernel's state for address order: the word of each region, at the number of its first page.
     areas: ZeroedSlice<AtomicU64>,
-    /// What the program has said.
-    pub hints: Hints,
 }
 
 /// The settings at one moment.
@@ -69,7 +68,6 @@ impl Readahead {
             in_address_order: AtomicBool::new(settings.address_order == AddressOrder::Enabled),
             cluster: Lock::new(Cluster::new()),
             areas: ZeroedSlice::new(pages as usize)?,
-            hints: Hints::new(pages)?,
         };
         readahead.set_policy(settings.policy);
         Ok(readahead)
@@ -103,10 +101,9 @@ impl Readahead {
         self.in_address_order.store(order == AddressOrder::Enabled, Ordering::Relaxed);
     }
 
-    /// A region has gone: whoever gets its pages next starts afresh.
-    pub fn forget(&self, range: PageRange) {
-        self.hints.set(range, Hint::Normal);
-        let word = &self.areas[range.first as usize];
+    /// What began at a page has lost its content, and maybe its place: it starts afresh.
+    pub fn forget(&self, first: PageIndex) {
+        let word = &self.areas[first as usize];
         if word.load(Ordering::Relaxed) != 0 {
             word.store(0, Ordering::Relaxed);
         }
@@ -145,7 +142,7 @@ impl Core {
             slots: u32::MAX,
             node: userswap_policy::devices::NodeId(near.0),
             now_ns: clock::now_ns(),
-            hint: self.readahead.hints.of(page),
+            hint: self.arena.hints.of(page),
         }
     }
 
@@ -308,7 +305,7 @@ impl Core {
     pub fn on_marked(&self, page: PageIndex, near: NodeId) {
         count(&self.counters.swap_ra_hit, 1);
         let limits = self.limits();
-        let next = match (self.readahead.hints.of(page), self.policy()) {
+        let next = match (self.arena.hints.of(page), self.policy()) {
             (Hint::Sequential, _) | (_, Choice::Stream) => {
                 self.streams.lock().on_hit(page, &limits)
             }

@@ -130,7 +130,7 @@ impl Core {
         let most = quota.take.min(BATCH);
         let mut state = node.lock();
         scratch.count = 0;
-        let demoted = state.demote(quota.scan, BATCH as u32);
+        let demoted = state.demote(BATCH as u32);
         count(&self.counters.pgdeactivate, demoted.into());
         let mut scanned = 0;
         while scratch.count < most && scanned < quota.scan {
@@ -364,8 +364,9 @@ impl Core {
             // Who searches holds slots for a moment that it gives back: one look may be mistaken.
             match attempt {
                 ..FULL_LOOKS => return process::yield_now(),
-                // A device that is going comes back before the budget is exceeded.
+                // A device that is going comes back, and caches give way, before the budget is exceeded.
                 FULL_LOOKS.. if self.devices.ask_for_leaving() => {}
+                FULL_LOOKS.. if self.caches_give_way(node, seen_freed) => return,
                 FULL_LOOKS.. => return self.exceed_budget(node),
             }
         }
@@ -399,6 +400,7 @@ impl Core {
             let reclaimed = self.take_batch(node, quota, Remover::Direct, &mut scratch);
             count(&self.counters.pgscan_direct, u64::from(reclaimed.scanned));
             count(&self.counters.pgsteal_direct, u64::from(reclaimed.taken));
+            self.shrink_caches(node.id, reclaimed.scanned, counts.inactive + counts.active);
             let put_back = self.write_at_once(node, &mut scratch);
             let kept_out = reclaimed.taken - put_back;
             taken += kept_out;

@@ -2,7 +2,7 @@
 //!
 //! It never waits for a device while other faults could be served: reads are started, and finished when
 //! they complete. In `signal` mode no messages arrive and only readahead is left.
-use crate::ahead::{WANTS_MAX, Want};
+use crate::ahead::{Span, WANTS_MAX, Want};
 use crate::batch::Batch;
 use crate::core::{AHEAD_MAX, Core};
 use crate::error::Error;
@@ -238,7 +238,12 @@ impl Server {
             busy |= self.queue.in_flight() > before;
             match pursuit {
                 Pursuit::Done => {}
-                Pursuit::NoFrames | Pursuit::LongEnough => self.wants.push_back(want),
+                Pursuit::LongEnough => self.wants.push_back(want),
+                // A stream will come there; everything else is not worth making room for.
+                Pursuit::NoFrames => match want.span {
+                    Span::Ahead(_) => self.wants.push_back(want),
+                    Span::Run { .. } | Span::Pages(_) | Span::Slots(_) => {}
+                },
                 Pursuit::NoRoom => {
                     self.wants.push_front(want);
                     break;

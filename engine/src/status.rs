@@ -20,6 +20,8 @@ pub struct Status {
     pub ram_bytes: u64,
     /// Which device without a priority is asked first: `near` or `spread`.
     pub placement: String,
+    /// What is read ahead of its use.
+    pub readahead: ReadaheadStatus,
     /// Everything was paged out, and nobody has asked for it since; what the program touches comes back.
     #[serde(default)]
     pub hibernated: bool,
@@ -36,12 +38,26 @@ pub struct Status {
     pub removal: RemovalStatus,
     /// The devices, in the order in which they were taken into use.
     pub devices: Vec<DeviceStatus>,
+    /// The program's caches.
+    #[serde(default)]
+    pub shrinkers: Vec<ShrinkerStatus>,
     /// The nodes.
     pub nodes: Vec<NodeStatus>,
     /// Event counts since the engine started, by name.
     pub counters: BTreeMap<String, u64>,
     /// How long faults took.
     pub fault_latency_ns: Percentiles,
+}
+
+/// What is read ahead of its use, as set.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReadaheadStatus {
+    /// `scaling`, `fixed`, `vma`, `stream` or `off`.
+    pub swap_ra_policy: String,
+    /// Binary logarithm of the largest window of the kernel's policies.
+    pub page_cluster: u8,
+    /// Whether `scaling` may read in address order.
+    pub vma_ra_enabled: bool,
 }
 
 /// How a lock has been used since the engine started.
@@ -111,6 +127,17 @@ pub enum DeviceState {
     GoingOff,
 }
 
+/// One of the program's caches, as its shrinker has been asked since it was registered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShrinkerStatus {
+    /// As the program named it.
+    pub name: String,
+    /// Objects it was asked to look at.
+    pub objects_scanned: u64,
+    /// Objects it freed.
+    pub objects_freed: u64,
+}
+
 /// One NUMA node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeStatus {
@@ -128,6 +155,9 @@ pub struct NodeStatus {
     pub active_pages: u64,
     /// On their second chance, or read ahead.
     pub cached_pages: u64,
+    /// Held by the program's own caches.
+    #[serde(default)]
+    pub charged_pages: u64,
     /// Being written.
     pub writing_pages: u64,
     /// Present and unused.

@@ -19,6 +19,7 @@ pub mod plist;
 pub mod readahead;
 pub mod reclaim;
 pub mod scan;
+pub mod shrink;
 pub mod slot_cache;
 pub mod slots;
 pub mod spans;

@@ -60,6 +60,8 @@ pub enum Hint {
 pub struct Limits {
     /// Binary logarithm of the largest window of the kernel's policies.
     pub page_cluster: u8,
+    /// Pages of a stream's first window once its step is known; 0 counts as 1.
+    pub run_first: u32,
     /// Most pages of a stream's window at a fault; 0 counts as 1.
     pub run_max: u32,
     /// Most pages of a stream's window ahead; 0 means never to read ahead.
@@ -234,7 +236,7 @@ pub(crate) mod tests {
 
     /// Limits of the kernel's policies.
     pub(crate) fn cluster(page_cluster: u8) -> Limits {
-        Limits { page_cluster, run_max: 64, ahead_max: 1024 }
+        Limits { page_cluster, run_first: 4, run_max: 64, ahead_max: 1024 }
     }
 
     #[test]

@@ -9,10 +9,11 @@
 //! - A new stream expects the page behind its window and the page before it. If another new stream began
 //!   not far away, it also expects the page as far away again: three faults at equal distances make a
 //!   strided stream, and two interleaved ones do not hide each other. Which of these pages faults gives
-//!   the stream its *step* (1, -1, or the stride) and a window of 4 pages along it; each further expected
-//!   fault doubles it, up to `run_max`. A window starts at the faulting page and goes the stream's way.
+//!   the stream its *step* (1, -1, or the stride) and a window of `run_first` pages along it; each further
+//!   expected fault doubles it, up to `run_max`. A window starts at the faulting page and goes the stream's way.
 //! - A stream also goes on at a page less than the last window's length behind the expected one, on the
-//!   same stride: somebody else may have brought in those between.
+//!   same stride: somebody else may have brought in those between. As it may also be chance, the window is
+//!   a quarter of the last one then.
 //! - A stream whose window has reached `run_max` reads *ahead*: the pages right behind the window, first
 //!   `run_max` of them, then twice as many each time up to `ahead_max`. The page at the start of the last
 //!   quarter is the marker. It stays unmapped, so that the fault on it tells that the program follows, and
@@ -31,8 +32,6 @@ use crate::readahead::{self, Fault, Hint, Limits, Readahead};
 /// fault reads less than 4 KiB.
 pub const STREAMS: usize = 32;
 
-/// Pages of the first window after a stream's step is known.
-const WINDOW_FIRST: u32 = 4;
 /// The longest stride. Longer ones gain little: each page is a request of its own anyway.
 const STRIDE_MAX: i64 = 64;
 /// How long a stream is remembered that nobody follows.
@@ -181,7 +180,7 @@ impl Course {
     /// Pages of the next window.
     fn grown(&self, limits: &Limits) -> u32 {
         let window = match *self {
-            Self::Unused | Self::Started { .. } => WINDOW_FIRST,
+            Self::Unused | Self::Started { .. } => limits.run_first,
             // A hit proves the scan goes on; doubling reaches the best request size in few faults.
             Self::Running { window, .. } => window.saturating_mul(2),
         };
@@ -262,7 +261,9 @@ impl Streams {
         stream.seen_ns = fault.now_ns;
         stream.node = fault.node;
         match relation {
-            Relation::Next(step) | Relation::Begin(step) | Relation::Jump(step) => {
+            Relation::Next(step) | Relation::Begin(step) => stream.go(fault.page, step, limits),
+            Relation::Jump(step) => {
+                stream.doubt(limits);
                 stream.go(fault.page, step, limits)
             }
             Relation::Served => Window::one(fault.page),
@@ -408,6 +409,15 @@ impl Readahead for Streams {
 }
 
 impl Stream {
+    /// Whoever came a little too far may have come by chance: the next window is a quarter of the last one,
+    /// and nothing is read ahead of it.
+    fn doubt(&mut self, limits: &Limits) {
+        if let Course::Running { window, ahead, .. } = &mut self.course {
+            *window = (*window).min(limits.run_max) / 8;
+            *ahead = None;
+        }
+    }
+
     /// The window from `page` on, and one ahead of it if it is large enough.
     fn go(&mut self, page: u32, step: i32, limits: &Limits) -> Window {
         let window = self.course.grown(limits);

@@ -6,7 +6,9 @@ use std::process::ExitCode;
 use clap::Args;
 use userswap::control::directory::EngineName;
 use userswap::size::ByteSize;
-use userswap::status::{DeviceState, DeviceStatus, LockUse, NodeStatus, RemovalStatus, Status};
+use userswap::status::{
+    DeviceState, DeviceStatus, LockUse, NodeStatus, RemovalStatus, ShrinkerStatus, Status,
+};
 use userswap::sys::PAGE_BYTES;
 
 use super::client::Client;
@@ -69,9 +71,25 @@ fn describe(name: EngineName, status: &Status) -> String {
     for node in &status.nodes {
         text.push_str(&memory_of(node));
     }
+    text.push_str(&caches(&status.shrinkers));
+    text.push_str(&readahead(status));
     text.push_str(&locks(status));
     text.push_str(&removal(&status.removal));
     text
+}
+
+fn readahead(status: &Status) -> String {
+    let settings = &status.readahead;
+    let counter = |name: &str| status.counters.get(name).copied().unwrap_or(0);
+    format!(
+        "readahead: {} (page_cluster {}, vma_ra_enabled {}), {} pages ahead, {} hits, {} wasted\n",
+        plain(&settings.swap_ra_policy),
+        settings.page_cluster,
+        settings.vma_ra_enabled,
+        counter("swap_ra"),
+        counter("swap_ra_hit"),
+        counter("swap_ra_wasted")
+    )
 }
 
 fn removal(removal: &RemovalStatus) -> String {
@@ -149,14 +167,15 @@ fn ranges(numbers: &[u32]) -> String {
 fn memory_of(node: &NodeStatus) -> String {
     let size = |pages: u64| ByteSize(pages.saturating_mul(PAGE_BYTES as u64)).rounded();
     format!(
-        "node {} memory: budget {}, resident {} ({} active, {} inactive), cached {}, writing {}, free {}, \
-         spare {}; watermarks {} {} {}; slots given {}{}\n",
+        "node {} memory: budget {}, resident {} ({} active, {} inactive), cached {}, caches {}, writing {}, \
+         free {}, spare {}; watermarks {} {} {}; slots given {}{}\n",
         node.node,
         size(node.budget_pages),
         size(node.resident_pages),
         size(node.active_pages),
         size(node.inactive_pages),
         size(node.cached_pages),
+        size(node.charged_pages),
         size(node.writing_pages),
         size(node.free_pages),
         size(node.spare_pages),
@@ -166,6 +185,14 @@ fn memory_of(node: &NodeStatus) -> String {
         size(node.placed.iter().map(|placed| placed.slots).sum()),
         if node.hopeless { "; reclaim is hopeless" } else { "" },
     )
+}
+
+fn caches(shrinkers: &[ShrinkerStatus]) -> String {
+    let line = |cache: &ShrinkerStatus| {
+        let (scanned, freed) = (cache.objects_scanned, cache.objects_freed);
+        format!("cache {}: {scanned} objects scanned, {freed} freed\n", plain(&cache.name))
+    };
+    shrinkers.iter().map(line).collect()
 }
 
 fn locks(status: &Status) -> String {
@@ -191,7 +218,7 @@ fn locks(status: &Status) -> String {
 
 #[cfg(test)]
 mod tests {
-    use userswap::status::{ListEntry, Placed};
+    use userswap::status::{ListEntry, Placed, ReadaheadStatus};
 
     use super::*;
 
@@ -221,6 +248,7 @@ mod tests {
             inactive_pages: 1024,
             active_pages: 1000,
             cached_pages: 256,
+            charged_pages: 512,
             writing_pages: 0,
             free_pages: 1,
             spare_pages: 0,
@@ -245,6 +273,11 @@ mod tests {
             fault: "thread".to_owned(),
             ram_bytes: 16 << 20,
             placement: "near".to_owned(),
+            readahead: ReadaheadStatus {
+                swap_ra_policy: "fixed".to_owned(),
+                page_cluster: 5,
+                vma_ra_enabled: true,
+            },
             hibernated: false,
             pins: 0,
             free_slots: 5,
@@ -258,8 +291,13 @@ mod tests {
                 ..RemovalStatus::default()
             },
             devices,
+            shrinkers: vec![ShrinkerStatus {
+                name: "objects".to_owned(),
+                objects_scanned: 256,
+                objects_freed: 200,
+            }],
             nodes: vec![node()],
-            counters: Default::default(),
+            counters: [("swap_ra".to_owned(), 40), ("swap_ra_hit".to_owned(), 30)].into(),
             fault_latency_ns: Default::default(),
         };
         let text = describe(EngineName { pid: 7, number: 2 }, &status);
@@ -269,7 +307,9 @@ NAME   TYPE SIZE USED PRIO NODE
 /swap0 file   1G   3M   -2    -
 /swap1 file   1G   3M   -3    0 going off
 node 0 (cpus 0-3,8): /swap1 (1) /swap0 (2)
-node 0 memory: budget 16M, resident 8M (4M active, 4M inactive), cached 1M, writing 0, free 4K, spare 0; watermarks 256K 512K 1M; slots given 3M; reclaim is hopeless
+node 0 memory: budget 16M, resident 8M (3.9M active, 4M inactive), cached 1M, caches 2M, writing 0, free 4K, spare 0; watermarks 256K 512K 1M; slots given 3M; reclaim is hopeless
+cache objects: 256 objects scanned, 200 freed
+readahead: fixed (page_cluster 5, vma_ra_enabled true), 40 pages ahead, 30 hits, 0 wasted
 list lock: 12 acquisitions, 3 waits
 /swap0: allocating 4 acquisitions, 1 waits; freeing 2 acquisitions, 0 waits, 100 slots (50.0 per acquisition)
 /swap1: allocating 4 acquisitions, 1 waits; freeing 2 acquisitions, 0 waits, 100 slots (50.0 per acquisition)

@@ -1,8 +1,8 @@
 use super::*;
 use proptest::prelude::*;
 
-const NO_AHEAD: Limits = Limits { page_cluster: 3, run_max: 64, ahead_max: 0 };
-const AHEAD: Limits = Limits { page_cluster: 3, run_max: 64, ahead_max: 256 };
+const NO_AHEAD: Limits = Limits { page_cluster: 3, run_first: 4, run_max: 64, ahead_max: 0 };
+const AHEAD: Limits = Limits { page_cluster: 3, run_first: 4, run_max: 64, ahead_max: 256 };
 
 fn fault(page: u32) -> Fault {
     readahead::tests::fault(page, 1)
@@ -129,9 +129,25 @@ fn random_faults_get_one_page_each_and_never_read_ahead() {
 }
 
 #[test]
-fn a_jump_shorter_than_the_last_window_goes_on() {
-    let table = [(100, 1), (101, 4), (105 + 3, 8), (116 + 7, 16), (139 + 16, 1)];
+fn a_jump_shorter_than_the_last_window_goes_on_with_a_smaller_one() {
+    let table = [
+        (100, 1),
+        (101, 4),
+        (105, 8),
+        (113, 16),
+        (129, 32),
+        // 31 pages behind page 161.
+        (192, 8),
+        (200, 16),
+        (216 + 16, 1),
+    ];
     expect(&mut Streams::new(), NO_AHEAD, &table.map(|(first, count)| window(first, count)));
+}
+
+#[test]
+fn a_jump_behind_what_is_read_ahead_reads_nothing_ahead() {
+    let (mut streams, _) = reading_ahead();
+    expect(&mut streams, AHEAD, &[window(189 + 63, 16)]);
 }
 
 #[test]
@@ -300,13 +316,14 @@ fn check_ahead(ahead: Ahead, limits: Limits) {
 proptest! {
     #[test]
     fn windows_begin_with_the_page_and_stay_within_the_limits(
+        run_first in 0u32..10,
         run_max in prop_oneof![0u32..80, Just(u32::MAX)],
         ahead_max in prop_oneof![0u32..300, Just(u32::MAX)],
         base in prop_oneof![Just(0u32), Just(1 << 20), Just(u32::MAX - 2001)],
         stride in 1u32..70,
         operations in prop::collection::vec((0..7, 0u32..2001), 1..300),
     ) {
-        let limits = Limits { page_cluster: 3, run_max, ahead_max };
+        let limits = Limits { page_cluster: 3, run_first, run_max, ahead_max };
         let mut streams = Streams::new();
         let mut last = window(base, 1);
         let clip = |page: i64| page.clamp(0, i64::from(u32::MAX - 1)) as u32;
@@ -339,7 +356,7 @@ proptest! {
         step in prop_oneof![-64i32..-1, 2i32..65, Just(1), Just(-1)],
         ahead_max in 0u32..200,
     ) {
-        let limits = Limits { page_cluster: 3, run_max: 16, ahead_max };
+        let limits = Limits { page_cluster: 3, run_first: 2, run_max: 16, ahead_max };
         let mut streams = Streams::new();
         let mut served = std::collections::BTreeSet::new();
         let mut marked = std::collections::BTreeSet::new();
