@@ -54,6 +54,12 @@ impl Disk {
     }
 }
 
+/// Bytes per second of large reads of the first `bytes` bytes of a file that was opened for direct I/O.
+pub(crate) fn read_speed(file: &File, bytes: u64) -> io::Result<f64> {
+    let bytes = bytes - bytes % REQUEST_BYTES as u64;
+    Ok(bytes as f64 / pass(file, bytes, Direction::Read)?.as_secs_f64())
+}
+
 /// A file that vanishes with its last descriptor, opened for direct I/O.
 fn nameless(directory: &Path) -> io::Result<File> {
     let mut options = File::options();

@@ -17,8 +17,9 @@ use userswap::device::open;
 use userswap::device::spec::{SwapPath, SwapSpec};
 use userswap::options::{
     FaultMode, IoBackend, MIN_REGION_DEFAULT_BYTES, OPTIONS_VARIABLE, OnFull, Options,
-    PlacementChoice, RAM_MIN_BYTES, Transfer,
+    PAGE_CLUSTERS, PlacementChoice, RA_POLICIES, RAM_MIN_BYTES, Transfer, VMA_RA,
 };
+use userswap::readahead::{AddressOrder, Choice, PAGE_CLUSTER_DEFAULT, page_cluster_of};
 use userswap::size::{ByteSize, parse_size};
 
 use crate::failure::{Failure, STATUS_NOT_FOUND};
@@ -67,6 +68,17 @@ pub struct RunArgs {
     /// How devices are driven: auto, uring or threads
     #[arg(long, value_name = "BACKEND", default_value_t = IoBackend::Auto)]
     io: IoBackend,
+    /// What is read ahead: stream, scaling (or 0), fixed (or 1), vma or off
+    #[arg(long, value_name = "POLICY", default_value_t = Choice::Stream, value_parser = parse_policy)]
+    swap_ra_policy: Choice,
+    /// Largest window of scaling, fixed and vma, as a power of two: 0 to 10
+    #[arg(long, value_name = "N", default_value_t = PAGE_CLUSTER_DEFAULT,
+          value_parser = parse_page_cluster, allow_hyphen_values = true)]
+    page_cluster: u8,
+    /// Whether scaling reads in the order of addresses where no device seeks: true or false
+    #[arg(long, value_name = "BOOL", default_value_t = AddressOrder::Enabled,
+          value_parser = parse_address_order)]
+    vma_ra_enabled: AddressOrder,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM ARGS")]
     command: Vec<OsString>,
@@ -78,6 +90,18 @@ fn parse_min_region(text: &str) -> Result<ByteSize, String> {
         PAGE_BYTES.. => Ok(ByteSize(bytes)),
         _ => Err(format!("\"{text}\" is less than a page: give at least {}", ByteSize(PAGE_BYTES))),
     }
+}
+
+fn parse_policy(text: &str) -> Result<Choice, String> {
+    text.parse().map_err(|_| format!("use {}", RA_POLICIES.1))
+}
+
+fn parse_page_cluster(text: &str) -> Result<u8, String> {
+    page_cluster_of(text).map_err(|_| format!("use {}", PAGE_CLUSTERS.1))
+}
+
+fn parse_address_order(text: &str) -> Result<AddressOrder, String> {
+    text.parse().map_err(|_| format!("use {}", VMA_RA.1))
 }
 
 /// Checks the options and becomes the program.
@@ -152,6 +176,9 @@ fn options(args: &RunArgs) -> Result<Options, Failure> {
     options.stats = args.stats.as_ref().map(|file| check_stats(&here.join(file))).transpose()?;
     options.transfer = args.transfer;
     options.io = args.io;
+    options.swap_ra_policy = args.swap_ra_policy;
+    options.page_cluster = args.page_cluster;
+    options.vma_ra_enabled = args.vma_ra_enabled;
     // The program takes over this process and its number.
     options.root_pid = std::process::id();
     Ok(options)

@@ -81,3 +81,12 @@ fn what_a_device_writes_stays_whichever_way_pages_travel() {
         }
     }
 }
+
+#[test]
+fn what_was_lent_to_a_pipe_is_read_as_it_was_written() {
+    let directory = directory();
+    let program = compile(directory.path(), "lent.c");
+    for fault in ["thread", "signal"] {
+        assert_eq!(succeed(run("16M", fault).arg(&program)), "exact\n", "{fault}");
+    }
+}

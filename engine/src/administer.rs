@@ -4,9 +4,11 @@ use crate::device::open::DeviceKind;
 use crate::device::record::{Device, DeviceState as Phase};
 use crate::node::Node;
 use crate::page::NodeId;
+use crate::readahead::AddressOrder;
 use crate::removal::name_of_contention;
 use crate::status::{
-    DeviceState, DeviceStatus, ListEntry, LockUse, NodeStatus, Placed, RemovalStatus, Status,
+    DeviceState, DeviceStatus, ListEntry, LockUse, NodeStatus, Placed, ReadaheadStatus,
+    RemovalStatus, Status,
 };
 use crate::sys::PAGE_BYTES;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -38,6 +40,9 @@ impl Core {
             fault: self.tuning.fault.to_string(),
             ram_bytes: budget_pages * PAGE_BYTES as u64,
             placement: placement.to_owned(),
+            readahead: self.readahead_status(),
+            hibernated: self.hibernated.load(Ordering::Relaxed),
+            pins: self.pins.load(Ordering::Relaxed).into(),
             free_slots: free.max(0) as u64,
             total_slots: total.max(0) as u64,
             list_lock,
@@ -61,6 +66,15 @@ impl Core {
             stalled: read(&used.stalled),
             skipped: read(&used.skipped),
             exclusive: exclusive.map(|node| self.topology.nodes()[node as usize].number as u8),
+        }
+    }
+
+    fn readahead_status(&self) -> ReadaheadStatus {
+        let settings = self.readahead.settings();
+        ReadaheadStatus {
+            swap_ra_policy: settings.policy.to_string(),
+            page_cluster: settings.page_cluster,
+            vma_ra_enabled: settings.address_order == AddressOrder::Enabled,
         }
     }
 

@@ -2,6 +2,7 @@
 //!
 //! One mapping, registered once, keeps the kernel's work per region at nothing; hundreds of thousands of
 //! regions are only entries in two trees. Everything is counted in pages from the arena's start.
+use crate::hints::{Hint, Hints};
 use crate::page::PageIndex;
 use crate::sys::PAGE_BYTES;
 use crate::sys::lock::Lock;
@@ -36,6 +37,8 @@ impl PageRange {
 /// Address space with the books of what is allocated in it.
 pub struct Arena {
     mapping: Mapping,
+    /// What the program has said about its pages; forgotten when they are freed.
+    pub hints: Hints,
     books: Lock<Books>,
 }
 
@@ -58,7 +61,8 @@ impl Arena {
             match Mapping::new(pages as usize * PAGE_BYTES, access) {
                 Ok(mapping) => {
                     let books = Books { free: BTreeMap::from([(0, pages)]), used: BTreeMap::new() };
-                    return Ok(Self { mapping, books: Lock::new(books) });
+                    let hints = Hints::new(pages)?;
+                    return Ok(Self { mapping, hints, books: Lock::new(books) });
                 }
                 Err(error) if pages <= 1 << 18 => return Err(error),
                 Err(_) => pages /= 2,
@@ -147,6 +151,7 @@ impl Arena {
         let mut books = self.books.lock();
         for part in books.used_within(range) {
             books.take_used(part);
+            self.hints.set(part, Hint::Normal);
             books.put_free(part);
         }
     }

@@ -2,16 +2,20 @@
 //!
 //! The acts are in files of their own: `transfer` (moving pages in and out), `fault`, `swap_in`,
 //! `reclaim`, `write_back`, `range` (what a program asks for), and the threads `kswapd` and `server`.
+use crate::ahead::Wants;
 use crate::arena::{Arena, PageRange};
+use crate::batch::GAP_MAX;
 use crate::checksum::Checksums;
 use crate::counters::Counters;
 use crate::device::{Devices, SlotSpan};
 use crate::error::Error;
 use crate::gate::Gate;
+use crate::jobs::Jobs;
 use crate::node::Node;
 use crate::nodes;
 use crate::options::{FaultMode, IoBackend, OnFull, Transfer};
-use crate::page::{FrameIndex, NodeId, PageIndex, PageState, PageTable, Slot, Waiters};
+use crate::page::{FrameIndex, PageIndex, PageState, PageTable, Slot, Waiters};
+use crate::readahead::{Readahead, Settings};
 use crate::reclaim::Scratch;
 use crate::removal::Removal;
 use crate::shrinker::Shrinkers;
@@ -26,17 +30,21 @@ use crate::watermarks::Marks;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
-use userswap_policy::stream::{Ahead, Limits, Streams};
+use userswap_policy::readahead::Limits;
+use userswap_policy::stream::Streams;
 
 /// Pages served at once to a sequential program, and mapped by one call.
 pub const RUN_MAX: u32 = 64;
 /// Pages of zeros for one sequential first touch: the program goes on after the first run while the server
 /// maps the others.
 pub const ZERO_RUN_MAX: u32 = 256;
-/// Pages of the largest asynchronous readahead window: 1 MiB.
-pub const AHEAD_MAX: u32 = 256;
-/// Readahead windows that may wait to be started; more are dropped, they are only hints.
-const AHEAD_QUEUE: usize = 16;
+/// Pages of the first window of a stream of reads: of two faults that are neighbours by chance, as those of
+/// a random reader of few data are now and then, it wastes one page.
+const READ_FIRST: u32 = 2;
+/// As [`READ_FIRST`], for first touches, where nothing is read.
+const ZERO_FIRST: u32 = 4;
+/// Pages of the largest asynchronous readahead window: 4 MiB.
+pub const AHEAD_MAX: u32 = 1024;
 /// Threads that may reclaim directly at once; more wait for one of them.
 const DIRECT_RECLAIMERS: usize = 4;
 
@@ -53,6 +61,8 @@ pub struct Tuning {
     pub on_full: OnFull,
     /// Physical pages allowed on each node.
     pub budgets: Vec<u32>,
+    /// Readahead at the start.
+    pub readahead: Settings,
 }
 
 /// How pages travel, after probing.
@@ -100,14 +110,22 @@ pub struct Core {
     pub counters: Counters,
     /// Closed by fork.
     pub gate: Gate,
-    /// Sequential faults.
+    /// Faults that follow each other.
     pub streams: Lock<Streams>,
+    /// Readahead: the policies' settings and state.
+    pub readahead: Readahead,
+    /// Memory for reads under way.
+    pub jobs: Jobs,
+    /// What the server is to read that nobody waits for.
+    pub wants: Wants,
     /// What it was built with.
     pub tuning: Tuning,
     /// How pages travel.
     pub path: Path,
     /// Counts frames becoming free; waited on by who finds none.
     pub freed: AtomicU32,
+    /// Everything was paged out, and nobody has asked for it since.
+    pub hibernated: AtomicBool,
     /// Somebody adds or removes a device.
     pub changing_devices: AtomicBool,
     /// Held by who changes the budget, or the marks.
@@ -133,15 +151,10 @@ pub struct Core {
     /// Warned about the budget once.
     pub warned_full: AtomicBool,
     pub(crate) scratch: [Lock<Box<Scratch>>; DIRECT_RECLAIMERS],
-    ahead: Lock<AheadQueue>,
     frames: Mapping,
     zeros: Mapping,
-}
-
-#[derive(Default)]
-struct AheadQueue {
-    waiting: [Option<(Ahead, NodeId)>; AHEAD_QUEUE],
-    next: usize,
+    /// Where slots go that are read over.
+    gap: Mapping,
 }
 
 impl Core {
@@ -184,6 +197,7 @@ impl Core {
             streams: Lock::new(Streams::new()),
             path,
             freed: AtomicU32::new(0),
+            hibernated: AtomicBool::new(false),
             changing_devices: AtomicBool::new(false),
             budget_change: Lock::new(()),
             marks: Lock::new(Marks::default()),
@@ -196,7 +210,10 @@ impl Core {
             devices_full: AtomicBool::new(false),
             warned_full: AtomicBool::new(false),
             scratch: std::array::from_fn(|_| Lock::new(Box::new(Scratch::new()))),
-            ahead: Lock::new(AheadQueue::default()),
+            readahead: Readahead::new(tuning.readahead, pages).map_err(books)?,
+            jobs: Jobs::new(),
+            wants: Wants::new(),
+            gap: Mapping::new(GAP_MAX as usize * PAGE_BYTES, Access::ReadWrite).map_err(books)?,
             zeros: Mapping::new(RUN_MAX as usize * PAGE_BYTES, Access::ReadWrite).map_err(books)?,
             frames,
             arena,
@@ -254,6 +271,11 @@ impl Core {
         self.zeros.address()
     }
 
+    /// Where slots are read to that lie between wanted ones; nobody looks at what is there.
+    pub fn gap_address(&self) -> usize {
+        self.gap.address()
+    }
+
     /// Ends the ownership of a page with its next state, and wakes who waited.
     pub fn publish(&self, page: PageIndex, state: PageState) {
         if self.pages.publish(page, state) == Waiters::Some {
@@ -268,11 +290,20 @@ impl Core {
         }
     }
 
+    /// Frees consecutive slots of one device.
+    pub fn free_slots(&self, span: SlotSpan) {
+        // A device that is going takes nothing in their place.
+        let gives_room = !self.devices.is_leaving(span.first);
+        self.devices.free(span);
+        if gives_room {
+            self.devices_full.store(false, Ordering::Relaxed);
+            self.note_progress();
+        }
+    }
+
     /// Frees one slot.
     pub fn free_slot(&self, slot: Slot) {
-        self.devices.free(SlotSpan { first: slot, count: 1 });
-        self.devices_full.store(false, Ordering::Relaxed);
-        self.note_progress();
+        self.free_slots(SlotSpan { first: slot, count: 1 });
     }
 
     /// Tells who waits for frames that some may have become free.
@@ -286,34 +317,20 @@ impl Core {
     pub fn limits(&self) -> Limits {
         // A budget of a few megabytes must not be emptied by one window.
         let room = self.window_room();
-        Limits { run_max: RUN_MAX.min(room), ahead_max: AHEAD_MAX.min(room) }
+        let page_cluster = self.readahead.settings().page_cluster;
+        let (run_max, ahead_max) = (RUN_MAX.min(room), AHEAD_MAX.min(room));
+        Limits { page_cluster, run_first: READ_FIRST, run_max, ahead_max }
     }
 
     fn window_room(&self) -> u32 {
-        self.tuning.budgets.iter().min().map_or(1, |budget| (budget / 16).max(1))
+        self.tuning.budgets.iter().min().map_or(1, |budget| (budget / 32).max(1))
     }
 
     /// How far first touches may run ahead of the program.
     pub fn zero_limits(&self) -> Limits {
         let room = self.window_room();
-        Limits { run_max: ZERO_RUN_MAX.min(room), ahead_max: 0 }
-    }
-
-    /// Leaves a readahead window of a node's program for the server; dropped when too many wait.
-    pub fn want_ahead(&self, ahead: Ahead, node: NodeId) {
-        let mut queue = self.ahead.lock();
-        let place = queue.next % AHEAD_QUEUE;
-        queue.waiting[place] = Some((ahead, node));
-        queue.next += 1;
-        drop(queue);
-        self.server_wanted.signal();
-    }
-
-    /// A readahead window to start, oldest first.
-    pub fn take_ahead(&self) -> Option<(Ahead, NodeId)> {
-        let mut queue = self.ahead.lock();
-        let start = queue.next;
-        (0..AHEAD_QUEUE).find_map(|step| queue.waiting[(start + step) % AHEAD_QUEUE].take())
+        let run_max = ZERO_RUN_MAX.min(room);
+        Limits { page_cluster: 0, run_first: ZERO_FIRST, run_max, ahead_max: 0 }
     }
 
     /// The scratch memory of this thread's direct reclaim.

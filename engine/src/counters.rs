@@ -90,10 +90,16 @@ counters! {
     workingset_regret,
     /// Times a node's turn to contend under `reclaim_contention stall` ended.
     reclaim_turns,
-    /// Pages read ahead of their use.
+    /// Requests to devices for pages to be brought back.
+    swap_reads,
+    /// Pages read that nobody waited for.
     swap_ra,
-    /// Readahead windows whose marker page was used.
+    /// Pages read ahead whose first use was seen: with the kernel's policies each one, with streams one
+    /// marker for each window.
     swap_ra_hit,
+    /// Pages read ahead for nothing: those that lost their frame with the mark still on, and, for mapped
+    /// pages, whose use nobody sees, what forgotten streams had read beyond the last sign of use.
+    swap_ra_wasted,
     /// Pages that could not leave because a device or system call holds them.
     pgreclaim_pinned,
     /// Pages copied because fork left them shared, or because MOVE is not to be had.

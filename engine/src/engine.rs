@@ -1,6 +1,6 @@
 //! The public face: building an engine, mapping regions, asking for numbers.
 use crate::arena::{Arena, PageRange};
-use crate::control::{Control, directory};
+use crate::control::{Control, directory, settings};
 use crate::core::{Core, Tuning};
 use crate::counters::Snapshot;
 use crate::delivery;
@@ -8,11 +8,13 @@ use crate::device::Devices;
 use crate::device::open::{self, default_directory};
 use crate::device::spec::SwapSpec;
 use crate::error::Error;
+use crate::hibernate::Stayed;
 use crate::nodes;
 use crate::options::{
     FaultMode, IoBackend, OnFull, Options, PlacementChoice, RAM_MIN_BYTES, Transfer,
 };
 use crate::page::{FRAMES_MAX, NodeId};
+use crate::readahead;
 use crate::region::Region;
 use crate::sys::PAGE_BYTES;
 use crate::sys::mapping::Access;
@@ -22,6 +24,7 @@ use std::os::fd::RawFd;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
+use userswap_policy::readahead::{AddressOrder, Choice, PAGE_CLUSTER_MAX};
 
 /// Address space of an engine unless told otherwise: 256 GiB, which costs nothing until used.
 const ARENA_BYTES_DEFAULT: u64 = 256 << 30;
@@ -90,6 +93,25 @@ impl Builder {
     /// How devices are driven.
     pub fn io(mut self, backend: IoBackend) -> Self {
         self.options.io = backend;
+        self
+    }
+
+    /// What is read ahead of its use.
+    pub fn readahead(mut self, policy: Choice) -> Self {
+        self.options.swap_ra_policy = policy;
+        self
+    }
+
+    /// Binary logarithm of the largest window of the kernel's readahead policies; more than
+    /// [`PAGE_CLUSTER_MAX`] counts as that.
+    pub fn page_cluster(mut self, page_cluster: u8) -> Self {
+        self.options.page_cluster = page_cluster.min(PAGE_CLUSTER_MAX);
+        self
+    }
+
+    /// Whether the policy `scaling` reads in address order where no device seeks.
+    pub fn address_order(mut self, order: AddressOrder) -> Self {
+        self.options.vma_ra_enabled = order;
         self
     }
 
@@ -231,6 +253,41 @@ impl Engine {
         let pages = (bytes / PAGE_BYTES as u64).min(u64::from(u32::MAX)) as u32;
         let _blocked = Blocked::new();
         self.running.core.set_budget(pages)
+    }
+
+    /// Takes everything managed out to the devices and gives its memory back to the kernel; what the program
+    /// touches comes back by a fault. Pinned pages stay, and so does what no device has room for.
+    pub fn page_out_all(&self) -> Stayed {
+        self.running.core.page_out_all()
+    }
+
+    /// Brings everything back, in the order of the devices, as far as the budget goes without taking others
+    /// out.
+    ///
+    /// # Errors
+    /// A device is just being added or removed.
+    pub fn prefetch_all(&self) -> Result<(), Error> {
+        self.running.core.prefetch_all()
+    }
+
+    /// Changes one of the settings that `userswap set` knows, such as `swap_ra_policy`; returns its value.
+    ///
+    /// # Errors
+    /// EINVAL ([`Error::Setting`]): there is no such key, or it does not take the value; nothing is changed
+    /// then.
+    pub fn set(&self, key: &str, value: &str) -> Result<String, Error> {
+        let _blocked = Blocked::new();
+        settings::set(&self.running.core, key, value).map_err(Error::Setting)
+    }
+
+    /// Readahead as it is set now.
+    pub fn readahead(&self) -> readahead::Settings {
+        self.running.core.readahead.settings()
+    }
+
+    /// Chooses what is read ahead of its use from now on.
+    pub fn set_readahead(&self, policy: Choice) {
+        self.running.core.readahead.set_policy(policy);
     }
 
     /// A copy of all counters.
@@ -430,6 +487,11 @@ fn tuning_of(options: &Options, topology: &Topology) -> Result<Tuning, Error> {
         transfer: options.transfer,
         io: options.io,
         on_full: options.on_full,
+        readahead: readahead::Settings {
+            policy: options.swap_ra_policy,
+            page_cluster: options.page_cluster.min(PAGE_CLUSTER_MAX),
+            address_order: options.vma_ra_enabled,
+        },
         budgets: nodes::budgets(topology, (ram / PAGE_BYTES as u64) as u32, &options.ram_by_node)?,
     })
 }

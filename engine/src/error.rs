@@ -98,6 +98,9 @@ pub enum Error {
         "a budget of {0} bytes is too small while {1} bytes are pinned: unpin some, or use half as much again"
     )]
     BudgetPinned(u64, u64),
+    /// A setting that does not exist or does not take the value.
+    #[error("{0}")]
+    Setting(String),
     /// Watermarks that leave too little.
     #[error(
         "the high watermark would be {0} bytes of a node's {1}: at most half may be kept available, use a \
@@ -117,6 +120,16 @@ pub enum Error {
         "cannot pin {0} pages: the budget has room for {1} more pinned ones; unpin others or raise it"
     )]
     PinTooLarge(u32, u32),
+}
+
+impl Error {
+    /// The kernel's number for what was wrong, where it has one for the same refusal.
+    pub fn errno(&self) -> Option<i32> {
+        match self {
+            Self::Setting(_) => Some(libc::EINVAL),
+            _ => None,
+        }
+    }
 }
 
 fn swap_on_reason(error: &SwapOnError) -> String {

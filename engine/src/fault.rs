@@ -4,12 +4,14 @@ use crate::arrival::Arrival;
 use crate::core::{Core, frame_flag};
 use crate::counters::count;
 use crate::device::{SlotEnd, SlotSpan};
+use crate::jobs::ReadJob;
 use crate::node::{Asker, Grant, Node};
 use crate::page::{FrameIndex, PageIndex, PageState, Slot, Word};
-use crate::swap_in::ReadJob;
-use crate::sys::pages;
+use crate::sys::{PAGE_BYTES, pages};
 use std::sync::atomic::Ordering;
 use userswap_policy::frames::FrameRun;
+use userswap_policy::readahead::Hint;
+use userswap_policy::stream::Window;
 
 /// What became of a fault.
 #[derive(Debug)]
@@ -36,20 +38,13 @@ impl Core {
                     count(&self.counters.fault_busy, 1);
                     self.pages.note_waiter(page).then_some(Step::Busy)
                 }
-                // The message was older than its answer.
-                PageState::Resident { .. } => {
-                    self.wake_faults(PageRange { first: page, count: 1 });
-                    Some(Step::Done)
-                }
+                PageState::Resident { .. } => self.confirm_resident(page, seen),
                 PageState::Cached { .. } => self.map_cached(page, seen, near),
                 PageState::Writing { frame, slot } => {
                     self.take_from_write(page, seen, (frame, slot))
                 }
                 PageState::Swapped { .. } => self.start_read(page, near).map(Step::Read),
-                PageState::Lost => {
-                    self.poison(page);
-                    Some(Step::Done)
-                }
+                PageState::Lost => self.poison_again(page, seen),
             };
             if let Some(step) = step {
                 return step;
@@ -57,20 +52,46 @@ impl Core {
         }
     }
 
-    /// Makes a page raise SIGBUS for who touches it.
+    /// Makes a page that the caller owns raise SIGBUS for who touches it.
     pub fn poison(&self, page: PageIndex) {
         // Before Linux 6.6 the fault stays: the program stops there rather than read something wrong.
-        if self.uffd.poison(self.page_address(page)).is_ok() {
-            self.wake_faults(PageRange { first: page, count: 1 });
+        let _ = self.uffd.poison(self.page_address(page));
+    }
+
+    /// A lost page that faults has no poison (a fork took it, or it came too late for who faulted).
+    fn poison_again(&self, page: PageIndex, seen: Word) -> Option<Step> {
+        if !self.pages.claim(page, seen, PageState::Filling { slot: None }) {
+            return None;
         }
+        self.poison(page);
+        self.publish(page, PageState::Lost);
+        self.wake_faults(PageRange { first: page, count: 1 });
+        Some(Step::Done)
+    }
+
+    /// The word says that the page is there: a message older than its answer, or the program took the
+    /// page away past us, by a raw madvise; then it gets zeros, as it would from the kernel.
+    fn confirm_resident(&self, page: PageIndex, seen: Word) -> Option<Step> {
+        let PageState::Resident { slot, pins, node } = seen.state() else { return None };
+        if !self.pages.claim(page, seen, PageState::Leaving { slot }) {
+            return None;
+        }
+        // Owned: nobody can move it away between the look and the copy, which fails where a page is.
+        let _was_missing =
+            self.uffd.copy(self.page_address(page), self.zeros_address(), PAGE_BYTES);
+        self.publish(page, PageState::Resident { slot, pins, node });
+        self.node(node).lock().enlist(&self.pages, page, 1);
+        self.wake_faults(PageRange { first: page, count: 1 });
+        Some(Step::Done)
     }
 
     /// First touch. Sequential ones are served in growing runs.
     fn fill_with_zeros(&self, page: PageIndex, near: &Node) -> Option<Step> {
         let Some(region) = self.arena.region_of(page) else { return Some(Step::Foreign) };
-        let window = self.streams.lock().on_fault(page, self.zero_limits());
-        // Zeros need no reading ahead, and a backward window would begin before the faulting page.
-        let wanted = if window.first == page { window.count.min(region.end() - page) } else { 1 };
+        // Zeros need no reading ahead, and a window that goes another way begins before the page.
+        let fault = self.fault_without_slot(page, near.id);
+        let window = self.stream_window(&fault, &self.zero_limits());
+        let wanted = if window.step == 1 { window.count.min(region.end() - page) } else { 1 };
         let claimed = self.claim_run(page, wanted, |state| state == PageState::Untouched)?;
         // The program goes on after this one; the rest is mapped in as few calls as possible.
         let (node, grant) = self.obtain(near, claimed.count.min(crate::core::RUN_MAX));
@@ -88,8 +109,7 @@ impl Core {
             done += range.count;
         }
         count(&self.counters.pgzero, u64::from(done));
-        let served = userswap_policy::stream::Window { first: page, count: done, ahead: None };
-        self.streams.lock().on_served(page, served);
+        self.streams.lock().on_served(page, Window::run(page, done), 0);
         Some(Step::Done)
     }
 
@@ -136,19 +156,17 @@ impl Core {
             return None;
         }
         count(&self.counters.pgfault_cached, 1);
-        if marker {
-            count(&self.counters.swap_ra_hit, 1);
-            let next = self.streams.lock().on_marker(page, self.limits());
-            if let Some(next) = next {
-                self.want_ahead(next, near.id);
-            }
-        }
         let node = self.node_of_frame(frame);
-        let more = if marker { 0 } else { self.claim_cached_behind(page, frame, node) };
+        let (arrival, more) = if marker {
+            self.on_marked(page, near.id);
+            (Arrival::New, 0)
+        } else {
+            self.on_lookup(page);
+            self.claim_cached_behind(page, frame, node)
+        };
         let range = PageRange { first: page, count: 1 + more };
         let slots = self.slots_of(range);
         self.map_in(node, range, FrameRun { first: frame, count: range.count });
-        let arrival = if marker { Arrival::New } else { Arrival::SecondChance };
         let keep = !self.devices.is_crowded();
         let slot = |page: PageIndex| slots[(page - range.first) as usize];
         self.publish_resident(node, range, arrival, |page| slot(page).filter(|_| keep));
@@ -158,11 +176,21 @@ impl Core {
         Some(Step::Done)
     }
 
-    /// A sequential program that comes back for pages on their second chance gets them in runs.
-    fn claim_cached_behind(&self, page: PageIndex, frame: FrameIndex, node: &Node) -> u32 {
-        let window = self.streams.lock().on_fault(page, self.limits());
-        if window.first != page {
-            return 0;
+    /// A sequential program that comes back for pages on their second chance gets them in runs. That it does
+    /// is no sign that they are used again: they may have been read ahead and not used yet.
+    fn claim_cached_behind(
+        &self,
+        page: PageIndex,
+        frame: FrameIndex,
+        node: &Node,
+    ) -> (Arrival, u32) {
+        let fault = self.fault_without_slot(page, node.id);
+        let window = self.stream_window(&fault, &self.limits());
+        if window.count == 1 || fault.hint == Hint::Random {
+            return (Arrival::SecondChance, 0);
+        }
+        if window.step != 1 {
+            return (Arrival::New, 0);
         }
         let follows = |place: u32| {
             let seen = self.pages.load(page + place);
@@ -177,10 +205,8 @@ impl Core {
         };
         let end = window.count.min(self.pages.pages() - page);
         let claimed = (1..end).take_while(|place| follows(*place)).count() as u32;
-        let served =
-            userswap_policy::stream::Window { first: page, count: claimed + 1, ahead: None };
-        self.streams.lock().on_served(page, served);
-        claimed
+        self.streams.lock().on_served(page, Window::run(page, claimed + 1), 0);
+        (Arrival::New, claimed)
     }
 
     fn slots_of(&self, range: PageRange) -> [Option<Slot>; crate::core::RUN_MAX as usize] {
@@ -206,6 +232,7 @@ impl Core {
             return None;
         }
         count(&self.counters.pgfault_cached, 1);
+        self.on_lookup(page);
         let (node, grant) = self.obtain(self.node_of_frame(frame), 1);
         match grant {
             Grant::Spare(_) => self.map_copy(node, page, frame),

@@ -155,6 +155,8 @@ pub struct NodeState {
     pub watermarks: Watermarks,
     /// Pages over the budget after it was shrunk, to be given back as they become free.
     pub debt: u32,
+    /// Pages read ahead that lost their frame before they were used, to be counted.
+    pub unused: u64,
     id: NodeId,
     first_frame: FrameIndex,
     positions: u32,
@@ -202,6 +204,7 @@ impl Node {
             arrivals: 0,
             generation: 0,
             debt: 0,
+            unused: 0,
             id,
             first_frame: frames.first,
             positions: frames.count,
@@ -249,6 +252,11 @@ impl NodeState {
         self.pool.free() + self.spare + self.lists.len(ListId::Cached)
     }
 
+    /// Nearer to where readahead has to stop than to where reclaim stops.
+    pub fn is_sinking(&self) -> bool {
+        self.available() < self.watermarks.low.midpoint(self.watermarks.high)
+    }
+
     /// Its number.
     pub fn id(&self) -> NodeId {
         self.id
@@ -264,17 +272,18 @@ impl NodeState {
         Counts {
             inactive: self.lists.len(ListId::Inactive),
             active: self.lists.len(ListId::Active),
-            cached: self.lists.len(ListId::Cached),
+            unmapped: self.pool.present() + self.spare,
             budget: self.budget.saturating_sub(self.charged),
+            reserved: self.watermarks.high,
         }
     }
 
-    /// Makes the oldest active pages inactive, as the working set says, and so that `wanted` pages can be
-    /// looked at; returns how many.
-    pub fn demote(&mut self, wanted: u32, most: u32) -> u32 {
+    /// Makes the oldest active pages inactive, as the working set says, and a run of them when there is
+    /// nothing else to look at; returns how many.
+    pub fn demote(&mut self, most: u32) -> u32 {
         let counts = self.counts();
-        let missing = wanted.saturating_sub(counts.inactive).min(counts.active);
-        let demoted = self.workingset.demote(counts).max(missing).min(most);
+        let at_least = if counts.inactive == 0 { RESERVE.min(counts.active) } else { 0 };
+        let demoted = self.workingset.demote(counts).min(most).max(at_least);
         for _ in 0..demoted {
             let page = self.lists.pop_oldest(ListId::Active).expect("there are so many");
             self.workingset.on_demotion(page);
@@ -303,7 +312,11 @@ impl NodeState {
         // Taken before they are needed to the last: frames of one batch left in one run, and together they
         // make long runs again.
         if self.pool.free() + self.spare < want {
-            self.steal_cached(want - self.pool.free() - self.spare, pages);
+            let missing = want - self.pool.free() - self.spare;
+            match asker {
+                Asker::Readahead => self.steal_cached_before_marks(missing, pages),
+                _ => self.steal_cached(missing, pages),
+            }
         }
         if let Some(run) = self.take_free(want) {
             return Some(Grant::Frames(run));
@@ -313,19 +326,33 @@ impl NodeState {
         (count > 0).then_some(Grant::Spare(count))
     }
 
+    /// As [`Self::steal_cached`], for readahead: it does not take what it has read itself.
+    fn steal_cached_before_marks(&mut self, want: u32, pages: &PageTable) {
+        for _ in 0..want {
+            let Some(oldest) = self.lists.oldest(ListId::Cached) else { return };
+            if matches!(pages.state(oldest), PageState::Cached { marker: true, .. }) {
+                return;
+            }
+            self.steal_cached(1, pages);
+        }
+    }
+
     /// Takes frames of the oldest cached pages; their content is on their slots.
     pub fn steal_cached(&mut self, want: u32, pages: &PageTable) {
         let mut stolen = 0;
         while stolen < want {
             let Some(page) = self.lists.pop_oldest(ListId::Cached) else { return };
             let seen = pages.load(page);
-            let PageState::Cached { frame, slot: Some(slot), .. } = seen.state() else { continue };
+            let PageState::Cached { frame, slot: Some(slot), marker } = seen.state() else {
+                continue;
+            };
             // A page that has meanwhile come back on another node is on that node's list.
             if !self.owns(frame) {
                 continue;
             }
             if pages.evict(page, seen, slot, (self.id, self.workingset.on_eviction())) {
                 self.put_free(FrameRun { first: frame, count: 1 });
+                self.unused += u64::from(marker);
                 stolen += 1;
             }
         }

@@ -77,7 +77,7 @@ impl Core {
     /// Gets pages for a fault, reclaiming if it must; never fails: at last the budget is exceeded or the
     /// program stopped, as the option says.
     pub fn obtain(&self, node: &Node, want: u32) -> (&Node, Grant) {
-        loop {
+        for attempt in 0u32.. {
             let seen = self.freed.load(Ordering::Acquire);
             let nearest = self.topology.nearest(node.id);
             let nearby = if nearest.len() > 1 {
@@ -93,8 +93,9 @@ impl Core {
                     }
                 }
             }
-            self.make_room(node, seen);
+            self.make_room(node, seen, attempt);
         }
+        unreachable!("the attempts do not run out")
     }
 
     /// One node's answer; its reclaimer is woken when it is low.
@@ -102,7 +103,9 @@ impl Core {
         let mut state = node.lock();
         let grant = state.grant(want, asker, &self.pages);
         let pressure = state.pressure();
+        let unused = std::mem::take(&mut state.unused);
         drop(state);
+        crate::counters::count(&self.counters.swap_ra_wasted, unused);
         self.end_turn_if_balanced(node, pressure);
         if pressure >= Pressure::Low {
             self.wake_reclaim(node);

@@ -11,6 +11,7 @@ use std::str::FromStr;
 
 use crate::device::spec::{SpecError, SwapSpec};
 use userswap_policy::devices::Placement;
+use userswap_policy::readahead::{AddressOrder, Choice, PAGE_CLUSTER_DEFAULT, page_cluster_of};
 
 /// The environment variable that carries [`Options::to_text`] to the injected library.
 pub const OPTIONS_VARIABLE: &str = "USERSWAP_OPTIONS";
@@ -144,6 +145,16 @@ pub enum OptionsError {
         /// The value.
         value: String,
     },
+    /// A value that is not among the allowed ones.
+    #[error("{key}: {value:?} is not allowed: use {allowed}")]
+    Value {
+        /// The key.
+        key: &'static str,
+        /// The value.
+        value: String,
+        /// What is allowed, as in "use …".
+        allowed: &'static str,
+    },
     /// A swap device that cannot be read.
     #[error("swap: {0}")]
     Swap(#[from] SpecError),
@@ -177,6 +188,12 @@ pub struct Options {
     pub transfer: Transfer,
     /// How devices are driven.
     pub io: IoBackend,
+    /// What is read ahead of its use.
+    pub swap_ra_policy: Choice,
+    /// Binary logarithm of the largest window of the kernel's policies.
+    pub page_cluster: u8,
+    /// Whether `scaling` reads in address order where no device seeks.
+    pub vma_ra_enabled: AddressOrder,
     /// The directory of the control socket; none, no socket.
     pub control: Option<PathBuf>,
     /// The process that `run` became; its descendants leave the statistics file to it.
@@ -198,6 +215,9 @@ impl Options {
             stats: None,
             transfer: Transfer::Auto,
             io: IoBackend::Auto,
+            swap_ra_policy: Choice::Stream,
+            page_cluster: PAGE_CLUSTER_DEFAULT,
+            vma_ra_enabled: AddressOrder::Enabled,
             control: None,
             root_pid: 0,
         }
@@ -216,6 +236,12 @@ impl Options {
             self.io,
             self.root_pid,
         );
+        let Self { swap_ra_policy, page_cluster, vma_ra_enabled, .. } = self;
+        write!(
+            text,
+            "swap_ra_policy={swap_ra_policy}\npage_cluster={page_cluster}\nvma_ra_enabled={vma_ra_enabled}\n"
+        )
+        .expect("writing to a string cannot fail");
         for (node, bytes) in &self.ram_by_node {
             writeln!(text, "ram_of_node={node}:{bytes}").expect("writing to a string cannot fail");
         }
@@ -269,12 +295,36 @@ impl Options {
             "stats" => self.stats = Some(PathBuf::from(value)),
             "transfer" => self.transfer = value.parse()?,
             "io" => self.io = value.parse()?,
+            "swap_ra_policy" => self.swap_ra_policy = readahead(value, RA_POLICIES)?,
+            "page_cluster" => {
+                self.page_cluster =
+                    page_cluster_of(value).map_err(|_| refused(value, PAGE_CLUSTERS))?;
+            }
+            "vma_ra_enabled" => self.vma_ra_enabled = readahead(value, VMA_RA)?,
             "control" => self.control = Some(PathBuf::from(value)),
             "root_pid" => self.root_pid = number("root_pid", value)?,
             _ => return Err(OptionsError::UnknownKey(key.to_owned())),
         }
         Ok(())
     }
+}
+
+/// A key of readahead, and its values as in "use …".
+pub type Allowed = (&'static str, &'static str);
+/// The policies.
+pub const RA_POLICIES: Allowed =
+    ("swap_ra_policy", "scaling (or 0), fixed (or 1), vma, stream or off");
+/// The largest windows of the kernel's policies.
+pub const PAGE_CLUSTERS: Allowed = ("page_cluster", "a whole number from 0 to 10");
+/// Whether in address order.
+pub const VMA_RA: Allowed = ("vma_ra_enabled", "true or false (also 1, y, on, 0, n, off)");
+
+fn refused(value: &str, (key, allowed): Allowed) -> OptionsError {
+    OptionsError::Value { key, value: value.to_owned(), allowed }
+}
+
+fn readahead<T: FromStr>(value: &str, allowed: Allowed) -> Result<T, OptionsError> {
+    value.parse().map_err(|_| refused(value, allowed))
 }
 
 fn number<T: FromStr>(key: &'static str, value: &str) -> Result<T, OptionsError> {
@@ -303,6 +353,9 @@ mod tests {
         options.io = IoBackend::Threads;
         options.control = Some("/run/user/1000/user swap".into());
         options.root_pid = 4711;
+        options.swap_ra_policy = Choice::Fixed;
+        options.page_cluster = 7;
+        options.vma_ra_enabled = AddressOrder::Disabled;
         options.ram_by_node = vec![(0, 1 << 30), (3, 16 << 20)];
         options.fake_numa = Some(4);
         assert_eq!(Options::from_text(&options.to_text()), Ok(options));
@@ -322,6 +375,9 @@ mod tests {
             ("ram=many", "\"many\""),
             ("ram=5\nfault=fast", "\"fast\" is not a fault mode: use thread or signal"),
             ("ram=5\nswap=mem", "\"mem\""),
+            ("ram=5\nswap_ra_policy=2", "\"2\" is not allowed: use scaling"),
+            ("ram=5\npage_cluster=11", "\"11\" is not allowed: use a whole number from 0 to 10"),
+            ("ram=5\nvma_ra_enabled=maybe", "\"maybe\" is not allowed: use true or false"),
             ("ram=5\nroot_pid=-1", "\"-1\""),
             ("ram=5\nram_of_node=0-7", "\"0-7\""),
         ] {

@@ -1,4 +1,5 @@
 //! What a program asks for a range of pages: drop, prefetch, page out, pin, unpin, move elsewhere.
+use crate::ahead::{Span, Want};
 use crate::arena::PageRange;
 use crate::arrival::Arrival;
 use crate::core::{Core, RUN_MAX};
@@ -23,6 +24,13 @@ enum Purpose {
     Copy,
 }
 
+/// Whether there is more to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Progress {
+    More,
+    Ended,
+}
+
 /// How long who must have a page's content waits for its device before looking again.
 const WAIT_NS: u64 = 1_000_000;
 /// How often it looks: a transfer takes milliseconds, what is held for longer is held by a pipe, which only
@@ -42,6 +50,7 @@ impl Core {
     /// Forgets the content of a range: nothing is written, pages read as zeros afterwards.
     pub fn drop_range(&self, range: PageRange) {
         self.gate.enter();
+        self.readahead.forget(range.first);
         let mut page = range.first;
         while page < range.end() {
             page = match self.claim_resident_run(page, range.end()) {
@@ -147,6 +156,9 @@ impl Core {
             let taken = self.uncache(page, seen, (frame, PageState::Untouched));
             return taken.then_some(Content::Frame(frame, slot));
         }
+        if seen.state() == PageState::Lost {
+            return self.take_lost(page, seen).then_some(Content::Lost);
+        }
         if !self.pages.claim(page, seen, PageState::Untouched) {
             return None;
         }
@@ -156,16 +168,21 @@ impl Core {
                 self.orphan(frame, slot);
                 Content::None
             }
-            PageState::Lost => {
-                let address = self.page_address(page);
-                mapping::advise(address, PAGE_BYTES, libc::MADV_DONTNEED)
-                    .expect("the arena is ours");
-                Content::Lost
-            }
             state => {
                 unreachable!("{state:?} is not a state without an owner and without a mapping")
             }
         })
+    }
+
+    /// Takes the poison off a lost page; owned meanwhile, so that nobody fills it before.
+    fn take_lost(&self, page: PageIndex, seen: Word) -> bool {
+        let claimed = self.pages.claim(page, seen, PageState::Leaving { slot: None });
+        if claimed {
+            mapping::advise(self.page_address(page), PAGE_BYTES, libc::MADV_DONTNEED)
+                .expect("the arena is ours");
+            self.publish(page, PageState::Untouched);
+        }
+        claimed
     }
 
     /// Ends a page's second chance; false if its word has changed. Its frame is the caller's then.
@@ -238,53 +255,64 @@ impl Core {
 
     /// Brings a range in, as far as the budget goes without reclaiming; the program need not wait for it.
     pub fn prefetch_range(&self, range: PageRange) {
-        let mut page = range.first;
-        while let Some(next) = self.next_swapped(page, range.end()) {
+        let span = Span::Run { first: range.first, count: range.count, step: 1 };
+        let mut want = Want::new(span, self.node_here().id);
+        loop {
             self.gate.enter();
-            let ahead = userswap_policy::stream::Ahead {
-                first: next,
-                count: range.end() - next,
-                marker: PageIndex::MAX,
-            };
-            let job = self.start_ahead(ahead, next, self.node_here());
-            let read = job.map(|job| {
-                let count = job.count();
-                self.read_now(job);
-                count
-            });
+            let progress = self.prefetch_some(&mut want);
             self.gate.leave();
-            match read {
-                Some(count) => page = next + count,
-                None => return,
+            if progress == Progress::Ended {
+                return;
             }
         }
+    }
+
+    /// Reads the next batch of a want.
+    fn prefetch_some(&self, want: &mut Want) -> Progress {
+        let Some((mut batch, behind)) = self.next_of(want) else { return Progress::Ended };
+        while batch.len() > 0 {
+            let Some(started) = self.start_ahead(&batch, want) else { return Progress::Ended };
+            if let Some(job) = started.job {
+                self.read_now(job);
+            }
+            batch.keep(started.entries, batch.len() - started.entries);
+        }
+        want.done = behind;
+        Progress::More
     }
 
     /// Takes a range out to the devices; pinned pages stay.
     pub fn page_out_range(&self, range: PageRange) {
         let mut page = range.first;
         while page < range.end() {
+            let batch = PageRange { first: page, count: RUN_MAX.min(range.end() - page) };
             self.gate.enter();
-            let most = range.end().min(page + RUN_MAX);
-            // Pages on their way in, before anything is held that their owner could need.
-            (page..most).for_each(|page| self.pages.wait_owned(page));
+            self.wait_for_owners(batch);
             let mut scratch = self.scratch().lock();
-            for node in &self.nodes {
-                scratch.count = 0;
-                (page..most).for_each(|page| scratch_claim(self, node.id, page, &mut scratch));
-                self.take_out_claimed(node, &mut scratch);
-            }
+            self.page_out_batch(batch, &mut scratch);
             drop(scratch);
             self.gate.leave();
-            page = most;
+            page = batch.end();
         }
-        self.gate.enter();
+    }
+
+    /// Waits for pages on their way, before anything is held that their owners could need.
+    pub(crate) fn wait_for_owners(&self, range: PageRange) {
+        (range.first..range.end()).for_each(|page| self.pages.wait_owned(page));
+    }
+
+    /// Inside the gate: takes out at most a batch of pages, writes what is dirty, and frees the frames.
+    pub(crate) fn page_out_batch(&self, range: PageRange, scratch: &mut Scratch) {
+        for node in &self.nodes {
+            scratch.count = 0;
+            (range.first..range.end()).for_each(|page| scratch_claim(self, node.id, page, scratch));
+            self.take_out_claimed(node, scratch);
+        }
         self.release_cached(range);
-        self.gate.leave();
     }
 
     /// Pages on their second chance give up their frames.
-    fn release_cached(&self, range: PageRange) {
+    pub(crate) fn release_cached(&self, range: PageRange) {
         for page in range.first..range.end() {
             let seen = self.pages.load(page);
             let PageState::Cached { frame, slot: Some(slot), .. } = seen.state() else { continue };
@@ -301,7 +329,9 @@ impl Core {
     /// # Errors
     /// More than the budget can hold beside what must stay available; nothing is pinned then.
     pub fn pin_range(&self, range: PageRange) -> Result<(), Error> {
+        self.gate.enter();
         let most = self.usable_pages();
+        self.gate.leave();
         // Counted before anything is pinned, so that two callers cannot both take the last room.
         let before = self.pins.fetch_add(range.count, Ordering::Relaxed);
         if before + range.count > most {
@@ -369,6 +399,15 @@ impl Core {
         }
     }
 
+    /// Claims a page without content. Nobody uses it yet, but a run of zeros next to it may have reached it, or
+    /// a message from its former life.
+    fn claim_fresh(&self, page: PageIndex, state: PageState) {
+        while !self.pages.change(page, PageState::Untouched, state) {
+            let content = self.take_content(page, Purpose::Drop);
+            self.discard(content);
+        }
+    }
+
     /// Moves the content of pages to other pages that are Untouched (mremap): no byte is copied.
     pub fn move_range(&self, from: PageRange, to: PageIndex) {
         self.gate.enter();
@@ -381,9 +420,10 @@ impl Core {
                 Content::Slot(slot) => (PageState::Swapped { slot }, None),
                 Content::Frame(frame, slot) => (PageState::Filling { slot }, Some((frame, slot))),
             };
-            let seen = self.pages.load(target);
-            assert_eq!(seen.state(), PageState::Untouched, "content moves to fresh pages");
-            assert!(self.pages.claim(target, seen, state), "nobody else knows the fresh pages");
+            if let PageState::Swapped { slot } | PageState::Filling { slot: Some(slot) } = state {
+                self.devices.set_page(slot, target);
+            }
+            self.claim_fresh(target, state);
             if let Some((frame, slot)) = frame {
                 let node = self.node_of_frame(frame);
                 let range = PageRange { first: target, count: 1 };

@@ -13,7 +13,7 @@ use crate::node::{Node, NodeState};
 use crate::options::OnFull;
 use crate::page::{FrameIndex, GENERATIONS, NodeId, PageIndex, PageState, Slot, Standing};
 use crate::removal::Parts;
-use crate::sys::{futex, pages, signal};
+use crate::sys::{futex, pages, process, signal};
 use crate::transfer::TakenOut;
 use crate::write_back::WriteOp;
 use std::sync::atomic::Ordering;
@@ -29,6 +29,8 @@ pub const BATCH: usize = 256;
 const NEIGHBOURS: u32 = 16;
 /// How long who finds nothing to reclaim waits for writes under way before looking again.
 const WAIT_NS: u64 = 10_000_000;
+/// How often all devices must be found full in a row before that is believed.
+const FULL_LOOKS: u32 = 3;
 /// Pages by which the budget is exceeded at a time when no device has room.
 const EXCEED_PAGES: u32 = 256;
 
@@ -119,6 +121,7 @@ impl Core {
         self.remove_victims(node, remover, scratch);
         let taken = scratch.count as u32;
         self.sort_out(node, scratch);
+        self.feed_readahead();
         Reclaimed { scanned, taken }
     }
 
@@ -127,7 +130,7 @@ impl Core {
         let most = quota.take.min(BATCH);
         let mut state = node.lock();
         scratch.count = 0;
-        let demoted = state.demote(quota.scan, BATCH as u32);
+        let demoted = state.demote(BATCH as u32);
         count(&self.counters.pgdeactivate, demoted.into());
         let mut scanned = 0;
         while scratch.count < most && scanned < quota.scan {
@@ -146,15 +149,21 @@ impl Core {
 
     /// Owns a page of this node in Leaving; the caller has taken it off its list.
     fn claim_victim(&self, state: &NodeState, page: PageIndex, scratch: &mut Scratch) -> bool {
-        let seen = self.pages.load(page);
-        // Pinned pages come back to the list when they are unpinned.
-        let PageState::Resident { slot, pins: 0, node: of } = seen.state() else { return false };
-        // A page that has meanwhile come back on another node is on that node's list.
-        let claimed = of == state.id() && self.pages.claim(page, seen, PageState::Leaving { slot });
-        if claimed {
-            scratch.add(page, slot);
+        loop {
+            let seen = self.pages.load(page);
+            // Pinned pages come back to the list when they are unpinned; a page that has meanwhile come back
+            // on another node is on that node's list.
+            let PageState::Resident { slot, pins: 0, node } = seen.state() else { return false };
+            if node != state.id() {
+                return false;
+            }
+            if self.pages.claim(page, seen, PageState::Leaving { slot }) {
+                scratch.add(page, slot);
+                return true;
+            }
+            // Somebody took its slot, or pinned it: who does not take it off the list must find it there, so
+            // it is looked at again rather than forgotten.
         }
-        claimed
     }
 
     /// Neighbours in address that are as cold as a victim go along: they leave in the same call, and come
@@ -286,7 +295,10 @@ impl Core {
             }
             let checksum = self.checksums.of(bytes);
             match victim.slot {
-                Some(slot) if self.devices.checksum(slot) == checksum => {
+                Some(slot)
+                    if self.devices.checksum(slot) == checksum
+                        && !self.devices.is_leaving(slot) =>
+                {
                     count(&self.counters.swpout_clean, 1);
                     self.cache(node, victim, slot);
                 }
@@ -332,8 +344,8 @@ impl Core {
 
     /// A fault found nothing: reclaims itself, or waits for who does, or for writes under way, or, with all
     /// devices full, does what the option says. `seen_freed` is the freed counter from before the failed
-    /// grant.
-    pub fn make_room(&self, node: &Node, seen_freed: u32) {
+    /// grant, `attempt` says how many failed before.
+    pub fn make_room(&self, node: &Node, seen_freed: u32, attempt: u32) {
         count(&self.counters.allocstall, 1);
         self.wake_reclaim(node);
         if self.is_throttled(node) {
@@ -343,19 +355,27 @@ impl Core {
         }
         // A node whose pages are all pinned or in transition has neighbours that may have something.
         let reclaims = |id: &NodeId| self.reclaim_directly(self.node(*id)) > 0;
-        if !self.devices_full.load(Ordering::Relaxed)
-            && self.topology.nearest(node.id).iter().any(reclaims)
-        {
+        if !self.are_devices_full() && self.topology.nearest(node.id).iter().any(reclaims) {
             self.note_progress();
             return;
         }
-        if self.devices_full.load(Ordering::Relaxed) && node.lock().writing == 0 {
-            if !self.caches_give_way(node, seen_freed) {
-                self.exceed_budget(node);
+        let quiet = |node: &Node| node.lock().writing == 0;
+        if self.are_devices_full() && self.nodes.iter().all(quiet) {
+            // Who searches holds slots for a moment that it gives back: one look may be mistaken.
+            match attempt {
+                ..FULL_LOOKS => return process::yield_now(),
+                // A device that is going comes back, and caches give way, before the budget is exceeded.
+                FULL_LOOKS.. if self.devices.ask_for_leaving() => {}
+                FULL_LOOKS.. if self.caches_give_way(node, seen_freed) => return,
+                FULL_LOOKS.. => return self.exceed_budget(node),
             }
-            return;
         }
         futex::wait_for(&self.freed, seen_freed, WAIT_NS);
+    }
+
+    /// The last one who asked for slots got none, and there are none.
+    fn are_devices_full(&self) -> bool {
+        self.devices_full.load(Ordering::Relaxed) && self.devices.room().0 <= 0
     }
 
     /// The background reclaimer is near enough to its end that one more in its way would not help.

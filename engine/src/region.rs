@@ -3,6 +3,7 @@ use crate::arena::PageRange;
 use crate::core::Core;
 use crate::engine::Running;
 use crate::error::Error;
+use crate::hints::Hint;
 use crate::sys::PAGE_BYTES;
 use crate::sys::pages;
 use crate::sys::signal::Blocked;
@@ -62,6 +63,65 @@ impl Region {
         let _blocked = Blocked::new();
         self.core().prefetch_range(self.pages_touching(bytes)?);
         Ok(())
+    }
+
+    /// Says nothing about these bytes any more: takes [`Region::sequential`] and [`Region::random`] back.
+    ///
+    /// # Errors
+    /// Bytes outside the region, as for all advice.
+    pub fn normal(&self, bytes: Range<usize>) -> Result<(), Error> {
+        self.hint(bytes, Hint::Normal)
+    }
+
+    /// These bytes will be used in order: from the first fault on they are read ahead in large windows,
+    /// whatever the readahead policy (but `off`).
+    ///
+    /// # Errors
+    /// Bytes outside the region.
+    pub fn sequential(&self, bytes: Range<usize>) -> Result<(), Error> {
+        self.hint(bytes, Hint::Sequential)
+    }
+
+    /// These bytes will be used in no order: nothing is read ahead.
+    ///
+    /// # Errors
+    /// Bytes outside the region.
+    pub fn random(&self, bytes: Range<usize>) -> Result<(), Error> {
+        self.hint(bytes, Hint::Random)
+    }
+
+    fn hint(&self, bytes: Range<usize>, hint: Hint) -> Result<(), Error> {
+        self.core().arena.hints.set(self.pages_touching(bytes)?, hint);
+        Ok(())
+    }
+
+    /// These bytes will be needed soon: as [`Region::prefetch`], without waiting, and not beyond half of the
+    /// budget.
+    ///
+    /// # Errors
+    /// Bytes outside the region.
+    pub fn will_need(&self, bytes: Range<usize>) -> Result<(), Error> {
+        let _blocked = Blocked::new();
+        self.core().will_need(self.pages_touching(bytes)?);
+        Ok(())
+    }
+
+    /// These bytes will not be needed soon: their pages are the next to leave.
+    ///
+    /// # Errors
+    /// Bytes outside the region.
+    pub fn cold(&self, bytes: Range<usize>) -> Result<(), Error> {
+        let _blocked = Blocked::new();
+        self.core().cool(self.pages_touching(bytes)?);
+        Ok(())
+    }
+
+    /// The content of these bytes is not needed any more: as [`Region::discard`].
+    ///
+    /// # Errors
+    /// Bytes outside the region.
+    pub fn dont_need(&mut self, bytes: Range<usize>) -> Result<(), Error> {
+        self.discard(bytes)
     }
 
     /// Takes the pages of these bytes out to the devices; pinned pages stay.

@@ -2,33 +2,51 @@
 //!
 //! It never waits for a device while other faults could be served: reads are started, and finished when
 //! they complete. In `signal` mode no messages arrive and only readahead is left.
-use crate::core::Core;
+use crate::ahead::{Span, WANTS_MAX, Want};
+use crate::batch::Batch;
+use crate::core::{AHEAD_MAX, Core};
 use crate::error::Error;
 use crate::fault::Step;
+use crate::jobs::ReadJob;
+use crate::node::Node;
 use crate::options::FaultMode;
 use crate::page::NodeId;
 use crate::queue::{Completion, Queue};
-use crate::swap_in::ReadJob;
-use crate::sys::request::{Direction, Pieces};
+use crate::swap_in::Started;
+use crate::sys::request::Direction;
 use crate::sys::uffd::{FAULTS_MAX, Fault};
 use crate::sys::{clock, fd, numa, signal};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
-use userswap_policy::stream::Ahead;
 
 /// Reads in flight at most; a fault beyond that reads at once.
 const DEPTH: usize = 32;
 /// How long a faulting thread is believed to stay on its node.
 const SEEN_NS: u64 = 10_000_000;
+/// Times that a thread must fault in memory of no region before it is told: the first message may be
+/// older than the answer to it, and the thread long gone on.
+const FOREIGN_TIMES: u32 = 3;
 /// Threads whose node is remembered.
 const SEEN_MAX: usize = 1024;
 /// Reads in flight that readahead may use, so that faults find room.
 const DEPTH_AHEAD: usize = 24;
 
+/// How the work on a want ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Pursuit {
+    /// All of it is there or coming.
+    Done,
+    /// Other wants may go on.
+    LongEnough,
+    /// Its node has no frames to spare.
+    NoFrames,
+    /// No more reads may be in flight.
+    NoRoom,
+}
+
 struct Reading {
     job: ReadJob,
-    pieces: Pieces,
     /// When its fault arrived; None for readahead.
     since_ns: Option<u64>,
 }
@@ -40,6 +58,10 @@ struct Server {
     idle: Vec<usize>,
     /// Where threads that fault were seen last, and when.
     seen: HashMap<i32, (NodeId, u64)>,
+    /// What is wanted ahead, in turns.
+    wants: VecDeque<Want>,
+    /// The last fault outside every region, and how often it came in a row.
+    foreign: (Fault, u32),
 }
 
 /// Starts the server of an engine.
@@ -55,6 +77,8 @@ pub fn start(core: Arc<Core>) -> Result<std::thread::JoinHandle<()>, Error> {
         reading: (0..DEPTH).map(|_| None).collect(),
         idle: (0..DEPTH).collect(),
         seen: HashMap::new(),
+        wants: VecDeque::with_capacity(WANTS_MAX),
+        foreign: (Fault::default(), 0),
     };
     let thread = std::thread::Builder::new().name("userswap-fault".into());
     thread.spawn(move || server.run()).map_err(Error::Thread)
@@ -94,18 +118,41 @@ impl Server {
         let core = self.core.clone();
         let since = clock::now_ns();
         self.enter();
+        self.make_sure_of_room();
         let near = self.node_of_thread(fault.thread);
         match core.handle_fault(core.arena.page_of(fault.address), core.node(near)) {
             Step::Done => core.counters.latency.record(clock::now_ns() - since),
             Step::Busy => {}
             Step::Read(job) => self.start(job, Some(since)),
-            Step::Foreign => {
-                // Memory that was unmapped or never mapped: what a program expects there is SIGSEGV.
-                signal::send(fault.thread, libc::SIGSEGV);
-                core.uffd.wake(fault.address, crate::sys::PAGE_BYTES);
-            }
+            Step::Foreign => self.refuse(fault),
         }
         core.gate.leave();
+    }
+
+    /// Memory that was unmapped or never mapped: what a program expects there is SIGSEGV. Messages are read
+    /// in batches, though, and this one may have been answered with another's run; who still is there faults
+    /// again when it is woken.
+    fn refuse(&mut self, fault: Fault) {
+        let (last, times) = self.foreign;
+        self.foreign = (fault, if last == fault { times + 1 } else { 1 });
+        if self.foreign.1 >= FOREIGN_TIMES {
+            signal::send(fault.thread, libc::SIGSEGV);
+        }
+        self.core.uffd.wake(fault.address, crate::sys::PAGE_BYTES);
+    }
+
+    /// Who serves a fault waits for a page if it must; what we are reading ourselves would never come then.
+    fn make_sure_of_room(&mut self) {
+        let has_room = |node: &Node| {
+            let state = node.lock();
+            state.available() > state.watermarks.min
+        };
+        while self.queue.in_flight() > 0 && !self.core.nodes.iter().any(has_room) {
+            self.queue.wait();
+            while let Some(completion) = self.queue.finished() {
+                self.finish(completion);
+            }
+        }
     }
 
     /// The node of a thread that faults. A message does not say where it runs, and /proc is slow to ask: the
@@ -147,13 +194,14 @@ impl Server {
             self.core.read_now(job);
             return self.record(since_ns);
         };
-        let pieces = self.core.pieces_of(&job);
-        let (slot, bytes, near) = (job.slot(), pieces.bytes(), job.node());
+        let record = self.core.jobs.record(&job);
+        let (slot, bytes, near) = (record.slot(), record.pieces.bytes(), record.node);
         let request = self.core.devices.request(Direction::Read, slot, bytes, near);
-        let reading = self.reading[place].insert(Reading { job, pieces, since_ns });
         // Fork waits until the request has finished: it counts as being inside the gate.
         self.core.gate.enter_again();
-        self.queue.start(request, &reading.pieces, place as u64);
+        self.queue.start(request, &record.pieces, place as u64);
+        drop(record);
+        self.reading[place] = Some(Reading { job, since_ns });
     }
 
     fn finish(&mut self, completion: Completion) {
@@ -171,34 +219,73 @@ impl Server {
         }
     }
 
-    /// Starts the readahead windows that wait.
+    /// Goes on with what is wanted ahead; false when there was nothing to start.
     fn read_ahead(&mut self) -> bool {
-        let mut busy = false;
         self.enter();
-        while let Some((ahead, node)) = self.core.take_ahead() {
-            busy = true;
-            let covered = self.start_window(ahead, node);
-            if covered < ahead.count {
-                self.core.streams.lock().on_ahead(ahead, covered);
+        let mut busy = false;
+        while let Some(want) = self.core.wants.take() {
+            if self.wants.len() == WANTS_MAX {
+                let oldest = self.wants.pop_front().expect("there are that many");
+                self.core.drop_want(&oldest);
+            }
+            self.wants.push_back(want);
+        }
+        // Each gets its turn once: one that lacks frames does not hold up those of other nodes.
+        for _ in 0..self.wants.len() {
+            let Some(mut want) = self.wants.pop_front() else { break };
+            let before = self.queue.in_flight();
+            let pursuit = self.pursue(&mut want);
+            busy |= self.queue.in_flight() > before;
+            match pursuit {
+                Pursuit::Done => {}
+                Pursuit::LongEnough => self.wants.push_back(want),
+                // A stream will come there; everything else is not worth making room for.
+                Pursuit::NoFrames => match want.span {
+                    Span::Ahead(_) => self.wants.push_back(want),
+                    Span::Run { .. } | Span::Pages(_) | Span::Slots(_) => {}
+                },
+                Pursuit::NoRoom => {
+                    self.wants.push_front(want);
+                    break;
+                }
             }
         }
         self.core.gate.leave();
         busy
     }
 
-    /// Reads what is swapped in a window; returns how many pages from its start are there or coming.
-    fn start_window(&mut self, ahead: Ahead, node: NodeId) -> u32 {
-        let end = ahead.first + ahead.count;
-        let mut from = ahead.first;
-        while let Some(page) = self.core.next_swapped(from, end) {
-            if DEPTH - self.idle.len() >= DEPTH_AHEAD {
-                return page - ahead.first;
+    /// Starts reads for a want, as far as they may.
+    fn pursue(&mut self, want: &mut Want) -> Pursuit {
+        let enough = want.done.saturating_add(AHEAD_MAX);
+        while let Some((mut batch, behind)) = self.core.next_of(want) {
+            while batch.len() > 0 {
+                if DEPTH - self.idle.len() >= DEPTH_AHEAD {
+                    return Pursuit::NoRoom;
+                }
+                let Some(started) = self.start_first_of(want, &batch) else {
+                    return Pursuit::NoFrames;
+                };
+                if let Some(job) = started.job {
+                    self.start(job, None);
+                }
+                batch.keep(started.entries, batch.len() - started.entries);
             }
-            let job = self.core.start_ahead(ahead, page, self.core.node(node));
-            let Some(job) = job else { return page - ahead.first };
-            from = page + job.count();
-            self.start(job, None);
+            want.done = behind;
+            if want.done >= enough && want.done < want.places() {
+                return Pursuit::LongEnough;
+            }
         }
-        ahead.count
+        Pursuit::Done
+    }
+
+    /// Claims the first entries of a batch; None without frames, and then whoever frees some wakes us.
+    fn start_first_of(&self, want: &Want, batch: &Batch) -> Option<Started> {
+        let start = || self.core.start_ahead(batch, want);
+        start().or_else(|| {
+            self.core.wake_reclaim(self.core.node(want.node));
+            self.core.starve();
+            // Some may have become free before that call.
+            start()
+        })
     }
 }

@@ -20,6 +20,14 @@ pub struct Status {
     pub ram_bytes: u64,
     /// Which device without a priority is asked first: `near` or `spread`.
     pub placement: String,
+    /// What is read ahead of its use.
+    pub readahead: ReadaheadStatus,
+    /// Everything was paged out, and nobody has asked for it since; what the program touches comes back.
+    #[serde(default)]
+    pub hibernated: bool,
+    /// Pins on pages, which keep them in RAM.
+    #[serde(default)]
+    pub pins: u64,
     /// Slots that can be allocated on all devices.
     pub free_slots: u64,
     /// Usable slots of all devices.
@@ -39,6 +47,17 @@ pub struct Status {
     pub counters: BTreeMap<String, u64>,
     /// How long faults took.
     pub fault_latency_ns: Percentiles,
+}
+
+/// What is read ahead of its use, as set.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReadaheadStatus {
+    /// `scaling`, `fixed`, `vma`, `stream` or `off`.
+    pub swap_ra_policy: String,
+    /// Binary logarithm of the largest window of the kernel's policies.
+    pub page_cluster: u8,
+    /// Whether `scaling` may read in address order.
+    pub vma_ra_enabled: bool,
 }
 
 /// How a lock has been used since the engine started.

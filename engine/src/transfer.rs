@@ -60,6 +60,30 @@ impl Core {
         node.lock().resident += 1;
     }
 
+    /// Copies held frames to pages that the caller owns in Filling, as long as the budget has spare pages and
+    /// the node no more than `free_most` free frames; returns how many pages were copied, whose frames are
+    /// free then.
+    pub fn copy_to_spare(
+        &self,
+        node: &Node,
+        range: PageRange,
+        frames: FrameRun,
+        free_most: u32,
+    ) -> u32 {
+        let mut state = node.lock();
+        let wanted = free_most.saturating_sub(state.pool.free()).min(range.count);
+        let copied = state.spare.min(wanted);
+        state.spare -= copied;
+        drop(state);
+        if copied > 0 {
+            self.copy_in(node, PageRange { first: range.first, count: copied }, frames.first);
+            let mut state = node.lock();
+            state.resident += copied;
+            state.put_free(FrameRun { first: frames.first, count: copied });
+        }
+        copied
+    }
+
     fn move_in(&self, first: PageIndex, frames: FrameRun) -> u32 {
         let mut moved = 0;
         let mut tries = 0;
@@ -191,8 +215,9 @@ impl Core {
     /// The kernel said EBUSY: shared by fork, or pinned for a device.
     fn move_out_shared(&self, node: &Node, page: PageIndex) -> TakenOut {
         let address = self.page_address(page);
-        pages::unshare(address);
-        count(&self.counters.pgcopy, 1);
+        if pages::unshare(address) {
+            count(&self.counters.pgcopy, 1);
+        }
         let run = node.lock().take_holes(1);
         let outcome = self.uffd.move_pages(self.frame_address(run.first), address, PAGE_BYTES);
         let mut state = node.lock();
@@ -265,7 +290,16 @@ impl Core {
     /// Adds frames to `set` until it holds `want`, as long as `asker` may have them without waiting.
     pub fn fill_set(&self, node: &Node, set: &mut FrameSet, want: u32, asker: Asker) {
         while set.pages() < want && set.runs().len() < RUNS_MAX {
-            let grant = node.lock().grant(want - set.pages(), asker, &self.pages);
+            let mut state = node.lock();
+            let grant = state.grant(want - set.pages(), asker, &self.pages);
+            let unused = std::mem::take(&mut state.unused);
+            let is_sinking = state.is_sinking();
+            drop(state);
+            count(&self.counters.swap_ra_wasted, unused);
+            if is_sinking {
+                // Before readahead has to stop: it takes what nobody reclaims for otherwise.
+                self.wake_reclaim(node);
+            }
             let Some(grant) = grant else { return };
             assert!(set.push(self.frames_of(node, grant)), "there was room for a run");
         }

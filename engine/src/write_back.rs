@@ -64,6 +64,9 @@ impl Core {
             (self.give_up_slots(node) > 0).then(|| self.devices.allocate(most as u32, near))?
         });
         let Some(span) = span else { return 0 };
+        if self.devices_full.load(Ordering::Relaxed) {
+            self.devices_full.store(false, Ordering::Relaxed);
+        }
         write.count = span.count as usize;
         write.first = Some(span.first);
         write.victims[..write.count].copy_from_slice(&victims[..write.count]);
@@ -80,6 +83,7 @@ impl Core {
         for (place, victim) in victims[..write.count].iter().enumerate() {
             let slot = write.slot_at(place);
             self.devices.set_checksum(slot, victim.checksum);
+            self.devices.set_page(slot, victim.page);
             self.frame_flags[victim.frame as usize].store(frame_flag::WRITING, Ordering::Release);
             self.publish(victim.page, PageState::Writing { frame: victim.frame, slot });
         }
@@ -126,6 +130,7 @@ impl Core {
         }
         drop(state);
         self.announce_freed();
+        self.feed_readahead();
     }
 
     /// Publishes one written page, or frees what it left behind.

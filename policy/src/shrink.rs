@@ -94,10 +94,8 @@ mod tests {
 
     /// What the kernel looks at, and what it puts off, when nothing is refused.
     fn kernel(freeable: u64, deferred: u64, priority: u32, seeks: u64) -> (u64, u64) {
-        let delta = match seeks {
-            0 => freeable / 2,
-            seeks => (freeable >> priority) * 4 / seeks,
-        };
+        let pressed = (freeable >> priority) * 4;
+        let delta = pressed.checked_div(seeks).unwrap_or(freeable / 2);
         let mut total = ((deferred >> priority) + delta).min(2 * freeable);
         let mut scanned = 0;
         while total >= 128 || total >= freeable {

@@ -1,13 +1,15 @@
 //! madvise and mincore on managed memory.
 //!
-//! Advice that changes contents goes to the engine once it is there. Advice that would only give parts of
-//! the arena flags of their own is accepted and not passed on: it must stay one registered area.
+//! Advice that changes contents, or where they are, goes to the engine once it is there; how a range will
+//! be used is kept in the arena, for readahead. Advice that would only give parts of the arena flags of
+//! their own is accepted and not passed on: it must stay one registered area.
 use crate::areas::Area;
 use crate::mappings;
 use crate::process::{self, Phase, Process};
 use crate::raw::{self, Errno, PAGE_BYTES};
 use libc::{EINVAL, ENOMEM, PROT_WRITE};
 use userswap::arena::PageRange;
+use userswap::hints::Hint;
 use userswap::page::PageState;
 use userswap::sys::signal::Blocked;
 
@@ -77,7 +79,11 @@ fn advise_part(process: &Process, range: PageRange, area: Area, advice: i32) -> 
             populate(process, range, protection);
             Ok(())
         }
-        libc::MADV_WILLNEED => with_engine(process, |engine| engine.core().prefetch_range(range)),
+        libc::MADV_NORMAL => hint(process, range, Hint::Normal),
+        libc::MADV_SEQUENTIAL => hint(process, range, Hint::Sequential),
+        libc::MADV_RANDOM => hint(process, range, Hint::Random),
+        libc::MADV_WILLNEED => with_engine(process, |engine| engine.core().will_need(range)),
+        libc::MADV_COLD => with_engine(process, |engine| engine.core().cool(range)),
         libc::MADV_PAGEOUT => with_engine(process, |engine| engine.core().page_out_range(range)),
         // Huge pages end with the engagement, which takes their flag off the whole arena.
         libc::MADV_HUGEPAGE if process.engine().is_none() => {
@@ -85,10 +91,6 @@ fn advise_part(process: &Process, range: PageRange, area: Area, advice: i32) -> 
         }
         libc::MADV_HUGEPAGE
         | libc::MADV_NOHUGEPAGE
-        | libc::MADV_NORMAL
-        | libc::MADV_RANDOM
-        | libc::MADV_SEQUENTIAL
-        | libc::MADV_COLD
         | libc::MADV_DONTDUMP
         | libc::MADV_DODUMP
         | libc::MADV_DOFORK
@@ -104,6 +106,12 @@ fn advise_part(process: &Process, range: PageRange, area: Area, advice: i32) -> 
         | MADV_GUARD_REMOVE => Err(EINVAL),
         _ => raw::advise(address, bytes, advice).map(|_| ()),
     }
+}
+
+/// Kept in the arena, also for an engine that starts later.
+fn hint(process: &Process, range: PageRange, hint: Hint) -> Result<(), Errno> {
+    process.arena.hints.set(range, hint);
+    Ok(())
 }
 
 fn with_engine(process: &Process, act: impl FnOnce(&userswap::Engine)) -> Result<(), Errno> {

@@ -34,6 +34,7 @@ fn look_up() {
     signals::look_up();
     retry::look_up_all();
     streams::look_up();
+    crate::lending::look_up();
     transfers::look_up();
 }
 

@@ -19,6 +19,7 @@ mod entries;
 mod fork;
 mod heap;
 mod huge;
+mod lending;
 mod locking;
 mod malloc;
 mod mappings;

@@ -227,9 +227,6 @@ keeping! {
     fn getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, bytes: *mut socklen_t) -> c_int {
         around(value as usize), values(bytes, 1)
     }
-    fn setsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_void, bytes: socklen_t) -> c_int {
-        values(value.cast::<u8>(), bytes as usize)
-    }
     fn poll(entries: *mut libc::pollfd, count: nfds_t, timeout: c_int) -> c_int {
         values(entries, count as usize)
     }

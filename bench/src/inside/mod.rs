@@ -3,8 +3,10 @@
 //! Each case prints a table, or with `--json` one object: `case`, `rows`, `machine`, `kernel`. Runs of the
 //! variants take turns, and each row is the median of its runs.
 
+mod contention;
 mod list_lru;
 mod placement;
+mod readahead;
 mod slot_alloc;
 mod slot_free;
 
@@ -28,6 +30,10 @@ pub enum InsideCase {
     ListLru(list_lru::ListLruArgs),
     /// Devices of different nodes: one list, equal priorities, per-node lists
     Placement(placement::PlacementArgs),
+    /// Reclaimers that take pages out of the same memory: wait, stall, skip
+    Contention(contention::ContentionArgs),
+    /// Readahead policies against orders of reading, on one disk
+    Readahead(readahead::ReadaheadArgs),
 }
 
 /// One row of a case: its columns in order.
@@ -60,6 +66,12 @@ pub fn run(case: &InsideCase) -> ExitCode {
         }
         InsideCase::Placement(args) => {
             placement::measure(args).map(|rows| print("placement", &rows, args.json))
+        }
+        InsideCase::Contention(args) => {
+            contention::measure(args).map(|rows| print("contention", &rows, args.json))
+        }
+        InsideCase::Readahead(args) => {
+            readahead::measure(args).map(|rows| print("readahead", &rows, args.json))
         }
     };
     match done {

@@ -56,11 +56,13 @@ fn json(value: &impl serde::Serialize) -> String {
 
 fn describe(name: EngineName, status: &Status) -> String {
     let mut text = format!(
-        "{name} {}: {} of RAM, faults by {}, placement {}\n",
+        "{name} {}: {} of RAM, faults by {}, placement {}{}{}\n",
         plain(&status.program),
         ByteSize(status.ram_bytes).rounded(),
         plain(&status.fault),
-        plain(&status.placement)
+        plain(&status.placement),
+        if status.hibernated { ", hibernated" } else { "" },
+        if status.pins > 0 { format!(", {} pins", status.pins) } else { String::new() }
     );
     text.push_str(&devices(&status.devices));
     for node in &status.nodes {
@@ -70,9 +72,24 @@ fn describe(name: EngineName, status: &Status) -> String {
         text.push_str(&memory_of(node));
     }
     text.push_str(&caches(&status.shrinkers));
+    text.push_str(&readahead(status));
     text.push_str(&locks(status));
     text.push_str(&removal(&status.removal));
     text
+}
+
+fn readahead(status: &Status) -> String {
+    let settings = &status.readahead;
+    let counter = |name: &str| status.counters.get(name).copied().unwrap_or(0);
+    format!(
+        "readahead: {} (page_cluster {}, vma_ra_enabled {}), {} pages ahead, {} hits, {} wasted\n",
+        plain(&settings.swap_ra_policy),
+        settings.page_cluster,
+        settings.vma_ra_enabled,
+        counter("swap_ra"),
+        counter("swap_ra_hit"),
+        counter("swap_ra_wasted")
+    )
 }
 
 fn removal(removal: &RemovalStatus) -> String {
@@ -201,7 +218,7 @@ fn locks(status: &Status) -> String {
 
 #[cfg(test)]
 mod tests {
-    use userswap::status::{ListEntry, Placed};
+    use userswap::status::{ListEntry, Placed, ReadaheadStatus};
 
     use super::*;
 
@@ -256,6 +273,13 @@ mod tests {
             fault: "thread".to_owned(),
             ram_bytes: 16 << 20,
             placement: "near".to_owned(),
+            readahead: ReadaheadStatus {
+                swap_ra_policy: "fixed".to_owned(),
+                page_cluster: 5,
+                vma_ra_enabled: true,
+            },
+            hibernated: false,
+            pins: 0,
             free_slots: 5,
             total_slots: 9,
             list_lock: LockUse { acquisitions: 12, waits: 3 },
@@ -273,7 +297,7 @@ mod tests {
                 objects_freed: 200,
             }],
             nodes: vec![node()],
-            counters: Default::default(),
+            counters: [("swap_ra".to_owned(), 40), ("swap_ra_hit".to_owned(), 30)].into(),
             fault_latency_ns: Default::default(),
         };
         let text = describe(EngineName { pid: 7, number: 2 }, &status);
@@ -283,14 +307,20 @@ NAME   TYPE SIZE USED PRIO NODE
 /swap0 file   1G   3M   -2    -
 /swap1 file   1G   3M   -3    0 going off
 node 0 (cpus 0-3,8): /swap1 (1) /swap0 (2)
-node 0 memory: budget 16M, resident 8M (4M active, 4M inactive), cached 1M, caches 2M, writing 0, free 4K, spare 0; watermarks 256K 512K 1M; slots given 3M; reclaim is hopeless
+node 0 memory: budget 16M, resident 8M (3.9M active, 4M inactive), cached 1M, caches 2M, writing 0, free 4K, spare 0; watermarks 256K 512K 1M; slots given 3M; reclaim is hopeless
 cache objects: 256 objects scanned, 200 freed
+readahead: fixed (page_cluster 5, vma_ra_enabled true), 40 pages ahead, 30 hits, 0 wasted
 list lock: 12 acquisitions, 3 waits
 /swap0: allocating 4 acquisitions, 1 waits; freeing 2 acquisitions, 0 waits, 100 slots (50.0 per acquisition)
 /swap1: allocating 4 acquisitions, 1 waits; freeing 2 acquisitions, 0 waits, 100 slots (50.0 per acquisition)
 removal locks (skip): 7 acquisitions, 2 waits, 1.500 s waited, 0 stalled, 2 skipped
 ";
         assert_eq!(text, expected);
+        let parked = Status { hibernated: true, pins: 3, ..status.clone() };
+        let text = describe(EngineName { pid: 7, number: 2 }, &parked);
+        assert!(text.starts_with(
+            "7-2 sort: 16M of RAM, faults by thread, placement near, hibernated, 3 pins\n"
+        ));
         assert_eq!(serde_json::from_str::<Status>(&json(&status)).unwrap(), status);
     }
 

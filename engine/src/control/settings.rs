@@ -5,13 +5,14 @@
 use super::protocol::SettingValue;
 use crate::core::Core;
 use crate::device::SlotMode;
-use crate::options::{PlacementChoice, RAM_MIN_BYTES};
+use crate::options::{PAGE_CLUSTERS, PlacementChoice, RA_POLICIES, RAM_MIN_BYTES, VMA_RA};
 use crate::removal::CONTENTIONS;
 use crate::size::{ByteSize, parse_size};
 use crate::sys::PAGE_BYTES;
 use crate::watermarks::{Marks, SCALE_MAX, SECOND_CHANCE_MAX};
 use std::ops::RangeInclusive;
 use userswap_policy::free_batch::FreeOrder;
+use userswap_policy::readahead::page_cluster_of;
 
 /// One setting.
 struct Setting {
@@ -33,7 +34,7 @@ enum Refusal {
 }
 
 /// In the order in which they are shown.
-const SETTINGS: [Setting; 8] = [
+const SETTINGS: [Setting; 12] = [
     Setting {
         key: "ram",
         allowed: "a size of at least 16M, such as 512M",
@@ -71,6 +72,34 @@ const SETTINGS: [Setting; 8] = [
         value: |core| name_of(&ORDERS, core.devices.free_order()),
     },
     Setting {
+        key: RA_POLICIES.0,
+        allowed: RA_POLICIES.1,
+        set: |core, value| {
+            core.readahead.set_policy(value.parse().map_err(|_| Refusal::Value)?);
+            Ok(())
+        },
+        value: |core| core.readahead.settings().policy.to_string(),
+    },
+    Setting {
+        key: PAGE_CLUSTERS.0,
+        allowed: PAGE_CLUSTERS.1,
+        set: |core, value| {
+            let page_cluster = page_cluster_of(value).map_err(|_| Refusal::Value)?;
+            core.readahead.set_page_cluster(page_cluster);
+            Ok(())
+        },
+        value: |core| core.readahead.settings().page_cluster.to_string(),
+    },
+    Setting {
+        key: VMA_RA.0,
+        allowed: VMA_RA.1,
+        set: |core, value| {
+            core.readahead.set_address_order(value.parse().map_err(|_| Refusal::Value)?);
+            Ok(())
+        },
+        value: |core| core.readahead.settings().address_order.to_string(),
+    },
+    Setting {
         key: "min_free",
         allowed: "a size of at least 4K such as 2M, or auto",
         set: set_min_free,
@@ -104,6 +133,7 @@ const SETTINGS: [Setting; 8] = [
         },
         value: |core| name_of(&CONTENTIONS, core.removal.contention()),
     },
+    Setting { key: "hibernate", allowed: "1 or 0", set: set_hibernate, value: hibernation },
 ];
 
 const MODES: [(&str, SlotMode); 3] =
@@ -184,4 +214,27 @@ fn set_ram(core: &Core, value: &str) -> Result<(), Refusal> {
     let pages = bytes.ok_or(Refusal::Value)? / PAGE_BYTES as u64;
     let pages = u32::try_from(pages).unwrap_or(u32::MAX);
     core.set_budget(pages).map_err(|error| Refusal::Because(error.to_string()))
+}
+
+/// 1 takes everything out, 0 brings back what RAM has room for.
+fn set_hibernate(core: &Core, value: &str) -> Result<(), Refusal> {
+    match value {
+        "1" => {
+            core.page_out_all();
+            Ok(())
+        }
+        "0" => core.prefetch_all().map_err(|error| Refusal::Because(error.to_string())),
+        _ => Err(Refusal::Value),
+    }
+}
+
+/// What was set last, and what is in RAM all the same.
+fn hibernation(core: &Core) -> String {
+    let status = core.status();
+    let resident: u64 = status.nodes.iter().map(|node| node.resident_pages).sum();
+    match (status.hibernated, resident) {
+        (false, _) => "0".to_owned(),
+        (true, 0) => "1".to_owned(),
+        (true, pages) => format!("1, {pages} pages are in RAM ({} pins)", status.pins),
+    }
 }

@@ -4,6 +4,7 @@
 //! slot on it. Locks nest CPU buffer, device, list: `table` (the list lock) is the innermost, taken with a
 //! device's lock held when that device becomes full or gets room.
 mod cache;
+mod leaving;
 mod node;
 pub mod open;
 pub mod record;
@@ -11,7 +12,7 @@ pub mod spec;
 pub mod throttle;
 
 use crate::error::Error;
-use crate::page::{NodeId, Slot};
+use crate::page::{NodeId, PageIndex, Slot};
 use crate::sys::PAGE_BYTES;
 use crate::sys::fd;
 use crate::sys::lock::{Guard, Lock, LockUse};
@@ -19,6 +20,7 @@ use crate::sys::request::{Direction, Pieces, Request};
 use crate::topology::Topology;
 use cache::Buffers;
 pub use cache::SlotMode;
+use leaving::Leaving;
 use open::OpenDevice;
 use record::{Cursor, Device, DeviceState, Label, Place, Store, number_of};
 use std::fs::File;
@@ -78,6 +80,7 @@ pub struct Devices {
     buffers: Buffers,
     /// Counts devices coming and going.
     pub changes: AtomicU32,
+    leaving: Leaving,
 }
 
 /// The engine-wide name of a device's slot.
@@ -101,6 +104,7 @@ impl Devices {
             total_slots: AtomicI64::new(0),
             buffers: Buffers::new(),
             changes: AtomicU32::new(0),
+            leaving: Leaving::default(),
         };
         for device in opened {
             devices.swap_on(device, topology)?;
@@ -296,9 +300,19 @@ impl Devices {
             .store(checksum, Ordering::Relaxed);
     }
 
-    /// Whether two slots are on one device.
-    pub fn same_device(&self, one: Slot, other: Slot) -> bool {
-        one.0.get() / DEVICE_SLOTS == other.0.get() / DEVICE_SLOTS
+    /// The page that was given a slot last; its word says whether that still holds.
+    pub fn page_on(&self, slot: Slot) -> PageIndex {
+        self.device_of(slot).pages_on()[number_of(slot) as usize].load(Ordering::Relaxed)
+    }
+
+    /// Keeps which page is given a slot.
+    pub fn set_page(&self, slot: Slot, page: PageIndex) {
+        self.device_of(slot).pages_on()[number_of(slot) as usize].store(page, Ordering::Relaxed);
+    }
+
+    /// Whether some device has to seek.
+    pub fn any_rotational(&self) -> bool {
+        self.list().any(Device::is_rotational)
     }
 
     /// The device of a slot, and the slot's number there.

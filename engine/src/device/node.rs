@@ -1,4 +1,4 @@
-//! Which node a device is close to: what sysfs says of the block device below the file.
+//! What sysfs says of the block device below a file: which node it is close to, and whether it has to seek.
 use std::fs::{File, canonicalize, read_to_string};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -9,10 +9,26 @@ const SYSFS: &str = "/sys/dev/block";
 /// The kernel's number of the node that a swap file or block device is close to; None for what is close to
 /// none (memory, network file systems, most virtual disks).
 pub fn of(file: &File) -> Option<u32> {
+    above(&block_device(file)?)
+}
+
+/// Whether the kernel takes the device for one that seeks; virtual disks are unless their host says
+/// otherwise, and what has no block device below it is not.
+pub fn is_rotational(file: &File) -> bool {
+    block_device(file).is_some_and(|device| seeks(&device))
+}
+
+fn block_device(file: &File) -> Option<PathBuf> {
     let found = file.metadata().ok()?;
     let device = if found.file_type().is_block_device() { found.rdev() } else { found.dev() };
     let (major, minor) = (libc::major(device), libc::minor(device));
-    above(&canonicalize(Path::new(SYSFS).join(format!("{major}:{minor}"))).ok()?)
+    canonicalize(Path::new(SYSFS).join(format!("{major}:{minor}"))).ok()
+}
+
+/// A partition has no queue of its own: its disk's counts.
+fn seeks(device: &Path) -> bool {
+    let queue = |place: &Path| read_to_string(place.join("queue/rotational")).ok();
+    device.ancestors().find_map(queue).is_some_and(|text| text.trim() == "1")
 }
 
 /// A partition's node is its disk's, a disk's that of the controller above it.
@@ -44,7 +60,19 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_close_to_no_node() {
-        assert_eq!(of(&crate::sys::fd::memory_file().unwrap()), None);
+    fn memory_is_close_to_no_node_and_does_not_seek() {
+        let memory = crate::sys::fd::memory_file().unwrap();
+        assert_eq!((of(&memory), is_rotational(&memory)), (None, false));
+    }
+
+    #[test]
+    fn a_partition_seeks_as_its_disk_does() {
+        let directory = tempfile::tempdir().unwrap();
+        let partition = directory.path().join("vda/vda1");
+        std::fs::create_dir_all(&partition).unwrap();
+        assert!(!seeks(&partition));
+        std::fs::create_dir(directory.path().join("vda/queue")).unwrap();
+        std::fs::write(directory.path().join("vda/queue/rotational"), "1\n").unwrap();
+        assert!(seeks(&partition));
     }
 }

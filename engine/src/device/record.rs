@@ -95,6 +95,9 @@ pub struct Device {
     label: Lock<Option<Arc<Label>>>,
     store: Lock<Store>,
     checksums: OnceLock<ZeroedSlice<AtomicU64>>,
+    /// The page that was given each slot last.
+    pages_on: OnceLock<ZeroedSlice<AtomicU32>>,
+    is_rotational: AtomicBool,
     /// The link to it, if it is throttled.
     link: Lock<Option<Arc<Link>>>,
     is_throttled: AtomicBool,
@@ -127,6 +130,8 @@ impl Device {
             label: Lock::new(None),
             store: Lock::new(store),
             checksums: OnceLock::new(),
+            pages_on: OnceLock::new(),
+            is_rotational: AtomicBool::new(false),
             link: Lock::new(None),
             is_throttled: AtomicBool::new(false),
             backed: Lock::new(0),
@@ -152,7 +157,10 @@ impl Device {
         if self.checksums.get().is_none() {
             // For the largest device: the record may hold another one later. Only address space.
             let _ = self.checksums.set(ZeroedSlice::new(DEVICE_SLOTS as usize)?);
+            let _ = self.pages_on.set(ZeroedSlice::new(DEVICE_SLOTS as usize)?);
         }
+        let rotational = opened.kind != DeviceKind::Memory && super::node::is_rotational(&file);
+        self.is_rotational.store(rotational, Ordering::Relaxed);
         *self.backed.lock() = match opened.kind {
             DeviceKind::Temporary | DeviceKind::File => PAGE_BYTES as u64,
             DeviceKind::Block | DeviceKind::Memory => u64::MAX,
@@ -222,6 +230,16 @@ impl Device {
     /// The checksums of its slots.
     pub fn checksums(&self) -> &[AtomicU64] {
         self.checksums.get().expect("a device with slots has checksums")
+    }
+
+    /// The page that was given each of its slots last.
+    pub fn pages_on(&self) -> &[AtomicU32] {
+        self.pages_on.get().expect("a device with slots remembers their pages")
+    }
+
+    /// Whether it has to seek, as the kernel says.
+    pub fn is_rotational(&self) -> bool {
+        self.is_rotational.load(Ordering::Relaxed)
     }
 
     /// Slots in use.

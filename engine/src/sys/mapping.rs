@@ -2,7 +2,7 @@
 use super::PAGE_BYTES;
 use std::io;
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicU8, AtomicU64};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 
 /// What a new mapping may be used for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -86,6 +86,8 @@ pub fn advise(address: usize, bytes: usize, advice: i32) -> io::Result<()> {
 pub unsafe trait Zeroable {}
 // SAFETY: an integer.
 unsafe impl Zeroable for AtomicU64 {}
+// SAFETY: an integer.
+unsafe impl Zeroable for AtomicU32 {}
 // SAFETY: an integer.
 unsafe impl Zeroable for AtomicU8 {}
 // SAFETY: two integers; all-zero is documented as "on no list".

@@ -25,15 +25,13 @@ pub fn copy(to: usize, from: usize, pages: u32) {
     unsafe { std::ptr::copy_nonoverlapping(from as *const u8, to as *mut u8, bytes) };
 }
 
-/// Makes a page that fork left shared this process's own, without changing a bit of it.
+/// Makes a mapped page this process's own, where fork left it shared, without changing a byte of it; false
+/// when it cannot be written, because the program has just protected it.
 ///
-/// The caller has the page in Leaving, so it is mapped; the program may be writing to it meanwhile, hence
-/// the locked instruction. It is written out because the compiler turns an atomic OR with zero into a load.
-pub fn unshare(address: usize) {
-    // SAFETY: the page is mapped and writable, and OR with zero changes nothing.
-    unsafe {
-        std::arch::asm!("lock or byte ptr [{}], 0", in(reg) address, options(nostack));
-    }
+/// The kernel does what a write would do (MADV_POPULATE_WRITE, Linux 5.14). An instruction that writes would
+/// raise SIGSEGV in our thread if the program protects the page meanwhile.
+pub fn unshare(address: usize) -> bool {
+    super::mapping::advise(address, PAGE_BYTES, libc::MADV_POPULATE_WRITE).is_ok()
 }
 
 /// Reads one byte of every page in a range, so that missing ones are brought in.

@@ -50,6 +50,11 @@ impl Pieces {
         true
     }
 
+    /// No pieces any more.
+    pub fn clear(&mut self) {
+        self.count = 0;
+    }
+
     /// One piece.
     pub fn one(address: usize, bytes: usize) -> Self {
         let mut pieces = Self::default();

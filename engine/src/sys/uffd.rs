@@ -83,7 +83,7 @@ struct Message {
 }
 
 /// A fault that the kernel reported.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fault {
     /// Address of the page.
     pub address: usize,

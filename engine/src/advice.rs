@@ -1,0 +1,62 @@
+//! What a program says about how it will use its pages, and what follows from it at once.
+//!
+//! Sequential and random are remembered for the pages, in the arena, so that they hold from before the
+//! engine starts; the others act when they are said. None of them changes any content.
+use crate::ahead::{Span, Want};
+use crate::arena::PageRange;
+use crate::core::Core;
+use crate::node::NodeState;
+use crate::page::{PageIndex, PageState};
+use userswap_policy::lru::ListId;
+
+/// Pages looked at under one passage of the gate.
+const LOOK_PAGES: u32 = 4096;
+
+impl Core {
+    /// The pages will be needed soon: the server reads them, as far as half of the budget and frames that
+    /// nobody has to give up allow. The caller waits for nothing.
+    pub fn will_need(&self, range: PageRange) {
+        self.gate.enter();
+        let node = self.node_here();
+        let count = range.count.min(node.lock().budget / 2);
+        self.want(Want::new(Span::Run { first: range.first, count, step: 1 }, node.id));
+        self.gate.leave();
+    }
+
+    /// The pages will not be needed soon: they are the next to leave, the first of the range before others.
+    pub fn cool(&self, range: PageRange) {
+        let mut end = range.end();
+        while end > range.first {
+            let first = range.first.max(end.saturating_sub(LOOK_PAGES));
+            self.gate.enter();
+            for page in (first..end).rev() {
+                self.cool_page(page);
+            }
+            self.gate.leave();
+            end = first;
+        }
+    }
+
+    fn cool_page(&self, page: PageIndex) {
+        let node = match self.pages.state(page) {
+            PageState::Resident { node, .. } => self.node(node),
+            PageState::Cached { frame, .. } => self.node_of_frame(frame),
+            _ => return,
+        };
+        node.lock().make_oldest(page);
+    }
+}
+
+impl NodeState {
+    /// Makes a page the next to leave its list's kind: an active one is inactive then. One on no list
+    /// (pinned, or on its way) stays there.
+    fn make_oldest(&mut self, page: PageIndex) {
+        match self.lists.list_of(page) {
+            Some(ListId::Inactive | ListId::Active) => {
+                self.lists.push_oldest(ListId::Inactive, page);
+            }
+            Some(ListId::Cached) => self.lists.push_oldest(ListId::Cached, page),
+            None => {}
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! Cases at the edges of the paging core, each of which once ended a program or stopped it for ever.
+#![allow(clippy::multiple_unsafe_ops_per_block)]
+#![allow(unsafe_code)]
+mod support;
+use std::path::Path;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use support::*;
+use userswap::arena::PageRange;
+use userswap::options::{FaultMode, Transfer};
+use userswap::page::PageState;
+use userswap::{Builder, Engine, Proceed};
+
+fn touch(address: usize) {
+    // SAFETY: the page belongs to a region of the test.
+    unsafe { (address as *const u8).read_volatile() };
+}
+
+fn small(swap: &[&str]) -> Engine {
+    let builder = Builder::new(16 << 20).arena_bytes(1 << 30);
+    let add = |builder: Builder, spec: &&str| builder.swap(spec.parse().unwrap());
+    swap.iter().fold(builder, add).build().unwrap()
+}
+
+/// The pages that the server reads itself must not be all there is, as long as it waits for a page.
+#[test]
+fn many_readers_of_a_slow_device_beside_pinned_memory_all_go_on() {
+    const READERS: usize = 32;
+    const EACH: usize = 256;
+    limit(100);
+    let engine = small(&["mem:256M,latency=20000"]);
+    let region = engine.map(READERS * EACH * PAGE).unwrap();
+    let pages = Pages::of(&region);
+    (0..pages.count).for_each(|page| pages.fill(page, 7));
+    let pinned = engine.map(12 * MIB).unwrap();
+    pinned.pin(0..12 * MIB).unwrap();
+    let start = Barrier::new(READERS);
+    std::thread::scope(|scope| {
+        for reader in 0..READERS {
+            let start = &start;
+            scope.spawn(move || {
+                start.wait();
+                (reader * EACH..(reader + 1) * EACH).for_each(|page| pages.check(page, 7));
+            });
+        }
+    });
+    pinned.unpin(0..12 * MIB).unwrap();
+    audit(&engine);
+}
+
+/// Several messages for one page come in one batch: when the second is looked at, its thread may have gone
+/// on and the region may be gone.
+#[test]
+fn a_message_older_than_its_answer_harms_nobody() {
+    const THREADS: usize = 3;
+    const ROUNDS: usize = 400;
+    limit(100);
+    let engine = Builder::new(64 << 20).arena_bytes(1 << 30).build().unwrap();
+    let core = engine.core().clone();
+    let (address, round_of, finished) =
+        (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS {
+            let (address, round_of, finished) = (&address, &round_of, &finished);
+            scope.spawn(move || {
+                for round in 1..=ROUNDS {
+                    while round_of.load(Ordering::Acquire) < round {
+                        std::thread::yield_now();
+                    }
+                    touch(address.load(Ordering::Acquire));
+                    finished.fetch_add(1, Ordering::AcqRel);
+                }
+            });
+        }
+        let (other, done) = (core.clone(), &done);
+        scope.spawn(move || {
+            while !done.load(Ordering::Relaxed) {
+                let range = other.arena.allocate(64, 1).unwrap();
+                (range.first..range.end()).for_each(|page| touch(other.page_address(page)));
+                other.drop_range(range);
+                other.arena.free(range);
+            }
+        });
+        for round in 1..=ROUNDS {
+            let range = core.arena.allocate(1024, 1).unwrap();
+            // A sequential program: the windows grow, and the next one begins at `page`.
+            (range.first..range.first + 512).for_each(|page| touch(core.page_address(page)));
+            let fresh = |page: &u32| core.pages.state(*page) == PageState::Untouched;
+            let page = (range.first + 512..range.end()).find(fresh).unwrap_or(range.first);
+            address.store(core.page_address(page), Ordering::Release);
+            finished.store(0, Ordering::Release);
+            round_of.store(round, Ordering::Release);
+            while finished.load(Ordering::Acquire) < THREADS {
+                std::thread::yield_now();
+            }
+            core.drop_range(range);
+            core.arena.free(range);
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    audit(&engine);
+}
+
+#[test]
+fn protecting_pages_that_fork_left_shared_while_they_leave_ends_nobody() {
+    if !must_pass_in_child(
+        "protecting_pages_that_fork_left_shared_while_they_leave_ends_nobody",
+        100,
+    ) {
+        return;
+    }
+    let engine = engine((FaultMode::Thread, Transfer::Auto));
+    let region = engine.map(8 * MIB).unwrap();
+    let pages = Pages::of(&region);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let done = &done;
+        scope.spawn(move || {
+            while !done.load(Ordering::Relaxed) {
+                for protection in [libc::PROT_READ, libc::PROT_READ | libc::PROT_WRITE] {
+                    let (at, bytes) = (pages.at(0).cast(), pages.count * PAGE);
+                    // SAFETY: the whole region, which only this test uses.
+                    assert_eq!(unsafe { libc::mprotect(at, bytes, protection) }, 0);
+                }
+            }
+        });
+        for _ in 0..10 {
+            (0..pages.count).for_each(|page| touch(pages.at(page) as usize));
+            let blocked = userswap::sys::signal::Blocked::new();
+            let ticket = engine.fork_prepare();
+            // SAFETY: the child only sleeps until it is killed.
+            let child = unsafe { libc::fork() };
+            if child == 0 {
+                loop {
+                    // SAFETY: sleeps.
+                    unsafe { libc::pause() };
+                }
+            }
+            engine.fork_parent(ticket);
+            drop(blocked);
+            region.page_out(0..8 * MIB).unwrap();
+            // SAFETY: our child.
+            unsafe { libc::kill(child, libc::SIGKILL) };
+            // SAFETY: our child; its status is not wanted.
+            unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn after_a_cancelled_swapoff_the_device_is_not_taken_for_full() {
+    limit(100);
+    let engine = small(&["mem:512M"]);
+    let kept = engine.map(4 * MIB).unwrap();
+    let pages = Pages::of(&kept);
+    (0..pages.count).for_each(|page| pages.fill(page, 3));
+    kept.page_out(0..2 * MIB).unwrap();
+    let during = engine.map(20 * MIB).unwrap();
+    let outcome = engine.core().swap_off(Path::new("mem"), &mut |_| {
+        let pages = Pages::of(&during);
+        (0..pages.count).for_each(|page| pages.fill(page, 4));
+        Proceed::Cancel
+    });
+    assert!(outcome.is_err(), "it was cancelled");
+    let before = engine.counters().budget_exceeded;
+    let after = engine.map(200 * MIB).unwrap();
+    let more = Pages::of(&after);
+    (0..more.count).for_each(|page| more.fill(page, 5));
+    assert_eq!(engine.counters().budget_exceeded, before, "{:?}", engine.usage());
+    (0..pages.count).for_each(|page| pages.check(page, 3));
+    (0..more.count).for_each(|page| more.check(page, 5));
+    audit(&engine);
+}
+
+#[test]
+fn a_wrong_memory_of_full_devices_passes() {
+    limit(100);
+    let engine = small(&["mem:128M"]);
+    engine.core().devices_full.store(true, Ordering::Relaxed);
+    let region = engine.map(100 * MIB).unwrap();
+    let pages = Pages::of(&region);
+    (0..pages.count).for_each(|page| pages.fill(page, 3));
+    (0..pages.count).for_each(|page| pages.check(page, 3));
+    assert_eq!(engine.counters().budget_exceeded, 0, "{:?}", engine.usage());
+    audit(&engine);
+}
+
+/// Dropping a lost page takes its poison off; a run of zeros beside it must not get there first.
+#[test]
+fn a_lost_page_is_dropped_beside_a_growing_run() {
+    limit(100);
+    let engine = engine((FaultMode::Thread, Transfer::Auto));
+    let core = engine.core().clone();
+    let range = core.arena.allocate(64, 1).unwrap();
+    let lost = range.first + 20;
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let (other, done) = (core.clone(), &done);
+        scope.spawn(move || {
+            while !done.load(Ordering::Relaxed) {
+                (range.first..lost).for_each(|page| touch(other.page_address(page)));
+                other.drop_range(PageRange { first: range.first, count: 20 });
+            }
+        });
+        for _ in 0..20_000 {
+            if core.pages.change(lost, PageState::Untouched, PageState::Filling { slot: None }) {
+                core.poison(lost);
+                core.publish(lost, PageState::Lost);
+            }
+            core.drop_range(PageRange { first: lost, count: 1 });
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    core.drop_range(range);
+    core.arena.free(range);
+    audit(&engine);
+}
+
+#[test]
+fn pages_taken_away_past_us_read_as_zeros() {
+    for way in WAYS {
+        limit(20);
+        let engine = engine(way);
+        let region = engine.map(4 * MIB).unwrap();
+        let pages = Pages::of(&region);
+        (0..4).for_each(|page| pages.fill(page, 1));
+        // SAFETY: a page of the region; its content is given up.
+        unsafe { libc::madvise(pages.at(1).cast(), PAGE, libc::MADV_DONTNEED) };
+        // SAFETY: the same page.
+        assert_eq!(unsafe { pages.at(1).read_volatile() }, 0, "{way:?}");
+        [0, 2, 3].into_iter().for_each(|page| pages.check(page, 1));
+        audit(&engine);
+    }
+}
+
+/// swapoff takes slots from pages that reclaim is about to take: they must be found again.
+#[test]
+fn pages_whose_slot_goes_while_they_are_isolated_stay_on_a_list() {
+    limit(100);
+    let engine = small(&["mem:256M", "mem:257M"]);
+    let region = engine.map(48 * MIB).unwrap();
+    let pages = Pages::of(&region);
+    (0..pages.count).for_each(|page| pages.fill(page, 7));
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let done = &done;
+        scope.spawn(move || {
+            let mut random = Random::new(99);
+            while !done.load(Ordering::Relaxed) {
+                pages.check(random.below(pages.count), 7);
+            }
+        });
+        for _ in 0..8 {
+            let device = engine.core().devices.list().next().unwrap();
+            let name = device.label().unwrap().name.clone();
+            engine.core().swap_off(Path::new(&name), &mut |_| Proceed::GoOn).unwrap();
+            engine.core().swap_on(&"mem:256M".parse().unwrap()).unwrap();
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    audit(&engine);
+}
