@@ -62,6 +62,7 @@ impl Core {
             cluster: Cluster::new(),
             limits: Limits {
                 page_cluster: self.readahead.settings().page_cluster,
+                run_first: 1,
                 run_max: 1,
                 ahead_max: 0,
             },
