@@ -157,6 +157,14 @@ fn a_running_program_is_listed_shown_and_set_while_its_data_stays_right() {
         assert!(row.contains(" 24M ") && row.contains("a size of at least 16M"), "{settings}");
         assert_eq!(program.ask("goon"), pid);
         assert_eq!(printed(&runtime, &["set", &pid, "ram", "16M"]), "ram = 16M\n");
+        let parked = printed(&runtime, &["set", &pid, "hibernate", "1"]);
+        assert!(parked.starts_with("hibernate = 1"), "{parked}");
+        let parked = json(&runtime, &["status", &pid, "--json"]);
+        // The program waits for a line: hardly any page of it has come back meanwhile.
+        let resident = parked["nodes"][0]["resident_pages"].as_u64().unwrap();
+        assert!(parked["hibernated"] == true && resident < 1000, "{parked}");
+        assert_eq!(program.ask("goon"), pid);
+        assert_eq!(printed(&runtime, &["set", &pid, "hibernate", "0"]), "hibernate = 0\n");
         refused(&runtime, &["set", &pid, "speed", "9"], &["\"speed\"", "ram"]);
         refused(&runtime, &["set", &pid, "ram", "1M"], &["\"1M\"", "at least 16M"]);
         refused(&runtime, &["set", &pid, "ram", "-1"], &["\"-1\"", "512M"]);
@@ -177,6 +185,8 @@ fn usage_errors_end_with_status_two() {
         is_refusal(&userswap(&runtime, &["status", "--", pid]), 2, &[pid, "4711"]);
     }
     is_refusal(&userswap(&runtime, &["swapon", &me, "/x:12Q"]), 2, &["12Q"]);
+    let wrong = userswap(&runtime, &["swapoff", &me, "/x", "--readahead", "vma"]);
+    is_refusal(&wrong, 2, &["vma", "device, scaling or fixed"]);
     for arguments in [&["set", &me, "ram"][..], &["swapon", &me], &["swapoff"], &["list", "x"]] {
         assert_eq!(userswap(&runtime, arguments).status.code(), Some(2), "{arguments:?}");
     }

@@ -208,7 +208,7 @@ fn what_cannot_be_done_to_a_running_program_is_refused_and_changes_nothing() {
 
     // With more RAM it can go, and come again.
     program.done("set", &["ram", "64M"]);
-    program.done("swapoff", &[&path]);
+    program.done("swapoff", &[&path, "--readahead", "scaling"]);
     assert_eq!(program.lists(), [""]);
     program.ask("change");
     program.done("swapon", &[&spec]);

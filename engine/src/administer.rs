@@ -29,6 +29,7 @@ impl Core {
             Placement::Spread => "spread",
         };
         let list_lock = lock_use(self.devices.list_lock.read());
+        let shrinkers = self.shrinkers.status();
         self.gate.leave();
         let counters = self.counters.snapshot();
         let budget_pages: u64 = nodes.iter().map(|node| node.budget_pages).sum();
@@ -40,11 +41,14 @@ impl Core {
             ram_bytes: budget_pages * PAGE_BYTES as u64,
             placement: placement.to_owned(),
             readahead: self.readahead_status(),
+            hibernated: self.hibernated.load(Ordering::Relaxed),
+            pins: self.pins.load(Ordering::Relaxed).into(),
             free_slots: free.max(0) as u64,
             total_slots: total.max(0) as u64,
             list_lock,
             removal: self.removal_status(),
             devices,
+            shrinkers,
             nodes,
             counters: values.collect(),
             fault_latency_ns: counters.fault_latency_ns,
@@ -128,6 +132,7 @@ impl Core {
             inactive_pages: state.lists.len(ListId::Inactive).into(),
             active_pages: state.lists.len(ListId::Active).into(),
             cached_pages: state.lists.len(ListId::Cached).into(),
+            charged_pages: state.charged.into(),
             writing_pages: state.writing.into(),
             free_pages: state.pool.free().into(),
             spare_pages: state.spare.into(),

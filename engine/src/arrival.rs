@@ -22,6 +22,8 @@ pub enum Arrival {
     Read,
     /// It was to leave, and has to stay.
     Again,
+    /// Brought back before anybody asked for it.
+    Unasked,
 }
 
 /// Pages decided about at a time: one bit each.
@@ -62,7 +64,7 @@ impl Core {
         let bits = words.enumerate().map(|(place, (page, word))| {
             let activity = match arrival {
                 Arrival::New => state.workingset.on_first_touch(state.counts()),
-                Arrival::Again => Activity::Inactive,
+                Arrival::Again | Arrival::Unasked => Activity::Inactive,
                 Arrival::SecondChance => {
                     state.workingset.on_activation();
                     count(&self.counters.pgactivate, 1);

@@ -18,6 +18,7 @@ use crate::page::{FrameIndex, PageIndex, PageState, PageTable, Slot, Waiters};
 use crate::readahead::{Readahead, Settings};
 use crate::reclaim::Scratch;
 use crate::removal::Removal;
+use crate::shrinker::Shrinkers;
 use crate::sys::PAGE_BYTES;
 use crate::sys::clock;
 use crate::sys::fd::Event;
@@ -123,6 +124,8 @@ pub struct Core {
     pub path: Path,
     /// Counts frames becoming free; waited on by who finds none.
     pub freed: AtomicU32,
+    /// Everything was paged out, and nobody has asked for it since.
+    pub hibernated: AtomicBool,
     /// Somebody adds or removes a device.
     pub changing_devices: AtomicBool,
     /// Held by who changes the budget, or the marks.
@@ -131,6 +134,8 @@ pub struct Core {
     pub marks: Lock<Marks>,
     /// Who takes pages out where.
     pub removal: Removal,
+    /// The program's caches.
+    pub shrinkers: Shrinkers,
     /// Nodes whose reclaimers nobody wakes.
     pub hopeless: AtomicU32,
     /// Pins on all pages together: what must stay bounds what can be pinned.
@@ -181,6 +186,7 @@ impl Core {
         let core = Self {
             pages: PageTable::new(pages).map_err(books)?,
             frame_flags: ZeroedSlice::new(positions as usize).map_err(books)?,
+            shrinkers: Shrinkers::new(nodes.len()),
             nodes,
             topology,
             uffd,
@@ -191,6 +197,7 @@ impl Core {
             streams: Lock::new(Streams::new()),
             path,
             freed: AtomicU32::new(0),
+            hibernated: AtomicBool::new(false),
             changing_devices: AtomicBool::new(false),
             budget_change: Lock::new(()),
             marks: Lock::new(Marks::default()),
@@ -283,11 +290,20 @@ impl Core {
         }
     }
 
+    /// Frees consecutive slots of one device.
+    pub fn free_slots(&self, span: SlotSpan) {
+        // A device that is going takes nothing in their place.
+        let gives_room = !self.devices.is_leaving(span.first);
+        self.devices.free(span);
+        if gives_room {
+            self.devices_full.store(false, Ordering::Relaxed);
+            self.note_progress();
+        }
+    }
+
     /// Frees one slot.
     pub fn free_slot(&self, slot: Slot) {
-        self.devices.free(SlotSpan { first: slot, count: 1 });
-        self.devices_full.store(false, Ordering::Relaxed);
-        self.note_progress();
+        self.free_slots(SlotSpan { first: slot, count: 1 });
     }
 
     /// Tells who waits for frames that some may have become free.
@@ -307,7 +323,7 @@ impl Core {
     }
 
     fn window_room(&self) -> u32 {
-        self.tuning.budgets.iter().min().map_or(1, |budget| (budget / 16).max(1))
+        self.tuning.budgets.iter().min().map_or(1, |budget| (budget / 32).max(1))
     }
 
     /// How far first touches may run ahead of the program.
@@ -327,6 +343,7 @@ impl Core {
         self.stopping.store(true, Ordering::Release);
         self.nodes.iter().for_each(|node| node.reclaim_wanted.signal());
         self.server_wanted.signal();
+        self.shrinkers.wake();
     }
 
     /// Whether the threads should end.

@@ -118,6 +118,10 @@ counters! {
     pages_lost,
     /// Pages adopted when the engine engaged.
     pages_adopted,
+    /// Objects of the program's caches that their shrinkers were asked to look at.
+    slabs_scanned,
+    /// Objects of the program's caches that their shrinkers freed.
+    slabs_freed,
     /// Pages dropped by the program.
     pgdrop,
 }

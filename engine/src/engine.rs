@@ -8,11 +8,12 @@ use crate::device::Devices;
 use crate::device::open::{self, default_directory};
 use crate::device::spec::SwapSpec;
 use crate::error::Error;
+use crate::hibernate::Stayed;
 use crate::nodes;
 use crate::options::{
     FaultMode, IoBackend, OnFull, Options, PlacementChoice, RAM_MIN_BYTES, Transfer,
 };
-use crate::page::FRAMES_MAX;
+use crate::page::{FRAMES_MAX, NodeId};
 use crate::readahead;
 use crate::region::Region;
 use crate::sys::PAGE_BYTES;
@@ -254,6 +255,21 @@ impl Engine {
         self.running.core.set_budget(pages)
     }
 
+    /// Takes everything managed out to the devices and gives its memory back to the kernel; what the program
+    /// touches comes back by a fault. Pinned pages stay, and so does what no device has room for.
+    pub fn page_out_all(&self) -> Stayed {
+        self.running.core.page_out_all()
+    }
+
+    /// Brings everything back, in the order of the devices, as far as the budget goes without taking others
+    /// out.
+    ///
+    /// # Errors
+    /// A device is just being added or removed.
+    pub fn prefetch_all(&self) -> Result<(), Error> {
+        self.running.core.prefetch_all()
+    }
+
     /// Changes one of the settings that `userswap set` knows, such as `swap_ra_policy`; returns its value.
     ///
     /// # Errors
@@ -277,6 +293,20 @@ impl Engine {
     /// A copy of all counters.
     pub fn counters(&self) -> Snapshot {
         self.running.core.counters.snapshot()
+    }
+
+    /// The node of the CPU that this runs on.
+    pub fn node_here(&self) -> NodeId {
+        self.core().node_here().id
+    }
+
+    /// Number of nodes.
+    pub fn nodes(&self) -> usize {
+        self.core().nodes.len()
+    }
+
+    pub(crate) fn start_shrinking(&self) -> Result<(), Error> {
+        self.running.start_shrinking()
     }
 
     /// Where the budget is at this moment.
@@ -343,6 +373,18 @@ impl Running {
             keep(crate::kswapd::start(self.core.clone(), node.id)?);
         }
         keep(crate::server::start(self.core.clone())?);
+        if self.core.shrinkers.has_thread() {
+            keep(crate::shrinker::start(self.core.clone())?);
+        }
+        Ok(())
+    }
+
+    /// Starts the thread that asks shrinkers, unless it runs.
+    fn start_shrinking(&self) -> Result<(), Error> {
+        let mut threads = self.threads.lock().expect("nobody panics with them");
+        if !self.core.shrinkers.has_thread() {
+            threads.push(crate::shrinker::start(self.core.clone())?);
+        }
         Ok(())
     }
 
@@ -362,6 +404,10 @@ impl Drop for Running {
         self.core.stop();
         delivery::strike(&self.core);
         for thread in self.threads.get_mut().expect("nobody panics with the threads").drain(..) {
+            // A cache that a scan dropped may have been the last to hold the engine.
+            if thread.thread().id() == std::thread::current().id() {
+                continue;
+            }
             // A thread that panicked has said so; there is nothing to add.
             let _ = thread.join();
         }
@@ -377,6 +423,8 @@ pub struct Usage {
     pub resident: u32,
     /// Second chance or read ahead.
     pub cached: u32,
+    /// Held by the program's own caches.
+    pub charged: u32,
     /// Being written.
     pub writing: u32,
     /// Present and unused.
@@ -403,6 +451,7 @@ impl Core {
             usage.budget += state.budget;
             usage.resident += state.resident;
             usage.cached += state.lists.len(ListId::Cached);
+            usage.charged += state.charged;
             usage.writing += state.writing;
             usage.free += state.pool.free();
             usage.spare += state.spare;

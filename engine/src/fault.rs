@@ -183,9 +183,9 @@ impl Core {
         }
         count(&self.counters.pgfault_cached, 1);
         let node = self.node_of_frame(frame);
-        let more = if marker {
+        let (arrival, more) = if marker {
             self.on_marked(page, near.id);
-            0
+            (Arrival::New, 0)
         } else {
             self.on_lookup(page);
             self.claim_cached_behind(page, frame, node)
@@ -193,7 +193,6 @@ impl Core {
         let range = PageRange { first: page, count: 1 + more };
         let slots = self.slots_of(range);
         self.map_in(node, range, FrameRun { first: frame, count: range.count });
-        let arrival = if marker { Arrival::New } else { Arrival::SecondChance };
         let keep = !self.devices.is_crowded();
         let slot = |page: PageIndex| slots[(page - range.first) as usize];
         self.publish_resident(node, range, arrival, |page| slot(page).filter(|_| keep));
@@ -203,12 +202,21 @@ impl Core {
         Some(Step::Done)
     }
 
-    /// A sequential program that comes back for pages on their second chance gets them in runs.
-    fn claim_cached_behind(&self, page: PageIndex, frame: FrameIndex, node: &Node) -> u32 {
+    /// A sequential program that comes back for pages on their second chance gets them in runs. That it does
+    /// is no sign that they are used again: they may have been read ahead and not used yet.
+    fn claim_cached_behind(
+        &self,
+        page: PageIndex,
+        frame: FrameIndex,
+        node: &Node,
+    ) -> (Arrival, u32) {
         let fault = self.fault_without_slot(page, node.id);
         let window = self.stream_window(&fault, &self.limits());
-        if window.step != 1 || fault.hint == Hint::Random {
-            return 0;
+        if window.count == 1 || fault.hint == Hint::Random {
+            return (Arrival::SecondChance, 0);
+        }
+        if window.step != 1 {
+            return (Arrival::New, 0);
         }
         let follows = |place: u32| {
             let seen = self.pages.load(page + place);
@@ -224,7 +232,7 @@ impl Core {
         let end = (window.count - window.place_of(page)).min(self.pages.pages() - page);
         let claimed = (1..end).take_while(|place| follows(*place)).count() as u32;
         self.streams.lock().on_served(page, Window::run(page, claimed + 1), 0);
-        claimed
+        (Arrival::New, claimed)
     }
 
     fn slots_of(&self, range: PageRange) -> [Option<Slot>; crate::core::RUN_MAX as usize] {

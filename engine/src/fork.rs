@@ -53,6 +53,7 @@ impl Engine {
         let core = self.core();
         crate::delivery::forget_readers();
         core.forget_changes();
+        core.shrinkers.forget_scans();
         core.devices.replace_files(ticket.copies?).map_err(Error::Books)?;
         core.renew_descriptors()?;
         core.arena.advise(libc::MADV_DONTFORK).map_err(Error::Books)?;

@@ -135,6 +135,7 @@ impl Kswapd {
         let reclaimed = self.core.take_batch(node, quota, remover, &mut self.scratch);
         count(&self.core.counters.pgscan_kswapd, u64::from(reclaimed.scanned));
         count(&self.core.counters.pgsteal_kswapd, u64::from(reclaimed.taken));
+        self.core.shrink_caches(node.id, reclaimed.scanned, counts.inactive + counts.active);
         let put_back = self.write(node);
         self.core.repay(node);
         self.pass.scanned += reclaimed.scanned;

@@ -55,6 +55,11 @@ pub fn no_control(reason: &str) {
     say(&["userswap: status, set, swapon and swapoff will not reach this program: ", reason, "\n"]);
 }
 
+/// A cache that is not asked any more.
+pub fn shrinker_panicked(name: &str) {
+    say(&["userswap: the shrinker ", name, " panicked and will not be asked again\n"]);
+}
+
 /// A device refused pages.
 pub fn write_error(device: &str, error: i32) {
     let mut digits = [0; 20];

@@ -145,6 +145,8 @@ pub struct NodeState {
     pub spare: u32,
     /// Pages mapped in regions.
     pub resident: u32,
+    /// Pages that the program's own caches hold.
+    pub charged: u32,
     /// Frames whose write is under way.
     pub writing: u32,
     /// Physical pages allowed.
@@ -191,6 +193,7 @@ impl Node {
             lists: Lists::new(ZeroedSlice::new(pages as usize)?),
             spare: budget,
             resident: 0,
+            charged: 0,
             writing: 0,
             budget,
             watermarks,
@@ -269,17 +272,18 @@ impl NodeState {
         Counts {
             inactive: self.lists.len(ListId::Inactive),
             active: self.lists.len(ListId::Active),
-            cached: self.lists.len(ListId::Cached),
-            budget: self.budget,
+            unmapped: self.pool.present() + self.spare,
+            budget: self.budget.saturating_sub(self.charged),
+            reserved: self.watermarks.high,
         }
     }
 
-    /// Makes the oldest active pages inactive, as the working set says, and so that `wanted` pages can be
-    /// looked at; returns how many.
-    pub fn demote(&mut self, wanted: u32, most: u32) -> u32 {
+    /// Makes the oldest active pages inactive, as the working set says, and a run of them when there is
+    /// nothing else to look at; returns how many.
+    pub fn demote(&mut self, most: u32) -> u32 {
         let counts = self.counts();
-        let missing = wanted.saturating_sub(counts.inactive).min(counts.active);
-        let demoted = self.workingset.demote(counts).max(missing).min(most);
+        let at_least = if counts.inactive == 0 { RESERVE.min(counts.active) } else { 0 };
+        let demoted = self.workingset.demote(counts).min(most).max(at_least);
         for _ in 0..demoted {
             let page = self.lists.pop_oldest(ListId::Active).expect("there are so many");
             self.workingset.on_demotion(page);
@@ -425,9 +429,11 @@ impl NodeState {
         }
     }
 
-    /// The books balance: what is present, mapped and spare is the budget (plus what it is still over it).
+    /// The books balance: what is present, mapped, spare and the program's own is the budget (plus what it
+    /// is still over it).
     pub fn is_balanced(&self) -> bool {
-        self.pool.present() + self.resident + self.spare == self.budget + self.debt
+        let held = self.pool.present() + self.resident + self.charged;
+        held + self.spare == self.budget + self.debt
     }
 
     fn owns(&self, frame: FrameIndex) -> bool {

@@ -99,7 +99,7 @@ impl Core {
     }
 
     /// One node's answer; its reclaimer is woken when it is low.
-    fn ask(&self, node: &Node, want: u32, asker: Asker) -> Option<Grant> {
+    pub(crate) fn ask(&self, node: &Node, want: u32, asker: Asker) -> Option<Grant> {
         let mut state = node.lock();
         let grant = state.grant(want, asker, &self.pages);
         let pressure = state.pressure();

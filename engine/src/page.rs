@@ -259,6 +259,12 @@ impl PageTable {
         self.exchange(page, seen, Word::new(next).claimed_from(seen))
     }
 
+    /// Takes the copy on a device away from a Resident page; all else that its word says stays.
+    pub fn drop_slot(&self, page: PageIndex, seen: Word) -> bool {
+        assert!(matches!(seen.state(), PageState::Resident { .. }), "page {page} is resident");
+        self.exchange(page, seen, Word(seen.0 & ((1 << SLOT_SHIFT) - 1)))
+    }
+
     /// Claims a Cached page for eviction: its content is on `slot`, and `shadow` says when it left.
     pub fn evict(&self, page: PageIndex, seen: Word, slot: Slot, left: (NodeId, Shadow)) -> bool {
         let next = Word::new(PageState::Swapped { slot }).with_shadow(left.0, left.1);
@@ -411,6 +417,18 @@ mod tests {
         assert_eq!((word.shadow(), word.standing()), (None, standing));
         claimed(word.state(), PageState::Leaving { slot: Some(slot) });
         assert_eq!(table.load(0).standing().activity, Activity::Inactive);
+    }
+
+    #[test]
+    fn a_page_that_loses_its_slot_keeps_its_standing() {
+        let table = PageTable::new(1).unwrap();
+        let standing = Standing { activity: Activity::Active, generation: 7 };
+        assert!(table.change(0, PageState::Untouched, PageState::Filling { slot: None }));
+        assert_eq!(table.publish_resident(0, (Some(slot(9)), NodeId(3)), standing), Waiters::None);
+        assert!(table.drop_slot(0, table.load(0)));
+        let word = table.load(0);
+        let expected = PageState::Resident { slot: None, pins: 0, node: NodeId(3) };
+        assert_eq!((word.state(), word.standing()), (expected, standing));
     }
 
     #[test]

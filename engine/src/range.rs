@@ -285,27 +285,34 @@ impl Core {
     pub fn page_out_range(&self, range: PageRange) {
         let mut page = range.first;
         while page < range.end() {
+            let batch = PageRange { first: page, count: RUN_MAX.min(range.end() - page) };
             self.gate.enter();
-            let most = range.end().min(page + RUN_MAX);
-            // Pages on their way in, before anything is held that their owner could need.
-            (page..most).for_each(|page| self.pages.wait_owned(page));
+            self.wait_for_owners(batch);
             let mut scratch = self.scratch().lock();
-            for node in &self.nodes {
-                scratch.count = 0;
-                (page..most).for_each(|page| scratch_claim(self, node.id, page, &mut scratch));
-                self.take_out_claimed(node, &mut scratch);
-            }
+            self.page_out_batch(batch, &mut scratch);
             drop(scratch);
             self.gate.leave();
-            page = most;
+            page = batch.end();
         }
-        self.gate.enter();
+    }
+
+    /// Waits for pages on their way, before anything is held that their owners could need.
+    pub(crate) fn wait_for_owners(&self, range: PageRange) {
+        (range.first..range.end()).for_each(|page| self.pages.wait_owned(page));
+    }
+
+    /// Inside the gate: takes out at most a batch of pages, writes what is dirty, and frees the frames.
+    pub(crate) fn page_out_batch(&self, range: PageRange, scratch: &mut Scratch) {
+        for node in &self.nodes {
+            scratch.count = 0;
+            (range.first..range.end()).for_each(|page| scratch_claim(self, node.id, page, scratch));
+            self.take_out_claimed(node, scratch);
+        }
         self.release_cached(range);
-        self.gate.leave();
     }
 
     /// Pages on their second chance give up their frames.
-    fn release_cached(&self, range: PageRange) {
+    pub(crate) fn release_cached(&self, range: PageRange) {
         for page in range.first..range.end() {
             let seen = self.pages.load(page);
             let PageState::Cached { frame, slot: Some(slot), .. } = seen.state() else { continue };

@@ -130,7 +130,7 @@ impl Core {
         let most = quota.take.min(BATCH);
         let mut state = node.lock();
         scratch.count = 0;
-        let demoted = state.demote(quota.scan, BATCH as u32);
+        let demoted = state.demote(BATCH as u32);
         count(&self.counters.pgdeactivate, demoted.into());
         let mut scanned = 0;
         while scratch.count < most && scanned < quota.scan {
@@ -295,7 +295,10 @@ impl Core {
             }
             let checksum = self.checksums.of(bytes);
             match victim.slot {
-                Some(slot) if self.devices.checksum(slot) == checksum => {
+                Some(slot)
+                    if self.devices.checksum(slot) == checksum
+                        && !self.devices.is_leaving(slot) =>
+                {
                     count(&self.counters.swpout_clean, 1);
                     self.cache(node, victim, slot);
                 }
@@ -360,10 +363,12 @@ impl Core {
         if self.are_devices_full() && self.nodes.iter().all(quiet) {
             // Who searches holds slots for a moment that it gives back: one look may be mistaken.
             match attempt {
-                ..FULL_LOOKS => process::yield_now(),
-                FULL_LOOKS.. => self.exceed_budget(node),
+                ..FULL_LOOKS => return process::yield_now(),
+                // A device that is going comes back, and caches give way, before the budget is exceeded.
+                FULL_LOOKS.. if self.devices.ask_for_leaving() => {}
+                FULL_LOOKS.. if self.caches_give_way(node, seen_freed) => return,
+                FULL_LOOKS.. => return self.exceed_budget(node),
             }
-            return;
         }
         futex::wait_for(&self.freed, seen_freed, WAIT_NS);
     }
@@ -395,6 +400,7 @@ impl Core {
             let reclaimed = self.take_batch(node, quota, Remover::Direct, &mut scratch);
             count(&self.counters.pgscan_direct, u64::from(reclaimed.scanned));
             count(&self.counters.pgsteal_direct, u64::from(reclaimed.taken));
+            self.shrink_caches(node.id, reclaimed.scanned, counts.inactive + counts.active);
             let put_back = self.write_at_once(node, &mut scratch);
             let kept_out = reclaimed.taken - put_back;
             taken += kept_out;

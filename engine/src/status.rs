@@ -22,6 +22,12 @@ pub struct Status {
     pub placement: String,
     /// What is read ahead of its use.
     pub readahead: ReadaheadStatus,
+    /// Everything was paged out, and nobody has asked for it since; what the program touches comes back.
+    #[serde(default)]
+    pub hibernated: bool,
+    /// Pins on pages, which keep them in RAM.
+    #[serde(default)]
+    pub pins: u64,
     /// Slots that can be allocated on all devices.
     pub free_slots: u64,
     /// Usable slots of all devices.
@@ -32,6 +38,9 @@ pub struct Status {
     pub removal: RemovalStatus,
     /// The devices, in the order in which they were taken into use.
     pub devices: Vec<DeviceStatus>,
+    /// The program's caches.
+    #[serde(default)]
+    pub shrinkers: Vec<ShrinkerStatus>,
     /// The nodes.
     pub nodes: Vec<NodeStatus>,
     /// Event counts since the engine started, by name.
@@ -118,6 +127,17 @@ pub enum DeviceState {
     GoingOff,
 }
 
+/// One of the program's caches, as its shrinker has been asked since it was registered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShrinkerStatus {
+    /// As the program named it.
+    pub name: String,
+    /// Objects it was asked to look at.
+    pub objects_scanned: u64,
+    /// Objects it freed.
+    pub objects_freed: u64,
+}
+
 /// One NUMA node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeStatus {
@@ -135,6 +155,9 @@ pub struct NodeStatus {
     pub active_pages: u64,
     /// On their second chance, or read ahead.
     pub cached_pages: u64,
+    /// Held by the program's own caches.
+    #[serde(default)]
+    pub charged_pages: u64,
     /// Being written.
     pub writing_pages: u64,
     /// Present and unused.

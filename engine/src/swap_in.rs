@@ -242,7 +242,9 @@ impl Core {
         let node = self.node(record.node);
         let range = PageRange { first: lowest.page, count: entries.len() as u32 };
         self.map_set(node, range, &record.frames, first as u32);
-        let keep = !self.devices.is_crowded();
+        // One answer for all: in between a device may begin to go.
+        let keep = !self.devices.is_crowded()
+            && !entries.iter().any(|entry| self.devices.is_leaving(entry.slot));
         let slot_of = |page: PageIndex| entries[(page - range.first) as usize].slot;
         self.publish_resident(node, range, Arrival::Read, |page| keep.then(|| slot_of(page)));
         if !keep {

@@ -1,6 +1,7 @@
-//! The atomics and the sleep of what is model-checked, behind one name: `tests/models.rs` puts a model
-//! checker's in their place.
-pub use std::sync::atomic::{AtomicU32, Ordering};
+//! The locks, atomics and the sleep of what is model-checked, behind one name: `tests/models.rs` and
+//! `tests/list_lru_model.rs` put a model checker's in their place.
+pub use crate::sys::lock::{Guard, Lock};
+pub use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use crate::sys::futex;
 

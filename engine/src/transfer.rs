@@ -60,6 +60,30 @@ impl Core {
         node.lock().resident += 1;
     }
 
+    /// Copies held frames to pages that the caller owns in Filling, as long as the budget has spare pages and
+    /// the node no more than `free_most` free frames; returns how many pages were copied, whose frames are
+    /// free then.
+    pub fn copy_to_spare(
+        &self,
+        node: &Node,
+        range: PageRange,
+        frames: FrameRun,
+        free_most: u32,
+    ) -> u32 {
+        let mut state = node.lock();
+        let wanted = free_most.saturating_sub(state.pool.free()).min(range.count);
+        let copied = state.spare.min(wanted);
+        state.spare -= copied;
+        drop(state);
+        if copied > 0 {
+            self.copy_in(node, PageRange { first: range.first, count: copied }, frames.first);
+            let mut state = node.lock();
+            state.resident += copied;
+            state.put_free(FrameRun { first: frames.first, count: copied });
+        }
+        copied
+    }
+
     fn move_in(&self, first: PageIndex, frames: FrameRun) -> u32 {
         let mut moved = 0;
         let mut tries = 0;

@@ -157,6 +157,31 @@ fn the_budget_is_set_while_the_engine_runs() {
 }
 
 #[test]
+fn a_program_is_parked_and_brought_back_by_a_setting() {
+    limit(50);
+    let directory = directory();
+    let engine = engine_in(directory.path());
+    let region = engine.map(8 << 20).unwrap();
+    let pages = Pages::of(&region);
+    (0..pages.count).for_each(|page| pages.fill(page, 5));
+    region.pin(0..3 * PAGE).unwrap();
+    let mut client = Client::of(&engine);
+    let answer = client.ask(r#"{"request":"set","key":"hibernate","value":"1"}"#);
+    assert_eq!(answer["value"], "1, 3 pages are in RAM (3 pins)", "{answer}");
+    assert_eq!(engine.usage().resident, 3);
+    assert_eq!((client.status().hibernated, client.status().pins), (true, 3));
+    region.unpin(0..3 * PAGE).unwrap();
+    let answer = client.ask(r#"{"request":"set","key":"hibernate","value":"1"}"#);
+    assert_eq!(answer["value"], "1", "{answer}");
+    let answer = client.ask(r#"{"request":"set","key":"hibernate","value":"0"}"#);
+    assert_eq!(answer["value"], "0", "{answer}");
+    assert_eq!(engine.usage().resident as usize, pages.count);
+    client.refused(r#"{"request":"set","key":"hibernate","value":"2"}"#, &["\"2\"", "1 or 0"]);
+    (0..pages.count).for_each(|page| pages.check(page, 5));
+    audit(&engine);
+}
+
+#[test]
 fn what_is_not_understood_is_refused_and_the_connection_goes_on() {
     limit(50);
     let directory = directory();

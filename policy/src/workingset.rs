@@ -34,8 +34,10 @@ const SHADOW_MASK: u32 = (1 << SHADOW_BITS) - 1;
 /// left. A page that was away so long looks recent, and costs a place for a while.
 const GRAIN_BITS: u32 = 6;
 
-/// Share of the budget that is kept for newcomers, inactive or on their second chance: one in so many.
-const NEWCOMERS_SHARE: u32 = 10;
+/// Share of the budget in which newcomers stay mapped: one in so many.
+const MAPPED_SHARE: u32 = 16;
+/// Newcomers that stay mapped at least: two of the engine's batches, or one of them would leave none.
+const MAPPED_MIN: u32 = 512;
 /// While active pages are regretted, one refault in so many is activated.
 pub const REGRETFUL: u32 = 8;
 /// Refaults for which one regretted page is remembered.
@@ -53,21 +55,24 @@ pub struct Counts {
     pub inactive: u32,
     /// Mapped, to stay.
     pub active: u32,
-    /// In frames, not mapped.
-    pub cached: u32,
+    /// Not mapped: on their second chance, under way in or out, or free.
+    pub unmapped: u32,
     /// Allowed on the node.
     pub budget: u32,
+    /// Of these, not mapped when reclaim rests: the high watermark.
+    pub reserved: u32,
 }
 
 impl Counts {
-    /// Pages that newcomers have at least.
+    /// Pages that newcomers have at least: what is kept unmapped, and a share of the rest to stay mapped for
+    /// a while before that.
     fn newcomers_min(&self) -> u32 {
-        self.budget / NEWCOMERS_SHARE
+        (self.reserved + (self.budget / MAPPED_SHARE).max(MAPPED_MIN)).min(self.budget / 2)
     }
 
     /// Pages that newcomers can have beyond that: a quarter of the budget always stays for active ones.
     fn growth_max(&self) -> u32 {
-        self.budget - self.budget / 4 - self.newcomers_min()
+        (self.budget - self.budget / 4).saturating_sub(self.newcomers_min())
     }
 }
 
@@ -159,7 +164,7 @@ impl Workingset {
 
     /// How many of the oldest active pages should become inactive now.
     pub fn demote(&self, counts: Counts) -> u32 {
-        let newcomers = counts.inactive + counts.cached;
+        let newcomers = counts.inactive + counts.unmapped;
         self.newcomers(counts).saturating_sub(newcomers).min(counts.active)
     }
 
@@ -218,7 +223,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const FULL: Counts = Counts { inactive: 213, active: 3687, cached: 196, budget: 4096 };
+    const FULL: Counts =
+        Counts { inactive: 616, active: 7380, unmapped: 196, budget: 8192, reserved: 300 };
 
     fn away(workingset: &mut Workingset, pages: u32) -> Shadow {
         let shadow = workingset.on_eviction();
@@ -238,9 +244,9 @@ mod tests {
     #[test]
     fn newcomers_are_active_as_long_as_there_is_room() {
         let workingset = Workingset::default();
-        let some = Counts { active: 3686, ..FULL };
+        let some = Counts { active: 7379, ..FULL };
         assert_eq!(workingset.on_first_touch(some), Activity::Active);
-        let many = Counts { active: 3687, ..FULL };
+        let many = Counts { active: 7380, ..FULL };
         assert_eq!(workingset.on_first_touch(many), Activity::Inactive);
     }
 
@@ -272,17 +278,18 @@ mod tests {
     proptest! {
         #[test]
         fn demotion_never_asks_for_more_than_there_is(
-            inactive in 0..5000u32, active in 0..5000u32, cached in 0..500u32, budget in 0..10_000u32,
+            inactive in 0..5000u32, active in 0..5000u32, unmapped in 0..500u32, budget in 0..10_000u32,
+            reserved in 0..2000u32,
             activations in 0..10_000u32,
         ) {
-            let counts = Counts { inactive, active, cached, budget };
+            let counts = Counts { inactive, active, unmapped, budget, reserved };
             let mut workingset = Workingset::default();
             let shadow = workingset.on_eviction();
             for page in 0..activations.min(3000) {
                 workingset.on_refault(page, shadow, counts);
             }
             prop_assert!(workingset.demote(counts) <= active);
-            prop_assert!(workingset.newcomers(counts) <= budget - budget / 4);
+                prop_assert!(workingset.newcomers(counts) <= budget - budget / 4);
         }
     }
 }

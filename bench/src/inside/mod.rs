@@ -3,10 +3,13 @@
 //! Each case prints a table, or with `--json` one object: `case`, `rows`, `machine`, `kernel`. Runs of the
 //! variants take turns, and each row is the median of its runs.
 
+mod contention;
+mod list_lru;
 mod placement;
 mod readahead;
 mod slot_alloc;
 mod slot_free;
+pub(crate) mod swapoff;
 
 use crate::machine::{self, Machine};
 use clap::Subcommand;
@@ -24,8 +27,17 @@ pub enum InsideCase {
     SlotAlloc(slot_alloc::SlotAllocArgs),
     /// Time to free a region's slots, in sorted, merged and unsorted batches
     SlotFree(slot_free::SlotFreeArgs),
+    /// Lists of reclaimable items: one lock, a lock per node, other crates' caches
+    ListLru(list_lru::ListLruArgs),
     /// Devices of different nodes: one list, equal priorities, per-node lists
     Placement(placement::PlacementArgs),
+    /// Bringing a whole device back: in its order, by the kernel's walk, and by the kernel
+    Swapoff(swapoff::SwapoffArgs),
+    /// The load of the kernel's side of `swapoff`
+    #[command(hide = true)]
+    SwapoffLoad(swapoff::SwapoffLoadArgs),
+    /// Reclaimers that take pages out of the same memory: wait, stall, skip
+    Contention(contention::ContentionArgs),
     /// Readahead policies against orders of reading, on one disk
     Readahead(readahead::ReadaheadArgs),
 }
@@ -55,8 +67,16 @@ pub fn run(case: &InsideCase) -> ExitCode {
         InsideCase::SlotFree(args) => {
             slot_free::measure(args).map(|rows| print("slot-free", &rows, args.json))
         }
+        InsideCase::ListLru(args) => {
+            list_lru::measure(args).map(|rows| print("list-lru", &rows, args.json))
+        }
         InsideCase::Placement(args) => {
             placement::measure(args).map(|rows| print("placement", &rows, args.json))
+        }
+        InsideCase::Swapoff(args) => return swapoff::run(args),
+        InsideCase::SwapoffLoad(args) => return swapoff::run_load(args),
+        InsideCase::Contention(args) => {
+            contention::measure(args).map(|rows| print("contention", &rows, args.json))
         }
         InsideCase::Readahead(args) => {
             readahead::measure(args).map(|rows| print("readahead", &rows, args.json))

@@ -54,6 +54,15 @@ pub(crate) fn wait(pid: Pid) -> io::Result<Waited> {
     })
 }
 
+/// User and system time of this process and its threads so far.
+pub(crate) fn used_by_us() -> (Duration, Duration) {
+    // SAFETY: rusage is plain numbers, for which zeros are valid.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: the pointer is valid for writing during the call, which cannot fail with these arguments.
+    unsafe { libc::getrusage(libc::RUSAGE_SELF, &mut usage) };
+    (duration(usage.ru_utime), duration(usage.ru_stime))
+}
+
 fn duration(time: libc::timeval) -> Duration {
     let seconds = u64::try_from(time.tv_sec).expect("used time is not negative");
     let micros = u64::try_from(time.tv_usec).expect("used time is not negative");

@@ -68,6 +68,21 @@ impl Client {
         }
     }
 
+    /// As [`ask`](Client::ask), for what takes as long as the devices need.
+    ///
+    /// # Errors
+    /// The engine refuses, in its words; or it has gone.
+    pub fn ask_patiently(&mut self, request: &Request) -> Result<Answer, Failure> {
+        self.send(request)?;
+        loop {
+            match self.answer_within(ANSWER_TIME_MAX)? {
+                Some(Answer::Error { message }) => return Err(self.refusal(&message)),
+                Some(answer) => return Ok(answer),
+                None => {}
+            }
+        }
+    }
+
     /// How the engine is doing.
     ///
     /// # Errors

@@ -33,7 +33,10 @@ pub fn set(args: SetArgs) -> Result<ExitCode, Failure> {
         (Some(key), Some(value)) => Request::Set { key, value },
         _ => Request::Settings {},
     };
-    match client.ask(&request)? {
+    // Everything out or back in takes as long as the disk needs.
+    let is_long = matches!(&request, Request::Set { key, .. } if key == "hibernate");
+    let answer = if is_long { client.ask_patiently(&request)? } else { client.ask(&request)? };
+    match answer {
         Answer::Set { key, value } => println!("{} = {}", plain(&key), plain(&value)),
         Answer::Settings { settings } => print!("{}", show(&settings)),
         other => return Err(client.nonsense(&format!("{other:?}"))),

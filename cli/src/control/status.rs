@@ -6,7 +6,9 @@ use std::process::ExitCode;
 use clap::Args;
 use userswap::control::directory::EngineName;
 use userswap::size::ByteSize;
-use userswap::status::{DeviceState, DeviceStatus, LockUse, NodeStatus, RemovalStatus, Status};
+use userswap::status::{
+    DeviceState, DeviceStatus, LockUse, NodeStatus, RemovalStatus, ShrinkerStatus, Status,
+};
 use userswap::sys::PAGE_BYTES;
 
 use super::client::Client;
@@ -54,11 +56,13 @@ fn json(value: &impl serde::Serialize) -> String {
 
 fn describe(name: EngineName, status: &Status) -> String {
     let mut text = format!(
-        "{name} {}: {} of RAM, faults by {}, placement {}\n",
+        "{name} {}: {} of RAM, faults by {}, placement {}{}{}\n",
         plain(&status.program),
         ByteSize(status.ram_bytes).rounded(),
         plain(&status.fault),
-        plain(&status.placement)
+        plain(&status.placement),
+        if status.hibernated { ", hibernated" } else { "" },
+        if status.pins > 0 { format!(", {} pins", status.pins) } else { String::new() }
     );
     text.push_str(&devices(&status.devices));
     for node in &status.nodes {
@@ -67,6 +71,7 @@ fn describe(name: EngineName, status: &Status) -> String {
     for node in &status.nodes {
         text.push_str(&memory_of(node));
     }
+    text.push_str(&caches(&status.shrinkers));
     text.push_str(&readahead(status));
     text.push_str(&locks(status));
     text.push_str(&removal(&status.removal));
@@ -162,14 +167,15 @@ fn ranges(numbers: &[u32]) -> String {
 fn memory_of(node: &NodeStatus) -> String {
     let size = |pages: u64| ByteSize(pages.saturating_mul(PAGE_BYTES as u64)).rounded();
     format!(
-        "node {} memory: budget {}, resident {} ({} active, {} inactive), cached {}, writing {}, free {}, \
-         spare {}; watermarks {} {} {}; slots given {}{}\n",
+        "node {} memory: budget {}, resident {} ({} active, {} inactive), cached {}, caches {}, writing {}, \
+         free {}, spare {}; watermarks {} {} {}; slots given {}{}\n",
         node.node,
         size(node.budget_pages),
         size(node.resident_pages),
         size(node.active_pages),
         size(node.inactive_pages),
         size(node.cached_pages),
+        size(node.charged_pages),
         size(node.writing_pages),
         size(node.free_pages),
         size(node.spare_pages),
@@ -179,6 +185,14 @@ fn memory_of(node: &NodeStatus) -> String {
         size(node.placed.iter().map(|placed| placed.slots).sum()),
         if node.hopeless { "; reclaim is hopeless" } else { "" },
     )
+}
+
+fn caches(shrinkers: &[ShrinkerStatus]) -> String {
+    let line = |cache: &ShrinkerStatus| {
+        let (scanned, freed) = (cache.objects_scanned, cache.objects_freed);
+        format!("cache {}: {scanned} objects scanned, {freed} freed\n", plain(&cache.name))
+    };
+    shrinkers.iter().map(line).collect()
 }
 
 fn locks(status: &Status) -> String {
@@ -234,6 +248,7 @@ mod tests {
             inactive_pages: 1024,
             active_pages: 1000,
             cached_pages: 256,
+            charged_pages: 512,
             writing_pages: 0,
             free_pages: 1,
             spare_pages: 0,
@@ -263,6 +278,8 @@ mod tests {
                 page_cluster: 5,
                 vma_ra_enabled: true,
             },
+            hibernated: false,
+            pins: 0,
             free_slots: 5,
             total_slots: 9,
             list_lock: LockUse { acquisitions: 12, waits: 3 },
@@ -274,6 +291,11 @@ mod tests {
                 ..RemovalStatus::default()
             },
             devices,
+            shrinkers: vec![ShrinkerStatus {
+                name: "objects".to_owned(),
+                objects_scanned: 256,
+                objects_freed: 200,
+            }],
             nodes: vec![node()],
             counters: [("swap_ra".to_owned(), 40), ("swap_ra_hit".to_owned(), 30)].into(),
             fault_latency_ns: Default::default(),
@@ -285,7 +307,8 @@ NAME   TYPE SIZE USED PRIO NODE
 /swap0 file   1G   3M   -2    -
 /swap1 file   1G   3M   -3    0 going off
 node 0 (cpus 0-3,8): /swap1 (1) /swap0 (2)
-node 0 memory: budget 16M, resident 8M (4M active, 4M inactive), cached 1M, writing 0, free 4K, spare 0; watermarks 256K 512K 1M; slots given 3M; reclaim is hopeless
+node 0 memory: budget 16M, resident 8M (3.9M active, 4M inactive), cached 1M, caches 2M, writing 0, free 4K, spare 0; watermarks 256K 512K 1M; slots given 3M; reclaim is hopeless
+cache objects: 256 objects scanned, 200 freed
 readahead: fixed (page_cluster 5, vma_ra_enabled true), 40 pages ahead, 30 hits, 0 wasted
 list lock: 12 acquisitions, 3 waits
 /swap0: allocating 4 acquisitions, 1 waits; freeing 2 acquisitions, 0 waits, 100 slots (50.0 per acquisition)
@@ -293,6 +316,11 @@ list lock: 12 acquisitions, 3 waits
 removal locks (skip): 7 acquisitions, 2 waits, 1.500 s waited, 0 stalled, 2 skipped
 ";
         assert_eq!(text, expected);
+        let parked = Status { hibernated: true, pins: 3, ..status.clone() };
+        let text = describe(EngineName { pid: 7, number: 2 }, &parked);
+        assert!(text.starts_with(
+            "7-2 sort: 16M of RAM, faults by thread, placement near, hibernated, 3 pins\n"
+        ));
         assert_eq!(serde_json::from_str::<Status>(&json(&status)).unwrap(), status);
     }
 

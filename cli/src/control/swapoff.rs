@@ -14,6 +14,7 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use signal_hook::consts::SIGINT;
 use signal_hook::flag;
+use userswap::SwapoffMethod;
 use userswap::control::directory::EngineName;
 use userswap::control::protocol::{Answer, Request};
 
@@ -32,6 +33,10 @@ pub struct SwapoffArgs {
     pid: EngineName,
     /// The device, as `userswap status` names it
     path: PathBuf,
+    /// How it is read: device (in its own order, by several threads), or for comparison as the kernel does,
+    /// in the order of addresses with windows of 2^page_cluster slots at most (scaling) or always (fixed)
+    #[arg(long, value_name = "METHOD", default_value_t)]
+    readahead: SwapoffMethod,
 }
 
 /// Empties the device; the program runs on meanwhile.
@@ -43,7 +48,10 @@ pub fn swapoff(args: SwapoffArgs) -> Result<ExitCode, Failure> {
     let path = name_of(&args.path)?;
     let mut client = Client::of(args.pid)?;
     let cancelled = cancel_on_interrupt()?;
-    client.send(&Request::Swapoff { path: path.clone() })?;
+    // Engines of older builds know the default only, and have no word for it.
+    let readahead =
+        (args.readahead != SwapoffMethod::default()).then(|| args.readahead.to_string());
+    client.send(&Request::Swapoff { path: path.clone(), readahead })?;
     let progress = Progress::new();
     let outcome = follow(&mut client, &progress, &cancelled);
     progress.bar.finish_and_clear();

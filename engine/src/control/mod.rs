@@ -12,7 +12,7 @@ pub mod directory;
 pub mod protocol;
 mod requests;
 mod server;
-pub(crate) mod settings;
+pub mod settings;
 mod socket;
 
 pub use server::CONNECTIONS_MAX;

@@ -33,6 +33,9 @@ pub enum Request {
     Swapoff {
         /// The device's name in the status.
         path: String,
+        /// The name of a [`SwapoffMethod`](crate::SwapoffMethod); the default one if there is none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        readahead: Option<String>,
     },
     /// Ends the swapoff that is under way on this connection; the device stays.
     Cancel {},
@@ -142,7 +145,14 @@ mod tests {
                 Request::Swapon { spec: "/a:1G,pri=3".into() },
                 r#"{"request":"swapon","spec":"/a:1G,pri=3"}"#,
             ),
-            (Request::Swapoff { path: "/a".into() }, r#"{"request":"swapoff","path":"/a"}"#),
+            (
+                Request::Swapoff { path: "/a".into(), readahead: None },
+                r#"{"request":"swapoff","path":"/a"}"#,
+            ),
+            (
+                Request::Swapoff { path: "/a".into(), readahead: Some("fixed".into()) },
+                r#"{"request":"swapoff","path":"/a","readahead":"fixed"}"#,
+            ),
         ] {
             assert_eq!(String::from_utf8(request.to_line()).unwrap(), format!("{line}\n"));
             assert_eq!(Request::from_line(line.as_bytes()), Ok(request));

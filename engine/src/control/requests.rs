@@ -3,6 +3,7 @@ use super::connection::{Connection, End, REQUEST_TIME_MAX};
 use super::protocol::{Answer, REQUEST_BYTES_MAX, Request};
 use super::server::Shared;
 use super::settings;
+use crate::bring_back::SwapoffMethod;
 use crate::core::Core;
 use crate::device::spec::{SwapPath, SwapSpec};
 use crate::swap_off::{Proceed, Progress};
@@ -49,7 +50,14 @@ fn answer(shared: &Shared, connection: &mut Connection<'_>, request: Request) ->
             Err(refusal) => Answer::error(refusal),
         },
         Request::Swapon { spec } => swap_on(core, &spec),
-        Request::Swapoff { path } => swap_off(shared, connection, Path::new(&path)),
+        Request::Swapoff { path, readahead } => {
+            match readahead.as_deref().map(str::parse).transpose() {
+                Ok(method) => {
+                    swap_off(shared, connection, Path::new(&path), method.unwrap_or_default())
+                }
+                Err(refusal) => Answer::error(refusal),
+            }
+        }
         Request::Cancel {} => Answer::error("no swapoff is under way on this connection"),
     }
 }
@@ -70,12 +78,17 @@ fn swap_on(core: &Core, text: &str) -> Answer {
     }
 }
 
-fn swap_off(shared: &Shared, connection: &mut Connection<'_>, path: &Path) -> Answer {
+fn swap_off(
+    shared: &Shared,
+    connection: &mut Connection<'_>,
+    path: &Path,
+    method: SwapoffMethod,
+) -> Answer {
     let Some(_turn) = Turn::take(&shared.swapping_off) else {
         return Answer::error("another swapoff is under way: cancel it or wait for its end");
     };
     let mut watch = Watch { connection, told: None, cancelled: false };
-    match shared.core.swap_off(path, &mut |progress| watch.after_batch(progress)) {
+    match shared.core.swap_off_by(path, method, &mut |progress| watch.after_batch(progress)) {
         Ok(()) => Answer::Done {},
         Err(_) if watch.cancelled => Answer::Cancelled {},
         Err(error) => Answer::error(error),

@@ -34,7 +34,7 @@ enum Refusal {
 }
 
 /// In the order in which they are shown.
-const SETTINGS: [Setting; 11] = [
+const SETTINGS: [Setting; 12] = [
     Setting {
         key: "ram",
         allowed: "a size of at least 16M, such as 512M",
@@ -133,6 +133,7 @@ const SETTINGS: [Setting; 11] = [
         },
         value: |core| name_of(&CONTENTIONS, core.removal.contention()),
     },
+    Setting { key: "hibernate", allowed: "1 or 0", set: set_hibernate, value: hibernation },
 ];
 
 const MODES: [(&str, SlotMode); 3] =
@@ -213,4 +214,27 @@ fn set_ram(core: &Core, value: &str) -> Result<(), Refusal> {
     let pages = bytes.ok_or(Refusal::Value)? / PAGE_BYTES as u64;
     let pages = u32::try_from(pages).unwrap_or(u32::MAX);
     core.set_budget(pages).map_err(|error| Refusal::Because(error.to_string()))
+}
+
+/// 1 takes everything out, 0 brings back what RAM has room for.
+fn set_hibernate(core: &Core, value: &str) -> Result<(), Refusal> {
+    match value {
+        "1" => {
+            core.page_out_all();
+            Ok(())
+        }
+        "0" => core.prefetch_all().map_err(|error| Refusal::Because(error.to_string())),
+        _ => Err(Refusal::Value),
+    }
+}
+
+/// What was set last, and what is in RAM all the same.
+fn hibernation(core: &Core) -> String {
+    let status = core.status();
+    let resident: u64 = status.nodes.iter().map(|node| node.resident_pages).sum();
+    match (status.hibernated, resident) {
+        (false, _) => "0".to_owned(),
+        (true, 0) => "1".to_owned(),
+        (true, pages) => format!("1, {pages} pages are in RAM ({} pins)", status.pins),
+    }
 }

@@ -4,6 +4,7 @@
 //! slot on it. Locks nest CPU buffer, device, list: `table` (the list lock) is the innermost, taken with a
 //! device's lock held when that device becomes full or gets room.
 mod cache;
+mod leaving;
 mod node;
 pub mod open;
 pub mod record;
@@ -19,6 +20,7 @@ use crate::sys::request::{Direction, Pieces, Request};
 use crate::topology::Topology;
 use cache::Buffers;
 pub use cache::SlotMode;
+use leaving::Leaving;
 use open::OpenDevice;
 use record::{Cursor, Device, DeviceState, Label, Place, Store, number_of};
 use std::fs::File;
@@ -78,6 +80,7 @@ pub struct Devices {
     buffers: Buffers,
     /// Counts devices coming and going.
     pub changes: AtomicU32,
+    leaving: Leaving,
 }
 
 /// The engine-wide name of a device's slot.
@@ -101,6 +104,7 @@ impl Devices {
             total_slots: AtomicI64::new(0),
             buffers: Buffers::new(),
             changes: AtomicU32::new(0),
+            leaving: Leaving::default(),
         };
         for device in opened {
             devices.swap_on(device, topology)?;

@@ -2,7 +2,7 @@
 //!
 //! Spins for a moment, then sleeps on a futex. Who takes it on a program's thread has signals blocked
 //! (see `signal::Blocked`), so a handler cannot meet a lock that its own thread holds.
-use super::futex;
+use super::{clock, futex};
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -18,6 +18,7 @@ const SPINS: u32 = 60;
 pub struct Lock<T> {
     state: AtomicU32,
     contended: AtomicU64,
+    waited_ns: AtomicU64,
     data: UnsafeCell<T>,
 }
 
@@ -53,6 +54,7 @@ impl<T> Lock<T> {
         Self {
             state: AtomicU32::new(FREE),
             contended: AtomicU64::new(0),
+            waited_ns: AtomicU64::new(0),
             data: UnsafeCell::new(data),
         }
     }
@@ -94,6 +96,11 @@ impl<T> Lock<T> {
         self.contended.load(Ordering::Relaxed)
     }
 
+    /// How long those who had to wait have waited since the start, all together.
+    pub fn waited_ns(&self) -> u64 {
+        self.waited_ns.load(Ordering::Relaxed)
+    }
+
     fn try_take(&self) -> bool {
         // Acquire pairs with the release in `drop`: the data of the last holder is visible.
         self.state.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok()
@@ -101,7 +108,13 @@ impl<T> Lock<T> {
 
     #[cold]
     fn lock_slowly(&self) {
+        let begin = clock::now_ns();
+        self.take_slowly();
         self.contended.fetch_add(1, Ordering::Relaxed);
+        self.waited_ns.fetch_add(clock::now_ns() - begin, Ordering::Relaxed);
+    }
+
+    fn take_slowly(&self) {
         for _ in 0..SPINS {
             if self.state.load(Ordering::Relaxed) == FREE && self.try_take() {
                 return;
@@ -156,5 +169,6 @@ mod tests {
             }
         });
         assert_eq!(*lock.lock(), 80_000);
+        assert_eq!(lock.contended() == 0, lock.waited_ns() == 0);
     }
 }

@@ -91,7 +91,7 @@ unsafe impl Zeroable for AtomicU32 {}
 // SAFETY: an integer.
 unsafe impl Zeroable for AtomicU8 {}
 // SAFETY: two integers; all-zero is documented as "on no list".
-unsafe impl Zeroable for userswap_policy::lru::Link {}
+unsafe impl<const BITS: u32> Zeroable for userswap_policy::lru::ring::Link<BITS> {}
 
 /// A huge array whose elements start as zero and take memory only where they are touched.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use std::fmt::Write;
 use traces::Trace;
 
 /// Pages of memory.
-const BUDGET: u32 = 4096;
+const BUDGET: u32 = 8192;
 const TABLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/hit-rate.md");
 const BEGIN: &str = "<!-- table: cargo test -p userswap-policy --test hit_rate -->\n";
 

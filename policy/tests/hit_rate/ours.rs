@@ -91,8 +91,9 @@ impl Ours {
         Counts {
             inactive: self.lists.len(ListId::Inactive),
             active: self.lists.len(ListId::Active),
-            cached: self.lists.len(ListId::Cached),
+            unmapped: self.lists.len(ListId::Cached) + self.free,
             budget: BUDGET,
+            reserved: self.marks.high,
         }
     }
 

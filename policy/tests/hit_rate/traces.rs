@@ -94,7 +94,7 @@ fn zipf(percent: u32) -> Trace {
     }
     let total = u128::from(*sums.last().expect("there is data"));
     let draw = |_| {
-        let at = (u128::from(random.next()) * total >> 64) as u64;
+        let at = ((u128::from(random.next()) * total) >> 64) as u64;
         places[sums.partition_point(|sum| *sum <= at)]
     };
     let pages = (0..40 * BUDGET).map(draw).collect();

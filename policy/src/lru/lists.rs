@@ -1,63 +1,19 @@
-//! LRU lists of a node: which pages are mapped or cached, and in what order they were put there.
+//! The engine's lists of a node: which pages are mapped or cached, in what order they were put there.
 //!
-//! The lists are linked through an array of [`Link`]s that the caller supplies, one per item, so that
-//! no operation allocates and the array can be a mapping that is populated as it is touched: all-zero
-//! bytes mean "on no list". What a list's order means, and when to move items, is left to the caller.
-//!
-//! Each list is a ring through a head that is not in the array. Positions in the ring are 29 bits: item
-//! `i` is `i + 1`, heads are the highest numbers. The free three bits of `prev` say which list it is, so
-//! that an item can be unlinked without being told.
-
+//! One more list is one more row of [`ListId`]. Which list a page belongs on is left to the caller.
+use super::ring::{self, Heads, Rings};
 use crate::workingset::Activity;
 
-/// Most items that one array of links may have: positions of heads lie above.
+/// Most items that one array of links may have.
 pub const ITEMS_MAX: u32 = 1 << 28;
 
-/// Bits of a position; the list's number is stored above them.
+/// Bits of a position: enough for [`ITEMS_MAX`] and the heads above.
 const POSITION_BITS: u32 = 29;
-const POSITION_MASK: u32 = (1 << POSITION_BITS) - 1;
-const LISTS: usize = 3;
+const LISTS: usize = ListId::ALL.len();
+const _: () = assert!(ITEMS_MAX <= Link::ITEMS_MAX && LISTS <= Link::LISTS_MAX as usize);
 
-/// One item's place in its list; all-zero bytes are valid and mean that it is on none.
-#[derive(Clone, Copy, Default, Debug)]
-#[repr(C)]
-pub struct Link {
-    /// Position of the next older item, with the list's number above it.
-    prev: u32,
-    /// Position of the next newer item; never zero while linked.
-    next: u32,
-}
-
-impl Link {
-    /// Is the item on a list?
-    pub const fn is_linked(&self) -> bool {
-        self.next != 0
-    }
-
-    const fn new(list: ListId, older: Position, newer: Position) -> Self {
-        Self { prev: (list as u32) << POSITION_BITS | older.0, next: newer.0 }
-    }
-
-    const fn older(&self) -> Position {
-        Position(self.prev & POSITION_MASK)
-    }
-
-    const fn newer(&self) -> Position {
-        Position(self.next)
-    }
-
-    fn list(&self) -> Option<ListId> {
-        if !self.is_linked() {
-            return None;
-        }
-        match self.prev >> POSITION_BITS {
-            0 => Some(ListId::Inactive),
-            1 => Some(ListId::Cached),
-            2 => Some(ListId::Active),
-            list => panic!("a link names list {list}, which does not exist"),
-        }
-    }
-}
+/// One page's place in its list; all-zero bytes are valid and mean that it is on none.
+pub type Link = ring::Link<POSITION_BITS>;
 
 /// The lists that items of one array can be on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -71,6 +27,9 @@ pub enum ListId {
 }
 
 impl ListId {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [ListId; 3] = [ListId::Inactive, ListId::Cached, ListId::Active];
+
     /// The list of mapped items that are taken for this.
     pub fn of(activity: Activity) -> Self {
         match activity {
@@ -78,23 +37,26 @@ impl ListId {
             Activity::Active => ListId::Active,
         }
     }
+
+    const fn number(self) -> u32 {
+        self as u32
+    }
+
+    fn numbered(number: u32) -> Self {
+        let list = Self::ALL.get(number as usize).copied();
+        list.unwrap_or_else(|| panic!("a link names list {number}, which does not exist"))
+    }
 }
 
-/// A place in a ring: an item or a list's head.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Position(u32);
-
-impl Position {
-    const fn of_item(item: u32) -> Self {
-        Self(item + 1)
+impl<const N: usize> Heads<POSITION_BITS> for [Link; N] {
+    #[inline(always)]
+    fn head(&self, list: u32) -> &Link {
+        &self[list as usize]
     }
 
-    const fn of_head(list: ListId) -> Self {
-        Self(POSITION_MASK - list as u32)
-    }
-
-    const fn item(self) -> Option<u32> {
-        if self.0 > ITEMS_MAX { None } else { Some(self.0 - 1) }
+    #[inline(always)]
+    fn head_mut(&mut self, list: u32) -> &mut Link {
+        &mut self[list as usize]
     }
 }
 
@@ -102,7 +64,6 @@ impl Position {
 #[derive(Debug)]
 pub struct Lists<S> {
     links: S,
-    /// A head's newer neighbour is the oldest item, its older neighbour the newest.
     heads: [Link; LISTS],
     lengths: [u32; LISTS],
 }
@@ -114,8 +75,7 @@ impl<S: AsRef<[Link]> + AsMut<[Link]>> Lists<S> {
     /// When there are more than [`ITEMS_MAX`] links.
     pub fn new(links: S) -> Self {
         assert!(links.as_ref().len() <= ITEMS_MAX as usize, "more than {ITEMS_MAX} links");
-        let heads = [ListId::Inactive, ListId::Cached, ListId::Active]
-            .map(|list| Link::new(list, Position::of_head(list), Position::of_head(list)));
+        let heads = ListId::ALL.map(|list| Link::empty_head(list.number()));
         Self { links, heads, lengths: [0; LISTS] }
     }
 
@@ -134,21 +94,21 @@ impl<S: AsRef<[Link]> + AsMut<[Link]>> Lists<S> {
     /// # Panics
     /// When `item` is not below the number of links, as in every function here.
     pub fn list_of(&self, item: u32) -> Option<ListId> {
-        self.links.as_ref()[item as usize].list()
+        self.links.as_ref()[item as usize].list().map(ListId::numbered)
     }
 
     /// Makes `item` the newest of `list`, unlinking it from wherever it is first.
     pub fn push_newest(&mut self, list: ListId, item: u32) {
         self.remove(item);
-        let head = Position::of_head(list);
-        self.insert(list, item, self.link(head).older(), head);
+        self.rings().append(list.number(), item);
+        self.lengths[list as usize] += 1;
     }
 
     /// Makes `item` the oldest of `list`, the next to be popped, unlinking it first.
     pub fn push_oldest(&mut self, list: ListId, item: u32) {
         self.remove(item);
-        let head = Position::of_head(list);
-        self.insert(list, item, head, self.link(head).newer());
+        self.rings().prepend(list.number(), item);
+        self.lengths[list as usize] += 1;
     }
 
     /// Makes `count` consecutive items from `first` the newest of `list`, the last one newest of all.
@@ -162,28 +122,16 @@ impl<S: AsRef<[Link]> + AsMut<[Link]>> Lists<S> {
         for item in first..first + count {
             self.remove(item);
         }
-        let head = Position::of_head(list);
-        let newest = self.link(head).older();
-        // Inside the run neighbours are known: one write per link instead of three.
-        let mut older = newest;
-        let run = &mut self.links.as_mut()[first as usize..][..count as usize];
-        for (link, item) in run.iter_mut().zip(first..) {
-            *link = Link::new(list, older, Position::of_item(item + 1));
-            older = Position::of_item(item);
-        }
-        self.join(newest, Position::of_item(first));
-        self.join(older, head);
+        self.rings().append_run(list.number(), first, count);
         self.lengths[list as usize] += count;
     }
 
     /// Takes `item` off its list; false if it was on none.
     pub fn remove(&mut self, item: u32) -> bool {
-        let link = self.links.as_ref()[item as usize];
-        let Some(list) = link.list() else { return false };
+        let Some(list) = self.list_of(item) else { return false };
         let length = &mut self.lengths[list as usize];
         *length = length.checked_sub(1).expect("a list with a linked item is not empty");
-        self.join(link.older(), link.newer());
-        self.links.as_mut()[item as usize] = Link::default();
+        self.rings().unlink(item);
         true
     }
 
@@ -197,7 +145,7 @@ impl<S: AsRef<[Link]> + AsMut<[Link]>> Lists<S> {
 
     /// The oldest item of `list`.
     pub fn oldest(&self, list: ListId) -> Option<u32> {
-        self.link(Position::of_head(list)).newer().item()
+        self.heads[list as usize].newer().item()
     }
 
     /// The next newer item on the list of `item`; `None` for the newest, and for an item on no list.
@@ -206,34 +154,9 @@ impl<S: AsRef<[Link]> + AsMut<[Link]>> Lists<S> {
         if link.is_linked() { link.newer().item() } else { None }
     }
 
-    fn link(&self, position: Position) -> &Link {
-        match position.item() {
-            Some(item) => &self.links.as_ref()[item as usize],
-            None => &self.heads[(POSITION_MASK - position.0) as usize],
-        }
-    }
-
-    fn link_mut(&mut self, position: Position) -> &mut Link {
-        match position.item() {
-            Some(item) => &mut self.links.as_mut()[item as usize],
-            None => &mut self.heads[(POSITION_MASK - position.0) as usize],
-        }
-    }
-
-    /// Makes two positions neighbours.
-    fn join(&mut self, older: Position, newer: Position) {
-        self.link_mut(older).next = newer.0;
-        let link = self.link_mut(newer);
-        link.prev = link.prev & !POSITION_MASK | older.0;
-    }
-
-    /// Puts an item that is on no list between two neighbours.
-    fn insert(&mut self, list: ListId, item: u32, older: Position, newer: Position) {
-        self.links.as_mut()[item as usize] = Link::new(list, older, newer);
-        let position = Position::of_item(item);
-        self.join(older, position);
-        self.join(position, newer);
-        self.lengths[list as usize] += 1;
+    #[inline(always)]
+    fn rings(&mut self) -> Rings<'_, [Link; LISTS], POSITION_BITS> {
+        Rings { links: self.links.as_mut(), heads: &mut self.heads }
     }
 }
 
@@ -243,7 +166,7 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::VecDeque;
 
-    const ALL: [ListId; LISTS] = [ListId::Inactive, ListId::Cached, ListId::Active];
+    const ALL: [ListId; LISTS] = ListId::ALL;
 
     fn lists(items: usize) -> Lists<Vec<Link>> {
         Lists::new(vec![Link::default(); items])
@@ -254,8 +177,15 @@ mod tests {
     }
 
     fn newest_to_oldest(lists: &Lists<Vec<Link>>, list: ListId) -> Vec<u32> {
-        let newest = lists.link(Position::of_head(list)).older().item();
+        let newest = lists.heads[list as usize].older().item();
         core::iter::successors(newest, |item| lists.links[*item as usize].older().item()).collect()
+    }
+
+    #[test]
+    fn every_list_is_found_by_its_number() {
+        for (number, list) in (0..).zip(ALL) {
+            assert_eq!((list.number(), ListId::numbered(number)), (number, list));
+        }
     }
 
     #[test]

@@ -1,0 +1,196 @@
+//! The experiment of the 2016 kswapd series: reclaimers of several nodes, and the threads that need pages,
+//! take pages out of the same memory; what does it cost when they meet, with each of the policies?
+//!
+//! The loads have the shape of the series' own: threads that touch each page of their share again and again
+//! (usemem with a step of a page), in 1 to 8 threads, and one writer that rewrites one large region. Devices
+//! are memory, as the RAM disk was there. What is printed are user-visible costs: elapsed and system time,
+//! the share of direct reclaim, and how often and how long anybody waited for a removal lock.
+use super::{Outcome, Row, median, size};
+use crate::sys::process::used_by_us;
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+use std::time::Instant;
+use userswap::options::FaultMode;
+use userswap::{Builder, Engine, Error, Region};
+use userswap_policy::contention::Contention;
+
+/// What is done to memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Load {
+    /// Threads that write once to each page of their share, in order, in several passes
+    Usemem,
+    /// One thread that rewrites all of one large region, word by word
+    Rewrite,
+}
+
+/// Options of `bench contention`.
+#[derive(Debug, Clone, Args)]
+pub struct ContentionArgs {
+    /// Loads to compare the policies with
+    #[arg(long, value_name = "LOAD", value_enum, default_values_t = [Load::Usemem, Load::Rewrite])]
+    load: Vec<Load>,
+    /// Numbers of threads (of usemem)
+    #[arg(long, value_name = "N", default_values_t = [1, 3, 5, 7, 8],
+          value_parser = clap::value_parser!(u32).range(1..=256))]
+    tasks: Vec<u32>,
+    /// Made-up nodes, each with a reclaimer
+    #[arg(long, value_name = "N", default_value_t = 4,
+          value_parser = clap::value_parser!(u32).range(1..=64))]
+    nodes: u32,
+    /// RAM budget
+    #[arg(long, value_name = "SIZE", default_value = "128M", value_parser = size)]
+    ram: u64,
+    /// Memory of all threads together
+    #[arg(long, value_name = "SIZE", default_value = "512M", value_parser = size)]
+    size: u64,
+    /// Passes over it
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    passes: u32,
+    /// How faults are delivered: thread or signal
+    #[arg(long, value_name = "HOW", default_value = "thread")]
+    fault: FaultMode,
+    /// Runs of each variant
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    runs: u32,
+    /// Print one JSON object instead of a table
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+/// One variant.
+#[derive(Debug, Serialize)]
+pub(super) struct ContentionRow {
+    load: Load,
+    tasks: u32,
+    policy: &'static str,
+    elapsed_s: f64,
+    elapsed_min_s: f64,
+    elapsed_max_s: f64,
+    system_s: f64,
+    direct_share: f64,
+    removals: u64,
+    waits: u64,
+    wait_s: f64,
+    stalled: u64,
+    skipped: u64,
+}
+
+impl Row for ContentionRow {
+    const COLUMNS: &'static [&'static str] = &[
+        "load", "threads", "policy", "elapsed", "range", "system", "direct", "removals", "waits",
+        "waited", "stalled", "skipped",
+    ];
+
+    fn cells(&self) -> Vec<String> {
+        let load = match self.load {
+            Load::Usemem => "usemem",
+            Load::Rewrite => "rewrite",
+        };
+        vec![
+            load.to_owned(),
+            self.tasks.to_string(),
+            self.policy.to_owned(),
+            format!("{:.2} s", self.elapsed_s),
+            format!("{:.2}-{:.2}", self.elapsed_min_s, self.elapsed_max_s),
+            format!("{:.2} s", self.system_s),
+            format!("{:.1} %", self.direct_share * 100.0),
+            self.removals.to_string(),
+            self.waits.to_string(),
+            format!("{:.3} s", self.wait_s),
+            self.stalled.to_string(),
+            self.skipped.to_string(),
+        ]
+    }
+}
+
+const POLICIES: [(&str, Contention); 3] = userswap::removal::CONTENTIONS;
+
+pub(super) fn measure(args: &ContentionArgs) -> Outcome<ContentionRow> {
+    let one = [1];
+    let mut rows = Vec::new();
+    for &load in &args.load {
+        let tasks: &[u32] = if load == Load::Usemem { &args.tasks } else { &one };
+        for &tasks in tasks {
+            let mut runs: [Vec<ContentionRow>; POLICIES.len()] = Default::default();
+            for _ in 0..args.runs {
+                for (place, policy) in POLICIES.into_iter().enumerate() {
+                    runs[place].push(one_run(args, (load, tasks), policy)?);
+                }
+            }
+            rows.extend(runs.into_iter().filter_map(of_medians));
+        }
+    }
+    Ok(rows)
+}
+
+/// The row of a variant: medians of its times, the counts of its last run.
+fn of_medians(mut runs: Vec<ContentionRow>) -> Option<ContentionRow> {
+    let elapsed: Vec<f64> = runs.iter().map(|run| run.elapsed_s).collect();
+    let system_s = median(runs.iter().map(|run| run.system_s).collect());
+    let direct_share = median(runs.iter().map(|run| run.direct_share).collect());
+    runs.pop().map(|run| ContentionRow {
+        elapsed_min_s: elapsed.iter().copied().fold(f64::INFINITY, f64::min),
+        elapsed_max_s: elapsed.iter().copied().fold(0.0, f64::max),
+        elapsed_s: median(elapsed),
+        system_s,
+        direct_share,
+        ..run
+    })
+}
+
+fn one_run(
+    args: &ContentionArgs,
+    (load, tasks): (Load, u32),
+    (policy, contention): (&'static str, Contention),
+) -> Result<ContentionRow, Error> {
+    let spec = format!("mem:{}", args.size * 2).parse().expect("a specification of ours");
+    let builder = Builder::new(args.ram).fake_numa(args.nodes).fault(args.fault).swap(spec);
+    let engine = builder.build()?;
+    engine.core().removal.set_contention(contention);
+    let share = (args.size / u64::from(tasks)) as usize;
+    let mut regions = (0..tasks).map(|_| engine.map(share)).collect::<Result<Vec<_>, _>>()?;
+    let before = used_by_us();
+    let begin = Instant::now();
+    std::thread::scope(|scope| {
+        for region in &mut regions {
+            scope.spawn(|| work(region, load, args.passes));
+        }
+    });
+    let elapsed_s = begin.elapsed().as_secs_f64();
+    let system_s = (used_by_us().1 - before.1).as_secs_f64();
+    Ok(row_of(&engine, (load, tasks, policy), (elapsed_s, system_s)))
+}
+
+fn row_of(
+    engine: &Engine,
+    (load, tasks, policy): (Load, u32, &'static str),
+    (elapsed_s, system_s): (f64, f64),
+) -> ContentionRow {
+    let counters = engine.counters();
+    let removal = engine.core().status().removal;
+    let steals = counters.pgsteal_direct + counters.pgsteal_kswapd;
+    ContentionRow {
+        load,
+        tasks,
+        policy,
+        elapsed_s,
+        elapsed_min_s: elapsed_s,
+        elapsed_max_s: elapsed_s,
+        system_s,
+        direct_share: counters.pgsteal_direct as f64 / steals.max(1) as f64,
+        removals: removal.lock.acquisitions,
+        waits: removal.lock.waits,
+        wait_s: removal.wait_ns as f64 / 1e9,
+        stalled: removal.stalled,
+        skipped: removal.skipped,
+    }
+}
+
+fn work(region: &mut Region, load: Load, passes: u32) {
+    const PAGE_WORDS: usize = 512;
+    let step = if load == Load::Usemem { PAGE_WORDS } else { 1 };
+    for pass in 1..=u64::from(passes) {
+        region.as_typed_mut::<u64>().iter_mut().step_by(step).for_each(|word| *word = pass);
+    }
+}

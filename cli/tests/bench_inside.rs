@@ -1,0 +1,37 @@
+//! The benchmark cases that look into the engine, with small sizes: every variant has its row.
+use serde_json::Value;
+use std::process::Command;
+
+fn rows(arguments: &str) -> Vec<Value> {
+    let output = Command::new(env!("CARGO_BIN_EXE_userswap"))
+        .arg("bench")
+        .args(arguments.split_whitespace())
+        .arg("--json")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{arguments}: {output:?}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    report["rows"].as_array().unwrap().clone()
+}
+
+fn texts(rows: &[Value], key: &str) -> Vec<String> {
+    rows.iter().map(|row| row[key].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn contention_compares_every_policy_with_every_number_of_threads() {
+    let rows =
+        rows("contention --ram 32M --size 64M --tasks 1 --tasks 2 --passes 2 --nodes 2 --runs 1");
+    assert_eq!(texts(&rows, "policy"), ["wait", "stall", "skip"].repeat(3));
+    let tasks: Vec<u64> = rows.iter().map(|row| row["tasks"].as_u64().unwrap()).collect();
+    assert_eq!(tasks, [1, 1, 1, 2, 2, 2, 1, 1, 1]);
+    assert_eq!(texts(&rows[6..], "load"), ["rewrite"; 3]);
+    assert!(rows.iter().all(|row| row["removals"].as_u64().unwrap() > 0), "{rows:?}");
+}
+
+#[test]
+fn slots_are_freed_in_every_order_with_every_number_of_devices() {
+    let rows = rows("slot-free --ram 16M --size 32M --tasks 2 --runs 1");
+    assert_eq!(texts(&rows, "order"), ["sorted", "merged", "unsorted"].repeat(2));
+    assert!(rows.iter().all(|row| row["slots_freed"].as_u64().unwrap() > 0), "{rows:?}");
+}

@@ -1,0 +1,110 @@
+//! The pass over the page words: what is on the device, and what can be brought back without reading it.
+use super::{Purpose, Task};
+use crate::arena::PageRange;
+use crate::core::Core;
+use crate::device::record::{Device, number_of};
+use crate::page::{PageIndex, PageState, Slot};
+use crate::reclaim::{BATCH, Scratch, Victim};
+use crate::sys::signal::Blocked;
+use std::ops::Range;
+use userswap_policy::spans::{self, SlotMap};
+
+/// What a sweep finds and has in hand.
+pub struct Found {
+    /// The pages that have to be read, by slot.
+    pub map: SlotMap,
+    /// Pages taken from their second chance, owned in Filling, all of one node.
+    cached: Vec<Victim>,
+    scratch: Box<Scratch>,
+}
+
+impl Found {
+    /// Nothing yet, on these slots.
+    pub fn new(slots: Range<u32>) -> Self {
+        Self {
+            map: SlotMap::new(slots),
+            cached: Vec::with_capacity(BATCH),
+            scratch: Box::new(Scratch::new()),
+        }
+    }
+
+    /// One page that was read, owned in Filling, finds a place.
+    pub(super) fn place(&mut self, core: &Core, victim: Victim) {
+        core.place(Purpose::Empty, &[victim], &mut self.scratch);
+    }
+}
+
+impl Core {
+    /// The parts of a device that hold something, in its order.
+    pub(crate) fn parts_in_use(&self, device: &Device) -> Vec<Range<u32>> {
+        let Some(label) = device.label() else { return Vec::new() };
+        let _blocked = Blocked::new();
+        self.gate.enter();
+        let store = device.store().lock();
+        let mut used = vec![false; label.max.div_ceil(spans::PART_SLOTS) as usize];
+        for run in store.slots.used_runs() {
+            let last = run.first + run.count - 1;
+            let of = |slot: u32| (slot / spans::PART_SLOTS) as usize;
+            used[of(run.first)..=of(last)].fill(true);
+        }
+        drop(store);
+        self.gate.leave();
+        spans::parts(label.max).zip(used).filter(|(_, used)| *used).map(|(part, _)| part).collect()
+    }
+
+    /// Looks at a range of pages; what is in RAM already is dealt with.
+    pub(crate) fn look(&self, task: Task<'_>, range: PageRange, found: &mut Found) {
+        let _blocked = Blocked::new();
+        self.gate.enter();
+        for page in range.first..range.end() {
+            match (task.purpose, self.pages.state(page)) {
+                (_, PageState::Swapped { slot }) if self.is_on(task.device, slot) => {
+                    found.map.put(number_of(slot), page);
+                }
+                (Purpose::Empty, PageState::Resident { slot: Some(slot), .. })
+                    if self.is_on(task.device, slot) =>
+                {
+                    self.forget_slot(page, slot);
+                }
+                (Purpose::Empty, PageState::Cached { slot: Some(slot), .. })
+                    if self.is_on(task.device, slot) =>
+                {
+                    self.take_cached(page, slot, found);
+                }
+                _ => {}
+            }
+        }
+        self.place_cached(found);
+        self.gate.leave();
+    }
+
+    /// A page in RAM gives its copy on the device up.
+    pub(super) fn forget_slot(&self, page: PageIndex, slot: Slot) {
+        let seen = self.pages.load(page);
+        let PageState::Resident { slot: Some(held), .. } = seen.state() else { return };
+        if held == slot && self.pages.drop_slot(page, seen) {
+            self.free_slot(slot);
+        }
+    }
+
+    /// A page on its second chance: its frame is at hand, nothing has to be read.
+    pub(super) fn take_cached(&self, page: PageIndex, slot: Slot, found: &mut Found) {
+        let seen = self.pages.load(page);
+        let PageState::Cached { frame, slot: Some(held), .. } = seen.state() else { return };
+        if held != slot || !self.uncache(page, seen, (frame, PageState::Filling { slot: None })) {
+            return;
+        }
+        let node = self.node_of_frame(frame);
+        let of_other = found.cached.first().is_some_and(|victim| !node.owns(victim.frame));
+        if found.cached.len() == BATCH || of_other {
+            self.place_cached(found);
+        }
+        let checksum = self.devices.checksum(slot);
+        found.cached.push(Victim { page, slot: Some(slot), frame, checksum });
+    }
+
+    pub(super) fn place_cached(&self, found: &mut Found) {
+        self.place(Purpose::Empty, &found.cached, &mut found.scratch);
+        found.cached.clear();
+    }
+}

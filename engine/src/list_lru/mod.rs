@@ -1,0 +1,314 @@
+//! A container for reclaimable objects, as the kernel's list_lru (Linux 3.12): one list, one lock and one
+//! count per node, so that reclaim of a node walks what lies there and threads of different nodes never
+//! meet. What the lists do is `userswap_policy::lru`; here are the locks around them.
+//!
+//! An item is a node and a number below the container's capacity: its link lies in an array of that node's,
+//! in address space that takes memory where it is touched. Numbers are the program's own, such as the
+//! places of the slab that its objects are in; no operation allocates.
+//!
+//! Items are *added* when they are not in use any more and *deleted* when they are taken into use again, or
+//! left on the list and given another round by the walk when they were used (the lazy LRU of dentries and
+//! inodes). A walk's callback decides about each item, oldest first; it may drop the lock.
+//!
+//! ```
+//! use std::sync::Mutex;
+//! use userswap::list_lru::{Code, ListLru};
+//! use userswap::page::NodeId;
+//!
+//! struct Object { name: String, used: bool }
+//!
+//! // Objects by number: the slab of node 0.
+//! let slab: Vec<Mutex<Option<Object>>> = ["a", "b", "c"].iter().enumerate()
+//!     .map(|(number, name)| Mutex::new(Some(Object { name: name.to_string(), used: number == 0 })))
+//!     .collect();
+//! let (node, lru) = (NodeId(0), ListLru::new(1, slab.len() as u32)?);
+//! for number in 0..slab.len() as u32 {
+//!     assert!(lru.add(node, number));
+//! }
+//! assert!(!lru.add(node, 0), "it is on the list already");
+//! assert!(lru.del(node, 2), "somebody uses it again");
+//!
+//! // Reclaim: objects that were used get another round, others go, those in someone's hands stay.
+//! let mut budget = 2;
+//! let freed = lru.walk_one(node, None, &mut budget, |visit| {
+//!     let Ok(mut place) = slab[visit.item() as usize].try_lock() else { return Code::Skip };
+//!     let object = place.as_mut().expect("what is on the list exists");
+//!     if std::mem::take(&mut object.used) {
+//!         return Code::Rotate;
+//!     }
+//!     visit.isolate();
+//!     *place = None;
+//!     Code::Removed
+//! });
+//! assert_eq!((freed, budget, lru.count_node(node)), (1, 0, 1));
+//! assert_eq!(slab[0].lock().unwrap().as_ref().unwrap().name, "a");
+//! # Ok::<(), std::io::Error>(())
+//! ```
+//!
+//! Not for signal handlers: one that interrupts who holds a node's lock would wait for ever.
+mod groups;
+mod walk;
+
+pub use groups::Group;
+pub use userswap_policy::lru::Code;
+pub use walk::{ShrinkRequest, Visit};
+
+use crate::page::NodeId;
+use crate::sync::{AtomicI64, AtomicU32, AtomicU64, Guard, Lock, Ordering};
+use crate::sys::mapping::ZeroedSlice;
+use groups::Numbers;
+use std::io;
+use std::sync::Arc;
+use userswap_policy::lru::sublists::{self, Chain, Link, ListNumber, Sublists};
+
+/// Nodes that one container can have: bits of its mask.
+pub const NODES_MAX: usize = u64::BITS as usize;
+/// Items that one node of a container can have.
+pub const ITEMS_MAX: u32 = sublists::ITEMS_MAX;
+/// Groups that one container can have at a time.
+pub const GROUPS_MAX: u32 = sublists::LISTS_MAX - 1;
+
+/// A node's lists.
+type Lists = Sublists<ZeroedSlice<Link>>;
+
+/// A concurrent container of reclaimable items, with lists by node and group.
+pub struct ListLru {
+    parts: Box<[Part]>,
+    /// As [`Part::ungrouped`] for each group, by node.
+    grouped: Box<[Box<[AtomicI64]>]>,
+    /// Bit n is set while node n has items: one look tells which nodes are worth a visit (the mask of
+    /// 2013, dropped by Linux 4.0 with the machines of a thousand nodes in mind). Changed under the node's
+    /// lock, read without one.
+    active: AtomicU64,
+    /// One behind the highest list number that was ever in use.
+    lists_end: AtomicU32,
+    numbers: Lock<Numbers>,
+    /// Tells its groups from those of other containers.
+    identity: Arc<()>,
+}
+
+/// One node's part. Aligned to two cache lines, which some processors fetch together, so that no node
+/// writes to another one's.
+#[repr(align(128))]
+struct Part {
+    lists: Lock<Lists>,
+    /// Copies of the lists' own counts, stored before the lock is dropped and read without it. Relaxed is
+    /// enough: they are approximate, and nothing is found through them.
+    ungrouped: AtomicI64,
+    beside: AtomicI64,
+}
+
+/// Items that [`Visit::isolate_move`] took off one node's lists, the last one first. They belong to whoever
+/// has this: nobody can add or delete them until they are taken out of it.
+#[derive(Debug)]
+#[must_use = "items that are not taken out can never be added again"]
+pub struct Taken {
+    node: NodeId,
+    chain: Chain,
+}
+
+impl Taken {
+    /// None yet, of a node.
+    pub fn new(node: NodeId) -> Self {
+        Self { node, chain: Chain::default() }
+    }
+
+    /// Number of items.
+    pub fn len(&self) -> u32 {
+        self.chain.len()
+    }
+
+    /// Is there no item?
+    pub fn is_empty(&self) -> bool {
+        self.chain.is_empty()
+    }
+}
+
+impl ListLru {
+    /// An empty container without groups for `nodes` nodes with `items` items each.
+    ///
+    /// # Errors
+    /// No address space.
+    ///
+    /// # Panics
+    /// No node, more than [`NODES_MAX`], or more than [`ITEMS_MAX`] items.
+    pub fn new(nodes: usize, items: u32) -> io::Result<Self> {
+        Self::with_groups(nodes, items, 0)
+    }
+
+    /// As [`ListLru::new`], with room for up to `groups` groups at a time.
+    ///
+    /// # Errors
+    /// As [`ListLru::new`].
+    ///
+    /// # Panics
+    /// As [`ListLru::new`], or more than [`GROUPS_MAX`] groups.
+    pub fn with_groups(nodes: usize, items: u32, groups: u32) -> io::Result<Self> {
+        assert!((1..=NODES_MAX).contains(&nodes), "{nodes} nodes, not 1 to {NODES_MAX}");
+        let parts = (0..nodes).map(|_| Part::new(items, groups)).collect::<io::Result<_>>()?;
+        let counters = |_| (0..groups).map(|_| AtomicI64::new(0)).collect();
+        Ok(Self {
+            parts,
+            grouped: (0..nodes).map(counters).collect(),
+            active: AtomicU64::new(0),
+            lists_end: AtomicU32::new(1),
+            numbers: Lock::new(Numbers::new(groups + 1)),
+            identity: Arc::new(()),
+        })
+    }
+
+    /// Number of nodes.
+    pub fn nodes(&self) -> usize {
+        self.parts.len()
+    }
+
+    /// Makes an item that belongs to no group the newest of its node; false when it is on any list already.
+    ///
+    /// # Panics
+    /// There is no such node or item, as in every function here.
+    #[inline]
+    pub fn add(&self, node: NodeId, item: u32) -> bool {
+        let part = self.part(node);
+        let mut lists = part.lists.lock();
+        self.append(node, &mut lists, ListNumber::UNGROUPED, item)
+    }
+
+    /// Makes an item of a group the newest of its list; false when it is on any list already. Once the
+    /// group is gone, its nearest ancestor's list is meant.
+    ///
+    /// # Panics
+    /// The group is another container's.
+    pub fn add_to(&self, node: NodeId, group: &Group, item: u32) -> bool {
+        self.assert_own(group);
+        let part = self.part(node);
+        let mut lists = part.lists.lock();
+        // Looked up under the lock: who was faster than the group's end is moved with the others.
+        let list = group.living_list();
+        self.append(node, &mut lists, list, item)
+    }
+
+    /// Takes an item off the list that it is on; false when it is on none.
+    #[inline]
+    pub fn del(&self, node: NodeId, item: u32) -> bool {
+        let part = self.part(node);
+        let mut lists = part.lists.lock();
+        let Some(list) = lists.del(item) else { return false };
+        self.publish(node, &lists, list);
+        self.note_removal(node, &lists);
+        true
+    }
+
+    /// Items of one group, or of none, on a node: approximate, without any lock.
+    pub fn count_one(&self, node: NodeId, group: Option<&Group>) -> u64 {
+        let list = group.map_or(Some(ListNumber::UNGROUPED), |group| {
+            self.assert_own(group);
+            group.own_list()
+        });
+        let counter = |list| self.counter(node, list).load(Ordering::Relaxed);
+        sublists::shown(list.map_or(0, counter))
+    }
+
+    /// Items of a node: approximate, without any lock.
+    pub fn count_node(&self, node: NodeId) -> u64 {
+        let part = self.part(node);
+        let (ungrouped, beside) = (&part.ungrouped, &part.beside);
+        sublists::shown(ungrouped.load(Ordering::Relaxed) + beside.load(Ordering::Relaxed))
+    }
+
+    /// Items of all nodes: approximate, without any lock.
+    pub fn count(&self) -> u64 {
+        self.active_nodes().map(|node| self.count_node(node)).sum()
+    }
+
+    /// The nodes that have items at this moment.
+    pub fn active_nodes(&self) -> impl Iterator<Item = NodeId> + use<> {
+        // Relaxed: a hint. A bit may be cleared before anybody looks at its node.
+        let active = self.active.load(Ordering::Relaxed);
+        (0..NODES_MAX as u8).filter(move |node| active >> node & 1 == 1).map(NodeId)
+    }
+
+    /// Takes the last items out that were put in, as many as there are and `items` has room for.
+    pub fn take<'a>(&self, taken: &mut Taken, items: &'a mut [u32]) -> &'a [u32] {
+        let mut lists = self.part(taken.node).lists.lock();
+        let mut count = 0;
+        for place in items.iter_mut() {
+            let Some(item) = lists.pop(&mut taken.chain) else { break };
+            *place = item;
+            count += 1;
+        }
+        &items[..count]
+    }
+
+    /// How often somebody waited for a node's lock, and for how many nanoseconds in all.
+    pub fn waits(&self) -> (u64, u64) {
+        let waits = self.parts.iter().map(|part| (part.lists.contended(), part.lists.waited_ns()));
+        waits.fold((0, 0), |sum, waits| (sum.0 + waits.0, sum.1 + waits.1))
+    }
+
+    /// Every count agrees with the lists and the mask. Walks all lists under their locks; wrong while a
+    /// walk is between an isolation and the end of its callback.
+    pub fn is_valid(&self) -> bool {
+        (0..).zip(&self.parts).all(|(node, part)| {
+            let lists = part.lists.lock();
+            let active = self.active.load(Ordering::Relaxed) >> node & 1 == 1;
+            lists.is_valid()
+                && self.count_node(NodeId(node)) == sublists::shown(lists.count())
+                && active == (lists.count() > 0)
+        })
+    }
+
+    #[inline]
+    fn part(&self, node: NodeId) -> &Part {
+        &self.parts[node.0 as usize]
+    }
+
+    #[inline]
+    fn append(&self, node: NodeId, lists: &mut Lists, list: ListNumber, item: u32) -> bool {
+        let Some(list) = lists.add(list, item) else { return false };
+        self.publish(node, lists, list);
+        if lists.count() == 1 {
+            self.active.fetch_or(1 << node.0, Ordering::Relaxed);
+        }
+        true
+    }
+
+    #[inline]
+    fn counter(&self, node: NodeId, list: ListNumber) -> &AtomicI64 {
+        match list.place() {
+            0 => &self.part(node).ungrouped,
+            place => &self.grouped[node.0 as usize][place - 1],
+        }
+    }
+
+    #[inline]
+    fn publish(&self, node: NodeId, lists: &Lists, list: ListNumber) {
+        self.counter(node, list).store(lists.count_of(list), Ordering::Relaxed);
+        if list != ListNumber::UNGROUPED {
+            self.publish_beside(node, lists);
+        }
+    }
+
+    #[inline]
+    fn publish_beside(&self, node: NodeId, lists: &Lists) {
+        self.part(node).beside.store(lists.count_beside(), Ordering::Relaxed);
+    }
+
+    /// An item of the node has gone, and its count is lower.
+    #[inline]
+    fn note_removal(&self, node: NodeId, lists: &Guard<'_, Lists>) {
+        if lists.count() == 0 {
+            self.active.fetch_and(!(1 << node.0), Ordering::Relaxed);
+        }
+    }
+}
+
+impl Part {
+    fn new(items: u32, groups: u32) -> io::Result<Self> {
+        let links = ZeroedSlice::new(items as usize)?;
+        Ok(Self {
+            lists: Lock::new(Sublists::new(links, groups + 1)),
+            ungrouped: AtomicI64::new(0),
+            beside: AtomicI64::new(0),
+        })
+    }
+}

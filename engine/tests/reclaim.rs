@@ -1,0 +1,183 @@
+//! Reclaim on the real engine: what stays, who gives up, what can be changed while it runs.
+#![allow(clippy::multiple_unsafe_ops_per_block)]
+#![allow(unsafe_code)]
+mod support;
+use std::sync::atomic::{AtomicBool, Ordering};
+use support::*;
+use userswap::control::settings;
+use userswap::{Builder, Engine};
+use userswap_policy::contention::Contention;
+
+fn nodes(count: u32, ram: u64) -> Engine {
+    let builder = Builder::new(ram).fake_numa(count).arena_bytes(1 << 30);
+    builder.swap("mem:512M".parse().unwrap()).build().unwrap()
+}
+
+fn wait_until(what: &str, happened: impl Fn() -> bool) {
+    let patience = std::time::Duration::from_millis(5);
+    let tries = (0..4000).take_while(|_| !happened()).map(|_| std::thread::sleep(patience)).count();
+    assert!(tries < 4000, "{what}");
+}
+
+#[test]
+fn a_hot_set_stays_while_a_scan_runs_through() {
+    for way in WAYS {
+        limit(100);
+        let engine = engine(way);
+        let region = engine.map(80 * MIB).unwrap();
+        let pages = Pages::of(&region);
+        (0..pages.count).for_each(|page| pages.fill(page, 1));
+        // A fifth of memory, used in turns with a scan over the rest.
+        let hot = pages.count / 25;
+        let (mut random, mut accesses, mut missed) = (Random::new(5), 0, 0);
+        for turn in 0..4 {
+            for page in hot..pages.count {
+                pages.check(page, 1);
+                let before = engine.counters().pgmajfault;
+                pages.check(random.below(hot), 1);
+                if turn > 0 {
+                    accesses += 1;
+                    missed += engine.counters().pgmajfault - before;
+                }
+            }
+        }
+        let said = format!("{way:?}: {missed} of {accesses} accesses to the hot set missed");
+        assert!(missed * 20 <= accesses, "{said}");
+        audit(&engine);
+    }
+}
+
+#[test]
+fn of_a_loop_that_does_not_fit_most_stays() {
+    limit(100);
+    let engine = engine(WAYS[0]);
+    let region = engine.map(24 * MIB).unwrap();
+    let pages = Pages::of(&region);
+    (0..pages.count).for_each(|page| pages.fill(page, 1));
+    let before = engine.counters().pswpin;
+    const TURNS: usize = 8;
+    for _ in 0..TURNS {
+        (0..pages.count).for_each(|page| pages.check(page, 1));
+    }
+    let read = (engine.counters().pswpin - before) as usize;
+    // LRU would read every page in every turn; a third of them has no room.
+    assert!(read < TURNS * pages.count * 3 / 4, "{read} of {} read", TURNS * pages.count);
+    audit(&engine);
+}
+
+#[test]
+fn a_node_whose_pages_cannot_leave_becomes_hopeless_and_recovers() {
+    limit(100);
+    let engine = engine(WAYS[0]);
+    let core = engine.core();
+    let pinned = engine.map(11 * MIB).unwrap();
+    Pages::of(&pinned).fill(0, 1);
+    pinned.pin(0..11 * MIB).unwrap();
+    // Marks above what is left: the reclaimer can never reach them.
+    core.set_marks(|marks| marks.second_chance_percent = 40).unwrap();
+    wait_until("the node becomes hopeless", || core.status().nodes[0].hopeless);
+    assert!(engine.counters().kswapd_failures >= 16);
+    let runs = engine.counters().pgscan_kswapd;
+    // It sleeps: looks cost nothing until there is progress.
+    for _ in 0..10 {
+        core.wake_reclaim(&core.nodes[0]);
+    }
+    assert_eq!(engine.counters().pgscan_kswapd, runs);
+    pinned.unpin(0..11 * MIB).unwrap();
+    wait_until("the node recovers", || !core.status().nodes[0].hopeless);
+    let region = engine.map(40 * MIB).unwrap();
+    let pages = Pages::of(&region);
+    (0..pages.count).for_each(|page| pages.fill(page, 2));
+    (0..pages.count).for_each(|page| pages.check(page, 2));
+    audit(&engine);
+}
+
+#[test]
+fn every_contention_policy_keeps_every_byte_while_it_is_changed() {
+    limit(100);
+    let engine = nodes(4, 32 << 20);
+    let core = engine.core().clone();
+    let region = engine.map(96 * MIB).unwrap();
+    let pages = Pages::of(&region);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let (core, done) = (&core, &done);
+        scope.spawn(move || {
+            for turn in 0.. {
+                if done.load(Ordering::Relaxed) {
+                    break;
+                }
+                let all = [Contention::Stall, Contention::Skip, Contention::Wait];
+                core.removal.set_contention(all[turn % 3]);
+                std::thread::yield_now();
+            }
+        });
+        let writers: Vec<_> = (0..4)
+            .map(|writer| {
+                scope.spawn(move || {
+                    let share = pages.count / 4;
+                    let mine = writer * share..(writer + 1) * share;
+                    for pass in 1..4 {
+                        mine.clone().for_each(|page| pages.check(page, pass - 1));
+                        mine.clone().for_each(|page| pages.fill(page, pass));
+                    }
+                })
+            })
+            .collect();
+        writers.into_iter().for_each(|writer| writer.join().unwrap());
+        done.store(true, Ordering::Relaxed);
+    });
+    (0..pages.count).for_each(|page| pages.check(page, 3));
+    let used = core.status().removal;
+    assert!(used.lock.acquisitions > 0, "{used:?}");
+    assert_eq!(used.exclusive, None, "nobody keeps the turn when all is quiet: {used:?}");
+    audit(&engine);
+}
+
+#[test]
+fn settings_of_reclaim_take_what_is_allowed_and_nothing_else() {
+    limit(50);
+    let engine = engine(WAYS[0]);
+    let core = engine.core();
+    let set = |key: &str, value: &str| settings::set(core, key, value);
+    assert_eq!(set("min_free", "1M").unwrap(), "1M");
+    assert_eq!(core.status().nodes[0].min_pages, 256);
+    assert_eq!(set("watermark_scale", "1000").unwrap(), "1000");
+    let marks = core.status().nodes[0].clone();
+    assert_eq!((marks.low_pages, marks.high_pages), (256 + 409, 256 + 818));
+    assert_eq!(set("second_chance", "10").unwrap(), "10");
+    assert_eq!(core.status().nodes[0].high_pages, 256 + 818 + 409);
+    assert_eq!(set("min_free", "auto").unwrap(), "512K");
+    assert_eq!(set("reclaim_contention", "stall").unwrap(), "stall");
+    let refused = [
+        ("min_free", "1G"),
+        ("min_free", "0"),
+        ("watermark_scale", "0"),
+        ("watermark_scale", "1001"),
+        ("watermark_scale", "+5"),
+        ("second_chance", "51"),
+        ("second_chance", "50"),
+        ("reclaim_contention", "spin"),
+    ];
+    let before = core.status();
+    for (key, value) in refused {
+        let line = set(key, value).unwrap_err();
+        assert!(line.starts_with(key) && !line.contains('\n'), "{line}");
+    }
+    let after = core.status();
+    assert_eq!(before.nodes[0].high_pages, after.nodes[0].high_pages);
+    assert_eq!(after.removal.contention, "stall");
+}
+
+#[test]
+fn marks_follow_the_budget() {
+    limit(50);
+    let engine = engine(WAYS[0]);
+    let core = engine.core();
+    core.set_marks(|marks| marks.scale = 10).unwrap();
+    assert_eq!(core.status().nodes[0].min_pages, 128);
+    core.set_budget(8192).unwrap();
+    let node = core.status().nodes[0].clone();
+    // 16 × 32768 KiB: 724 KiB.
+    assert_eq!((node.min_pages, node.low_pages, node.high_pages), (181, 226, 271));
+}

@@ -1,0 +1,678 @@
+//! One node's part of a program's list of reclaimable objects, as the kernel's list_lru (Linux 3.12; groups
+//! since 4.0): a list for items of no group, one for each group, and a count of all.
+//!
+//! Items are added at the newest end; a [`Walk`](super::Walk) goes from the oldest on. An item is on at most
+//! one list. It remembers the list it was put on, so that it is deleted without being told; when a group
+//! goes, its list becomes the front of its parent's without a look at its items, and its number stands for
+//! the parent's until no item remembers it. Counts are signed: an imbalance would show as a negative number.
+//!
+//! Which node and group an item belongs to, and locks, are left to the caller.
+use super::ring::{self, Heads, Position, Rings};
+use alloc::boxed::Box;
+
+/// Bits of a position: 67 million items in 4095 lists.
+const POSITION_BITS: u32 = 26;
+
+/// One item's place in its list; all-zero bytes are valid and mean that it is on none.
+pub type Link = ring::Link<POSITION_BITS>;
+
+/// Most items that a node can have.
+pub const ITEMS_MAX: u32 = Link::ITEMS_MAX;
+/// Most lists that a node can have, the one for items of no group among them.
+pub const LISTS_MAX: u32 = CHAINED;
+/// What an item in a [`Chain`] has instead of a list's number.
+const CHAINED: u32 = Link::LISTS_MAX - 1;
+
+/// One of a node's lists.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ListNumber(u32);
+
+impl ListNumber {
+    /// The list of items that belong to no group; always live.
+    pub const UNGROUPED: Self = Self(0);
+
+    /// The list at a place.
+    ///
+    /// # Panics
+    /// There can be no such list.
+    pub const fn new(place: u32) -> Self {
+        assert!(place < LISTS_MAX, "a node has fewer lists");
+        Self(place)
+    }
+
+    /// Its place among the node's lists.
+    pub const fn place(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A count as a number of items: what is negative for a moment is none.
+pub const fn shown(count: i64) -> u64 {
+    if count < 0 { 0 } else { count as u64 }
+}
+
+/// What a list's number stands for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    /// Nothing.
+    Free,
+    /// A list.
+    Live,
+    /// The list of the parent: its own has been put in front of that. As long as there are holders: items
+    /// that were put on it, and dead lists whose parent it is.
+    Dead { parent: u32, holders: u32 },
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Sublist {
+    head: Link,
+    count: i64,
+    state: State,
+}
+
+impl Sublist {
+    const fn new(list: u32, state: State) -> Self {
+        Self { head: Link::empty_head(list), count: 0, state }
+    }
+}
+
+/// The lists by number; the first, the only one in most programs, lies beside the node's other data.
+#[derive(Debug)]
+struct Table {
+    first: Sublist,
+    others: Box<[Sublist]>,
+}
+
+impl Table {
+    #[inline(always)]
+    fn at(&self, list: u32) -> &Sublist {
+        match list {
+            0 => &self.first,
+            _ => self.other(list),
+        }
+    }
+
+    #[inline(always)]
+    fn at_mut(&mut self, list: u32) -> &mut Sublist {
+        match list {
+            0 => &mut self.first,
+            _ => self.other_mut(list),
+        }
+    }
+
+    #[cold]
+    fn other(&self, list: u32) -> &Sublist {
+        &self.others[list as usize - 1]
+    }
+
+    #[cold]
+    fn other_mut(&mut self, list: u32) -> &mut Sublist {
+        &mut self.others[list as usize - 1]
+    }
+}
+
+impl Heads<POSITION_BITS> for Table {
+    #[inline(always)]
+    fn head(&self, list: u32) -> &Link {
+        &self.at(list).head
+    }
+
+    #[inline(always)]
+    fn head_mut(&mut self, list: u32) -> &mut Link {
+        &mut self.at_mut(list).head
+    }
+}
+
+/// Items that a walk took off their list for its caller, who alone may take them out of here: the last one
+/// first. Until then they count as linked, and nobody can add or delete them.
+#[derive(Debug, Default)]
+#[must_use = "items of a forgotten chain can never be added again"]
+pub struct Chain {
+    first: Option<u32>,
+    len: u32,
+}
+
+impl Chain {
+    /// Items in it.
+    pub fn len(&self) -> u32 {
+        self.len
+    }
+
+    /// Is there no item in it?
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+/// The lists through one node's array of links.
+#[derive(Debug)]
+pub struct Sublists<S> {
+    links: S,
+    table: Table,
+    /// Items on all lists but the first.
+    grouped: i64,
+    /// Items that walks have taken off and not yet counted off.
+    pending: i64,
+}
+
+impl<S: AsRef<[Link]> + AsMut<[Link]>> Sublists<S> {
+    /// An empty list for items of no group, and room for `lists` in all, through `links`, which must be all
+    /// zero.
+    ///
+    /// # Panics
+    /// When there are more than [`ITEMS_MAX`] links, no list, or more than [`LISTS_MAX`].
+    pub fn new(links: S, lists: u32) -> Self {
+        assert!(links.as_ref().len() <= ITEMS_MAX as usize, "more than {ITEMS_MAX} links");
+        assert!((1..=LISTS_MAX).contains(&lists), "{lists} lists, not 1 to {LISTS_MAX}");
+        let others = (1..lists).map(|list| Sublist::new(list, State::Free)).collect();
+        let table = Table { first: Sublist::new(0, State::Live), others };
+        Self { links, table, grouped: 0, pending: 0 }
+    }
+
+    /// Items that the links have room for.
+    pub fn capacity(&self) -> u32 {
+        self.links.as_ref().len() as u32
+    }
+
+    /// Items on all lists. A walk lowers it only when its callback has returned.
+    #[inline(always)]
+    pub fn count(&self) -> i64 {
+        self.table.first.count + self.count_beside()
+    }
+
+    /// What [`Self::count`] counts beside the items of no group.
+    #[inline(always)]
+    pub fn count_beside(&self) -> i64 {
+        self.grouped + self.pending
+    }
+
+    /// Items on one list; 0 for a dead one.
+    #[inline(always)]
+    pub fn count_of(&self, list: ListNumber) -> i64 {
+        self.table.at(list.0).count
+    }
+
+    /// Is the item on a list, or in a chain?
+    ///
+    /// # Panics
+    /// When `item` is not below the number of links, as in every function here.
+    pub fn is_linked(&self, item: u32) -> bool {
+        self.links.as_ref()[item as usize].is_linked()
+    }
+
+    /// The items of a list, oldest first.
+    pub fn items(&self, list: ListNumber) -> impl Iterator<Item = u32> {
+        core::iter::successors(self.oldest(list), |item| self.after(*item))
+    }
+
+    /// Makes an item that is linked nowhere the newest of a list, or of the one that this stands for, and
+    /// says which; None when it is linked already.
+    ///
+    /// # Panics
+    /// There is no such list.
+    #[inline(always)]
+    pub fn add(&mut self, list: ListNumber, item: u32) -> Option<ListNumber> {
+        if self.is_linked(item) {
+            return None;
+        }
+        let list = self.living(list.0);
+        self.rings().append(list, item);
+        self.change_count(list, 1);
+        Some(ListNumber(list))
+    }
+
+    /// Takes an item off its list, and says which that was; None when it was on none.
+    #[inline(always)]
+    pub fn del(&mut self, item: u32) -> Option<ListNumber> {
+        match self.links.as_ref()[item as usize].list() {
+            None | Some(CHAINED) => None,
+            Some(_) => Some(self.detach(item)),
+        }
+    }
+
+    /// Whether a number stands for nothing.
+    pub fn is_free(&self, list: ListNumber) -> bool {
+        self.table.at(list.0).state == State::Free
+    }
+
+    /// Makes a free number stand for a list.
+    ///
+    /// # Panics
+    /// It is not free.
+    pub fn open(&mut self, list: ListNumber) {
+        assert!(self.is_free(list), "list {list:?} is in use");
+        *self.table.at_mut(list.0) = Sublist::new(list.0, State::Live);
+    }
+
+    /// A group goes: its items become the oldest of the parent's list, in their order. The number stands
+    /// for the parent's list until no item remembers it; then it is free.
+    ///
+    /// # Panics
+    /// The child's list is not live, or is the parent's.
+    pub fn reparent(&mut self, child: ListNumber, parent: ListNumber) {
+        assert_ne!(child, ListNumber::UNGROUPED, "the list without group has no parent");
+        assert!(self.is_live(child), "list {child:?} is not live");
+        let (child, parent) = (child.0, self.living(parent.0));
+        assert_ne!(child, parent, "no list is its own parent");
+        let holders = self.holders(child);
+        self.rings().splice_front(child, parent);
+        let list = self.table.at_mut(child);
+        let count = core::mem::take(&mut list.count);
+        list.state = match holders {
+            0 => State::Free,
+            holders => State::Dead { parent, holders },
+        };
+        self.grouped -= count;
+        self.change_count(parent, count);
+    }
+
+    /// Takes an item out of a chain that a walk of these lists filled: the last one that came in.
+    ///
+    /// # Panics
+    /// The chain was filled by a walk of other lists.
+    pub fn pop(&mut self, chain: &mut Chain) -> Option<u32> {
+        let item = chain.first?;
+        let link = self.links.as_ref()[item as usize];
+        assert_eq!(link.list(), Some(CHAINED), "item {item} is in a chain of these lists");
+        chain.first = link.newer().item();
+        chain.len -= 1;
+        self.links.as_mut()[item as usize] = Link::default();
+        Some(item)
+    }
+
+    /// Every count is the length of its list; walks all lists.
+    pub fn is_valid(&self) -> bool {
+        let mut lists = (0..=self.table.others.len() as u32).map(ListNumber);
+        let grouped: i64 = lists.clone().skip(1).map(|list| self.count_of(list)).sum();
+        grouped == self.grouped
+            && lists.all(|list| self.items(list).count() as i64 == self.count_of(list))
+    }
+
+    pub(super) fn is_live(&self, list: ListNumber) -> bool {
+        self.table.at(list.0).state == State::Live
+    }
+
+    pub(super) fn oldest(&self, list: ListNumber) -> Option<u32> {
+        self.table.at(list.0).head.newer().item()
+    }
+
+    pub(super) fn after(&self, item: u32) -> Option<u32> {
+        self.links.as_ref()[item as usize].newer().item()
+    }
+
+    pub(super) fn rotate(&mut self, list: ListNumber, item: u32) {
+        self.rings().rotate(list.0, item);
+    }
+
+    /// Takes an item off its list, and says which that was.
+    #[inline(always)]
+    pub(super) fn detach(&mut self, item: u32) -> ListNumber {
+        let label = self.links.as_ref()[item as usize].list().expect("the item is on a list");
+        self.rings().unlink(item);
+        let list = match self.table.at(label).state {
+            State::Live => label,
+            State::Dead { .. } | State::Free => self.let_go(label),
+        };
+        self.change_count(list, -1);
+        ListNumber(list)
+    }
+
+    /// As [`Self::detach`], into a chain.
+    pub(super) fn detach_to(&mut self, item: u32, chain: &mut Chain) -> ListNumber {
+        let list = self.detach(item);
+        let next = chain.first.map_or(Position::of_head(CHAINED), Position::of_item);
+        self.links.as_mut()[item as usize] = Link::new(CHAINED, Position::of_head(CHAINED), next);
+        chain.first = Some(item);
+        chain.len += 1;
+        list
+    }
+
+    /// A walk took an item off, whose decision is to follow.
+    #[inline(always)]
+    pub(super) fn begin_removal(&mut self) {
+        self.pending += 1;
+    }
+
+    /// The decision has followed.
+    #[inline(always)]
+    pub(super) fn end_removal(&mut self) {
+        self.pending -= 1;
+    }
+
+    #[inline(always)]
+    fn change_count(&mut self, list: u32, by: i64) {
+        self.table.at_mut(list).count += by;
+        if list != ListNumber::UNGROUPED.0 {
+            self.grouped += by;
+        }
+    }
+
+    /// The list that a number stands for.
+    #[inline(always)]
+    fn living(&self, list: u32) -> u32 {
+        match self.table.at(list).state {
+            State::Live => list,
+            State::Dead { .. } | State::Free => self.heir(list),
+        }
+    }
+
+    #[cold]
+    fn heir(&self, mut list: u32) -> u32 {
+        loop {
+            match self.table.at(list).state {
+                State::Live => return list,
+                State::Dead { parent, .. } => list = parent,
+                State::Free => panic!("there is no list {list}"),
+            }
+        }
+    }
+
+    /// Items that remember a live list, and dead lists whose parent it is. Each item on it remembers it or a
+    /// dead list below, each of which is held by its items and by the dead lists below that.
+    fn holders(&self, list: u32) -> u32 {
+        let mut holders = self.table.at(list).count;
+        for place in (1..).zip(&self.table.others) {
+            let (number, Sublist { state: State::Dead { holders: held, .. }, .. }) = place else {
+                continue;
+            };
+            if self.living(number) == list {
+                holders += 1 - i64::from(*held);
+            }
+        }
+        u32::try_from(holders).expect("a list has no more holders than items and lists below")
+    }
+
+    /// An item forgets the dead list it was put on; returns the list that it is on. A number that nobody
+    /// holds any more is free, and holds its parent no more.
+    #[cold]
+    fn let_go(&mut self, label: u32) -> u32 {
+        let living = self.living(label);
+        let mut list = label;
+        while let State::Dead { parent, holders } = self.table.at(list).state {
+            if holders > 1 {
+                self.table.at_mut(list).state = State::Dead { parent, holders: holders - 1 };
+                break;
+            }
+            self.table.at_mut(list).state = State::Free;
+            list = parent;
+        }
+        living
+    }
+
+    #[inline(always)]
+    fn rings(&mut self) -> Rings<'_, Table, POSITION_BITS> {
+        Rings { links: self.links.as_mut(), heads: &mut self.table }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Code, Walk};
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::VecDeque;
+
+    const UNGROUPED: ListNumber = ListNumber::UNGROUPED;
+
+    fn lists(items: usize, groups: u32) -> Sublists<Vec<Link>> {
+        let mut lists = Sublists::new(vec![Link::default(); items], groups + 1);
+        (1..=groups).for_each(|group| lists.open(ListNumber(group)));
+        lists
+    }
+
+    fn items(lists: &Sublists<Vec<Link>>, list: ListNumber) -> Vec<u32> {
+        lists.items(list).collect()
+    }
+
+    #[test]
+    fn l17_an_item_is_added_once() {
+        let mut lists = lists(1, 0);
+        assert_eq!(lists.add(UNGROUPED, 0), Some(UNGROUPED));
+        assert_eq!(lists.add(UNGROUPED, 0), None);
+        assert_eq!((lists.count(), lists.count_of(UNGROUPED)), (1, 1));
+    }
+
+    #[test]
+    fn l18_an_item_never_added_is_not_deleted() {
+        let mut lists = lists(1, 0);
+        assert_eq!(lists.del(0), None);
+        assert_eq!(lists.count(), 0);
+    }
+
+    #[test]
+    fn l22_a_childs_items_become_the_parents_oldest() {
+        let mut lists = lists(5, 2);
+        let (parent, child) = (ListNumber(1), ListNumber(2));
+        for (list, item) in [(parent, 3), (parent, 4), (child, 1), (child, 2)] {
+            lists.add(list, item);
+        }
+        lists.reparent(child, parent);
+        assert_eq!(items(&lists, parent), [1, 2, 3, 4]);
+        assert_eq!((lists.count_of(parent), lists.count_of(child), lists.count()), (4, 0, 4));
+        assert!(lists.is_valid());
+    }
+
+    #[test]
+    fn l23_a_negative_count_is_shown_as_none() {
+        let mut lists = lists(1, 1);
+        lists.table.at_mut(1).count = -1;
+        assert_eq!(lists.count_of(ListNumber(1)), -1);
+        assert_eq!(shown(lists.count_of(ListNumber(1))), 0);
+        assert_eq!(shown(2), 2);
+    }
+
+    #[test]
+    fn what_is_added_to_a_dead_list_goes_to_the_parents() {
+        let mut lists = lists(3, 2);
+        let (parent, child) = (ListNumber(1), ListNumber(2));
+        lists.add(child, 0);
+        lists.reparent(child, parent);
+        assert_eq!(lists.add(child, 1), Some(parent));
+        assert_eq!(items(&lists, parent), [0, 1]);
+        assert_eq!(lists.del(0), Some(parent));
+    }
+
+    #[test]
+    fn a_number_is_free_again_when_no_item_remembers_it() {
+        let mut lists = lists(3, 3);
+        let [first, second, third] = [1, 2, 3].map(ListNumber);
+        lists.add(third, 0);
+        lists.reparent(third, second);
+        lists.reparent(second, first);
+        assert!(
+            !lists.is_free(second) && !lists.is_free(third),
+            "item 0 is on list 1 by way of both"
+        );
+        assert_eq!(lists.del(0), Some(first));
+        assert!(lists.is_free(second) && lists.is_free(third));
+        lists.open(third);
+        lists.add(third, 0);
+        assert_eq!((items(&lists, third), items(&lists, first)), (vec![0], vec![]));
+    }
+
+    #[test]
+    fn an_item_in_a_chain_can_neither_be_added_nor_deleted() {
+        let mut lists = lists(2, 0);
+        lists.add(UNGROUPED, 0);
+        let (mut walk, mut chain, mut budget) = (Walk::new(UNGROUPED), Chain::default(), 1);
+        walk.next(&lists, &mut budget);
+        walk.isolate_move(&mut lists, &mut chain);
+        walk.done(&mut lists, Code::Removed);
+        assert_eq!((lists.add(UNGROUPED, 0), lists.del(0)), (None, None));
+        assert_eq!(lists.pop(&mut chain), Some(0));
+        assert_eq!(lists.add(UNGROUPED, 0), Some(UNGROUPED));
+    }
+
+    #[test]
+    #[should_panic(expected = "list ListNumber(1) is in use")]
+    fn a_list_in_use_is_not_opened_again() {
+        lists(1, 1).open(ListNumber(1));
+    }
+
+    const ITEMS: u32 = 12;
+    const GROUPS: u32 = 4;
+
+    #[derive(Clone, Debug)]
+    enum Operation {
+        Add(u32, u32),
+        Del(u32),
+        Reparent(u32, u32),
+        Open(u32),
+        Walk(u32, Vec<Code>, u64),
+    }
+
+    fn operation() -> impl Strategy<Value = Operation> {
+        let code = prop_oneof![
+            Just(Code::Removed),
+            Just(Code::RemovedRetry),
+            Just(Code::Rotate),
+            Just(Code::Skip),
+            Just(Code::Retry),
+            Just(Code::Stop),
+        ];
+        let list = 0..=GROUPS;
+        prop_oneof![
+            6 => (list.clone(), 0..ITEMS).prop_map(|(list, item)| Operation::Add(list, item)),
+            3 => (0..ITEMS).prop_map(Operation::Del),
+            1 => (1..=GROUPS, list.clone())
+                .prop_map(|(child, parent)| Operation::Reparent(child, parent)),
+            1 => (1..=GROUPS).prop_map(Operation::Open),
+            3 => (list, prop::collection::vec(code, 1..20), 0..30u64)
+                .prop_map(|(list, codes, budget)| Operation::Walk(list, codes, budget)),
+        ]
+    }
+
+    /// Queues by list; None for a number that is not a live list. Only live lists are added to.
+    struct Model {
+        queues: Vec<Option<VecDeque<u32>>>,
+    }
+
+    impl Model {
+        fn del(&mut self, item: u32) -> bool {
+            let mut queues = self.queues.iter_mut().flatten();
+            queues.any(|queue| {
+                let before = queue.len();
+                queue.retain(|other| *other != item);
+                queue.len() < before
+            })
+        }
+
+        fn contains(&self, item: u32) -> bool {
+            self.queues.iter().flatten().any(|queue| queue.contains(&item))
+        }
+
+        /// The visits of a walk, by the words of the specification.
+        fn walk(&mut self, list: u32, codes: &[Code], mut budget: u64) -> (Vec<u32>, u64) {
+            let (mut visited, mut isolated) = (Vec::new(), 0);
+            let Some(queue) = &mut self.queues[list as usize] else { return (visited, 0) };
+            let mut codes = codes.iter().cycle();
+            let mut current = queue.front().copied();
+            while let Some(item) = current {
+                if budget == 0 {
+                    break;
+                }
+                budget -= 1;
+                visited.push(item);
+                let place = queue.iter().position(|other| *other == item).unwrap();
+                let next = queue.get(place + 1).copied();
+                current = match codes.next().unwrap() {
+                    Code::Removed => {
+                        queue.remove(place);
+                        isolated += 1;
+                        next
+                    }
+                    Code::RemovedRetry => {
+                        queue.remove(place);
+                        isolated += 1;
+                        queue.front().copied()
+                    }
+                    Code::Rotate => {
+                        queue.remove(place);
+                        queue.push_back(item);
+                        next
+                    }
+                    Code::Skip => next,
+                    Code::Retry => queue.front().copied(),
+                    Code::Stop => None,
+                };
+            }
+            (visited, isolated)
+        }
+    }
+
+    fn walked(
+        lists: &mut Sublists<Vec<Link>>,
+        list: u32,
+        codes: &[Code],
+        mut budget: u64,
+    ) -> (Vec<u32>, u64) {
+        let mut walk = Walk::new(ListNumber(list));
+        let mut codes = codes.iter().cycle();
+        let mut visited = Vec::new();
+        while let Some(item) = walk.next(lists, &mut budget) {
+            visited.push(item);
+            let code = *codes.next().unwrap();
+            if matches!(code, Code::Removed | Code::RemovedRetry) {
+                walk.isolate(lists);
+            }
+            walk.done(lists, code);
+        }
+        (visited, walk.isolated())
+    }
+
+    fn apply(operation: Operation, lists: &mut Sublists<Vec<Link>>, model: &mut Model) {
+        let is_live = |model: &Model, list: u32| model.queues[list as usize].is_some();
+        match operation {
+            Operation::Add(list, item) if is_live(model, list) => {
+                let free = !model.contains(item);
+                assert_eq!(lists.add(ListNumber(list), item).is_some(), free);
+                if free {
+                    model.queues[list as usize].as_mut().unwrap().push_back(item);
+                }
+            }
+            Operation::Del(item) => assert_eq!(lists.del(item).is_some(), model.del(item)),
+            Operation::Reparent(child, parent)
+                if child != parent && is_live(model, child) && is_live(model, parent) =>
+            {
+                lists.reparent(ListNumber(child), ListNumber(parent));
+                let mut moved = model.queues[child as usize].take().unwrap();
+                let into = model.queues[parent as usize].as_mut().unwrap();
+                moved.append(into);
+                *into = moved;
+            }
+            Operation::Open(list) if lists.is_free(ListNumber(list)) => {
+                assert!(!is_live(model, list));
+                lists.open(ListNumber(list));
+                model.queues[list as usize] = Some(VecDeque::new());
+            }
+            Operation::Walk(list, codes, budget) => {
+                let expected = model.walk(list, &codes, budget);
+                assert_eq!(walked(lists, list, &codes, budget), expected);
+            }
+            _ => {}
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn lists_equal_queues(operations in prop::collection::vec(operation(), 1..200)) {
+            let mut lists = lists(ITEMS as usize, GROUPS);
+            let mut model = Model { queues: vec![Some(VecDeque::new()); GROUPS as usize + 1] };
+            for operation in operations {
+                apply(operation, &mut lists, &mut model);
+                for (number, queue) in (0..).zip(&model.queues) {
+                    let order = queue.clone().map_or_else(Vec::new, Vec::from);
+                    prop_assert_eq!(lists.count_of(ListNumber(number)), order.len() as i64);
+                    prop_assert_eq!(items(&lists, ListNumber(number)), order);
+                }
+                prop_assert!(lists.is_valid());
+            }
+            (0..ITEMS).for_each(|item| _ = lists.del(item));
+            prop_assert_eq!(lists.count(), 0);
+            for group in 1..=GROUPS {
+                let list = ListNumber(group);
+                prop_assert!(lists.is_live(list) || lists.is_free(list), "nothing holds {:?}", list);
+            }
+        }
+    }
+}
