@@ -23,7 +23,7 @@ const SWAP_SPARE_BYTES: u64 = 64 << 20;
 /// The unlimited run may take this share of the memory that is there: 1 in this many.
 const NATIVE_SHARE: u64 = 2;
 /// Names the binary that has the verbs `run` and `usemem`, when it is not the running one.
-const EXE_VARIABLE: &str = "USERSWAP_BENCH_EXE";
+pub(crate) const EXE_VARIABLE: &str = "USERSWAP_BENCH_EXE";
 
 #[derive(Debug, Error)]
 enum BenchError {

@@ -6,6 +6,7 @@ use crate::sys::swap;
 use serde::Serialize;
 use std::fs::{self, File};
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -52,6 +53,51 @@ impl Disk {
         let write_bytes_per_s = best(Direction::Write)?;
         Ok(Self { write_bytes_per_s, read_bytes_per_s: best(Direction::Read)? })
     }
+}
+
+/// How a file is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Requests {
+    /// The most of one request.
+    pub(crate) bytes: usize,
+    /// How many are under way, one thread each.
+    pub(crate) in_flight: usize,
+}
+
+/// Reads `parts` of a file, in their order, and says how long it took.
+pub(crate) fn read(file: &File, parts: &[Range<u64>], requests: Requests) -> io::Result<Duration> {
+    let length = requests.bytes as u64;
+    let pieces: Vec<Range<u64>> = parts
+        .iter()
+        .flat_map(|part| {
+            let end = part.end;
+            let starts = (part.start..end).step_by(requests.bytes);
+            starts.map(move |start| start..end.min(start + length))
+        })
+        .collect();
+    let next = AtomicU64::new(0);
+    let take = || {
+        let mut memory = vec![0u8; requests.bytes + ALIGNMENT];
+        let unaligned = memory.as_ptr().align_offset(ALIGNMENT);
+        let buffer = &mut memory[unaligned..][..requests.bytes];
+        // Relaxed: the number is all that the threads share.
+        while let Some(piece) = pieces.get(next.fetch_add(1, Relaxed) as usize) {
+            let bytes = (piece.end - piece.start) as usize;
+            file.read_exact_at(&mut buffer[..bytes], piece.start)?;
+        }
+        io::Result::Ok(())
+    };
+    let started = Instant::now();
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..requests.in_flight).map(|_| scope.spawn(take)).collect();
+        threads.into_iter().try_for_each(|thread| thread.join().expect("reading does not panic"))
+    })?;
+    Ok(started.elapsed())
+}
+
+/// Whether a file is read past the page cache.
+pub(crate) fn is_direct(file: &File) -> io::Result<bool> {
+    Ok(swap::flags(file)? & libc::O_DIRECT != 0)
 }
 
 /// Bytes per second of large reads of the first `bytes` bytes of a file that was opened for direct I/O.
@@ -106,6 +152,19 @@ fn transfer(file: &File, bytes: u64, direction: Direction, next: &AtomicU64) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn all_parts_of_a_file_are_read_past_the_page_cache() {
+        let directory = tempfile::tempdir_in("/var/tmp").unwrap();
+        let file = nameless(directory.path()).unwrap();
+        swap::reserve(&file, 1 << 20).unwrap();
+        assert!(is_direct(&file).unwrap());
+        assert!(!is_direct(&File::open("/proc/self/stat").unwrap()).unwrap());
+        let requests = Requests { bytes: 1 << 16, in_flight: 2 };
+        assert!(!read(&file, &[4096..1 << 18, 1 << 19..1 << 20], requests).unwrap().is_zero());
+        // Beyond the end there is nothing to read.
+        read(&file, &[0..4096, 1 << 19..(1 << 20) + 4096], requests).unwrap_err();
+    }
 
     #[test]
     fn the_disk_below_a_directory_has_a_speed_and_keeps_no_file() {

@@ -23,6 +23,13 @@ pub(crate) fn seconds(plan: &Plan, native_user_s: f64, disk: Option<Disk>) -> Op
     Some(native_user_s.max(moving))
 }
 
+impl Disk {
+    /// Seconds that the reads of `plan` take at least.
+    pub(crate) fn read_s(self, plan: &Plan) -> f64 {
+        Traffic::of(plan).read / self.read_bytes_per_s
+    }
+}
+
 impl Traffic {
     /// The least that the load of `plan` must move, whatever the policy. Content that comes back
     /// and leaves unchanged is taken as written once.

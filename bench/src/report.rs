@@ -37,7 +37,7 @@ pub(crate) struct Run {
     pub(crate) throughput_kbs: u64,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 struct Medians {
     userswap: Option<f64>,
     kernel: Option<f64>,
@@ -58,6 +58,8 @@ pub(crate) struct Report {
     ratio: Option<f64>,
     ideal_s: Option<f64>,
     disk: Option<Disk>,
+    /// What userswap reaches of the disk's read speed, where nothing but reading is measured.
+    share_of_disk: Option<f64>,
     machine: Machine,
     kernel: String,
     #[serde(skip)]
@@ -75,6 +77,7 @@ impl Report {
         let median_wall_s =
             Medians { userswap: wall(Engine::Userswap), kernel: wall(Engine::Kernel) };
         let ratio = median_wall_s.kernel.zip(median_wall_s.userswap);
+        let reading_s = disk.filter(|_| plan.case == Case::Swapin).map(|disk| disk.read_s(plan));
         Self {
             case: plan.case,
             tasks: plan.tasks,
@@ -88,6 +91,7 @@ impl Report {
             ratio: ratio.map(|(kernel, userswap)| kernel / userswap),
             ideal_s,
             disk,
+            share_of_disk: reading_s.zip(median_wall_s.userswap).map(|(least, wall)| least / wall),
             machine: Machine::this(),
             kernel: machine::kernel_release(),
             note: budget_note(plan),
@@ -109,6 +113,11 @@ impl Report {
             lines.push(format!("kernel / userswap  {ratio:.2}"));
         }
         lines.extend(self.ideal_line());
+        lines.extend(
+            self.share_of_disk.map(|share| {
+                format!("userswap reads at {:.0} % of the disk's speed", share * 100.0)
+            }),
+        );
         lines.extend(self.note.clone());
         if matches!(self.case, Case::Swapin | Case::PageRandRead) {
             lines.push("All figures are those of the reads, after the memory was filled.".into());
@@ -264,6 +273,17 @@ mod tests {
         assert_eq!(json["ratio"], 3.0);
         assert_eq!(json["ideal_s"], 0.75);
         assert!(json["machine"]["cpus"].is_number() && json["kernel"].is_string());
+    }
+
+    #[test]
+    fn reading_back_is_held_against_the_disk() {
+        // 1.5 GiB at 2 GB/s.
+        let report = report("swapin", &[(Engine::Userswap, 1.61)]);
+        let share = report.share_of_disk.unwrap();
+        assert!((share - 0.5).abs() < 0.01, "{share}");
+        assert!(report.text().contains("at 50 % of the disk's speed"), "{}", report.text());
+        let writing = self::report("swap-w-seq", &[(Engine::Userswap, 1.61)]);
+        assert_eq!(writing.share_of_disk, None);
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod placement;
 mod readahead;
 mod slot_alloc;
 mod slot_free;
+pub(crate) mod swapoff;
 
 use crate::machine::{self, Machine};
 use clap::Subcommand;
@@ -30,6 +31,11 @@ pub enum InsideCase {
     ListLru(list_lru::ListLruArgs),
     /// Devices of different nodes: one list, equal priorities, per-node lists
     Placement(placement::PlacementArgs),
+    /// Bringing a whole device back: in its order, by the kernel's walk, and by the kernel
+    Swapoff(swapoff::SwapoffArgs),
+    /// The load of the kernel's side of `swapoff`
+    #[command(hide = true)]
+    SwapoffLoad(swapoff::SwapoffLoadArgs),
     /// Reclaimers that take pages out of the same memory: wait, stall, skip
     Contention(contention::ContentionArgs),
     /// Readahead policies against orders of reading, on one disk
@@ -67,6 +73,8 @@ pub fn run(case: &InsideCase) -> ExitCode {
         InsideCase::Placement(args) => {
             placement::measure(args).map(|rows| print("placement", &rows, args.json))
         }
+        InsideCase::Swapoff(args) => return swapoff::run(args),
+        InsideCase::SwapoffLoad(args) => return swapoff::run_load(args),
         InsideCase::Contention(args) => {
             contention::measure(args).map(|rows| print("contention", &rows, args.json))
         }

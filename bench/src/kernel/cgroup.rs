@@ -93,6 +93,32 @@ impl Cgroup {
         }
     }
 
+    /// Has the kernel take out whatever it can: a page that was written to swap stays in its cache until
+    /// somebody needs the memory.
+    pub(super) fn reclaim(&self) -> Result<(), KernelError> {
+        let (name, amount) = match self.hierarchy.version {
+            Version::V1 => ("memory.force_empty", "0".to_owned()),
+            Version::V2 => ("memory.reclaim", self.usage_bytes()?.to_string()),
+        };
+        let path = self.directory.join(name);
+        match fs::write(&path, amount) {
+            // Less than was asked for could be taken out.
+            Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => Ok(()),
+            other => other.map_err(|source| failed(&path, source)),
+        }
+    }
+
+    /// Memory that the group has in RAM.
+    pub(super) fn usage_bytes(&self) -> Result<u64, KernelError> {
+        let name = match self.hierarchy.version {
+            Version::V1 => "memory.usage_in_bytes",
+            Version::V2 => "memory.current",
+        };
+        let path = self.directory.join(name);
+        let text = fs::read_to_string(&path).map_err(|source| failed(&path, source))?;
+        text.trim().parse().map_err(|error| failed(&path, io::Error::other(error)))
+    }
+
     fn make(&self) -> Result<(), KernelError> {
         fs::create_dir(&self.directory).map_err(|source| failed(&self.directory, source))
     }

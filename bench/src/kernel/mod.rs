@@ -6,6 +6,7 @@
 
 mod cgroup;
 mod swapfile;
+pub(crate) mod swapoff;
 
 use crate::interrupt::Interrupt;
 use crate::process::{self, Finished, From, RunError};
@@ -18,7 +19,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::io::{self, PipeWriter};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitStatus};
 use thiserror::Error;
 
 /// Why the kernel's swap could not be measured.
@@ -56,6 +57,30 @@ pub enum KernelError {
         path: PathBuf,
         /// What the system said.
         source: io::Error,
+    },
+    /// Readahead could not be tuned.
+    #[error("cannot tune the kernel: {path}: {source}")]
+    Tuning {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A load's memory did not leave.
+    #[error("{used} of {bytes} bytes are in swap: the load could not be paged out")]
+    NotOut {
+        /// What is in swap.
+        used: u64,
+        /// What should be.
+        bytes: u64,
+    },
+    /// A load failed.
+    #[error("the load failed: {status}\n{stderr}")]
+    Load {
+        /// How it ended.
+        status: ExitStatus,
+        /// What it said.
+        stderr: String,
     },
     /// The load itself.
     #[error(transparent)]
@@ -114,6 +139,11 @@ pub fn check(dir: &Path) -> Result<(), KernelError> {
     Hierarchy::find().map(drop)
 }
 
+/// Refuses a directory that does not exist or has no disk below it.
+pub(crate) fn check_disk(dir: &Path) -> Result<(), KernelError> {
+    swapfile::check_directory(dir)
+}
+
 /// As [`run_limited`], measured from a moment of choice.
 pub(crate) fn run(
     command: &mut Command,
@@ -122,7 +152,7 @@ pub(crate) fn run(
 ) -> Result<Finished, KernelError> {
     check(limits.directory)?;
     let interrupt = Interrupt::hold().map_err(RunError::from)?;
-    let baseline = Baseline::set_up(limits)?;
+    let baseline = Baseline::set_up(limits, Vec::new())?;
     interrupt.check().map_err(RunError::from)?;
     baseline.cgroup.enter(command)?;
     let finished = process::run(command, from);
@@ -138,7 +168,8 @@ struct Baseline {
 }
 
 impl Baseline {
-    fn set_up(limits: &Limits<'_>) -> Result<Self, KernelError> {
+    /// `page_cluster` is what the kernel's tuning has to be in the end; empty if nobody changes it.
+    fn set_up(limits: &Limits<'_>, page_cluster: Vec<u8>) -> Result<Self, KernelError> {
         let directory = limits.directory.canonicalize().map_err(|source| {
             KernelError::Directory { path: limits.directory.to_owned(), source }
         })?;
@@ -146,7 +177,7 @@ impl Baseline {
         let name = unique_name();
         let swap_file = directory.join(format!("{name}.swap"));
         let cgroup = hierarchy.child(&name);
-        let cleaner = Cleaner::start(swap_file.clone(), &cgroup)?;
+        let cleaner = Cleaner::start(swap_file.clone(), &cgroup, page_cluster)?;
         cgroup.create(limits.ram_bytes)?;
         swapfile::create(&swap_file, limits.swap_bytes)
             .map_err(|source| KernelError::SwapFile { path: swap_file, source })?;
@@ -182,11 +213,17 @@ struct Cleaner {
 }
 
 impl Cleaner {
-    fn start(swap_file: PathBuf, cgroup: &Cgroup) -> Result<Self, KernelError> {
+    fn start(
+        swap_file: PathBuf,
+        cgroup: &Cgroup,
+        tuned_before: Vec<u8>,
+    ) -> Result<Self, KernelError> {
         let remains = Remains {
             swap_file: c_path(&swap_file),
             cgroup: c_path(cgroup.directory()),
             procs: c_path(&cgroup.procs()),
+            tuning: c_path(Path::new(swapoff::PAGE_CLUSTER)),
+            tuned_before,
         };
         let (reader, writer) = io::pipe().map_err(KernelError::Cleaner)?;
         let pid = cleaner::start(&remains, reader, &writer).map_err(KernelError::Cleaner)?;

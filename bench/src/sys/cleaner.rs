@@ -20,6 +20,7 @@ const LEFT_PROCESSES: u8 = 1;
 const LEFT_SWAP: u8 = 2;
 const LEFT_FILE: u8 = 4;
 const LEFT_CGROUP: u8 = 8;
+const LEFT_TUNING: u8 = 16;
 
 /// What has to be gone in the end; each may be missing already.
 #[derive(Debug)]
@@ -28,6 +29,9 @@ pub(crate) struct Remains {
     pub(crate) cgroup: CString,
     /// `cgroup.procs` below `cgroup`.
     pub(crate) procs: CString,
+    /// A file of the kernel's tuning, and what has to be in it again; empty for nothing.
+    pub(crate) tuning: CString,
+    pub(crate) tuned_before: Vec<u8>,
 }
 
 /// What could not be removed.
@@ -49,6 +53,7 @@ impl LeftOver {
             (LEFT_SWAP, "the swap file in use"),
             (LEFT_FILE, "the swap file"),
             (LEFT_CGROUP, "the control group"),
+            (LEFT_TUNING, "another vm.page-cluster"),
         ];
         names.into_iter().filter(|(bit, _)| self.0 & bit != 0).map(|(_, name)| name).collect()
     }
@@ -117,6 +122,9 @@ fn wait_for_close(pipe: RawFd) {
 /// when nobody's pages are in it. Async-signal-safe.
 pub(crate) fn clean(remains: &Remains) -> LeftOver {
     let mut left = 0;
+    if !restore(&remains.tuning, &remains.tuned_before) {
+        left |= LEFT_TUNING;
+    }
     if !kill_members(&remains.procs) {
         left |= LEFT_PROCESSES;
     }
@@ -132,6 +140,22 @@ pub(crate) fn clean(remains: &Remains) -> LeftOver {
         left |= LEFT_CGROUP;
     }
     LeftOver(left)
+}
+
+/// Writes back what a file of the kernel's had in it.
+fn restore(file: &CStr, before: &[u8]) -> bool {
+    if before.is_empty() {
+        return true;
+    }
+    // SAFETY: the path is a valid C string.
+    let file = unsafe { libc::open(file.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC) };
+    if file < 0 {
+        return false;
+    }
+    // SAFETY: the bytes are valid for the length given.
+    let written = unsafe { libc::write(file, before.as_ptr().cast(), before.len()) };
+    close(file);
+    usize::try_from(written) == Ok(before.len())
 }
 
 fn kill_members(procs: &CStr) -> bool {

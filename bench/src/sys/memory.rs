@@ -102,6 +102,14 @@ impl Memory {
         unsafe { std::slice::from_raw_parts(self.start.as_ptr().cast(), words) }
     }
 
+    /// Has the kernel page the block out.
+    pub(crate) fn page_out(&self) -> io::Result<()> {
+        // SAFETY: the range is the block's own, and the advice changes no byte of it.
+        let advised =
+            unsafe { libc::madvise(self.start.as_ptr().cast(), self.bytes, libc::MADV_PAGEOUT) };
+        super::check(advised).map(drop)
+    }
+
     /// Locks the block in RAM.
     pub(crate) fn lock(&self) -> io::Result<()> {
         // SAFETY: the range is the block's own.

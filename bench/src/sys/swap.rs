@@ -19,6 +19,18 @@ pub(crate) fn swap_on(path: &CStr, priority: u16) -> io::Result<()> {
     super::check(unsafe { libc::swapon(path.as_ptr(), flags) }).map(drop)
 }
 
+/// Brings back what is on the swap file at `path` and lets go of it.
+pub(crate) fn swap_off(path: &CStr) -> io::Result<()> {
+    // SAFETY: the path is a valid C string.
+    super::check(unsafe { libc::swapoff(path.as_ptr()) }).map(drop)
+}
+
+/// The flags that an open file has.
+pub(crate) fn flags(file: &File) -> io::Result<libc::c_int> {
+    // SAFETY: F_GETFL takes no argument and touches no memory.
+    super::check(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFL) })
+}
+
 /// Reserves real blocks for the first `bytes` bytes of `file`.
 pub(crate) fn reserve(file: &File, bytes: u64) -> io::Result<()> {
     let bytes = libc::off_t::try_from(bytes).map_err(io::Error::other)?;

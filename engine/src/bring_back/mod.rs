@@ -94,6 +94,11 @@ impl Core {
         Ok(())
     }
 
+    /// The requests of a swapoff: the most pages of one, and how many are in flight.
+    pub fn swapoff_requests(&self) -> (u32, u32) {
+        (READ_PAGES, self.readers())
+    }
+
     /// Threads that a budget has room for, whichever way the pages go.
     pub(crate) fn readers(&self) -> u32 {
         let budget: u32 = self.nodes.iter().map(|node| node.lock().budget).sum();
