@@ -16,7 +16,7 @@ use rustix::fs::{Access, access};
 use userswap::device::open;
 use userswap::device::spec::{SwapPath, SwapSpec};
 use userswap::options::{
-    FaultMode, IoBackend, MIN_REGION_DEFAULT_BYTES, OPTIONS_VARIABLE, OnFull, Options,
+    Allowed, FaultMode, IoBackend, MIN_REGION_DEFAULT_BYTES, OPTIONS_VARIABLE, OnFull, Options,
     PAGE_CLUSTERS, PlacementChoice, RA_POLICIES, RAM_MIN_BYTES, Transfer, VMA_RA,
 };
 use userswap::readahead::{AddressOrder, Choice, PAGE_CLUSTER_DEFAULT, page_cluster_of};
@@ -92,16 +92,20 @@ fn parse_min_region(text: &str) -> Result<ByteSize, String> {
     }
 }
 
+fn not_allowed(text: &str, (_, allowed): Allowed) -> String {
+    format!("{text:?} is not allowed: use {allowed}")
+}
+
 fn parse_policy(text: &str) -> Result<Choice, String> {
-    text.parse().map_err(|_| format!("use {}", RA_POLICIES.1))
+    text.parse().map_err(|_| not_allowed(text, RA_POLICIES))
 }
 
 fn parse_page_cluster(text: &str) -> Result<u8, String> {
-    page_cluster_of(text).map_err(|_| format!("use {}", PAGE_CLUSTERS.1))
+    page_cluster_of(text).map_err(|_| not_allowed(text, PAGE_CLUSTERS))
 }
 
 fn parse_address_order(text: &str) -> Result<AddressOrder, String> {
-    text.parse().map_err(|_| format!("use {}", VMA_RA.1))
+    text.parse().map_err(|_| not_allowed(text, VMA_RA))
 }
 
 /// Checks the options and becomes the program.

@@ -56,6 +56,19 @@ fn compiled(directory: &TempDir, options: &[&str]) -> PathBuf {
 }
 
 #[test]
+fn readahead_that_does_not_exist_is_named_together_with_what_does() {
+    for (option, value, allowed) in [
+        ("--swap-ra-policy", "2", "use scaling (or 0), fixed (or 1), vma, stream or off"),
+        ("--swap-ra-policy", "0x1", "use scaling (or 0)"),
+        ("--page-cluster", "11", "use a whole number from 0 to 10"),
+        ("--page-cluster", "-1", "use a whole number from 0 to 10"),
+        ("--vma-ra-enabled", "maybe", "use true or false"),
+    ] {
+        refused(&["run", option, value, "--", "echo", "ran"], 2, &[option, value, allowed]);
+    }
+}
+
+#[test]
 fn a_size_that_is_none_is_named_together_with_what_is_allowed() {
     for size in ["12Q", "0", "-1", "", "1.5", "9999P"] {
         let quoted = format!("\"{size}\"");

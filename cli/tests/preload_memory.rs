@@ -90,3 +90,21 @@ fn what_was_lent_to_a_pipe_is_read_as_it_was_written() {
         assert_eq!(succeed(run("16M", fault).arg(&program)), "exact\n", "{fault}");
     }
 }
+
+#[test]
+fn a_programs_own_advice_decides_what_is_read_ahead() {
+    let directory = directory();
+    let program = compile(directory.path(), "advice.c");
+    let ahead = |which: &str| {
+        let file = directory.path().join("stats.json");
+        let mut managed = std::process::Command::new(env!("CARGO_BIN_EXE_userswap"));
+        managed.args(["run", "--ram", "16M", "--stats"]).arg(&file).arg("--");
+        assert_eq!(succeed(managed.arg(&program).arg(which)), "exact\n", "advice {which}");
+        let stats = std::fs::read_to_string(&file).unwrap();
+        let stats: serde_json::Value = serde_json::from_str(&stats).unwrap();
+        stats["swap_ra"].as_u64().unwrap()
+    };
+    let [normal, random, sequential, taken_back] = ["0", "1", "2", "3"].map(ahead);
+    assert!(normal > 1000 && sequential > 1000 && taken_back > 1000, "{normal} {sequential}");
+    assert_eq!(random, 0);
+}

@@ -198,6 +198,10 @@ fn what_cannot_be_done_to_a_running_program_is_refused_and_changes_nothing() {
     // 48 MiB do not fit the budget, and this is the only device.
     program.refused("swapoff", &[&path], &[&path, "room for"]);
     program.refused("set", &["placement", "hop"], &["hop", "near or spread"]);
+    program.done("set", &["swap_ra_policy", "1"]);
+    program.refused("set", &["swap_ra_policy", "2"], &["\"2\"", "vma, stream or off"]);
+    program.refused("set", &["page_cluster", "11"], &["\"11\"", "from 0 to 10"]);
+    program.refused("set", &["vma_ra_enabled", "10"], &["\"10\"", "true or false"]);
     program.refused("set", &["speed", "9"], &["speed", "placement"]);
     assert_eq!(program.lists(), before);
     program.ask("change");

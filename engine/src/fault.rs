@@ -88,10 +88,12 @@ impl Core {
     /// First touch. Sequential ones are served in growing runs.
     fn fill_with_zeros(&self, page: PageIndex, near: &Node) -> Option<Step> {
         let Some(region) = self.arena.region_of(page) else { return Some(Step::Foreign) };
-        // Zeros need no reading ahead, and a window that goes another way begins before the page.
+        // Zeros need no reading ahead, and no window that goes another way.
         let fault = self.fault_without_slot(page, near.id);
         let window = self.stream_window(&fault, &self.zero_limits());
-        let wanted = if window.step == 1 { window.count.min(region.end() - page) } else { 1 };
+        let is_run = window.step == 1;
+        let behind = if is_run { window.count - window.place_of(page) } else { 1 };
+        let wanted = behind.min(region.end() - page);
         let claimed = self.claim_run(page, wanted, |state| state == PageState::Untouched)?;
         // The program goes on after this one; the rest is mapped in as few calls as possible.
         let (node, grant) = self.obtain(near, claimed.count.min(crate::core::RUN_MAX));
@@ -108,9 +110,33 @@ impl Core {
             self.map_zeroed(node, range, grant);
             done += range.count;
         }
-        count(&self.counters.pgzero, u64::from(done));
+        let before = if is_run { window.first.max(region.first)..page } else { page..page };
+        let skipped = self.fill_skipped(node, before);
+        count(&self.counters.pgzero, u64::from(done + skipped));
         self.streams.lock().on_served(page, Window::run(page, done), 0);
         Some(Step::Done)
+    }
+
+    /// Pages that the program has passed over for the moment; returns how many.
+    fn fill_skipped(&self, node: &Node, mut pages: std::ops::Range<PageIndex>) -> u32 {
+        let mut filled = 0;
+        while let Some(first) = pages.find(|page| self.pages.state(*page) == PageState::Untouched) {
+            let is_untouched = |state| state == PageState::Untouched;
+            let Some(claimed) = self.claim_run(first, pages.end - first, is_untouched) else {
+                continue;
+            };
+            let grant = node.lock().grant(claimed.count, Asker::ZerosAhead, &self.pages);
+            let count = grant.map_or(0, Grant::pages);
+            let range = PageRange { first, count };
+            grant.into_iter().for_each(|grant| self.map_zeroed(node, range, grant));
+            self.give_up(PageRange { first: range.end(), count: claimed.count - count });
+            if count == 0 {
+                break;
+            }
+            filled += count;
+            pages.start = range.end();
+        }
+        filled
     }
 
     fn map_zeroed(&self, node: &Node, range: PageRange, grant: Grant) {
@@ -203,7 +229,7 @@ impl Core {
                 _ => false,
             }
         };
-        let end = window.count.min(self.pages.pages() - page);
+        let end = (window.count - window.place_of(page)).min(self.pages.pages() - page);
         let claimed = (1..end).take_while(|place| follows(*place)).count() as u32;
         self.streams.lock().on_served(page, Window::run(page, claimed + 1), 0);
         (Arrival::New, claimed)

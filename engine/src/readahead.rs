@@ -262,12 +262,12 @@ impl Core {
             Window::One => return Landing::Mapped { marker: None },
             Window::Stream(window) => {
                 let rest = is_rest.then_some(Span::Run {
-                    first: target,
+                    first: window.first,
                     count: window.count,
                     step: window.step,
                 });
                 rest.into_iter().for_each(|span| self.want(Want::new(span, near)));
-                self.settle_stream(window, found - 1, near);
+                self.settle_stream(target, window, (found - 1, near));
                 return Landing::Mapped { marker: None };
             }
             Window::Slots { first, count } => {
@@ -285,15 +285,15 @@ impl Core {
         Landing::Marked { target: Some(target) }
     }
 
-    fn settle_stream(&self, window: stream::Window, read: u32, near: NodeId) {
-        let page = window.first;
+    fn settle_stream(&self, page: PageIndex, window: stream::Window, (read, near): (u32, NodeId)) {
         // Pages without content end the window: the program faults there.
         let is_coming = |page: &PageIndex| {
             *page < self.pages.pages()
                 && !matches!(self.pages.state(*page), PageState::Untouched | PageState::Lost)
         };
-        let along = pages_along(page, window.step, 0..window.count);
-        let count = along.take_while(is_coming).count() as u32;
+        let place = window.place_of(page);
+        let along = pages_along(window.first, window.step, place..window.count);
+        let count = place + along.take_while(is_coming).count() as u32;
         let ahead = window.ahead.filter(|_| count == window.count);
         self.streams.lock().on_served(page, stream::Window { count, ahead, ..window }, read);
         if let Some(ahead) = ahead {

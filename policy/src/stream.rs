@@ -11,6 +11,9 @@
 //!   strided stream, and two interleaved ones do not hide each other. Which of these pages faults gives
 //!   the stream its *step* (1, -1, or the stride) and a window of `run_first` pages along it; each further
 //!   expected fault doubles it, up to `run_max`. A window starts at the faulting page and goes the stream's way.
+//! - Pages need not come in strict order (compilers swap neighbouring loads): a fault up to seven pages
+//!   beyond the expected one goes on as well, with a window that starts at the expected one. A stream
+//!   that turned out to go one way turns round as long as its window is small.
 //! - A stream also goes on at a page less than the last window's length behind the expected one, on the
 //!   same stride: somebody else may have brought in those between. As it may also be chance, the window is
 //!   a quarter of the last one then.
@@ -32,17 +35,21 @@ use crate::readahead::{self, Fault, Hint, Limits, Readahead};
 /// fault reads less than 4 KiB.
 pub const STREAMS: usize = 32;
 
+/// How far out of order pages may come: within a cache line of 8-byte entries.
+const DISORDER: i64 = 8;
+/// The largest window of a stream that may still turn round.
+const TURN_WINDOW: u32 = 8;
 /// The longest stride. Longer ones gain little: each page is a request of its own anyway.
 const STRIDE_MAX: i64 = 64;
 /// How long a stream is remembered that nobody follows.
 const SILENCE_NS: u64 = 10_000_000_000;
 
-/// Pages to bring in at a fault.
+/// Pages to bring in at a fault, the one that faulted among them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Window {
-    /// The page that faulted.
+    /// Where it starts: mostly the page that faulted.
     pub first: u32,
-    /// How many pages, that one among them.
+    /// How many pages.
     pub count: u32,
     /// From one page to the next; never 0.
     pub step: i32,
@@ -56,9 +63,14 @@ impl Window {
         Self { first: page, count: 1, step: 1, ahead: None }
     }
 
-    /// Pages from one that faulted on.
+    /// Pages from one on.
     pub const fn run(first: u32, count: u32) -> Self {
         Self { first, count, step: 1, ahead: None }
+    }
+
+    /// The place of a page of the window.
+    pub fn place_of(&self, page: u32) -> u32 {
+        ((i64::from(page) - i64::from(self.first)) / i64::from(self.step)) as u32
     }
 }
 
@@ -115,6 +127,8 @@ enum Course {
         step: i32,
         ahead_first: i64,
         next: i64,
+        /// The page that is expected if the stream turns round.
+        turn: Option<i64>,
         window: u32,
         ahead: Option<Ahead>,
     },
@@ -125,6 +139,10 @@ enum Course {
 enum Relation {
     /// It is expected: the stream goes on by its step.
     Next(i32),
+    /// It is expected a little later: the stream goes on from the page that it expects.
+    Near(i32, i64),
+    /// It lies the other way: the stream goes on by this step from the page that it expects there.
+    Turn(i32, i64),
     /// It would give a new stream this step.
     Begin(i32),
     /// It was served already by a stream that has no step yet.
@@ -141,10 +159,12 @@ impl Relation {
         match self {
             Self::Next(_) => 0,
             Self::Begin(1 | -1) => 1,
-            Self::Begin(_) => 2,
-            Self::Served => 3,
-            Self::Inside => 4,
-            Self::Jump(_) => 5,
+            Self::Near(..) => 2,
+            Self::Turn(..) => 3,
+            Self::Begin(_) => 4,
+            Self::Served => 5,
+            Self::Inside => 6,
+            Self::Jump(_) => 7,
         }
     }
 }
@@ -163,6 +183,11 @@ impl Course {
             Self::Started { first, stride, .. } => stride
                 .filter(|stride| i64::from(page) == i64::from(first) + i64::from(*stride))
                 .map(Relation::Begin),
+            Self::Running { step, turn: Some(turn), .. }
+                if (0..DISORDER).contains(&((i64::from(page) - turn) * -i64::from(step))) =>
+            {
+                Some(Relation::Turn(-step, turn))
+            }
             Self::Running { step, ahead_first, next, window, .. } => {
                 let steps = |from: i64| (i64::from(page) - from).checked_div(step.into());
                 if (i64::from(page) - next) % i64::from(step) != 0 {
@@ -170,6 +195,9 @@ impl Course {
                 }
                 match steps(next)? {
                     0 => Some(Relation::Next(step)),
+                    behind @ 1.. if behind < DISORDER.min(window.into()) => {
+                        Some(Relation::Near(step, next))
+                    }
                     behind @ 1.. => (behind < window.into()).then_some(Relation::Jump(step)),
                     _ => (steps(ahead_first)? >= 0).then_some(Relation::Inside),
                 }
@@ -240,7 +268,7 @@ impl Streams {
         Self { streams: [unused; STREAMS], clock: 0, wasted: 0 }
     }
 
-    /// The window to serve a fault, which always begins with its page.
+    /// The window to serve a fault, which always has its page in it.
     ///
     /// The stream counts on all of it being served; else tell [`Streams::on_served`].
     pub fn window(&mut self, fault: &Fault, limits: &Limits) -> Window {
@@ -262,6 +290,9 @@ impl Streams {
         stream.node = fault.node;
         match relation {
             Relation::Next(step) | Relation::Begin(step) => stream.go(fault.page, step, limits),
+            Relation::Near(step, from) | Relation::Turn(step, from) => {
+                stream.go_from(from, (fault.page, step), limits)
+            }
             Relation::Jump(step) => {
                 stream.doubt(limits);
                 stream.go(fault.page, step, limits)
@@ -285,10 +316,10 @@ impl Streams {
         match &mut stream.course {
             Course::Unused => {}
             Course::Started { first, end, .. } => {
-                (*first, *end) = (page, page.saturating_add(served.count));
+                (*first, *end) = (served.first, served.first.saturating_add(served.count));
             }
             Course::Running { step, ahead_first, next, ahead, .. } => {
-                let behind = at(page, *step, served.count);
+                let behind = at(served.first, *step, served.count);
                 // Behind a gap the program would fault before it reaches the window ahead.
                 *ahead = served.ahead.filter(|ahead| i64::from(ahead.first) == behind);
                 *ahead_first = behind;
@@ -362,6 +393,7 @@ impl Streams {
                 step: 1,
                 ahead_first: page.into(),
                 next: page.into(),
+                turn: None,
                 window: limits.run_max,
                 ahead: None,
             },
@@ -420,9 +452,16 @@ impl Stream {
 
     /// The window from `page` on, and one ahead of it if it is large enough.
     fn go(&mut self, page: u32, step: i32, limits: &Limits) -> Window {
-        let window = self.course.grown(limits);
-        let count = window.min(room(page, step));
-        let behind = at(page, step, count);
+        self.go_from(page.into(), (page, step), limits)
+    }
+
+    /// The window with `page` in it that starts at the page `from`.
+    fn go_from(&mut self, from: i64, (page, step): (u32, i32), limits: &Limits) -> Window {
+        let first = u32::try_from(from).expect("a page between two others has a number");
+        let needed = Window { first, count: 0, step, ahead: None }.place_of(page) + 1;
+        let window = self.course.grown(limits).max(needed);
+        let count = window.min(room(first, step));
+        let behind = at(first, step, count);
         let ahead_count = match self.course.ahead() {
             Some(before) => before.count.saturating_mul(2),
             None => window,
@@ -432,11 +471,19 @@ impl Stream {
         } else {
             None
         };
+        let turn = match self.course {
+            Course::Started { end, .. } if step == -1 => Some(i64::from(end)),
+            Course::Started { first, .. } if step == 1 => Some(i64::from(first) - 1),
+            Course::Running { turn, step: before, .. } if before == step => turn,
+            Course::Running { next, .. } => Some(next),
+            Course::Started { .. } | Course::Unused => None,
+        };
+        let turn = turn.filter(|_| window <= TURN_WINDOW);
         let next = ahead.map_or(behind, |ahead| ahead.end());
         self.fault = page;
         self.unproven = 0;
-        self.course = Course::Running { step, ahead_first: behind, next, window, ahead };
-        Window { first: page, count, step, ahead }
+        self.course = Course::Running { step, ahead_first: behind, next, turn, window, ahead };
+        Window { first, count, step, ahead }
     }
 }
 

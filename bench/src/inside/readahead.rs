@@ -15,7 +15,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::time::Instant;
 use userswap::device::spec::{SwapPath, SwapSpec};
-use userswap::options::FaultMode;
+use userswap::options::{FaultMode, RA_POLICIES};
 use userswap::{Builder, Engine, Error, Region, Snapshot};
 use userswap_policy::readahead::Choice;
 
@@ -58,7 +58,7 @@ pub struct ReadaheadArgs {
 }
 
 fn policy(text: &str) -> Result<Choice, String> {
-    text.parse().map_err(|_| "use scaling, fixed, vma, stream or off".to_owned())
+    text.parse().map_err(|_| format!("{text:?} is not allowed: use {}", RA_POLICIES.1))
 }
 
 /// One policy with one order.

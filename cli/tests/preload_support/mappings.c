@@ -122,7 +122,10 @@ static void change(struct area *a, int first, int count) {
         if (plain) MUST(madvise(at, bytes, MADV_PAGEOUT) == 0);
         break;
     case 4:
-        if (plain) MUST(madvise(at, bytes, MADV_WILLNEED) == 0);
+        if (plain) {
+            static const int hints[] = {MADV_WILLNEED, MADV_COLD, MADV_SEQUENTIAL, MADV_RANDOM, MADV_NORMAL};
+            MUST(madvise(at, bytes, hints[next(5)]) == 0);
+        }
         break;
     case 5:
         MUST(mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == at);
