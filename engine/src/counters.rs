@@ -102,7 +102,8 @@ counters! {
     swap_ra_wasted,
     /// Pages that could not leave because a device or system call holds them.
     pgreclaim_pinned,
-    /// Pages copied because fork left them shared, or because MOVE is not to be had.
+    /// Pages copied because fork left them shared, because MOVE is not to be had, or because their memory
+    /// had to come from the kernel anyway (swapoff).
     pgcopy,
     /// Faults that met a page in transition and waited for its owner.
     fault_busy,

@@ -21,6 +21,7 @@ pub struct Status {
     /// Which device without a priority is asked first: `near` or `spread`.
     pub placement: String,
     /// What is read ahead of its use.
+    #[serde(default)]
     pub readahead: ReadaheadStatus,
     /// Everything was paged out, and nobody has asked for it since; what the program touches comes back.
     #[serde(default)]
@@ -35,6 +36,7 @@ pub struct Status {
     /// The lock of the nodes' device lists.
     pub list_lock: LockUse,
     /// Taking pages out of regions.
+    #[serde(default)]
     pub removal: RemovalStatus,
     /// The devices, in the order in which they were taken into use.
     pub devices: Vec<DeviceStatus>,
@@ -150,8 +152,10 @@ pub struct NodeStatus {
     /// Mapped in regions.
     pub resident_pages: u64,
     /// Of the mapped ones that reclaim may take: those that go first.
+    #[serde(default)]
     pub inactive_pages: u64,
     /// Of the mapped ones that reclaim may take: those that have proved to be used.
+    #[serde(default)]
     pub active_pages: u64,
     /// On their second chance, or read ahead.
     pub cached_pages: u64,
@@ -171,10 +175,13 @@ pub struct NodeStatus {
     /// Background reclaim stops here.
     pub high_pages: u64,
     /// How hard the last background round pressed: 12 is least, 1 most.
+    #[serde(default)]
     pub reclaim_priority: u8,
     /// Background rounds that reclaimed nothing since the last progress.
+    #[serde(default)]
     pub reclaim_failures: u32,
     /// After 16 of them: the node's reclaimer waits for somebody to make progress.
+    #[serde(default)]
     pub hopeless: bool,
     /// Slots that CPUs of this node have been given, by device.
     pub placed: Vec<Placed>,

@@ -248,7 +248,7 @@ fn handler_touches_memory(way: (FaultMode, Transfer)) {
     let timer = libc::itimerval { it_interval: every, it_value: every };
     // SAFETY: a timer of CPU time for this process.
     unsafe { libc::setitimer(libc::ITIMER_VIRTUAL, &timer, std::ptr::null_mut()) };
-    for turn in 0..300 {
+    for turn in 0..100 {
         let all = 0..region.len();
         region.as_mut_slice().iter_mut().step_by(PAGE).for_each(|byte| *byte = turn as u8 | 1);
         region.page_out(all.clone()).unwrap();
@@ -274,7 +274,7 @@ fn never() -> libc::timeval {
 #[test]
 fn a_signal_handler_may_touch_memory_during_the_engines_calls_by_message() {
     let name = "a_signal_handler_may_touch_memory_during_the_engines_calls_by_message";
-    if must_pass_in_child(name, 20) {
+    if must_pass_in_child(name, 100) {
         handler_touches_memory(WAYS[0]);
     }
 }
@@ -282,7 +282,7 @@ fn a_signal_handler_may_touch_memory_during_the_engines_calls_by_message() {
 #[test]
 fn a_signal_handler_may_touch_memory_during_the_engines_calls_by_signal() {
     let name = "a_signal_handler_may_touch_memory_during_the_engines_calls_by_signal";
-    if must_pass_in_child(name, 20) {
+    if must_pass_in_child(name, 100) {
         handler_touches_memory(WAYS[1]);
     }
 }

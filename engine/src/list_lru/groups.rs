@@ -60,8 +60,9 @@ impl Numbers {
         Self { lists, end: 1, retired: Vec::with_capacity(lists as usize) }
     }
 
-    fn take(&mut self, parts: &[Part]) -> Option<ListNumber> {
-        let is_free = |list: &ListNumber| parts.iter().all(|part| part.lists.lock().is_free(*list));
+    fn take<'a>(&mut self, parts: impl Iterator<Item = &'a Part> + Clone) -> Option<ListNumber> {
+        let is_free =
+            |list: &ListNumber| parts.clone().all(|part| part.lists.lock().is_free(*list));
         if let Some(place) = self.retired.iter().position(is_free) {
             return Some(self.retired.swap_remove(place));
         }
@@ -82,9 +83,9 @@ impl ListLru {
     pub fn group(&self, parent: Option<&Group>) -> Option<Group> {
         parent.iter().for_each(|parent| self.assert_own(parent));
         let mut numbers = self.numbers.lock();
-        let list = numbers.take(&self.parts)?;
+        let list = numbers.take(self.parts())?;
         self.lists_end.store(numbers.end, Ordering::Relaxed);
-        for part in &self.parts {
+        for part in self.parts() {
             part.lists.lock().open(list);
         }
         Some(Group(Arc::new(Inner {
@@ -108,7 +109,7 @@ impl ListLru {
             return;
         }
         let (child, parent) = (group.0.list, group.living_list());
-        for (node, part) in (0..).map(NodeId).zip(&self.parts) {
+        for (node, part) in (0..).map(NodeId).zip(self.parts()) {
             let mut lists = part.lists.lock();
             lists.reparent(child, parent);
             self.publish(node, &lists, child);

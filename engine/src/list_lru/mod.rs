@@ -73,7 +73,10 @@ type Lists = Sublists<ZeroedSlice<Link>>;
 
 /// A concurrent container of reclaimable items, with lists by node and group.
 pub struct ListLru {
-    parts: Box<[Part]>,
+    /// Node 0's part lies here, without a pointer to follow: where there is only one node, a container
+    /// costs no more than a list.
+    first: Part,
+    others: Box<[Part]>,
     /// As [`Part::ungrouped`] for each group, by node.
     grouped: Box<[Box<[AtomicI64]>]>,
     /// Bit n is set while node n has items: one look tells which nodes are worth a visit (the mask of
@@ -145,10 +148,11 @@ impl ListLru {
     /// As [`ListLru::new`], or more than [`GROUPS_MAX`] groups.
     pub fn with_groups(nodes: usize, items: u32, groups: u32) -> io::Result<Self> {
         assert!((1..=NODES_MAX).contains(&nodes), "{nodes} nodes, not 1 to {NODES_MAX}");
-        let parts = (0..nodes).map(|_| Part::new(items, groups)).collect::<io::Result<_>>()?;
+        let others = (1..nodes).map(|_| Part::new(items, groups)).collect::<io::Result<_>>()?;
         let counters = |_| (0..groups).map(|_| AtomicI64::new(0)).collect();
         Ok(Self {
-            parts,
+            first: Part::new(items, groups)?,
+            others,
             grouped: (0..nodes).map(counters).collect(),
             active: AtomicU64::new(0),
             lists_end: AtomicU32::new(1),
@@ -159,7 +163,7 @@ impl ListLru {
 
     /// Number of nodes.
     pub fn nodes(&self) -> usize {
-        self.parts.len()
+        1 + self.others.len()
     }
 
     /// Makes an item that belongs to no group the newest of its node; false when it is on any list already.
@@ -241,14 +245,14 @@ impl ListLru {
 
     /// How often somebody waited for a node's lock, and for how many nanoseconds in all.
     pub fn waits(&self) -> (u64, u64) {
-        let waits = self.parts.iter().map(|part| (part.lists.contended(), part.lists.waited_ns()));
+        let waits = self.parts().map(|part| (part.lists.contended(), part.lists.waited_ns()));
         waits.fold((0, 0), |sum, waits| (sum.0 + waits.0, sum.1 + waits.1))
     }
 
     /// Every count agrees with the lists and the mask. Walks all lists under their locks; wrong while a
     /// walk is between an isolation and the end of its callback.
     pub fn is_valid(&self) -> bool {
-        (0..).zip(&self.parts).all(|(node, part)| {
+        (0..).zip(self.parts()).all(|(node, part)| {
             let lists = part.lists.lock();
             let active = self.active.load(Ordering::Relaxed) >> node & 1 == 1;
             lists.is_valid()
@@ -259,7 +263,14 @@ impl ListLru {
 
     #[inline]
     fn part(&self, node: NodeId) -> &Part {
-        &self.parts[node.0 as usize]
+        match node.0 {
+            0 => &self.first,
+            other => &self.others[other as usize - 1],
+        }
+    }
+
+    fn parts(&self) -> impl Iterator<Item = &Part> + Clone {
+        std::iter::once(&self.first).chain(&self.others)
     }
 
     #[inline]

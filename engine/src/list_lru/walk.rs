@@ -115,6 +115,7 @@ impl<'a> Visit<'a> {
 }
 
 impl Drop for Visit<'_> {
+    #[inline]
     fn drop(&mut self) {
         // A callback that panics after isolating must not leave the counts wrong for ever.
         if std::thread::panicking() {

@@ -7,7 +7,7 @@
 //! the parent's until no item remembers it. Counts are signed: an imbalance would show as a negative number.
 //!
 //! Which node and group an item belongs to, and locks, are left to the caller.
-use super::ring::{self, Heads, Position, Rings};
+use super::ring::{self, Heads, Rings};
 use alloc::boxed::Box;
 
 /// Bits of a position: 67 million items in 4095 lists.
@@ -15,6 +15,8 @@ const POSITION_BITS: u32 = 26;
 
 /// One item's place in its list; all-zero bytes are valid and mean that it is on none.
 pub type Link = ring::Link<POSITION_BITS>;
+
+pub(super) type Position = ring::Position<POSITION_BITS>;
 
 /// Most items that a node can have.
 pub const ITEMS_MAX: u32 = Link::ITEMS_MAX;
@@ -202,7 +204,7 @@ impl<S: AsRef<[Link]> + AsMut<[Link]>> Sublists<S> {
 
     /// The items of a list, oldest first.
     pub fn items(&self, list: ListNumber) -> impl Iterator<Item = u32> {
-        core::iter::successors(self.oldest(list), |item| self.after(*item))
+        core::iter::successors(self.oldest(list), |item| self.position_after(*item).item())
     }
 
     /// Makes an item that is linked nowhere the newest of a list, or of the one that this stands for, and
@@ -296,8 +298,9 @@ impl<S: AsRef<[Link]> + AsMut<[Link]>> Sublists<S> {
         self.table.at(list.0).head.newer().item()
     }
 
-    pub(super) fn after(&self, item: u32) -> Option<u32> {
-        self.links.as_ref()[item as usize].newer().item()
+    #[inline(always)]
+    pub(super) fn position_after(&self, item: u32) -> Position {
+        self.links.as_ref()[item as usize].newer()
     }
 
     pub(super) fn rotate(&mut self, list: ListNumber, item: u32) {

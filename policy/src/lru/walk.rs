@@ -22,7 +22,7 @@
 //! }
 //! assert_eq!((walk.isolated(), lists.count()), (2, 1));
 //! ```
-use super::sublists::{Chain, Link, ListNumber, Sublists};
+use super::sublists::{Chain, Link, ListNumber, Position, Sublists};
 
 /// What a callback decided about an item.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,13 +46,13 @@ pub enum Code {
 enum Place {
     /// Before the oldest item, whichever that will be.
     Oldest,
-    /// Before an item; only as long as the lock is held.
-    Before(u32),
-    /// At an item, with the one that came after it before the decision.
-    At { item: u32, next: Option<u32> },
+    /// Before an item, or the end; only as long as the lock is held.
+    Before(Position),
+    /// At an item, with what came after it before the decision.
+    At { item: u32, next: Position },
     /// At an item that has been taken off.
-    Isolated { next: Option<u32> },
-    /// Behind the last item it will visit.
+    Isolated { next: Position },
+    /// It has ended.
     End,
 }
 
@@ -82,7 +82,7 @@ impl Walk {
     {
         let item = match self.place {
             Place::Oldest if lists.is_live(self.list) => lists.oldest(self.list),
-            Place::Before(item) => Some(item),
+            Place::Before(next) => next.item(),
             Place::Oldest | Place::End => None,
             Place::At { .. } | Place::Isolated { .. } => panic!("an item waits for its decision"),
         };
@@ -92,7 +92,7 @@ impl Walk {
             return None;
         };
         *budget -= 1;
-        self.place = Place::At { item, next: lists.after(item) };
+        self.place = Place::At { item, next: lists.position_after(item) };
         Some(item)
     }
 
@@ -135,7 +135,7 @@ impl Walk {
         self.place = match (code, self.place) {
             (Code::Removed, Place::Isolated { next }) => {
                 self.count_isolated(lists);
-                Self::before(next)
+                Place::Before(next)
             }
             (Code::RemovedRetry, Place::Isolated { .. }) => {
                 self.count_isolated(lists);
@@ -143,9 +143,9 @@ impl Walk {
             }
             (Code::Rotate, Place::At { item, next }) => {
                 lists.rotate(self.list, item);
-                Self::before(next)
+                Place::Before(next)
             }
-            (Code::Skip, Place::At { next, .. }) => Self::before(next),
+            (Code::Skip, Place::At { next, .. }) => Place::Before(next),
             (Code::Retry, Place::At { .. }) => Place::Oldest,
             (Code::Stop, Place::At { .. }) => Place::End,
             (code, place) => panic!("{code:?} is no decision for a walk at {place:?}"),
@@ -166,11 +166,6 @@ impl Walk {
     /// Items taken off so far.
     pub fn isolated(&self) -> u64 {
         self.isolated
-    }
-
-    #[inline]
-    fn before(next: Option<u32>) -> Place {
-        next.map_or(Place::End, Place::Before)
     }
 
     #[inline]

@@ -45,23 +45,49 @@ pub struct Mixed {
 
 impl Mixed {
     pub fn run<C: Container>(&self, container: &C) -> Outcome {
-        for thread in 0..self.threads {
-            let first = thread * self.items;
-            let node = container.node_of(thread);
-            (first..first + self.items).step_by(2).for_each(|item| container.add(node, item));
-        }
+        self.fill(container);
         let looked_at = AtomicU64::new(0);
         let outcome = timed(container, self.threads, |thread| {
-            looked_at.fetch_add(self.work(container, thread), Ordering::Relaxed);
+            let mut random = Random::new(u64::from(thread) + 1);
+            let walked = self.work(container, thread, &mut random);
+            looked_at.fetch_add(walked, Ordering::Relaxed);
         });
         let operations = self.operations * u64::from(self.threads) + looked_at.into_inner();
         Outcome { operations, ..outcome }
     }
 
+    /// Two containers in short turns, by this thread alone: what happens to a busy machine happens to both.
+    /// Returns the outcomes of each pair of turns.
+    pub fn run_in_turns<A: Container, B: Container>(
+        &self,
+        a: &A,
+        b: &B,
+        turns: u32,
+    ) -> Vec<(Outcome, Outcome)> {
+        self.fill(a);
+        self.fill(b);
+        let (mut of_a, mut of_b) = (Random::new(1), Random::new(1));
+        (0..turns).map(|_| (self.turn(a, &mut of_a), self.turn(b, &mut of_b))).collect()
+    }
+
+    fn turn<C: Container>(&self, container: &C, random: &mut Random) -> Outcome {
+        let (begin, cpu) = (Instant::now(), thread_cpu_ns());
+        let operations = self.operations + self.work(container, 0, random);
+        let cpu_s = (thread_cpu_ns() - cpu) as f64 / 1e9;
+        Outcome { operations, seconds: begin.elapsed().as_secs_f64(), cpu_s, waited_s: None }
+    }
+
+    fn fill<C: Container>(&self, container: &C) {
+        for thread in 0..self.threads {
+            let (node, first) = (container.node_of(thread), thread * self.items);
+            (first..first + self.items).step_by(2).for_each(|item| container.add(node, item));
+        }
+    }
+
     /// One thread's part; returns the items that its walks looked at.
-    fn work<C: Container>(&self, container: &C, thread: u32) -> u64 {
+    #[inline(never)]
+    fn work<C: Container>(&self, container: &C, thread: u32, random: &mut Random) -> u64 {
         let (node, first) = (container.node_of(thread), thread * self.items);
-        let mut random = Random::new(u64::from(thread) + 1);
         let mut walks = 0;
         for operation in 1..=self.operations {
             let item = first + random.below(self.items as usize) as u32;

@@ -50,6 +50,11 @@ pub struct ListLruArgs {
     pub(super) json: bool,
 }
 
+/// Operations of one turn, where the plain list and ListLru take turns: about a millisecond.
+const TURN_OPERATIONS: u64 = 50_000;
+/// Turns, after which more say nothing new.
+const TURNS_MAX: u32 = 400;
+
 /// One container under one load.
 #[derive(Debug, Serialize)]
 pub(super) struct ListLruRow {
@@ -201,7 +206,22 @@ pub(super) fn measure(args: &ListLruArgs) -> Rows<ListLruRow> {
         let row = |(place, variant): (usize, &Variant)| summary(load, *variant, &turns, place);
         rows.extend(variants.iter().enumerate().map(row));
     }
+    rows.extend(cost_of_one_node(args)?);
     Ok(rows)
+}
+
+/// What the container costs where there is only one node, by one thread that nobody disturbs.
+fn cost_of_one_node(args: &ListLruArgs) -> Rows<ListLruRow> {
+    let turns = (args.operations / TURN_OPERATIONS).clamp(3, TURNS_MAX.into()) as u32;
+    let mixed = Mixed { threads: 1, items: args.items, operations: TURN_OPERATIONS };
+    let size = Size { items: args.items, nodes: 1 };
+    let turns = mixed.run_in_turns(&Plain::new(size)?, &PerNode::new(size)?, turns);
+    let turns: Vec<_> = turns.into_iter().map(|(plain, ours)| vec![plain, ours]).collect();
+    let row = |(place, variant): (usize, Variant)| ListLruRow {
+        load: "in short turns",
+        ..summary(Load::Mixed(mixed), variant, &turns, place)
+    };
+    Ok([Variant::Plain, Variant::PerNode(1)].into_iter().enumerate().map(row).collect())
 }
 
 /// The row of the variant at `place`; the plain list's outcome is the first of each turn.
@@ -270,13 +290,13 @@ mod tests {
             json: true,
         };
         let rows = measure(&args).unwrap();
-        assert_eq!(rows.len(), 3 * 5);
+        assert_eq!(rows.len(), 3 * 5 + 2);
         for row in &rows {
             let (least, most) = (row.operations_per_s_min, row.operations_per_s_max);
             assert!((least..=most).contains(&row.operations_per_s) && least > 0.0, "{row:?}");
             let plain = row.container == "one list, one lock";
             assert!(!plain || row.cpu_over_plain == 0.0, "{row:?}");
-            let unknown = row.container == "crate quick_cache";
+            let unknown = row.container == "crate quick_cache" || row.load == "in short turns";
             assert_eq!(row.lock_wait_share.is_none(), unknown, "{row:?}");
             assert_eq!(row.cells().len(), ListLruRow::COLUMNS.len());
         }
