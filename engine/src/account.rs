@@ -111,7 +111,7 @@ impl Core {
     fn charge(&self, node: &Node, pages: u32) -> u32 {
         let mut charged = 0;
         while charged < pages {
-            let Some(grant) = self.ask(node, pages - charged, Asker::Readahead) else { break };
+            let Some(grant) = self.ask(node, pages - charged, Asker::Background) else { break };
             charged += self.charge_grant(node, grant);
         }
         charged

@@ -116,8 +116,10 @@ pub enum Asker {
     Fault,
     /// A fault that could have a page of another node: stops at the low watermark.
     FaultNearby,
-    /// Readahead: stops at the low watermark.
+    /// Readahead: stops at the low watermark, and does not take what it has read itself.
     Readahead,
+    /// Work that can do without, or wait: stops at the low watermark.
+    Background,
     /// More zeros than the fault asked for: stops a little above the minimum.
     ZerosAhead,
     /// Reclaim: may use everything.
@@ -301,7 +303,7 @@ impl NodeState {
     pub fn grant(&mut self, want: u32, asker: Asker, pages: &PageTable) -> Option<Grant> {
         let kept = match asker {
             Asker::Fault => self.watermarks.min,
-            Asker::Readahead | Asker::FaultNearby => self.watermarks.low,
+            Asker::Readahead | Asker::Background | Asker::FaultNearby => self.watermarks.low,
             Asker::ZerosAhead => self.watermarks.min + RESERVE,
             Asker::Reclaim => 0,
         };

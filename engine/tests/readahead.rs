@@ -6,6 +6,7 @@ mod support;
 use std::sync::atomic::{AtomicBool, Ordering};
 use support::*;
 use userswap::options::{FaultMode, Transfer};
+use userswap::page::NodeId;
 use userswap::readahead::{AddressOrder, Choice};
 use userswap::{Engine, Region, Snapshot};
 
@@ -430,5 +431,28 @@ fn a_block_of_slots_is_right_after_pages_moved_to_other_addresses() {
     });
     let grown = grown(&engine, || assert_eq!(moved.count(), to.count));
     assert!(grown(|counters| counters.swap_ra) > to.count as u64 / 2, "blocks found their pages");
+    audit(&engine);
+}
+
+#[test]
+fn pages_read_ahead_and_not_used_give_way_to_everybody_but_readahead() {
+    limit(50);
+    let engine = engine_with(WAYS[0], Choice::Fixed);
+    let (_region, pages) = swapped(&engine, BYTES, 27);
+    // One page of each block, until marked pages are all that is left to be had.
+    let mut page = 0;
+    while engine.counters().swap_ra_wasted == 0 {
+        pages.check(page, 27);
+        page = (page + 8) % pages.count;
+    }
+    engine.set("swap_ra_policy", "off").unwrap();
+    let node = engine.core().nodes[0].lock();
+    let (available, low) = (node.available(), node.watermarks.low);
+    drop(node);
+    let surplus = available.saturating_sub(low);
+    assert!(surplus > 0, "{available} pages available, {low} must stay");
+    let account = engine.account();
+    assert!(account.try_charge(NodeId(0), surplus), "{surplus} pages cannot be had");
+    account.uncharge(NodeId(0), surplus);
     audit(&engine);
 }

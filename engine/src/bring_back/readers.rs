@@ -170,7 +170,7 @@ impl<'a> Reader<'a> {
         let core = self.shared.core;
         let want = self.shared.reserve(span.end - span.start);
         let mut frames = FrameSet::new();
-        core.fill_set(node, &mut frames, want, Asker::Readahead);
+        core.fill_set(node, &mut frames, want, Asker::Background);
         let slots = span.start..span.start + frames.pages();
         let Shared { task, map, .. } = *self.shared;
         let read = core.read_slots(task, map, slots.clone(), (node, frames));

@@ -180,7 +180,7 @@ impl Walk<'_> {
             let node = core.roomiest_node();
             let freed = core.freed.load(Ordering::Acquire);
             let mut frames = FrameSet::new();
-            core.fill_set(node, &mut frames, slots.end - slots.start, Asker::Readahead);
+            core.fill_set(node, &mut frames, slots.end - slots.start, Asker::Background);
             if frames.pages() > 0 {
                 let slots = part_around(number_of(slot), &slots, frames.pages());
                 let read = core.read_slots(self.task, &self.found.map, slots, (node, frames));
