@@ -50,9 +50,9 @@ fn orders(pages: usize, seed: u64) -> Vec<(&'static str, Vec<usize>)> {
 }
 
 fn every_order_reads_right_bytes(way: (FaultMode, Transfer)) {
-    limit(50);
     let seed = seed();
     for policy in Choice::ALL {
+        limit(50);
         let engine = engine_with(way, policy);
         engine.set("page_cluster", "5").unwrap();
         let (region, pages) = swapped(&engine, BYTES / 2, 3);
