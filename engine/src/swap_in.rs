@@ -265,13 +265,14 @@ impl Core {
         self.node_of_frame(frame).lock().put_free(run);
         let (device, place) = self.devices.describe(slot);
         crate::log::lost_page(self.page_address(page), &device.name, place);
-        // Poisoned while it is owned: nobody can drop it and touch it in between.
-        self.poison(page);
-        self.publish(page, PageState::Lost);
-        self.wake_faults(PageRange { first: page, count: 1 });
         // What it gave back was not what it got: nothing is put there again.
         count(&self.counters.swap_bad_slots, 1);
         self.devices.mark_bad(SlotSpan { first: slot, count: 1 });
+        // Poisoned while it is owned: nobody can drop it and touch it in between. The books are right before:
+        // who touches a poisoned page goes on at once.
+        self.poison(page);
+        self.publish(page, PageState::Lost);
+        self.wake_faults(PageRange { first: page, count: 1 });
     }
 }
 
