@@ -92,12 +92,13 @@ pub struct ListLru {
 
 /// One node's part. Aligned to two cache lines, which some processors fetch together, so that no node
 /// writes to another one's.
-#[repr(align(128))]
+#[repr(C, align(128))]
 struct Part {
+    /// As `beside`, of the items of no group. Here, because it changes with them.
+    ungrouped: AtomicI64,
     lists: Lock<Lists>,
     /// Copies of the lists' own counts, stored before the lock is dropped and read without it. Relaxed is
     /// enough: they are approximate, and nothing is found through them.
-    ungrouped: AtomicI64,
     beside: AtomicI64,
 }
 
@@ -277,7 +278,7 @@ impl ListLru {
     fn append(&self, node: NodeId, lists: &mut Lists, list: ListNumber, item: u32) -> bool {
         let Some(list) = lists.add(list, item) else { return false };
         self.publish(node, lists, list);
-        if lists.count() == 1 {
+        if lists.has_at_most(1) {
             self.active.fetch_or(1 << node.0, Ordering::Relaxed);
         }
         true
@@ -291,12 +292,18 @@ impl ListLru {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn publish(&self, node: NodeId, lists: &Lists, list: ListNumber) {
-        self.counter(node, list).store(lists.count_of(list), Ordering::Relaxed);
         if list != ListNumber::UNGROUPED {
-            self.publish_beside(node, lists);
+            return self.publish_group(node, lists, list);
         }
+        self.part(node).ungrouped.store(lists.count_of(list), Ordering::Relaxed);
+    }
+
+    #[cold]
+    fn publish_group(&self, node: NodeId, lists: &Lists, list: ListNumber) {
+        self.counter(node, list).store(lists.count_of(list), Ordering::Relaxed);
+        self.publish_beside(node, lists);
     }
 
     #[inline]
@@ -307,7 +314,7 @@ impl ListLru {
     /// An item of the node has gone, and its count is lower.
     #[inline]
     fn note_removal(&self, node: NodeId, lists: &Guard<'_, Lists>) {
-        if lists.count() == 0 {
+        if lists.has_at_most(0) {
             self.active.fetch_and(!(1 << node.0), Ordering::Relaxed);
         }
     }

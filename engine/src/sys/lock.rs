@@ -15,11 +15,14 @@ const CONTENDED: u32 = 2;
 const SPINS: u32 = 60;
 
 /// Data inside the lock that guards it.
+// The data first: what it begins with lies on another cache line than the state, at which who waits looks
+// all the time.
+#[repr(C)]
 pub struct Lock<T> {
+    data: UnsafeCell<T>,
     state: AtomicU32,
     contended: AtomicU64,
     waited_ns: AtomicU64,
-    data: UnsafeCell<T>,
 }
 
 // SAFETY: the guard gives out the data to one thread at a time.

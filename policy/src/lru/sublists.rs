@@ -66,6 +66,7 @@ enum State {
 }
 
 #[derive(Clone, Copy, Debug)]
+#[repr(C)]
 struct Sublist {
     head: Link,
     count: i64,
@@ -80,6 +81,7 @@ impl Sublist {
 
 /// The lists by number; the first, the only one in most programs, lies beside the node's other data.
 #[derive(Debug)]
+#[repr(C)]
 struct Table {
     first: Sublist,
     others: Box<[Sublist]>,
@@ -147,7 +149,9 @@ impl Chain {
 }
 
 /// The lists through one node's array of links.
+// What changes with every item comes first, on one cache line.
 #[derive(Debug)]
+#[repr(C)]
 pub struct Sublists<S> {
     links: S,
     table: Table,
@@ -180,6 +184,13 @@ impl<S: AsRef<[Link]> + AsMut<[Link]>> Sublists<S> {
     #[inline(always)]
     pub fn count(&self) -> i64 {
         self.table.first.count + self.count_beside()
+    }
+
+    /// Whether no more than `most` items are on all lists: [`Self::count`], asked faster.
+    #[inline(always)]
+    pub fn has_at_most(&self, most: i64) -> bool {
+        // Mostly the first look decides: nothing else is read then.
+        self.table.first.count <= most && self.count() <= most
     }
 
     /// What [`Self::count`] counts beside the items of no group.
