@@ -4,6 +4,8 @@ use crate::sys::futex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 const CLOSED: u32 = 1 << 31;
+/// How often who closes the gate asks whether it is still to be closed.
+const LOOK_NS: u64 = 10_000_000;
 
 /// The gate; many may be inside, nobody comes in while it is closed.
 #[derive(Debug, Default)]
@@ -60,6 +62,12 @@ impl Gate {
 
     /// Closes the gate, after whoever else has it closed, and waits until nobody is inside.
     pub fn close(&self) {
+        while !self.close_while(|| true) {}
+    }
+
+    /// As [`Self::close`]; but when `goes_on` says no while somebody is still inside, the gate is open again, and
+    /// this false.
+    pub fn close_while(&self, goes_on: impl Fn() -> bool) -> bool {
         loop {
             let before = self.state.fetch_or(CLOSED, Ordering::Acquire);
             if before & CLOSED == 0 {
@@ -70,9 +78,14 @@ impl Gate {
         loop {
             let seen = self.state.load(Ordering::Acquire);
             if seen == CLOSED {
-                return;
+                return true;
             }
-            futex::wait(&self.state, seen);
+            if !goes_on() {
+                self.state.fetch_and(!CLOSED, Ordering::Release);
+                futex::wake_all(&self.state);
+                return false;
+            }
+            futex::wait_for(&self.state, seen, LOOK_NS);
         }
     }
 
@@ -110,5 +123,17 @@ mod tests {
             }
         });
         assert_eq!(seen.into_inner(), 0);
+    }
+
+    #[test]
+    fn who_gives_up_closing_leaves_the_gate_open() {
+        let gate = Gate::default();
+        gate.enter();
+        assert!(!gate.close_while(|| false));
+        assert!(!gate.is_closed() && gate.try_enter());
+        gate.leave();
+        gate.leave();
+        assert!(gate.close_while(|| false) && !gate.try_enter(), "nobody has to be waited for");
+        gate.open();
     }
 }

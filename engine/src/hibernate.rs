@@ -32,6 +32,8 @@ pub struct Stayed {
 impl Core {
     /// Takes everything out to the devices and gives the frames back to the kernel.
     pub fn page_out_all(&self) -> Stayed {
+        // First: who asks for everything back meanwhile has the last word.
+        self.hibernated.store(true, Ordering::Relaxed);
         let batches = self.batches();
         let next = Lock::new(batches.iter());
         let work = || {
@@ -57,7 +59,6 @@ impl Core {
         for node in &self.nodes {
             self.release_free(node);
         }
-        self.hibernated.store(true, Ordering::Relaxed);
         self.stayed()
     }
 
@@ -65,10 +66,10 @@ impl Core {
     fn page_out_one(&self, batch: PageRange, scratch: &mut Scratch) -> bool {
         self.gate.enter();
         self.wait_for_owners(batch);
-        self.page_out_batch(batch, scratch);
-        let has_room = self.devices.room().0 > 0;
+        // Pages of zeros and clean ones go also where there is no room.
+        let all_went = self.page_out_batch(batch, scratch) == 0;
         self.gate.leave();
-        has_room
+        all_went
     }
 
     /// Writes of the reclaimer were under way: their pages are cached when it has finished.
@@ -107,19 +108,24 @@ impl Core {
 
     /// Free frames become spare pages of the budget: their memory goes back to the kernel.
     fn release_free(&self, node: &Node) {
-        let _blocked = Blocked::new();
-        loop {
-            self.gate.enter();
-            // Held until the memory is gone: as holes they could be filled in between.
-            let Some(run) = node.lock().take_free(RELEASE_PAGES) else { break };
-            self.release_memory(run);
-            let mut state = node.lock();
-            state.put_hole(run);
-            state.on_released(run.count);
-            drop(state);
-            self.gate.leave();
-        }
-        self.gate.leave();
+        while self.inside_gate(|| self.release_free_run(node)) {}
+    }
+
+    /// One run; false when there is none.
+    fn release_free_run(&self, node: &Node) -> bool {
+        let mut state = node.lock();
+        // What is held meanwhile nobody can have: above the low watermark no fault misses it.
+        let most = state.available().saturating_sub(state.watermarks.low).min(RELEASE_PAGES);
+        // Held until the memory is gone: as holes they could be filled in between.
+        let Some(run) = state.take_free(most) else { return false };
+        drop(state);
+        self.release_memory(run);
+        let mut state = node.lock();
+        state.put_hole(run);
+        state.on_released(run.count);
+        drop(state);
+        self.announce_freed();
+        true
     }
 
     /// What is in RAM at this moment.
@@ -145,7 +151,7 @@ impl Core {
         let _changing = self.change_devices()?;
         self.hibernated.store(false, Ordering::Relaxed);
         for device in self.devices.list() {
-            if self.nodes.iter().all(|node| room_in_ram(node) == 0) {
+            if self.inside_gate(|| self.nodes.iter().all(|node| room_in_ram(node) == 0)) {
                 break;
             }
             self.sweep(Task { device, purpose: Purpose::Fill }, &mut || Proceed::GoOn)?;

@@ -302,13 +302,15 @@ impl Core {
     }
 
     /// Inside the gate: takes out at most a batch of pages, writes what is dirty, and frees the frames.
-    pub(crate) fn page_out_batch(&self, range: PageRange, scratch: &mut Scratch) {
+    pub(crate) fn page_out_batch(&self, range: PageRange, scratch: &mut Scratch) -> u32 {
+        let mut put_back = 0;
         for node in &self.nodes {
             scratch.count = 0;
             (range.first..range.end()).for_each(|page| scratch_claim(self, node.id, page, scratch));
-            self.take_out_claimed(node, scratch);
+            put_back += self.take_out_claimed(node, scratch);
         }
         self.release_cached(range);
+        put_back
     }
 
     /// Pages on their second chance give up their frames.
@@ -380,6 +382,11 @@ impl Core {
         for page in range.first..range.end() {
             loop {
                 let seen = self.pages.load(page);
+                if let PageState::Leaving { .. } = seen.state() {
+                    // Who looks after it for a moment remembers its pins, and gives them back.
+                    self.pages.wait_owned(page);
+                    continue;
+                }
                 let PageState::Resident { slot, pins, node } = seen.state() else { break };
                 let Some(pins) = pins.checked_sub(1) else { break };
                 if self.pages.claim(page, seen, PageState::Resident { slot, pins, node }) {

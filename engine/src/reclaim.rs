@@ -271,11 +271,12 @@ impl Core {
         }
     }
 
-    /// Takes out pages that the caller has claimed, in the order of addresses, and writes them at once.
-    pub fn take_out_claimed(&self, node: &Node, scratch: &mut Scratch) {
+    /// Takes out pages that the caller has claimed, in the order of addresses, and writes them at once; returns
+    /// how many no device would take.
+    pub fn take_out_claimed(&self, node: &Node, scratch: &mut Scratch) -> u32 {
         self.remove_victims(node, Remover::Direct, scratch);
         self.sort_out(node, scratch);
-        self.write_at_once(node, scratch);
+        self.write_at_once(node, scratch)
     }
 
     fn stay(&self, node: &Node, victim: Victim) {
@@ -366,6 +367,8 @@ impl Core {
                 ..FULL_LOOKS => return process::yield_now(),
                 // A device that is going comes back, and caches give way, before the budget is exceeded.
                 FULL_LOOKS.. if self.devices.ask_for_leaving() => {}
+                // It has just come back.
+                FULL_LOOKS.. if !self.are_devices_full() => return,
                 FULL_LOOKS.. if self.caches_give_way(node, seen_freed) => return,
                 FULL_LOOKS.. => return self.exceed_budget(node),
             }

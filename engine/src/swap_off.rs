@@ -45,6 +45,19 @@ impl Drop for Changing<'_> {
     }
 }
 
+/// A device whose swapoff has begun: it comes back unless it was let go of, also when a watcher panics.
+struct Going<'a> {
+    core: &'a Core,
+    device: &'a Device,
+}
+
+impl Drop for Going<'_> {
+    fn drop(&mut self) {
+        self.core.inside_gate(|| self.core.devices.swap_off_failed(self.device));
+        self.core.note_room();
+    }
+}
+
 impl Core {
     /// Takes one more device into use while the program runs.
     ///
@@ -52,13 +65,15 @@ impl Core {
     /// The device cannot be used, or the set of devices is being changed; nothing is changed then.
     pub fn swap_on(&self, spec: &SwapSpec) -> Result<(), Error> {
         let _changing = self.change_devices()?;
-        let budget: u64 = self.nodes.iter().map(|node| u64::from(node.lock().budget)).sum();
+        let budget = u64::from(self.inside_gate(|| self.budget_pages()));
         let bytes = crate::engine::default_swap_bytes(budget * PAGE_BYTES as u64);
+        // Before a file is made for it.
+        self.inside_gate(|| self.devices.check_place(spec, &self.topology))?;
         let opened = open::open(spec, bytes)?;
-        let added = self.inside_gate(|| self.devices.swap_on(opened, &self.topology));
+        self.inside_gate(|| self.devices.swap_on(opened, &self.topology))?;
         self.devices_full.store(false, Ordering::Relaxed);
-        self.nodes.iter().for_each(|node| self.wake_reclaim(node));
-        added.map(|_| ())
+        self.note_room();
+        Ok(())
     }
 
     /// Brings everything on a device back or elsewhere and lets go of it. `watch` is told about progress
@@ -88,16 +103,11 @@ impl Core {
         let device = self.find_device(path)?;
         self.check_room_without(device)?;
         self.inside_gate(|| self.devices.swap_off_begin(device))?;
-        match self.bring_back(device, method, watch) {
-            Ok(()) => {
-                self.let_go(device);
-                Ok(())
-            }
-            Err(error) => {
-                self.inside_gate(|| self.devices.swap_off_failed(device));
-                Err(error)
-            }
-        }
+        let going = Going { core: self, device };
+        self.bring_back(device, method, watch)?;
+        self.let_go(device)?;
+        std::mem::forget(going);
+        Ok(())
     }
 
     pub(crate) fn change_devices(&self) -> Result<Changing<'_>, Error> {
@@ -107,8 +117,19 @@ impl Core {
         }
     }
 
-    /// A fork meanwhile would copy locks that nobody in the child gives back.
-    fn inside_gate<R>(&self, act: impl FnOnce() -> R) -> R {
+    /// A device has come or gone, or come back: reclaimers that had given up look again, and all of them
+    /// learn which files are open.
+    fn note_room(&self) {
+        self.note_progress();
+        for node in &self.nodes {
+            self.wake_reclaim(node);
+            node.reclaim_wanted.signal();
+        }
+    }
+
+    /// For who is not inside, and takes locks: a fork meanwhile would copy locks that nobody in the child gives
+    /// back.
+    pub(crate) fn inside_gate<R>(&self, act: impl FnOnce() -> R) -> R {
         let _blocked = Blocked::new();
         self.gate.enter();
         let result = act();
@@ -120,12 +141,14 @@ impl Core {
         let wanted = path.display().to_string();
         let real = path.canonicalize().ok().map(|path| path.display().to_string());
         let names = |device: &Device| device.label().map(|label| label.name.clone());
-        let found = self.devices.list().find(|device| {
-            names(device).is_some_and(|name| name == wanted || Some(&name) == real.as_ref())
-        });
-        found.ok_or_else(|| {
-            let names: Vec<String> = self.devices.list().filter_map(names).collect();
-            Error::NoSuchDevice(wanted, names.join(", "))
+        self.inside_gate(|| {
+            let found = self.devices.list().find(|device| {
+                names(device).is_some_and(|name| name == wanted || Some(&name) == real.as_ref())
+            });
+            found.ok_or_else(|| {
+                let names: Vec<String> = self.devices.list().filter_map(names).collect();
+                Error::NoSuchDevice(wanted, names.join(", "))
+            })
         })
     }
 
@@ -136,12 +159,13 @@ impl Core {
         mut method: SwapoffMethod,
         watch: &mut dyn FnMut(Progress) -> Proceed,
     ) -> Result<(), Error> {
-        let pages_total = u64::from(device.used());
+        let used = || self.inside_gate(|| device.used());
+        let pages_total = u64::from(used());
         let mut progress_ns = clock::now_ns();
         loop {
-            let before = device.used();
+            let before = used();
             let mut tell = || {
-                let pages_left = u64::from(device.used());
+                let pages_left = u64::from(used());
                 match watch(Progress { pages_left, pages_total }) {
                     // Who cancels when everything is done comes too late.
                     Proceed::Cancel if pages_left > 0 => Proceed::Cancel,
@@ -154,10 +178,10 @@ impl Core {
             // Slots whose pages have gone may wait in a buffer of some CPU.
             self.inside_gate(|| self.devices.drain());
             let cancelled = tell() == Proceed::Cancel;
-            match device.used() {
+            match used() {
+                _ if self.devices.must_yield() => return Err(Error::NoRoomInRam),
                 0 => return Ok(()),
                 _ if cancelled => return Err(Error::SwapOffCancelled),
-                _ if self.devices.must_yield() => return Err(Error::NoRoomInRam),
                 // A page in transition, an unfinished write: its owner is quick.
                 left if left >= before => {
                     if clock::now_ns() - progress_ns > PATIENCE_NS {
@@ -171,17 +195,23 @@ impl Core {
     }
 
     /// The device is empty: behind the closed gate nobody can be looking at it.
-    fn let_go(&self, device: &Device) {
+    ///
+    /// # Errors
+    /// Somebody inside the gate waits for room, which only this device has.
+    fn let_go(&self, device: &Device) -> Result<(), Error> {
         let _blocked = Blocked::new();
-        self.gate.close();
+        if !self.gate.close_while(|| !self.devices.must_yield()) {
+            return Err(Error::NoRoomInRam);
+        }
         let file = self.devices.swap_off_done(device);
         self.gate.open();
-        self.nodes.iter().for_each(|node| self.wake_reclaim(node));
+        self.note_room();
         // A queue may keep the file open a moment longer, but it is not ours any more.
         if let Some(file) = &file {
             let _ = rustix::fs::flock(file, rustix::fs::FlockOperation::Unlock);
         }
         drop(file);
+        Ok(())
     }
 }
 
@@ -210,17 +240,22 @@ impl crate::device::Devices {
         let mut store = device.store().lock();
         let mut table = self.table();
         table.swap_off_failed(device.id());
-        if store.slots.is_full() {
+        let is_retired = device.has_failed();
+        if is_retired || store.slots.is_full() {
             table.on_full(device.id());
         } else {
             table.on_not_full(device.id());
         }
         drop(table);
-        store.state = DeviceState::On;
-        let (pages, used) = (i64::from(store.slots.pages()), i64::from(store.slots.used()));
-        self.account(pages - used, pages);
+        if is_retired {
+            store.state = DeviceState::Retired;
+        } else {
+            store.state = DeviceState::On;
+            let (pages, used) = (i64::from(store.slots.pages()), i64::from(store.slots.used()));
+            self.account(pages - used, pages);
+        }
         drop(store);
-        // Behind the others: who looks for room finds the device's before it gives up on it.
+        // Behind the others: who finds no device going looks for its room once more.
         self.set_leaving(None);
         self.allow_buffers();
     }

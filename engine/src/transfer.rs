@@ -1,12 +1,12 @@
 //! Moving pages between regions and frames.
 //!
-//! In: held frames are moved (or copied) to missing pages that the caller owns. Out: resident pages that
-//! the caller owns go to held frames, in runs. MOVE is the rule; the kernel refuses it for memory that is
-//! protected differently (EINVAL), and for pages that are shared by fork or pinned for a device (EBUSY).
+//! In: held frames are moved to missing pages that the caller owns, in runs; a single one is copied. Out: resident
+//! pages that the caller owns go to held frames, in runs. MOVE is the rule; the kernel refuses it for memory that
+//! is protected differently (EINVAL), and for pages that are shared by fork or pinned for a device (EBUSY).
 //! A shared page is made our own by an atomic write that changes nothing, and moved then; a pinned page
 //! stays: copying it would lose what the device still writes.
 use crate::arena::PageRange;
-use crate::core::{Core, Path};
+use crate::core::{Core, Path, RUN_MAX};
 use crate::counters::count;
 use crate::node::{Asker, FrameSet, Grant, Node, RUNS_MAX};
 use crate::page::{FrameIndex, PageIndex};
@@ -17,6 +17,9 @@ use userswap_policy::frames::FrameRun;
 /// Tries to move a frame in that a device has just filled: the kernel lets go of it a moment after the read
 /// has returned.
 const BUSY_RETRIES: u32 = 32;
+
+/// Frames that are worth a call to give them back, for copies of single pages.
+const RUN_LEAST: u32 = 16;
 
 /// Where a page went that was taken out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,6 +34,9 @@ impl Core {
     /// Maps held frames at pages that the caller owns in Filling; the frames are given up.
     pub fn map_in(&self, node: &Node, range: PageRange, frames: FrameRun) {
         assert_eq!(range.count, frames.count, "one frame for each page");
+        if range.count == 1 && self.path == Path::Move && self.copy_single(node, range, frames) {
+            return;
+        }
         let moved = if self.path == Path::Move { self.move_in(range.first, frames) } else { 0 };
         if moved > 0 {
             node.lock().on_moved_in(FrameRun { first: frames.first, count: moved });
@@ -40,6 +46,36 @@ impl Core {
             self.copy_in(node, rest, frames.first + moved);
             self.settle_copied(node, FrameRun { first: frames.first + moved, count: rest.count });
         }
+    }
+
+    /// A page alone is copied to a spare page, and its frame is free again: a move would have to flush the
+    /// other CPUs' TLBs for it, which takes many times as long as the copy. False when no spare page is to be had.
+    fn copy_single(&self, node: &Node, range: PageRange, frames: FrameRun) -> bool {
+        let copied = self.copy_to_spare(node, range, frames, u32::MAX);
+        copied == 1
+            || (self.spare_a_run(node) && self.copy_to_spare(node, range, frames, u32::MAX) == 1)
+    }
+
+    /// Gives a run of frames back to the kernel, one flush for all of them; false when there is none, or the node
+    /// would come near its low watermark meanwhile.
+    fn spare_a_run(&self, node: &Node) -> bool {
+        let mut state = node.lock();
+        if state.available() < state.watermarks.low + RUN_MAX {
+            return false;
+        }
+        let missing = RUN_MAX.saturating_sub(state.pool.free());
+        state.steal_cached(missing, &self.pages);
+        let Some(run) = state.take_free(RUN_MAX) else { return false };
+        if run.count < RUN_LEAST {
+            state.put_free(run);
+            return false;
+        }
+        drop(state);
+        self.release_memory(run);
+        let mut state = node.lock();
+        state.put_hole(run);
+        state.on_released(run.count);
+        true
     }
 
     /// Maps pages of zeros, taken from the kernel, at pages that the caller owns in Filling.

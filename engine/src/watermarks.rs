@@ -92,6 +92,7 @@ impl Core {
             node.lock().watermarks = marks.of_node(budget, total);
             self.wake_reclaim(node);
         }
+        self.note_progress();
         drop(changing);
         Ok(())
     }

@@ -262,3 +262,43 @@ fn pages_whose_slot_goes_while_they_are_isolated_stay_on_a_list() {
     });
     audit(&engine);
 }
+
+/// A late message makes the server look after a page for a moment: pins that go meanwhile are gone.
+#[test]
+fn a_pin_taken_off_while_a_late_message_is_answered_is_off() {
+    const THREADS: usize = 3;
+    const ROUNDS: usize = 3000;
+    limit(100);
+    let engine = Builder::new(64 << 20).arena_bytes(1 << 30).build().unwrap();
+    let core = engine.core().clone();
+    let range = core.arena.allocate(1, 1).unwrap();
+    let address = core.page_address(range.first);
+    let (begin, end) = (Barrier::new(THREADS + 1), Barrier::new(THREADS + 1));
+    let mut wrong = Vec::new();
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                for _ in 0..ROUNDS {
+                    begin.wait();
+                    touch(address);
+                    end.wait();
+                }
+            });
+        }
+        for round in 0..ROUNDS {
+            begin.wait();
+            core.pin_range(range).unwrap();
+            core.unpin_range(range);
+            end.wait();
+            core.pages.wait_owned(range.first);
+            let state = core.pages.state(range.first);
+            let is_free =
+                matches!(state, PageState::Resident { pins: 0, .. } | PageState::Leaving { .. });
+            wrong.extend((!is_free).then_some((round, state)));
+            core.drop_range(range);
+        }
+    });
+    assert_eq!(wrong, []);
+    core.arena.free(range);
+    audit(&engine);
+}

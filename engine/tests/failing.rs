@@ -5,15 +5,17 @@
 #![allow(unsafe_code)]
 mod support;
 use std::fs::{File, OpenOptions};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Command;
 use support::*;
-use userswap::Engine;
+use userswap::device::record::DeviceState;
 use userswap::device::spec::SwapSpec;
 use userswap::options::{FaultMode, OnFull, Transfer};
 use userswap::page::PageState;
+use userswap::{Engine, Error, Proceed, Progress};
 
 type Way = (FaultMode, Transfer);
 
@@ -448,4 +450,43 @@ fn discards_while_writes_fail_leave_no_frame_and_no_slot_behind() {
     let bad = 8191 - engine.core().devices.list().next().unwrap().pages();
     assert!(bad > 0);
     assert_eq!(u64::from(bad), engine.counters().swap_bad_slots);
+}
+
+#[test]
+fn a_device_that_refused_too_much_stays_out_of_use_after_a_cancelled_swapoff() {
+    let name = "a_device_that_refused_too_much_stays_out_of_use_after_a_cancelled_swapoff";
+    if !must_pass_in_child(name, 40) {
+        return;
+    }
+    let directory = tempfile::tempdir_in("/var/tmp").unwrap();
+    let file = format!("{}:64M,pri=5", directory.path().display());
+    let builder = builder(WAYS[0]).swap(file.parse().unwrap());
+    let engine = builder.swap("mem:128M,pri=1".parse().unwrap()).build().unwrap();
+    let (early, late) = (engine.map(4 * MIB).unwrap(), engine.map(40 * MIB).unwrap());
+    let (first, second) = (Pages::of(&early), Pages::of(&late));
+    (0..first.count).for_each(|page| first.fill(page, 6));
+    early.page_out(0..early.len()).unwrap();
+    let devices = &engine.core().devices;
+    let device = devices.list().next().unwrap();
+    let disk = format!("/proc/self/fd/{}", device.descriptor());
+    let disk = File::options().read(true).write(true).open(disk).unwrap();
+    let null = File::open("/dev/null").unwrap();
+    userswap::sys::fd::replace(device.descriptor(), null.as_raw_fd()).unwrap();
+    (0..second.count).for_each(|page| second.fill(page, 7));
+    late.page_out(0..late.len()).unwrap();
+    // The disk is well again, but nobody believes it.
+    userswap::sys::fd::replace(device.descriptor(), disk.as_raw_fd()).unwrap();
+    let state = || device.store().lock().state;
+    let usable = devices.room().1;
+    assert_eq!(state(), DeviceState::Retired);
+    let cancel = &mut |_: Progress| Proceed::Cancel;
+    let outcome = engine.core().swap_off(directory.path(), cancel);
+    assert!(matches!(outcome, Err(Error::SwapOffCancelled)), "{outcome:?}");
+    assert_eq!((state(), devices.room().1), (DeviceState::Retired, usable));
+    audit(&engine);
+    (0..first.count).for_each(|page| first.check(page, 6));
+    (0..second.count).for_each(|page| second.check(page, 7));
+    engine.core().swap_off(directory.path(), &mut |_| Proceed::GoOn).unwrap();
+    (0..first.count).for_each(|page| first.check(page, 6));
+    audit(&engine);
 }

@@ -2,6 +2,7 @@
 #![allow(clippy::multiple_unsafe_ops_per_block)]
 #![allow(unsafe_code)]
 mod support;
+use std::sync::atomic::{AtomicBool, Ordering};
 use support::*;
 use userswap::{Builder, Engine, Stayed};
 
@@ -159,5 +160,32 @@ fn parking_a_busy_program_again_and_again_loses_nothing() {
         audit(&engine);
         drop(region);
         assert_eq!(engine.usage().slots_used, 0);
+    }
+}
+
+/// Frames whose memory is just given back are nobody's: nobody may miss them.
+#[test]
+fn parking_where_devices_are_full_exceeds_no_budget() {
+    for way in 0..WAYS.len() {
+        limit(60);
+        let engine = engine_with(way, 32, "mem:4M");
+        let region = engine.map(30 * MIB).unwrap();
+        let pages = Pages::of(&region);
+        fill(pages, 3);
+        assert_eq!(engine.counters().budget_exceeded, 0, "there is room for all of it");
+        let (done, seed) = (AtomicBool::new(false), seed());
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut random = Random::new(seed);
+                while !done.load(Ordering::Relaxed) {
+                    pages.check(random.below(pages.count), 3);
+                }
+            });
+            (0..100).for_each(|_| _ = engine.page_out_all());
+            done.store(true, Ordering::Relaxed);
+        });
+        assert_eq!(engine.counters().budget_exceeded, 0, "{way}");
+        check(pages, 3);
+        audit(&engine);
     }
 }

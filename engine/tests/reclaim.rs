@@ -181,3 +181,19 @@ fn marks_follow_the_budget() {
     // 16 × 32768 KiB: 724 KiB.
     assert_eq!((node.min_pages, node.low_pages, node.high_pages), (181, 226, 271));
 }
+
+#[test]
+fn a_device_that_is_added_gives_hopeless_reclaimers_another_chance() {
+    limit(100);
+    let engine = engine(WAYS[0]);
+    let core = engine.core();
+    let pinned = engine.map(11 * MIB).unwrap();
+    pinned.pin(0..11 * MIB).unwrap();
+    core.set_marks(|marks| marks.second_chance_percent = 40).unwrap();
+    wait_until("the node becomes hopeless", || core.status().nodes[0].hopeless);
+    let before = engine.counters().kswapd_failures;
+    core.swap_on(&"mem:64M".parse().unwrap()).unwrap();
+    wait_until("the reclaimer looks again", || engine.counters().kswapd_failures > before);
+    pinned.unpin(0..11 * MIB).unwrap();
+    audit(&engine);
+}

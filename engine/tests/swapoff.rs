@@ -565,3 +565,95 @@ fn pinned_pages_stay_where_they_are_and_give_their_slots_up() {
     assert!(used(&engine).is_empty());
     audit(&engine);
 }
+
+/// Keeps the calling thread on one CPU.
+fn stay_on(cpu: usize) {
+    // SAFETY: all zero is an empty set.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: a set of this thread's own.
+    unsafe { libc::CPU_SET(cpu, &mut set) };
+    // SAFETY: the set lives, and its size is given.
+    assert_eq!(unsafe { libc::sched_setaffinity(0, size_of_val(&set), &set) }, 0);
+}
+
+/// A node full of pinned pages has nothing to offer; the others have.
+#[test]
+fn pages_go_to_whichever_node_has_room() {
+    limit(60);
+    let builder = Builder::new(64 << 20).fake_numa(2).arena_bytes(1 << 30);
+    let builder = builder.swap("mem:128M,pri=5".parse().unwrap());
+    let engine = builder.swap("mem:128M,pri=1".parse().unwrap()).build().unwrap();
+    let pinned = engine.map(36 * MIB).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            stay_on(std::thread::available_parallelism().unwrap().get() - 1);
+            pinned.pin(0..pinned.len()).unwrap();
+        });
+    });
+    let (_region, pages) = paged_out(&engine, 60 * MIB / PAGE, 7);
+    swap_off(&engine, "mem").unwrap();
+    assert_eq!(engine.counters().budget_exceeded, 0);
+    check(pages, 7);
+    pinned.unpin(0..pinned.len()).unwrap();
+    audit(&engine);
+}
+
+/// As above, but the last slot is free when the program asks.
+#[test]
+fn a_program_that_needs_the_room_gets_the_device_back_even_when_it_is_empty() {
+    for way in WAYS {
+        limit(60);
+        let engine = with_memory(way, 16, &["mem:64M"]);
+        let (_region, pages) = paged_out(&engine, 1500, 7);
+        let more = engine.map(20 * MIB).unwrap();
+        let more = Pages::of(&more);
+        let begun = AtomicBool::new(false);
+        let outcome = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !begun.load(Ordering::Acquire) {
+                    std::thread::yield_now();
+                }
+                (0..more.count).for_each(|page| more.fill(page, 8));
+            });
+            engine.core().swap_off(Path::new("mem"), &mut |progress| {
+                begun.fetch_or(progress.pages_left == 0, Ordering::Release);
+                // Looked for in vain so often, the device is asked for.
+                while begun.load(Ordering::Relaxed) && engine.counters().allocstall < 10 {
+                    std::thread::yield_now();
+                }
+                Proceed::GoOn
+            })
+        });
+        assert!(matches!(outcome, Err(Error::NoRoomInRam)), "{way:?} {outcome:?}");
+        assert_eq!(engine.counters().budget_exceeded, 0, "{way:?}");
+        check(pages, 7);
+        check(more, 8);
+        audit(&engine);
+    }
+}
+
+#[test]
+fn a_watcher_that_panics_leaves_the_device_in_use() {
+    limit(30);
+    let engine = with_memory(WAYS[0], 16, &["mem:64M"]);
+    let (_region, pages) = paged_out(&engine, 2000, 7);
+    let ends = std::panic::AssertUnwindSafe(|| {
+        engine.core().swap_off(Path::new("mem"), &mut |_| panic!("as it was meant to"))
+    });
+    assert!(std::panic::catch_unwind(ends).is_err());
+    check(pages, 7);
+    audit(&engine);
+    swap_off(&engine, "mem").unwrap();
+    check(pages, 7);
+}
+
+/// What would be refused leaves no file behind.
+#[test]
+fn a_device_on_a_node_that_does_not_exist_is_not_made() {
+    let directory = tempfile::tempdir_in("/var/tmp").unwrap();
+    let engine = with_memory(WAYS[0], 16, &["mem:16M"]);
+    let path = directory.path().join("new");
+    let spec = format!("{}:16M,node=9", path.display()).parse().unwrap();
+    assert!(matches!(engine.core().swap_on(&spec), Err(Error::NoNode(9, _))));
+    assert!(!path.exists());
+}

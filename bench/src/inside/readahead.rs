@@ -25,12 +25,13 @@ const PAGE_BYTES: f64 = 4096.0;
 /// Options of `bench readahead`.
 #[derive(Debug, Clone, Args)]
 pub struct ReadaheadArgs {
-    /// Policies to compare; `off` is always measured, to know what was read for nothing
-    #[arg(long, value_name = "POLICY", value_parser = policy, value_delimiter = ',',
+    /// Policies to compare, with commas or spaces between them; `off` is always measured, to know what was read for nothing
+    #[arg(long, value_name = "POLICY", value_parser = policy, value_delimiter = ',', num_args = 1..,
           default_values_t = [Choice::Off, Choice::Scaling, Choice::Vma, Choice::Fixed, Choice::Stream])]
     policy: Vec<Choice>,
     /// Orders in which pages are read
-    #[arg(long, value_name = "PATTERN", value_enum, value_delimiter = ',', default_values_t = Pattern::value_variants().to_vec())]
+    #[arg(long, value_name = "PATTERN", value_enum, value_delimiter = ',', num_args = 1..,
+          default_values_t = Pattern::value_variants().to_vec())]
     pattern: Vec<Pattern>,
     /// Largest window of the kernel's policies, as a power of two
     #[arg(long, value_name = "N", default_value_t = 3,

@@ -85,6 +85,9 @@ impl Core {
             let mut found = Found::new(part);
             for range in self.look_ranges() {
                 self.look(task, range, &mut found);
+                if task.purpose == Purpose::Empty && self.devices.must_yield() {
+                    return Err(Error::NoRoomInRam);
+                }
                 if between() == Proceed::Cancel {
                     return Err(Error::SwapOffCancelled);
                 }
@@ -101,7 +104,7 @@ impl Core {
 
     /// Threads that a budget has room for, whichever way the pages go.
     pub(crate) fn readers(&self) -> u32 {
-        let budget: u32 = self.nodes.iter().map(|node| node.lock().budget).sum();
+        let budget = self.inside_gate(|| self.budget_pages());
         (budget / (BUDGET_SHARE * READ_PAGES)).clamp(1, READERS)
     }
 }

@@ -60,7 +60,7 @@ impl Core {
             next: Lock::new(0),
             room: AtomicU64::new(match task.purpose {
                 Purpose::Empty => u64::MAX,
-                Purpose::Fill => self.nodes.iter().map(room_in_ram).sum(),
+                Purpose::Fill => self.inside_gate(|| self.nodes.iter().map(room_in_ram).sum()),
             }),
             stopping: AtomicBool::new(false),
             failure: Lock::new(None),
@@ -104,6 +104,10 @@ impl Shared<'_> {
         self.task.purpose == Purpose::Empty && self.core.devices.must_yield()
     }
 
+    fn must_stop(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed) || self.is_unwanted()
+    }
+
     fn fail(&self, error: Error) {
         self.failure.lock().get_or_insert(error);
         self.stopping.store(true, Ordering::Relaxed);
@@ -135,7 +139,7 @@ impl<'a> Reader<'a> {
     fn bring_span(&mut self, mut span: Range<u32>) -> Result<(), Error> {
         let core = self.shared.core;
         let mut progress_ns = clock::now_ns();
-        while !span.is_empty() && !self.shared.stopping.load(Ordering::Relaxed) {
+        while !span.is_empty() && !self.shared.must_stop() {
             let blocked = Blocked::new();
             core.gate.enter();
             let node = core.roomiest_node();

@@ -24,25 +24,34 @@ impl Core {
             pages += (range.first..range.end()).filter(needs_room).count() as u64;
             self.gate.leave();
         }
-        let own = {
-            let store = device.store().lock();
-            match store.state {
-                DeviceState::On => i64::from(store.slots.pages() - store.slots.used()),
-                _ => 0,
-            }
-        };
-        let elsewhere = (self.devices.room().0 - own).max(0) as u64;
-        let in_ram: u64 = self.nodes.iter().map(room_in_ram).sum();
-        if pages > elsewhere + in_ram {
-            let name = device.label().map_or_else(String::new, |label| label.name.clone());
-            return Err(Error::NoRoomToSwapOff(name, pages, elsewhere + in_ram));
-        }
-        Ok(())
+        self.inside_gate(|| {
+            let room = self.room_without(device);
+            let name = || device.label().map_or_else(String::new, |label| label.name.clone());
+            if pages > room { Err(Error::NoRoomToSwapOff(name(), pages, room)) } else { Ok(()) }
+        })
     }
 
+    /// Pages that RAM and the other devices have room for.
+    fn room_without(&self, device: &Device) -> u64 {
+        let store = device.store().lock();
+        let own = match store.state {
+            DeviceState::On => i64::from(store.slots.pages() - store.slots.used()),
+            _ => 0,
+        };
+        drop(store);
+        (self.devices.room().0 - own).max(0) as u64
+            + self.nodes.iter().map(room_in_ram).sum::<u64>()
+    }
+
+    /// The node to map pages on; where none has room for more, the one whose reclaimer has the most to give.
     pub(super) fn roomiest_node(&self) -> &Node {
-        let roomiest = self.nodes.iter().max_by_key(|node| room_in_ram(node));
-        roomiest.expect("an engine has a node")
+        let room = |node: &&Node| {
+            let state = node.lock();
+            let spare = state.available().saturating_sub(state.watermarks.low);
+            drop(state);
+            (room_in_ram(node), spare)
+        };
+        self.nodes.iter().max_by_key(room).expect("an engine has a node")
     }
 
     pub(crate) fn is_on(&self, device: &Device, slot: Slot) -> bool {

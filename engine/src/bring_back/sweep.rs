@@ -37,19 +37,18 @@ impl Found {
 impl Core {
     /// The parts of a device that hold something, in its order.
     pub(crate) fn parts_in_use(&self, device: &Device) -> Vec<Range<u32>> {
-        let Some(label) = device.label() else { return Vec::new() };
-        let _blocked = Blocked::new();
-        self.gate.enter();
-        let store = device.store().lock();
-        let mut used = vec![false; label.max.div_ceil(spans::PART_SLOTS) as usize];
-        for run in store.slots.used_runs() {
-            let last = run.first + run.count - 1;
-            let of = |slot: u32| (slot / spans::PART_SLOTS) as usize;
-            used[of(run.first)..=of(last)].fill(true);
-        }
-        drop(store);
-        self.gate.leave();
-        spans::parts(label.max).zip(used).filter(|(_, used)| *used).map(|(part, _)| part).collect()
+        self.inside_gate(|| {
+            let Some(label) = device.label() else { return Vec::new() };
+            let store = device.store().lock();
+            let mut used = vec![false; label.max.div_ceil(spans::PART_SLOTS) as usize];
+            for run in store.slots.used_runs() {
+                let last = run.first + run.count - 1;
+                let of = |slot: u32| (slot / spans::PART_SLOTS) as usize;
+                used[of(run.first)..=of(last)].fill(true);
+            }
+            let parts = spans::parts(label.max).zip(used).filter(|(_, used)| *used);
+            parts.map(|(part, _)| part).collect()
+        })
     }
 
     /// Looks at a range of pages; what is in RAM already is dealt with.

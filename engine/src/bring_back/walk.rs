@@ -54,7 +54,7 @@ impl Core {
         windows: Windows,
         between: &mut dyn FnMut() -> Proceed,
     ) -> Result<(), Error> {
-        let slots = task.device.label().map_or(0, |label| label.max);
+        let slots = self.inside_gate(|| task.device.label().map_or(0, |label| label.max));
         let mut walk = Walk {
             core: self,
             task,

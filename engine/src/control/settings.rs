@@ -46,7 +46,7 @@ const SETTINGS: [Setting; 12] = [
         allowed: "near or spread",
         set: |core, value| {
             let placement: PlacementChoice = value.parse().map_err(|_| Refusal::Value)?;
-            inside_gate(core, || core.devices.set_placement(placement.into()));
+            core.inside_gate(|| core.devices.set_placement(placement.into()));
             Ok(())
         },
         value: |core| core.status().placement,
@@ -56,7 +56,7 @@ const SETTINGS: [Setting; 12] = [
         allowed: "cache, clusters or shared",
         set: |core, value| {
             let (_, mode) = named(&MODES, value)?;
-            inside_gate(core, || core.devices.set_mode(*mode));
+            core.inside_gate(|| core.devices.set_mode(*mode));
             Ok(())
         },
         value: |core| name_of(&MODES, core.devices.mode()),
@@ -103,7 +103,10 @@ const SETTINGS: [Setting; 12] = [
         key: "min_free",
         allowed: "a size of at least 4K such as 2M, or auto",
         set: set_min_free,
-        value: |core| ByteSize(core.marks().min_free_kib(core.budget_pages()) << 10).to_string(),
+        value: |core| {
+            let kib = core.inside_gate(|| core.marks().min_free_kib(core.budget_pages()));
+            ByteSize(kib << 10).to_string()
+        },
     },
     Setting {
         key: "watermark_scale",
@@ -112,7 +115,7 @@ const SETTINGS: [Setting; 12] = [
             let scale = number(value, 1..=SCALE_MAX)?;
             set_marks(core, |marks| marks.scale = scale)
         },
-        value: |core| core.marks().scale.to_string(),
+        value: |core| core.inside_gate(|| core.marks()).scale.to_string(),
     },
     Setting {
         key: "second_chance",
@@ -121,7 +124,7 @@ const SETTINGS: [Setting; 12] = [
             let percent = number(value, 0..=SECOND_CHANCE_MAX)?;
             set_marks(core, |marks| marks.second_chance_percent = percent)
         },
-        value: |core| core.marks().second_chance_percent.to_string(),
+        value: |core| core.inside_gate(|| core.marks()).second_chance_percent.to_string(),
     },
     Setting {
         key: "reclaim_contention",
@@ -152,13 +155,6 @@ fn named<'a, T>(names: &'a [(&str, T)], value: &str) -> Result<&'a (&'a str, T),
 fn name_of<T: PartialEq>(names: &[(&str, T)], value: T) -> String {
     let found = names.iter().find(|(_, named)| *named == value);
     found.map_or_else(String::new, |(name, _)| (*name).to_owned())
-}
-
-/// A fork meanwhile would copy a lock that nobody in the child gives back.
-fn inside_gate(core: &Core, act: impl FnOnce()) {
-    core.gate.enter();
-    act();
-    core.gate.leave();
 }
 
 /// Changes one setting; returns its value, which may be rounded.

@@ -23,6 +23,7 @@ pub use cache::SlotMode;
 use leaving::Leaving;
 use open::OpenDevice;
 use record::{Cursor, Device, DeviceState, Label, Place, Store, number_of};
+use spec::SwapSpec;
 use std::fs::File;
 use std::io;
 use std::num::NonZeroU32;
@@ -37,9 +38,6 @@ use userswap_policy::slots::SlotRun;
 
 /// Slots of the largest device: 512 GiB. Larger ones are used in part.
 pub const DEVICE_SLOTS: u32 = 1 << 27;
-/// Write errors after which a device gets no new pages.
-const ERRORS_MAX: u32 = 16;
-
 /// Consecutive slots of one device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SlotSpan {
@@ -119,8 +117,7 @@ impl Devices {
     pub fn swap_on(&self, opened: OpenDevice, topology: &Topology) -> Result<DeviceId, Error> {
         let node = node_for(&opened, topology)?;
         let priority = opened.priority.map(|priority| priority as u16);
-        let free = |device: &&Device| device.store().lock().state == DeviceState::Absent;
-        let device = self.records.iter().find(free).ok_or(Error::TooManyDevices(DEVICES_MAX))?;
+        let device = self.free_record()?;
         let name = self.unique_name(opened.path.display().to_string());
         let place = Place { name, node: node.map(|node| NodeId(node.0)) };
         device.install(opened, place, self.buffers.cpus()).map_err(Error::Books)?;
@@ -139,6 +136,20 @@ impl Devices {
         self.buffers.enable();
         self.changes.fetch_add(1, Ordering::Release);
         Ok(device.id())
+    }
+
+    /// Whether there would be a place for a device.
+    ///
+    /// # Errors
+    /// It names a node that does not exist, or there are too many devices.
+    pub fn check_place(&self, spec: &SwapSpec, topology: &Topology) -> Result<(), Error> {
+        spec.node.map_or(Ok(None), |number| named_node(number, topology))?;
+        self.free_record().map(|_| ())
+    }
+
+    fn free_record(&self) -> Result<&Device, Error> {
+        let free = |device: &&Device| device.store().lock().state == DeviceState::Absent;
+        self.records.iter().find(free).ok_or(Error::TooManyDevices(DEVICES_MAX))
     }
 
     /// Several files in one directory, or several memories, are told apart by a number.
@@ -276,7 +287,8 @@ impl Devices {
     /// Counts a request that the device refused; after too many it gets no more pages.
     pub fn note_write_error(&self, slot: Slot) {
         let device = self.device_of(slot);
-        if device.errors.fetch_add(1, Ordering::Relaxed) + 1 < ERRORS_MAX {
+        device.errors.fetch_add(1, Ordering::Relaxed);
+        if !device.has_failed() {
             return;
         }
         let mut store = device.store().lock();
@@ -454,15 +466,17 @@ impl Devices {
     }
 }
 
+fn named_node(number: u8, topology: &Topology) -> Result<Option<policy::NodeId>, Error> {
+    let number = u32::from(number);
+    let missing = || Error::NoNode(number, crate::nodes::numbers(topology));
+    topology.find(number).map(|node| Some(policy::NodeId(node.0))).ok_or_else(missing)
+}
+
 /// The engine's number of the node a device is close to: the one asked for, else what sysfs says.
 fn node_for(opened: &OpenDevice, topology: &Topology) -> Result<Option<policy::NodeId>, Error> {
     let find = |number: u32| topology.find(number).map(|node| policy::NodeId(node.0));
     match opened.node {
-        Some(number) => {
-            let number = u32::from(number);
-            let missing = || Error::NoNode(number, crate::nodes::numbers(topology));
-            find(number).map(Some).ok_or_else(missing)
-        }
+        Some(number) => named_node(number, topology),
         // On a made-up machine no device has a place of its own.
         None if topology.nodes().iter().all(|node| node.memory.is_none()) => Ok(None),
         None => Ok(opened.file.as_ref().and_then(node::of).and_then(find)),

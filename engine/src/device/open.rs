@@ -17,6 +17,7 @@ use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 pub use error::OpenError;
 use room::Room;
@@ -34,6 +35,10 @@ pub const DEVICE_MIN_BYTES: u64 = 10 * PAGE_BYTES;
 
 /// The largest part of a device that is used, in bytes: what a slot's number has room for.
 pub const DEVICE_MAX_BYTES: u64 = DEVICE_SLOTS as u64 * PAGE_BYTES;
+
+/// How long a device that somebody else uses may take to become free.
+const PATIENCE: Duration = Duration::from_secs(1);
+const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 
 /// Where swap goes when nobody names a place and `TMPDIR` is of no use: on disk, and kept at reboot.
 const FALLBACK_DIRECTORY: &str = "/var/tmp";
@@ -92,7 +97,7 @@ pub enum Direct {
 /// # Errors
 /// Whatever makes the device unusable; nothing is changed on disk then.
 pub fn open(spec: &SwapSpec, default_bytes: u64) -> Result<OpenDevice, OpenError> {
-    let device = prepare(spec, default_bytes)?;
+    let device = prepare_patiently(spec, default_bytes)?;
     match device.change {
         Change::None => Ok(device.opened),
         Change::Resize => existing::resize(device.opened),
@@ -106,7 +111,23 @@ pub fn open(spec: &SwapSpec, default_bytes: u64) -> Result<OpenDevice, OpenError
 /// # Errors
 /// As for [`open`].
 pub fn check(spec: &SwapSpec, default_bytes: u64) -> Result<Option<String>, OpenError> {
-    prepare(spec, default_bytes).map(|device| device.opened.warning)
+    prepare_patiently(spec, default_bytes).map(|device| device.opened.warning)
+}
+
+/// The kernel keeps the files of a process that has just ended, or of a ring that has just let go of them, for
+/// a moment.
+fn prepare_patiently(spec: &SwapSpec, default_bytes: u64) -> Result<Prepared, OpenError> {
+    let begun = Instant::now();
+    loop {
+        match prepare(spec, default_bytes) {
+            Err(OpenError::Locked { .. } | OpenError::Busy { .. })
+                if begun.elapsed() < PATIENCE =>
+            {
+                std::thread::sleep(BETWEEN_LOOKS);
+            }
+            outcome => return outcome,
+        }
+    }
 }
 
 /// The directory for swap when none is named: `TMPDIR` when it is a writable directory on a real

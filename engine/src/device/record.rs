@@ -26,6 +26,8 @@ use userswap_policy::slots::{ClusterCursor, SlotRun, Slots};
 /// Blocks of a file are allocated this far at a time: a full file system is noticed before a page is on
 /// its way, and the file stays as small as what was swapped.
 const ALLOCATE_BYTES: u64 = 128 << 20;
+/// Write errors after which a device gets no new pages.
+const ERRORS_MAX: u32 = 16;
 /// What a fork copies at a time.
 const COPY_BYTES: usize = 1 << 20;
 /// No descriptor.
@@ -240,6 +242,11 @@ impl Device {
     /// Whether it has to seek, as the kernel says.
     pub fn is_rotational(&self) -> bool {
         self.is_rotational.load(Ordering::Relaxed)
+    }
+
+    /// Whether it has refused too many writes to be given any more.
+    pub fn has_failed(&self) -> bool {
+        self.errors.load(Ordering::Relaxed) >= ERRORS_MAX
     }
 
     /// Slots in use.

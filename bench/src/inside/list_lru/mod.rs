@@ -18,11 +18,11 @@ use userswap::Error;
 #[derive(Debug, Clone, Args)]
 pub struct ListLruArgs {
     /// Numbers of threads that add, delete and walk
-    #[arg(long, value_name = "N", default_values_t = [1, 2, 4, 8],
+    #[arg(long, value_name = "N", value_delimiter = ',', num_args = 1.., default_values_t = [1, 2, 4, 8],
           value_parser = clap::value_parser!(u32).range(1..=64))]
     threads: Vec<u32>,
     /// Numbers of made-up nodes
-    #[arg(long, value_name = "N", default_values_t = [1, 2, 4],
+    #[arg(long, value_name = "N", value_delimiter = ',', num_args = 1.., default_values_t = [1, 2, 4],
           value_parser = clap::value_parser!(u32).range(1..=64))]
     nodes: Vec<u32>,
     /// Operations by all threads together

@@ -178,6 +178,21 @@ fn a_device_that_another_engine_uses_is_refused() {
     open(&spec(&path, ""), 0).unwrap();
 }
 
+/// A process that has just ended may keep its files for a moment.
+#[test]
+fn a_device_that_becomes_free_in_a_moment_is_waited_for() {
+    let directory = directory();
+    let path = directory.path().join("shared");
+    let first = open(&spec(&path, ":1M"), 0).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            drop(first);
+        });
+        open(&spec(&path, ""), 0).unwrap();
+    });
+}
+
 #[test]
 fn a_link_to_a_file_is_refused_with_its_target() {
     let directory = directory();
