@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use userswap::device::open::default_directory;
-use userswap::size::ByteSize;
+use userswap::ByteSize;
+use userswap::internals::open::default_directory;
 use userswap_bench::kernel::{self, KernelError};
 
 use crate::demo_load::{Line, PASSES};

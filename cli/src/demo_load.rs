@@ -11,7 +11,7 @@ use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use userswap::size::parse_size;
+use userswap::parse_size;
 
 use crate::failure::Failure;
 

@@ -10,7 +10,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{StatVfsMountFlags, statvfs};
-use userswap::control::directory;
+use userswap::internals::directory;
 
 use crate::failure::Failure;
 

@@ -1,7 +1,7 @@
 //! `--ram`: one budget, or one for each node.
 use std::str::FromStr;
-use userswap::options::{Options, RAM_MIN_BYTES};
-use userswap::size::{ByteSize, parse_size};
+use userswap::internals::{Options, RAM_MIN_BYTES};
+use userswap::{ByteSize, parse_size};
 
 /// A RAM budget as typed: `512M`, or `0:2G,1:2G`.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -13,14 +13,16 @@ use std::process::Command;
 
 use clap::Args;
 use rustix::fs::{Access, access};
-use userswap::device::open;
-use userswap::device::spec::{SwapPath, SwapSpec};
-use userswap::options::{
-    Allowed, FaultMode, IoBackend, MIN_REGION_DEFAULT_BYTES, OPTIONS_VARIABLE, OnFull, Options,
-    PAGE_CLUSTERS, PlacementChoice, RA_POLICIES, RAM_MIN_BYTES, Transfer, VMA_RA,
+use userswap::internals::open;
+use userswap::internals::page_cluster_of;
+use userswap::internals::{
+    Allowed, MIN_REGION_DEFAULT_BYTES, OPTIONS_VARIABLE, Options, PAGE_CLUSTERS, RA_POLICIES,
+    RAM_MIN_BYTES, VMA_RA,
 };
-use userswap::readahead::{AddressOrder, Choice, PAGE_CLUSTER_DEFAULT, page_cluster_of};
-use userswap::size::{ByteSize, parse_size};
+use userswap::{AddressOrder, Choice, PAGE_CLUSTER_DEFAULT};
+use userswap::{ByteSize, parse_size};
+use userswap::{FaultMode, IoBackend, OnFull, PlacementChoice, Transfer};
+use userswap::{SwapPath, SwapSpec};
 
 use crate::failure::{Failure, STATUS_NOT_FOUND};
 use crate::ram::Ram;
@@ -168,7 +170,8 @@ fn options(args: &RunArgs) -> Result<Options, Failure> {
     let ram = args.ram.clone().map_or_else(|| default_ram().map(Ram::total), Ok)?;
     let mut options = ram.options();
     options.fake_numa = args.fake_numa;
-    userswap::check_nodes(&options).map_err(|error| Failure::usage(format!("--ram: {error}")))?;
+    userswap::internals::check_nodes(&options)
+        .map_err(|error| Failure::usage(format!("--ram: {error}")))?;
     options.swaps = args.swap.iter().map(|swap| swap.clone().absolute(&here)).collect();
     if options.swaps.is_empty() {
         options.swaps.push(default_swap());
@@ -221,7 +224,7 @@ fn check_swaps(options: &Options) -> Result<Vec<String>, Failure> {
                 "--swap {swap}: cannot be passed on to the program: use a path in plain UTF-8"
             )));
         }
-        let default_bytes = userswap::default_swap_bytes(options.ram_bytes);
+        let default_bytes = userswap::internals::default_swap_bytes(options.ram_bytes);
         warnings.extend(open::check(swap, default_bytes).map_err(Failure::usage)?);
         if let SwapPath::Path(path) = &swap.path
             && !path.is_dir()

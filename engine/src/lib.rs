@@ -4,65 +4,64 @@
 //! larger than the budget. Pages that do not fit go to the devices and come back when they are touched,
 //! by userfaultfd, without the program taking part. The decisions are in `userswap-policy`; this crate
 //! acts on them. ARCHITECTURE.md shows how a page travels.
-pub mod account;
-mod administer;
-mod advice;
-mod ahead;
-pub mod arena;
-mod arrival;
-mod batch;
-mod bring_back;
-mod budget;
-mod checksum;
-pub mod control;
-pub mod core;
-pub mod counters;
-mod delivery;
-pub mod device;
-mod engage;
-mod engine;
-mod error;
-mod exclusive;
+mod api;
+mod base;
+mod control;
+mod device;
 mod fault;
-mod fork;
-mod gate;
-mod hibernate;
-pub mod hints;
-mod jobs;
-mod kswapd;
 pub mod list_lru;
-mod log;
-pub mod node;
-mod nodes;
-pub mod options;
-pub mod page;
-mod probe;
-mod queue;
-mod range;
-pub mod readahead;
+mod process;
 mod reclaim;
-mod region;
-pub mod removal;
-mod server;
-pub mod shrinker;
-pub mod size;
-mod slot_reclaim;
-pub mod status;
-mod swap_in;
-mod swap_off;
-mod sync;
-pub mod sys;
-pub mod topology;
+mod request;
+mod state;
+mod swapoff;
+mod sys;
 mod transfer;
-pub mod watermarks;
-mod write_back;
 
-pub use bring_back::{NoSuchMethod, SwapoffMethod};
-pub use counters::Snapshot;
-pub use engine::{Builder, Engine, Usage, check_nodes, default_swap_bytes, open_devices};
-pub use error::Error;
-pub use fork::ForkTicket;
-pub use hibernate::Stayed;
-pub use probe::{Support, probe};
-pub use region::Region;
-pub use swap_off::{Proceed, Progress};
+pub use api::account::Account;
+pub use api::builder::Builder;
+pub use api::engine::Engine;
+pub use api::fork::ForkTicket;
+pub use api::region::Region;
+pub use api::shrinker::Registration;
+pub use api::usage::Usage;
+pub use base::choice::{FaultMode, IoBackend, OnFull, PlacementChoice, Transfer};
+pub use base::counters::{Percentiles, Snapshot};
+pub use base::error::Error;
+pub use base::open_error::OpenError;
+pub use base::size::{ByteSize, SizeError, parse_size};
+pub use device::spec::{SpecError, SwapPath, SwapSpec};
+pub use device::throttle::{Speed, Throttle};
+pub use list_lru::ShrinkRequest;
+pub use process::probe::{Support, probe};
+pub use request::hibernate::Stayed;
+pub use state::readahead::Settings;
+pub use state::shrinkers::{ShrinkResult, Shrinker};
+pub use swapoff::method::{NoSuchMethod, SwapoffMethod};
+pub use swapoff::{Proceed, Progress};
+pub use userswap_policy::devices::NodeId;
+pub use userswap_policy::readahead::{AddressOrder, Choice, Hint, PAGE_CLUSTER_DEFAULT};
+
+/// What the other crates of this workspace need beside the library's own face; it may change at any time.
+#[doc(hidden)]
+pub mod internals {
+    pub use crate::api::engine::{check_nodes, open_devices};
+    pub use crate::api::options::{MIN_REGION_DEFAULT_BYTES, OPTIONS_VARIABLE, Options};
+    pub use crate::base::choice::{Allowed, PAGE_CLUSTERS, RA_POLICIES, VMA_RA};
+    pub use crate::base::index::{PageIndex, PageRange};
+    pub use crate::base::limits::{RAM_MIN_BYTES, default_swap_bytes};
+    pub use crate::base::status;
+    pub use crate::base::topology::Topology;
+    pub use crate::control::{CONNECTIONS_MAX, directory, protocol, settings};
+    pub use crate::device::record::DeviceState;
+    pub use crate::device::{Devices, SlotMode, SlotSpan, open};
+    pub use crate::state::arena::{ARENA_PAGES_MAX, Arena};
+    pub use crate::state::core::{Core, Path};
+    pub use crate::state::node::NodeState;
+    pub use crate::state::page::PageState;
+    pub use crate::state::unmap_lock::CONTENTIONS;
+    pub use crate::sys::{
+        PAGE_BYTES, clock, fd, lock, mapping, numa, pagemap, pages, process, signal,
+    };
+    pub use userswap_policy::readahead::page_cluster_of;
+}

@@ -263,7 +263,7 @@ fn faults_of_many_threads_go_on_with_all_that_may_be_pinned_pinned() {
 }
 
 /// Hammers a region while the budget goes up and down, and watches the process from outside the books.
-fn budget_is_kept(way: (userswap::options::FaultMode, userswap::options::Transfer)) {
+fn budget_is_kept(way: (userswap::FaultMode, userswap::Transfer)) {
     let base = resident_bytes();
     let engine = engine(way);
     let region = engine.map(96 * MIB).unwrap();

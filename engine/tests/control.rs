@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use support::*;
 use tempfile::TempDir;
-use userswap::control::CONNECTIONS_MAX;
-use userswap::control::protocol::REQUEST_BYTES_MAX;
-use userswap::options::Options;
-use userswap::status::Status;
-use userswap::sys::signal::Blocked;
+use userswap::internals::CONNECTIONS_MAX;
+use userswap::internals::Options;
+use userswap::internals::protocol::REQUEST_BYTES_MAX;
+use userswap::internals::signal::Blocked;
+use userswap::internals::status::Status;
 use userswap::{Builder, Engine, Error};
 
 const RAM: u64 = 16 << 20;
@@ -118,7 +118,7 @@ fn the_status_shows_the_engine_as_it_is() {
     assert!(std::env::current_exe().unwrap().ends_with(&status.program), "{}", status.program);
     assert_eq!(status.fault, "thread");
     // Slots in a CPU's buffer count as used, as in the kernel.
-    let buffered = 2 * 64 * u64::from(userswap::sys::clock::cpus());
+    let buffered = 2 * 64 * u64::from(userswap::internals::clock::cpus());
     let used = status.total_slots - status.free_slots;
     assert!((pages.count as u64..=pages.count as u64 + buffered).contains(&used), "{used}");
     assert_eq!(status.devices[0].kind, "temporary");

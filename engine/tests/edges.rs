@@ -6,10 +6,10 @@ use std::path::Path;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use support::*;
-use userswap::arena::PageRange;
-use userswap::options::{FaultMode, Transfer};
-use userswap::page::PageState;
+use userswap::internals::PageRange;
+use userswap::internals::PageState;
 use userswap::{Builder, Engine, Proceed};
+use userswap::{FaultMode, Transfer};
 
 fn touch(address: usize) {
     // SAFETY: the page belongs to a region of the test.
@@ -127,7 +127,7 @@ fn protecting_pages_that_fork_left_shared_while_they_leave_ends_nobody() {
         });
         for _ in 0..10 {
             (0..pages.count).for_each(|page| touch(pages.at(page) as usize));
-            let blocked = userswap::sys::signal::Blocked::new();
+            let blocked = userswap::internals::signal::Blocked::new();
             let ticket = engine.fork_prepare();
             // SAFETY: the child only sleeps until it is killed.
             let child = unsafe { libc::fork() };

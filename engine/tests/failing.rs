@@ -11,11 +11,11 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Command;
 use support::*;
-use userswap::device::record::DeviceState;
-use userswap::device::spec::SwapSpec;
-use userswap::options::{FaultMode, OnFull, Transfer};
-use userswap::page::PageState;
+use userswap::SwapSpec;
+use userswap::internals::DeviceState;
+use userswap::internals::PageState;
 use userswap::{Engine, Error, Proceed, Progress};
+use userswap::{FaultMode, OnFull, Transfer};
 
 type Way = (FaultMode, Transfer);
 
@@ -46,8 +46,8 @@ fn touch_in_handler(page: *const u8) -> bool {
         sa_mask: unsafe { std::mem::zeroed() },
         sa_restorer: None,
     };
-    let before = if userswap::sys::signal::is_installed() {
-        userswap::sys::signal::replace_chained(Some(&wanted))
+    let before = if userswap::internals::signal::is_installed() {
+        userswap::internals::signal::replace_chained(Some(&wanted))
     } else {
         // SAFETY: an all-zero sigaction is a place for the old one.
         let mut before = unsafe { std::mem::zeroed() };
@@ -61,8 +61,8 @@ fn touch_in_handler(page: *const u8) -> bool {
         // SAFETY: the page lies in a live region, or raises SIGBUS, which comes back above.
         unsafe { page.read_volatile() };
     }
-    if userswap::sys::signal::is_installed() {
-        userswap::sys::signal::replace_chained(Some(&before));
+    if userswap::internals::signal::is_installed() {
+        userswap::internals::signal::replace_chained(Some(&before));
     } else {
         // SAFETY: what was in force before.
         unsafe { libc::sigaction(libc::SIGBUS, &before, std::ptr::null_mut()) };
@@ -396,7 +396,7 @@ fn when_the_first_device_refuses_writes_the_second_takes_the_pages() {
         // A descriptor that refuses writes takes the place of the device's.
         let fd = engine.core().devices.list().next().unwrap().descriptor();
         let null = File::open("/dev/null").unwrap();
-        userswap::sys::fd::replace(fd, std::os::fd::AsRawFd::as_raw_fd(&null)).unwrap();
+        userswap::internals::fd::replace(fd, std::os::fd::AsRawFd::as_raw_fd(&null)).unwrap();
         let region = engine.map(40 * MIB).unwrap();
         let pages = Pages::of(&region);
         for pass in 1..3 {
@@ -425,7 +425,7 @@ fn discards_while_writes_fail_leave_no_frame_and_no_slot_behind() {
         .unwrap();
     let null = File::open("/dev/null").unwrap();
     let fd = engine.core().devices.list().next().unwrap().descriptor();
-    userswap::sys::fd::replace(fd, std::os::fd::AsRawFd::as_raw_fd(&null)).unwrap();
+    userswap::internals::fd::replace(fd, std::os::fd::AsRawFd::as_raw_fd(&null)).unwrap();
     let mut random = Random::new(seed());
     let mut region = engine.map(24 * MIB).unwrap();
     let pages = Pages::of(&region);
@@ -471,11 +471,11 @@ fn a_device_that_refused_too_much_stays_out_of_use_after_a_cancelled_swapoff() {
     let disk = format!("/proc/self/fd/{}", device.descriptor());
     let disk = File::options().read(true).write(true).open(disk).unwrap();
     let null = File::open("/dev/null").unwrap();
-    userswap::sys::fd::replace(device.descriptor(), null.as_raw_fd()).unwrap();
+    userswap::internals::fd::replace(device.descriptor(), null.as_raw_fd()).unwrap();
     (0..second.count).for_each(|page| second.fill(page, 7));
     late.page_out(0..late.len()).unwrap();
     // The disk is well again, but nobody believes it.
-    userswap::sys::fd::replace(device.descriptor(), disk.as_raw_fd()).unwrap();
+    userswap::internals::fd::replace(device.descriptor(), disk.as_raw_fd()).unwrap();
     let state = || device.store().lock().state;
     let usable = devices.room().1;
     assert_eq!(state(), DeviceState::Retired);

@@ -6,11 +6,13 @@ mod support;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use support::*;
-use userswap::arena::Arena;
-use userswap::options::{FaultMode, IoBackend, Options, Transfer};
-use userswap::sys::mapping::{self, Access};
-use userswap::sys::signal::Blocked;
+use userswap::internals::Arena;
+use userswap::internals::Options;
+use userswap::internals::mapping;
+use userswap::internals::mapping::Access;
+use userswap::internals::signal::Blocked;
 use userswap::{Engine, Error};
+use userswap::{FaultMode, IoBackend, Transfer};
 
 type Way = (FaultMode, Transfer);
 

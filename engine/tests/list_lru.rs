@@ -5,8 +5,8 @@ mod support;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, Ordering};
 use support::{Random, limit, seed};
+use userswap::NodeId;
 use userswap::list_lru::{Code, Group, ListLru, ShrinkRequest, Taken, Visit};
-use userswap::page::NodeId;
 
 const N0: NodeId = NodeId(0);
 const N1: NodeId = NodeId(1);

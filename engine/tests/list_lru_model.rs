@@ -4,46 +4,45 @@
 //! loom runs the crate's own files: they are compiled here once more, over loom's locks and atomics.
 use loom::{model, thread};
 use std::sync::Arc;
-use userswap::page;
 
 #[path = "../src/list_lru/mod.rs"]
 #[allow(dead_code, unused_imports)]
 mod list_lru;
 
-/// What the container synchronises with, as loom sees it.
-mod sync {
-    pub use loom::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
+mod sys {
+    /// What the container synchronises with, as loom sees it.
+    pub mod sync {
+        pub use loom::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
-    pub type Guard<'a, T> = loom::sync::MutexGuard<'a, T>;
+        pub type Guard<'a, T> = loom::sync::MutexGuard<'a, T>;
 
-    /// As `userswap::sys::lock::Lock`.
-    pub struct Lock<T>(loom::sync::Mutex<T>);
+        /// As `userswap::internals::lock::Lock`.
+        pub struct Lock<T>(loom::sync::Mutex<T>);
 
-    impl<T> Lock<T> {
-        pub fn new(data: T) -> Self {
-            Self(loom::sync::Mutex::new(data))
-        }
+        impl<T> Lock<T> {
+            pub fn new(data: T) -> Self {
+                Self(loom::sync::Mutex::new(data))
+            }
 
-        pub fn lock(&self) -> Guard<'_, T> {
-            self.0.lock().expect("nobody panics in a model")
-        }
+            pub fn lock(&self) -> Guard<'_, T> {
+                self.0.lock().expect("nobody panics in a model")
+            }
 
-        pub fn contended(&self) -> u64 {
-            0
-        }
+            pub fn contended(&self) -> u64 {
+                0
+            }
 
-        pub fn waited_ns(&self) -> u64 {
-            0
+            pub fn waited_ns(&self) -> u64 {
+                0
+            }
         }
     }
-}
 
-mod sys {
-    pub use userswap::sys::mapping;
+    pub use userswap::internals::mapping;
 }
 
 use list_lru::{Code, ListLru, Visit};
-use page::NodeId;
+use userswap::NodeId;
 
 const NODE: NodeId = NodeId(0);
 

@@ -4,8 +4,8 @@
 mod support;
 use support::*;
 use userswap::Error;
-use userswap::page::PageState;
-use userswap::sys::{clock, numa};
+use userswap::internals::PageState;
+use userswap::internals::{clock, numa};
 
 /// Runs `work` on a CPU of its own.
 fn on_cpu<R: Send>(cpu: u32, work: impl FnOnce() -> R + Send) -> R {

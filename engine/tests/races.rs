@@ -5,9 +5,9 @@
 mod support;
 use std::sync::atomic::{AtomicBool, Ordering};
 use support::*;
-use userswap::arena::PageRange;
-use userswap::options::{FaultMode, Transfer};
+use userswap::internals::PageRange;
 use userswap::{Engine, Region};
+use userswap::{FaultMode, Transfer};
 
 /// Pages that follow each other and have one owner: runs are moved, read and dropped together.
 const BLOCK: usize = 8;

@@ -5,10 +5,10 @@
 mod support;
 use std::sync::atomic::{AtomicBool, Ordering};
 use support::*;
-use userswap::options::{FaultMode, Transfer};
-use userswap::page::NodeId;
-use userswap::readahead::{AddressOrder, Choice};
+use userswap::NodeId;
+use userswap::{AddressOrder, Choice};
 use userswap::{Engine, Region, Snapshot};
+use userswap::{FaultMode, Transfer};
 
 /// Eight budgets' worth would take long under every policy; three are swapped often enough.
 const BYTES: usize = 48 * MIB;

@@ -4,7 +4,7 @@
 mod support;
 use std::sync::atomic::{AtomicBool, Ordering};
 use support::*;
-use userswap::control::settings;
+use userswap::internals::settings;
 use userswap::{Builder, Engine};
 use userswap_policy::contention::Contention;
 

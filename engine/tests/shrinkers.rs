@@ -10,10 +10,10 @@ use cache::{Found, ObjectCache};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 use support::*;
-use userswap::core::Core;
-use userswap::page::NodeId;
-use userswap::shrinker::{ShrinkRequest, ShrinkResult, Shrinker};
+use userswap::NodeId;
+use userswap::internals::Core;
 use userswap::{Engine, Region};
+use userswap::{ShrinkRequest, ShrinkResult, Shrinker};
 
 const NODE: NodeId = NodeId(0);
 /// The smallest budget.
@@ -332,7 +332,7 @@ fn a_child_forked_during_a_scan_goes_on() {
     let mut region = engine.map(32 * MIB).unwrap();
     write(&mut region, 1);
     wait_until(|| scanning.load(Ordering::SeqCst));
-    let blocked = userswap::sys::signal::Blocked::new();
+    let blocked = userswap::internals::signal::Blocked::new();
     let ticket = engine.fork_prepare();
     // SAFETY: the child goes on with the books as they are, which is what this tests.
     let child = unsafe { libc::fork() };

@@ -6,10 +6,10 @@ mod support;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use support::*;
-use userswap::device::SlotMode;
-use userswap::options::{FaultMode, Transfer};
-use userswap::page::PageState;
+use userswap::internals::PageState;
+use userswap::internals::SlotMode;
 use userswap::{Builder, Engine, Error, Proceed, Progress, Region, SwapoffMethod};
+use userswap::{FaultMode, Transfer};
 
 fn with_memory(way: (FaultMode, Transfer), ram_mib: usize, mem: &[&str]) -> Engine {
     let builder = Builder::new((ram_mib * MIB) as u64).arena_bytes(1 << 30);
@@ -510,7 +510,7 @@ fn where_no_device_takes_what_ram_cannot_hold_nothing_is_lost() {
     // The other device refuses whatever is written to it.
     let null = std::fs::File::open("/dev/null").unwrap();
     let fd = engine.core().devices.list().nth(1).unwrap().descriptor();
-    userswap::sys::fd::replace(fd, std::os::fd::AsRawFd::as_raw_fd(&null)).unwrap();
+    userswap::internals::fd::replace(fd, std::os::fd::AsRawFd::as_raw_fd(&null)).unwrap();
     let outcome = swap_off(&engine, "mem");
     assert!(matches!(outcome, Err(Error::NoRoomInRam)), "{outcome:?}");
     audit(&engine);

@@ -5,13 +5,10 @@ mod support;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use support::*;
-use userswap::page::PageState;
+use userswap::internals::PageState;
 use userswap::{Engine, Error, Proceed, Progress};
 
-fn with_memory(
-    way: (userswap::options::FaultMode, userswap::options::Transfer),
-    mem: &[&str],
-) -> Engine {
+fn with_memory(way: (userswap::FaultMode, userswap::Transfer), mem: &[&str]) -> Engine {
     let add = |builder: userswap::Builder, spec: &&str| builder.swap(spec.parse().unwrap());
     mem.iter().fold(builder(way), add).build().unwrap()
 }

@@ -11,7 +11,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use support::*;
 use userswap::Engine;
-use userswap::options::{FaultMode, Transfer};
+use userswap::{FaultMode, Transfer};
 
 type Way = (FaultMode, Transfer);
 

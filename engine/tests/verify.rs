@@ -1,7 +1,7 @@
 //! Every word that was written is read back, under every delivery, path and way of driving the device.
 use std::sync::atomic::{AtomicU64, Ordering};
-use userswap::options::{FaultMode, IoBackend, Transfer};
 use userswap::{Builder, Engine};
+use userswap::{FaultMode, IoBackend, Transfer};
 
 const MIB: usize = 1 << 20;
 const WORDS_PER_PAGE: usize = 512;

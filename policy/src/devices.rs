@@ -36,7 +36,7 @@ const KEY_PROMOTED: i32 = 1;
 pub struct DeviceId(pub u8);
 
 /// A NUMA node, counted from 0.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct NodeId(pub u8);
 
 /// What happens to devices without a user's priority.

@@ -8,10 +8,10 @@ use crate::mappings;
 use crate::process::{self, Phase, Process};
 use crate::raw::{self, Errno, PAGE_BYTES};
 use libc::{EINVAL, ENOMEM, PROT_WRITE};
-use userswap::arena::PageRange;
-use userswap::hints::Hint;
-use userswap::page::PageState;
-use userswap::sys::signal::Blocked;
+use userswap::Hint;
+use userswap::internals::PageRange;
+use userswap::internals::PageState;
+use userswap::internals::signal::Blocked;
 
 /// Not in the C library's headers everywhere (Linux 6.13).
 const MADV_GUARD_INSTALL: i32 = 102;
@@ -131,7 +131,7 @@ pub fn populate(process: &Process, range: PageRange, protection: i32) {
         // A populate that does not succeed leaves the pages to their first touch.
         let _ = raw::advise(address, bytes, advice);
     } else if protection & libc::PROT_READ != 0 {
-        userswap::sys::pages::touch(address, range.count as usize);
+        userswap::internals::pages::touch(address, range.count as usize);
     }
 }
 

@@ -4,8 +4,8 @@
 //! The engine's arena knows which pages are allocated; this map knows what for. Ranges that are next to
 //! each other and alike are one, as the kernel merges its mappings.
 use std::collections::BTreeMap;
-use userswap::arena::PageRange;
-use userswap::page::PageIndex;
+use userswap::internals::PageIndex;
+use userswap::internals::PageRange;
 
 /// The use of a range of pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -6,9 +6,9 @@
 use crate::process::{self, Process};
 use crate::raw::{self, PAGE_BYTES};
 use crate::{callers, fork, heap, real, retry, signals, stats, streams, transfers};
-use userswap::arena::{ARENA_PAGES_MAX, Arena};
-use userswap::options::{OPTIONS_VARIABLE, Options};
-use userswap::sys::mapping::Access;
+use userswap::internals::mapping::Access;
+use userswap::internals::{ARENA_PAGES_MAX, Arena};
+use userswap::internals::{OPTIONS_VARIABLE, Options};
 
 #[used]
 #[unsafe(link_section = ".init_array")]

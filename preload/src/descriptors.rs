@@ -8,7 +8,7 @@ use crate::raw::{Errno, set_errno};
 use crate::{callers, process, raw, real};
 use libc::{EBADF, c_int, c_uint};
 use std::sync::atomic::{AtomicU64, Ordering};
-use userswap::sys::lock::Lock;
+use userswap::internals::lock::Lock;
 
 /// The engine raises its descriptors to this number where the limit allows.
 const HIGH: c_int = 900;
@@ -52,7 +52,7 @@ fn is_open(fd: c_int) -> bool {
 
 fn is_ours(fd: c_int) -> bool {
     let listed = fd >= 0 && MASK.load(Ordering::Acquire) & 1u64 << (fd % 64) != 0 && {
-        let _blocked = userswap::sys::signal::Blocked::new();
+        let _blocked = userswap::internals::signal::Blocked::new();
         OURS.lock().contains(&fd)
     };
     listed || clients().any(|client| client == fd)
@@ -130,7 +130,7 @@ pub unsafe extern "C" fn closefrom(first: c_int) {
 fn close_around(first: c_uint, last: c_uint, flags: c_int) -> Result<(), Errno> {
     let mut ours: Vec<c_uint> = match process::current() {
         Some(_) => {
-            let _blocked = userswap::sys::signal::Blocked::new();
+            let _blocked = userswap::internals::signal::Blocked::new();
             OURS.lock().iter().copied().chain(clients()).map(|fd| fd as c_uint).collect()
         }
         None => Vec::new(),

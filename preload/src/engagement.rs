@@ -2,7 +2,7 @@
 use crate::process::{GlibcHeap, Phase, Process};
 use crate::{descriptors, locking, raw, retry, signals};
 use userswap::Engine;
-use userswap::sys::signal::Blocked;
+use userswap::internals::signal::Blocked;
 
 /// Starts the engine if the budget is passed. No lock of ours may be held.
 #[inline]

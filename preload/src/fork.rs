@@ -7,9 +7,9 @@ use crate::process::{self, GlibcHeap, Process};
 use crate::raw;
 use crate::{descriptors, heap, huge, real, stats};
 use userswap::ForkTicket;
-use userswap::arena::PageRange;
-use userswap::sys::lock::Lock;
-use userswap::sys::signal::Blocked;
+use userswap::internals::PageRange;
+use userswap::internals::lock::Lock;
+use userswap::internals::signal::Blocked;
 
 /// What is under way between `prepare` and the other two.
 struct Pass {

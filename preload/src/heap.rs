@@ -11,10 +11,10 @@ use crate::raw::{self, PAGE_BYTES};
 use libc::{c_int, c_void};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use userswap::arena::PageRange;
-use userswap::sys::lock::Lock;
-use userswap::sys::mapping::ZeroedSlice;
-use userswap::sys::signal::Blocked;
+use userswap::internals::PageRange;
+use userswap::internals::lock::Lock;
+use userswap::internals::mapping::ZeroedSlice;
+use userswap::internals::signal::Blocked;
 
 /// mimalloc's unit of commitment.
 const SLICE_BYTES: usize = 64 << 10;

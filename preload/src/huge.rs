@@ -8,9 +8,9 @@ use crate::raw::{PAGE_BYTES, RemapRequest};
 use crate::{mappings, remap};
 use libc::c_void;
 use std::collections::BTreeMap;
-use userswap::arena::PageRange;
-use userswap::sys::lock::Lock;
-use userswap::sys::signal::Blocked;
+use userswap::internals::PageRange;
+use userswap::internals::lock::Lock;
+use userswap::internals::signal::Blocked;
 
 /// Blocks from this size: the limit up to which glibc learns to keep blocks in its heap.
 pub const HUGE_BYTES_MIN: usize = 32 << 20;

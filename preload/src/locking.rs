@@ -8,8 +8,8 @@ use crate::process::{self, Phase, Process};
 use crate::raw::{self, Errno, PAGE_BYTES};
 use libc::{EINVAL, ENOMEM, c_long};
 use userswap::Engine;
-use userswap::arena::PageRange;
-use userswap::sys::signal::Blocked;
+use userswap::internals::PageRange;
+use userswap::internals::signal::Blocked;
 
 /// mlock and mlock2.
 ///

@@ -8,8 +8,8 @@ use crate::process::{self, Phase, Process};
 use crate::raw::{self, Errno, MapRequest, PAGE_BYTES};
 use crate::{advice, engagement, locking};
 use libc::{EEXIST, EINVAL, ENOMEM, PROT_NONE};
-use userswap::arena::PageRange;
-use userswap::sys::signal::Blocked;
+use userswap::internals::PageRange;
+use userswap::internals::signal::Blocked;
 
 /// Flags of mappings that stay the kernel's: stacks, which hold what the engine itself runs on; huge
 /// pages, which cannot leave one by one; and addresses below 2 GiB, which the arena has none of.

@@ -8,9 +8,9 @@ use crate::raw::PAGE_BYTES;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use userswap::Engine;
-use userswap::arena::{Arena, PageRange};
-use userswap::options::Options;
-use userswap::sys::lock::{Guard, Lock};
+use userswap::internals::Options;
+use userswap::internals::lock::{Guard, Lock};
+use userswap::internals::{Arena, PageRange};
 
 static PROCESS: AtomicPtr<Process> = AtomicPtr::new(std::ptr::null_mut());
 /// First address and length of the arena, for the checks that every `free` makes.

@@ -4,8 +4,8 @@ use crate::engagement;
 use crate::process::{self, Process};
 use crate::raw::{self, Errno, PAGE_BYTES};
 use libc::ENOMEM;
-use userswap::arena::PageRange;
-use userswap::sys::signal::Blocked;
+use userswap::internals::PageRange;
+use userswap::internals::signal::Blocked;
 
 /// mprotect.
 ///

@@ -6,7 +6,7 @@ use std::mem::MaybeUninit;
 pub type Errno = c_int;
 
 /// Bytes of a page.
-pub const PAGE_BYTES: usize = userswap::sys::PAGE_BYTES;
+pub const PAGE_BYTES: usize = userswap::internals::PAGE_BYTES;
 
 /// What a system call returned, as C sees it.
 fn outcome(returned: c_long) -> Result<usize, Errno> {

@@ -4,8 +4,8 @@ use crate::process::{self, Phase, Process};
 use crate::raw::{self, Errno, MapRequest, PAGE_BYTES, RemapRequest};
 use crate::{engagement, mappings};
 use libc::{EFAULT, EINVAL, ENOMEM, PROT_READ, PROT_WRITE};
-use userswap::arena::PageRange;
-use userswap::sys::signal::Blocked;
+use userswap::internals::PageRange;
+use userswap::internals::signal::Blocked;
 
 const MOVING_FLAGS: i32 = libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP;
 const KNOWN_FLAGS: i32 = libc::MREMAP_MAYMOVE | MOVING_FLAGS;

@@ -15,9 +15,10 @@ use libc::{
 };
 use std::sync::atomic::{AtomicBool, Ordering};
 use userswap::Engine;
-use userswap::arena::PageRange;
-use userswap::options::{FaultMode, Options};
-use userswap::sys::signal::Blocked;
+use userswap::FaultMode;
+use userswap::internals::Options;
+use userswap::internals::PageRange;
+use userswap::internals::signal::Blocked;
 
 static NEEDED: AtomicBool = AtomicBool::new(false);
 
@@ -33,7 +34,7 @@ pub fn prepare(engine: &Engine, options: &Options) {
     let is_served = userswap::probe().is_ok_and(|support| support.kernel_faults);
     // Where pages are copied, a page that a device writes to (O_DIRECT) must be kept from leaving: unlike
     // MOVE, a copy does not notice.
-    let is_copied = engine.core().path == userswap::core::Path::Copy;
+    let is_copied = engine.core().path == userswap::internals::Path::Copy;
     let needed = options.fault == FaultMode::Signal || !is_served || is_copied;
     NEEDED.store(needed, Ordering::Release);
 }

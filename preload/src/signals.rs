@@ -11,10 +11,11 @@ use libc::{SIGBUS, c_int, c_void};
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use userswap::Engine;
-use userswap::arena::PageRange;
-use userswap::options::{FaultMode, Options};
-use userswap::sys::lock::Lock;
-use userswap::sys::signal::{Blocked, is_installed, replace_chained};
+use userswap::FaultMode;
+use userswap::internals::Options;
+use userswap::internals::PageRange;
+use userswap::internals::lock::Lock;
+use userswap::internals::signal::{Blocked, is_installed, replace_chained};
 
 behind! {
     /// sigaction.

@@ -8,7 +8,7 @@ use libc::c_int;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use userswap::sys::signal::Blocked;
+use userswap::internals::signal::Blocked;
 use userswap::{Snapshot, Usage};
 
 static WRITTEN: AtomicBool = AtomicBool::new(false);

@@ -10,7 +10,7 @@ use crate::sys::process::used_by_us;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use std::time::Instant;
-use userswap::options::FaultMode;
+use userswap::FaultMode;
 use userswap::{Builder, Engine, Error, Region};
 use userswap_policy::contention::Contention;
 
@@ -104,7 +104,7 @@ impl Row for ContentionRow {
     }
 }
 
-const POLICIES: [(&str, Contention); 3] = userswap::removal::CONTENTIONS;
+const POLICIES: [(&str, Contention); 3] = userswap::internals::CONTENTIONS;
 
 pub(super) fn measure(args: &ContentionArgs) -> Outcome<ContentionRow> {
     let one = [1];

@@ -18,7 +18,7 @@ use serde::Serialize;
 use std::io::Write;
 use std::process::ExitCode;
 use userswap::Error;
-use userswap::size::parse_size;
+use userswap::parse_size;
 
 /// The cases.
 #[derive(Debug, Clone, Subcommand)]

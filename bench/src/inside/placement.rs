@@ -4,9 +4,9 @@ use super::{Outcome, Row, median, size};
 use clap::Args;
 use serde::Serialize;
 use std::time::Instant;
-use userswap::options::PlacementChoice;
-use userswap::sys::numa;
-use userswap::topology::Topology;
+use userswap::PlacementChoice;
+use userswap::internals::Topology;
+use userswap::internals::numa;
 use userswap::{Builder, Error};
 
 /// Options of `bench placement`.

@@ -14,9 +14,10 @@ use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::time::Instant;
-use userswap::device::spec::{SwapPath, SwapSpec};
-use userswap::options::{FaultMode, RA_POLICIES};
+use userswap::FaultMode;
+use userswap::internals::RA_POLICIES;
 use userswap::{Builder, Engine, Error, Region, Snapshot};
+use userswap::{SwapPath, SwapSpec};
 use userswap_policy::readahead::Choice;
 
 const PAGE_WORDS: usize = 512;

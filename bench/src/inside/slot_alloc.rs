@@ -4,10 +4,10 @@ use clap::Args;
 use serde::Serialize;
 use std::sync::Barrier;
 use std::time::Instant;
-use userswap::device::spec::SwapSpec;
-use userswap::device::{Devices, SlotMode, SlotSpan, open};
-use userswap::topology::Topology;
-use userswap::{Error, page::NodeId};
+use userswap::SwapSpec;
+use userswap::internals::Topology;
+use userswap::internals::{Devices, SlotMode, SlotSpan, open};
+use userswap::{Error, NodeId};
 
 /// Options of `bench slot-alloc`.
 #[derive(Debug, Clone, Args)]

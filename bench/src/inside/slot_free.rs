@@ -161,7 +161,7 @@ fn one_run(args: &SlotFreeArgs, devices: u32, order: Order) -> Result<FreeRow, E
     })
 }
 
-fn spec_of(spec: &userswap::device::spec::SwapSpec) -> userswap::device::spec::SwapSpec {
+fn spec_of(spec: &userswap::SwapSpec) -> userswap::SwapSpec {
     spec.clone()
 }
 

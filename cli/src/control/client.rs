@@ -5,9 +5,9 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-use userswap::control::directory::EngineName;
-use userswap::control::protocol::{Answer, Request};
-use userswap::status::Status;
+use userswap::internals::directory::EngineName;
+use userswap::internals::protocol::{Answer, Request};
+use userswap::internals::status::Status;
 
 use super::target;
 use crate::failure::Failure;

@@ -2,9 +2,9 @@
 
 use std::process::ExitCode;
 
-use userswap::control::directory::EngineName;
-use userswap::size::ByteSize;
-use userswap::status::Status;
+use userswap::ByteSize;
+use userswap::internals::directory::EngineName;
+use userswap::internals::status::Status;
 
 use super::client::Client;
 use super::table::{Lean, plain, table};
@@ -47,7 +47,7 @@ fn row(name: EngineName, status: &Status) -> [String; 5] {
         name.to_string(),
         plain(&status.program),
         ByteSize(status.ram_bytes).rounded(),
-        ByteSize(resident * userswap::sys::PAGE_BYTES as u64).rounded(),
+        ByteSize(resident * userswap::internals::PAGE_BYTES as u64).rounded(),
         ByteSize(swapped).rounded(),
     ]
 }

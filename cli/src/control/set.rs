@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use userswap::control::directory::EngineName;
-use userswap::control::protocol::{Answer, Request, SettingValue};
+use userswap::internals::directory::EngineName;
+use userswap::internals::protocol::{Answer, Request, SettingValue};
 
 use super::client::Client;
 use super::table::{Lean, plain, table};

@@ -4,12 +4,12 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use clap::Args;
-use userswap::control::directory::EngineName;
-use userswap::size::ByteSize;
-use userswap::status::{
+use userswap::ByteSize;
+use userswap::internals::PAGE_BYTES;
+use userswap::internals::directory::EngineName;
+use userswap::internals::status::{
     DeviceState, DeviceStatus, LockUse, NodeStatus, RemovalStatus, ShrinkerStatus, Status,
 };
-use userswap::sys::PAGE_BYTES;
 
 use super::client::Client;
 use super::list::statuses;
@@ -218,7 +218,7 @@ fn locks(status: &Status) -> String {
 
 #[cfg(test)]
 mod tests {
-    use userswap::status::{ListEntry, Placed, ReadaheadStatus};
+    use userswap::internals::status::{ListEntry, Placed, ReadaheadStatus};
 
     use super::*;
 

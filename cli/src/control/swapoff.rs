@@ -15,8 +15,8 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use signal_hook::consts::SIGINT;
 use signal_hook::flag;
 use userswap::SwapoffMethod;
-use userswap::control::directory::EngineName;
-use userswap::control::protocol::{Answer, Request};
+use userswap::internals::directory::EngineName;
+use userswap::internals::protocol::{Answer, Request};
 
 use super::client::Client;
 use crate::failure::Failure;

@@ -3,9 +3,9 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use userswap::control::directory::EngineName;
-use userswap::control::protocol::{Answer, Request};
-use userswap::device::spec::SwapSpec;
+use userswap::SwapSpec;
+use userswap::internals::directory::EngineName;
+use userswap::internals::protocol::{Answer, Request};
 
 use super::client::Client;
 use crate::failure::Failure;

@@ -5,8 +5,9 @@ use std::fs;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-use userswap::control::directory::{self, EngineName};
-use userswap::options::{OPTIONS_VARIABLE, Options};
+use userswap::internals::directory;
+use userswap::internals::directory::EngineName;
+use userswap::internals::{OPTIONS_VARIABLE, Options};
 
 use crate::failure::Failure;
 

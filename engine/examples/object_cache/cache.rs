@@ -6,11 +6,11 @@
 //! tries them.
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
-use userswap::account::Account;
+use userswap::Account;
+use userswap::NodeId;
 use userswap::list_lru::{Code, ListLru};
-use userswap::page::NodeId;
-use userswap::shrinker::{Registration, ShrinkRequest, ShrinkResult, Shrinker};
 use userswap::{Engine, Error};
+use userswap::{Registration, ShrinkRequest, ShrinkResult, Shrinker};
 
 /// Bytes of one object: what one page is charged for.
 const OBJECT_BYTES: usize = 4096;

@@ -6,7 +6,7 @@
 mod cache;
 
 use cache::{Found, ObjectCache};
-use userswap::page::NodeId;
+use userswap::NodeId;
 use userswap::{Builder, Engine, Error};
 
 const RAM_BYTES: u64 = 32 << 20;

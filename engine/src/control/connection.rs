@@ -3,7 +3,8 @@
 //! A client that says nothing, never ends its line, or does not read what it is sent, loses its connection
 //! after a while; nobody else waits for it.
 use super::protocol::{Answer, REQUEST_BYTES_MAX};
-use crate::sys::fd::{self, Event};
+use crate::sys::fd;
+use crate::sys::fd::Event;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 use std::io;

@@ -7,6 +7,7 @@
 //! These threads are inside somebody's program. They never touch managed memory, take the engine's locks
 //! only inside the gate, have all signals blocked, and use descriptors that are out of the program's way.
 //! What they wait for has an end, and nobody waits for them but the end of the engine.
+pub mod collect;
 mod connection;
 pub mod directory;
 pub mod protocol;
@@ -17,8 +18,8 @@ mod socket;
 
 pub use server::CONNECTIONS_MAX;
 
-use crate::core::Core;
-use crate::error::Error;
+use crate::base::error::Error;
+use crate::state::core::Core;
 use crate::sys::fd;
 use crate::sys::signal::Blocked;
 use connection::Stop;

@@ -2,8 +2,8 @@
 //!
 //! docs/control.md shows it. Both sides may be of different builds: unknown fields of an answer are left
 //! alone, unknown requests are refused by name.
-use crate::status::Status;
-use crate::swap_off::Progress;
+use crate::base::status::Status;
+use crate::swapoff::Progress;
 use serde::{Deserialize, Serialize};
 
 /// The longest request, in bytes: a path of 4096 bytes, each written as `\u00xx`, fits.

@@ -3,13 +3,14 @@
 //! A row reads the text, refuses what it does not allow, and changes the engine; a new setting is a new
 //! row, and a line in docs/control.md.
 use super::protocol::SettingValue;
-use crate::core::Core;
+use crate::base::choice::{PAGE_CLUSTERS, PlacementChoice, RA_POLICIES, VMA_RA};
+use crate::base::limits::RAM_MIN_BYTES;
+use crate::base::size::{ByteSize, parse_size};
 use crate::device::SlotMode;
-use crate::options::{PAGE_CLUSTERS, PlacementChoice, RA_POLICIES, RAM_MIN_BYTES, VMA_RA};
-use crate::removal::CONTENTIONS;
-use crate::size::{ByteSize, parse_size};
+use crate::state::core::Core;
+use crate::state::marks::{Marks, SCALE_MAX, SECOND_CHANCE_MAX};
+use crate::state::unmap_lock::CONTENTIONS;
 use crate::sys::PAGE_BYTES;
-use crate::watermarks::{Marks, SCALE_MAX, SECOND_CHANCE_MAX};
 use std::ops::RangeInclusive;
 use userswap_policy::free_batch::FreeOrder;
 use userswap_policy::readahead::page_cluster_of;

@@ -4,7 +4,7 @@
 //! lock is held while its batch is freed, so that a drain that has passed it finds nothing on its way.
 use super::record::{Device, Store, number_of};
 use super::{Devices, SlotSpan};
-use crate::page::{NodeId, Slot};
+use crate::base::index::{NodeId, Slot};
 use crate::sys::lock::{Guard, Lock};
 use crate::sys::{clock, numa};
 use std::sync::atomic::{AtomicU8, Ordering};

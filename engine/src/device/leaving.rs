@@ -4,14 +4,17 @@
 //! busy program could keep the device from ever becoming empty. A fault that finds no room anywhere asks for
 //! the device back before the budget is exceeded, as in the kernel swapoff is the first that is killed when
 //! memory is short.
-use super::Devices;
-use crate::page::Slot;
+use crate::base::error::Error;
+use crate::base::index::Slot;
+use crate::device::Devices;
+use crate::device::record::{Device, DeviceState};
 use crate::sys::clock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use userswap_policy::devices::DeviceId;
 
 /// No device is going.
 const NONE: u32 = 0;
+
 /// How long somebody without room waits for the device before giving up on it.
 const PATIENCE_NS: u64 = 2_000_000_000;
 
@@ -51,5 +54,65 @@ impl Devices {
     /// Whether somebody has asked for the device that is going.
     pub(crate) fn must_yield(&self) -> bool {
         self.leaving.asked_ns.load(Ordering::Relaxed) > 0
+    }
+}
+
+impl crate::device::Devices {
+    /// Takes a device off the lists.
+    pub(crate) fn swap_off_begin(&self, device: &Device) -> Result<(), Error> {
+        let mut store = device.store().lock();
+        let begun = self.table().swap_off_begin(device.id());
+        if begun.is_err() {
+            return Err(Error::DevicesChanging);
+        }
+        if store.state == DeviceState::On {
+            let (pages, used) = (i64::from(store.slots.pages()), i64::from(store.slots.used()));
+            self.account(used - pages, -pages);
+        }
+        store.state = DeviceState::Leaving;
+        drop(store);
+        self.set_leaving(Some(device.id()));
+        // No slot of the device can come into a buffer any more; what is in them goes back.
+        self.bar_buffers();
+        Ok(())
+    }
+
+    /// Puts a device back whose pages could not all be brought back.
+    pub(crate) fn swap_off_failed(&self, device: &Device) {
+        let mut store = device.store().lock();
+        let mut table = self.table();
+        table.swap_off_failed(device.id());
+        let is_retired = device.has_failed();
+        if is_retired || store.slots.is_full() {
+            table.on_full(device.id());
+        } else {
+            table.on_not_full(device.id());
+        }
+        drop(table);
+        if is_retired {
+            store.state = DeviceState::Retired;
+        } else {
+            store.state = DeviceState::On;
+            let (pages, used) = (i64::from(store.slots.pages()), i64::from(store.slots.used()));
+            self.account(pages - used, pages);
+        }
+        drop(store);
+        // Behind the others: who finds no device going looks for its room once more.
+        self.set_leaving(None);
+        self.allow_buffers();
+    }
+
+    /// Forgets a device without pages; its file is closed by the caller.
+    pub(crate) fn swap_off_done(&self, device: &Device) -> Option<std::fs::File> {
+        let id: DeviceId = device.id();
+        assert_eq!(device.used(), 0, "a device that is let go of holds no page");
+        self.table().swap_off_done(id);
+        self.set_leaving(None);
+        let file = device.remove();
+        if self.list().next().is_some() {
+            self.allow_buffers();
+        }
+        self.changes.fetch_add(1, Ordering::Release);
+        file
     }
 }

@@ -5,19 +5,20 @@
 //! device's lock held when that device becomes full or gets room.
 mod cache;
 mod leaving;
-mod node;
 pub mod open;
+pub mod queue;
 pub mod record;
 pub mod spec;
+mod sysfs;
 pub mod throttle;
 
-use crate::error::Error;
-use crate::page::{NodeId, PageIndex, Slot};
+use crate::base::error::Error;
+use crate::base::index::{NodeId, PageIndex, Slot};
+use crate::base::topology::Topology;
 use crate::sys::PAGE_BYTES;
 use crate::sys::fd;
 use crate::sys::lock::{Guard, Lock, LockUse};
 use crate::sys::request::{Direction, Pieces, Request};
-use crate::topology::Topology;
 use cache::Buffers;
 pub use cache::SlotMode;
 use leaving::Leaving;
@@ -30,9 +31,7 @@ use std::num::NonZeroU32;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
-use userswap_policy::devices::{
-    self as policy, DEVICES_MAX, DeviceId, DeviceTable, Placement, Walk,
-};
+use userswap_policy::devices::{DEVICES_MAX, DeviceId, DeviceTable, Placement, Walk};
 use userswap_policy::free_batch::FreeOrder;
 use userswap_policy::slots::SlotRun;
 
@@ -191,10 +190,9 @@ impl Devices {
     fn ask_devices(&self, want: u32, near: NodeId) -> Option<SlotSpan> {
         let granted = self.reserve(want)?;
         let mut walk = Walk::new();
-        let span = std::iter::from_fn(|| {
-            self.table.lock_counted(&self.list_lock).next(policy::NodeId(near.0), &mut walk)
-        })
-        .find_map(|id| self.allocate_on(self.by_id(id), granted, near));
+        let span =
+            std::iter::from_fn(|| self.table.lock_counted(&self.list_lock).next(near, &mut walk))
+                .find_map(|id| self.allocate_on(self.by_id(id), granted, near));
         let taken = span.map_or(0, |span| span.count);
         self.account(i64::from(granted - taken), 0);
         span
@@ -466,19 +464,19 @@ impl Devices {
     }
 }
 
-fn named_node(number: u8, topology: &Topology) -> Result<Option<policy::NodeId>, Error> {
+fn named_node(number: u8, topology: &Topology) -> Result<Option<NodeId>, Error> {
     let number = u32::from(number);
-    let missing = || Error::NoNode(number, crate::nodes::numbers(topology));
-    topology.find(number).map(|node| Some(policy::NodeId(node.0))).ok_or_else(missing)
+    let missing = || Error::NoNode(number, topology.numbers());
+    topology.find(number).map(Some).ok_or_else(missing)
 }
 
 /// The engine's number of the node a device is close to: the one asked for, else what sysfs says.
-fn node_for(opened: &OpenDevice, topology: &Topology) -> Result<Option<policy::NodeId>, Error> {
-    let find = |number: u32| topology.find(number).map(|node| policy::NodeId(node.0));
+fn node_for(opened: &OpenDevice, topology: &Topology) -> Result<Option<NodeId>, Error> {
+    let find = |number: u32| topology.find(number);
     match opened.node {
         Some(number) => named_node(number, topology),
         // On a made-up machine no device has a place of its own.
         None if topology.nodes().iter().all(|node| node.memory.is_none()) => Ok(None),
-        None => Ok(opened.file.as_ref().and_then(node::of).and_then(find)),
+        None => Ok(opened.file.as_ref().and_then(sysfs::node_of).and_then(find)),
     }
 }

@@ -7,13 +7,15 @@ use super::open::{self, DeviceKind, OpenDevice};
 use super::spec::SwapSpec;
 use super::throttle::{Distance, Link};
 use super::{DEVICE_SLOTS, SlotSpan, slot_of};
-use crate::error::Error;
-use crate::page::{NODES_MAX, NodeId, Slot};
+use crate::base::error::Error;
+use crate::base::index::{NodeId, Slot};
+use crate::base::limits::NODES_MAX;
 use crate::sys::PAGE_BYTES;
 use crate::sys::fd;
 use crate::sys::lock::{Lock, LockUse};
 use crate::sys::mapping::{Access, Mapping, ZeroedSlice};
-use crate::sys::request::{self, Direction, Pieces};
+use crate::sys::request;
+use crate::sys::request::{Direction, Pieces};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -161,7 +163,7 @@ impl Device {
             let _ = self.checksums.set(ZeroedSlice::new(DEVICE_SLOTS as usize)?);
             let _ = self.pages_on.set(ZeroedSlice::new(DEVICE_SLOTS as usize)?);
         }
-        let rotational = opened.kind != DeviceKind::Memory && super::node::is_rotational(&file);
+        let rotational = opened.kind != DeviceKind::Memory && super::sysfs::is_rotational(&file);
         self.is_rotational.store(rotational, Ordering::Relaxed);
         *self.backed.lock() = match opened.kind {
             DeviceKind::Temporary | DeviceKind::File => PAGE_BYTES as u64,

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use super::throttle::{Speed, Throttle};
-use crate::size::{ByteSize, SizeError, parse_size};
+use crate::base::size::{ByteSize, SizeError, parse_size};
 
 /// The highest priority a device can be given, as for `swapon(8)`.
 pub const PRIORITY_MAX: i16 = 32767;

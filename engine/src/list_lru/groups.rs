@@ -6,9 +6,9 @@
 //! adds an item looks at the mark under the same lock, and is either moved with the others or goes to the
 //! parent. The list's number is used again when no node remembers it.
 use super::{ListLru, Part};
-use crate::page::NodeId;
-use crate::sync::{AtomicBool, Ordering};
+use crate::sys::sync::{AtomicBool, Ordering};
 use std::sync::Arc;
+use userswap_policy::devices::NodeId;
 use userswap_policy::lru::sublists::ListNumber;
 
 /// A group of one container; clones are the same group.

@@ -53,12 +53,12 @@ pub use groups::Group;
 pub use userswap_policy::lru::Code;
 pub use walk::{ShrinkRequest, Visit};
 
-use crate::page::NodeId;
-use crate::sync::{AtomicI64, AtomicU32, AtomicU64, Guard, Lock, Ordering};
 use crate::sys::mapping::ZeroedSlice;
+use crate::sys::sync::{AtomicI64, AtomicU32, AtomicU64, Guard, Lock, Ordering};
 use groups::Numbers;
 use std::io;
 use std::sync::Arc;
+use userswap_policy::devices::NodeId;
 use userswap_policy::lru::sublists::{self, Chain, Link, ListNumber, Sublists};
 
 /// Nodes that one container can have: bits of its mask.

@@ -4,12 +4,12 @@
 //! RemovedRetry, Retry or Stop (the rule of Linux 6.13): nothing that was remembered under the lock is
 //! valid any more, and the walk starts again from the oldest item.
 use super::{Code, Group, ListLru, Lists, Taken};
-use crate::page::NodeId;
-use crate::sync::{Guard, Ordering};
+use crate::sys::sync::{Guard, Ordering};
+use userswap_policy::devices::NodeId;
 use userswap_policy::lru::Walk;
 use userswap_policy::lru::sublists::ListNumber;
 
-/// What reclaim asks a container, or a [`Shrinker`](crate::shrinker::Shrinker), for.
+/// What reclaim asks a container, or a [`Shrinker`](crate::state::shrinkers::Shrinker), for.
 #[derive(Clone)]
 pub struct ShrinkRequest {
     /// Whose memory is short.

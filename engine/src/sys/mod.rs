@@ -18,6 +18,7 @@ pub mod process;
 pub mod registry;
 pub mod request;
 pub mod signal;
+pub mod sync;
 pub mod uffd;
 pub mod uring;
 

@@ -5,12 +5,12 @@ use std::collections::HashSet;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::process::{Command, Output};
 use userswap::Engine;
-use userswap::core::Core;
-use userswap::node::NodeState;
-use userswap::options::{FaultMode, Transfer};
-use userswap::page::PageState;
-use userswap::sys::{PAGE_BYTES, pagemap};
+use userswap::internals::Core;
+use userswap::internals::NodeState;
+use userswap::internals::PageState;
+use userswap::internals::{PAGE_BYTES, pagemap};
 use userswap::{Builder, Region};
+use userswap::{FaultMode, Transfer};
 use userswap_policy::lru::ListId;
 
 pub const MIB: usize = 1 << 20;

@@ -9,7 +9,7 @@
 use crate::loads::{Devices, Load, Phase, Side, name_of};
 use crate::rfc;
 use std::collections::BTreeMap;
-use userswap::status::{DeviceState, NodeStatus, Status};
+use userswap::internals::status::{DeviceState, NodeStatus, Status};
 
 /// How far a device's share may differ, in percent: batches are of different sizes, and 3 was the most
 /// that was measured.

@@ -1,7 +1,7 @@
 //! What happened in the guest, made of its messages: loads, and what was seen in each of their phases.
 use crate::console::Message;
 use std::collections::BTreeMap;
-use userswap::status::Status;
+use userswap::internals::status::Status;
 
 /// Bytes of a sector in the kernel's statistics.
 const SECTOR_BYTES: u64 = 512;

@@ -5,10 +5,10 @@
 use lru::LruCache;
 use quick_cache::sync::Cache;
 use userswap::Error;
+use userswap::NodeId;
+use userswap::internals::lock::Lock;
+use userswap::internals::mapping::ZeroedSlice;
 use userswap::list_lru::{Code, ListLru};
-use userswap::page::NodeId;
-use userswap::sys::lock::Lock;
-use userswap::sys::mapping::ZeroedSlice;
 use userswap_policy::lru::{Link, ListId, Lists};
 
 /// What becomes of an item that a walk has come to.

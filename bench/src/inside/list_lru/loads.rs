@@ -6,8 +6,8 @@ use std::hint::black_box;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use userswap::page::NodeId;
-use userswap::sys::clock::thread_cpu_ns;
+use userswap::NodeId;
+use userswap::internals::clock::thread_cpu_ns;
 
 /// Items that one walk looks at.
 const WALK: u64 = 16;

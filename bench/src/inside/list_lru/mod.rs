@@ -251,7 +251,7 @@ fn summary(load: Load, variant: Variant, turns: &[Vec<Outcome>], place: usize) -
 mod tests {
     use super::*;
     use containers::Fate;
-    use userswap::page::NodeId;
+    use userswap::NodeId;
 
     const NODE: NodeId = NodeId(0);
 

@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
-use userswap::sys::PAGE_BYTES;
+use userswap::internals::PAGE_BYTES;
 use userswap::{Builder, Engine, Error, Proceed, Region, Stayed, SwapoffMethod};
 
 /// Slots beyond the pages: each CPU's last cluster is not full.

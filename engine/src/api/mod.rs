@@ -1,0 +1,10 @@
+//! What a user of the library sees: building an engine, regions, caches that give way, numbers.
+pub mod account;
+pub mod builder;
+pub mod engine;
+pub mod fork;
+pub mod options;
+pub mod region;
+pub mod running;
+pub mod shrinker;
+pub mod usage;

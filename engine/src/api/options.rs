@@ -1,0 +1,290 @@
+//! Everything `userswap run` tells the library it injects, as lines of `key=value`.
+//!
+//! The two sides are different binaries of one build, with only the environment between them; the
+//! text form is therefore strict: what one side does not know, it refuses. Values are checked for
+//! sense by the command line, before the program starts, where there is somebody to read it.
+use crate::base::choice::{
+    Allowed, ChoiceError, FaultMode, IoBackend, OnFull, PAGE_CLUSTERS, PlacementChoice,
+    RA_POLICIES, Transfer, VMA_RA,
+};
+use crate::device::spec::{SpecError, SwapSpec};
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::str::FromStr;
+use userswap_policy::readahead::{AddressOrder, Choice, PAGE_CLUSTER_DEFAULT, page_cluster_of};
+
+/// The environment variable that carries [`Options::to_text`] to the injected library.
+pub const OPTIONS_VARIABLE: &str = "USERSWAP_OPTIONS";
+
+/// Mappings below this stay the kernel's unless asked otherwise: glibc's own limit for giving an
+/// allocation a mapping of its own.
+pub const MIN_REGION_DEFAULT_BYTES: u64 = 128 << 10;
+
+/// Why a text is not a set of options; the message names the value and says what is allowed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum OptionsError {
+    /// A word that is not among the allowed ones.
+    #[error(transparent)]
+    Choice(#[from] ChoiceError),
+    /// A line without `=`.
+    #[error("\"{0}\" is not an option: each line is key=value")]
+    NotAnOption(String),
+    /// A key that this build does not know.
+    #[error("unknown option \"{0}\": the command and the injected library are of different builds")]
+    UnknownKey(String),
+    /// A number that cannot be read.
+    #[error("{key}=\"{value}\" is not a whole number")]
+    Number {
+        /// The key.
+        key: &'static str,
+        /// The value.
+        value: String,
+    },
+    /// A value that is not among the allowed ones.
+    #[error("{key}: {value:?} is not allowed: use {allowed}")]
+    Value {
+        /// The key.
+        key: &'static str,
+        /// The value.
+        value: String,
+        /// What is allowed, as in "use …".
+        allowed: &'static str,
+    },
+    /// A swap device that cannot be read.
+    #[error("swap: {0}")]
+    Swap(#[from] SpecError),
+    /// A key that must be there.
+    #[error("option \"{0}\" is missing")]
+    Missing(&'static str),
+}
+
+/// The options of one `userswap run`, for every process under it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// The RAM budget of each process.
+    pub ram_bytes: u64,
+    /// The budget of single nodes, by the kernel's number; empty: by their CPUs.
+    pub ram_by_node: Vec<(u32, u64)>,
+    /// Made-up nodes in the place of the machine's own.
+    pub fake_numa: Option<u32>,
+    /// Swap devices in the order given; empty means a temporary file in the default directory.
+    pub swaps: Vec<SwapSpec>,
+    /// Which device without a priority is asked first.
+    pub placement: PlacementChoice,
+    /// How faults are delivered.
+    pub fault: FaultMode,
+    /// Private mappings of at least this size are managed.
+    pub min_region_bytes: u64,
+    /// What happens when the devices are full.
+    pub on_full: OnFull,
+    /// Where the root process writes its counters at exit.
+    pub stats: Option<PathBuf>,
+    /// How pages travel.
+    pub transfer: Transfer,
+    /// How devices are driven.
+    pub io: IoBackend,
+    /// What is read ahead of its use.
+    pub swap_ra_policy: Choice,
+    /// Binary logarithm of the largest window of the kernel's policies.
+    pub page_cluster: u8,
+    /// Whether `scaling` reads in address order where no device seeks.
+    pub vma_ra_enabled: AddressOrder,
+    /// The directory of the control socket; none, no socket.
+    pub control: Option<PathBuf>,
+    /// The process that `run` became; its descendants leave the statistics file to it.
+    pub root_pid: u32,
+}
+
+impl Options {
+    /// A budget, and the defaults of `userswap run` for everything else.
+    pub fn new(ram_bytes: u64) -> Options {
+        Options {
+            ram_bytes,
+            ram_by_node: Vec::new(),
+            fake_numa: None,
+            swaps: Vec::new(),
+            placement: PlacementChoice::Near,
+            fault: FaultMode::Thread,
+            min_region_bytes: MIN_REGION_DEFAULT_BYTES,
+            on_full: OnFull::Exceed,
+            stats: None,
+            transfer: Transfer::Auto,
+            io: IoBackend::Auto,
+            swap_ra_policy: Choice::Stream,
+            page_cluster: PAGE_CLUSTER_DEFAULT,
+            vma_ra_enabled: AddressOrder::Enabled,
+            control: None,
+            root_pid: 0,
+        }
+    }
+
+    /// The text for [`OPTIONS_VARIABLE`]. Paths must be UTF-8 without line ends.
+    pub fn to_text(&self) -> String {
+        let mut text = format!(
+            "ram={}\nplacement={}\nfault={}\nmin_region={}\non_full={}\ntransfer={}\nio={}\nroot_pid={}\n",
+            self.ram_bytes,
+            self.placement,
+            self.fault,
+            self.min_region_bytes,
+            self.on_full,
+            self.transfer,
+            self.io,
+            self.root_pid,
+        );
+        let Self { swap_ra_policy, page_cluster, vma_ra_enabled, .. } = self;
+        write!(
+            text,
+            "swap_ra_policy={swap_ra_policy}\npage_cluster={page_cluster}\nvma_ra_enabled={vma_ra_enabled}\n"
+        )
+        .expect("writing to a string cannot fail");
+        for (node, bytes) in &self.ram_by_node {
+            writeln!(text, "ram_of_node={node}:{bytes}").expect("writing to a string cannot fail");
+        }
+        if let Some(nodes) = self.fake_numa {
+            writeln!(text, "fake_numa={nodes}").expect("writing to a string cannot fail");
+        }
+        for swap in &self.swaps {
+            writeln!(text, "swap={swap}").expect("writing to a string cannot fail");
+        }
+        if let Some(stats) = &self.stats {
+            writeln!(text, "stats={}", stats.display()).expect("writing to a string cannot fail");
+        }
+        if let Some(control) = &self.control {
+            writeln!(text, "control={}", control.display())
+                .expect("writing to a string cannot fail");
+        }
+        text
+    }
+
+    /// Reads what [`to_text`](Options::to_text) wrote; keys left out keep their defaults.
+    ///
+    /// # Errors
+    /// A missing `ram`, an unknown key, and values that cannot be read.
+    pub fn from_text(text: &str) -> Result<Options, OptionsError> {
+        let mut options = Options::new(0);
+        for line in text.lines().filter(|line| !line.is_empty()) {
+            let (key, value) =
+                line.split_once('=').ok_or_else(|| OptionsError::NotAnOption(line.to_owned()))?;
+            options.set(key, value)?;
+        }
+        if options.ram_bytes == 0 {
+            return Err(OptionsError::Missing("ram"));
+        }
+        Ok(options)
+    }
+
+    fn set(&mut self, key: &str, value: &str) -> Result<(), OptionsError> {
+        match key {
+            "ram" => self.ram_bytes = number("ram", value)?,
+            "ram_of_node" => {
+                let (node, bytes) = value.split_once(':').unwrap_or((value, ""));
+                let key = "ram_of_node";
+                self.ram_by_node.push((number(key, node)?, number(key, bytes)?));
+            }
+            "fake_numa" => self.fake_numa = Some(number("fake_numa", value)?),
+            "swap" => self.swaps.push(value.parse()?),
+            "placement" => self.placement = value.parse()?,
+            "fault" => self.fault = value.parse()?,
+            "min_region" => self.min_region_bytes = number("min_region", value)?,
+            "on_full" => self.on_full = value.parse()?,
+            "stats" => self.stats = Some(PathBuf::from(value)),
+            "transfer" => self.transfer = value.parse()?,
+            "io" => self.io = value.parse()?,
+            "swap_ra_policy" => self.swap_ra_policy = readahead(value, RA_POLICIES)?,
+            "page_cluster" => {
+                self.page_cluster =
+                    page_cluster_of(value).map_err(|_| refused(value, PAGE_CLUSTERS))?;
+            }
+            "vma_ra_enabled" => self.vma_ra_enabled = readahead(value, VMA_RA)?,
+            "control" => self.control = Some(PathBuf::from(value)),
+            "root_pid" => self.root_pid = number("root_pid", value)?,
+            _ => return Err(OptionsError::UnknownKey(key.to_owned())),
+        }
+        Ok(())
+    }
+}
+
+fn refused(value: &str, (key, allowed): Allowed) -> OptionsError {
+    OptionsError::Value { key, value: value.to_owned(), allowed }
+}
+
+fn readahead<T: FromStr>(value: &str, allowed: Allowed) -> Result<T, OptionsError> {
+    value.parse().map_err(|_| refused(value, allowed))
+}
+
+fn number<T: FromStr>(key: &'static str, value: &str) -> Result<T, OptionsError> {
+    value.parse().map_err(|_| OptionsError::Number { key, value: value.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::limits::RAM_MIN_BYTES;
+
+    #[test]
+    fn options_read_back_as_they_were_written() {
+        let mut options = Options::new(512 << 20);
+        assert_eq!(Options::from_text(&options.to_text()), Ok(options.clone()));
+        options.swaps = vec![
+            "/var/tmp:1G,pri=3".parse().unwrap(),
+            "mem:64M,node=1".parse().unwrap(),
+            "/with=sign,and comma".parse().unwrap(),
+        ];
+        options.placement = PlacementChoice::Spread;
+        options.fault = FaultMode::Signal;
+        options.min_region_bytes = 4096;
+        options.on_full = OnFull::Stop;
+        options.stats = Some("/tmp/a=b stats.json".into());
+        options.transfer = Transfer::Copy;
+        options.io = IoBackend::Threads;
+        options.control = Some("/run/user/1000/user swap".into());
+        options.root_pid = 4711;
+        options.swap_ra_policy = Choice::Fixed;
+        options.page_cluster = 7;
+        options.vma_ra_enabled = AddressOrder::Disabled;
+        options.ram_by_node = vec![(0, 1 << 30), (3, 16 << 20)];
+        options.fake_numa = Some(4);
+        assert_eq!(Options::from_text(&options.to_text()), Ok(options));
+    }
+
+    #[test]
+    fn keys_left_out_keep_their_defaults() {
+        assert_eq!(Options::from_text("ram=16777216\n"), Ok(Options::new(RAM_MIN_BYTES)));
+    }
+
+    #[test]
+    fn what_is_not_understood_is_refused_and_named() {
+        for (text, named) in [
+            ("", "\"ram\" is missing"),
+            ("ram=5\nspeed=9", "\"speed\""),
+            ("ram", "\"ram\""),
+            ("ram=many", "\"many\""),
+            ("ram=5\nfault=fast", "\"fast\" is not a fault mode: use thread or signal"),
+            ("ram=5\nswap=mem", "\"mem\""),
+            ("ram=5\nswap_ra_policy=2", "\"2\" is not allowed: use scaling"),
+            ("ram=5\npage_cluster=11", "\"11\" is not allowed: use a whole number from 0 to 10"),
+            ("ram=5\nvma_ra_enabled=maybe", "\"maybe\" is not allowed: use true or false"),
+            ("ram=5\nroot_pid=-1", "\"-1\""),
+            ("ram=5\nram_of_node=0-7", "\"0-7\""),
+        ] {
+            let refusal = Options::from_text(text).unwrap_err().to_string();
+            assert!(refusal.contains(named), "{text:?}: {refusal}");
+        }
+    }
+
+    #[test]
+    fn every_choice_reads_back_as_it_is_printed() {
+        for choice in [FaultMode::Thread, FaultMode::Signal] {
+            assert_eq!(choice.to_string().parse(), Ok(choice));
+        }
+        for choice in [OnFull::Exceed, OnFull::Stop] {
+            assert_eq!(choice.to_string().parse(), Ok(choice));
+        }
+        for choice in [Transfer::Auto, Transfer::Move, Transfer::Copy] {
+            assert_eq!(choice.to_string().parse(), Ok(choice));
+        }
+        for choice in [IoBackend::Auto, IoBackend::Uring, IoBackend::Threads] {
+            assert_eq!(choice.to_string().parse(), Ok(choice));
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! A region: memory of an engine that a program sees as a plain slice.
+use crate::api::running::Running;
+use crate::base::error::Error;
+use crate::base::index::PageRange;
+use crate::state::core::Core;
+use crate::sys::signal::Blocked;
+use crate::sys::{PAGE_BYTES, pages};
+use bytemuck::{AnyBitPattern, NoUninit};
+use std::ops::Range;
+use std::sync::Arc;
+use userswap_policy::readahead::Hint;
+
+/// Managed memory; dropped with its content, without any write.
+pub struct Region {
+    running: Arc<Running>,
+    range: PageRange,
+    bytes: usize,
+}
+
+impl Region {
+    pub(crate) fn new(running: Arc<Running>, range: PageRange, bytes: usize) -> Self {
+        Self { running, range, bytes }
+    }
+
+    /// Length in bytes, as asked for.
+    pub fn len(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether the region has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    /// The memory.
+    pub fn as_slice(&self) -> &[u8] {
+        pages::view(self.address(), self.bytes)
+    }
+
+    /// The memory, for writing.
+    pub fn as_mut_slice(&mut self) -> &mut [u8] {
+        pages::view_mut(self.address(), self.bytes)
+    }
+
+    /// The memory as values of a plain-old-data type; trailing bytes that make no whole value are left out.
+    pub fn as_typed<T: AnyBitPattern>(&self) -> &[T] {
+        let whole = self.bytes / size_of::<T>() * size_of::<T>();
+        bytemuck::cast_slice(&self.as_slice()[..whole])
+    }
+
+    /// As [`Region::as_typed`], for writing.
+    pub fn as_typed_mut<T: AnyBitPattern + NoUninit>(&mut self) -> &mut [T] {
+        let whole = self.bytes / size_of::<T>() * size_of::<T>();
+        bytemuck::cast_slice_mut(&mut self.as_mut_slice()[..whole])
+    }
+
+    /// Brings bytes in before they are needed, as far as the budget goes without taking others out.
+    ///
+    /// # Errors
+    /// Bytes outside the region.
+    pub fn prefetch(&self, bytes: Range<usize>) -> Result<(), Error> {
+        let _blocked = Blocked::new();
+        self.core().prefetch_range(self.pages_touching(bytes)?);
+        Ok(())
+    }
+
+    /// Says nothing about these bytes any more: takes [`Region::sequential`] and [`Region::random`] back.
+    ///
+    /// # Errors
+    /// Bytes outside the region, as for all advice.
+    pub fn normal(&self, bytes: Range<usize>) -> Result<(), Error> {
+        self.hint(bytes, Hint::Normal)
+    }
+
+    /// These bytes will be used in order: from the first fault on they are read ahead in large windows,
+    /// whatever the readahead policy (but `off`).
+    ///
+    /// # Errors
+    /// Bytes outside the region.
+    pub fn sequential(&self, bytes: Range<usize>) -> Result<(), Error> {
+        self.hint(bytes, Hint::Sequential)
+    }
+
+    /// These bytes will be used in no order: nothing is read ahead.
+    ///
+    /// # Errors
+    /// Bytes outside the region.
+    pub fn random(&self, bytes: Range<usize>) -> Result<(), Error> {
+        self.hint(bytes, Hint::Random)
+    }
+
+    fn hint(&self, bytes: Range<usize>, hint: Hint) -> Result<(), Error> {
+        self.core().arena.hints.set(self.pages_touching(bytes)?, hint);
+        Ok(())
+    }
+
+    /// These bytes will be needed soon: as [`Region::prefetch`], without waiting, and not beyond half of the
+    /// budget.
+    ///
+    /// # Errors
+    /// Bytes outside the region.
+    pub fn will_need(&self, bytes: Range<usize>) -> Result<(), Error> {
+        let _blocked = Blocked::new();
+        self.core().will_need(self.pages_touching(bytes)?);
+        Ok(())
+    }
+
+    /// These bytes will not be needed soon: their pages are the next to leave.
+    ///
+    /// # Errors
+    /// Bytes outside the region.
+    pub fn cold(&self, bytes: Range<usize>) -> Result<(), Error> {
+        let _blocked = Blocked::new();
+        self.core().cool(self.pages_touching(bytes)?);
+        Ok(())
+    }
+
+    /// The content of these bytes is not needed any more: as [`Region::discard`].
+    ///
+    /// # Errors
+    /// Bytes outside the region.
+    pub fn dont_need(&mut self, bytes: Range<usize>) -> Result<(), Error> {
+        self.discard(bytes)
+    }
+
+    /// Takes the pages of these bytes out to the devices; pinned pages stay.
+    ///
+    /// # Errors
+    /// Bytes outside the region.
+    pub fn page_out(&self, bytes: Range<usize>) -> Result<(), Error> {
+        let _blocked = Blocked::new();
+        self.core().page_out_range(self.pages_touching(bytes)?);
+        Ok(())
+    }
+
+    /// Forgets whole pages within these bytes: nothing is written, they read as zeros afterwards.
+    ///
+    /// # Errors
+    /// Bytes outside the region.
+    pub fn discard(&mut self, bytes: Range<usize>) -> Result<(), Error> {
+        let range = self.pages_touching(bytes.clone())?;
+        let skip_first = !bytes.start.is_multiple_of(PAGE_BYTES);
+        let skip_last = !bytes.end.is_multiple_of(PAGE_BYTES) && bytes.end != self.bytes;
+        let first = range.first + u32::from(skip_first);
+        let end = range.end() - u32::from(skip_last);
+        if first < end {
+            let _blocked = Blocked::new();
+            self.core().drop_range(PageRange { first, count: end - first });
+        }
+        Ok(())
+    }
+
+    /// Brings bytes in and keeps them in RAM until unpinned; pins nest.
+    ///
+    /// Needed while a device writes into the region (O_DIRECT, registered buffers) where pages leave by
+    /// copying, that is before Linux 6.8: only MOVE refuses pages that a device holds.
+    ///
+    /// # Errors
+    /// Bytes outside the region; more than the budget can hold.
+    pub fn pin(&self, bytes: Range<usize>) -> Result<(), Error> {
+        let range = self.pages_touching(bytes)?;
+        let _blocked = Blocked::new();
+        self.core().pin_range(range)
+    }
+
+    /// Undoes one [`Region::pin`] of the same bytes.
+    ///
+    /// # Errors
+    /// Bytes outside the region.
+    pub fn unpin(&self, bytes: Range<usize>) -> Result<(), Error> {
+        let _blocked = Blocked::new();
+        self.core().unpin_range(self.pages_touching(bytes)?);
+        Ok(())
+    }
+
+    fn core(&self) -> &Core {
+        &self.running.core
+    }
+
+    fn address(&self) -> usize {
+        self.core().page_address(self.range.first)
+    }
+
+    fn pages_touching(&self, bytes: Range<usize>) -> Result<PageRange, Error> {
+        if bytes.start > bytes.end || bytes.end > self.bytes {
+            return Err(Error::OutOfRange(bytes.start, bytes.end, self.bytes));
+        }
+        let first = (bytes.start / PAGE_BYTES) as u32;
+        let end = bytes.end.div_ceil(PAGE_BYTES) as u32;
+        Ok(PageRange { first: self.range.first + first, count: end.saturating_sub(first) })
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        let _blocked = Blocked::new();
+        self.core().drop_range(self.range);
+        self.core().arena.free(self.range);
+    }
+}

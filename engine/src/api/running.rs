@@ -1,0 +1,67 @@
+//! A core with the threads that serve it.
+use crate::base::error::Error;
+use crate::control::Control;
+use crate::fault::sigbus;
+use crate::state::core::Core;
+use crate::sys::signal::Blocked;
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+/// A core with the threads that serve it.
+pub(crate) struct Running {
+    pub(crate) core: Arc<Core>,
+    pub(crate) threads: Mutex<Vec<JoinHandle<()>>>,
+    pub(crate) control: Control,
+}
+
+impl Running {
+    /// Starts the threads one by one: whoever drops this joins those that run.
+    pub(crate) fn start_threads(&self) -> Result<(), Error> {
+        // The threads inherit this: a handler of the program must not run on them, it might touch memory
+        // that only they can bring in.
+        let _blocked = Blocked::new();
+        let keep = |thread| self.threads.lock().expect("nobody panics with them").push(thread);
+        for node in &self.core.nodes {
+            keep(crate::reclaim::kswapd::start(self.core.clone(), node.id)?);
+        }
+        keep(crate::fault::server::start(self.core.clone())?);
+        if self.core.shrinkers.has_thread() {
+            keep(crate::reclaim::shrink::start(self.core.clone())?);
+        }
+        Ok(())
+    }
+
+    /// Starts the thread that asks shrinkers, unless it runs.
+    pub(crate) fn start_shrinking(&self) -> Result<(), Error> {
+        let mut threads = self.threads.lock().expect("nobody panics with them");
+        if !self.core.shrinkers.has_thread() {
+            threads.push(crate::reclaim::shrink::start(self.core.clone())?);
+        }
+        Ok(())
+    }
+
+    /// In a forked child, which has the books of threads that do not exist there.
+    pub(crate) fn renew_threads(&self) -> Result<(), Error> {
+        let parents = std::mem::take(&mut *self.threads.lock().expect("the lock was free at fork"));
+        // Not dropped: that would detach threads that were never in this process.
+        std::mem::forget(parents);
+        self.start_threads()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // First: what it was asked to do needs the other threads.
+        self.control.stop();
+        self.core.stop();
+        sigbus::strike(&self.core);
+        for thread in self.threads.get_mut().expect("nobody panics with the threads").drain(..) {
+            // A cache that a scan dropped may have been the last to hold the engine.
+            if thread.thread().id() == std::thread::current().id() {
+                continue;
+            }
+            // A thread that panicked has said so; there is nothing to add.
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Registering a program's caches.
+use crate::api::engine::Engine;
+use crate::base::error::Error;
+use crate::state::core::Core;
+use crate::state::shrinkers::{Entry, Shrinker};
+use crate::sys::clock::thread_id;
+use crate::sys::futex;
+use crate::sys::signal::Blocked;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A registered shrinker: dropped, it is asked no more, and no scan of it is under way. Not to be dropped
+/// while holding a lock that a scan waits for.
+#[must_use = "a cache is asked only as long as its registration is kept"]
+pub struct Registration {
+    core: Arc<Core>,
+    entry: Arc<Entry>,
+}
+
+impl Engine {
+    /// Asks a cache to become smaller from now on, whenever pages of a node are reclaimed; `name` is what
+    /// `status` calls it.
+    ///
+    /// # Errors
+    /// No thread is to be had.
+    pub fn register_shrinker(
+        &self,
+        name: &str,
+        shrinker: Arc<dyn Shrinker>,
+    ) -> Result<Registration, Error> {
+        let _blocked = Blocked::new();
+        let core = self.core().clone();
+        let entry = Arc::new(Entry {
+            id: core.shrinkers.next_id.fetch_add(1, Ordering::Relaxed),
+            name: name.to_owned(),
+            shrinker,
+            deferred: core.nodes.iter().map(|_| AtomicU64::new(0)).collect(),
+            scanned: AtomicU64::new(0),
+            freed: AtomicU64::new(0),
+            scan: Arc::default(),
+        });
+        core.gate.enter();
+        let started = self.start_shrinking();
+        if started.is_ok() {
+            core.shrinkers.insert(entry.clone());
+        }
+        core.gate.leave();
+        started.map(|()| Registration { core, entry })
+    }
+}
+
+impl Registration {
+    /// Objects that this cache was asked to look at, and those that it freed.
+    pub fn scanned_and_freed(&self) -> (u64, u64) {
+        let Entry { scanned, freed, .. } = &*self.entry;
+        (scanned.load(Ordering::Relaxed), freed.load(Ordering::Relaxed))
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        let _blocked = Blocked::new();
+        self.core.gate.enter();
+        self.core.shrinkers.remove(self.entry.id);
+        self.core.gate.leave();
+        // A scan that began before the removal goes on: it ends after its batch.
+        let scan = &self.entry.scan;
+        scan.is_over.store(true, Ordering::Relaxed);
+        loop {
+            // Acquire pairs with the release in `Turn::drop`: what the scan did is visible.
+            let thread = scan.thread.load(Ordering::Acquire);
+            if thread == 0 || thread == thread_id() as u32 {
+                return;
+            }
+            futex::wait(&scan.thread, thread);
+        }
+    }
+}

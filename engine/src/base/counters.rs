@@ -1,0 +1,233 @@
+//! Counters, named as in /proc/vmstat where one exists, and the latency of faults.
+use serde::{Deserialize, Serialize};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Buckets per power of two, and powers of two: up to about 18 minutes.
+const STEPS: usize = 4;
+
+const POWERS: usize = 40;
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident),+ $(,)?) => {
+        /// Event counts since the engine started. Each is exact; together they are no snapshot of one instant.
+        #[derive(Debug, Default)]
+        pub struct Counters {
+            $($(#[$doc])* pub $name: AtomicU64,)+
+            /// How long faults took.
+            pub latency: Latency,
+        }
+
+        /// A copy of all counters.
+        #[derive(Clone, Debug, Default, PartialEq)]
+        pub struct Snapshot {
+            $($(#[$doc])* pub $name: u64,)+
+            /// Percentiles of the time from a fault's arrival at the engine to its resolution.
+            pub fault_latency_ns: Percentiles,
+        }
+
+        impl Counters {
+            /// Copies all counters.
+            pub fn snapshot(&self) -> Snapshot {
+                Snapshot {
+                    $($name: self.$name.load(Ordering::Relaxed),)+
+                    fault_latency_ns: self.latency.percentiles(),
+                }
+            }
+        }
+
+        impl Snapshot {
+            /// Names and values in the order of declaration.
+            pub fn values(&self) -> Vec<(&'static str, u64)> {
+                vec![$((stringify!($name), self.$name),)+]
+            }
+        }
+    };
+}
+
+counters! {
+    /// Pages read from devices.
+    pswpin,
+    /// Pages written to devices.
+    pswpout,
+    /// Pages that left without a slot because they held only zeros.
+    swpout_zero,
+    /// Pages that left without a write because their slot still held the same content.
+    swpout_clean,
+    /// Faults served.
+    pgfault,
+    /// Faults that had to read from a device.
+    pgmajfault,
+    /// Faults on pages on their second chance or read ahead.
+    pgfault_cached,
+    /// Pages filled with zeros at first touch.
+    pgzero,
+    /// Pages looked at by the background reclaimer.
+    pgscan_kswapd,
+    /// Pages looked at by faulting threads.
+    pgscan_direct,
+    /// Pages taken out by the background reclaimer.
+    pgsteal_kswapd,
+    /// Pages taken out by faulting threads.
+    pgsteal_direct,
+    /// Times a faulting thread had to reclaim.
+    allocstall,
+    /// Times a faulting thread waited for the background reclaimer instead of reclaiming.
+    pgthrottle,
+    /// Times the background reclaimer was woken.
+    pageoutrun,
+    /// Times the background reclaimer was woken within 100 ms of having reached its high mark.
+    kswapd_low_wmark_hit_quickly,
+    /// Times a node was found below its high mark 100 ms after having reached it.
+    kswapd_high_wmark_hit_quickly,
+    /// Background rounds that reclaimed nothing at any priority.
+    kswapd_failures,
+    /// Pages taken out because a neighbour of the same age was.
+    pgsteal_neighbour,
+    /// Pages made active because they were used on their second chance.
+    pgactivate,
+    /// Active pages made inactive.
+    pgdeactivate,
+    /// Pages that came back from their device after reclaim had taken them out.
+    workingset_refault,
+    /// Pages made active because they came back soon.
+    workingset_activate,
+    /// Pages that came back soon but found others to be worth as much.
+    workingset_regret,
+    /// Times a node's turn to contend under `reclaim_contention stall` ended.
+    reclaim_turns,
+    /// Requests to devices for pages to be brought back.
+    swap_reads,
+    /// Pages read that nobody waited for.
+    swap_ra,
+    /// Pages read ahead whose first use was seen: with the kernel's policies each one, with streams one
+    /// marker for each window.
+    swap_ra_hit,
+    /// Pages read ahead for nothing: those that lost their frame with the mark still on, and, for mapped
+    /// pages, whose use nobody sees, what forgotten streams had read beyond the last sign of use.
+    swap_ra_wasted,
+    /// Pages that could not leave because a device or system call holds them.
+    pgreclaim_pinned,
+    /// Pages copied because fork left them shared, because MOVE is not to be had, or because their memory
+    /// had to come from the kernel anyway (swapoff).
+    pgcopy,
+    /// Faults that met a page in transition and waited for its owner.
+    fault_busy,
+    /// Pages granted beyond the budget because no device had room.
+    budget_exceeded,
+    /// Read requests that failed.
+    swap_read_errors,
+    /// Write requests that failed.
+    swap_write_errors,
+    /// Slots taken out of service because their device refused or damaged a page.
+    swap_bad_slots,
+    /// Pages lost to unreadable or damaged slots.
+    pages_lost,
+    /// Pages adopted when the engine engaged.
+    pages_adopted,
+    /// Objects of the program's caches that their shrinkers were asked to look at.
+    slabs_scanned,
+    /// Objects of the program's caches that their shrinkers freed.
+    slabs_freed,
+    /// Pages dropped by the program.
+    pgdrop,
+}
+
+/// Fixed logarithmic buckets: cheap and safe enough for a signal handler.
+#[derive(Debug)]
+pub struct Latency {
+    buckets: [AtomicU64; STEPS * POWERS],
+    max: AtomicU64,
+}
+
+impl Default for Latency {
+    fn default() -> Self {
+        Self { buckets: [const { AtomicU64::new(0) }; STEPS * POWERS], max: AtomicU64::new(0) }
+    }
+}
+
+/// Upper bounds in nanoseconds below which a share of the faults stayed; zero when there were none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Percentiles {
+    /// Half of them.
+    pub p50: u64,
+    /// 95 %.
+    pub p95: u64,
+    /// 99 %.
+    pub p99: u64,
+    /// The slowest.
+    pub max: u64,
+}
+
+impl Latency {
+    /// Records one duration.
+    pub fn record(&self, nanoseconds: u64) {
+        self.buckets[Self::bucket(nanoseconds)].fetch_add(1, Ordering::Relaxed);
+        self.max.fetch_max(nanoseconds, Ordering::Relaxed);
+    }
+
+    /// The percentiles so far.
+    pub fn percentiles(&self) -> Percentiles {
+        let counts: Vec<u64> = self.buckets.iter().map(|b| b.load(Ordering::Relaxed)).collect();
+        let total: u64 = counts.iter().sum();
+        let max = self.max.load(Ordering::Relaxed);
+        let bound = |share: u64| {
+            let wanted = (total * share).div_ceil(100);
+            let mut seen = 0;
+            let place = counts.iter().position(|count| {
+                seen += count;
+                seen >= wanted
+            });
+            place.map_or(0, |place| Self::upper_bound(place).min(max))
+        };
+        if total == 0 {
+            return Percentiles::default();
+        }
+        Percentiles { p50: bound(50), p95: bound(95), p99: bound(99), max }
+    }
+
+    fn bucket(nanoseconds: u64) -> usize {
+        let value = nanoseconds.max(STEPS as u64);
+        let power = value.ilog2() as usize;
+        // The two bits below the leading one select the step.
+        let step = (value >> (power - 2)) as usize & (STEPS - 1);
+        (power * STEPS + step).min(STEPS * POWERS - 1)
+    }
+
+    fn upper_bound(bucket: usize) -> u64 {
+        let (power, step) = (bucket / STEPS, bucket % STEPS);
+        ((STEPS + step + 1) as u64) << power >> 2
+    }
+}
+
+/// Adds to a counter.
+pub fn count(counter: &AtomicU64, events: u64) {
+    counter.fetch_add(events, Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_duration_lies_below_its_buckets_bound_and_above_the_one_before() {
+        for value in (2..40).flat_map(|power| [(1u64 << power) + 1, 3 << power]) {
+            let bucket = Latency::bucket(value);
+            if bucket + 1 < STEPS * POWERS {
+                assert!(value < Latency::upper_bound(bucket), "{value}");
+                assert!(value >= Latency::upper_bound(bucket - 1), "{value}");
+            }
+        }
+    }
+
+    #[test]
+    fn percentiles_of_a_known_distribution_are_within_a_quarter() {
+        let latency = Latency::default();
+        for value in 1..=1000u64 {
+            latency.record(value * 1000);
+        }
+        let percentiles = latency.percentiles();
+        assert!((500_000..625_000).contains(&percentiles.p50), "{percentiles:?}");
+        assert!((990_000..=1_000_000).contains(&percentiles.p99), "{percentiles:?}");
+        assert_eq!(percentiles.max, 1_000_000);
+    }
+}

@@ -1,0 +1,144 @@
+//! What can go wrong when an engine is built or asked for something.
+use crate::base::open_error::OpenError;
+use std::io;
+use std::path::PathBuf;
+use userswap_policy::devices::SwapOnError;
+
+/// An engine's error; the message is one line that names the value and the remedy.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The kernel does not let this process have a userfaultfd.
+    #[error(
+        "userfaultfd is not allowed here ({0}): it needs CAP_SYS_PTRACE, or vm.unprivileged_userfaultfd=1, \
+         or access to /dev/userfaultfd; in a container also a seccomp profile that permits userfaultfd"
+    )]
+    Userfaultfd(#[source] io::Error),
+    /// MOVE was asked for by name.
+    #[error(
+        "this kernel has no UFFDIO_MOVE (it came with Linux 6.8): use transfer \"auto\" or \"copy\""
+    )]
+    NoMove,
+    /// The engine's own memory.
+    #[error("no memory for the engine's tables: {0}")]
+    Books(#[source] io::Error),
+    /// A swap device.
+    #[error(transparent)]
+    Device(#[from] OpenError),
+    /// Every engine with signal delivery is looked at by each fault.
+    #[error(
+        "a process can have {0} engines with fault delivery by signal: drop one, or use \"thread\""
+    )]
+    TooManyEngines(usize),
+    /// No directory for the control socket.
+    #[error(
+        "no private directory for the control socket ({0}); set XDG_RUNTIME_DIR to a directory of yours"
+    )]
+    ControlDirectory(String),
+    /// No control socket.
+    #[error("no control socket in {}: {source}", directory.display())]
+    ControlSocket {
+        /// Where it was to be.
+        directory: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// A thread could not be started.
+    #[error("cannot start a thread: {0}")]
+    Thread(#[source] io::Error),
+    /// What is swapped could not be copied for a child.
+    #[error(
+        "cannot copy swapped pages for a forked process: {0}; give the swap directory more room"
+    )]
+    ForkCopy(#[source] io::Error),
+    /// A budget too small to work with.
+    #[error("a budget of {0} bytes is too small: use at least {min} bytes", min = crate::base::limits::RAM_MIN_BYTES)]
+    BudgetTooSmall(u64),
+    /// A budget larger than the engine can name frames for.
+    #[error("a budget of {0} bytes is too large for this engine: use at most {1} bytes")]
+    BudgetTooLarge(u64, u64),
+    /// More devices than there are records for.
+    #[error("there are {0} swap devices already: swap one off first")]
+    TooManyDevices(usize),
+    /// The table of devices refused one.
+    #[error("the device cannot be used: {}", swap_on_reason(.0))]
+    SwapOn(SwapOnError),
+    /// Somebody else is adding or removing a device.
+    #[error("another swapon or swapoff of this program is under way: wait for it to end")]
+    DevicesChanging,
+    /// A device that is not in use.
+    #[error("{0} is not a swap device of this program: its devices are {1}")]
+    NoSuchDevice(String, String),
+    /// More pages than there is room for without the device.
+    #[error(
+        "{0} holds {1} pages, and without it there is room for {2}: swap another device on first, or raise \
+         the budget"
+    )]
+    NoRoomToSwapOff(String, u64, u64),
+    /// RAM and other devices filled up while a device was being emptied.
+    #[error("no room for the pages that are left: the device stays in use")]
+    NoRoomInRam,
+    /// Pages that are in transition all the time.
+    #[error("{0} pages could not be brought back: the device stays in use, try again")]
+    SwapOffStuck(u64),
+    /// The watcher wanted it.
+    #[error("cancelled: the device stays in use")]
+    SwapOffCancelled,
+    /// A node that the machine does not have.
+    #[error("this machine has no node {0}: its nodes are {1}")]
+    NoNode(u32, String),
+    /// A share of a node that is too small to work with.
+    #[error(
+        "node {0} would get {1} bytes of the budget: give every node at least {min} bytes, with a larger \
+         --ram or with --ram NODE:SIZE for each",
+        min = crate::base::limits::NODE_MIN_PAGES as usize * crate::sys::PAGE_BYTES
+    )]
+    NodeBudgetTooSmall(u32, u64),
+    /// A budget that pinned memory would not leave enough of.
+    #[error(
+        "a budget of {0} bytes is too small while {1} bytes are pinned: unpin some, or use half as much again"
+    )]
+    BudgetPinned(u64, u64),
+    /// A setting that does not exist or does not take the value.
+    #[error("{0}")]
+    Setting(String),
+    /// Watermarks that leave too little.
+    #[error(
+        "the high watermark would be {0} bytes of a node's {1}: at most half may be kept available, use a \
+         smaller value or a larger budget"
+    )]
+    MarksTooHigh(u64, u64),
+    /// The arena is used up.
+    #[error(
+        "no address space left for a region of {0} bytes: drop regions or build with a larger arena"
+    )]
+    ArenaFull(u64),
+    /// A range outside the region.
+    #[error("bytes {0}..{1} lie outside the region of {2} bytes")]
+    OutOfRange(usize, usize, usize),
+    /// Pinning more than the budget can hold.
+    #[error(
+        "cannot pin {0} pages: the budget has room for {1} more pinned ones; unpin others or raise it"
+    )]
+    PinTooLarge(u32, u32),
+}
+
+impl Error {
+    /// The kernel's number for what was wrong, where it has one for the same refusal.
+    pub fn errno(&self) -> Option<i32> {
+        match self {
+            Self::Setting(_) => Some(libc::EINVAL),
+            _ => None,
+        }
+    }
+}
+
+fn swap_on_reason(error: &SwapOnError) -> String {
+    match error {
+        SwapOnError::TooManyDevices => "there are too many: swap one off first".to_owned(),
+        SwapOnError::Empty => "it has no usable slot: give it a larger size".to_owned(),
+        SwapOnError::NoSuchNode(node) => format!("there is no node {}", node.0),
+        SwapOnError::PriorityTooHigh(priority) => {
+            format!("priority {priority} is too high: use at most 32767")
+        }
+    }
+}

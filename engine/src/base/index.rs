@@ -1,0 +1,34 @@
+//! The numbers that name things: pages, frames, slots, nodes.
+
+pub use userswap_policy::devices::NodeId;
+
+/// A page of the arena, counted from its start.
+pub type PageIndex = u32;
+
+/// A place of a frame pool, counted from its start.
+pub type FrameIndex = u32;
+
+/// A slot on some device; zero is never one (every device begins with its header).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord)]
+pub struct Slot(pub std::num::NonZeroU32);
+
+/// Consecutive pages of the arena.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PageRange {
+    /// First page.
+    pub first: PageIndex,
+    /// Number of pages.
+    pub count: u32,
+}
+
+impl PageRange {
+    /// The page behind the last one.
+    pub fn end(self) -> PageIndex {
+        self.first + self.count
+    }
+
+    /// Whether `page` lies in the range.
+    pub fn contains(self, page: PageIndex) -> bool {
+        (self.first..self.end()).contains(&page)
+    }
+}

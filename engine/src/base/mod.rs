@@ -1,0 +1,14 @@
+//! What every room speaks: numbers that name things, bounds, choices, sizes, errors, counters, the machine.
+//!
+//! No act and no state of an engine is here; nothing here knows another room but `sys`.
+pub mod checksum;
+pub mod choice;
+pub mod counters;
+pub mod error;
+pub mod index;
+pub mod limits;
+pub mod log;
+pub mod open_error;
+pub mod size;
+pub mod status;
+pub mod topology;

@@ -1,0 +1,138 @@
+//! Every reason to refuse a swap device, each a line that names the device and the way out.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::base::limits::DEVICE_MIN_BYTES;
+use crate::base::size::ByteSize;
+
+/// Why a swap device is refused.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Neither the path nor the directory it would be made in exists.
+    #[error(
+        "{path}: no such directory; create it, or name an existing directory, file or block device",
+        path = path.display()
+    )]
+    NoSuchDirectory {
+        /// The path.
+        path: PathBuf,
+    },
+    /// A symbolic link to something that would be written in place.
+    #[error(
+        "{path}: is a symbolic link; name what it points to, {target}",
+        path = path.display(), target = target.display()
+    )]
+    Link {
+        /// The link.
+        path: PathBuf,
+        /// Where it leads.
+        target: PathBuf,
+    },
+    /// A pipe, character device or socket.
+    #[error("{path}: is {found}; name a directory, a file or a block device", path = path.display())]
+    WrongType {
+        /// The path.
+        path: PathBuf,
+        /// What it is.
+        found: &'static str,
+    },
+    /// Content without a swap signature.
+    #[error(
+        "{path}: holds data that is not swap, left untouched; name a new file or a directory, or \
+         run mkswap on it if its content may be lost",
+        path = path.display()
+    )]
+    SomebodysData {
+        /// The path.
+        path: PathBuf,
+    },
+    /// In `/proc/swaps`.
+    #[error(
+        "{path}: the kernel swaps to it; run swapoff on it first, or name another device",
+        path = path.display()
+    )]
+    KernelSwap {
+        /// The path.
+        path: PathBuf,
+    },
+    /// Locked by another engine.
+    #[error(
+        "{path}: another userswap uses it; name another file, or a directory to share",
+        path = path.display()
+    )]
+    Locked {
+        /// The path.
+        path: PathBuf,
+    },
+    /// A block device that is mounted or part of something else.
+    #[error(
+        "{path}: is mounted or in use; unmount it first, or name another device",
+        path = path.display()
+    )]
+    Busy {
+        /// The path.
+        path: PathBuf,
+    },
+    /// More asked for than there is.
+    #[error(
+        "{path}: {asked} asked for, {room} {limit}; name a smaller SIZE or another {other}",
+        path = path.display(), asked = ByteSize(*asked), room = ByteSize(*room).rounded()
+    )]
+    TooLarge {
+        /// The path.
+        path: PathBuf,
+        /// Bytes asked for.
+        asked: u64,
+        /// Bytes that could be had.
+        room: u64,
+        /// What sets the limit.
+        limit: &'static str,
+        /// What could be named instead.
+        other: &'static str,
+    },
+    /// Less than a device needs.
+    #[error(
+        "{path}: {bytes} is too small for swap; at least {min} is needed",
+        path = path.display(), bytes = ByteSize(*bytes), min = ByteSize(DEVICE_MIN_BYTES)
+    )]
+    TooSmall {
+        /// The path.
+        path: PathBuf,
+        /// Bytes found or asked for.
+        bytes: u64,
+    },
+    /// A page that was written did not read back.
+    #[error("{path}: a page read back differs from the page written; name another device",
+        path = path.display())]
+    Unreliable {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The path was replaced between being examined and being opened.
+    #[error("{path}: was replaced while it was opened; try again", path = path.display())]
+    Replaced {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The system refuses.
+    #[error(
+        "{path}: cannot {action} it: {source}; name a directory or device that can be written to",
+        path = path.display()
+    )]
+    Io {
+        /// The path.
+        path: PathBuf,
+        /// What was tried.
+        action: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl OpenError {
+    /// The system refuses `action` on `path`.
+    pub fn io(path: &Path, action: &'static str, source: impl Into<io::Error>) -> OpenError {
+        OpenError::Io { path: path.to_owned(), action, source: source.into() }
+    }
+}

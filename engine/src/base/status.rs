@@ -1,0 +1,210 @@
+//! What an engine is and has at one moment, as plain data: for `status`, `list`, and whoever asks through
+//! the control socket (docs/control.md has the JSON).
+//!
+//! Only data: [`Core::status`](crate::core::Core::status) fills it in. Fields may be added; whoever reads
+//! it leaves alone what it does not know.
+use crate::base::counters::Percentiles;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// One engine.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// Its process.
+    pub pid: u32,
+    /// The name of the program's file.
+    pub program: String,
+    /// How faults are delivered: `thread` or `signal`.
+    pub fault: String,
+    /// The RAM budget.
+    pub ram_bytes: u64,
+    /// Which device without a priority is asked first: `near` or `spread`.
+    pub placement: String,
+    /// What is read ahead of its use.
+    #[serde(default)]
+    pub readahead: ReadaheadStatus,
+    /// Everything was paged out, and nobody has asked for it since; what the program touches comes back.
+    #[serde(default)]
+    pub hibernated: bool,
+    /// Pins on pages, which keep them in RAM.
+    #[serde(default)]
+    pub pins: u64,
+    /// Slots that can be allocated on all devices.
+    pub free_slots: u64,
+    /// Usable slots of all devices.
+    pub total_slots: u64,
+    /// The lock of the nodes' device lists.
+    pub list_lock: LockUse,
+    /// Taking pages out of regions.
+    #[serde(default)]
+    pub removal: RemovalStatus,
+    /// The devices, in the order in which they were taken into use.
+    pub devices: Vec<DeviceStatus>,
+    /// The program's caches.
+    #[serde(default)]
+    pub shrinkers: Vec<ShrinkerStatus>,
+    /// The nodes.
+    pub nodes: Vec<NodeStatus>,
+    /// Event counts since the engine started, by name.
+    pub counters: BTreeMap<String, u64>,
+    /// How long faults took.
+    pub fault_latency_ns: Percentiles,
+}
+
+/// What is read ahead of its use, as set.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReadaheadStatus {
+    /// `scaling`, `fixed`, `vma`, `stream` or `off`.
+    pub swap_ra_policy: String,
+    /// Binary logarithm of the largest window of the kernel's policies.
+    pub page_cluster: u8,
+    /// Whether `scaling` may read in address order.
+    pub vma_ra_enabled: bool,
+}
+
+/// How a lock has been used since the engine started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LockUse {
+    /// Times it was taken.
+    pub acquisitions: u64,
+    /// Times somebody found it taken and had to wait.
+    pub waits: u64,
+}
+
+/// How taking pages out of regions has gone since the engine started.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RemovalStatus {
+    /// What a reclaimer does that finds a region's removal lock taken: `wait`, `stall` or `skip`.
+    pub contention: String,
+    /// The removal locks of all regions.
+    pub lock: LockUse,
+    /// Time spent waiting for them, sleeps included.
+    pub wait_ns: u64,
+    /// Times a reclaimer slept because another node's had its turn.
+    pub stalled: u64,
+    /// Batches for which a reclaimer looked elsewhere.
+    pub skipped: u64,
+    /// The node whose turn it is to contend.
+    pub exclusive: Option<u8>,
+}
+
+/// One swap device.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceStatus {
+    /// Its number, which [`ListEntry`] refers to.
+    pub index: u32,
+    /// As the user named it.
+    pub name: String,
+    /// `temporary`, `file`, `block` or `memory`.
+    pub kind: String,
+    /// Usable size.
+    pub size_bytes: u64,
+    /// What is in use of it.
+    pub used_bytes: u64,
+    /// As given, or negative when it was given automatically.
+    pub priority: i32,
+    /// The node it is near to.
+    pub node: Option<u8>,
+    /// Whether it takes pages.
+    pub state: DeviceState,
+    /// The lock, as taken to allocate slots.
+    pub alloc_lock: LockUse,
+    /// The lock, as taken to free slots.
+    pub free_lock: LockUse,
+    /// Slots freed since it was taken into use.
+    pub slots_freed: u64,
+}
+
+/// Whether a device takes pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DeviceState {
+    /// It does.
+    On,
+    /// It would, if it had room.
+    Full,
+    /// It failed too often and gets no new pages.
+    Retired,
+    /// It is being emptied.
+    GoingOff,
+}
+
+/// One of the program's caches, as its shrinker has been asked since it was registered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShrinkerStatus {
+    /// As the program named it.
+    pub name: String,
+    /// Objects it was asked to look at.
+    pub objects_scanned: u64,
+    /// Objects it freed.
+    pub objects_freed: u64,
+}
+
+/// One NUMA node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeStatus {
+    /// Its number.
+    pub node: u8,
+    /// Its CPUs.
+    pub cpus: Vec<u32>,
+    /// Its share of the budget.
+    pub budget_pages: u64,
+    /// Mapped in regions.
+    pub resident_pages: u64,
+    /// Of the mapped ones that reclaim may take: those that go first.
+    #[serde(default)]
+    pub inactive_pages: u64,
+    /// Of the mapped ones that reclaim may take: those that have proved to be used.
+    #[serde(default)]
+    pub active_pages: u64,
+    /// On their second chance, or read ahead.
+    pub cached_pages: u64,
+    /// Held by the program's own caches.
+    #[serde(default)]
+    pub charged_pages: u64,
+    /// Being written.
+    pub writing_pages: u64,
+    /// Present and unused.
+    pub free_pages: u64,
+    /// Not yet taken from the kernel.
+    pub spare_pages: u64,
+    /// Below this many available pages only reclaim gets any.
+    pub min_pages: u64,
+    /// Background reclaim starts here.
+    pub low_pages: u64,
+    /// Background reclaim stops here.
+    pub high_pages: u64,
+    /// How hard the last background round pressed: 12 is least, 1 most.
+    #[serde(default)]
+    pub reclaim_priority: u8,
+    /// Background rounds that reclaimed nothing since the last progress.
+    #[serde(default)]
+    pub reclaim_failures: u32,
+    /// After 16 of them: the node's reclaimer waits for somebody to make progress.
+    #[serde(default)]
+    pub hopeless: bool,
+    /// Slots that CPUs of this node have been given, by device.
+    pub placed: Vec<Placed>,
+    /// The devices in the order in which this node asks them.
+    pub swap_list: Vec<ListEntry>,
+}
+
+/// Slots of one device that CPUs of one node have been given since it was taken into use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Placed {
+    /// The device's number.
+    pub device: u32,
+    /// How many.
+    pub slots: u64,
+}
+
+/// A device's place in a node's list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListEntry {
+    /// The device's number.
+    pub device: u32,
+    /// The device's name.
+    pub name: String,
+    /// Smaller keys are asked first, equal ones in turn.
+    pub key: i32,
+}

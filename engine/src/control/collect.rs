@@ -1,0 +1,169 @@
+//! How an engine is doing, for a client of the control socket.
+use crate::base::index::NodeId;
+use crate::base::status::{
+    DeviceState, DeviceStatus, ListEntry, LockUse, NodeStatus, Placed, ReadaheadStatus,
+    RemovalStatus, Status,
+};
+use crate::device::open::DeviceKind;
+use crate::device::record::{Device, DeviceState as Phase};
+use crate::state::core::Core;
+use crate::state::node::Node;
+use crate::state::unmap_lock::name_of_contention;
+use crate::sys::PAGE_BYTES;
+use std::sync::atomic::{AtomicU64, Ordering};
+use userswap_policy::devices as policy;
+use userswap_policy::devices::Placement;
+use userswap_policy::lru::ListId;
+use userswap_policy::readahead::AddressOrder;
+
+impl Core {
+    /// Devices, lists and nodes at this moment.
+    pub fn status(&self) -> Status {
+        self.gate.enter();
+        let devices: Vec<DeviceStatus> =
+            self.devices.list().map(|device| self.device_status(device)).collect();
+        let nodes: Vec<NodeStatus> =
+            self.nodes.iter().map(|node| self.node_status(node, &devices)).collect();
+        let (free, total) = self.devices.room();
+        let placement = match self.devices.table().placement() {
+            Placement::Near => "near",
+            Placement::Spread => "spread",
+        };
+        let list_lock = lock_use(self.devices.list_lock.read());
+        let shrinkers = self.shrinkers.status();
+        self.gate.leave();
+        let counters = self.counters.snapshot();
+        let budget_pages: u64 = nodes.iter().map(|node| node.budget_pages).sum();
+        let values = counters.values().into_iter().map(|(name, value)| (name.to_owned(), value));
+        Status {
+            pid: std::process::id(),
+            program: program_name(),
+            fault: self.tuning.fault.to_string(),
+            ram_bytes: budget_pages * PAGE_BYTES as u64,
+            placement: placement.to_owned(),
+            readahead: self.readahead_status(),
+            hibernated: self.hibernated.load(Ordering::Relaxed),
+            pins: self.pins.load(Ordering::Relaxed).into(),
+            free_slots: free.max(0) as u64,
+            total_slots: total.max(0) as u64,
+            list_lock,
+            removal: self.removal_status(),
+            devices,
+            shrinkers,
+            nodes,
+            counters: values.collect(),
+            fault_latency_ns: counters.fault_latency_ns,
+        }
+    }
+
+    fn removal_status(&self) -> RemovalStatus {
+        let used = &self.removal.used;
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let exclusive = self.removal.exclusive.owner();
+        RemovalStatus {
+            contention: name_of_contention(self.removal.contention()).to_owned(),
+            lock: lock_use((read(&used.acquisitions), read(&used.contended))),
+            wait_ns: read(&used.wait_ns),
+            stalled: read(&used.stalled),
+            skipped: read(&used.skipped),
+            exclusive: exclusive.map(|node| self.topology.nodes()[node as usize].number as u8),
+        }
+    }
+
+    fn readahead_status(&self) -> ReadaheadStatus {
+        let settings = self.readahead.settings();
+        ReadaheadStatus {
+            swap_ra_policy: settings.policy.to_string(),
+            page_cluster: settings.page_cluster,
+            vma_ra_enabled: settings.address_order == AddressOrder::Enabled,
+        }
+    }
+
+    fn device_status(&self, device: &Device) -> DeviceStatus {
+        let label = device.label().expect("a listed device has a label");
+        let priority = self.devices.table().device(device.id()).map_or(-1, |known| known.priority);
+        let store = device.store().lock();
+        let (used, pages, phase) = (store.slots.used(), store.slots.pages(), store.state);
+        drop(store);
+        let number = |node: NodeId| self.topology.nodes()[node.0 as usize].number as u8;
+        DeviceStatus {
+            index: device.id().0.into(),
+            name: label.name.clone(),
+            kind: kind_name(label.kind).to_owned(),
+            size_bytes: u64::from(pages) * PAGE_BYTES as u64,
+            used_bytes: u64::from(used) * PAGE_BYTES as u64,
+            priority: priority.into(),
+            node: label.node.map(number),
+            state: match phase {
+                Phase::On if used == pages => DeviceState::Full,
+                Phase::On | Phase::Absent => DeviceState::On,
+                Phase::Retired => DeviceState::Retired,
+                Phase::Leaving => DeviceState::GoingOff,
+            },
+            alloc_lock: lock_use(device.allocation.read()),
+            free_lock: lock_use(device.freeing.read()),
+            slots_freed: device.freed.load(Ordering::Relaxed),
+        }
+    }
+
+    fn node_status(&self, node: &Node, devices: &[DeviceStatus]) -> NodeStatus {
+        let known = &self.topology.nodes()[node.id.0 as usize];
+        let table = self.devices.table();
+        let listed: Vec<_> = table.listed(node.id).collect();
+        drop(table);
+        let name_of = |index: u32| {
+            let found = devices.iter().find(|device| device.index == index);
+            found.map_or_else(String::new, |device| device.name.clone())
+        };
+        let entry = |(id, key): (policy::DeviceId, i32)| {
+            let device = u32::from(id.0);
+            ListEntry { device, name: name_of(device), key }
+        };
+        let placed = self.devices.list().map(|device| Placed {
+            device: device.id().0.into(),
+            slots: device.placed[node.id.0 as usize].load(Ordering::Relaxed),
+        });
+        let placed = placed.collect();
+        let state = node.lock();
+        NodeStatus {
+            node: known.number as u8,
+            cpus: known.cpus.clone(),
+            budget_pages: state.budget.into(),
+            resident_pages: state.resident.into(),
+            inactive_pages: state.lists.len(ListId::Inactive).into(),
+            active_pages: state.lists.len(ListId::Active).into(),
+            cached_pages: state.lists.len(ListId::Cached).into(),
+            charged_pages: state.charged.into(),
+            writing_pages: state.writing.into(),
+            free_pages: state.pool.free().into(),
+            spare_pages: state.spare.into(),
+            min_pages: state.watermarks.min.into(),
+            low_pages: state.watermarks.low.into(),
+            high_pages: state.watermarks.high.into(),
+            reclaim_priority: state.priority,
+            reclaim_failures: state.health.failures(),
+            hopeless: state.health.is_hopeless(),
+            placed,
+            swap_list: listed.into_iter().map(entry).collect(),
+        }
+    }
+}
+
+fn lock_use((acquisitions, waits): (u64, u64)) -> LockUse {
+    LockUse { acquisitions, waits }
+}
+
+fn kind_name(kind: DeviceKind) -> &'static str {
+    match kind {
+        DeviceKind::Temporary => "temporary",
+        DeviceKind::File => "file",
+        DeviceKind::Block => "block",
+        DeviceKind::Memory => "memory",
+    }
+}
+
+/// The program's file, by a way that takes no descriptor: the program's own numbers stay as they are.
+fn program_name() -> String {
+    let file = std::fs::read_link("/proc/self/exe").unwrap_or_default();
+    file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+}

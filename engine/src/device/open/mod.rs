@@ -1,0 +1,313 @@
+//! Opens a swap device, or says in one line why not.
+//!
+//! The rules are those of swapon(8): nothing that could be somebody's data is written to, nothing
+//! that other swap uses is taken, and a refused device is exactly as it was before. A directory gets
+//! an unlinked temporary file, so that nothing stays behind whatever happens to the process. All
+//! looking is done before the first change; [`check`] is the looking alone. The first page of a
+//! device is its header (slot 0, never used for a page): on files and block devices it keeps the
+//! signature by which the device is accepted again. Driving the device is left to the I/O back ends.
+
+mod direct;
+mod existing;
+mod room;
+mod temporary;
+
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+pub use crate::base::open_error::OpenError;
+use room::Room;
+
+use super::DEVICE_SLOTS;
+use super::spec::{SwapPath, SwapSpec};
+use super::throttle::Throttle;
+use crate::base::limits::DEVICE_MIN_BYTES;
+use crate::base::size::ByteSize;
+
+/// The unit of device space.
+const PAGE_BYTES: u64 = crate::sys::PAGE_BYTES as u64;
+
+/// The largest part of a device that is used, in bytes: what a slot's number has room for.
+pub const DEVICE_MAX_BYTES: u64 = DEVICE_SLOTS as u64 * PAGE_BYTES;
+
+/// How long a device that somebody else uses may take to become free.
+const PATIENCE: Duration = Duration::from_secs(1);
+const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
+
+/// Where swap goes when nobody names a place and `TMPDIR` is of no use: on disk, and kept at reboot.
+const FALLBACK_DIRECTORY: &str = "/var/tmp";
+
+/// A swap device that is ours until its file is closed.
+#[derive(Debug)]
+pub struct OpenDevice {
+    /// The open and locked file; `None` for memory.
+    pub file: Option<File>,
+    /// The path as the user named it.
+    pub path: PathBuf,
+    /// What the path turned out to be.
+    pub kind: DeviceKind,
+    /// Size in whole pages, the header page included.
+    pub bytes: u64,
+    /// Whether the file bypasses the kernel's page cache.
+    pub direct: Direct,
+    /// Something the user should know, in one line.
+    pub warning: Option<String>,
+    /// The priority asked for.
+    pub priority: Option<i16>,
+    /// The NUMA node asked for.
+    pub node: Option<u8>,
+    /// How slow it is made to be.
+    pub throttle: Option<Throttle>,
+}
+
+/// What a device is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeviceKind {
+    /// An unlinked file in a directory.
+    Temporary,
+    /// A file that stays.
+    File,
+    /// A block device.
+    Block,
+    /// Memory.
+    Memory,
+}
+
+/// Whether reads and writes go straight to the disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Direct {
+    /// They do, tried with a real page.
+    Yes,
+    /// They go through the page cache.
+    No {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// Opens the device that `spec` names, `default_bytes` large (or as large as there is room for)
+/// when neither the specification nor an existing device gives a size.
+///
+/// # Errors
+/// Whatever makes the device unusable; nothing is changed on disk then.
+pub fn open(spec: &SwapSpec, default_bytes: u64) -> Result<OpenDevice, OpenError> {
+    let device = prepare_patiently(spec, default_bytes)?;
+    match device.change {
+        Change::None => Ok(device.opened),
+        Change::Resize => existing::resize(device.opened),
+        Change::Format => existing::format(device.opened),
+        Change::Create => existing::create(device.opened),
+    }
+}
+
+/// Finds out whether [`open`] would succeed and changes nothing; returns its warning.
+///
+/// # Errors
+/// As for [`open`].
+pub fn check(spec: &SwapSpec, default_bytes: u64) -> Result<Option<String>, OpenError> {
+    prepare_patiently(spec, default_bytes).map(|device| device.opened.warning)
+}
+
+/// The kernel keeps the files of a process that has just ended, or of a ring that has just let go of them, for
+/// a moment.
+fn prepare_patiently(spec: &SwapSpec, default_bytes: u64) -> Result<Prepared, OpenError> {
+    let begun = Instant::now();
+    loop {
+        match prepare(spec, default_bytes) {
+            Err(OpenError::Locked { .. } | OpenError::Busy { .. })
+                if begun.elapsed() < PATIENCE =>
+            {
+                std::thread::sleep(BETWEEN_LOOKS);
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
+/// The directory for swap when none is named: `TMPDIR` when it is a writable directory on a real
+/// file system, else `/var/tmp`.
+pub fn default_directory() -> PathBuf {
+    directory_or_fallback(std::env::var_os("TMPDIR").map(PathBuf::from))
+}
+
+fn directory_or_fallback(wanted: Option<PathBuf>) -> PathBuf {
+    use rustix::fs::{Access, access};
+    wanted
+        .filter(|directory| directory.is_absolute() && directory.is_dir())
+        .filter(|directory| access(directory, Access::WRITE_OK | Access::EXEC_OK).is_ok())
+        .filter(|directory| File::open(directory).is_ok_and(|file| !room::is_memory(&file)))
+        .unwrap_or_else(|| PathBuf::from(FALLBACK_DIRECTORY))
+}
+
+/// What is still to be done to the disk once everything has been looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Change {
+    /// Nothing.
+    None,
+    /// One of ours becomes longer.
+    Resize,
+    /// An empty file gets its size and our mark.
+    Format,
+    /// The file does not exist yet.
+    Create,
+}
+
+/// A device that passed every check, before anything on disk was changed.
+struct Prepared {
+    opened: OpenDevice,
+    change: Change,
+}
+
+/// What a path leads to.
+enum Target {
+    Directory,
+    New { parent: PathBuf },
+    Existing(fs::Metadata),
+}
+
+fn prepare(spec: &SwapSpec, default_bytes: u64) -> Result<Prepared, OpenError> {
+    // Nobody is told that a default is smaller than it could be.
+    let default_bytes = default_bytes.min(DEVICE_MAX_BYTES);
+    let mut device = prepare_any(spec, default_bytes)?;
+    if device.opened.bytes > DEVICE_MAX_BYTES {
+        let (path, size) = (device.opened.path.display(), ByteSize(device.opened.bytes));
+        let most = ByteSize(DEVICE_MAX_BYTES);
+        let warning =
+            format!("{path}: only the first {most} of {size} are used: add another device");
+        let others = device.opened.warning.take().map(|others| format!("{others}; "));
+        device.opened.warning = Some(others.unwrap_or_default() + &warning);
+    }
+    Ok(device)
+}
+
+fn prepare_any(spec: &SwapSpec, default_bytes: u64) -> Result<Prepared, OpenError> {
+    let path = match &spec.path {
+        SwapPath::Memory => return prepare_memory(spec, default_bytes),
+        SwapPath::Path(path) => path,
+    };
+    let mut device = match look_at(path)? {
+        Target::Directory => prepare_temporary(path, spec.size, default_bytes)?,
+        Target::New { parent } => {
+            // A temporary file beside it shows that the directory can be written to and has room.
+            let mut device = prepare_temporary(&parent, spec.size, default_bytes)?;
+            device.opened.kind = DeviceKind::File;
+            device.opened.file = None;
+            device.change = Change::Create;
+            device
+        }
+        Target::Existing(found) => existing::prepare(path, &found, (spec.size, default_bytes))?,
+    };
+    device.opened.path = path.clone();
+    device.opened.priority = spec.priority;
+    device.opened.node = spec.node;
+    device.opened.throttle = spec.throttle;
+    Ok(device)
+}
+
+fn prepare_memory(spec: &SwapSpec, default_bytes: u64) -> Result<Prepared, OpenError> {
+    let path = PathBuf::from("mem");
+    let bytes = whole_pages(&path, spec.size.unwrap_or(default_bytes))?;
+    let opened = OpenDevice {
+        file: None,
+        path,
+        kind: DeviceKind::Memory,
+        bytes,
+        direct: Direct::No { reason: "it is memory".to_owned() },
+        warning: None,
+        priority: spec.priority,
+        node: spec.node,
+        throttle: spec.throttle,
+    };
+    Ok(Prepared { opened, change: Change::None })
+}
+
+fn prepare_temporary(
+    directory: &Path,
+    size: Option<u64>,
+    default_bytes: u64,
+) -> Result<Prepared, OpenError> {
+    let file = temporary::create(directory)?;
+    let bytes = Room::around(&file, directory)?.fit(directory, size, default_bytes)?;
+    let bytes = whole_pages(directory, bytes)?;
+    let direct = direct::try_on_empty(&file, directory)?;
+    file.set_len(bytes).map_err(|error| OpenError::io(directory, "make a swap file in", error))?;
+    let opened = OpenDevice {
+        warning: direct::warning(directory, &direct),
+        file: Some(file),
+        path: directory.to_owned(),
+        kind: DeviceKind::Temporary,
+        bytes,
+        direct,
+        priority: None,
+        node: None,
+        throttle: None,
+    };
+    Ok(Prepared { opened, change: Change::None })
+}
+
+/// Finds out what is at `path` without opening it: opening alone can set a device in motion.
+fn look_at(path: &Path) -> Result<Target, OpenError> {
+    match fs::symlink_metadata(path) {
+        Ok(found) if found.is_symlink() => look_through_link(path),
+        Ok(found) if found.is_dir() => Ok(Target::Directory),
+        Ok(found) => match type_name(found.file_type()) {
+            None => Ok(Target::Existing(found)),
+            Some(name) => Err(OpenError::WrongType { path: path.to_owned(), found: name }),
+        },
+        Err(error) if error.kind() == ErrorKind::NotFound => match parent(path) {
+            Some(parent) => Ok(Target::New { parent }),
+            None => Err(OpenError::NoSuchDirectory { path: path.to_owned() }),
+        },
+        Err(error) => Err(OpenError::io(path, "use", error)),
+    }
+}
+
+/// A link to a directory is as good as the directory; a link to anything that would be written in
+/// place could be somebody's trap.
+fn look_through_link(path: &Path) -> Result<Target, OpenError> {
+    if path.is_dir() {
+        return Ok(Target::Directory);
+    }
+    let target = fs::canonicalize(path).or_else(|_| fs::read_link(path)).unwrap_or_default();
+    Err(OpenError::Link { path: path.to_owned(), target })
+}
+
+/// The existing directory in which a new file `path` would be made.
+fn parent(path: &Path) -> Option<PathBuf> {
+    if path.to_string_lossy().ends_with('/') {
+        return None; // A directory was meant.
+    }
+    path.file_name()?;
+    let parent = match path.parent()? {
+        parent if parent.as_os_str().is_empty() => Path::new("."),
+        parent => parent,
+    };
+    parent.is_dir().then(|| parent.to_owned())
+}
+
+/// The name of a file type that cannot hold slots.
+fn type_name(found: fs::FileType) -> Option<&'static str> {
+    if found.is_fifo() {
+        Some("a pipe")
+    } else if found.is_char_device() {
+        Some("a character device")
+    } else if found.is_socket() {
+        Some("a socket")
+    } else {
+        None
+    }
+}
+
+/// `bytes` rounded down to pages, if that is enough for a device.
+fn whole_pages(path: &Path, bytes: u64) -> Result<u64, OpenError> {
+    if bytes < DEVICE_MIN_BYTES {
+        return Err(OpenError::TooSmall { path: path.to_owned(), bytes });
+    }
+    Ok(bytes - bytes % PAGE_BYTES)
+}
+
+#[cfg(test)]
+mod tests;

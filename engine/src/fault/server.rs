@@ -1,0 +1,296 @@
+//! The server: reads fault messages, serves them, and does all reading ahead.
+//!
+//! It never waits for a device while other faults could be served: reads are started, and finished when
+//! they complete. In `signal` mode no messages arrive and only readahead is left.
+use crate::base::choice::FaultMode;
+use crate::base::error::Error;
+use crate::base::index::NodeId;
+use crate::base::limits::AHEAD_MAX;
+use crate::device::queue::{Completion, Queue};
+use crate::fault::handle::Step;
+use crate::fault::wants::Started;
+use crate::state::batch::Batch;
+use crate::state::core::Core;
+use crate::state::node::Node;
+use crate::state::reads::ReadJob;
+use crate::state::wants::{Span, WANTS_MAX, Want};
+use crate::sys::request::Direction;
+use crate::sys::uffd::{FAULTS_MAX, Fault};
+use crate::sys::{clock, fd, numa, signal};
+use std::collections::{HashMap, VecDeque};
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+
+/// Reads in flight at most; a fault beyond that reads at once.
+const DEPTH: usize = 32;
+
+/// How long a faulting thread is believed to stay on its node.
+const SEEN_NS: u64 = 10_000_000;
+
+/// Times that a thread must fault in memory of no region before it is told: the first message may be
+/// older than the answer to it, and the thread long gone on.
+const FOREIGN_TIMES: u32 = 3;
+
+/// Threads whose node is remembered.
+const SEEN_MAX: usize = 1024;
+
+/// Reads in flight that readahead may use, so that faults find room.
+const DEPTH_AHEAD: usize = 24;
+
+/// How the work on a want ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Pursuit {
+    /// All of it is there or coming.
+    Done,
+    /// Other wants may go on.
+    LongEnough,
+    /// Its node has no frames to spare.
+    NoFrames,
+    /// No more reads may be in flight.
+    NoRoom,
+}
+
+struct Reading {
+    job: ReadJob,
+    /// When its fault arrived; None for readahead.
+    since_ns: Option<u64>,
+}
+
+struct Server {
+    core: Arc<Core>,
+    queue: Queue,
+    reading: Vec<Option<Reading>>,
+    idle: Vec<usize>,
+    /// Where threads that fault were seen last, and when.
+    seen: HashMap<i32, (NodeId, u64)>,
+    /// What is wanted ahead, in turns.
+    wants: VecDeque<Want>,
+    /// The last fault outside every region, and how often it came in a row.
+    foreign: (Fault, u32),
+}
+
+impl Server {
+    fn run(&mut self) {
+        let by_message = self.core.tuning.fault == FaultMode::Thread;
+        let uffd = if by_message { self.core.uffd.as_raw_fd() } else { -1 };
+        let mut faults = [Fault::default(); FAULTS_MAX];
+        while !self.core.is_stopping() {
+            let arrived = if by_message { self.core.uffd.read(&mut faults) } else { 0 };
+            for fault in &faults[..arrived] {
+                self.serve(*fault);
+            }
+            let mut busy = arrived > 0;
+            while let Some(completion) = self.queue.finished() {
+                self.finish(completion);
+                busy = true;
+            }
+            busy |= self.read_ahead();
+            if !busy {
+                let wanted = self.core.server_wanted.as_raw_fd();
+                fd::poll(&[uffd, self.queue.as_raw_fd(), wanted], -1);
+                self.core.server_wanted.clear();
+            }
+        }
+        while self.queue.in_flight() > 0 {
+            self.queue.wait();
+            while let Some(completion) = self.queue.finished() {
+                self.finish(completion);
+            }
+        }
+    }
+
+    fn serve(&mut self, fault: Fault) {
+        let core = self.core.clone();
+        let since = clock::now_ns();
+        self.enter();
+        self.make_sure_of_room();
+        let near = self.node_of_thread(fault.thread);
+        match core.handle_fault(core.arena.page_of(fault.address), core.node(near)) {
+            Step::Done => core.counters.latency.record(clock::now_ns() - since),
+            Step::Busy => {}
+            Step::Read(job) => self.start(job, Some(since)),
+            Step::Foreign => self.refuse(fault),
+        }
+        core.gate.leave();
+    }
+
+    /// Memory that was unmapped or never mapped: what a program expects there is SIGSEGV. Messages are read
+    /// in batches, though, and this one may have been answered with another's run; who still is there faults
+    /// again when it is woken.
+    fn refuse(&mut self, fault: Fault) {
+        let (last, times) = self.foreign;
+        self.foreign = (fault, if last == fault { times + 1 } else { 1 });
+        if self.foreign.1 >= FOREIGN_TIMES {
+            signal::send(fault.thread, libc::SIGSEGV);
+        }
+        self.core.uffd.wake(fault.address, crate::sys::PAGE_BYTES);
+    }
+
+    /// Who serves a fault waits for a page if it must; what we are reading ourselves would never come then.
+    fn make_sure_of_room(&mut self) {
+        let has_room = |node: &Node| {
+            let state = node.lock();
+            state.available() > state.watermarks.min
+        };
+        while self.queue.in_flight() > 0 && !self.core.nodes.iter().any(has_room) {
+            self.queue.wait();
+            while let Some(completion) = self.queue.finished() {
+                self.finish(completion);
+            }
+        }
+    }
+
+    /// The node of a thread that faults. A message does not say where it runs, and /proc is slow to ask: the
+    /// answer is kept for a scheduler's tick or two.
+    fn node_of_thread(&mut self, thread: i32) -> NodeId {
+        if self.core.nodes.len() == 1 {
+            return NodeId(0);
+        }
+        let now = clock::now_ns();
+        match self.seen.get(&thread) {
+            Some((node, since)) if now - since < SEEN_NS => return *node,
+            _ => {}
+        }
+        if self.seen.len() >= SEEN_MAX {
+            self.seen.clear();
+        }
+        let cpu = numa::cpu_of_thread(thread).unwrap_or(0);
+        let node = self.core.topology.node_of_cpu(cpu);
+        self.seen.insert(thread, (node, now));
+        node
+    }
+
+    /// Comes in through the gate; whoever closes it waits for our reads, so they are finished meanwhile.
+    fn enter(&mut self) {
+        while !self.core.gate.try_enter() {
+            if self.queue.in_flight() == 0 {
+                self.core.gate.enter();
+                return;
+            }
+            self.queue.wait();
+            while let Some(completion) = self.queue.finished() {
+                self.finish(completion);
+            }
+        }
+    }
+
+    fn start(&mut self, job: ReadJob, since_ns: Option<u64>) {
+        let Some(place) = self.idle.pop() else {
+            self.core.read_now(job);
+            return self.record(since_ns);
+        };
+        let record = self.core.jobs.record(&job);
+        let (slot, bytes, near) = (record.slot(), record.pieces.bytes(), record.node);
+        let request = self.core.devices.request(Direction::Read, slot, bytes, near);
+        // Fork waits until the request has finished: it counts as being inside the gate.
+        self.core.gate.enter_again();
+        self.queue.start(request, &record.pieces, place as u64);
+        drop(record);
+        self.reading[place] = Some(Reading { job, since_ns });
+    }
+
+    fn finish(&mut self, completion: Completion) {
+        let place = completion.token as usize;
+        let reading = self.reading[place].take().expect("a completion belongs to a read");
+        self.idle.push(place);
+        self.core.finish_read(reading.job, completion.outcome);
+        self.record(reading.since_ns);
+        self.core.gate.leave();
+    }
+
+    fn record(&self, since_ns: Option<u64>) {
+        if let Some(since) = since_ns {
+            self.core.counters.latency.record(clock::now_ns() - since);
+        }
+    }
+
+    /// Goes on with what is wanted ahead; false when there was nothing to start.
+    fn read_ahead(&mut self) -> bool {
+        self.enter();
+        let mut busy = false;
+        while let Some(want) = self.core.wants.take() {
+            if self.wants.len() == WANTS_MAX {
+                let oldest = self.wants.pop_front().expect("there are that many");
+                self.core.drop_want(&oldest);
+            }
+            self.wants.push_back(want);
+        }
+        // Each gets its turn once: one that lacks frames does not hold up those of other nodes.
+        for _ in 0..self.wants.len() {
+            let Some(mut want) = self.wants.pop_front() else { break };
+            let before = self.queue.in_flight();
+            let pursuit = self.pursue(&mut want);
+            busy |= self.queue.in_flight() > before;
+            match pursuit {
+                Pursuit::Done => {}
+                Pursuit::LongEnough => self.wants.push_back(want),
+                // A stream will come there; everything else is not worth making room for.
+                Pursuit::NoFrames => match want.span {
+                    Span::Ahead(_) => self.wants.push_back(want),
+                    Span::Run { .. } | Span::Pages(_) | Span::Slots(_) => {}
+                },
+                Pursuit::NoRoom => {
+                    self.wants.push_front(want);
+                    break;
+                }
+            }
+        }
+        self.core.gate.leave();
+        busy
+    }
+
+    /// Starts reads for a want, as far as they may.
+    fn pursue(&mut self, want: &mut Want) -> Pursuit {
+        let enough = want.done.saturating_add(AHEAD_MAX);
+        while let Some((mut batch, behind)) = self.core.next_of(want) {
+            while batch.len() > 0 {
+                if DEPTH - self.idle.len() >= DEPTH_AHEAD {
+                    return Pursuit::NoRoom;
+                }
+                let Some(started) = self.start_first_of(want, &batch) else {
+                    return Pursuit::NoFrames;
+                };
+                if let Some(job) = started.job {
+                    self.start(job, None);
+                }
+                batch.keep(started.entries, batch.len() - started.entries);
+            }
+            want.done = behind;
+            if want.done >= enough && want.done < want.places() {
+                return Pursuit::LongEnough;
+            }
+        }
+        Pursuit::Done
+    }
+
+    /// Claims the first entries of a batch; None without frames, and then whoever frees some wakes us.
+    fn start_first_of(&self, want: &Want, batch: &Batch) -> Option<Started> {
+        let start = || self.core.start_ahead(batch, want);
+        start().or_else(|| {
+            self.core.wake_reclaim(self.core.node(want.node));
+            self.core.starve();
+            // Some may have become free before that call.
+            start()
+        })
+    }
+}
+
+/// Starts the server of an engine.
+///
+/// # Errors
+/// No thread or no queue to be had.
+pub fn start(core: Arc<Core>) -> Result<std::thread::JoinHandle<()>, Error> {
+    let queue = Queue::new(core.tuning.io, DEPTH as u32).map_err(Error::Thread)?;
+    core.queue_fds.lock().push(queue.as_raw_fd());
+    let mut server = Server {
+        core,
+        queue,
+        reading: (0..DEPTH).map(|_| None).collect(),
+        idle: (0..DEPTH).collect(),
+        seen: HashMap::new(),
+        wants: VecDeque::with_capacity(WANTS_MAX),
+        foreign: (Fault::default(), 0),
+    };
+    let thread = std::thread::Builder::new().name("userswap-fault".into());
+    thread.spawn(move || server.run()).map_err(Error::Thread)
+}

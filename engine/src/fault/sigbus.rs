@@ -1,0 +1,66 @@
+//! Fault delivery by signal: SIGBUS in the faulting thread finds its engine and serves the fault there.
+use crate::base::choice::FaultMode;
+use crate::base::error::Error;
+use crate::fault::handle::Step;
+use crate::state::core::Core;
+use crate::state::page::PageState;
+use crate::sys::registry::Registry;
+use crate::sys::signal::Verdict;
+use crate::sys::{PAGE_BYTES, clock, signal};
+use std::sync::Arc;
+
+/// Engines a process can have in `signal` mode.
+const ENGINES_MAX: usize = 8;
+
+static ENGINES: Registry<Core, ENGINES_MAX> = Registry::new();
+
+/// Makes an engine's faults reach it, if it wants them by signal.
+///
+/// # Errors
+/// The process has as many such engines as a handler can look through.
+pub fn enroll(core: &Arc<Core>) -> Result<(), Error> {
+    if core.tuning.fault == FaultMode::Signal {
+        if !ENGINES.enroll(core) {
+            return Err(Error::TooManyEngines(ENGINES_MAX));
+        }
+        signal::install_sigbus(on_fault);
+    }
+    Ok(())
+}
+
+/// Takes an engine off the list.
+pub fn strike(core: &Arc<Core>) {
+    ENGINES.strike(core);
+}
+
+/// After fork, in the child: threads in the middle of a fault stayed with the parent.
+pub fn forget_readers() {
+    ENGINES.forget_readers();
+}
+
+/// On the faulting thread, with all signals blocked.
+fn on_fault(address: usize) -> Verdict {
+    ENGINES
+        .find(|core| core.arena.contains(address), |core| serve(core, address))
+        .unwrap_or(Verdict::Foreign)
+}
+
+fn serve(core: &Core, address: usize) -> Verdict {
+    let since = clock::now_ns();
+    let page = core.arena.page_of(address & !(PAGE_BYTES - 1));
+    core.gate.enter();
+    let step = core.handle_fault(page, core.node_here());
+    if let Step::Busy = step {
+        core.gate.leave();
+        core.pages.wait_owned(page);
+        return Verdict::Served;
+    }
+    let is_foreign = matches!(step, Step::Foreign);
+    if let Step::Read(job) = step {
+        core.read_now(job);
+    }
+    core.gate.leave();
+    core.counters.latency.record(clock::now_ns() - since);
+    let is_lost = core.pages.state(page) == PageState::Lost;
+    if is_foreign || is_lost { Verdict::Foreign } else { Verdict::Served }
+}

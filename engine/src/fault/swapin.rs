@@ -1,0 +1,101 @@
+//! Reading pages back: claiming what one request reads, the read, and what becomes of its pages.
+//!
+//! A request is of slots; the pages on them may lie anywhere. Those of a stream are mapped, in runs where
+//! they follow each other; those of the kernel's policies wait in their frames with a mark, so that their
+//! use is seen.
+use crate::base::counters::count;
+use crate::base::index::PageIndex;
+use crate::base::limits::RUN_MAX;
+use crate::fault::wants::readahead_room;
+use crate::state::batch::{Batch, Entry};
+use crate::state::core::Core;
+use crate::state::frame_set::FrameSet;
+use crate::state::node::{Asker, Node};
+use crate::state::page::PageState;
+use crate::state::reads::{ReadJob, Record};
+use crate::sys::PAGE_BYTES;
+use crate::sys::request::Direction;
+use std::io;
+
+impl Core {
+    /// Claims what a fault on a swapped page should read; None if its word has changed.
+    pub fn start_read(&self, page: PageIndex, near: &Node) -> Option<ReadJob> {
+        let PageState::Swapped { slot } = self.pages.state(page) else { return None };
+        let target = Entry { page, slot };
+        let job = self.jobs.take();
+        let mut record = self.jobs.record(&job);
+        let plan = self.plan_read(target, near.id, &mut record.batch);
+        let found = record.batch.len();
+        record.batch.keep_around(page, plan.gaps, RUN_MAX);
+        // The neighbours are readahead: only what is above the low watermark is theirs.
+        let wanted = record.batch.len();
+        let (node, first) = self.obtain(near, 1 + readahead_room(near, wanted - 1));
+        record.node = node.id;
+        record.frames = FrameSet::new();
+        record.frames.push(self.frames_of(node, first));
+        self.fill_set(node, &mut record.frames, wanted, Asker::Readahead);
+        let most = record.frames.pages();
+        record.batch.keep_around(page, plan.gaps, most);
+        let claimed =
+            if self.claim_around(target, &mut record.batch) { record.batch.len() } else { 0 };
+        self.put_back_frames(node, &mut record.frames, claimed);
+        if claimed == 0 {
+            drop(record);
+            self.jobs.give_back(job);
+            return None;
+        }
+        count(&self.counters.pgmajfault, 1);
+        count(&self.counters.swap_ra, u64::from(claimed - 1));
+        record.landing = self.settle_plan(&plan, (found, claimed), near.id);
+        self.lay_out(&mut record);
+        drop(record);
+        Some(job)
+    }
+
+    /// Claims the target and what lies around it, as far as nobody else has; false when the target is
+    /// somebody else's.
+    fn claim_around(&self, target: Entry, batch: &mut Batch) -> bool {
+        if !self.claim_entry(target) {
+            return false;
+        }
+        let place = batch.place_of(target.page).expect("a batch keeps its target") as usize;
+        let entries = batch.entries();
+        let claims = |entry: &&Entry| self.claim_entry(**entry);
+        let behind = entries[place + 1..].iter().take_while(claims).count();
+        let before = entries[..place].iter().rev().take_while(claims).count();
+        batch.keep((place - before) as u32, (before + 1 + behind) as u32);
+        true
+    }
+
+    pub(crate) fn claim_entry(&self, entry: Entry) -> bool {
+        let from = PageState::Swapped { slot: entry.slot };
+        self.pages.change(entry.page, from, PageState::Filling { slot: Some(entry.slot) })
+    }
+
+    /// Works out where a read's bytes go.
+    pub(crate) fn lay_out(&self, record: &mut Record) {
+        record.pieces.clear();
+        let mut next = record.slot().0.get();
+        for place in 0..record.batch.len() {
+            let slot = record.batch.entries()[place as usize].slot.0.get();
+            let gap = (slot - next) as usize;
+            let frame = self.frame_address(record.frame_at(place));
+            let fits = (gap == 0 || record.pieces.push(self.gap_address(), gap * PAGE_BYTES))
+                && record.pieces.push_page(frame);
+            assert!(fits, "a batch has fewer gaps and a set fewer runs than a request has pieces");
+            next = slot + 1;
+        }
+    }
+
+    /// Reads on the calling thread, and finishes.
+    pub fn read_now(&self, job: ReadJob) {
+        let record = self.jobs.record(&job);
+        let outcome = self.read_record(&record);
+        drop(record);
+        self.finish_read(job, outcome);
+    }
+
+    pub(crate) fn read_record(&self, record: &Record) -> io::Result<()> {
+        self.devices.transfer(Direction::Read, record.slot(), &record.pieces, record.node)
+    }
+}

@@ -1,0 +1,41 @@
+//! fork: the child sees its memory exactly as it was.
+//!
+//! Before fork the gate is closed: no page is in transition and nothing is in flight, so the child's copy
+//! of the books is a snapshot. What is swapped the child finds in a copy of the slots, made before the
+//! fork. In the child the same books go on over new descriptors: a new userfaultfd, copied devices and new
+//! events are put under the old numbers. Its resident pages are the kernel's copy-on-write.
+//!
+//! The arena is MADV_DONTFORK all the rest of the time: a child made past these functions has no such
+//! memory at all, and cannot read zeros where there was content.
+use crate::base::error::Error;
+use crate::device::record::{Device, DeviceState};
+use crate::state::core::Core;
+use crate::sys::fd;
+use crate::sys::fd::Event;
+use crate::sys::uffd::Uffd;
+use std::os::fd::AsRawFd;
+use std::sync::atomic::Ordering;
+
+impl Core {
+    /// Whoever was adding or removing a device does so in the parent; here the device stays.
+    pub(crate) fn forget_changes(&self) {
+        self.changing_devices.store(false, Ordering::Release);
+        let leaving = |device: &&Device| device.store().lock().state == DeviceState::Leaving;
+        self.devices.list().filter(leaving).for_each(|device| self.devices.swap_off_failed(device));
+    }
+
+    pub(crate) fn renew_descriptors(&self) -> Result<(), Error> {
+        // A ring keeps the parent's devices open: their space would be taken for as long as the child runs.
+        for fd in self.queue_fds.lock().drain(..) {
+            fd::close_inherited(fd);
+        }
+        let events = self.nodes.iter().map(|node| &node.reclaim_wanted);
+        for event in events.chain([&self.server_wanted]) {
+            let new = Event::new().map_err(Error::Books)?;
+            fd::replace(event.as_raw_fd(), new.as_raw_fd()).map_err(Error::Books)?;
+        }
+        let new: Uffd = self.uffd.another().map_err(Error::Userfaultfd)?;
+        fd::replace(self.uffd.as_raw_fd(), new.as_raw_fd()).map_err(Error::Books)?;
+        self.register().map_err(Error::Userfaultfd)
+    }
+}

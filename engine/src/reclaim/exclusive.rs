@@ -1,0 +1,21 @@
+//! A node's turn to contend ends (`stall`).
+use crate::base::counters::count;
+use crate::state::core::Core;
+use crate::state::node::Node;
+use userswap_policy::watermark::Pressure;
+
+impl Core {
+    /// A watermark of `node` was looked at: balanced, it ends the node's turn to contend.
+    pub fn end_turn_if_balanced(&self, node: &Node, pressure: Pressure) {
+        if pressure == Pressure::Balanced {
+            self.end_turn(node);
+        }
+    }
+
+    /// The node's reclaimer does not contend any more.
+    pub fn end_turn(&self, node: &Node) {
+        if self.removal.exclusive.release(node.id.0) {
+            count(&self.counters.reclaim_turns, 1);
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! One batch of reclaim: isolate the oldest pages, unmap them, sort out what needs no write.
+//!
+//! The same batch serves the background reclaimer, which keeps many writes in flight, and a faulting
+//! thread that finds nothing left (direct reclaim), which writes at once.
+use crate::base::counters::count;
+use crate::base::index::PageIndex;
+use crate::base::limits::BATCH;
+use crate::state::core::Core;
+use crate::state::node::{Node, NodeState};
+use crate::state::page::{GENERATIONS, PageState, Standing};
+use crate::state::scratch::Scratch;
+use userswap_policy::contention::Remover;
+use userswap_policy::lru::ListId;
+use userswap_policy::workingset::Activity;
+
+/// Pages in whose aligned block neighbours of a victim go along.
+const NEIGHBOURS: u32 = 16;
+
+/// What a batch achieved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reclaimed {
+    /// Pages looked at.
+    pub scanned: u32,
+    /// Pages taken out of their regions.
+    pub taken: u32,
+}
+
+/// How much a batch may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quota {
+    /// Pages to look at.
+    pub scan: u32,
+    /// Pages to take out.
+    pub take: usize,
+}
+
+impl Core {
+    /// Takes a batch out; afterwards `scratch` holds the dirty pages, owned in Leaving, to be written.
+    pub fn take_batch(
+        &self,
+        node: &Node,
+        quota: Quota,
+        remover: Remover,
+        scratch: &mut Scratch,
+    ) -> Reclaimed {
+        let scanned = self.isolate(node, quota, scratch);
+        self.remove_victims(node, remover, scratch);
+        let taken = scratch.count as u32;
+        self.sort_out(node, scratch);
+        self.feed_readahead();
+        Reclaimed { scanned, taken }
+    }
+
+    /// Pops the oldest inactive pages and owns them in Leaving, sorted by address.
+    fn isolate(&self, node: &Node, quota: Quota, scratch: &mut Scratch) -> u32 {
+        let most = quota.take.min(BATCH);
+        let mut state = node.lock();
+        scratch.count = 0;
+        let demoted = state.demote(BATCH as u32);
+        count(&self.counters.pgdeactivate, demoted.into());
+        let mut scanned = 0;
+        while scratch.count < most && scanned < quota.scan {
+            let Some(page) = state.lists.pop_oldest(ListId::Inactive) else { break };
+            scanned += 1;
+            let word = self.pages.load(page);
+            if self.claim_victim(&state, page, scratch) {
+                let along = self.claim_neighbours_of(&mut state, page, word.standing(), scratch);
+                scanned += along;
+            }
+        }
+        drop(state);
+        scratch.victims[..scratch.count].sort_unstable_by_key(|victim| victim.page);
+        scanned
+    }
+
+    /// Owns a page of this node in Leaving; the caller has taken it off its list.
+    fn claim_victim(&self, state: &NodeState, page: PageIndex, scratch: &mut Scratch) -> bool {
+        loop {
+            let seen = self.pages.load(page);
+            // Pinned pages come back to the list when they are unpinned; a page that has meanwhile come back
+            // on another node is on that node's list.
+            let PageState::Resident { slot, pins: 0, node } = seen.state() else { return false };
+            if node != state.id() {
+                return false;
+            }
+            if self.pages.claim(page, seen, PageState::Leaving { slot }) {
+                scratch.add(page, slot);
+                return true;
+            }
+            // Somebody took its slot, or pinned it: who does not take it off the list must find it there, so
+            // it is looked at again rather than forgotten.
+        }
+    }
+
+    /// Neighbours in address that are as cold as a victim go along: they leave in the same call, and come
+    /// back in the same read.
+    fn claim_neighbours_of(
+        &self,
+        state: &mut NodeState,
+        page: PageIndex,
+        standing: Standing,
+        scratch: &mut Scratch,
+    ) -> u32 {
+        let block = page / NEIGHBOURS * NEIGHBOURS;
+        let end = (block + NEIGHBOURS).min(self.pages.pages());
+        let before = scratch.count;
+        for (from, step) in [(page + 1, 1i64), (page.wrapping_sub(1), -1)] {
+            let mut neighbour = from;
+            while (block..end).contains(&neighbour)
+                && !scratch.is_full()
+                && self.is_as_cold(state, neighbour, standing)
+                && self.claim_victim(state, neighbour, scratch)
+            {
+                state.lists.remove(neighbour);
+                neighbour = (i64::from(neighbour) + step) as PageIndex;
+            }
+        }
+        let along = (scratch.count - before) as u32;
+        count(&self.counters.pgsteal_neighbour, along.into());
+        along
+    }
+
+    /// Inactive, and mapped in the same sixteenth of the budget's turnover, or the next.
+    fn is_as_cold(&self, state: &NodeState, page: PageIndex, victim: Standing) -> bool {
+        let standing = self.pages.load(page).standing();
+        let younger = standing.generation.wrapping_sub(victim.generation) % GENERATIONS;
+        state.lists.list_of(page) == Some(ListId::Inactive)
+            && standing.activity == Activity::Inactive
+            && younger <= 1
+    }
+}

@@ -1,0 +1,327 @@
+//! The background reclaimer: a thread per node that keeps pages available, so that no fault has to wait.
+//!
+//! Woken when a node falls to its low watermark, it takes batches out and keeps several writes in flight
+//! until what is available and what is being written together pass the high one. How hard it looks, and
+//! when it gives up, is `policy::reclaim`.
+use crate::base::counters::count;
+use crate::base::error::Error;
+use crate::base::index::NodeId;
+use crate::base::limits::BATCH;
+use crate::device::queue::{Completion, Queue};
+use crate::reclaim::isolate::Quota;
+use crate::state::core::Core;
+use crate::state::node::Node;
+use crate::state::scratch::{Scratch, WriteOp};
+use crate::sys::request::Direction;
+use crate::sys::{fd, numa};
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use userswap_policy::contention::Remover;
+use userswap_policy::reclaim::{Next, Round};
+
+/// Writes in flight: eight of a mebibyte saturate a fast disk and keep 2 % of a 512 MiB budget busy.
+const DEPTH: usize = 8;
+
+/// Without any progress the reclaimer rests this long, or until it is woken.
+const REST_MS: i32 = 10;
+
+/// After the high mark was reached: woken sooner, it was hit quickly (the kernel's HZ/10).
+const BALANCED_MS: i32 = 100;
+
+/// Pages looked at under one hold of the node's lock.
+const SCAN_MAX: u32 = 4 * BATCH as u32;
+
+/// As long as no device has room, only clean pages and pages of zeros can leave: no hurry.
+const REST_FULL_MS: i32 = 100;
+
+/// The thread's own data.
+struct Kswapd {
+    core: Arc<Core>,
+    node: NodeId,
+    queue: Queue,
+    writes: Vec<Box<WriteOp>>,
+    idle: Vec<usize>,
+    scratch: Box<Scratch>,
+    round: Option<Round>,
+    pass: Progress,
+    /// The set of devices that the queue keeps open.
+    changes_seen: u32,
+}
+
+impl Kswapd {
+    fn run(&mut self) {
+        if self.core.nodes.len() > 1 {
+            numa::run_on(&self.core.topology.nodes()[self.node.0 as usize].cpus);
+        }
+        while !self.core.is_stopping() {
+            self.take_completions();
+            self.keep_devices();
+            let core = self.core.clone();
+            match self.reclaim(core.node(self.node)) {
+                Pass::Progress => {}
+                outcome => self.sleep(outcome),
+            }
+        }
+        self.core.end_turn(self.core.node(self.node));
+        while self.queue.in_flight() > 0 {
+            self.queue.wait();
+            self.take_completions();
+        }
+    }
+
+    /// The ring holds the devices' last references: see `Queue::keep_open`.
+    fn keep_devices(&mut self) {
+        // Behind the gate no descriptor is closed.
+        if !self.core.gate.try_enter() {
+            return;
+        }
+        let changes = self.core.devices.changes.load(Ordering::Acquire);
+        if std::mem::replace(&mut self.changes_seen, changes) != changes {
+            let files = self.core.devices.list().map(|device| device.descriptor());
+            self.queue.keep_open(&files.collect::<Vec<_>>());
+        }
+        self.core.gate.leave();
+    }
+
+    /// One batch, if the node needs it and a write can be started.
+    fn reclaim(&mut self, node: &Node) -> Pass {
+        // The gate first: no lock is taken outside it, or a fork could find it held by nobody.
+        if self.idle.is_empty() || !self.core.gate.try_enter() {
+            return Pass::Nothing;
+        }
+        let outcome = if wants_reclaim(node) {
+            self.reclaim_batch(node)
+        } else {
+            self.round = None;
+            self.core.end_turn_if_balanced(node, node.lock().pressure());
+            Pass::Balanced
+        };
+        self.core.gate.leave();
+        outcome
+    }
+
+    /// One batch of the round's present pass, or of a new round.
+    fn reclaim_batch(&mut self, node: &Node) -> Pass {
+        let (high, counts) = {
+            let state = node.lock();
+            (state.watermarks.high, state.counts())
+        };
+        let round = self.round.get_or_insert_with(|| Round::background(high));
+        if self.pass.left == 0 {
+            let scan = round.scan(counts.inactive + counts.active, BATCH as u32);
+            self.pass = Progress { left: scan, ..Progress::default() };
+        }
+        let quota = Quota { scan: self.pass.left.min(SCAN_MAX), take: BATCH };
+        let remover = Remover::Background(node.id.0);
+        let reclaimed = self.core.take_batch(node, quota, remover, &mut self.scratch);
+        count(&self.core.counters.pgscan_kswapd, u64::from(reclaimed.scanned));
+        count(&self.core.counters.pgsteal_kswapd, u64::from(reclaimed.taken));
+        self.core.shrink_caches(node.id, reclaimed.scanned, counts.inactive + counts.active);
+        let put_back = self.write(node);
+        self.core.repay(node);
+        self.pass.scanned += reclaimed.scanned;
+        self.pass.taken += reclaimed.taken - put_back;
+        // A pass ends early when the list does.
+        self.pass.left = match reclaimed.scanned {
+            0 => 0,
+            scanned => self.pass.left.saturating_sub(scanned),
+        };
+        let outcome = if self.pass.left == 0 { self.end_pass(node) } else { Pass::Progress };
+        if put_back > 0 { Pass::Stuck } else { outcome }
+    }
+
+    fn end_pass(&mut self, node: &Node) -> Pass {
+        let round = self.round.as_mut().expect("a pass belongs to a round");
+        let next = round.on_pass(self.pass.scanned, self.pass.taken);
+        self.pass = Progress::default();
+        let mut state = node.lock();
+        state.priority = round.priority();
+        match next {
+            Next::Pass => Pass::Progress,
+            Next::Over => {
+                state.health.on_progress();
+                self.round = None;
+                Pass::Progress
+            }
+            Next::Failed => {
+                state.health.on_failure();
+                let is_hopeless = state.health.is_hopeless();
+                drop(state);
+                self.round = None;
+                count(&self.core.counters.kswapd_failures, 1);
+                if is_hopeless {
+                    self.give_up(node);
+                }
+                Pass::Stuck
+            }
+        }
+    }
+
+    /// The node is hopeless: nobody wakes us until there is progress.
+    fn give_up(&self, node: &Node) {
+        self.core.end_turn(node);
+        self.core.hopeless.fetch_add(1, Ordering::AcqRel);
+        if node.hopeless.swap(true, Ordering::AcqRel) {
+            self.core.hopeless.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+
+    /// Starts writes for all dirty pages of the batch; what finds no idle write waits for one. Returns how
+    /// many pages no device would take.
+    fn write(&mut self, node: &Node) -> u32 {
+        let mut done = 0;
+        while done < self.scratch.victims().len() {
+            let Some(place) = self.idle.pop() else {
+                self.queue.wait();
+                self.take_completions();
+                continue;
+            };
+            let write = &mut self.writes[place];
+            let prepared =
+                self.core.prepare_write(node, node.id, &self.scratch.victims()[done..], write);
+            if prepared == 0 {
+                self.idle.push(place);
+                let left = &self.scratch.victims()[done..];
+                self.core.put_back(node, left);
+                return left.len() as u32;
+            }
+            done += prepared;
+            self.start_write(place);
+        }
+        0
+    }
+
+    fn start_write(&mut self, place: usize) {
+        let write = &self.writes[place];
+        let (slot, bytes) = (write.slot(), write.pieces.bytes());
+        let request = self.core.devices.request(Direction::Write, slot, bytes, self.node);
+        // Fork waits until the request has finished: it counts as being inside the gate.
+        self.core.gate.enter_again();
+        self.queue.start(request, &write.pieces, place as u64);
+    }
+
+    fn take_completions(&mut self) {
+        while let Some(Completion { token, outcome }) = self.queue.finished() {
+            let write = &self.writes[token as usize];
+            let node = self.core.node_of_write(write);
+            self.core.finish_write(node, write, outcome);
+            self.core.gate.leave();
+            self.idle.push(token as usize);
+        }
+    }
+
+    /// Waits for a completion or for being woken: after a pass without success not for long, and after
+    /// the high mark was reached first for a moment, as the kernel does, to see whether it lasts.
+    fn sleep(&mut self, outcome: Pass) {
+        let core = self.core.clone();
+        let node = core.node(self.node);
+        node.reclaim_awake.store(false, Ordering::SeqCst);
+        let open = core.gate.try_enter();
+        // Whoever found the node low before that store did not signal: look again.
+        let missed = open && !self.idle.is_empty() && wants_reclaim(node);
+        if open {
+            core.end_turn(node);
+            core.gate.leave();
+        }
+        let full = core.devices_full.load(Ordering::Relaxed);
+        let hopeless = node.hopeless.load(Ordering::Relaxed);
+        match outcome {
+            _ if !open => _ = self.wait(REST_MS),
+            Pass::Stuck if hopeless => _ = self.wait(-1),
+            Pass::Stuck => _ = self.wait(if full { REST_FULL_MS } else { REST_MS }),
+            _ if missed => {}
+            Pass::Balanced if self.queue.in_flight() == 0 => self.sleep_balanced(node),
+            _ => _ = self.wait(-1),
+        }
+        node.reclaim_awake.store(true, Ordering::SeqCst);
+    }
+
+    fn sleep_balanced(&mut self, node: &Node) {
+        if self.wait(BALANCED_MS) == Woken::Yes {
+            count(&self.core.counters.kswapd_low_wmark_hit_quickly, 1);
+        } else if self.core.gate.try_enter() {
+            let again = wants_reclaim(node);
+            self.core.gate.leave();
+            if again {
+                count(&self.core.counters.kswapd_high_wmark_hit_quickly, 1);
+            } else {
+                self.wait(-1);
+            }
+        }
+    }
+
+    fn wait(&mut self, timeout_ms: i32) -> Woken {
+        let wanted = &self.core.node(self.node).reclaim_wanted;
+        let ready = fd::poll(&[wanted.as_raw_fd(), self.queue.as_raw_fd(), -1], timeout_ms);
+        if !ready[0] {
+            // Nothing is cleared: a signal that comes just now is for the next wait.
+            return Woken::No;
+        }
+        wanted.clear();
+        Woken::Yes
+    }
+}
+
+/// Whether somebody woke the reclaimer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Woken {
+    Yes,
+    No,
+}
+
+/// How far the present pass of a round has come, in pages.
+#[derive(Clone, Copy, Debug, Default)]
+struct Progress {
+    left: u32,
+    scanned: u32,
+    taken: u32,
+}
+
+/// How a pass over a node ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Pass {
+    /// It could not begin.
+    Nothing,
+    /// There was nothing to do.
+    Balanced,
+    /// A round took nothing out, or no device had room.
+    Stuck,
+    /// It goes on.
+    Progress,
+}
+
+impl Core {
+    /// The node whose pages a write carries.
+    pub fn node_of_write(&self, write: &WriteOp) -> &Node {
+        self.node_of_frame(write.first_frame())
+    }
+}
+
+/// Starts the reclaimer of one of an engine's nodes, on that node's CPUs.
+///
+/// # Errors
+/// No thread or no queue to be had.
+pub fn start(core: Arc<Core>, node: NodeId) -> Result<std::thread::JoinHandle<()>, Error> {
+    let queue = Queue::new(core.tuning.io, DEPTH as u32).map_err(Error::Thread)?;
+    core.queue_fds.lock().push(queue.as_raw_fd());
+    let mut kswapd = Kswapd {
+        core,
+        node,
+        queue,
+        writes: (0..DEPTH).map(|_| Box::new(WriteOp::new())).collect(),
+        idle: (0..DEPTH).collect(),
+        scratch: Box::new(Scratch::new()),
+        round: None,
+        pass: Progress::default(),
+        changes_seen: 0,
+    };
+    let thread = std::thread::Builder::new().name(format!("userswapd{}", node.0));
+    thread.spawn(move || kswapd.run()).map_err(Error::Thread)
+}
+
+/// Whether the node, once all writes under way have finished, would still not be above its high mark.
+fn wants_reclaim(node: &Node) -> bool {
+    let state = node.lock();
+    state.debt > 0 || state.available() + state.writing <= state.watermarks.high
+}

@@ -1,0 +1,52 @@
+//! Unmapped pages are told apart: pages of zeros and clean ones need no write.
+use crate::base::checksum::is_zero;
+use crate::base::counters::count;
+use crate::state::core::Core;
+use crate::state::node::Node;
+use crate::state::page::PageState;
+use crate::state::scratch::{Scratch, Victim};
+use crate::sys::pages;
+use userswap_policy::frames::FrameRun;
+
+impl Core {
+    /// Publishes pages of zeros and clean pages; keeps the dirty ones, with their checksums.
+    pub(crate) fn sort_out(&self, node: &Node, scratch: &mut Scratch) {
+        let mut dirty = 0;
+        for place in 0..scratch.count {
+            let victim = scratch.victims[place];
+            let bytes = pages::bytes(self.frame_address(victim.frame), 1);
+            if is_zero(bytes) {
+                self.drop_zero(node, victim);
+                continue;
+            }
+            let checksum = self.checksums.of(bytes);
+            match victim.slot {
+                Some(slot)
+                    if self.devices.checksum(slot) == checksum
+                        && !self.devices.is_leaving(slot) =>
+                {
+                    count(&self.counters.swpout_clean, 1);
+                    self.cache(node, victim, slot);
+                }
+                old => {
+                    if let Some(slot) = old {
+                        self.free_slot(slot);
+                    }
+                    scratch.victims[dirty] = Victim { checksum, slot: None, ..victim };
+                    dirty += 1;
+                }
+            }
+        }
+        scratch.count = dirty;
+    }
+
+    fn drop_zero(&self, node: &Node, victim: Victim) {
+        count(&self.counters.swpout_zero, 1);
+        self.publish(victim.page, PageState::Untouched);
+        node.lock().put_free(FrameRun { first: victim.frame, count: 1 });
+        if let Some(slot) = victim.slot {
+            self.free_slot(slot);
+        }
+        self.announce_freed();
+    }
+}

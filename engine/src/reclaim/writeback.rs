@@ -1,0 +1,155 @@
+//! Writing dirty pages: contiguous slots, one large request, and what its completion does.
+use crate::base::counters::count;
+use crate::base::index::{NodeId, PageRange, Slot};
+use crate::device::{SlotEnd, SlotSpan};
+use crate::state::core::Core;
+use crate::state::frame_flag::FrameFlag;
+use crate::state::node::Node;
+use crate::state::page::PageState;
+use crate::state::scratch::{Scratch, Victim, WriteOp};
+use crate::sys::request::{Direction, Pieces};
+use crate::transfer::lru_add::Arrival;
+use std::io;
+use std::sync::atomic::Ordering;
+use userswap_policy::frames::FrameRun;
+
+impl Core {
+    /// Prepares a write of as many of `victims` as fit one run of slots of the device that `near` asks first; returns how many, 0 when no device
+    /// has room. Their pages are published as Writing.
+    pub fn prepare_write(
+        &self,
+        node: &Node,
+        near: NodeId,
+        victims: &[Victim],
+        write: &mut WriteOp,
+    ) -> usize {
+        write.pieces = Pieces::default();
+        let fitting =
+            victims.iter().take_while(|v| write.pieces.push_page(self.frame_address(v.frame)));
+        let most = fitting.count();
+        let span = self.devices.allocate(most as u32, near).or_else(|| {
+            (self.give_up_slots(node) > 0).then(|| self.devices.allocate(most as u32, near))?
+        });
+        let Some(span) = span else { return 0 };
+        if self.devices_full.load(Ordering::Relaxed) {
+            self.devices_full.store(false, Ordering::Relaxed);
+        }
+        write.count = span.count as usize;
+        write.first = Some(span.first);
+        write.victims[..write.count].copy_from_slice(&victims[..write.count]);
+        if write.count < most {
+            write.pieces = Pieces::default();
+            for victim in &victims[..write.count] {
+                assert!(
+                    write.pieces.push_page(self.frame_address(victim.frame)),
+                    "it fitted before"
+                );
+            }
+        }
+        node.lock().writing += span.count;
+        for (place, victim) in victims[..write.count].iter().enumerate() {
+            let slot = write.slot_at(place);
+            self.devices.set_checksum(slot, victim.checksum);
+            self.devices.set_page(slot, victim.page);
+            self.frame_flags.set(victim.frame, FrameFlag::Writing);
+            self.publish(victim.page, PageState::Writing { frame: victim.frame, slot });
+        }
+        write.count
+    }
+
+    /// Writes everything in `scratch` on the calling thread; returns how many pages no device would take.
+    pub fn write_at_once(&self, node: &Node, scratch: &mut Scratch) -> u32 {
+        let near = self.node_here().id;
+        let mut done = 0;
+        while done < scratch.count {
+            let Scratch { victims, count, write, .. } = &mut *scratch;
+            let prepared = self.prepare_write(node, near, &victims[done..*count], write);
+            if prepared == 0 {
+                self.put_back(node, &victims[done..*count]);
+                return (*count - done) as u32;
+            }
+            let (slot, pieces) = (write.slot(), &write.pieces);
+            let outcome = self.devices.transfer(Direction::Write, slot, pieces, near);
+            self.finish_write(node, write, outcome);
+            done += prepared;
+        }
+        0
+    }
+
+    /// The write has ended: its pages are cached, or, if it failed, tried elsewhere or kept in RAM.
+    pub fn finish_write(&self, node: &Node, write: &WriteOp, outcome: io::Result<()>) {
+        let outcome = outcome.or_else(|error| {
+            count(&self.counters.swap_write_errors, 1);
+            let (slot, pieces) = (write.slot(), &write.pieces);
+            self.devices.transfer(Direction::Write, slot, pieces, node.id).map_err(|_| error)
+        });
+        if let Err(error) = outcome {
+            return self.fail_write(node, write, &error);
+        }
+        count(&self.counters.pswpout, write.count as u64);
+        for (place, victim) in write.victims[..write.count].iter().enumerate() {
+            self.finish_page(victim, write.slot_at(place));
+        }
+        let mut state = node.lock();
+        state.writing -= write.count as u32;
+        for victim in &write.victims[..write.count] {
+            state.enlist(&self.pages, victim.page, 1);
+        }
+        drop(state);
+        self.announce_freed();
+        self.feed_readahead();
+    }
+
+    /// Publishes one written page, or frees what it left behind.
+    fn finish_page(&self, victim: &Victim, slot: Slot) {
+        let writing = PageState::Writing { frame: victim.frame, slot };
+        // The flag first: once the word says Cached the frame may be reused at any moment.
+        let cached = PageState::Cached { frame: victim.frame, slot: Some(slot), marker: false };
+        if self.frame_flags.change(victim.frame, FrameFlag::Writing, FrameFlag::Idle)
+            && self.pages.change(victim.page, writing, cached)
+        {
+            return;
+        }
+        // Somebody has taken the page, and has marked the frame (ORPHAN) or is about to.
+        if self.frame_flags.swap(victim.frame, FrameFlag::Finished) == FrameFlag::Orphan {
+            self.free_orphan(victim.frame, slot, SlotEnd::Free);
+        }
+    }
+
+    /// Neither the device nor a second try would take it: bad slots, and the pages go elsewhere.
+    fn fail_write(&self, node: &Node, write: &WriteOp, error: &io::Error) {
+        let (device, _) = self.devices.describe(write.slot());
+        self.devices.note_write_error(write.slot());
+        count(&self.counters.swap_bad_slots, write.count as u64);
+        crate::base::log::write_error(&device.name, error.raw_os_error().unwrap_or(0));
+        for (place, victim) in write.victims[..write.count].iter().enumerate() {
+            let slot = write.slot_at(place);
+            let writing = PageState::Writing { frame: victim.frame, slot };
+            // Owning the page again, its content in the frame: it is mapped back, without a slot.
+            if self.pages.change(victim.page, writing, PageState::Filling { slot: None }) {
+                self.frame_flags.set(victim.frame, FrameFlag::Idle);
+                self.map_back(node, victim);
+                self.devices.mark_bad(SlotSpan { first: slot, count: 1 });
+            } else if self.frame_flags.swap(victim.frame, FrameFlag::Failed) == FrameFlag::Orphan {
+                self.free_orphan(victim.frame, slot, SlotEnd::Bad);
+            }
+        }
+        node.lock().writing -= write.count as u32;
+        self.announce_freed();
+    }
+
+    /// Puts dirty pages back that no device would take.
+    pub fn put_back(&self, node: &Node, victims: &[Victim]) {
+        self.devices_full.store(true, Ordering::Relaxed);
+        for victim in victims {
+            self.map_back(node, victim);
+        }
+    }
+
+    /// A page that the caller owns, without a slot, its content in the frame, is mapped again.
+    fn map_back(&self, node: &Node, victim: &Victim) {
+        let range = PageRange { first: victim.page, count: 1 };
+        self.map_in(node, range, FrameRun { first: victim.frame, count: 1 });
+        self.publish_resident(node, range, Arrival::Again, |_| None);
+    }
+}

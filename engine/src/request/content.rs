@@ -1,0 +1,178 @@
+//! Taking what a page holds, for a request that wants it gone or elsewhere.
+use crate::base::index::{PageIndex, PageRange, Slot};
+use crate::state::core::Core;
+use crate::state::node::Node;
+use crate::state::page::{PageState, Word};
+use crate::state::scratch::TakenOut;
+use crate::sys::{PAGE_BYTES, futex, mapping, process};
+use std::sync::atomic::Ordering;
+use userswap_policy::frames::FrameRun;
+
+/// How long who must have a page's content waits for its device before looking again.
+const WAIT_NS: u64 = 1_000_000;
+
+/// How often it looks: a transfer takes milliseconds, what is held for longer is held by a pipe, which only
+/// reads.
+const KEEP_TRIES: u32 = 200;
+
+/// Why a page is taken from its place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Purpose {
+    /// Nobody wants its content any more.
+    Drop,
+    /// It goes elsewhere, every byte of it, if possible with its physical page.
+    Keep,
+    /// It goes elsewhere as a copy: a device or a pipe does not let go of the physical page.
+    Copy,
+}
+
+/// A page taken from its place, with what it held.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Content {
+    None,
+    Lost,
+    Frame(u32, Option<Slot>),
+    Slot(Slot),
+}
+
+impl Core {
+    /// Takes what a page holds, leaving it Untouched; waits while somebody owns it.
+    pub(crate) fn take_content(&self, page: PageIndex, purpose: Purpose) -> Content {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let purpose = if tries > KEEP_TRIES && purpose == Purpose::Keep {
+                Purpose::Copy
+            } else {
+                purpose
+            };
+            let freed = self.freed.load(Ordering::Acquire);
+            let seen = self.pages.load(page);
+            let taken = match seen.state() {
+                PageState::Untouched => return Content::None,
+                PageState::Filling { .. } | PageState::Leaving { .. } => {
+                    self.pages.wait_owned(page);
+                    continue;
+                }
+                // The device needs the frame until it has written it.
+                PageState::Writing { .. } if purpose != Purpose::Drop => {
+                    futex::wait_for(&self.freed, freed, WAIT_NS);
+                    continue;
+                }
+                PageState::Resident { .. } => self.take_resident(page, seen, purpose),
+                _ => self.take_unmapped(page, seen),
+            };
+            if let Some(content) = taken {
+                return content;
+            }
+        }
+    }
+
+    /// Takes the content of a page that is not mapped; None if its word has changed.
+    fn take_unmapped(&self, page: PageIndex, seen: Word) -> Option<Content> {
+        if let PageState::Cached { frame, slot, .. } = seen.state() {
+            let taken = self.uncache(page, seen, (frame, PageState::Untouched));
+            return taken.then_some(Content::Frame(frame, slot));
+        }
+        if seen.state() == PageState::Lost {
+            return self.take_lost(page, seen).then_some(Content::Lost);
+        }
+        if !self.pages.claim(page, seen, PageState::Untouched) {
+            return None;
+        }
+        Some(match seen.state() {
+            PageState::Swapped { slot } => Content::Slot(slot),
+            PageState::Writing { frame, slot } => {
+                self.orphan(frame, slot);
+                Content::None
+            }
+            state => {
+                unreachable!("{state:?} is not a state without an owner and without a mapping")
+            }
+        })
+    }
+
+    /// Takes the poison off a lost page; owned meanwhile, so that nobody fills it before.
+    fn take_lost(&self, page: PageIndex, seen: Word) -> bool {
+        let claimed = self.pages.claim(page, seen, PageState::Leaving { slot: None });
+        if claimed {
+            mapping::advise(self.page_address(page), PAGE_BYTES, libc::MADV_DONTNEED)
+                .expect("the arena is ours");
+            self.publish(page, PageState::Untouched);
+        }
+        claimed
+    }
+
+    /// Takes one resident page out; None if its word has changed, or if it is to be tried again because a
+    /// device or system call holds the page.
+    fn take_resident(&self, page: PageIndex, seen: Word, purpose: Purpose) -> Option<Content> {
+        let PageState::Resident { slot, pins, node } = seen.state() else { return None };
+        if !self.pages.claim(page, seen, PageState::Leaving { slot }) {
+            return None;
+        }
+        let node = self.node(node);
+        let mut taken = [TakenOut::Stayed];
+        self.take_out(node, PageRange { first: page, count: 1 }, &mut taken);
+        let content = match taken[0] {
+            TakenOut::Frame(frame) => Content::Frame(frame, slot),
+            TakenOut::Stayed if purpose == Purpose::Keep => {
+                self.publish(page, PageState::Resident { slot, pins, node: node.id });
+                node.lock().enlist(&self.pages, page, 1);
+                futex::wait_for(&self.freed, self.freed.load(Ordering::Acquire), WAIT_NS);
+                return None;
+            }
+            TakenOut::Stayed if purpose == Purpose::Copy => {
+                let frame = self.copy_of(node, page);
+                self.drop_in_place(node, page, None);
+                Content::Frame(frame, slot)
+            }
+            TakenOut::Stayed => {
+                self.drop_in_place(node, page, slot);
+                Content::None
+            }
+        };
+        self.forget_pins(pins);
+        node.lock().lists.remove(page);
+        self.publish(page, PageState::Untouched);
+        Some(content)
+    }
+
+    /// A page that would not move (pinned, or gone past us): the kernel drops it.
+    pub(crate) fn drop_in_place(&self, node: &Node, page: PageIndex, slot: Option<Slot>) {
+        mapping::advise(self.page_address(page), PAGE_BYTES, libc::MADV_DONTNEED)
+            .expect("the arena is ours");
+        let mut state = node.lock();
+        state.on_moved_out(1);
+        state.on_released(1);
+        drop(state);
+        if let Some(slot) = slot {
+            self.free_slot(slot);
+        }
+    }
+
+    /// A held frame with a copy of a page that the caller owns in Leaving.
+    fn copy_of(&self, node: &Node, page: PageIndex) -> u32 {
+        let frames = self.frames_for_copy(node, 1);
+        let address = self.page_address(page);
+        process::read_own(address, self.frame_address(frames.first), PAGE_BYTES)
+            .expect("a page of a region that is moved can be read");
+        frames.first
+    }
+
+    pub(crate) fn discard(&self, content: Content) {
+        match content {
+            Content::None | Content::Lost => {}
+            Content::Slot(slot) => self.free_slot(slot),
+            Content::Frame(frame, slot) => {
+                self.node_of_frame(frame).lock().put_free(FrameRun { first: frame, count: 1 });
+                if let Some(slot) = slot {
+                    self.free_slot(slot);
+                }
+            }
+        }
+    }
+
+    pub(crate) fn forget_pins(&self, pins: u32) {
+        self.pins.fetch_sub(pins, Ordering::Relaxed);
+    }
+}

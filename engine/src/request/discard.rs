@@ -1,0 +1,69 @@
+//! Discard: a range's content is forgotten, nothing is written.
+use crate::base::counters::count;
+use crate::base::index::{NodeId, PageIndex, PageRange};
+use crate::base::limits::RUN_MAX;
+use crate::request::content::{Content, Purpose};
+use crate::state::core::Core;
+use crate::state::node::Node;
+use crate::state::page::PageState;
+use crate::state::scratch::TakenOut;
+
+impl Core {
+    /// Forgets the content of a range: nothing is written, pages read as zeros afterwards.
+    pub fn drop_range(&self, range: PageRange) {
+        self.gate.enter();
+        self.readahead.forget(range.first);
+        let mut page = range.first;
+        while page < range.end() {
+            page = match self.claim_resident_run(page, range.end()) {
+                Some((run, node)) => self.drop_resident(run, self.node(node)),
+                None => {
+                    let content = self.take_content(page, Purpose::Drop);
+                    self.discard(content);
+                    page + 1
+                }
+            };
+        }
+        count(&self.counters.pgdrop, u64::from(range.count));
+        self.announce_freed();
+        self.gate.leave();
+    }
+
+    /// Owns consecutive resident pages in Leaving, pinned or not: their owner wants them gone.
+    fn claim_resident_run(&self, first: PageIndex, end: PageIndex) -> Option<(PageRange, NodeId)> {
+        let most = (end - first).min(RUN_MAX);
+        let mut node = None;
+        let claimed = (0..most).take_while(|place| {
+            let seen = self.pages.load(first + place);
+            let PageState::Resident { slot, node: here, pins } = seen.state() else { return false };
+            let claimed = *node.get_or_insert(here) == here
+                && self.pages.claim(first + place, seen, PageState::Leaving { slot });
+            if claimed {
+                self.forget_pins(pins);
+            }
+            claimed
+        });
+        let count = claimed.count() as u32;
+        Some((PageRange { first, count }, node.filter(|_| count > 0)?))
+    }
+
+    /// Moves dropped pages to frames: they serve the next fault without the kernel's allocator.
+    fn drop_resident(&self, run: PageRange, node: &Node) -> PageIndex {
+        let mut taken = [TakenOut::Stayed; RUN_MAX as usize];
+        let taken = &mut taken[..run.count as usize];
+        self.take_out(node, run, taken);
+        for (page, outcome) in (run.first..run.end()).zip(taken) {
+            let PageState::Leaving { slot } = self.pages.state(page) else {
+                unreachable!("page {page} is owned in Leaving")
+            };
+            match *outcome {
+                TakenOut::Frame(frame) => self.discard(Content::Frame(frame, slot)),
+                TakenOut::Stayed => self.drop_in_place(node, page, slot),
+            }
+            // Before publishing: whoever fills the page next puts it on a list again.
+            node.lock().lists.remove(page);
+            self.publish(page, PageState::Untouched);
+        }
+        run.end()
+    }
+}

@@ -1,0 +1,163 @@
+//! Everything out, everything back: parking a program that has nothing to do for a while.
+//!
+//! Paging everything out takes batches of pages to the devices, a few threads at a time, and then gives the
+//! frames back to the kernel: the budget is all spare again. The program need not know: what it touches comes
+//! back by a fault, and nothing of the engine runs until then. Prefetching everything is the other way, in
+//! the order of the devices, as far as RAM has room.
+use crate::base::error::Error;
+use crate::base::index::PageRange;
+use crate::base::limits::BATCH;
+use crate::state::core::Core;
+use crate::state::node::Node;
+use crate::state::page::PageState;
+use crate::state::scratch::Scratch;
+use crate::swapoff::Proceed;
+use crate::swapoff::room::room_in_ram;
+use crate::swapoff::task::{PATIENCE_NS, Purpose, Task, WAIT_NS};
+use crate::sys::lock::Lock;
+use crate::sys::signal::Blocked;
+use crate::sys::{clock, futex};
+use std::sync::atomic::Ordering;
+
+/// Frames whose memory is given back by one call: 16 MiB, so that nobody waits long for the address space.
+const RELEASE_PAGES: u32 = 4096;
+
+/// What stayed in RAM when everything was to go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stayed {
+    /// Pages that are pinned.
+    pub pinned: u32,
+    /// Pages that no device had room for, that somebody held, or that came back meanwhile.
+    pub others: u32,
+}
+
+impl Core {
+    /// Takes everything out to the devices and gives the frames back to the kernel.
+    pub fn page_out_all(&self) -> Stayed {
+        // First: who asks for everything back meanwhile has the last word.
+        self.hibernated.store(true, Ordering::Relaxed);
+        let batches = self.batches();
+        let next = Lock::new(batches.iter());
+        let work = || {
+            let mut scratch = Box::new(Scratch::new());
+            loop {
+                let Some(batch) = next.lock().next() else { return };
+                if !self.page_out_one(*batch, &mut scratch) {
+                    return;
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            let blocked = Blocked::new();
+            for _ in 1..self.readers().min(batches.len() as u32) {
+                let thread = std::thread::Builder::new().name("userswap-out".into());
+                // With fewer threads it takes longer.
+                let _ = thread.spawn_scoped(scope, work);
+            }
+            work();
+            drop(blocked);
+        });
+        self.release_written();
+        for node in &self.nodes {
+            self.release_free(node);
+        }
+        self.stayed()
+    }
+
+    /// One batch; false when no device has room for more.
+    fn page_out_one(&self, batch: PageRange, scratch: &mut Scratch) -> bool {
+        self.gate.enter();
+        self.wait_for_owners(batch);
+        // Pages of zeros and clean ones go also where there is no room.
+        let all_went = self.page_out_batch(batch, scratch) == 0;
+        self.gate.leave();
+        all_went
+    }
+
+    /// Writes of the reclaimer were under way: their pages are cached when it has finished.
+    fn release_written(&self) {
+        let begun = clock::now_ns();
+        let writing = || self.nodes.iter().any(|node| node.lock().writing > 0);
+        loop {
+            let _blocked = Blocked::new();
+            self.gate.enter();
+            let (freed, waits) = (self.freed.load(Ordering::Acquire), writing());
+            self.gate.leave();
+            // A busy program writes on and on.
+            if !waits || clock::now_ns() - begun > PATIENCE_NS {
+                break;
+            }
+            futex::wait_for(&self.freed, freed, WAIT_NS);
+        }
+        for range in self.look_ranges() {
+            let _blocked = Blocked::new();
+            self.gate.enter();
+            self.release_cached(range);
+            self.gate.leave();
+        }
+    }
+
+    fn batches(&self) -> Vec<PageRange> {
+        let pieces = self.look_ranges().into_iter().flat_map(|range| {
+            let firsts = (range.first..range.end()).step_by(BATCH);
+            firsts.map(move |first| {
+                let count = (BATCH as u32).min(range.end() - first);
+                PageRange { first, count }
+            })
+        });
+        pieces.collect()
+    }
+
+    /// Free frames become spare pages of the budget: their memory goes back to the kernel.
+    fn release_free(&self, node: &Node) {
+        while self.inside_gate(|| self.release_free_run(node)) {}
+    }
+
+    /// One run; false when there is none.
+    fn release_free_run(&self, node: &Node) -> bool {
+        let mut state = node.lock();
+        // What is held meanwhile nobody can have: above the low watermark no fault misses it.
+        let most = state.available().saturating_sub(state.watermarks.low).min(RELEASE_PAGES);
+        // Held until the memory is gone: as holes they could be filled in between.
+        let Some(run) = state.take_free(most) else { return false };
+        drop(state);
+        self.release_memory(run);
+        let mut state = node.lock();
+        state.put_hole(run);
+        state.on_released(run.count);
+        drop(state);
+        self.announce_freed();
+        true
+    }
+
+    /// What is in RAM at this moment.
+    fn stayed(&self) -> Stayed {
+        let mut stayed = Stayed::default();
+        for range in self.look_ranges() {
+            for page in range.first..range.end() {
+                match self.pages.state(page) {
+                    PageState::Resident { pins: 0, .. } => stayed.others += 1,
+                    PageState::Resident { .. } => stayed.pinned += 1,
+                    _ => {}
+                }
+            }
+        }
+        stayed
+    }
+
+    /// Brings everything back, device by device, as far as RAM has room.
+    ///
+    /// # Errors
+    /// A device is just being added or removed.
+    pub fn prefetch_all(&self) -> Result<(), Error> {
+        let _changing = self.change_devices()?;
+        self.hibernated.store(false, Ordering::Relaxed);
+        for device in self.devices.list() {
+            if self.inside_gate(|| self.nodes.iter().all(|node| room_in_ram(node) == 0)) {
+                break;
+            }
+            self.sweep(Task { device, purpose: Purpose::Fill }, &mut || Proceed::GoOn)?;
+        }
+        Ok(())
+    }
+}

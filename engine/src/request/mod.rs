@@ -1,0 +1,10 @@
+//! What a program asks for: discard, prefetch, page out, pin, mremap, madvise, hibernate, another budget.
+pub mod budget;
+pub mod content;
+pub mod discard;
+pub mod hibernate;
+pub mod madvise;
+pub mod mremap;
+pub mod pageout;
+pub mod pin;
+pub mod prefetch;

@@ -1,0 +1,44 @@
+//! mremap: content moves to other pages, and no byte is copied.
+use crate::base::index::{PageIndex, PageRange};
+use crate::request::content::{Content, Purpose};
+use crate::state::core::Core;
+use crate::state::page::PageState;
+use crate::transfer::lru_add::Arrival;
+use userswap_policy::frames::FrameRun;
+
+impl Core {
+    /// Claims a page without content. Nobody uses it yet, but a run of zeros next to it may have reached it, or
+    /// a message from its former life.
+    fn claim_fresh(&self, page: PageIndex, state: PageState) {
+        while !self.pages.change(page, PageState::Untouched, state) {
+            let content = self.take_content(page, Purpose::Drop);
+            self.discard(content);
+        }
+    }
+
+    /// Moves the content of pages to other pages that are Untouched (mremap): no byte is copied.
+    pub fn move_range(&self, from: PageRange, to: PageIndex) {
+        self.gate.enter();
+        for place in 0..from.count {
+            let (source, target) = (from.first + place, to + place);
+            let content = self.take_content(source, Purpose::Keep);
+            let (state, frame) = match content {
+                Content::None => continue,
+                Content::Lost => (PageState::Lost, None),
+                Content::Slot(slot) => (PageState::Swapped { slot }, None),
+                Content::Frame(frame, slot) => (PageState::Filling { slot }, Some((frame, slot))),
+            };
+            if let PageState::Swapped { slot } | PageState::Filling { slot: Some(slot) } = state {
+                self.devices.set_page(slot, target);
+            }
+            self.claim_fresh(target, state);
+            if let Some((frame, slot)) = frame {
+                let node = self.node_of_frame(frame);
+                let range = PageRange { first: target, count: 1 };
+                self.map_in(node, range, FrameRun { first: frame, count: 1 });
+                self.publish_resident(node, range, Arrival::New, |_| slot);
+            }
+        }
+        self.gate.leave();
+    }
+}

@@ -1,0 +1,48 @@
+//! Page out: a range is taken out to the devices.
+use crate::base::index::{NodeId, PageIndex, PageRange};
+use crate::base::limits::RUN_MAX;
+use crate::state::core::Core;
+use crate::state::page::PageState;
+use crate::state::scratch::Scratch;
+
+impl Core {
+    /// Takes a range out to the devices; pinned pages stay.
+    pub fn page_out_range(&self, range: PageRange) {
+        let mut page = range.first;
+        while page < range.end() {
+            let batch = PageRange { first: page, count: RUN_MAX.min(range.end() - page) };
+            self.gate.enter();
+            self.wait_for_owners(batch);
+            let mut scratch = self.scratch().lock();
+            self.page_out_batch(batch, &mut scratch);
+            drop(scratch);
+            self.gate.leave();
+            page = batch.end();
+        }
+    }
+
+    /// Waits for pages on their way, before anything is held that their owners could need.
+    pub(crate) fn wait_for_owners(&self, range: PageRange) {
+        (range.first..range.end()).for_each(|page| self.pages.wait_owned(page));
+    }
+
+    /// Inside the gate: takes out at most a batch of pages, writes what is dirty, and frees the frames.
+    pub(crate) fn page_out_batch(&self, range: PageRange, scratch: &mut Scratch) -> u32 {
+        let mut put_back = 0;
+        for node in &self.nodes {
+            scratch.count = 0;
+            (range.first..range.end()).for_each(|page| scratch_claim(self, node.id, page, scratch));
+            put_back += self.take_out_claimed(node, scratch);
+        }
+        self.release_cached(range);
+        put_back
+    }
+}
+
+fn scratch_claim(core: &Core, of: NodeId, page: PageIndex, scratch: &mut Scratch) {
+    let seen = core.pages.load(page);
+    let PageState::Resident { slot, pins: 0, node } = seen.state() else { return };
+    if node == of && core.pages.claim(page, seen, PageState::Leaving { slot }) {
+        scratch.add(page, slot);
+    }
+}

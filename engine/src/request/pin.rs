@@ -1,0 +1,86 @@
+//! Pins: a range is brought in and kept in RAM.
+use crate::base::error::Error;
+use crate::base::index::{NodeId, PageIndex, PageRange};
+use crate::base::limits::{PINS_MAX, RESERVE};
+use crate::state::core::Core;
+use crate::state::page::PageState;
+use crate::sys::pages;
+use std::sync::atomic::Ordering;
+
+impl Core {
+    /// Brings a range in and keeps it there until unpinned; pins nest.
+    ///
+    /// # Errors
+    /// More than the budget can hold beside what must stay available; nothing is pinned then.
+    pub fn pin_range(&self, range: PageRange) -> Result<(), Error> {
+        self.gate.enter();
+        let most = self.usable_pages();
+        self.gate.leave();
+        // Counted before anything is pinned, so that two callers cannot both take the last room.
+        let before = self.pins.fetch_add(range.count, Ordering::Relaxed);
+        if before + range.count > most {
+            self.forget_pins(range.count);
+            return Err(Error::PinTooLarge(range.count, most.saturating_sub(before)));
+        }
+        for page in range.first..range.end() {
+            while !self.try_pin(page) {
+                // Not there: the access brings it in, and it is tried again before it can leave.
+                pages::touch(self.page_address(page), 1);
+            }
+        }
+        Ok(())
+    }
+
+    /// Pages that may be pinned: reclaim, readahead and writes under way need the others.
+    fn usable_pages(&self) -> u32 {
+        let budget: u32 = self.nodes.iter().map(|node| node.lock().budget).sum();
+        budget - (budget / 4).max(8 * RESERVE).min(budget)
+    }
+
+    /// Pins a page that is resident.
+    fn try_pin(&self, page: PageIndex) -> bool {
+        let seen = self.pages.load(page);
+        match seen.state() {
+            PageState::Resident { slot, pins, node } => {
+                assert!(pins < PINS_MAX, "page {page} is pinned too often");
+                self.pages.claim(page, seen, PageState::Resident { slot, pins: pins + 1, node })
+            }
+            _ => false,
+        }
+    }
+
+    /// Takes one pin off each page of a range; pages without are left alone.
+    pub fn unpin_range(&self, range: PageRange) {
+        self.gate.enter();
+        self.unpin_pages(range);
+        self.gate.leave();
+    }
+
+    fn unpin_pages(&self, range: PageRange) {
+        for page in range.first..range.end() {
+            loop {
+                let seen = self.pages.load(page);
+                if let PageState::Leaving { .. } = seen.state() {
+                    // Who looks after it for a moment remembers its pins, and gives them back.
+                    self.pages.wait_owned(page);
+                    continue;
+                }
+                let PageState::Resident { slot, pins, node } = seen.state() else { break };
+                let Some(pins) = pins.checked_sub(1) else { break };
+                if self.pages.claim(page, seen, PageState::Resident { slot, pins, node }) {
+                    self.forget_pins(1);
+                    self.relist(page, pins, node);
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Reclaim forgets pinned pages it meets: the last unpin puts the page back on the list.
+    fn relist(&self, page: PageIndex, pins: u32, node: NodeId) {
+        if pins == 0 {
+            self.node(node).lock().enlist(&self.pages, page, 1);
+            self.note_progress();
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! The arena: one large reservation of address space from which all regions are sub-allocated.
+//!
+//! One mapping, registered once, keeps the kernel's work per region at nothing; hundreds of thousands of
+//! regions are only entries in two trees. Everything is counted in pages from the arena's start.
+use crate::base::index::{PageIndex, PageRange};
+use crate::state::hints::Hints;
+use crate::sys::PAGE_BYTES;
+use crate::sys::lock::Lock;
+use crate::sys::mapping::{Access, Mapping};
+use std::collections::BTreeMap;
+use std::io;
+use userswap_policy::readahead::Hint;
+
+/// Pages an arena can have: what a link of the LRU lists can name (1 TiB).
+pub const ARENA_PAGES_MAX: u32 = userswap_policy::lru::ITEMS_MAX;
+
+/// Address space with the books of what is allocated in it.
+pub struct Arena {
+    mapping: Mapping,
+    /// What the program has said about its pages; forgotten when they are freed.
+    pub hints: Hints,
+    books: Lock<Books>,
+}
+
+#[derive(Default)]
+struct Books {
+    /// First page to count, never adjacent to one another.
+    free: BTreeMap<PageIndex, u32>,
+    /// First page to count; neighbours stay apart, so that a window ends with its region.
+    used: BTreeMap<PageIndex, u32>,
+}
+
+impl Arena {
+    /// Reserves an arena, halving `pages` until the kernel agrees.
+    ///
+    /// # Errors
+    /// What mmap says when not even 1 GiB of address space can be had.
+    pub fn reserve(pages: u32, access: Access) -> io::Result<Self> {
+        let mut pages = pages.min(ARENA_PAGES_MAX);
+        loop {
+            match Mapping::new(pages as usize * PAGE_BYTES, access) {
+                Ok(mapping) => {
+                    let books = Books { free: BTreeMap::from([(0, pages)]), used: BTreeMap::new() };
+                    let hints = Hints::new(pages)?;
+                    return Ok(Self { mapping, hints, books: Lock::new(books) });
+                }
+                Err(error) if pages <= 1 << 18 => return Err(error),
+                Err(_) => pages /= 2,
+            }
+        }
+    }
+
+    /// Number of pages.
+    pub fn pages(&self) -> u32 {
+        (self.mapping.bytes() / PAGE_BYTES) as u32
+    }
+
+    /// First address.
+    pub fn address(&self) -> usize {
+        self.mapping.address()
+    }
+
+    /// Length in bytes.
+    pub fn bytes(&self) -> usize {
+        self.mapping.bytes()
+    }
+
+    /// Keeps everybody else from the books, across a fork.
+    pub fn hold(&self) {
+        self.books.hold();
+    }
+
+    /// Lets others at the books again.
+    pub fn release(&self) {
+        self.books.release();
+    }
+
+    /// Whether an address lies in the arena.
+    pub fn contains(&self, address: usize) -> bool {
+        address.wrapping_sub(self.address()) < self.bytes()
+    }
+
+    /// The page an address lies in.
+    pub fn page_of(&self, address: usize) -> PageIndex {
+        assert!(self.contains(address), "the address lies in the arena");
+        ((address - self.address()) / PAGE_BYTES) as PageIndex
+    }
+
+    /// The address of a page.
+    pub fn address_of(&self, page: PageIndex) -> usize {
+        self.address() + page as usize * PAGE_BYTES
+    }
+
+    /// Gives advice to the kernel for the whole arena.
+    ///
+    /// # Errors
+    /// What madvise says.
+    pub fn advise(&self, advice: i32) -> io::Result<()> {
+        self.mapping.advise(0, self.bytes(), advice)
+    }
+
+    /// Allocates `count` pages at a multiple of `align` pages (from the arena's first address counted in
+    /// absolute addresses), lowest address first; None when the arena is used up.
+    pub fn allocate(&self, count: u32, align: u32) -> Option<PageRange> {
+        let base = (self.address() / PAGE_BYTES) as u64;
+        let mut books = self.books.lock();
+        let fitting = books.free.iter().find_map(|(&first, &free)| {
+            let aligned = (base + u64::from(first)).next_multiple_of(u64::from(align)) - base;
+            (aligned + u64::from(count) <= u64::from(first + free)).then_some(aligned as u32)
+        })?;
+        let range = PageRange { first: fitting, count };
+        books.take_free(range);
+        books.used.insert(range.first, range.count);
+        Some(range)
+    }
+
+    /// Allocates exactly `range` if all of it is free.
+    pub fn allocate_at(&self, range: PageRange) -> bool {
+        let mut books = self.books.lock();
+        let free = books.free.range(..=range.first).next_back();
+        let fits = free.is_some_and(|(&first, &count)| first + count >= range.end());
+        if fits {
+            books.take_free(range);
+            books.used.insert(range.first, range.count);
+        }
+        fits
+    }
+
+    /// Frees whatever is allocated in `range`: whole regions, parts, holes between them.
+    pub fn free(&self, range: PageRange) {
+        let mut books = self.books.lock();
+        for part in books.used_within(range) {
+            books.take_used(part);
+            self.hints.set(part, Hint::Normal);
+            books.put_free(part);
+        }
+    }
+
+    /// The allocated parts of `range`, in order.
+    pub fn allocated(&self, range: PageRange) -> Vec<PageRange> {
+        self.books.lock().used_within(range)
+    }
+
+    /// The region around `page`, if it is allocated.
+    pub fn region_of(&self, page: PageIndex) -> Option<PageRange> {
+        let books = self.books.lock();
+        let (&first, &count) = books.used.range(..=page).next_back()?;
+        let range = PageRange { first, count };
+        range.contains(page).then_some(range)
+    }
+
+    /// Pages allocated.
+    pub fn used_pages(&self) -> u64 {
+        self.books.lock().used.values().map(|&count| u64::from(count)).sum()
+    }
+}
+
+impl Books {
+    /// Cuts `range` out of the one free range that contains it.
+    fn take_free(&mut self, range: PageRange) {
+        let (&first, &count) =
+            self.free.range(..=range.first).next_back().expect("the range was found free");
+        assert!(first + count >= range.end(), "the range was found free");
+        self.free.remove(&first);
+        insert_part(&mut self.free, first, range.first);
+        insert_part(&mut self.free, range.end(), first + count);
+    }
+
+    fn take_used(&mut self, range: PageRange) {
+        let (&first, &count) =
+            self.used.range(..=range.first).next_back().expect("the range was found used");
+        assert!(first + count >= range.end(), "the range was found used");
+        self.used.remove(&first);
+        insert_part(&mut self.used, first, range.first);
+        insert_part(&mut self.used, range.end(), first + count);
+    }
+
+    fn put_free(&mut self, range: PageRange) {
+        let (mut first, mut end) = (range.first, range.end());
+        if let Some((&before, &count)) = self.free.range(..first).next_back()
+            && before + count == first
+        {
+            self.free.remove(&before);
+            first = before;
+        }
+        if let Some(count) = self.free.remove(&end) {
+            end += count;
+        }
+        self.free.insert(first, end - first);
+    }
+
+    fn used_within(&self, range: PageRange) -> Vec<PageRange> {
+        let start =
+            self.used.range(..=range.first).next_back().map_or(range.first, |(&first, _)| first);
+        self.used
+            .range(start..range.end())
+            .filter_map(|(&first, &count)| {
+                let (low, high) = (first.max(range.first), (first + count).min(range.end()));
+                (low < high).then(|| PageRange { first: low, count: high - low })
+            })
+            .collect()
+    }
+}
+
+fn insert_part(tree: &mut BTreeMap<PageIndex, u32>, first: PageIndex, end: PageIndex) {
+    if first < end {
+        tree.insert(first, end - first);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const PAGES: u32 = 1 << 18;
+
+    fn arena() -> Arena {
+        Arena::reserve(PAGES, Access::Reserved).unwrap()
+    }
+
+    #[test]
+    fn a_partial_free_splits_a_region_in_two() {
+        let arena = arena();
+        let region = arena.allocate(100, 1).unwrap();
+        arena.free(PageRange { first: region.first + 40, count: 20 });
+        assert_eq!(
+            arena.region_of(region.first),
+            Some(PageRange { first: region.first, count: 40 })
+        );
+        assert_eq!(arena.region_of(region.first + 50), None);
+        assert_eq!(arena.region_of(region.first + 99).map(|r| r.count), Some(40));
+    }
+
+    #[test]
+    fn alignment_is_of_addresses_not_of_page_numbers() {
+        let arena = arena();
+        arena.allocate(3, 1).unwrap();
+        let region = arena.allocate(8, 8192).unwrap();
+        assert_eq!(arena.address_of(region.first) % (8192 * PAGE_BYTES), 0);
+    }
+
+    proptest! {
+        #[test]
+        fn books_agree_with_a_map_of_pages(steps in proptest::collection::vec((0u32..3, 0u32..300, 1u32..60), 1..200)) {
+            let arena = arena();
+            let mut model = vec![false; 400];
+            for (kind, first, count) in steps {
+                let range = PageRange { first, count };
+                let pages = first as usize..(first + count) as usize;
+                match kind {
+                    0 => {
+                        let free = model[pages.clone()].iter().all(|used| !used);
+                        prop_assert_eq!(arena.allocate_at(range), free);
+                        if free { model[pages].fill(true); }
+                    }
+                    1 => { arena.free(range); model[pages].fill(false); }
+                    _ => {
+                        let used: u32 = arena.allocated(range).iter().map(|part| part.count).sum();
+                        prop_assert_eq!(used as usize, model[pages].iter().filter(|used| **used).count());
+                    }
+                }
+                prop_assert_eq!(arena.used_pages() as usize, model.iter().filter(|used| **used).count());
+            }
+        }
+    }
+}

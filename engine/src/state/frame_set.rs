@@ -1,0 +1,72 @@
+//! Frames held for a few pages, in the order of those pages.
+use userswap_policy::frames::FrameRun;
+
+/// Runs that one [`FrameSet`] can hold.
+pub const RUNS_MAX: usize = 16;
+
+/// Held frames in a few runs, in the order of the pages they are for.
+#[derive(Clone, Copy, Debug)]
+pub struct FrameSet {
+    runs: [FrameRun; RUNS_MAX],
+    count: usize,
+}
+
+impl FrameSet {
+    /// No frames.
+    pub fn new() -> Self {
+        Self { runs: [FrameRun { first: 0, count: 0 }; RUNS_MAX], count: 0 }
+    }
+
+    /// Adds a run behind the others; false when there is no room.
+    pub fn push(&mut self, run: FrameRun) -> bool {
+        if self.count == RUNS_MAX {
+            return false;
+        }
+        self.runs[self.count] = run;
+        self.count += 1;
+        true
+    }
+
+    /// The runs.
+    pub fn runs(&self) -> &[FrameRun] {
+        &self.runs[..self.count]
+    }
+
+    /// Number of frames.
+    pub fn pages(&self) -> u32 {
+        self.runs().iter().map(|run| run.count).sum()
+    }
+
+    /// The run from frame `place` on, counted over all runs, at most `most` long.
+    pub fn run_at(&self, mut place: u32, most: u32) -> FrameRun {
+        for run in self.runs() {
+            if place < run.count {
+                return FrameRun { first: run.first + place, count: (run.count - place).min(most) };
+            }
+            place -= run.count;
+        }
+        unreachable!("the place is within the set")
+    }
+
+    /// Keeps the first `pages` frames and returns the others.
+    pub fn split_off(&mut self, pages: u32) -> FrameSet {
+        let (all, total) = (*self, self.pages());
+        let (mut kept, mut rest) = (FrameSet::new(), FrameSet::new());
+        let mut place = 0;
+        while place < total {
+            let bound = if place < pages { pages } else { total };
+            let run = all.run_at(place, bound - place);
+            let fits = if place < pages { kept.push(run) } else { rest.push(run) };
+            assert!(fits, "a split has at most one run more, on the other side");
+            place += run.count;
+        }
+        *self = kept;
+        rest
+    }
+}
+
+impl Default for FrameSet {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,393 @@
+//! One NUMA node: its frame pool, its share of the budget, its lists, behind one lock.
+//!
+//! The budget counts physical pages: frames present in the pool, pages mapped in regions, and `spare`, the
+//! pages it may still take from the kernel. A page that is moved in leaves a hole in the pool, one that is
+//! moved out fills one: the sum never changes. Lists are hints: a page word decides, a list only says where
+//! to look. Who owns a page enlists it after publishing, where its word says by then; who pops a page whose
+//! word says otherwise forgets it.
+use crate::base::index::{FrameIndex, NodeId, PageIndex};
+use crate::base::limits::RESERVE;
+use crate::state::page::{GENERATIONS, PageState, PageTable};
+use crate::sys::fd::Event;
+use crate::sys::lock::{Guard, Lock};
+use crate::sys::mapping::ZeroedSlice;
+use std::io;
+use std::sync::atomic::AtomicBool;
+use userswap_policy::frames::{FrameRun, Pool};
+use userswap_policy::lru::{Link, ListId, Lists};
+use userswap_policy::reclaim::Health;
+use userswap_policy::watermark::{Pressure, Watermarks};
+use userswap_policy::workingset::{Counts, Workingset};
+
+/// What a fault gets to put its page into.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Grant {
+    /// Held frames, to be filled and moved in.
+    Frames(FrameRun),
+    /// The right to take so many pages from the kernel.
+    Spare(u32),
+}
+
+impl Grant {
+    /// Number of pages.
+    pub fn pages(self) -> u32 {
+        match self {
+            Grant::Frames(run) => run.count,
+            Grant::Spare(count) => count,
+        }
+    }
+}
+
+/// Who asks for pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Asker {
+    /// A fault: stops at the minimum.
+    Fault,
+    /// A fault that could have a page of another node: stops at the low watermark.
+    FaultNearby,
+    /// Readahead: stops at the low watermark, and does not take what it has read itself.
+    Readahead,
+    /// Work that can do without, or wait: stops at the low watermark.
+    Background,
+    /// More zeros than the fault asked for: stops a little above the minimum.
+    ZerosAhead,
+    /// Reclaim: may use everything.
+    Reclaim,
+}
+
+/// A node's data, guarded by its lock.
+pub struct NodeState {
+    /// The frames, numbered from 0.
+    pub pool: Pool,
+    /// Inactive, active and cached pages, oldest first.
+    pub lists: Lists<ZeroedSlice<Link>>,
+    /// What is remembered of pages that left.
+    pub workingset: Workingset,
+    /// Whether reclaim leads anywhere.
+    pub health: Health,
+    /// The priority that the last background round reached.
+    pub priority: u8,
+    /// The mapped page whose slot was asked for last when devices had no room.
+    pub slots_looked_at: Option<PageIndex>,
+    /// Pages enlisted as resident since the generation began.
+    arrivals: u32,
+    generation: u8,
+    /// Physical pages that may still be taken from the kernel.
+    pub spare: u32,
+    /// Pages mapped in regions.
+    pub resident: u32,
+    /// Pages that the program's own caches hold.
+    pub charged: u32,
+    /// Frames whose write is under way.
+    pub writing: u32,
+    /// Physical pages allowed.
+    pub budget: u32,
+    /// Where reclaim starts and stops.
+    pub watermarks: Watermarks,
+    /// Pages over the budget after it was shrunk, to be given back as they become free.
+    pub debt: u32,
+    /// Pages read ahead that lost their frame before they were used, to be counted.
+    pub unused: u64,
+    id: NodeId,
+    first_frame: FrameIndex,
+    positions: u32,
+}
+
+/// A node.
+pub struct Node {
+    /// Its number.
+    pub id: NodeId,
+    first_frame: FrameIndex,
+    positions: u32,
+    /// Wakes the node's reclaimer.
+    pub reclaim_wanted: Event,
+    /// The reclaimer is running or has been woken.
+    pub reclaim_awake: AtomicBool,
+    /// Nobody wakes the reclaimer until there is progress; follows the node's health.
+    pub hopeless: AtomicBool,
+    state: Lock<NodeState>,
+}
+
+impl Node {
+    /// A node with `positions` frames numbered from `first_frame`, a budget, and links for `pages` pages.
+    ///
+    /// # Errors
+    /// No address space for the links, no descriptor.
+    pub fn new(
+        id: NodeId,
+        frames: FrameRun,
+        (budget, watermarks): (u32, Watermarks),
+        pages: u32,
+    ) -> io::Result<Self> {
+        let state = NodeState {
+            pool: Pool::new(frames.count),
+            lists: Lists::new(ZeroedSlice::new(pages as usize)?),
+            spare: budget,
+            resident: 0,
+            charged: 0,
+            writing: 0,
+            budget,
+            watermarks,
+            workingset: Workingset::default(),
+            health: Health::default(),
+            priority: userswap_policy::reclaim::PRIORITY_DEFAULT,
+            slots_looked_at: None,
+            arrivals: 0,
+            generation: 0,
+            debt: 0,
+            unused: 0,
+            id,
+            first_frame: frames.first,
+            positions: frames.count,
+        };
+        Ok(Self {
+            id,
+            first_frame: frames.first,
+            positions: frames.count,
+            reclaim_wanted: Event::new()?,
+            reclaim_awake: AtomicBool::new(false),
+            hopeless: AtomicBool::new(false),
+            state: Lock::new(state),
+        })
+    }
+
+    /// Takes the node's lock.
+    pub fn lock(&self) -> Guard<'_, NodeState> {
+        self.state.lock()
+    }
+
+    /// Whether a frame belongs to this node.
+    pub fn owns(&self, frame: FrameIndex) -> bool {
+        (self.first_frame..self.first_frame + self.positions).contains(&frame)
+    }
+
+    /// Its first frame.
+    pub fn first_frame(&self) -> FrameIndex {
+        self.first_frame
+    }
+
+    /// Frames that the node can have, present or not.
+    pub fn positions(&self) -> u32 {
+        self.positions
+    }
+
+    /// How often somebody waited for the node's lock.
+    pub fn contended(&self) -> u64 {
+        self.state.contended()
+    }
+}
+
+impl NodeState {
+    /// Pages that can be had without taking any out.
+    pub fn available(&self) -> u32 {
+        self.pool.free() + self.spare + self.lists.len(ListId::Cached)
+    }
+
+    /// Nearer to where readahead has to stop than to where reclaim stops.
+    pub fn is_sinking(&self) -> bool {
+        self.available() < self.watermarks.low.midpoint(self.watermarks.high)
+    }
+
+    /// Its number.
+    pub fn id(&self) -> NodeId {
+        self.id
+    }
+
+    /// The generation of pages that are mapped now.
+    pub fn generation(&self) -> u8 {
+        self.generation
+    }
+
+    /// How many pages are on which list.
+    pub fn counts(&self) -> Counts {
+        Counts {
+            inactive: self.lists.len(ListId::Inactive),
+            active: self.lists.len(ListId::Active),
+            unmapped: self.pool.present() + self.spare,
+            budget: self.budget.saturating_sub(self.charged),
+            reserved: self.watermarks.high,
+        }
+    }
+
+    /// Makes the oldest active pages inactive, as the working set says, and a run of them when there is
+    /// nothing else to look at; returns how many.
+    pub fn demote(&mut self, most: u32) -> u32 {
+        let counts = self.counts();
+        let at_least = if counts.inactive == 0 { RESERVE.min(counts.active) } else { 0 };
+        let demoted = self.workingset.demote(counts).min(most).max(at_least);
+        for _ in 0..demoted {
+            let page = self.lists.pop_oldest(ListId::Active).expect("there are so many");
+            self.workingset.on_demotion(page);
+            self.lists.push_newest(ListId::Inactive, page);
+        }
+        demoted
+    }
+
+    /// What the watermarks say.
+    pub fn pressure(&self) -> Pressure {
+        self.watermarks.pressure(self.available())
+    }
+
+    /// Up to `want` pages for `asker`; None when it has to wait or reclaim.
+    pub fn grant(&mut self, want: u32, asker: Asker, pages: &PageTable) -> Option<Grant> {
+        let kept = match asker {
+            Asker::Fault => self.watermarks.min,
+            Asker::Readahead | Asker::Background | Asker::FaultNearby => self.watermarks.low,
+            Asker::ZerosAhead => self.watermarks.min + RESERVE,
+            Asker::Reclaim => 0,
+        };
+        let want = want.min(self.available().saturating_sub(kept));
+        if want == 0 {
+            return None;
+        }
+        // Taken before they are needed to the last: frames of one batch left in one run, and together they
+        // make long runs again.
+        if self.pool.free() + self.spare < want {
+            let missing = want - self.pool.free() - self.spare;
+            match asker {
+                Asker::Readahead => self.steal_cached_before_marks(missing, pages),
+                _ => self.steal_cached(missing, pages),
+            }
+        }
+        if let Some(run) = self.take_free(want) {
+            return Some(Grant::Frames(run));
+        }
+        let count = want.min(self.spare);
+        self.spare -= count;
+        (count > 0).then_some(Grant::Spare(count))
+    }
+
+    /// As [`Self::steal_cached`], for readahead: it does not take what it has read itself.
+    fn steal_cached_before_marks(&mut self, want: u32, pages: &PageTable) {
+        for _ in 0..want {
+            let Some(oldest) = self.lists.oldest(ListId::Cached) else { return };
+            if matches!(pages.state(oldest), PageState::Cached { marker: true, .. }) {
+                return;
+            }
+            self.steal_cached(1, pages);
+        }
+    }
+
+    /// Takes frames of the oldest cached pages; their content is on their slots.
+    pub fn steal_cached(&mut self, want: u32, pages: &PageTable) {
+        let mut stolen = 0;
+        while stolen < want {
+            let Some(page) = self.lists.pop_oldest(ListId::Cached) else { return };
+            let seen = pages.load(page);
+            let PageState::Cached { frame, slot: Some(slot), marker } = seen.state() else {
+                continue;
+            };
+            // A page that has meanwhile come back on another node is on that node's list.
+            if !self.owns(frame) {
+                continue;
+            }
+            if pages.evict(page, seen, slot, (self.id, self.workingset.on_eviction())) {
+                self.put_free(FrameRun { first: frame, count: 1 });
+                self.unused += u64::from(marker);
+                stolen += 1;
+            }
+        }
+    }
+
+    /// Held frames from the free ones.
+    pub fn take_free(&mut self, max: u32) -> Option<FrameRun> {
+        self.pool.take_free(max).map(|run| self.shift(run))
+    }
+
+    /// Places without a physical page, held from now on, to move pages out to.
+    pub fn take_holes(&mut self, max: u32) -> FrameRun {
+        let run =
+            self.pool.take_holes(max).expect("the pool has more places than the budget has pages");
+        self.shift(run)
+    }
+
+    /// Frames whose content is not needed any more.
+    pub fn put_free(&mut self, run: FrameRun) {
+        self.pool.put_free(self.unshift(run));
+    }
+
+    /// Frames whose physical page has gone.
+    pub fn put_hole(&mut self, run: FrameRun) {
+        self.pool.put_hole(self.unshift(run));
+    }
+
+    /// Pages that were mapped by moving or copying; `frames` is what they left behind.
+    pub fn on_moved_in(&mut self, frames: FrameRun) {
+        self.put_hole(frames);
+        self.resident += frames.count;
+    }
+
+    /// Pages that left their region for held frames by moving.
+    pub fn on_moved_out(&mut self, count: u32) {
+        self.resident =
+            self.resident.checked_sub(count).expect("no more pages leave than are resident");
+    }
+
+    /// Pages whose physical page went back to the kernel.
+    pub fn on_released(&mut self, count: u32) {
+        let repaid = self.debt.min(count);
+        self.debt -= repaid;
+        self.spare += count - repaid;
+    }
+
+    /// Puts each page on the list that its word names, as its newest, if that is a list of this node.
+    ///
+    /// Called by whoever published a state, after publishing it, and thus maybe after others have changed it
+    /// again: they enlist the page themselves, and an old claim must not put it on the wrong list.
+    pub fn enlist(&mut self, pages: &PageTable, first: PageIndex, count: u32) {
+        for page in first..first + count {
+            let word = pages.load(page);
+            match word.state() {
+                PageState::Resident { node, .. } if node == self.id => {
+                    self.lists.push_newest(ListId::of(word.standing().activity), page);
+                    self.on_arrival();
+                }
+                PageState::Cached { frame, .. } if self.owns(frame) => {
+                    self.lists.push_newest(ListId::Cached, page);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// A generation is a sixteenth of the budget: half of them are on the lists, the others tell them from
+    /// those that come after going round.
+    fn on_arrival(&mut self) {
+        self.arrivals += 1;
+        if self.arrivals >= self.budget / u32::from(GENERATIONS / 2) {
+            self.arrivals = 0;
+            self.generation = (self.generation + 1) % GENERATIONS;
+        }
+    }
+
+    /// The books balance: what is present, mapped, spare and the program's own is the budget (plus what it
+    /// is still over it).
+    pub fn is_balanced(&self) -> bool {
+        let held = self.pool.present() + self.resident + self.charged;
+        held + self.spare == self.budget + self.debt
+    }
+
+    fn owns(&self, frame: FrameIndex) -> bool {
+        (self.first_frame..self.first_frame + self.positions).contains(&frame)
+    }
+
+    fn shift(&self, run: FrameRun) -> FrameRun {
+        FrameRun { first: run.first + self.first_frame, count: run.count }
+    }
+
+    fn unshift(&self, run: FrameRun) -> FrameRun {
+        FrameRun { first: run.first - self.first_frame, count: run.count }
+    }
+
+    /// Makes a page the next to leave its list's kind: an active one is inactive then. One on no list
+    /// (pinned, or on its way) stays there.
+    pub(crate) fn make_oldest(&mut self, page: PageIndex) {
+        match self.lists.list_of(page) {
+            Some(ListId::Inactive | ListId::Active) => {
+                self.lists.push_oldest(ListId::Inactive, page);
+            }
+            Some(ListId::Cached) => self.lists.push_oldest(ListId::Cached, page),
+            None => {}
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Memory for reads under way: a fixed number of records, so that a fault needs next to no stack.
+//!
+//! By signal a fault runs on the program's signal stack, often eight kilobytes of which the kernel's own
+//! frame takes half. Whoever reads holds a record from the first look at a window until its pages are
+//! published; with all of them held the device has more than enough to do, and the next one waits.
+use crate::base::index::{FrameIndex, NodeId, PageIndex, Slot};
+use crate::state::batch::Batch;
+use crate::state::frame_set::FrameSet;
+use crate::sys::futex;
+use crate::sys::lock::{Guard, Lock};
+use crate::sys::request::Pieces;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// Reads under way at most: the server's, and one for each thread that reads itself.
+const JOBS_MAX: usize = 64;
+
+/// What a read is made of.
+pub struct Record {
+    /// What it reads.
+    pub batch: Batch,
+    /// A frame for each entry, in the same order.
+    pub frames: FrameSet,
+    /// Whose frames they are.
+    pub node: NodeId,
+    /// What becomes of the pages.
+    pub landing: Landing,
+    /// Where the bytes go; stays in place while the device writes there.
+    pub pieces: Pieces,
+}
+
+/// A record that is held; its pages are owned until the read is finished.
+#[derive(Debug)]
+#[must_use = "its pages are owned until it is finished"]
+pub struct ReadJob(u32);
+
+/// All records.
+pub struct Jobs {
+    records: Box<[Lock<Record>]>,
+    /// A bit for each record that nobody holds.
+    free: AtomicU64,
+    /// Counts records being given back; waited on by who finds none.
+    returned: AtomicU32,
+}
+
+impl Jobs {
+    /// Nobody reads.
+    pub fn new() -> Self {
+        let record = || {
+            Lock::new(Record {
+                batch: Batch::new(),
+                frames: FrameSet::new(),
+                node: NodeId(0),
+                landing: Landing::Mapped { marker: None },
+                pieces: Pieces::default(),
+            })
+        };
+        let records = (0..JOBS_MAX).map(|_| record()).collect();
+        Self { records, free: AtomicU64::new(u64::MAX), returned: AtomicU32::new(0) }
+    }
+
+    /// A record of one's own; waits until there is one.
+    pub fn take(&self) -> ReadJob {
+        loop {
+            let seen = self.returned.load(Ordering::Acquire);
+            // Acquire pairs with the release in `give_back`: what the last holder did is visible.
+            let free = self.free.load(Ordering::Acquire);
+            let place = free.trailing_zeros();
+            if place == u64::BITS {
+                futex::wait(&self.returned, seen);
+                continue;
+            }
+            if self.free.fetch_and(!(1 << place), Ordering::AcqRel) & 1 << place != 0 {
+                return ReadJob(place);
+            }
+        }
+    }
+
+    /// The record of a job; only its holder asks, so nobody ever waits for this lock.
+    pub fn record(&self, job: &ReadJob) -> Guard<'_, Record> {
+        self.records[job.0 as usize].lock()
+    }
+
+    /// Lets others have the record.
+    pub fn give_back(&self, job: ReadJob) {
+        let before = self.free.fetch_or(1 << job.0, Ordering::Release);
+        if before == 0 {
+            self.returned.fetch_add(1, Ordering::Release);
+            futex::wake_all(&self.returned);
+        }
+    }
+}
+
+/// What becomes of pages that were read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Landing {
+    /// They are mapped, but for the marker.
+    Mapped {
+        /// The page whose use is told to its stream.
+        marker: Option<PageIndex>,
+    },
+    /// They stay in their frames with a mark, but for the page that faulted.
+    Marked {
+        /// The page that faulted.
+        target: Option<PageIndex>,
+    },
+}
+
+impl Record {
+    /// The first slot.
+    pub fn slot(&self) -> Slot {
+        self.batch.entries()[0].slot
+    }
+
+    pub(crate) fn frame_at(&self, place: u32) -> FrameIndex {
+        self.frames.run_at(place, 1).first
+    }
+
+    pub(crate) fn is_mapped(&self, page: PageIndex) -> bool {
+        match self.landing {
+            Landing::Mapped { marker } => marker != Some(page),
+            Landing::Marked { target } => target == Some(page),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_has_one_holder_at_a_time_however_many_want_one() {
+        let jobs = Jobs::new();
+        let holders: Vec<AtomicU32> = (0..JOBS_MAX).map(|_| AtomicU32::new(0)).collect();
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    for _ in 0..500 {
+                        let held: Vec<_> = (0..JOBS_MAX / 3).map(|_| jobs.take()).collect();
+                        for job in held {
+                            assert_eq!(holders[job.0 as usize].fetch_add(1, Ordering::SeqCst), 0);
+                            holders[job.0 as usize].fetch_sub(1, Ordering::SeqCst);
+                            jobs.give_back(job);
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(jobs.free.into_inner(), u64::MAX);
+    }
+
+    #[test]
+    fn who_finds_no_record_waits_for_one() {
+        let jobs = Jobs::new();
+        let mut held: Vec<_> = (0..JOBS_MAX).map(|_| jobs.take()).collect();
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| jobs.take());
+            jobs.give_back(held.pop().unwrap());
+            jobs.give_back(waiter.join().unwrap());
+        });
+    }
+}

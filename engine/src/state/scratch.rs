@@ -1,0 +1,105 @@
+//! Memory for pages on their way out, allocated beforehand: direct reclaim may run in a signal handler.
+use crate::base::index::{FrameIndex, PageIndex, Slot};
+use crate::base::limits::BATCH;
+use crate::sys::request::Pieces;
+use std::num::NonZeroU32;
+
+/// A page on its way out.
+#[derive(Clone, Copy, Debug)]
+pub struct Victim {
+    /// The page.
+    pub page: PageIndex,
+    /// The slot that held its content when it was brought in.
+    pub slot: Option<Slot>,
+    /// Where its content is now.
+    pub frame: FrameIndex,
+    /// What it is worth knowing of the content.
+    pub checksum: u64,
+}
+
+/// Memory for one batch, allocated beforehand: direct reclaim may run in a signal handler.
+pub struct Scratch {
+    pub(crate) victims: [Victim; BATCH],
+    pub(crate) count: usize,
+    pub(crate) taken: [TakenOut; BATCH],
+    pub(crate) write: WriteOp,
+}
+
+impl Scratch {
+    /// Empty scratch memory.
+    pub fn new() -> Self {
+        let none = Victim { page: 0, slot: None, frame: 0, checksum: 0 };
+        Self {
+            victims: [none; BATCH],
+            count: 0,
+            taken: [TakenOut::Stayed; BATCH],
+            write: WriteOp::new(),
+        }
+    }
+
+    /// One more page, owned in Leaving.
+    pub fn add(&mut self, page: PageIndex, slot: Option<Slot>) {
+        self.victims[self.count] = Victim { page, slot, frame: 0, checksum: 0 };
+        self.count += 1;
+    }
+
+    /// Whether there is no room for one more.
+    pub fn is_full(&self) -> bool {
+        self.count == BATCH
+    }
+
+    /// One more page, owned, whose content is in a held frame.
+    pub fn add_held(&mut self, victim: Victim) {
+        self.victims[self.count] = victim;
+        self.count += 1;
+    }
+
+    /// The dirty pages that are left to be written.
+    pub fn victims(&self) -> &[Victim] {
+        &self.victims[..self.count]
+    }
+}
+
+/// Where a page went that was taken out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TakenOut {
+    /// Its content is in this held frame.
+    Frame(FrameIndex),
+    /// It had to stay.
+    Stayed,
+}
+
+/// One write: pages in the order of their slots.
+pub struct WriteOp {
+    pub(crate) victims: [Victim; BATCH],
+    pub(crate) count: usize,
+    pub(crate) first: Option<Slot>,
+    /// What the device reads from; must stay in place while the write is under way.
+    pub pieces: Pieces,
+}
+
+impl WriteOp {
+    /// No write.
+    pub fn new() -> Self {
+        let none = Victim { page: 0, slot: None, frame: 0, checksum: 0 };
+        Self { victims: [none; BATCH], count: 0, first: None, pieces: Pieces::default() }
+    }
+
+    /// The first slot.
+    ///
+    /// # Panics
+    /// When the write was not prepared.
+    pub fn slot(&self) -> Slot {
+        self.first.expect("a prepared write has slots")
+    }
+
+    /// A frame of the write: all are of one node.
+    pub fn first_frame(&self) -> crate::base::index::FrameIndex {
+        assert!(self.count > 0, "a prepared write has pages");
+        self.victims[0].frame
+    }
+
+    pub(crate) fn slot_at(&self, place: usize) -> Slot {
+        Slot(NonZeroU32::new(self.slot().0.get() + place as u32).expect("slots follow a slot"))
+    }
+}

@@ -1,0 +1,74 @@
+//! Telling those who wait: a page's next state, frames and slots that became free, a reclaimer that is needed.
+use crate::base::choice::FaultMode;
+use crate::base::index::{PageIndex, PageRange, Slot};
+use crate::device::SlotSpan;
+use crate::state::core::Core;
+use crate::state::node::Node;
+use crate::state::page::{PageState, Waiters};
+use crate::sys::PAGE_BYTES;
+use std::sync::atomic::Ordering;
+
+impl Core {
+    /// Ends the ownership of a page with its next state, and wakes who waited.
+    pub fn publish(&self, page: PageIndex, state: PageState) {
+        if self.pages.publish(page, state) == Waiters::Some {
+            self.wake_faults(PageRange { first: page, count: 1 });
+        }
+    }
+
+    /// Lets faults in a range be tried again.
+    pub fn wake_faults(&self, range: PageRange) {
+        if self.tuning.fault == FaultMode::Thread {
+            self.uffd.wake(self.page_address(range.first), range.count as usize * PAGE_BYTES);
+        }
+    }
+
+    /// Frees consecutive slots of one device.
+    pub fn free_slots(&self, span: SlotSpan) {
+        // A device that is going takes nothing in their place.
+        let gives_room = !self.devices.is_leaving(span.first);
+        self.devices.free(span);
+        if gives_room {
+            self.devices_full.store(false, Ordering::Relaxed);
+            self.note_progress();
+        }
+    }
+
+    /// Frees one slot.
+    pub fn free_slot(&self, slot: Slot) {
+        self.free_slots(SlotSpan { first: slot, count: 1 });
+    }
+
+    /// Tells who waits for frames that some may have become free.
+    pub fn announce_freed(&self) {
+        self.note_progress();
+        self.freed.fetch_add(1, Ordering::Release);
+        crate::sys::futex::wake_all(&self.freed);
+    }
+
+    /// Something happened that may let reclaim succeed: hopeless nodes get another chance.
+    pub fn note_progress(&self) {
+        // Almost always there is none: a load is all that this costs.
+        if self.hopeless.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        for node in &self.nodes {
+            if node.hopeless.swap(false, Ordering::AcqRel) {
+                self.hopeless.fetch_sub(1, Ordering::AcqRel);
+                node.lock().health.on_progress();
+                self.wake_reclaim(node);
+            }
+        }
+    }
+
+    /// Wakes a node's reclaimer if it sleeps, unless that is hopeless.
+    pub fn wake_reclaim(&self, node: &Node) {
+        if node.hopeless.load(Ordering::Relaxed) {
+            return;
+        }
+        if !node.reclaim_awake.swap(true, Ordering::AcqRel) {
+            crate::base::counters::count(&self.counters.pageoutrun, 1);
+            node.reclaim_wanted.signal();
+        }
+    }
+}

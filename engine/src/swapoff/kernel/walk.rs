@@ -1,0 +1,237 @@
+//! The kernel's way of emptying a device, kept for comparison: through all pages in the order of addresses,
+//! one thread, one request at a time.
+//!
+//! Each page on the device is first looked for among the cached ones; if it is not there, the window that
+//! a readahead policy gives for it is read, and the others of the window wait as cached pages until the walk
+//! comes to them. That is the walk of Linux since 5.1 with the lookup of 5.8; `fixed` is the policy proposed
+//! for it in April 2020. What it does not touch, the normal way finds afterwards.
+use crate::base::error::Error;
+use crate::base::index::NodeId;
+use crate::base::index::{PageIndex, PageRange, Slot};
+use crate::device::record::number_of;
+use crate::state::core::Core;
+use crate::state::frame_set::FrameSet;
+use crate::state::node::Asker;
+use crate::state::page::PageState;
+use crate::state::scratch::Victim;
+use crate::swapoff::Proceed;
+use crate::swapoff::sweep::Found;
+use crate::swapoff::task::{PATIENCE_NS, Task, WAIT_NS};
+use crate::sys::signal::Blocked;
+use crate::sys::{clock, futex};
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+use userswap_policy::readahead::Readahead as _;
+use userswap_policy::readahead::{Cluster, Fault, Fixed, Hint, Limits, Scaling, Window};
+
+/// How large windows are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Windows {
+    /// By the kernel's heuristic.
+    Scaling,
+    /// All the largest.
+    Fixed,
+}
+
+/// A walk under way.
+struct Walk<'a> {
+    core: &'a Core,
+    task: Task<'a>,
+    windows: Windows,
+    cluster: Cluster,
+    limits: Limits,
+    /// Slots of pages that were read before the walk came to them, and that it has not come to.
+    marked: Vec<bool>,
+    found: Found,
+}
+
+impl Core {
+    /// Walks over all pages once; `between` is asked after each request whether to go on.
+    ///
+    /// # Errors
+    /// Cancelled, or no room: what was not brought back stays where it is.
+    pub(crate) fn walk(
+        &self,
+        task: Task<'_>,
+        windows: Windows,
+        between: &mut dyn FnMut() -> Proceed,
+    ) -> Result<(), Error> {
+        let slots = self.inside_gate(|| task.device.label().map_or(0, |label| label.max));
+        let mut walk = Walk {
+            core: self,
+            task,
+            windows,
+            cluster: Cluster::new(),
+            limits: Limits {
+                page_cluster: self.readahead.settings().page_cluster,
+                run_first: 1,
+                run_max: 1,
+                ahead_max: 0,
+            },
+            marked: vec![false; slots as usize],
+            found: Found::new(1..slots.max(1)),
+        };
+        self.look_ranges().into_iter().for_each(|range| walk.note(range));
+        for range in self.look_ranges() {
+            let mut rest = range;
+            while let Some((page, slot)) = walk.bring_cached(rest) {
+                walk.read_around(range, page, slot)?;
+                rest = PageRange { first: page + 1, count: range.end() - page - 1 };
+                if between() == Proceed::Cancel {
+                    return Err(Error::SwapOffCancelled);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Walk<'_> {
+    /// Which page is on which slot: a window is slots, and the walk is by pages.
+    fn note(&mut self, range: PageRange) {
+        let core = self.core;
+        let _blocked = Blocked::new();
+        core.gate.enter();
+        for page in range.first..range.end() {
+            match core.pages.state(page) {
+                PageState::Swapped { slot } if core.is_on(self.task.device, slot) => {
+                    self.found.map.put(number_of(slot), page);
+                }
+                _ => {}
+            }
+        }
+        core.gate.leave();
+    }
+
+    /// Brings back what needs no read, up to the first page that does.
+    fn bring_cached(&mut self, range: PageRange) -> Option<(PageIndex, Slot)> {
+        let core = self.core;
+        let _blocked = Blocked::new();
+        core.gate.enter();
+        let missing = (range.first..range.end()).find_map(|page| {
+            match core.pages.state(page) {
+                PageState::Swapped { slot } if core.is_on(self.task.device, slot) => {
+                    return Some((page, slot));
+                }
+                PageState::Resident { slot: Some(slot), .. }
+                    if core.is_on(self.task.device, slot) =>
+                {
+                    core.forget_slot(page, slot);
+                }
+                PageState::Cached { slot: Some(slot), .. }
+                    if core.is_on(self.task.device, slot) =>
+                {
+                    self.hit(page, slot);
+                    core.take_cached(page, slot, &mut self.found);
+                }
+                _ => {}
+            }
+            None
+        });
+        core.place_cached(&mut self.found);
+        core.gate.leave();
+        missing
+    }
+
+    /// A page that was read ahead is used; each counts once.
+    fn hit(&mut self, page: PageIndex, slot: Slot) {
+        if std::mem::take(&mut self.marked[number_of(slot) as usize]) {
+            let ahead = match self.windows {
+                Windows::Scaling => Scaling(&mut self.cluster).on_hit(page, &self.limits),
+                Windows::Fixed => Fixed(&mut self.cluster).on_hit(page, &self.limits),
+            };
+            assert_eq!(ahead, None, "the kernel's policies only count hits");
+        }
+    }
+
+    /// The slots to read for a page.
+    fn window(&mut self, range: PageRange, page: PageIndex, slot: Slot) -> Range<u32> {
+        let number = number_of(slot);
+        let fault = Fault {
+            page,
+            region_first: range.first,
+            region_end: range.end(),
+            slot: number,
+            slots: self.found.map.slots().end,
+            node: NodeId(0),
+            now_ns: 0,
+            hint: Hint::Normal,
+        };
+        let window = match self.windows {
+            Windows::Scaling => Scaling(&mut self.cluster).on_fault(&fault, &self.limits),
+            Windows::Fixed => Fixed(&mut self.cluster).on_fault(&fault, &self.limits),
+        };
+        match window {
+            Window::One => number..number + 1,
+            Window::Slots { first, count } => first..first + count,
+            Window::Pages { .. } | Window::Stream(_) => unreachable!("both are in device order"),
+        }
+    }
+
+    /// Reads the window of a page; the page is placed, the others are cached and marked.
+    fn read_around(&mut self, range: PageRange, page: PageIndex, slot: Slot) -> Result<(), Error> {
+        let core = self.core;
+        let slots = self.window(range, page, slot);
+        let begun = clock::now_ns();
+        loop {
+            if core.devices.must_yield() || clock::now_ns() - begun > PATIENCE_NS {
+                return Err(Error::NoRoomInRam);
+            }
+            let _blocked = Blocked::new();
+            core.gate.enter();
+            let node = core.roomiest_node();
+            let freed = core.freed.load(Ordering::Acquire);
+            let mut frames = FrameSet::new();
+            core.fill_set(node, &mut frames, slots.end - slots.start, Asker::Background);
+            if frames.pages() > 0 {
+                let slots = part_around(number_of(slot), &slots, frames.pages());
+                let read = core.read_slots(self.task, &self.found.map, slots, (node, frames));
+                self.settle(page, &read);
+                core.gate.leave();
+                return Ok(());
+            }
+            core.gate.leave();
+            core.wake_reclaim(node);
+            futex::wait_for(&core.freed, freed, WAIT_NS);
+        }
+    }
+
+    /// What was read: the page itself is placed, the others wait.
+    fn settle(&mut self, page: PageIndex, read: &[Victim]) {
+        let core = self.core;
+        for victim in read {
+            if victim.page == page {
+                self.found.place(core, *victim);
+                continue;
+            }
+            let (frame, slot) = (victim.frame, victim.slot);
+            core.publish(victim.page, PageState::Cached { frame, slot, marker: false });
+            core.node_of_frame(frame).lock().enlist(&core.pages, victim.page, 1);
+            if let Some(slot) = slot {
+                self.marked[number_of(slot) as usize] = true;
+            }
+        }
+        core.announce_freed();
+    }
+}
+
+/// The part of a window that there are frames for, with the slot that it is about.
+fn part_around(slot: u32, window: &Range<u32>, frames: u32) -> Range<u32> {
+    if frames >= window.end - window.start {
+        return window.clone();
+    }
+    slot..window.end.min(slot + frames)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_without_enough_frames_begins_at_its_page() {
+        assert_eq!(part_around(21, &(16..32), 16), 16..32);
+        assert_eq!(part_around(21, &(16..32), 15), 21..32);
+        assert_eq!(part_around(21, &(16..32), 4), 21..25);
+        assert_eq!(part_around(21, &(21..22), 1), 21..22);
+    }
+}

@@ -1,0 +1,176 @@
+//! swapoff while the program runs: a device is emptied and let go of.
+//!
+//! The device is taken off the lists first, so that it gets no new pages. Then passes over all pages follow until it
+//! holds nothing. A pass over the page words (`sweep`) finds the page on each slot, and at once deals with what needs
+//! no read; then a few threads (`readers`) take spans of slots one after the other in the device's own order, read
+//! each into frames (`read`), check it, and find its pages a place (`place`): mapped in runs while RAM has room,
+//! written to another device from the same frames else. Each span passes the gate by itself, so neither a fork nor a
+//! fault waits for longer than a few requests. Prefetching everything fills RAM the same way. The kernel's own walk
+//! is there for comparison (`kernel`); which one is used is a swapoff's `method`.
+//!
+//! If the device cannot be emptied it comes back through the same code as a new one (and, as in the kernel, an
+//! automatic priority is then the lowest). A swapoff is also the first to give way: when a fault finds no room
+//! anywhere, the device is put back into use before the budget is exceeded.
+pub mod kernel;
+pub mod method;
+pub mod place;
+pub mod read;
+pub mod readers;
+pub mod room;
+pub mod swapon;
+pub mod sweep;
+pub mod task;
+
+use crate::base::error::Error;
+use crate::device::record::Device;
+use crate::state::core::Core;
+use crate::swapoff::method::SwapoffMethod;
+use crate::swapoff::task::{PATIENCE_NS, Purpose, Task, WAIT_NS};
+use crate::sys::signal::Blocked;
+use crate::sys::{clock, futex};
+use std::path::Path;
+use std::sync::atomic::Ordering;
+
+/// How far a swapoff has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Progress {
+    /// Slots still in use on the device.
+    pub pages_left: u64,
+    /// Slots that were in use at the start.
+    pub pages_total: u64,
+}
+
+/// What a watcher of a swapoff wants.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Proceed {
+    /// On with it.
+    GoOn,
+    /// The device stays in use.
+    Cancel,
+}
+
+/// A device whose swapoff has begun: it comes back unless it was let go of, also when a watcher panics.
+struct Going<'a> {
+    core: &'a Core,
+    device: &'a Device,
+}
+
+impl Drop for Going<'_> {
+    fn drop(&mut self) {
+        self.core.inside_gate(|| self.core.devices.swap_off_failed(self.device));
+        self.core.note_room();
+    }
+}
+
+impl Core {
+    /// Brings everything on a device back or elsewhere and lets go of it. `watch` is told about progress
+    /// between batches and may cancel.
+    ///
+    /// # Errors
+    /// No such device, no room for its pages, cancelled: the device stays in use and nothing is lost.
+    pub fn swap_off(
+        &self,
+        path: &Path,
+        watch: &mut dyn FnMut(Progress) -> Proceed,
+    ) -> Result<(), Error> {
+        self.swap_off_by(path, SwapoffMethod::default(), watch)
+    }
+
+    /// As [`Self::swap_off`], by a method of choice.
+    ///
+    /// # Errors
+    /// As for [`Self::swap_off`].
+    pub fn swap_off_by(
+        &self,
+        path: &Path,
+        method: SwapoffMethod,
+        watch: &mut dyn FnMut(Progress) -> Proceed,
+    ) -> Result<(), Error> {
+        let _changing = self.change_devices()?;
+        let device = self.find_device(path)?;
+        self.check_room_without(device)?;
+        self.inside_gate(|| self.devices.swap_off_begin(device))?;
+        let going = Going { core: self, device };
+        self.bring_back(device, method, watch)?;
+        self.let_go(device)?;
+        std::mem::forget(going);
+        Ok(())
+    }
+
+    fn find_device(&self, path: &Path) -> Result<&Device, Error> {
+        let wanted = path.display().to_string();
+        let real = path.canonicalize().ok().map(|path| path.display().to_string());
+        let names = |device: &Device| device.label().map(|label| label.name.clone());
+        self.inside_gate(|| {
+            let found = self.devices.list().find(|device| {
+                names(device).is_some_and(|name| name == wanted || Some(&name) == real.as_ref())
+            });
+            found.ok_or_else(|| {
+                let names: Vec<String> = self.devices.list().filter_map(names).collect();
+                Error::NoSuchDevice(wanted, names.join(", "))
+            })
+        })
+    }
+
+    /// Sweeps over all pages until the device holds nothing any more.
+    fn bring_back(
+        &self,
+        device: &Device,
+        mut method: SwapoffMethod,
+        watch: &mut dyn FnMut(Progress) -> Proceed,
+    ) -> Result<(), Error> {
+        let used = || self.inside_gate(|| device.used());
+        let pages_total = u64::from(used());
+        let mut progress_ns = clock::now_ns();
+        loop {
+            let before = used();
+            let mut tell = || {
+                let pages_left = u64::from(used());
+                match watch(Progress { pages_left, pages_total }) {
+                    // Who cancels when everything is done comes too late.
+                    Proceed::Cancel if pages_left > 0 => Proceed::Cancel,
+                    Proceed::Cancel | Proceed::GoOn => Proceed::GoOn,
+                }
+            };
+            self.pass(Task { device, purpose: Purpose::Empty }, method, &mut tell)?;
+            // What a walk has left is a rest.
+            method = SwapoffMethod::default();
+            // Slots whose pages have gone may wait in a buffer of some CPU.
+            self.inside_gate(|| self.devices.drain());
+            let cancelled = tell() == Proceed::Cancel;
+            match used() {
+                _ if self.devices.must_yield() => return Err(Error::NoRoomInRam),
+                0 => return Ok(()),
+                _ if cancelled => return Err(Error::SwapOffCancelled),
+                // A page in transition, an unfinished write: its owner is quick.
+                left if left >= before => {
+                    if clock::now_ns() - progress_ns > PATIENCE_NS {
+                        return Err(Error::SwapOffStuck(u64::from(left)));
+                    }
+                    futex::wait_for(&self.freed, self.freed.load(Ordering::Acquire), WAIT_NS);
+                }
+                _ => progress_ns = clock::now_ns(),
+            }
+        }
+    }
+
+    /// The device is empty: behind the closed gate nobody can be looking at it.
+    ///
+    /// # Errors
+    /// Somebody inside the gate waits for room, which only this device has.
+    fn let_go(&self, device: &Device) -> Result<(), Error> {
+        let _blocked = Blocked::new();
+        if !self.gate.close_while(|| !self.devices.must_yield()) {
+            return Err(Error::NoRoomInRam);
+        }
+        let file = self.devices.swap_off_done(device);
+        self.gate.open();
+        self.note_room();
+        // A queue may keep the file open a moment longer, but it is not ours any more.
+        if let Some(file) = &file {
+            let _ = rustix::fs::flock(file, rustix::fs::FlockOperation::Unlock);
+        }
+        drop(file);
+        Ok(())
+    }
+}

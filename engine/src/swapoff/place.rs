@@ -1,0 +1,90 @@
+//! Where pages go that were brought back: into their regions, or on to another device.
+//!
+//! Pages are mapped in runs, where both pages and frames follow each other. A budget that has not been used
+//! up still takes pages from the kernel, and the kernel fills them while it is at it: the content is copied
+//! to its place, and the frames that were read into serve the next request. Otherwise the frames themselves
+//! move to the region.
+use crate::base::index::PageRange;
+use crate::base::limits::BATCH;
+use crate::device::SlotSpan;
+use crate::state::core::Core;
+use crate::state::node::Node;
+use crate::state::page::PageState;
+use crate::state::scratch::{Scratch, Victim};
+use crate::swapoff::room::room_in_ram;
+use crate::swapoff::task::{Purpose, READ_PAGES, READERS};
+use crate::transfer::lru_add::Arrival;
+use userswap_policy::frames::FrameRun;
+
+/// As long as a pool has no more free frames than this, those that were read into are kept for the next
+/// request.
+const FRAMES_KEPT: u32 = READERS * READ_PAGES;
+
+impl Core {
+    /// Pages of one node, owned in Filling with their content in held frames, find a place; then the slots
+    /// they had are free, unless they may keep them.
+    pub(crate) fn place(&self, purpose: Purpose, victims: &[Victim], scratch: &mut Scratch) {
+        let Some(first) = victims.first() else { return };
+        let node = self.node_of_frame(first.frame);
+        let keeps_slots = purpose == Purpose::Fill && !self.devices.is_crowded();
+        let maps = match purpose {
+            Purpose::Fill => true,
+            Purpose::Empty => room_in_ram(node) > 0 || self.devices.room().0 <= 0,
+        };
+        if maps {
+            self.map_held(node, victims, keeps_slots);
+        } else {
+            victims.chunks(BATCH).for_each(|part| self.write_elsewhere(node, part, scratch));
+        }
+        if !keeps_slots {
+            self.free_slots_of(victims);
+        }
+    }
+
+    fn map_held(&self, node: &Node, victims: &[Victim], keeps_slots: bool) {
+        let follows =
+            |one: &Victim, next: &Victim| next.page == one.page + 1 && next.frame == one.frame + 1;
+        for run in victims.chunk_by(follows) {
+            let range = PageRange { first: run[0].page, count: run.len() as u32 };
+            let frames = FrameRun { first: run[0].frame, count: range.count };
+            let copied = self.copy_to_spare(node, range, frames, FRAMES_KEPT);
+            if copied < range.count {
+                let rest = PageRange { first: range.first + copied, count: range.count - copied };
+                let frames = FrameRun { first: frames.first + copied, count: rest.count };
+                self.map_in(node, rest, frames);
+            }
+            let slot = |page| run[(page - range.first) as usize].slot.filter(|_| keeps_slots);
+            self.publish_resident(node, range, Arrival::Unasked, slot);
+        }
+    }
+
+    /// Writes pages to another device from their frames; these are free then, as nobody has asked for the
+    /// pages. What no device takes is mapped.
+    fn write_elsewhere(&self, node: &Node, victims: &[Victim], scratch: &mut Scratch) {
+        scratch.count = 0;
+        victims.iter().for_each(|victim| scratch.add_held(*victim));
+        self.write_at_once(node, scratch);
+        for victim in victims {
+            let seen = self.pages.load(victim.page);
+            let PageState::Cached { frame, slot: Some(slot), .. } = seen.state() else { continue };
+            if frame == victim.frame
+                && self.uncache(victim.page, seen, (frame, PageState::Swapped { slot }))
+            {
+                node.lock().put_free(FrameRun { first: frame, count: 1 });
+            }
+        }
+        self.announce_freed();
+    }
+
+    /// Slots that follow each other are freed together.
+    fn free_slots_of(&self, victims: &[Victim]) {
+        let number = |victim: &Victim| victim.slot.map_or(0, |slot| slot.0.get());
+        // Never from one device to the next: there the header lies between them.
+        let follows = |one: &Victim, next: &Victim| number(next) == number(one) + 1;
+        for run in victims.chunk_by(follows) {
+            if let Some(first) = run[0].slot {
+                self.free_slots(SlotSpan { first, count: run.len() as u32 });
+            }
+        }
+    }
+}

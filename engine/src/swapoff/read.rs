@@ -1,0 +1,72 @@
+//! One request: the slots that are still wanted are claimed, read, and checked.
+use crate::base::counters::count;
+use crate::base::index::PageIndex;
+use crate::device::slot_of;
+use crate::state::core::Core;
+use crate::state::frame_set::FrameSet;
+use crate::state::node::Node;
+use crate::state::page::PageState;
+use crate::state::scratch::Victim;
+use crate::swapoff::task::Task;
+use crate::sys::PAGE_BYTES;
+use crate::sys::request::{Direction, Pieces};
+use std::ops::Range;
+use userswap_policy::frames::FrameRun;
+use userswap_policy::spans::SlotMap;
+
+impl Core {
+    /// Inside the gate: reads slots into as many frames. Returns the good pages, owned in Filling, in the
+    /// order of their slots; frames that nobody needs are free again.
+    pub(crate) fn read_slots(
+        &self,
+        task: Task<'_>,
+        map: &SlotMap,
+        slots: Range<u32>,
+        (node, mut frames): (&Node, FrameSet),
+    ) -> Vec<Victim> {
+        let claim = |number: u32| {
+            let page = map.page_at(number)?;
+            let slot = slot_of(task.device.id(), number);
+            let filling = PageState::Filling { slot: Some(slot) };
+            self.pages.change(page, PageState::Swapped { slot }, filling).then_some(page)
+        };
+        let claimed: Vec<Option<PageIndex>> = slots.clone().map(claim).collect();
+        let Some(first) = claimed.iter().position(Option::is_some) else {
+            self.put_back_frames(node, &mut frames, 0);
+            return Vec::new();
+        };
+        let last = claimed.iter().rposition(Option::is_some).expect("there is a first one");
+        self.put_back_frames(node, &mut frames, last as u32 + 1);
+        let pieces = self.pieces_from(&frames, first as u32);
+        let slot = slot_of(task.device.id(), slots.start + first as u32);
+        let read = self.devices.transfer(Direction::Read, slot, &pieces, node.id).is_ok();
+        let mut victims = Vec::with_capacity(claimed.len());
+        for (place, page) in (0..frames.pages()).zip(claimed) {
+            let frame = frames.run_at(place, 1).first;
+            let slot = slot_of(task.device.id(), slots.start + place);
+            match page {
+                None => node.lock().put_free(FrameRun { first: frame, count: 1 }),
+                Some(page) if self.is_good_in(slot, frame, read) => {
+                    let checksum = self.devices.checksum(slot);
+                    victims.push(Victim { page, slot: Some(slot), frame, checksum });
+                }
+                Some(page) => self.lose_in(page, slot, frame),
+            }
+        }
+        count(&self.counters.pswpin, victims.len() as u64);
+        victims
+    }
+
+    /// The frames of a set from one place on.
+    fn pieces_from(&self, frames: &FrameSet, mut place: u32) -> Pieces {
+        let mut pieces = Pieces::default();
+        while place < frames.pages() {
+            let run = frames.run_at(place, frames.pages() - place);
+            let bytes = run.count as usize * PAGE_BYTES;
+            let pushed = pieces.push(self.frame_address(run.first), bytes);
+            assert!(pushed, "a set has fewer runs than a request has pieces");
+            place += run.count;
+        }
+        pieces
+    }
+}

@@ -1,0 +1,188 @@
+//! The threads that read spans of slots and place what they have read.
+//!
+//! They are ordinary reads by a few threads, not a queue: whoever has read also checks and maps, so both
+//! the disk and all CPUs are busy, and nothing is in flight between two passages of the gate.
+use crate::base::error::Error;
+use crate::state::core::Core;
+use crate::state::frame_set::FrameSet;
+use crate::state::node::{Asker, Node};
+use crate::state::scratch::Scratch;
+use crate::swapoff::Proceed;
+use crate::swapoff::room::room_in_ram;
+use crate::swapoff::task::{PATIENCE_NS, Purpose, READ_PAGES, Task, WAIT_NS};
+use crate::sys::lock::Lock;
+use crate::sys::signal::Blocked;
+use crate::sys::{clock, futex};
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use userswap_policy::spans::SlotMap;
+
+/// What the readers share.
+struct Shared<'a> {
+    core: &'a Core,
+    task: Task<'a>,
+    map: &'a SlotMap,
+    /// Where the next span is looked for.
+    next: Lock<u32>,
+    /// Pages that may still be brought back where RAM has to have room for all of them.
+    room: AtomicU64,
+    stopping: AtomicBool,
+    failure: Lock<Option<Error>>,
+}
+
+/// One thread's own memory.
+struct Reader<'a> {
+    shared: &'a Shared<'a>,
+    scratch: Box<Scratch>,
+}
+
+/// Why a piece of a span was not read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Piece {
+    /// So many slots are done.
+    Done(u32),
+    /// There are no frames to be had at this moment, or none that these pages may have.
+    NoFrames,
+}
+
+impl Core {
+    /// Reads and places everything on `map`; `between` is asked between spans whether to go on.
+    ///
+    /// # Errors
+    /// Cancelled, or no room: what is not placed stays where it is.
+    pub(crate) fn read_all(
+        &self,
+        task: Task<'_>,
+        map: &SlotMap,
+        between: &mut dyn FnMut() -> Proceed,
+    ) -> Result<(), Error> {
+        let shared = Shared {
+            core: self,
+            task,
+            map,
+            next: Lock::new(0),
+            room: AtomicU64::new(match task.purpose {
+                Purpose::Empty => u64::MAX,
+                Purpose::Fill => self.inside_gate(|| self.nodes.iter().map(room_in_ram).sum()),
+            }),
+            stopping: AtomicBool::new(false),
+            failure: Lock::new(None),
+        };
+        std::thread::scope(|scope| {
+            let blocked = Blocked::new();
+            let helpers = self.readers().min(map.count().div_ceil(READ_PAGES)).max(1) - 1;
+            for _ in 0..helpers {
+                let thread = std::thread::Builder::new().name("userswap-back".into());
+                // With fewer threads it takes longer.
+                let _ = thread.spawn_scoped(scope, || Reader::new(&shared).run(None));
+            }
+            drop(blocked);
+            Reader::new(&shared).run(Some(between));
+        });
+        let failure = shared.failure.lock().take();
+        failure.map_or(Ok(()), Err)
+    }
+}
+
+impl Shared<'_> {
+    fn next_span(&self) -> Option<Range<u32>> {
+        if self.stopping.load(Ordering::Relaxed) {
+            return None;
+        }
+        let mut next = self.next.lock();
+        let span = self.map.span_from(*next, READ_PAGES)?;
+        *next = span.end;
+        Some(span)
+    }
+
+    /// Up to `want` pages of the room that is left; what is not used is given back.
+    fn reserve(&self, want: u32) -> u32 {
+        let take = |room: u64| Some(room - u64::from(want).min(room));
+        let before = self.room.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
+        before.map_or(0, |room| u64::from(want).min(room) as u32)
+    }
+
+    /// Whether a fault has asked for the device.
+    fn is_unwanted(&self) -> bool {
+        self.task.purpose == Purpose::Empty && self.core.devices.must_yield()
+    }
+
+    fn must_stop(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed) || self.is_unwanted()
+    }
+
+    fn fail(&self, error: Error) {
+        self.failure.lock().get_or_insert(error);
+        self.stopping.store(true, Ordering::Relaxed);
+    }
+}
+
+impl<'a> Reader<'a> {
+    fn new(shared: &'a Shared<'a>) -> Self {
+        Self { shared, scratch: Box::new(Scratch::new()) }
+    }
+
+    /// Takes spans until there is none; the caller of all is the one who asks `between`.
+    fn run(&mut self, mut between: Option<&mut dyn FnMut() -> Proceed>) {
+        while let Some(span) = self.shared.next_span() {
+            if let Err(error) = self.bring_span(span) {
+                self.shared.fail(error);
+            }
+            if self.shared.is_unwanted() {
+                self.shared.fail(Error::NoRoomInRam);
+            }
+            if let Some(between) = &mut between
+                && between() == Proceed::Cancel
+            {
+                self.shared.fail(Error::SwapOffCancelled);
+            }
+        }
+    }
+
+    fn bring_span(&mut self, mut span: Range<u32>) -> Result<(), Error> {
+        let core = self.shared.core;
+        let mut progress_ns = clock::now_ns();
+        while !span.is_empty() && !self.shared.must_stop() {
+            let blocked = Blocked::new();
+            core.gate.enter();
+            let node = core.roomiest_node();
+            let freed = core.freed.load(Ordering::Acquire);
+            let piece = self.bring_piece(node, span.clone());
+            core.gate.leave();
+            drop(blocked);
+            match piece {
+                Piece::Done(slots) => {
+                    span.start += slots;
+                    progress_ns = clock::now_ns();
+                }
+                Piece::NoFrames if self.shared.task.purpose == Purpose::Fill => {
+                    self.shared.stopping.store(true, Ordering::Relaxed);
+                    return Ok(());
+                }
+                Piece::NoFrames
+                    if clock::now_ns() - progress_ns < PATIENCE_NS
+                        && !self.shared.is_unwanted() =>
+                {
+                    core.wake_reclaim(node);
+                    futex::wait_for(&core.freed, freed, WAIT_NS);
+                }
+                Piece::NoFrames => return Err(Error::NoRoomInRam),
+            }
+        }
+        Ok(())
+    }
+
+    /// Inside the gate: reads as much of a span as there are frames for, and places it.
+    fn bring_piece(&mut self, node: &Node, span: Range<u32>) -> Piece {
+        let core = self.shared.core;
+        let want = self.shared.reserve(span.end - span.start);
+        let mut frames = FrameSet::new();
+        core.fill_set(node, &mut frames, want, Asker::Background);
+        let slots = span.start..span.start + frames.pages();
+        let Shared { task, map, .. } = *self.shared;
+        let read = core.read_slots(task, map, slots.clone(), (node, frames));
+        core.place(task.purpose, &read, &mut self.scratch);
+        self.shared.room.fetch_add(u64::from(want) - read.len() as u64, Ordering::Relaxed);
+        if slots.is_empty() { Piece::NoFrames } else { Piece::Done(slots.end - slots.start) }
+    }
+}

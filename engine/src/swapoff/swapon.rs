@@ -1,0 +1,52 @@
+//! swapon while the program runs: one more device.
+use crate::base::error::Error;
+use crate::device::open;
+use crate::device::spec::SwapSpec;
+use crate::state::core::Core;
+use crate::sys::PAGE_BYTES;
+use std::sync::atomic::Ordering;
+
+/// Nobody else changes the set of devices as long as this exists.
+pub(crate) struct Changing<'a>(&'a Core);
+
+impl Drop for Changing<'_> {
+    fn drop(&mut self) {
+        self.0.changing_devices.store(false, Ordering::Release);
+    }
+}
+
+impl Core {
+    /// Takes one more device into use while the program runs.
+    ///
+    /// # Errors
+    /// The device cannot be used, or the set of devices is being changed; nothing is changed then.
+    pub fn swap_on(&self, spec: &SwapSpec) -> Result<(), Error> {
+        let _changing = self.change_devices()?;
+        let budget = u64::from(self.inside_gate(|| self.budget_pages()));
+        let bytes = crate::base::limits::default_swap_bytes(budget * PAGE_BYTES as u64);
+        // Before a file is made for it.
+        self.inside_gate(|| self.devices.check_place(spec, &self.topology))?;
+        let opened = open::open(spec, bytes)?;
+        self.inside_gate(|| self.devices.swap_on(opened, &self.topology))?;
+        self.devices_full.store(false, Ordering::Relaxed);
+        self.note_room();
+        Ok(())
+    }
+
+    pub(crate) fn change_devices(&self) -> Result<Changing<'_>, Error> {
+        match self.changing_devices.swap(true, Ordering::Acquire) {
+            false => Ok(Changing(self)),
+            true => Err(Error::DevicesChanging),
+        }
+    }
+
+    /// A device has come or gone, or come back: reclaimers that had given up look again, and all of them
+    /// learn which files are open.
+    pub(crate) fn note_room(&self) {
+        self.note_progress();
+        for node in &self.nodes {
+            self.wake_reclaim(node);
+            node.reclaim_wanted.signal();
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Frames: held for pages that come or go, given back to the node or to the kernel.
+use crate::base::counters::count;
+use crate::state::core::Core;
+use crate::state::frame_set::{FrameSet, RUNS_MAX};
+use crate::state::node::{Asker, Grant, Node};
+use crate::sys::{PAGE_BYTES, mapping, numa};
+use userswap_policy::frames::FrameRun;
+
+impl Core {
+    /// Gives the physical pages of held frames back to the kernel.
+    pub fn release_memory(&self, frames: FrameRun) {
+        let (address, bytes) =
+            (self.frame_address(frames.first), frames.count as usize * PAGE_BYTES);
+        mapping::advise(address, bytes, libc::MADV_DONTNEED)
+            .expect("the pool is ours to give back");
+    }
+
+    /// Frames to copy pages out to, on a loan if need be.
+    pub fn frames_for_copy(&self, node: &Node, want: u32) -> FrameRun {
+        let mut state = node.lock();
+        let grant = state.grant(want, Asker::Reclaim, &self.pages).unwrap_or_else(|| {
+            // Copying out needs room before it makes room: a loan, paid back with the first page dropped.
+            state.debt += want;
+            Grant::Spare(want)
+        });
+        drop(state);
+        self.frames_of(node, grant)
+    }
+
+    /// Turns a grant into held frames with physical pages.
+    pub fn frames_of(&self, node: &Node, grant: Grant) -> FrameRun {
+        let spare = match grant {
+            Grant::Frames(run) => return run,
+            Grant::Spare(count) => count,
+        };
+        let run = node.lock().take_holes(spare.min(crate::base::limits::RUN_MAX));
+        self.copy_or_abort(self.frame_address(run.first), self.zeros_address(), run.count);
+        node.lock().spare += spare - run.count;
+        run
+    }
+
+    /// Adds frames to `set` until it holds `want`, as long as `asker` may have them without waiting.
+    pub fn fill_set(&self, node: &Node, set: &mut FrameSet, want: u32, asker: Asker) {
+        while set.pages() < want && set.runs().len() < RUNS_MAX {
+            let mut state = node.lock();
+            let grant = state.grant(want - set.pages(), asker, &self.pages);
+            let unused = std::mem::take(&mut state.unused);
+            let is_sinking = state.is_sinking();
+            drop(state);
+            count(&self.counters.swap_ra_wasted, unused);
+            if is_sinking {
+                // Before readahead has to stop: it takes what nobody reclaims for otherwise.
+                self.wake_reclaim(node);
+            }
+            let Some(grant) = grant else { return };
+            assert!(set.push(self.frames_of(node, grant)), "there was room for a run");
+        }
+    }
+
+    /// Frames that found no page are free again.
+    pub(crate) fn put_back_frames(&self, node: &Node, frames: &mut FrameSet, used: u32) {
+        if used < frames.pages() {
+            let rest = frames.split_off(used);
+            let mut state = node.lock();
+            rest.runs().iter().for_each(|run| state.put_free(*run));
+        }
+    }
+
+    /// The kernel takes what it allocates for this thread from the node's memory, as long as this is held.
+    pub(crate) fn prefer_node(&self, node: &Node) -> Option<numa::Preferred> {
+        self.topology.memory_of(node.id).and_then(numa::Preferred::new)
+    }
+}

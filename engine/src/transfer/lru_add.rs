@@ -1,0 +1,100 @@
+//! Arrival: a page has been mapped. Its word is published, with what it is taken for, and it goes to the
+//! list of its node that this names.
+//!
+//! Whether it is active is the working set's decision (`policy::workingset`), made under the node's lock
+//! before the word is published; the list follows after it, because a page on a list whose word does not
+//! say so would be forgotten.
+use crate::base::counters::count;
+use crate::base::index::{PageIndex, PageRange, Slot};
+use crate::state::core::Core;
+use crate::state::node::{Node, NodeState};
+use crate::state::page::{Standing, Waiters, Word};
+use userswap_policy::workingset::{Activity, Refault};
+
+/// Pages decided about at a time: one bit each.
+const CHUNK: u32 = u64::BITS;
+
+/// How a page came to be mapped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Arrival {
+    /// Touched for the first time, adopted, or first used after it was read ahead.
+    New,
+    /// Used while it was on its second chance.
+    SecondChance,
+    /// Read from its device.
+    Read,
+    /// It was to leave, and has to stay.
+    Again,
+    /// Brought back before anybody asked for it.
+    Unasked,
+}
+
+impl Core {
+    /// Publishes pages that were just mapped, and puts them on their node's list.
+    pub fn publish_resident(
+        &self,
+        node: &Node,
+        range: PageRange,
+        arrival: Arrival,
+        slot: impl Fn(PageIndex) -> Option<Slot>,
+    ) {
+        let mut first = range.first;
+        while first < range.end() {
+            let chunk = PageRange { first, count: (range.end() - first).min(CHUNK) };
+            let (active, generation) = self.active_of(node, chunk, arrival);
+            for page in chunk.first..chunk.end() {
+                let is_active = active >> (page - first) & 1 == 1;
+                let activity = if is_active { Activity::Active } else { Activity::Inactive };
+                let standing = Standing { activity, generation };
+                let word = (slot(page), node.id);
+                if self.pages.publish_resident(page, word, standing) == Waiters::Some {
+                    self.wake_faults(PageRange { first: page, count: 1 });
+                }
+            }
+            first = chunk.end();
+        }
+        // After publishing: a page on the list whose word is not Resident would be forgotten.
+        node.lock().enlist(&self.pages, range.first, range.count);
+    }
+
+    /// A bit for each page that is taken for active, and the generation of all.
+    fn active_of(&self, node: &Node, range: PageRange, arrival: Arrival) -> (u64, u8) {
+        let words = (range.first..range.end()).map(|page| (page, self.pages.load(page)));
+        let mut state = node.lock();
+        let bits = words.enumerate().map(|(place, (page, word))| {
+            let activity = match arrival {
+                Arrival::New => state.workingset.on_first_touch(state.counts()),
+                Arrival::Again | Arrival::Unasked => Activity::Inactive,
+                Arrival::SecondChance => {
+                    state.workingset.on_activation();
+                    count(&self.counters.pgactivate, 1);
+                    Activity::Active
+                }
+                Arrival::Read => self.refault(&mut state, page, word),
+            };
+            u64::from(activity == Activity::Active) << place
+        });
+        let active = bits.fold(0, |all, bit| all | bit);
+        (active, state.generation())
+    }
+
+    /// A page that had left is back: by the clock of the node that takes it.
+    fn refault(&self, state: &mut NodeState, page: PageIndex, word: Word) -> Activity {
+        let counts = state.counts();
+        let Some((node, shadow)) = word.shadow() else {
+            return state.workingset.on_first_touch(counts);
+        };
+        count(&self.counters.workingset_refault, 1);
+        if node != state.id() {
+            // Another node's clock says nothing here.
+            return state.workingset.on_first_touch(counts);
+        }
+        let refault = state.workingset.on_refault(page, shadow, counts);
+        match refault {
+            Refault::Activated => count(&self.counters.workingset_activate, 1),
+            Refault::Regretted => count(&self.counters.workingset_regret, 1),
+            Refault::Distant => {}
+        }
+        refault.activity()
+    }
+}

@@ -1,0 +1,7 @@
+//! The steps that both flows share: mapping pages, unmapping them, the frames for it, and the lists they go to.
+pub mod cached;
+pub mod frames;
+pub mod lru_add;
+pub mod map;
+pub mod orphan;
+pub mod unmap;

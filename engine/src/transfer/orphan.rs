@@ -1,0 +1,33 @@
+//! Frames whose page has gone elsewhere while the device still reads from them.
+use crate::base::index::{FrameIndex, Slot};
+use crate::device::{SlotEnd, SlotSpan};
+use crate::state::core::Core;
+use crate::state::frame_flag::FrameFlag;
+use userswap_policy::frames::FrameRun;
+
+impl Core {
+    /// The page of a frame under write has gone: whoever comes last, this call or the write's completion,
+    /// frees frame and slot.
+    pub fn orphan(&self, frame: FrameIndex, slot: Slot) {
+        // Pairs with the swap in `finish_page`: exactly one of the two sees the other's flag.
+        let before = self.frame_flags.swap(frame, FrameFlag::Orphan);
+        assert_ne!(before, FrameFlag::Orphan, "a frame is orphaned once");
+        match before {
+            FrameFlag::Finished => self.free_orphan(frame, slot, SlotEnd::Free),
+            FrameFlag::Failed => self.free_orphan(frame, slot, SlotEnd::Bad),
+            _ => {}
+        }
+    }
+
+    /// Frees what a write left behind that nobody needs.
+    pub fn free_orphan(&self, frame: FrameIndex, slot: Slot, end: SlotEnd) {
+        self.frame_flags.set(frame, FrameFlag::Idle);
+        self.node_of_frame(frame).lock().put_free(FrameRun { first: frame, count: 1 });
+        let span = SlotSpan { first: slot, count: 1 };
+        match end {
+            SlotEnd::Free => self.devices.free(span),
+            SlotEnd::Bad => self.devices.mark_bad(span),
+        }
+        self.announce_freed();
+    }
+}
