@@ -59,12 +59,12 @@ impl Account {
         let lower = |before: u32| before.checked_sub(pages);
         let _blocked = Blocked::new();
         // Both books inside the gate: a forked child finds them agree.
-        self.core.gate.enter();
+        let inside = self.core.gate.enter();
         let lowered = charged.fetch_update(Ordering::Relaxed, Ordering::Relaxed, lower);
         if lowered.is_ok() {
             self.core.uncharge(self.core.node(node), pages);
         }
-        self.core.gate.leave();
+        drop(inside);
         lowered.expect("no more is given back than was charged");
     }
 
@@ -78,11 +78,11 @@ impl Account {
         let _blocked = Blocked::new();
         let (mut charged, mut waits_left) = (0, waits);
         loop {
-            core.gate.enter();
+            let inside = core.gate.enter();
             let seen = core.freed.load(Ordering::Acquire);
             let more = core.charge(core.node(node), pages - charged);
             self.charged[node.0 as usize].fetch_add(more, Ordering::Relaxed);
-            core.gate.leave();
+            drop(inside);
             charged += more;
             if charged == pages {
                 return true;

@@ -156,10 +156,8 @@ impl Engine {
     pub fn control_socket(&self) -> Option<PathBuf> {
         let _blocked = Blocked::new();
         // Inside the gate, as a child could find the lock held by nobody.
-        self.running.core.gate.enter();
-        let socket = self.running.control.socket();
-        self.running.core.gate.leave();
-        socket
+        let _inside = self.running.core.gate.enter();
+        self.running.control.socket()
     }
 
     /// Descriptors of those who are connected to the control socket at this moment.
@@ -170,9 +168,8 @@ impl Engine {
     /// Removes the control socket's name: the process is about to end without dropping its engine.
     pub fn withdraw_control(&self) {
         // Nothing here may wait: while another thread forks, the name stays, to be swept away later.
-        if self.running.core.gate.try_enter() {
+        if let Some(_inside) = self.running.core.gate.try_enter() {
             self.running.control.withdraw();
-            self.running.core.gate.leave();
         }
     }
 

@@ -39,12 +39,12 @@ impl Engine {
             freed: AtomicU64::new(0),
             scan: Arc::default(),
         });
-        core.gate.enter();
+        let inside = core.gate.enter();
         let started = self.start_shrinking();
         if started.is_ok() {
             core.shrinkers.insert(entry.clone());
         }
-        core.gate.leave();
+        drop(inside);
         started.map(|()| Registration { core, entry })
     }
 }
@@ -60,9 +60,9 @@ impl Registration {
 impl Drop for Registration {
     fn drop(&mut self) {
         let _blocked = Blocked::new();
-        self.core.gate.enter();
+        let inside = self.core.gate.enter();
         self.core.shrinkers.remove(self.entry.id);
-        self.core.gate.leave();
+        drop(inside);
         // A scan that began before the removal goes on: it ends after its batch.
         let scan = &self.entry.scan;
         scan.is_over.store(true, Ordering::Relaxed);

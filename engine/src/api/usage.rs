@@ -30,7 +30,7 @@ impl Core {
     /// Where the budget is at this moment.
     pub fn usage(&self) -> Usage {
         use userswap_policy::lru::ListId;
-        self.gate.enter();
+        let _inside = self.gate.enter();
         let (slots_used, slots) = self.devices.usage();
         let mut usage = Usage { slots_used, slots, ..Usage::default() };
         for node in &self.nodes {
@@ -44,7 +44,6 @@ impl Core {
             usage.spare += state.spare;
             usage.debt += state.debt;
         }
-        self.gate.leave();
         usage
     }
 }

@@ -19,7 +19,7 @@ use userswap_policy::readahead::AddressOrder;
 impl Core {
     /// Devices, lists and nodes at this moment.
     pub fn status(&self) -> Status {
-        self.gate.enter();
+        let inside = self.gate.enter();
         let devices: Vec<DeviceStatus> =
             self.devices.list().map(|device| self.device_status(device)).collect();
         let nodes: Vec<NodeStatus> =
@@ -31,7 +31,7 @@ impl Core {
         };
         let list_lock = lock_use(self.devices.list_lock.read());
         let shrinkers = self.shrinkers.status();
-        self.gate.leave();
+        drop(inside);
         let counters = self.counters.snapshot();
         let budget_pages: u64 = nodes.iter().map(|node| node.budget_pages).sum();
         let values = counters.values().into_iter().map(|(name, value)| (name.to_owned(), value));

@@ -93,10 +93,9 @@ struct Client {
 impl Drop for Client {
     fn drop(&mut self) {
         let Some(stream) = self.stream.take() else { return };
-        self.shared.core.gate.enter();
+        let _inside = self.shared.core.gate.enter();
         self.shared.connections.give_back(stream.as_raw_fd());
         drop(stream);
-        self.shared.core.gate.leave();
     }
 }
 
@@ -133,7 +132,7 @@ fn run(shared: &Arc<Shared>) {
 
 /// The next client, if it may come in and there is a place.
 fn let_in(shared: &Arc<Shared>) -> io::Result<Option<Client>> {
-    shared.core.gate.enter();
+    let inside = shared.core.gate.enter();
     let outcome = shared.listener.accept().map(|(stream, _)| {
         let stream = UnixStream::from(fd::raise(OwnedFd::from(stream)));
         match admit(shared, &stream) {
@@ -145,7 +144,7 @@ fn let_in(shared: &Arc<Shared>) -> io::Result<Option<Client>> {
             }
         }
     });
-    shared.core.gate.leave();
+    drop(inside);
     let stream = outcome?;
     Ok(stream.map(|stream| Client { shared: shared.clone(), stream: Some(stream) }))
 }

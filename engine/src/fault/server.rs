@@ -11,6 +11,7 @@ use crate::fault::handle::Step;
 use crate::fault::wants::Started;
 use crate::state::batch::Batch;
 use crate::state::core::Core;
+use crate::state::gate::{Gate, InFlight, Inside};
 use crate::state::node::Node;
 use crate::state::reads::ReadJob;
 use crate::state::wants::{Span, WANTS_MAX, Want};
@@ -54,6 +55,7 @@ struct Reading {
     job: ReadJob,
     /// When its fault arrived; None for readahead.
     since_ns: Option<u64>,
+    in_flight: InFlight,
 }
 
 struct Server {
@@ -102,7 +104,7 @@ impl Server {
     fn serve(&mut self, fault: Fault) {
         let core = self.core.clone();
         let since = clock::now_ns();
-        self.enter();
+        let _inside = self.enter(&core.gate);
         self.make_sure_of_room();
         let near = self.node_of_thread(fault.thread);
         match core.handle_fault(core.arena.page_of(fault.address), core.node(near)) {
@@ -111,7 +113,6 @@ impl Server {
             Step::Read(job) => self.start(job, Some(since)),
             Step::Foreign => self.refuse(fault),
         }
-        core.gate.leave();
     }
 
     /// Memory that was unmapped or never mapped: what a program expects there is SIGSEGV. Messages are read
@@ -161,11 +162,13 @@ impl Server {
     }
 
     /// Comes in through the gate; whoever closes it waits for our reads, so they are finished meanwhile.
-    fn enter(&mut self) {
-        while !self.core.gate.try_enter() {
+    fn enter<'g>(&mut self, gate: &'g Gate) -> Inside<'g> {
+        loop {
+            if let Some(inside) = gate.try_enter() {
+                return inside;
+            }
             if self.queue.in_flight() == 0 {
-                self.core.gate.enter();
-                return;
+                return gate.enter();
             }
             self.queue.wait();
             while let Some(completion) = self.queue.finished() {
@@ -182,11 +185,10 @@ impl Server {
         let record = self.core.jobs.record(&job);
         let (slot, bytes, near) = (record.slot(), record.pieces.bytes(), record.node);
         let request = self.core.devices.request(Direction::Read, slot, bytes, near);
-        // Fork waits until the request has finished: it counts as being inside the gate.
-        self.core.gate.enter_again();
+        let in_flight = InFlight::new(&self.core);
         self.queue.start(request, &record.pieces, place as u64);
         drop(record);
-        self.reading[place] = Some(Reading { job, since_ns });
+        self.reading[place] = Some(Reading { job, since_ns, in_flight });
     }
 
     fn finish(&mut self, completion: Completion) {
@@ -195,7 +197,7 @@ impl Server {
         self.idle.push(place);
         self.core.finish_read(reading.job, completion.outcome);
         self.record(reading.since_ns);
-        self.core.gate.leave();
+        drop(reading.in_flight);
     }
 
     fn record(&self, since_ns: Option<u64>) {
@@ -206,7 +208,8 @@ impl Server {
 
     /// Goes on with what is wanted ahead; false when there was nothing to start.
     fn read_ahead(&mut self) -> bool {
-        self.enter();
+        let core = self.core.clone();
+        let _inside = self.enter(&core.gate);
         let mut busy = false;
         while let Some(want) = self.core.wants.take() {
             if self.wants.len() == WANTS_MAX {
@@ -235,7 +238,6 @@ impl Server {
                 }
             }
         }
-        self.core.gate.leave();
         busy
     }
 

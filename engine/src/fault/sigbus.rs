@@ -48,10 +48,10 @@ fn on_fault(address: usize) -> Verdict {
 fn serve(core: &Core, address: usize) -> Verdict {
     let since = clock::now_ns();
     let page = core.arena.page_of(address & !(PAGE_BYTES - 1));
-    core.gate.enter();
+    let inside = core.gate.enter();
     let step = core.handle_fault(page, core.node_here());
     if let Step::Busy = step {
-        core.gate.leave();
+        drop(inside);
         core.pages.wait_owned(page);
         return Verdict::Served;
     }
@@ -59,7 +59,7 @@ fn serve(core: &Core, address: usize) -> Verdict {
     if let Step::Read(job) = step {
         core.read_now(job);
     }
-    core.gate.leave();
+    drop(inside);
     core.counters.latency.record(clock::now_ns() - since);
     let is_lost = core.pages.state(page) == PageState::Lost;
     if is_foreign || is_lost { Verdict::Foreign } else { Verdict::Served }

@@ -10,6 +10,7 @@ use crate::base::limits::BATCH;
 use crate::device::queue::{Completion, Queue};
 use crate::reclaim::isolate::Quota;
 use crate::state::core::Core;
+use crate::state::gate::InFlight;
 use crate::state::node::Node;
 use crate::state::scratch::{Scratch, WriteOp};
 use crate::sys::request::Direction;
@@ -41,6 +42,8 @@ struct Kswapd {
     node: NodeId,
     queue: Queue,
     writes: Vec<Box<WriteOp>>,
+    /// Which of the writes are under way.
+    in_flight: Vec<Option<InFlight>>,
     idle: Vec<usize>,
     scratch: Box<Scratch>,
     round: Option<Round>,
@@ -58,7 +61,7 @@ impl Kswapd {
             self.take_completions();
             self.keep_devices();
             let core = self.core.clone();
-            match self.reclaim(core.node(self.node)) {
+            match self.reclaim(&core) {
                 Pass::Progress => {}
                 outcome => self.sleep(outcome),
             }
@@ -73,32 +76,30 @@ impl Kswapd {
     /// The ring holds the devices' last references: see `Queue::keep_open`.
     fn keep_devices(&mut self) {
         // Behind the gate no descriptor is closed.
-        if !self.core.gate.try_enter() {
-            return;
-        }
+        let Some(inside) = self.core.gate.try_enter() else { return };
         let changes = self.core.devices.changes.load(Ordering::Acquire);
         if std::mem::replace(&mut self.changes_seen, changes) != changes {
             let files = self.core.devices.list().map(|device| device.descriptor());
             self.queue.keep_open(&files.collect::<Vec<_>>());
         }
-        self.core.gate.leave();
+        drop(inside);
     }
 
     /// One batch, if the node needs it and a write can be started.
-    fn reclaim(&mut self, node: &Node) -> Pass {
-        // The gate first: no lock is taken outside it, or a fork could find it held by nobody.
-        if self.idle.is_empty() || !self.core.gate.try_enter() {
+    fn reclaim(&mut self, core: &Core) -> Pass {
+        if self.idle.is_empty() {
             return Pass::Nothing;
         }
-        let outcome = if wants_reclaim(node) {
+        // The gate first: no lock is taken outside it, or a fork could find it held by nobody.
+        let Some(_inside) = core.gate.try_enter() else { return Pass::Nothing };
+        let node = core.node(self.node);
+        if wants_reclaim(node) {
             self.reclaim_batch(node)
         } else {
             self.round = None;
-            self.core.end_turn_if_balanced(node, node.lock().pressure());
+            core.end_turn_if_balanced(node, node.lock().pressure());
             Pass::Balanced
-        };
-        self.core.gate.leave();
-        outcome
+        }
     }
 
     /// One batch of the round's present pass, or of a new round.
@@ -196,8 +197,7 @@ impl Kswapd {
         let write = &self.writes[place];
         let (slot, bytes) = (write.slot(), write.pieces.bytes());
         let request = self.core.devices.request(Direction::Write, slot, bytes, self.node);
-        // Fork waits until the request has finished: it counts as being inside the gate.
-        self.core.gate.enter_again();
+        self.in_flight[place] = Some(InFlight::new(&self.core));
         self.queue.start(request, &write.pieces, place as u64);
     }
 
@@ -206,7 +206,7 @@ impl Kswapd {
             let write = &self.writes[token as usize];
             let node = self.core.node_of_write(write);
             self.core.finish_write(node, write, outcome);
-            self.core.gate.leave();
+            self.in_flight[token as usize] = None;
             self.idle.push(token as usize);
         }
     }
@@ -217,12 +217,13 @@ impl Kswapd {
         let core = self.core.clone();
         let node = core.node(self.node);
         node.reclaim_awake.store(false, Ordering::SeqCst);
-        let open = core.gate.try_enter();
+        let inside = core.gate.try_enter();
+        let open = inside.is_some();
         // Whoever found the node low before that store did not signal: look again.
         let missed = open && !self.idle.is_empty() && wants_reclaim(node);
-        if open {
+        if let Some(inside) = inside {
             core.end_turn(node);
-            core.gate.leave();
+            drop(inside);
         }
         let full = core.devices_full.load(Ordering::Relaxed);
         let hopeless = node.hopeless.load(Ordering::Relaxed);
@@ -239,15 +240,13 @@ impl Kswapd {
 
     fn sleep_balanced(&mut self, node: &Node) {
         if self.wait(BALANCED_MS) == Woken::Yes {
-            count(&self.core.counters.kswapd_low_wmark_hit_quickly, 1);
-        } else if self.core.gate.try_enter() {
-            let again = wants_reclaim(node);
-            self.core.gate.leave();
-            if again {
-                count(&self.core.counters.kswapd_high_wmark_hit_quickly, 1);
-            } else {
-                self.wait(-1);
-            }
+            return count(&self.core.counters.kswapd_low_wmark_hit_quickly, 1);
+        }
+        let again = self.core.gate.try_enter().map(|_inside| wants_reclaim(node));
+        match again {
+            Some(true) => count(&self.core.counters.kswapd_high_wmark_hit_quickly, 1),
+            Some(false) => _ = self.wait(-1),
+            None => {}
         }
     }
 
@@ -310,6 +309,7 @@ pub fn start(core: Arc<Core>, node: NodeId) -> Result<std::thread::JoinHandle<()
         node,
         queue,
         writes: (0..DEPTH).map(|_| Box::new(WriteOp::new())).collect(),
+        in_flight: (0..DEPTH).map(|_| None).collect(),
         idle: (0..DEPTH).collect(),
         scratch: Box::new(Scratch::new()),
         round: None,

@@ -74,9 +74,8 @@ impl Core {
             let asked = catch_unwind(AssertUnwindSafe(|| entry.ask(self, node, share)));
             if asked.is_err() {
                 crate::base::log::shrinker_panicked(&entry.name);
-                self.gate.enter();
+                let _inside = self.gate.enter();
                 self.shrinkers.remove(entry.id);
-                self.gate.leave();
             }
             // The cache first: if this is the last that has it, it ends before the turn does.
             drop(entry);
@@ -86,7 +85,7 @@ impl Core {
 
     /// The shrinker that was registered next after `last`, and the turn to ask it.
     fn next_shrinker(&self, last: Option<u64>) -> Option<(Arc<Entry>, Turn)> {
-        self.gate.enter();
+        let _inside = self.gate.enter();
         let entries = self.shrinkers.entries.lock();
         let next = entries.iter().find(|entry| last.is_none_or(|last| entry.id > last)).cloned();
         let next = next.map(|entry| {
@@ -96,7 +95,6 @@ impl Core {
             (entry, turn)
         });
         drop(entries);
-        self.gate.leave();
         next
     }
 }

@@ -16,11 +16,10 @@ impl Core {
     /// # Errors
     /// A budget below the minimum or above what the frame pools have room for; nothing is changed then.
     pub fn set_budget(&self, pages: u32) -> Result<(), Error> {
-        self.gate.enter();
+        let _inside = self.gate.enter();
         let changing = self.budget_change.lock();
         let outcome = self.check_budget(pages).and_then(|()| self.divide_budget(pages));
         drop(changing);
-        self.gate.leave();
         outcome
     }
 
@@ -81,10 +80,8 @@ impl Core {
     /// # Errors
     /// Marks that would take more than half of some node's budget; nothing is changed then.
     pub fn set_marks(&self, change: impl FnOnce(&mut Marks)) -> Result<(), Error> {
-        self.gate.enter();
-        let outcome = self.set_marks_inside(change);
-        self.gate.leave();
-        outcome
+        let _inside = self.gate.enter();
+        self.set_marks_inside(change)
     }
 
     fn set_marks_inside(&self, change: impl FnOnce(&mut Marks)) -> Result<(), Error> {

@@ -11,7 +11,7 @@ use crate::state::scratch::TakenOut;
 impl Core {
     /// Forgets the content of a range: nothing is written, pages read as zeros afterwards.
     pub fn drop_range(&self, range: PageRange) {
-        self.gate.enter();
+        let _inside = self.gate.enter();
         self.readahead.forget(range.first);
         let mut page = range.first;
         while page < range.end() {
@@ -26,7 +26,6 @@ impl Core {
         }
         count(&self.counters.pgdrop, u64::from(range.count));
         self.announce_freed();
-        self.gate.leave();
     }
 
     /// Owns consecutive resident pages in Leaving, pinned or not: their owner wants them gone.

@@ -66,12 +66,10 @@ impl Core {
 
     /// One batch; false when no device has room for more.
     fn page_out_one(&self, batch: PageRange, scratch: &mut Scratch) -> bool {
-        self.gate.enter();
+        let _inside = self.gate.enter();
         self.wait_for_owners(batch);
         // Pages of zeros and clean ones go also where there is no room.
-        let all_went = self.page_out_batch(batch, scratch) == 0;
-        self.gate.leave();
-        all_went
+        self.page_out_batch(batch, scratch) == 0
     }
 
     /// Writes of the reclaimer were under way: their pages are cached when it has finished.
@@ -80,9 +78,9 @@ impl Core {
         let writing = || self.nodes.iter().any(|node| node.lock().writing > 0);
         loop {
             let _blocked = Blocked::new();
-            self.gate.enter();
+            let inside = self.gate.enter();
             let (freed, waits) = (self.freed.load(Ordering::Acquire), writing());
-            self.gate.leave();
+            drop(inside);
             // A busy program writes on and on.
             if !waits || clock::now_ns() - begun > PATIENCE_NS {
                 break;
@@ -91,9 +89,8 @@ impl Core {
         }
         for range in self.look_ranges() {
             let _blocked = Blocked::new();
-            self.gate.enter();
+            let _inside = self.gate.enter();
             self.release_cached(range);
-            self.gate.leave();
         }
     }
 

@@ -14,11 +14,10 @@ impl Core {
     /// The pages will be needed soon: the server reads them, as far as half of the budget and frames that
     /// nobody has to give up allow. The caller waits for nothing.
     pub fn will_need(&self, range: PageRange) {
-        self.gate.enter();
+        let _inside = self.gate.enter();
         let node = self.node_here();
         let count = range.count.min(node.lock().budget / 2);
         self.want(Want::new(Span::Run { first: range.first, count, step: 1 }, node.id));
-        self.gate.leave();
     }
 
     /// The pages will not be needed soon: they are the next to leave, the first of the range before others.
@@ -26,11 +25,11 @@ impl Core {
         let mut end = range.end();
         while end > range.first {
             let first = range.first.max(end.saturating_sub(LOOK_PAGES));
-            self.gate.enter();
+            let inside = self.gate.enter();
             for page in (first..end).rev() {
                 self.cool_page(page);
             }
-            self.gate.leave();
+            drop(inside);
             end = first;
         }
     }

@@ -18,7 +18,7 @@ impl Core {
 
     /// Moves the content of pages to other pages that are Untouched (mremap): no byte is copied.
     pub fn move_range(&self, from: PageRange, to: PageIndex) {
-        self.gate.enter();
+        let _inside = self.gate.enter();
         for place in 0..from.count {
             let (source, target) = (from.first + place, to + place);
             let content = self.take_content(source, Purpose::Keep);
@@ -39,6 +39,5 @@ impl Core {
                 self.publish_resident(node, range, Arrival::New, |_| slot);
             }
         }
-        self.gate.leave();
     }
 }

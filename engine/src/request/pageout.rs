@@ -11,12 +11,12 @@ impl Core {
         let mut page = range.first;
         while page < range.end() {
             let batch = PageRange { first: page, count: RUN_MAX.min(range.end() - page) };
-            self.gate.enter();
+            let inside = self.gate.enter();
             self.wait_for_owners(batch);
             let mut scratch = self.scratch().lock();
             self.page_out_batch(batch, &mut scratch);
             drop(scratch);
-            self.gate.leave();
+            drop(inside);
             page = batch.end();
         }
     }

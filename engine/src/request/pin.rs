@@ -13,9 +13,9 @@ impl Core {
     /// # Errors
     /// More than the budget can hold beside what must stay available; nothing is pinned then.
     pub fn pin_range(&self, range: PageRange) -> Result<(), Error> {
-        self.gate.enter();
+        let inside = self.gate.enter();
         let most = self.usable_pages();
-        self.gate.leave();
+        drop(inside);
         // Counted before anything is pinned, so that two callers cannot both take the last room.
         let before = self.pins.fetch_add(range.count, Ordering::Relaxed);
         if before + range.count > most {
@@ -51,9 +51,8 @@ impl Core {
 
     /// Takes one pin off each page of a range; pages without are left alone.
     pub fn unpin_range(&self, range: PageRange) {
-        self.gate.enter();
+        let _inside = self.gate.enter();
         self.unpin_pages(range);
-        self.gate.leave();
     }
 
     fn unpin_pages(&self, range: PageRange) {

@@ -16,9 +16,9 @@ impl Core {
         let span = Span::Run { first: range.first, count: range.count, step: 1 };
         let mut want = Want::new(span, self.node_here().id);
         loop {
-            self.gate.enter();
+            let inside = self.gate.enter();
             let progress = self.prefetch_some(&mut want);
-            self.gate.leave();
+            drop(inside);
             if progress == Progress::Ended {
                 return;
             }

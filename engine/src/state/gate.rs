@@ -1,13 +1,16 @@
-//! A gate that everybody passes who changes pages, and that fork closes: when it is closed and empty, no
-//! page is in transition and no request in flight, so a copy of all books is an exact snapshot.
+//! A gate that every thread passes that changes pages, and that fork closes: when it is closed and empty, no
+//! page is in transition and no request in flight, so a copy of all tables is an exact snapshot.
+//!
+//! Being inside is a guard ([`Inside`], [`InFlight`] for a request): it leaves on every way out, a panic included.
 use crate::state::core::Core;
 use crate::sys::futex;
 use crate::sys::signal::Blocked;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 const CLOSED: u32 = 1 << 31;
 
-/// How often who closes the gate asks whether it is still to be closed.
+/// How often the thread that closes the gate asks whether it is still to be closed.
 const LOOK_NS: u64 = 10_000_000;
 
 /// The gate; many may be inside, nobody comes in while it is closed.
@@ -16,16 +19,63 @@ pub struct Gate {
     state: AtomicU32,
 }
 
+/// Being inside; dropping it leaves.
+#[derive(Debug)]
+#[must_use = "dropping it leaves the gate"]
+pub struct Inside<'a>(&'a Gate);
+
+impl Drop for Inside<'_> {
+    fn drop(&mut self) {
+        self.0.leave();
+    }
+}
+
+/// A request in flight: as long as it is, fork waits for it as for a thread inside.
+#[must_use = "dropping it leaves the gate"]
+pub struct InFlight(Arc<Core>);
+
+impl InFlight {
+    /// One more inside, beside the calling thread, which is.
+    ///
+    /// # Panics
+    /// When nobody is inside.
+    pub fn new(core: &Arc<Core>) -> Self {
+        let before = core.gate.state.fetch_add(1, Ordering::Relaxed);
+        assert!(before & !CLOSED > 0, "only a thread that is inside brings a request in");
+        Self(core.clone())
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.gate.leave();
+    }
+}
+
+/// A gate that is closed and empty; dropping it opens the gate.
+#[derive(Debug)]
+#[must_use = "dropping it opens the gate"]
+pub struct Closed<'a>(&'a Gate);
+
+impl Drop for Closed<'_> {
+    fn drop(&mut self) {
+        self.0.open();
+    }
+}
+
 impl Gate {
     /// Comes in, waiting while the gate is closed.
-    pub fn enter(&self) {
-        while !self.try_enter() {
+    pub fn enter(&self) -> Inside<'_> {
+        loop {
+            if let Some(inside) = self.try_enter() {
+                return inside;
+            }
             futex::wait(&self.state, self.state.load(Ordering::Relaxed) | CLOSED);
         }
     }
 
     /// Comes in if the gate is open.
-    pub fn try_enter(&self) -> bool {
+    pub fn try_enter(&self) -> Option<Inside<'_>> {
         let mut seen = self.state.load(Ordering::Relaxed);
         while seen & CLOSED == 0 {
             // Acquire pairs with the release in `open`: what was changed behind the closed gate is visible.
@@ -35,24 +85,17 @@ impl Gate {
                 Ordering::Acquire,
                 Ordering::Relaxed,
             ) {
-                Ok(_) => return true,
+                Ok(_) => return Some(Inside(self)),
                 Err(now) => seen = now,
             }
         }
-        false
+        None
     }
 
-    /// One more inside; only for who is inside.
-    pub fn enter_again(&self) {
-        let before = self.state.fetch_add(1, Ordering::Relaxed);
-        assert!(before & !CLOSED > 0, "only who is inside brings another in");
-    }
-
-    /// Goes out.
-    pub fn leave(&self) {
-        // Release pairs with the acquire in `close`: what was done inside is visible to who closed.
+    fn leave(&self) {
+        // Release pairs with the acquire in `close`: what was done inside is visible to the thread that closed.
         let before = self.state.fetch_sub(1, Ordering::Release);
-        assert!(before & !CLOSED > 0, "nobody leaves who is not inside");
+        assert!(before & !CLOSED > 0, "nobody leaves that is not inside");
         if before == CLOSED + 1 {
             futex::wake_all(&self.state);
         }
@@ -63,14 +106,16 @@ impl Gate {
         self.state.load(Ordering::Relaxed) & CLOSED != 0
     }
 
-    /// Closes the gate, after whoever else has it closed, and waits until nobody is inside.
+    /// Closes the gate, after whoever else has it closed, and waits until nobody is inside. It stays closed until
+    /// [`Self::open`]: across a fork no guard could be dropped in both processes.
     pub fn close(&self) {
-        while !self.close_while(|| true) {}
+        let closed = self.close_while(|| true).expect("it goes on until the gate is closed");
+        std::mem::forget(closed);
     }
 
-    /// As [`Self::close`]; but when `goes_on` says no while somebody is still inside, the gate is open again, and
-    /// this false.
-    pub fn close_while(&self, goes_on: impl Fn() -> bool) -> bool {
+    /// As [`Self::close`], with a guard that opens the gate; but when `goes_on` says no while somebody is still
+    /// inside, the gate is open again, and this None.
+    pub fn close_while(&self, goes_on: impl Fn() -> bool) -> Option<Closed<'_>> {
         loop {
             let before = self.state.fetch_or(CLOSED, Ordering::Acquire);
             if before & CLOSED == 0 {
@@ -81,12 +126,12 @@ impl Gate {
         loop {
             let seen = self.state.load(Ordering::Acquire);
             if seen == CLOSED {
-                return true;
+                return Some(Closed(self));
             }
             if !goes_on() {
                 self.state.fetch_and(!CLOSED, Ordering::Release);
                 futex::wake_all(&self.state);
-                return false;
+                return None;
             }
             futex::wait_for(&self.state, seen, LOOK_NS);
         }
@@ -100,14 +145,12 @@ impl Gate {
 }
 
 impl Core {
-    /// For who is not inside, and takes locks: a fork meanwhile would copy locks that nobody in the child gives
-    /// back.
+    /// For a thread that is not inside, and takes locks: a fork meanwhile would copy locks that nobody in the child
+    /// gives back.
     pub(crate) fn inside_gate<R>(&self, act: impl FnOnce() -> R) -> R {
         let _blocked = Blocked::new();
-        self.gate.enter();
-        let result = act();
-        self.gate.leave();
-        result
+        let _inside = self.gate.enter();
+        act()
     }
 }
 
@@ -124,10 +167,9 @@ mod tests {
             for _ in 0..3 {
                 scope.spawn(|| {
                     for _ in 0..20_000 {
-                        gate.enter();
+                        let _inside = gate.enter();
                         inside.fetch_add(1, Ordering::SeqCst);
                         inside.fetch_sub(1, Ordering::SeqCst);
-                        gate.leave();
                     }
                 });
             }
@@ -141,14 +183,26 @@ mod tests {
     }
 
     #[test]
-    fn who_gives_up_closing_leaves_the_gate_open() {
+    fn a_thread_that_gives_up_closing_leaves_the_gate_open() {
         let gate = Gate::default();
-        gate.enter();
-        assert!(!gate.close_while(|| false));
-        assert!(!gate.is_closed() && gate.try_enter());
-        gate.leave();
-        gate.leave();
-        assert!(gate.close_while(|| false) && !gate.try_enter(), "nobody has to be waited for");
-        gate.open();
+        let inside = gate.enter();
+        assert!(gate.close_while(|| false).is_none());
+        assert!(!gate.is_closed() && gate.try_enter().is_some());
+        drop(inside);
+        let closed = gate.close_while(|| false);
+        assert!(closed.is_some() && gate.try_enter().is_none(), "nobody has to be waited for");
+        drop(closed);
+        assert!(gate.try_enter().is_some());
+    }
+
+    #[test]
+    fn a_panic_inside_leaves_the_gate() {
+        let gate = Gate::default();
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let _inside = gate.enter();
+            std::panic::resume_unwind(Box::new("a panic that says nothing"));
+        }));
+        assert!(outcome.is_err());
+        assert!(gate.close_while(|| false).is_some(), "nobody is inside");
     }
 }

@@ -160,11 +160,10 @@ impl Core {
     /// Somebody inside the gate waits for room, which only this device has.
     fn let_go(&self, device: &Device) -> Result<(), Error> {
         let _blocked = Blocked::new();
-        if !self.gate.close_while(|| !self.devices.must_yield()) {
-            return Err(Error::NoRoomInRam);
-        }
+        let closed =
+            self.gate.close_while(|| !self.devices.must_yield()).ok_or(Error::NoRoomInRam)?;
         let file = self.devices.swap_off_done(device);
-        self.gate.open();
+        drop(closed);
         self.note_room();
         // A queue may keep the file open a moment longer, but it is not ours any more.
         if let Some(file) = &file {

@@ -144,11 +144,11 @@ impl<'a> Reader<'a> {
         let mut progress_ns = clock::now_ns();
         while !span.is_empty() && !self.shared.must_stop() {
             let blocked = Blocked::new();
-            core.gate.enter();
+            let inside = core.gate.enter();
             let node = core.roomiest_node();
             let freed = core.freed.load(Ordering::Acquire);
             let piece = self.bring_piece(node, span.clone());
-            core.gate.leave();
+            drop(inside);
             drop(blocked);
             match piece {
                 Piece::Done(slots) => {

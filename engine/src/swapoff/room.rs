@@ -16,13 +16,12 @@ impl Core {
         let _blocked = Blocked::new();
         let mut pages = 0u64;
         for range in self.look_ranges() {
-            self.gate.enter();
+            let _inside = self.gate.enter();
             let needs_room = |page: &PageIndex| match self.pages.state(*page) {
                 PageState::Swapped { slot } => self.is_on(device, slot),
                 _ => false,
             };
             pages += (range.first..range.end()).filter(needs_room).count() as u64;
-            self.gate.leave();
         }
         self.inside_gate(|| {
             let room = self.room_without(device);

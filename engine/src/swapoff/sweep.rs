@@ -59,7 +59,7 @@ impl Core {
     /// Looks at a range of pages; what is in RAM already is dealt with.
     pub(crate) fn look(&self, task: Task<'_>, range: PageRange, found: &mut Found) {
         let _blocked = Blocked::new();
-        self.gate.enter();
+        let _inside = self.gate.enter();
         for page in range.first..range.end() {
             match (task.purpose, self.pages.state(page)) {
                 (_, PageState::Swapped { slot }) if self.is_on(task.device, slot) => {
@@ -79,7 +79,6 @@ impl Core {
             }
         }
         self.place_cached(found);
-        self.gate.leave();
     }
 
     /// A page in RAM gives its copy on the device up.

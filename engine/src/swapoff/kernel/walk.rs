@@ -91,7 +91,7 @@ impl Walk<'_> {
     fn note(&mut self, range: PageRange) {
         let core = self.core;
         let _blocked = Blocked::new();
-        core.gate.enter();
+        let _inside = core.gate.enter();
         for page in range.first..range.end() {
             match core.pages.state(page) {
                 PageState::Swapped { slot } if core.is_on(self.task.device, slot) => {
@@ -100,14 +100,13 @@ impl Walk<'_> {
                 _ => {}
             }
         }
-        core.gate.leave();
     }
 
     /// Brings back what needs no read, up to the first page that does.
     fn bring_cached(&mut self, range: PageRange) -> Option<(PageIndex, Slot)> {
         let core = self.core;
         let _blocked = Blocked::new();
-        core.gate.enter();
+        let _inside = core.gate.enter();
         let missing = (range.first..range.end()).find_map(|page| {
             match core.pages.state(page) {
                 PageState::Swapped { slot } if core.is_on(self.task.device, slot) => {
@@ -129,7 +128,6 @@ impl Walk<'_> {
             None
         });
         core.place_cached(&mut self.found);
-        core.gate.leave();
         missing
     }
 
@@ -178,7 +176,7 @@ impl Walk<'_> {
                 return Err(Error::NoRoomInRam);
             }
             let _blocked = Blocked::new();
-            core.gate.enter();
+            let inside = core.gate.enter();
             let node = core.roomiest_node();
             let freed = core.freed.load(Ordering::Acquire);
             let mut frames = FrameSet::new();
@@ -187,10 +185,9 @@ impl Walk<'_> {
                 let slots = part_around(number_of(slot), &slots, frames.pages());
                 let read = core.read_slots(self.task, &self.found.map, slots, (node, frames));
                 self.settle(page, &read);
-                core.gate.leave();
                 return Ok(());
             }
-            core.gate.leave();
+            drop(inside);
             core.wake_reclaim(node);
             futex::wait_for(&core.freed, freed, WAIT_NS);
         }
