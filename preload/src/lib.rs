@@ -9,32 +9,13 @@
 // The C ABI is unsafe from end to end, and this crate is its edge.
 #![allow(unsafe_code)]
 
-mod advice;
-mod areas;
-mod callers;
-mod constructor;
-mod descriptors;
-mod engagement;
-mod entries;
-mod fork;
+mod abi;
+mod calls;
 mod heap;
-mod huge;
-mod lending;
-mod locking;
-mod malloc;
-mod mappings;
-mod native;
-mod process;
-mod protection;
-mod raw;
-mod real;
-mod remap;
-mod retry;
-mod signals;
-mod stats;
-mod streams;
-mod transfers;
+mod lifecycle;
+mod memory;
+mod state;
 
 /// The engine's own heap, and this library's, stays out of managed memory.
 #[global_allocator]
-static ALLOCATOR: native::Native = native::Native;
+static ALLOCATOR: abi::native::Native = abi::native::Native;

@@ -2,10 +2,10 @@
 //!
 //! glibc does the same from 32 MiB at the latest. Growing such a block moves pages instead of copying
 //! bytes, which under the engine would bring everything in and out once more.
-use crate::areas::Area;
-use crate::process::{self, Process};
-use crate::raw::{PAGE_BYTES, RemapRequest};
-use crate::{mappings, remap};
+use crate::abi::raw::{PAGE_BYTES, RemapRequest};
+use crate::memory::{mappings, remap};
+use crate::state::areas::Area;
+use crate::state::process::{self, Process};
 use libc::c_void;
 use std::collections::BTreeMap;
 use userswap::arena::PageRange;

@@ -3,9 +3,12 @@
 //! Whatever ran before (the loader, other libraries) has blocks of glibc's, and keeps them. Without
 //! options the library stays inert. Options that cannot be read end the program: it must not run
 //! unmanaged where somebody counts on its budget.
-use crate::process::{self, Process};
-use crate::raw::{self, PAGE_BYTES};
-use crate::{callers, fork, heap, real, retry, signals, stats, streams, transfers};
+use crate::abi::raw::{self, PAGE_BYTES};
+use crate::abi::{callers, next};
+use crate::calls::{kept, signals, streams, transfers};
+use crate::heap::mimalloc;
+use crate::lifecycle::{fork, stats};
+use crate::state::process::{self, Process};
 use userswap::arena::{ARENA_PAGES_MAX, Arena};
 use userswap::options::{OPTIONS_VARIABLE, Options};
 use userswap::sys::mapping::Access;
@@ -30,11 +33,11 @@ extern "C" fn construct() {
 
 /// All functions behind ours, so that none has to be looked up in a signal handler or after fork.
 fn look_up() {
-    real::look_up();
+    next::look_up();
     signals::look_up();
-    retry::look_up_all();
+    kept::look_up_all();
     streams::look_up();
-    crate::lending::look_up();
+    crate::calls::lending::look_up();
     transfers::look_up();
 }
 
@@ -49,7 +52,8 @@ fn start(text: &str) -> Result<(), String> {
     }
     signals::start(&options);
     let process = Process::new(options, arena).publish();
-    heap::prepare(process).map_err(|error| format!("no memory for the heap's books: {error}"))?;
+    mimalloc::prepare(process)
+        .map_err(|error| format!("no memory for the heap's books: {error}"))?;
     stats::renew();
     fork::install();
     process::open_heap();

@@ -1,6 +1,8 @@
 //! Engaging late: the engine is started when what the program can have filled passes the budget.
-use crate::process::{GlibcHeap, Phase, Process};
-use crate::{descriptors, locking, raw, retry, signals};
+use crate::abi::raw;
+use crate::calls::{descriptors, kept, signals};
+use crate::memory::locking;
+use crate::state::process::{GlibcHeap, Phase, Process};
 use userswap::Engine;
 use userswap::sys::signal::Blocked;
 
@@ -40,7 +42,7 @@ fn engage(process: &Process) {
         }
     };
     descriptors::protect_new(&before);
-    retry::prepare(&engine, &process.options);
+    kept::prepare(&engine, &process.options);
     locking::resume(process, &engine, locked);
     signals::pin_stacks(&engine);
     process.set_engine(engine);

@@ -3,10 +3,11 @@
 //! A block's address tells where it came from, so that whoever frees or grows it is served by the same
 //! side. Who asks for a new one is told by the address that the call returns to, which only a naked
 //! function can see: each entry point passes it on as one more argument.
-use crate::callers::entry;
-use crate::process::{is_managed, routes_to_glibc};
-use crate::raw::set_errno;
-use crate::{callers, heap, huge, native};
+use crate::abi::callers::entry;
+use crate::abi::raw::set_errno;
+use crate::abi::{callers, native};
+use crate::heap::{huge, mimalloc};
+use crate::state::process::{is_managed, routes_to_glibc};
 use libc::{EINVAL, ENOMEM, c_char, c_int, c_void};
 use libmimalloc_sys as mi;
 
@@ -199,7 +200,7 @@ extern "C" fn serve_posix_memalign(
     if !align.is_power_of_two() || !align.is_multiple_of(size_of::<usize>()) {
         return EINVAL;
     }
-    let errno = crate::raw::errno();
+    let errno = crate::abi::raw::errno();
     let block = serve_memalign(align, bytes, caller);
     set_errno(errno);
     if block.is_null() {
@@ -211,12 +212,12 @@ extern "C" fn serve_posix_memalign(
 }
 
 extern "C" fn serve_valloc(bytes: usize, caller: usize) -> *mut c_void {
-    serve_memalign(crate::raw::PAGE_BYTES, bytes, caller)
+    serve_memalign(crate::abi::raw::PAGE_BYTES, bytes, caller)
 }
 
 extern "C" fn serve_pvalloc(bytes: usize, caller: usize) -> *mut c_void {
-    match bytes.checked_next_multiple_of(crate::raw::PAGE_BYTES) {
-        Some(bytes) => serve_memalign(crate::raw::PAGE_BYTES, bytes, caller),
+    match bytes.checked_next_multiple_of(crate::abi::raw::PAGE_BYTES) {
+        Some(bytes) => serve_memalign(crate::abi::raw::PAGE_BYTES, bytes, caller),
         None => {
             set_errno(ENOMEM);
             std::ptr::null_mut()
@@ -233,7 +234,7 @@ fn slowly(bytes: usize, align: usize, allocate: impl Fn() -> *mut c_void) -> *mu
     } else if is_huge {
         huge::allocate(bytes, align)
     } else {
-        heap::allocate_growing(allocate)
+        mimalloc::allocate_growing(allocate)
     };
     if block.is_null() {
         set_errno(ENOMEM);
@@ -252,9 +253,9 @@ pub unsafe extern "C" fn free(block: *mut c_void) {
         return unsafe { native::free(block) };
     }
     if huge::is_candidate(block as usize) {
-        let errno = crate::raw::errno();
+        let errno = crate::abi::raw::errno();
         if !huge::free(block as usize) {
-            crate::raw::say("free(): not the address of a block");
+            crate::abi::raw::say("free(): not the address of a block");
             // SAFETY: ends the process, as glibc does.
             unsafe { libc::abort() };
         }
@@ -285,7 +286,7 @@ pub unsafe extern "C" fn malloc_usable_size(block: *mut c_void) -> usize {
         return 0;
     }
     if !is_managed(block as usize) {
-        return crate::real::malloc_usable_size(block);
+        return crate::abi::next::malloc_usable_size(block);
     }
     if huge::is_candidate(block as usize) {
         return huge::bytes_of(block as usize).unwrap_or(0);

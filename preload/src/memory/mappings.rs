@@ -3,10 +3,10 @@
 //! The arena stays one reservation. Handing out a range is a change of protection, taking it back drops
 //! its content and makes it inaccessible again. Only what the program itself maps over a part of the
 //! arena (a file, shared memory) is really mapped there, and replaced by plain memory when it goes.
-use crate::areas::{Area, Memory};
-use crate::process::{self, Phase, Process};
-use crate::raw::{self, Errno, MapRequest, PAGE_BYTES};
-use crate::{advice, engagement, locking};
+use crate::abi::raw::{self, Errno, MapRequest, PAGE_BYTES};
+use crate::memory::{advice, engagement, locking};
+use crate::state::areas::{Area, Memory};
+use crate::state::process::{self, Phase, Process};
 use libc::{EEXIST, EINVAL, ENOMEM, PROT_NONE};
 use userswap::arena::PageRange;
 use userswap::sys::signal::Blocked;

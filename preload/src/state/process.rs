@@ -3,8 +3,8 @@
 //! *Native*: the arena is plain memory of the kernel's. *Engaged*: the engine has it. Changes of mappings
 //! in the native phase exclude each other and the engagement, so that the engine never adopts a page
 //! which somebody is just giving back; afterwards the page words order everything.
-use crate::areas::Areas;
-use crate::raw::PAGE_BYTES;
+use crate::abi::raw::PAGE_BYTES;
+use crate::state::areas::Areas;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use userswap::Engine;

@@ -2,9 +2,9 @@
 //!
 //! The C library transfers large parts straight from and to the program's buffer, by system calls of its
 //! own; the buffer is therefore kept in RAM piece by piece around the whole function.
-use crate::real::behind;
-use crate::retry::{Bytes, Held, PIECE_BYTES};
-use crate::transfers::{check, is_concerned};
+use crate::abi::next::behind;
+use crate::calls::kept::{Bytes, Held, PIECE_BYTES};
+use crate::calls::transfers::{check, is_concerned};
 use libc::{c_int, c_void, size_t};
 
 behind! {

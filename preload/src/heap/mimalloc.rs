@@ -3,11 +3,11 @@
 //! A heap area is made accessible as a whole once; what mimalloc commits and purges in it is only counted,
 //! in slices, so that no call to the kernel and no split mapping comes of it. A purge drops the content.
 //! mimalloc's large administration (its page map) is the kernel's, see `constructor`.
-use crate::areas::Area;
-use crate::engagement;
-use crate::mappings;
-use crate::process::{self, Process};
-use crate::raw::{self, PAGE_BYTES};
+use crate::abi::raw::{self, PAGE_BYTES};
+use crate::memory::engagement;
+use crate::memory::mappings;
+use crate::state::areas::Area;
+use crate::state::process::{self, Process};
 use libc::{c_int, c_void};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -3,9 +3,9 @@
 //! Locks do not nest and pins do, so the books say which memory is locked. At engagement the kernel's
 //! locks on the arena are undone and become pins: pages can move only between mappings that are locked
 //! alike. `mlockall` before the engagement locks what is outside the arena; afterwards it is refused.
-use crate::areas::{Area, Memory};
-use crate::process::{self, Phase, Process};
-use crate::raw::{self, Errno, PAGE_BYTES};
+use crate::abi::raw::{self, Errno, PAGE_BYTES};
+use crate::state::areas::{Area, Memory};
+use crate::state::process::{self, Phase, Process};
 use libc::{EINVAL, ENOMEM, c_long};
 use userswap::Engine;
 use userswap::arena::PageRange;

@@ -2,8 +2,8 @@
 //!
 //! Plain names are written by the process that `run` became; with `%p` in the name, which stands for the
 //! process number, every process writes its own.
-use crate::process::{self, Process};
-use crate::real;
+use crate::abi::next;
+use crate::state::process::{self, Process};
 use libc::c_int;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ fn write() {
     let _blocked = Blocked::new();
     let text = describe(process);
     if let Err(error) = replace(&file, &text) {
-        crate::raw::say(&format!("--stats {}: {error}", file.display()));
+        crate::abi::raw::say(&format!("--stats {}: {error}", file.display()));
     }
 }
 
@@ -107,7 +107,7 @@ fn describe(process: &Process) -> String {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn _exit(status: c_int) -> ! {
     end();
-    real::_exit(status);
+    next::_exit(status);
     unreachable!("_exit does not return")
 }
 
@@ -128,6 +128,6 @@ pub unsafe extern "C" fn _Exit(status: c_int) -> ! {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn quick_exit(status: c_int) -> ! {
     end();
-    real::quick_exit(status);
+    next::quick_exit(status);
     unreachable!("quick_exit does not return")
 }

@@ -3,10 +3,10 @@
 //! Advice that changes contents, or where they are, goes to the engine once it is there; how a range will
 //! be used is kept in the arena, for readahead. Advice that would only give parts of the arena flags of
 //! their own is accepted and not passed on: it must stay one registered area.
-use crate::areas::Area;
-use crate::mappings;
-use crate::process::{self, Phase, Process};
-use crate::raw::{self, Errno, PAGE_BYTES};
+use crate::abi::raw::{self, Errno, PAGE_BYTES};
+use crate::memory::mappings;
+use crate::state::areas::Area;
+use crate::state::process::{self, Phase, Process};
 use libc::{EINVAL, ENOMEM, PROT_WRITE};
 use userswap::arena::PageRange;
 use userswap::hints::Hint;

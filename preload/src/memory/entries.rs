@@ -1,7 +1,10 @@
 //! The memory calls as the program calls them: results become -1 and errno here, and nowhere else.
-use crate::callers::entry;
-use crate::raw::{Errno, MapRequest, RemapRequest, set_errno};
-use crate::{advice, callers, heap, locking, mappings, process, protection, remap};
+use crate::abi::callers;
+use crate::abi::callers::entry;
+use crate::abi::raw::{Errno, MapRequest, RemapRequest, set_errno};
+use crate::heap::mimalloc;
+use crate::memory::{advice, locking, mappings, protection, remap};
+use crate::state::process;
 use libc::{c_int, c_void, off_t, size_t};
 
 fn to_c(outcome: Result<usize, Errno>) -> c_int {
@@ -99,7 +102,7 @@ extern "C" fn serve_mprotect(
         && let Some(process) = process::current()
         && process.arena.contains(address)
     {
-        heap::commit(process, address, bytes);
+        mimalloc::commit(process, address, bytes);
         return 0;
     }
     to_c(protection::protect(address, bytes, protection))

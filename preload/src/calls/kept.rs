@@ -6,10 +6,10 @@
 //! a socket that it then cannot deliver. What has a length of its own is in `transfers`.
 //!
 //! Where the kernel's faults are served, each costs one predictable branch.
-use crate::areas::Area;
-use crate::process::{self, Process};
-use crate::raw::{self, PAGE_BYTES};
-use crate::real::behind;
+use crate::abi::next::behind;
+use crate::abi::raw::{self, PAGE_BYTES};
+use crate::state::areas::Area;
+use crate::state::process::{self, Process};
 use libc::{
     c_char, c_int, c_long, c_uint, c_void, mode_t, nfds_t, pid_t, size_t, socklen_t, ssize_t,
 };

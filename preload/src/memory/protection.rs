@@ -1,8 +1,8 @@
 //! mprotect on managed memory: the kernel changes the pages, the books remember it.
-use crate::areas::Area;
-use crate::engagement;
-use crate::process::{self, Process};
-use crate::raw::{self, Errno, PAGE_BYTES};
+use crate::abi::raw::{self, Errno, PAGE_BYTES};
+use crate::memory::engagement;
+use crate::state::areas::Area;
+use crate::state::process::{self, Process};
 use libc::ENOMEM;
 use userswap::arena::PageRange;
 use userswap::sys::signal::Blocked;

@@ -3,10 +3,10 @@
 //! A SIGBUS that is blocked when a page is missing kills the process, so nobody gets to block it; the
 //! program's own handler for it is asked after the engine's; and every thread has a stack for the handler,
 //! since the one it runs on may itself be missing.
-use crate::callers;
-use crate::process::{self, Process};
-use crate::raw::{self, Errno, MapRequest};
-use crate::real::behind;
+use crate::abi::callers;
+use crate::abi::next::behind;
+use crate::abi::raw::{self, Errno, MapRequest};
+use crate::state::process::{self, Process};
 use libc::{SIGBUS, c_int, c_void};
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -98,7 +98,7 @@ fn pointer(set: &Option<libc::sigset_t>) -> *const libc::sigset_t {
 
 mod exported {
     use super::{Errno, c_int, is_by_signal, pointer, without_bus};
-    use crate::callers::entry;
+    use crate::abi::callers::entry;
 
     /// pthread_sigmask.
     ///

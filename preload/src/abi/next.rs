@@ -43,10 +43,10 @@ macro_rules! behind {
         $(
             #[allow(non_snake_case, reason = "named as the C function")]
             mod $name {
-                pub static NEXT: $crate::real::Next = {
+                pub static NEXT: $crate::abi::next::Next = {
                     const NAME: &str = concat!(stringify!($name), "\0");
                     match std::ffi::CStr::from_bytes_with_nul(NAME.as_bytes()) {
-                        Ok(name) => $crate::real::Next::new(name),
+                        Ok(name) => $crate::abi::next::Next::new(name),
                         Err(_) => panic!("an identifier has no zero byte"),
                     }
                 };

@@ -3,9 +3,9 @@
 //! A buffer is kept in RAM piece by piece. A transfer goes on with its next piece as long as the last one
 //! was filled and going on cannot make it wait: files always, everything else only when writing, where the
 //! kernel would wait for the rest as well.
-use crate::process;
-use crate::real::behind;
-use crate::retry::{Bytes, Held, PIECE_BYTES, is_needed, values};
+use crate::abi::next::behind;
+use crate::calls::kept::{Bytes, Held, PIECE_BYTES, is_needed, values};
+use crate::state::process;
 use libc::{c_int, c_void, iovec, msghdr, off_t, size_t, socklen_t, ssize_t};
 use std::mem::MaybeUninit;
 
@@ -158,7 +158,7 @@ fn hold_message(message: *const msghdr) -> [Option<Held>; 4] {
 /// What the compiler's check of a buffer's length ends in.
 pub fn check(bytes: size_t, room: size_t) {
     if bytes > room {
-        crate::raw::say("buffer overflow detected: stopping the program");
+        crate::abi::raw::say("buffer overflow detected: stopping the program");
         // SAFETY: ends the process, as the C library does.
         unsafe { libc::abort() };
     }

@@ -3,9 +3,12 @@
 //! The handlers are registered before the program's: `prepare` runs after all others, and the two behind
 //! run before all others, so that only the C library's own fork runs in between, on memory that is never
 //! managed. All locks of ours are held across, so that the child finds the books whole.
-use crate::process::{self, GlibcHeap, Process};
-use crate::raw;
-use crate::{descriptors, heap, huge, real, stats};
+use crate::abi::next;
+use crate::abi::raw;
+use crate::calls::descriptors;
+use crate::heap::{huge, mimalloc};
+use crate::lifecycle::stats;
+use crate::state::process::{self, GlibcHeap, Process};
 use userswap::ForkTicket;
 use userswap::arena::PageRange;
 use userswap::sys::lock::Lock;
@@ -35,7 +38,7 @@ unsafe extern "C" fn prepare() {
     let Some(process) = process::current() else { return };
     let blocked = Blocked::new();
     let route = GlibcHeap::new();
-    heap::GROWTH.hold();
+    mimalloc::GROWTH.hold();
     huge::BLOCKS.hold();
     process.native.hold();
     process.books.hold();
@@ -90,7 +93,7 @@ fn release(process: &Process) {
     process.books.release();
     process.native.release();
     huge::BLOCKS.release();
-    heap::GROWTH.release();
+    mimalloc::GROWTH.release();
 }
 
 /// _Fork, which runs no handlers but ours.
@@ -101,7 +104,7 @@ fn release(process: &Process) {
 pub unsafe extern "C" fn _Fork() -> libc::pid_t {
     // SAFETY: our own handlers, in their order.
     unsafe { prepare() };
-    let child = real::_Fork();
+    let child = next::_Fork();
     if child == 0 {
         // SAFETY: as above.
         unsafe { in_child() };

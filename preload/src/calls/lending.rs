@@ -4,10 +4,10 @@
 //! own swap leaves such a page alone as long as the reference lasts; UFFDIO_MOVE refuses pinned pages only,
 //! so a page that has been lent leaves, its frame serves another page, and the reader would get that one's
 //! bytes. Bytes are copied here instead, which both calls allow: they promise speed, not identity.
-use crate::process;
-use crate::raw::{PAGE_BYTES, set_errno};
-use crate::real::behind;
-use crate::retry::{Held, is_needed, values};
+use crate::abi::next::behind;
+use crate::abi::raw::{PAGE_BYTES, set_errno};
+use crate::calls::kept::{Held, is_needed, values};
+use crate::state::process;
 use libc::{c_int, c_uint, c_void, iovec, size_t, socklen_t, ssize_t};
 
 behind! {

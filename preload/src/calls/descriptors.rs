@@ -3,9 +3,10 @@
 //! Programs that close everything above standard error, as daemons do, would otherwise take the engine's
 //! swap away. The engine puts its descriptors at high numbers; which they are is found by comparing what is
 //! open before and after it starts.
-use crate::callers::entry;
-use crate::raw::{Errno, set_errno};
-use crate::{callers, process, raw, real};
+use crate::abi::callers::entry;
+use crate::abi::raw::{Errno, set_errno};
+use crate::abi::{callers, next, raw};
+use crate::state::process;
 use libc::{EBADF, c_int, c_uint};
 use std::sync::atomic::{AtomicU64, Ordering};
 use userswap::sys::lock::Lock;
@@ -73,7 +74,7 @@ extern "C" fn serve_close(fd: c_int, caller: usize) -> c_int {
     if is_ours(fd) && !callers::is_ours(caller) {
         return refuse();
     }
-    real::close(fd)
+    next::close(fd)
 }
 
 fn refuse() -> c_int {
@@ -87,7 +88,7 @@ fn refuse() -> c_int {
 /// As the function of the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dup2(from: c_int, to: c_int) -> c_int {
-    if is_ours(from) || is_ours(to) { refuse() } else { real::dup2(from, to) }
+    if is_ours(from) || is_ours(to) { refuse() } else { next::dup2(from, to) }
 }
 
 entry!(
@@ -99,7 +100,7 @@ extern "C" fn serve_dup3(from: c_int, to: c_int, flags: c_int, caller: usize) ->
     if !callers::is_ours(caller) && (is_ours(from) || is_ours(to)) {
         return refuse();
     }
-    real::dup3(from, to, flags)
+    next::dup3(from, to, flags)
 }
 
 /// close_range, around ours.

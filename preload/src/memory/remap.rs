@@ -1,8 +1,8 @@
 //! mremap of managed memory: shrink, grow in place, or move without copying.
-use crate::areas::{Area, Memory};
-use crate::process::{self, Phase, Process};
-use crate::raw::{self, Errno, MapRequest, PAGE_BYTES, RemapRequest};
-use crate::{engagement, mappings};
+use crate::abi::raw::{self, Errno, MapRequest, PAGE_BYTES, RemapRequest};
+use crate::memory::{engagement, mappings};
+use crate::state::areas::{Area, Memory};
+use crate::state::process::{self, Phase, Process};
 use libc::{EFAULT, EINVAL, ENOMEM, PROT_READ, PROT_WRITE};
 use userswap::arena::PageRange;
 use userswap::sys::signal::Blocked;
