@@ -1,20 +1,18 @@
-//! Who calls: the C library and the dynamic linker get memory that is never paged.
+//! Tells callers apart: the C library and the dynamic linker get memory that is never paged.
 //!
 //! Stream structures and buffers, thread vectors, loader data and lists of fork handlers are used inside
 //! fork while the engine stands still, and by system calls inside the C library, which fail on missing
 //! pages in signal mode. They are told apart by the address that malloc returns to.
 use libc::{c_int, c_void, dl_phdr_info, size_t};
 use std::ffi::CStr;
+use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// An entry point that passes its caller's address on behind its own arguments, in the register that the
+/// An entry point that passes its caller's address on after its own arguments, in the register that the
 /// next argument has on x86-64 and on ARM.
 macro_rules! entry {
     ($(#[$doc:meta])* $name:ident($($argument:ty),*) -> $result:ty, $x86:literal, $arm:literal, $serve:path) => {
         $(#[$doc])*
-        ///
-        /// # Safety
-        /// As the function of the C library.
         #[unsafe(no_mangle)]
         #[unsafe(naked)]
         pub unsafe extern "C" fn $name($(_: $argument),*) -> $result {
@@ -46,10 +44,10 @@ impl Text {
         Self { start: AtomicUsize::new(0), bytes: AtomicUsize::new(0) }
     }
 
-    fn set(&self, start: usize, end: usize) {
+    fn set(&self, range: Range<usize>) {
         // Relaxed: written by the constructor, before there is a second thread.
-        self.start.store(start, Ordering::Relaxed);
-        self.bytes.store(end - start, Ordering::Relaxed);
+        self.start.store(range.start, Ordering::Relaxed);
+        self.bytes.store(range.len(), Ordering::Relaxed);
     }
 
     fn contains(&self, address: usize) -> bool {
@@ -74,7 +72,7 @@ pub fn is_ours(address: usize) -> bool {
     OURS.contains(address)
 }
 
-/// Finds the ranges; called once, by the constructor.
+/// Finds the code of all three; called once, by the constructor.
 pub fn find() {
     // SAFETY: the callback matches, and takes no data.
     unsafe { libc::dl_iterate_phdr(Some(visit), std::ptr::null_mut()) };
@@ -83,7 +81,7 @@ pub fn find() {
 unsafe extern "C" fn visit(info: *mut dl_phdr_info, _: size_t, _: *mut c_void) -> c_int {
     // SAFETY: dl_iterate_phdr passes a valid entry.
     let info = unsafe { &*info };
-    let Some((start, end)) = text_of(info) else { return 0 };
+    let Some(range) = text_of(info) else { return 0 };
     let name = if info.dlpi_name.is_null() {
         c""
     } else {
@@ -93,20 +91,20 @@ unsafe extern "C" fn visit(info: *mut dl_phdr_info, _: size_t, _: *mut c_void) -
     let path = name.to_bytes();
     let file = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
     if file.starts_with(b"libc.so") || file.starts_with(b"libc-2") {
-        LIBC.set(start, end);
+        LIBC.set(range);
     } else if file.starts_with(b"ld-linux")
         || file.starts_with(b"ld-2")
         || file.starts_with(b"ld.so")
     {
-        LOADER.set(start, end);
-    } else if (start..end).contains(&(visit as *const () as usize)) {
-        OURS.set(start, end);
+        LOADER.set(range);
+    } else if range.contains(&(visit as *const () as usize)) {
+        OURS.set(range);
     }
     0
 }
 
 /// From the first to the last byte of an object's executable segments.
-fn text_of(info: &dl_phdr_info) -> Option<(usize, usize)> {
+fn text_of(info: &dl_phdr_info) -> Option<Range<usize>> {
     // SAFETY: the entry has that many program headers.
     let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
     let base = info.dlpi_addr as usize;
@@ -116,7 +114,7 @@ fn text_of(info: &dl_phdr_info) -> Option<(usize, usize)> {
     executable
         .map(|header| {
             let start = base + header.p_vaddr as usize;
-            (start, start + header.p_memsz as usize)
+            start..start + header.p_memsz as usize
         })
-        .reduce(|all, one| (all.0.min(one.0), all.1.max(one.1)))
+        .reduce(|all, one| all.start.min(one.start)..all.end.max(one.end))
 }

@@ -4,25 +4,20 @@ use libc::{c_void, size_t};
 use std::alloc::{GlobalAlloc, Layout};
 
 unsafe extern "C" {
-    /// glibc's malloc.
     #[link_name = "__libc_malloc"]
     pub fn malloc(bytes: size_t) -> *mut c_void;
-    /// glibc's calloc.
     #[link_name = "__libc_calloc"]
     pub fn calloc(count: size_t, bytes: size_t) -> *mut c_void;
-    /// glibc's realloc.
     #[link_name = "__libc_realloc"]
     pub fn realloc(block: *mut c_void, bytes: size_t) -> *mut c_void;
-    /// glibc's memalign.
     #[link_name = "__libc_memalign"]
     pub fn memalign(align: size_t, bytes: size_t) -> *mut c_void;
-    /// glibc's free.
     #[link_name = "__libc_free"]
     pub fn free(block: *mut c_void);
 }
 
-/// glibc aligns to this anyway.
-const ALIGN_NATURAL: usize = 16;
+/// glibc aligns every block to this, and so does mimalloc, in bytes.
+pub const ALIGN_NATURAL: usize = 16;
 
 /// Rust's heap on glibc's malloc.
 pub struct Native;

@@ -1,10 +1,10 @@
-//! The functions that ours stand in front of: the next ones of the same name.
+//! The functions that ours stand in front of: the next ones of the same name in the order of the linker.
 //!
 //! All are looked up by the constructor, so that none has to be in a signal handler or after fork.
 use libc::{c_char, c_int, c_void, size_t};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// One function of the C library behind ours.
+/// One function that the linker finds after ours.
 pub struct Next {
     name: &'static std::ffi::CStr,
     address: AtomicPtr<c_void>,
@@ -23,7 +23,6 @@ impl Next {
         if known.is_null() { self.look_up() } else { known }
     }
 
-    /// Looks the function up.
     #[cold]
     pub fn look_up(&self) -> *mut c_void {
         // SAFETY: the name is a C string.
@@ -33,8 +32,8 @@ impl Next {
     }
 }
 
-/// Declares functions behind ours, each with a caller of the right type.
-macro_rules! behind {
+/// Declares the next functions of these names, each with a caller of the right type.
+macro_rules! next_functions {
     ($($(#[$doc:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> $result:ty;)+) => {
         /// Looks all of them up.
         pub fn look_up() {
@@ -68,9 +67,9 @@ macro_rules! behind {
     };
 }
 
-pub(crate) use behind;
+pub(crate) use next_functions;
 
-behind! {
+next_functions! {
     /// glibc's block length.
     fn malloc_usable_size(block: *mut c_void) -> size_t;
     /// Ends the process without handlers.
@@ -79,10 +78,7 @@ behind! {
     fn quick_exit(status: c_int) -> ();
     /// Forks without handlers.
     fn _Fork() -> libc::pid_t;
-    /// dup2.
     fn dup2(from: c_int, to: c_int) -> c_int;
-    /// dup3.
     fn dup3(from: c_int, to: c_int, flags: c_int) -> c_int;
-    /// close.
     fn close(fd: c_int) -> c_int;
 }

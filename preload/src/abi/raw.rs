@@ -5,8 +5,19 @@ use std::mem::MaybeUninit;
 /// An error number, as in errno.
 pub type Errno = c_int;
 
-/// Bytes of a page.
-pub const PAGE_BYTES: usize = userswap::sys::PAGE_BYTES;
+/// Consecutive bytes of the address space.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Span {
+    pub address: usize,
+    pub bytes: usize,
+}
+
+impl Span {
+    /// What lies from a pointer on.
+    pub fn of<T>(pointer: *const T, bytes: usize) -> Self {
+        Self { address: pointer as usize, bytes }
+    }
+}
 
 /// What a system call returned, as C sees it.
 fn outcome(returned: c_long) -> Result<usize, Errno> {
@@ -19,17 +30,17 @@ fn outcome(returned: c_long) -> Result<usize, Errno> {
 /// This thread's errno.
 pub fn errno() -> Errno {
     // SAFETY: has no conditions.
-    let place = unsafe { libc::__errno_location() };
+    let errno = unsafe { libc::__errno_location() };
     // SAFETY: errno is this thread's own.
-    unsafe { place.read() }
+    unsafe { errno.read() }
 }
 
 /// Sets this thread's errno.
 pub fn set_errno(error: Errno) {
     // SAFETY: has no conditions.
-    let place = unsafe { libc::__errno_location() };
+    let errno = unsafe { libc::__errno_location() };
     // SAFETY: errno is this thread's own.
-    unsafe { place.write(error) };
+    unsafe { errno.write(error) };
 }
 
 /// What a mapping is asked to be.
@@ -37,15 +48,13 @@ pub fn set_errno(error: Errno) {
 pub struct MapRequest {
     /// Where, or a hint.
     pub address: usize,
-    /// How long.
     pub bytes: usize,
     /// PROT_ bits.
     pub protection: c_int,
     /// MAP_ bits.
     pub flags: c_int,
-    /// The file.
     pub fd: c_int,
-    /// Where in the file.
+    /// In the file, in bytes.
     pub offset: i64,
 }
 
@@ -57,25 +66,25 @@ pub fn map(request: MapRequest) -> Result<usize, Errno> {
 }
 
 /// munmap.
-pub fn unmap(address: usize, bytes: usize) -> Result<usize, Errno> {
+pub fn unmap(Span { address, bytes }: Span) -> Result<usize, Errno> {
     // SAFETY: as for `map`.
     outcome(unsafe { libc::syscall(libc::SYS_munmap, address, bytes) })
 }
 
 /// mprotect.
-pub fn protect(address: usize, bytes: usize, protection: c_int) -> Result<usize, Errno> {
+pub fn protect(Span { address, bytes }: Span, protection: c_int) -> Result<usize, Errno> {
     // SAFETY: as for `map`.
     outcome(unsafe { libc::syscall(libc::SYS_mprotect, address, bytes, protection) })
 }
 
 /// madvise.
-pub fn advise(address: usize, bytes: usize, advice: c_int) -> Result<usize, Errno> {
+pub fn advise(Span { address, bytes }: Span, advice: c_int) -> Result<usize, Errno> {
     // SAFETY: as for `map`.
     outcome(unsafe { libc::syscall(libc::SYS_madvise, address, bytes, advice) })
 }
 
 /// mincore.
-pub fn in_core(address: usize, bytes: usize, vector: *mut u8) -> Result<usize, Errno> {
+pub fn in_core(Span { address, bytes }: Span, vector: *mut u8) -> Result<usize, Errno> {
     // SAFETY: the kernel checks the vector.
     outcome(unsafe { libc::syscall(libc::SYS_mincore, address, bytes, vector) })
 }
@@ -83,11 +92,8 @@ pub fn in_core(address: usize, bytes: usize, vector: *mut u8) -> Result<usize, E
 /// What mremap is asked for.
 #[derive(Clone, Copy, Debug)]
 pub struct RemapRequest {
-    /// Where it is.
     pub address: usize,
-    /// How long it is.
     pub bytes: usize,
-    /// How long it shall be.
     pub new_bytes: usize,
     /// MREMAP_ bits.
     pub flags: c_int,
@@ -104,22 +110,44 @@ pub fn remap(request: RemapRequest) -> Result<usize, Errno> {
     })
 }
 
-/// One of the mlock family, by number.
-pub fn lock(call: c_long, address: usize, bytes: usize, flags: c_int) -> Result<usize, Errno> {
+/// mlock, mlock2 or munlock, by number.
+pub fn lock(call: c_long, Span { address, bytes }: Span, flags: c_int) -> Result<usize, Errno> {
     // SAFETY: changes only where the pages may be.
     outcome(unsafe { libc::syscall(call, address, bytes, flags) })
 }
 
-/// Whether a descriptor is /dev/zero.
-pub fn is_dev_zero(fd: c_int) -> bool {
+/// mlockall.
+pub fn lock_all(flags: c_int) -> Result<usize, Errno> {
+    // SAFETY: as for `lock`.
+    outcome(unsafe { libc::syscall(libc::SYS_mlockall, flags) })
+}
+
+/// munlockall.
+pub fn unlock_all() -> Result<usize, Errno> {
+    // SAFETY: as for `lock`.
+    outcome(unsafe { libc::syscall(libc::SYS_munlockall) })
+}
+
+fn status_of(fd: c_int) -> Option<libc::stat> {
     let mut status = MaybeUninit::<libc::stat>::uninit();
-    // SAFETY: `status` is a place for a stat.
+    // SAFETY: `status` has room for a stat.
     if unsafe { libc::fstat(fd, status.as_mut_ptr()) } != 0 {
-        return false;
+        return None;
     }
     // SAFETY: fstat succeeded and filled it in.
-    let status = unsafe { status.assume_init() };
-    status.st_mode & libc::S_IFMT == libc::S_IFCHR && status.st_rdev == libc::makedev(1, 5)
+    Some(unsafe { status.assume_init() })
+}
+
+/// Whether a descriptor is /dev/zero.
+pub fn is_dev_zero(fd: c_int) -> bool {
+    status_of(fd).is_some_and(|status| {
+        status.st_mode & libc::S_IFMT == libc::S_IFCHR && status.st_rdev == libc::makedev(1, 5)
+    })
+}
+
+/// Whether a descriptor is a regular file.
+pub fn is_file(fd: c_int) -> bool {
+    status_of(fd).is_some_and(|status| status.st_mode & libc::S_IFMT == libc::S_IFREG)
 }
 
 /// Writes one line about us to standard error.

@@ -2,7 +2,7 @@
 //!
 //! Programs that close everything above standard error, as daemons do, would otherwise take the engine's
 //! swap away. The engine puts its descriptors at high numbers; which they are is found by comparing what is
-//! open before and after it starts.
+//! open before and after it starts. The entry points are as safe as the functions that they stand in for.
 use crate::abi::callers::entry;
 use crate::abi::raw::{Errno, set_errno};
 use crate::abi::{callers, next, raw};
@@ -59,7 +59,7 @@ fn is_ours(fd: c_int) -> bool {
     listed || clients().any(|client| client == fd)
 }
 
-/// Descriptors of who is connected to the control socket: they come and go.
+/// Descriptors of the connections to the control socket: they come and go.
 fn clients() -> impl Iterator<Item = c_int> {
     let engine = process::current().and_then(process::Process::engine);
     engine.into_iter().flat_map(|engine| engine.control_connections())
@@ -82,10 +82,6 @@ fn refuse() -> c_int {
     -1
 }
 
-/// dup2.
-///
-/// # Safety
-/// As the function of the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dup2(from: c_int, to: c_int) -> c_int {
     if is_ours(from) || is_ours(to) { refuse() } else { next::dup2(from, to) }
@@ -103,10 +99,6 @@ extern "C" fn serve_dup3(from: c_int, to: c_int, flags: c_int, caller: usize) ->
     next::dup3(from, to, flags)
 }
 
-/// close_range, around ours.
-///
-/// # Safety
-/// As the function of the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     match close_around(first, last, flags) {
@@ -118,10 +110,6 @@ pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) 
     }
 }
 
-/// closefrom, around ours.
-///
-/// # Safety
-/// As the function of the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn closefrom(first: c_int) {
     // Without the system call there is nothing that could be done about it here.
@@ -147,8 +135,8 @@ fn close_around(first: c_uint, last: c_uint, flags: c_int) -> Result<(), Errno> 
         if next < fd {
             close_part(next, fd - 1, flags)?;
         }
-        let Some(behind) = fd.checked_add(1) else { return Ok(()) };
-        next = behind;
+        let Some(after) = fd.checked_add(1) else { return Ok(()) };
+        next = after;
     }
     if next <= last { close_part(next, last, flags) } else { Ok(()) }
 }

@@ -1,156 +1,29 @@
-//! System calls on memory that is not there, where the kernel's own accesses are not served.
+//! The table of system calls whose arguments are kept in RAM meanwhile.
 //!
-//! With faults by signal, or without the right to have the kernel's faults served, a system call fails with
-//! EFAULT on a missing page. The functions here bring the memory that a call will touch in, and keep it
-//! there until the call is done: beforehand, because a call that has begun may have taken a message off
-//! a socket that it then cannot deliver. What has a length of its own is in `transfers`.
-//!
-//! Where the kernel's faults are served, each costs one predictable branch.
-use crate::abi::next::behind;
-use crate::abi::raw::{self, PAGE_BYTES};
-use crate::state::areas::Area;
-use crate::state::process::{self, Process};
+//! Calls that transfer as much as their caller asks for are in `transfers`, `scattered` and `streams`; those
+//! that never return are in `exec`. The entry points are as safe as the functions that they stand in for.
+use super::held::{Held, around, is_needed, text, values};
+use crate::abi::next::next_functions;
+use crate::abi::raw::Span;
 use libc::{
     c_char, c_int, c_long, c_uint, c_void, mode_t, nfds_t, pid_t, size_t, socklen_t, ssize_t,
 };
-use std::sync::atomic::{AtomicBool, Ordering};
-use userswap::Engine;
-use userswap::arena::PageRange;
-use userswap::options::{FaultMode, Options};
-use userswap::sys::signal::Blocked;
-
-static NEEDED: AtomicBool = AtomicBool::new(false);
-
-/// Regions one call can name.
-const REGIONS_MAX: usize = 6;
-/// Bytes that may be pinned for one call: a tenth of the smallest budget.
-pub const PIECE_BYTES: usize = 1 << 20;
-/// How often a call is repeated whose memory could not be kept.
-const REPEATS: u32 = 100;
-
-/// Once the engine runs: finds out whether any of this is needed.
-pub fn prepare(engine: &Engine, options: &Options) {
-    let is_served = userswap::probe().is_ok_and(|support| support.kernel_faults);
-    // Where pages are copied, a page that a device writes to (O_DIRECT) must be kept from leaving: unlike
-    // MOVE, a copy does not notice.
-    let is_copied = engine.core().path == userswap::core::Path::Copy;
-    let needed = options.fault == FaultMode::Signal || !is_served || is_copied;
-    NEEDED.store(needed, Ordering::Release);
-}
-
-/// Looks up the functions behind all of these.
-pub fn look_up_all() {
-    look_up();
-    control::look_up();
-    execution::look_up();
-}
-
-/// Whether system calls fail on missing pages, or must keep pages from leaving.
-#[inline]
-pub fn is_needed() -> bool {
-    NEEDED.load(Ordering::Relaxed)
-}
-
-/// Address and length of memory that a call will touch.
-pub type Bytes = (usize, usize);
-
-/// Memory kept in RAM until dropped.
-pub struct Held {
-    ranges: [Option<PageRange>; REGIONS_MAX],
-}
-
-impl Held {
-    /// Brings memory in, as far as it is managed and small enough, and keeps it.
-    pub fn new(regions: &[Bytes]) -> Self {
-        let mut held = Self { ranges: [None; REGIONS_MAX] };
-        let Some(process) = process::current() else { return held };
-        for (place, region) in held.ranges.iter_mut().zip(regions) {
-            *place = hold(process, *region);
-        }
-        held
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        let Some(engine) = process::current().and_then(Process::engine) else { return };
-        let errno = raw::errno();
-        for range in self.ranges.iter().flatten() {
-            let _blocked = Blocked::new();
-            engine.core().unpin_range(*range);
-        }
-        raw::set_errno(errno);
-    }
-}
-
-fn hold(process: &Process, (address, bytes): Bytes) -> Option<PageRange> {
-    if bytes == 0 || !process::is_managed(address) {
-        return None;
-    }
-    let engine = process.engine()?;
-    let (start, end) = process.within_arena(address, bytes.min(PIECE_BYTES))?;
-    let first = process.arena.page_of(start);
-    let range = PageRange { first, count: process.arena.page_of(end - 1) - first + 1 };
-    let _blocked = Blocked::new();
-    // What the program itself could not touch is the kernel's to refuse.
-    let parts = process.books.lock().within(range);
-    let covered: u32 =
-        parts.iter().filter(|(_, area)| is_readable(*area)).map(|(part, _)| part.count).sum();
-    if covered != range.count {
-        return None;
-    }
-    engine.core().pin_range(range).ok().map(|()| range)
-}
-
-fn is_readable(area: Area) -> bool {
-    match area {
-        Area::Memory(memory) => memory.protection & libc::PROT_READ != 0,
-        Area::Heap => true,
-        Area::Foreign => false,
-    }
-}
-
-/// The memory of a C string.
-pub fn text(text: *const c_char) -> Bytes {
-    if text.is_null() || !process::is_managed(text as usize) {
-        return (0, 0);
-    }
-    // SAFETY: the program passes a C string.
-    (text as usize, unsafe { libc::strlen(text) } + 1)
-}
-
-/// The memory behind a pointer to some values.
-pub fn values<T>(place: *const T, count: usize) -> Bytes {
-    (place as usize, count.saturating_mul(size_of::<T>()))
-}
-
-/// The memory that a call of unknown reach may touch behind a pointer.
-fn around(place: usize) -> Bytes {
-    let rest_of_page = PAGE_BYTES - place % PAGE_BYTES;
-    (place, rest_of_page)
-}
 
 /// Declares entry points that keep the memory of their arguments while the real function runs.
 macro_rules! keeping {
-    ($(fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty { $($region:expr),* })+) => {
-        behind! { $(
-            /// The real one.
+    ($(fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty { $($span:expr),* })+) => {
+        next_functions! { $(
             fn $name($($argument: $type),*) -> $result;
         )+ }
-        /// The entry points.
         mod exported {
             use super::*;
             $(
-                /// The function of this name, on memory that is kept in RAM meanwhile.
-                ///
-                /// # Safety
-                /// As the function of the C library.
                 #[unsafe(no_mangle)]
                 pub unsafe extern "C" fn $name($($argument: $type),*) -> $result {
                     if !is_needed() {
                         return super::$name($($argument),*);
                     }
-                    let _held = Held::new(&[$($region),*]);
+                    let _held = Held::new(&[$($span),*]);
                     super::$name($($argument),*)
                 }
             )+
@@ -264,188 +137,8 @@ keeping! {
     fn splice(
         from: c_int, from_offset: *mut i64, to: c_int, to_offset: *mut i64, bytes: size_t, flags: c_uint
     ) -> ssize_t { values(from_offset, 1), values(to_offset, 1) }
-}
-
-/// ioctl, whose argument's length only the kernel knows.
-mod control {
-    use super::*;
-
-    behind! {
-        /// The real one.
-        fn ioctl(fd: c_int, request: c_long, argument: usize) -> c_int;
-    }
-
-    pub(super) mod exported {
-        use super::*;
-
-        /// ioctl: repeated with what is around its argument in RAM.
-        ///
-        /// # Safety
-        /// As the function of the C library.
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn ioctl(fd: c_int, request: c_long, argument: usize) -> c_int {
-            if !is_needed() || !process::is_managed(argument) {
-                return super::ioctl(fd, request, argument);
-            }
-            let _held = Held::new(&[around(argument), (argument + 256, 1)]);
-            super::ioctl(fd, request, argument)
-        }
-    }
-}
-
-/// execve and its relatives: nothing may be left pinned in a parent that lent its memory by vfork, so the
-/// strings are only touched, and the call is repeated if one of them has left again meanwhile.
-mod execution {
-    use super::*;
-
-    type Texts = *const *const c_char;
-
-    behind! {
-        /// The real one.
-        fn execve(path: *const c_char, arguments: Texts, environment: Texts) -> c_int;
-        /// The real one.
-        fn execvpe(path: *const c_char, arguments: Texts, environment: Texts) -> c_int;
-        /// The real one.
-        fn posix_spawn(
-            pid: *mut pid_t, path: *const c_char, actions: *const c_void, attributes: *const c_void,
-            arguments: Texts, environment: Texts,
-        ) -> c_int;
-        /// The real one.
-        fn posix_spawnp(
-            pid: *mut pid_t, path: *const c_char, actions: *const c_void, attributes: *const c_void,
-            arguments: Texts, environment: Texts,
-        ) -> c_int;
-    }
-
-    fn touch_all(path: *const c_char, lists: [Texts; 2]) {
-        // SAFETY: the program passes a C string.
-        let length = unsafe { libc::strlen(path) };
-        // Unused lengths would not be measured.
-        std::hint::black_box(length);
-        for list in lists.into_iter().filter(|list| !list.is_null()) {
-            let mut entry = list;
-            // SAFETY: the list ends with a null pointer, which has not been met yet.
-            while let Some(text) = unsafe { entry.as_ref() }.filter(|text| !text.is_null()) {
-                // SAFETY: an entry is a C string.
-                std::hint::black_box(unsafe { libc::strlen(*text) });
-                // SAFETY: this was not the last entry.
-                entry = unsafe { entry.add(1) };
-            }
-        }
-    }
-
-    fn environment() -> Texts {
-        unsafe extern "C" {
-            static environ: Texts;
-        }
-        // SAFETY: the C library's variable; programs change it before they start another.
-        unsafe { environ }
-    }
-
-    /// Calls until the kernel could read everything; `fault` is how the call says that it could not.
-    fn repeat(path: *const c_char, lists: [Texts; 2], call: impl Fn() -> c_int) -> c_int {
-        let is_fault =
-            |result: c_int| result == libc::EFAULT || result == -1 && raw::errno() == libc::EFAULT;
-        let mut result = -1;
-        for _ in 0..REPEATS {
-            touch_all(path, lists);
-            result = call();
-            if !is_fault(result) {
-                break;
-            }
-        }
-        result
-    }
-
-    pub(super) mod exported {
-        use super::*;
-
-        /// execve.
-        ///
-        /// # Safety
-        /// As the function of the C library.
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn execve(
-            path: *const c_char,
-            arguments: Texts,
-            environment: Texts,
-        ) -> c_int {
-            if !is_needed() {
-                return super::execve(path, arguments, environment);
-            }
-            repeat(path, [arguments, environment], || super::execve(path, arguments, environment))
-        }
-
-        /// execv.
-        ///
-        /// # Safety
-        /// As the function of the C library.
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn execv(path: *const c_char, arguments: Texts) -> c_int {
-            // SAFETY: the same, with the environment that there is.
-            unsafe { execve(path, arguments, environment()) }
-        }
-
-        /// execvpe.
-        ///
-        /// # Safety
-        /// As the function of the C library.
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn execvpe(
-            path: *const c_char,
-            arguments: Texts,
-            environment: Texts,
-        ) -> c_int {
-            if !is_needed() {
-                return super::execvpe(path, arguments, environment);
-            }
-            repeat(path, [arguments, environment], || super::execvpe(path, arguments, environment))
-        }
-
-        /// execvp.
-        ///
-        /// # Safety
-        /// As the function of the C library.
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn execvp(path: *const c_char, arguments: Texts) -> c_int {
-            // SAFETY: the same, with the environment that there is.
-            unsafe { execvpe(path, arguments, environment()) }
-        }
-
-        /// posix_spawn.
-        ///
-        /// # Safety
-        /// As the function of the C library.
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn posix_spawn(
-            pid: *mut pid_t,
-            path: *const c_char,
-            actions: *const c_void,
-            attributes: *const c_void,
-            arguments: Texts,
-            environment: Texts,
-        ) -> c_int {
-            let call =
-                || super::posix_spawn(pid, path, actions, attributes, arguments, environment);
-            if is_needed() { repeat(path, [arguments, environment], call) } else { call() }
-        }
-
-        /// posix_spawnp.
-        ///
-        /// # Safety
-        /// As the function of the C library.
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn posix_spawnp(
-            pid: *mut pid_t,
-            path: *const c_char,
-            actions: *const c_void,
-            attributes: *const c_void,
-            arguments: Texts,
-            environment: Texts,
-        ) -> c_int {
-            let call =
-                || super::posix_spawnp(pid, path, actions, attributes, arguments, environment);
-            if is_needed() { repeat(path, [arguments, environment], call) } else { call() }
-        }
+    // Only the kernel knows how long the argument is.
+    fn ioctl(fd: c_int, request: c_long, argument: usize) -> c_int {
+        around(argument), Span { address: argument.wrapping_add(256), bytes: 1 }
     }
 }

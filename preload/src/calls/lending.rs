@@ -1,19 +1,19 @@
-//! Calls that lend pages to the kernel: what they lent would change under whoever reads it.
+//! Calls that lend pages to the kernel: what they lent would change under its reader.
 //!
 //! vmsplice and MSG_ZEROCOPY keep a reference to the program's pages instead of their bytes. The kernel's
 //! own swap leaves such a page alone as long as the reference lasts; UFFDIO_MOVE refuses pinned pages only,
 //! so a page that has been lent leaves, its frame serves another page, and the reader would get that one's
-//! bytes. Bytes are copied here instead, which both calls allow: they promise speed, not identity.
-use crate::abi::next::behind;
-use crate::abi::raw::{PAGE_BYTES, set_errno};
-use crate::calls::kept::{Held, is_needed, values};
+//! bytes. Bytes are copied here instead, which both calls allow: they promise speed, not identity. The entry
+//! points are as safe as the functions that they stand in for.
+use super::held::{Held, is_needed, values};
+use crate::abi::next::next_functions;
+use crate::abi::raw::set_errno;
 use crate::state::process;
 use libc::{c_int, c_uint, c_void, iovec, size_t, socklen_t, ssize_t};
+use userswap::sys::PAGE_BYTES;
 
-behind! {
-    /// The real one.
+next_functions! {
     fn vmsplice(fd: c_int, parts: *const iovec, count: size_t, flags: c_uint) -> ssize_t;
-    /// The real one.
     fn setsockopt(
         fd: c_int, level: c_int, name: c_int, value: *const c_void, bytes: socklen_t
     ) -> c_int;
@@ -38,9 +38,6 @@ mod exported {
     use super::*;
 
     /// vmsplice: copies, the first part only, as a short count allows.
-    ///
-    /// # Safety
-    /// As the function of the C library.
     #[unsafe(no_mangle)]
     pub unsafe extern "C" fn vmsplice(
         fd: c_int,
@@ -80,9 +77,6 @@ mod exported {
     }
 
     /// setsockopt: SO_ZEROCOPY is not to be had, as on kernels without it; programs then send by copying.
-    ///
-    /// # Safety
-    /// As the function of the C library.
     #[unsafe(no_mangle)]
     pub unsafe extern "C" fn setsockopt(
         fd: c_int,

@@ -2,8 +2,24 @@
 //! buffers that stay in RAM, and do not see the engine's descriptors and signals.
 
 pub mod descriptors;
-pub mod kept;
-pub mod lending;
+mod exec;
+pub mod held;
+mod kept;
+mod lending;
+mod scattered;
+pub mod signal_stacks;
 pub mod signals;
-pub mod streams;
-pub mod transfers;
+mod streams;
+mod transfers;
+
+/// Looks the real functions up.
+pub fn look_up() {
+    exec::look_up();
+    kept::look_up();
+    lending::look_up();
+    scattered::look_up();
+    signals::look_up();
+    signal_stacks::look_up();
+    streams::look_up();
+    transfers::look_up();
+}

@@ -1,42 +1,19 @@
 //! Streams on memory that the kernel cannot fault in by itself.
 //!
 //! The C library transfers large parts straight from and to the program's buffer, by system calls of its
-//! own; the buffer is therefore kept in RAM piece by piece around the whole function.
-use crate::abi::next::behind;
-use crate::calls::kept::{Bytes, Held, PIECE_BYTES};
-use crate::calls::transfers::{check, is_concerned};
-use libc::{c_int, c_void, size_t};
+//! own; the buffer is therefore kept in RAM piece by piece around the whole function. The entry
+//! points are as safe as the functions that they stand in for.
+use super::held::is_concerned;
+use super::transfers::{Next, check, in_pieces};
+use crate::abi::next::next_functions;
+use crate::abi::raw::Span;
+use libc::{c_int, c_void, size_t, ssize_t};
 
-behind! {
-    /// The real one.
+next_functions! {
     fn fread(buffer: *mut c_void, each: size_t, count: size_t, stream: *mut c_void) -> size_t;
-    /// The real one.
     fn fwrite(buffer: *const c_void, each: size_t, count: size_t, stream: *mut c_void) -> size_t;
-    /// The real one.
     fn fread_unlocked(buffer: *mut c_void, each: size_t, count: size_t, stream: *mut c_void) -> size_t;
-    /// The real one.
     fn fwrite_unlocked(buffer: *const c_void, each: size_t, count: size_t, stream: *mut c_void) -> size_t;
-}
-
-/// Runs a transfer piece by piece; `transfer` gets each and returns the bytes that it moved.
-fn stream_pieces(
-    (address, each): Bytes,
-    count: usize,
-    transfer: impl Fn(usize, usize) -> usize,
-) -> usize {
-    let Some(bytes) = each.checked_mul(count).filter(|bytes| *bytes > 0) else { return 0 };
-    let mut done = 0;
-    while done < bytes {
-        let piece = (bytes - done).min(PIECE_BYTES);
-        let held = Held::new(&[(address + done, piece)]);
-        let moved = transfer(address + done, piece);
-        drop(held);
-        done += moved;
-        if moved < piece {
-            break;
-        }
-    }
-    done / each
 }
 
 mod exported {
@@ -44,10 +21,6 @@ mod exported {
 
     macro_rules! stream {
         ($name:ident, $pointer:ty) => {
-            /// The function of this name.
-            ///
-            /// # Safety
-            /// As the function of the C library.
             #[unsafe(no_mangle)]
             pub unsafe extern "C" fn $name(
                 buffer: $pointer,
@@ -58,9 +31,13 @@ mod exported {
                 if !is_concerned(buffer as *const c_void) {
                     return super::$name(buffer, each, count, stream);
                 }
-                stream_pieces((buffer as usize, each), count, |at, piece| {
-                    super::$name(at as $pointer, 1, piece, stream)
-                })
+                let Some(bytes) = each.checked_mul(count).filter(|bytes| *bytes > 0) else {
+                    return 0;
+                };
+                let moved = in_pieces(Span::of(buffer, bytes), Next::Always, |piece| {
+                    super::$name(piece.address, 1, piece.bytes, stream) as ssize_t
+                });
+                moved as usize / each
             }
         };
     }
@@ -69,10 +46,6 @@ mod exported {
     stream!(fread_unlocked, *mut c_void);
     stream!(fwrite_unlocked, *const c_void);
 
-    /// fputs.
-    ///
-    /// # Safety
-    /// As the function of the C library.
     #[unsafe(no_mangle)]
     pub unsafe extern "C" fn fputs(text: *const libc::c_char, stream: *mut c_void) -> c_int {
         // SAFETY: the program passes a C string.
@@ -82,10 +55,6 @@ mod exported {
         if written == bytes { 1 } else { libc::EOF }
     }
 
-    /// fread, as checked by the compiler.
-    ///
-    /// # Safety
-    /// As the function of the C library.
     #[unsafe(no_mangle)]
     pub unsafe extern "C" fn __fread_chk(
         buffer: *mut c_void,

@@ -2,13 +2,14 @@
 //!
 //! glibc does the same from 32 MiB at the latest. Growing such a block moves pages instead of copying
 //! bytes, which under the engine would bring everything in and out once more.
-use crate::abi::raw::{PAGE_BYTES, RemapRequest};
-use crate::memory::{mappings, remap};
+use crate::abi::raw::{RemapRequest, Span};
+use crate::memory::{mappings, ranges, remap};
 use crate::state::areas::Area;
 use crate::state::process::{self, Process};
 use libc::c_void;
 use std::collections::BTreeMap;
 use userswap::arena::PageRange;
+use userswap::sys::PAGE_BYTES;
 use userswap::sys::lock::Lock;
 use userswap::sys::signal::Blocked;
 
@@ -26,7 +27,7 @@ pub fn allocate(bytes: usize, align: usize) -> *mut c_void {
         let count = u32::try_from(bytes.div_ceil(PAGE_BYTES).max(1)).ok()?;
         // Room to grow in place is left by aligning to huge pages.
         let align = u32::try_from(align.div_ceil(PAGE_BYTES)).ok()?;
-        let align = if count >= 512 { align.max(512) } else { align };
+        let align = if count >= ranges::HUGE_PAGES { align.max(ranges::HUGE_PAGES) } else { align };
         let range = mappings::allocate_open(process, count, align)?;
         Some((process, range))
     });
@@ -37,7 +38,7 @@ pub fn allocate(bytes: usize, align: usize) -> *mut c_void {
     address as *mut c_void
 }
 
-/// Whether a managed address can be a huge block: page aligned, and not mimalloc's.
+/// Whether a managed address can be a huge block's: page aligned, and not mimalloc's.
 pub fn is_candidate(address: usize) -> bool {
     if !address.is_multiple_of(PAGE_BYTES) {
         return false;
@@ -60,7 +61,7 @@ pub fn free(address: usize) -> bool {
     drop(blocked);
     let (Some(count), Some(process)) = (block, process::current()) else { return false };
     let _blocked = Blocked::new();
-    mappings::unmap_inside(process, range_of(process, address, count));
+    ranges::unmap(process, range_of(process, address, count));
     true
 }
 
@@ -78,24 +79,24 @@ pub fn resize(address: usize, bytes: usize) -> *mut c_void {
         flags: libc::MREMAP_MAYMOVE,
         new_address: 0,
     };
-    // Out of the table while it moves: the old place may be given out again before it is done.
+    // Out of the table while it moves: the old address may be given out again before it is done.
     let blocked = Blocked::new();
     BLOCKS.lock().remove(&address);
     drop(blocked);
     let moved = remap::remap(request);
-    let (place, length) = match moved {
-        Ok(place) => (place, new_bytes),
-        Err(_) => (address, old_bytes),
+    let block = match moved {
+        Ok(address) => Span { address, bytes: new_bytes },
+        Err(_) => Span { address, bytes: old_bytes },
     };
     let _blocked = Blocked::new();
-    BLOCKS.lock().insert(place, (length / PAGE_BYTES) as u32);
-    if moved.is_ok() { place as *mut c_void } else { std::ptr::null_mut() }
+    BLOCKS.lock().insert(block.address, (block.bytes / PAGE_BYTES) as u32);
+    moved.map_or(std::ptr::null_mut(), |address| address as *mut c_void)
 }
 
 fn range_of(process: &Process, address: usize, count: u32) -> PageRange {
     let range = PageRange { first: process.arena.page_of(address), count };
     debug_assert!(
-        process.books.lock().within(range).iter().all(|(_, area)| matches!(area, Area::Memory(_))),
+        process.areas_within(range).iter().all(|(_, area)| matches!(area, Area::Memory(_))),
         "a huge block is plain memory"
     );
     range

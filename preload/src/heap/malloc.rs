@@ -1,55 +1,27 @@
 //! The malloc family: mimalloc in managed memory for the program, glibc's own for the C library itself.
 //!
-//! A block's address tells where it came from, so that whoever frees or grows it is served by the same
-//! side. Who asks for a new one is told by the address that the call returns to, which only a naked
-//! function can see: each entry point passes it on as one more argument.
-use crate::abi::callers::entry;
-use crate::abi::raw::set_errno;
-use crate::abi::{callers, native};
-use crate::heap::{huge, mimalloc};
+//! A block's address tells where it came from, so that freeing or growing it is served by the same side.
+//! Which code asks for a new one is told by the address that the call returns to, which only a naked
+//! function can see: each entry point passes it on as one more argument. The entry points are as safe as
+//! the functions that they stand in for.
+use super::{huge, mimalloc};
+use crate::abi::callers::{self, entry};
+use crate::abi::native::{self, ALIGN_NATURAL};
+use crate::abi::raw::{self, Errno, set_errno};
 use crate::state::process::{is_managed, routes_to_glibc};
 use libc::{EINVAL, ENOMEM, c_char, c_int, c_void};
 use libmimalloc_sys as mi;
+use userswap::sys::PAGE_BYTES;
 
-entry!(
-    /// malloc.
-    malloc(usize) -> *mut c_void, "rsi", "x1", serve_malloc
-);
-entry!(
-    /// calloc.
-    calloc(usize, usize) -> *mut c_void, "rdx", "x2", serve_calloc
-);
-entry!(
-    /// realloc.
-    realloc(*mut c_void, usize) -> *mut c_void, "rdx", "x2", serve_realloc
-);
-entry!(
-    /// reallocarray.
-    reallocarray(*mut c_void, usize, usize) -> *mut c_void, "rcx", "x3", serve_reallocarray
-);
-entry!(
-    /// memalign.
-    memalign(usize, usize) -> *mut c_void, "rdx", "x2", serve_memalign
-);
-entry!(
-    /// aligned_alloc.
-    aligned_alloc(usize, usize) -> *mut c_void, "rdx", "x2", serve_memalign
-);
-entry!(
-    /// posix_memalign.
-    posix_memalign(*mut *mut c_void, usize, usize) -> c_int, "rcx", "x3", serve_posix_memalign
-);
-entry!(
-    /// valloc.
-    valloc(usize) -> *mut c_void, "rsi", "x1", serve_valloc
-);
-entry!(
-    /// pvalloc.
-    pvalloc(usize) -> *mut c_void, "rsi", "x1", serve_pvalloc
-);
-
-/// Blocks of mimalloc and glibc have this alignment anyway.
-const ALIGN_NATURAL: usize = 16;
+entry!(malloc(usize) -> *mut c_void, "rsi", "x1", serve_malloc);
+entry!(calloc(usize, usize) -> *mut c_void, "rdx", "x2", serve_calloc);
+entry!(realloc(*mut c_void, usize) -> *mut c_void, "rdx", "x2", serve_realloc);
+entry!(reallocarray(*mut c_void, usize, usize) -> *mut c_void, "rcx", "x3", serve_reallocarray);
+entry!(memalign(usize, usize) -> *mut c_void, "rdx", "x2", serve_memalign);
+entry!(aligned_alloc(usize, usize) -> *mut c_void, "rdx", "x2", serve_memalign);
+entry!(posix_memalign(*mut *mut c_void, usize, usize) -> c_int, "rcx", "x3", serve_posix_memalign);
+entry!(valloc(usize) -> *mut c_void, "rsi", "x1", serve_valloc);
+entry!(pvalloc(usize) -> *mut c_void, "rsi", "x1", serve_pvalloc);
 
 /// Whether a new block for this caller is glibc's.
 #[inline]
@@ -62,15 +34,7 @@ extern "C" fn serve_malloc(bytes: usize, caller: usize) -> *mut c_void {
         // SAFETY: any size may be asked for.
         return unsafe { native::malloc(bytes) };
     }
-    if bytes < huge::HUGE_BYTES_MIN {
-        // SAFETY: any size may be asked for.
-        let block = unsafe { mi::mi_malloc(bytes) };
-        if !block.is_null() {
-            return block;
-        }
-    }
-    // SAFETY: as above.
-    slowly(bytes, ALIGN_NATURAL, || unsafe { mi::mi_malloc(bytes) })
+    managed_malloc(bytes)
 }
 
 extern "C" fn serve_calloc(count: usize, each: usize, caller: usize) -> *mut c_void {
@@ -78,19 +42,9 @@ extern "C" fn serve_calloc(count: usize, each: usize, caller: usize) -> *mut c_v
         // SAFETY: any size may be asked for; glibc checks the product.
         return unsafe { native::calloc(count, each) };
     }
-    let Some(bytes) = count.checked_mul(each) else {
-        set_errno(ENOMEM);
-        return std::ptr::null_mut();
-    };
-    if bytes < huge::HUGE_BYTES_MIN {
-        // SAFETY: any size may be asked for.
-        let block = unsafe { mi::mi_zalloc(bytes) };
-        if !block.is_null() {
-            return block;
-        }
-    }
-    // SAFETY: as above.
-    slowly(bytes, ALIGN_NATURAL, || unsafe { mi::mi_zalloc(bytes) })
+    let Some(bytes) = count.checked_mul(each) else { return refuse(ENOMEM) };
+    // SAFETY: any size may be asked for.
+    managed(bytes, ALIGN_NATURAL, || unsafe { mi::mi_zalloc(bytes) })
 }
 
 extern "C" fn serve_realloc(block: *mut c_void, bytes: usize, caller: usize) -> *mut c_void {
@@ -123,23 +77,17 @@ extern "C" fn serve_realloc(block: *mut c_void, bytes: usize, caller: usize) -> 
 }
 
 fn realloc_huge(block: *mut c_void, bytes: usize) -> *mut c_void {
-    let Some(old_bytes) = huge::bytes_of(block as usize) else {
-        set_errno(EINVAL);
-        return std::ptr::null_mut();
-    };
+    let Some(old_bytes) = huge::bytes_of(block as usize) else { return refuse(EINVAL) };
     if bytes < huge::HUGE_BYTES_MIN / 2 {
         return copy_to_new(block, old_bytes, bytes);
     }
     let new = huge::resize(block as usize, bytes);
-    if new.is_null() {
-        set_errno(ENOMEM);
-    }
-    new
+    if new.is_null() { refuse(ENOMEM) } else { new }
 }
 
+/// Whatever code asks for it, the block stays managed.
 fn copy_to_new(block: *mut c_void, old_bytes: usize, bytes: usize) -> *mut c_void {
-    // The caller's address is nobody's: the block stays managed.
-    let new = serve_malloc_managed(bytes);
+    let new = managed_malloc(bytes);
     if !new.is_null() {
         // SAFETY: both blocks have that many bytes and are distinct.
         unsafe { new.copy_from_nonoverlapping(block, old_bytes.min(bytes)) };
@@ -147,13 +95,6 @@ fn copy_to_new(block: *mut c_void, old_bytes: usize, bytes: usize) -> *mut c_voi
         unsafe { free(block) };
     }
     new
-}
-
-fn serve_malloc_managed(bytes: usize) -> *mut c_void {
-    // SAFETY: any size may be asked for.
-    let allocate = || unsafe { mi::mi_malloc(bytes) };
-    let block = if bytes < huge::HUGE_BYTES_MIN { allocate() } else { std::ptr::null_mut() };
-    if block.is_null() { slowly(bytes, ALIGN_NATURAL, allocate) } else { block }
 }
 
 extern "C" fn serve_reallocarray(
@@ -164,10 +105,7 @@ extern "C" fn serve_reallocarray(
 ) -> *mut c_void {
     match count.checked_mul(each) {
         Some(bytes) => serve_realloc(block, bytes, caller),
-        None => {
-            set_errno(ENOMEM);
-            std::ptr::null_mut()
-        }
+        None => refuse(ENOMEM),
     }
 }
 
@@ -177,22 +115,14 @@ extern "C" fn serve_memalign(align: usize, bytes: usize, caller: usize) -> *mut 
         return unsafe { native::memalign(align, bytes) };
     }
     let Some(align) = align.max(ALIGN_NATURAL).checked_next_power_of_two() else {
-        set_errno(EINVAL);
-        return std::ptr::null_mut();
+        return refuse(EINVAL);
     };
     // SAFETY: the alignment is a power of two.
-    let allocate = || unsafe { mi::mi_malloc_aligned(bytes, align) };
-    if bytes < huge::HUGE_BYTES_MIN && align < huge::ALIGN_BYTES_MAX {
-        let block = allocate();
-        if !block.is_null() {
-            return block;
-        }
-    }
-    slowly(bytes, align, allocate)
+    managed(bytes, align, || unsafe { mi::mi_malloc_aligned(bytes, align) })
 }
 
 extern "C" fn serve_posix_memalign(
-    place: *mut *mut c_void,
+    result: *mut *mut c_void,
     align: usize,
     bytes: usize,
     caller: usize,
@@ -200,29 +130,45 @@ extern "C" fn serve_posix_memalign(
     if !align.is_power_of_two() || !align.is_multiple_of(size_of::<usize>()) {
         return EINVAL;
     }
-    let errno = crate::abi::raw::errno();
+    let errno = raw::errno();
     let block = serve_memalign(align, bytes, caller);
     set_errno(errno);
     if block.is_null() {
         return ENOMEM;
     }
-    // SAFETY: the caller passes a place for a pointer.
-    unsafe { place.write(block) };
+    // SAFETY: the caller passes room for a pointer.
+    unsafe { result.write(block) };
     0
 }
 
 extern "C" fn serve_valloc(bytes: usize, caller: usize) -> *mut c_void {
-    serve_memalign(crate::abi::raw::PAGE_BYTES, bytes, caller)
+    serve_memalign(PAGE_BYTES, bytes, caller)
 }
 
 extern "C" fn serve_pvalloc(bytes: usize, caller: usize) -> *mut c_void {
-    match bytes.checked_next_multiple_of(crate::abi::raw::PAGE_BYTES) {
-        Some(bytes) => serve_memalign(crate::abi::raw::PAGE_BYTES, bytes, caller),
-        None => {
-            set_errno(ENOMEM);
-            std::ptr::null_mut()
+    match bytes.checked_next_multiple_of(PAGE_BYTES) {
+        Some(bytes) => serve_memalign(PAGE_BYTES, bytes, caller),
+        None => refuse(ENOMEM),
+    }
+}
+
+/// Any size, in managed memory.
+#[inline]
+fn managed_malloc(bytes: usize) -> *mut c_void {
+    // SAFETY: any size may be asked for.
+    managed(bytes, ALIGN_NATURAL, || unsafe { mi::mi_malloc(bytes) })
+}
+
+/// A block of mimalloc's, which `allocate` asks for, or one that is a mapping of its own.
+#[inline]
+fn managed(bytes: usize, align: usize, allocate: impl Fn() -> *mut c_void) -> *mut c_void {
+    if bytes < huge::HUGE_BYTES_MIN && align < huge::ALIGN_BYTES_MAX {
+        let block = allocate();
+        if !block.is_null() {
+            return block;
         }
     }
+    slowly(bytes, align, allocate)
 }
 
 /// What mimalloc has no room for: more room, or a mapping of its own.
@@ -236,16 +182,15 @@ fn slowly(bytes: usize, align: usize, allocate: impl Fn() -> *mut c_void) -> *mu
     } else {
         mimalloc::allocate_growing(allocate)
     };
-    if block.is_null() {
-        set_errno(ENOMEM);
-    }
-    block
+    if block.is_null() { refuse(ENOMEM) } else { block }
 }
 
-/// free.
-///
-/// # Safety
-/// As the function of the C library.
+#[cold]
+fn refuse(error: Errno) -> *mut c_void {
+    set_errno(error);
+    std::ptr::null_mut()
+}
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free(block: *mut c_void) {
     if !is_managed(block as usize) {
@@ -253,9 +198,9 @@ pub unsafe extern "C" fn free(block: *mut c_void) {
         return unsafe { native::free(block) };
     }
     if huge::is_candidate(block as usize) {
-        let errno = crate::abi::raw::errno();
+        let errno = raw::errno();
         if !huge::free(block as usize) {
-            crate::abi::raw::say("free(): not the address of a block");
+            raw::say("free(): not the address of a block");
             // SAFETY: ends the process, as glibc does.
             unsafe { libc::abort() };
         }
@@ -267,19 +212,12 @@ pub unsafe extern "C" fn free(block: *mut c_void) {
 }
 
 /// cfree, which old programs still call.
-///
-/// # Safety
-/// As the function of the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cfree(block: *mut c_void) {
     // SAFETY: the caller's promise.
     unsafe { free(block) };
 }
 
-/// malloc_usable_size.
-///
-/// # Safety
-/// As the function of the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn malloc_usable_size(block: *mut c_void) -> usize {
     if block.is_null() {

@@ -1,32 +1,24 @@
 //! mimalloc's memory: heap areas of the arena, added one by one as it asks for more.
 //!
-//! A heap area is made accessible as a whole once; what mimalloc commits and purges in it is only counted,
-//! in slices, so that no call to the kernel and no split mapping comes of it. A purge drops the content.
-//! mimalloc's large administration (its page map) is the kernel's, see `constructor`.
-use crate::abi::raw::{self, PAGE_BYTES};
-use crate::memory::engagement;
-use crate::memory::mappings;
+//! A heap area is made accessible as a whole once; what mimalloc commits and purges in it is only counted
+//! (`memory/commitment`). A purge drops the content.
+//! mimalloc's one large table (its page map) is the kernel's.
+use crate::abi::raw::{self, Span};
+use crate::memory::{commitment, ranges};
 use crate::state::areas::Area;
 use crate::state::process::{self, Process};
 use libc::{c_int, c_void};
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
 use userswap::arena::PageRange;
+use userswap::sys::PAGE_BYTES;
 use userswap::sys::lock::Lock;
-use userswap::sys::mapping::ZeroedSlice;
 use userswap::sys::signal::Blocked;
 
-/// mimalloc's unit of commitment.
-const SLICE_BYTES: usize = 64 << 10;
-const SLICE_PAGES: u64 = (SLICE_BYTES / PAGE_BYTES) as u64;
-/// The first heap area: mimalloc's administration of it is below 1 MiB.
+/// The first heap area: mimalloc's own tables in it are below 1 MiB.
 const AREA_BYTES_FIRST: usize = 256 << 20;
 /// mimalloc takes no larger ones.
 const AREA_BYTES_MAX: usize = 16 << 30;
 /// Less than this mimalloc does not take.
 const AREA_BYTES_MIN: usize = 32 << 20;
-/// Of huge page size, as the kernel would place it.
-const AREA_ALIGN_PAGES: u32 = 512;
 
 type CommitFunction = extern "C" fn(bool, *mut c_void, usize, *mut bool, *mut c_void) -> bool;
 
@@ -59,17 +51,8 @@ mod option {
 /// The next heap area's size; held while one is added.
 pub static GROWTH: Lock<usize> = Lock::new(AREA_BYTES_FIRST);
 
-/// A bit for every slice of the arena that is committed.
-static COMMITTED: OnceLock<ZeroedSlice<AtomicU64>> = OnceLock::new();
-
 /// Sets mimalloc up; called by the constructor, after mimalloc's own.
-///
-/// # Errors
-/// No memory for the books.
-pub fn prepare(process: &Process) -> std::io::Result<()> {
-    let slices = process.arena.bytes() / SLICE_BYTES + 2;
-    let committed = ZeroedSlice::new(slices / 64 + 1)?;
-    assert!(COMMITTED.set(committed).is_ok(), "the constructor runs once");
+pub fn prepare() {
     let settings = [
         (option::SHOW_ERRORS, 0),
         (option::SHOW_STATS, 0),
@@ -85,7 +68,6 @@ pub fn prepare(process: &Process) -> std::io::Result<()> {
         // SAFETY: the options exist and take these values.
         unsafe { libmimalloc_sys::mi_option_set(option, value) };
     }
-    Ok(())
 }
 
 /// Tries `allocate` until it succeeds, giving mimalloc more room in between; null when there is no more.
@@ -119,24 +101,21 @@ fn grow(process: &Process, bytes: usize) -> Option<usize> {
 }
 
 fn heap_area(process: &Process, bytes: usize) -> Option<PageRange> {
-    let books = process.books.lock();
-    let range = process.arena.allocate((bytes / PAGE_BYTES) as u32, AREA_ALIGN_PAGES)?;
-    drop(books);
-    let (address, bytes) = process.bytes_of(range);
-    let accessible = raw::protect(address, bytes, libc::PROT_READ | libc::PROT_WRITE).is_ok();
-    let mut books = process.books.lock();
-    if !accessible {
+    let range = ranges::take(process, (bytes / PAGE_BYTES) as u32, ranges::HUGE_PAGES)?;
+    let accessible = raw::protect(process.span_of(range), libc::PROT_READ | libc::PROT_WRITE);
+    let mut areas = process.areas.lock();
+    if accessible.is_err() {
         // A limit on data or on commitments: a smaller one may fit.
         process.arena.free(range);
         return None;
     }
-    books.set(range, Area::Heap);
+    areas.set(range, Area::Heap);
     Some(range)
 }
 
 fn manage(process: &Process, range: PageRange) -> bool {
-    let (address, bytes) = process.bytes_of(range);
-    // SAFETY: the area is fresh, accessible, zero, aligned, and nobody's but mimalloc's from now on.
+    let Span { address, bytes } = process.span_of(range);
+    // SAFETY: the area is fresh, accessible, zero, aligned, and only mimalloc's from now on.
     unsafe {
         mi_manage_memory(
             address as *mut c_void,
@@ -165,50 +144,18 @@ extern "C" fn on_commit(
     _: *mut c_void,
 ) -> bool {
     let Some(process) = process::current() else { return false };
-    // SAFETY: null, or a place for a flag.
+    // SAFETY: null, or a pointer to a flag.
     if let Some(is_zero) = unsafe { is_zero.as_mut() } {
         *is_zero = false;
     }
+    let span = Span::of(start, bytes);
     if commits {
-        commit(process, start as usize, bytes);
+        commitment::commit(process, span);
         return true;
     }
-    let range = process.pages_between(start as usize, start as usize + bytes);
+    let range = process.pages_between(span.address..span.address + bytes);
     let _blocked = Blocked::new();
-    mappings::forget(process, &process.phase(), range);
-    process
-        .heap_pages
-        .fetch_sub(mark(process, start as usize, bytes, Mark::Free), Ordering::Relaxed);
+    ranges::forget(process, &process.phase(), range);
+    commitment::release(process, span);
     true
-}
-
-/// Counts a range as in use; mimalloc also says so by mprotect, when it extends a page of its own.
-pub fn commit(process: &Process, start: usize, bytes: usize) {
-    let pages = mark(process, start, bytes, Mark::Committed);
-    process.heap_pages.fetch_add(pages, Ordering::Relaxed);
-    engagement::engage_if_needed(process);
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Mark {
-    Committed,
-    Free,
-}
-
-/// Marks the slices of a range; returns how many pages changed sides.
-fn mark(process: &Process, start: usize, bytes: usize, mark: Mark) -> u64 {
-    let base = process.arena.address() / SLICE_BYTES;
-    let first = start / SLICE_BYTES - base;
-    let end = (start + bytes).div_ceil(SLICE_BYTES) - base;
-    let words = COMMITTED.get().expect("the constructor has made it");
-    let changed = (first..end).filter(|slice| {
-        let (word, bit) = (&words[slice / 64], 1u64 << (slice % 64));
-        // Relaxed: mimalloc orders what happens to a slice.
-        let before = match mark {
-            Mark::Committed => word.fetch_or(bit, Ordering::Relaxed),
-            Mark::Free => word.fetch_and(!bit, Ordering::Relaxed),
-        };
-        (before & bit == 0) == (mark == Mark::Committed)
-    });
-    changed.count() as u64 * SLICE_PAGES
 }

@@ -2,15 +2,16 @@
 //!
 //! Whatever ran before (the loader, other libraries) has blocks of glibc's, and keeps them. Without
 //! options the library stays inert. Options that cannot be read end the program: it must not run
-//! unmanaged where somebody counts on its budget.
-use crate::abi::raw::{self, PAGE_BYTES};
-use crate::abi::{callers, next};
-use crate::calls::{kept, signals, streams, transfers};
+//! unmanaged on a machine that counts on its budget.
+use super::{fork, stats};
+use crate::abi::{callers, next, raw};
+use crate::calls::{self, signal_stacks, signals};
 use crate::heap::mimalloc;
-use crate::lifecycle::{fork, stats};
+use crate::memory::commitment;
 use crate::state::process::{self, Process};
 use userswap::arena::{ARENA_PAGES_MAX, Arena};
 use userswap::options::{OPTIONS_VARIABLE, Options};
+use userswap::sys::PAGE_BYTES;
 use userswap::sys::mapping::Access;
 
 #[used]
@@ -31,14 +32,10 @@ extern "C" fn construct() {
     }
 }
 
-/// All functions behind ours, so that none has to be looked up in a signal handler or after fork.
+/// All at once, so that none has to be looked up in a signal handler or after fork.
 fn look_up() {
     next::look_up();
-    signals::look_up();
-    kept::look_up_all();
-    streams::look_up();
-    crate::calls::lending::look_up();
-    transfers::look_up();
+    calls::look_up();
 }
 
 fn start(text: &str) -> Result<(), String> {
@@ -51,9 +48,11 @@ fn start(text: &str) -> Result<(), String> {
         return Err(format!("only {bytes} bytes of address space: raise the limit (ulimit -v)"));
     }
     signals::start(&options);
+    signal_stacks::start();
     let process = Process::new(options, arena).publish();
-    mimalloc::prepare(process)
-        .map_err(|error| format!("no memory for the heap's books: {error}"))?;
+    commitment::prepare(process)
+        .map_err(|error| format!("no memory for the heap's tables: {error}"))?;
+    mimalloc::prepare();
     stats::renew();
     fork::install();
     process::open_heap();

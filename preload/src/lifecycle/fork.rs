@@ -1,8 +1,8 @@
 //! fork: the engine stands still meanwhile, and the child gets an engine of its own.
 //!
-//! The handlers are registered before the program's: `prepare` runs after all others, and the two behind
+//! The handlers are registered before the program's: `prepare` runs after all others, and the two after the fork
 //! run before all others, so that only the C library's own fork runs in between, on memory that is never
-//! managed. All locks of ours are held across, so that the child finds the books whole.
+//! managed. All locks of ours are held across, so that the child finds the tables whole.
 use crate::abi::next;
 use crate::abi::raw;
 use crate::calls::descriptors;
@@ -41,13 +41,13 @@ unsafe extern "C" fn prepare() {
     mimalloc::GROWTH.hold();
     huge::BLOCKS.hold();
     process.native.hold();
-    process.books.hold();
+    process.areas.hold();
     let stack = pin_stack(process);
     let ticket = process.engine().map(|engine| engine.fork_prepare());
     *PASS.lock() = Some(Pass { ticket, stack, _blocked: blocked, _route: route });
 }
 
-/// A stack of the program's own making may be managed: it must stay while nobody serves faults.
+/// A stack of the program's own making may be managed: it must stay while no fault is served.
 fn pin_stack(process: &Process) -> Option<PageRange> {
     let engine = process.engine()?;
     let here = 0u8;
@@ -90,16 +90,13 @@ unsafe extern "C" fn in_child() {
 }
 
 fn release(process: &Process) {
-    process.books.release();
+    process.areas.release();
     process.native.release();
     huge::BLOCKS.release();
     mimalloc::GROWTH.release();
 }
 
-/// _Fork, which runs no handlers but ours.
-///
-/// # Safety
-/// As the function of the C library.
+/// Runs no handlers but ours.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn _Fork() -> libc::pid_t {
     // SAFETY: our own handlers, in their order.

@@ -1,7 +1,8 @@
 //! The statistics file: one flat JSON object, written at the end of the process.
 //!
 //! Plain names are written by the process that `run` became; with `%p` in the name, which stands for the
-//! process number, every process writes its own.
+//! process number, every process writes its own. The entry points are as safe as the functions that they
+//! stand in for.
 use crate::abi::next;
 use crate::state::process::{self, Process};
 use libc::c_int;
@@ -100,10 +101,6 @@ fn describe(process: &Process) -> String {
     text
 }
 
-/// _exit.
-///
-/// # Safety
-/// As the function of the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn _exit(status: c_int) -> ! {
     end();
@@ -111,20 +108,12 @@ pub unsafe extern "C" fn _exit(status: c_int) -> ! {
     unreachable!("_exit does not return")
 }
 
-/// _Exit.
-///
-/// # Safety
-/// As the function of the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn _Exit(status: c_int) -> ! {
     // SAFETY: the same function by its other name.
     unsafe { _exit(status) }
 }
 
-/// quick_exit.
-///
-/// # Safety
-/// As the function of the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn quick_exit(status: c_int) -> ! {
     end();

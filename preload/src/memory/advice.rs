@@ -3,11 +3,11 @@
 //! Advice that changes contents, or where they are, goes to the engine once it is there; how a range will
 //! be used is kept in the arena, for readahead. Advice that would only give parts of the arena flags of
 //! their own is accepted and not passed on: it must stay one registered area.
-use crate::abi::raw::{self, Errno, PAGE_BYTES};
-use crate::memory::mappings;
-use crate::state::areas::Area;
-use crate::state::process::{self, Phase, Process};
-use libc::{EINVAL, ENOMEM, PROT_WRITE};
+use super::ranges;
+use crate::abi::raw::{self, Errno, Span};
+use crate::state::areas::{self, Area};
+use crate::state::process::{Phase, Process, Request};
+use libc::{EINVAL, ENOMEM, PROT_READ, PROT_WRITE};
 use userswap::arena::PageRange;
 use userswap::hints::Hint;
 use userswap::page::PageState;
@@ -22,63 +22,35 @@ const MADV_GUARD_REMOVE: i32 = 103;
 ///
 /// # Errors
 /// The kernel's; EINVAL also for advice that managed memory cannot follow.
-pub fn advise(address: usize, bytes: usize, advice: i32) -> Result<usize, Errno> {
-    let inside = process::current().and_then(|process| {
-        let rounded = bytes.checked_next_multiple_of(PAGE_BYTES)?;
-        process.within_arena(address, rounded).map(|inside| (process, inside, rounded))
-    });
-    let Some((process, (start, end), rounded)) = inside else {
-        return raw::advise(address, bytes, advice);
-    };
-    if !address.is_multiple_of(PAGE_BYTES) {
+pub fn advise(span: Span, advice: i32) -> Result<usize, Errno> {
+    let Some(request) = Request::new(span) else { return raw::advise(span, advice) };
+    if !request.is_aligned() {
         return Err(EINVAL);
     }
-    if rounded != end - start {
+    if !request.is_whole() {
         return Err(ENOMEM);
     }
-    let range = process.pages_between(start, end);
-    let parts = {
-        let _blocked = Blocked::new();
-        process.books.lock().within(range)
-    };
+    let range = request.pages();
+    let blocked = Blocked::new();
+    let parts = request.process.areas_within(range);
+    drop(blocked);
     for (part, area) in &parts {
-        advise_part(process, *part, *area, advice)?;
+        advise_part(request.process, *part, *area, advice)?;
     }
-    let covered: u32 = parts.iter().map(|(part, _)| part.count).sum();
-    if covered == range.count { Ok(0) } else { Err(ENOMEM) }
+    if areas::is_covered(range, &parts) { Ok(0) } else { Err(ENOMEM) }
 }
 
 fn advise_part(process: &Process, range: PageRange, area: Area, advice: i32) -> Result<(), Errno> {
-    let (address, bytes) = process.bytes_of(range);
-    let (protection, locked) = match area {
-        Area::Foreign => return raw::advise(address, bytes, advice).map(|_| ()),
-        Area::Heap => (libc::PROT_READ | PROT_WRITE, false),
-        Area::Memory(memory) => (memory.protection, memory.locked),
-    };
+    let pass_on = || raw::advise(process.span_of(range), advice).map(|_| ());
+    if area == Area::Foreign {
+        return pass_on();
+    }
     match advice {
         libc::MADV_DONTNEED | libc::MADV_FREE | libc::MADV_DONTNEED_LOCKED => {
-            if locked && advice != libc::MADV_DONTNEED_LOCKED {
-                return Err(EINVAL);
-            }
-            let _blocked = Blocked::new();
-            let phase = process.phase();
-            match phase {
-                Phase::Native(_) => raw::advise(address, bytes, advice).map(|_| ()),
-                Phase::Engaged(_) => {
-                    mappings::forget(process, &phase, range);
-                    Ok(())
-                }
-            }
+            drop_content(process, range, area, advice)
         }
-        libc::MADV_POPULATE_READ | libc::MADV_POPULATE_WRITE => {
-            let wanted =
-                if advice == libc::MADV_POPULATE_READ { libc::PROT_READ } else { PROT_WRITE };
-            if protection & wanted == 0 {
-                return Err(ENOMEM);
-            }
-            populate(process, range, protection);
-            Ok(())
-        }
+        libc::MADV_POPULATE_READ => populate(process, range, area, PROT_READ),
+        libc::MADV_POPULATE_WRITE => populate(process, range, area, PROT_WRITE),
         libc::MADV_NORMAL => hint(process, range, Hint::Normal),
         libc::MADV_SEQUENTIAL => hint(process, range, Hint::Sequential),
         libc::MADV_RANDOM => hint(process, range, Hint::Random),
@@ -86,9 +58,7 @@ fn advise_part(process: &Process, range: PageRange, area: Area, advice: i32) -> 
         libc::MADV_COLD => with_engine(process, |engine| engine.core().cool(range)),
         libc::MADV_PAGEOUT => with_engine(process, |engine| engine.core().page_out_range(range)),
         // Huge pages end with the engagement, which takes their flag off the whole arena.
-        libc::MADV_HUGEPAGE if process.engine().is_none() => {
-            raw::advise(address, bytes, advice).map(|_| ())
-        }
+        libc::MADV_HUGEPAGE if process.engine().is_none() => pass_on(),
         libc::MADV_HUGEPAGE
         | libc::MADV_NOHUGEPAGE
         | libc::MADV_DONTDUMP
@@ -104,8 +74,36 @@ fn advise_part(process: &Process, range: PageRange, area: Area, advice: i32) -> 
         | libc::MADV_COLLAPSE
         | MADV_GUARD_INSTALL
         | MADV_GUARD_REMOVE => Err(EINVAL),
-        _ => raw::advise(address, bytes, advice).map(|_| ()),
+        _ => pass_on(),
     }
+}
+
+/// What reads as zeros afterwards; locked memory is dropped only by the advice that says so.
+fn drop_content(process: &Process, range: PageRange, area: Area, advice: i32) -> Result<(), Errno> {
+    if area.is_locked() && advice != libc::MADV_DONTNEED_LOCKED {
+        return Err(EINVAL);
+    }
+    let _blocked = Blocked::new();
+    let phase = process.phase();
+    match phase {
+        Phase::Native(_) => raw::advise(process.span_of(range), advice).map(|_| ()),
+        Phase::Engaged(_) => {
+            ranges::forget(process, &phase, range);
+            Ok(())
+        }
+    }
+}
+
+fn populate(process: &Process, range: PageRange, area: Area, wanted: i32) -> Result<(), Errno> {
+    let protection = match area {
+        Area::Memory(memory) => memory.protection,
+        Area::Heap | Area::Foreign => PROT_READ | PROT_WRITE,
+    };
+    if protection & wanted == 0 {
+        return Err(ENOMEM);
+    }
+    ranges::populate(process, range, protection);
+    Ok(())
 }
 
 /// Kept in the arena, also for an engine that starts later.
@@ -122,30 +120,17 @@ fn with_engine(process: &Process, act: impl FnOnce(&userswap::Engine)) -> Result
     Ok(())
 }
 
-/// Brings a range in, as MAP_POPULATE does; beyond the budget only its end stays.
-pub fn populate(process: &Process, range: PageRange, protection: i32) {
-    let (address, bytes) = process.bytes_of(range);
-    if process.engine().is_none() {
-        let can_write = protection & PROT_WRITE != 0;
-        let advice = if can_write { libc::MADV_POPULATE_WRITE } else { libc::MADV_POPULATE_READ };
-        // A populate that does not succeed leaves the pages to their first touch.
-        let _ = raw::advise(address, bytes, advice);
-    } else if protection & libc::PROT_READ != 0 {
-        userswap::sys::pages::touch(address, range.count as usize);
-    }
-}
-
 /// posix_madvise: only hints, and DONTNEED must not lose anything.
 ///
 /// # Errors
 /// The kernel's, as the return value.
-pub fn advise_posix(address: usize, bytes: usize, advice: i32) -> Result<usize, Errno> {
+pub fn advise_posix(span: Span, advice: i32) -> Result<usize, Errno> {
     match advice {
         libc::POSIX_MADV_DONTNEED => Ok(0),
         libc::POSIX_MADV_NORMAL
         | libc::POSIX_MADV_RANDOM
         | libc::POSIX_MADV_SEQUENTIAL
-        | libc::POSIX_MADV_WILLNEED => advise(address, bytes, advice),
+        | libc::POSIX_MADV_WILLNEED => advise(span, advice),
         _ => Err(EINVAL),
     }
 }
@@ -154,30 +139,23 @@ pub fn advise_posix(address: usize, bytes: usize, advice: i32) -> Result<usize, 
 ///
 /// # Errors
 /// The kernel's.
-pub fn in_core(address: usize, bytes: usize, vector: *mut u8) -> Result<usize, Errno> {
-    let inside = process::current().and_then(|process| {
-        let rounded = bytes.checked_next_multiple_of(PAGE_BYTES)?;
-        process.within_arena(address, rounded).map(|inside| (process, inside, rounded))
-    });
-    let Some((process, (start, end), rounded)) = inside else {
-        return raw::in_core(address, bytes, vector);
-    };
-    if !address.is_multiple_of(PAGE_BYTES) {
+pub fn in_core(span: Span, vector: *mut u8) -> Result<usize, Errno> {
+    let Some(request) = Request::new(span) else { return raw::in_core(span, vector) };
+    if !request.is_aligned() {
         return Err(EINVAL);
     }
-    let range = process.pages_between(start, end);
-    let allocated: u32 = {
-        let _blocked = Blocked::new();
-        process.books.lock().within(range).iter().map(|(part, _)| part.count).sum()
-    };
-    if rounded != end - start || allocated != range.count {
+    let (process, range) = (request.process, request.pages());
+    let blocked = Blocked::new();
+    let parts = process.areas_within(range);
+    drop(blocked);
+    if !request.is_whole() || !areas::is_covered(range, &parts) {
         return Err(ENOMEM);
     }
-    let Some(engine) = process.engine() else { return raw::in_core(address, bytes, vector) };
-    for (place, page) in (range.first..range.end()).enumerate() {
+    let Some(engine) = process.engine() else { return raw::in_core(span, vector) };
+    for (index, page) in (range.first..range.end()).enumerate() {
         let is_resident = matches!(engine.core().pages.state(page), PageState::Resident { .. });
         // SAFETY: the program gave a vector with a byte for each page.
-        let entry = unsafe { vector.add(place) };
+        let entry = unsafe { vector.add(index) };
         // SAFETY: as above.
         unsafe { entry.write(u8::from(is_resident)) };
     }

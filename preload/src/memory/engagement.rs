@@ -1,9 +1,10 @@
 //! Engaging late: the engine is started when what the program can have filled passes the budget.
-use crate::abi::raw;
-use crate::calls::{descriptors, kept, signals};
-use crate::memory::locking;
+use super::locking;
+use crate::abi::raw::{self, Span};
+use crate::calls::{descriptors, held, signal_stacks};
 use crate::state::process::{GlibcHeap, Phase, Process};
 use userswap::Engine;
+use userswap::sys::PAGE_BYTES;
 use userswap::sys::signal::Blocked;
 
 /// Starts the engine if the budget is passed. No lock of ours may be held.
@@ -17,7 +18,7 @@ pub fn engage_if_needed(process: &Process) {
 fn engage_if_over(process: &Process) {
     let blocked = Blocked::new();
     let pages = process.accessible_pages();
-    if pages * raw::PAGE_BYTES as u64 > process.options.ram_bytes {
+    if pages * PAGE_BYTES as u64 > process.options.ram_bytes {
         engage(process);
     }
     drop(blocked);
@@ -42,19 +43,19 @@ fn engage(process: &Process) {
         }
     };
     descriptors::protect_new(&before);
-    kept::prepare(&engine, &process.options);
+    held::prepare(&engine, &process.options);
     locking::resume(process, &engine, locked);
-    signals::pin_stacks(&engine);
+    signal_stacks::pin(&engine);
     process.set_engine(engine);
     raw::set_errno(errno);
 }
 
 /// Makes memory that was mapped anew inside the arena the engine's.
-pub fn join(engine: &Engine, address: usize, bytes: usize) {
+pub fn join(engine: &Engine, span: Span) {
     // Kernels without transparent huge pages refuse the first.
-    let _ = raw::advise(address, bytes, libc::MADV_NOHUGEPAGE);
-    let _ = raw::advise(address, bytes, libc::MADV_DONTFORK);
-    if let Err(error) = engine.core().uffd.register(address, bytes) {
+    let _ = raw::advise(span, libc::MADV_NOHUGEPAGE);
+    let _ = raw::advise(span, libc::MADV_DONTFORK);
+    if let Err(error) = engine.core().uffd.register(span.address, span.bytes) {
         raw::say(&format!("cannot register memory again: {error}"));
         raw::exit_now(1);
     }

@@ -1,36 +1,27 @@
 //! The memory calls as the program calls them: results become -1 and errno here, and nowhere else.
-use crate::abi::callers;
-use crate::abi::callers::entry;
-use crate::abi::raw::{Errno, MapRequest, RemapRequest, set_errno};
-use crate::heap::mimalloc;
-use crate::memory::{advice, locking, mappings, protection, remap};
+//!
+//! The entry points here are as safe as the functions of the C library that they stand in for.
+use super::{advice, commitment, locking, mappings, protection, remap};
+use crate::abi::callers::{self, entry};
+use crate::abi::raw::{Errno, MapRequest, RemapRequest, Span, set_errno};
 use crate::state::process;
 use libc::{c_int, c_void, off_t, size_t};
 
+fn or<T>(outcome: Result<T, Errno>, failed: T) -> T {
+    outcome.unwrap_or_else(|error| {
+        set_errno(error);
+        failed
+    })
+}
+
 fn to_c(outcome: Result<usize, Errno>) -> c_int {
-    match outcome {
-        Ok(value) => value as c_int,
-        Err(error) => {
-            set_errno(error);
-            -1
-        }
-    }
+    or(outcome.map(|value| value as c_int), -1)
 }
 
 fn to_pointer(outcome: Result<usize, Errno>) -> *mut c_void {
-    match outcome {
-        Ok(address) => address as *mut c_void,
-        Err(error) => {
-            set_errno(error);
-            libc::MAP_FAILED
-        }
-    }
+    or(outcome.map(|address| address as *mut c_void), libc::MAP_FAILED)
 }
 
-/// mmap.
-///
-/// # Safety
-/// As the function of the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmap(
     address: *mut c_void,
@@ -44,10 +35,6 @@ pub unsafe extern "C" fn mmap(
     to_pointer(mappings::map(MapRequest { address, bytes, protection, flags, fd, offset }))
 }
 
-/// mmap64.
-///
-/// # Safety
-/// As the function of the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmap64(
     address: *mut c_void,
@@ -57,23 +44,16 @@ pub unsafe extern "C" fn mmap64(
     fd: c_int,
     offset: off_t,
 ) -> *mut c_void {
-    let address = address as usize;
-    to_pointer(mappings::map(MapRequest { address, bytes, protection, flags, fd, offset }))
+    // SAFETY: the same function by its other name.
+    unsafe { mmap(address, bytes, protection, flags, fd, offset) }
 }
 
-/// munmap.
-///
-/// # Safety
-/// As the function of the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn munmap(address: *mut c_void, bytes: size_t) -> c_int {
-    to_c(mappings::unmap(address as usize, bytes))
+    to_c(mappings::unmap(Span::of(address, bytes)))
 }
 
 /// mremap; the last argument is read only with the flags that use it.
-///
-/// # Safety
-/// As the function of the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mremap(
     address: *mut c_void,
@@ -97,88 +77,57 @@ extern "C" fn serve_mprotect(
     protection: c_int,
     caller: usize,
 ) -> c_int {
-    let address = address as usize;
+    let span = Span::of(address, bytes);
     if callers::is_ours(caller)
         && let Some(process) = process::current()
-        && process.arena.contains(address)
+        && process.arena.contains(span.address)
     {
-        mimalloc::commit(process, address, bytes);
+        commitment::commit(process, span);
         return 0;
     }
-    to_c(protection::protect(address, bytes, protection))
+    to_c(protection::protect(span, protection))
 }
 
-/// madvise.
-///
-/// # Safety
-/// As the function of the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn madvise(address: *mut c_void, bytes: size_t, advice: c_int) -> c_int {
-    to_c(advice::advise(address as usize, bytes, advice))
+    to_c(advice::advise(Span::of(address, bytes), advice))
 }
 
 /// posix_madvise, which returns its error.
-///
-/// # Safety
-/// As the function of the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn posix_madvise(
     address: *mut c_void,
     bytes: size_t,
     advice: c_int,
 ) -> c_int {
-    advice::advise_posix(address as usize, bytes, advice).err().unwrap_or(0)
+    advice::advise_posix(Span::of(address, bytes), advice).err().unwrap_or(0)
 }
 
-/// mincore.
-///
-/// # Safety
-/// As the function of the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mincore(address: *mut c_void, bytes: size_t, vector: *mut u8) -> c_int {
-    to_c(advice::in_core(address as usize, bytes, vector))
+    to_c(advice::in_core(Span::of(address, bytes), vector))
 }
 
-/// mlock.
-///
-/// # Safety
-/// As the function of the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlock(address: *const c_void, bytes: size_t) -> c_int {
-    to_c(locking::lock(libc::SYS_mlock, address as usize, bytes, 0))
+    to_c(locking::lock(libc::SYS_mlock, Span::of(address, bytes), 0))
 }
 
-/// mlock2.
-///
-/// # Safety
-/// As the function of the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlock2(address: *const c_void, bytes: size_t, flags: c_int) -> c_int {
-    to_c(locking::lock(libc::SYS_mlock2, address as usize, bytes, flags))
+    to_c(locking::lock(libc::SYS_mlock2, Span::of(address, bytes), flags))
 }
 
-/// munlock.
-///
-/// # Safety
-/// As the function of the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn munlock(address: *const c_void, bytes: size_t) -> c_int {
-    to_c(locking::unlock(address as usize, bytes))
+    to_c(locking::unlock(Span::of(address, bytes)))
 }
 
-/// mlockall.
-///
-/// # Safety
-/// As the function of the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlockall(flags: c_int) -> c_int {
     to_c(locking::lock_all(flags))
 }
 
-/// munlockall.
-///
-/// # Safety
-/// As the function of the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn munlockall() -> c_int {
     to_c(locking::unlock_all())

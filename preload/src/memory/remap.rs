@@ -1,14 +1,22 @@
 //! mremap of managed memory: shrink, grow in place, or move without copying.
-use crate::abi::raw::{self, Errno, MapRequest, PAGE_BYTES, RemapRequest};
-use crate::memory::{engagement, mappings};
+use super::{engagement, ranges};
+use crate::abi::raw::{self, Errno, MapRequest, RemapRequest, Span};
 use crate::state::areas::{Area, Memory};
 use crate::state::process::{self, Phase, Process};
 use libc::{EFAULT, EINVAL, ENOMEM, PROT_READ, PROT_WRITE};
 use userswap::arena::PageRange;
+use userswap::sys::PAGE_BYTES;
 use userswap::sys::signal::Blocked;
 
 const MOVING_FLAGS: i32 = libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP;
 const KNOWN_FLAGS: i32 = libc::MREMAP_MAYMOVE | MOVING_FLAGS;
+
+/// The memory that is remapped: one area of the program's.
+#[derive(Clone, Copy)]
+struct Source {
+    range: PageRange,
+    memory: Memory,
+}
 
 /// mremap.
 ///
@@ -16,40 +24,37 @@ const KNOWN_FLAGS: i32 = libc::MREMAP_MAYMOVE | MOVING_FLAGS;
 /// The kernel's.
 pub fn remap(request: RemapRequest) -> Result<usize, Errno> {
     let Some(process) = process::current() else { return raw::remap(request) };
-    let to = if request.flags & libc::MREMAP_FIXED != 0 { request.new_address } else { 0 };
     if !process.arena.contains(request.address) {
-        return match process.within_arena(to, request.new_bytes) {
-            None => raw::remap(request),
-            Some(_) => remap_over(process, request),
+        let is_fixed = request.flags & libc::MREMAP_FIXED != 0;
+        return match process.within_arena(target_of(&request)) {
+            Some(_) if is_fixed => remap_over(process, request),
+            _ => raw::remap(request),
         };
     }
     let request = checked(request)?;
-    let range = process.pages_between(request.address, request.address + request.bytes);
-    let area = {
-        let _blocked = Blocked::new();
-        process.books.lock().within(range)
-    };
-    let memory = match area[..] {
+    let range = process.pages_between(request.address..request.address + request.bytes);
+    let blocked = Blocked::new();
+    let parts = process.areas_within(range);
+    drop(blocked);
+    let memory = match parts[..] {
         [(part, Area::Memory(memory))] if part == range => memory,
         [(part, Area::Foreign)] if part == range => return remap_foreign(process, request, range),
         _ => return Err(EFAULT),
     };
-    if request.flags & MOVING_FLAGS != 0 {
-        return remap_to(process, request, range, memory);
+    let source = Source { range, memory };
+    if request.flags & MOVING_FLAGS == 0 {
+        return resize(process, &request, source);
     }
-    let count = (request.new_bytes / PAGE_BYTES) as u32;
-    let blocked = Blocked::new();
-    if count < range.count {
-        let rest = PageRange { first: range.first + count, count: range.count - count };
-        mappings::unmap_inside(process, rest);
+    let is_fixed = request.flags & libc::MREMAP_FIXED != 0;
+    if is_fixed && process.within_arena(target_of(&request)).is_none() {
+        return move_out(process, request, source);
     }
-    if count <= range.count {
-        return Ok(request.address);
-    }
-    let outcome = grow(process, range, memory, (count, request.flags));
-    drop(blocked);
-    engagement::engage_if_needed(process);
-    outcome.map(|first| process.arena.address_of(first))
+    move_to(process, &request, source)
+}
+
+/// What MREMAP_FIXED asks for.
+fn target_of(request: &RemapRequest) -> Span {
+    Span { address: request.new_address, bytes: request.new_bytes }
 }
 
 /// Rounds the lengths and refuses what the kernel refuses.
@@ -77,143 +82,134 @@ fn checked(request: RemapRequest) -> Result<RemapRequest, Errno> {
     Ok(RemapRequest { bytes, new_bytes, ..request })
 }
 
-/// Grows memory in place if what follows is free, else elsewhere; signals are blocked.
-fn grow(
-    process: &Process,
-    range: PageRange,
-    memory: Memory,
-    (count, flags): (u32, i32),
-) -> Result<u32, Errno> {
+/// Shrinks or grows.
+fn resize(process: &Process, request: &RemapRequest, source: Source) -> Result<usize, Errno> {
+    let range = source.range;
+    let count = (request.new_bytes / PAGE_BYTES) as u32;
+    let blocked = Blocked::new();
+    if count < range.count {
+        let rest = PageRange { first: range.first + count, count: range.count - count };
+        ranges::unmap(process, rest);
+    }
+    if count <= range.count {
+        return Ok(request.address);
+    }
+    let outcome = grow(process, source, count, request.flags);
+    drop(blocked);
+    engagement::engage_if_needed(process);
+    outcome.map(|first| process.arena.address_of(first))
+}
+
+/// Grows memory to `count` pages, in place if what follows is free, else elsewhere; signals are blocked.
+fn grow(process: &Process, source: Source, count: u32, flags: i32) -> Result<u32, Errno> {
+    let Source { range, memory } = source;
     let more = PageRange { first: range.end(), count: count - range.count };
-    let fits = more.first.checked_add(more.count).is_some_and(|end| end <= process.arena.pages());
-    if fits && !memory.locked {
-        let books = process.books.lock();
-        let taken = process.arena.allocate_at(more);
-        drop(books);
-        if taken {
-            mappings::open(process, more, memory.protection)?;
-            return Ok(range.first);
-        }
+    if !memory.locked && ranges::take_at(process, more).is_ok() {
+        ranges::open(process, more, memory.protection)?;
+        return Ok(range.first);
     }
     if flags & libc::MREMAP_MAYMOVE == 0 {
         return Err(ENOMEM);
     }
-    let books = process.books.lock();
-    let align = if count.is_multiple_of(512) { 512 } else { 1 };
-    let to = process.arena.allocate(count, align).ok_or(ENOMEM)?;
-    drop(books);
-    relocate(process, range, memory, to)?;
-    mappings::unmap_inside(process, range);
+    let to = ranges::take(process, count, ranges::align_of(count)).ok_or(ENOMEM)?;
+    relocate(process, source, to)?;
+    ranges::unmap(process, range);
     Ok(to.first)
 }
 
-/// Moves memory to a range that was just allocated and is at least as long; the old range is left empty.
+/// Moves memory to a range that was just taken and is at least as long; the old range is left empty.
 fn relocate(
     process: &Process,
-    from: PageRange,
-    memory: Memory,
+    Source { range, memory }: Source,
     to: PageRange,
 ) -> Result<(), Errno> {
-    mappings::open(process, to, PROT_READ | PROT_WRITE)?;
+    ranges::open(process, to, PROT_READ | PROT_WRITE)?;
     let phase = process.phase();
     match &phase {
-        Phase::Engaged(engine) => engine.core().move_range(from, to.first),
-        Phase::Native(_) if memory.opened => move_natively(process, from, to)?,
+        Phase::Engaged(engine) => engine.core().move_range(range, to.first),
+        Phase::Native(_) if memory.opened => {
+            move_natively(process.span_of(range), process.span_of(to).address)?;
+        }
         Phase::Native(_) => {}
     }
     if memory.protection != PROT_READ | PROT_WRITE {
-        let (address, bytes) = process.bytes_of(to);
-        mappings::protect_own(address, bytes, memory.protection);
+        ranges::protect(process.span_of(to), memory.protection);
     }
     let moved = Memory { locked: false, ..memory };
-    process.books.lock().set(to, Area::Memory(moved));
+    process.areas.lock().set(to, Area::Memory(moved));
     Ok(())
 }
 
-fn move_natively(process: &Process, from: PageRange, to: PageRange) -> Result<(), Errno> {
-    let (address, bytes) = process.bytes_of(from);
-    let (new_address, _) = process.bytes_of(to);
+fn move_natively(from: Span, new_address: usize) -> Result<(), Errno> {
+    let Span { address, bytes } = from;
     let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP;
     if raw::remap(RemapRequest { address, bytes, new_bytes: bytes, flags, new_address }).is_ok() {
-        // The new place has the old one's protection.
-        return raw::protect(new_address, bytes, PROT_READ | PROT_WRITE).map(|_| ());
+        // The new mapping has the old one's protection.
+        let moved = Span { address: new_address, bytes };
+        return raw::protect(moved, PROT_READ | PROT_WRITE).map(|_| ());
     }
     // More than one mapping of the kernel's, or an old kernel.
-    raw::protect(address, bytes, PROT_READ)?;
+    raw::protect(from, PROT_READ)?;
     // SAFETY: both ranges are the program's, readable and writable, and distinct.
     unsafe { std::ptr::copy_nonoverlapping(address as *const u8, new_address as *mut u8, bytes) };
     Ok(())
 }
 
-/// MREMAP_FIXED and MREMAP_DONTUNMAP.
-fn remap_to(
-    process: &Process,
-    request: RemapRequest,
-    range: PageRange,
-    memory: Memory,
-) -> Result<usize, Errno> {
-    let is_fixed = request.flags & libc::MREMAP_FIXED != 0;
+/// MREMAP_FIXED and MREMAP_DONTUNMAP inside the arena.
+fn move_to(process: &Process, request: &RemapRequest, source: Source) -> Result<usize, Errno> {
     let count = (request.new_bytes / PAGE_BYTES) as u32;
-    let moved = PageRange { first: range.first, count: range.count.min(count) };
-    let address = request.new_address;
-    if is_fixed && process.within_arena(address, request.new_bytes).is_none() {
-        return move_out(process, request, moved, memory);
-    }
+    let moved = PageRange { first: source.range.first, count: source.range.count.min(count) };
     let blocked = Blocked::new();
-    let to = if is_fixed {
-        if process.within_arena(address, request.new_bytes)
-            != Some((address, address + request.new_bytes))
-        {
-            return Err(ENOMEM);
-        }
-        let to = process.pages_between(address, address + request.new_bytes);
-        mappings::unmap_inside(process, to);
-        let books = process.books.lock();
-        if !process.arena.allocate_at(to) {
-            return Err(ENOMEM);
-        }
-        drop(books);
-        to
+    let to = if request.flags & libc::MREMAP_FIXED != 0 {
+        make_room(process, target_of(request))?
     } else {
-        let books = process.books.lock();
-        let to = process.arena.allocate(count, 1);
-        drop(books);
-        to.ok_or(ENOMEM)?
+        ranges::take(process, count, 1).ok_or(ENOMEM)?
     };
-    relocate(process, moved, memory, to)?;
+    relocate(process, Source { range: moved, ..source }, to)?;
     if request.flags & libc::MREMAP_DONTUNMAP == 0 {
-        mappings::unmap_inside(process, range);
+        ranges::unmap(process, source.range);
     }
     drop(blocked);
     engagement::engage_if_needed(process);
     Ok(process.arena.address_of(to.first))
 }
 
-/// To an exact place outside the arena: a copy, which is the kernel's from then on.
-fn move_out(
-    process: &Process,
-    request: RemapRequest,
-    from: PageRange,
-    memory: Memory,
-) -> Result<usize, Errno> {
+/// Takes exactly these pages, whatever the program has there; signals are blocked.
+fn make_room(process: &Process, span: Span) -> Result<PageRange, Errno> {
+    let asked = span.address..span.address.saturating_add(span.bytes);
+    if process.within_arena(span) != Some(asked.clone()) {
+        return Err(ENOMEM);
+    }
+    if !span.address.is_multiple_of(PAGE_BYTES) {
+        return Err(EINVAL);
+    }
+    let range = process.pages_between(asked);
+    ranges::unmap(process, range);
+    ranges::take_at(process, range)?;
+    Ok(range)
+}
+
+/// To an exact address outside the arena: a copy, which is the kernel's from then on.
+fn move_out(process: &Process, request: RemapRequest, source: Source) -> Result<usize, Errno> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
     let protection = PROT_READ | PROT_WRITE;
-    let RemapRequest { new_address: address, new_bytes: bytes, .. } = request;
+    let Span { address, bytes } = target_of(&request);
     let to = raw::map(MapRequest { address, bytes, protection, flags, fd: -1, offset: 0 })?;
-    let (old, old_bytes) = process.bytes_of(from);
-    if memory.opened {
-        mappings::protect_own(old, old_bytes, PROT_READ | PROT_WRITE);
+    if source.memory.opened {
+        let from = Span { bytes: bytes.min(request.bytes), ..process.span_of(source.range) };
+        ranges::protect(from, PROT_READ | PROT_WRITE);
         // SAFETY: both ranges are the program's, readable and writable, and distinct.
-        unsafe { std::ptr::copy_nonoverlapping(old as *const u8, to as *mut u8, old_bytes) };
-        mappings::protect_own(old, old_bytes, memory.protection);
+        unsafe {
+            std::ptr::copy_nonoverlapping(from.address as *const u8, to as *mut u8, from.bytes)
+        };
+        ranges::protect(from, source.memory.protection);
     }
-    raw::protect(to, bytes, memory.protection)?;
+    raw::protect(Span { address: to, bytes }, source.memory.protection)?;
     let _blocked = Blocked::new();
-    let whole = process.pages_between(request.address, request.address + request.bytes);
     if request.flags & libc::MREMAP_DONTUNMAP != 0 {
-        mappings::forget(process, &process.phase(), whole);
+        ranges::forget(process, &process.phase(), source.range);
     } else {
-        mappings::unmap_inside(process, whole);
+        ranges::unmap(process, source.range);
     }
     Ok(to)
 }
@@ -221,34 +217,20 @@ fn move_out(
 /// A mapping from outside over a part of the arena.
 fn remap_over(process: &Process, request: RemapRequest) -> Result<usize, Errno> {
     let bytes = request.new_bytes.next_multiple_of(PAGE_BYTES);
-    let target = (request.new_address, request.new_address + bytes);
-    if process.within_arena(request.new_address, bytes) != Some(target) {
-        return Err(ENOMEM);
-    }
-    let range = process.pages_between(target.0, target.1);
     let _blocked = Blocked::new();
-    mappings::unmap_inside(process, range);
-    let mut books = process.books.lock();
-    if !process.arena.allocate_at(range) {
-        return Err(ENOMEM);
-    }
-    let outcome = raw::remap(request);
-    match outcome {
-        Ok(_) => books.set(range, Area::Foreign),
-        Err(_) => process.arena.free(range),
-    }
-    outcome
+    let range = make_room(process, Span { address: request.new_address, bytes })?;
+    ranges::cover(process, range, || raw::remap(request))
 }
 
 /// What the program itself mapped over a part of the arena moves and shrinks as the kernel does it; the
-/// place it leaves becomes plain memory again.
+/// range it leaves becomes plain memory again.
 fn remap_foreign(
     process: &Process,
     request: RemapRequest,
     range: PageRange,
 ) -> Result<usize, Errno> {
     let is_fixed = request.flags & libc::MREMAP_FIXED != 0;
-    if is_fixed && process.within_arena(request.new_address, request.new_bytes).is_some() {
+    if is_fixed && process.within_arena(target_of(&request)).is_some() {
         return Err(EINVAL);
     }
     let address = raw::remap(request)?;
@@ -256,7 +238,7 @@ fn remap_foreign(
     if request.flags & libc::MREMAP_DONTUNMAP == 0 && kept < range.count {
         let left = PageRange { first: range.first + kept, count: range.count - kept };
         let _blocked = Blocked::new();
-        mappings::unmap_inside(process, left);
+        ranges::unmap(process, left);
     }
     Ok(address)
 }

@@ -18,7 +18,6 @@ pub enum Area {
     Foreign,
 }
 
-/// Private anonymous memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Memory {
     /// PROT_ bits in force.
@@ -41,6 +40,18 @@ impl Memory {
     }
 }
 
+impl Area {
+    /// Whether the program locked it in RAM.
+    pub fn is_locked(self) -> bool {
+        matches!(self, Area::Memory(Memory { locked: true, .. }))
+    }
+}
+
+/// Whether all of a range is in use, by what [`Areas::within`] says about it.
+pub fn is_covered(range: PageRange, parts: &[(PageRange, Area)]) -> bool {
+    parts.iter().map(|(part, _)| part.count).sum::<u32>() == range.count
+}
+
 /// The map, with a running total of what is accessible.
 #[derive(Default)]
 pub struct Areas {
@@ -49,7 +60,6 @@ pub struct Areas {
 }
 
 impl Areas {
-    /// Nothing in use.
     pub const fn new() -> Self {
         Self { parts: BTreeMap::new(), opened_pages: 0 }
     }
@@ -70,8 +80,8 @@ impl Areas {
             self.take(first);
             merged = PageRange { first, count: count + merged.count };
         }
-        if let Some(&(count, behind)) = self.parts.get(&range.end())
-            && behind == area
+        if let Some(&(count, after)) = self.parts.get(&range.end())
+            && after == area
         {
             self.take(range.end());
             merged.count += count;

@@ -2,14 +2,16 @@
 //!
 //! *Native*: the arena is plain memory of the kernel's. *Engaged*: the engine has it. Changes of mappings
 //! in the native phase exclude each other and the engagement, so that the engine never adopts a page
-//! which somebody is just giving back; afterwards the page words order everything.
-use crate::abi::raw::PAGE_BYTES;
-use crate::state::areas::Areas;
+//! which a thread is just giving back; afterwards the page words order everything.
+use crate::abi::raw::Span;
+use crate::state::areas::{Area, Areas};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use userswap::Engine;
 use userswap::arena::{Arena, PageRange};
 use userswap::options::Options;
+use userswap::sys::PAGE_BYTES;
 use userswap::sys::lock::{Guard, Lock};
 
 static PROCESS: AtomicPtr<Process> = AtomicPtr::new(std::ptr::null_mut());
@@ -25,8 +27,8 @@ pub struct Process {
     pub options: Options,
     /// Where all managed memory is.
     pub arena: Arc<Arena>,
-    /// What the arena is used for. The arena's own books are changed only with this held.
-    pub books: Lock<Areas>,
+    /// What the arena is used for. What is allocated in the arena is changed only with this held.
+    pub areas: Lock<Areas>,
     /// Held for every change of mappings in the native phase, and while engaging.
     pub native: Lock<()>,
     /// Pages that mimalloc has committed.
@@ -36,19 +38,19 @@ pub struct Process {
 
 /// The phase, for as long as it is held.
 pub enum Phase<'a> {
-    /// The kernel has the arena; nobody engages meanwhile.
+    /// The kernel has the arena; no thread engages meanwhile.
     Native(Guard<'a, ()>),
     /// The engine has the arena, until the process ends.
     Engaged(&'a Engine),
 }
 
 impl Process {
-    /// A process in the native phase.
+    /// In the native phase, with nothing in use.
     pub fn new(options: Options, arena: Arena) -> Self {
         Self {
             options,
             arena: Arc::new(arena),
-            books: Lock::new(Areas::new()),
+            areas: Lock::new(Areas::new()),
             native: Lock::new(()),
             heap_pages: AtomicU64::new(0),
             engine: AtomicPtr::new(std::ptr::null_mut()),
@@ -92,25 +94,68 @@ impl Process {
 
     /// Pages that the program can have filled; signals must be blocked.
     pub fn accessible_pages(&self) -> u64 {
-        self.books.lock().opened_pages() + self.heap_pages.load(Ordering::Relaxed)
+        self.areas.lock().opened_pages() + self.heap_pages.load(Ordering::Relaxed)
     }
 
-    /// The whole pages between two addresses of the arena.
-    pub fn pages_between(&self, start: usize, end: usize) -> PageRange {
-        let count = (end - start).div_ceil(PAGE_BYTES) as u32;
-        PageRange { first: self.arena.page_of(start), count }
+    /// What a range of the arena is used for, in order; gaps are free. Signals must be blocked.
+    pub fn areas_within(&self, range: PageRange) -> Vec<(PageRange, Area)> {
+        self.areas.lock().within(range)
     }
 
-    /// Address and length of a range.
-    pub fn bytes_of(&self, range: PageRange) -> (usize, usize) {
-        (self.arena.address_of(range.first), range.count as usize * PAGE_BYTES)
+    /// The pages that some bytes of the arena lie in.
+    pub fn pages_between(&self, bytes: Range<usize>) -> PageRange {
+        let count = bytes.end.div_ceil(PAGE_BYTES) - bytes.start / PAGE_BYTES;
+        PageRange { first: self.arena.page_of(bytes.start), count: count as u32 }
     }
 
-    /// The part of some address range that lies in the arena.
-    pub fn within_arena(&self, address: usize, bytes: usize) -> Option<(usize, usize)> {
-        let start = address.max(self.arena.address());
-        let end = address.saturating_add(bytes).min(self.arena.address() + self.arena.bytes());
-        (start < end).then_some((start, end))
+    /// The bytes of a range of pages.
+    pub fn span_of(&self, range: PageRange) -> Span {
+        Span {
+            address: self.arena.address_of(range.first),
+            bytes: range.count as usize * PAGE_BYTES,
+        }
+    }
+
+    /// The part of some bytes that lies in the arena; None when there is none.
+    pub fn within_arena(&self, span: Span) -> Option<Range<usize>> {
+        let start = span.address.max(self.arena.address());
+        let end = span.address.saturating_add(span.bytes);
+        let end = end.min(self.arena.address() + self.arena.bytes());
+        (start < end).then_some(start..end)
+    }
+}
+
+/// The whole pages that a call is about, where the arena has a part of them.
+pub struct Request {
+    pub process: &'static Process,
+    /// From the address given to the end of the last page.
+    pub asked: Range<usize>,
+    /// The part in the arena.
+    pub inside: Range<usize>,
+}
+
+impl Request {
+    /// None when the arena has no part in it: the kernel answers such calls.
+    pub fn new(span: Span) -> Option<Self> {
+        let process = current()?;
+        let bytes = span.bytes.checked_next_multiple_of(PAGE_BYTES)?;
+        let inside = process.within_arena(Span { bytes, ..span })?;
+        let asked = span.address..span.address.saturating_add(bytes);
+        Some(Self { process, asked, inside })
+    }
+
+    /// Whether the call names a page's first byte, as most have to.
+    pub fn is_aligned(&self) -> bool {
+        self.asked.start.is_multiple_of(PAGE_BYTES)
+    }
+
+    pub fn is_whole(&self) -> bool {
+        self.asked == self.inside
+    }
+
+    /// The pages in the arena.
+    pub fn pages(&self) -> PageRange {
+        self.process.pages_between(self.inside.clone())
     }
 }
 
@@ -144,7 +189,6 @@ pub fn open_heap() {
 pub struct GlibcHeap;
 
 impl GlibcHeap {
-    /// From now on.
     pub fn new() -> Self {
         ROUTED_TO_GLIBC.fetch_add(1, Ordering::AcqRel);
         Self
