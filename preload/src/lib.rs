@@ -1,9 +1,11 @@
 //! What `userswap run` injects into a program: the C library's memory calls, served from managed memory.
 //!
 //! The library stands between a program and the C library. Mappings and malloc are given out of one arena
-//! (`mappings`, `heap`); as long as what is accessible there fits the budget nothing else happens, and when
-//! it does not the engine takes the arena over (`engagement`). Everything else here keeps the program from
-//! noticing: fork, system calls on memory that is not there, descriptors, signals.
+//! (`memory`, `heap`); as long as what is accessible there fits the budget nothing else happens, and when it
+//! does not the engine takes the arena over (`memory/engagement`). Everything else here keeps the program
+//! from noticing: fork (`lifecycle`), system calls on memory that is not there, descriptors, signals (`calls`).
+//!
+//! Each room uses only those after it: `lifecycle`, `heap`, `memory`, `calls`, `state`, `abi`.
 //!
 //! It decides nothing: which page goes where is `userswap-policy`'s and the engine's.
 // The C ABI is unsafe from end to end, and this crate is its edge.
