@@ -23,11 +23,9 @@ use userswap::readahead::{AddressOrder, Choice, PAGE_CLUSTER_DEFAULT, page_clust
 use userswap::size::{ByteSize, parse_size};
 
 use crate::failure::{Failure, STATUS_NOT_FOUND};
+use crate::memory::PAGE_BYTES;
 use crate::ram::Ram;
 use crate::{library, memory, program};
-
-/// Mappings are made of pages of this size.
-const PAGE_BYTES: u64 = 4096;
 
 /// Where swap goes when the default directory has a name that cannot be written down.
 const PLAIN_DIRECTORY: &str = "/var/tmp";
@@ -255,8 +253,8 @@ fn check_stats(file: &Path) -> Result<PathBuf, Failure> {
     if !directory.is_dir() {
         return refuse("its directory does not exist");
     }
-    let place = if file.exists() { file } else { directory };
-    match access(place, Access::WRITE_OK) {
+    let changed = if file.exists() { file } else { directory };
+    match access(changed, Access::WRITE_OK) {
         Ok(()) => Ok(file.to_owned()),
         Err(error) => refuse(&std::io::Error::from(error).to_string()),
     }
