@@ -5,12 +5,13 @@
 //! (usemem with a step of a page), in 1 to 8 threads, and one writer that rewrites one large region. Devices
 //! are memory, as the RAM disk was there. What is printed are user-visible costs: elapsed and system time,
 //! the share of direct reclaim, and how often and how long anybody waited for a removal lock.
-use super::{Outcome, Row, median, size};
+use super::{Outcome, Row, median};
 use crate::sys::process::used_by_us;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use std::time::Instant;
 use userswap::options::FaultMode;
+use userswap::size::parse_size;
 use userswap::{Builder, Engine, Error, Region};
 use userswap_policy::contention::Contention;
 
@@ -39,10 +40,10 @@ pub struct ContentionArgs {
           value_parser = clap::value_parser!(u32).range(1..=64))]
     nodes: u32,
     /// RAM budget
-    #[arg(long, value_name = "SIZE", default_value = "128M", value_parser = size)]
+    #[arg(long, value_name = "SIZE", default_value = "128M", value_parser = parse_size)]
     ram: u64,
     /// Memory of all threads together
-    #[arg(long, value_name = "SIZE", default_value = "512M", value_parser = size)]
+    #[arg(long, value_name = "SIZE", default_value = "512M", value_parser = parse_size)]
     size: u64,
     /// Passes over it
     #[arg(long, value_name = "N", default_value_t = 4)]

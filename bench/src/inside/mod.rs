@@ -18,7 +18,6 @@ use serde::Serialize;
 use std::io::Write;
 use std::process::ExitCode;
 use userswap::Error;
-use userswap::size::parse_size;
 
 /// The cases.
 #[derive(Debug, Clone, Subcommand)]
@@ -121,10 +120,6 @@ fn median(mut figures: Vec<f64>) -> f64 {
         0 => (figures[middle - 1] + figures[middle]) / 2.0,
         _ => figures[middle],
     }
-}
-
-fn size(text: &str) -> Result<u64, String> {
-    parse_size(text).map_err(|error| error.to_string())
 }
 
 /// What can go wrong while measuring.

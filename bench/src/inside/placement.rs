@@ -1,10 +1,11 @@
 //! The table of the RFC on the real engine: writes over devices of different nodes, of which the far ones
 //! are slower, with one list, equal priorities, and per-node lists.
-use super::{Outcome, Row, median, size};
+use super::{Outcome, Row, median};
 use clap::Args;
 use serde::Serialize;
 use std::time::Instant;
 use userswap::options::PlacementChoice;
+use userswap::size::parse_size;
 use userswap::sys::numa;
 use userswap::topology::Topology;
 use userswap::{Builder, Error};
@@ -27,10 +28,10 @@ pub struct PlacementArgs {
           value_parser = clap::value_parser!(u32).range(1..=256))]
     tasks: Vec<u32>,
     /// RAM budget
-    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = size)]
+    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = parse_size)]
     ram: u64,
     /// Memory of all threads together
-    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = size)]
+    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = parse_size)]
     size: u64,
     /// Runs of each variant
     #[arg(long, value_name = "N", default_value_t = 3)]

@@ -5,7 +5,7 @@
 //! each page is read (and checked): what is measured is how pages come, not how they are used.
 mod patterns;
 
-use super::{Outcome, Row, median, size};
+use super::{Outcome, Row, median};
 use crate::disk;
 use clap::{Args, ValueEnum};
 use patterns::Pattern;
@@ -16,6 +16,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 use userswap::device::spec::{SwapPath, SwapSpec};
 use userswap::options::{FaultMode, RA_POLICIES};
+use userswap::size::parse_size;
 use userswap::{Builder, Engine, Error, Region, Snapshot};
 use userswap_policy::readahead::Choice;
 
@@ -44,10 +45,10 @@ pub struct ReadaheadArgs {
     #[arg(long, value_name = "MODE", default_value_t = FaultMode::Thread)]
     fault: FaultMode,
     /// RAM budget
-    #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = size)]
+    #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = parse_size)]
     ram: u64,
     /// Memory that is read
-    #[arg(long, value_name = "SIZE", default_value = "512M", value_parser = size)]
+    #[arg(long, value_name = "SIZE", default_value = "512M", value_parser = parse_size)]
     size: u64,
     /// Runs of each variant
     #[arg(long, value_name = "N", default_value_t = 3,

@@ -1,11 +1,12 @@
 //! The experiment of the 2017 patch: threads write at random places of memory larger than RAM, over
 //! several devices; measured is the time to free it all at the end, when slots that follow each other in
 //! memory are on different devices.
-use super::{Outcome, Random, Row, median, size};
+use super::{Outcome, Random, Row, median};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use std::sync::Barrier;
 use std::time::Instant;
+use userswap::size::parse_size;
 use userswap::{Builder, Error, Region};
 use userswap_policy::free_batch::FreeOrder;
 
@@ -36,10 +37,10 @@ pub struct SlotFreeArgs {
           value_parser = clap::value_parser!(u32).range(1..=256))]
     tasks: u32,
     /// RAM budget
-    #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = size)]
+    #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = parse_size)]
     ram: u64,
     /// Memory of all threads together
-    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = size)]
+    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = parse_size)]
     size: u64,
     /// Runs of each variant
     #[arg(long, value_name = "N", default_value_t = 3)]

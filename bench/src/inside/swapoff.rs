@@ -6,7 +6,7 @@ mod ours;
 mod patch;
 mod report;
 
-use super::{median, size};
+use super::median;
 use crate::interrupt::Interrupt;
 use crate::kernel::swapoff::{self as kernel, KernelLoad};
 use crate::kernel::{self as rival, KernelError, Limits};
@@ -18,6 +18,7 @@ use std::io;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use thiserror::Error;
+use userswap::size::parse_size;
 use userswap::{Stayed, SwapoffMethod};
 
 /// The share of memory that the proposal filled.
@@ -33,10 +34,10 @@ const EXIT_SIGNAL: i32 = 128;
 #[derive(Debug, Clone, Args)]
 pub struct SwapoffArgs {
     /// RAM budget, and the limit of the kernel's side
-    #[arg(long, value_name = "SIZE", default_value = "1900M", value_parser = size)]
+    #[arg(long, value_name = "SIZE", default_value = "1900M", value_parser = parse_size)]
     ram: u64,
     /// Memory that is paged out and brought back [default: 85 % of --ram]
-    #[arg(long, value_name = "SIZE", value_parser = size)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     size: Option<u64>,
     /// Directory for the swap files
     #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
