@@ -3,6 +3,7 @@
 use crate::args::{BenchArgs, Plan, UsageError};
 use crate::case::Load;
 use crate::disk::Disk;
+use crate::format::Shown;
 use crate::ideal;
 use crate::interrupt::{Interrupt, Interrupted};
 use crate::kernel::{self, KernelError, Limits};
@@ -13,18 +14,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus};
 use thiserror::Error;
+use userswap::sys::PAGE_BYTES;
 
 /// The exit status of a wrong command line.
 const EXIT_USAGE: u8 = 2;
-/// What a shell adds to a signal's number.
-const EXIT_SIGNAL: i32 = 128;
-/// Swap beyond the load itself: page tables' and the program's own pages, the last partial cluster.
-const SWAP_SPARE_BYTES: u64 = 64 << 20;
 /// The unlimited run may take this share of the memory that is there: 1 in this many.
 const NATIVE_SHARE: u64 = 2;
-/// Names the binary that has the verbs `run` and `usemem`, when it is not the running one.
-pub(crate) const EXE_VARIABLE: &str = "USERSWAP_BENCH_EXE";
-
 #[derive(Debug, Error)]
 enum BenchError {
     #[error(transparent)]
@@ -55,7 +50,7 @@ impl BenchError {
     fn exit_code(&self) -> ExitCode {
         match (self, self.interrupted()) {
             (Self::Usage(_), _) => ExitCode::from(EXIT_USAGE),
-            (_, Some(by)) => ExitCode::from(u8::try_from(EXIT_SIGNAL + by.signal).unwrap_or(1)),
+            (_, Some(by)) => by.exit_code(),
             _ => ExitCode::FAILURE,
         }
     }
@@ -80,11 +75,9 @@ impl std::fmt::Display for Side {
 /// Measures what `args` ask for and prints the report; the status is 2 for a wrong value, 128 and
 /// the signal after an interruption, 1 for any other failure.
 pub fn run(args: BenchArgs) -> ExitCode {
-    let result = measure(&args).and_then(|report| {
-        let print = if args.json { Report::print_json } else { Report::print_table };
-        print(&report).map_err(BenchError::Print)
-    });
-    match result {
+    let printed =
+        measure(&args).and_then(|report| report.print(args.format).map_err(BenchError::Print));
+    match printed {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("userswap bench: {}", error.to_string().trim_end());
@@ -101,7 +94,11 @@ fn measure(args: &BenchArgs) -> Result<Report, BenchError> {
     }
     // Held over all runs, so that a signal between two of them counts for the next.
     let interrupt = Interrupt::hold().map_err(RunError::from)?;
-    let bench = Bench { plan: &plan, exe: exe()?, directory: &directory };
+    let bench = Bench {
+        plan: &plan,
+        exe: process::own_program().map_err(BenchError::Exe)?,
+        directory: &directory,
+    };
     let native_user_s = bench.native_user_s()?;
     let disk = disk(&directory, plan.size_bytes);
     let ideal_s = ideal::seconds(&plan, native_user_s, disk);
@@ -119,13 +116,6 @@ fn measure(args: &BenchArgs) -> Result<Report, BenchError> {
         }
     }
     Ok(Report::new(&plan, runs, ideal_s, disk))
-}
-
-fn exe() -> Result<PathBuf, BenchError> {
-    match std::env::var_os(EXE_VARIABLE) {
-        Some(path) => Ok(PathBuf::from(path)),
-        None => std::env::current_exe().map_err(BenchError::Exe),
-    }
 }
 
 fn disk(directory: &Path, size_bytes: u64) -> Option<Disk> {
@@ -149,7 +139,7 @@ impl Bench<'_> {
     /// The load's own user time; of a load that would not fit the machine, scaled from a part.
     fn native_user_s(&self) -> Result<f64, BenchError> {
         let whole = self.plan.size_bytes;
-        let least = self.plan.tasks as u64 * crate::sys::page_bytes();
+        let least = self.plan.tasks as u64 * PAGE_BYTES as u64;
         let part = whole.min((machine::available_bytes() / NATIVE_SHARE).max(least));
         let load = Load::new(self.plan, part);
         let finished = process::run(&mut self.native(&load), load.from)?;
@@ -168,7 +158,7 @@ impl Bench<'_> {
             Engine::Kernel => {
                 let limits = Limits {
                     ram_bytes: self.plan.ram_bytes,
-                    swap_bytes: self.plan.size_bytes + SWAP_SPARE_BYTES,
+                    swap_bytes: self.plan.size_bytes + kernel::SWAP_SPARE_BYTES,
                     directory: self.directory,
                 };
                 kernel::run(&mut self.native(&load), &limits, load.from)?

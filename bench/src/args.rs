@@ -1,15 +1,16 @@
 //! The command line of `userswap bench`, and the checked plan made of it.
 
 use crate::case::{Case, Tasks};
+use crate::format::Format;
+use crate::kernel::Rival;
 use crate::size::{self, SizeError};
-use crate::sys::page_bytes;
-use clap::{Args, ValueEnum};
-use serde::Serialize;
-use std::fmt;
+use clap::Args;
 use std::path::PathBuf;
 use thiserror::Error;
 use userswap::device::open::default_directory;
 use userswap::device::spec::{SwapPath, SwapSpec};
+use userswap::options::FaultMode;
+use userswap::sys::PAGE_BYTES;
 
 /// More tasks or runs than this are a mistake.
 const TASKS_MAX: usize = 4096;
@@ -17,23 +18,6 @@ const RUNS_MAX: usize = 10_000;
 const REPEAT_MAX: usize = 1_000_000;
 /// A smaller budget than this holds not even the load generator's own pages on the kernel's side.
 const RAM_MIN_BYTES: u64 = 1 << 20;
-
-/// How faults reach the engine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Fault {
-    /// Handler threads read messages
-    Thread,
-    /// The faulting thread gets a signal
-    Signal,
-}
-
-/// What userswap is compared with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Rival {
-    /// The kernel's own swap: a memory control group and a new swap file (needs root)
-    Kernel,
-}
 
 /// The options of `userswap bench`.
 ///
@@ -56,18 +40,19 @@ pub struct BenchArgs {
     /// Runs per engine
     #[arg(long, value_name = "N", default_value = "3", allow_hyphen_values = true)]
     pub runs: String,
-    /// How faults reach the engine
-    #[arg(long, value_name = "MODE", default_value = "thread")]
-    pub fault: Fault,
+    /// How faults reach the engine: thread (handler threads read messages) or signal (the thread that
+    /// faults gets one)
+    #[arg(long, value_name = "MODE", default_value_t = FaultMode::Thread)]
+    pub fault: FaultMode,
     /// Swap device of the engine, as for `userswap run`; may be repeated
     #[arg(long, value_name = "SPEC")]
     pub swap: Vec<String>,
     /// Measure this beside it, in turns
     #[arg(long, value_name = "RIVAL")]
     pub vs: Option<Rival>,
-    /// Print one JSON object instead of a table
-    #[arg(long)]
-    pub json: bool,
+    /// What the report is printed as
+    #[command(flatten)]
+    pub format: Format,
     /// Distance of the accesses (default 8; 4096 for the random cases)
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub step: Option<String>,
@@ -99,7 +84,7 @@ pub(crate) struct Plan {
     pub(crate) size_bytes: u64,
     pub(crate) tasks: usize,
     pub(crate) runs: usize,
-    pub(crate) fault: Fault,
+    pub(crate) fault: FaultMode,
     pub(crate) swap: Vec<String>,
     pub(crate) rival: Option<Rival>,
     pub(crate) step_bytes: Option<u64>,
@@ -112,7 +97,7 @@ impl BenchArgs {
         let plan = Plan {
             case: self.case,
             ram_bytes: bytes("--ram", &self.ram, RAM_MIN_BYTES)?,
-            size_bytes: bytes("--size", &self.size, page_bytes())?,
+            size_bytes: bytes("--size", &self.size, PAGE_BYTES as u64)?,
             tasks: number("--tasks", &self.tasks, TASKS_MAX)?,
             runs: number("--runs", &self.runs, RUNS_MAX)?,
             fault: self.fault,
@@ -121,7 +106,7 @@ impl BenchArgs {
             step_bytes,
             repeat: number("--repeat", &self.repeat, REPEAT_MAX)?,
         };
-        if plan.size_bytes / (plan.tasks as u64) < page_bytes() {
+        if plan.size_bytes / (plan.tasks as u64) < (PAGE_BYTES as u64) {
             return Err(UsageError::Share { text: self.size.clone(), tasks: plan.tasks });
         }
         if plan.ram_bytes_each() < RAM_MIN_BYTES {
@@ -160,13 +145,6 @@ impl Plan {
     }
 }
 
-impl fmt::Display for Fault {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let value = self.to_possible_value().expect("no mode is hidden");
-        out.write_str(value.get_name())
-    }
-}
-
 fn bytes(option: &'static str, text: &str, least: u64) -> Result<u64, UsageError> {
     size::parse(text, least).map_err(|error| UsageError::Size(option, error))
 }
@@ -202,7 +180,7 @@ pub(crate) mod tests {
         let plan = plan("swap-w-seq");
         assert_eq!((plan.ram_bytes, plan.size_bytes), (512 << 20, 2 << 30));
         assert_eq!((plan.tasks, plan.runs, plan.repeat), (1, 3, 1));
-        assert_eq!((plan.fault, plan.rival), (Fault::Thread, None));
+        assert_eq!((plan.fault, plan.rival), (FaultMode::Thread, None));
     }
 
     #[test]

@@ -1,18 +1,18 @@
 //! The benchmark cases: what each has the load generator do, and which lines must come back.
 
 use crate::args::Plan;
-use crate::process::From;
-use crate::sys::page_bytes;
+use crate::process::MeasureFrom;
 use crate::usemem::{PAGE_READS_UNIT, THROUGHPUT_UNIT};
 use clap::ValueEnum;
 use serde::Serialize;
+use userswap::sys::PAGE_BYTES;
 
 /// The step of a random case. With usemem's own of 8 bytes each page would be visited 512 times on
 /// average, and nearly every visit would be a fault: hours for what says the same in seconds.
-pub(crate) const RANDOM_STEP_BYTES: u64 = 4096;
+pub(crate) const RANDOM_STEP_BYTES: u64 = PAGE_BYTES as u64;
 /// The share of the pages that `page-rand-read` reads, all threads together: 1 in this many.
 const PAGES_PER_READ: u64 = 4;
-/// Both sides visit the same random places.
+/// Both sides visit the same random positions.
 const SEED: &str = "1";
 
 /// What is measured.
@@ -23,9 +23,9 @@ pub enum Case {
     SwapWSeq,
     /// Threads write their memory in order
     SwapWSeqMt,
-    /// Processes write at random places
+    /// Processes write at random positions
     SwapWRand,
-    /// Threads write at random places
+    /// Threads write at random positions
     SwapWRandMt,
     /// Processes write everything, then read it in order; the read is measured
     Swapin,
@@ -41,12 +41,6 @@ pub(crate) enum Tasks {
 }
 
 impl Case {
-    /// The name on the command line.
-    pub(crate) fn name(self) -> String {
-        let value = self.to_possible_value().expect("no case is hidden");
-        value.get_name().to_owned()
-    }
-
     pub(crate) fn tasks(self) -> Tasks {
         match self {
             Self::SwapWSeq | Self::SwapWRand | Self::Swapin => Tasks::Processes,
@@ -63,7 +57,7 @@ impl Case {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Load {
     pub(crate) args: Vec<String>,
-    pub(crate) from: From,
+    pub(crate) from: MeasureFrom,
     /// One result line of this kind per task.
     unit: &'static str,
     lines: usize,
@@ -75,7 +69,7 @@ impl Load {
     /// The load of `plan` over `size_bytes`, all tasks together.
     pub(crate) fn new(plan: &Plan, size_bytes: u64) -> Self {
         let tasks = plan.tasks as u64;
-        let page = page_bytes();
+        let page = PAGE_BYTES as u64;
         let share = (size_bytes / tasks / page * page).max(page);
         let per_task = match plan.case.tasks() {
             Tasks::Processes => "-n",
@@ -85,7 +79,7 @@ impl Load {
         let mut add = |more: &[&str]| args.extend(more.iter().map(|&arg| arg.to_owned()));
         let mut load = Self {
             args: Vec::new(),
-            from: From::Start,
+            from: MeasureFrom::Start,
             unit: THROUGHPUT_UNIT,
             lines: plan.tasks,
             kilobytes_per_unit: 1,
@@ -95,12 +89,12 @@ impl Load {
             Case::SwapWRand | Case::SwapWRandMt => add(&["--random", "--random-seed", SEED]),
             Case::Swapin => {
                 add(&["-W"]);
-                load.from = From::Signal { waiters: plan.tasks };
+                load.from = MeasureFrom::Signal { waiters: plan.tasks };
             }
             Case::PageRandRead => {
                 let reads = page_reads(size_bytes).div_ceil(tasks).to_string();
                 add(&["-W", "--random-seed", SEED, "--page-random-read", &reads]);
-                load.from = From::Signal { waiters: 1 };
+                load.from = MeasureFrom::Signal { waiters: 1 };
                 load.unit = PAGE_READS_UNIT;
                 load.kilobytes_per_unit = page / 1024;
             }
@@ -141,7 +135,7 @@ fn passes(plan: &Plan) -> Vec<String> {
 
 /// The page reads of all threads over `size_bytes` of memory.
 pub(crate) fn page_reads(size_bytes: u64) -> u64 {
-    (size_bytes / page_bytes() / PAGES_PER_READ).max(1)
+    (size_bytes / PAGE_BYTES as u64 / PAGES_PER_READ).max(1)
 }
 
 #[cfg(test)]
@@ -185,7 +179,7 @@ mod tests {
     #[test]
     fn page_reads_count_as_pages() {
         let out = "Read Process 7 is waiting signal\n100 page reads / 1 usecs = 50 reads/s\n";
-        let kilobytes = page_bytes() / 1024;
+        let kilobytes = PAGE_BYTES as u64 / 1024;
         assert_eq!(load("page-rand-read").throughput_kbs(out), Ok(50 * kilobytes));
     }
 

@@ -3,7 +3,7 @@
 use crate::args::Plan;
 use crate::case::{self, Case};
 use crate::disk::Disk;
-use crate::sys::page_bytes;
+use userswap::sys::PAGE_BYTES;
 
 /// Steps of the numeric sum over a random load; more change the result by less than 1 in 1000.
 const SUM_STEPS: u32 = 10_000;
@@ -46,14 +46,14 @@ impl Traffic {
             Case::PageRandRead => {
                 let missing = excess / plan.size_bytes as f64;
                 let reads = case::page_reads(plan.size_bytes) as f64;
-                Self { written: 0.0, read: reads * missing * page_bytes() as f64 }
+                Self { written: 0.0, read: reads * missing * PAGE_BYTES as f64 }
             }
         }
     }
 
     /// Random accesses miss as often as the page is in use but not in RAM: no policy knows better.
     fn random_writes(plan: &Plan) -> Self {
-        let page = page_bytes() as f64;
+        let page = PAGE_BYTES as f64;
         let pages = plan.size_bytes as f64 / page;
         let room = plan.ram_bytes as f64 / page;
         let step = plan.step_bytes.unwrap_or(case::RANDOM_STEP_BYTES);
@@ -108,7 +108,7 @@ mod tests {
     fn random_writes_approach_the_share_that_is_out() {
         // After many accesses everything is in use: three of four accesses miss.
         let traffic = Traffic::of(&plan("swap-w-rand --repeat 100"));
-        let misses = traffic.read / page_bytes() as f64;
+        let misses = traffic.read / PAGE_BYTES as f64;
         let accesses = 100.0 * 2.0 * GIB / 4096.0;
         assert!((misses / accesses - 0.75).abs() < 0.02, "{}", misses / accesses);
         assert!((traffic.written / GIB - 1.5).abs() < 0.02, "{traffic:?}");

@@ -1,16 +1,19 @@
 //! The report: one JSON object for programs, a table for people.
 
-use crate::args::{Fault, Plan};
+use crate::args::Plan;
 use crate::case::{Case, Tasks};
+use crate::choice;
 use crate::disk::Disk;
+use crate::figures::median;
+use crate::format::Shown;
 use crate::machine::{self, Machine};
 use crate::size;
 use comfy_table::{CellAlignment, Table, presets};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use std::fmt;
-use std::io::{self, Write};
+use userswap::options::FaultMode;
 
-/// Who gave the load its memory.
+/// What gave the load its memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Engine {
@@ -25,6 +28,10 @@ impl fmt::Display for Engine {
             Self::Kernel => "kernel",
         })
     }
+}
+
+fn as_text<T: fmt::Display, S: Serializer>(value: &T, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_str(value)
 }
 
 /// The figures of one run.
@@ -52,7 +59,8 @@ pub(crate) struct Report {
     size_bytes: u64,
     step_bytes: Option<u64>,
     repeat: usize,
-    fault: Fault,
+    #[serde(serialize_with = "as_text")]
+    fault: FaultMode,
     runs: Vec<Run>,
     median_wall_s: Medians,
     ratio: Option<f64>,
@@ -66,6 +74,28 @@ pub(crate) struct Report {
     note: Option<String>,
 }
 
+impl Shown for Report {
+    fn text(&self) -> String {
+        let mut lines = vec![self.headline(), self.table().to_string()];
+        if let Some(ratio) = self.ratio {
+            lines.push(format!("kernel / userswap  {ratio:.2}"));
+        }
+        lines.extend(self.ideal_line());
+        lines.extend(
+            self.share_of_disk.map(|share| {
+                format!("userswap reads at {:.0} % of the disk's speed", share * 100.0)
+            }),
+        );
+        lines.extend(self.note.clone());
+        if matches!(self.case, Case::Swapin | Case::PageRandRead) {
+            lines.push("All figures are those of the reads, after the memory was filled.".into());
+        }
+        lines.push(format!("{}, Linux {}", self.machine, self.kernel));
+        lines.push(String::new());
+        lines.join("\n")
+    }
+}
+
 impl Report {
     pub(crate) fn new(
         plan: &Plan,
@@ -73,7 +103,7 @@ impl Report {
         ideal_s: Option<f64>,
         disk: Option<Disk>,
     ) -> Self {
-        let wall = |engine| median(of(&runs, engine).map(|run| run.wall_s).collect());
+        let wall = |engine| median(of(&runs, engine).map(|run| run.wall_s));
         let median_wall_s =
             Medians { userswap: wall(Engine::Userswap), kernel: wall(Engine::Kernel) };
         let ratio = median_wall_s.kernel.zip(median_wall_s.userswap);
@@ -98,48 +128,13 @@ impl Report {
         }
     }
 
-    pub(crate) fn print_json(&self) -> io::Result<()> {
-        let text = serde_json::to_string_pretty(self).map_err(io::Error::other)?;
-        writeln!(io::stdout().lock(), "{text}")
-    }
-
-    pub(crate) fn print_table(&self) -> io::Result<()> {
-        io::stdout().lock().write_all(self.text().as_bytes())
-    }
-
-    fn text(&self) -> String {
-        let mut lines = vec![self.headline(), self.table().to_string()];
-        if let Some(ratio) = self.ratio {
-            lines.push(format!("kernel / userswap  {ratio:.2}"));
-        }
-        lines.extend(self.ideal_line());
-        lines.extend(
-            self.share_of_disk.map(|share| {
-                format!("userswap reads at {:.0} % of the disk's speed", share * 100.0)
-            }),
-        );
-        lines.extend(self.note.clone());
-        if matches!(self.case, Case::Swapin | Case::PageRandRead) {
-            lines.push("All figures are those of the reads, after the memory was filled.".into());
-        }
-        lines.push(format!(
-            "{} x {}, {}, Linux {}",
-            self.machine.cpus,
-            self.machine.cpu,
-            size::display(self.machine.ram_bytes),
-            self.kernel
-        ));
-        lines.push(String::new());
-        lines.join("\n")
-    }
-
     fn headline(&self) -> String {
         let tasks = if self.tasks == 1 { "task" } else { "tasks" };
         let passes =
             if self.repeat == 1 { String::new() } else { format!(", {} passes", self.repeat) };
         format!(
             "{}: {} {tasks}, {} through {} of RAM{passes}, faults by {}",
-            self.case.name(),
+            choice::name(&self.case),
             self.tasks,
             size::display(self.size_bytes),
             size::display(self.ram_bytes),
@@ -196,7 +191,7 @@ fn row(engine: Engine, number: &str, run: &Run) -> [String; 6] {
 
 /// The median of every figure on its own.
 fn median_run(runs: &[Run], engine: Engine) -> Option<Run> {
-    let figure = |of_run: fn(&Run) -> f64| median(of(runs, engine).map(of_run).collect());
+    let figure = |of_run: fn(&Run) -> f64| median(of(runs, engine).map(of_run));
     Some(Run {
         engine,
         wall_s: figure(|run| run.wall_s)?,
@@ -204,17 +199,6 @@ fn median_run(runs: &[Run], engine: Engine) -> Option<Run> {
         sys_s: figure(|run| run.sys_s)?,
         throughput_kbs: figure(|run| run.throughput_kbs as f64)? as u64,
     })
-}
-
-/// The middle value, or the mean of the two middle ones.
-fn median(mut values: Vec<f64>) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    match values.len() {
-        0 => None,
-        length if length % 2 == 1 => Some(values[middle]),
-        _ => Some(f64::midpoint(values[middle - 1], values[middle])),
-    }
 }
 
 /// How the budget was divided, where it was.
@@ -243,14 +227,6 @@ mod tests {
         let runs = walls.iter().map(|&(engine, wall_s)| run(engine, wall_s)).collect();
         let disk = Disk { write_bytes_per_s: 1e9, read_bytes_per_s: 2e9 };
         Report::new(&plan(line), runs, Some(0.75), Some(disk))
-    }
-
-    #[test]
-    fn the_median_is_the_middle_or_the_mean_of_the_two_middle_values() {
-        assert_eq!(median(vec![]), None);
-        assert_eq!(median(vec![3.0]), Some(3.0));
-        assert_eq!(median(vec![9.0, 1.0, 2.0]), Some(2.0));
-        assert_eq!(median(vec![4.0, 1.0, 2.0, 9.0]), Some(3.0));
     }
 
     #[test]

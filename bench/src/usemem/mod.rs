@@ -10,7 +10,6 @@ mod notice;
 mod options;
 mod page_reads;
 mod pass;
-mod random;
 mod report;
 mod task;
 

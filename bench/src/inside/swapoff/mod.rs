@@ -1,34 +1,32 @@
-//! The table of the 2020 proposal on the real engine: everything is paged out, then the device is emptied,
+//! The table of the 2020 proposal on the real engine: everything is paged out, then swapoff empties the device,
 //! by the kernel's walk with windows of `page_cluster` and by our own way; beside it the kernel's own swapoff.
 
 pub(crate) mod load;
 mod ours;
-mod patch;
+mod published;
 mod report;
 
-use super::median;
+use crate::figures::median;
+use crate::format::{Format, Shown};
 use crate::interrupt::Interrupt;
 use crate::kernel::swapoff::{self as kernel, KernelLoad};
 use crate::kernel::{self as rival, KernelError, Limits};
-use crate::process::RunError;
+use crate::process::{RunError, own_program};
 use clap::Args;
 use ours::{Ours, Way};
-use report::{KernelTime, Report, Row};
+use report::{KernelTime, Measured, Report, Row};
 use std::io;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use thiserror::Error;
 use userswap::size::parse_size;
+use userswap::sys::PAGE_BYTES;
 use userswap::{Stayed, SwapoffMethod};
 
 /// The share of memory that the proposal filled.
 const FILLED_PERCENT: u64 = 85;
 /// What a careful administrator would try for the kernel's swapoff; the better one counts.
 const KERNEL_CLUSTERS: [u8; 2] = [3, 5];
-/// Swap beyond the load itself on the kernel's side.
-const SWAP_SPARE_BYTES: u64 = 64 << 20;
-/// What a shell adds to a signal's number.
-const EXIT_SIGNAL: i32 = 128;
 
 /// Options of `bench swapoff`.
 #[derive(Debug, Clone, Args)]
@@ -36,7 +34,7 @@ pub struct SwapoffArgs {
     /// RAM budget, and the limit of the kernel's side
     #[arg(long, value_name = "SIZE", default_value = "1900M", value_parser = parse_size)]
     ram: u64,
-    /// Memory that is paged out and brought back [default: 85 % of --ram]
+    /// Memory that is paged out, and that swapoff reads back [default: 85 % of --ram]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     size: Option<u64>,
     /// Directory for the swap files
@@ -52,10 +50,9 @@ pub struct SwapoffArgs {
     runs: u32,
     /// Measure the kernel's swapoff beside it, in turns (needs root)
     #[arg(long, value_name = "RIVAL")]
-    vs: Option<crate::args::Rival>,
-    /// Print one JSON object instead of a table
-    #[arg(long)]
-    json: bool,
+    vs: Option<rival::Rival>,
+    #[command(flatten)]
+    format: Format,
 }
 
 /// Options of the hidden load of the kernel's side.
@@ -93,29 +90,25 @@ enum Failure {
 impl Failure {
     fn exit_code(&self) -> ExitCode {
         match self {
-            Self::Kernel(KernelError::Run(RunError::Interrupted(by))) => {
-                ExitCode::from(u8::try_from(EXIT_SIGNAL + by.signal).unwrap_or(1))
-            }
+            Self::Kernel(KernelError::Run(RunError::Interrupted(by))) => by.exit_code(),
             _ => ExitCode::FAILURE,
         }
     }
 }
 
 /// All runs, by what was run.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Runs {
-    plain: Vec<f64>,
-    device: Vec<f64>,
+    measured: Measured,
+    /// Seconds of the kernel's swapoff with a `page_cluster`.
     kernel: Vec<(u8, f64)>,
     walks: Vec<(Way, f64)>,
 }
 
 /// Measures and prints.
 pub(super) fn run(args: &SwapoffArgs) -> ExitCode {
-    let printed = measure(args).and_then(|report| {
-        let print = if args.json { Report::print_json } else { Report::print_table };
-        print(&report).map_err(Failure::Print)
-    });
+    let printed =
+        measure(args).and_then(|report| report.print(args.format).map_err(Failure::Print));
     match printed {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -132,8 +125,7 @@ pub(super) fn run_load(args: &SwapoffLoadArgs) -> ExitCode {
 
 fn measure(args: &SwapoffArgs) -> Result<Report, Failure> {
     let bytes = args.size.unwrap_or(args.ram / 100 * FILLED_PERCENT);
-    let page = crate::sys::page_bytes();
-    let bytes = bytes / page * page;
+    let bytes = bytes - bytes % PAGE_BYTES as u64;
     rival::check_disk(&args.swap)?;
     if args.vs.is_some() {
         rival::check(&args.swap)?;
@@ -141,26 +133,29 @@ fn measure(args: &SwapoffArgs) -> Result<Report, Failure> {
     // Held over all runs, so that a signal between two of them counts for the next.
     let interrupt = Interrupt::hold().map_err(RunError::from).map_err(KernelError::from)?;
     let ours = Ours::start(args.ram, bytes, &args.swap)?;
-    let mut runs = Runs::default();
+    let (plain_read_s, device_s) = (Vec::new(), Vec::new());
+    let measured = Measured { ram_bytes: args.ram, size_bytes: bytes, plain_read_s, device_s };
+    let mut runs = Runs { measured, kernel: Vec::new(), walks: Vec::new() };
     for number in 1..=args.runs {
         interrupt.check().map_err(RunError::from).map_err(KernelError::from)?;
-        one_round(args, &ours, bytes, &mut runs)?;
+        one_round(args, &ours, &mut runs)?;
         let last = |times: &[f64]| times.last().copied().unwrap_or(f64::NAN);
-        let (plain, device) = (last(&runs.plain), last(&runs.device));
+        let (plain, device) = (last(&runs.measured.plain_read_s), last(&runs.measured.device_s));
         eprintln!("round {number} of {}: read {plain:.2} s, swapoff {device:.2} s", args.runs);
     }
     ours.verify()?;
-    Ok(report_of(args, bytes, &runs))
+    Ok(report_of(args, runs))
 }
 
 /// Every variant once.
-fn one_round(args: &SwapoffArgs, ours: &Ours, bytes: u64, runs: &mut Runs) -> Result<(), Failure> {
+fn one_round(args: &SwapoffArgs, ours: &Ours, runs: &mut Runs) -> Result<(), Failure> {
     ours.page_out()?;
-    runs.plain.push(ours.read_plainly()?);
+    runs.measured.plain_read_s.push(ours.read_plainly()?);
     let device = Way { method: SwapoffMethod::Device, page_cluster: KERNEL_CLUSTERS[0] };
-    runs.device.push(ours.swap_off(device)?);
+    runs.measured.device_s.push(ours.swapoff(device)?);
     if args.vs.is_some() {
         for page_cluster in KERNEL_CLUSTERS {
+            let bytes = runs.measured.size_bytes;
             runs.kernel.push((page_cluster, kernel_s(args, bytes, page_cluster)?));
         }
     }
@@ -168,34 +163,31 @@ fn one_round(args: &SwapoffArgs, ours: &Ours, bytes: u64, runs: &mut Runs) -> Re
         for method in [SwapoffMethod::Scaling, SwapoffMethod::Fixed] {
             let way = Way { method, page_cluster };
             ours.page_out()?;
-            runs.walks.push((way, ours.swap_off(way)?));
+            runs.walks.push((way, ours.swapoff(way)?));
         }
     }
     Ok(())
 }
 
 fn kernel_s(args: &SwapoffArgs, bytes: u64, page_cluster: u8) -> Result<f64, Failure> {
-    let exe = match std::env::var_os(crate::alternate::EXE_VARIABLE) {
-        Some(path) => PathBuf::from(path),
-        None => std::env::current_exe().map_err(Failure::Exe)?,
-    };
-    let mut command = Command::new(exe);
+    let mut command = Command::new(own_program().map_err(Failure::Exe)?);
     command.args(["bench", "swapoff-load", &bytes.to_string()]);
-    let limits =
-        Limits { ram_bytes: args.ram, swap_bytes: bytes + SWAP_SPARE_BYTES, directory: &args.swap };
+    let swap_bytes = bytes + rival::SWAP_SPARE_BYTES;
+    let limits = Limits { ram_bytes: args.ram, swap_bytes, directory: &args.swap };
     let load = KernelLoad { bytes, page_cluster, out_mark: load::OUT_MARK };
     let seconds = kernel::seconds(&mut command, &limits, load)?;
     eprintln!("kernel with page-cluster {page_cluster}: {seconds:.2} s");
     Ok(seconds)
 }
 
-fn report_of(args: &SwapoffArgs, bytes: u64, runs: &Runs) -> Report {
+fn report_of(args: &SwapoffArgs, runs: Runs) -> Report {
+    let middle = |times: Vec<f64>| median(times).expect("every variant has run");
     let walk = |wanted: Way| {
         let times = runs.walks.iter().filter(|(way, _)| *way == wanted).map(|(_, time)| *time);
-        median(times.collect())
+        middle(times.collect())
     };
     let row = |&page_cluster: &u8| {
-        let published = patch::published(page_cluster);
+        let published = published::row_of(page_cluster);
         Row {
             page_cluster,
             published_scaling_s: published.map(|row| row.scaling_s),
@@ -206,9 +198,9 @@ fn report_of(args: &SwapoffArgs, bytes: u64, runs: &Runs) -> Report {
     };
     let of_cluster = |page_cluster: u8| {
         let times = runs.kernel.iter().filter(|(of, _)| *of == page_cluster);
-        KernelTime { page_cluster, median_s: median(times.map(|(_, time)| *time).collect()) }
+        KernelTime { page_cluster, median_s: middle(times.map(|(_, time)| *time).collect()) }
     };
     let kernel = args.vs.map(|_| KERNEL_CLUSTERS.map(of_cluster).to_vec()).unwrap_or_default();
     let rows = args.page_cluster.iter().map(row).collect();
-    Report::new((args.ram, bytes), (&runs.plain, &runs.device), rows, kernel)
+    Report::new(runs.measured, rows, kernel)
 }

@@ -28,6 +28,6 @@ const TABLE: [Published; 8] = [
 ];
 
 /// The published row for a `page_cluster`, if there is one.
-pub(super) fn published(page_cluster: u8) -> Option<Published> {
+pub(super) fn row_of(page_cluster: u8) -> Option<Published> {
     TABLE.into_iter().find(|row| row.page_cluster == page_cluster)
 }

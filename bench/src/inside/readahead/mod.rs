@@ -5,7 +5,9 @@
 //! each page is read (and checked): what is measured is how pages come, not how they are used.
 mod patterns;
 
-use super::{Outcome, Row, median};
+use super::words::{PAGE_WORDS, word_at};
+use super::{Format, Outcome, Row, median};
+use crate::choice;
 use crate::disk;
 use clap::{Args, ValueEnum};
 use patterns::Pattern;
@@ -17,11 +19,9 @@ use std::time::Instant;
 use userswap::device::spec::{SwapPath, SwapSpec};
 use userswap::options::{FaultMode, RA_POLICIES};
 use userswap::size::parse_size;
+use userswap::sys::PAGE_BYTES;
 use userswap::{Builder, Engine, Error, Region, Snapshot};
 use userswap_policy::readahead::Choice;
-
-const PAGE_WORDS: usize = 512;
-const PAGE_BYTES: f64 = 4096.0;
 
 /// Options of `bench readahead`.
 #[derive(Debug, Clone, Args)]
@@ -54,9 +54,8 @@ pub struct ReadaheadArgs {
     #[arg(long, value_name = "N", default_value_t = 3,
           value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
-    /// Print one JSON object instead of a table
-    #[arg(long)]
-    pub(super) json: bool,
+    #[command(flatten)]
+    pub(super) format: Format,
 }
 
 fn policy(text: &str) -> Result<Choice, String> {
@@ -97,9 +96,8 @@ impl Row for ReadaheadRow {
     ];
 
     fn cells(&self) -> Vec<String> {
-        let pattern = self.pattern.to_possible_value().expect("no pattern is hidden");
         vec![
-            pattern.get_name().to_owned(),
+            choice::name(&self.pattern),
             self.policy.to_owned(),
             format!("{:.3} s", self.seconds),
             format!("{:.0}", self.mb_per_s),
@@ -113,14 +111,36 @@ impl Row for ReadaheadRow {
     }
 }
 
-/// What one run took.
+/// What one run took, or the median of several.
 #[derive(Debug, Clone, Copy)]
 struct Run {
     seconds: f64,
-    requests: u64,
-    pages_read: u64,
-    wasted: u64,
-    hits: u64,
+    requests: f64,
+    pages_read: f64,
+    wasted: f64,
+    hits: f64,
+}
+
+impl Run {
+    /// The median of every figure on its own.
+    fn of_medians(runs: &[Self]) -> Self {
+        let of =
+            |figure: fn(&Self) -> f64| median(runs.iter().map(figure)).expect("there is a run");
+        Self {
+            seconds: of(|run| run.seconds),
+            requests: of(|run| run.requests),
+            pages_read: of(|run| run.pages_read),
+            wasted: of(|run| run.wasted),
+            hits: of(|run| run.hits),
+        }
+    }
+}
+
+/// The one engine of all runs, with the memory that is read.
+struct Bench<'a> {
+    args: &'a ReadaheadArgs,
+    engine: &'a Engine,
+    region: &'a Region,
 }
 
 pub(super) fn measure(args: &ReadaheadArgs) -> Outcome<ReadaheadRow> {
@@ -133,92 +153,76 @@ pub(super) fn measure(args: &ReadaheadArgs) -> Outcome<ReadaheadRow> {
     engine.set("vma_ra_enabled", "false")?;
     let mut region = engine.map(args.size as usize)?;
     let words = region.as_typed_mut::<u64>();
-    words.iter_mut().enumerate().for_each(|(place, word)| *word = word_at(place));
-    let region = region;
+    words.iter_mut().enumerate().for_each(|(index, word)| *word = word_at(index));
+    let bench = Bench { args, engine: &engine, region: &region };
     let mut rows = Vec::new();
     for &pattern in &args.pattern {
-        let order = pattern.order(words_of(&region).len() / PAGE_WORDS);
-        rows.extend(compare(args, &engine, &region, (pattern, &order))?);
+        rows.extend(bench.compare(pattern)?);
     }
     Ok(rows)
 }
 
-fn words_of(region: &Region) -> &[u64] {
-    region.as_typed()
-}
-
-/// No two pages alike, none of zeros.
-fn word_at(place: usize) -> u64 {
-    (place as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1
-}
-
-/// All policies with one order, in turns, and the disk before each turn.
-fn compare(
-    args: &ReadaheadArgs,
-    engine: &Engine,
-    region: &Region,
-    (pattern, order): (Pattern, &[u32]),
-) -> Outcome<ReadaheadRow> {
-    let mut policies = args.policy.clone();
-    if !policies.contains(&Choice::Off) {
-        policies.push(Choice::Off);
-    }
-    let mut runs: Vec<Vec<Run>> = policies.iter().map(|_| Vec::new()).collect();
-    let mut disk = Vec::new();
-    for _ in 0..args.runs {
-        region.page_out(0..region.len())?;
-        disk.push(disk_speed(engine, args.size)?);
-        for (of_policy, policy) in runs.iter_mut().zip(&policies) {
-            engine.set("page_cluster", &args.page_cluster.to_string())?;
-            engine.set("swap_ra_policy", policy.name())?;
-            of_policy.push(one_run(engine, region, order)?);
+impl Bench<'_> {
+    /// All policies with one order, in turns, and the disk before each turn.
+    fn compare(&self, pattern: Pattern) -> Outcome<ReadaheadRow> {
+        let order = pattern.order(self.region.len() / PAGE_BYTES);
+        let mut policies = self.args.policy.clone();
+        if !policies.contains(&Choice::Off) {
+            policies.push(Choice::Off);
         }
-    }
-    let of = |runs: &[Run], figure: fn(&Run) -> f64| median(runs.iter().map(figure).collect());
-    let off = policies.iter().position(|policy| *policy == Choice::Off);
-    let needed = of(&runs[off.expect("off is always measured")], |run| run.pages_read as f64);
-    let disk = median(disk);
-    let bytes = pattern.span(region.len() / PAGE_BYTES as usize) as f64 * PAGE_BYTES;
-    let row = |(policy, runs): (&Choice, &Vec<Run>)| {
-        let seconds = of(runs, |run| run.seconds);
-        let pages_read = of(runs, |run| run.pages_read as f64);
-        ReadaheadRow {
+        let mut runs: Vec<Vec<Run>> = policies.iter().map(|_| Vec::new()).collect();
+        let mut disk = Vec::new();
+        for _ in 0..self.args.runs {
+            self.region.page_out(0..self.region.len())?;
+            disk.push(disk_speed(self.engine, self.args.size)?);
+            for (of_policy, policy) in runs.iter_mut().zip(&policies) {
+                self.engine.set("page_cluster", &self.args.page_cluster.to_string())?;
+                self.engine.set("swap_ra_policy", policy.name())?;
+                of_policy.push(self.one_run(&order)?);
+            }
+        }
+        let medians: Vec<Run> = runs.iter().map(|runs| Run::of_medians(runs)).collect();
+        let off = policies.iter().position(|policy| *policy == Choice::Off);
+        let needed = medians[off.expect("off is always measured")].pages_read;
+        let disk = median(disk).expect("there is a run");
+        let bytes = (pattern.span(self.region.len() / PAGE_BYTES) * PAGE_BYTES) as f64;
+        let row = |(policy, run): (&Choice, &Run)| ReadaheadRow {
             pattern,
             policy: policy.name(),
-            seconds,
-            mb_per_s: bytes / seconds / 1e6,
-            disk_share: bytes / seconds / disk,
-            requests: of(runs, |run| run.requests as f64),
-            pages_read,
+            seconds: run.seconds,
+            mb_per_s: bytes / run.seconds / 1e6,
+            disk_share: bytes / run.seconds / disk,
+            requests: run.requests,
+            pages_read: run.pages_read,
             pages_used: order.len(),
-            wasted_share: (pages_read - needed).max(0.0) / pages_read.max(1.0),
-            counted_as_wasted: of(runs, |run| run.wasted as f64),
-            hits: of(runs, |run| run.hits as f64),
-        }
-    };
-    Ok(policies.iter().zip(&runs).map(row).collect())
-}
-
-/// Reads the pages in order, from a start with none of them in RAM.
-fn one_run(engine: &Engine, region: &Region, order: &[u32]) -> Result<Run, Error> {
-    region.page_out(0..region.len())?;
-    let words = words_of(region);
-    let before = engine.counters();
-    let begin = Instant::now();
-    for page in order {
-        let place = *page as usize * PAGE_WORDS;
-        assert_eq!(words[place], word_at(place), "page {page} came back wrong");
+            wasted_share: (run.pages_read - needed).max(0.0) / run.pages_read.max(1.0),
+            counted_as_wasted: run.wasted,
+            hits: run.hits,
+        };
+        Ok(policies.iter().zip(&medians).map(row).collect())
     }
-    let seconds = begin.elapsed().as_secs_f64();
-    let after = engine.counters();
-    let grown = |value: fn(&Snapshot) -> u64| value(&after) - value(&before);
-    Ok(Run {
-        seconds,
-        requests: grown(|counters| counters.swap_reads),
-        pages_read: grown(|counters| counters.pswpin),
-        wasted: grown(|counters| counters.swap_ra_wasted),
-        hits: grown(|counters| counters.swap_ra_hit),
-    })
+
+    /// Reads the pages in order, from a start with none of them in RAM.
+    fn one_run(&self, order: &[u32]) -> Result<Run, Error> {
+        self.region.page_out(0..self.region.len())?;
+        let words = self.region.as_typed::<u64>();
+        let before = self.engine.counters();
+        let begin = Instant::now();
+        for page in order {
+            let index = *page as usize * PAGE_WORDS;
+            assert_eq!(words[index], word_at(index), "page {page} came back wrong");
+        }
+        let seconds = begin.elapsed().as_secs_f64();
+        let after = self.engine.counters();
+        let grown = |value: fn(&Snapshot) -> u64| (value(&after) - value(&before)) as f64;
+        Ok(Run {
+            seconds,
+            requests: grown(|counters| counters.swap_reads),
+            pages_read: grown(|counters| counters.pswpin),
+            wasted: grown(|counters| counters.swap_ra_wasted),
+            hits: grown(|counters| counters.swap_ra_hit),
+        })
+    }
 }
 
 /// Bytes per second of plain large reads of the engine's own swap file, O_DIRECT as the engine reads it.

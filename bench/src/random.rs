@@ -1,4 +1,7 @@
-//! Random positions as usemem draws them: the C library's 48-bit linear-congruential generator.
+//! Random numbers as usemem draws them: the C library's 48-bit linear-congruential generator.
+//!
+//! The load generator must visit the original's positions; everything else of this crate that needs chance
+//! uses the same generator.
 
 /// Multiplier, increment and modulus of the rand48 family (POSIX).
 const MULTIPLIER: u64 = 0x5_DEEC_E66D;
@@ -9,26 +12,43 @@ const SEED_LOW: u64 = 0x330E;
 
 /// A generator of 31-bit numbers, seeded as srand48 and drawn as lrand48.
 #[derive(Debug, Clone)]
-pub(super) struct Random {
+pub(crate) struct Random {
     state: u64,
 }
 
 impl Random {
-    pub(super) fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self { state: ((seed & 0xFFFF_FFFF) << 16) | SEED_LOW }
     }
 
     /// A number below `bound`; what lies above 2^31 is never reached, as in usemem.
     #[inline]
-    pub(super) fn below(&mut self, bound: u64) -> u64 {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.state = (self.state.wrapping_mul(MULTIPLIER) + INCREMENT) & STATE_MASK;
         (self.state >> 17) % bound
     }
 }
 
+/// The numbers below `count` in random order.
+pub(crate) fn shuffled(count: usize, random: &mut Random) -> Vec<u32> {
+    let mut numbers: Vec<u32> = (0..count as u32).collect();
+    for index in (1..count).rev() {
+        numbers.swap(index, random.below(index as u64 + 1) as usize);
+    }
+    numbers
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_shuffle_moves_every_number_once() {
+        let mut numbers = shuffled(1000, &mut Random::new(1));
+        assert!(!numbers.is_sorted());
+        numbers.sort_unstable();
+        assert!(numbers.into_iter().eq(0..1000));
+    }
 
     #[test]
     fn the_numbers_are_those_of_the_c_library() {
