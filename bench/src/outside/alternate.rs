@@ -1,15 +1,15 @@
 //! The measurement: runs of both sides in turns, so that a machine that drifts drifts for both.
 
-use crate::args::{BenchArgs, Plan, UsageError};
-use crate::case::Load;
+use super::args::{BenchArgs, Plan, UsageError};
+use super::case::Load;
+use super::ideal;
+use super::report::{Engine, Report, Run};
 use crate::disk::Disk;
 use crate::format::Shown;
-use crate::ideal;
 use crate::interrupt::{Interrupt, Interrupted};
 use crate::kernel::{self, KernelError, Limits};
 use crate::machine;
 use crate::process::{self, Finished, RunError};
-use crate::report::{Engine, Report, Run};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus};
@@ -208,7 +208,7 @@ impl Bench<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::tests::plan;
+    use crate::outside::args::tests::plan;
 
     #[test]
     fn userswap_runs_the_same_load_with_the_budget_of_one_process() {

@@ -1,6 +1,6 @@
 //! The benchmark cases: what each has the load generator do, and which lines must come back.
 
-use crate::args::Plan;
+use super::args::Plan;
 use crate::process::MeasureFrom;
 use crate::usemem::{PAGE_READS_UNIT, THROUGHPUT_UNIT};
 use clap::ValueEnum;
@@ -141,7 +141,7 @@ pub(crate) fn page_reads(size_bytes: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::tests::plan;
+    use crate::outside::args::tests::plan;
 
     fn load(line: &str) -> Load {
         let plan = plan(line);

@@ -1,7 +1,7 @@
 //! The report: one JSON object for programs, a table for people.
 
-use crate::args::Plan;
-use crate::case::{Case, Tasks};
+use super::args::Plan;
+use super::case::{Case, Tasks};
 use crate::choice;
 use crate::disk::Disk;
 use crate::figures::median;
@@ -217,7 +217,7 @@ fn budget_note(plan: &Plan) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::tests::plan;
+    use crate::outside::args::tests::plan;
 
     fn run(engine: Engine, wall_s: f64) -> Run {
         Run { engine, wall_s, user_s: 0.5, sys_s: 0.25, throughput_kbs: 1000 }

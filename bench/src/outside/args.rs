@@ -1,6 +1,6 @@
 //! The command line of `userswap bench`, and the checked plan made of it.
 
-use crate::case::{Case, Tasks};
+use super::case::{Case, Tasks};
 use crate::format::Format;
 use crate::kernel::Rival;
 use crate::size::{self, SizeError};

@@ -1,7 +1,7 @@
 //! The time that no swap can undercut: the load's own work, or the disk moving what must move.
 
-use crate::args::Plan;
-use crate::case::{self, Case};
+use super::args::Plan;
+use super::case::{self, Case};
 use crate::disk::Disk;
 use userswap::sys::PAGE_BYTES;
 
@@ -77,7 +77,7 @@ impl Traffic {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::tests::plan;
+    use crate::outside::args::tests::plan;
 
     const GIB: f64 = (1u64 << 30) as f64;
 
