@@ -33,12 +33,12 @@ pub enum InsideCase {
     ListLru(list_lru::ListLruArgs),
     /// Devices of different nodes: one list, equal priorities, per-node lists
     Placement(placement::PlacementArgs),
-    /// Bringing a whole device back: in its order, by the kernel's walk, and by the kernel
+    /// Swapoff of a whole device: in its order, by the kernel's walk, and by the kernel
     Swapoff(swapoff::SwapoffArgs),
     /// The load of the kernel's side of `swapoff`
     #[command(hide = true)]
     SwapoffLoad(swapoff::SwapoffLoadArgs),
-    /// Reclaimers that take pages out of the same memory: wait, stall, skip
+    /// Reclaimers that unmap pages of the same memory: wait, stall, skip
     Contention(contention::ContentionArgs),
     /// Readahead policies against orders of reading, on one disk
     Readahead(readahead::ReadaheadArgs),

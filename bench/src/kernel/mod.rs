@@ -179,7 +179,7 @@ struct Baseline {
 }
 
 impl Baseline {
-    /// `page_cluster` is what the kernel's tuning has to be in the end; empty if nobody changes it.
+    /// `page_cluster` is what the kernel's tuning has to be in the end; empty if it is not changed.
     fn set_up(limits: &Limits<'_>, page_cluster: Vec<u8>) -> Result<Self, KernelError> {
         let directory = limits.directory.canonicalize().map_err(|source| {
             KernelError::Directory { path: limits.directory.to_owned(), source }

@@ -45,7 +45,7 @@ pub(super) fn create(path: &Path, bytes: u64) -> io::Result<()> {
     file.write_all_at(&header(last_page), 0)?;
     file.sync_all()?;
     let swaps = fs::read_to_string("/proc/swaps")?;
-    swap::swap_on(&c_path(path), priority_above(&swaps))
+    swap::swapon(&c_path(path), priority_above(&swaps))
 }
 
 /// Gives the file blocks, which swapon demands of every byte.

@@ -44,8 +44,6 @@ pub(super) enum Order {
 pub(super) enum Start {
     BeforeAllocation,
     AfterAllocation,
-    /// Nobody waits: the memory is there already and a signal starts the measured part.
-    Apart,
 }
 
 /// Whether tasks wait for each other before they free their memory.

@@ -1,4 +1,4 @@
-//! Random page reads: one mapping, filled in order, then read by all threads at random places.
+//! Random page reads: one mapping, filled in order, then read by all threads in random order.
 //!
 //! Each read loads one word of one random page and checks it against the pattern, so a read costs
 //! one fault when the page is not in memory, and wrong content cannot pass for speed. The word

@@ -104,8 +104,8 @@ impl Mixed {
     }
 }
 
-/// Walkers that look at one file after the other, each of which becomes an object that nobody needs any
-/// more, with a reclaimer per node in the background that keeps their number within a limit.
+/// Walkers that look at one file after the other, each of which becomes an object that is no longer
+/// needed, with a reclaimer per node in the background that keeps their number within a limit.
 #[derive(Debug, Clone, Copy)]
 pub struct Find {
     pub walkers: u32,

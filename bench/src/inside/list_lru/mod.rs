@@ -205,7 +205,7 @@ fn one_turn(load: Load, variants: &[Variant], turn: u32) -> Rows<Outcome> {
     if turn.is_multiple_of(2) {
         return variants.iter().map(run).collect();
     }
-    // Forth and back, so that none always comes after the same one.
+    // Back and forth, so that none always comes after the same one.
     let mut outcomes: Vec<Outcome> = variants.iter().rev().map(run).collect::<Result<_, _>>()?;
     outcomes.reverse();
     Ok(outcomes)
