@@ -62,7 +62,7 @@ pub struct ContentionArgs {
     pub(super) format: Format,
 }
 
-/// One variant.
+/// One policy under one load.
 #[derive(Debug, Serialize)]
 pub(super) struct ContentionRow {
     load: Load,

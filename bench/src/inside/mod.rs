@@ -22,7 +22,7 @@ use std::io::Write;
 use std::process::ExitCode;
 use userswap::Error;
 
-/// The cases.
+/// What `userswap bench` measures beside whole programs.
 #[derive(Debug, Clone, Subcommand)]
 pub enum InsideCase {
     /// Slots allocated per second: slot caches, per-CPU clusters, one cluster
@@ -48,7 +48,7 @@ pub enum InsideCase {
 trait Row: Serialize {
     /// Names of the columns.
     const COLUMNS: &'static [&'static str];
-    /// The cells.
+    /// One text for each of the columns.
     fn cells(&self) -> Vec<String>;
 }
 

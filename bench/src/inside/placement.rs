@@ -52,7 +52,7 @@ enum Lists {
     Near,
 }
 
-/// One variant.
+/// One arrangement of the devices under one load.
 #[derive(Debug, Serialize)]
 pub(super) struct PlacementRow {
     lists: Lists,

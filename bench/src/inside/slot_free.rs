@@ -65,7 +65,7 @@ pub struct SlotFreeArgs {
     pub(super) format: Format,
 }
 
-/// One variant.
+/// One order with one number of devices.
 #[derive(Debug, Serialize)]
 pub(super) struct FreeRow {
     order: Order,

@@ -32,7 +32,7 @@ pub enum KernelError {
     /// The directory for the swap file cannot be used.
     #[error("cannot use the directory {path} for a swap file: {source}")]
     Directory {
-        /// The directory.
+        /// As it was given.
         path: PathBuf,
         /// What the system said.
         source: io::Error,
@@ -62,7 +62,7 @@ pub enum KernelError {
     /// Readahead could not be tuned.
     #[error("cannot tune the kernel: {path}: {source}")]
     Tuning {
-        /// The file.
+        /// Below `/proc/sys`.
         path: PathBuf,
         /// What the system said.
         source: io::Error,

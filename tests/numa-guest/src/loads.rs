@@ -71,7 +71,7 @@ pub struct Phase {
     pub maps: Vec<Map>,
 }
 
-/// One load.
+/// A program that ran on one side, from its start to its end.
 #[derive(Clone, Debug)]
 pub struct Load {
     /// The devices and what is done with them.

@@ -12,7 +12,6 @@ const SCAN_EVERY: usize = 8;
 /// Leaves of such a scan.
 const SCAN_LEAVES: usize = 8;
 
-/// An order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Pattern {

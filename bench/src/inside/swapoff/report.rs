@@ -38,7 +38,7 @@ pub(super) struct Measured {
     pub(super) device_s: Vec<f64>,
 }
 
-/// All figures.
+/// Medians are over the rounds; times are in seconds.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Report {
     case: &'static str,
