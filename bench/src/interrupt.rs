@@ -1,15 +1,19 @@
 //! SIGINT and its relatives while something runs that must be cleaned up.
 //!
-//! As long as somebody holds an [`Interrupt`], a signal is remembered and the loads that run are
-//! killed; whoever waits for them then finds the signal and leaves in order. At all other times
+//! As long as an [`Interrupt`] is held, a signal is remembered and the loads that run are killed;
+//! the code that waits for them then finds the signal and leaves in order. At all other times
 //! the signals do what they would do without this module.
 
 use crate::sys::process::{Pid, kill_group};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::io;
+use std::process::ExitCode;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use thiserror::Error;
+
+/// What a shell adds to a signal's number.
+const EXIT_SIGNAL: i32 = 128;
 
 /// A signal asked this process to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -17,6 +21,13 @@ use thiserror::Error;
 pub struct Interrupted {
     /// The number of the signal.
     pub signal: i32,
+}
+
+impl Interrupted {
+    /// The status of a program that a signal stopped, as a shell shows it.
+    pub(crate) fn exit_code(self) -> ExitCode {
+        ExitCode::from(u8::try_from(EXIT_SIGNAL + self.signal).unwrap_or(1))
+    }
 }
 
 #[derive(Debug)]
@@ -101,7 +112,7 @@ fn on_signal(signal: i32) {
     }
     drop(state);
     if signal_hook::low_level::emulate_default_handler(signal).is_err() {
-        std::process::exit(128 + signal);
+        std::process::exit(EXIT_SIGNAL + signal);
     }
 }
 

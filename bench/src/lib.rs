@@ -1,27 +1,27 @@
 //! Benchmarks: a load generator compatible with usemem, and the cases that run it under
 //! `userswap run` and, beside it, on the kernel's own swap.
 //!
-//! Programs are measured from outside, without knowledge of the engine: [`usemem::main`] and [`run`];
-//! [`kernel::run_limited`] is lent to whoever wants the kernel's figure for a program of their own.
-//! Only [`inside`] looks into the engine, to measure single mechanisms.
+//! Programs are measured from [`outside`], without knowledge of what the engine does;
+//! [`kernel::run_limited`] gives the kernel's figure for any other program. Only [`inside`] looks into
+//! the engine, to measure single mechanisms. Both use the modules below them: how a load is run, what the
+//! disk can do, how figures are shown.
 
-mod alternate;
-mod args;
-mod case;
-mod disk;
-mod ideal;
 pub mod inside;
+pub mod outside;
+
+mod choice;
+mod disk;
+mod figures;
+mod format;
 mod interrupt;
 pub mod kernel;
 mod machine;
 mod process;
-mod report;
+mod random;
 mod size;
 mod sys;
 pub mod usemem;
 
-pub use alternate::run;
-pub use args::{BenchArgs, Fault, Rival};
-pub use case::Case;
 pub use interrupt::Interrupted;
+pub use outside::{BenchArgs, Case, run};
 pub use process::{Finished, RunError};

@@ -1,6 +1,8 @@
 //! What the figures were measured on.
 
+use crate::size;
 use serde::Serialize;
+use std::fmt;
 use std::fs;
 
 /// The machine, as a reader of a report needs it.
@@ -9,6 +11,12 @@ pub(crate) struct Machine {
     pub(crate) cpu: String,
     pub(crate) cpus: usize,
     pub(crate) ram_bytes: u64,
+}
+
+impl fmt::Display for Machine {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} x {}, {}", self.cpus, self.cpu, size::display(self.ram_bytes))
+    }
 }
 
 impl Machine {

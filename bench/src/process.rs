@@ -1,13 +1,14 @@
 //! Runs one load to its end and says what it took.
 //!
 //! A load is a process group of its own, which dies with this thread and with an interrupting
-//! signal. Where only the part after a signal is to be measured, this is who sends the signal.
+//! signal. Where only the part after a signal is to be measured, the signal is sent from here.
 
 use crate::interrupt::{Interrupt, Interrupted};
-use crate::sys::process::{self as sys, Pid};
+use crate::sys::process::{self as sys, CpuTime, Pid};
 use crate::usemem::WAITING_MARK;
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -28,6 +29,17 @@ pub struct Finished {
     pub stdout: String,
     /// What it wrote to standard error.
     pub stderr: String,
+}
+
+/// Names the binary that has the verbs `run`, `bench` and `usemem`, when it is not the running one.
+const EXE_VARIABLE: &str = "USERSWAP_BENCH_EXE";
+
+/// The program that loads are started with.
+pub(crate) fn own_program() -> io::Result<PathBuf> {
+    match std::env::var_os(EXE_VARIABLE) {
+        Some(path) => Ok(PathBuf::from(path)),
+        None => std::env::current_exe(),
+    }
 }
 
 /// Why a load has no figures.
@@ -54,7 +66,7 @@ pub enum RunError {
 
 /// From when on a load is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum From {
+pub(crate) enum MeasureFrom {
     Start,
     /// From the SIGUSR1 that is sent when this many tasks wait for it.
     Signal {
@@ -66,12 +78,11 @@ pub(crate) enum From {
 #[derive(Debug)]
 struct Mark {
     at: Instant,
-    user: Duration,
-    sys: Duration,
+    used: CpuTime,
 }
 
 /// Runs `command` to its end.
-pub(crate) fn run(command: &mut Command, from: From) -> Result<Finished, RunError> {
+pub(crate) fn run(command: &mut Command, from: MeasureFrom) -> Result<Finished, RunError> {
     let interrupt = Interrupt::hold()?;
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     sys::tie_to_this_thread(command);
@@ -82,57 +93,66 @@ pub(crate) fn run(command: &mut Command, from: From) -> Result<Finished, RunErro
     })?;
     let pid = Pid::try_from(child.id()).expect("a process id is a pid_t");
     let covered = interrupt.cover(pid);
-    let (stdout, stderr) = read_both(&mut child, from)?;
+    let readers = Readers::start(&mut child, from)?;
     let waited = sys::wait(pid)?;
     let ended = Instant::now();
-    // Whoever is left of the group would keep the pipes open.
+    // Processes that are left of the group would keep the pipes open.
     sys::kill_group(pid);
     drop(covered);
-    let (stdout, mark) = join(stdout)?;
-    let stderr = join(stderr)?;
+    let (stdout, mark) = join(readers.stdout)?;
+    let stderr = join(readers.stderr)?;
     interrupt.check()?;
     let mark = match (from, mark) {
-        (From::Start, _) => Mark { at: started, user: Duration::ZERO, sys: Duration::ZERO },
-        (From::Signal { .. }, Some(mark)) => mark,
-        (From::Signal { .. }, None) if waited.status.success() => {
+        (MeasureFrom::Start, _) => Mark { at: started, used: CpuTime::default() },
+        (MeasureFrom::Signal { .. }, Some(mark)) => mark,
+        (MeasureFrom::Signal { .. }, None) if waited.status.success() => {
             return Err(RunError::NeverWaited);
         }
         // It failed before; the caller shows why.
-        (From::Signal { .. }, None) => Mark { at: ended, user: waited.user, sys: waited.sys },
+        (MeasureFrom::Signal { .. }, None) => Mark { at: ended, used: waited.used },
     };
     Ok(Finished {
         status: waited.status,
         wall: ended - mark.at,
-        user: waited.user.saturating_sub(mark.user),
-        sys: waited.sys.saturating_sub(mark.sys),
+        user: waited.used.user.saturating_sub(mark.used.user),
+        sys: waited.used.sys.saturating_sub(mark.used.sys),
         stdout,
         stderr,
     })
 }
 
 type Reading<T> = JoinHandle<io::Result<T>>;
+
+/// The threads that read what a load prints.
+struct Readers {
+    stdout: Reading<Followed>,
+    stderr: Reading<String>,
+}
+
 /// What came out of standard output, and the moment the signal was sent if it was.
 type Followed = (String, Option<Mark>);
 
-fn read_both(child: &mut Child, from: From) -> io::Result<(Reading<Followed>, Reading<String>)> {
-    let stdout = child.stdout.take().expect("the output is a pipe");
-    let mut stderr = child.stderr.take().expect("the output is a pipe");
-    let spawn = std::thread::Builder::new;
-    let stdout = spawn().spawn(move || follow(stdout, from))?;
-    let stderr = spawn().spawn(move || {
-        let mut bytes = Vec::new();
-        stderr.read_to_end(&mut bytes)?;
-        Ok(String::from_utf8_lossy(&bytes).into_owned())
-    })?;
-    Ok((stdout, stderr))
+impl Readers {
+    fn start(child: &mut Child, from: MeasureFrom) -> io::Result<Self> {
+        let stdout = child.stdout.take().expect("the output is a pipe");
+        let mut stderr = child.stderr.take().expect("the output is a pipe");
+        let spawn = std::thread::Builder::new;
+        let stdout = spawn().spawn(move || follow(stdout, from))?;
+        let stderr = spawn().spawn(move || {
+            let mut bytes = Vec::new();
+            stderr.read_to_end(&mut bytes)?;
+            Ok(String::from_utf8_lossy(&bytes).into_owned())
+        })?;
+        Ok(Self { stdout, stderr })
+    }
 }
 
 fn join<T>(reading: Reading<T>) -> io::Result<T> {
     reading.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// Reads all lines, and sends the signal once everybody waits for it.
-fn follow(stdout: ChildStdout, from: From) -> io::Result<Followed> {
+/// Reads all lines, and sends the signal once all tasks wait for it.
+fn follow(stdout: ChildStdout, from: MeasureFrom) -> io::Result<Followed> {
     let mut reader = BufReader::new(stdout);
     let mut text = String::new();
     let mut line = Vec::new();
@@ -144,7 +164,7 @@ fn follow(stdout: ChildStdout, from: From) -> io::Result<Followed> {
         text.push_str(&printed);
         line.clear();
         match from {
-            From::Signal { waiters } if mark.is_none() && waiting.len() == waiters => {
+            MeasureFrom::Signal { waiters } if mark.is_none() && waiting.len() == waiters => {
                 mark = Some(signal(&mut waiting)?);
             }
             _ => {}
@@ -162,25 +182,25 @@ fn signal(waiting: &mut Vec<Pid>) -> io::Result<Mark> {
     // Threads of one process print the same number.
     waiting.sort_unstable();
     waiting.dedup();
-    let mut mark = Mark { at: Instant::now(), user: Duration::ZERO, sys: Duration::ZERO };
+    let mut used = CpuTime::default();
     for &pid in waiting.iter() {
-        let (user, sys) = used_so_far(pid)?;
-        mark.user += user;
-        mark.sys += sys;
+        let of_one = used_so_far(pid)?;
+        used.user += of_one.user;
+        used.sys += of_one.sys;
     }
-    mark.at = Instant::now();
+    let mark = Mark { at: Instant::now(), used };
     waiting.iter().try_for_each(|&pid| sys::send(pid, libc::SIGUSR1))?;
     Ok(mark)
 }
 
-fn used_so_far(pid: Pid) -> io::Result<(Duration, Duration)> {
+fn used_so_far(pid: Pid) -> io::Result<CpuTime> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
     parse_used(&stat, sys::ticks_per_second())
         .ok_or_else(|| io::Error::other(format!("/proc/{pid}/stat has no used time: {stat}")))
 }
 
 /// User and system time of a `/proc/PID/stat`: fields 14 and 15.
-fn parse_used(stat: &str, ticks_per_second: u64) -> Option<(Duration, Duration)> {
+fn parse_used(stat: &str, ticks_per_second: u64) -> Option<CpuTime> {
     // The name, field 2, may hold spaces and parentheses; the last parenthesis ends it.
     let (_, fields) = stat.rsplit_once(')')?;
     let mut fields = fields.split_whitespace().skip(11);
@@ -188,7 +208,7 @@ fn parse_used(stat: &str, ticks_per_second: u64) -> Option<(Duration, Duration)>
         let ticks: u64 = fields.next()?.parse().ok()?;
         Some(Duration::from_millis(ticks * 1000 / ticks_per_second))
     };
-    Some((next()?, next()?))
+    Some(CpuTime { user: next()?, sys: next()? })
 }
 
 #[cfg(test)]
@@ -204,14 +224,14 @@ mod tests {
     #[test]
     fn output_and_status_of_a_program_are_handed_back() {
         let mut command = shell("echo out; echo err >&2; exit 3");
-        let finished = run(&mut command, From::Start).unwrap();
+        let finished = run(&mut command, MeasureFrom::Start).unwrap();
         assert_eq!(finished.status.code(), Some(3));
         assert_eq!((finished.stdout.as_str(), finished.stderr.as_str()), ("out\n", "err\n"));
     }
 
     #[test]
-    fn a_program_that_leaves_a_child_behind_does_not_keep_us_waiting() {
-        let finished = run(&mut shell("sleep 1000 & echo done"), From::Start).unwrap();
+    fn a_program_that_leaves_a_child_running_does_not_keep_us_waiting() {
+        let finished = run(&mut shell("sleep 1000 & echo done"), MeasureFrom::Start).unwrap();
         assert_eq!(finished.stdout, "done\n");
     }
 
@@ -219,26 +239,26 @@ mod tests {
     fn a_waiting_program_gets_its_signal() {
         let script = "trap 'echo go; exit 0' USR1; echo \"Read Process $$ is waiting signal\"; \
                       while :; do sleep 0.01; done";
-        let finished = run(&mut shell(script), From::Signal { waiters: 1 }).unwrap();
+        let finished = run(&mut shell(script), MeasureFrom::Signal { waiters: 1 }).unwrap();
         assert!(finished.stdout.ends_with("go\n"), "{finished:?}");
     }
 
     #[test]
     fn a_program_that_should_wait_and_does_not_is_an_error() {
-        let result = run(&mut shell("true"), From::Signal { waiters: 1 });
+        let result = run(&mut shell("true"), MeasureFrom::Signal { waiters: 1 });
         assert!(matches!(result, Err(RunError::NeverWaited)), "{result:?}");
     }
 
     #[test]
     fn a_program_that_does_not_exist_is_named() {
-        let error = run(&mut Command::new("/nonexistent/program"), From::Start).unwrap_err();
+        let error = run(&mut Command::new("/nonexistent/program"), MeasureFrom::Start).unwrap_err();
         assert!(error.to_string().contains("/nonexistent/program"), "{error}");
     }
 
     #[test]
     fn used_time_is_read_past_a_name_with_parentheses() {
         let stat = "17 (a) b) R 1 17 17 0 -1 0 1 2 3 4 250 75 0 0 20 0 1 0";
-        let used = (Duration::from_millis(2500), Duration::from_millis(750));
-        assert_eq!(parse_used(stat, 100), Some(used));
+        let (user, sys) = (Duration::from_millis(2500), Duration::from_millis(750));
+        assert_eq!(parse_used(stat, 100), Some(CpuTime { user, sys }));
     }
 }

@@ -1,47 +1,42 @@
-//! Sizes as people write them, and as this crate prints them.
+//! Sizes: the engine's grammar with a lower bound, and how reports print a size.
 
 use thiserror::Error;
+use userswap::internals::size;
+use userswap::parse_size;
 
-/// Powers of 1024 in the order of their suffixes.
-const SUFFIXES: [char; 4] = ['k', 'm', 'g', 't'];
+/// The units that the original usemem takes after a hexadecimal number, too.
+const UNITS: [char; 8] = ['k', 'm', 'g', 't', 'K', 'M', 'G', 'T'];
 
 /// Why a text is not a usable size.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub(crate) enum SizeError {
-    #[error("'{0}' is not a size: write a number with k, m, g or t (powers of 1024), such as 512M")]
-    NotASize(String),
-    #[error("'{0}' is too small a size: it must be at least {1} bytes, such as 512M")]
+    #[error(transparent)]
+    Grammar(#[from] size::SizeError),
+    #[error("\"{0}\" is too small a size: it must be at least {1} bytes (512M, 1.5G)")]
     TooSmall(String, u64),
-    #[error("'{0}' is too large a size: it must be below 2^63 bytes, such as 512M")]
-    TooLarge(String),
 }
 
-/// Reads a size such as `512M`, `4096` or `0x1000` that is at least `least` bytes.
+/// Reads a size of at least `least` bytes.
 pub(crate) fn parse(text: &str, least: u64) -> Result<u64, SizeError> {
-    let not_a_size = || SizeError::NotASize(text.to_owned());
-    let last = text.chars().last().ok_or_else(not_a_size)?.to_ascii_lowercase();
-    let power = SUFFIXES.iter().position(|&suffix| suffix == last);
-    let digits = if power.is_some() { &text[..text.len() - 1] } else { text };
-    let number = parse_number(digits).ok_or_else(not_a_size)?;
-    let shift = power.map_or(0, |power| 10 * (power + 1));
-    let bytes = u128::from(number) << shift;
-    // The address space ends well below, and sums of two sizes must not overflow.
-    let bytes = u64::try_from(bytes).ok().filter(|&bytes| bytes < 1 << 63);
-    let bytes = bytes.ok_or_else(|| SizeError::TooLarge(text.to_owned()))?;
+    let bytes = match parse_size(text) {
+        // Zero is an offset; as a size it is less than `least`.
+        Err(size::SizeError::Zero(_)) => 0,
+        Err(error) => hexadecimal_with_unit(text).ok_or(error)?,
+        Ok(bytes) => bytes,
+    };
     if bytes < least {
         return Err(SizeError::TooSmall(text.to_owned(), least));
     }
     Ok(bytes)
 }
 
-fn parse_number(digits: &str) -> Option<u64> {
-    let (digits, radix) = match digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X")) {
-        Some(hex) => (hex, 16),
-        None => (digits, 10),
-    };
-    // `from_str_radix` accepts a sign, a size does not have one.
-    let plain = digits.chars().all(|digit| digit.is_digit(radix));
-    plain.then(|| u64::from_str_radix(digits, radix).ok()).flatten()
+/// `0x10k`, as the original usemem has it: the engine's grammar knows both halves, but not together.
+fn hexadecimal_with_unit(text: &str) -> Option<u64> {
+    let number = text.strip_suffix(UNITS)?;
+    let unit = parse_size(&format!("1{}", &text[number.len()..])).ok()?;
+    let is_hexadecimal = number.starts_with("0x") || number.starts_with("0X");
+    let bytes = parse_size(number).ok().filter(|_| is_hexadecimal)?.checked_mul(unit)?;
+    (bytes <= size::SIZE_MAX_BYTES).then_some(bytes)
 }
 
 /// Prints `bytes` in the largest unit that keeps it readable: `512 MiB`, `1.5 GiB`.
@@ -62,23 +57,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn suffixes_are_powers_of_1024_in_either_case() {
-        for (text, bytes) in
-            [("8", 8), ("4k", 4096), ("4K", 4096), ("512M", 512 << 20), ("2g", 2 << 30)]
-        {
+    fn the_spellings_of_the_original_usemem_are_sizes() {
+        for (text, bytes) in [
+            ("2147483648", 2 << 30),
+            ("8", 8),
+            ("4k", 4096),
+            ("512M", 512 << 20),
+            ("1g", 1 << 30),
+            ("1t", 1 << 40),
+            ("0x1000", 4096),
+            ("0x10k", 16 << 10),
+            ("0X1G", 1 << 30),
+        ] {
             assert_eq!(parse(text, 1), Ok(bytes), "{text}");
         }
-        assert_eq!(parse("1t", 1), Ok(1 << 40));
-        assert_eq!(parse("0x1000", 1), Ok(4096));
+        assert_eq!(parse("0", 0), Ok(0));
     }
 
     #[test]
-    fn what_is_not_a_size_is_refused_with_its_text() {
-        for text in ["12Q", "-1", "+1", "", "M", "1.5G", "0x", "ä"] {
-            assert_eq!(parse(text, 1), Err(SizeError::NotASize(text.to_owned())), "{text}");
+    fn what_is_too_small_or_no_size_is_refused_with_its_text() {
+        for text in ["12Q", "-1", "+1", "", "M", "0x", "0xk", "010kk", "0x10kk", "0x1tt", "ä"] {
+            let error = parse(text, 1).unwrap_err();
+            assert!(matches!(error, SizeError::Grammar(_)), "{error:?}");
+            assert!(error.to_string().contains(&format!("\"{text}\"")), "{error}");
         }
         assert_eq!(parse("0", 1), Err(SizeError::TooSmall("0".to_owned(), 1)));
-        assert_eq!(parse("99999999t", 1), Err(SizeError::TooLarge("99999999t".to_owned())));
+        parse("99999999t", 1).unwrap_err();
+        parse("0x400t0", 1).unwrap_err();
+        parse("0x401t", 1).unwrap_err();
     }
 
     #[test]

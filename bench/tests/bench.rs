@@ -57,9 +57,9 @@ fn a_load_that_fails_or_says_nothing_ends_the_bench_with_status_1() {
 #[test]
 fn wrong_values_are_named_on_one_line_and_end_with_status_2() {
     for (options, value) in [
-        ("--ram 12Q", "'12Q'"),
-        ("--ram 0", "'0'"),
-        ("--size -1", "'-1'"),
+        ("--ram 12Q", "\"12Q\""),
+        ("--ram 0", "\"0\""),
+        ("--size -1", "\"-1\""),
         ("--tasks 0", "'0'"),
         ("--runs x", "'x'"),
     ] {

@@ -1,4 +1,4 @@
-//! The kernel's side on a real kernel: it swaps, and it leaves nothing behind, whatever happens.
+//! The kernel's side on a real kernel: it swaps, and it leaves nothing, whatever happens.
 
 mod common;
 

@@ -115,7 +115,7 @@ fn after_the_signal_only_the_read_is_reported() {
 #[test]
 fn wrong_values_are_named_on_one_line_and_end_with_status_2() {
     for (options, value) in
-        [("12Q", "'12Q'"), ("0", "'0'"), ("-1", "'-1'"), ("-n 0 1m", "'0'"), ("", "SIZE")]
+        [("12Q", "\"12Q\""), ("0", "\"0\""), ("-1", "\"-1\""), ("-n 0 1m", "'0'"), ("", "SIZE")]
     {
         let output = run(&format!("usemem {options}"));
         assert_eq!(output.status.code(), Some(2), "{options}: {output:?}");
@@ -128,7 +128,7 @@ fn wrong_values_are_named_on_one_line_and_end_with_status_2() {
 
 #[test]
 fn memory_that_cannot_be_had_is_said_on_one_line_with_status_1() {
-    for options in ["1048576t", "-n 2 1048576t", "-t 2 -y 1048576t"] {
+    for options in ["1024t", "-n 2 1024t", "-t 2 -y 1024t"] {
         let output = run(&format!("usemem {options}"));
         assert_eq!(output.status.code(), Some(1), "{output:?}");
         assert!(text(&output.stderr).contains("cannot allocate"), "{output:?}");

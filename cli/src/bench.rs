@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use userswap_bench::BenchArgs;
 use userswap_bench::inside::{self, InsideCase};
 
-/// Measures a case.
+/// Measures a mechanism if one is named, else a program.
 ///
 /// # Errors
 /// None: the benchmark reports on its own.

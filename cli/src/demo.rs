@@ -1,6 +1,6 @@
 //! `userswap demo`: the main job, small enough to watch.
 //!
-//! A workload of four times its RAM budget runs as anybody's program would, as a child of
+//! A workload of four times its RAM budget runs as any program would, as a child of
 //! `userswap run`; then, where that is possible, the same on the kernel's own swap. The report shows
 //! what it took and what the time went to.
 
@@ -18,6 +18,7 @@ use userswap_bench::kernel::{self, KernelError};
 
 use crate::demo_load::{Line, PASSES};
 use crate::failure::Failure;
+use crate::memory::PAGE_BYTES;
 use crate::{library, ram};
 
 /// Enough to see rates, little enough to take seconds.
@@ -25,8 +26,6 @@ const RAM_DEFAULT_BYTES: u64 = 128 << 20;
 
 /// The workload's size in budgets.
 const LOAD_BUDGETS: u64 = 4;
-
-const PAGE_BYTES: u64 = 4096;
 
 /// Options of `demo`.
 #[derive(Args)]
@@ -94,41 +93,80 @@ pub fn demo(args: &DemoArgs) -> Result<ExitCode, Failure> {
         directory = directory.display(),
     );
     let statistics = Statistics::at(library::private_directory()?);
-    let figures = run_under_userswap(&program, args.ram, (load_bytes, &statistics.path))?;
+    let load = Load { program, bytes: load_bytes, ram_bytes: args.ram };
+    let figures = load.run_under_userswap(&statistics.path)?;
     print!("{}", report(&figures, &statistics.read()?));
     if args.no_kernel {
         return Ok(ExitCode::SUCCESS);
     }
-    compare_with_kernel(&program, args.ram, (load_bytes, &directory), &figures)?;
+    load.compare_with_kernel(&directory, &figures)?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn load_command(program: &Path, load_bytes: u64) -> [std::ffi::OsString; 3] {
-    [program.into(), "demo-load".into(), load_bytes.to_string().into()]
+/// The workload, and the RAM that it gets.
+struct Load {
+    program: PathBuf,
+    bytes: u64,
+    ram_bytes: u64,
 }
 
-fn run_under_userswap(
-    program: &Path,
-    ram_bytes: u64,
-    (load_bytes, statistics): (u64, &Path),
-) -> Result<Figures, Failure> {
-    let start_error = |error| Failure::unavailable(format!("{}: {error}", program.display()));
-    let mut child = Command::new(program)
-        .args(["run", "--ram", &ram_bytes.to_string(), "--stats"])
-        .arg(statistics)
-        .arg("--")
-        .args(load_command(program, load_bytes))
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()
-        .map_err(start_error)?;
-    let output = child.stdout.take().expect("standard output was asked for");
-    let figures = follow(BufReader::new(output), load_bytes);
-    let status = child.wait().map_err(start_error)?;
-    match status.success() {
-        true if figures.is_complete(load_bytes) => Ok(figures),
-        true => Err(Failure::unavailable("the workload did not verify all of its data")),
-        false => Err(Failure::unavailable(format!("the workload failed ({status})"))),
+impl Load {
+    fn command(&self) -> [std::ffi::OsString; 3] {
+        [self.program.clone().into(), "demo-load".into(), self.bytes.to_string().into()]
+    }
+
+    fn run_under_userswap(&self, statistics: &Path) -> Result<Figures, Failure> {
+        let program = self.program.display();
+        let start_error = |error| Failure::unavailable(format!("{program}: {error}"));
+        let mut child = Command::new(&self.program)
+            .args(["run", "--ram", &self.ram_bytes.to_string(), "--stats"])
+            .arg(statistics)
+            .arg("--")
+            .args(self.command())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(start_error)?;
+        let output = child.stdout.take().expect("standard output was asked for");
+        let figures = follow(BufReader::new(output), self.bytes);
+        let status = child.wait().map_err(start_error)?;
+        match status.success() {
+            true if figures.is_complete(self.bytes) => Ok(figures),
+            true => Err(Failure::unavailable("the workload did not verify all of its data")),
+            false => Err(Failure::unavailable(format!("the workload failed ({status})"))),
+        }
+    }
+
+    fn compare_with_kernel(&self, directory: &Path, ours: &Figures) -> Result<(), Failure> {
+        if !rustix::process::geteuid().is_root() {
+            println!(
+                "kernel        not measured: only root can limit it; run the demo with sudo to see it"
+            );
+            return Ok(());
+        }
+        println!("... and now the same on the kernel's own swap");
+        let [program, rest @ ..] = self.command();
+        let mut command = Command::new(program);
+        let finished =
+            match kernel::run_limited(command.args(rest), self.ram_bytes, self.bytes, directory) {
+                Ok(finished) => finished,
+                Err(error @ (KernelError::Run(_) | KernelError::LeftOver { .. })) => {
+                    return Err(Failure::unavailable(error));
+                }
+                Err(error) => {
+                    println!("kernel        not measured: {error}");
+                    return Ok(());
+                }
+            };
+        let mut kernels = Figures::default();
+        let lines = finished.stdout.lines().filter_map(|line| line.parse().ok());
+        lines.for_each(|line| kernels.add(line));
+        if !finished.status.success() || !kernels.is_complete(self.bytes) {
+            println!("kernel        failed ({}): {}", finished.status, finished.stderr.trim());
+            return Ok(());
+        }
+        print!("{}", comparison(ours, &kernels));
+        Ok(())
     }
 }
 
@@ -258,41 +296,6 @@ fn passes(figures: &Figures) -> String {
 fn throughput(figures: &Figures) -> String {
     let seconds = figures.wall().as_secs_f64().max(1e-6);
     format!("{:.0} MB/s written and read back", figures.verified_bytes as f64 * 2.0 / seconds / 1e6)
-}
-
-fn compare_with_kernel(
-    program: &Path,
-    ram_bytes: u64,
-    (load_bytes, directory): (u64, &Path),
-    ours: &Figures,
-) -> Result<(), Failure> {
-    if !rustix::process::geteuid().is_root() {
-        println!(
-            "kernel        not measured: only root can limit it; run the demo with sudo to see it"
-        );
-        return Ok(());
-    }
-    println!("... and now the same on the kernel's own swap");
-    let [program, rest @ ..] = load_command(program, load_bytes);
-    let mut command = Command::new(program);
-    let finished = match kernel::run_limited(command.args(rest), ram_bytes, load_bytes, directory) {
-        Ok(finished) => finished,
-        Err(error @ (KernelError::Run(_) | KernelError::LeftOver { .. })) => {
-            return Err(Failure::unavailable(error));
-        }
-        Err(error) => {
-            println!("kernel        not measured: {error}");
-            return Ok(());
-        }
-    };
-    let mut kernels = Figures::default();
-    finished.stdout.lines().filter_map(|line| line.parse().ok()).for_each(|line| kernels.add(line));
-    if !finished.status.success() || !kernels.is_complete(load_bytes) {
-        println!("kernel        failed ({}): {}", finished.status, finished.stderr.trim());
-        return Ok(());
-    }
-    print!("{}", comparison(ours, &kernels));
-    Ok(())
 }
 
 fn comparison(ours: &Figures, kernels: &Figures) -> String {

@@ -82,7 +82,7 @@ impl FromStr for Line {
     }
 }
 
-/// Does the work.
+/// Fills, reads back and checks the memory, [`PASSES`] times.
 ///
 /// # Errors
 /// A word that does not read back as it was written.
@@ -106,10 +106,10 @@ pub fn load(args: LoadArgs) -> Result<ExitCode, Failure> {
         }
         say(Line::Pass(started.elapsed()))?;
     }
-    if let Some((user, system)) = processor_time("/proc/thread-self/stat") {
+    if let Some(ProcessorTime { user, system }) = processor_time("/proc/thread-self/stat") {
         say(Line::OwnTime { user, system })?;
     }
-    if let Some((user, system)) = processor_time("/proc/self/stat") {
+    if let Some(ProcessorTime { user, system }) = processor_time("/proc/self/stat") {
         say(Line::AllTime(user + system))?;
     }
     say(Line::Verified(done_bytes / 2))?;
@@ -121,40 +121,47 @@ fn say(line: Line) -> Result<(), Failure> {
         .map_err(|error| Failure::unavailable(format!("standard output: {error}")))
 }
 
-/// The place of a piece's first word in the pattern; passes have different patterns.
+/// The index of a piece's first word in the pattern; passes have different patterns.
 fn first_word(pass: u64, piece: usize) -> u64 {
     (pass << 48) + (piece * PIECE_WORDS) as u64
 }
 
 /// A word that no neighbour shares and no compressor shrinks (the finaliser of splitmix64).
-fn pattern(place: u64) -> u64 {
-    let mut word = place.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+fn pattern(index: u64) -> u64 {
+    let mut word = index.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     word ^ (word >> 31)
 }
 
 fn fill(piece: &mut [u64], first: u64) {
-    for (word, place) in piece.iter_mut().zip(first..) {
-        *word = pattern(place);
+    for (word, index) in piece.iter_mut().zip(first..) {
+        *word = pattern(index);
     }
 }
 
 /// The index of the first word that is not as [`fill`] left it.
 fn check(piece: &[u64], first: u64) -> Result<(), usize> {
-    match piece.iter().zip(first..).position(|(word, place)| *word != pattern(place)) {
+    match piece.iter().zip(first..).position(|(word, index)| *word != pattern(index)) {
         None => Ok(()),
         Some(at) => Err(at),
     }
 }
 
-/// User and system time from a `stat` file of `/proc`.
-fn processor_time(path: &str) -> Option<(Duration, Duration)> {
+/// What a thread or a process has used.
+#[derive(Debug, PartialEq, Eq)]
+struct ProcessorTime {
+    user: Duration,
+    system: Duration,
+}
+
+/// Read from a `stat` file of `/proc`.
+fn processor_time(path: &str) -> Option<ProcessorTime> {
     let ticks_per_s = rustix::param::clock_ticks_per_second();
     parse_stat(&fs::read_to_string(path).ok()?, ticks_per_s)
 }
 
-fn parse_stat(stat: &str, ticks_per_s: u64) -> Option<(Duration, Duration)> {
+fn parse_stat(stat: &str, ticks_per_s: u64) -> Option<ProcessorTime> {
     // The name in parentheses may contain anything; fields are counted from its end.
     let (_, fields) = stat.rsplit_once(") ")?;
     let mut fields = fields.split(' ').skip(11);
@@ -162,7 +169,7 @@ fn parse_stat(stat: &str, ticks_per_s: u64) -> Option<(Duration, Duration)> {
         let ticks = fields.next()?.parse::<u64>().ok()?;
         Some(Duration::from_micros(ticks * 1_000_000 / ticks_per_s.max(1)))
     };
-    Some((time()?, time()?))
+    Some(ProcessorTime { user: time()?, system: time()? })
 }
 
 #[cfg(test)]
@@ -174,7 +181,7 @@ mod tests {
         let mut piece = vec![0; 1000];
         fill(&mut piece, 5);
         assert_eq!(check(&piece, 5), Ok(()));
-        assert_eq!(check(&piece, 6), Err(0), "another place has another pattern");
+        assert_eq!(check(&piece, 6), Err(0), "another index has another pattern");
         piece[777] ^= 1 << 40;
         assert_eq!(check(&piece, 5), Err(777));
     }
@@ -199,7 +206,8 @@ mod tests {
     #[test]
     fn processor_time_is_read_past_a_name_with_spaces() {
         let stat = "7 (a ) b) S 1 2 3 4 5 6 7 8 9 10 250 125 0 0";
-        let expected = (Duration::from_millis(2500), Duration::from_millis(1250));
+        let (user, system) = (Duration::from_millis(2500), Duration::from_millis(1250));
+        let expected = ProcessorTime { user, system };
         assert_eq!(parse_stat(stat, 100), Some(expected));
         assert_eq!(parse_stat("7 (a) S 1", 100), None);
     }

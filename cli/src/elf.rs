@@ -32,10 +32,7 @@ const MACHINE: u16 = 243;
 #[derive(Debug, PartialEq, Eq)]
 pub enum Linkage {
     /// Loaded by the named dynamic linker.
-    Dynamic {
-        /// The dynamic linker.
-        interpreter: PathBuf,
-    },
+    Dynamic { interpreter: PathBuf },
     /// Loaded by the kernel alone: nothing can be injected.
     Static,
     /// Made for 32-bit processors.

@@ -14,7 +14,6 @@ pub const STATUS_NOT_FOUND: u8 = 127;
 /// Why a command ends early.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// The exit status.
     pub status: u8,
     /// One line that names the value and the remedy.
     pub message: String,

@@ -14,13 +14,13 @@ use userswap::internals::directory;
 
 use crate::failure::Failure;
 
-/// The shared object.
+/// The shared object, as `build.rs` has built it.
 const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libuserswap_preload.so"));
 
-/// Its file name.
+/// Its file name, which changes with its content.
 const LIBRARY_NAME: &str = concat!("libuserswap-", env!("USERSWAP_PRELOAD_HASH"), ".so");
 
-/// Puts the shared object in place, unless it is there already, and returns its path.
+/// Writes the shared object, unless it is there already, and returns its path.
 ///
 /// # Errors
 /// No directory is private, writable and executable.
@@ -39,7 +39,7 @@ pub fn install() -> Result<PathBuf, Failure> {
 /// A directory that only this user can enter, on a file system that allows execution.
 ///
 /// # Errors
-/// None of the usual places will do.
+/// None of the usual directories will do.
 pub fn private_directory() -> Result<PathBuf, Failure> {
     let mut reasons = Vec::new();
     for candidate in directory::candidates_here() {
@@ -68,7 +68,7 @@ fn check(directory: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Writes beside the final name and renames, so that nobody ever loads half a library.
+/// Writes beside the final name and renames, so that no program ever loads half a library.
 fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let temporary = path.with_extension(format!("{}.tmp", std::process::id()));
     // Left by a process of the same number that died; in a private directory it is ours.

@@ -91,7 +91,7 @@ fn refuse_usage(error: &clap::Error) -> ExitCode {
     match value_refusal(error) {
         Some(line) => eprintln!("userswap: {line}"),
         None => {
-            // A closed standard error or output leaves nobody to tell.
+            // With standard error or output closed there is nowhere to say it.
             let _ = error.print();
         }
     }

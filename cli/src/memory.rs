@@ -5,6 +5,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+/// The engine's page, in the type of all sizes here.
+pub const PAGE_BYTES: u64 = userswap::internals::PAGE_BYTES as u64;
+
 /// The names that the two versions of cgroups give to the same three figures.
 struct Names {
     limit: &'static str,
@@ -27,7 +30,7 @@ pub fn available_bytes() -> Option<u64> {
 
 fn available_below(root: &Path) -> Option<u64> {
     let machine = machine_bytes(&fs::read_to_string(root.join("proc/meminfo")).ok()?)?;
-    let of_groups = groups(root).into_iter().filter_map(|(directory, mount, names)| {
+    let of_groups = groups(root).into_iter().filter_map(|Group { directory, mount, names }| {
         let path = directory.ancestors().take_while(|path| path.starts_with(&mount));
         path.filter_map(|group| group_bytes(group, &names)).min()
     });
@@ -39,7 +42,7 @@ fn machine_bytes(meminfo: &str) -> Option<u64> {
     line.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// What a group still allows; file cache that nobody uses gives way like free memory.
+/// Bytes that a group still allows; file cache that is not in use gives way like free memory.
 fn group_bytes(group: &Path, names: &Names) -> Option<u64> {
     let number = |name| fs::read_to_string(group.join(name)).ok()?.trim().parse::<u64>().ok();
     let limit = number(names.limit)?;
@@ -52,8 +55,15 @@ fn group_bytes(group: &Path, names: &Names) -> Option<u64> {
     Some(limit.saturating_sub(used))
 }
 
-/// The directories of this process's memory groups, each with the mount point above it.
-fn groups(root: &Path) -> Vec<(PathBuf, PathBuf, Names)> {
+/// A memory group of this process.
+struct Group {
+    directory: PathBuf,
+    /// The mount point above it, where its hierarchy ends.
+    mount: PathBuf,
+    names: Names,
+}
+
+fn groups(root: &Path) -> Vec<Group> {
     let memberships = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
     let mounts = fs::read_to_string(root.join("proc/self/mountinfo")).unwrap_or_default();
     let mut groups = Vec::new();
@@ -65,26 +75,33 @@ fn groups(root: &Path) -> Vec<(PathBuf, PathBuf, Names)> {
             list if list.split(',').any(|name| name == "memory") => (V1, "cgroup"),
             _ => continue,
         };
-        if let Some((mount, top)) = mounts.lines().find_map(|line| mount(line, kind)) {
-            let mount = root.join(mount.trim_start_matches('/'));
+        if let Some(Mount { point, top }) = mounts.lines().find_map(|line| mount(line, kind)) {
+            let mount = root.join(point.trim_start_matches('/'));
             // In a namespace of its own the process may see its group as the top of the mount.
             let below = Path::new(group).strip_prefix(top).unwrap_or(Path::new(""));
-            groups.push((mount.join(below), mount, names));
+            groups.push(Group { directory: mount.join(below), mount, names });
         }
     }
     groups
 }
 
-/// Mount point and mounted group of a line of `mountinfo`, when it mounts memory groups of `kind`.
-fn mount<'a>(line: &'a str, kind: &str) -> Option<(&'a str, &'a str)> {
-    let (place, system) = line.split_once(" - ")?;
-    let mut place = place.split(' ').skip(3);
-    let (top, mount) = (place.next()?, place.next()?);
+/// Where a hierarchy of groups is mounted.
+struct Mount<'a> {
+    point: &'a str,
+    /// The group that is seen at the mount point.
+    top: &'a str,
+}
+
+/// A line of `mountinfo`, when it mounts memory groups of `kind`.
+fn mount<'a>(line: &'a str, kind: &str) -> Option<Mount<'a>> {
+    let (mounted, system) = line.split_once(" - ")?;
+    let mut mounted = mounted.split(' ').skip(3);
+    let (top, point) = (mounted.next()?, mounted.next()?);
     let mut system = system.split(' ');
     let is_kind = system.next()? == kind;
     let options = system.nth(1).unwrap_or_default();
     let is_memory = kind == "cgroup2" || options.split(',').any(|option| option == "memory");
-    (is_kind && is_memory).then_some((mount, top))
+    (is_kind && is_memory).then_some(Mount { point, top })
 }
 
 #[cfg(test)]

@@ -25,11 +25,9 @@ use userswap::{FaultMode, IoBackend, OnFull, PlacementChoice, Transfer};
 use userswap::{SwapPath, SwapSpec};
 
 use crate::failure::{Failure, STATUS_NOT_FOUND};
+use crate::memory::PAGE_BYTES;
 use crate::ram::Ram;
 use crate::{library, memory, program};
-
-/// Mappings are made of pages of this size.
-const PAGE_BYTES: u64 = 4096;
 
 /// Where swap goes when the default directory has a name that cannot be written down.
 const PLAIN_DIRECTORY: &str = "/var/tmp";
@@ -258,8 +256,8 @@ fn check_stats(file: &Path) -> Result<PathBuf, Failure> {
     if !directory.is_dir() {
         return refuse("its directory does not exist");
     }
-    let place = if file.exists() { file } else { directory };
-    match access(place, Access::WRITE_OK) {
+    let changed = if file.exists() { file } else { directory };
+    match access(changed, Access::WRITE_OK) {
         Ok(()) => Ok(file.to_owned()),
         Err(error) => refuse(&std::io::Error::from(error).to_string()),
     }

@@ -6,7 +6,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 /// The kernel looks at this many bytes of a file to find the interpreter.
 pub const LINE_BYTES_MAX: usize = 256;
 
-/// Who reads a script.
+/// The program that reads a script.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Reader {
     /// The program at this path.

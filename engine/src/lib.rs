@@ -50,8 +50,8 @@ pub mod internals {
     pub use crate::base::choice::{Allowed, PAGE_CLUSTERS, RA_POLICIES, VMA_RA};
     pub use crate::base::index::{PageIndex, PageRange};
     pub use crate::base::limits::{RAM_MIN_BYTES, default_swap_bytes};
-    pub use crate::base::status;
     pub use crate::base::topology::Topology;
+    pub use crate::base::{size, status};
     pub use crate::control::{CONNECTIONS_MAX, directory, protocol, settings};
     pub use crate::device::record::DeviceState;
     pub use crate::device::{Devices, SlotMode, SlotSpan, open};

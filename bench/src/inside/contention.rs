@@ -1,16 +1,21 @@
 //! The experiment of the 2016 kswapd series: reclaimers of several nodes, and the threads that need pages,
-//! take pages out of the same memory; what does it cost when they meet, with each of the policies?
+//! unmap pages of the same memory; what does it cost when they meet, with each of the policies?
 //!
 //! The loads have the shape of the series' own: threads that touch each page of their share again and again
 //! (usemem with a step of a page), in 1 to 8 threads, and one writer that rewrites one large region. Devices
 //! are memory, as the RAM disk was there. What is printed are user-visible costs: elapsed and system time,
-//! the share of direct reclaim, and how often and how long anybody waited for a removal lock.
-use super::{Outcome, Row, median, size};
+//! the share of direct reclaim, and how often and how long threads waited for an unmap lock.
+use super::words::PAGE_WORDS;
+use super::{Format, Outcome, Row, in_turns};
+use crate::choice;
+use crate::figures::{Spread, median};
 use crate::sys::process::used_by_us;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use std::time::Instant;
 use userswap::FaultMode;
+use userswap::internals::CONTENTIONS;
+use userswap::parse_size;
 use userswap::{Builder, Engine, Error, Region};
 use userswap_policy::contention::Contention;
 
@@ -39,10 +44,10 @@ pub struct ContentionArgs {
           value_parser = clap::value_parser!(u32).range(1..=64))]
     nodes: u32,
     /// RAM budget
-    #[arg(long, value_name = "SIZE", default_value = "128M", value_parser = size)]
+    #[arg(long, value_name = "SIZE", default_value = "128M", value_parser = parse_size)]
     ram: u64,
     /// Memory of all threads together
-    #[arg(long, value_name = "SIZE", default_value = "512M", value_parser = size)]
+    #[arg(long, value_name = "SIZE", default_value = "512M", value_parser = parse_size)]
     size: u64,
     /// Passes over it
     #[arg(long, value_name = "N", default_value_t = 4)]
@@ -53,12 +58,11 @@ pub struct ContentionArgs {
     /// Runs of each variant
     #[arg(long, value_name = "N", default_value_t = 3)]
     runs: u32,
-    /// Print one JSON object instead of a table
-    #[arg(long)]
-    pub(super) json: bool,
+    #[command(flatten)]
+    pub(super) format: Format,
 }
 
-/// One variant.
+/// One policy under one load.
 #[derive(Debug, Serialize)]
 pub(super) struct ContentionRow {
     load: Load,
@@ -83,12 +87,8 @@ impl Row for ContentionRow {
     ];
 
     fn cells(&self) -> Vec<String> {
-        let load = match self.load {
-            Load::Usemem => "usemem",
-            Load::Rewrite => "rewrite",
-        };
         vec![
-            load.to_owned(),
+            choice::name(&self.load),
             self.tasks.to_string(),
             self.policy.to_owned(),
             format!("{:.2} s", self.elapsed_s),
@@ -104,20 +104,30 @@ impl Row for ContentionRow {
     }
 }
 
-const POLICIES: [(&str, Contention); 3] = userswap::internals::CONTENTIONS;
+/// What is measured once.
+#[derive(Debug, Clone, Copy)]
+struct Variant {
+    load: Load,
+    tasks: u32,
+    policy: &'static str,
+    contention: Contention,
+}
+
+/// The time of one run.
+#[derive(Debug, Clone, Copy)]
+struct Time {
+    elapsed_s: f64,
+    system_s: f64,
+}
 
 pub(super) fn measure(args: &ContentionArgs) -> Outcome<ContentionRow> {
-    let one = [1];
     let mut rows = Vec::new();
     for &load in &args.load {
-        let tasks: &[u32] = if load == Load::Usemem { &args.tasks } else { &one };
+        let tasks: &[u32] = if load == Load::Usemem { &args.tasks } else { &[1] };
         for &tasks in tasks {
-            let mut runs: [Vec<ContentionRow>; POLICIES.len()] = Default::default();
-            for _ in 0..args.runs {
-                for (place, policy) in POLICIES.into_iter().enumerate() {
-                    runs[place].push(one_run(args, (load, tasks), policy)?);
-                }
-            }
+            let variants =
+                CONTENTIONS.map(|(policy, contention)| Variant { load, tasks, policy, contention });
+            let runs = in_turns(args.runs, &variants, |variant| one_run(args, variant))?;
             rows.extend(runs.into_iter().filter_map(of_medians));
         }
     }
@@ -126,28 +136,25 @@ pub(super) fn measure(args: &ContentionArgs) -> Outcome<ContentionRow> {
 
 /// The row of a variant: medians of its times, the counts of its last run.
 fn of_medians(mut runs: Vec<ContentionRow>) -> Option<ContentionRow> {
-    let elapsed: Vec<f64> = runs.iter().map(|run| run.elapsed_s).collect();
-    let system_s = median(runs.iter().map(|run| run.system_s).collect());
-    let direct_share = median(runs.iter().map(|run| run.direct_share).collect());
+    let elapsed = Spread::of(runs.iter().map(|run| run.elapsed_s))?;
+    let system_s = median(runs.iter().map(|run| run.system_s))?;
+    let direct_share = median(runs.iter().map(|run| run.direct_share))?;
     runs.pop().map(|run| ContentionRow {
-        elapsed_min_s: elapsed.iter().copied().fold(f64::INFINITY, f64::min),
-        elapsed_max_s: elapsed.iter().copied().fold(0.0, f64::max),
-        elapsed_s: median(elapsed),
+        elapsed_min_s: elapsed.least,
+        elapsed_max_s: elapsed.most,
+        elapsed_s: elapsed.median,
         system_s,
         direct_share,
         ..run
     })
 }
 
-fn one_run(
-    args: &ContentionArgs,
-    (load, tasks): (Load, u32),
-    (policy, contention): (&'static str, Contention),
-) -> Result<ContentionRow, Error> {
+fn one_run(args: &ContentionArgs, variant: Variant) -> Result<ContentionRow, Error> {
     let spec = format!("mem:{}", args.size * 2).parse().expect("a specification of ours");
     let builder = Builder::new(args.ram).fake_numa(args.nodes).fault(args.fault).swap(spec);
     let engine = builder.build()?;
-    engine.core().removal.set_contention(contention);
+    engine.core().removal.set_contention(variant.contention);
+    let Variant { load, tasks, .. } = variant;
     let share = (args.size / u64::from(tasks)) as usize;
     let mut regions = (0..tasks).map(|_| engine.map(share)).collect::<Result<Vec<_>, _>>()?;
     let before = used_by_us();
@@ -158,26 +165,22 @@ fn one_run(
         }
     });
     let elapsed_s = begin.elapsed().as_secs_f64();
-    let system_s = (used_by_us().1 - before.1).as_secs_f64();
-    Ok(row_of(&engine, (load, tasks, policy), (elapsed_s, system_s)))
+    let system_s = (used_by_us().sys - before.sys).as_secs_f64();
+    Ok(row_of(&engine, variant, Time { elapsed_s, system_s }))
 }
 
-fn row_of(
-    engine: &Engine,
-    (load, tasks, policy): (Load, u32, &'static str),
-    (elapsed_s, system_s): (f64, f64),
-) -> ContentionRow {
+fn row_of(engine: &Engine, variant: Variant, time: Time) -> ContentionRow {
     let counters = engine.counters();
     let removal = engine.core().status().removal;
     let steals = counters.pgsteal_direct + counters.pgsteal_kswapd;
     ContentionRow {
-        load,
-        tasks,
-        policy,
-        elapsed_s,
-        elapsed_min_s: elapsed_s,
-        elapsed_max_s: elapsed_s,
-        system_s,
+        load: variant.load,
+        tasks: variant.tasks,
+        policy: variant.policy,
+        elapsed_s: time.elapsed_s,
+        elapsed_min_s: time.elapsed_s,
+        elapsed_max_s: time.elapsed_s,
+        system_s: time.system_s,
         direct_share: counters.pgsteal_direct as f64 / steals.max(1) as f64,
         removals: removal.lock.acquisitions,
         waits: removal.lock.waits,
@@ -188,7 +191,6 @@ fn row_of(
 }
 
 fn work(region: &mut Region, load: Load, passes: u32) {
-    const PAGE_WORDS: usize = 512;
     let step = if load == Load::Usemem { PAGE_WORDS } else { 1 };
     for pass in 1..=u64::from(passes) {
         region.as_typed_mut::<u64>().iter_mut().step_by(step).for_each(|word| *word = pass);

@@ -10,7 +10,10 @@ mod readahead;
 mod slot_alloc;
 mod slot_free;
 pub(crate) mod swapoff;
+mod words;
 
+use crate::figures::median;
+use crate::format::Format;
 use crate::machine::{self, Machine};
 use clap::Subcommand;
 use comfy_table::{CellAlignment, Table, presets};
@@ -18,9 +21,8 @@ use serde::Serialize;
 use std::io::Write;
 use std::process::ExitCode;
 use userswap::Error;
-use userswap::parse_size;
 
-/// The cases.
+/// What `userswap bench` measures beside whole programs.
 #[derive(Debug, Clone, Subcommand)]
 pub enum InsideCase {
     /// Slots allocated per second: slot caches, per-CPU clusters, one cluster
@@ -31,12 +33,12 @@ pub enum InsideCase {
     ListLru(list_lru::ListLruArgs),
     /// Devices of different nodes: one list, equal priorities, per-node lists
     Placement(placement::PlacementArgs),
-    /// Bringing a whole device back: in its order, by the kernel's walk, and by the kernel
+    /// Swapoff of a whole device: in its order, by the kernel's walk, and by the kernel
     Swapoff(swapoff::SwapoffArgs),
     /// The load of the kernel's side of `swapoff`
     #[command(hide = true)]
     SwapoffLoad(swapoff::SwapoffLoadArgs),
-    /// Reclaimers that take pages out of the same memory: wait, stall, skip
+    /// Reclaimers that unmap pages of the same memory: wait, stall, skip
     Contention(contention::ContentionArgs),
     /// Readahead policies against orders of reading, on one disk
     Readahead(readahead::ReadaheadArgs),
@@ -46,7 +48,7 @@ pub enum InsideCase {
 trait Row: Serialize {
     /// Names of the columns.
     const COLUMNS: &'static [&'static str];
-    /// The cells.
+    /// One text for each of the columns.
     fn cells(&self) -> Vec<String>;
 }
 
@@ -60,44 +62,38 @@ struct Report<'a, R> {
 
 /// Measures a case and prints it.
 pub fn run(case: &InsideCase) -> ExitCode {
-    let done = match case {
-        InsideCase::SlotAlloc(args) => {
-            slot_alloc::measure(args).map(|rows| print("slot-alloc", &rows, args.json))
-        }
-        InsideCase::SlotFree(args) => {
-            slot_free::measure(args).map(|rows| print("slot-free", &rows, args.json))
-        }
-        InsideCase::ListLru(args) => {
-            list_lru::measure(args).map(|rows| print("list-lru", &rows, args.json))
-        }
-        InsideCase::Placement(args) => {
-            placement::measure(args).map(|rows| print("placement", &rows, args.json))
-        }
-        InsideCase::Swapoff(args) => return swapoff::run(args),
-        InsideCase::SwapoffLoad(args) => return swapoff::run_load(args),
-        InsideCase::Contention(args) => {
-            contention::measure(args).map(|rows| print("contention", &rows, args.json))
-        }
-        InsideCase::Readahead(args) => {
-            readahead::measure(args).map(|rows| print("readahead", &rows, args.json))
-        }
-    };
-    match done {
-        Ok(Ok(())) => ExitCode::SUCCESS,
-        Ok(Err(error)) => {
-            eprintln!("userswap: cannot print the report: {error}");
-            ExitCode::FAILURE
-        }
+    match case {
+        InsideCase::SlotAlloc(args) => show("slot-alloc", slot_alloc::measure(args), args.format),
+        InsideCase::SlotFree(args) => show("slot-free", slot_free::measure(args), args.format),
+        InsideCase::ListLru(args) => show("list-lru", list_lru::measure(args), args.format),
+        InsideCase::Placement(args) => show("placement", placement::measure(args), args.format),
+        InsideCase::Swapoff(args) => swapoff::run(args),
+        InsideCase::SwapoffLoad(args) => swapoff::run_load(args),
+        InsideCase::Contention(args) => show("contention", contention::measure(args), args.format),
+        InsideCase::Readahead(args) => show("readahead", readahead::measure(args), args.format),
+    }
+}
+
+fn show<R: Row>(case: &'static str, rows: Outcome<R>, format: Format) -> ExitCode {
+    let printed = match rows {
+        Ok(rows) => print(case, &rows, format),
         Err(error) => {
             eprintln!("userswap: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    match printed {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("userswap: cannot print the report: {error}");
             ExitCode::FAILURE
         }
     }
 }
 
-fn print<R: Row>(case: &'static str, rows: &[R], json: bool) -> std::io::Result<()> {
+fn print<R: Row>(case: &'static str, rows: &[R], format: Format) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
-    if json {
+    if format.json {
         let machine = Machine::this();
         let report = Report { case, rows, machine, kernel: machine::kernel_release() };
         serde_json::to_writer(&mut out, &report)?;
@@ -112,48 +108,20 @@ fn print<R: Row>(case: &'static str, rows: &[R], json: bool) -> std::io::Result<
     writeln!(out, "{table}")
 }
 
-/// The median of an odd or even number of figures.
-fn median(mut figures: Vec<f64>) -> f64 {
-    figures.sort_by(f64::total_cmp);
-    let middle = figures.len() / 2;
-    match figures.len() % 2 {
-        _ if figures.is_empty() => 0.0,
-        0 => (figures[middle - 1] + figures[middle]) / 2.0,
-        _ => figures[middle],
-    }
-}
-
-fn size(text: &str) -> Result<u64, String> {
-    parse_size(text).map_err(|error| error.to_string())
-}
-
 /// What can go wrong while measuring.
 type Outcome<R> = Result<Vec<R>, Error>;
 
-/// A generator good enough for places to write to.
-struct Random(u64);
-
-impl Random {
-    fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+/// Runs all variants in turns, `runs` times; returns the runs of each.
+fn in_turns<V: Copy, R>(
+    runs: u32,
+    variants: &[V],
+    one_run: impl Fn(V) -> Result<R, Error>,
+) -> Outcome<Vec<R>> {
+    let mut of_variants: Vec<Vec<R>> = variants.iter().map(|_| Vec::new()).collect();
+    for _ in 0..runs {
+        for (of_variant, variant) in of_variants.iter_mut().zip(variants) {
+            of_variant.push(one_run(*variant)?);
+        }
     }
-
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) as usize % bound
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_median_is_in_the_middle() {
-        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
-        assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), 2.5);
-        assert_eq!(median(Vec::new()), 0.0);
-    }
+    Ok(of_variants)
 }

@@ -1,12 +1,13 @@
 //! The table of the RFC on the real engine: writes over devices of different nodes, of which the far ones
 //! are slower, with one list, equal priorities, and per-node lists.
-use super::{Outcome, Row, median, size};
+use super::{Format, Outcome, Row, in_turns, median};
 use clap::Args;
 use serde::Serialize;
 use std::time::Instant;
 use userswap::PlacementChoice;
 use userswap::internals::Topology;
 use userswap::internals::numa;
+use userswap::parse_size;
 use userswap::{Builder, Error};
 
 /// Options of `bench placement`.
@@ -27,17 +28,16 @@ pub struct PlacementArgs {
           value_parser = clap::value_parser!(u32).range(1..=256))]
     tasks: Vec<u32>,
     /// RAM budget
-    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = size)]
+    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = parse_size)]
     ram: u64,
     /// Memory of all threads together
-    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = size)]
+    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = parse_size)]
     size: u64,
     /// Runs of each variant
     #[arg(long, value_name = "N", default_value_t = 3)]
     runs: u32,
-    /// Print one JSON object instead of a table
-    #[arg(long)]
-    pub(super) json: bool,
+    #[command(flatten)]
+    pub(super) format: Format,
 }
 
 /// How devices are arranged.
@@ -52,7 +52,7 @@ enum Lists {
     Near,
 }
 
-/// One variant.
+/// One arrangement of the devices under one load.
 #[derive(Debug, Serialize)]
 pub(super) struct PlacementRow {
     lists: Lists,
@@ -88,23 +88,17 @@ pub(super) fn measure(args: &PlacementArgs) -> Outcome<PlacementRow> {
     let mut rows = Vec::new();
     for &tasks in &args.tasks {
         let variants = [Lists::One, Lists::Spread, Lists::Near];
-        let mut runs: [Vec<PlacementRow>; 3] = Default::default();
-        for _ in 0..args.runs {
-            for (place, lists) in variants.into_iter().enumerate() {
-                runs[place].push(one_run(args, tasks, lists)?);
-            }
-        }
-        for mut of_lists in runs {
-            let seconds = median(of_lists.iter().map(|run| run.seconds).collect());
-            let bytes = written_mb(args);
-            rows.extend(of_lists.pop().map(|run| PlacementRow {
-                seconds,
-                mb_per_s: bytes / seconds,
-                ..run
-            }));
-        }
+        let runs = in_turns(args.runs, &variants, |lists| one_run(args, tasks, lists))?;
+        rows.extend(runs.into_iter().filter_map(|of_lists| of_medians(args, of_lists)));
     }
     Ok(rows)
+}
+
+/// The row of a variant: its median time, all else of its last run.
+fn of_medians(args: &PlacementArgs, mut runs: Vec<PlacementRow>) -> Option<PlacementRow> {
+    let seconds = median(runs.iter().map(|run| run.seconds))?;
+    let mb_per_s = written_mb(args) / seconds;
+    runs.pop().map(|run| PlacementRow { seconds, mb_per_s, ..run })
 }
 
 /// Megabytes that do not fit the budget.
@@ -178,7 +172,7 @@ mod tests {
             ram: 1 << 28,
             size: 1 << 30,
             runs: 1,
-            json: false,
+            format: Format { json: false },
         };
         let predicted = |lists| predicted_mb_per_s(&args, lists).round() as u32;
         assert_eq!(predicted(Lists::One), 133);

@@ -1,5 +1,5 @@
 //! Slots per second by threads that allocate single slots, as the kernel's swap-out does.
-use super::{Outcome, Row, median};
+use super::{Format, Outcome, Row, median};
 use clap::Args;
 use serde::Serialize;
 use std::sync::Barrier;
@@ -31,9 +31,8 @@ pub struct SlotAllocArgs {
     /// Runs of each variant
     #[arg(long, value_name = "N", default_value_t = 5)]
     runs: u32,
-    /// Print one JSON object instead of a table
-    #[arg(long)]
-    pub(super) json: bool,
+    #[command(flatten)]
+    pub(super) format: Format,
 }
 
 /// One variant.
@@ -91,7 +90,7 @@ pub(super) fn measure(args: &SlotAllocArgs) -> Outcome<AllocRow> {
 
 /// The run with the median rate, its counts as they were.
 fn middle(mut runs: Vec<AllocRow>) -> Option<AllocRow> {
-    let rate = median(runs.iter().map(|run| run.slots_per_s).collect());
+    let rate = median(runs.iter().map(|run| run.slots_per_s))?;
     runs.sort_by(|a, b| a.slots_per_s.total_cmp(&b.slots_per_s));
     let mut run = runs.into_iter().rev().find(|run| run.slots_per_s <= rate)?;
     run.slots_per_s = rate;

@@ -1,16 +1,23 @@
-//! The experiment of the 2017 patch: threads write at random places of memory larger than RAM, over
+//! The experiment of the 2017 patch: threads write to random pages of memory larger than RAM, over
 //! several devices; measured is the time to free it all at the end, when slots that follow each other in
 //! memory are on different devices.
-use super::{Outcome, Random, Row, median, size};
+use super::words::PAGE_WORDS;
+use super::{Format, Outcome, Row, in_turns, median};
+use crate::choice;
+use crate::random::{Random, shuffled};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use std::sync::Barrier;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
-use userswap::{Builder, Error, Region};
+use userswap::SwapSpec;
+use userswap::parse_size;
+use userswap::{Builder, Engine, Error, Region};
 use userswap_policy::free_batch::FreeOrder;
 
 /// In which order a batch is freed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
 enum Order {
     /// First entry's device, then the others sorted (the patch of 2017)
     Sorted,
@@ -18,6 +25,16 @@ enum Order {
     Merged,
     /// As they come
     Unsorted,
+}
+
+impl From<Order> for FreeOrder {
+    fn from(order: Order) -> Self {
+        match order {
+            Order::Sorted => Self::Sorted,
+            Order::Merged => Self::Merged,
+            Order::Unsorted => Self::Unsorted,
+        }
+    }
 }
 
 /// Options of `bench slot-free`.
@@ -36,23 +53,22 @@ pub struct SlotFreeArgs {
           value_parser = clap::value_parser!(u32).range(1..=256))]
     tasks: u32,
     /// RAM budget
-    #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = size)]
+    #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = parse_size)]
     ram: u64,
     /// Memory of all threads together
-    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = size)]
+    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = parse_size)]
     size: u64,
     /// Runs of each variant
     #[arg(long, value_name = "N", default_value_t = 3)]
     runs: u32,
-    /// Print one JSON object instead of a table
-    #[arg(long)]
-    pub(super) json: bool,
+    #[command(flatten)]
+    pub(super) format: Format,
 }
 
-/// One variant.
+/// One order with one number of devices.
 #[derive(Debug, Serialize)]
 pub(super) struct FreeRow {
-    order: &'static str,
+    order: Order,
     devices: u32,
     free_s: f64,
     slots_freed: u64,
@@ -74,7 +90,7 @@ impl Row for FreeRow {
 
     fn cells(&self) -> Vec<String> {
         vec![
-            self.order.to_owned(),
+            choice::name(&self.order),
             self.devices.to_string(),
             format!("{:.3} s", self.free_s),
             self.slots_freed.to_string(),
@@ -88,32 +104,24 @@ impl Row for FreeRow {
 pub(super) fn measure(args: &SlotFreeArgs) -> Outcome<FreeRow> {
     let mut rows = Vec::new();
     for &devices in &args.devices {
-        let mut runs: Vec<Vec<FreeRow>> = args.free.iter().map(|_| Vec::new()).collect();
-        for _ in 0..args.runs {
-            for (place, order) in args.free.iter().enumerate() {
-                runs[place].push(one_run(args, devices, *order)?);
-            }
-        }
-        for mut of_order in runs {
-            let free_s = median(of_order.iter().map(|run| run.free_s).collect());
-            rows.extend(of_order.pop().map(|run| FreeRow { free_s, ..run }));
-        }
+        let runs = in_turns(args.runs, &args.free, |order| one_run(args, devices, order))?;
+        rows.extend(runs.into_iter().filter_map(of_medians));
     }
     Ok(rows)
 }
 
+/// The row of a variant: its median time, the counts of its last run.
+fn of_medians(mut runs: Vec<FreeRow>) -> Option<FreeRow> {
+    let free_s = median(runs.iter().map(|run| run.free_s))?;
+    runs.pop().map(|run| FreeRow { free_s, ..run })
+}
+
 fn one_run(args: &SlotFreeArgs, devices: u32, order: Order) -> Result<FreeRow, Error> {
-    let (name, order) = match order {
-        Order::Sorted => ("sorted", FreeOrder::Sorted),
-        Order::Merged => ("merged", FreeOrder::Merged),
-        Order::Unsorted => ("unsorted", FreeOrder::Unsorted),
-    };
     let spec = format!("mem:{},pri=1", args.size * 2 / u64::from(devices) + (64 << 20));
-    let spec = spec.parse().expect("a specification of ours");
-    let builder =
-        (0..devices).fold(Builder::new(args.ram), |builder, _| builder.swap(spec_of(&spec)));
+    let spec: SwapSpec = spec.parse().expect("a specification of ours");
+    let builder = (0..devices).fold(Builder::new(args.ram), |all, _| all.swap(spec.clone()));
     let engine = builder.build()?;
-    engine.core().devices.set_free_order(order);
+    engine.core().devices.set_free_order(order.into());
     let share = (args.size / u64::from(args.tasks)) as usize;
     let mut regions = (0..args.tasks).map(|_| engine.map(share)).collect::<Result<Vec<_>, _>>()?;
     std::thread::scope(|scope| {
@@ -121,60 +129,62 @@ fn one_run(args: &SlotFreeArgs, devices: u32, order: Order) -> Result<FreeRow, E
             scope.spawn(move || write_at_random(region, task as u64));
         }
     });
-    let uses = || {
-        let uses = engine.core().devices.list().map(|device| {
-            let freed = device.freed.load(std::sync::atomic::Ordering::Relaxed);
-            (device.freeing.read(), freed)
-        });
-        uses.fold((0, 0, 0), |sum, ((taken, waits), freed)| {
-            (sum.0 + taken, sum.1 + waits, sum.2 + freed)
-        })
-    };
-    let before = uses();
-    let start = Barrier::new(args.tasks as usize + 1);
-    let free_s = std::thread::scope(|scope| {
-        let tasks: Vec<_> = regions
-            .drain(..)
-            .map(|region| {
-                let start = &start;
-                scope.spawn(move || {
-                    start.wait();
-                    drop(region);
-                })
-            })
-            .collect();
-        start.wait();
-        let begin = Instant::now();
-        tasks.into_iter().for_each(|task| task.join().expect("dropping does not panic"));
-        begin.elapsed().as_secs_f64()
-    });
-    let after = uses();
-    let (device_locks, slots_freed) = (after.0 - before.0, after.2 - before.2);
+    let before = Freed::so_far(&engine);
+    let free_s = free_at_once(regions);
+    let after = Freed::so_far(&engine);
+    let (device_locks, slots_freed) = (after.locks - before.locks, after.slots - before.slots);
     Ok(FreeRow {
-        order: name,
+        order,
         devices,
         free_s,
         slots_freed,
         device_locks,
-        lock_waits: after.1 - before.1,
+        lock_waits: after.waits - before.waits,
         locks_per_64: device_locks as f64 * 64.0 / slots_freed.max(1) as f64,
     })
 }
 
-fn spec_of(spec: &userswap::SwapSpec) -> userswap::SwapSpec {
-    spec.clone()
+/// What freeing has taken on all devices.
+#[derive(Debug, Clone, Copy, Default)]
+struct Freed {
+    slots: u64,
+    locks: u64,
+    waits: u64,
+}
+
+impl Freed {
+    fn so_far(engine: &Engine) -> Self {
+        engine.core().devices.list().fold(Self::default(), |sum, device| {
+            let (locks, waits) = device.freeing.read();
+            let slots = sum.slots + device.freed.load(Relaxed);
+            Self { slots, locks: sum.locks + locks, waits: sum.waits + waits }
+        })
+    }
+}
+
+/// Seconds that it takes to drop all regions, each by a thread of its own.
+fn free_at_once(regions: Vec<Region>) -> f64 {
+    let start = Barrier::new(regions.len() + 1);
+    std::thread::scope(|scope| {
+        let free = |region| {
+            let start = &start;
+            scope.spawn(move || {
+                start.wait();
+                drop(region);
+            })
+        };
+        let tasks: Vec<_> = regions.into_iter().map(free).collect();
+        start.wait();
+        let begin = Instant::now();
+        tasks.into_iter().for_each(|task| task.join().expect("dropping does not panic"));
+        begin.elapsed().as_secs_f64()
+    })
 }
 
 /// As many writes as there are pages, each to a page of its own, in no order.
 fn write_at_random(region: &mut Region, seed: u64) {
     let words = region.as_typed_mut::<u64>();
-    let pages = words.len() / 512;
-    let mut order: Vec<u32> = (0..pages as u32).collect();
-    let mut random = Random::new(seed + 1);
-    for place in (1..pages).rev() {
-        order.swap(place, random.below(place + 1));
-    }
-    for page in order {
-        words[page as usize * 512] = u64::from(page) + seed + 1;
+    for page in shuffled(words.len() / PAGE_WORDS, &mut Random::new(seed + 1)) {
+        words[page as usize * PAGE_WORDS] = u64::from(page) + seed + 1;
     }
 }

@@ -93,8 +93,8 @@ impl Cgroup {
         }
     }
 
-    /// Has the kernel take out whatever it can: a page that was written to swap stays in its cache until
-    /// somebody needs the memory.
+    /// Has the kernel reclaim whatever it can: a page that was written to swap stays in the swap cache until
+    /// the memory is needed.
     pub(super) fn reclaim(&self) -> Result<(), KernelError> {
         let (name, amount) = match self.hierarchy.version {
             Version::V1 => ("memory.force_empty", "0".to_owned()),
@@ -102,7 +102,7 @@ impl Cgroup {
         };
         let path = self.directory.join(name);
         match fs::write(&path, amount) {
-            // Less than was asked for could be taken out.
+            // Less than was asked for could be reclaimed.
             Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => Ok(()),
             other => other.map_err(|source| failed(&path, source)),
         }

@@ -9,10 +9,11 @@ mod swapfile;
 pub(crate) mod swapoff;
 
 use crate::interrupt::Interrupt;
-use crate::process::{self, Finished, From, RunError};
+use crate::process::{self, Finished, MeasureFrom, RunError};
 use crate::sys::cleaner::{self, LeftOver, Remains};
 use crate::sys::process::{self as sys, Pid};
 use cgroup::{Cgroup, Hierarchy};
+use clap::ValueEnum;
 use std::ffi::CString;
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
@@ -31,7 +32,7 @@ pub enum KernelError {
     /// The directory for the swap file cannot be used.
     #[error("cannot use the directory {path} for a swap file: {source}")]
     Directory {
-        /// The directory.
+        /// As it was given.
         path: PathBuf,
         /// What the system said.
         source: io::Error,
@@ -61,7 +62,7 @@ pub enum KernelError {
     /// Readahead could not be tuned.
     #[error("cannot tune the kernel: {path}: {source}")]
     Tuning {
-        /// The file.
+        /// Below `/proc/sys`.
         path: PathBuf,
         /// What the system said.
         source: io::Error,
@@ -100,6 +101,16 @@ pub enum KernelError {
     },
 }
 
+/// Swap beyond a load itself: page tables' and the program's own pages, the last partial cluster.
+pub(crate) const SWAP_SPARE_BYTES: u64 = 64 << 20;
+
+/// What userswap is compared with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Rival {
+    /// The kernel's own swap: a memory control group and a new swap file (needs root)
+    Kernel,
+}
+
 /// What a program gets from the kernel.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits<'a> {
@@ -124,7 +135,7 @@ pub fn run_limited(
     swap_bytes: u64,
     dir: &Path,
 ) -> Result<Finished, KernelError> {
-    run(command, &Limits { ram_bytes, swap_bytes, directory: dir }, From::Start)
+    run(command, &Limits { ram_bytes, swap_bytes, directory: dir }, MeasureFrom::Start)
 }
 
 /// Finds out, without changing anything, whether [`run_limited`] has what it needs.
@@ -148,7 +159,7 @@ pub(crate) fn check_disk(dir: &Path) -> Result<(), KernelError> {
 pub(crate) fn run(
     command: &mut Command,
     limits: &Limits<'_>,
-    from: From,
+    from: MeasureFrom,
 ) -> Result<Finished, KernelError> {
     check(limits.directory)?;
     let interrupt = Interrupt::hold().map_err(RunError::from)?;
@@ -168,7 +179,7 @@ struct Baseline {
 }
 
 impl Baseline {
-    /// `page_cluster` is what the kernel's tuning has to be in the end; empty if nobody changes it.
+    /// `page_cluster` is what the kernel's tuning has to be in the end; empty if it is not changed.
     fn set_up(limits: &Limits<'_>, page_cluster: Vec<u8>) -> Result<Self, KernelError> {
         let directory = limits.directory.canonicalize().map_err(|source| {
             KernelError::Directory { path: limits.directory.to_owned(), source }

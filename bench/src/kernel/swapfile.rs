@@ -1,11 +1,12 @@
 //! A fresh swap file: made, filled with real blocks, signed and switched on.
 
 use super::{KernelError, c_path, open_directory};
-use crate::sys::{page_bytes, swap};
+use crate::sys::swap;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
+use userswap::internals::PAGE_BYTES;
 
 /// Where mkswap(8) puts version, last page and number of bad pages: after the boot block.
 const HEADER_OFFSET: usize = 1024;
@@ -29,7 +30,7 @@ pub(super) fn check_directory(path: &Path) -> Result<(), KernelError> {
 /// Makes the file at `path` and has the kernel swap to it before any other. The caller's cleaner
 /// removes what is there when this fails.
 pub(super) fn create(path: &Path, bytes: u64) -> io::Result<()> {
-    let page = page_bytes();
+    let page = PAGE_BYTES as u64;
     // The first page is the header's.
     let pages = bytes.div_ceil(page) + 1;
     let last_page = u32::try_from(pages - 1)
@@ -41,10 +42,10 @@ pub(super) fn create(path: &Path, bytes: u64) -> io::Result<()> {
         .custom_flags(libc::O_NOFOLLOW)
         .open(path)?;
     fill(&file, pages * page)?;
-    file.write_all_at(&header(page, last_page), 0)?;
+    file.write_all_at(&header(last_page), 0)?;
     file.sync_all()?;
     let swaps = fs::read_to_string("/proc/swaps")?;
-    swap::swap_on(&c_path(path), priority_above(&swaps))
+    swap::swapon(&c_path(path), priority_above(&swaps))
 }
 
 /// Gives the file blocks, which swapon demands of every byte.
@@ -64,8 +65,8 @@ fn fill(file: &File, bytes: u64) -> io::Result<()> {
 }
 
 /// What mkswap(8) would write, without label and UUID.
-fn header(page: u64, last_page: u32) -> Vec<u8> {
-    let mut header = vec![0; usize::try_from(page).expect("a page fits memory")];
+fn header(last_page: u32) -> [u8; PAGE_BYTES] {
+    let mut header = [0; PAGE_BYTES];
     header[HEADER_OFFSET..][..4].copy_from_slice(&1u32.to_ne_bytes());
     header[HEADER_OFFSET + 4..][..4].copy_from_slice(&last_page.to_ne_bytes());
     let signature = header.len() - SIGNATURE.len();
@@ -87,7 +88,7 @@ mod tests {
 
     #[test]
     fn the_header_is_that_of_mkswap() {
-        let header = header(4096, 99);
+        let header = header(99);
         assert_eq!(header.len(), 4096);
         assert_eq!(&header[4086..], b"SWAPSPACE2");
         assert_eq!(header[1024..1028], 1u32.to_ne_bytes());

@@ -1,8 +1,8 @@
 //! The kernel's swapoff of a program's memory, timed.
 //!
 //! The load fills its memory inside its control group, has it paged out to the new swap file, and waits; the
-//! group gives up what is left in the swap cache. Then the file is swapped off: everything comes back, page by
-//! page, as the kernel does it. `vm.page-cluster` is set for that moment and restored by the cleaner,
+//! group gives up what is left in the swap cache. Then swapoff reads everything back, page by page, as the
+//! kernel does it. `vm.page-cluster` is set for that moment and restored by the cleaner,
 //! whatever happens.
 
 use super::{Baseline, KernelError, Limits, c_path, check};
@@ -26,7 +26,7 @@ const PROGRAM_BYTES: u64 = 8 << 20;
 /// How often the group is told to give its memory up: what is being written cannot go at once.
 const RECLAIMS_MAX: u32 = 100;
 
-/// What is to be brought back.
+/// What swapoff has to read back.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct KernelLoad {
     pub(crate) bytes: u64,
@@ -35,7 +35,7 @@ pub(crate) struct KernelLoad {
     pub(crate) out_mark: &'static str,
 }
 
-/// Seconds that the kernel takes to bring back the memory of `command`.
+/// Seconds that the kernel's swapoff takes for the memory of `command`.
 ///
 /// # Errors
 /// When the swap file or the control group cannot be made, the load fails or does not leave memory, or
@@ -88,7 +88,7 @@ fn time(
 fn time_one(child: &mut Child, baseline: &Baseline, load: KernelLoad) -> Result<f64, KernelError> {
     let stdout = child.stdout.take().expect("the output is a pipe");
     let mut line = String::new();
-    // Bounded: a mark is one line, and whoever says more is no load of ours.
+    // Bounded: a mark is one line, and a program that says more is no load of ours.
     let mut stdout = BufReader::new(stdout.take(4096));
     stdout.read_line(&mut line).map_err(RunError::from)?;
     if line.trim_end() != load.out_mark {
@@ -105,11 +105,11 @@ fn time_one(child: &mut Child, baseline: &Baseline, load: KernelLoad) -> Result<
     let begin = Instant::now();
     let path = c_path(swap_file);
     let refused = |source| KernelError::SwapFile { path: swap_file.to_owned(), source };
-    swap::swap_off(&path).map_err(refused)?;
+    swap::swapoff(&path).map_err(refused)?;
     Ok(begin.elapsed().as_secs_f64())
 }
 
-/// Takes the load's memory out of RAM, the swap cache included.
+/// Has the kernel reclaim all of the load's memory, the swap cache included.
 fn empty(baseline: &Baseline, bytes: u64) -> Result<(), KernelError> {
     let allowed = bytes / 100 * (100 - OUT_PERCENT);
     for _ in 0..RECLAIMS_MAX {

@@ -86,8 +86,8 @@ fn serve(remains: &Remains, pipe: RawFd) -> ! {
     unsafe { libc::_exit(i32::from(left.0)) }
 }
 
-/// Closes every file but `pipe`: a cleaner that held its parent's output open would keep whoever
-/// reads that output waiting.
+/// Closes every file but `pipe`: a cleaner that held its parent's output open would keep the reader
+/// of that output waiting.
 fn keep_only(pipe: RawFd) {
     let last = libc::c_uint::MAX;
     let kept = libc::c_uint::try_from(pipe).expect("an open file has no negative number");
@@ -119,7 +119,7 @@ fn wait_for_close(pipe: RawFd) {
 }
 
 /// Removes what is there: members, swap, file, group, in this order, because swapoff is quick only
-/// when nobody's pages are in it. Async-signal-safe.
+/// when no pages are in it. Async-signal-safe.
 pub(crate) fn clean(remains: &Remains) -> LeftOver {
     let mut left = 0;
     if !restore(&remains.tuning, &remains.tuned_before) {
@@ -128,7 +128,7 @@ pub(crate) fn clean(remains: &Remains) -> LeftOver {
     if !kill_members(&remains.procs) {
         left |= LEFT_PROCESSES;
     }
-    if !swap_off(&remains.swap_file) {
+    if !swapoff(&remains.swap_file) {
         left |= LEFT_SWAP;
     }
     // SAFETY: the path is a valid C string.
@@ -196,7 +196,7 @@ fn kill_listed(procs: &CStr) -> usize {
     members
 }
 
-fn swap_off(file: &CStr) -> bool {
+fn swapoff(file: &CStr) -> bool {
     for _ in 0..ROUNDS_MAX {
         // SAFETY: the path is a valid C string.
         if unsafe { libc::swapoff(file.as_ptr()) } == 0 {

@@ -98,7 +98,7 @@ impl Memory {
     pub(crate) fn words(&self) -> &[AtomicU64] {
         let words = self.bytes / size_of::<AtomicU64>();
         // SAFETY: both origins align to 16 bytes at least, the block is initialised (zeros or a
-        // file), lives as long as `self`, and nobody reaches it otherwise.
+        // file), lives as long as `self`, and is reached in no other way.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr().cast(), words) }
     }
 

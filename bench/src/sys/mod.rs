@@ -15,10 +15,3 @@ use std::io;
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
-
-/// The size of a page in bytes.
-pub(crate) fn page_bytes() -> u64 {
-    // SAFETY: sysconf has no preconditions.
-    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    u64::try_from(bytes).expect("the page size is known on every Linux")
-}

@@ -17,12 +17,24 @@ pub(crate) enum Fork {
     Parent { child: Pid },
 }
 
-/// What a process and the children it waited for used.
+/// Processor time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct CpuTime {
+    pub(crate) user: Duration,
+    pub(crate) sys: Duration,
+}
+
+impl CpuTime {
+    fn of(usage: &libc::rusage) -> Self {
+        Self { user: duration(usage.ru_utime), sys: duration(usage.ru_stime) }
+    }
+}
+
+/// How a process ended, and what it and the children it waited for used.
 #[derive(Debug)]
 pub(crate) struct Waited {
     pub(crate) status: ExitStatus,
-    pub(crate) user: Duration,
-    pub(crate) sys: Duration,
+    pub(crate) used: CpuTime,
 }
 
 /// Forks; the caller must have no other threads, or the child would find their locks taken.
@@ -47,20 +59,16 @@ pub(crate) fn wait(pid: Pid) -> io::Result<Waited> {
             Err(error) => return Err(error),
         }
     }
-    Ok(Waited {
-        status: ExitStatus::from_raw(status),
-        user: duration(usage.ru_utime),
-        sys: duration(usage.ru_stime),
-    })
+    Ok(Waited { status: ExitStatus::from_raw(status), used: CpuTime::of(&usage) })
 }
 
-/// User and system time of this process and its threads so far.
-pub(crate) fn used_by_us() -> (Duration, Duration) {
+/// What this process and its threads have used so far.
+pub(crate) fn used_by_us() -> CpuTime {
     // SAFETY: rusage is plain numbers, for which zeros are valid.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     // SAFETY: the pointer is valid for writing during the call, which cannot fail with these arguments.
     unsafe { libc::getrusage(libc::RUSAGE_SELF, &mut usage) };
-    (duration(usage.ru_utime), duration(usage.ru_stime))
+    CpuTime::of(&usage)
 }
 
 fn duration(time: libc::timeval) -> Duration {

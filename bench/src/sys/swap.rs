@@ -13,14 +13,14 @@ const TMPFS_MAGIC: i64 = 0x0102_1994;
 const RAMFS_MAGIC: i64 = 0x8584_58f6;
 
 /// Lets the kernel swap to the file at `path`.
-pub(crate) fn swap_on(path: &CStr, priority: u16) -> io::Result<()> {
+pub(crate) fn swapon(path: &CStr, priority: u16) -> io::Result<()> {
     let flags = SWAP_FLAG_PREFER | (libc::c_int::from(priority) & SWAP_FLAG_PRIO_MASK);
     // SAFETY: the path is a valid C string.
     super::check(unsafe { libc::swapon(path.as_ptr(), flags) }).map(drop)
 }
 
-/// Brings back what is on the swap file at `path` and lets go of it.
-pub(crate) fn swap_off(path: &CStr) -> io::Result<()> {
+/// Has the kernel read back all that is on the swap file at `path`, and stop using it.
+pub(crate) fn swapoff(path: &CStr) -> io::Result<()> {
     // SAFETY: the path is a valid C string.
     super::check(unsafe { libc::swapoff(path.as_ptr()) }).map(drop)
 }

@@ -64,7 +64,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
     #[test]
-    fn nobody_passes_before_everybody_arrived() {
+    fn no_task_passes_before_all_have_arrived() {
         const TASKS: usize = 8;
         let barrier = Barrier::new().unwrap();
         let arrived = AtomicUsize::new(0);

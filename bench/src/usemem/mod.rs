@@ -10,14 +10,13 @@ mod notice;
 mod options;
 mod page_reads;
 mod pass;
-mod random;
 mod report;
 mod task;
 
 use crate::sys::process::{self, Fork, Pid};
 use barrier::Barrier;
 use notice::Notice;
-use options::{Freeing, Options, Refusal, Start};
+use options::{Freeing, Options, Refusal};
 use std::ffi::OsString;
 use std::io;
 use std::process::ExitCode;
@@ -66,16 +65,18 @@ fn run(options: &Options) -> Result<(), Failure> {
         options,
         started,
         shared: shared.as_ref(),
-        start: barrier_for(tasks, options.start != Start::Apart)?,
-        free: barrier_for(tasks, options.freeing == Freeing::Together)?,
+        start: barrier_for(tasks)?,
+        free: match options.freeing {
+            Freeing::Together => barrier_for(tasks)?,
+            Freeing::Apart => None,
+        },
     };
     if options.processes > 1 { run_processes(&team) } else { run_threads(&team, 0, Lead::Here) }
 }
 
-fn barrier_for(tasks: usize, wanted: bool) -> Result<Option<Barrier>, Failure> {
-    // A single task would wait for nobody but itself.
-    let barrier = if wanted && tasks > 1 { Some(Barrier::new()?) } else { None };
-    Ok(barrier)
+/// None for a single task, which would wait for itself alone.
+fn barrier_for(tasks: usize) -> Result<Option<Barrier>, Failure> {
+    Ok(if tasks > 1 { Some(Barrier::new()?) } else { None })
 }
 
 fn run_processes(team: &Team<'_>) -> Result<(), Failure> {
@@ -120,7 +121,7 @@ fn wait_for_all(children: &[Pid]) -> Result<(), Failure> {
     result
 }
 
-/// Who lets the tasks of a process pass their barriers.
+/// Where the tasks of a process are led through their barriers: in that process, or in its parent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Lead {
     Here,

@@ -44,8 +44,6 @@ pub(super) enum Order {
 pub(super) enum Start {
     BeforeAllocation,
     AfterAllocation,
-    /// Nobody waits: the memory is there already and a signal starts the measured part.
-    Apart,
 }
 
 /// Whether tasks wait for each other before they free their memory.
@@ -377,14 +375,14 @@ mod tests {
     #[test]
     fn a_wrong_value_is_named_on_one_line_with_a_remedy() {
         for (line, value) in [
-            ("12Q", "'12Q'"),
-            ("0", "'0'"),
-            ("-1", "'-1'"),
-            ("-j 4 1m", "'4'"),
+            ("12Q", "\"12Q\""),
+            ("0", "\"0\""),
+            ("-1", "\"-1\""),
+            ("-j 4 1m", "\"4\""),
             ("-n 0 1m", "'0'"),
             ("-n -1 1m", "'-1'"),
             ("-t x 1m", "'x'"),
-            ("-u 0 1m", "'0'"),
+            ("-u 0 1m", "\"0\""),
             ("--page-random-read 0 1m", "'0'"),
             ("--nonsense 1m", "'--nonsense'"),
         ] {

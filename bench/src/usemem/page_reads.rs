@@ -1,4 +1,4 @@
-//! Random page reads: one mapping, filled in order, then read by all threads at random places.
+//! Random page reads: one mapping, filled in order, then read by all threads in random order.
 //!
 //! Each read loads one word of one random page and checks it against the pattern, so a read costs
 //! one fault when the page is not in memory, and wrong content cannot pass for speed. The word
@@ -7,14 +7,14 @@
 use super::notice::Notice;
 use super::options::{Options, PageReads, WORD_BYTES};
 use super::pass::{Pass, Work, verify};
-use super::random::Random;
 use super::task::{self, Failure};
 use super::{or_exit, report};
-use crate::sys::page_bytes;
+use crate::random::Random;
 use std::io;
 use std::sync::Barrier;
 use std::sync::atomic::AtomicU64;
 use std::time::Instant;
+use userswap::internals::PAGE_BYTES;
 
 /// Reads between two looks at the clock.
 const CLOCK_READS: u64 = 64;
@@ -64,7 +64,7 @@ fn read_in_threads(
 }
 
 fn read_pages(reads: PageReads, words: &[AtomicU64], mut random: Random) -> Result<(), Failure> {
-    let page_words = page_bytes() / WORD_BYTES;
+    let page_words = PAGE_BYTES as u64 / WORD_BYTES;
     let pages = (words.len() as u64).div_ceil(page_words);
     let clock = Instant::now();
     let mut done = 0u64;

@@ -4,7 +4,7 @@
 //! sequential pass first verifies that. Words are atomics accessed relaxed, which compile to the
 //! single loads and stores of the original's `volatile` and can be shared between threads.
 
-use super::random::Random;
+use crate::random::Random;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use thiserror::Error;
 

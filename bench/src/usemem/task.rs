@@ -4,8 +4,8 @@ use super::barrier::Barrier;
 use super::notice::Notice;
 use super::options::{Access, Freeing, Options, Order, Source, Start, WORD_BYTES};
 use super::pass::{Ended, Pass, Work, WrongData};
-use super::random::Random;
 use super::report;
+use crate::random::Random;
 use crate::sys::memory::{Backing, Memory, Populate, Protection};
 use crate::sys::process::{self, Pid};
 use std::fs::File;
@@ -118,10 +118,10 @@ impl Task<'_> {
         process::bind_to_cpu(cpu).map_err(|error| Failure::Bind(cpu, error))
     }
 
-    /// Waits at the start barrier if it stands at `place`.
-    fn meet(&self, place: Start) -> io::Result<()> {
+    /// Waits at the start barrier if it is at this point.
+    fn meet(&self, at: Start) -> io::Result<()> {
         match &self.team.start {
-            Some(barrier) if self.team.options.start == place => barrier.wait(),
+            Some(barrier) if self.team.options.start == at => barrier.wait(),
             _ => Ok(()),
         }
     }

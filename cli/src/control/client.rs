@@ -37,7 +37,7 @@ impl Client {
     /// Connects to an engine's socket.
     ///
     /// # Errors
-    /// It has gone, or is somebody else's.
+    /// It has gone, or belongs to another user.
     pub fn connect(name: EngineName, socket: &Path) -> Result<Client, Failure> {
         let refuse = |error: io::Error| {
             Failure::unavailable(match error.kind() {

@@ -10,8 +10,9 @@ use super::client::Client;
 use super::table::{Lean, plain, table};
 use super::target;
 use crate::failure::Failure;
+use crate::memory::PAGE_BYTES;
 
-/// Lists them.
+/// Prints a row for each, in the order of their numbers.
 ///
 /// # Errors
 /// None: an engine that cannot be asked is reported, and the others are listed.
@@ -47,7 +48,7 @@ fn row(name: EngineName, status: &Status) -> [String; 5] {
         name.to_string(),
         plain(&status.program),
         ByteSize(status.ram_bytes).rounded(),
-        ByteSize(resident * userswap::internals::PAGE_BYTES as u64).rounded(),
+        ByteSize(resident * PAGE_BYTES).rounded(),
         ByteSize(swapped).rounded(),
     ]
 }

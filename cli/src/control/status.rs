@@ -5,7 +5,6 @@ use std::process::ExitCode;
 
 use clap::Args;
 use userswap::ByteSize;
-use userswap::internals::PAGE_BYTES;
 use userswap::internals::directory::EngineName;
 use userswap::internals::status::{
     DeviceState, DeviceStatus, LockUse, NodeStatus, RemovalStatus, ShrinkerStatus, Status,
@@ -15,6 +14,7 @@ use super::client::Client;
 use super::list::statuses;
 use super::table::{Lean, plain, table};
 use crate::failure::Failure;
+use crate::memory::PAGE_BYTES;
 
 /// Options of `status`.
 #[derive(Args)]
@@ -26,7 +26,7 @@ pub struct StatusArgs {
     json: bool,
 }
 
-/// Shows it.
+/// Prints one engine's, or every one's.
 ///
 /// # Errors
 /// There is no such engine.
@@ -150,22 +150,16 @@ fn list_of(node: &NodeStatus) -> String {
 
 /// `0-3,8`.
 fn ranges(numbers: &[u32]) -> String {
-    let mut runs: Vec<(u32, u32)> = Vec::new();
-    for number in numbers {
-        match runs.last_mut() {
-            Some((_, last)) if last.checked_add(1) == Some(*number) => *last = *number,
-            _ => runs.push((*number, *number)),
-        }
-    }
-    let run = |(first, last): &(u32, u32)| match first == last {
-        true => first.to_string(),
-        false => format!("{first}-{last}"),
-    };
-    runs.iter().map(run).collect::<Vec<_>>().join(",")
+    let runs = numbers.chunk_by(|number, next| number.checked_add(1) == Some(*next));
+    let text = runs.map(|run| match run {
+        [first, .., last] => format!("{first}-{last}"),
+        _ => run[0].to_string(),
+    });
+    text.collect::<Vec<_>>().join(",")
 }
 
 fn memory_of(node: &NodeStatus) -> String {
-    let size = |pages: u64| ByteSize(pages.saturating_mul(PAGE_BYTES as u64)).rounded();
+    let size = |pages: u64| ByteSize(pages.saturating_mul(PAGE_BYTES)).rounded();
     format!(
         "node {} memory: budget {}, resident {} ({} active, {} inactive), cached {}, caches {}, writing {}, \
          free {}, spare {}; watermarks {} {} {}; slots given {}{}\n",

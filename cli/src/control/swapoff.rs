@@ -1,7 +1,7 @@
 //! `userswap swapoff`: empties a device of a running program and takes it away.
 //!
 //! The engine does it, batch by batch, and tells how far it is; Ctrl-C asks it to stop and waits for what it
-//! says. Closing the connection would cancel as well, but nobody would know how it ended.
+//! says. Closing the connection would cancel as well, but how it ended would stay unknown.
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -144,8 +144,15 @@ mod tests {
 
     const NAME: EngineName = EngineName { pid: 7, number: 1 };
 
-    /// Follows an engine that says `first`, waits for a line if `cancelled` demands one, and says `last`.
-    fn followed(first: &str, cancelled: bool, last: &str) -> Result<Answer, Failure> {
+    #[derive(Clone, Copy, PartialEq, Eq)]
+    enum Interrupt {
+        None,
+        First,
+    }
+
+    /// Follows an engine that says `first`, waits for the line that an interrupt sends, and says `last`.
+    fn followed(first: &str, interrupt: Interrupt, last: &str) -> Result<Answer, Failure> {
+        let cancelled = interrupt == Interrupt::First;
         let directory = tempfile::tempdir().unwrap();
         let socket = directory.path().join("7.sock");
         let listener = UnixListener::bind(&socket).unwrap();
@@ -170,22 +177,22 @@ mod tests {
     #[test]
     fn progress_is_followed_to_the_last_answer() {
         let done = "{\"answer\":\"done\"}\n";
-        assert_eq!(followed(&PROGRESS.repeat(3), false, done), Ok(Answer::Done {}));
+        assert_eq!(followed(&PROGRESS.repeat(3), Interrupt::None, done), Ok(Answer::Done {}));
         let (half, rest) = PROGRESS.split_at(20);
-        assert_eq!(followed(half, false, &format!("{rest}{done}")), Ok(Answer::Done {}));
+        assert_eq!(followed(half, Interrupt::None, &format!("{rest}{done}")), Ok(Answer::Done {}));
     }
 
     #[test]
     fn an_interrupt_is_passed_on_once_and_the_answer_waited_for() {
         let cancelled = "{\"answer\":\"cancelled\"}\n";
-        assert_eq!(followed(PROGRESS, true, cancelled), Ok(Answer::Cancelled {}));
+        assert_eq!(followed(PROGRESS, Interrupt::First, cancelled), Ok(Answer::Cancelled {}));
     }
 
     #[test]
     fn an_engine_that_ends_or_talks_nonsense_is_reported() {
-        let ended = followed(PROGRESS, false, "").unwrap_err();
+        let ended = followed(PROGRESS, Interrupt::None, "").unwrap_err();
         assert!(ended.message.contains("ended the connection"), "{}", ended.message);
-        let nonsense = followed(PROGRESS, false, "{\"answer\":\"maybe\"}\n").unwrap_err();
+        let nonsense = followed(PROGRESS, Interrupt::None, "{\"answer\":\"maybe\"}\n").unwrap_err();
         assert!(nonsense.message.contains("does not understand"), "{}", nonsense.message);
     }
 

@@ -30,7 +30,7 @@ pub fn table<const N: usize>(titles: [(&str, Lean); N], rows: &[[String; N]]) ->
     text
 }
 
-/// Text of somebody else's program, without anything that a terminal would take for a command.
+/// Text of a foreign program, without anything that a terminal would take for a command.
 pub fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }

@@ -20,7 +20,7 @@ struct Process {
 /// The socket of one engine.
 ///
 /// # Errors
-/// The process does not exist, is somebody else's, or has no engine.
+/// The process does not exist, belongs to another user, or has no engine.
 pub fn find(name: EngineName) -> Result<PathBuf, Failure> {
     let pid = name.pid;
     let Some(process) = process(pid).filter(|process| !process.ended) else {
@@ -74,7 +74,7 @@ fn directories(pid: u32, user: u32) -> Vec<PathBuf> {
     private(all, user)
 }
 
-/// Those that only `user` can enter, once each: any other could be somebody's trap.
+/// Those that only `user` can enter, once each: any other could be a trap.
 fn private(directories: impl IntoIterator<Item = PathBuf>, user: u32) -> Vec<PathBuf> {
     let mut kept = Vec::new();
     for directory in directories {

@@ -9,6 +9,7 @@
 use crate::loads::{Devices, Load, Phase, Side, name_of};
 use crate::rfc;
 use std::collections::BTreeMap;
+use userswap::internals::PAGE_BYTES;
 use userswap::internals::status::{DeviceState, NodeStatus, Status};
 
 /// How far a device's share may differ, in percent: batches are of different sizes, and 3 was the most
@@ -26,7 +27,7 @@ const WRITTEN_KB_MIN: u64 = 4096;
 const CASE_IN_HURRY: &str = "hurry";
 /// Slots that are given and not yet written, in KiB: two batches, and a CPU's buffer for each node.
 const UNWRITTEN_KB_MAX: u64 = (2 * BATCH_PAGES + 4 * 64) * PAGE_KB;
-const PAGE_KB: u64 = 4;
+const PAGE_KB: u64 = PAGE_BYTES as u64 / 1024;
 /// One batch of reclaim: so many pages may leave between two looks at them.
 const BATCH_PAGES: u64 = 256;
 
@@ -44,9 +45,9 @@ pub fn compare(loads: &[Load], devices: &Devices) -> Vec<String> {
     }
     for kernel in loads.iter().filter(|load| load.side == Side::Kernel) {
         let own = loads.iter().find(|load| is_pair(kernel, load));
-        for (place, phase) in kernel.phases.iter().enumerate() {
-            let ours = own.and_then(|own| own.phases.get(place)).filter(|p| p.name == phase.name);
-            let before = own.zip(place.checked_sub(1)).and_then(|(own, p)| own.phases.get(p));
+        for (index, phase) in kernel.phases.iter().enumerate() {
+            let ours = own.and_then(|own| own.phases.get(index)).filter(|p| p.name == phase.name);
+            let before = own.zip(index.checked_sub(1)).and_then(|(own, p)| own.phases.get(p));
             let found = match ours {
                 None => vec!["userswap did not come this far".into()],
                 Some(ours) => {
@@ -127,7 +128,7 @@ impl Moment<'_> {
         })
     }
 
-    /// Each device gets the same share of what the load's node takes out, and that is most of it.
+    /// Each device gets the same share of what the load's node swaps out, and that is most of it.
     fn same_shares(&self, status: &Status) -> Vec<String> {
         let kernel: u64 = self.kernel.written_kb.values().sum();
         if kernel < WRITTEN_KB_MIN {
@@ -255,7 +256,7 @@ impl Moment<'_> {
         placed.iter().find(|placed| placed.device == device).map_or(0, |placed| placed.slots)
     }
 
-    /// Pool pages lie on their pool's node, and mapped pages on the nodes that have them in their books.
+    /// Pool pages lie on their pool's node, and mapped pages on the nodes that account for them.
     fn pages_are_where_their_pool_is(&self, status: &Status) -> Vec<String> {
         let mut wrong = Vec::new();
         for map in &self.own.maps {
@@ -273,8 +274,10 @@ impl Moment<'_> {
         for node in &status.nodes {
             let there = arena.pages.get(&u32::from(node.node)).copied().unwrap_or(0);
             if there.abs_diff(node.resident_pages) > BATCH_PAGES {
-                let (node, books) = (node.node, node.resident_pages);
-                wrong.push(format!("node {node} has {there} mapped pages, its books say {books}"));
+                let (node, counted) = (node.node, node.resident_pages);
+                wrong.push(format!(
+                    "node {node} has {there} mapped pages, its accounting says {counted}"
+                ));
             }
         }
         wrong
@@ -418,6 +421,6 @@ mod tests {
         let wrong = judge(&kernel(40_000, 0), &own);
         assert_eq!(wrong.len(), 3, "{wrong:?}");
         assert!(wrong[0].starts_with("the pool of node 1 has pages elsewhere"), "{wrong:?}");
-        assert_eq!(wrong[1], "node 0 has 6000 mapped pages, its books say 3000");
+        assert_eq!(wrong[1], "node 0 has 6000 mapped pages, its accounting says 3000");
     }
 }

@@ -68,7 +68,7 @@ mod tests {
             ["boot", "swaps", "end"]
         );
         assert_eq!(messages[0].word("kernel"), "6.12");
-        assert!(messages[0].body.is_empty(), "what nobody closed belongs to nobody");
+        assert!(messages[0].body.is_empty(), "a body that is not closed is none");
         assert_eq!((messages[1].number::<u32>("cpu"), messages[1].word("side")), (Some(3), ""));
         assert_eq!(messages[1].text(), "one\ntwo=2");
     }

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The scripts, by their place in the guest.
+/// The scripts, by their path in the guest.
 const SCRIPTS: [(&str, &str); 4] = [
     ("init", include_str!("../guest/init")),
     ("guest/load.sh", include_str!("../guest/load.sh")),
@@ -31,8 +31,8 @@ pub fn build(directory: &Path, programs: &[Program]) -> Result<PathBuf, Outcome>
     for program in programs {
         copy(&program.from, &root.join(program.to)).map_err(io)?;
         for library in libraries(&program.from).map_err(io)? {
-            let place = library.strip_prefix("/").expect("ldd prints absolute paths");
-            copy(&library, &root.join(place)).map_err(io)?;
+            let path = library.strip_prefix("/").expect("ldd prints absolute paths");
+            copy(&library, &root.join(path)).map_err(io)?;
         }
     }
     for (name, text) in SCRIPTS {

@@ -18,7 +18,7 @@ pub struct Device {
 /// The devices by name.
 pub type Devices = BTreeMap<String, Device>;
 
-/// Whose swap a load used.
+/// The swap that a load used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Side {
     /// The kernel's own.
@@ -71,12 +71,12 @@ pub struct Phase {
     pub maps: Vec<Map>,
 }
 
-/// One load.
+/// A program that ran on one side, from its start to its end.
 #[derive(Clone, Debug)]
 pub struct Load {
     /// The devices and what is done with them.
     pub case: String,
-    /// Whose swap it used.
+    /// The swap that it used.
     pub side: Side,
     /// Where it ran.
     pub cpu: u32,
@@ -122,11 +122,11 @@ fn load_of<'l>(message: &Message, loads: &'l mut Vec<Load>) -> &'l mut Load {
     let is_same = |load: &Load| {
         (load.case.as_str(), load.side, load.cpu) == (message.word("case"), side, cpu)
     };
-    let place = loads.iter().position(is_same).unwrap_or_else(|| {
+    let index = loads.iter().position(is_same).unwrap_or_else(|| {
         loads.push(Load::new(message.word("case").to_owned(), side, cpu));
         loads.len() - 1
     });
-    &mut loads[place]
+    &mut loads[index]
 }
 
 impl Load {

@@ -84,7 +84,7 @@ fn forward(output: impl Read, lines: &Sender<String>) {
     }
 }
 
-/// A machine that is stopped with whoever started it.
+/// A machine that is stopped when its owner goes.
 struct Running(Child);
 
 impl Drop for Running {
@@ -114,10 +114,10 @@ fn command(boot: &Boot<'_>) -> std::io::Result<Command> {
         let bridge = format!("pxb-pcie,id=bus{node},bus_nr={bus},bus=pcie.0,numa_node={node}");
         command.args(["-device", &bridge]);
     }
-    for (place, (serial, node)) in DEVICES.iter().enumerate() {
+    for (index, (serial, node)) in DEVICES.iter().enumerate() {
         let image = boot.images.join(serial);
         File::create(&image)?.set_len(DEVICE_BYTES)?;
-        let port = format!("pcie-root-port,id=port{serial},bus=bus{node},chassis={}", place + 1);
+        let port = format!("pcie-root-port,id=port{serial},bus=bus{node},chassis={}", index + 1);
         let image = image.display();
         // Nothing on it is needed after the boot: the host need not write it back.
         let drive = format!("file={image},if=none,id=drive{serial},format=raw,cache=unsafe");

@@ -59,11 +59,11 @@ fn run() -> Result<(), Outcome> {
         return Err(Outcome::Unavailable(format!("{} missing", missing.join(", "))));
     }
     let build = own_directory()?;
-    let place = build.with_file_name("numa-guest");
-    let images = place.join("kernels");
+    let kept = build.with_file_name("numa-guest");
+    let images = kept.join("kernels");
     let with_move = kernels::image(&kernels::WITH_MOVE, &images)?;
     let without_move = kernels::image(&kernels::WITHOUT_MOVE, &images)?;
-    let scratch = Scratch::new(&place)?;
+    let scratch = Scratch::new(&kept)?;
     let initramfs = initramfs::build(&scratch.0, &programs(&build))?;
     let boot = |script, image: &Image, seconds| {
         let boot = Boot {
@@ -71,7 +71,7 @@ fn run() -> Result<(), Outcome> {
             initramfs: &initramfs,
             script,
             images: &scratch.0,
-            log: &place.join(format!("console-{script}.log")),
+            log: &kept.join(format!("console-{script}.log")),
             limit: Duration::from_secs(seconds),
         };
         boot_and_read(&boot, image)
@@ -106,25 +106,25 @@ fn programs(build: &Path) -> Vec<Program> {
 /// A program of this machine; also where only root looks for it.
 fn find(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
-    let places = env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
-    places.map(|place| place.join(name)).find(|file| file.is_file())
+    let directories = env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
+    directories.map(|directory| directory.join(name)).find(|file| file.is_file())
 }
 
 /// A directory for one run.
 struct Scratch(PathBuf);
 
 impl Scratch {
-    /// Makes one, and removes those of runs that were killed.
-    fn new(place: &Path) -> Result<Self, Outcome> {
-        for entry in fs::read_dir(place).into_iter().flatten().flatten() {
+    /// Makes one below `kept`, and removes those of runs that were killed.
+    fn new(kept: &Path) -> Result<Self, Outcome> {
+        for entry in fs::read_dir(kept).into_iter().flatten().flatten() {
             let name = entry.file_name();
             let pid = name.to_str().and_then(|name| name.strip_prefix("run-"));
             if pid.is_some_and(|pid| !Path::new("/proc").join(pid).exists()) {
-                // Whoever else runs now may be doing the same.
+                // Another run may be doing the same now.
                 let _ = fs::remove_dir_all(entry.path());
             }
         }
-        let scratch = place.join(format!("run-{}", std::process::id()));
+        let scratch = kept.join(format!("run-{}", std::process::id()));
         fs::create_dir_all(&scratch)
             .map_err(|error| Outcome::failed(format!("{}: {error}", scratch.display())))?;
         Ok(Self(scratch))

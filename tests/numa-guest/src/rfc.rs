@@ -4,12 +4,18 @@
 //! that fill say whether it does.
 use crate::loads::{Devices, KernelSwap};
 
+/// Where a device is, as a node sees it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Distance {
+    Near,
+    Far,
+}
+
 /// Smaller keys are asked first, equal ones in turn.
-pub fn key(priority: i32, is_near: bool) -> i32 {
-    match priority {
-        // One that a user has given is the same for all nodes.
-        0.. => -priority,
-        _ if is_near => 1,
+fn key(priority: i32, distance: Distance) -> i32 {
+    match (priority, distance) {
+        // A priority that a user has given is the same for all nodes.
+        (..0, Distance::Near) => 1,
         _ => -priority,
     }
 }
@@ -17,8 +23,11 @@ pub fn key(priority: i32, is_near: bool) -> i32 {
 /// A node's list: keys and devices, those of equal key by name.
 pub fn list(swaps: &[KernelSwap], devices: &Devices, node: u32) -> Vec<(i32, String)> {
     let entry = |swap: &KernelSwap| {
-        let is_near = devices.get(&swap.device).is_some_and(|device| device.node == node);
-        (key(swap.priority, is_near), swap.device.clone())
+        let distance = match devices.get(&swap.device) {
+            Some(device) if device.node == node => Distance::Near,
+            _ => Distance::Far,
+        };
+        (key(swap.priority, distance), swap.device.clone())
     };
     let mut list: Vec<(i32, String)> = swaps.iter().map(entry).collect();
     list.sort();

@@ -1,4 +1,4 @@
-//! What is compared: the plain list in one lock, ListLru, and two crates' caches, behind one trait.
+//! What is compared: the plain list in one lock, ListLru, and two crates' caches, as one trait.
 //!
 //! Items are numbers without content. A walk looks at the oldest items there are and asks what becomes of
 //! each; a cache that has no such operation offers what comes nearest.
@@ -45,7 +45,7 @@ pub trait Container: Sync + Sized {
     fn walk(&self, node: NodeId, budget: u64, fate: impl Fn(u32) -> Fate);
     /// Items of a node.
     fn len(&self, node: NodeId) -> u64;
-    /// Time spent waiting for locks by all threads; None where nobody can tell.
+    /// Time spent waiting for locks by all threads; None where it is unknown.
     fn waited_ns(&self) -> Option<u64>;
 }
 

@@ -1,7 +1,7 @@
 //! What the containers are loaded with: adding, deleting and walking as fast as they can, and something like
 //! find and stat over many files, as in the thread of 2013 that list_lru came from.
-use super::super::Random;
 use super::containers::{Container, Fate};
+use crate::random::Random;
 use std::hint::black_box;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -29,7 +29,7 @@ pub struct Outcome {
     pub seconds: f64,
     /// Processor time of all threads together.
     pub cpu_s: f64,
-    /// Time spent waiting for locks, of all threads together; None where nobody can tell.
+    /// Time spent waiting for locks, of all threads together; None where it is unknown.
     pub waited_s: Option<f64>,
 }
 
@@ -57,17 +57,17 @@ impl Mixed {
     }
 
     /// Two containers in short turns, by this thread alone: what happens to a busy machine happens to both.
-    /// Returns the outcomes of each pair of turns.
+    /// Returns the outcomes of each pair of turns, in the order of the containers.
     pub fn run_in_turns<A: Container, B: Container>(
         &self,
         a: &A,
         b: &B,
         turns: u32,
-    ) -> Vec<(Outcome, Outcome)> {
+    ) -> Vec<Vec<Outcome>> {
         self.fill(a);
         self.fill(b);
         let (mut of_a, mut of_b) = (Random::new(1), Random::new(1));
-        (0..turns).map(|_| (self.turn(a, &mut of_a), self.turn(b, &mut of_b))).collect()
+        (0..turns).map(|_| vec![self.turn(a, &mut of_a), self.turn(b, &mut of_b)]).collect()
     }
 
     fn turn<C: Container>(&self, container: &C, random: &mut Random) -> Outcome {
@@ -90,7 +90,7 @@ impl Mixed {
         let (node, first) = (container.node_of(thread), thread * self.items);
         let mut walks = 0;
         for operation in 1..=self.operations {
-            let item = first + random.below(self.items as usize) as u32;
+            let item = first + random.below(self.items.into()) as u32;
             // What a walk has taken is added, too: half of the items stay there.
             if !container.del(node, item) {
                 container.add(node, item);
@@ -104,8 +104,8 @@ impl Mixed {
     }
 }
 
-/// Walkers that look at one file after the other, each of which becomes an object that nobody needs any
-/// more, with a reclaimer per node in the background that keeps their number within a limit.
+/// Walkers that look at one file after the other, each of which becomes an object that is no longer
+/// needed, with a reclaimer per node in the background that keeps their number within a limit.
 #[derive(Debug, Clone, Copy)]
 pub struct Find {
     pub walkers: u32,

@@ -7,7 +7,8 @@
 mod containers;
 mod loads;
 
-use super::{Outcome as Rows, Row, median};
+use super::{Format, Outcome as Rows, Row};
+use crate::figures::{Spread, median};
 use clap::Args;
 use containers::{Container, LruCrate, PerNode, Plain, QuickCache, Size};
 use loads::{Find, Mixed, Outcome};
@@ -45,9 +46,8 @@ pub struct ListLruArgs {
     #[arg(long, value_name = "N", default_value_t = 5,
           value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: u32,
-    /// Print one JSON object instead of a table
-    #[arg(long)]
-    pub(super) json: bool,
+    #[command(flatten)]
+    pub(super) format: Format,
 }
 
 /// Operations of one turn, where the plain list and ListLru take turns: about a millisecond.
@@ -190,61 +190,64 @@ pub(super) fn measure(args: &ListLruArgs) -> Rows<ListLruRow> {
     let variants = Variant::all(args);
     let mut rows = Vec::new();
     for load in Load::all(args) {
-        let mut turns = Vec::new();
-        for turn in 0..args.runs as usize {
-            // Forth and back, so that none always comes after the same one.
-            let mut places: Vec<usize> = (0..variants.len()).collect();
-            if turn % 2 == 1 {
-                places.reverse();
-            }
-            let mut outcomes = vec![None; variants.len()];
-            for place in places {
-                outcomes[place] = Some(variants[place].run(load)?);
-            }
-            turns.push(outcomes.into_iter().flatten().collect::<Vec<_>>());
-        }
-        let row = |(place, variant): (usize, &Variant)| summary(load, *variant, &turns, place);
-        rows.extend(variants.iter().enumerate().map(row));
+        let turns = (0..args.runs).map(|turn| one_turn(load, &variants, turn));
+        let turns: Vec<Vec<Outcome>> = turns.collect::<Result<_, _>>()?;
+        let row = |(index, variant): (usize, &Variant)| summary(load, *variant, &turns, index);
+        rows.extend(variants.iter().enumerate().filter_map(row));
     }
     rows.extend(cost_of_one_node(args)?);
     Ok(rows)
 }
 
-/// What the container costs where there is only one node, by one thread that nobody disturbs.
+/// Every variant once; returns their outcomes in the order of the variants.
+fn one_turn(load: Load, variants: &[Variant], turn: u32) -> Rows<Outcome> {
+    let run = |variant: &Variant| variant.run(load);
+    if turn.is_multiple_of(2) {
+        return variants.iter().map(run).collect();
+    }
+    // Back and forth, so that none always comes after the same one.
+    let mut outcomes: Vec<Outcome> = variants.iter().rev().map(run).collect::<Result<_, _>>()?;
+    outcomes.reverse();
+    Ok(outcomes)
+}
+
+/// What the container costs where there is only one node, by one thread that nothing disturbs.
 fn cost_of_one_node(args: &ListLruArgs) -> Rows<ListLruRow> {
     let turns = (args.operations / TURN_OPERATIONS).clamp(3, TURNS_MAX.into()) as u32;
     let mixed = Mixed { threads: 1, items: args.items, operations: TURN_OPERATIONS };
     let size = Size { items: args.items, nodes: 1 };
     let turns = mixed.run_in_turns(&Plain::new(size)?, &PerNode::new(size)?, turns);
-    let turns: Vec<_> = turns.into_iter().map(|(plain, ours)| vec![plain, ours]).collect();
-    let row = |(place, variant): (usize, Variant)| ListLruRow {
-        load: "in short turns",
-        ..summary(Load::Mixed(mixed), variant, &turns, place)
+    let row = |(index, variant): (usize, Variant)| {
+        let row = summary(Load::Mixed(mixed), variant, &turns, index)?;
+        Some(ListLruRow { load: "in short turns", ..row })
     };
-    Ok([Variant::Plain, Variant::PerNode(1)].into_iter().enumerate().map(row).collect())
+    Ok([Variant::Plain, Variant::PerNode(1)].into_iter().enumerate().filter_map(row).collect())
 }
 
-/// The row of the variant at `place`; the plain list's outcome is the first of each turn.
-fn summary(load: Load, variant: Variant, turns: &[Vec<Outcome>], place: usize) -> ListLruRow {
-    let of_turns = |figure: &dyn Fn(&Outcome) -> f64| -> Vec<f64> {
-        turns.iter().map(|turn| figure(&turn[place])).collect()
-    };
-    let rates = of_turns(&|outcome| outcome.operations as f64 / outcome.seconds);
-    let share = |outcome: &Outcome| {
-        outcome.waited_s.unwrap_or(0.0) / outcome.seconds / f64::from(load.threads())
-    };
-    let is_known = turns.iter().all(|turn| turn[place].waited_s.is_some());
-    let over_plain = turns.iter().map(|turn| turn[place].cpu_s / turn[0].cpu_s - 1.0);
-    ListLruRow {
+/// The row of the variant whose outcome is at `index` in each turn; the plain list's is the first.
+fn summary(
+    load: Load,
+    variant: Variant,
+    turns: &[Vec<Outcome>],
+    index: usize,
+) -> Option<ListLruRow> {
+    let outcomes = || turns.iter().map(|turn| turn[index]);
+    let rates = outcomes().map(|outcome| outcome.operations as f64 / outcome.seconds);
+    let rate = Spread::of(rates)?;
+    let waits = outcomes().map(|outcome| {
+        outcome.waited_s.map(|waited| waited / outcome.seconds / f64::from(load.threads()))
+    });
+    let over_plain = turns.iter().map(|turn| turn[index].cpu_s / turn[0].cpu_s - 1.0);
+    Some(ListLruRow {
         load: load.name(),
         container: variant.name(),
         threads: load.threads(),
-        operations_per_s_min: rates.iter().copied().fold(f64::INFINITY, f64::min),
-        operations_per_s_max: rates.iter().copied().fold(0.0, f64::max),
-        operations_per_s: median(rates),
-        lock_wait_share: is_known.then(|| median(of_turns(&share))),
-        cpu_over_plain: median(over_plain.collect()),
-    }
+        operations_per_s_min: rate.least,
+        operations_per_s_max: rate.most,
+        operations_per_s: rate.median,
+        lock_wait_share: waits.collect::<Option<Vec<f64>>>().and_then(median),
+        cpu_over_plain: median(over_plain)?,
+    })
 }
 
 #[cfg(test)]
@@ -287,7 +290,7 @@ mod tests {
             walkers: 2,
             files: 20_000,
             runs: 3,
-            json: true,
+            format: Format { json: true },
         };
         let rows = measure(&args).unwrap();
         assert_eq!(rows.len(), 3 * 5 + 2);

@@ -1,5 +1,5 @@
 //! The orders in which `bench readahead` reads pages: each one is a list, made before the clock runs.
-use super::super::Random;
+use crate::random::{Random, shuffled};
 use clap::ValueEnum;
 use serde::Serialize;
 
@@ -12,7 +12,6 @@ const SCAN_EVERY: usize = 8;
 /// Leaves of such a scan.
 const SCAN_LEAVES: usize = 8;
 
-/// An order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Pattern {
@@ -43,9 +42,9 @@ impl Pattern {
             Self::Strided => (0..pages).step_by(3).map(page).collect(),
             Self::Interleaved => {
                 let half = pages / 2;
-                (0..half).flat_map(|place| [page(place), page(half + place)]).collect()
+                (0..half).flat_map(|index| [page(index), page(half + index)]).collect()
             }
-            Self::Random => (0..pages / 2).map(|_| page(random.below(pages))).collect(),
+            Self::Random => (0..pages / 2).map(|_| random.below(pages as u64) as u32).collect(),
             Self::Zipf => zipf(pages, &mut random),
             Self::Btree => tree(pages, &mut random),
         }
@@ -62,10 +61,7 @@ impl Pattern {
 
 /// As many reads as there are pages; the popular ones lie anywhere.
 fn zipf(pages: usize, random: &mut Random) -> Vec<u32> {
-    let mut places: Vec<u32> = (0..pages as u32).collect();
-    for place in (1..pages).rev() {
-        places.swap(place, random.below(place + 1));
-    }
+    let popular_first = shuffled(pages, random);
     let mut sum = 0.0;
     let weights = (1..=pages).map(|rank| {
         sum += (rank as f64).powf(-ZIPF_SKEW);
@@ -73,8 +69,8 @@ fn zipf(pages: usize, random: &mut Random) -> Vec<u32> {
     });
     let weights: Vec<f64> = weights.collect();
     let pick = |random: &mut Random| {
-        let wanted = random.below(1 << 40) as f64 / (1u64 << 40) as f64 * sum;
-        places[weights.partition_point(|weight| *weight <= wanted).min(pages - 1)]
+        let wanted = random.below(1 << 31) as f64 / f64::from(1u32 << 31) * sum;
+        popular_first[weights.partition_point(|weight| *weight <= wanted).min(pages - 1)]
     };
     (0..pages).map(|_| pick(random)).collect()
 }
@@ -85,7 +81,7 @@ fn tree(pages: usize, random: &mut Random) -> Vec<u32> {
     let leaves = pages.saturating_sub(1 + inner).max(1);
     let mut order = Vec::new();
     for lookup in 0..pages / 8 {
-        let leaf = random.below(leaves);
+        let leaf = random.below(leaves as u64) as usize;
         let length = if lookup % SCAN_EVERY == 0 { SCAN_LEAVES } else { 1 };
         order.extend([0, 1 + (leaf / FAN_OUT) as u32]);
         order.extend((leaf..(leaf + length).min(leaves)).map(|leaf| (1 + inner + leaf) as u32));

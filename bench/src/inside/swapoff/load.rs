@@ -1,8 +1,8 @@
-//! The program whose memory the kernel's swapoff brings back: it fills its memory, has all of it paged out,
+//! The program whose memory the kernel's swapoff reads back: it fills its memory, has all of it paged out,
 //! says so, and waits. Then it looks at every page.
 
+use super::super::words::{PAGE_WORDS, word_at};
 use crate::sys::memory::{Backing, Memory, Populate, Protection};
-use crate::sys::page_bytes;
 use std::io::{self, Read, Write};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering::Relaxed;
@@ -25,21 +25,15 @@ fn hold(bytes: u64) -> io::Result<()> {
     let bytes = usize::try_from(bytes).map_err(io::Error::other)?;
     let (shape, populate) = (Protection::ReadWrite, Populate::OnTouch);
     let memory = Memory::new(&Backing::Anonymous, bytes, shape, populate)?;
-    for (place, word) in memory.words().iter().enumerate() {
-        word.store(content(place), Relaxed);
+    for (index, word) in memory.words().iter().enumerate() {
+        word.store(word_at(index), Relaxed);
     }
     memory.page_out()?;
     println!("{OUT_MARK}");
     io::stdout().flush()?;
     io::stdin().read_to_end(&mut Vec::new())?;
-    let step = page_bytes() as usize / size_of::<u64>();
     let wrong = (0..memory.words().len())
-        .step_by(step)
-        .find(|&place| memory.words()[place].load(Relaxed) != content(place));
-    wrong.map_or(Ok(()), |place| Err(io::Error::other(format!("word {place} is wrong"))))
-}
-
-/// The word at `place`: never zero, and no page like another.
-pub(super) fn content(place: usize) -> u64 {
-    (place as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1
+        .step_by(PAGE_WORDS)
+        .find(|&index| memory.words()[index].load(Relaxed) != word_at(index));
+    wrong.map_or(Ok(()), |index| Err(io::Error::other(format!("word {index} is wrong"))))
 }

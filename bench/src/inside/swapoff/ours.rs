@@ -1,7 +1,7 @@
-//! Our side: an engine whose memory is paged out again and again, and brought back by one way or another.
+//! Our side: an engine whose memory is paged out again and again, and read back by one way or another.
 
+use super::super::words::word_at;
 use super::Failure;
-use super::load::content;
 use crate::disk::{self, Requests};
 use std::fs::File;
 use std::ops::Range;
@@ -23,7 +23,7 @@ pub(super) struct Ours {
     spec: String,
 }
 
-/// How to bring a device back.
+/// How swapoff goes about a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Way {
     pub(super) method: SwapoffMethod,
@@ -37,8 +37,8 @@ impl Ours {
         let swap = spec.parse().map_err(|error| Failure::Spec(format!("{error}")))?;
         let engine = Builder::new(ram_bytes).swap(swap).build()?;
         let mut region = engine.map(usize::try_from(bytes).expect("memory has a size"))?;
-        for (place, word) in region.as_typed_mut::<u64>().iter_mut().enumerate() {
-            *word = content(place);
+        for (index, word) in region.as_typed_mut::<u64>().iter_mut().enumerate() {
+            *word = word_at(index);
         }
         Ok(Self { engine, region, directory: directory.to_owned(), spec })
     }
@@ -80,8 +80,8 @@ impl Ours {
         store.slots.used_runs().map(|run| bytes(run.first)..bytes(run.first + run.count)).collect()
     }
 
-    /// Seconds to empty the device; a new one is in its place afterwards.
-    pub(super) fn swap_off(&self, way: Way) -> Result<f64, Failure> {
+    /// Seconds to empty the device; a new one replaces it afterwards.
+    pub(super) fn swapoff(&self, way: Way) -> Result<f64, Failure> {
         self.engine.set("page_cluster", &way.page_cluster.to_string())?;
         let begin = Instant::now();
         let core = self.engine.core();
@@ -99,8 +99,8 @@ impl Ours {
     /// Looks at every word.
     pub(super) fn verify(&self) -> Result<(), Failure> {
         let words = self.region.as_typed::<u64>();
-        let wrong = words.iter().enumerate().find(|(place, word)| **word != content(*place));
-        wrong.map_or(Ok(()), |(place, _)| Err(Failure::Wrong(place)))
+        let wrong = words.iter().enumerate().find(|(index, word)| **word != word_at(*index));
+        wrong.map_or(Ok(()), |(index, _)| Err(Failure::Wrong(index)))
     }
 }
 

@@ -1,12 +1,14 @@
 //! The report of `bench swapoff`: the fields are the keys of the JSON object.
 
-use super::super::median;
-use super::patch;
+use super::published;
+use crate::figures::median;
+use crate::format::Shown;
 use crate::machine::{self, Machine};
 use crate::size;
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
-use std::io::{self, Write};
+
+const A_ROUND: &str = "there is a round";
 
 /// One `page_cluster`: medians in seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -27,7 +29,16 @@ pub(super) struct KernelTime {
     pub(super) median_s: f64,
 }
 
-/// All figures.
+/// What was measured on our side: an item of each list per round.
+#[derive(Debug, Clone)]
+pub(super) struct Measured {
+    pub(super) ram_bytes: u64,
+    pub(super) size_bytes: u64,
+    pub(super) plain_read_s: Vec<f64>,
+    pub(super) device_s: Vec<f64>,
+}
+
+/// Medians are over the rounds; times are in seconds.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Report {
     case: &'static str,
@@ -49,42 +60,7 @@ pub(super) struct Report {
     kernel_release: String,
 }
 
-impl Report {
-    pub(super) fn new(
-        (ram_bytes, size_bytes): (u64, u64),
-        (plain, device): (&[f64], &[f64]),
-        rows: Vec<Row>,
-        kernel: Vec<KernelTime>,
-    ) -> Self {
-        let shares = plain.iter().zip(device).map(|(plain, device)| plain / device);
-        let median_device_s = median(device.to_vec());
-        let best = kernel.iter().map(|time| time.median_s).min_by(f64::total_cmp);
-        Self {
-            case: "swapoff",
-            ram_bytes,
-            size_bytes,
-            plain_read_s: plain.to_vec(),
-            device_s: device.to_vec(),
-            median_plain_read_s: median(plain.to_vec()),
-            median_device_s,
-            share_of_disk: median(shares.collect()),
-            rows,
-            kernel,
-            ratio: best.map(|best| best / median_device_s),
-            machine: Machine::this(),
-            kernel_release: machine::kernel_release(),
-        }
-    }
-
-    pub(super) fn print_json(&self) -> io::Result<()> {
-        let text = serde_json::to_string_pretty(self).map_err(io::Error::other)?;
-        writeln!(io::stdout().lock(), "{text}")
-    }
-
-    pub(super) fn print_table(&self) -> io::Result<()> {
-        io::stdout().lock().write_all(self.text().as_bytes())
-    }
-
+impl Shown for Report {
     fn text(&self) -> String {
         let mut lines = vec![
             format!(
@@ -94,7 +70,7 @@ impl Report {
                 self.device_s.len()
             ),
             self.table().to_string(),
-            patch::SOURCE.to_owned(),
+            published::SOURCE.to_owned(),
             format!(
                 "device order (the default)  {:.2} s, {:.0} % of the disk's speed (plain O_DIRECT reads: {:.2} s)",
                 self.median_device_s,
@@ -109,15 +85,36 @@ impl Report {
             ));
         }
         lines.extend(self.ratio.map(|ratio| format!("kernel / userswap  {ratio:.2}")));
-        lines.push(format!(
-            "{} x {}, {}, Linux {}",
-            self.machine.cpus,
-            self.machine.cpu,
-            size::display(self.machine.ram_bytes),
-            self.kernel_release
-        ));
+        lines.push(format!("{}, Linux {}", self.machine, self.kernel_release));
         lines.push(String::new());
         lines.join("\n")
+    }
+}
+
+impl Report {
+    /// # Panics
+    /// Without a round.
+    pub(super) fn new(measured: Measured, rows: Vec<Row>, kernel: Vec<KernelTime>) -> Self {
+        let Measured { ram_bytes, size_bytes, plain_read_s, device_s } = measured;
+        let shares = plain_read_s.iter().zip(&device_s).map(|(plain, device)| plain / device);
+        let share_of_disk = median(shares).expect(A_ROUND);
+        let median_device_s = median(device_s.iter().copied()).expect(A_ROUND);
+        let best = kernel.iter().map(|time| time.median_s).min_by(f64::total_cmp);
+        Self {
+            case: "swapoff",
+            ram_bytes,
+            size_bytes,
+            median_plain_read_s: median(plain_read_s.iter().copied()).expect(A_ROUND),
+            plain_read_s,
+            device_s,
+            median_device_s,
+            share_of_disk,
+            rows,
+            kernel,
+            ratio: best.map(|best| best / median_device_s),
+            machine: Machine::this(),
+            kernel_release: machine::kernel_release(),
+        }
     }
 
     fn table(&self) -> Table {
@@ -162,7 +159,9 @@ mod tests {
             fixed_s: 3.0,
         };
         let rows = vec![row(3, Some(22.09)), row(10, None)];
-        Report::new((1 << 30, 850 << 20), (&[0.5, 0.6, 0.9], &[1.0, 1.0, 1.0]), rows, kernel)
+        let (plain_read_s, device_s) = (vec![0.5, 0.6, 0.9], vec![1.0; 3]);
+        let (ram_bytes, size_bytes) = (1 << 30, 850 << 20);
+        Report::new(Measured { ram_bytes, size_bytes, plain_read_s, device_s }, rows, kernel)
     }
 
     #[test]

@@ -8,9 +8,11 @@ use std::io::{self, BufRead};
 use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
+use userswap::internals::PAGE_BYTES;
 
-const PAGE_WORDS: usize = 512;
-const PAGES_PER_PAUSE: usize = 256;
+const PAGE_WORDS: usize = PAGE_BYTES / size_of::<u64>();
+/// A mebibyte.
+const PAGES_PER_PAUSE: usize = (1 << 20) / PAGE_BYTES;
 /// Makes words of different pages and rounds differ in all bytes; odd, so that none becomes zero.
 const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 
@@ -20,7 +22,7 @@ fn main() -> ExitCode {
         eprintln!("usage: numa-guest-load MEBIBYTES PAUSE_MS");
         return ExitCode::from(2);
     };
-    let mut words = vec![0u64; (mebibytes as usize) << 17];
+    let mut words = vec![0u64; ((mebibytes as usize) << 20) / size_of::<u64>()];
     let mut round = 0;
     for order in io::stdin().lock().lines().map_while(Result::ok) {
         match order.as_str() {
@@ -45,9 +47,9 @@ fn word(page: usize, round: u64) -> u64 {
 }
 
 fn write(words: &mut [u64], round: u64, pause: Duration) {
-    for (place, page) in words.chunks_exact_mut(PAGE_WORDS).enumerate() {
-        page.fill(word(place, round));
-        if (place + 1) % PAGES_PER_PAUSE == 0 {
+    for (index, page) in words.chunks_exact_mut(PAGE_WORDS).enumerate() {
+        page.fill(word(index, round));
+        if (index + 1) % PAGES_PER_PAUSE == 0 {
             thread::sleep(pause);
         }
     }
@@ -57,5 +59,5 @@ fn first_wrong(words: &[u64], round: u64) -> Option<usize> {
     words
         .chunks_exact(PAGE_WORDS)
         .enumerate()
-        .position(|(place, page)| page.iter().any(|found| *found != word(place, round)))
+        .position(|(index, page)| page.iter().any(|found| *found != word(index, round)))
 }

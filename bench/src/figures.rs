@@ -1,0 +1,48 @@
+//! The middle and the range of the figures of several runs.
+
+/// The figures of one variant in all its runs.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Spread {
+    pub(crate) least: f64,
+    pub(crate) median: f64,
+    pub(crate) most: f64,
+}
+
+impl Spread {
+    /// None without any figure.
+    pub(crate) fn of(figures: impl IntoIterator<Item = f64>) -> Option<Self> {
+        let mut figures: Vec<f64> = figures.into_iter().collect();
+        figures.sort_by(f64::total_cmp);
+        let (least, most) = (*figures.first()?, *figures.last()?);
+        let middle = figures.len() / 2;
+        let median = match figures.len() % 2 {
+            0 => f64::midpoint(figures[middle - 1], figures[middle]),
+            _ => figures[middle],
+        };
+        Some(Self { least, median, most })
+    }
+}
+
+/// The middle figure, or the mean of the two middle ones; None without any.
+pub(crate) fn median(figures: impl IntoIterator<Item = f64>) -> Option<f64> {
+    Spread::of(figures).map(|spread| spread.median)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_the_middle_or_the_mean_of_the_two_middle_values() {
+        assert_eq!(median([]), None);
+        assert_eq!(median([3.0]), Some(3.0));
+        assert_eq!(median([9.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(median([4.0, 1.0, 2.0, 9.0]), Some(3.0));
+    }
+
+    #[test]
+    fn the_range_goes_from_the_least_to_the_most() {
+        let spread = Spread { least: -1.0, median: 2.0, most: 9.0 };
+        assert_eq!(Spread::of([9.0, -1.0, 2.0]), Some(spread));
+    }
+}

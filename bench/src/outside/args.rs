@@ -1,0 +1,219 @@
+//! The command line of `userswap bench`, and the checked plan made of it.
+
+use super::case::{Case, Tasks};
+use crate::format::Format;
+use crate::kernel::Rival;
+use crate::size::{self, SizeError};
+use clap::Args;
+use std::path::PathBuf;
+use thiserror::Error;
+use userswap::FaultMode;
+use userswap::internals::PAGE_BYTES;
+use userswap::internals::open::default_directory;
+use userswap::{SwapPath, SwapSpec};
+
+/// More tasks or runs than this are a mistake.
+const TASKS_MAX: usize = 4096;
+const RUNS_MAX: usize = 10_000;
+const REPEAT_MAX: usize = 1_000_000;
+/// A smaller budget than this holds not even the load generator's own pages on the kernel's side.
+const RAM_MIN_BYTES: u64 = 1 << 20;
+
+/// The options of `userswap bench`.
+///
+/// Numbers and sizes are texts here, checked by [`crate::run`], so that a wrong one is answered
+/// with one line and status 2.
+#[derive(Debug, Clone, Args)]
+pub struct BenchArgs {
+    /// What to measure
+    #[arg(value_name = "CASE")]
+    pub case: Case,
+    /// RAM budget of the load
+    #[arg(long, value_name = "SIZE", default_value = "512M", allow_hyphen_values = true)]
+    pub ram: String,
+    /// Memory that the load works on, all tasks together
+    #[arg(long, value_name = "SIZE", default_value = "2G", allow_hyphen_values = true)]
+    pub size: String,
+    /// Number of processes or threads, as the case has it
+    #[arg(long, value_name = "N", default_value = "1", allow_hyphen_values = true)]
+    pub tasks: String,
+    /// Runs per engine
+    #[arg(long, value_name = "N", default_value = "3", allow_hyphen_values = true)]
+    pub runs: String,
+    /// How faults reach the engine: thread (handler threads read messages) or signal (the thread that
+    /// faults gets one)
+    #[arg(long, value_name = "MODE", default_value_t = FaultMode::Thread)]
+    pub fault: FaultMode,
+    /// Swap device of the engine, as for `userswap run`; may be repeated
+    #[arg(long, value_name = "SPEC")]
+    pub swap: Vec<String>,
+    /// Measure this beside it, in turns
+    #[arg(long, value_name = "RIVAL")]
+    pub vs: Option<Rival>,
+    /// What the report is printed as
+    #[command(flatten)]
+    pub format: Format,
+    /// Distance of the accesses (default 8; 4096 for the random cases)
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
+    pub step: Option<String>,
+    /// Passes over the memory; the second one on verifies the data
+    #[arg(long, value_name = "N", default_value = "1", allow_hyphen_values = true)]
+    pub repeat: String,
+}
+
+/// A command line that cannot be carried out.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub(crate) enum UsageError {
+    #[error("{0}: {1}")]
+    Size(&'static str, SizeError),
+    #[error("{option}: '{text}' is not usable: give a whole number from 1 to {most}")]
+    Number { option: &'static str, text: String, most: usize },
+    #[error("--size: '{text}' is less than a page for each of {tasks} tasks: make it larger")]
+    Share { text: String, tasks: usize },
+    #[error("--ram: '{text}' is less than {least} for each of {tasks} processes: make it larger")]
+    Budget { text: String, least: String, tasks: usize },
+    #[error("page-rand-read reads single pages once: leave --step and --repeat away")]
+    PageReadsAreSingle,
+}
+
+/// What is going to be measured, checked.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    pub(crate) case: Case,
+    pub(crate) ram_bytes: u64,
+    pub(crate) size_bytes: u64,
+    pub(crate) tasks: usize,
+    pub(crate) runs: usize,
+    pub(crate) fault: FaultMode,
+    pub(crate) swap: Vec<String>,
+    pub(crate) rival: Option<Rival>,
+    pub(crate) step_bytes: Option<u64>,
+    pub(crate) repeat: usize,
+}
+
+impl BenchArgs {
+    pub(crate) fn check(&self) -> Result<Plan, UsageError> {
+        let step_bytes = self.step.as_deref().map(|step| bytes("--step", step, 8)).transpose()?;
+        let plan = Plan {
+            case: self.case,
+            ram_bytes: bytes("--ram", &self.ram, RAM_MIN_BYTES)?,
+            size_bytes: bytes("--size", &self.size, PAGE_BYTES as u64)?,
+            tasks: number("--tasks", &self.tasks, TASKS_MAX)?,
+            runs: number("--runs", &self.runs, RUNS_MAX)?,
+            fault: self.fault,
+            swap: self.swap.clone(),
+            rival: self.vs,
+            step_bytes,
+            repeat: number("--repeat", &self.repeat, REPEAT_MAX)?,
+        };
+        if plan.size_bytes / (plan.tasks as u64) < (PAGE_BYTES as u64) {
+            return Err(UsageError::Share { text: self.size.clone(), tasks: plan.tasks });
+        }
+        if plan.ram_bytes_each() < RAM_MIN_BYTES {
+            return Err(UsageError::Budget {
+                text: self.ram.clone(),
+                least: size::display(RAM_MIN_BYTES),
+                tasks: plan.tasks,
+            });
+        }
+        let repeated = plan.step_bytes.is_some() || plan.repeat > 1;
+        if plan.case == Case::PageRandRead && repeated {
+            return Err(UsageError::PageReadsAreSingle);
+        }
+        Ok(plan)
+    }
+}
+
+impl Plan {
+    /// The budget that each process gets from userswap, whose budget is a process's own; the
+    /// kernel's limit is for all of them together.
+    pub(crate) fn ram_bytes_each(&self) -> u64 {
+        match self.case.tasks() {
+            Tasks::Processes => self.ram_bytes / self.tasks as u64,
+            Tasks::Threads => self.ram_bytes,
+        }
+    }
+
+    /// Where the kernel's swap file goes: beside userswap's.
+    pub(crate) fn swap_directory(&self) -> PathBuf {
+        let specs = self.swap.iter().filter_map(|spec| spec.parse::<SwapSpec>().ok());
+        let mut directories = specs.filter_map(|spec| match spec.path {
+            SwapPath::Path(path) if path.is_dir() => Some(path),
+            _ => None,
+        });
+        directories.next().unwrap_or_else(default_directory)
+    }
+}
+
+fn bytes(option: &'static str, text: &str, least: u64) -> Result<u64, UsageError> {
+    size::parse(text, least).map_err(|error| UsageError::Size(option, error))
+}
+
+fn number(option: &'static str, text: &str, most: usize) -> Result<usize, UsageError> {
+    let number = text.parse().ok().filter(|number| (1..=most).contains(number));
+    number.ok_or_else(|| UsageError::Number { option, text: text.to_owned(), most })
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Debug, Parser)]
+    #[command(no_binary_name = true)]
+    struct Line {
+        #[command(flatten)]
+        args: BenchArgs,
+    }
+
+    fn check(line: &str) -> Result<Plan, UsageError> {
+        Line::try_parse_from(line.split_whitespace()).unwrap().args.check()
+    }
+
+    /// The plan of a command line that is right.
+    pub(crate) fn plan(line: &str) -> Plan {
+        check(line).unwrap()
+    }
+
+    #[test]
+    fn the_defaults_are_a_load_four_times_its_budget_run_three_times() {
+        let plan = plan("swap-w-seq");
+        assert_eq!((plan.ram_bytes, plan.size_bytes), (512 << 20, 2 << 30));
+        assert_eq!((plan.tasks, plan.runs, plan.repeat), (1, 3, 1));
+        assert_eq!((plan.fault, plan.rival), (FaultMode::Thread, None));
+    }
+
+    #[test]
+    fn processes_share_the_budget_and_threads_have_it_together() {
+        assert_eq!(plan("swap-w-seq --tasks 4").ram_bytes_each(), 128 << 20);
+        assert_eq!(plan("swap-w-seq-mt --tasks 4").ram_bytes_each(), 512 << 20);
+    }
+
+    #[test]
+    fn a_wrong_value_is_named_on_one_line() {
+        for (line, value) in [
+            ("--ram 12Q", "\"12Q\""),
+            ("--ram 0", "\"0\""),
+            ("--ram -1", "\"-1\""),
+            ("--ram 4K", "\"4K\""),
+            ("--size 0", "\"0\""),
+            ("--tasks 0", "'0'"),
+            ("--runs -1", "'-1'"),
+            ("--step 4", "\"4\""),
+            ("--repeat x", "'x'"),
+            ("--tasks 1024", "'512M'"),
+            ("--ram 1G --size 4K --tasks 2", "'4K'"),
+        ] {
+            let text = check(&format!("swap-w-seq {line}")).unwrap_err().to_string();
+            assert!(text.contains(value), "'{line}' gave: {text}");
+            assert!(!text.contains('\n'), "'{line}' gave: {text}");
+        }
+        check("page-rand-read --repeat 2").unwrap_err();
+    }
+
+    #[test]
+    fn the_first_device_that_is_a_directory_holds_the_kernels_swap_file_too() {
+        let directory = plan("swap-w-seq --swap mem:1G --swap /:4G,pri=3").swap_directory();
+        assert_eq!(directory, PathBuf::from("/"));
+    }
+}

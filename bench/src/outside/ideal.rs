@@ -1,0 +1,125 @@
+//! The time that no swap can undercut: the load's own work, or the disk moving what must move.
+
+use super::args::Plan;
+use super::case::{self, Case};
+use crate::disk::Disk;
+use userswap::internals::PAGE_BYTES;
+
+/// Steps of the numeric sum over a random load; more change the result by less than 1 in 1000.
+const SUM_STEPS: u32 = 10_000;
+
+/// The bytes that have to go to the disk and come back within the measured part.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Traffic {
+    pub(crate) written: f64,
+    pub(crate) read: f64,
+}
+
+/// The larger of the load's own user time and the disk's share; nothing if the disk has no speed.
+pub(crate) fn seconds(plan: &Plan, native_user_s: f64, disk: Option<Disk>) -> Option<f64> {
+    let traffic = Traffic::of(plan);
+    let disk = disk?;
+    let moving = traffic.written / disk.write_bytes_per_s + traffic.read / disk.read_bytes_per_s;
+    Some(native_user_s.max(moving))
+}
+
+impl Disk {
+    /// Seconds that the reads of `plan` take at least.
+    pub(crate) fn read_s(self, plan: &Plan) -> f64 {
+        Traffic::of(plan).read / self.read_bytes_per_s
+    }
+}
+
+impl Traffic {
+    /// The least that the load of `plan` must move, whatever the policy. Content that comes back
+    /// and leaves unchanged is taken as written once.
+    pub(crate) fn of(plan: &Plan) -> Self {
+        let excess = plan.size_bytes.saturating_sub(plan.ram_bytes) as f64;
+        let later_passes = (plan.repeat - 1) as f64;
+        match plan.case {
+            // What does not fit leaves in the first pass; every later one must fetch as much.
+            Case::SwapWSeq | Case::SwapWSeqMt => {
+                Self { written: excess, read: excess * later_passes }
+            }
+            Case::SwapWRand | Case::SwapWRandMt => Self::random_writes(plan),
+            Case::Swapin => Self { written: 0.0, read: excess * plan.repeat as f64 },
+            Case::PageRandRead => {
+                let missing = excess / plan.size_bytes as f64;
+                let reads = case::page_reads(plan.size_bytes) as f64;
+                Self { written: 0.0, read: reads * missing * PAGE_BYTES as f64 }
+            }
+        }
+    }
+
+    /// Random accesses miss as often as the page is in use but not in RAM: no policy knows better.
+    fn random_writes(plan: &Plan) -> Self {
+        let page = PAGE_BYTES as f64;
+        let pages = plan.size_bytes as f64 / page;
+        let room = plan.ram_bytes as f64 / page;
+        let step = plan.step_bytes.unwrap_or(case::RANDOM_STEP_BYTES);
+        let accesses = plan.size_bytes.div_ceil(step) as f64 * plan.repeat as f64;
+        let (mut written, mut read) = (0.0, 0.0);
+        for number in 0..SUM_STEPS {
+            let done = accesses * (f64::from(number) + 0.5) / f64::from(SUM_STEPS);
+            let in_use = pages * (1.0 - (-done / pages).exp());
+            let swapped = (in_use - room).max(0.0);
+            let share = accesses / f64::from(SUM_STEPS) / pages;
+            read += swapped * share;
+            if swapped > 0.0 {
+                // A page that comes for the first time pushes another out for the first time.
+                written += (pages - in_use) * share;
+            }
+        }
+        Self { written: written * page, read: read * page }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outside::args::tests::plan;
+
+    const GIB: f64 = (1u64 << 30) as f64;
+
+    #[test]
+    fn a_sequential_write_moves_what_does_not_fit() {
+        let traffic = Traffic::of(&plan("swap-w-seq"));
+        assert_eq!(traffic, Traffic { written: 1.5 * GIB, read: 0.0 });
+        let traffic = Traffic::of(&plan("swap-w-seq --repeat 3"));
+        assert_eq!(traffic, Traffic { written: 1.5 * GIB, read: 3.0 * GIB });
+        let traffic = Traffic::of(&plan("swap-w-seq --size 512M"));
+        assert_eq!(traffic, Traffic { written: 0.0, read: 0.0 });
+    }
+
+    #[test]
+    fn a_read_after_a_write_only_fetches() {
+        assert_eq!(Traffic::of(&plan("swapin")), Traffic { written: 0.0, read: 1.5 * GIB });
+        let reads = Traffic::of(&plan("page-rand-read"));
+        assert_eq!(reads, Traffic { written: 0.0, read: 0.375 * GIB });
+    }
+
+    #[test]
+    fn random_writes_in_a_budget_that_holds_all_move_nothing() {
+        let traffic = Traffic::of(&plan("swap-w-rand --size 512M"));
+        assert_eq!(traffic, Traffic { written: 0.0, read: 0.0 });
+    }
+
+    #[test]
+    fn random_writes_approach_the_share_that_is_out() {
+        // After many accesses everything is in use: three of four accesses miss.
+        let traffic = Traffic::of(&plan("swap-w-rand --repeat 100"));
+        let misses = traffic.read / PAGE_BYTES as f64;
+        let accesses = 100.0 * 2.0 * GIB / 4096.0;
+        assert!((misses / accesses - 0.75).abs() < 0.02, "{}", misses / accesses);
+        assert!((traffic.written / GIB - 1.5).abs() < 0.02, "{traffic:?}");
+    }
+
+    #[test]
+    fn the_slower_of_load_and_disk_is_the_bound() {
+        let disk = Disk { write_bytes_per_s: GIB, read_bytes_per_s: GIB };
+        let plan = plan("swap-w-seq");
+        assert_eq!(seconds(&plan, 0.5, Some(disk)), Some(1.5));
+        assert_eq!(seconds(&plan, 2.5, Some(disk)), Some(2.5));
+        assert_eq!(seconds(&plan, 2.5, None), None);
+    }
+}

@@ -1,0 +1,279 @@
+//! The report: one JSON object for programs, a table for people.
+
+use super::args::Plan;
+use super::case::{Case, Tasks};
+use crate::choice;
+use crate::disk::Disk;
+use crate::figures::median;
+use crate::format::Shown;
+use crate::machine::{self, Machine};
+use crate::size;
+use comfy_table::{CellAlignment, Table, presets};
+use serde::{Serialize, Serializer};
+use std::fmt;
+use userswap::FaultMode;
+
+/// What gave the load its memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Engine {
+    Userswap,
+    Kernel,
+}
+
+impl fmt::Display for Engine {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Userswap => "userswap",
+            Self::Kernel => "kernel",
+        })
+    }
+}
+
+fn as_text<T: fmt::Display, S: Serializer>(value: &T, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_str(value)
+}
+
+/// The figures of one run.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Run {
+    pub(crate) engine: Engine,
+    pub(crate) wall_s: f64,
+    pub(crate) user_s: f64,
+    pub(crate) sys_s: f64,
+    pub(crate) throughput_kbs: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+struct Medians {
+    userswap: Option<f64>,
+    kernel: Option<f64>,
+}
+
+/// All figures of a benchmark. The fields are the keys of the JSON object.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Report {
+    case: Case,
+    tasks: usize,
+    ram_bytes: u64,
+    size_bytes: u64,
+    step_bytes: Option<u64>,
+    repeat: usize,
+    #[serde(serialize_with = "as_text")]
+    fault: FaultMode,
+    runs: Vec<Run>,
+    median_wall_s: Medians,
+    ratio: Option<f64>,
+    ideal_s: Option<f64>,
+    disk: Option<Disk>,
+    /// What userswap reaches of the disk's read speed, where nothing but reading is measured.
+    share_of_disk: Option<f64>,
+    machine: Machine,
+    kernel: String,
+    #[serde(skip)]
+    note: Option<String>,
+}
+
+impl Shown for Report {
+    fn text(&self) -> String {
+        let mut lines = vec![self.headline(), self.table().to_string()];
+        if let Some(ratio) = self.ratio {
+            lines.push(format!("kernel / userswap  {ratio:.2}"));
+        }
+        lines.extend(self.ideal_line());
+        lines.extend(
+            self.share_of_disk.map(|share| {
+                format!("userswap reads at {:.0} % of the disk's speed", share * 100.0)
+            }),
+        );
+        lines.extend(self.note.clone());
+        if matches!(self.case, Case::Swapin | Case::PageRandRead) {
+            lines.push("All figures are those of the reads, after the memory was filled.".into());
+        }
+        lines.push(format!("{}, Linux {}", self.machine, self.kernel));
+        lines.push(String::new());
+        lines.join("\n")
+    }
+}
+
+impl Report {
+    pub(crate) fn new(
+        plan: &Plan,
+        runs: Vec<Run>,
+        ideal_s: Option<f64>,
+        disk: Option<Disk>,
+    ) -> Self {
+        let wall = |engine| median(of(&runs, engine).map(|run| run.wall_s));
+        let median_wall_s =
+            Medians { userswap: wall(Engine::Userswap), kernel: wall(Engine::Kernel) };
+        let ratio = median_wall_s.kernel.zip(median_wall_s.userswap);
+        let reading_s = disk.filter(|_| plan.case == Case::Swapin).map(|disk| disk.read_s(plan));
+        Self {
+            case: plan.case,
+            tasks: plan.tasks,
+            ram_bytes: plan.ram_bytes,
+            size_bytes: plan.size_bytes,
+            step_bytes: plan.step_bytes,
+            repeat: plan.repeat,
+            fault: plan.fault,
+            runs,
+            median_wall_s,
+            ratio: ratio.map(|(kernel, userswap)| kernel / userswap),
+            ideal_s,
+            disk,
+            share_of_disk: reading_s.zip(median_wall_s.userswap).map(|(least, wall)| least / wall),
+            machine: Machine::this(),
+            kernel: machine::kernel_release(),
+            note: budget_note(plan),
+        }
+    }
+
+    fn headline(&self) -> String {
+        let tasks = if self.tasks == 1 { "task" } else { "tasks" };
+        let passes =
+            if self.repeat == 1 { String::new() } else { format!(", {} passes", self.repeat) };
+        format!(
+            "{}: {} {tasks}, {} through {} of RAM{passes}, faults by {}",
+            choice::name(&self.case),
+            self.tasks,
+            size::display(self.size_bytes),
+            size::display(self.ram_bytes),
+            self.fault
+        )
+    }
+
+    fn ideal_line(&self) -> Option<String> {
+        let (ideal, disk) = (self.ideal_s?, self.disk?);
+        let mib = |bytes: f64| bytes / f64::from(1 << 20);
+        Some(format!(
+            "ideal  {ideal:.2} s (disk: {:.0} MiB/s write, {:.0} MiB/s read)",
+            mib(disk.write_bytes_per_s),
+            mib(disk.read_bytes_per_s)
+        ))
+    }
+
+    fn table(&self) -> Table {
+        let mut table = Table::new();
+        table.load_preset(presets::UTF8_HORIZONTAL_ONLY);
+        table.set_header(["engine", "run", "wall s", "user s", "sys s", "KB/s"]);
+        for engine in [Engine::Userswap, Engine::Kernel] {
+            for (number, run) in of(&self.runs, engine).enumerate() {
+                table.add_row(row(engine, &(number + 1).to_string(), run));
+            }
+        }
+        for engine in [Engine::Userswap, Engine::Kernel] {
+            if let Some(run) = median_run(&self.runs, engine) {
+                table.add_row(row(engine, "median", &run));
+            }
+        }
+        for column in table.column_iter_mut().skip(1) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+        table
+    }
+}
+
+fn of(runs: &[Run], engine: Engine) -> impl Iterator<Item = &Run> {
+    runs.iter().filter(move |run| run.engine == engine)
+}
+
+fn row(engine: Engine, number: &str, run: &Run) -> [String; 6] {
+    let seconds = |seconds: f64| format!("{seconds:.2}");
+    [
+        engine.to_string(),
+        number.to_owned(),
+        seconds(run.wall_s),
+        seconds(run.user_s),
+        seconds(run.sys_s),
+        run.throughput_kbs.to_string(),
+    ]
+}
+
+/// The median of every figure on its own.
+fn median_run(runs: &[Run], engine: Engine) -> Option<Run> {
+    let figure = |of_run: fn(&Run) -> f64| median(of(runs, engine).map(of_run));
+    Some(Run {
+        engine,
+        wall_s: figure(|run| run.wall_s)?,
+        user_s: figure(|run| run.user_s)?,
+        sys_s: figure(|run| run.sys_s)?,
+        throughput_kbs: figure(|run| run.throughput_kbs as f64)? as u64,
+    })
+}
+
+/// How the budget was divided, where it was.
+fn budget_note(plan: &Plan) -> Option<String> {
+    let divided = plan.case.tasks() == Tasks::Processes && plan.tasks > 1;
+    divided.then(|| {
+        format!(
+            "budget {} = {} x {}: userswap's budget is per process, the kernel's limit is for all",
+            size::display(plan.ram_bytes),
+            plan.tasks,
+            size::display(plan.ram_bytes_each())
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outside::args::tests::plan;
+
+    fn run(engine: Engine, wall_s: f64) -> Run {
+        Run { engine, wall_s, user_s: 0.5, sys_s: 0.25, throughput_kbs: 1000 }
+    }
+
+    fn report(line: &str, walls: &[(Engine, f64)]) -> Report {
+        let runs = walls.iter().map(|&(engine, wall_s)| run(engine, wall_s)).collect();
+        let disk = Disk { write_bytes_per_s: 1e9, read_bytes_per_s: 2e9 };
+        Report::new(&plan(line), runs, Some(0.75), Some(disk))
+    }
+
+    #[test]
+    fn the_json_object_has_all_keys() {
+        use Engine::{Kernel, Userswap};
+        let walls = [(Userswap, 1.0), (Kernel, 3.0), (Userswap, 2.0), (Kernel, 6.0)];
+        let json = serde_json::to_value(report("swap-w-seq --tasks 2", &walls)).unwrap();
+        assert_eq!(json["case"], "swap-w-seq");
+        assert_eq!(json["tasks"], 2);
+        assert_eq!(json["ram_bytes"], 512u64 << 20);
+        assert_eq!(json["size_bytes"], 2u64 << 30);
+        assert_eq!(json["fault"], "thread");
+        assert_eq!(json["runs"].as_array().unwrap().len(), 4);
+        assert_eq!(json["runs"][1]["engine"], "kernel");
+        for key in ["wall_s", "user_s", "sys_s", "throughput_kbs"] {
+            assert!(json["runs"][0][key].is_number(), "{key}");
+        }
+        assert_eq!(json["median_wall_s"]["userswap"], 1.5);
+        assert_eq!(json["median_wall_s"]["kernel"], 4.5);
+        assert_eq!(json["ratio"], 3.0);
+        assert_eq!(json["ideal_s"], 0.75);
+        assert!(json["machine"]["cpus"].is_number() && json["kernel"].is_string());
+    }
+
+    #[test]
+    fn reading_back_is_held_against_the_disk() {
+        // 1.5 GiB at 2 GB/s.
+        let report = report("swapin", &[(Engine::Userswap, 1.61)]);
+        let share = report.share_of_disk.unwrap();
+        assert!((share - 0.5).abs() < 0.01, "{share}");
+        assert!(report.text().contains("at 50 % of the disk's speed"), "{}", report.text());
+        let writing = self::report("swap-w-seq", &[(Engine::Userswap, 1.61)]);
+        assert_eq!(writing.share_of_disk, None);
+    }
+
+    #[test]
+    fn without_a_rival_there_is_no_ratio() {
+        let json = serde_json::to_value(report("swapin", &[(Engine::Userswap, 1.0)])).unwrap();
+        assert!(json["ratio"].is_null() && json["median_wall_s"]["kernel"].is_null());
+    }
+
+    #[test]
+    fn the_table_says_how_the_budget_was_divided() {
+        let walls = [(Engine::Userswap, 1.0), (Engine::Kernel, 2.5)];
+        let text = report("swap-w-seq --tasks 4", &walls).text();
+        assert!(text.contains("budget 512 MiB = 4 x 128 MiB"), "{text}");
+        assert!(text.contains("kernel / userswap  2.50"), "{text}");
+        assert!(!report("swap-w-seq-mt --tasks 4", &walls).text().contains("budget"));
+    }
+}

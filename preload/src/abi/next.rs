@@ -1,0 +1,84 @@
+//! The functions that ours stand in front of: the next ones of the same name in the order of the linker.
+//!
+//! All are looked up by the constructor, so that none has to be in a signal handler or after fork.
+use libc::{c_char, c_int, c_void, size_t};
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+/// One function that the linker finds after ours.
+pub struct Next {
+    name: &'static std::ffi::CStr,
+    address: AtomicPtr<c_void>,
+}
+
+impl Next {
+    /// A function by name, not yet looked up.
+    pub const fn new(name: &'static std::ffi::CStr) -> Self {
+        Self { name, address: AtomicPtr::new(std::ptr::null_mut()) }
+    }
+
+    /// Its address; null when the C library has no such function.
+    #[inline]
+    pub fn address(&self) -> *mut c_void {
+        let known = self.address.load(Ordering::Relaxed);
+        if known.is_null() { self.look_up() } else { known }
+    }
+
+    #[cold]
+    pub fn look_up(&self) -> *mut c_void {
+        // SAFETY: the name is a C string.
+        let found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr().cast::<c_char>()) };
+        self.address.store(found, Ordering::Relaxed);
+        found
+    }
+}
+
+/// Declares the next functions of these names, each with a caller of the right type.
+macro_rules! next_functions {
+    ($($(#[$doc:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> $result:ty;)+) => {
+        /// Looks all of them up.
+        pub fn look_up() {
+            $($name::NEXT.look_up();)+
+        }
+        $(
+            #[allow(non_snake_case, reason = "named as the C function")]
+            mod $name {
+                pub static NEXT: $crate::abi::next::Next = {
+                    const NAME: &str = concat!(stringify!($name), "\0");
+                    match std::ffi::CStr::from_bytes_with_nul(NAME.as_bytes()) {
+                        Ok(name) => $crate::abi::next::Next::new(name),
+                        Err(_) => panic!("an identifier has no zero byte"),
+                    }
+                };
+            }
+            $(#[$doc])*
+            #[inline]
+            #[allow(clippy::too_many_arguments, reason = "as many as the C function has")]
+            #[allow(non_snake_case, reason = "named as the C function")]
+            pub fn $name($($argument: $type),*) -> $result {
+                type Function = unsafe extern "C" fn($($type),*) -> $result;
+                let address = $name::NEXT.address();
+                assert!(!address.is_null(), concat!("the C library has ", stringify!($name)));
+                // SAFETY: the function of this name has this type.
+                let function = unsafe { std::mem::transmute::<*mut libc::c_void, Function>(address) };
+                // SAFETY: called as the program called ours.
+                unsafe { function($($argument),*) }
+            }
+        )+
+    };
+}
+
+pub(crate) use next_functions;
+
+next_functions! {
+    /// glibc's block length.
+    fn malloc_usable_size(block: *mut c_void) -> size_t;
+    /// Ends the process without handlers.
+    fn _exit(status: c_int) -> ();
+    /// Ends the process with the handlers of at_quick_exit.
+    fn quick_exit(status: c_int) -> ();
+    /// Forks without handlers.
+    fn _Fork() -> libc::pid_t;
+    fn dup2(from: c_int, to: c_int) -> c_int;
+    fn dup3(from: c_int, to: c_int, flags: c_int) -> c_int;
+    fn close(fd: c_int) -> c_int;
+}

@@ -1,0 +1,165 @@
+//! The kernel's memory calls themselves, past everything that is interposed, ourselves included.
+use libc::{c_int, c_long};
+use std::mem::MaybeUninit;
+
+/// An error number, as in errno.
+pub type Errno = c_int;
+
+/// Consecutive bytes of the address space.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Span {
+    pub address: usize,
+    pub bytes: usize,
+}
+
+impl Span {
+    /// What lies from a pointer on.
+    pub fn of<T>(pointer: *const T, bytes: usize) -> Self {
+        Self { address: pointer as usize, bytes }
+    }
+}
+
+/// What a system call returned, as C sees it.
+fn outcome(returned: c_long) -> Result<usize, Errno> {
+    match returned {
+        -1 => Err(errno()),
+        value => Ok(value as usize),
+    }
+}
+
+/// This thread's errno.
+pub fn errno() -> Errno {
+    // SAFETY: has no conditions.
+    let errno = unsafe { libc::__errno_location() };
+    // SAFETY: errno is this thread's own.
+    unsafe { errno.read() }
+}
+
+/// Sets this thread's errno.
+pub fn set_errno(error: Errno) {
+    // SAFETY: has no conditions.
+    let errno = unsafe { libc::__errno_location() };
+    // SAFETY: errno is this thread's own.
+    unsafe { errno.write(error) };
+}
+
+/// What a mapping is asked to be.
+#[derive(Clone, Copy, Debug)]
+pub struct MapRequest {
+    /// Where, or a hint.
+    pub address: usize,
+    pub bytes: usize,
+    /// PROT_ bits.
+    pub protection: c_int,
+    /// MAP_ bits.
+    pub flags: c_int,
+    pub fd: c_int,
+    /// In the file, in bytes.
+    pub offset: i64,
+}
+
+/// mmap.
+pub fn map(request: MapRequest) -> Result<usize, Errno> {
+    let MapRequest { address, bytes, protection, flags, fd, offset } = request;
+    // SAFETY: passed through for the program, or for a range of the arena that the caller owns.
+    outcome(unsafe { libc::syscall(libc::SYS_mmap, address, bytes, protection, flags, fd, offset) })
+}
+
+/// munmap.
+pub fn unmap(Span { address, bytes }: Span) -> Result<usize, Errno> {
+    // SAFETY: as for `map`.
+    outcome(unsafe { libc::syscall(libc::SYS_munmap, address, bytes) })
+}
+
+/// mprotect.
+pub fn protect(Span { address, bytes }: Span, protection: c_int) -> Result<usize, Errno> {
+    // SAFETY: as for `map`.
+    outcome(unsafe { libc::syscall(libc::SYS_mprotect, address, bytes, protection) })
+}
+
+/// madvise.
+pub fn advise(Span { address, bytes }: Span, advice: c_int) -> Result<usize, Errno> {
+    // SAFETY: as for `map`.
+    outcome(unsafe { libc::syscall(libc::SYS_madvise, address, bytes, advice) })
+}
+
+/// mincore.
+pub fn in_core(Span { address, bytes }: Span, vector: *mut u8) -> Result<usize, Errno> {
+    // SAFETY: the kernel checks the vector.
+    outcome(unsafe { libc::syscall(libc::SYS_mincore, address, bytes, vector) })
+}
+
+/// What mremap is asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct RemapRequest {
+    pub address: usize,
+    pub bytes: usize,
+    pub new_bytes: usize,
+    /// MREMAP_ bits.
+    pub flags: c_int,
+    /// Where it shall be, with MREMAP_FIXED or as a hint with MREMAP_DONTUNMAP.
+    pub new_address: usize,
+}
+
+/// mremap.
+pub fn remap(request: RemapRequest) -> Result<usize, Errno> {
+    let RemapRequest { address, bytes, new_bytes, flags, new_address } = request;
+    // SAFETY: as for `map`.
+    outcome(unsafe {
+        libc::syscall(libc::SYS_mremap, address, bytes, new_bytes, flags, new_address)
+    })
+}
+
+/// mlock, mlock2 or munlock, by number.
+pub fn lock(call: c_long, Span { address, bytes }: Span, flags: c_int) -> Result<usize, Errno> {
+    // SAFETY: changes only where the pages may be.
+    outcome(unsafe { libc::syscall(call, address, bytes, flags) })
+}
+
+/// mlockall.
+pub fn lock_all(flags: c_int) -> Result<usize, Errno> {
+    // SAFETY: as for `lock`.
+    outcome(unsafe { libc::syscall(libc::SYS_mlockall, flags) })
+}
+
+/// munlockall.
+pub fn unlock_all() -> Result<usize, Errno> {
+    // SAFETY: as for `lock`.
+    outcome(unsafe { libc::syscall(libc::SYS_munlockall) })
+}
+
+fn status_of(fd: c_int) -> Option<libc::stat> {
+    let mut status = MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: `status` has room for a stat.
+    if unsafe { libc::fstat(fd, status.as_mut_ptr()) } != 0 {
+        return None;
+    }
+    // SAFETY: fstat succeeded and filled it in.
+    Some(unsafe { status.assume_init() })
+}
+
+/// Whether a descriptor is /dev/zero.
+pub fn is_dev_zero(fd: c_int) -> bool {
+    status_of(fd).is_some_and(|status| {
+        status.st_mode & libc::S_IFMT == libc::S_IFCHR && status.st_rdev == libc::makedev(1, 5)
+    })
+}
+
+/// Whether a descriptor is a regular file.
+pub fn is_file(fd: c_int) -> bool {
+    status_of(fd).is_some_and(|status| status.st_mode & libc::S_IFMT == libc::S_IFREG)
+}
+
+/// Writes one line about us to standard error.
+pub fn say(message: &str) {
+    let line = format!("userswap: {message}\n");
+    // SAFETY: the bytes are readable. A closed standard error is not our concern.
+    unsafe { libc::syscall(libc::SYS_write, 2, line.as_ptr(), line.len()) };
+}
+
+/// Ends the process without running anything of the program's.
+pub fn exit_now(status: c_int) -> ! {
+    // SAFETY: ends the process.
+    unsafe { libc::syscall(libc::SYS_exit_group, status) };
+    unreachable!("exit_group does not return")
+}

@@ -1,0 +1,112 @@
+//! execve and its relatives.
+//!
+//! Nothing may be left pinned in a parent that lent its memory by vfork, so the strings are only touched, and
+//! the call is repeated if one of them has left again meanwhile. The entry points are as safe as the
+//! functions that they stand in for.
+use super::held::is_needed;
+use crate::abi::next::next_functions;
+use crate::abi::raw;
+use libc::{c_char, c_int, c_void, pid_t};
+
+/// How often a call is repeated whose strings have left again.
+const REPEATS_MAX: u32 = 100;
+
+/// A list of C strings that ends with a null pointer.
+type Texts = *const *const c_char;
+
+/// What a call reads.
+#[derive(Clone, Copy)]
+struct Strings {
+    path: *const c_char,
+    /// The arguments and the environment.
+    lists: [Texts; 2],
+}
+
+fn touch_all(Strings { path, lists }: Strings) {
+    // A length that is not used would not be measured.
+    // SAFETY: the program passes a C string.
+    std::hint::black_box(unsafe { libc::strlen(path) });
+    for list in lists.into_iter().filter(|list| !list.is_null()) {
+        let mut entry = list;
+        // SAFETY: the list ends with a null pointer, which has not been met yet.
+        while let Some(text) = unsafe { entry.as_ref() }.filter(|text| !text.is_null()) {
+            // SAFETY: an entry is a C string.
+            std::hint::black_box(unsafe { libc::strlen(*text) });
+            // SAFETY: this was not the last entry.
+            entry = unsafe { entry.add(1) };
+        }
+    }
+}
+
+fn environment() -> Texts {
+    unsafe extern "C" {
+        static environ: Texts;
+    }
+    // SAFETY: the C library's variable; programs change it before they start another.
+    unsafe { environ }
+}
+
+/// Calls until the kernel could read everything; a spawn returns its error, the others set it.
+fn repeat(strings: Strings, call: impl Fn() -> c_int) -> c_int {
+    if !is_needed() {
+        return call();
+    }
+    let is_fault =
+        |result: c_int| result == libc::EFAULT || result == -1 && raw::errno() == libc::EFAULT;
+    let mut result = -1;
+    for _ in 0..REPEATS_MAX {
+        touch_all(strings);
+        result = call();
+        if !is_fault(result) {
+            break;
+        }
+    }
+    result
+}
+
+/// Declares entry points that repeat the real function.
+macro_rules! repeating {
+    ($(
+        fn $name:ident($($argument:ident: $type:ty),* $(,)?)
+            reads $path:ident, $arguments:ident, $environment:ident;
+    )+) => {
+        next_functions! { $( fn $name($($argument: $type),*) -> c_int; )+ }
+        mod exported {
+            use super::*;
+            $(
+                #[unsafe(no_mangle)]
+                pub unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
+                    let strings = Strings { path: $path, lists: [$arguments, $environment] };
+                    repeat(strings, || super::$name($($argument),*))
+                }
+            )+
+        }
+    };
+}
+
+repeating! {
+    fn execve(path: *const c_char, arguments: Texts, environment: Texts)
+        reads path, arguments, environment;
+    fn execvpe(path: *const c_char, arguments: Texts, environment: Texts)
+        reads path, arguments, environment;
+    fn posix_spawn(
+        pid: *mut pid_t, path: *const c_char, actions: *const c_void, attributes: *const c_void,
+        arguments: Texts, environment: Texts,
+    ) reads path, arguments, environment;
+    fn posix_spawnp(
+        pid: *mut pid_t, path: *const c_char, actions: *const c_void, attributes: *const c_void,
+        arguments: Texts, environment: Texts,
+    ) reads path, arguments, environment;
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn execv(path: *const c_char, arguments: Texts) -> c_int {
+    // SAFETY: the same, with the environment that there is.
+    unsafe { exported::execve(path, arguments, environment()) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn execvp(path: *const c_char, arguments: Texts) -> c_int {
+    // SAFETY: the same, with the environment that there is.
+    unsafe { exported::execvpe(path, arguments, environment()) }
+}

@@ -1,0 +1,98 @@
+//! Calls that lend pages to the kernel: what they lent would change under its reader.
+//!
+//! vmsplice and MSG_ZEROCOPY keep a reference to the program's pages instead of their bytes. The kernel's
+//! own swap leaves such a page alone as long as the reference lasts; UFFDIO_MOVE refuses pinned pages only,
+//! so a page that has been lent leaves, its frame serves another page, and the reader would get that one's
+//! bytes. Bytes are copied here instead, which both calls allow: they promise speed, not identity. The entry
+//! points are as safe as the functions that they stand in for.
+use super::held::{Held, is_needed, values};
+use crate::abi::next::next_functions;
+use crate::abi::raw::set_errno;
+use crate::state::process;
+use libc::{c_int, c_uint, c_void, iovec, size_t, socklen_t, ssize_t};
+use userswap::internals::PAGE_BYTES;
+
+next_functions! {
+    fn vmsplice(fd: c_int, parts: *const iovec, count: size_t, flags: c_uint) -> ssize_t;
+    fn setsockopt(
+        fd: c_int, level: c_int, name: c_int, value: *const c_void, bytes: socklen_t
+    ) -> c_int;
+}
+
+/// The first part that is not empty.
+fn first_part(parts: &[iovec]) -> Option<&iovec> {
+    parts.iter().find(|part| part.iov_len > 0)
+}
+
+fn is_any_managed(parts: &[iovec]) -> bool {
+    parts.iter().any(|part| process::is_managed(part.iov_base as usize))
+}
+
+fn has_room(fd: c_int) -> bool {
+    let mut entry = libc::pollfd { fd, events: libc::POLLOUT, revents: 0 };
+    // SAFETY: one entry, no wait.
+    unsafe { libc::poll(&mut entry, 1, 0) > 0 }
+}
+
+mod exported {
+    use super::*;
+
+    /// vmsplice: copies, the first part only, as a short count allows.
+    #[unsafe(no_mangle)]
+    pub unsafe extern "C" fn vmsplice(
+        fd: c_int,
+        parts: *const iovec,
+        count: size_t,
+        flags: c_uint,
+    ) -> ssize_t {
+        if parts.is_null() {
+            return super::vmsplice(fd, parts, count, flags);
+        }
+        // SAFETY: the program passes a list of that length.
+        let list = unsafe { std::slice::from_raw_parts(parts, count) };
+        if !is_any_managed(list) {
+            return super::vmsplice(fd, parts, count, flags);
+        }
+        let Some(part) = first_part(list) else { return 0 };
+        // SAFETY: asks for the descriptor's flags.
+        let access = unsafe { libc::fcntl(fd, libc::F_GETFL) };
+        if access < 0 {
+            return -1;
+        }
+        if access & libc::O_ACCMODE == libc::O_RDONLY {
+            // SAFETY: the part is memory of the program's.
+            return unsafe { libc::read(fd, part.iov_base, part.iov_len) };
+        }
+        let mut bytes = part.iov_len;
+        if flags & libc::SPLICE_F_NONBLOCK != 0 {
+            if !has_room(fd) {
+                set_errno(libc::EAGAIN);
+                return -1;
+            }
+            // As much as a pipe that has room takes without waiting (PIPE_BUF).
+            bytes = bytes.min(PAGE_BYTES);
+        }
+        // SAFETY: the part is memory of the program's.
+        unsafe { libc::write(fd, part.iov_base, bytes) }
+    }
+
+    /// setsockopt: SO_ZEROCOPY is not to be had, as on kernels without it; programs then send by copying.
+    #[unsafe(no_mangle)]
+    pub unsafe extern "C" fn setsockopt(
+        fd: c_int,
+        level: c_int,
+        name: c_int,
+        value: *const c_void,
+        bytes: socklen_t,
+    ) -> c_int {
+        if level == libc::SOL_SOCKET && name == libc::SO_ZEROCOPY {
+            set_errno(libc::ENOPROTOOPT);
+            return -1;
+        }
+        if !is_needed() {
+            return super::setsockopt(fd, level, name, value, bytes);
+        }
+        let _held = Held::new(&[values(value.cast::<u8>(), bytes as usize)]);
+        super::setsockopt(fd, level, name, value, bytes)
+    }
+}

@@ -1,0 +1,25 @@
+//! Calls that are not about memory itself, served so that the program does not notice the engine: they get
+//! buffers that stay in RAM, and do not see the engine's descriptors and signals.
+
+pub mod descriptors;
+mod exec;
+pub mod held;
+mod kept;
+mod lending;
+mod scattered;
+pub mod signal_stacks;
+pub mod signals;
+mod streams;
+mod transfers;
+
+/// Looks the real functions up.
+pub fn look_up() {
+    exec::look_up();
+    kept::look_up();
+    lending::look_up();
+    scattered::look_up();
+    signals::look_up();
+    signal_stacks::look_up();
+    streams::look_up();
+    transfers::look_up();
+}

@@ -1,0 +1,70 @@
+//! Streams on memory that the kernel cannot fault in by itself.
+//!
+//! The C library transfers large parts straight from and to the program's buffer, by system calls of its
+//! own; the buffer is therefore kept in RAM piece by piece around the whole function. The entry
+//! points are as safe as the functions that they stand in for.
+use super::held::is_concerned;
+use super::transfers::{Next, check, in_pieces};
+use crate::abi::next::next_functions;
+use crate::abi::raw::Span;
+use libc::{c_int, c_void, size_t, ssize_t};
+
+next_functions! {
+    fn fread(buffer: *mut c_void, each: size_t, count: size_t, stream: *mut c_void) -> size_t;
+    fn fwrite(buffer: *const c_void, each: size_t, count: size_t, stream: *mut c_void) -> size_t;
+    fn fread_unlocked(buffer: *mut c_void, each: size_t, count: size_t, stream: *mut c_void) -> size_t;
+    fn fwrite_unlocked(buffer: *const c_void, each: size_t, count: size_t, stream: *mut c_void) -> size_t;
+}
+
+mod exported {
+    use super::*;
+
+    macro_rules! stream {
+        ($name:ident, $pointer:ty) => {
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C" fn $name(
+                buffer: $pointer,
+                each: size_t,
+                count: size_t,
+                stream: *mut c_void,
+            ) -> size_t {
+                if !is_concerned(buffer as *const c_void) {
+                    return super::$name(buffer, each, count, stream);
+                }
+                let Some(bytes) = each.checked_mul(count).filter(|bytes| *bytes > 0) else {
+                    return 0;
+                };
+                let moved = in_pieces(Span::of(buffer, bytes), Next::Always, |piece| {
+                    super::$name(piece.address, 1, piece.bytes, stream) as ssize_t
+                });
+                moved as usize / each
+            }
+        };
+    }
+    stream!(fread, *mut c_void);
+    stream!(fwrite, *const c_void);
+    stream!(fread_unlocked, *mut c_void);
+    stream!(fwrite_unlocked, *const c_void);
+
+    #[unsafe(no_mangle)]
+    pub unsafe extern "C" fn fputs(text: *const libc::c_char, stream: *mut c_void) -> c_int {
+        // SAFETY: the program passes a C string.
+        let bytes = unsafe { libc::strlen(text) };
+        // SAFETY: the string has that many bytes.
+        let written = unsafe { fwrite(text.cast(), 1, bytes, stream) };
+        if written == bytes { 1 } else { libc::EOF }
+    }
+
+    #[unsafe(no_mangle)]
+    pub unsafe extern "C" fn __fread_chk(
+        buffer: *mut c_void,
+        room: size_t,
+        each: size_t,
+        count: size_t,
+        stream: *mut c_void,
+    ) -> size_t {
+        check(each.saturating_mul(count), room);
+        // SAFETY: the same.
+        unsafe { fread(buffer, each, count, stream) }
+    }
+}

@@ -1,0 +1,251 @@
+//! Reads and writes of any length, on memory that the kernel cannot fault in by itself.
+//!
+//! A buffer is kept in RAM piece by piece. A transfer goes on with its next piece as long as the last one
+//! was filled and going on cannot make it wait: files always, everything else only when writing, where the
+//! kernel would wait for the rest as well. The entry points are as safe as the functions that they stand in
+//! for.
+use super::held::{Held, PIECE_BYTES, is_concerned, is_needed, values};
+use crate::abi::next::next_functions;
+use crate::abi::raw::{self, Span};
+use libc::{c_int, c_void, off_t, size_t, socklen_t, ssize_t};
+
+next_functions! {
+    fn read(fd: c_int, buffer: *mut c_void, bytes: size_t) -> ssize_t;
+    fn write(fd: c_int, buffer: *const c_void, bytes: size_t) -> ssize_t;
+    fn pread(fd: c_int, buffer: *mut c_void, bytes: size_t, offset: off_t) -> ssize_t;
+    fn pwrite(fd: c_int, buffer: *const c_void, bytes: size_t, offset: off_t) -> ssize_t;
+    fn recvfrom(
+        fd: c_int, buffer: *mut c_void, bytes: size_t, flags: c_int,
+        address: *mut c_void, address_bytes: *mut socklen_t,
+    ) -> ssize_t;
+    fn sendto(
+        fd: c_int, buffer: *const c_void, bytes: size_t, flags: c_int,
+        address: *const c_void, address_bytes: socklen_t,
+    ) -> ssize_t;
+}
+
+/// A part of a buffer that is in RAM.
+pub struct Piece {
+    pub address: *mut c_void,
+    pub bytes: usize,
+    /// Bytes of the transfer before it.
+    pub offset: usize,
+}
+
+/// What to do after a piece that was transferred whole.
+#[derive(Clone, Copy)]
+pub enum Next {
+    /// Go on.
+    Always,
+    /// Go on if the descriptor is a file: anything else might make the caller wait.
+    OfFile(c_int),
+}
+
+/// Runs a transfer piece by piece; returns bytes, or what `transfer` returns when the first piece fails.
+pub fn in_pieces(buffer: Span, next: Next, transfer: impl Fn(Piece) -> ssize_t) -> ssize_t {
+    let mut done = 0;
+    loop {
+        let address = buffer.address + done;
+        let bytes = (buffer.bytes - done).min(PIECE_BYTES);
+        let held = Held::new(&[Span { address, bytes }]);
+        let moved = transfer(Piece { address: address as *mut c_void, bytes, offset: done });
+        drop(held);
+        let Ok(moved) = usize::try_from(moved) else {
+            // What went before counts; the error comes back with the next call.
+            return if done > 0 { done as ssize_t } else { moved };
+        };
+        done += moved;
+        let goes_on = match next {
+            _ if moved < bytes || done == buffer.bytes => false,
+            Next::Always => true,
+            Next::OfFile(fd) => raw::is_file(fd),
+        };
+        if !goes_on {
+            return done as ssize_t;
+        }
+    }
+}
+
+/// What the compiler's check of a buffer's length ends in.
+pub fn check(bytes: size_t, room: size_t) {
+    if bytes > room {
+        raw::say("buffer overflow detected: stopping the program");
+        // SAFETY: ends the process, as the C library does.
+        unsafe { libc::abort() };
+    }
+}
+
+mod exported {
+    use super::*;
+
+    #[unsafe(no_mangle)]
+    pub unsafe extern "C" fn read(fd: c_int, buffer: *mut c_void, bytes: size_t) -> ssize_t {
+        if !is_concerned(buffer) {
+            return super::read(fd, buffer, bytes);
+        }
+        in_pieces(Span::of(buffer, bytes), Next::OfFile(fd), |piece| {
+            super::read(fd, piece.address, piece.bytes)
+        })
+    }
+
+    #[unsafe(no_mangle)]
+    pub unsafe extern "C" fn __read_chk(
+        fd: c_int,
+        buffer: *mut c_void,
+        bytes: size_t,
+        room: size_t,
+    ) -> ssize_t {
+        check(bytes, room);
+        // SAFETY: the same.
+        unsafe { read(fd, buffer, bytes) }
+    }
+
+    #[unsafe(no_mangle)]
+    pub unsafe extern "C" fn write(fd: c_int, buffer: *const c_void, bytes: size_t) -> ssize_t {
+        if !is_concerned(buffer) {
+            return super::write(fd, buffer, bytes);
+        }
+        in_pieces(Span::of(buffer, bytes), Next::Always, |piece| {
+            super::write(fd, piece.address, piece.bytes)
+        })
+    }
+
+    #[unsafe(no_mangle)]
+    pub unsafe extern "C" fn pread(
+        fd: c_int,
+        buffer: *mut c_void,
+        bytes: size_t,
+        offset: off_t,
+    ) -> ssize_t {
+        if !is_concerned(buffer) {
+            return super::pread(fd, buffer, bytes, offset);
+        }
+        in_pieces(Span::of(buffer, bytes), Next::OfFile(fd), |piece| {
+            super::pread(fd, piece.address, piece.bytes, offset + piece.offset as off_t)
+        })
+    }
+
+    #[unsafe(no_mangle)]
+    pub unsafe extern "C" fn pread64(
+        fd: c_int,
+        buffer: *mut c_void,
+        bytes: size_t,
+        offset: off_t,
+    ) -> ssize_t {
+        // SAFETY: the same.
+        unsafe { pread(fd, buffer, bytes, offset) }
+    }
+
+    #[unsafe(no_mangle)]
+    pub unsafe extern "C" fn __pread64_chk(
+        fd: c_int,
+        buffer: *mut c_void,
+        bytes: size_t,
+        offset: off_t,
+        room: size_t,
+    ) -> ssize_t {
+        check(bytes, room);
+        // SAFETY: the same.
+        unsafe { pread(fd, buffer, bytes, offset) }
+    }
+
+    #[unsafe(no_mangle)]
+    pub unsafe extern "C" fn pwrite(
+        fd: c_int,
+        buffer: *const c_void,
+        bytes: size_t,
+        offset: off_t,
+    ) -> ssize_t {
+        if !is_concerned(buffer) {
+            return super::pwrite(fd, buffer, bytes, offset);
+        }
+        in_pieces(Span::of(buffer, bytes), Next::Always, |piece| {
+            super::pwrite(fd, piece.address, piece.bytes, offset + piece.offset as off_t)
+        })
+    }
+
+    #[unsafe(no_mangle)]
+    pub unsafe extern "C" fn pwrite64(
+        fd: c_int,
+        buffer: *const c_void,
+        bytes: size_t,
+        offset: off_t,
+    ) -> ssize_t {
+        // SAFETY: the same.
+        unsafe { pwrite(fd, buffer, bytes, offset) }
+    }
+
+    #[unsafe(no_mangle)]
+    pub unsafe extern "C" fn recvfrom(
+        fd: c_int,
+        buffer: *mut c_void,
+        bytes: size_t,
+        flags: c_int,
+        address: *mut c_void,
+        address_bytes: *mut socklen_t,
+    ) -> ssize_t {
+        if !is_needed() {
+            return super::recvfrom(fd, buffer, bytes, flags, address, address_bytes);
+        }
+        let _held = Held::new(&[
+            values(buffer.cast::<u8>(), bytes),
+            values(address.cast::<libc::sockaddr_storage>(), 1),
+            values(address_bytes, 1),
+        ]);
+        super::recvfrom(fd, buffer, bytes.min(PIECE_BYTES), flags, address, address_bytes)
+    }
+
+    #[unsafe(no_mangle)]
+    pub unsafe extern "C" fn recv(
+        fd: c_int,
+        buffer: *mut c_void,
+        bytes: size_t,
+        flags: c_int,
+    ) -> ssize_t {
+        let nowhere = std::ptr::null_mut();
+        // SAFETY: the same, from any peer.
+        unsafe { recvfrom(fd, buffer, bytes, flags, nowhere, std::ptr::null_mut()) }
+    }
+
+    #[unsafe(no_mangle)]
+    pub unsafe extern "C" fn __recv_chk(
+        fd: c_int,
+        buffer: *mut c_void,
+        bytes: size_t,
+        room: size_t,
+        flags: c_int,
+    ) -> ssize_t {
+        check(bytes, room);
+        // SAFETY: the same.
+        unsafe { recv(fd, buffer, bytes, flags) }
+    }
+
+    #[unsafe(no_mangle)]
+    pub unsafe extern "C" fn sendto(
+        fd: c_int,
+        buffer: *const c_void,
+        bytes: size_t,
+        flags: c_int,
+        address: *const c_void,
+        address_bytes: socklen_t,
+    ) -> ssize_t {
+        if !is_needed() {
+            return super::sendto(fd, buffer, bytes, flags, address, address_bytes);
+        }
+        let _to = Held::new(&[values(address.cast::<u8>(), address_bytes as usize)]);
+        in_pieces(Span::of(buffer, bytes), Next::Always, |piece| {
+            super::sendto(fd, piece.address, piece.bytes, flags, address, address_bytes)
+        })
+    }
+
+    #[unsafe(no_mangle)]
+    pub unsafe extern "C" fn send(
+        fd: c_int,
+        buffer: *const c_void,
+        bytes: size_t,
+        flags: c_int,
+    ) -> ssize_t {
+        // SAFETY: the same, to the peer.
+        unsafe { sendto(fd, buffer, bytes, flags, std::ptr::null(), 0) }
+    }
+}

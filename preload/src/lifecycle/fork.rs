@@ -1,0 +1,113 @@
+//! fork: the engine stands still meanwhile, and the child gets an engine of its own.
+//!
+//! The handlers are registered before the program's: `prepare` runs after all others, and the two after the fork
+//! run before all others, so that only the C library's own fork runs in between, on memory that is never
+//! managed. All locks of ours are held across, so that the child finds the tables whole.
+use crate::abi::next;
+use crate::abi::raw;
+use crate::calls::descriptors;
+use crate::heap::{huge, mimalloc};
+use crate::lifecycle::stats;
+use crate::state::process::{self, GlibcHeap, Process};
+use userswap::ForkTicket;
+use userswap::internals::PageRange;
+use userswap::internals::lock::Lock;
+use userswap::internals::signal::Blocked;
+
+/// What is under way between `prepare` and the other two.
+struct Pass {
+    /// Only the holder of the native phase's lock forks, and it is held to the end.
+    ticket: Option<ForkTicket>,
+    stack: Option<PageRange>,
+    _blocked: Blocked,
+    _route: GlibcHeap,
+}
+
+static PASS: Lock<Option<Pass>> = Lock::new(None);
+
+/// Pages of the stack that fork may touch on both sides of the current frame.
+const STACK_PAGES: u32 = 16;
+
+/// Registers the handlers.
+pub fn install() {
+    // SAFETY: the handlers live as long as the process.
+    unsafe { libc::pthread_atfork(Some(prepare), Some(in_parent), Some(in_child)) };
+}
+
+unsafe extern "C" fn prepare() {
+    let Some(process) = process::current() else { return };
+    let blocked = Blocked::new();
+    let route = GlibcHeap::new();
+    mimalloc::GROWTH.hold();
+    huge::BLOCKS.hold();
+    process.native.hold();
+    process.areas.hold();
+    let stack = pin_stack(process);
+    let ticket = process.engine().map(|engine| engine.fork_prepare());
+    *PASS.lock() = Some(Pass { ticket, stack, _blocked: blocked, _route: route });
+}
+
+/// A stack of the program's own making may be managed: it must stay while no fault is served.
+fn pin_stack(process: &Process) -> Option<PageRange> {
+    let engine = process.engine()?;
+    let here = 0u8;
+    let address = &raw const here as usize;
+    if !process.arena.contains(address) {
+        return None;
+    }
+    let page = process.arena.page_of(address);
+    let region = process.arena.region_of(page)?;
+    let first = page.saturating_sub(STACK_PAGES).max(region.first);
+    let end = (page + STACK_PAGES).min(region.end());
+    let range = PageRange { first, count: end - first };
+    engine.core().pin_range(range).ok().map(|()| range)
+}
+
+unsafe extern "C" fn in_parent() {
+    let Some(process) = process::current() else { return };
+    let Some(pass) = PASS.lock().take() else { return };
+    if let (Some(engine), Some(ticket)) = (process.engine(), pass.ticket) {
+        engine.fork_parent(ticket);
+        pass.stack.inspect(|range| engine.core().unpin_range(*range));
+    }
+    release(process);
+}
+
+unsafe extern "C" fn in_child() {
+    let Some(process) = process::current() else { return };
+    let Some(pass) = PASS.lock().take() else { return };
+    if let (Some(engine), Some(ticket)) = (process.engine(), pass.ticket) {
+        let before = descriptors::open_now();
+        if let Err(error) = engine.fork_child(ticket) {
+            raw::say(&format!("the child of a fork cannot be served: {error}"));
+            raw::exit_now(1);
+        }
+        descriptors::protect_new(&before);
+        pass.stack.inspect(|range| engine.core().unpin_range(*range));
+    }
+    stats::renew();
+    release(process);
+}
+
+fn release(process: &Process) {
+    process.areas.release();
+    process.native.release();
+    huge::BLOCKS.release();
+    mimalloc::GROWTH.release();
+}
+
+/// Runs no handlers but ours.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn _Fork() -> libc::pid_t {
+    // SAFETY: our own handlers, in their order.
+    unsafe { prepare() };
+    let child = next::_Fork();
+    if child == 0 {
+        // SAFETY: as above.
+        unsafe { in_child() };
+    } else {
+        // SAFETY: as above, also when fork failed.
+        unsafe { in_parent() };
+    }
+    child
+}

@@ -1,0 +1,5 @@
+//! How a process with this library in it begins, forks and ends.
+
+mod constructor;
+mod fork;
+mod stats;

@@ -1,0 +1,122 @@
+//! The statistics file: one flat JSON object, written at the end of the process.
+//!
+//! Plain names are written by the process that `run` became; with `%p` in the name, which stands for the
+//! process number, every process writes its own. The entry points are as safe as the functions that they
+//! stand in for.
+use crate::abi::next;
+use crate::state::process::{self, Process};
+use libc::c_int;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use userswap::internals::signal::Blocked;
+use userswap::{Snapshot, Usage};
+
+static WRITTEN: AtomicBool = AtomicBool::new(false);
+/// The process that this memory belongs to.
+static OWNER: AtomicU32 = AtomicU32::new(0);
+
+/// Writes the file, once, if this process is to.
+fn write() {
+    let Some(process) = process::current() else { return };
+    let Some(file) = file_of(process) else { return };
+    if WRITTEN.swap(true, Ordering::AcqRel) {
+        return;
+    }
+    let _blocked = Blocked::new();
+    let text = describe(process);
+    if let Err(error) = replace(&file, &text) {
+        crate::abi::raw::say(&format!("--stats {}: {error}", file.display()));
+    }
+}
+
+/// The process ends in order, its engine with it.
+pub fn end() {
+    write();
+    // A child that shares its parent's memory (vfork) removes nothing: the name is its parent's.
+    if let Some(engine) = process::current().and_then(Process::engine) {
+        engine.withdraw_control();
+    }
+}
+
+/// From here on this process has a file of its own to write: at its start, and in the child of a fork. A
+/// child that shares its parent's memory (vfork) never comes here and writes none.
+pub fn renew() {
+    WRITTEN.store(false, Ordering::Release);
+    OWNER.store(std::process::id(), Ordering::Release);
+}
+
+fn file_of(process: &Process) -> Option<PathBuf> {
+    let name = process.options.stats.as_ref()?.to_str()?;
+    let pid = std::process::id();
+    if pid != OWNER.load(Ordering::Acquire) {
+        return None;
+    }
+    if name.contains("%p") {
+        return Some(name.replace("%p", &pid.to_string()).into());
+    }
+    (pid == process.options.root_pid).then(|| name.into())
+}
+
+/// Never half a file: a new one takes the old one's name.
+fn replace(file: &Path, text: &str) -> std::io::Result<()> {
+    let mut temporary = file.as_os_str().to_owned();
+    temporary.push(format!(".{}.tmp", std::process::id()));
+    std::fs::write(&temporary, text)?;
+    std::fs::rename(&temporary, file)
+}
+
+fn describe(process: &Process) -> String {
+    let engine = process.engine();
+    let counters = engine.map_or_else(Snapshot::default, |engine| engine.counters());
+    let usage = engine.map_or_else(Usage::default, |engine| engine.usage());
+    let mut text = String::from("{\n");
+    let mut put = |name: &str, value: &dyn std::fmt::Display| {
+        writeln!(text, "  \"{name}\": {value},").expect("writing to a string cannot fail");
+    };
+    put("engaged", &engine.is_some());
+    put("pid", &std::process::id());
+    put("ram_bytes", &process.options.ram_bytes);
+    put("fault", &format!("\"{}\"", process.options.fault));
+    for (name, value) in counters.values() {
+        put(name, &value);
+    }
+    let latency = counters.fault_latency_ns;
+    put("fault_latency_p50_ns", &latency.p50);
+    put("fault_latency_p95_ns", &latency.p95);
+    put("fault_latency_p99_ns", &latency.p99);
+    put("fault_latency_max_ns", &latency.max);
+    put("budget_pages", &usage.budget);
+    put("resident_pages", &usage.resident);
+    put("cached_pages", &usage.cached);
+    put("writing_pages", &usage.writing);
+    put("free_pages", &usage.free);
+    put("spare_pages", &usage.spare);
+    put("debt_pages", &usage.debt);
+    put("slots_used", &usage.slots_used);
+    put("slots_total", &usage.slots);
+    writeln!(text, "  \"accessible_pages\": {}", process.accessible_pages())
+        .expect("writing to a string cannot fail");
+    text.push_str("}\n");
+    text
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn _exit(status: c_int) -> ! {
+    end();
+    next::_exit(status);
+    unreachable!("_exit does not return")
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn _Exit(status: c_int) -> ! {
+    // SAFETY: the same function by its other name.
+    unsafe { _exit(status) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn quick_exit(status: c_int) -> ! {
+    end();
+    next::quick_exit(status);
+    unreachable!("quick_exit does not return")
+}

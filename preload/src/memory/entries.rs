@@ -1,0 +1,134 @@
+//! The memory calls as the program calls them: results become -1 and errno here, and nowhere else.
+//!
+//! The entry points here are as safe as the functions of the C library that they stand in for.
+use super::{advice, commitment, locking, mappings, protection, remap};
+use crate::abi::callers::{self, entry};
+use crate::abi::raw::{Errno, MapRequest, RemapRequest, Span, set_errno};
+use crate::state::process;
+use libc::{c_int, c_void, off_t, size_t};
+
+fn or<T>(outcome: Result<T, Errno>, failed: T) -> T {
+    outcome.unwrap_or_else(|error| {
+        set_errno(error);
+        failed
+    })
+}
+
+fn to_c(outcome: Result<usize, Errno>) -> c_int {
+    or(outcome.map(|value| value as c_int), -1)
+}
+
+fn to_pointer(outcome: Result<usize, Errno>) -> *mut c_void {
+    or(outcome.map(|address| address as *mut c_void), libc::MAP_FAILED)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmap(
+    address: *mut c_void,
+    bytes: size_t,
+    protection: c_int,
+    flags: c_int,
+    fd: c_int,
+    offset: off_t,
+) -> *mut c_void {
+    let address = address as usize;
+    to_pointer(mappings::map(MapRequest { address, bytes, protection, flags, fd, offset }))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmap64(
+    address: *mut c_void,
+    bytes: size_t,
+    protection: c_int,
+    flags: c_int,
+    fd: c_int,
+    offset: off_t,
+) -> *mut c_void {
+    // SAFETY: the same function by its other name.
+    unsafe { mmap(address, bytes, protection, flags, fd, offset) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn munmap(address: *mut c_void, bytes: size_t) -> c_int {
+    to_c(mappings::unmap(Span::of(address, bytes)))
+}
+
+/// mremap; the last argument is read only with the flags that use it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mremap(
+    address: *mut c_void,
+    bytes: size_t,
+    new_bytes: size_t,
+    flags: c_int,
+    new_address: *mut c_void,
+) -> *mut c_void {
+    let (address, new_address) = (address as usize, new_address as usize);
+    to_pointer(remap::remap(RemapRequest { address, bytes, new_bytes, flags, new_address }))
+}
+
+entry!(
+    /// mprotect; mimalloc's own calls only announce what it is about to use.
+    mprotect(*mut c_void, size_t, c_int) -> c_int, "rcx", "x3", serve_mprotect
+);
+
+extern "C" fn serve_mprotect(
+    address: *mut c_void,
+    bytes: size_t,
+    protection: c_int,
+    caller: usize,
+) -> c_int {
+    let span = Span::of(address, bytes);
+    if callers::is_ours(caller)
+        && let Some(process) = process::current()
+        && process.arena.contains(span.address)
+    {
+        commitment::commit(process, span);
+        return 0;
+    }
+    to_c(protection::protect(span, protection))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn madvise(address: *mut c_void, bytes: size_t, advice: c_int) -> c_int {
+    to_c(advice::advise(Span::of(address, bytes), advice))
+}
+
+/// posix_madvise, which returns its error.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn posix_madvise(
+    address: *mut c_void,
+    bytes: size_t,
+    advice: c_int,
+) -> c_int {
+    advice::advise_posix(Span::of(address, bytes), advice).err().unwrap_or(0)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mincore(address: *mut c_void, bytes: size_t, vector: *mut u8) -> c_int {
+    to_c(advice::in_core(Span::of(address, bytes), vector))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlock(address: *const c_void, bytes: size_t) -> c_int {
+    to_c(locking::lock(libc::SYS_mlock, Span::of(address, bytes), 0))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlock2(address: *const c_void, bytes: size_t, flags: c_int) -> c_int {
+    to_c(locking::lock(libc::SYS_mlock2, Span::of(address, bytes), flags))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn munlock(address: *const c_void, bytes: size_t) -> c_int {
+    to_c(locking::unlock(Span::of(address, bytes)))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlockall(flags: c_int) -> c_int {
+    to_c(locking::lock_all(flags))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn munlockall() -> c_int {
+    to_c(locking::unlock_all())
+}

@@ -1,0 +1,153 @@
+//! mlock and its relatives: natively the kernel locks, under the engine pages are pinned.
+//!
+//! Locks do not nest and pins do, so the table of areas says which memory is locked. At engagement the
+//! kernel's locks on the arena are undone and become pins: pages can move only between mappings that are
+//! locked alike. `mlockall` before the engagement locks what is outside the arena; afterwards it is refused.
+use crate::abi::raw::{self, Errno, Span};
+use crate::state::areas::{self, Area, Memory};
+use crate::state::process::{self, Phase, Process, Request};
+use libc::{EINVAL, ENOMEM, c_long};
+use userswap::Engine;
+use userswap::internals::PAGE_BYTES;
+use userswap::internals::PageRange;
+use userswap::internals::signal::Blocked;
+
+/// mlock and mlock2.
+///
+/// # Errors
+/// The kernel's; ENOMEM also for more than the budget can hold.
+pub fn lock(call: c_long, span: Span, flags: i32) -> Result<usize, Errno> {
+    let Some(request) = managed(span)? else { return raw::lock(call, span, flags) };
+    if call == libc::SYS_mlock2 && flags & !(libc::MLOCK_ONFAULT as i32) != 0 {
+        return Err(EINVAL);
+    }
+    let (process, range) = (request.process, request.pages());
+    let _blocked = Blocked::new();
+    let phase = process.phase();
+    let parts = process.areas_within(range);
+    if !areas::is_covered(range, &parts) {
+        return Err(ENOMEM);
+    }
+    for (part, area) in parts {
+        let Area::Memory(memory @ Memory { locked: false, .. }) = area else { continue };
+        match &phase {
+            Phase::Native(_) => {
+                raw::lock(call, process.span_of(part), flags)?;
+            }
+            Phase::Engaged(engine) => pin(engine, part, memory)?,
+        }
+        process.areas.lock().set(part, Area::Memory(Memory { locked: true, ..memory }));
+    }
+    Ok(0)
+}
+
+fn pin(engine: &Engine, range: PageRange, memory: Memory) -> Result<(), Errno> {
+    if memory.protection & libc::PROT_READ == 0 {
+        return Err(ENOMEM);
+    }
+    engine.core().pin_range(range).map_err(|_| ENOMEM)
+}
+
+/// munlock.
+///
+/// # Errors
+/// The kernel's.
+pub fn unlock(span: Span) -> Result<usize, Errno> {
+    let Some(request) = managed(span)? else { return raw::lock(libc::SYS_munlock, span, 0) };
+    let (process, range) = (request.process, request.pages());
+    let _blocked = Blocked::new();
+    let phase = process.phase();
+    let parts = process.areas_within(range);
+    for (part, area) in &parts {
+        if area.is_locked() {
+            unlock_part(process, &phase, *part);
+            unmark(process, *part);
+        }
+    }
+    if areas::is_covered(range, &parts) { Ok(0) } else { Err(ENOMEM) }
+}
+
+/// Undoes the lock of a part that is locked; that the part is marked as such is left to the caller.
+pub fn unlock_part(process: &Process, phase: &Phase<'_>, range: PageRange) {
+    match phase {
+        Phase::Native(_) => {
+            raw::lock(libc::SYS_munlock, process.span_of(range), 0).expect("the arena is ours");
+        }
+        Phase::Engaged(engine) => engine.core().unpin_range(range),
+    }
+}
+
+/// mlockall.
+///
+/// # Errors
+/// The kernel's; ENOMEM once the engine has the arena: all of it does not fit.
+pub fn lock_all(flags: i32) -> Result<usize, Errno> {
+    let Some(process) = process::current() else { return raw::lock_all(flags) };
+    let _blocked = Blocked::new();
+    match process.phase() {
+        Phase::Engaged(_) => Err(ENOMEM),
+        Phase::Native(_) => {
+            // Without populating: that would fill the heap's room for growth.
+            raw::lock_all(flags | libc::MCL_ONFAULT)?;
+            let arena = Span { address: process.arena.address(), bytes: process.arena.bytes() };
+            raw::lock(libc::SYS_munlock, arena, 0)
+        }
+    }
+}
+
+/// munlockall.
+///
+/// # Errors
+/// The kernel's.
+pub fn unlock_all() -> Result<usize, Errno> {
+    if let Some(process) = process::current() {
+        let _blocked = Blocked::new();
+        let phase = process.phase();
+        let locked = process.areas.lock().select(Area::is_locked);
+        for range in locked {
+            unlock_part(process, &phase, range);
+            unmark(process, range);
+        }
+    }
+    raw::unlock_all()
+}
+
+/// While engaging, before the engine has the arena: takes the kernel's locks off.
+pub fn suspend(process: &Process) -> Vec<PageRange> {
+    let locked = process.areas.lock().select(Area::is_locked);
+    if !locked.is_empty() {
+        raw::unlock_all().expect("unlocking cannot fail");
+    }
+    locked
+}
+
+/// After engaging: what was locked is pinned, as far as the budget allows.
+pub fn resume(process: &Process, engine: &Engine, locked: Vec<PageRange>) {
+    for range in locked {
+        if engine.core().pin_range(range).is_err() {
+            unmark(process, range);
+        }
+    }
+}
+
+fn unmark(process: &Process, range: PageRange) {
+    let mut areas = process.areas.lock();
+    for (part, area) in areas.within(range) {
+        if let Area::Memory(memory) = area {
+            areas.set(part, Area::Memory(Memory { locked: false, ..memory }));
+        }
+    }
+}
+
+/// The managed pages that a call is about; None when it is about none.
+fn managed(span: Span) -> Result<Option<Request>, Errno> {
+    let address = span.address / PAGE_BYTES * PAGE_BYTES;
+    let request = span.address.checked_add(span.bytes).and_then(|end| {
+        let bytes = end.checked_next_multiple_of(PAGE_BYTES)? - address;
+        Request::new(Span { address, bytes })
+    });
+    match request {
+        Some(request) if !request.is_whole() => Err(ENOMEM),
+        request => Ok(request),
+    }
+}

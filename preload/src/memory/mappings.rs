@@ -1,0 +1,151 @@
+//! mmap and munmap: private anonymous mappings come from the arena and go back to it.
+//!
+//! Only what the program itself maps over a part of the arena (a file, shared memory) is really mapped
+//! there, and replaced by plain memory when it goes.
+use super::{engagement, locking, ranges};
+use crate::abi::raw::{self, Errno, MapRequest, Span};
+use crate::state::process::{self, Process, Request};
+use libc::{EEXIST, EINVAL, ENOMEM, PROT_NONE};
+use userswap::internals::PAGE_BYTES;
+use userswap::internals::PageRange;
+use userswap::internals::signal::Blocked;
+
+/// Flags of mappings that stay the kernel's: stacks, which hold what the engine itself runs on; huge
+/// pages, which cannot leave one by one; and addresses below 2 GiB, which the arena has none of.
+const NATIVE_FLAGS: i32 =
+    libc::MAP_STACK | libc::MAP_GROWSDOWN | libc::MAP_HUGETLB | libc::MAP_32BIT;
+/// Flags that put a mapping at an exact address.
+const FIXED_FLAGS: i32 = libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE;
+
+/// mmap.
+///
+/// # Errors
+/// The kernel's; ENOMEM for an exact range across the arena's edge.
+pub fn map(request: MapRequest) -> Result<usize, Errno> {
+    let Some(process) = process::current() else { return raw::map(request) };
+    if request.flags & FIXED_FLAGS != 0 {
+        let Some(bytes) = request.bytes.checked_next_multiple_of(PAGE_BYTES) else {
+            return Err(ENOMEM);
+        };
+        return match Request::new(Span { address: request.address, bytes }) {
+            Some(exact) => map_at(&exact, MapRequest { bytes, ..request }),
+            None => raw::map(request),
+        };
+    }
+    if !is_eligible(process, &request) {
+        return raw::map(request);
+    }
+    match allocate(process, request) {
+        // The kernel may still have room outside the arena.
+        Err(ENOMEM) => raw::map(request),
+        outcome => outcome,
+    }
+}
+
+fn is_eligible(process: &Process, request: &MapRequest) -> bool {
+    request.flags & NATIVE_FLAGS == 0
+        && request.bytes as u64 >= process.options.min_region_bytes.max(1)
+        && is_private_memory(request)
+}
+
+/// Private anonymous memory, also by its old name, /dev/zero.
+fn is_private_memory(request: &MapRequest) -> bool {
+    let is_private = request.flags & libc::MAP_TYPE == libc::MAP_PRIVATE;
+    let is_anonymous = request.flags & libc::MAP_ANONYMOUS != 0;
+    is_private
+        && (is_anonymous || request.offset % PAGE_BYTES as i64 == 0 && raw::is_dev_zero(request.fd))
+}
+
+fn allocate(process: &Process, request: MapRequest) -> Result<usize, Errno> {
+    let count = u32::try_from(request.bytes.div_ceil(PAGE_BYTES)).map_err(|_| ENOMEM)?;
+    let blocked = Blocked::new();
+    let range = match at_hint(process, request.address, count) {
+        Some(range) => range,
+        None => ranges::take(process, count, ranges::align_of(count)).ok_or(ENOMEM)?,
+    };
+    ranges::open(process, range, request.protection)?;
+    drop(blocked);
+    settle(process, range, &request);
+    Ok(process.arena.address_of(range.first))
+}
+
+/// Takes the pages at the program's hint if they can be had.
+fn at_hint(process: &Process, hint: usize, count: u32) -> Option<PageRange> {
+    if !hint.is_multiple_of(PAGE_BYTES) || !process.arena.contains(hint) {
+        return None;
+    }
+    let range = PageRange { first: process.arena.page_of(hint), count };
+    ranges::take_at(process, range).ok().map(|()| range)
+}
+
+/// Readable and writable memory for malloc's own mappings.
+pub fn allocate_open(process: &Process, count: u32, align: u32) -> Option<PageRange> {
+    let blocked = Blocked::new();
+    let range = ranges::take(process, count, align)?;
+    ranges::open(process, range, libc::PROT_READ | libc::PROT_WRITE).ok()?;
+    drop(blocked);
+    engagement::engage_if_needed(process);
+    Some(range)
+}
+
+/// What follows once a mapping is in the table of areas.
+fn settle(process: &Process, range: PageRange, request: &MapRequest) {
+    engagement::engage_if_needed(process);
+    let is_accessible = request.protection != PROT_NONE;
+    if request.flags & libc::MAP_LOCKED != 0 && is_accessible {
+        // As in the kernel, a mapping that cannot be locked whole is no failure of mmap.
+        let _ = locking::lock(libc::SYS_mlock, process.span_of(range), 0);
+    } else if request.flags & libc::MAP_POPULATE != 0 && is_accessible {
+        ranges::populate(process, range, request.protection);
+    }
+}
+
+/// mmap at an address in the arena.
+fn map_at(exact: &Request, request: MapRequest) -> Result<usize, Errno> {
+    if request.bytes == 0 || !exact.is_aligned() {
+        return Err(EINVAL);
+    }
+    if !exact.is_whole() {
+        // Half in the arena: the program can own only the part that is inside.
+        return Err(ENOMEM);
+    }
+    let (process, range) = (exact.process, exact.pages());
+    let blocked = Blocked::new();
+    if request.flags & libc::MAP_FIXED_NOREPLACE == libc::MAP_FIXED_NOREPLACE {
+        let _areas = process.areas.lock();
+        if !process.arena.allocated(range).is_empty() {
+            return Err(EEXIST);
+        }
+    }
+    ranges::unmap(process, range);
+    ranges::take_at(process, range)?;
+    let is_ours = request.flags & (libc::MAP_HUGETLB | libc::MAP_GROWSDOWN) == 0;
+    if is_ours && is_private_memory(&request) {
+        ranges::open(process, range, request.protection)?;
+        drop(blocked);
+        settle(process, range, &request);
+        return Ok(request.address);
+    }
+    let flags = request.flags & !libc::MAP_FIXED_NOREPLACE | libc::MAP_FIXED;
+    ranges::cover(process, range, || raw::map(MapRequest { flags, ..request }))
+}
+
+/// munmap.
+///
+/// # Errors
+/// The kernel's.
+pub fn unmap(span: Span) -> Result<usize, Errno> {
+    let Some(request) = Request::new(span) else { return raw::unmap(span) };
+    if span.bytes == 0 || !request.is_aligned() {
+        return Err(EINVAL);
+    }
+    let Request { asked, inside, .. } = &request;
+    for outside in [asked.start..inside.start, inside.end..asked.end] {
+        if !outside.is_empty() {
+            raw::unmap(Span { address: outside.start, bytes: outside.len() })?;
+        }
+    }
+    let _blocked = Blocked::new();
+    ranges::unmap(request.process, request.pages());
+    Ok(0)
+}

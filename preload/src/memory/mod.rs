@@ -1,0 +1,11 @@
+//! The program's mappings, given out of the arena, and the moment at which the engine takes the arena over.
+
+mod advice;
+pub mod commitment;
+mod engagement;
+mod entries;
+mod locking;
+pub mod mappings;
+mod protection;
+pub mod ranges;
+pub mod remap;

@@ -1,0 +1,4 @@
+//! What this library knows about its process. Changes nothing outside itself.
+
+pub mod areas;
+pub mod process;

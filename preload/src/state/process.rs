@@ -1,0 +1,202 @@
+//! What this library knows about its process, and the two phases of its life.
+//!
+//! *Native*: the arena is plain memory of the kernel's. *Engaged*: the engine has it. Changes of mappings
+//! in the native phase exclude each other and the engagement, so that the engine never adopts a page
+//! which a thread is just giving back; afterwards the page words order everything.
+use crate::abi::raw::Span;
+use crate::state::areas::{Area, Areas};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use userswap::Engine;
+use userswap::internals::Options;
+use userswap::internals::PAGE_BYTES;
+use userswap::internals::lock::{Guard, Lock};
+use userswap::internals::{Arena, PageRange};
+
+static PROCESS: AtomicPtr<Process> = AtomicPtr::new(std::ptr::null_mut());
+/// First address and length of the arena, for the checks that every `free` makes.
+static ARENA_START: AtomicUsize = AtomicUsize::new(0);
+static ARENA_BYTES: AtomicUsize = AtomicUsize::new(0);
+/// Reasons to serve malloc from glibc; the first is that the constructor has not run.
+static ROUTED_TO_GLIBC: AtomicI32 = AtomicI32::new(1);
+
+/// The one process this library is in.
+pub struct Process {
+    /// What `userswap run` was asked for.
+    pub options: Options,
+    /// Where all managed memory is.
+    pub arena: Arc<Arena>,
+    /// What the arena is used for. What is allocated in the arena is changed only with this held.
+    pub areas: Lock<Areas>,
+    /// Held for every change of mappings in the native phase, and while engaging.
+    pub native: Lock<()>,
+    /// Pages that mimalloc has committed.
+    pub heap_pages: AtomicU64,
+    engine: AtomicPtr<Engine>,
+}
+
+/// The phase, for as long as it is held.
+pub enum Phase<'a> {
+    /// The kernel has the arena; no thread engages meanwhile.
+    Native(Guard<'a, ()>),
+    /// The engine has the arena, until the process ends.
+    Engaged(&'a Engine),
+}
+
+impl Process {
+    /// In the native phase, with nothing in use.
+    pub fn new(options: Options, arena: Arena) -> Self {
+        Self {
+            options,
+            arena: Arc::new(arena),
+            areas: Lock::new(Areas::new()),
+            native: Lock::new(()),
+            heap_pages: AtomicU64::new(0),
+            engine: AtomicPtr::new(std::ptr::null_mut()),
+        }
+    }
+
+    /// Makes this the process, for good, and sends malloc to managed memory.
+    pub fn publish(self) -> &'static Process {
+        let process = Box::leak(Box::new(self));
+        ARENA_START.store(process.arena.address(), Ordering::Relaxed);
+        ARENA_BYTES.store(process.arena.bytes(), Ordering::Relaxed);
+        // Release pairs with the acquire in `current`.
+        PROCESS.store(process, Ordering::Release);
+        process
+    }
+
+    /// The engine, once engaged.
+    pub fn engine(&self) -> Option<&Engine> {
+        let engine = self.engine.load(Ordering::Acquire);
+        // SAFETY: set once from a leaked box.
+        unsafe { engine.as_ref() }
+    }
+
+    /// From here on the engine has the arena. Called with the phase held.
+    pub fn set_engine(&self, engine: Engine) {
+        // Release pairs with the acquire in `engine`.
+        self.engine.store(Box::leak(Box::new(engine)), Ordering::Release);
+    }
+
+    /// The phase, held; signals must be blocked.
+    pub fn phase(&self) -> Phase<'_> {
+        if let Some(engine) = self.engine() {
+            return Phase::Engaged(engine);
+        }
+        let guard = self.native.lock();
+        match self.engine() {
+            Some(engine) => Phase::Engaged(engine),
+            None => Phase::Native(guard),
+        }
+    }
+
+    /// Pages that the program can have filled; signals must be blocked.
+    pub fn accessible_pages(&self) -> u64 {
+        self.areas.lock().opened_pages() + self.heap_pages.load(Ordering::Relaxed)
+    }
+
+    /// What a range of the arena is used for, in order; gaps are free. Signals must be blocked.
+    pub fn areas_within(&self, range: PageRange) -> Vec<(PageRange, Area)> {
+        self.areas.lock().within(range)
+    }
+
+    /// The pages that some bytes of the arena lie in.
+    pub fn pages_between(&self, bytes: Range<usize>) -> PageRange {
+        let count = bytes.end.div_ceil(PAGE_BYTES) - bytes.start / PAGE_BYTES;
+        PageRange { first: self.arena.page_of(bytes.start), count: count as u32 }
+    }
+
+    /// The bytes of a range of pages.
+    pub fn span_of(&self, range: PageRange) -> Span {
+        Span {
+            address: self.arena.address_of(range.first),
+            bytes: range.count as usize * PAGE_BYTES,
+        }
+    }
+
+    /// The part of some bytes that lies in the arena; None when there is none.
+    pub fn within_arena(&self, span: Span) -> Option<Range<usize>> {
+        let start = span.address.max(self.arena.address());
+        let end = span.address.saturating_add(span.bytes);
+        let end = end.min(self.arena.address() + self.arena.bytes());
+        (start < end).then_some(start..end)
+    }
+}
+
+/// The whole pages that a call is about, where the arena has a part of them.
+pub struct Request {
+    pub process: &'static Process,
+    /// From the address given to the end of the last page.
+    pub asked: Range<usize>,
+    /// The part in the arena.
+    pub inside: Range<usize>,
+}
+
+impl Request {
+    /// None when the arena has no part in it: the kernel answers such calls.
+    pub fn new(span: Span) -> Option<Self> {
+        let process = current()?;
+        let bytes = span.bytes.checked_next_multiple_of(PAGE_BYTES)?;
+        let inside = process.within_arena(Span { bytes, ..span })?;
+        let asked = span.address..span.address.saturating_add(bytes);
+        Some(Self { process, asked, inside })
+    }
+
+    /// Whether the call names a page's first byte, as most have to.
+    pub fn is_aligned(&self) -> bool {
+        self.asked.start.is_multiple_of(PAGE_BYTES)
+    }
+
+    pub fn is_whole(&self) -> bool {
+        self.asked == self.inside
+    }
+
+    /// The pages in the arena.
+    pub fn pages(&self) -> PageRange {
+        self.process.pages_between(self.inside.clone())
+    }
+}
+
+/// The process, once the constructor has run and managed memory was asked for.
+#[inline]
+pub fn current() -> Option<&'static Process> {
+    let process = PROCESS.load(Ordering::Acquire);
+    // SAFETY: set once from a leaked box.
+    unsafe { process.as_ref() }
+}
+
+/// Whether an address lies in the arena.
+#[inline]
+pub fn is_managed(address: usize) -> bool {
+    // Relaxed: written by the constructor, before there is a second thread.
+    address.wrapping_sub(ARENA_START.load(Ordering::Relaxed)) < ARENA_BYTES.load(Ordering::Relaxed)
+}
+
+/// Whether malloc has to ask glibc now.
+#[inline]
+pub fn routes_to_glibc() -> bool {
+    ROUTED_TO_GLIBC.load(Ordering::Relaxed) != 0
+}
+
+/// Sends malloc to managed memory: the constructor is done.
+pub fn open_heap() {
+    ROUTED_TO_GLIBC.fetch_sub(1, Ordering::Release);
+}
+
+/// Sends every thread's malloc to glibc until dropped.
+pub struct GlibcHeap;
+
+impl GlibcHeap {
+    pub fn new() -> Self {
+        ROUTED_TO_GLIBC.fetch_add(1, Ordering::AcqRel);
+        Self
+    }
+}
+
+impl Drop for GlibcHeap {
+    fn drop(&mut self) {
+        ROUTED_TO_GLIBC.fetch_sub(1, Ordering::AcqRel);
+    }
+}
