@@ -6,7 +6,7 @@
 set -euo pipefail
 cd "$(dirname "$0")"
 
-FILE_LINES_MAX=700
+FILE_LINES_MAX=500
 not_tested=()
 
 step() { printf '\n== %s (at %s s)\n' "$1" "$SECONDS"; }
@@ -40,19 +40,21 @@ refuse() {
 check_format() {
     step 'format: cargo fmt'
     cargo fmt --all --check || fail 'some files are not formatted: run cargo fmt --all'
+    cargo fmt --manifest-path tests/bare-policy/Cargo.toml --check ||
+        fail 'tests/bare-policy is not formatted: run cargo fmt there'
 }
 
+# A crate without std takes policy in (tests/bare-policy): where policy needs std, that does not build.
 check_policy() {
-    step 'policy: no_std and pure'
-    grep -Eq '^#!\[(cfg_attr\(not\(test\), )?no_std' policy/src/lib.rs ||
-        fail 'policy/src/lib.rs does not say no_std'
-    local files code
-    mapfile -t files < <(rust_files | grep '^\./policy/src/' | grep -v '/tests\.rs$')
-    code=$(code_of "${files[@]}")
-    [ -n "$code" ] || fail 'policy/src has no code to look at'
-    refuse 'policy uses I/O, threads, time or locks' "$code" \
-        '\bstd::(fs|io|net|thread|time|sync)\b|\bextern crate std\b'
-    refuse 'policy contains unsafe code' "$code" '\bunsafe\b'
+    step 'policy: no std, no unsafe'
+    grep -qxF '#![forbid(unsafe_code)]' policy/src/lib.rs ||
+        fail 'policy/src/lib.rs does not forbid unsafe code'
+    local bare=x86_64-unknown-none
+    local build=(cargo build --quiet --manifest-path tests/bare-policy/Cargo.toml
+        --target-dir "${CARGO_TARGET_DIR:-target}/bare-policy")
+    "${build[@]}" || fail 'policy needs std: see tests/bare-policy/src/lib.rs'
+    [ ! -d "$(rustc --print target-libdir --target "$bare")" ] || "${build[@]}" --target "$bare" ||
+        fail "policy does not build for $bare, which has no std"
 }
 
 check_unsafe() {
@@ -67,11 +69,87 @@ check_unsafe() {
 
 check_sizes() {
     step "size: no file over $FILE_LINES_MAX lines"
-    local file lines
+    local file lines too_long=()
     while read -r file; do
         lines=$(wc -l <"$file")
-        [ "$lines" -le "$FILE_LINES_MAX" ] || fail "$file has $lines lines: split it by concepts"
+        [ "$lines" -le "$FILE_LINES_MAX" ] || too_long+=("$file has $lines lines")
     done < <(rust_files)
+    [ "${#too_long[@]}" = 0 ] || {
+        printf '%s\n' "${too_long[@]}" >&2
+        fail 'files that are too long: split them by concepts'
+    }
+}
+
+# A folder of the engine uses only those below it.
+check_floors() {
+    step 'floors: no room of the engine uses one above it'
+    tests/floors.sh --self-test || fail 'tests/floors.sh does not see what it must see'
+    tests/floors.sh || fail 'a room uses one above it: the order is in tests/floors.sh'
+}
+
+check_map() {
+    step 'map: ARCHITECTURE.md and the files name each other'
+    tests/map.sh --self-test || fail 'tests/map.sh does not see what it must see'
+    tests/map.sh || fail 'the map, a document and the files differ'
+}
+
+# The commands of the binary $1 below the command that the others name, one line each.
+commands_of() {
+    local binary=$1 name
+    shift
+    while read -r name; do
+        echo "$*${1:+ }$name"
+        commands_of "$binary" "$@" "$name"
+    done < <("$binary" "$@" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z-]*\) .*/\1/p' | grep -vx help)
+}
+
+# The options that the section of docs/options.md about the command $1 has in its tables.
+options_documented() {
+    awk -v heading="\`userswap $1\`" '
+        /^#/ { ours = substr($0, index($0, " ") + 1) == heading }
+        ours && /^\| `-/ { split($0, cell, "|"); print cell[2] }
+    ' docs/options.md | grep -oE -- '--[a-z-]+'
+}
+
+# Fails unless the lines $2 and $3 are the same: what is in `--help`, and what in docs/options.md.
+same_names() {
+    local extra
+    extra=$(comm -23 <(sort -u <<<"$2") <(sort -u <<<"$3") | tr '\n' ' ')
+    [ -z "${extra// /}" ] || fail "$1: docs/options.md lacks $extra"
+    extra=$(comm -13 <(sort -u <<<"$2") <(sort -u <<<"$3") | tr '\n' ' ')
+    [ -z "${extra// /}" ] || fail "$1: docs/options.md has $extra, --help has not"
+}
+
+# The commands of the binary, and the options of each, are those of docs/options.md.
+check_options() {
+    step 'options: docs/options.md has what --help has'
+    cargo build --quiet --package userswap-cli || fail 'the command does not build'
+    local binary=${CARGO_TARGET_DIR:-target}/debug/userswap commands command words in_help documented
+    commands=$(commands_of "$binary")
+    documented=$(sed -nE 's/^#+ `userswap ([a-z -]+)`$/\1/p' docs/options.md)
+    same_names 'userswap' "$(tr ' ' _ <<<"$commands")" "$(tr ' ' _ <<<"$documented")"
+    while read -r command; do
+        read -ra words <<<"$command"
+        in_help=$("$binary" "${words[@]}" --help | sed -nE 's/^ +(-., )?(--[a-z-]+).*/\2/p')
+        in_help=$(grep -vx -- --help <<<"$in_help" || true)
+        documented=$(options_documented "$command" || true)
+        same_names "userswap $command" "$in_help" "$documented"
+    done <<<"$commands"
+}
+
+# A program that has outgrown its budget lists its own settings: they are those of docs/control.md.
+check_settings() {
+    step 'settings: docs/control.md has what `userswap set` has'
+    local binary=${CARGO_TARGET_DIR:-target}/debug/userswap listed documented
+    listed=$("$binary" run --ram 16M --swap mem:64M -- python3 -c '
+import os, subprocess, sys
+outgrown = bytearray(32 << 20)
+subprocess.run([sys.argv[1], "set", str(os.getpid())], check=True)' "$binary" |
+        sed -nE 's/^([a-z_]+) .*/\1/p' | sort) || fail 'a program cannot list its own settings'
+    documented=$(sed -nE '/^\| setting /,/^$/s/^\| `([a-z_]+)` .*/\1/p' docs/control.md | sort)
+    [ -n "$listed" ] || fail 'userswap set lists no settings'
+    diff <(echo "$documented") <(echo "$listed") >&2 ||
+        fail 'settings differ: < only docs/control.md has it, > only `userswap set` has it'
 }
 
 check_clippy() {
@@ -183,8 +261,12 @@ check_format
 check_policy
 check_unsafe
 check_sizes
+check_floors
+check_map
 check_machine
 check_clippy
+check_options
+check_settings
 check_docs
 check_tests
 check_numa_guest

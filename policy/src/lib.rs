@@ -5,6 +5,7 @@
 //! Construction is cheap at any size: tables start as zeroed memory that costs nothing until touched.
 
 #![cfg_attr(not(test), no_std)]
+#![forbid(unsafe_code)]
 extern crate alloc;
 
 pub mod allocator;
