@@ -158,7 +158,7 @@ fn after_a_cancelled_swapoff_the_device_is_not_taken_for_full() {
     (0..pages.count).for_each(|page| pages.fill(page, 3));
     kept.page_out(0..2 * MIB).unwrap();
     let during = engine.map(20 * MIB).unwrap();
-    let outcome = engine.core().swap_off(Path::new("mem"), &mut |_| {
+    let outcome = engine.core().swapoff(Path::new("mem"), &mut |_| {
         let pages = Pages::of(&during);
         (0..pages.count).for_each(|page| pages.fill(page, 4));
         Proceed::Cancel
@@ -255,8 +255,8 @@ fn pages_whose_slot_goes_while_they_are_isolated_stay_on_a_list() {
         for _ in 0..8 {
             let device = engine.core().devices.list().next().unwrap();
             let name = device.label().unwrap().name.clone();
-            engine.core().swap_off(Path::new(&name), &mut |_| Proceed::GoOn).unwrap();
-            engine.core().swap_on(&"mem:256M".parse().unwrap()).unwrap();
+            engine.core().swapoff(Path::new(&name), &mut |_| Proceed::GoOn).unwrap();
+            engine.core().swapon(&"mem:256M".parse().unwrap()).unwrap();
         }
         done.store(true, Ordering::Relaxed);
     });

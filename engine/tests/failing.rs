@@ -480,13 +480,13 @@ fn a_device_that_refused_too_much_stays_out_of_use_after_a_cancelled_swapoff() {
     let usable = devices.room().1;
     assert_eq!(state(), DeviceState::Retired);
     let cancel = &mut |_: Progress| Proceed::Cancel;
-    let outcome = engine.core().swap_off(directory.path(), cancel);
-    assert!(matches!(outcome, Err(Error::SwapOffCancelled)), "{outcome:?}");
+    let outcome = engine.core().swapoff(directory.path(), cancel);
+    assert!(matches!(outcome, Err(Error::SwapoffCancelled)), "{outcome:?}");
     assert_eq!((state(), devices.room().1), (DeviceState::Retired, usable));
     audit(&engine);
     (0..first.count).for_each(|page| first.check(page, 6));
     (0..second.count).for_each(|page| second.check(page, 7));
-    engine.core().swap_off(directory.path(), &mut |_| Proceed::GoOn).unwrap();
+    engine.core().swapoff(directory.path(), &mut |_| Proceed::GoOn).unwrap();
     (0..first.count).for_each(|page| first.check(page, 6));
     audit(&engine);
 }

@@ -74,7 +74,7 @@ fn a_node_whose_pages_cannot_leave_becomes_hopeless_and_recovers() {
     Pages::of(&pinned).fill(0, 1);
     pinned.pin(0..11 * MIB).unwrap();
     // Marks above what is left: the reclaimer can never reach them.
-    core.set_marks(|marks| marks.second_chance_percent = 40).unwrap();
+    core.set_watermarks(|marks| marks.second_chance_percent = 40).unwrap();
     wait_until("the node becomes hopeless", || core.status().nodes[0].hopeless);
     assert!(engine.counters().kswapd_failures >= 16);
     let runs = engine.counters().pgscan_kswapd;
@@ -108,7 +108,7 @@ fn every_contention_policy_keeps_every_byte_while_it_is_changed() {
                     break;
                 }
                 let all = [Contention::Stall, Contention::Skip, Contention::Wait];
-                core.removal.set_contention(all[turn % 3]);
+                core.unmap_locks.set_contention(all[turn % 3]);
                 std::thread::yield_now();
             }
         });
@@ -174,7 +174,7 @@ fn marks_follow_the_budget() {
     limit(50);
     let engine = engine(WAYS[0]);
     let core = engine.core();
-    core.set_marks(|marks| marks.scale = 10).unwrap();
+    core.set_watermarks(|marks| marks.scale = 10).unwrap();
     assert_eq!(core.status().nodes[0].min_pages, 128);
     core.set_budget(8192).unwrap();
     let node = core.status().nodes[0].clone();
@@ -189,10 +189,10 @@ fn a_device_that_is_added_gives_hopeless_reclaimers_another_chance() {
     let core = engine.core();
     let pinned = engine.map(11 * MIB).unwrap();
     pinned.pin(0..11 * MIB).unwrap();
-    core.set_marks(|marks| marks.second_chance_percent = 40).unwrap();
+    core.set_watermarks(|marks| marks.second_chance_percent = 40).unwrap();
     wait_until("the node becomes hopeless", || core.status().nodes[0].hopeless);
     let before = engine.counters().kswapd_failures;
-    core.swap_on(&"mem:64M".parse().unwrap()).unwrap();
+    core.swapon(&"mem:64M".parse().unwrap()).unwrap();
     wait_until("the reclaimer looks again", || engine.counters().kswapd_failures > before);
     pinned.unpin(0..11 * MIB).unwrap();
     audit(&engine);

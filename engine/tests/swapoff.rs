@@ -22,8 +22,8 @@ fn go_on(_: Progress) -> Proceed {
     Proceed::GoOn
 }
 
-fn swap_off(engine: &Engine, name: &str) -> Result<(), Error> {
-    engine.core().swap_off(Path::new(name), &mut go_on)
+fn swapoff(engine: &Engine, name: &str) -> Result<(), Error> {
+    engine.core().swapoff(Path::new(name), &mut go_on)
 }
 
 /// A region of filled pages that are all on the devices, and nowhere else.
@@ -73,7 +73,7 @@ fn o1_everything_comes_back_and_the_device_goes() {
         let engine = with_memory(way, 16, &["mem:64M"]);
         let (region, pages) = paged_out(&engine, 1000, 7);
         assert_eq!((count_present(pages), used(&engine)), (0, vec![1000]));
-        swap_off(&engine, "mem").unwrap();
+        swapoff(&engine, "mem").unwrap();
         assert_eq!((count_present(pages), engine.usage().slots_used), (1000, 0));
         assert_eq!((used(&engine), engine.counters().pswpin), (vec![], 1000));
         check(pages, 7);
@@ -99,7 +99,7 @@ fn o2_parent_and_child_bring_their_pages_back_each_for_itself() {
             0 => engine.fork_child(ticket).unwrap(),
             _ => engine.fork_parent(ticket),
         }
-        swap_off(&engine, "mem").unwrap();
+        swapoff(&engine, "mem").unwrap();
         check(pages, 7);
         assert_eq!((engine.counters().pswpin - before, engine.usage().slots_used), (1000, 0));
         (0..pages.count).for_each(|page| pages.fill(page, child as u64 + 1));
@@ -126,7 +126,7 @@ fn o3_without_room_part_of_it_stays_in_memory_and_the_device_is_listed_again() {
     assert_eq!((priorities(&engine), count_present(pages)), (vec![-2, -3], 0));
     let mut told = 0;
     // There is room when it begins, and half of it is gone a moment later.
-    let outcome = engine.core().swap_off(Path::new("mem"), &mut |_| {
+    let outcome = engine.core().swapoff(Path::new("mem"), &mut |_| {
         told += 1;
         if told == 1 {
             engine.set_budget(16 << 20).unwrap();
@@ -157,7 +157,7 @@ fn o4_cancelled_in_the_middle_again_and_again_nothing_is_lost() {
             let name = engine.core().devices.list().next().unwrap().label().unwrap().name.clone();
             let before = priorities(&engine);
             let mut left = random.below(20);
-            let outcome = engine.core().swap_off(Path::new(&name), &mut |_| match left {
+            let outcome = engine.core().swapoff(Path::new(&name), &mut |_| match left {
                 0 => Proceed::Cancel,
                 _ => {
                     left -= 1;
@@ -165,15 +165,15 @@ fn o4_cancelled_in_the_middle_again_and_again_nothing_is_lost() {
                 }
             });
             match outcome {
-                Err(Error::SwapOffCancelled) => {
+                Err(Error::SwapoffCancelled) => {
                     assert_eq!((before, priorities(&engine)[0]), (vec![-2, -3], -3), "{round}");
                     // The other one is the lowest again.
                     assert!(matches!(
-                        engine.core().swap_off(Path::new("mem#2"), &mut |_| Proceed::Cancel),
-                        Err(Error::SwapOffCancelled) | Ok(())
+                        engine.core().swapoff(Path::new("mem#2"), &mut |_| Proceed::Cancel),
+                        Err(Error::SwapoffCancelled) | Ok(())
                     ));
                 }
-                Ok(()) => engine.core().swap_on(&"mem:64M".parse().unwrap()).unwrap(),
+                Ok(()) => engine.core().swapon(&"mem:64M".parse().unwrap()).unwrap(),
                 Err(error) => panic!("round {round}: {error}"),
             }
             if engine.core().devices.list().count() < 2 || priorities(&engine) != [-2, -3] {
@@ -194,7 +194,7 @@ fn o5_cancelled_when_the_last_slot_is_free_it_has_succeeded() {
     let engine = with_memory(WAYS[0], 16, &["mem:64M"]);
     let (_region, pages) = paged_out(&engine, 1000, 7);
     let mut asked = false;
-    let outcome = engine.core().swap_off(Path::new("mem"), &mut |progress| {
+    let outcome = engine.core().swapoff(Path::new("mem"), &mut |progress| {
         if progress.pages_left == 0 {
             asked = true;
             return Proceed::Cancel;
@@ -212,7 +212,7 @@ fn o6_what_is_not_swapped_on_is_refused() {
     limit(30);
     let engine = with_memory(WAYS[0], 16, &["mem:64M"]);
     let (_region, pages) = paged_out(&engine, 10, 7);
-    let refused = swap_off(&engine, "/no/such/device");
+    let refused = swapoff(&engine, "/no/such/device");
     assert!(matches!(refused, Err(Error::NoSuchDevice(..))), "{refused:?}");
     assert_eq!((used(&engine), priorities(&engine)), (vec![10], vec![-2]));
     check(pages, 7);
@@ -226,10 +226,10 @@ fn o7_what_is_on_another_device_is_not_touched() {
         // Without slots that wait for the next small request.
         engine.core().devices.set_mode(SlotMode::Shared);
         let (_one, ten) = paged_out(&engine, 10, 5);
-        engine.core().swap_on(&"mem:64M,pri=9".parse().unwrap()).unwrap();
+        engine.core().swapon(&"mem:64M,pri=9".parse().unwrap()).unwrap();
         let (_two, pages) = paged_out(&engine, 1000, 7);
         assert_eq!(used(&engine), [10, 1000]);
-        swap_off(&engine, "mem#2").unwrap();
+        swapoff(&engine, "mem#2").unwrap();
         assert_eq!((used(&engine), count_present(ten), count_present(pages)), (vec![10], 0, 1000));
         assert_eq!(engine.counters().pswpin, 1000);
         check(pages, 7);
@@ -245,7 +245,7 @@ fn o8_memory_that_goes_meanwhile_takes_its_slots_along() {
         let engine = with_memory(way, 16, &["mem:64M"]);
         let (_stays, pages) = paged_out(&engine, 500, 7);
         let mut going = Some(paged_out(&engine, 2500, 9).0);
-        let outcome = engine.core().swap_off(Path::new("mem"), &mut |_| {
+        let outcome = engine.core().swapoff(Path::new("mem"), &mut |_| {
             // In the middle of the walk.
             going.take();
             Proceed::GoOn
@@ -266,7 +266,7 @@ fn o8_a_process_may_end_in_the_middle() {
         let begun = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                engine.core().swap_off(Path::new("mem"), &mut |_| {
+                engine.core().swapoff(Path::new("mem"), &mut |_| {
                     begun.store(true, Ordering::Release);
                     Proceed::GoOn
                 })
@@ -305,7 +305,7 @@ fn o9_what_is_only_cached_is_not_read() {
         let swapped = count(|state| matches!(state, PageState::Swapped { .. }));
         cached_in_all += count(|state| matches!(state, PageState::Cached { .. }));
         let before = engine.counters().pswpin;
-        swap_off(&engine, "mem").unwrap();
+        swapoff(&engine, "mem").unwrap();
         let read = engine.counters().pswpin - before;
         assert_eq!(read, swapped as u64, "{way:?}");
         check(pages, 3);
@@ -328,7 +328,7 @@ fn o10_a_page_that_a_fault_is_reading_is_read_once() {
                 let mut random = Random::new(seed());
                 (0..300).for_each(|_| pages.check(random.below(pages.count), 7));
             });
-            swap_off(&engine, "mem").unwrap();
+            swapoff(&engine, "mem").unwrap();
         });
         let after = engine.counters();
         assert_eq!(after.pswpin - before.pswpin, 2000, "{way:?} {after:?}");
@@ -347,12 +347,12 @@ fn the_kernels_walks_bring_everything_back_too() {
             for page_cluster in ["0", "1", "3", "8"] {
                 engine.set("page_cluster", page_cluster).unwrap();
                 let before = engine.counters().pswpin;
-                engine.core().swap_off_by(Path::new("mem"), method, &mut go_on).unwrap();
+                engine.core().swapoff_by(Path::new("mem"), method, &mut go_on).unwrap();
                 assert_eq!(engine.counters().pswpin - before, 2500, "{way:?} {method}");
                 assert_eq!((count_present(pages), engine.usage().slots_used), (2500, 0));
                 check(pages, 7);
                 audit(&engine);
-                engine.core().swap_on(&"mem:64M".parse().unwrap()).unwrap();
+                engine.core().swapon(&"mem:64M".parse().unwrap()).unwrap();
                 region.page_out(0..region.len()).unwrap();
             }
         }
@@ -365,8 +365,8 @@ fn a_walk_moves_what_ram_cannot_hold_to_another_device() {
     let engine = with_memory(WAYS[0], 16, &["mem:64M,pri=5", "mem:64M,pri=1"]);
     let (_region, pages) = paged_out(&engine, 9000, 7);
     for (name, method) in [("mem", SwapoffMethod::Scaling), ("mem#2", SwapoffMethod::Fixed)] {
-        engine.core().swap_off_by(Path::new(name), method, &mut go_on).unwrap();
-        engine.core().swap_on(&"mem:64M".parse().unwrap()).unwrap();
+        engine.core().swapoff_by(Path::new(name), method, &mut go_on).unwrap();
+        engine.core().swapon(&"mem:64M".parse().unwrap()).unwrap();
         audit(&engine);
     }
     check(pages, 7);
@@ -415,16 +415,16 @@ fn under_load(way: (FaultMode, Transfer)) {
             let name = if device == 0 { file.clone() } else { "mem".into() };
             let mut patience = if round % 3 == 2 { random.below(30) } else { usize::MAX };
             let method = SwapoffMethod::ALL[round / 2 % 3];
-            let outcome = engine.core().swap_off_by(&name, method, &mut |_| {
+            let outcome = engine.core().swapoff_by(&name, method, &mut |_| {
                 patience = patience.saturating_sub(1);
                 if patience == 0 { Proceed::Cancel } else { Proceed::GoOn }
             });
             match outcome {
                 Ok(()) => {
                     emptied += 1;
-                    engine.core().swap_on(&specs[device].parse().unwrap()).unwrap();
+                    engine.core().swapon(&specs[device].parse().unwrap()).unwrap();
                 }
-                Err(Error::SwapOffCancelled) => cancelled += 1,
+                Err(Error::SwapoffCancelled) => cancelled += 1,
                 Err(error) => failed.push((round, error.to_string())),
             }
             rounds.fetch_add(1, Ordering::Relaxed);
@@ -487,7 +487,7 @@ fn pages_that_cannot_be_read_are_lost_and_the_device_goes_all_the_same() {
         let place = 5 * PAGE as u64 + 100;
         std::os::unix::fs::FileExt::write_all_at(&file, &[0xA5; 64], place).unwrap();
         file.set_len(4 << 20).unwrap();
-        core.swap_off(&path, &mut go_on).unwrap();
+        core.swapoff(&path, &mut go_on).unwrap();
         assert_eq!(engine.counters().pages_lost, lost.len() as u64, "{way:?}");
         assert!((100..1400).contains(&lost.len()), "{}", lost.len());
         for page in 0..pages.count {
@@ -511,7 +511,7 @@ fn where_no_device_takes_what_ram_cannot_hold_nothing_is_lost() {
     let null = std::fs::File::open("/dev/null").unwrap();
     let fd = engine.core().devices.list().nth(1).unwrap().descriptor();
     userswap::internals::fd::replace(fd, std::os::fd::AsRawFd::as_raw_fd(&null)).unwrap();
-    let outcome = swap_off(&engine, "mem");
+    let outcome = swapoff(&engine, "mem");
     assert!(matches!(outcome, Err(Error::NoRoomInRam)), "{outcome:?}");
     audit(&engine);
     check(pages, 7);
@@ -536,7 +536,7 @@ fn a_program_that_needs_the_room_gets_the_device_back() {
                 }
                 (0..more.count).for_each(|page| more.fill(page, 8));
             });
-            engine.core().swap_off(Path::new("mem"), &mut |_| {
+            engine.core().swapoff(Path::new("mem"), &mut |_| {
                 begun.store(true, Ordering::Release);
                 // Nothing is read before the program has filled RAM.
                 while engine.counters().allocstall == 0 {
@@ -559,7 +559,7 @@ fn pinned_pages_stay_where_they_are_and_give_their_slots_up() {
     let engine = with_memory(WAYS[0], 16, &["mem:64M"]);
     let (region, pages) = paged_out(&engine, 1000, 7);
     region.pin(0..100 * PAGE).unwrap();
-    swap_off(&engine, "mem").unwrap();
+    swapoff(&engine, "mem").unwrap();
     check(pages, 7);
     region.unpin(0..100 * PAGE).unwrap();
     assert!(used(&engine).is_empty());
@@ -591,7 +591,7 @@ fn pages_go_to_whichever_node_has_room() {
         });
     });
     let (_region, pages) = paged_out(&engine, 60 * MIB / PAGE, 7);
-    swap_off(&engine, "mem").unwrap();
+    swapoff(&engine, "mem").unwrap();
     assert_eq!(engine.counters().budget_exceeded, 0);
     check(pages, 7);
     pinned.unpin(0..pinned.len()).unwrap();
@@ -615,7 +615,7 @@ fn a_program_that_needs_the_room_gets_the_device_back_even_when_it_is_empty() {
                 }
                 (0..more.count).for_each(|page| more.fill(page, 8));
             });
-            engine.core().swap_off(Path::new("mem"), &mut |progress| {
+            engine.core().swapoff(Path::new("mem"), &mut |progress| {
                 begun.fetch_or(progress.pages_left == 0, Ordering::Release);
                 // Looked for in vain so often, the device is asked for.
                 while begun.load(Ordering::Relaxed) && engine.counters().allocstall < 10 {
@@ -638,12 +638,12 @@ fn a_watcher_that_panics_leaves_the_device_in_use() {
     let engine = with_memory(WAYS[0], 16, &["mem:64M"]);
     let (_region, pages) = paged_out(&engine, 2000, 7);
     let ends = std::panic::AssertUnwindSafe(|| {
-        engine.core().swap_off(Path::new("mem"), &mut |_| panic!("as it was meant to"))
+        engine.core().swapoff(Path::new("mem"), &mut |_| panic!("as it was meant to"))
     });
     assert!(std::panic::catch_unwind(ends).is_err());
     check(pages, 7);
     audit(&engine);
-    swap_off(&engine, "mem").unwrap();
+    swapoff(&engine, "mem").unwrap();
     check(pages, 7);
 }
 
@@ -654,6 +654,6 @@ fn a_device_on_a_node_that_does_not_exist_is_not_made() {
     let engine = with_memory(WAYS[0], 16, &["mem:16M"]);
     let path = directory.path().join("new");
     let spec = format!("{}:16M,node=9", path.display()).parse().unwrap();
-    assert!(matches!(engine.core().swap_on(&spec), Err(Error::NoNode(9, _))));
+    assert!(matches!(engine.core().swapon(&spec), Err(Error::NoNode(9, _))));
     assert!(!path.exists());
 }

@@ -51,12 +51,12 @@ fn a_device_is_emptied_onto_another_and_its_place_used_again() {
             last = Some(progress);
             Proceed::GoOn
         };
-        engine.core().swap_off(Path::new("mem"), &mut watch).unwrap();
+        engine.core().swapoff(Path::new("mem"), &mut watch).unwrap();
         assert_eq!(last.unwrap().pages_left, 0, "{last:?}");
         assert_eq!(names(&engine), ["mem#2"]);
         audit(&engine);
         (0..pages.count).for_each(|page| pages.check(page, 3));
-        engine.core().swap_on(&"mem:128M,pri=9".parse().unwrap()).unwrap();
+        engine.core().swapon(&"mem:128M,pri=9".parse().unwrap()).unwrap();
         assert_eq!(names(&engine), ["mem", "mem#2"], "the lowest free record is used again");
         (0..pages.count).for_each(|page| pages.fill(page, 4));
         (0..pages.count).for_each(|page| pages.check(page, 4));
@@ -73,19 +73,19 @@ fn the_last_device_goes_if_everything_fits_in_ram_and_stays_if_not() {
     let mut region = engine.map(40 * MIB).unwrap();
     let pages = Pages::of(&region);
     (0..pages.count).for_each(|page| pages.fill(page, 3));
-    let refused = engine.core().swap_off(Path::new("mem"), &mut go_on);
-    assert!(matches!(refused, Err(Error::NoRoomToSwapOff(..))), "{refused:?}");
+    let refused = engine.core().swapoff(Path::new("mem"), &mut go_on);
+    assert!(matches!(refused, Err(Error::NoRoomToSwapoff(..))), "{refused:?}");
     let text = refused.unwrap_err().to_string();
     assert!(text.contains("mem holds") && text.lines().count() == 1, "{text}");
     audit(&engine);
     region.discard(6 * MIB..40 * MIB).unwrap();
-    engine.core().swap_off(Path::new("mem"), &mut go_on).unwrap();
+    engine.core().swapoff(Path::new("mem"), &mut go_on).unwrap();
     assert_eq!((names(&engine).len(), engine.usage().slots), (0, 0));
     (0..6 * MIB / PAGE).for_each(|page| pages.check(page, 3));
     audit(&engine);
-    let missing = engine.core().swap_off(Path::new("mem"), &mut go_on);
+    let missing = engine.core().swapoff(Path::new("mem"), &mut go_on);
     assert!(matches!(missing, Err(Error::NoSuchDevice(..))));
-    engine.core().swap_on(&"mem:64M".parse().unwrap()).unwrap();
+    engine.core().swapon(&"mem:64M".parse().unwrap()).unwrap();
     (0..pages.count).for_each(|page| pages.fill(page, 5));
     (0..pages.count).for_each(|page| pages.check(page, 5));
     audit(&engine);
@@ -103,8 +103,8 @@ fn a_cancelled_swapoff_leaves_the_device_in_use_with_the_lowest_priority() {
         table.devices().map(|(_, device)| device.priority).collect::<Vec<_>>()
     };
     assert_eq!(priorities(), [-2, -3]);
-    let cancelled = engine.core().swap_off(Path::new("mem"), &mut |_| Proceed::Cancel);
-    assert!(matches!(cancelled, Err(Error::SwapOffCancelled)), "{cancelled:?}");
+    let cancelled = engine.core().swapoff(Path::new("mem"), &mut |_| Proceed::Cancel);
+    assert!(matches!(cancelled, Err(Error::SwapoffCancelled)), "{cancelled:?}");
     assert_eq!(priorities(), [-3, -2], "as after a failed swapoff of the kernel's");
     audit(&engine);
     (0..pages.count).for_each(|page| pages.check(page, 3));
@@ -153,13 +153,13 @@ fn devices_come_and_go_under_load_without_a_wrong_byte() {
                     let name = ["mem", "mem#2", "mem#3"][round % 3];
                     let mut batches = 0;
                     let cancel = round % 4 == 3;
-                    let outcome = engine.core().swap_off(Path::new(name), &mut |_| {
+                    let outcome = engine.core().swapoff(Path::new(name), &mut |_| {
                         batches += 1;
                         if cancel && batches > 1 { Proceed::Cancel } else { Proceed::GoOn }
                     });
                     match outcome {
-                        Ok(()) => engine.core().swap_on(&"mem:64M".parse().unwrap()).unwrap(),
-                        Err(Error::SwapOffCancelled) if cancel => {}
+                        Ok(()) => engine.core().swapon(&"mem:64M".parse().unwrap()).unwrap(),
+                        Err(Error::SwapoffCancelled) if cancel => {}
                         Err(error) => panic!("round {round}: {error}"),
                     }
                     done.fetch_add(1, Ordering::Relaxed);
@@ -196,13 +196,13 @@ fn a_damaged_slot_costs_its_page_only_when_its_device_goes() {
     let place = u64::from(core.devices.describe(slot).1) * PAGE as u64;
     std::os::unix::fs::FileExt::write_all_at(&file, &[0xA5; 64], place).unwrap();
     file.sync_all().unwrap();
-    core.swap_off(&path, &mut go_on).unwrap();
+    core.swapoff(&path, &mut go_on).unwrap();
     assert_eq!(engine.counters().pages_lost, 1);
     (0..pages.count).filter(|page| *page != 7).for_each(|page| pages.check(page, 6));
     assert_eq!(core.pages.state(core.arena.page_of(pages.address) + 7), PageState::Lost);
     audit(&engine);
     // The file is nobody's any more: it can be used again at once.
-    core.swap_on(&format!("{}:64M", path.display()).parse().unwrap()).unwrap();
-    let twice = core.swap_on(&format!("{}:64M", path.display()).parse().unwrap());
+    core.swapon(&format!("{}:64M", path.display()).parse().unwrap()).unwrap();
+    let twice = core.swapon(&format!("{}:64M", path.display()).parse().unwrap());
     assert!(matches!(twice, Err(Error::Device(_))), "{twice:?}");
 }

@@ -153,7 +153,7 @@ fn one_run(args: &ContentionArgs, variant: Variant) -> Result<ContentionRow, Err
     let spec = format!("mem:{}", args.size * 2).parse().expect("a specification of ours");
     let builder = Builder::new(args.ram).fake_numa(args.nodes).fault(args.fault).swap(spec);
     let engine = builder.build()?;
-    engine.core().removal.set_contention(variant.contention);
+    engine.core().unmap_locks.set_contention(variant.contention);
     let Variant { load, tasks, .. } = variant;
     let share = (args.size / u64::from(tasks)) as usize;
     let mut regions = (0..tasks).map(|_| engine.map(share)).collect::<Result<Vec<_>, _>>()?;

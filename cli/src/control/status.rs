@@ -7,7 +7,7 @@ use clap::Args;
 use userswap::ByteSize;
 use userswap::internals::directory::EngineName;
 use userswap::internals::status::{
-    DeviceState, DeviceStatus, LockUse, NodeStatus, RemovalStatus, ShrinkerStatus, Status,
+    DeviceState, DeviceStatus, LockUse, NodeStatus, ShrinkerStatus, Status, UnmapLockStatus,
 };
 
 use super::client::Client;
@@ -92,7 +92,7 @@ fn readahead(status: &Status) -> String {
     )
 }
 
-fn removal(removal: &RemovalStatus) -> String {
+fn removal(removal: &UnmapLockStatus) -> String {
     format!(
         "removal locks ({}): {} acquisitions, {} waits, {:.3} s waited, {} stalled, {} skipped\n",
         plain(&removal.contention),
@@ -277,12 +277,12 @@ mod tests {
             free_slots: 5,
             total_slots: 9,
             list_lock: LockUse { acquisitions: 12, waits: 3 },
-            removal: RemovalStatus {
+            removal: UnmapLockStatus {
                 contention: "skip".to_owned(),
                 lock: LockUse { acquisitions: 7, waits: 2 },
                 wait_ns: 1_500_000_000,
                 skipped: 2,
-                ..RemovalStatus::default()
+                ..UnmapLockStatus::default()
             },
             devices,
             shrinkers: vec![ShrinkerStatus {

@@ -16,7 +16,7 @@ use crate::fault::sigbus;
 use crate::request::hibernate::Stayed;
 use crate::state::arena::Arena;
 use crate::state::core::{Core, Tuning};
-use crate::state::{nodes, readahead};
+use crate::state::{readahead, shares};
 use crate::sys::PAGE_BYTES;
 use crate::sys::signal::Blocked;
 use std::os::fd::RawFd;
@@ -249,6 +249,6 @@ fn tuning_of(options: &Options, topology: &Topology) -> Result<Tuning, Error> {
             page_cluster: options.page_cluster.min(PAGE_CLUSTER_MAX),
             address_order: options.vma_ra_enabled,
         },
-        budgets: nodes::budgets(topology, (ram / PAGE_BYTES as u64) as u32, &options.ram_by_node)?,
+        budgets: shares::budgets(topology, (ram / PAGE_BYTES as u64) as u32, &options.ram_by_node)?,
     })
 }

@@ -2,7 +2,7 @@
 use crate::api::engine::Engine;
 use crate::base::error::Error;
 use crate::state::core::Core;
-use crate::state::shrinkers::{Entry, Shrinker};
+use crate::state::shrinkers::{Registered, Shrinker};
 use crate::sys::clock::thread_id;
 use crate::sys::futex;
 use crate::sys::signal::Blocked;
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[must_use = "a cache is asked only as long as its registration is kept"]
 pub struct Registration {
     core: Arc<Core>,
-    entry: Arc<Entry>,
+    entry: Arc<Registered>,
 }
 
 impl Engine {
@@ -30,7 +30,7 @@ impl Engine {
     ) -> Result<Registration, Error> {
         let _blocked = Blocked::new();
         let core = self.core().clone();
-        let entry = Arc::new(Entry {
+        let entry = Arc::new(Registered {
             id: core.shrinkers.next_id.fetch_add(1, Ordering::Relaxed),
             name: name.to_owned(),
             shrinker,
@@ -52,7 +52,7 @@ impl Engine {
 impl Registration {
     /// Objects that this cache was asked to look at, and those that it freed.
     pub fn scanned_and_freed(&self) -> (u64, u64) {
-        let Entry { scanned, freed, .. } = &*self.entry;
+        let Registered { scanned, freed, .. } = &*self.entry;
         (scanned.load(Ordering::Relaxed), freed.load(Ordering::Relaxed))
     }
 }

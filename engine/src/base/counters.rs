@@ -21,7 +21,7 @@ macro_rules! counters {
         #[derive(Clone, Debug, Default, PartialEq)]
         pub struct Snapshot {
             $($(#[$doc])* pub $name: u64,)+
-            /// Percentiles of the time from a fault's arrival at the engine to its resolution.
+            /// Percentiles of the time from a fault's origin at the engine to its resolution.
             pub fault_latency_ns: Percentiles,
         }
 

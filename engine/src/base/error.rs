@@ -73,16 +73,16 @@ pub enum Error {
         "{0} holds {1} pages, and without it there is room for {2}: swap another device on first, or raise \
          the budget"
     )]
-    NoRoomToSwapOff(String, u64, u64),
+    NoRoomToSwapoff(String, u64, u64),
     /// RAM and other devices filled up while a device was being emptied.
     #[error("no room for the pages that are left: the device stays in use")]
     NoRoomInRam,
     /// Pages that are in transition all the time.
     #[error("{0} pages could not be brought back: the device stays in use, try again")]
-    SwapOffStuck(u64),
+    SwapoffStuck(u64),
     /// The watcher wanted it.
     #[error("cancelled: the device stays in use")]
-    SwapOffCancelled,
+    SwapoffCancelled,
     /// A node that the machine does not have.
     #[error("this machine has no node {0}: its nodes are {1}")]
     NoNode(u32, String),

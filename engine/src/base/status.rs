@@ -37,7 +37,7 @@ pub struct Status {
     pub list_lock: LockUse,
     /// Taking pages out of regions.
     #[serde(default)]
-    pub removal: RemovalStatus,
+    pub removal: UnmapLockStatus,
     /// The devices, in the order in which they were taken into use.
     pub devices: Vec<DeviceStatus>,
     /// The program's caches.
@@ -73,7 +73,7 @@ pub struct LockUse {
 
 /// How taking pages out of regions has gone since the engine started.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RemovalStatus {
+pub struct UnmapLockStatus {
     /// What a reclaimer does that finds a region's removal lock taken: `wait`, `stall` or `skip`.
     pub contention: String,
     /// The removal locks of all regions.

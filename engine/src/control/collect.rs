@@ -1,14 +1,14 @@
 //! How an engine is doing, for a client of the control socket.
 use crate::base::index::NodeId;
 use crate::base::status::{
-    DeviceState, DeviceStatus, ListEntry, LockUse, NodeStatus, Placed, ReadaheadStatus,
-    RemovalStatus, Status,
+    DeviceState, DeviceStatus, ListEntry, LockUse, NodeStatus, Placed, ReadaheadStatus, Status,
+    UnmapLockStatus,
 };
 use crate::device::open::DeviceKind;
 use crate::device::record::{Device, DeviceState as Phase};
 use crate::state::core::Core;
 use crate::state::node::Node;
-use crate::state::unmap_lock::name_of_contention;
+use crate::state::unmap_lock::contention_name;
 use crate::sys::PAGE_BYTES;
 use std::sync::atomic::{AtomicU64, Ordering};
 use userswap_policy::devices as policy;
@@ -47,7 +47,7 @@ impl Core {
             free_slots: free.max(0) as u64,
             total_slots: total.max(0) as u64,
             list_lock,
-            removal: self.removal_status(),
+            removal: self.unmap_lock_status(),
             devices,
             shrinkers,
             nodes,
@@ -56,12 +56,12 @@ impl Core {
         }
     }
 
-    fn removal_status(&self) -> RemovalStatus {
-        let used = &self.removal.used;
+    fn unmap_lock_status(&self) -> UnmapLockStatus {
+        let used = &self.unmap_locks.used;
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let exclusive = self.removal.exclusive.owner();
-        RemovalStatus {
-            contention: name_of_contention(self.removal.contention()).to_owned(),
+        let exclusive = self.unmap_locks.exclusive.owner();
+        UnmapLockStatus {
+            contention: contention_name(self.unmap_locks.contention()).to_owned(),
             lock: lock_use((read(&used.acquisitions), read(&used.contended))),
             wait_ns: read(&used.wait_ns),
             stalled: read(&used.stalled),

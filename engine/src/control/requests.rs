@@ -49,11 +49,11 @@ fn answer(shared: &Shared, connection: &mut Connection<'_>, request: Request) ->
             Ok(value) => Answer::Set { key, value },
             Err(refusal) => Answer::error(refusal),
         },
-        Request::Swapon { spec } => swap_on(core, &spec),
+        Request::Swapon { spec } => swapon(core, &spec),
         Request::Swapoff { path, readahead } => {
             match readahead.as_deref().map(str::parse).transpose() {
                 Ok(method) => {
-                    swap_off(shared, connection, Path::new(&path), method.unwrap_or_default())
+                    swapoff(shared, connection, Path::new(&path), method.unwrap_or_default())
                 }
                 Err(refusal) => Answer::error(refusal),
             }
@@ -62,7 +62,7 @@ fn answer(shared: &Shared, connection: &mut Connection<'_>, request: Request) ->
     }
 }
 
-fn swap_on(core: &Core, text: &str) -> Answer {
+fn swapon(core: &Core, text: &str) -> Answer {
     let spec: SwapSpec = match text.parse() {
         Ok(spec) => spec,
         Err(error) => return Answer::error(error),
@@ -72,13 +72,13 @@ fn swap_on(core: &Core, text: &str) -> Answer {
     {
         return Answer::error(format!("{text:?} depends on a working directory: write it from /"));
     }
-    match core.swap_on(&spec) {
+    match core.swapon(&spec) {
         Ok(()) => Answer::Done {},
         Err(error) => Answer::error(error),
     }
 }
 
-fn swap_off(
+fn swapoff(
     shared: &Shared,
     connection: &mut Connection<'_>,
     path: &Path,
@@ -88,7 +88,7 @@ fn swap_off(
         return Answer::error("another swapoff is under way: cancel it or wait for its end");
     };
     let mut watch = Watch { connection, told: None, cancelled: false };
-    match shared.core.swap_off_by(path, method, &mut |progress| watch.after_batch(progress)) {
+    match shared.core.swapoff_by(path, method, &mut |progress| watch.after_batch(progress)) {
         Ok(()) => Answer::Done {},
         Err(_) if watch.cancelled => Answer::Cancelled {},
         Err(error) => Answer::error(error),

@@ -8,8 +8,8 @@ use crate::base::limits::RAM_MIN_BYTES;
 use crate::base::size::{ByteSize, parse_size};
 use crate::device::SlotMode;
 use crate::state::core::Core;
-use crate::state::marks::{Marks, SCALE_MAX, SECOND_CHANCE_MAX};
 use crate::state::unmap_lock::CONTENTIONS;
+use crate::state::watermarks::{SCALE_MAX, SECOND_CHANCE_MAX, WatermarkSettings};
 use crate::sys::PAGE_BYTES;
 use std::ops::RangeInclusive;
 use userswap_policy::free_batch::FreeOrder;
@@ -105,7 +105,8 @@ const SETTINGS: [Setting; 12] = [
         allowed: "a size of at least 4K such as 2M, or auto",
         set: set_min_free,
         value: |core| {
-            let kib = core.inside_gate(|| core.marks().min_free_kib(core.budget_pages()));
+            let kib =
+                core.inside_gate(|| core.watermark_settings().min_free_kib(core.budget_pages()));
             ByteSize(kib << 10).to_string()
         },
     },
@@ -114,28 +115,30 @@ const SETTINGS: [Setting; 12] = [
         allowed: "a number from 1 to 1000, the gap between two watermarks in 1/10000 of the budget",
         set: |core, value| {
             let scale = number(value, 1..=SCALE_MAX)?;
-            set_marks(core, |marks| marks.scale = scale)
+            set_watermarks(core, |marks| marks.scale = scale)
         },
-        value: |core| core.inside_gate(|| core.marks()).scale.to_string(),
+        value: |core| core.inside_gate(|| core.watermark_settings()).scale.to_string(),
     },
     Setting {
         key: "second_chance",
         allowed: "a number from 0 to 50, in percent of the budget beyond the watermarks",
         set: |core, value| {
             let percent = number(value, 0..=SECOND_CHANCE_MAX)?;
-            set_marks(core, |marks| marks.second_chance_percent = percent)
+            set_watermarks(core, |marks| marks.second_chance_percent = percent)
         },
-        value: |core| core.inside_gate(|| core.marks()).second_chance_percent.to_string(),
+        value: |core| {
+            core.inside_gate(|| core.watermark_settings()).second_chance_percent.to_string()
+        },
     },
     Setting {
         key: "reclaim_contention",
         allowed: "wait, stall or skip",
         set: |core, value| {
             let (_, contention) = named(&CONTENTIONS, value)?;
-            core.removal.set_contention(*contention);
+            core.unmap_locks.set_contention(*contention);
             Ok(())
         },
-        value: |core| name_of(&CONTENTIONS, core.removal.contention()),
+        value: |core| name_of(&CONTENTIONS, core.unmap_locks.contention()),
     },
     Setting { key: "hibernate", allowed: "1 or 0", set: set_hibernate, value: hibernation },
 ];
@@ -191,8 +194,8 @@ fn number(value: &str, allowed: RangeInclusive<u32>) -> Result<u32, Refusal> {
     number.ok_or(Refusal::Value)
 }
 
-fn set_marks(core: &Core, change: impl FnOnce(&mut Marks)) -> Result<(), Refusal> {
-    core.set_marks(change).map_err(|error| Refusal::Because(error.to_string()))
+fn set_watermarks(core: &Core, change: impl FnOnce(&mut WatermarkSettings)) -> Result<(), Refusal> {
+    core.set_watermarks(change).map_err(|error| Refusal::Because(error.to_string()))
 }
 
 fn set_min_free(core: &Core, value: &str) -> Result<(), Refusal> {
@@ -203,7 +206,7 @@ fn set_min_free(core: &Core, value: &str) -> Result<(), Refusal> {
             Some(bytes.ok_or(Refusal::Value)? >> 10)
         }
     };
-    set_marks(core, |marks| marks.min_free_kib = kib)
+    set_watermarks(core, |marks| marks.min_free_kib = kib)
 }
 
 fn set_ram(core: &Core, value: &str) -> Result<(), Refusal> {

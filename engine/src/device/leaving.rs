@@ -59,7 +59,7 @@ impl Devices {
 
 impl crate::device::Devices {
     /// Takes a device off the lists.
-    pub(crate) fn swap_off_begin(&self, device: &Device) -> Result<(), Error> {
+    pub(crate) fn swapoff_begin(&self, device: &Device) -> Result<(), Error> {
         let mut store = device.store().lock();
         let begun = self.table().swap_off_begin(device.id());
         if begun.is_err() {
@@ -78,7 +78,7 @@ impl crate::device::Devices {
     }
 
     /// Puts a device back whose pages could not all be brought back.
-    pub(crate) fn swap_off_failed(&self, device: &Device) {
+    pub(crate) fn swapoff_failed(&self, device: &Device) {
         let mut store = device.store().lock();
         let mut table = self.table();
         table.swap_off_failed(device.id());
@@ -103,7 +103,7 @@ impl crate::device::Devices {
     }
 
     /// Forgets a device without pages; its file is closed by the caller.
-    pub(crate) fn swap_off_done(&self, device: &Device) -> Option<std::fs::File> {
+    pub(crate) fn swapoff_done(&self, device: &Device) -> Option<std::fs::File> {
         let id: DeviceId = device.id();
         assert_eq!(device.used(), 0, "a device that is let go of holds no page");
         self.table().swap_off_done(id);

@@ -104,7 +104,7 @@ impl Devices {
             leaving: Leaving::default(),
         };
         for device in opened {
-            devices.swap_on(device, topology)?;
+            devices.swapon(device, topology)?;
         }
         Ok(devices)
     }
@@ -113,7 +113,7 @@ impl Devices {
     ///
     /// # Errors
     /// As [`Self::new`]; nothing is changed then.
-    pub fn swap_on(&self, opened: OpenDevice, topology: &Topology) -> Result<DeviceId, Error> {
+    pub fn swapon(&self, opened: OpenDevice, topology: &Topology) -> Result<DeviceId, Error> {
         let node = node_for(&opened, topology)?;
         let priority = opened.priority.map(|priority| priority as u16);
         let device = self.free_record()?;

@@ -2,20 +2,20 @@
 use crate::base::counters::count;
 use crate::base::index::{FrameIndex, PageIndex, PageRange, Slot};
 use crate::device::SlotSpan;
-use crate::state::batch::Entry;
+use crate::state::batch::SwapEntry;
 use crate::state::core::Core;
 use crate::state::page::PageState;
-use crate::state::reads::{ReadJob, Record};
+use crate::state::reads::{ReadJob, ReadRecord};
 use crate::sys::request::{Direction, Pieces};
 use crate::sys::{PAGE_BYTES, pages};
-use crate::transfer::lru_add::Arrival;
+use crate::transfer::lru_add::Origin;
 use std::io;
 use userswap_policy::frames::FrameRun;
 
 impl Core {
     /// Checks what was read and publishes the pages. A request that failed is repeated once.
     pub fn finish_read(&self, job: ReadJob, outcome: io::Result<()>) {
-        let record = self.jobs.record(&job);
+        let record = self.reads.record(&job);
         count(&self.counters.pswpin, u64::from(record.batch.len()));
         count(&self.counters.swap_reads, 1);
         let read = outcome.is_ok() || {
@@ -43,7 +43,7 @@ impl Core {
         }
         self.map_read(&record, first, entries.len());
         drop(record);
-        self.jobs.give_back(job);
+        self.reads.give_back(job);
     }
 
     /// Compares what was read into a frame with the slot's checksum; reads it once more if it differs.
@@ -66,7 +66,7 @@ impl Core {
     }
 
     /// Maps the entries from one place to another, whose pages follow each other.
-    fn map_read(&self, record: &Record, first: usize, end: usize) {
+    fn map_read(&self, record: &ReadRecord, first: usize, end: usize) {
         let entries = &record.batch.entries()[first..end];
         let Some(lowest) = entries.first() else { return };
         let node = self.node(record.node);
@@ -76,13 +76,13 @@ impl Core {
         let keep = !self.devices.is_crowded()
             && !entries.iter().any(|entry| self.devices.is_leaving(entry.slot));
         let slot_of = |page: PageIndex| entries[(page - range.first) as usize].slot;
-        self.publish_resident(node, range, Arrival::Read, |page| keep.then(|| slot_of(page)));
+        self.publish_resident(node, range, Origin::Read, |page| keep.then(|| slot_of(page)));
         if !keep {
             entries.iter().for_each(|entry| self.free_slot(entry.slot));
         }
     }
 
-    fn keep_marked(&self, record: &Record, entry: Entry, frame: FrameIndex) {
+    fn keep_marked(&self, record: &ReadRecord, entry: SwapEntry, frame: FrameIndex) {
         let slot = Some(entry.slot);
         self.publish(entry.page, PageState::Cached { frame, slot, marker: true });
         self.node(record.node).lock().enlist(&self.pages, entry.page, 1);

@@ -10,7 +10,7 @@ use crate::base::limits::{AHEAD_MAX, RUN_MAX};
 use crate::device::record::number_of;
 use crate::device::{SlotSpan, slot_of};
 use crate::fault::wants::pages_along;
-use crate::state::batch::{Batch, Entry, Gaps};
+use crate::state::batch::{Batch, Gaps, SwapEntry};
 use crate::state::core::Core;
 use crate::state::page::PageState;
 use crate::state::reads::Landing;
@@ -27,8 +27,8 @@ use userswap_policy::stream;
 const READ_FIRST: u32 = 2;
 
 /// What is to be read for a fault.
-pub struct Plan {
-    target: Entry,
+pub struct ReadPlan {
+    target: SwapEntry,
     window: Window,
     /// Whether the fault's request may read over slots.
     pub gaps: Gaps,
@@ -63,16 +63,16 @@ impl Core {
 
     /// What to read for a fault on a swapped page; `found` gets the swapped pages of the window that one
     /// request could have together with it, the page among them.
-    pub fn plan_read(&self, target: Entry, near: NodeId, found: &mut Batch) -> Plan {
+    pub fn plan_read(&self, target: SwapEntry, near: NodeId, found: &mut Batch) -> ReadPlan {
         let slot = number_of(target.slot);
         let fault = Fault { slot, ..self.fault_without_slot(target.page, near) };
         let window = self.bounded(self.window_for(fault, target), fault.slot);
         let gaps = if matches!(window, Window::Stream(_)) { Gaps::Small } else { Gaps::None };
         self.find_swapped(target, &window, found);
-        Plan { target, window, gaps }
+        ReadPlan { target, window, gaps }
     }
 
-    fn window_for(&self, fault: Fault, target: Entry) -> Window {
+    fn window_for(&self, fault: Fault, target: SwapEntry) -> Window {
         let limits = self.limits();
         match (fault.hint, self.policy()) {
             (_, Choice::Off) | (Hint::Random, _) => Window::One,
@@ -98,7 +98,7 @@ impl Core {
     }
 
     /// Slots of the device of an entry, with the header.
-    fn slots_beside(&self, entry: Entry) -> u32 {
+    fn slots_beside(&self, entry: SwapEntry) -> u32 {
         let label = self.devices.device_of(entry.slot).label();
         label.map_or(u32::MAX, |label| label.max)
     }
@@ -124,7 +124,7 @@ impl Core {
         Window::Slots { first: low, count: (first + count).min(slot - slot % most + most) - low }
     }
 
-    fn find_swapped(&self, target: Entry, window: &Window, found: &mut Batch) {
+    fn find_swapped(&self, target: SwapEntry, window: &Window, found: &mut Batch) {
         found.clear();
         match *window {
             Window::One => found.push(target),
@@ -154,7 +154,12 @@ impl Core {
 
     /// Once the fault's own request is made up: leaves what it does not read to the server, and tells the
     /// stream what it can count on.
-    pub fn settle_plan(&self, plan: &Plan, (found, claimed): (u32, u32), near: NodeId) -> Landing {
+    pub fn settle_plan(
+        &self,
+        plan: &ReadPlan,
+        (found, claimed): (u32, u32),
+        near: NodeId,
+    ) -> Landing {
         let is_rest = found > claimed;
         let target = plan.target.page;
         let span = match plan.window {

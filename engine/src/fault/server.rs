@@ -182,7 +182,7 @@ impl Server {
             self.core.read_now(job);
             return self.record(since_ns);
         };
-        let record = self.core.jobs.record(&job);
+        let record = self.core.reads.record(&job);
         let (slot, bytes, near) = (record.slot(), record.pieces.bytes(), record.node);
         let request = self.core.devices.request(Direction::Read, slot, bytes, near);
         let in_flight = InFlight::new(&self.core);

@@ -7,12 +7,12 @@ use crate::base::counters::count;
 use crate::base::index::PageIndex;
 use crate::base::limits::RUN_MAX;
 use crate::fault::wants::readahead_room;
-use crate::state::batch::{Batch, Entry};
+use crate::state::batch::{Batch, SwapEntry};
 use crate::state::core::Core;
 use crate::state::frame_set::FrameSet;
 use crate::state::node::{Asker, Node};
 use crate::state::page::PageState;
-use crate::state::reads::{ReadJob, Record};
+use crate::state::reads::{ReadJob, ReadRecord};
 use crate::sys::PAGE_BYTES;
 use crate::sys::request::Direction;
 use std::io;
@@ -21,9 +21,9 @@ impl Core {
     /// Claims what a fault on a swapped page should read; None if its word has changed.
     pub fn start_read(&self, page: PageIndex, near: &Node) -> Option<ReadJob> {
         let PageState::Swapped { slot } = self.pages.state(page) else { return None };
-        let target = Entry { page, slot };
-        let job = self.jobs.take();
-        let mut record = self.jobs.record(&job);
+        let target = SwapEntry { page, slot };
+        let job = self.reads.take();
+        let mut record = self.reads.record(&job);
         let plan = self.plan_read(target, near.id, &mut record.batch);
         let found = record.batch.len();
         record.batch.keep_around(page, plan.gaps, RUN_MAX);
@@ -41,7 +41,7 @@ impl Core {
         self.put_back_frames(node, &mut record.frames, claimed);
         if claimed == 0 {
             drop(record);
-            self.jobs.give_back(job);
+            self.reads.give_back(job);
             return None;
         }
         count(&self.counters.pgmajfault, 1);
@@ -54,26 +54,26 @@ impl Core {
 
     /// Claims the target and what lies around it, as far as nobody else has; false when the target is
     /// somebody else's.
-    fn claim_around(&self, target: Entry, batch: &mut Batch) -> bool {
+    fn claim_around(&self, target: SwapEntry, batch: &mut Batch) -> bool {
         if !self.claim_entry(target) {
             return false;
         }
         let place = batch.place_of(target.page).expect("a batch keeps its target") as usize;
         let entries = batch.entries();
-        let claims = |entry: &&Entry| self.claim_entry(**entry);
+        let claims = |entry: &&SwapEntry| self.claim_entry(**entry);
         let behind = entries[place + 1..].iter().take_while(claims).count();
         let before = entries[..place].iter().rev().take_while(claims).count();
         batch.keep((place - before) as u32, (before + 1 + behind) as u32);
         true
     }
 
-    pub(crate) fn claim_entry(&self, entry: Entry) -> bool {
+    pub(crate) fn claim_entry(&self, entry: SwapEntry) -> bool {
         let from = PageState::Swapped { slot: entry.slot };
         self.pages.change(entry.page, from, PageState::Filling { slot: Some(entry.slot) })
     }
 
     /// Works out where a read's bytes go.
-    pub(crate) fn lay_out(&self, record: &mut Record) {
+    pub(crate) fn lay_out(&self, record: &mut ReadRecord) {
         record.pieces.clear();
         let mut next = record.slot().0.get();
         for place in 0..record.batch.len() {
@@ -89,13 +89,13 @@ impl Core {
 
     /// Reads on the calling thread, and finishes.
     pub fn read_now(&self, job: ReadJob) {
-        let record = self.jobs.record(&job);
+        let record = self.reads.record(&job);
         let outcome = self.read_record(&record);
         drop(record);
         self.finish_read(job, outcome);
     }
 
-    pub(crate) fn read_record(&self, record: &Record) -> io::Result<()> {
+    pub(crate) fn read_record(&self, record: &ReadRecord) -> io::Result<()> {
         self.devices.transfer(Direction::Read, record.slot(), &record.pieces, record.node)
     }
 }

@@ -2,7 +2,7 @@
 use crate::base::counters::count;
 use crate::base::index::{PageIndex, Slot};
 use crate::base::limits::RUN_MAX;
-use crate::state::batch::{Batch, Entry};
+use crate::state::batch::{Batch, SwapEntry};
 use crate::state::core::Core;
 use crate::state::frame_set::FrameSet;
 use crate::state::node::{Asker, Node};
@@ -30,18 +30,18 @@ pub struct Started {
 
 impl Core {
     /// A page with its slot, if it is swapped.
-    pub fn entry_of(&self, page: PageIndex) -> Option<Entry> {
+    pub fn entry_of(&self, page: PageIndex) -> Option<SwapEntry> {
         if page >= self.pages.pages() {
             return None;
         }
         match self.pages.state(page) {
-            PageState::Swapped { slot } => Some(Entry { page, slot }),
+            PageState::Swapped { slot } => Some(SwapEntry { page, slot }),
             _ => None,
         }
     }
 
     /// A slot with its page, if that page is swapped there.
-    pub fn entry_on(&self, slot: Slot) -> Option<Entry> {
+    pub fn entry_on(&self, slot: Slot) -> Option<SwapEntry> {
         self.entry_of(self.devices.page_on(slot)).filter(|entry| entry.slot == slot)
     }
 
@@ -64,7 +64,7 @@ impl Core {
         Some((batch, place))
     }
 
-    fn entry_at(&self, want: &Want, place: u32) -> Option<Entry> {
+    fn entry_at(&self, want: &Want, place: u32) -> Option<SwapEntry> {
         let one = |places: Range<u32>, first, step| pages_along(first, step, places).next();
         match want.span {
             Span::Ahead(Ahead { first, step, .. }) | Span::Run { first, step, .. } => {
@@ -99,8 +99,8 @@ impl Core {
             return Some(Started { job: None, entries });
         }
         count(&self.counters.swap_ra, claimed as u64);
-        let job = self.jobs.take();
-        let mut record = self.jobs.record(&job);
+        let job = self.reads.take();
+        let mut record = self.reads.record(&job);
         record.batch = *batch;
         record.batch.keep(skipped as u32, claimed as u32);
         (record.frames, record.node, record.landing) = (frames, node.id, want.landing());

@@ -7,7 +7,7 @@ use crate::state::core::Core;
 use crate::state::node::{Asker, Grant, Node};
 use crate::state::page::PageState;
 use crate::sys::pages;
-use crate::transfer::lru_add::Arrival;
+use crate::transfer::lru_add::Origin;
 use userswap_policy::readahead::Limits;
 use userswap_policy::stream::Window;
 
@@ -77,7 +77,7 @@ impl Core {
             }
             Grant::Spare(_) => self.map_zeros(node, range),
         }
-        self.publish_resident(node, range, Arrival::New, |_| None);
+        self.publish_resident(node, range, Origin::New, |_| None);
     }
 
     /// Claims consecutive pages in a wanted state, the first of which must succeed.

@@ -6,7 +6,7 @@ use crate::state::core::Core;
 use crate::state::node::Node;
 use crate::state::page::PageState;
 use crate::sys::{PAGE_BYTES, numa, pagemap};
-use crate::transfer::lru_add::Arrival;
+use crate::transfer::lru_add::Origin;
 
 impl Core {
     /// Adopts the pages of all regions that are present already. The gate is closed: nobody else acts.
@@ -66,6 +66,6 @@ impl Core {
         state.debt += range.count - within;
         state.resident += range.count;
         drop(state);
-        self.publish_resident(node, range, Arrival::New, |_| None);
+        self.publish_resident(node, range, Origin::New, |_| None);
     }
 }

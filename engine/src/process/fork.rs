@@ -21,7 +21,7 @@ impl Core {
     pub(crate) fn forget_changes(&self) {
         self.changing_devices.store(false, Ordering::Release);
         let leaving = |device: &&Device| device.store().lock().state == DeviceState::Leaving;
-        self.devices.list().filter(leaving).for_each(|device| self.devices.swap_off_failed(device));
+        self.devices.list().filter(leaving).for_each(|device| self.devices.swapoff_failed(device));
     }
 
     pub(crate) fn renew_descriptors(&self) -> Result<(), Error> {

@@ -44,7 +44,7 @@ impl Core {
         scratch: &mut Scratch,
     ) -> Reclaimed {
         let scanned = self.isolate(node, quota, scratch);
-        self.remove_victims(node, remover, scratch);
+        self.unmap_victims(node, remover, scratch);
         let taken = scratch.count as u32;
         self.sort_out(node, scratch);
         self.feed_readahead();

@@ -13,7 +13,7 @@ use crate::base::error::Error;
 use crate::base::index::NodeId;
 use crate::list_lru::ShrinkRequest;
 use crate::state::core::Core;
-use crate::state::shrinkers::{Entry, Request, ShrinkResult, Turn};
+use crate::state::shrinkers::{Registered, Request, ShrinkResult, Turn};
 use crate::sys::clock::thread_id;
 use crate::sys::futex;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -84,7 +84,7 @@ impl Core {
     }
 
     /// The shrinker that was registered next after `last`, and the turn to ask it.
-    fn next_shrinker(&self, last: Option<u64>) -> Option<(Arc<Entry>, Turn)> {
+    fn next_shrinker(&self, last: Option<u64>) -> Option<(Arc<Registered>, Turn)> {
         let _inside = self.gate.enter();
         let entries = self.shrinkers.entries.lock();
         let next = entries.iter().find(|entry| last.is_none_or(|last| entry.id > last)).cloned();
@@ -109,7 +109,7 @@ impl Request {
     }
 }
 
-impl Entry {
+impl Registered {
     fn ask(&self, core: &Core, node: NodeId, share: Share) {
         let mut request = ShrinkRequest::new(node, 0);
         let freeable = self.shrinker.count(&request);

@@ -8,7 +8,7 @@ use crate::state::node::Node;
 use crate::state::page::PageState;
 use crate::state::scratch::{Scratch, Victim, WriteOp};
 use crate::sys::request::{Direction, Pieces};
-use crate::transfer::lru_add::Arrival;
+use crate::transfer::lru_add::Origin;
 use std::io;
 use std::sync::atomic::Ordering;
 use userswap_policy::frames::FrameRun;
@@ -150,6 +150,6 @@ impl Core {
     fn map_back(&self, node: &Node, victim: &Victim) {
         let range = PageRange { first: victim.page, count: 1 };
         self.map_in(node, range, FrameRun { first: victim.frame, count: 1 });
-        self.publish_resident(node, range, Arrival::Again, |_| None);
+        self.publish_resident(node, range, Origin::Again, |_| None);
     }
 }

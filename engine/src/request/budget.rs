@@ -3,8 +3,8 @@ use crate::base::error::Error;
 use crate::base::limits::{NODE_MIN_PAGES, RAM_MIN_BYTES};
 use crate::base::topology::shares;
 use crate::state::core::Core;
-use crate::state::marks::Marks;
 use crate::state::node::Node;
+use crate::state::watermarks::WatermarkSettings;
 use crate::sys::PAGE_BYTES;
 use std::sync::atomic::Ordering;
 use userswap_policy::watermark::Watermarks;
@@ -40,7 +40,7 @@ impl Core {
                 return Err(Error::BudgetTooLarge(bytes, places * 4 / 5 * PAGE_BYTES as u64));
             }
         }
-        let marks = self.marks();
+        let marks = self.watermark_settings();
         for (node, budget) in self.nodes.iter().zip(&budgets) {
             self.set_share(node, *budget, marks.of_node(*budget, budgets.iter().sum()));
         }
@@ -78,15 +78,18 @@ impl Core {
     /// Changes what decides about the marks, and with it the marks of all nodes.
     ///
     /// # Errors
-    /// Marks that would take more than half of some node's budget; nothing is changed then.
-    pub fn set_marks(&self, change: impl FnOnce(&mut Marks)) -> Result<(), Error> {
+    /// WatermarkSettings that would take more than half of some node's budget; nothing is changed then.
+    pub fn set_watermarks(&self, change: impl FnOnce(&mut WatermarkSettings)) -> Result<(), Error> {
         let _inside = self.gate.enter();
-        self.set_marks_inside(change)
+        self.set_watermarks_inside(change)
     }
 
-    fn set_marks_inside(&self, change: impl FnOnce(&mut Marks)) -> Result<(), Error> {
+    fn set_watermarks_inside(
+        &self,
+        change: impl FnOnce(&mut WatermarkSettings),
+    ) -> Result<(), Error> {
         let changing = self.budget_change.lock();
-        let mut marks = self.marks();
+        let mut marks = self.watermark_settings();
         change(&mut marks);
         let budgets: Vec<u32> = self.nodes.iter().map(|node| node.lock().budget).collect();
         let total = budgets.iter().sum();
@@ -97,7 +100,7 @@ impl Core {
                 return Err(Error::MarksTooHigh(bytes(high), bytes(*budget)));
             }
         }
-        *self.marks.lock() = marks;
+        *self.watermark_settings.lock() = marks;
         for (node, budget) in self.nodes.iter().zip(budgets) {
             node.lock().watermarks = marks.of_node(budget, total);
             self.wake_reclaim(node);

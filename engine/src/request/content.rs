@@ -3,7 +3,7 @@ use crate::base::index::{PageIndex, PageRange, Slot};
 use crate::state::core::Core;
 use crate::state::node::Node;
 use crate::state::page::{PageState, Word};
-use crate::state::scratch::TakenOut;
+use crate::state::scratch::Unmapped;
 use crate::sys::{PAGE_BYTES, futex, mapping, process};
 use std::sync::atomic::Ordering;
 use userswap_policy::frames::FrameRun;
@@ -17,7 +17,7 @@ const KEEP_TRIES: u32 = 200;
 
 /// Why a page is taken from its place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Purpose {
+pub(crate) enum TakeFor {
     /// Nobody wants its content any more.
     Drop,
     /// It goes elsewhere, every byte of it, if possible with its physical page.
@@ -37,14 +37,14 @@ pub(crate) enum Content {
 
 impl Core {
     /// Takes what a page holds, leaving it Untouched; waits while somebody owns it.
-    pub(crate) fn take_content(&self, page: PageIndex, purpose: Purpose) -> Content {
+    pub(crate) fn take_content(&self, page: PageIndex, take_for: TakeFor) -> Content {
         let mut tries = 0;
         loop {
             tries += 1;
-            let purpose = if tries > KEEP_TRIES && purpose == Purpose::Keep {
-                Purpose::Copy
+            let take_for = if tries > KEEP_TRIES && take_for == TakeFor::Keep {
+                TakeFor::Copy
             } else {
-                purpose
+                take_for
             };
             let freed = self.freed.load(Ordering::Acquire);
             let seen = self.pages.load(page);
@@ -55,11 +55,11 @@ impl Core {
                     continue;
                 }
                 // The device needs the frame until it has written it.
-                PageState::Writing { .. } if purpose != Purpose::Drop => {
+                PageState::Writing { .. } if take_for != TakeFor::Drop => {
                     futex::wait_for(&self.freed, freed, WAIT_NS);
                     continue;
                 }
-                PageState::Resident { .. } => self.take_resident(page, seen, purpose),
+                PageState::Resident { .. } => self.take_resident(page, seen, take_for),
                 _ => self.take_unmapped(page, seen),
             };
             if let Some(content) = taken {
@@ -105,28 +105,28 @@ impl Core {
 
     /// Takes one resident page out; None if its word has changed, or if it is to be tried again because a
     /// device or system call holds the page.
-    fn take_resident(&self, page: PageIndex, seen: Word, purpose: Purpose) -> Option<Content> {
+    fn take_resident(&self, page: PageIndex, seen: Word, take_for: TakeFor) -> Option<Content> {
         let PageState::Resident { slot, pins, node } = seen.state() else { return None };
         if !self.pages.claim(page, seen, PageState::Leaving { slot }) {
             return None;
         }
         let node = self.node(node);
-        let mut taken = [TakenOut::Stayed];
-        self.take_out(node, PageRange { first: page, count: 1 }, &mut taken);
+        let mut taken = [Unmapped::Stayed];
+        self.unmap(node, PageRange { first: page, count: 1 }, &mut taken);
         let content = match taken[0] {
-            TakenOut::Frame(frame) => Content::Frame(frame, slot),
-            TakenOut::Stayed if purpose == Purpose::Keep => {
+            Unmapped::Frame(frame) => Content::Frame(frame, slot),
+            Unmapped::Stayed if take_for == TakeFor::Keep => {
                 self.publish(page, PageState::Resident { slot, pins, node: node.id });
                 node.lock().enlist(&self.pages, page, 1);
                 futex::wait_for(&self.freed, self.freed.load(Ordering::Acquire), WAIT_NS);
                 return None;
             }
-            TakenOut::Stayed if purpose == Purpose::Copy => {
+            Unmapped::Stayed if take_for == TakeFor::Copy => {
                 let frame = self.copy_of(node, page);
                 self.drop_in_place(node, page, None);
                 Content::Frame(frame, slot)
             }
-            TakenOut::Stayed => {
+            Unmapped::Stayed => {
                 self.drop_in_place(node, page, slot);
                 Content::None
             }

@@ -2,11 +2,11 @@
 use crate::base::counters::count;
 use crate::base::index::{NodeId, PageIndex, PageRange};
 use crate::base::limits::RUN_MAX;
-use crate::request::content::{Content, Purpose};
+use crate::request::content::{Content, TakeFor};
 use crate::state::core::Core;
 use crate::state::node::Node;
 use crate::state::page::PageState;
-use crate::state::scratch::TakenOut;
+use crate::state::scratch::Unmapped;
 
 impl Core {
     /// Forgets the content of a range: nothing is written, pages read as zeros afterwards.
@@ -18,7 +18,7 @@ impl Core {
             page = match self.claim_resident_run(page, range.end()) {
                 Some((run, node)) => self.drop_resident(run, self.node(node)),
                 None => {
-                    let content = self.take_content(page, Purpose::Drop);
+                    let content = self.take_content(page, TakeFor::Drop);
                     self.discard(content);
                     page + 1
                 }
@@ -48,16 +48,16 @@ impl Core {
 
     /// Moves dropped pages to frames: they serve the next fault without the kernel's allocator.
     fn drop_resident(&self, run: PageRange, node: &Node) -> PageIndex {
-        let mut taken = [TakenOut::Stayed; RUN_MAX as usize];
+        let mut taken = [Unmapped::Stayed; RUN_MAX as usize];
         let taken = &mut taken[..run.count as usize];
-        self.take_out(node, run, taken);
+        self.unmap(node, run, taken);
         for (page, outcome) in (run.first..run.end()).zip(taken) {
             let PageState::Leaving { slot } = self.pages.state(page) else {
                 unreachable!("page {page} is owned in Leaving")
             };
             match *outcome {
-                TakenOut::Frame(frame) => self.discard(Content::Frame(frame, slot)),
-                TakenOut::Stayed => self.drop_in_place(node, page, slot),
+                Unmapped::Frame(frame) => self.discard(Content::Frame(frame, slot)),
+                Unmapped::Stayed => self.drop_in_place(node, page, slot),
             }
             // Before publishing: whoever fills the page next puts it on a list again.
             node.lock().lists.remove(page);

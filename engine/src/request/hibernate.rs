@@ -13,7 +13,7 @@ use crate::state::page::PageState;
 use crate::state::scratch::Scratch;
 use crate::swapoff::Proceed;
 use crate::swapoff::room::room_in_ram;
-use crate::swapoff::task::{PATIENCE_NS, Purpose, Task, WAIT_NS};
+use crate::swapoff::task::{Goal, PATIENCE_NS, Task, WAIT_NS};
 use crate::sys::lock::Lock;
 use crate::sys::signal::Blocked;
 use crate::sys::{clock, futex};
@@ -153,7 +153,7 @@ impl Core {
             if self.inside_gate(|| self.nodes.iter().all(|node| room_in_ram(node) == 0)) {
                 break;
             }
-            self.sweep(Task { device, purpose: Purpose::Fill }, &mut || Proceed::GoOn)?;
+            self.sweep(Task { device, goal: Goal::Fill }, &mut || Proceed::GoOn)?;
         }
         Ok(())
     }

@@ -1,9 +1,9 @@
 //! mremap: content moves to other pages, and no byte is copied.
 use crate::base::index::{PageIndex, PageRange};
-use crate::request::content::{Content, Purpose};
+use crate::request::content::{Content, TakeFor};
 use crate::state::core::Core;
 use crate::state::page::PageState;
-use crate::transfer::lru_add::Arrival;
+use crate::transfer::lru_add::Origin;
 use userswap_policy::frames::FrameRun;
 
 impl Core {
@@ -11,7 +11,7 @@ impl Core {
     /// a message from its former life.
     fn claim_fresh(&self, page: PageIndex, state: PageState) {
         while !self.pages.change(page, PageState::Untouched, state) {
-            let content = self.take_content(page, Purpose::Drop);
+            let content = self.take_content(page, TakeFor::Drop);
             self.discard(content);
         }
     }
@@ -21,7 +21,7 @@ impl Core {
         let _inside = self.gate.enter();
         for place in 0..from.count {
             let (source, target) = (from.first + place, to + place);
-            let content = self.take_content(source, Purpose::Keep);
+            let content = self.take_content(source, TakeFor::Keep);
             let (state, frame) = match content {
                 Content::None => continue,
                 Content::Lost => (PageState::Lost, None),
@@ -36,7 +36,7 @@ impl Core {
                 let node = self.node_of_frame(frame);
                 let range = PageRange { first: target, count: 1 };
                 self.map_in(node, range, FrameRun { first: frame, count: 1 });
-                self.publish_resident(node, range, Arrival::New, |_| slot);
+                self.publish_resident(node, range, Origin::New, |_| slot);
             }
         }
     }

@@ -32,7 +32,7 @@ impl Core {
         for node in &self.nodes {
             scratch.count = 0;
             (range.first..range.end()).for_each(|page| scratch_claim(self, node.id, page, scratch));
-            put_back += self.take_out_claimed(node, scratch);
+            put_back += self.unmap_claimed(node, scratch);
         }
         self.release_cached(range);
         put_back

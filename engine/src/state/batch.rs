@@ -11,7 +11,7 @@ const GAPS_MAX: u32 = 23;
 
 /// A page and the slot that holds its content.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Entry {
+pub struct SwapEntry {
     /// The page.
     pub page: PageIndex,
     /// The slot.
@@ -30,7 +30,7 @@ pub enum Gaps {
 /// Entries in the order of slots.
 #[derive(Clone, Copy, Debug)]
 pub struct Batch {
-    entries: [Entry; RUN_MAX as usize],
+    entries: [SwapEntry; RUN_MAX as usize],
     count: u32,
 }
 
@@ -42,12 +42,12 @@ impl Batch {
 
     /// No entries.
     pub fn new() -> Self {
-        let none = Entry { page: 0, slot: Slot(std::num::NonZeroU32::MIN) };
+        let none = SwapEntry { page: 0, slot: Slot(std::num::NonZeroU32::MIN) };
         Self { entries: [none; RUN_MAX as usize], count: 0 }
     }
 
     /// The entries.
-    pub fn entries(&self) -> &[Entry] {
+    pub fn entries(&self) -> &[SwapEntry] {
         &self.entries[..self.count as usize]
     }
 
@@ -65,7 +65,7 @@ impl Batch {
     ///
     /// # Panics
     /// When the batch is full.
-    pub fn push(&mut self, entry: Entry) {
+    pub fn push(&mut self, entry: SwapEntry) {
         self.entries[self.count as usize] = entry;
         self.count += 1;
     }
@@ -90,7 +90,7 @@ impl Batch {
     fn stretch_from(&self, first: u32, gaps: Gaps, most: u32) -> u32 {
         let entries = &self.entries()[first as usize..];
         let mut room = GAPS_MAX;
-        let follows = |pair: &&[Entry]| {
+        let follows = |pair: &&[SwapEntry]| {
             joins(pair, gaps) && {
                 let is_gap = pair[1].slot.0.get() > pair[0].slot.0.get() + 1;
                 let fits = !is_gap || room > 0;
@@ -124,7 +124,7 @@ impl Batch {
 }
 
 /// Whether one request can read the first two entries.
-fn joins(entries: &[Entry], gaps: Gaps) -> bool {
+fn joins(entries: &[SwapEntry], gaps: Gaps) -> bool {
     let (one, next) = (entries[0].slot.0.get(), entries[1].slot.0.get());
     let widest = match gaps {
         Gaps::None => 0,
@@ -146,7 +146,7 @@ mod tests {
         let mut batch = Batch::new();
         for (page, slot) in slots.iter().enumerate() {
             let slot = Slot(std::num::NonZeroU32::new(*slot).unwrap());
-            batch.push(Entry { page: page as u32, slot });
+            batch.push(SwapEntry { page: page as u32, slot });
         }
         batch.sort();
         batch

@@ -10,16 +10,16 @@ use crate::device::Devices;
 use crate::state::arena::Arena;
 use crate::state::frame_flag::FrameFlags;
 use crate::state::gate::Gate;
-use crate::state::marks::Marks;
 use crate::state::node::Node;
-use crate::state::nodes;
 use crate::state::page::PageTable;
 use crate::state::readahead::{Readahead, Settings};
-use crate::state::reads::Jobs;
+use crate::state::reads::Reads;
 use crate::state::scratch::Scratch;
+use crate::state::shares;
 use crate::state::shrinkers::Shrinkers;
-use crate::state::unmap_lock::Removal;
+use crate::state::unmap_lock::UnmapLocks;
 use crate::state::wants::Wants;
+use crate::state::watermarks::WatermarkSettings;
 use crate::sys::fd::Event;
 use crate::sys::lock::Lock;
 use crate::sys::mapping::{Access, Mapping};
@@ -86,7 +86,7 @@ pub struct Core {
     /// Readahead: the policies' settings and state.
     pub readahead: Readahead,
     /// Memory for reads under way.
-    pub jobs: Jobs,
+    pub reads: Reads,
     /// What the server is to read that nobody waits for.
     pub wants: Wants,
     /// What it was built with.
@@ -102,9 +102,9 @@ pub struct Core {
     /// Held by who changes the budget, or the marks.
     pub budget_change: Lock<()>,
     /// What decides about the watermarks.
-    pub marks: Lock<Marks>,
+    pub watermark_settings: Lock<WatermarkSettings>,
     /// Who takes pages out where.
-    pub removal: Removal,
+    pub unmap_locks: UnmapLocks,
     /// The program's caches.
     pub shrinkers: Shrinkers,
     /// Nodes whose reclaimers nobody wakes.
@@ -149,7 +149,7 @@ impl Core {
         let uffd = Uffd::open(required, wished, rights).map_err(Error::Userfaultfd)?;
         let path = choose_path(&uffd, tuning.transfer)?;
         let pages = arena.pages();
-        let nodes = nodes::build(&tuning.budgets, pages)?;
+        let nodes = shares::build(&tuning.budgets, pages)?;
         let positions: u32 = nodes.iter().map(Node::positions).sum();
         let books = |error| Error::Books(error);
         let frames =
@@ -171,8 +171,8 @@ impl Core {
             hibernated: AtomicBool::new(false),
             changing_devices: AtomicBool::new(false),
             budget_change: Lock::new(()),
-            marks: Lock::new(Marks::default()),
-            removal: Removal::new(),
+            watermark_settings: Lock::new(WatermarkSettings::default()),
+            unmap_locks: UnmapLocks::new(),
             hopeless: AtomicU32::new(0),
             pins: AtomicU32::new(0),
             queue_fds: Lock::new(Vec::new()),
@@ -182,7 +182,7 @@ impl Core {
             warned_full: AtomicBool::new(false),
             scratch: std::array::from_fn(|_| Lock::new(Box::new(Scratch::new()))),
             readahead: Readahead::new(tuning.readahead, pages).map_err(books)?,
-            jobs: Jobs::new(),
+            reads: Reads::new(),
             wants: Wants::new(),
             gap: Mapping::new(GAP_MAX as usize * PAGE_BYTES, Access::ReadWrite).map_err(books)?,
             zeros: Mapping::new(RUN_MAX as usize * PAGE_BYTES, Access::ReadWrite).map_err(books)?,
@@ -283,8 +283,8 @@ impl Core {
     }
 
     /// What decides about the marks at this moment.
-    pub fn marks(&self) -> Marks {
-        *self.marks.lock()
+    pub fn watermark_settings(&self) -> WatermarkSettings {
+        *self.watermark_settings.lock()
     }
 
     /// The range of a region by addresses; whole pages.

@@ -70,7 +70,7 @@ pub struct NodeState {
     /// The mapped page whose slot was asked for last when devices had no room.
     pub slots_looked_at: Option<PageIndex>,
     /// Pages enlisted as resident since the generation began.
-    arrivals: u32,
+    added: u32,
     generation: u8,
     /// Physical pages that may still be taken from the kernel.
     pub spare: u32,
@@ -132,7 +132,7 @@ impl Node {
             health: Health::default(),
             priority: userswap_policy::reclaim::PRIORITY_DEFAULT,
             slots_looked_at: None,
-            arrivals: 0,
+            added: 0,
             generation: 0,
             debt: 0,
             unused: 0,
@@ -340,7 +340,7 @@ impl NodeState {
             match word.state() {
                 PageState::Resident { node, .. } if node == self.id => {
                     self.lists.push_newest(ListId::of(word.standing().activity), page);
-                    self.on_arrival();
+                    self.on_lru_add();
                 }
                 PageState::Cached { frame, .. } if self.owns(frame) => {
                     self.lists.push_newest(ListId::Cached, page);
@@ -352,10 +352,10 @@ impl NodeState {
 
     /// A generation is a sixteenth of the budget: half of them are on the lists, the others tell them from
     /// those that come after going round.
-    fn on_arrival(&mut self) {
-        self.arrivals += 1;
-        if self.arrivals >= self.budget / u32::from(GENERATIONS / 2) {
-            self.arrivals = 0;
+    fn on_lru_add(&mut self) {
+        self.added += 1;
+        if self.added >= self.budget / u32::from(GENERATIONS / 2) {
+            self.added = 0;
             self.generation = (self.generation + 1) % GENERATIONS;
         }
     }

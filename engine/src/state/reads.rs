@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 const JOBS_MAX: usize = 64;
 
 /// What a read is made of.
-pub struct Record {
+pub struct ReadRecord {
     /// What it reads.
     pub batch: Batch,
     /// A frame for each entry, in the same order.
@@ -34,19 +34,19 @@ pub struct Record {
 pub struct ReadJob(u32);
 
 /// All records.
-pub struct Jobs {
-    records: Box<[Lock<Record>]>,
+pub struct Reads {
+    records: Box<[Lock<ReadRecord>]>,
     /// A bit for each record that nobody holds.
     free: AtomicU64,
     /// Counts records being given back; waited on by who finds none.
     returned: AtomicU32,
 }
 
-impl Jobs {
+impl Reads {
     /// Nobody reads.
     pub fn new() -> Self {
         let record = || {
-            Lock::new(Record {
+            Lock::new(ReadRecord {
                 batch: Batch::new(),
                 frames: FrameSet::new(),
                 node: NodeId(0),
@@ -76,7 +76,7 @@ impl Jobs {
     }
 
     /// The record of a job; only its holder asks, so nobody ever waits for this lock.
-    pub fn record(&self, job: &ReadJob) -> Guard<'_, Record> {
+    pub fn record(&self, job: &ReadJob) -> Guard<'_, ReadRecord> {
         self.records[job.0 as usize].lock()
     }
 
@@ -105,7 +105,7 @@ pub enum Landing {
     },
 }
 
-impl Record {
+impl ReadRecord {
     /// The first slot.
     pub fn slot(&self) -> Slot {
         self.batch.entries()[0].slot
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn a_record_has_one_holder_at_a_time_however_many_want_one() {
-        let jobs = Jobs::new();
+        let jobs = Reads::new();
         let holders: Vec<AtomicU32> = (0..JOBS_MAX).map(|_| AtomicU32::new(0)).collect();
         std::thread::scope(|scope| {
             for _ in 0..3 {
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn who_finds_no_record_waits_for_one() {
-        let jobs = Jobs::new();
+        let jobs = Reads::new();
         let mut held: Vec<_> = (0..JOBS_MAX).map(|_| jobs.take()).collect();
         std::thread::scope(|scope| {
             let waiter = scope.spawn(|| jobs.take());

@@ -21,7 +21,7 @@ pub struct Victim {
 pub struct Scratch {
     pub(crate) victims: [Victim; BATCH],
     pub(crate) count: usize,
-    pub(crate) taken: [TakenOut; BATCH],
+    pub(crate) taken: [Unmapped; BATCH],
     pub(crate) write: WriteOp,
 }
 
@@ -32,7 +32,7 @@ impl Scratch {
         Self {
             victims: [none; BATCH],
             count: 0,
-            taken: [TakenOut::Stayed; BATCH],
+            taken: [Unmapped::Stayed; BATCH],
             write: WriteOp::new(),
         }
     }
@@ -62,7 +62,7 @@ impl Scratch {
 
 /// Where a page went that was taken out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum TakenOut {
+pub enum Unmapped {
     /// Its content is in this held frame.
     Frame(FrameIndex),
     /// It had to stay.

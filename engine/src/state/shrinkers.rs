@@ -46,7 +46,7 @@ pub enum ShrinkResult {
 /// The shrinkers of an engine, and what they are going to be asked.
 pub struct Shrinkers {
     /// Taken only inside the gate, so that a fork finds it free.
-    pub(crate) entries: Lock<Vec<Arc<Entry>>>,
+    pub(crate) entries: Lock<Vec<Arc<Registered>>>,
     /// How many there are: who reclaims looks here first.
     registered: AtomicU32,
     pub(crate) requests: Box<[Request]>,
@@ -64,7 +64,7 @@ pub(crate) struct Request {
     pub(crate) is_made: AtomicBool,
 }
 
-pub(crate) struct Entry {
+pub(crate) struct Registered {
     pub(crate) id: u64,
     pub(crate) name: String,
     pub(crate) shrinker: Arc<dyn Shrinker>,
@@ -117,7 +117,7 @@ impl Shrinkers {
     }
 
     pub(crate) fn status(&self) -> Vec<ShrinkerStatus> {
-        let status = |entry: &Arc<Entry>| ShrinkerStatus {
+        let status = |entry: &Arc<Registered>| ShrinkerStatus {
             name: entry.name.clone(),
             objects_scanned: entry.scanned.load(Ordering::Relaxed),
             objects_freed: entry.freed.load(Ordering::Relaxed),
@@ -130,7 +130,7 @@ impl Shrinkers {
         self.registered.load(Ordering::Relaxed) == 0
     }
 
-    pub(crate) fn insert(&self, entry: Arc<Entry>) {
+    pub(crate) fn insert(&self, entry: Arc<Registered>) {
         let mut entries = self.entries.lock();
         entries.push(entry);
         self.registered.store(entries.len() as u32, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Removal locks: who takes pages out of a region holds the one of that region, or of that part of it.
+//! UnmapLocks locks: who takes pages out of a region holds the one of that region, or of that part of it.
 //!
 //! The kernel moves pages under a lock of the mapping, so several reclaimers in one region wait inside a
 //! system call, where nobody sees it. Here they meet before it: acquisitions, waits and the time waited are
@@ -28,7 +28,7 @@ struct Line(Lock<()>);
 
 /// How removal has gone.
 #[derive(Debug, Default)]
-pub struct RemovalUse {
+pub struct UnmapLockUse {
     /// Times a removal lock was taken.
     pub acquisitions: AtomicU64,
     /// Times somebody else had it.
@@ -42,13 +42,13 @@ pub struct RemovalUse {
 }
 
 /// The removal locks of an engine.
-pub struct Removal {
+pub struct UnmapLocks {
     locks: [Line; LOCKS],
     contention: AtomicU8,
     /// Whose turn it is under `stall`.
     pub(crate) exclusive: Exclusive,
     /// How it has gone.
-    pub used: RemovalUse,
+    pub used: UnmapLockUse,
 }
 
 /// The part of a region that pages are taken out of.
@@ -85,14 +85,14 @@ impl<'a> Parts<'a> {
     }
 }
 
-impl Removal {
+impl UnmapLocks {
     /// All free, `wait`.
     pub fn new() -> Self {
         Self {
             locks: [const { Line(Lock::new(())) }; LOCKS],
             contention: AtomicU8::new(code(Contention::default())),
             exclusive: Exclusive::new(),
-            used: RemovalUse::default(),
+            used: UnmapLockUse::default(),
         }
     }
 
@@ -162,14 +162,14 @@ impl Removal {
     }
 }
 
-impl Default for Removal {
+impl Default for UnmapLocks {
     fn default() -> Self {
         Self::new()
     }
 }
 
 /// A policy's name.
-pub fn name_of_contention(contention: Contention) -> &'static str {
+pub fn contention_name(contention: Contention) -> &'static str {
     CONTENTIONS[usize::from(code(contention))].0
 }
 
@@ -188,8 +188,8 @@ mod tests {
 
     const PART: Part = Part(0);
 
-    fn stalling() -> Removal {
-        let removal = Removal::new();
+    fn stalling() -> UnmapLocks {
+        let removal = UnmapLocks::new();
         removal.set_contention(Contention::Stall);
         removal
     }
@@ -200,14 +200,14 @@ mod tests {
         }
     }
 
-    fn stalled(removal: &Removal) -> u64 {
+    fn stalled(removal: &UnmapLocks) -> u64 {
         removal.used.stalled.load(Ordering::Relaxed)
     }
 
     /// Lets `removers` meet a taken lock one after the other, waiting for `met` after each; then runs
     /// `meanwhile`, frees the lock, and waits for all.
     fn collide(
-        removal: &Removal,
+        removal: &UnmapLocks,
         removers: &[(Remover, &dyn Fn() -> bool)],
         meanwhile: impl FnOnce(),
     ) {
@@ -313,7 +313,7 @@ mod tests {
 
     #[test]
     fn skip_looks_elsewhere_and_waits_at_last() {
-        let removal = Removal::new();
+        let removal = UnmapLocks::new();
         removal.set_contention(Contention::Skip);
         let held = removal.enter_at_last(PART);
         assert!(removal.enter(PART, background(0)).is_none());

@@ -25,7 +25,7 @@ use crate::base::error::Error;
 use crate::device::record::Device;
 use crate::state::core::Core;
 use crate::swapoff::method::SwapoffMethod;
-use crate::swapoff::task::{PATIENCE_NS, Purpose, Task, WAIT_NS};
+use crate::swapoff::task::{Goal, PATIENCE_NS, Task, WAIT_NS};
 use crate::sys::signal::Blocked;
 use crate::sys::{clock, futex};
 use std::path::Path;
@@ -57,7 +57,7 @@ struct Going<'a> {
 
 impl Drop for Going<'_> {
     fn drop(&mut self) {
-        self.core.inside_gate(|| self.core.devices.swap_off_failed(self.device));
+        self.core.inside_gate(|| self.core.devices.swapoff_failed(self.device));
         self.core.note_room();
     }
 }
@@ -68,19 +68,19 @@ impl Core {
     ///
     /// # Errors
     /// No such device, no room for its pages, cancelled: the device stays in use and nothing is lost.
-    pub fn swap_off(
+    pub fn swapoff(
         &self,
         path: &Path,
         watch: &mut dyn FnMut(Progress) -> Proceed,
     ) -> Result<(), Error> {
-        self.swap_off_by(path, SwapoffMethod::default(), watch)
+        self.swapoff_by(path, SwapoffMethod::default(), watch)
     }
 
-    /// As [`Self::swap_off`], by a method of choice.
+    /// As [`Self::swapoff`], by a method of choice.
     ///
     /// # Errors
-    /// As for [`Self::swap_off`].
-    pub fn swap_off_by(
+    /// As for [`Self::swapoff`].
+    pub fn swapoff_by(
         &self,
         path: &Path,
         method: SwapoffMethod,
@@ -89,9 +89,9 @@ impl Core {
         let _changing = self.change_devices()?;
         let device = self.find_device(path)?;
         self.check_room_without(device)?;
-        self.inside_gate(|| self.devices.swap_off_begin(device))?;
+        self.inside_gate(|| self.devices.swapoff_begin(device))?;
         let going = Going { core: self, device };
-        self.bring_back(device, method, watch)?;
+        self.empty_device(device, method, watch)?;
         self.let_go(device)?;
         std::mem::forget(going);
         Ok(())
@@ -113,7 +113,7 @@ impl Core {
     }
 
     /// Sweeps over all pages until the device holds nothing any more.
-    fn bring_back(
+    fn empty_device(
         &self,
         device: &Device,
         mut method: SwapoffMethod,
@@ -132,7 +132,7 @@ impl Core {
                     Proceed::Cancel | Proceed::GoOn => Proceed::GoOn,
                 }
             };
-            self.pass(Task { device, purpose: Purpose::Empty }, method, &mut tell)?;
+            self.pass(Task { device, goal: Goal::Empty }, method, &mut tell)?;
             // What a walk has left is a rest.
             method = SwapoffMethod::default();
             // Slots whose pages have gone may wait in a buffer of some CPU.
@@ -141,11 +141,11 @@ impl Core {
             match used() {
                 _ if self.devices.must_yield() => return Err(Error::NoRoomInRam),
                 0 => return Ok(()),
-                _ if cancelled => return Err(Error::SwapOffCancelled),
+                _ if cancelled => return Err(Error::SwapoffCancelled),
                 // A page in transition, an unfinished write: its owner is quick.
                 left if left >= before => {
                     if clock::now_ns() - progress_ns > PATIENCE_NS {
-                        return Err(Error::SwapOffStuck(u64::from(left)));
+                        return Err(Error::SwapoffStuck(u64::from(left)));
                     }
                     futex::wait_for(&self.freed, self.freed.load(Ordering::Acquire), WAIT_NS);
                 }
@@ -162,7 +162,7 @@ impl Core {
         let _blocked = Blocked::new();
         let closed =
             self.gate.close_while(|| !self.devices.must_yield()).ok_or(Error::NoRoomInRam)?;
-        let file = self.devices.swap_off_done(device);
+        let file = self.devices.swapoff_done(device);
         drop(closed);
         self.note_room();
         // A queue may keep the file open a moment longer, but it is not ours any more.

@@ -12,8 +12,8 @@ use crate::state::node::Node;
 use crate::state::page::PageState;
 use crate::state::scratch::{Scratch, Victim};
 use crate::swapoff::room::room_in_ram;
-use crate::swapoff::task::{Purpose, READ_PAGES, READERS};
-use crate::transfer::lru_add::Arrival;
+use crate::swapoff::task::{Goal, READ_PAGES, READERS};
+use crate::transfer::lru_add::Origin;
 use userswap_policy::frames::FrameRun;
 
 /// As long as a pool has no more free frames than this, those that were read into are kept for the next
@@ -23,13 +23,13 @@ const FRAMES_KEPT: u32 = READERS * READ_PAGES;
 impl Core {
     /// Pages of one node, owned in Filling with their content in held frames, find a place; then the slots
     /// they had are free, unless they may keep them.
-    pub(crate) fn place(&self, purpose: Purpose, victims: &[Victim], scratch: &mut Scratch) {
+    pub(crate) fn place(&self, goal: Goal, victims: &[Victim], scratch: &mut Scratch) {
         let Some(first) = victims.first() else { return };
         let node = self.node_of_frame(first.frame);
-        let keeps_slots = purpose == Purpose::Fill && !self.devices.is_crowded();
-        let maps = match purpose {
-            Purpose::Fill => true,
-            Purpose::Empty => room_in_ram(node) > 0 || self.devices.room().0 <= 0,
+        let keeps_slots = goal == Goal::Fill && !self.devices.is_crowded();
+        let maps = match goal {
+            Goal::Fill => true,
+            Goal::Empty => room_in_ram(node) > 0 || self.devices.room().0 <= 0,
         };
         if maps {
             self.map_held(node, victims, keeps_slots);
@@ -54,7 +54,7 @@ impl Core {
                 self.map_in(node, rest, frames);
             }
             let slot = |page| run[(page - range.first) as usize].slot.filter(|_| keeps_slots);
-            self.publish_resident(node, range, Arrival::Unasked, slot);
+            self.publish_resident(node, range, Origin::Unasked, slot);
         }
     }
 

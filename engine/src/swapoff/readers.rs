@@ -9,7 +9,7 @@ use crate::state::node::{Asker, Node};
 use crate::state::scratch::Scratch;
 use crate::swapoff::Proceed;
 use crate::swapoff::room::room_in_ram;
-use crate::swapoff::task::{PATIENCE_NS, Purpose, READ_PAGES, Task, WAIT_NS};
+use crate::swapoff::task::{Goal, PATIENCE_NS, READ_PAGES, Task, WAIT_NS};
 use crate::sys::lock::Lock;
 use crate::sys::signal::Blocked;
 use crate::sys::{clock, futex};
@@ -61,9 +61,9 @@ impl Core {
             task,
             map,
             next: Lock::new(0),
-            room: AtomicU64::new(match task.purpose {
-                Purpose::Empty => u64::MAX,
-                Purpose::Fill => self.inside_gate(|| self.nodes.iter().map(room_in_ram).sum()),
+            room: AtomicU64::new(match task.goal {
+                Goal::Empty => u64::MAX,
+                Goal::Fill => self.inside_gate(|| self.nodes.iter().map(room_in_ram).sum()),
             }),
             stopping: AtomicBool::new(false),
             failure: Lock::new(None),
@@ -104,7 +104,7 @@ impl Shared<'_> {
 
     /// Whether a fault has asked for the device.
     fn is_unwanted(&self) -> bool {
-        self.task.purpose == Purpose::Empty && self.core.devices.must_yield()
+        self.task.goal == Goal::Empty && self.core.devices.must_yield()
     }
 
     fn must_stop(&self) -> bool {
@@ -125,7 +125,7 @@ impl<'a> Reader<'a> {
     /// Takes spans until there is none; the caller of all is the one who asks `between`.
     fn run(&mut self, mut between: Option<&mut dyn FnMut() -> Proceed>) {
         while let Some(span) = self.shared.next_span() {
-            if let Err(error) = self.bring_span(span) {
+            if let Err(error) = self.read_span(span) {
                 self.shared.fail(error);
             }
             if self.shared.is_unwanted() {
@@ -134,12 +134,12 @@ impl<'a> Reader<'a> {
             if let Some(between) = &mut between
                 && between() == Proceed::Cancel
             {
-                self.shared.fail(Error::SwapOffCancelled);
+                self.shared.fail(Error::SwapoffCancelled);
             }
         }
     }
 
-    fn bring_span(&mut self, mut span: Range<u32>) -> Result<(), Error> {
+    fn read_span(&mut self, mut span: Range<u32>) -> Result<(), Error> {
         let core = self.shared.core;
         let mut progress_ns = clock::now_ns();
         while !span.is_empty() && !self.shared.must_stop() {
@@ -147,7 +147,7 @@ impl<'a> Reader<'a> {
             let inside = core.gate.enter();
             let node = core.roomiest_node();
             let freed = core.freed.load(Ordering::Acquire);
-            let piece = self.bring_piece(node, span.clone());
+            let piece = self.read_piece(node, span.clone());
             drop(inside);
             drop(blocked);
             match piece {
@@ -155,7 +155,7 @@ impl<'a> Reader<'a> {
                     span.start += slots;
                     progress_ns = clock::now_ns();
                 }
-                Piece::NoFrames if self.shared.task.purpose == Purpose::Fill => {
+                Piece::NoFrames if self.shared.task.goal == Goal::Fill => {
                     self.shared.stopping.store(true, Ordering::Relaxed);
                     return Ok(());
                 }
@@ -173,7 +173,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Inside the gate: reads as much of a span as there are frames for, and places it.
-    fn bring_piece(&mut self, node: &Node, span: Range<u32>) -> Piece {
+    fn read_piece(&mut self, node: &Node, span: Range<u32>) -> Piece {
         let core = self.shared.core;
         let want = self.shared.reserve(span.end - span.start);
         let mut frames = FrameSet::new();
@@ -181,7 +181,7 @@ impl<'a> Reader<'a> {
         let slots = span.start..span.start + frames.pages();
         let Shared { task, map, .. } = *self.shared;
         let read = core.read_slots(task, map, slots.clone(), (node, frames));
-        core.place(task.purpose, &read, &mut self.scratch);
+        core.place(task.goal, &read, &mut self.scratch);
         self.shared.room.fetch_add(u64::from(want) - read.len() as u64, Ordering::Relaxed);
         if slots.is_empty() { Piece::NoFrames } else { Piece::Done(slots.end - slots.start) }
     }

@@ -26,7 +26,7 @@ impl Core {
         self.inside_gate(|| {
             let room = self.room_without(device);
             let name = || device.label().map_or_else(String::new, |label| label.name.clone());
-            if pages > room { Err(Error::NoRoomToSwapOff(name(), pages, room)) } else { Ok(()) }
+            if pages > room { Err(Error::NoRoomToSwapoff(name(), pages, room)) } else { Ok(()) }
         })
     }
 

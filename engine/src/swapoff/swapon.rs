@@ -20,14 +20,14 @@ impl Core {
     ///
     /// # Errors
     /// The device cannot be used, or the set of devices is being changed; nothing is changed then.
-    pub fn swap_on(&self, spec: &SwapSpec) -> Result<(), Error> {
+    pub fn swapon(&self, spec: &SwapSpec) -> Result<(), Error> {
         let _changing = self.change_devices()?;
         let budget = u64::from(self.inside_gate(|| self.budget_pages()));
         let bytes = crate::base::limits::default_swap_bytes(budget * PAGE_BYTES as u64);
         // Before a file is made for it.
         self.inside_gate(|| self.devices.check_place(spec, &self.topology))?;
         let opened = open::open(spec, bytes)?;
-        self.inside_gate(|| self.devices.swap_on(opened, &self.topology))?;
+        self.inside_gate(|| self.devices.swapon(opened, &self.topology))?;
         self.devices_full.store(false, Ordering::Relaxed);
         self.note_room();
         Ok(())

@@ -7,7 +7,7 @@ use crate::state::core::Core;
 use crate::state::page::PageState;
 use crate::state::scratch::{Scratch, Victim};
 use crate::swapoff::Proceed;
-use crate::swapoff::task::{Purpose, Task};
+use crate::swapoff::task::{Goal, Task};
 use crate::sys::signal::Blocked;
 use std::ops::Range;
 use userswap_policy::spans;
@@ -28,11 +28,11 @@ impl Core {
             let mut found = Found::new(part);
             for range in self.look_ranges() {
                 self.look(task, range, &mut found);
-                if task.purpose == Purpose::Empty && self.devices.must_yield() {
+                if task.goal == Goal::Empty && self.devices.must_yield() {
                     return Err(Error::NoRoomInRam);
                 }
                 if between() == Proceed::Cancel {
-                    return Err(Error::SwapOffCancelled);
+                    return Err(Error::SwapoffCancelled);
                 }
             }
             self.read_all(task, &found.map, between)?;
@@ -61,16 +61,16 @@ impl Core {
         let _blocked = Blocked::new();
         let _inside = self.gate.enter();
         for page in range.first..range.end() {
-            match (task.purpose, self.pages.state(page)) {
+            match (task.goal, self.pages.state(page)) {
                 (_, PageState::Swapped { slot }) if self.is_on(task.device, slot) => {
                     found.map.put(number_of(slot), page);
                 }
-                (Purpose::Empty, PageState::Resident { slot: Some(slot), .. })
+                (Goal::Empty, PageState::Resident { slot: Some(slot), .. })
                     if self.is_on(task.device, slot) =>
                 {
                     self.forget_slot(page, slot);
                 }
-                (Purpose::Empty, PageState::Cached { slot: Some(slot), .. })
+                (Goal::Empty, PageState::Cached { slot: Some(slot), .. })
                     if self.is_on(task.device, slot) =>
                 {
                     self.take_cached(page, slot, found);
@@ -107,7 +107,7 @@ impl Core {
     }
 
     pub(crate) fn place_cached(&self, found: &mut Found) {
-        self.place(Purpose::Empty, &found.cached, &mut found.scratch);
+        self.place(Goal::Empty, &found.cached, &mut found.scratch);
         found.cached.clear();
     }
 }
@@ -133,6 +133,6 @@ impl Found {
 
     /// One page that was read, owned in Filling, finds a place.
     pub(crate) fn place(&mut self, core: &Core, victim: Victim) {
-        core.place(Purpose::Empty, &[victim], &mut self.scratch);
+        core.place(Goal::Empty, &[victim], &mut self.scratch);
     }
 }

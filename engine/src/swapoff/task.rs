@@ -19,7 +19,7 @@ pub const PATIENCE_NS: u64 = 2_000_000_000;
 
 /// Why pages are brought back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Purpose {
+pub enum Goal {
     /// The device goes: what RAM has no room for goes to another one.
     Empty,
     /// The program will want them: as many as RAM has room for, and their slots stay theirs.
@@ -32,7 +32,7 @@ pub struct Task<'a> {
     /// Where it is.
     pub device: &'a Device,
     /// What for.
-    pub purpose: Purpose,
+    pub goal: Goal,
 }
 
 impl Core {

@@ -1,4 +1,4 @@
-//! Arrival: a page has been mapped. Its word is published, with what it is taken for, and it goes to the
+//! Origin: a page has been mapped. Its word is published, with what it is taken for, and it goes to the
 //! list of its node that this names.
 //!
 //! Whether it is active is the working set's decision (`policy::workingset`), made under the node's lock
@@ -16,7 +16,7 @@ const CHUNK: u32 = u64::BITS;
 
 /// How a page came to be mapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Arrival {
+pub enum Origin {
     /// Touched for the first time, adopted, or first used after it was read ahead.
     New,
     /// Used while it was on its second chance.
@@ -35,13 +35,13 @@ impl Core {
         &self,
         node: &Node,
         range: PageRange,
-        arrival: Arrival,
+        origin: Origin,
         slot: impl Fn(PageIndex) -> Option<Slot>,
     ) {
         let mut first = range.first;
         while first < range.end() {
             let chunk = PageRange { first, count: (range.end() - first).min(CHUNK) };
-            let (active, generation) = self.active_of(node, chunk, arrival);
+            let (active, generation) = self.active_of(node, chunk, origin);
             for page in chunk.first..chunk.end() {
                 let is_active = active >> (page - first) & 1 == 1;
                 let activity = if is_active { Activity::Active } else { Activity::Inactive };
@@ -58,19 +58,19 @@ impl Core {
     }
 
     /// A bit for each page that is taken for active, and the generation of all.
-    fn active_of(&self, node: &Node, range: PageRange, arrival: Arrival) -> (u64, u8) {
+    fn active_of(&self, node: &Node, range: PageRange, origin: Origin) -> (u64, u8) {
         let words = (range.first..range.end()).map(|page| (page, self.pages.load(page)));
         let mut state = node.lock();
         let bits = words.enumerate().map(|(place, (page, word))| {
-            let activity = match arrival {
-                Arrival::New => state.workingset.on_first_touch(state.counts()),
-                Arrival::Again | Arrival::Unasked => Activity::Inactive,
-                Arrival::SecondChance => {
+            let activity = match origin {
+                Origin::New => state.workingset.on_first_touch(state.counts()),
+                Origin::Again | Origin::Unasked => Activity::Inactive,
+                Origin::SecondChance => {
                     state.workingset.on_activation();
                     count(&self.counters.pgactivate, 1);
                     Activity::Active
                 }
-                Arrival::Read => self.refault(&mut state, page, word),
+                Origin::Read => self.refault(&mut state, page, word),
             };
             u64::from(activity == Activity::Active) << place
         });

@@ -7,14 +7,14 @@ use crate::base::counters::count;
 use crate::base::index::{PageIndex, PageRange};
 use crate::state::core::{Core, Path};
 use crate::state::node::Node;
-use crate::state::scratch::TakenOut;
+use crate::state::scratch::Unmapped;
 use crate::sys::uffd::Protect;
 use crate::sys::{PAGE_BYTES, mapping, pages, process};
 use userswap_policy::frames::FrameRun;
 
 impl Core {
     /// Takes out consecutive resident pages that the caller owns in Leaving; one entry of `out` for each.
-    pub fn take_out(&self, node: &Node, range: PageRange, out: &mut [TakenOut]) {
+    pub fn unmap(&self, node: &Node, range: PageRange, out: &mut [Unmapped]) {
         assert_eq!(range.count as usize, out.len(), "one result for each page");
         let mut done = 0;
         while done < range.count {
@@ -28,7 +28,7 @@ impl Core {
     }
 
     /// Moves out as many pages as go in one run; returns how many results it wrote, at least one.
-    fn move_out(&self, node: &Node, range: PageRange, out: &mut [TakenOut]) -> u32 {
+    fn move_out(&self, node: &Node, range: PageRange, out: &mut [Unmapped]) -> u32 {
         let run = node.lock().take_holes(range.count);
         let (to, from) = (self.frame_address(run.first), self.page_address(range.first));
         let (moved, error) = match self.uffd.move_pages(to, from, run.count as usize * PAGE_BYTES) {
@@ -43,7 +43,7 @@ impl Core {
         }
         drop(state);
         for (place, result) in out[..moved as usize].iter_mut().enumerate() {
-            *result = TakenOut::Frame(run.first + place as u32);
+            *result = Unmapped::Frame(run.first + place as u32);
         }
         if error == 0 {
             return moved;
@@ -58,19 +58,19 @@ impl Core {
             }
             libc::EBUSY => self.move_out_shared(node, page.first),
             libc::EINVAL => {
-                let mut result = [TakenOut::Stayed];
+                let mut result = [Unmapped::Stayed];
                 self.copy_out(node, page, &mut result);
                 result[0]
             }
             // The program unmapped it past us (a raw system call): there is nothing left to save.
-            libc::ENOENT => TakenOut::Stayed,
+            libc::ENOENT => Unmapped::Stayed,
             _ => process::die("userswap: cannot move pages out", error),
         };
         moved + 1
     }
 
     /// The kernel said EBUSY: shared by fork, or pinned for a device.
-    fn move_out_shared(&self, node: &Node, page: PageIndex) -> TakenOut {
+    fn move_out_shared(&self, node: &Node, page: PageIndex) -> Unmapped {
         let address = self.page_address(page);
         if pages::unshare(address) {
             count(&self.counters.pgcopy, 1);
@@ -81,18 +81,18 @@ impl Core {
         match outcome {
             Ok(()) => {
                 state.on_moved_out(1);
-                TakenOut::Frame(run.first)
+                Unmapped::Frame(run.first)
             }
             Err(_) => {
                 state.put_hole(run);
                 count(&self.counters.pgreclaim_pinned, 1);
-                TakenOut::Stayed
+                Unmapped::Stayed
             }
         }
     }
 
     /// Takes pages out by copying: protect against writing, copy to frames, drop the originals.
-    fn copy_out(&self, node: &Node, range: PageRange, out: &mut [TakenOut]) -> u32 {
+    fn copy_out(&self, node: &Node, range: PageRange, out: &mut [Unmapped]) -> u32 {
         let frames = self.frames_for_copy(node, range.count);
         let (address, bytes) = (self.page_address(range.first), frames.count as usize * PAGE_BYTES);
         let protected = self.uffd.write_protect(address, bytes, Protect::On).is_ok();
@@ -105,7 +105,7 @@ impl Core {
                     .expect("it was just protected");
             }
             node.lock().put_free(frames);
-            out[..frames.count as usize].fill(TakenOut::Stayed);
+            out[..frames.count as usize].fill(Unmapped::Stayed);
             return frames.count;
         }
         mapping::advise(address, bytes, libc::MADV_DONTNEED).expect("the arena is ours");
@@ -115,7 +115,7 @@ impl Core {
         state.on_released(frames.count);
         drop(state);
         for (place, result) in out[..frames.count as usize].iter_mut().enumerate() {
-            *result = TakenOut::Frame(frames.first + place as u32);
+            *result = Unmapped::Frame(frames.first + place as u32);
         }
         frames.count
     }

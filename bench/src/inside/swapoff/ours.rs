@@ -85,14 +85,14 @@ impl Ours {
         self.engine.set("page_cluster", &way.page_cluster.to_string())?;
         let begin = Instant::now();
         let core = self.engine.core();
-        core.swap_off_by(&self.directory, way.method, &mut |_| Proceed::GoOn)?;
+        core.swapoff_by(&self.directory, way.method, &mut |_| Proceed::GoOn)?;
         let seconds = begin.elapsed().as_secs_f64();
         let resident = u64::from(self.engine.usage().resident) * PAGE_BYTES as u64;
         if resident < self.region.len() as u64 {
             return Err(Failure::NotBack(resident));
         }
         let spec = self.spec.parse().map_err(|error| Failure::Spec(format!("{error}")))?;
-        core.swap_on(&spec)?;
+        core.swapon(&spec)?;
         Ok(seconds)
     }
 

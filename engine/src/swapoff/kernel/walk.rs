@@ -74,11 +74,11 @@ impl Core {
         self.look_ranges().into_iter().for_each(|range| walk.note(range));
         for range in self.look_ranges() {
             let mut rest = range;
-            while let Some((page, slot)) = walk.bring_cached(rest) {
+            while let Some((page, slot)) = walk.place_cached_until(rest) {
                 walk.read_around(range, page, slot)?;
                 rest = PageRange { first: page + 1, count: range.end() - page - 1 };
                 if between() == Proceed::Cancel {
-                    return Err(Error::SwapOffCancelled);
+                    return Err(Error::SwapoffCancelled);
                 }
             }
         }
@@ -103,7 +103,7 @@ impl Walk<'_> {
     }
 
     /// Brings back what needs no read, up to the first page that does.
-    fn bring_cached(&mut self, range: PageRange) -> Option<(PageIndex, Slot)> {
+    fn place_cached_until(&mut self, range: PageRange) -> Option<(PageIndex, Slot)> {
         let core = self.core;
         let _blocked = Blocked::new();
         let _inside = core.gate.enter();

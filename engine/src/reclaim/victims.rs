@@ -2,22 +2,22 @@
 use crate::base::index::PageRange;
 use crate::state::core::Core;
 use crate::state::node::Node;
-use crate::state::scratch::{Scratch, TakenOut, Victim};
+use crate::state::scratch::{Scratch, Unmapped, Victim};
 use crate::state::unmap_lock::Parts;
-use crate::transfer::lru_add::Arrival;
+use crate::transfer::lru_add::Origin;
 use userswap_policy::contention::{Remover, take_same};
 use userswap_policy::lru::ListId;
 
 impl Core {
     /// Moves the victims to frames, region by region under its removal lock.
-    pub(crate) fn remove_victims(&self, node: &Node, remover: Remover, scratch: &mut Scratch) {
+    pub(crate) fn unmap_victims(&self, node: &Node, remover: Remover, scratch: &mut Scratch) {
         let parts = Parts::new(&self.arena);
         let (mut from, mut kept, mut skipped) = (0, 0, 0);
         while from < scratch.count {
             let waiting = &mut scratch.victims[from..scratch.count];
             let same = take_same(waiting, |victim| parts.of(victim.page));
             let part = parts.of(waiting[0].page);
-            let guard = match self.removal.enter(part, remover) {
+            let guard = match self.unmap_locks.enter(part, remover) {
                 Some(guard) => guard,
                 // Everybody is looked at once before somebody is waited for.
                 None if skipped + same < waiting.len() => {
@@ -26,9 +26,9 @@ impl Core {
                     continue;
                 }
                 None if kept > 0 => break,
-                None => self.removal.enter_at_last(part),
+                None => self.unmap_locks.enter_at_last(part),
             };
-            self.take_out_group(node, scratch, (from, from + same), &mut kept);
+            self.unmap_group(node, scratch, (from, from + same), &mut kept);
             drop(guard);
             from += same;
             skipped = 0;
@@ -41,7 +41,7 @@ impl Core {
     fn leave_for_later(&self, node: &Node, victims: &[Victim]) {
         for victim in victims.iter().rev() {
             let range = PageRange { first: victim.page, count: 1 };
-            self.publish_resident(node, range, Arrival::Again, |_| victim.slot);
+            self.publish_resident(node, range, Origin::Again, |_| victim.slot);
             let mut state = node.lock();
             if state.lists.list_of(victim.page) == Some(ListId::Inactive) {
                 state.lists.push_oldest(ListId::Inactive, victim.page);
@@ -51,7 +51,7 @@ impl Core {
 
     /// Moves victims `from..end` to frames, run by run, and keeps them from `kept` on; who has to stay is
     /// published as resident again.
-    fn take_out_group(
+    fn unmap_group(
         &self,
         node: &Node,
         scratch: &mut Scratch,
@@ -62,15 +62,15 @@ impl Core {
             let run = run_length(&scratch.victims[from..end]);
             let range = PageRange { first: scratch.victims[from].page, count: run as u32 };
             let taken = &mut scratch.taken[..run];
-            self.take_out(node, range, taken);
+            self.unmap(node, range, taken);
             for (place, outcome) in taken.iter().enumerate() {
                 let victim = scratch.victims[from + place];
                 match *outcome {
-                    TakenOut::Frame(frame) => {
+                    Unmapped::Frame(frame) => {
                         scratch.victims[*kept] = Victim { frame, ..victim };
                         *kept += 1;
                     }
-                    TakenOut::Stayed => self.stay(node, victim),
+                    Unmapped::Stayed => self.stay(node, victim),
                 }
             }
             from += run;
@@ -79,15 +79,15 @@ impl Core {
 
     /// Takes out pages that the caller has claimed, in the order of addresses, and writes them at once; returns
     /// how many no device would take.
-    pub fn take_out_claimed(&self, node: &Node, scratch: &mut Scratch) -> u32 {
-        self.remove_victims(node, Remover::Direct, scratch);
+    pub fn unmap_claimed(&self, node: &Node, scratch: &mut Scratch) -> u32 {
+        self.unmap_victims(node, Remover::Direct, scratch);
         self.sort_out(node, scratch);
         self.write_at_once(node, scratch)
     }
 
     fn stay(&self, node: &Node, victim: Victim) {
         let range = PageRange { first: victim.page, count: 1 };
-        self.publish_resident(node, range, Arrival::Again, |_| victim.slot);
+        self.publish_resident(node, range, Origin::Again, |_| victim.slot);
     }
 }
 

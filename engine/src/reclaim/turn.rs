@@ -14,7 +14,7 @@ impl Core {
 
     /// The node's reclaimer does not contend any more.
     pub fn end_turn(&self, node: &Node) {
-        if self.removal.exclusive.release(node.id.0) {
+        if self.unmap_locks.exclusive.release(node.id.0) {
             count(&self.counters.reclaim_turns, 1);
         }
     }

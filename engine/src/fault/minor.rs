@@ -6,7 +6,7 @@ use crate::state::core::Core;
 use crate::state::node::{Grant, Node};
 use crate::state::page::{PageState, Word};
 use crate::sys::pages;
-use crate::transfer::lru_add::Arrival;
+use crate::transfer::lru_add::Origin;
 use userswap_policy::frames::FrameRun;
 use userswap_policy::readahead::Hint;
 use userswap_policy::stream::Window;
@@ -20,19 +20,19 @@ impl Core {
         }
         count(&self.counters.pgfault_cached, 1);
         let node = self.node_of_frame(frame);
-        let (arrival, more) = if marker {
+        let (origin, more) = if marker {
             self.on_marked(page, near.id);
-            (Arrival::New, 0)
+            (Origin::New, 0)
         } else {
             self.on_lookup(page);
-            self.claim_cached_behind(page, frame, node)
+            self.claim_cached_after(page, frame, node)
         };
         let range = PageRange { first: page, count: 1 + more };
         let slots = self.slots_of(range);
         self.map_in(node, range, FrameRun { first: frame, count: range.count });
         let keep = !self.devices.is_crowded();
         let slot = |page: PageIndex| slots[(page - range.first) as usize];
-        self.publish_resident(node, range, arrival, |page| slot(page).filter(|_| keep));
+        self.publish_resident(node, range, origin, |page| slot(page).filter(|_| keep));
         if !keep {
             (range.first..range.end()).filter_map(slot).for_each(|slot| self.free_slot(slot));
         }
@@ -41,19 +41,14 @@ impl Core {
 
     /// A sequential program that comes back for pages on their second chance gets them in runs. That it does
     /// is no sign that they are used again: they may have been read ahead and not used yet.
-    fn claim_cached_behind(
-        &self,
-        page: PageIndex,
-        frame: FrameIndex,
-        node: &Node,
-    ) -> (Arrival, u32) {
+    fn claim_cached_after(&self, page: PageIndex, frame: FrameIndex, node: &Node) -> (Origin, u32) {
         let fault = self.fault_without_slot(page, node.id);
         let window = self.stream_window(&fault, &self.limits());
         if window.count == 1 || fault.hint == Hint::Random {
-            return (Arrival::SecondChance, 0);
+            return (Origin::SecondChance, 0);
         }
         if window.step != 1 {
-            return (Arrival::New, 0);
+            return (Origin::New, 0);
         }
         let follows = |place: u32| {
             let seen = self.pages.load(page + place);
@@ -69,7 +64,7 @@ impl Core {
         let end = (window.count - window.place_of(page)).min(self.pages.pages() - page);
         let claimed = (1..end).take_while(|place| follows(*place)).count() as u32;
         self.streams.lock().on_served(page, Window::run(page, claimed + 1), 0);
-        (Arrival::New, claimed)
+        (Origin::New, claimed)
     }
 
     fn slots_of(&self, range: PageRange) -> [Option<Slot>; crate::base::limits::RUN_MAX as usize] {
@@ -106,7 +101,7 @@ impl Core {
         }
         self.orphan(frame, slot);
         let range = PageRange { first: page, count: 1 };
-        self.publish_resident(node, range, Arrival::SecondChance, |_| None);
+        self.publish_resident(node, range, Origin::SecondChance, |_| None);
         Some(Step::Done)
     }
 }

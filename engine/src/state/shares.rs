@@ -3,8 +3,8 @@ use crate::base::error::Error;
 use crate::base::index::NodeId;
 use crate::base::limits::{FRAMES_MAX, NODE_MIN_PAGES};
 use crate::base::topology::Topology;
-use crate::state::marks::Marks;
 use crate::state::node::Node;
+use crate::state::watermarks::WatermarkSettings;
 use crate::sys::PAGE_BYTES;
 use userswap_policy::frames::FrameRun;
 
@@ -22,7 +22,7 @@ pub fn build(budgets: &[u32], pages: u32) -> Result<Vec<Node>, Error> {
         let run = FrameRun { first, count: pool_places(*budget, budgets.len() as u32) };
         first += run.count;
         let id = NodeId(place as u8);
-        let marks = Marks::default().of_node(*budget, budgets.iter().sum());
+        let marks = WatermarkSettings::default().of_node(*budget, budgets.iter().sum());
         nodes.push(Node::new(id, run, (*budget, marks), pages).map_err(Error::Books)?);
     }
     Ok(nodes)

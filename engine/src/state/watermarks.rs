@@ -21,7 +21,7 @@ pub const SECOND_CHANCE_MAX: u32 = 50;
 
 /// What decides about the marks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Marks {
+pub struct WatermarkSettings {
     /// Memory that must stay available, in KiB; None for the kernel's rule.
     pub min_free_kib: Option<u64>,
     /// Share of the budget between two marks, in 1/10000.
@@ -30,13 +30,13 @@ pub struct Marks {
     pub second_chance_percent: u32,
 }
 
-impl Default for Marks {
+impl Default for WatermarkSettings {
     fn default() -> Self {
         Self { min_free_kib: None, scale: SCALE_DEFAULT, second_chance_percent: 0 }
     }
 }
 
-impl Marks {
+impl WatermarkSettings {
     /// What must stay available of a budget, in KiB.
     pub fn min_free_kib(&self, budget_pages: u32) -> u64 {
         self.min_free_kib.unwrap_or_else(|| min_free_kib(u64::from(budget_pages) * PAGE_KIB))
@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn marks_follow_the_kernels_rule_on_the_budget() {
-        let kernels = Marks { scale: 10, ..Marks::default() };
+        let kernels = WatermarkSettings { scale: 10, ..WatermarkSettings::default() };
         let pages = 1 << 18;
         assert_eq!(kernels.of_node(pages, pages), Watermarks { min: 1024, low: 1286, high: 1548 });
         let share = kernels.of_node(pages / 2, pages);
@@ -68,7 +68,8 @@ mod tests {
 
     #[test]
     fn the_second_chance_comes_on_top_and_the_minimum_is_a_run() {
-        let marks = Marks { min_free_kib: Some(4), scale: 100, second_chance_percent: 10 };
+        let marks =
+            WatermarkSettings { min_free_kib: Some(4), scale: 100, second_chance_percent: 10 };
         assert_eq!(marks.of_node(4096, 4096), Watermarks { min: 64, low: 513, high: 553 });
     }
 }
