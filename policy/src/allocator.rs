@@ -1,7 +1,7 @@
 //! What every allocator of a device's slots can do, one slot at a time.
 //!
-//! [`Slots`] is ours; [`Rotational`](crate::scan::Rotational) and
-//! [`SolidState`](crate::scan::SolidState) are the kernel's. Who chooses between them, or compares
+//! [`Slots`] is ours; [`Rotational`](crate::kernel::scan::Rotational) and
+//! [`SolidState`](crate::kernel::scan::SolidState) are the kernel's. Who chooses between them, or compares
 //! them, needs no more than this.
 
 use crate::slots::{ClusterCursor, SlotRun, Slots};
@@ -67,7 +67,7 @@ impl Allocator for Slots {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scan::{Rotational, SolidState};
+    use crate::kernel::scan::{Rotational, SolidState};
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 

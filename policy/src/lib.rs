@@ -9,16 +9,15 @@ extern crate alloc;
 
 pub mod allocator;
 mod bits;
-pub mod contention;
 pub mod devices;
 pub mod frames;
 pub mod free_batch;
 pub mod free_slots;
+pub mod kernel;
 pub mod lru;
 pub mod plist;
 pub mod readahead;
 pub mod reclaim;
-pub mod scan;
 pub mod shrink;
 pub mod slot_cache;
 pub mod slots;
@@ -27,12 +26,15 @@ pub mod stream;
 pub mod watermark;
 pub mod workingset;
 
+// Old path, until the engine uses the new one.
+pub use kernel::contention;
+
 pub use allocator::Allocator;
-pub use contention::{Approach, Contention, Remover};
 pub use devices::{DeviceId, DeviceTable, NodeId, Placement, Walk};
 pub use frames::{FrameRun, Pool};
 pub use free_batch::FreeOrder;
 pub use free_slots::FreeSlots;
+pub use kernel::contention::{Approach, Contention, Remover};
 pub use lru::{Link, ListId, Lists};
 pub use readahead::{Fault, Hint, Limits, Readahead};
 pub use slots::{ClusterCursor, SlotRun, Slots};

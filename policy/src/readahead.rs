@@ -5,12 +5,9 @@
 //! that they can be compared: [`Scaling`] and [`Fixed`] read aligned blocks in the order of the device,
 //! [`Area`] reads in the order of addresses. [`Streams`](crate::stream::Streams) is our own. A page that
 //! was read ahead carries a mark; its first use takes the mark off and is told as a *hit*, once.
-pub mod area;
-pub mod cluster;
-pub mod heuristic;
 
-pub use area::Area;
-pub use cluster::{Cluster, Fixed, Scaling};
+// Old path, until the engine uses the new one.
+pub use crate::kernel::{Area, Cluster, Fixed, Scaling};
 
 use crate::devices::NodeId;
 use crate::stream::{self, Ahead};

@@ -5,7 +5,8 @@
 //! kernel's heuristic. [`Fixed`] always takes the largest one (the patch of 12 April 2020, v1): it neither
 //! reads nor writes that state, while hits go on being counted, so the first window after switching back is
 //! the largest.
-use super::{Fault, Limits, Readahead, Window, heuristic};
+use super::heuristic;
+use crate::readahead::{Fault, Limits, Readahead, Window};
 use crate::stream::Ahead;
 
 /// Hits that a fresh system is credited with: the first window is a large one.
@@ -97,9 +98,9 @@ fn block(fault: &Fault, count: u32) -> Window {
 
 #[cfg(test)]
 mod tests {
-    use super::super::PAGE_CLUSTER_MAX;
-    use super::super::tests::{cluster as limits, fault};
     use super::*;
+    use crate::readahead::PAGE_CLUSTER_MAX;
+    use crate::readahead::tests::{cluster as limits, fault};
     use proptest::prelude::*;
 
     /// First and last slot of a window.

@@ -4,7 +4,8 @@
 //! All state of a region is one word that anybody may read and write at any time: the page of the last
 //! fault or cache hit, the last window, the hits since. A lost update costs a better guess, no more. The
 //! word is the kernel's but for its unit: pages instead of bytes above bit 12.
-use super::{Fault, Limits, Readahead, Window, heuristic};
+use super::heuristic;
+use crate::readahead::{Fault, Limits, Readahead, Window};
 use crate::stream::Ahead;
 
 /// Windows have at most 2^5 pages: the word has six bits for them.
@@ -110,8 +111,8 @@ fn around(fault: &Fault, previous: u32, window: u32) -> Window {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{cluster as limits, fault};
     use super::*;
+    use crate::readahead::tests::{cluster as limits, fault};
     use proptest::prelude::*;
 
     fn area(page: u32, window: u32, hits: u32) -> Area {
