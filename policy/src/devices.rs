@@ -327,16 +327,6 @@ impl DeviceTable {
         self.rekey();
     }
 
-    /// Number of nodes.
-    pub fn nodes(&self) -> u8 {
-        self.available.len() as u8
-    }
-
-    /// The lowest priority given to a device so far without a gap; -1 if there is none.
-    pub fn priority_least(&self) -> i16 {
-        self.priority_least
-    }
-
     /// How many different indexes devices have ever had; never shrinks.
     pub fn indexes_used(&self) -> u32 {
         self.indexes_used
@@ -351,11 +341,6 @@ impl DeviceTable {
     pub fn devices(&self) -> impl Iterator<Item = (DeviceId, &Device)> + '_ {
         let ids = (0..).map(DeviceId);
         ids.zip(&self.devices).filter_map(|(id, device)| Some((id, device.as_ref()?)))
-    }
-
-    /// The devices that are swapped on, full or not, in order, with their keys.
-    pub fn active(&self) -> impl Iterator<Item = (DeviceId, i32)> + '_ {
-        self.active.iter().map(|(id, key)| (DeviceId(id), key))
     }
 
     /// The devices with room in the order in which `node` asks them, with their keys.

@@ -58,7 +58,6 @@ impl Chunks {
 struct Cursors {
     take_free: u32,
     take_holes: u32,
-    release: u32,
 }
 
 /// The state of every position of a pool.
@@ -142,16 +141,6 @@ impl Pool {
     /// When one of them is not held.
     pub fn put_hole(&mut self, run: FrameRun) {
         self.change(run, State::Held, State::Hole);
-    }
-
-    /// Makes up to `max` consecutive free positions holes, for the caller to give their memory back.
-    ///
-    /// `None` if none is free or `max` is 0.
-    pub fn release_free(&mut self, max: u32) -> Option<FrameRun> {
-        let run = self.find(State::Free, self.cursors.release, max)?;
-        self.cursors.release = run.first + run.count;
-        self.change(run, State::Free, State::Hole);
-        Some(run)
     }
 
     /// Up to `max` consecutive positions in `state`: behind `cursor` in its chunk, else in another one.
@@ -321,8 +310,9 @@ mod tests {
         while pool.take_holes(64).is_some() {}
         pool.put_free(run(60, 70));
         assert_eq!((pool.free(), pool.held(), pool.present()), (70, 122, 192));
-        assert_eq!(pool.release_free(64), Some(run(64, 64)));
-        assert_eq!(pool.present(), 128);
+        assert_eq!(pool.take_free(64), Some(run(64, 64)));
+        pool.put_hole(run(64, 64));
+        assert_eq!((pool.free(), pool.held(), pool.present()), (6, 122, 128));
     }
 
     #[test]
@@ -356,16 +346,15 @@ mod tests {
         }
     }
 
-    fn take(pool: &mut Pool, model: &mut [State], max: u32, from: State, to: State) {
-        let taken = match (from, to) {
-            (State::Free, State::Held) => pool.take_free(max),
-            (State::Free, _) => pool.release_free(max),
+    fn take(pool: &mut Pool, model: &mut [State], max: u32, from: State) {
+        let taken = match from {
+            State::Free => pool.take_free(max),
             _ => pool.take_holes(max),
         };
         match taken {
             Some(run) => {
                 assert!((1..=max).contains(&run.count));
-                change(model, run, from, to);
+                change(model, run, from, State::Held);
             }
             None => assert!(max == 0 || !model.contains(&from)),
         }
@@ -403,17 +392,16 @@ mod tests {
     proptest! {
         #[test]
         fn a_pool_equals_an_array_of_states(
-            operations in prop::collection::vec((0..5, 0..POSITIONS, 0..100u32), 1..200),
+            operations in prop::collection::vec((0..4, 0..POSITIONS, 0..100u32), 1..200),
         ) {
             let mut pool = Pool::new(POSITIONS);
             let mut model = vec![State::Hole; POSITIONS as usize];
             for (operation, from, max) in operations {
                 let held = held_run(&model, from, max);
                 match operation {
-                    0 => take(&mut pool, &mut model, max, State::Hole, State::Held),
-                    1 => take(&mut pool, &mut model, max, State::Free, State::Held),
-                    2 => take(&mut pool, &mut model, max, State::Free, State::Hole),
-                    3 => put(&mut pool, &mut model, held, State::Free),
+                    0 => take(&mut pool, &mut model, max, State::Hole),
+                    1 => take(&mut pool, &mut model, max, State::Free),
+                    2 => put(&mut pool, &mut model, held, State::Free),
                     _ => put(&mut pool, &mut model, held, State::Hole),
                 }
                 check(&pool, &model);

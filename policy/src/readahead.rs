@@ -97,20 +97,6 @@ pub trait Readahead {
     fn on_hit(&mut self, page: u32, limits: &Limits) -> Option<Ahead>;
 }
 
-/// Reads nothing ahead.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub struct Off;
-
-impl Readahead for Off {
-    fn on_fault(&mut self, _: &Fault, _: &Limits) -> Window {
-        Window::One
-    }
-
-    fn on_hit(&mut self, _: u32, _: &Limits) -> Option<Ahead> {
-        None
-    }
-}
-
 /// The policies by name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum Choice {
@@ -234,14 +220,6 @@ pub(crate) mod tests {
     /// Limits of the kernel's policies.
     pub(crate) fn cluster(page_cluster: u8) -> Limits {
         Limits { page_cluster, run_first: 4, run_max: 64, ahead_max: 1024 }
-    }
-
-    #[test]
-    fn off_reads_the_page_alone_and_learns_nothing() {
-        for cluster_log in 0..=PAGE_CLUSTER_MAX {
-            assert_eq!(Off.on_fault(&fault(7, 1003), &cluster(cluster_log)), Window::One);
-            assert_eq!(Off.on_hit(7, &cluster(cluster_log)), None);
-        }
     }
 
     #[test]

@@ -54,11 +54,6 @@ impl Switch {
         Self { cpus, enabled: false, active: false }
     }
 
-    /// Takes note of how many CPUs are online.
-    pub fn set_cpus(&mut self, cpus: u32) {
-        self.cpus = cpus;
-    }
-
     /// Lets buffers be used: a device was swapped on, or devices are left after a swap-off has ended.
     pub fn enable(&mut self) {
         self.enabled = true;
@@ -264,7 +259,6 @@ impl<S: Copy> Batch<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::free_slots::FreeSlots;
     use proptest::prelude::*;
     use std::collections::VecDeque;
 
@@ -305,15 +299,13 @@ mod tests {
         assert_eq!((switch.before_allocation(0), switch.source()), (DEVICES, Source::Devices));
         switch.enable();
         assert_eq!(switch.source(), Source::Buffers);
-        switch.set_cpus(100);
-        assert_eq!(switch.before_allocation(9999), Decision::DrainAll);
     }
 
     /// A CPU in front of devices that give out ascending numbers.
     struct Cpu {
         ready: Ready<u32>,
         returned: Returned<u32>,
-        free: FreeSlots,
+        free: u32,
         next: u32,
         batches: u32,
         freed: Vec<Vec<u32>>,
@@ -321,15 +313,14 @@ mod tests {
 
     impl Cpu {
         fn new(free_slots: u32) -> Self {
-            let mut free = FreeSlots::new();
-            free.swap_on(free_slots);
             let (ready, returned) = (Ready::new(), Returned::new());
-            Self { ready, returned, free, next: 0, batches: 0, freed: Vec::new() }
+            Self { ready, returned, free: free_slots, next: 0, batches: 0, freed: Vec::new() }
         }
 
         fn fetch(&mut self, want: u32) -> Vec<u32> {
             let first = self.next;
-            self.next += self.free.reserve(want);
+            self.next += want.min(self.free);
+            self.free -= self.next - first;
             (first..self.next).collect()
         }
 
@@ -363,7 +354,7 @@ mod tests {
 
         fn give_back(&mut self, batch: Option<Batch<u32>>) {
             if let Some(mut batch) = batch {
-                self.free.give_back(batch.slots().len() as u32);
+                self.free += batch.slots().len() as u32;
                 self.freed.push(batch.slots().to_vec());
             }
         }
@@ -373,18 +364,18 @@ mod tests {
     fn c5_c6_64_allocations_cost_one_request_and_the_next_a_second() {
         let mut cpu = Cpu::new(1000);
         assert_eq!(cpu.allocate(Source::Buffers), Some(0));
-        assert_eq!((cpu.free.free(), cpu.batches), (936, 1));
+        assert_eq!((cpu.free, cpu.batches), (936, 1));
         assert!((1..64).all(|slot| cpu.allocate(Source::Buffers) == Some(slot)));
-        assert_eq!((cpu.free.free(), cpu.batches), (936, 1));
+        assert_eq!((cpu.free, cpu.batches), (936, 1));
         assert_eq!(cpu.allocate(Source::Buffers), Some(64));
-        assert_eq!((cpu.free.free(), cpu.batches), (872, 2));
+        assert_eq!((cpu.free, cpu.batches), (872, 2));
     }
 
     #[test]
     fn c7_a_device_with_few_slots_fills_a_buffer_in_part() {
         let mut cpu = Cpu::new(10);
         assert_eq!(cpu.allocate(Source::Buffers), Some(0));
-        assert_eq!((cpu.ready.len(), cpu.free.free()), (9, 0));
+        assert_eq!((cpu.ready.len(), cpu.free), (9, 0));
     }
 
     #[test]
@@ -392,10 +383,10 @@ mod tests {
         let mut cpu = Cpu::new(1000);
         cpu.fetch(100);
         (0..64).for_each(|slot| cpu.free(slot, Source::Buffers));
-        assert_eq!((cpu.freed.len(), cpu.returned.len(), cpu.free.free()), (0, 64, 900));
+        assert_eq!((cpu.freed.len(), cpu.returned.len(), cpu.free), (0, 64, 900));
         cpu.free(64, Source::Buffers);
         assert_eq!(cpu.freed, [(0..64).collect::<Vec<_>>()]);
-        assert_eq!((cpu.returned.len(), cpu.free.free()), (1, 964));
+        assert_eq!((cpu.returned.len(), cpu.free), (1, 964));
     }
 
     #[test]
@@ -440,7 +431,7 @@ mod tests {
         assert_eq!(switch.before_allocation(0), Decision::DrainAll);
         // The buffer's lock is held from here on: the first answer is out of date.
         cpu.free(slot, switch.source());
-        assert_eq!((cpu.freed.len(), cpu.returned.len(), cpu.free.free()), (1, 0, 1000));
+        assert_eq!((cpu.freed.len(), cpu.returned.len(), cpu.free), (1, 0, 1000));
     }
 
     #[test]
@@ -535,8 +526,7 @@ mod tests {
             let (mut cpu, mut model) = (Cpu::new(SLOTS), Model::default());
             for (operation, index, source) in operations {
                 // Numbers are given out once, so that no slot can be confused with another.
-                cpu.free = FreeSlots::new();
-                cpu.free.swap_on(SLOTS - cpu.next);
+                cpu.free = SLOTS - cpu.next;
                 let source = if source == 0 { Source::Devices } else { Source::Buffers };
                 apply(&mut cpu, &mut model, operation, index, source);
             }

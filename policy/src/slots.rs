@@ -21,7 +21,7 @@ use alloc::vec::Vec;
 pub const SLOTS_MAX: u32 = 1 << 31;
 
 /// Slots in a cluster, as in the kernel: 1 MiB of 4 KiB pages.
-const CLUSTER: u32 = 256;
+pub(crate) const CLUSTER: u32 = 256;
 const CLUSTER_WORDS: u32 = CLUSTER / WORD;
 
 /// Consecutive slots of a device.
@@ -182,11 +182,6 @@ impl Slots {
         self.note_clusters(SlotRun { first, count: end - first });
     }
 
-    /// Is the slot in use? False for the header, bad slots and slots that do not exist.
-    pub fn is_used(&self, slot: u32) -> bool {
-        slot < self.end() && self.used_word((slot / WORD) as usize) >> (slot % WORD) & 1 == 1
-    }
-
     /// The slots in use as the longest possible runs, ascending.
     pub fn used_runs(&self) -> impl Iterator<Item = SlotRun> + '_ {
         let mut from = 0;
@@ -286,6 +281,13 @@ impl Slots {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    impl Slots {
+        /// Is the slot in use? False for the header, bad slots and slots that do not exist.
+        fn is_used(&self, slot: u32) -> bool {
+            slot < self.end() && self.used_word((slot / WORD) as usize) >> (slot % WORD) & 1 == 1
+        }
+    }
 
     fn run(first: u32, count: u32) -> SlotRun {
         SlotRun { first, count }

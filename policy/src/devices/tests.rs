@@ -6,6 +6,13 @@ use std::collections::BTreeMap;
 const Q: &str = "A@0 B@1 C@2 D@3";
 const D12: &str = "A@0 B@0 C@1 D@2 E@2 F@3";
 
+impl DeviceTable {
+    /// The devices that are swapped on, full or not, in order, with their keys.
+    fn active(&self) -> impl Iterator<Item = (DeviceId, i32)> + '_ {
+        self.active.iter().map(|(id, key)| (DeviceId(id), key))
+    }
+}
+
 /// A table whose devices have letters for names.
 struct Bench {
     table: DeviceTable,
@@ -149,7 +156,7 @@ fn priorities_and_lists_are_those_of_the_per_node_kernels() {
     for (row, nodes, script, priorities, least, lists) in rows() {
         let bench = Bench::near(nodes, &script);
         assert_eq!(bench.priorities(), priorities, "{row}");
-        assert_eq!(bench.table.priority_least(), least, "{row}");
+        assert_eq!(bench.table.priority_least, least, "{row}");
         for node in 0..nodes {
             assert_eq!(bench.listed(node), lists[usize::from(node)], "{row}, node {node}");
         }
@@ -189,10 +196,7 @@ fn d16_d17_nodes_rotate_independently() {
 #[test]
 fn d22_spread_devices_are_equal_and_keep_their_priority() {
     let mut bench = Bench::new(4, Placement::Spread, "A B C D");
-    assert_eq!(
-        (bench.priorities().as_str(), bench.table.priority_least()),
-        ("A-1 B-1 C-1 D-1", -1)
-    );
+    assert_eq!((bench.priorities().as_str(), bench.table.priority_least), ("A-1 B-1 C-1 D-1", -1));
     assert_eq!(bench.picks(0, 5), "ABCDA");
     assert_eq!(bench.picks(3, 2), "BC", "there is one list, on whatever node");
     bench.run("E@1 -B !C F@0=3");
@@ -208,7 +212,7 @@ fn changing_the_placement_numbers_anew_and_keeps_what_users_gave() {
     assert_eq!(bench.listed(1), "E:-5 C:1 A:1");
     bench.run("vB");
     bench.table.set_placement(Placement::Near);
-    assert_eq!((bench.priorities().as_str(), bench.table.priority_least()), ("A-4 B-2 C-3 E5", -4));
+    assert_eq!((bench.priorities().as_str(), bench.table.priority_least), ("A-4 B-2 C-3 E5", -4));
     assert_eq!(bench.listed(0), "E:-5 A:1 B:2 C:3");
     assert_eq!(bench.listed(2), "E:-5 C:1 B:2 A:4");
 }
@@ -235,7 +239,7 @@ fn what_cannot_be_swapped_on_is_refused() {
         assert_eq!(table.swap_on(None, None, 1), Ok(DeviceId(index)));
     }
     assert_eq!(table.swap_on(None, None, 1), Err(SwapOnError::TooManyDevices));
-    assert_eq!(table.priority_least(), -33);
+    assert_eq!(table.priority_least, -33);
 }
 
 #[test]
@@ -263,10 +267,7 @@ fn a_device_being_swapped_off_keeps_its_priority_while_others_move_up() {
     let mut bench = Bench::near(1, "A B C D");
     bench.table.swap_off_begin(bench.ids[&'C']).unwrap();
     bench.table.swap_off_begin(bench.ids[&'A']).unwrap();
-    assert_eq!(
-        (bench.priorities().as_str(), bench.table.priority_least()),
-        ("A-2 B-2 C-4 D-3", -3)
-    );
+    assert_eq!((bench.priorities().as_str(), bench.table.priority_least), ("A-2 B-2 C-4 D-3", -3));
     bench.table.swap_off_failed(bench.ids[&'C']);
     bench.table.swap_off_failed(bench.ids[&'A']);
     assert_eq!(bench.listed(0), "B:2 D:3 C:4 A:5");
@@ -593,7 +594,7 @@ impl Pair {
         let automatic: Vec<_> = on.filter(|priority| *priority < 0).collect();
         match table.placement() {
             Placement::Near => {
-                let expected = (table.priority_least()..=-2).rev();
+                let expected = (table.priority_least..=-2).rev();
                 assert!(automatic.iter().copied().eq(expected), "5: no gap, no duplicate");
             }
             Placement::Spread => assert!(automatic.iter().all(|priority| *priority == -1)),

@@ -131,20 +131,6 @@ impl<H: Heads<BITS>, const BITS: u32> Rings<'_, H, BITS> {
         self.heads.head_mut(list).set_older(position);
     }
 
-    /// Appends `count` consecutive items that are in no ring, the last one newest of all; at least one.
-    pub(super) fn append_run(&mut self, list: u32, first: u32, count: u32) {
-        let newest = self.heads.head(list).older();
-        // Inside the run neighbours are known: one write per link instead of three.
-        let mut older = newest;
-        let run = &mut self.links[first as usize..][..count as usize];
-        for (link, item) in run.iter_mut().zip(first..) {
-            *link = Link::new(list, older, Position::of_item(item + 1));
-            older = Position::of_item(item);
-        }
-        self.join(newest, Position::of_item(first));
-        self.join(older, Position::of_head(list));
-    }
-
     /// Takes a linked item out of its ring, whichever that is.
     #[inline(always)]
     pub(super) fn unlink(&mut self, item: u32) {

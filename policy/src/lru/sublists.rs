@@ -175,11 +175,6 @@ impl<S: AsRef<[Link]> + AsMut<[Link]>> Sublists<S> {
         Self { links, table, grouped: 0, pending: 0 }
     }
 
-    /// Items that the links have room for.
-    pub fn capacity(&self) -> u32 {
-        self.links.as_ref().len() as u32
-    }
-
     /// Items on all lists. A walk lowers it only when its callback has returned.
     #[inline(always)]
     pub fn count(&self) -> i64 {
