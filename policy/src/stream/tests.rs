@@ -1,3 +1,4 @@
+//! Windows of single scans, then random faults against what must always hold.
 use super::*;
 use proptest::prelude::*;
 

@@ -1,3 +1,4 @@
+//! Vectors of the specification, then random operations against a set of free slots.
 use super::*;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
