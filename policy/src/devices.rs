@@ -17,6 +17,7 @@
 //!   freed at the wrong moment listed it, and the next device of that number corrupted the lists.
 //! - Renumbering happens under the lock that guards the lists. Kernels with such lists did without it.
 
+use crate::named_choice;
 use crate::plist::{IDS_MAX, List};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -39,13 +40,14 @@ pub struct DeviceId(pub u8);
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct NodeId(pub u8);
 
-/// What happens to devices without a user's priority.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Placement {
-    /// Each node asks its own devices first, then the others in the order of swap-on.
-    Near,
-    /// All are equal on every node.
-    Spread,
+named_choice! {
+    /// What happens to devices without a user's priority.
+    pub enum Placement, "placement" {
+        /// Each node asks its own devices first, then the others in the order of swap-on.
+        Near = "near",
+        /// All are equal on every node.
+        Spread = "spread",
+    }
 }
 
 /// Does a device take part?

@@ -8,6 +8,7 @@
 extern crate alloc;
 
 mod bits;
+pub mod choice;
 pub mod devices;
 pub mod frames;
 pub mod free_batch;

@@ -8,19 +8,23 @@
 //!
 //! The protocol is here as decisions only; `engine/src/removal.rs` has the lock, the claim and the sleep.
 
+use crate::named_choice;
+
 /// How long a stalled reclaimer sleeps at most.
 pub const STALL_MAX_MS: u64 = 10;
 
-/// What to do about a removal lock that somebody else holds.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Contention {
-    /// Wait for it.
-    #[default]
-    Wait,
-    /// One background reclaimer waits for it, the others sleep first.
-    Stall,
-    /// Take victims from elsewhere, and come back to these.
-    Skip,
+named_choice! {
+    /// What to do about a removal lock that another thread holds.
+    #[derive(Default)]
+    pub enum Contention, "answer to a contended lock" {
+        /// Wait for it.
+        #[default]
+        Wait = "wait",
+        /// One background reclaimer waits for it, the others sleep first.
+        Stall = "stall",
+        /// Take victims from elsewhere, and come back to these.
+        Skip = "skip",
+    }
 }
 
 /// Who wants a removal lock.
