@@ -91,7 +91,7 @@ impl Set {
         let mut length = length as usize;
         for level in &mut set.levels {
             let last = level.last_mut().expect("a level has a word");
-            // What lies behind the end is no member, on any level.
+            // What lies after the end is no member, on any level.
             *last = match length % WORD as usize {
                 0 if length == 0 => u64::MAX,
                 0 => 0,
@@ -135,7 +135,7 @@ impl Set {
         }
     }
 
-    /// The first member at or behind `from`, continuing at 0 behind the last index.
+    /// The first member from `from` on, continuing at 0 after the last index.
     pub fn next_cyclic(&self, from: u32) -> Option<u32> {
         self.next(from).or_else(|| self.next(0))
     }

@@ -7,13 +7,13 @@
 //! 2025: one list, in which all devices without a user's priority are equal.
 //!
 //! A table belongs inside one lock, taken after a device's own lock. Slots live elsewhere: the table is
-//! told when a device becomes full or gets room, by whoever sees it happen and still holds the device's
+//! told when a device becomes full or gets room, by the thread that sees it happen and still holds the device's
 //! lock, so that reports arrive in the order of events. Where kernels were wrong the table is not:
 //!
 //! - [`Walk`] visits a device at most once. Kernels alternate for ever between two equal devices that
 //!   are listed but yield nothing; only removal of full devices ends that.
 //! - A full device leaves the lists of all nodes. The RFC of 2016 removed it from one.
-//! - A device being swapped off is never listed again, whoever reports room. Before April 2023 a slot
+//! - A device being swapped off is never listed again, whatever reports come. Before April 2023 a slot
 //!   freed at the wrong moment listed it, and the next device of that number corrupted the lists.
 //! - Renumbering happens under the lock that guards the lists. Kernels with such lists did without it.
 
@@ -27,7 +27,7 @@ pub const DEVICES_MAX: usize = IDS_MAX;
 /// Highest priority that a user can give: the kernel's interface carries 15 bits.
 pub const PRIORITY_MAX: u16 = 0x7fff;
 
-/// Where numbering of priorities that no user gave starts; nobody's own where devices are told apart.
+/// Where numbering of priorities that no user gave starts; no device has it where devices are told apart.
 const PRIORITY_NONE: i16 = -1;
 /// Key of a device without a user's priority on its own node.
 const KEY_PROMOTED: i32 = 1;
@@ -55,7 +55,7 @@ named_choice! {
 pub enum Phase {
     /// It is swapped on.
     On,
-    /// Its pages are being brought back: no new ones.
+    /// It is being swapped off: no new pages.
     Leaving,
 }
 
@@ -93,12 +93,12 @@ impl Device {
         self.priority < 0
     }
 
-    /// Its place in the list of all devices.
+    /// What it is sorted by in the list of all devices: ascending.
     fn key(&self) -> i32 {
         -i32::from(self.priority)
     }
 
-    /// Its place in the list of `node`.
+    /// What it is sorted by in the list of `node`.
     fn key_on(&self, node: usize, placement: Placement) -> i32 {
         let is_own = self.node.is_some_and(|own| usize::from(own.0) == node);
         match placement {
@@ -124,17 +124,17 @@ pub enum SwapOnError {
 /// Why a device cannot be swapped off.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SwapOffError {
-    /// It is not swapped on, or somebody else is swapping it off.
+    /// It is not swapped on, or is being swapped off already.
     NotOn(DeviceId),
 }
 
-/// One search for a device that yields slots. Whoever needs all slots from one device, and rather none
-/// than later ones, asks once and gives the walk up.
+/// One search for a device that yields slots. A caller that needs all slots from one device, and rather none
+/// than from later ones, asks once and gives the walk up.
 #[derive(Clone, Debug, Default)]
 pub struct Walk {
     /// Bit per device that was returned.
     visited: u32,
-    /// The list that is walked, and the device that stood behind the one returned last.
+    /// The list that is walked, and the device that came after the one returned last.
     successor: Option<(NodeId, u8)>,
 }
 
@@ -205,14 +205,14 @@ impl DeviceTable {
         let index = self.devices.iter().position(Option::is_none);
         let id = DeviceId(index.ok_or(SwapOnError::TooManyDevices)? as u8);
         self.indexes_used = self.indexes_used.max(u32::from(id.0) + 1);
-        // It is where a device is whose swap-off failed, and goes on from there.
+        // It is where a device is whose swapoff failed, and goes on from there.
         let device = Device { priority, node, pages, phase: Phase::Leaving, room: Room::Left };
         self.devices[usize::from(id.0)] = Some(device);
         self.enable(id);
         Ok(id)
     }
 
-    /// Takes a device off all lists, so that its pages can be brought back, and closes the gap in the
+    /// Takes a device off all lists, so that its pages can be swapped in, and closes the gap in the
     /// numbering.
     ///
     /// # Errors
@@ -241,7 +241,7 @@ impl DeviceTable {
         self.devices[usize::from(id.0)] = None;
     }
 
-    /// Puts a device back whose pages could not all be brought back. It keeps a user's priority; any
+    /// Puts a device back whose pages could not all be swapped in. It keeps a user's priority; any
     /// other is new and the lowest, as at swap-on.
     ///
     /// # Panics
@@ -276,7 +276,7 @@ impl DeviceTable {
     }
 
     /// The next device to ask for slots, for a caller that runs on `node`; `None` once every listed
-    /// device was asked. It goes behind the devices that equal it on that node.
+    /// device was asked. It goes after the devices that equal it on that node.
     ///
     /// Devices may come, go and move between two calls, and the caller may move to another node: a walk
     /// stays on the list it started with, and starts again where the caller is if the device that it
@@ -291,7 +291,7 @@ impl DeviceTable {
             Some((node, found))
         });
         let first = || self.available(node).iter().map(|(id, _)| id).find(unvisited);
-        // What moved to the front meanwhile is behind us: no device with room may be missed.
+        // What moved to the front meanwhile has been passed: no device with room may be missed.
         let (node, id) = following.or_else(|| Some((node, first()?)))?;
         let list = match self.placement {
             Placement::Near => &mut self.available[usize::from(node.0)],

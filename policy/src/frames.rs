@@ -1,7 +1,7 @@
 //! A pool of frame positions: which of them hold a physical page, and which of those are in use.
 //!
-//! A position is a place in virtual memory. It is a *hole* (no physical page there), *free* (a physical
-//! page that nobody uses) or *held* (a physical page in use, or a place that somebody is about to fill).
+//! A position stands for one page of virtual memory. It is a *hole* (no physical page there), *free* (a physical
+//! page not in use) or *held* (a physical page in use, or a position that is about to be filled).
 //! Positions come in chunks of 64, one word per bitmap. Runs are handed out next-fit and never cross a
 //! chunk: the engine acts on a run with one system call, so long runs from fresh chunks are worth more
 //! than filling gaps, and gaps close while the cursor is elsewhere.
@@ -53,7 +53,7 @@ impl Chunks {
     }
 }
 
-/// Where the next search of each kind continues: the position behind the last run.
+/// Where the next search of each kind continues: the position after the last run.
 #[derive(Default, Debug)]
 struct Cursors {
     take_free: u32,
@@ -92,7 +92,7 @@ impl Pool {
         self.free.len() as u32 * CHUNK
     }
 
-    /// Number of physical pages that nobody uses.
+    /// Number of physical pages not in use.
     pub fn free(&self) -> u32 {
         self.counts[State::Free as usize]
     }
@@ -143,7 +143,7 @@ impl Pool {
         self.change(run, State::Held, State::Hole);
     }
 
-    /// Up to `max` consecutive positions in `state`: behind `cursor` in its chunk, else in another one.
+    /// Up to `max` consecutive positions in `state`: from `cursor` on in its chunk, else in another one.
     fn find(&self, state: State, cursor: u32, max: u32) -> Option<FrameRun> {
         let chunks = match state {
             State::Free => &self.chunks_free,
@@ -158,7 +158,7 @@ impl Pool {
         if let Some(run) = find_in(cursor, next_chunk * CHUNK) {
             return Some(self.extended(run, state, max));
         }
-        // All holes are alike to whoever fills them, so the one that starts the longest run is best.
+        // All holes are equally good to fill, so the one that starts the longest run is best.
         let prefers_whole = state == State::Hole || max >= CHUNK;
         let whole = if prefers_whole { chunks.all.next_cyclic(next_chunk) } else { None };
         let chunk = whole.or_else(|| chunks.some.next_cyclic(next_chunk))?;
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_continue_behind_each_other_and_into_the_next_chunks() {
+    fn runs_follow_each_other_and_into_the_next_chunks() {
         let mut pool = Pool::new(320);
         assert_eq!(pool.take_holes(40), Some(run(0, 40)));
         assert_eq!(pool.take_holes(40), Some(run(40, 40)));
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_freed_gap_behind_the_cursor_is_found_after_a_round() {
+    fn a_freed_gap_before_the_cursor_is_found_after_a_round() {
         let mut pool = free_pool(128);
         for _ in 0..3 {
             pool.take_free(32);
@@ -332,7 +332,7 @@ mod tests {
 
     const POSITIONS: u32 = 5 * CHUNK;
 
-    /// The longest run of held positions at the first one behind `from`, at most `max`.
+    /// The longest run of held positions at the first one from `from` on, at most `max`.
     fn held_run(model: &[State], from: u32, max: u32) -> Option<FrameRun> {
         let first = (from..POSITIONS).find(|at| model[*at as usize] == State::Held)?;
         let count = model[first as usize..].iter().take_while(|state| **state == State::Held);

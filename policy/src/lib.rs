@@ -14,7 +14,7 @@ pub mod frames;
 pub mod free_batch;
 pub mod kernel;
 pub mod lru;
-pub mod plist;
+mod plist;
 pub mod readahead;
 pub mod reclaim;
 pub mod shrink;
@@ -22,8 +22,12 @@ pub mod slot_cache;
 pub mod slots;
 pub mod spans;
 pub mod stream;
+pub mod victims;
 pub mod watermark;
 pub mod workingset;
 
-// Old path, until the engine uses the new one.
-pub use kernel::contention;
+/// Old path, until the engine uses the new ones.
+pub mod contention {
+    pub use crate::kernel::contention::*;
+    pub use crate::victims::take_same;
+}

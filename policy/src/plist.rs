@@ -31,7 +31,7 @@ impl List {
         self.position(id).is_some()
     }
 
-    /// Puts an item before the first one with a larger key, so behind all with the same key.
+    /// Puts an item before the first one with a larger key, so after all with the same key.
     ///
     /// # Panics
     /// When the item is in the list already, or not below [`IDS_MAX`].
@@ -52,7 +52,7 @@ impl List {
         true
     }
 
-    /// Moves an item behind the last one with the same key; does nothing if it is not in the list.
+    /// Moves an item after the last one with the same key; does nothing if it is not in the list.
     pub fn requeue(&mut self, id: u8) {
         let Some(at) = self.position(id) else { return };
         let key = self.entries[at].key;
@@ -72,7 +72,7 @@ impl List {
         assert!(sorted, "new keys change the order: {:?}", self.entries());
     }
 
-    /// The item behind `id`; `None` behind the last one, and for an item that is not in the list.
+    /// The item after `id`; `None` after the last one, and for an item that is not in the list.
     pub fn after(&self, id: u8) -> Option<u8> {
         self.from(id).nth(1)
     }
@@ -82,7 +82,7 @@ impl List {
         self.entries().iter().map(|entry| (entry.id, entry.key))
     }
 
-    /// The item `id` and those behind it; none if it is not in the list.
+    /// The item `id` and those after it; none if it is not in the list.
     pub fn from(&self, id: u8) -> impl Iterator<Item = u8> + '_ {
         let at = self.position(id).unwrap_or(self.length);
         self.entries()[at..].iter().map(|entry| entry.id)
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn an_item_goes_behind_all_with_its_key() {
+    fn an_item_goes_after_all_with_its_key() {
         let list = list(&[(0, 2), (1, -5), (2, 1), (3, 2), (4, 1)]);
         assert_eq!(ids(&list), [1, 2, 4, 0, 3]);
         assert_eq!((list.after(4), list.after(3), list.after(9)), (Some(0), None, None));

@@ -26,7 +26,7 @@ pub struct Fault {
     pub page: u32,
     /// First page of its region.
     pub region_first: u32,
-    /// The page behind its region.
+    /// The page after its region.
     pub region_end: u32,
     /// Its slot's number on the device.
     pub slot: u32,
@@ -46,7 +46,7 @@ pub enum Hint {
     /// Nothing.
     #[default]
     Normal,
-    /// It will go on with the pages behind.
+    /// It will go on with the pages after.
     Sequential,
     /// Its neighbours are no more likely to be used than any others.
     Random,

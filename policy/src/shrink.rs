@@ -24,7 +24,7 @@ pub struct Share {
 }
 
 impl Share {
-    /// So many pages of so many; who found no page to look at asks for a few.
+    /// So many pages of so many; a reclaimer that found no page to look at asks for a few.
     pub fn new(scanned: u64, eligible: u64) -> Self {
         Self { scanned: scanned.max(SCANNED_MIN), eligible: eligible.max(1) }
     }

@@ -7,7 +7,7 @@
 //! lie together become one run again. Slots in buffers count as used, so buffers are given up while few
 //! slots are free: [`Switch`] is the state for that, behind one lock for all CPUs.
 //!
-//! What the switch said may be wrong by the time a buffer's lock is held: whoever then holds it asks
+//! What the switch said may be wrong by the time a buffer's lock is held: the thread that holds it asks
 //! [`Switch::source`] again and passes the answer on.
 
 use alloc::vec::Vec;
@@ -54,12 +54,12 @@ impl Switch {
         Self { cpus, enabled: false, active: false }
     }
 
-    /// Lets buffers be used: a device was swapped on, or devices are left after a swap-off has ended.
+    /// Lets buffers be used: a device was swapped on, or devices are left after a swapoff has ended.
     pub fn enable(&mut self) {
         self.enabled = true;
     }
 
-    /// Bars all buffers because a swap-off begins; the caller drains those of all CPUs, after the device
+    /// Bars all buffers because a swapoff begins; the caller drains those of all CPUs, after the device
     /// has stopped giving out slots and before it reads anything back.
     pub fn disable(&mut self) {
         self.enabled = false;
@@ -210,7 +210,7 @@ impl<S: Copy> Returned<S> {
     /// and is itself kept.
     ///
     /// A flush that is freed after the buffer's lock was given up is missed by a drain meanwhile; a
-    /// swap-off that relies on drains needs it freed before.
+    /// swapoff that relies on drains needs it freed before.
     pub fn put(&mut self, slot: S, source: Source) -> Put<S> {
         if source == Source::Devices {
             return Put::Free(slot);
@@ -238,7 +238,7 @@ impl<S: Copy> Default for Returned<S> {
 /// Between 1 and [`BATCH`] slots on their way back to their devices, held without allocating.
 #[derive(Clone, Debug)]
 pub struct Batch<S> {
-    /// Behind `count`, copies that only fill the array.
+    /// After `count`, copies that only fill the array.
     slots: [S; BATCH],
     count: usize,
 }

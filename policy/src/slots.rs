@@ -1,16 +1,16 @@
 //! Slots of one device: which are in use, and where the next run of pages goes.
 //!
-//! Slots are grouped in clusters of 256. Runs are placed next-fit: each continues behind the previous
+//! Slots are grouped in clusters of 256. Runs are placed next-fit: each continues after the previous
 //! one while its cluster lasts, so that pages leaving together lie together, then in the next cluster in
 //! which no slot is used. When there is no such cluster, the gaps of others are filled. Reference counts,
 //! content and caches of slots are left to others.
 //!
-//! Where "behind the previous one" is, a [`ClusterCursor`] says. With one per CPU, each CPU fills clusters
+//! Where "after the previous one" is, a [`ClusterCursor`] says. With one per CPU, each CPU fills clusters
 //! of its own: taking the first slots of a free cluster takes it away from the others. As in the kernel,
 //! CPUs meet in one cluster only when no free one is left, or when it has become free under a CPU's
 //! cursor and another CPU takes it.
 //!
-//! Slot 0 is the device's header. It, bad slots and what lies behind the end of the last cluster are
+//! Slot 0 is the device's header. It, bad slots and what lies between the end and that of the last cluster are
 //! *unusable*: taken for ever, never used. A new device is untouched zero memory but for both ends.
 
 use crate::bits::{Set, WORD, first_one, longest_run, masks};
@@ -33,16 +33,16 @@ pub struct SlotRun {
     pub count: u32,
 }
 
-/// The cluster of a device that somebody fills, usually a CPU, and the slot to go on with.
+/// The cluster of a device that a CPU fills, or another owner, and the slot to go on with.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct ClusterCursor {
-    /// The slot behind the previous one taken. At the start of a cluster it stands for no cluster: the
-    /// one before is done, and this one is nobody's.
+    /// The slot after the previous one taken. At the start of a cluster it stands for no cluster: the
+    /// one before is done, and this one has no owner.
     pub(crate) next: u32,
 }
 
 impl ClusterCursor {
-    /// Somebody who has no cluster yet.
+    /// For an owner without a cluster.
     pub const fn new() -> Self {
         Self { next: 0 }
     }
@@ -127,7 +127,7 @@ impl Slots {
     /// # Panics
     /// When the cursor is seen to be of another device.
     pub fn allocate_at(&mut self, cursor: &mut ClusterCursor, want: u32) -> Option<SlotRun> {
-        let run = self.place(*cursor, want)?;
+        let run = self.find(*cursor, want)?;
         for (word, mask) in masks(run.first, run.count) {
             assert!(self.taken[word] & mask == 0, "{run:?} was found to be free");
             self.taken[word] |= mask;
@@ -194,7 +194,7 @@ impl Slots {
     }
 
     /// Finds the free slots of the next run.
-    fn place(&self, cursor: ClusterCursor, want: u32) -> Option<SlotRun> {
+    fn find(&self, cursor: ClusterCursor, want: u32) -> Option<SlotRun> {
         assert!(cursor.next <= self.end(), "{cursor:?} is of another device");
         let next_cluster = cursor.next.div_ceil(CLUSTER);
         if cursor.cluster().is_some()
@@ -238,7 +238,7 @@ impl Slots {
         None
     }
 
-    /// The slot behind the last cluster.
+    /// The slot after the last cluster.
     fn end(&self) -> u32 {
         self.taken.len() as u32 * WORD
     }

@@ -167,7 +167,7 @@ fn d13_devices_of_a_node_take_turns_before_any_other() {
 }
 
 #[test]
-fn d14_d15_a_full_device_leaves_all_lists_and_comes_back_behind_its_equals() {
+fn d14_d15_a_full_device_leaves_all_lists_and_comes_back_after_its_equals() {
     let mut bench = Bench::near(4, D12);
     bench.picks(0, 2);
     bench.run("^A");
@@ -250,7 +250,7 @@ fn a_device_being_swapped_off_is_not_listed_by_a_slot_that_becomes_free() {
 }
 
 #[test]
-fn a_device_that_is_full_when_swap_off_fails_stays_off_the_lists() {
+fn a_device_that_is_full_when_swapoff_fails_stays_off_the_lists() {
     let mut bench = Bench::near(1, "A@0 B@0 ^A ^A !A");
     assert_eq!((bench.listed(0).as_str(), bench.priorities().as_str()), ("B:1", "A-3 B-2"));
     bench.run("vA vA");
@@ -270,7 +270,7 @@ fn a_device_being_swapped_off_keeps_its_priority_while_others_move_up() {
 
 #[test]
 #[should_panic(expected = "device 0 is not being swapped off")]
-fn ending_a_swap_off_that_never_began_is_refused() {
+fn ending_a_swapoff_that_never_began_is_refused() {
     let mut bench = Bench::near(1, "A");
     bench.table.swap_off_done(DeviceId(0));
 }
@@ -323,7 +323,7 @@ fn a_walk_stays_on_its_list_when_the_caller_moves() {
 }
 
 #[test]
-fn a_successor_that_left_and_came_back_is_asked_at_its_new_place() {
+fn a_successor_that_left_and_came_back_is_asked_where_it_is_now() {
     let mut bench = Bench::near(1, "A@0=5 B@0=5 C@0=5");
     let mut walk = Walk::new();
     bench.table.next(NodeId(0), &mut walk);

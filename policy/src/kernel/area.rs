@@ -4,7 +4,7 @@
 //! All state of a region is one word that anybody may read and write at any time: the page of the last
 //! fault or cache hit, the last window, the hits since. A lost update costs a better guess, no more. The
 //! word is the kernel's but for its unit: pages instead of bytes above bit 12.
-use super::heuristic;
+use super::heuristic::History;
 use crate::readahead::{Fault, Limits, Readahead, Window};
 use crate::stream::Ahead;
 
@@ -12,7 +12,7 @@ use crate::stream::Ahead;
 const PAGE_CLUSTER_CAP: u8 = 5;
 /// Hits that six bits can count.
 const HITS_MAX: u32 = 63;
-/// Hits of a region that nobody has faulted in.
+/// Hits of a region in which no fault has been.
 const HITS_FIRST: u32 = 4;
 /// Pages below one page table (2 MiB), which a window does not leave.
 const TABLE_PAGES: u32 = 512;
@@ -25,14 +25,6 @@ const PAGE_SHIFT: u32 = 12;
 /// A region's word; zero is one that has never been written.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Area(u64);
-
-/// What a word says.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Record {
-    page: u32,
-    window: u32,
-    hits: u32,
-}
 
 impl Area {
     /// From the word.
@@ -47,23 +39,23 @@ impl Area {
 
     /// A page was found in a frame that carried no mark: only where the program is gets noted.
     pub fn on_lookup(&mut self, page: u32) {
-        self.write(Record { page, ..self.read() });
+        self.write(History { previous: page, ..self.read() });
     }
 
-    fn read(self) -> Record {
+    fn read(self) -> History {
         if self.0 == 0 {
-            return Record { page: 0, window: 0, hits: HITS_FIRST };
+            return History { previous: 0, window: 0, hits: HITS_FIRST };
         }
-        Record {
-            page: (self.0 >> PAGE_SHIFT) as u32,
+        History {
+            previous: (self.0 >> PAGE_SHIFT) as u32,
             window: (self.0 >> WINDOW_SHIFT & WINDOW_MASK) as u32,
             hits: (self.0 & HITS_MASK) as u32,
         }
     }
 
-    fn write(&mut self, record: Record) {
-        let Record { page, window, hits } = record;
-        self.0 = u64::from(page) << PAGE_SHIFT
+    fn write(&mut self, history: History) {
+        let History { previous, window, hits } = history;
+        self.0 = u64::from(previous) << PAGE_SHIFT
             | u64::from(window) << WINDOW_SHIFT
             | u64::from(hits.min(HITS_MAX));
     }
@@ -76,20 +68,19 @@ impl Readahead for Area {
             return Window::One;
         }
         let before = self.read();
-        let window =
-            heuristic::window(before.page, fault.page, before.hits, largest, before.window);
-        self.write(Record { page: fault.page, window, hits: 0 });
-        if window == 1 { Window::One } else { around(fault, before.page, window) }
+        let window = before.next_window(fault.page, largest);
+        self.write(History { previous: fault.page, window, hits: 0 });
+        if window == 1 { Window::One } else { around(fault, before.previous, window) }
     }
 
     fn on_hit(&mut self, page: u32, _: &Limits) -> Option<Ahead> {
         let before = self.read();
-        self.write(Record { page, hits: before.hits + 1, ..before });
+        self.write(History { previous: page, hits: before.hits + 1, ..before });
         None
     }
 }
 
-/// `window` pages behind, before or around the fault's, by the direction from `previous`, within the region
+/// `window` pages after, before or around the fault's, by the direction from `previous`, within the region
 /// and the page table.
 fn around(fault: &Fault, previous: u32, window: u32) -> Window {
     let before = if previous.checked_add(1) == Some(fault.page) {
@@ -117,7 +108,7 @@ mod tests {
 
     fn area(page: u32, window: u32, hits: u32) -> Area {
         let mut area = Area::default();
-        area.write(Record { page, window, hits });
+        area.write(History { previous: page, window, hits });
         area
     }
 
@@ -132,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a1_and_a2_a_first_window_lies_around_the_fault_and_the_next_one_behind_it() {
+    fn a1_and_a2_a_first_window_lies_around_the_fault_and_the_next_one_after_it() {
         let mut fresh = Area::default();
         assert_eq!(step(&mut fresh, 3, 10_000), (8, (9997, 10_005)));
         for page in 10_001..=10_004 {
@@ -160,7 +151,7 @@ mod tests {
             let mut area = area(stored_page, window, hits);
             assert_eq!(step(&mut area, page_cluster, page), expected, "A{number}");
             let stored = area.read();
-            assert_eq!((stored.page, stored.hits), (page, 0), "A{number}");
+            assert_eq!((stored.previous, stored.hits), (page, 0), "A{number}");
         }
     }
 
@@ -177,7 +168,7 @@ mod tests {
     fn a13_hits_stop_at_63() {
         let mut area = area(12_000, 8, 0);
         (0..64).for_each(|_| assert_eq!(area.on_hit(12_001, &limits(3)), None));
-        assert_eq!(area.read(), Record { page: 12_001, window: 8, hits: 63 });
+        assert_eq!(area.read(), History { previous: 12_001, window: 8, hits: 63 });
     }
 
     #[test]
@@ -194,16 +185,16 @@ mod tests {
         #[test]
         fn a_word_keeps_what_was_written(page in 1u32.., window in 0u32..=32, hits in 0u32..=63) {
             let area = area(page, window, hits);
-            prop_assert_eq!(area.read(), Record { page, window, hits });
+            prop_assert_eq!(area.read(), History { previous: page, window, hits });
             prop_assert_eq!(Area::new(area.word()), area);
         }
 
         #[test]
         fn a_window_is_every_page_of_the_plain_one_that_region_and_table_have(
-            first in 0u32..2000, length in 1u32..2000, place in 0u32..2000,
+            first in 0u32..2000, length in 1u32..2000, offset in 0u32..2000,
             previous in 0u32..4100, power in 1u32..6,
         ) {
-            let page = first + place % length;
+            let page = first + offset % length;
             let fault = Fault { region_first: first, region_end: first + length, ..fault(page, 1) };
             let size = 1i64 << power;
             let at = i64::from(page);

@@ -5,7 +5,7 @@
 //! kernel's heuristic. [`Fixed`] always takes the largest one (the patch of 12 April 2020, v1): it neither
 //! reads nor writes that state, while hits go on being counted, so the first window after switching back is
 //! the largest.
-use super::heuristic;
+use super::heuristic::History;
 use crate::readahead::{Fault, Limits, Readahead, Window};
 use crate::stream::Ahead;
 
@@ -15,12 +15,8 @@ const HITS_FIRST: u32 = 4;
 /// What the kernel's device-order policies share.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cluster {
-    /// Pages read ahead that were used since the last window.
-    hits: u32,
-    /// Slot of the last fault that had no hits, on whatever device.
-    previous: u32,
-    /// The last window.
-    last: u32,
+    /// Its `previous` is the slot of the last fault that had no hits, on whatever device.
+    history: History,
 }
 
 impl Default for Cluster {
@@ -32,12 +28,12 @@ impl Default for Cluster {
 impl Cluster {
     /// As after boot.
     pub const fn new() -> Self {
-        Self { hits: HITS_FIRST, previous: 0, last: 0 }
+        Self { history: History { previous: 0, window: 0, hits: HITS_FIRST } }
     }
 
     /// A page that was read ahead has been used.
     pub fn count_hit(&mut self) {
-        self.hits = self.hits.saturating_add(1);
+        self.history.hits = self.history.hits.saturating_add(1);
     }
 
     fn scaled(&mut self, slot: u32, page_cluster: u8) -> u32 {
@@ -45,12 +41,11 @@ impl Cluster {
         if largest == 1 {
             return 1;
         }
-        let hits = core::mem::take(&mut self.hits);
-        self.last = heuristic::window(self.previous, slot, hits, largest, self.last);
-        if hits == 0 {
-            self.previous = slot;
-        }
-        self.last
+        let before = self.history;
+        let previous = if before.hits == 0 { slot } else { before.previous };
+        let window = before.next_window(slot, largest);
+        self.history = History { previous, window, hits: 0 };
+        window
     }
 }
 
@@ -85,7 +80,7 @@ impl Readahead for Fixed<'_> {
 }
 
 /// The aligned block of `count` slots (a power of two) around the fault's, without the header and without
-/// what is behind the device's end.
+/// what lies after the device's end.
 fn block(fault: &Fault, count: u32) -> Window {
     if count == 1 {
         return Window::One;
@@ -117,7 +112,7 @@ mod tests {
         let limits = limits(page_cluster);
         (0..hits).for_each(|_| assert_eq!(Scaling(state).on_hit(slot, &limits), None));
         let window = Scaling(state).on_fault(&fault(0, slot), &limits);
-        let size = if limits.page_cluster == 0 { 1 } else { state.last };
+        let size = if limits.page_cluster == 0 { 1 } else { state.history.window };
         (size, ends(window, slot))
     }
 
@@ -129,8 +124,12 @@ mod tests {
         }
     }
 
+    fn state(previous: u32, window: u32, hits: u32) -> Cluster {
+        Cluster { history: History { previous, window, hits } }
+    }
+
     fn without_hits() -> Cluster {
-        Cluster { hits: 0, ..Cluster::new() }
+        state(0, 0, 0)
     }
 
     #[test]
@@ -144,7 +143,7 @@ mod tests {
             (17000, 1, 17000, 17000),
         ] {
             assert_eq!(step(&mut state, 3, slot, 0), (size, (slot, last)));
-            assert_eq!(state.previous, previous, "after {slot}");
+            assert_eq!(state.history.previous, previous, "after {slot}");
         }
     }
 
@@ -166,7 +165,7 @@ mod tests {
     fn t4_with_every_page_used_the_window_stays_the_largest() {
         let mut state = Cluster::new();
         trace(&mut state, 3, &[(1000, 0, 8, 1000), (1008, 7, 8, 1008), (1016, 7, 8, 1016)]);
-        assert_eq!(state.previous, 0);
+        assert_eq!(state.history.previous, 0);
     }
 
     #[test]
@@ -210,7 +209,7 @@ mod tests {
         let mut state = without_hits();
         trace(&mut state, 3, &[(100, 0, 1, 100)]);
         trace(&mut state, 0, &[(101, 5, 1, 101)]);
-        assert_eq!(state, Cluster { hits: 5, previous: 100, last: 1 });
+        assert_eq!(state, self::state(100, 1, 5));
         trace(&mut state, 3, &[(102, 0, 8, 96)]);
     }
 
@@ -218,7 +217,7 @@ mod tests {
     fn t8_a_fault_with_hits_does_not_move_the_previous_slot() {
         let mut state = without_hits();
         trace(&mut state, 3, &[(100, 0, 1, 100), (300, 2, 4, 300)]);
-        assert_eq!(state.previous, 100);
+        assert_eq!(state.history.previous, 100);
         trace(&mut state, 3, &[(101, 0, 2, 100), (102, 0, 2, 102)]);
     }
 
@@ -231,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn t10_to_t12_blocks_leave_out_the_header_and_what_is_behind_the_end() {
+    fn t10_to_t12_blocks_leave_out_the_header_and_what_lies_after_the_end() {
         for (slot, slots, expected) in
             [(3, 5000, (1, 7)), (998, 1000, (992, 999)), (1003, 1006, (1000, 1005))]
         {
@@ -268,7 +267,7 @@ mod tests {
             Fixed(&mut state).on_fault(&fault(0, fault_number * 100), &limits);
             (0..7).for_each(|page| assert_eq!(Fixed(&mut state).on_hit(page, &limits), None));
         }
-        assert_eq!(state, Cluster { hits: 39, previous: 0, last: 0 });
+        assert_eq!(state, self::state(0, 0, 39));
         assert_eq!(step(&mut state, 3, 77_777, 0).0, 8);
     }
 
@@ -285,9 +284,9 @@ mod tests {
     proptest! {
         #[test]
         fn a_block_is_all_slots_that_differ_from_the_faults_in_the_low_bits_only(
-            slots in 2u32..3000, place in 0u32..3000, page_cluster in 0..=PAGE_CLUSTER_MAX,
+            slots in 2u32..3000, offset in 0u32..3000, page_cluster in 0..=PAGE_CLUSTER_MAX,
         ) {
-            let slot = 1 + place % (slots - 1);
+            let slot = 1 + offset % (slots - 1);
             let mut state = Cluster::new();
             let window = Fixed(&mut state)
                 .on_fault(&Fault { slots, ..fault(0, slot) }, &limits(page_cluster));
@@ -316,8 +315,8 @@ mod tests {
                 }
                 let previous = diary.iter().rev().find(|entry| entry.1 == 0).map_or(0, |e| e.0);
                 let before = diary.last().map_or(0, |entry: &(u32, u32, u32)| entry.2);
-                let expected =
-                    heuristic::window(previous, slot, hits_waiting, 1 << page_cluster, before);
+                let history = History { previous, window: before, hits: hits_waiting };
+                let expected = history.next_window(slot, 1 << page_cluster);
                 prop_assert_eq!(size, expected);
                 diary.push((slot, std::mem::take(&mut hits_waiting), expected));
             }

@@ -3,7 +3,7 @@
 //! | here | since | reached by | beside |
 //! |---|---|---|---|
 //! | [`scan`] | Linux 4.11 to 4.19 | `bench slot-alloc` | [`slots`](crate::slots), [`slot_cache`](crate::slot_cache) |
-//! | [`cluster`] | Linux 2.6, by the [`heuristic`] of 2014 | `swap_ra_policy` `scaling`, `fixed` | [`stream`](crate::stream) |
+//! | [`cluster`] | Linux 2.6, by the heuristic of 2014 | `swap_ra_policy` `scaling`, `fixed` | [`stream`](crate::stream) |
 //! | [`area`] | Linux 4.14 | `swap_ra_policy` `vma` | [`stream`](crate::stream) |
 //! | [`contention`] | a series of 2016, never merged | `reclaim_contention` `stall`, `skip` | waiting for the lock |
 //!
@@ -13,7 +13,7 @@
 pub mod area;
 pub mod cluster;
 pub mod contention;
-pub mod heuristic;
+mod heuristic;
 pub mod scan;
 
 pub use area::Area;

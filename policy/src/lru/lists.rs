@@ -12,7 +12,7 @@ const POSITION_BITS: u32 = 29;
 const LISTS: usize = ListId::ALL.len();
 const _: () = assert!(ITEMS_MAX <= Link::ITEMS_MAX && LISTS <= Link::LISTS_MAX as usize);
 
-/// One page's place in its list; all-zero bytes are valid and mean that it is on none.
+/// One page's neighbours in its list; all-zero bytes are valid and mean that it is on none.
 pub type Link = ring::Link<POSITION_BITS>;
 
 /// The lists that items of one array can be on.

@@ -13,7 +13,7 @@ use alloc::boxed::Box;
 /// Bits of a position: 67 million items in 4095 lists.
 const POSITION_BITS: u32 = 26;
 
-/// One item's place in its list; all-zero bytes are valid and mean that it is on none.
+/// One item's neighbours in its list; all-zero bytes are valid and mean that it is on none.
 pub type Link = ring::Link<POSITION_BITS>;
 
 pub(super) type Position = ring::Position<POSITION_BITS>;
@@ -33,16 +33,16 @@ impl ListNumber {
     /// The list of items that belong to no group; always live.
     pub const UNGROUPED: Self = Self(0);
 
-    /// The list at a place.
+    /// The list of this index among the node's.
     ///
     /// # Panics
     /// There can be no such list.
-    pub const fn new(place: u32) -> Self {
-        assert!(place < LISTS_MAX, "a node has fewer lists");
-        Self(place)
+    pub const fn new(index: u32) -> Self {
+        assert!(index < LISTS_MAX, "a node has fewer lists");
+        Self(index)
     }
 
-    /// Its place among the node's lists.
+    /// Its index among the node's lists.
     pub const fn place(self) -> usize {
         self.0 as usize
     }
@@ -127,8 +127,8 @@ impl Heads<POSITION_BITS> for Table {
     }
 }
 
-/// Items that a walk took off their list for its caller, who alone may take them out of here: the last one
-/// first. Until then they count as linked, and nobody can add or delete them.
+/// Items that a walk took off their list for its caller, which alone may take them out of here: the last one
+/// first. Until then they count as linked, and can be neither added nor deleted.
 #[derive(Debug, Default)]
 #[must_use = "items of a forgotten chain can never be added again"]
 pub struct Chain {
@@ -380,19 +380,18 @@ impl<S: AsRef<[Link]> + AsMut<[Link]>> Sublists<S> {
     /// dead list below, each of which is held by its items and by the dead lists below that.
     fn holders(&self, list: u32) -> u32 {
         let mut holders = self.table.at(list).count;
-        for place in (1..).zip(&self.table.others) {
-            let (number, Sublist { state: State::Dead { holders: held, .. }, .. }) = place else {
-                continue;
-            };
-            if self.living(number) == list {
-                holders += 1 - i64::from(*held);
+        for (number, other) in (1..).zip(&self.table.others) {
+            if let State::Dead { holders: held, .. } = other.state
+                && self.living(number) == list
+            {
+                holders += 1 - i64::from(held);
             }
         }
         u32::try_from(holders).expect("a list has no more holders than items and lists below")
     }
 
-    /// An item forgets the dead list it was put on; returns the list that it is on. A number that nobody
-    /// holds any more is free, and holds its parent no more.
+    /// An item forgets the dead list it was put on; returns the list that it is on. A number without
+    /// holders is free, and holds its parent no more.
     #[cold]
     fn let_go(&mut self, label: u32) -> u32 {
         let living = self.living(label);

@@ -6,25 +6,25 @@ use std::collections::VecDeque;
 const DEVICES: Decision = Decision::Allocate(Source::Devices);
 const BUFFERS: Decision = Decision::Allocate(Source::Buffers);
 
-/// Free slots at which an active or inactive switch for 4 CPUs decides, and its answer.
+/// What a switch for 4 CPUs says first, the free slots at which it decides, and its answer.
 #[rustfmt::skip]
-const C1_TO_C4: [(&str, bool, i64, Decision, Source); 6] = [
-    ("C1", false, 1280, DEVICES, Source::Devices),
-    ("C2", false, 1281, BUFFERS, Source::Buffers),
-    ("C3", true, 512, BUFFERS, Source::Buffers),
-    ("C4", true, 511, Decision::DrainAll, Source::Devices),
-    ("below the lower threshold", false, 511, DEVICES, Source::Devices),
-    ("a device is being swapped off", true, -90, Decision::DrainAll, Source::Devices),
+const C1_TO_C4: [(&str, Source, i64, Decision, Source); 6] = [
+    ("C1", Source::Devices, 1280, DEVICES, Source::Devices),
+    ("C2", Source::Devices, 1281, BUFFERS, Source::Buffers),
+    ("C3", Source::Buffers, 512, BUFFERS, Source::Buffers),
+    ("C4", Source::Buffers, 511, Decision::DrainAll, Source::Devices),
+    ("below the lower threshold", Source::Devices, 511, DEVICES, Source::Devices),
+    ("a device is being swapped off", Source::Buffers, -90, Decision::DrainAll, Source::Devices),
 ];
 
-fn switch(active: bool) -> Switch {
-    Switch { cpus: 4, enabled: true, active }
+fn switch(source: Source) -> Switch {
+    Switch { cpus: 4, enabled: true, active: source == Source::Buffers }
 }
 
 #[test]
 fn buffers_are_used_above_one_threshold_and_given_up_below_another() {
-    for (row, active, free_slots, decision, source) in C1_TO_C4 {
-        let mut switch = switch(active);
+    for (row, before, free_slots, decision, source) in C1_TO_C4 {
+        let mut switch = switch(before);
         assert_eq!(switch.before_allocation(free_slots), decision, "{row}");
         assert_eq!(switch.source(), source, "{row}");
     }
@@ -143,8 +143,8 @@ fn c10_a_drain_frees_what_is_in_both_buffers() {
 }
 
 #[test]
-fn c11_after_a_swap_off_began_and_drained_no_buffer_fills_again() {
-    let mut switch = switch(true);
+fn c11_after_a_swapoff_began_and_drained_no_buffer_fills_again() {
+    let mut switch = switch(Source::Buffers);
     let mut cpus = [0; 4].map(|_| Cpu::new(1000));
     for cpu in &mut cpus {
         let slots = cpu.fetch(64);
@@ -165,7 +165,7 @@ fn c11_after_a_swap_off_began_and_drained_no_buffer_fills_again() {
 
 #[test]
 fn c12_a_slot_freed_while_buffers_are_given_up_is_not_stored() {
-    let mut switch = switch(true);
+    let mut switch = switch(Source::Buffers);
     let mut cpu = Cpu::new(1000);
     let slot = cpu.fetch(1)[0];
     assert_eq!(switch.source(), Source::Buffers);

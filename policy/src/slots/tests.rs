@@ -14,7 +14,7 @@ fn run(first: u32, count: u32) -> SlotRun {
 }
 
 #[test]
-fn behind_a_limit_nothing_is_handed_out_and_the_rest_still_works() {
+fn after_a_limit_nothing_is_handed_out_and_the_rest_still_works() {
     let mut slots = Slots::new(1024);
     let run = slots.allocate(256).unwrap();
     slots.limit(400);
@@ -47,7 +47,7 @@ fn a_huge_device_costs_nothing_until_touched() {
 }
 
 #[test]
-fn the_header_and_slots_behind_the_end_are_never_handed_out() {
+fn the_header_and_slots_after_the_end_are_never_handed_out() {
     let mut slots = Slots::new(300);
     assert_eq!(slots.allocate(1000), Some(run(1, 299)));
     assert!(slots.is_full() && slots.allocate(1).is_none());
@@ -56,7 +56,7 @@ fn the_header_and_slots_behind_the_end_are_never_handed_out() {
 }
 
 #[test]
-fn runs_continue_behind_each_other_and_cross_into_a_free_cluster() {
+fn runs_follow_each_other_and_cross_into_a_free_cluster() {
     let mut slots = Slots::new(4 * CLUSTER);
     assert_eq!(slots.allocate(200), Some(run(1, 200)));
     assert_eq!(slots.allocate(100), Some(run(201, 100)));
@@ -92,8 +92,8 @@ fn a_batch_at_a_cursor_may_be_larger_than_a_cluster() {
     let mut cursors = [ClusterCursor::new(); 2];
     assert_eq!(slots.allocate_at(&mut cursors[0], 2 * CLUSTER), Some(run(1, 2 * CLUSTER)));
     assert_eq!(cursors[0].cluster(), Some(2));
-    let behind = run(3 * CLUSTER, 2 * CLUSTER);
-    assert_eq!(slots.allocate_at(&mut cursors[1], 2 * CLUSTER), Some(behind));
+    let after = run(3 * CLUSTER, 2 * CLUSTER);
+    assert_eq!(slots.allocate_at(&mut cursors[1], 2 * CLUSTER), Some(after));
     let rest = run(2 * CLUSTER + 1, CLUSTER - 1);
     assert_eq!(slots.allocate_at(&mut cursors[0], CLUSTER), Some(rest));
 }
@@ -184,7 +184,7 @@ enum State {
     Unusable,
 }
 
-/// Up to `max` used slots at the first one behind `from`.
+/// Up to `max` used slots at the first one from `from` on.
 fn used_run(model: &[State], from: usize, max: u32) -> Option<SlotRun> {
     let first = (from..model.len()).find(|slot| model[*slot] == State::Used)?;
     let count = model[first..].iter().take_while(|state| **state == State::Used).count();
@@ -205,8 +205,8 @@ struct Shared {
 }
 
 impl Shared {
-    fn allocate(&mut self, who: u32, want: u32) -> Option<SlotRun> {
-        match self.cursors.get_mut(who as usize) {
+    fn allocate(&mut self, cpu: u32, want: u32) -> Option<SlotRun> {
+        match self.cursors.get_mut(cpu as usize) {
             Some(cursor) => self.slots.allocate_at(cursor, want),
             None => self.slots.allocate(want),
         }

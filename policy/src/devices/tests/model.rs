@@ -23,7 +23,7 @@ impl DeviceTable {
 struct Model {
     placement: Placement,
     devices: BTreeMap<u8, Plain>,
-    /// In the order of swap-on or of the failed swap-off.
+    /// In the order of swap-on or of the failed swapoff.
     active: Vec<u8>,
     lists: Vec<Vec<u8>>,
 }
@@ -61,8 +61,8 @@ impl Model {
 
     fn add(&mut self, id: u8) {
         for list in 0..self.lists.len() {
-            let behind = |other: &u8| self.key(*other, list) > self.key(id, list);
-            let at = self.lists[list].iter().position(behind).unwrap_or(self.lists[list].len());
+            let is_after = |other: &u8| self.key(*other, list) > self.key(id, list);
+            let at = self.lists[list].iter().position(is_after).unwrap_or(self.lists[list].len());
             self.lists[list].insert(at, id);
         }
     }
@@ -98,8 +98,8 @@ impl Model {
         walk.successor = self.lists[number].get(at + 1).map(|next| (node, *next));
         self.lists[number].remove(at);
         let key = self.key(id, number);
-        let behind = self.lists[number].iter().position(|other| self.key(*other, number) > key);
-        let at = behind.unwrap_or(self.lists[number].len());
+        let after = self.lists[number].iter().position(|other| self.key(*other, number) > key);
+        let at = after.unwrap_or(self.lists[number].len());
         self.lists[number].insert(at, id);
         Some(id)
     }
@@ -115,7 +115,7 @@ enum Operation {
     NotFull(u8),
     Next(u8, usize),
     StartWalk(usize),
-    Place(Placement),
+    SetPlacement(Placement),
 }
 
 fn operation() -> impl Strategy<Value = Operation> {
@@ -130,7 +130,7 @@ fn operation() -> impl Strategy<Value = Operation> {
         3 => (0u8..12).prop_map(Operation::NotFull),
         10 => (0..NODES, 0usize..2).prop_map(|(node, walk)| Operation::Next(node, walk)),
         2 => (0usize..2).prop_map(Operation::StartWalk),
-        1 => placement.prop_map(Operation::Place),
+        1 => placement.prop_map(Operation::SetPlacement),
     ]
 }
 
@@ -180,7 +180,7 @@ impl Pair {
                 assert_eq!(self.table.next(NodeId(node), walk), expected);
             }
             Operation::StartWalk(walk) => self.walks[walk] = Default::default(),
-            Operation::Place(placement) => {
+            Operation::SetPlacement(placement) => {
                 self.table.set_placement(placement);
                 self.model.set_placement(placement);
             }

@@ -162,21 +162,21 @@ impl Model {
             }
             budget -= 1;
             visited.push(item);
-            let place = queue.iter().position(|other| *other == item).unwrap();
-            let next = queue.get(place + 1).copied();
+            let index = queue.iter().position(|other| *other == item).unwrap();
+            let next = queue.get(index + 1).copied();
             current = match codes.next().unwrap() {
                 Code::Removed => {
-                    queue.remove(place);
+                    queue.remove(index);
                     isolated += 1;
                     next
                 }
                 Code::RemovedRetry => {
-                    queue.remove(place);
+                    queue.remove(index);
                     isolated += 1;
                     queue.front().copied()
                 }
                 Code::Rotate => {
-                    queue.remove(place);
+                    queue.remove(index);
                     queue.push_back(item);
                     next
                 }
