@@ -102,12 +102,10 @@ impl Set {
         set
     }
 
-    /// Is `index` a member?
     pub fn contains(&self, index: u32) -> bool {
         self.word(0, (index / WORD) as usize) >> (index % WORD) & 1 == 1
     }
 
-    /// Makes `index` a member.
     pub fn insert(&mut self, index: u32) {
         let mut at = index as usize;
         for level in 0..self.levels.len() {
@@ -121,7 +119,6 @@ impl Set {
         }
     }
 
-    /// Makes `index` no member.
     pub fn remove(&mut self, index: u32) {
         let mut at = index as usize;
         for level in 0..self.levels.len() {

@@ -50,21 +50,21 @@ named_choice! {
     }
 }
 
-/// Does a device take part?
+/// Whether a device gives out slots, as far as that is for users to say.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Phase {
-    /// It is swapped on.
+    /// It is swapped on, full or not.
     On,
     /// It is being swapped off: no new pages.
     Leaving,
 }
 
-/// Does a device have free slots?
+/// Whether a device has free slots, as last reported.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Room {
-    /// One at least.
+    /// There was one at least.
     Left,
-    /// Not one.
+    /// There was none.
     None,
 }
 
@@ -75,11 +75,11 @@ pub struct Device {
     pub priority: i16,
     /// The node it is close to, if it is close to one.
     pub node: Option<NodeId>,
-    /// Usable slots.
+    /// Usable slots, in use or not: no header, no bad ones.
     pub pages: u32,
-    /// Whether it takes part.
+    /// Swapped on, or on its way out.
     pub phase: Phase,
-    /// Whether it has free slots.
+    /// As last reported, also while the device is being swapped off.
     pub room: Room,
 }
 
@@ -149,7 +149,7 @@ impl Walk {
     }
 }
 
-/// All swap devices.
+/// All swap devices, in the order in which each node asks them.
 #[derive(Debug)]
 pub struct DeviceTable {
     devices: [Option<Device>; DEVICES_MAX],

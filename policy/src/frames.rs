@@ -20,11 +20,10 @@ const CHUNK: u32 = WORD;
 pub struct FrameRun {
     /// The lowest position.
     pub first: u32,
-    /// How many there are.
+    /// How many positions.
     pub count: u32,
 }
 
-/// What a position is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     Hole,

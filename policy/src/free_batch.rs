@@ -57,13 +57,13 @@ pub trait Devices {
 /// What a batched free did.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Stats {
-    /// Locks taken.
+    /// Times a device's lock was taken.
     pub acquisitions: u32,
     /// Entries that were handed to the sort.
     pub sorted: u32,
     /// Entries freed.
     pub freed: u32,
-    /// Entries that were not.
+    /// Entries that turned out to be no slots in use.
     pub invalid: u32,
 }
 

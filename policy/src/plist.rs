@@ -21,12 +21,10 @@ pub struct List {
 }
 
 impl List {
-    /// A list of nothing.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Is the item in the list?
     pub fn contains(&self, id: u8) -> bool {
         self.position(id).is_some()
     }

@@ -22,7 +22,7 @@ pub const PAGE_CLUSTER_DEFAULT: u8 = 3;
 /// A fault on a page whose content is on a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fault {
-    /// The page.
+    /// The page, counted through all regions.
     pub page: u32,
     /// First page of its region.
     pub region_first: u32,
@@ -43,7 +43,7 @@ pub struct Fault {
 /// What a program has said about how it will use a page.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub enum Hint {
-    /// Nothing.
+    /// Nothing, or that it takes that back.
     #[default]
     Normal,
     /// It will go on with the pages after.
@@ -68,20 +68,20 @@ pub struct Limits {
 /// What to read at a fault; the page itself always belongs to it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Window {
-    /// The page alone.
+    /// The page that faulted alone.
     One,
     /// Slots of the page's device, whatever pages they belong to.
     Slots {
         /// The lowest slot.
         first: u32,
-        /// How many.
+        /// How many, all of them on the device.
         count: u32,
     },
     /// Pages of the region, wherever they are swapped to.
     Pages {
         /// The lowest page.
         first: u32,
-        /// How many.
+        /// How many, all of them in the region.
         count: u32,
     },
     /// Pages along a stream, with those to read without waiting for them.
@@ -131,7 +131,7 @@ pub struct NotAllowed;
 /// Reads a `page_cluster`: decimal digits, 0 to [`PAGE_CLUSTER_MAX`].
 ///
 /// # Errors
-/// Anything else.
+/// Anything else, also a sign, a space, or a second newline.
 pub fn page_cluster_of(text: &str) -> Result<u8, NotAllowed> {
     let text = without_newline(text);
     // `parse` alone would take a plus sign.

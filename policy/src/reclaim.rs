@@ -17,7 +17,7 @@ pub const FAILURES_MAX: u32 = 16;
 /// What kind of thread reclaims.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reclaimer {
-    /// A node's thread.
+    /// A node's own thread (the kernel's kswapd).
     Background,
     /// A thread that needs a page.
     Direct,

@@ -32,7 +32,7 @@ pub enum Source {
 /// What to do before a slot is allocated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Decision {
-    /// Go on.
+    /// Take one from there.
     Allocate(Source),
     /// Drain the buffers of all CPUs, then ask the devices for one slot.
     DrainAll,
@@ -106,7 +106,7 @@ pub struct Ready<S> {
 }
 
 impl<S: Copy> Ready<S> {
-    /// An empty buffer.
+    /// An empty buffer; nothing allocates later.
     pub fn new() -> Self {
         Self { slots: Vec::with_capacity(BATCH), next: 0 }
     }
@@ -191,7 +191,7 @@ pub struct Returned<S> {
 }
 
 impl<S: Copy> Returned<S> {
-    /// An empty buffer.
+    /// An empty buffer; nothing allocates later.
     pub fn new() -> Self {
         Self { slots: Vec::with_capacity(BATCH) }
     }

@@ -27,9 +27,9 @@ const CLUSTER_WORDS: u32 = CLUSTER / WORD;
 /// Consecutive slots of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SlotRun {
-    /// The lowest slot.
+    /// The lowest slot, counted from the header.
     pub first: u32,
-    /// How many there are.
+    /// How many slots.
     pub count: u32,
 }
 

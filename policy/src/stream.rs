@@ -49,7 +49,7 @@ const SILENCE_NS: u64 = 10_000_000_000;
 pub struct Window {
     /// Where it starts: mostly the page that faulted.
     pub first: u32,
-    /// How many pages.
+    /// Pages of it, `first` among them.
     pub count: u32,
     /// From one page to the next; never 0.
     pub step: i32,
@@ -58,12 +58,12 @@ pub struct Window {
 }
 
 impl Window {
-    /// A page alone.
+    /// The window of a fault that no stream expects: its page alone.
     pub const fn one(page: u32) -> Self {
         Self { first: page, count: 1, step: 1, ahead: None }
     }
 
-    /// Pages from one on.
+    /// `count` pages that follow each other upwards.
     pub const fn run(first: u32, count: u32) -> Self {
         Self { first, count, step: 1, ahead: None }
     }
@@ -79,7 +79,7 @@ impl Window {
 pub struct Ahead {
     /// The page that is needed first.
     pub first: u32,
-    /// How many pages.
+    /// Pages of it, `first` among them.
     pub count: u32,
     /// From one page to the next; never 0.
     pub step: i32,
@@ -154,7 +154,7 @@ enum Relation {
 }
 
 impl Relation {
-    /// The smaller, the better.
+    /// Which relation wins if several streams claim a page: the smallest.
     fn rank(self) -> u32 {
         match self {
             Self::Next(_) => 0,
@@ -230,9 +230,8 @@ struct Stream {
     fault: u32,
     /// When it was used last, counted in faults.
     used: u64,
-    /// When it was used last.
+    /// When it was used last, on the clock of the faults, and on which node.
     seen_ns: u64,
-    /// Where.
     node: NodeId,
     /// Pages read beside that fault's own; the next expected fault proves that they were used.
     unproven: u32,
@@ -255,7 +254,7 @@ impl Default for Streams {
 }
 
 impl Streams {
-    /// No stream is known.
+    /// As for a program that has not faulted yet.
     pub const fn new() -> Self {
         let unused = Stream {
             course: Course::Unused,

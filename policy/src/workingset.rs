@@ -27,7 +27,7 @@ pub enum Activity {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shadow(u32);
 
-/// Bits of a shadow.
+/// Bits of a shadow: what a page word has room for.
 pub const SHADOW_BITS: u32 = 21;
 const SHADOW_MASK: u32 = (1 << SHADOW_BITS) - 1;
 /// Pages per tick of the shadow's clock, as a power of two: with 21 bits it goes round after 512 GiB have
@@ -57,7 +57,7 @@ pub struct Counts {
     pub active: u32,
     /// Not mapped: on their second chance, under way in or out, or free.
     pub unmapped: u32,
-    /// Allowed on the node.
+    /// The most that may be on the node.
     pub budget: u32,
     /// Of these, not mapped when reclaim rests: the high watermark.
     pub reserved: u32,
@@ -124,7 +124,7 @@ impl Workingset {
         if self.has_room(counts) { Activity::Active } else { Activity::Inactive }
     }
 
-    /// A page leaves memory.
+    /// A page leaves memory: what remains of it.
     pub fn on_eviction(&mut self) -> Shadow {
         let shadow = self.now();
         self.age += 1;
@@ -212,7 +212,7 @@ impl Shadow {
         Self(bits & SHADOW_MASK)
     }
 
-    /// The bits to store.
+    /// The bits to store: [`SHADOW_BITS`] of them.
     pub fn bits(self) -> u32 {
         self.0
     }

@@ -27,12 +27,12 @@ const PAGE_SHIFT: u32 = 12;
 pub struct Area(u64);
 
 impl Area {
-    /// From the word.
+    /// From the word that is kept for the region.
     pub const fn new(word: u64) -> Self {
         Self(word)
     }
 
-    /// The word.
+    /// The word to keep: page from bit 12, window from bit 6, hits below.
     pub const fn word(self) -> u64 {
         self.0
     }

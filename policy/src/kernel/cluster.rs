@@ -26,7 +26,7 @@ impl Default for Cluster {
 }
 
 impl Cluster {
-    /// As after boot.
+    /// As after boot: no fault yet, and four hits credited.
     pub const fn new() -> Self {
         Self { history: History { previous: 0, window: 0, hits: HITS_FIRST } }
     }

@@ -9,14 +9,14 @@
 
 use crate::named_choice;
 
-/// How long a stalled reclaimer sleeps at most.
+/// The longest sleep of a stalled reclaimer.
 pub const STALL_MAX_MS: u64 = 10;
 
 named_choice! {
     /// What to do about an unmap lock that another thread holds.
     #[derive(Default)]
     pub enum Contention, "answer to a contended lock" {
-        /// Wait for it.
+        /// Wait for it, as the kernel does.
         #[default]
         Wait = "wait",
         /// One background reclaimer waits for it, the others sleep first.
@@ -29,7 +29,7 @@ named_choice! {
 /// What kind of thread wants an unmap lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Remover {
-    /// A node's background reclaimer.
+    /// The background reclaimer of the node with this number.
     Background(u8),
     /// A thread that needs a page.
     Direct,

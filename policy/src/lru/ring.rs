@@ -166,7 +166,6 @@ impl<H: Heads<BITS>, const BITS: u32> Rings<'_, H, BITS> {
         }
     }
 
-    /// Makes two positions neighbours.
     #[inline(always)]
     fn join(&mut self, older: Position<BITS>, newer: Position<BITS>) {
         self.link_mut(older).set_newer(newer);

@@ -56,13 +56,14 @@ pub const fn shown(count: i64) -> u64 {
 /// What a list's number stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
-    /// Nothing.
     Free,
-    /// A list.
     Live,
     /// The list of the parent: its own has been put in front of that. As long as there are holders: items
     /// that were put on it, and dead lists whose parent it is.
-    Dead { parent: u32, holders: u32 },
+    Dead {
+        parent: u32,
+        holders: u32,
+    },
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -137,7 +138,7 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// Items in it.
+    /// Items that are still to be popped.
     pub fn len(&self) -> u32 {
         self.len
     }
@@ -342,7 +343,7 @@ impl<S: AsRef<[Link]> + AsMut<[Link]>> Sublists<S> {
         self.pending += 1;
     }
 
-    /// The decision has followed.
+    /// The decision has followed: the node's count may be lowered.
     #[inline(always)]
     pub(super) fn end_removal(&mut self) {
         self.pending -= 1;

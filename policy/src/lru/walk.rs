@@ -41,7 +41,6 @@ pub enum Code {
     Stop,
 }
 
-/// Where a walk is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     /// Before the oldest item, whichever that will be.
@@ -49,10 +48,14 @@ enum State {
     /// Before an item, or the end; only as long as the lock is held.
     Before(Position),
     /// At an item, with what came after it before the decision.
-    At { item: u32, next: Position },
+    At {
+        item: u32,
+        next: Position,
+    },
     /// At an item that has been taken off.
-    Isolated { next: Position },
-    /// It has ended.
+    Isolated {
+        next: Position,
+    },
     End,
 }
 
