@@ -19,9 +19,9 @@ use userswap::internals::{
     Allowed, MIN_REGION_DEFAULT_BYTES, OPTIONS_VARIABLE, Options, PAGE_CLUSTERS, RA_POLICIES,
     RAM_MIN_BYTES, VMA_RA,
 };
-use userswap::{AddressOrder, Choice, PAGE_CLUSTER_DEFAULT};
+use userswap::{AddressOrder, PAGE_CLUSTER_DEFAULT, ReadaheadPolicy};
 use userswap::{ByteSize, parse_size};
-use userswap::{FaultMode, IoBackend, OnFull, PlacementChoice, Transfer};
+use userswap::{FaultMode, IoBackend, OnFull, Placement, Transfer};
 use userswap::{SwapPath, SwapSpec};
 
 use crate::failure::{Failure, STATUS_NOT_FOUND};
@@ -47,8 +47,8 @@ pub struct RunArgs {
     #[arg(long, value_name = "SPEC", allow_hyphen_values = true)]
     swap: Vec<SwapSpec>,
     /// Devices without a priority: near (each node its own first) or spread (all equal, in turns)
-    #[arg(long, value_name = "ORDER", default_value_t = PlacementChoice::Near)]
-    placement: PlacementChoice,
+    #[arg(long, value_name = "ORDER", default_value_t = Placement::Near)]
+    placement: Placement,
     /// How page faults are delivered: thread or signal
     #[arg(long, value_name = "MODE", default_value_t = FaultMode::Thread)]
     fault: FaultMode,
@@ -69,8 +69,8 @@ pub struct RunArgs {
     #[arg(long, value_name = "BACKEND", default_value_t = IoBackend::Auto)]
     io: IoBackend,
     /// What is read ahead: stream, scaling (or 0), fixed (or 1), vma or off
-    #[arg(long, value_name = "POLICY", default_value_t = Choice::Stream, value_parser = parse_policy)]
-    swap_ra_policy: Choice,
+    #[arg(long, value_name = "POLICY", default_value_t = ReadaheadPolicy::Stream, value_parser = parse_policy)]
+    swap_ra_policy: ReadaheadPolicy,
     /// Largest window of scaling, fixed and vma, as a power of two: 0 to 10
     #[arg(long, value_name = "N", default_value_t = PAGE_CLUSTER_DEFAULT,
           value_parser = parse_page_cluster, allow_hyphen_values = true)]
@@ -92,11 +92,11 @@ fn parse_min_region(text: &str) -> Result<ByteSize, String> {
     }
 }
 
-fn not_allowed(text: &str, (_, allowed): Allowed) -> String {
-    format!("{text:?} is not allowed: use {allowed}")
+fn not_allowed(text: &str, Allowed { values, .. }: Allowed) -> String {
+    format!("{text:?} is not allowed: use {values}")
 }
 
-fn parse_policy(text: &str) -> Result<Choice, String> {
+fn parse_policy(text: &str) -> Result<ReadaheadPolicy, String> {
     text.parse().map_err(|_| not_allowed(text, RA_POLICIES))
 }
 

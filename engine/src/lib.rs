@@ -25,7 +25,7 @@ pub use api::fork::ForkTicket;
 pub use api::region::Region;
 pub use api::shrinker::Registration;
 pub use api::usage::Usage;
-pub use base::choice::{FaultMode, IoBackend, OnFull, PlacementChoice, Transfer};
+pub use base::choice::{FaultMode, IoBackend, OnFull, Transfer};
 pub use base::counters::{Percentiles, Snapshot};
 pub use base::error::Error;
 pub use base::open_error::OpenError;
@@ -37,10 +37,11 @@ pub use process::probe::{Support, probe};
 pub use request::hibernate::Stayed;
 pub use state::readahead::Settings;
 pub use state::shrinkers::{ShrinkResult, Shrinker};
-pub use swapoff::method::{NoSuchMethod, SwapoffMethod};
+pub use swapoff::method::SwapoffMethod;
 pub use swapoff::{Proceed, Progress};
-pub use userswap_policy::devices::NodeId;
-pub use userswap_policy::readahead::{AddressOrder, Choice, Hint, PAGE_CLUSTER_DEFAULT};
+pub use userswap_policy::choice::Unknown;
+pub use userswap_policy::devices::{NodeId, Placement};
+pub use userswap_policy::readahead::{AddressOrder, Hint, PAGE_CLUSTER_DEFAULT, ReadaheadPolicy};
 
 /// What the other crates of this workspace need beside the library's own face; it may change at any time.
 #[doc(hidden)]
@@ -59,7 +60,6 @@ pub mod internals {
     pub use crate::state::core::{Core, Path};
     pub use crate::state::node::NodeState;
     pub use crate::state::page::PageState;
-    pub use crate::state::unmap_lock::CONTENTIONS;
     pub use crate::sys::{
         PAGE_BYTES, clock, fd, lock, mapping, numa, pagemap, pages, process, signal,
     };

@@ -25,7 +25,7 @@ use exclusive::{Claim, Exclusive};
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU32, Ordering};
 
-const STALL_NS: u64 = userswap_policy::contention::STALL_MAX_MS * 1_000_000;
+const STALL_NS: u64 = userswap_policy::kernel::contention::STALL_MAX_MS * 1_000_000;
 
 /// Every order with at most four switches away from a thread that could go on: seconds instead of minutes,
 /// and far beyond what a race of three threads needs.

@@ -6,14 +6,14 @@ mod support;
 use std::sync::atomic::{AtomicBool, Ordering};
 use support::*;
 use userswap::NodeId;
-use userswap::{AddressOrder, Choice};
+use userswap::{AddressOrder, ReadaheadPolicy};
 use userswap::{Engine, Region, Snapshot};
 use userswap::{FaultMode, Transfer};
 
 /// Eight budgets' worth would take long under every policy; three are swapped often enough.
 const BYTES: usize = 48 * MIB;
 
-fn engine_with(way: (FaultMode, Transfer), policy: Choice) -> Engine {
+fn engine_with(way: (FaultMode, Transfer), policy: ReadaheadPolicy) -> Engine {
     let builder = builder(way).readahead(policy).address_order(AddressOrder::Disabled);
     builder.build().expect("root, or a permitted userfaultfd, and room in /var/tmp")
 }
@@ -52,7 +52,7 @@ fn orders(pages: usize, seed: u64) -> Vec<(&'static str, Vec<usize>)> {
 
 fn every_order_reads_right_bytes(way: (FaultMode, Transfer)) {
     let seed = seed();
-    for policy in Choice::ALL {
+    for policy in ReadaheadPolicy::ALL {
         limit(50);
         let engine = engine_with(way, policy);
         engine.set("page_cluster", "5").unwrap();
@@ -96,7 +96,7 @@ fn every_policy_reads_right_bytes_in_every_order_by_signal_and_copy() {
 fn a_fixed_block_is_read_at_once_and_each_of_its_other_pages_is_one_hit() {
     for way in [WAYS[0], WAYS[1]] {
         limit(50);
-        let engine = engine_with(way, Choice::Fixed);
+        let engine = engine_with(way, ReadaheadPolicy::Fixed);
         let (_region, pages) = swapped(&engine, 4 * MIB, 5);
         let read = || (0..pages.count).for_each(|page| pages.check(page, 5));
         let first = grown(&engine, read);
@@ -116,7 +116,7 @@ fn a_fixed_block_is_read_at_once_and_each_of_its_other_pages_is_one_hit() {
 
 #[test]
 fn scaling_and_vma_windows_grow_with_success_up_to_the_page_cluster() {
-    for policy in [Choice::Scaling, Choice::Vma] {
+    for policy in [ReadaheadPolicy::Scaling, ReadaheadPolicy::Vma] {
         limit(50);
         let engine = engine_with(WAYS[0], policy);
         engine.set("page_cluster", "4").unwrap();
@@ -134,7 +134,7 @@ fn scaling_and_vma_windows_grow_with_success_up_to_the_page_cluster() {
 #[test]
 fn pages_read_ahead_and_not_used_are_counted_when_they_lose_their_frames() {
     limit(50);
-    let engine = engine_with(WAYS[0], Choice::Fixed);
+    let engine = engine_with(WAYS[0], ReadaheadPolicy::Fixed);
     let (_region, pages) = swapped(&engine, BYTES, 9);
     // One page of each block: seven in eight are for nothing.
     let grown = grown(&engine, || {
@@ -154,7 +154,7 @@ fn a_random_reader_gets_one_page_for_each_fault() {
     for way in WAYS {
         limit(50);
         let mut random = Random::new(seed());
-        let engine = engine_with(way, Choice::Stream);
+        let engine = engine_with(way, ReadaheadPolicy::Stream);
         let (_region, pages) = swapped(&engine, BYTES, 11);
         // The streams of writing it all are forgotten first.
         (0..300).for_each(|_| pages.check(random.below(pages.count), 11));
@@ -175,7 +175,7 @@ fn streams_read_far_fewer_times_than_pages_forwards_backwards_and_in_strides() {
                 continue;
             }
             limit(50);
-            let engine = engine_with(way, Choice::Stream);
+            let engine = engine_with(way, ReadaheadPolicy::Stream);
             let (_region, pages) = swapped(&engine, BYTES, 13);
             let grown = grown(&engine, || order.iter().for_each(|page| pages.check(*page, 13)));
             let (reads, faults) =
@@ -189,7 +189,7 @@ fn streams_read_far_fewer_times_than_pages_forwards_backwards_and_in_strides() {
 #[test]
 fn first_touches_a_little_out_of_order_are_served_in_runs() {
     limit(50);
-    let engine = engine_with(WAYS[0], Choice::Stream);
+    let engine = engine_with(WAYS[0], ReadaheadPolicy::Stream);
     let region = engine.map(8 * MIB).unwrap();
     let pages = Pages::of(&region);
     let grown = grown(&engine, || (0..pages.count).for_each(|page| pages.fill(page ^ 1, 25)));
@@ -202,7 +202,7 @@ fn first_touches_a_little_out_of_order_are_served_in_runs() {
 fn a_random_hint_stops_readahead_and_a_sequential_one_starts_it_at_the_first_fault() {
     for way in WAYS {
         limit(50);
-        let engine = engine_with(way, Choice::Stream);
+        let engine = engine_with(way, ReadaheadPolicy::Stream);
         let (region, pages) = swapped(&engine, 8 * MIB, 15);
         region.random(0..region.len() / 2).unwrap();
         let hinted = grown(&engine, || (0..500).for_each(|page| pages.check(page, 15)));
@@ -221,7 +221,7 @@ fn a_random_hint_stops_readahead_and_a_sequential_one_starts_it_at_the_first_fau
 #[test]
 fn hints_end_with_their_region() {
     limit(50);
-    let engine = engine_with(WAYS[0], Choice::Stream);
+    let engine = engine_with(WAYS[0], ReadaheadPolicy::Stream);
     let (region, _) = swapped(&engine, 8 * MIB, 1);
     region.random(0..region.len()).unwrap();
     drop(region);
@@ -234,7 +234,7 @@ fn hints_end_with_their_region() {
 fn what_will_be_needed_comes_without_a_fault() {
     for way in WAYS {
         limit(50);
-        let engine = engine_with(way, Choice::Stream);
+        let engine = engine_with(way, ReadaheadPolicy::Stream);
         let (region, pages) = swapped(&engine, 2 * MIB, 17);
         region.will_need(0..region.len()).unwrap();
         // The server reads meanwhile; the test's limit ends a wait in vain.
@@ -249,7 +249,7 @@ fn what_will_be_needed_comes_without_a_fault() {
 #[test]
 fn asking_for_more_than_the_budget_does_no_harm() {
     limit(50);
-    let engine = engine_with(WAYS[0], Choice::Stream);
+    let engine = engine_with(WAYS[0], ReadaheadPolicy::Stream);
     let (region, pages) = swapped(&engine, BYTES, 19);
     (0..20).for_each(|_| region.will_need(0..region.len()).unwrap());
     (0..pages.count).for_each(|page| pages.check(page, 19));
@@ -259,7 +259,7 @@ fn asking_for_more_than_the_budget_does_no_harm() {
 #[test]
 fn cold_pages_are_the_next_to_leave() {
     limit(50);
-    let engine = engine_with(WAYS[0], Choice::Stream);
+    let engine = engine_with(WAYS[0], ReadaheadPolicy::Stream);
     let region = engine.map(8 * MIB).unwrap();
     let pages = Pages::of(&region);
     (0..pages.count).for_each(|page| pages.fill(page, 21));
@@ -284,7 +284,7 @@ fn cold_pages_are_the_next_to_leave() {
 #[test]
 fn settings_that_are_not_allowed_are_refused_and_change_nothing() {
     let engine = engine(WAYS[0]);
-    assert_eq!(engine.readahead().policy, Choice::Stream, "the default");
+    assert_eq!(engine.readahead().policy, ReadaheadPolicy::Stream, "the default");
     engine.set("swap_ra_policy", "1\n").unwrap();
     for (key, value, kept) in [
         ("swap_ra_policy", "2", "fixed"),
@@ -326,7 +326,7 @@ fn settings_that_are_not_allowed_are_refused_and_change_nothing() {
 fn everything_changes(way: (FaultMode, Transfer), steps: usize) {
     limit(50);
     let seed = seed();
-    let engine = engine_with(way, Choice::Scaling);
+    let engine = engine_with(way, ReadaheadPolicy::Scaling);
     let region = engine.map(32 * MIB).unwrap();
     let pages = Pages::of(&region);
     let done = AtomicBool::new(false);
@@ -377,7 +377,7 @@ fn own(pages: Pages, owner: usize, mut random: Random, steps: usize) {
 }
 
 fn disturb(engine: &Engine, region: &Region, random: &mut Random) {
-    engine.set_readahead(Choice::ALL[random.below(Choice::ALL.len())]);
+    engine.set_readahead(ReadaheadPolicy::ALL[random.below(ReadaheadPolicy::ALL.len())]);
     engine.set("page_cluster", &random.below(11).to_string()).unwrap();
     engine.set("vma_ra_enabled", ["true", "false"][random.below(2)]).unwrap();
     let first = random.below(region.len() / PAGE);
@@ -416,7 +416,7 @@ fn policies_and_hints_change_while_threads_fault_by_signal_and_copy() {
 #[test]
 fn a_block_of_slots_is_right_after_pages_moved_to_other_addresses() {
     limit(50);
-    let engine = engine_with(WAYS[0], Choice::Fixed);
+    let engine = engine_with(WAYS[0], ReadaheadPolicy::Fixed);
     let (first, from) = swapped(&engine, 8 * MIB, 23);
     let second = engine.map(8 * MIB).unwrap();
     let to = Pages::of(&second);
@@ -437,7 +437,7 @@ fn a_block_of_slots_is_right_after_pages_moved_to_other_addresses() {
 #[test]
 fn pages_read_ahead_and_not_used_give_way_to_everybody_but_readahead() {
     limit(50);
-    let engine = engine_with(WAYS[0], Choice::Fixed);
+    let engine = engine_with(WAYS[0], ReadaheadPolicy::Fixed);
     let (_region, pages) = swapped(&engine, BYTES, 27);
     // One page of each block, until marked pages are all that is left to be had.
     let mut page = 0;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use support::*;
 use userswap::internals::settings;
 use userswap::{Builder, Engine};
-use userswap_policy::contention::Contention;
+use userswap_policy::kernel::contention::Contention;
 
 fn nodes(count: u32, ram: u64) -> Engine {
     let builder = Builder::new(ram).fake_numa(count).arena_bytes(1 << 30);

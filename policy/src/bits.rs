@@ -91,7 +91,7 @@ impl Set {
         let mut length = length as usize;
         for level in &mut set.levels {
             let last = level.last_mut().expect("a level has a word");
-            // What lies behind the end is no member, on any level.
+            // What lies after the end is no member, on any level.
             *last = match length % WORD as usize {
                 0 if length == 0 => u64::MAX,
                 0 => 0,
@@ -102,12 +102,10 @@ impl Set {
         set
     }
 
-    /// Is `index` a member?
     pub fn contains(&self, index: u32) -> bool {
         self.word(0, (index / WORD) as usize) >> (index % WORD) & 1 == 1
     }
 
-    /// Makes `index` a member.
     pub fn insert(&mut self, index: u32) {
         let mut at = index as usize;
         for level in 0..self.levels.len() {
@@ -121,7 +119,6 @@ impl Set {
         }
     }
 
-    /// Makes `index` no member.
     pub fn remove(&mut self, index: u32) {
         let mut at = index as usize;
         for level in 0..self.levels.len() {
@@ -135,7 +132,7 @@ impl Set {
         }
     }
 
-    /// The first member at or behind `from`, continuing at 0 behind the last index.
+    /// The first member from `from` on, continuing at 0 after the last index.
     pub fn next_cyclic(&self, from: u32) -> Option<u32> {
         self.next(from).or_else(|| self.next(0))
     }

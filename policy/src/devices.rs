@@ -7,16 +7,17 @@
 //! 2025: one list, in which all devices without a user's priority are equal.
 //!
 //! A table belongs inside one lock, taken after a device's own lock. Slots live elsewhere: the table is
-//! told when a device becomes full or gets room, by whoever sees it happen and still holds the device's
+//! told when a device becomes full or gets room, by the thread that sees it happen and still holds the device's
 //! lock, so that reports arrive in the order of events. Where kernels were wrong the table is not:
 //!
-//! - [`Walk`] visits a device at most once. Kernels alternate for ever between two equal devices that
+//! - [`Search`] visits a device at most once. Kernels alternate for ever between two equal devices that
 //!   are listed but yield nothing; only removal of full devices ends that.
 //! - A full device leaves the lists of all nodes. The RFC of 2016 removed it from one.
-//! - A device being swapped off is never listed again, whoever reports room. Before April 2023 a slot
+//! - A device being swapped off is never listed again, whatever reports come. Before April 2023 a slot
 //!   freed at the wrong moment listed it, and the next device of that number corrupted the lists.
 //! - Renumbering happens under the lock that guards the lists. Kernels with such lists did without it.
 
+use crate::named_choice;
 use crate::plist::{IDS_MAX, List};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -26,7 +27,7 @@ pub const DEVICES_MAX: usize = IDS_MAX;
 /// Highest priority that a user can give: the kernel's interface carries 15 bits.
 pub const PRIORITY_MAX: u16 = 0x7fff;
 
-/// Where numbering of priorities that no user gave starts; nobody's own where devices are told apart.
+/// Where numbering of priorities that no user gave starts; no device has it where devices are told apart.
 const PRIORITY_NONE: i16 = -1;
 /// Key of a device without a user's priority on its own node.
 const KEY_PROMOTED: i32 = 1;
@@ -39,30 +40,31 @@ pub struct DeviceId(pub u8);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct NodeId(pub u8);
 
-/// What happens to devices without a user's priority.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Placement {
-    /// Each node asks its own devices first, then the others in the order of swap-on.
-    Near,
-    /// All are equal on every node.
-    Spread,
+named_choice! {
+    /// What happens to devices without a user's priority.
+    pub enum Placement, "placement" {
+        /// Each node asks its own devices first, then the others in the order of swap-on.
+        Near = "near",
+        /// All are equal on every node.
+        Spread = "spread",
+    }
 }
 
-/// Does a device take part?
+/// Whether a device gives out slots, as far as that is for users to say.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Phase {
-    /// It is swapped on.
+    /// It is swapped on, full or not.
     On,
-    /// Its pages are being brought back: no new ones.
+    /// It is being swapped off: no new pages.
     Leaving,
 }
 
-/// Does a device have free slots?
+/// Whether a device has free slots, as last reported.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Room {
-    /// One at least.
+    /// There was one at least.
     Left,
-    /// Not one.
+    /// There was none.
     None,
 }
 
@@ -73,11 +75,11 @@ pub struct Device {
     pub priority: i16,
     /// The node it is close to, if it is close to one.
     pub node: Option<NodeId>,
-    /// Usable slots.
+    /// Usable slots, in use or not: no header, no bad ones.
     pub pages: u32,
-    /// Whether it takes part.
+    /// Swapped on, or on its way out.
     pub phase: Phase,
-    /// Whether it has free slots.
+    /// As last reported, also while the device is being swapped off.
     pub room: Room,
 }
 
@@ -91,12 +93,12 @@ impl Device {
         self.priority < 0
     }
 
-    /// Its place in the list of all devices.
+    /// What it is sorted by in the list of all devices: ascending.
     fn key(&self) -> i32 {
         -i32::from(self.priority)
     }
 
-    /// Its place in the list of `node`.
+    /// What it is sorted by in the list of `node`.
     fn key_on(&self, node: usize, placement: Placement) -> i32 {
         let is_own = self.node.is_some_and(|own| usize::from(own.0) == node);
         match placement {
@@ -108,7 +110,7 @@ impl Device {
 
 /// Why a device cannot be swapped on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum SwapOnError {
+pub enum SwaponError {
     /// There are [`DEVICES_MAX`] devices already.
     TooManyDevices,
     /// The device has no usable slot.
@@ -121,22 +123,22 @@ pub enum SwapOnError {
 
 /// Why a device cannot be swapped off.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum SwapOffError {
-    /// It is not swapped on, or somebody else is swapping it off.
+pub enum SwapoffError {
+    /// It is not swapped on, or is being swapped off already.
     NotOn(DeviceId),
 }
 
-/// One search for a device that yields slots. Whoever needs all slots from one device, and rather none
-/// than later ones, asks once and gives the walk up.
+/// One search for a device that yields slots. A caller that needs all slots from one device, and rather none
+/// than from later ones, asks once and gives the walk up.
 #[derive(Clone, Debug, Default)]
-pub struct Walk {
+pub struct Search {
     /// Bit per device that was returned.
     visited: u32,
-    /// The list that is walked, and the device that stood behind the one returned last.
+    /// The list that is walked, and the device that came after the one returned last.
     successor: Option<(NodeId, u8)>,
 }
 
-impl Walk {
+impl Search {
     /// A search that starts at the head of a list.
     pub fn new() -> Self {
         Self::default()
@@ -147,7 +149,7 @@ impl Walk {
     }
 }
 
-/// All swap devices.
+/// All swap devices, in the order in which each node asks them.
 #[derive(Debug)]
 pub struct DeviceTable {
     devices: [Option<Device>; DEVICES_MAX],
@@ -180,44 +182,44 @@ impl DeviceTable {
     /// Adds a device of `pages` usable slots, all of them free, under the lowest index not in use.
     ///
     /// # Errors
-    /// See [`SwapOnError`]; nothing has changed.
-    pub fn swap_on(
+    /// See [`SwaponError`]; nothing has changed.
+    pub fn swapon(
         &mut self,
         node: Option<NodeId>,
         priority: Option<u16>,
         pages: u32,
-    ) -> Result<DeviceId, SwapOnError> {
+    ) -> Result<DeviceId, SwaponError> {
         if let Some(node) = node
             && usize::from(node.0) >= self.available.len()
         {
-            return Err(SwapOnError::NoSuchNode(node));
+            return Err(SwaponError::NoSuchNode(node));
         }
         let priority = match priority {
             Some(priority @ 0..=PRIORITY_MAX) => priority as i16,
-            Some(priority) => return Err(SwapOnError::PriorityTooHigh(priority)),
+            Some(priority) => return Err(SwaponError::PriorityTooHigh(priority)),
             None => PRIORITY_NONE,
         };
         if pages == 0 {
-            return Err(SwapOnError::Empty);
+            return Err(SwaponError::Empty);
         }
         let index = self.devices.iter().position(Option::is_none);
-        let id = DeviceId(index.ok_or(SwapOnError::TooManyDevices)? as u8);
+        let id = DeviceId(index.ok_or(SwaponError::TooManyDevices)? as u8);
         self.indexes_used = self.indexes_used.max(u32::from(id.0) + 1);
-        // It is where a device is whose swap-off failed, and goes on from there.
+        // It is where a device is whose swapoff failed, and goes on from there.
         let device = Device { priority, node, pages, phase: Phase::Leaving, room: Room::Left };
         self.devices[usize::from(id.0)] = Some(device);
         self.enable(id);
         Ok(id)
     }
 
-    /// Takes a device off all lists, so that its pages can be brought back, and closes the gap in the
+    /// Takes a device off all lists, so that its pages can be swapped in, and closes the gap in the
     /// numbering.
     ///
     /// # Errors
-    /// See [`SwapOffError`]; nothing has changed.
-    pub fn swap_off_begin(&mut self, id: DeviceId) -> Result<(), SwapOffError> {
+    /// See [`SwapoffError`]; nothing has changed.
+    pub fn swapoff_begin(&mut self, id: DeviceId) -> Result<(), SwapoffError> {
         if !self.active.contains(id.0) {
-            return Err(SwapOffError::NotOn(id));
+            return Err(SwapoffError::NotOn(id));
         }
         self.unlist(id);
         self.active.remove(id.0);
@@ -234,17 +236,17 @@ impl DeviceTable {
     ///
     /// # Panics
     /// When it is not being swapped off.
-    pub fn swap_off_done(&mut self, id: DeviceId) {
+    pub fn swapoff_done(&mut self, id: DeviceId) {
         self.assert_leaving(id);
         self.devices[usize::from(id.0)] = None;
     }
 
-    /// Puts a device back whose pages could not all be brought back. It keeps a user's priority; any
+    /// Puts a device back whose pages could not all be swapped in. It keeps a user's priority; any
     /// other is new and the lowest, as at swap-on.
     ///
     /// # Panics
     /// When it is not being swapped off.
-    pub fn swap_off_failed(&mut self, id: DeviceId) {
+    pub fn swapoff_failed(&mut self, id: DeviceId) {
         self.assert_leaving(id);
         self.enable(id);
     }
@@ -274,7 +276,7 @@ impl DeviceTable {
     }
 
     /// The next device to ask for slots, for a caller that runs on `node`; `None` once every listed
-    /// device was asked. It goes behind the devices that equal it on that node.
+    /// device was asked. It goes after the devices that equal it on that node.
     ///
     /// Devices may come, go and move between two calls, and the caller may move to another node: a walk
     /// stays on the list it started with, and starts again where the caller is if the device that it
@@ -282,14 +284,14 @@ impl DeviceTable {
     ///
     /// # Panics
     /// When there is no such node.
-    pub fn next(&mut self, node: NodeId, walk: &mut Walk) -> Option<DeviceId> {
+    pub fn next(&mut self, node: NodeId, walk: &mut Search) -> Option<DeviceId> {
         let unvisited = |id: &u8| walk.is_unvisited(*id);
         let following = walk.successor.and_then(|(node, id)| {
             let found = self.available(node).from(id).find(unvisited)?;
             Some((node, found))
         });
         let first = || self.available(node).iter().map(|(id, _)| id).find(unvisited);
-        // What moved to the front meanwhile is behind us: no device with room may be missed.
+        // What moved to the front meanwhile has been passed: no device with room may be missed.
         let (node, id) = following.or_else(|| Some((node, first()?)))?;
         let list = match self.placement {
             Placement::Near => &mut self.available[usize::from(node.0)],
@@ -327,16 +329,6 @@ impl DeviceTable {
         self.rekey();
     }
 
-    /// Number of nodes.
-    pub fn nodes(&self) -> u8 {
-        self.available.len() as u8
-    }
-
-    /// The lowest priority given to a device so far without a gap; -1 if there is none.
-    pub fn priority_least(&self) -> i16 {
-        self.priority_least
-    }
-
     /// How many different indexes devices have ever had; never shrinks.
     pub fn indexes_used(&self) -> u32 {
         self.indexes_used
@@ -351,11 +343,6 @@ impl DeviceTable {
     pub fn devices(&self) -> impl Iterator<Item = (DeviceId, &Device)> + '_ {
         let ids = (0..).map(DeviceId);
         ids.zip(&self.devices).filter_map(|(id, device)| Some((id, device.as_ref()?)))
-    }
-
-    /// The devices that are swapped on, full or not, in order, with their keys.
-    pub fn active(&self) -> impl Iterator<Item = (DeviceId, i32)> + '_ {
-        self.active.iter().map(|(id, key)| (DeviceId(id), key))
     }
 
     /// The devices with room in the order in which `node` asks them, with their keys.

@@ -1,7 +1,7 @@
 //! A pool of frame positions: which of them hold a physical page, and which of those are in use.
 //!
-//! A position is a place in virtual memory. It is a *hole* (no physical page there), *free* (a physical
-//! page that nobody uses) or *held* (a physical page in use, or a place that somebody is about to fill).
+//! A position stands for one page of virtual memory. It is a *hole* (no physical page there), *free* (a physical
+//! page not in use) or *held* (a physical page in use, or a position that is about to be filled).
 //! Positions come in chunks of 64, one word per bitmap. Runs are handed out next-fit and never cross a
 //! chunk: the engine acts on a run with one system call, so long runs from fresh chunks are worth more
 //! than filling gaps, and gaps close while the cursor is elsewhere.
@@ -20,11 +20,10 @@ const CHUNK: u32 = WORD;
 pub struct FrameRun {
     /// The lowest position.
     pub first: u32,
-    /// How many there are.
+    /// How many positions.
     pub count: u32,
 }
 
-/// What a position is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     Hole,
@@ -53,12 +52,11 @@ impl Chunks {
     }
 }
 
-/// Where the next search of each kind continues: the position behind the last run.
+/// Where the next search of each kind continues: the position after the last run.
 #[derive(Default, Debug)]
 struct Cursors {
     take_free: u32,
     take_holes: u32,
-    release: u32,
 }
 
 /// The state of every position of a pool.
@@ -93,7 +91,7 @@ impl Pool {
         self.free.len() as u32 * CHUNK
     }
 
-    /// Number of physical pages that nobody uses.
+    /// Number of physical pages not in use.
     pub fn free(&self) -> u32 {
         self.counts[State::Free as usize]
     }
@@ -144,17 +142,7 @@ impl Pool {
         self.change(run, State::Held, State::Hole);
     }
 
-    /// Makes up to `max` consecutive free positions holes, for the caller to give their memory back.
-    ///
-    /// `None` if none is free or `max` is 0.
-    pub fn release_free(&mut self, max: u32) -> Option<FrameRun> {
-        let run = self.find(State::Free, self.cursors.release, max)?;
-        self.cursors.release = run.first + run.count;
-        self.change(run, State::Free, State::Hole);
-        Some(run)
-    }
-
-    /// Up to `max` consecutive positions in `state`: behind `cursor` in its chunk, else in another one.
+    /// Up to `max` consecutive positions in `state`: from `cursor` on in its chunk, else in another one.
     fn find(&self, state: State, cursor: u32, max: u32) -> Option<FrameRun> {
         let chunks = match state {
             State::Free => &self.chunks_free,
@@ -169,7 +157,7 @@ impl Pool {
         if let Some(run) = find_in(cursor, next_chunk * CHUNK) {
             return Some(self.extended(run, state, max));
         }
-        // All holes are alike to whoever fills them, so the one that starts the longest run is best.
+        // All holes are equally good to fill, so the one that starts the longest run is best.
         let prefers_whole = state == State::Hole || max >= CHUNK;
         let whole = if prefers_whole { chunks.all.next_cyclic(next_chunk) } else { None };
         let chunk = whole.or_else(|| chunks.some.next_cyclic(next_chunk))?;
@@ -263,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_continue_behind_each_other_and_into_the_next_chunks() {
+    fn runs_follow_each_other_and_into_the_next_chunks() {
         let mut pool = Pool::new(320);
         assert_eq!(pool.take_holes(40), Some(run(0, 40)));
         assert_eq!(pool.take_holes(40), Some(run(40, 40)));
@@ -282,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_freed_gap_behind_the_cursor_is_found_after_a_round() {
+    fn a_freed_gap_before_the_cursor_is_found_after_a_round() {
         let mut pool = free_pool(128);
         for _ in 0..3 {
             pool.take_free(32);
@@ -321,8 +309,9 @@ mod tests {
         while pool.take_holes(64).is_some() {}
         pool.put_free(run(60, 70));
         assert_eq!((pool.free(), pool.held(), pool.present()), (70, 122, 192));
-        assert_eq!(pool.release_free(64), Some(run(64, 64)));
-        assert_eq!(pool.present(), 128);
+        assert_eq!(pool.take_free(64), Some(run(64, 64)));
+        pool.put_hole(run(64, 64));
+        assert_eq!((pool.free(), pool.held(), pool.present()), (6, 122, 128));
     }
 
     #[test]
@@ -342,7 +331,7 @@ mod tests {
 
     const POSITIONS: u32 = 5 * CHUNK;
 
-    /// The longest run of held positions at the first one behind `from`, at most `max`.
+    /// The longest run of held positions at the first one from `from` on, at most `max`.
     fn held_run(model: &[State], from: u32, max: u32) -> Option<FrameRun> {
         let first = (from..POSITIONS).find(|at| model[*at as usize] == State::Held)?;
         let count = model[first as usize..].iter().take_while(|state| **state == State::Held);
@@ -356,16 +345,15 @@ mod tests {
         }
     }
 
-    fn take(pool: &mut Pool, model: &mut [State], max: u32, from: State, to: State) {
-        let taken = match (from, to) {
-            (State::Free, State::Held) => pool.take_free(max),
-            (State::Free, _) => pool.release_free(max),
+    fn take(pool: &mut Pool, model: &mut [State], max: u32, from: State) {
+        let taken = match from {
+            State::Free => pool.take_free(max),
             _ => pool.take_holes(max),
         };
         match taken {
             Some(run) => {
                 assert!((1..=max).contains(&run.count));
-                change(model, run, from, to);
+                change(model, run, from, State::Held);
             }
             None => assert!(max == 0 || !model.contains(&from)),
         }
@@ -403,17 +391,16 @@ mod tests {
     proptest! {
         #[test]
         fn a_pool_equals_an_array_of_states(
-            operations in prop::collection::vec((0..5, 0..POSITIONS, 0..100u32), 1..200),
+            operations in prop::collection::vec((0..4, 0..POSITIONS, 0..100u32), 1..200),
         ) {
             let mut pool = Pool::new(POSITIONS);
             let mut model = vec![State::Hole; POSITIONS as usize];
             for (operation, from, max) in operations {
                 let held = held_run(&model, from, max);
                 match operation {
-                    0 => take(&mut pool, &mut model, max, State::Hole, State::Held),
-                    1 => take(&mut pool, &mut model, max, State::Free, State::Held),
-                    2 => take(&mut pool, &mut model, max, State::Free, State::Hole),
-                    3 => put(&mut pool, &mut model, held, State::Free),
+                    0 => take(&mut pool, &mut model, max, State::Hole),
+                    1 => take(&mut pool, &mut model, max, State::Free),
+                    2 => put(&mut pool, &mut model, held, State::Free),
                     _ => put(&mut pool, &mut model, held, State::Hole),
                 }
                 check(&pool, &model);

@@ -9,16 +9,18 @@
 //! [`FreeOrder::Merged`] is what v4.13 did instead. Entries are sorted in place and by device only.
 
 use crate::devices::DeviceId;
+use crate::named_choice;
 
-/// In which order a batch is freed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum FreeOrder {
-    /// The first entry's device, then the others by index: one acquisition per device.
-    Sorted,
-    /// By index, the whole array being sorted once a second index has ever been in use.
-    Merged,
-    /// As they come: one acquisition per change of device.
-    Unsorted,
+named_choice! {
+    /// In which order a batch is freed.
+    pub enum FreeOrder, "free order" {
+        /// The first entry's device, then the others by index: one acquisition per device.
+        Sorted = "sorted",
+        /// By index, the whole array being sorted once a second index has ever been in use.
+        Merged = "merged",
+        /// As they come: one acquisition per change of device.
+        Unsorted = "unsorted",
+    }
 }
 
 /// An entry that is no slot in use: of no device, beyond its end, or free already.
@@ -55,13 +57,13 @@ pub trait Devices {
 /// What a batched free did.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Stats {
-    /// Locks taken.
+    /// Times a device's lock was taken.
     pub acquisitions: u32,
     /// Entries that were handed to the sort.
     pub sorted: u32,
     /// Entries freed.
     pub freed: u32,
-    /// Entries that were not.
+    /// Entries that turned out to be no slots in use.
     pub invalid: u32,
 }
 

@@ -8,35 +8,21 @@
 #![forbid(unsafe_code)]
 extern crate alloc;
 
-pub mod allocator;
 mod bits;
-pub mod contention;
+pub mod choice;
 pub mod devices;
 pub mod frames;
 pub mod free_batch;
-pub mod free_slots;
+pub mod kernel;
 pub mod lru;
-pub mod plist;
+mod plist;
 pub mod readahead;
 pub mod reclaim;
-pub mod scan;
 pub mod shrink;
 pub mod slot_cache;
 pub mod slots;
 pub mod spans;
 pub mod stream;
+pub mod victims;
 pub mod watermark;
 pub mod workingset;
-
-pub use allocator::Allocator;
-pub use contention::{Approach, Contention, Remover};
-pub use devices::{DeviceId, DeviceTable, NodeId, Placement, Walk};
-pub use frames::{FrameRun, Pool};
-pub use free_batch::FreeOrder;
-pub use free_slots::FreeSlots;
-pub use lru::{Link, ListId, Lists};
-pub use readahead::{Fault, Hint, Limits, Readahead};
-pub use slots::{ClusterCursor, SlotRun, Slots};
-pub use stream::{Ahead, Streams, Window};
-pub use watermark::{Pressure, Watermarks, min_free_kib};
-pub use workingset::{Activity, Counts, Refault, Shadow, Workingset};

@@ -1,9 +1,9 @@
-//! Reclaim: how hard to look, when to give up, who waits.
+//! Reclaim: how hard to look, when to give up, when to wait.
 //!
 //! The kernel's rules (mm/vmscan.c): a round begins at priority 12, where a list's size divided by 2^12 is
 //! looked at, and presses harder as long as that is not enough. A background round that reclaimed nothing
-//! down to priority 1 has failed; after 16 of them a node is hopeless, and nobody wakes its reclaimer until
-//! somebody makes progress. Direct reclaim goes on to priority 0 and stops at 32 pages; it waits instead
+//! down to priority 1 has failed; after 16 of them a node is hopeless, and its reclaimer is not woken until
+//! there is progress. Direct reclaim goes on to priority 0 and stops at 32 pages; it waits instead
 //! while less than half of the minimum is available. Which pages go is left to `workingset`; when a round
 //! begins, to `watermark`.
 
@@ -14,12 +14,12 @@ pub const DIRECT_TARGET: u32 = 32;
 /// Failed rounds after which a node is hopeless (the kernel's MAX_RECLAIM_RETRIES).
 pub const FAILURES_MAX: u32 = 16;
 
-/// Who reclaims.
+/// What kind of thread reclaims.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reclaimer {
-    /// A node's thread.
+    /// A node's own thread (the kernel's kswapd).
     Background,
-    /// Whoever needs a page.
+    /// A thread that needs a page.
     Direct,
 }
 
@@ -50,7 +50,7 @@ impl Round {
         Self::new(Reclaimer::Background, high.max(DIRECT_TARGET))
     }
 
-    /// A round of somebody who needs a page.
+    /// A round of a thread that needs a page.
     pub fn direct() -> Self {
         Self::new(Reclaimer::Direct, DIRECT_TARGET)
     }
@@ -101,7 +101,7 @@ impl Health {
         self.failures = (self.failures + 1).min(FAILURES_MAX);
     }
 
-    /// Somebody got a page out, or something happened that may let one.
+    /// A page got out, or something happened that may let one.
     pub fn on_progress(&mut self) {
         self.failures = 0;
     }
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn sixteen_failed_rounds_make_a_node_hopeless_until_somebody_makes_progress() {
+    fn sixteen_failed_rounds_make_a_node_hopeless_until_there_is_progress() {
         let mut health = Health::default();
         (0..15).for_each(|_| health.on_failure());
         assert!(!health.is_hopeless());

@@ -24,7 +24,7 @@ pub struct Share {
 }
 
 impl Share {
-    /// So many pages of so many; who found no page to look at asks for a few.
+    /// So many pages of so many; a reclaimer that found no page to look at asks for a few.
     pub fn new(scanned: u64, eligible: u64) -> Self {
         Self { scanned: scanned.max(SCANNED_MIN), eligible: eligible.max(1) }
     }
@@ -37,7 +37,7 @@ impl Share {
 
 /// What one cache is asked for, and how far it has got.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Plan {
+pub struct Work {
     freeable: u64,
     /// What was put off before and what has come up now.
     due: u64,
@@ -46,7 +46,7 @@ pub struct Plan {
     scanned: u64,
 }
 
-impl Plan {
+impl Work {
     /// For a cache with so many objects that could go, `deferred` from earlier times; None when there are
     /// none: what was put off stays so. Objects with 0 `seeks` cost nothing to make: half of them are due.
     pub fn new(freeable: u64, deferred: u64, share: Share, seeks: u32) -> Option<Self> {
@@ -107,7 +107,7 @@ mod tests {
     }
 
     fn ours(freeable: u64, deferred: u64, share: Share, seeks: u32) -> (u64, u64) {
-        let mut plan = Plan::new(freeable, deferred, share, seeks).unwrap();
+        let mut plan = Work::new(freeable, deferred, share, seeks).unwrap();
         while let Some(batch) = plan.batch() {
             plan.on_scanned(batch);
         }
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn what_is_refused_is_put_off() {
-        let mut plan = Plan::new(1000, 0, Share::new(1024, 4096), 2).unwrap();
+        let mut plan = Work::new(1000, 0, Share::new(1024, 4096), 2).unwrap();
         assert_eq!(plan.batch(), Some(128));
         plan.on_scanned(128);
         assert_eq!(plan.deferred(), 372);
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn an_empty_cache_is_not_asked() {
-        assert_eq!(Plan::new(0, 77, Share::new(1, 1), 2), None);
+        assert_eq!(Work::new(0, 77, Share::new(1, 1), 2), None);
     }
 
     proptest! {
@@ -165,7 +165,7 @@ mod tests {
         fn no_number_overflows_and_no_cache_is_asked_for_more_than_twice_what_it_has(
             freeable in 1u64.., deferred: u64, scanned: u64, eligible: u64, seeks: u32,
         ) {
-            let plan = Plan::new(freeable, deferred, Share::new(scanned, eligible), seeks).unwrap();
+            let plan = Work::new(freeable, deferred, Share::new(scanned, eligible), seeks).unwrap();
             prop_assert!(plan.left <= freeable.saturating_mul(2));
             prop_assert!(plan.deferred() <= freeable.saturating_mul(2));
         }

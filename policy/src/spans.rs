@@ -1,6 +1,6 @@
 //! What is on a device, slot by slot, and which slots to read with one request.
 //!
-//! Bringing a device back is fastest in the device's own order and in large requests, whatever the order
+//! Swapoff is fastest in the device's own order and in large requests, whatever the order
 //! of the pages. A span of slots ends where nothing is needed for a while: reading over a short gap costs
 //! less than another request. Large devices are looked at in parts, so that the table stays small.
 
@@ -10,12 +10,12 @@ use core::ops::Range;
 
 /// Slots of one part: 16 GiB of a device, 16 MiB of table where it is full.
 pub const PART_SLOTS: u32 = 1 << 22;
-/// Slots that are read although nobody needs them, to save a request: 64 KiB take a disk of 2.5 GB/s 26 µs,
+/// Slots that are read although no page needs them, to save a request: 64 KiB take a disk of 2.5 GB/s 26 µs,
 /// about what a request costs by itself.
 pub const GAP_MAX: u32 = 16;
 
 /// What the table says where there is no page.
-const NOBODY: u32 = 0;
+const EMPTY: u32 = 0;
 
 /// The pages on one part of a device.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ impl SlotMap {
     /// A map of `slots`, with nothing on them.
     pub fn new(slots: Range<u32>) -> Self {
         let length = slots.end.saturating_sub(slots.start) as usize;
-        Self { slots, pages: vec![NOBODY; length], count: 0 }
+        Self { slots, pages: vec![EMPTY; length], count: 0 }
     }
 
     /// The slots it is about.
@@ -52,15 +52,15 @@ impl SlotMap {
             return;
         }
         let page = page.checked_add(1).expect("a page number is below the largest");
-        let place = &mut self.pages[(slot - self.slots.start) as usize];
-        self.count += u32::from(*place == NOBODY);
-        *place = page;
+        let entry = &mut self.pages[(slot - self.slots.start) as usize];
+        self.count += u32::from(*entry == EMPTY);
+        *entry = page;
     }
 
     /// The page on `slot`.
     pub fn page_at(&self, slot: u32) -> Option<u32> {
-        let place = slot.checked_sub(self.slots.start)?;
-        self.pages.get(place as usize)?.checked_sub(1)
+        let index = slot.checked_sub(self.slots.start)?;
+        self.pages.get(index as usize)?.checked_sub(1)
     }
 
     /// The next slots from `from` on to read together, at most `most`: they begin and end with a page, and

@@ -6,7 +6,7 @@
 //!
 //! - A page that no stream expects starts a stream in place of the least recently used one, with a
 //!   window of that page alone. A program that jumps about never gets more.
-//! - A new stream expects the page behind its window and the page before it. If another new stream began
+//! - A new stream expects the page after its window and the page before it. If another new stream began
 //!   not far away, it also expects the page as far away again: three faults at equal distances make a
 //!   strided stream, and two interleaved ones do not hide each other. Which of these pages faults gives
 //!   the stream its *step* (1, -1, or the stride) and a window of `run_first` pages along it; each further
@@ -14,20 +14,20 @@
 //! - Pages need not come in strict order (compilers swap neighbouring loads): a fault up to seven pages
 //!   beyond the expected one goes on as well, with a window that starts at the expected one. A stream
 //!   that turned out to go one way turns round as long as its window is small.
-//! - A stream also goes on at a page less than the last window's length behind the expected one, on the
-//!   same stride: somebody else may have brought in those between. As it may also be chance, the window is
+//! - A stream also goes on at a page less than the last window's length after the expected one, on the
+//!   same stride: another stream may have brought in those between. As it may also be chance, the window is
 //!   a quarter of the last one then.
-//! - A stream whose window has reached `run_max` reads *ahead*: the pages right behind the window, first
+//! - A stream whose window has reached `run_max` reads *ahead*: the pages right after the window, first
 //!   `run_max` of them, then twice as many each time up to `ahead_max`. The page at the start of the last
 //!   quarter is the marker. It stays unmapped, so that the fault on it tells that the program follows, and
-//!   starts the next window ahead. As long as that works the stream expects the page behind everything
+//!   starts the next window ahead. As long as that works the stream expects the page after everything
 //!   that is read ahead.
-//! - A fault elsewhere inside the window ahead, or the one before it, means that reading is behind, or
+//! - A fault elsewhere inside the window ahead, or the one before it, means that reading is late, or
 //!   that the page was taken out again before it was used: it keeps the stream alive, is served that page
 //!   only, and starts a stream there, in case the program goes on alone.
-//! - Windows ahead that nobody reaches need no care: their stream is forgotten as the least recently
+//! - Windows ahead that the program never reaches need no care: their stream is forgotten as the least recently
 //!   used, and their pages are counted as wasted then. A stream that was silent for ten seconds is
-//!   forgotten too: whoever comes by there later comes by chance.
+//!   forgotten too: a fault there later is one by chance.
 use crate::devices::NodeId;
 use crate::readahead::{self, Fault, Hint, Limits, Readahead};
 
@@ -41,7 +41,7 @@ const DISORDER: i64 = 8;
 const TURN_WINDOW: u32 = 8;
 /// The longest stride. Longer ones gain little: each page is a request of its own anyway.
 const STRIDE_MAX: i64 = 64;
-/// How long a stream is remembered that nobody follows.
+/// How long a stream is remembered without a fault.
 const SILENCE_NS: u64 = 10_000_000_000;
 
 /// Pages to bring in at a fault, the one that faulted among them.
@@ -49,7 +49,7 @@ const SILENCE_NS: u64 = 10_000_000_000;
 pub struct Window {
     /// Where it starts: mostly the page that faulted.
     pub first: u32,
-    /// How many pages.
+    /// Pages of it, `first` among them.
     pub count: u32,
     /// From one page to the next; never 0.
     pub step: i32,
@@ -58,18 +58,18 @@ pub struct Window {
 }
 
 impl Window {
-    /// A page alone.
+    /// The window of a fault that no stream expects: its page alone.
     pub const fn one(page: u32) -> Self {
         Self { first: page, count: 1, step: 1, ahead: None }
     }
 
-    /// Pages from one on.
+    /// `count` pages that follow each other upwards.
     pub const fn run(first: u32, count: u32) -> Self {
         Self { first, count, step: 1, ahead: None }
     }
 
-    /// The place of a page of the window.
-    pub fn place_of(&self, page: u32) -> u32 {
+    /// The index of a page of the window.
+    pub fn index_of(&self, page: u32) -> u32 {
         ((i64::from(page) - i64::from(self.first)) / i64::from(self.step)) as u32
     }
 }
@@ -79,7 +79,7 @@ impl Window {
 pub struct Ahead {
     /// The page that is needed first.
     pub first: u32,
-    /// How many pages.
+    /// Pages of it, `first` among them.
     pub count: u32,
     /// From one page to the next; never 0.
     pub step: i32,
@@ -106,7 +106,7 @@ fn at(first: u32, step: i32, count: u32) -> i64 {
     i64::from(first) + i64::from(step) * i64::from(count)
 }
 
-/// Pages from `first` on that have numbers; the largest number is nobody's.
+/// Pages from `first` on that have numbers; the largest number is no page's.
 fn room(first: u32, step: i32) -> u32 {
     let length = if step > 0 { (u32::MAX - 1).saturating_sub(first) } else { first };
     length / step.unsigned_abs() + 1
@@ -122,7 +122,7 @@ enum Course {
         end: u32,
         stride: Option<i32>,
     },
-    /// Expects `next`, the page behind everything read; from `ahead_first` to there is being read ahead.
+    /// Expects `next`, the page after everything read; from `ahead_first` to there is being read ahead.
     Running {
         step: i32,
         ahead_first: i64,
@@ -140,27 +140,27 @@ enum Relation {
     /// It is expected: the stream goes on by its step.
     Next(i32),
     /// It is expected a little later: the stream goes on from the page that it expects.
-    Near(i32, i64),
+    Near { step: i32, from: i64 },
     /// It lies the other way: the stream goes on by this step from the page that it expects there.
-    Turn(i32, i64),
+    Turn { step: i32, from: i64 },
     /// It would give a new stream this step.
     Begin(i32),
     /// It was served already by a stream that has no step yet.
     Served,
     /// In what is being read already.
     Inside,
-    /// A little behind what is expected.
+    /// A little after what is expected.
     Jump(i32),
 }
 
 impl Relation {
-    /// The smaller, the better.
+    /// Which relation wins if several streams claim a page: the smallest.
     fn rank(self) -> u32 {
         match self {
             Self::Next(_) => 0,
             Self::Begin(1 | -1) => 1,
-            Self::Near(..) => 2,
-            Self::Turn(..) => 3,
+            Self::Near { .. } => 2,
+            Self::Turn { .. } => 3,
             Self::Begin(_) => 4,
             Self::Served => 5,
             Self::Inside => 6,
@@ -186,7 +186,7 @@ impl Course {
             Self::Running { step, turn: Some(turn), .. }
                 if (0..DISORDER).contains(&((i64::from(page) - turn) * -i64::from(step))) =>
             {
-                Some(Relation::Turn(-step, turn))
+                Some(Relation::Turn { step: -step, from: turn })
             }
             Self::Running { step, ahead_first, next, window, .. } => {
                 let steps = |from: i64| (i64::from(page) - from).checked_div(step.into());
@@ -195,10 +195,10 @@ impl Course {
                 }
                 match steps(next)? {
                     0 => Some(Relation::Next(step)),
-                    behind @ 1.. if behind < DISORDER.min(window.into()) => {
-                        Some(Relation::Near(step, next))
+                    beyond @ 1.. if beyond < DISORDER.min(window.into()) => {
+                        Some(Relation::Near { step, from: next })
                     }
-                    behind @ 1.. => (behind < window.into()).then_some(Relation::Jump(step)),
+                    beyond @ 1.. => (beyond < window.into()).then_some(Relation::Jump(step)),
                     _ => (steps(ahead_first)? >= 0).then_some(Relation::Inside),
                 }
             }
@@ -230,9 +230,8 @@ struct Stream {
     fault: u32,
     /// When it was used last, counted in faults.
     used: u64,
-    /// When it was used last.
+    /// When it was used last, on the clock of the faults, and on which node.
     seen_ns: u64,
-    /// Where.
     node: NodeId,
     /// Pages read beside that fault's own; the next expected fault proves that they were used.
     unproven: u32,
@@ -255,7 +254,7 @@ impl Default for Streams {
 }
 
 impl Streams {
-    /// No stream is known.
+    /// As for a program that has not faulted yet.
     pub const fn new() -> Self {
         let unused = Stream {
             course: Course::Unused,
@@ -290,8 +289,8 @@ impl Streams {
         stream.node = fault.node;
         match relation {
             Relation::Next(step) | Relation::Begin(step) => stream.go(fault.page, step, limits),
-            Relation::Near(step, from) | Relation::Turn(step, from) => {
-                stream.go_from(from, (fault.page, step), limits)
+            Relation::Near { step, from } | Relation::Turn { step, from } => {
+                stream.go_from(from, fault.page, step, limits)
             }
             Relation::Jump(step) => {
                 stream.doubt(limits);
@@ -302,7 +301,7 @@ impl Streams {
         }
     }
 
-    /// Tells what was really brought in after the fault on `page`: the stream expects the page behind it.
+    /// Tells what was really brought in after the fault on `page`: the stream expects the page after it.
     /// `read` of these pages were read for it beside its own. An `ahead` that was not started is left out
     /// of `served`, and one that was shortened is best made to agree by [`Streams::on_ahead`].
     pub fn on_served(&mut self, page: u32, served: Window, read: u32) {
@@ -319,11 +318,11 @@ impl Streams {
                 (*first, *end) = (served.first, served.first.saturating_add(served.count));
             }
             Course::Running { step, ahead_first, next, ahead, .. } => {
-                let behind = at(served.first, *step, served.count);
-                // Behind a gap the program would fault before it reaches the window ahead.
-                *ahead = served.ahead.filter(|ahead| i64::from(ahead.first) == behind);
-                *ahead_first = behind;
-                *next = ahead.map_or(behind, |ahead| ahead.end());
+                let after = at(served.first, *step, served.count);
+                // After a gap the program would fault before it reaches the window ahead.
+                *ahead = served.ahead.filter(|ahead| i64::from(ahead.first) == after);
+                *ahead_first = after;
+                *next = ahead.map_or(after, |ahead| ahead.end());
             }
         }
     }
@@ -431,8 +430,8 @@ impl Streams {
 }
 
 impl Readahead for Streams {
-    fn on_fault(&mut self, fault: &Fault, limits: &Limits) -> readahead::Window {
-        readahead::Window::Stream(self.window(fault, limits))
+    fn on_fault(&mut self, fault: &Fault, limits: &Limits) -> readahead::ReadWindow {
+        readahead::ReadWindow::Stream(self.window(fault, limits))
     }
 
     fn on_hit(&mut self, page: u32, limits: &Limits) -> Option<Ahead> {
@@ -441,7 +440,7 @@ impl Readahead for Streams {
 }
 
 impl Stream {
-    /// Whoever came a little too far may have come by chance: the next window is a quarter of the last one,
+    /// A fault a little too far may be one by chance: the next window is a quarter of the last one,
     /// and nothing is read ahead of it.
     fn doubt(&mut self, limits: &Limits) {
         if let Course::Running { window, ahead, .. } = &mut self.course {
@@ -452,22 +451,22 @@ impl Stream {
 
     /// The window from `page` on, and one ahead of it if it is large enough.
     fn go(&mut self, page: u32, step: i32, limits: &Limits) -> Window {
-        self.go_from(page.into(), (page, step), limits)
+        self.go_from(page.into(), page, step, limits)
     }
 
     /// The window with `page` in it that starts at the page `from`.
-    fn go_from(&mut self, from: i64, (page, step): (u32, i32), limits: &Limits) -> Window {
+    fn go_from(&mut self, from: i64, page: u32, step: i32, limits: &Limits) -> Window {
         let first = u32::try_from(from).expect("a page between two others has a number");
-        let needed = Window { first, count: 0, step, ahead: None }.place_of(page) + 1;
+        let needed = Window { first, count: 0, step, ahead: None }.index_of(page) + 1;
         let window = self.course.grown(limits).max(needed);
         let count = window.min(room(first, step));
-        let behind = at(first, step, count);
+        let after = at(first, step, count);
         let ahead_count = match self.course.ahead() {
             Some(before) => before.count.saturating_mul(2),
             None => window,
         };
         let ahead = if window >= limits.run_max {
-            Ahead::new(behind, step, ahead_count.min(limits.ahead_max))
+            Ahead::new(after, step, ahead_count.min(limits.ahead_max))
         } else {
             None
         };
@@ -479,10 +478,10 @@ impl Stream {
             Course::Started { .. } | Course::Unused => None,
         };
         let turn = turn.filter(|_| window <= TURN_WINDOW);
-        let next = ahead.map_or(behind, |ahead| ahead.end());
+        let next = ahead.map_or(after, |ahead| ahead.end());
         self.fault = page;
         self.unproven = 0;
-        self.course = Course::Running { step, ahead_first: behind, next, turn, window, ahead };
+        self.course = Course::Running { step, ahead_first: after, next, turn, window, ahead };
         Window { first, count, step, ahead }
     }
 }

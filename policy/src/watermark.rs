@@ -1,8 +1,8 @@
 //! Watermarks: how much memory must stay available, and what to do when it does not.
 //!
 //! The kernel's rule: the minimum grows with the square root of memory, `low` and `high` lie one and two
-//! gaps above it, and a mark is met only by *more* pages than it says. Who reclaims at which pressure is
-//! left to the caller, and so is a reserve: subtract it from the available pages.
+//! gaps above it, and a mark is met only by *more* pages than it says. Which thread reclaims at which pressure
+//! is left to the caller, and so is a reserve: subtract it from the available pages.
 
 /// Bounds of the automatic minimum, in KiB. The kernel raised the upper one later; this is the rule of
 /// the specification.
@@ -14,7 +14,7 @@ const SCALE_WHOLE: u64 = 10_000;
 /// Three marks in pages, `min` ≤ `low` ≤ `high`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Watermarks {
-    /// At or below: who allocates must reclaim itself.
+    /// At or below: the thread that allocates reclaims itself.
     pub min: u32,
     /// At or below: background reclaim starts.
     pub low: u32,
@@ -31,7 +31,7 @@ pub enum Pressure {
     Fine,
     /// At or below `low`: background reclaim must run.
     Low,
-    /// At or below `min`: who allocates reclaims first.
+    /// At or below `min`: the thread that allocates reclaims first.
     Min,
 }
 

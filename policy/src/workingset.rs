@@ -10,9 +10,9 @@
 //! Three additions, each measured in docs/hit-rate.md. Memory that has room takes newcomers for active: of
 //! a loop that is larger than memory most pages then stay, where a queue loses every one of them just
 //! before its use. When active pages that had to give way come back themselves, neither set fits: then only
-//! one refault in [`REGRETFUL`] gets a place (bimodal insertion: Qureshi and others, ISCA 2007), until that
+//! one refault in [`REGRETFUL`] is activated (bimodal insertion: Qureshi and others, ISCA 2007), until that
 //! has stopped. And the share kept for newcomers grows with each activation and shrinks with each regret
-//! (as the target of ARC: Megiddo and Modha, FAST 2003), so that a program's new phase finds its place.
+//! (as the target of ARC: Megiddo and Modha, FAST 2003), so that a program's new phase finds room.
 
 /// What a page is taken for when it is mapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,11 +27,11 @@ pub enum Activity {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shadow(u32);
 
-/// Bits of a shadow.
+/// Bits of a shadow: what a page word has room for.
 pub const SHADOW_BITS: u32 = 21;
 const SHADOW_MASK: u32 = (1 << SHADOW_BITS) - 1;
 /// Pages per tick of the shadow's clock, as a power of two: with 21 bits it goes round after 512 GiB have
-/// left. A page that was away so long looks recent, and costs a place for a while.
+/// left. A page that was away so long looks recent, and takes room for a while.
 const GRAIN_BITS: u32 = 6;
 
 /// Share of the budget in which newcomers stay mapped: one in so many.
@@ -44,7 +44,7 @@ pub const REGRETFUL: u32 = 8;
 const REGRET_PER_PAGE: u32 = 16;
 /// Pages by which one regretted page shrinks the newcomers' share.
 const SHRINK_PER_PAGE: u32 = 4;
-/// Places of the table that remembers demoted pages, and one page in so many that goes there.
+/// Entries of the table that remembers demoted pages, and one page in so many that goes there.
 const WITNESSES: usize = 256;
 const WITNESS_SHARE: u32 = 16;
 
@@ -57,7 +57,7 @@ pub struct Counts {
     pub active: u32,
     /// Not mapped: on their second chance, under way in or out, or free.
     pub unmapped: u32,
-    /// Allowed on the node.
+    /// The most that may be on the node.
     pub budget: u32,
     /// Of these, not mapped when reclaim rests: the high watermark.
     pub reserved: u32,
@@ -81,9 +81,9 @@ impl Counts {
 pub enum Refault {
     /// It had been away for long.
     Distant,
-    /// It would have been worth keeping, but so would those who would have to go.
+    /// It would have been worth keeping, but so would the pages that would have to go.
     Regretted,
-    /// It gets a place.
+    /// It is active from now on.
     Activated,
 }
 
@@ -124,7 +124,7 @@ impl Workingset {
         if self.has_room(counts) { Activity::Active } else { Activity::Inactive }
     }
 
-    /// A page leaves memory.
+    /// A page leaves memory: what remains of it.
     pub fn on_eviction(&mut self) -> Shadow {
         let shadow = self.now();
         self.age += 1;
@@ -138,8 +138,8 @@ impl Workingset {
 
     /// An active page has become inactive.
     pub fn on_demotion(&mut self, page: u32) {
-        if let Some(place) = witness(page) {
-            self.witnesses[place] = page;
+        if let Some(index) = witness(page) {
+            self.witnesses[index] = page;
         }
     }
 
@@ -184,9 +184,9 @@ impl Workingset {
 
     /// A page that was demoted is wanted again: so are, with it, the others for which it stands.
     fn note_restore(&mut self, page: u32, counts: Counts) {
-        let Some(place) = witness(page) else { return };
-        if self.witnesses[place] == page {
-            self.witnesses[place] = u32::MAX;
+        let Some(index) = witness(page) else { return };
+        if self.witnesses[index] == page {
+            self.witnesses[index] = u32::MAX;
             self.growth = self.growth.saturating_sub(SHRINK_PER_PAGE * WITNESS_SHARE);
             let more = REGRET_PER_PAGE * WITNESS_SHARE;
             self.regret = (self.regret + more).min(counts.budget.saturating_mul(REGRET_PER_PAGE));
@@ -198,12 +198,12 @@ impl Workingset {
     }
 }
 
-/// The place where a page is remembered, if it is one of those that stand for all.
+/// The index at which a page is remembered, if it is one of those that stand for all.
 fn witness(page: u32) -> Option<usize> {
-    // Fibonacci hashing: neighbours go to different places.
+    // Fibonacci hashing: neighbours go to different entries.
     let mixed = page.wrapping_mul(0x9E37_79B1);
-    let place = (mixed >> 8) as usize % WITNESSES;
-    (mixed >> 24).is_multiple_of(WITNESS_SHARE).then_some(place)
+    let index = (mixed >> 8) as usize % WITNESSES;
+    (mixed >> 24).is_multiple_of(WITNESS_SHARE).then_some(index)
 }
 
 impl Shadow {
@@ -212,7 +212,7 @@ impl Shadow {
         Self(bits & SHADOW_MASK)
     }
 
-    /// The bits to store.
+    /// The bits to store: [`SHADOW_BITS`] of them.
     pub fn bits(self) -> u32 {
         self.0
     }

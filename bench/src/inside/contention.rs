@@ -14,10 +14,9 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 use std::time::Instant;
 use userswap::FaultMode;
-use userswap::internals::CONTENTIONS;
 use userswap::parse_size;
 use userswap::{Builder, Engine, Error, Region};
-use userswap_policy::contention::Contention;
+use userswap_policy::kernel::contention::Contention;
 
 /// What is done to memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
@@ -109,7 +108,6 @@ impl Row for ContentionRow {
 struct Variant {
     load: Load,
     tasks: u32,
-    policy: &'static str,
     contention: Contention,
 }
 
@@ -125,8 +123,7 @@ pub(super) fn measure(args: &ContentionArgs) -> Outcome<ContentionRow> {
     for &load in &args.load {
         let tasks: &[u32] = if load == Load::Usemem { &args.tasks } else { &[1] };
         for &tasks in tasks {
-            let variants =
-                CONTENTIONS.map(|(policy, contention)| Variant { load, tasks, policy, contention });
+            let variants = Contention::ALL.map(|contention| Variant { load, tasks, contention });
             let runs = in_turns(args.runs, &variants, |variant| one_run(args, variant))?;
             rows.extend(runs.into_iter().filter_map(of_medians));
         }
@@ -176,7 +173,7 @@ fn row_of(engine: &Engine, variant: Variant, time: Time) -> ContentionRow {
     ContentionRow {
         load: variant.load,
         tasks: variant.tasks,
-        policy: variant.policy,
+        policy: variant.contention.name(),
         elapsed_s: time.elapsed_s,
         elapsed_min_s: time.elapsed_s,
         elapsed_max_s: time.elapsed_s,

@@ -4,7 +4,7 @@ use super::{Format, Outcome, Row, in_turns, median};
 use clap::Args;
 use serde::Serialize;
 use std::time::Instant;
-use userswap::PlacementChoice;
+use userswap::Placement;
 use userswap::internals::Topology;
 use userswap::internals::numa;
 use userswap::parse_size;
@@ -131,7 +131,7 @@ fn one_run(args: &PlacementArgs, tasks: u32, lists: Lists) -> Result<PlacementRo
         builder = builder.swap(text.parse().expect("a specification of ours"));
     }
     let spread = lists == Lists::Spread;
-    let placement = if spread { PlacementChoice::Spread } else { PlacementChoice::Near };
+    let placement = if spread { Placement::Spread } else { Placement::Near };
     let engine = builder.placement(placement).build()?;
     let share = (args.size / u64::from(tasks)) as usize;
     let mut regions = (0..tasks).map(|_| engine.map(share)).collect::<Result<Vec<_>, _>>()?;

@@ -1,4 +1,5 @@
-//! Slots per second by threads that allocate single slots, as the kernel's swap-out does.
+//! Slots per second by threads that allocate single slots, as the kernel's swap-out does: from the engine's
+//! devices, and by the kernel's own search, which slot caches were made to relieve.
 use super::{Format, Outcome, Row, median};
 use clap::Args;
 use serde::Serialize;
@@ -6,8 +7,11 @@ use std::sync::Barrier;
 use std::time::Instant;
 use userswap::SwapSpec;
 use userswap::internals::Topology;
-use userswap::internals::{Devices, SlotMode, SlotSpan, open};
+use userswap::internals::lock::{Lock, LockUse};
+use userswap::internals::{Devices, SlotMode, open};
 use userswap::{Error, NodeId};
+use userswap_policy::kernel::scan::{Rotational, Scan, SolidState};
+use userswap_policy::slots::ClusterCursor;
 
 /// Options of `bench slot-alloc`.
 #[derive(Debug, Clone, Args)]
@@ -68,19 +72,32 @@ impl Row for AllocRow {
     }
 }
 
-const MODES: [(&str, SlotMode); 3] = [
-    ("slot cache", SlotMode::Cache),
-    ("per-CPU clusters", SlotMode::Clusters),
-    ("one cluster", SlotMode::Shared),
+/// What gives out slots.
+#[derive(Debug, Clone, Copy)]
+enum Source {
+    /// The engine's devices.
+    Engine(SlotMode),
+    /// The kernel's search from 4.11 to 4.19 on a device where seeking is cheap.
+    ScanSolidState,
+    /// The same where it is expensive.
+    ScanRotational,
+}
+
+const SOURCES: [(&str, Source); 5] = [
+    ("slot cache", Source::Engine(SlotMode::Cache)),
+    ("per-CPU clusters", Source::Engine(SlotMode::Clusters)),
+    ("one cluster", Source::Engine(SlotMode::Shared)),
+    ("scan-ssd", Source::ScanSolidState),
+    ("scan-hdd", Source::ScanRotational),
 ];
 
 pub(super) fn measure(args: &SlotAllocArgs) -> Outcome<AllocRow> {
     let mut rows = Vec::new();
     for &threads in &args.threads {
-        let mut runs: [Vec<AllocRow>; MODES.len()] = Default::default();
+        let mut runs: [Vec<AllocRow>; SOURCES.len()] = Default::default();
         for _ in 0..args.runs {
-            for (place, mode) in MODES.into_iter().enumerate() {
-                runs[place].push(one_run(args, threads, mode)?);
+            for (index, (name, source)) in SOURCES.into_iter().enumerate() {
+                runs[index].push(one_run(args, threads, source)?.row(name));
             }
         }
         rows.extend(runs.into_iter().filter_map(middle));
@@ -97,49 +114,142 @@ fn middle(mut runs: Vec<AllocRow>) -> Option<AllocRow> {
     Some(run)
 }
 
-fn one_run(
-    args: &SlotAllocArgs,
+/// What a run took.
+struct Run {
     threads: u32,
-    (name, mode): (&'static str, SlotMode),
-) -> Result<AllocRow, Error> {
-    let each = args.slots / threads / args.batch;
+    slots: u32,
+    seconds: f64,
+    list: Uses,
+    devices: Uses,
+}
+
+/// How often locks of one kind were taken, and how often that meant waiting.
+#[derive(Default)]
+struct Uses {
+    taken: u64,
+    waits: u64,
+}
+
+impl Uses {
+    fn add(self, lock: &LockUse) -> Self {
+        let (taken, waits) = lock.read();
+        Self { taken: self.taken + taken, waits: self.waits + waits }
+    }
+}
+
+impl Run {
+    fn row(self, mode: &'static str) -> AllocRow {
+        let slots = f64::from(self.slots);
+        let per_64 = |count: u64| count as f64 * 64.0 / slots;
+        AllocRow {
+            mode,
+            threads: self.threads,
+            slots_per_s: slots / self.seconds,
+            list_locks_per_64: per_64(self.list.taken),
+            device_locks_per_64: per_64(self.devices.taken),
+            lock_waits_per_64: per_64(self.list.waits + self.devices.waits),
+        }
+    }
+}
+
+fn one_run(args: &SlotAllocArgs, threads: u32, source: Source) -> Result<Run, Error> {
     // A tenth more than is taken, so that no variant runs into the device's end.
     let bytes = u64::from(args.slots) * 4096 * 11 / 10 / u64::from(args.devices) + (64 << 20);
+    let max = (bytes / 4096) as u32;
+    match source {
+        Source::Engine(mode) => run_engine(args, threads, bytes, mode),
+        Source::ScanSolidState => {
+            Ok(run_scan(args, threads, || SolidState::new(max, max / 2, &[])))
+        }
+        Source::ScanRotational => Ok(run_scan(args, threads, || Rotational::new(max, &[]))),
+    }
+}
+
+fn run_engine(
+    args: &SlotAllocArgs,
+    threads: u32,
+    bytes: u64,
+    mode: SlotMode,
+) -> Result<Run, Error> {
     let spec: SwapSpec = format!("mem:{bytes},pri=1").parse().expect("a specification of ours");
     let opened = (0..args.devices).map(|_| open::open(&spec, bytes)).collect::<Result<_, _>>()?;
     let devices = Devices::new(opened, &Topology::one())?;
     devices.set_mode(mode);
+    let each = args.slots / threads / args.batch;
+    let take = |(): &mut ()| {
+        let span = devices.allocate(args.batch, NodeId(0));
+        span.expect("the devices are large enough")
+    };
+    let seconds = seconds_of(threads, each, || (), take, |span| devices.free(span));
+    Ok(Run {
+        threads,
+        slots: each * threads * args.batch,
+        seconds,
+        list: Uses::default().add(&devices.list_lock),
+        devices: devices.list().fold(Uses::default(), |sum, device| sum.add(&device.allocation)),
+    })
+}
+
+/// Slots one at a time, as swap-out did before there were slot caches: the list's lock to find the device
+/// whose turn it is, then that device's. Whatever the batch, nothing is asked for at once.
+fn run_scan<S: Scan + Send>(args: &SlotAllocArgs, threads: u32, device: impl Fn() -> S) -> Run {
+    let devices: Vec<Lock<S>> = (0..args.devices).map(|_| Lock::new(device())).collect();
+    let (turn, list_use, device_use) = (Lock::new(0), LockUse::default(), LockUse::default());
+    let next_index = || {
+        let mut turn = turn.lock_counted(&list_use);
+        *turn = (*turn + 1) % devices.len();
+        *turn
+    };
+    let take = |cursors: &mut Vec<ClusterCursor>| {
+        let index = next_index();
+        let slot = devices[index].lock_counted(&device_use).allocate(&mut cursors[index]);
+        Taken { index, slot: slot.expect("the devices are large enough") }
+    };
+    let each = args.slots / threads;
+    let cursors = || vec![ClusterCursor::new(); devices.len()];
+    let free = |taken: Taken| devices[taken.index].lock().free(taken.slot);
+    let seconds = seconds_of(threads, each, cursors, take, free);
+    Run {
+        threads,
+        slots: each * threads,
+        seconds,
+        list: Uses::default().add(&list_use),
+        devices: Uses::default().add(&device_use),
+    }
+}
+
+/// A slot, and the index of its device.
+struct Taken {
+    index: usize,
+    slot: u32,
+}
+
+/// Seconds until each of so many threads, with a state of its own, has taken `each` times; what was taken
+/// is given back when the clock stands.
+fn seconds_of<C, T>(
+    threads: u32,
+    each: u32,
+    state: impl Fn() -> C + Sync,
+    take: impl Fn(&mut C) -> T + Sync,
+    free: impl Fn(T) + Sync,
+) -> f64 {
     let (start, end) = (Barrier::new(threads as usize + 1), Barrier::new(threads as usize + 1));
-    let elapsed = std::thread::scope(|scope| {
+    std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                let mut taken: Vec<SlotSpan> = Vec::with_capacity(each as usize);
+                let mut taken: Vec<T> = Vec::with_capacity(each as usize);
+                let mut state = state();
                 start.wait();
                 for _ in 0..each {
-                    let span = devices.allocate(args.batch, NodeId(0));
-                    taken.push(span.expect("the devices are large enough"));
+                    taken.push(take(&mut state));
                 }
                 end.wait();
-                taken.into_iter().for_each(|span| devices.free(span));
+                taken.into_iter().for_each(&free);
             });
         }
         start.wait();
         let begin = Instant::now();
         end.wait();
         begin.elapsed().as_secs_f64()
-    });
-    let uses = devices.list().map(|device| device.allocation.read());
-    let (device_locks, device_waits) =
-        uses.fold((0, 0), |sum, (taken, waits)| (sum.0 + taken, sum.1 + waits));
-    let (list_locks, list_waits) = devices.list_lock.read();
-    let slots = f64::from(each * threads * args.batch);
-    let per_64 = |count: u64| count as f64 * 64.0 / slots;
-    Ok(AllocRow {
-        mode: name,
-        threads,
-        slots_per_s: slots / elapsed,
-        list_locks_per_64: per_64(list_locks),
-        device_locks_per_64: per_64(device_locks),
-        lock_waits_per_64: per_64(list_waits + device_waits),
     })
 }

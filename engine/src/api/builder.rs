@@ -1,7 +1,7 @@
 //! What an engine is built from.
 use crate::api::engine::Engine;
 use crate::api::options::Options;
-use crate::base::choice::{FaultMode, IoBackend, OnFull, PlacementChoice, Transfer};
+use crate::base::choice::{FaultMode, IoBackend, OnFull, Transfer};
 use crate::base::error::Error;
 use crate::control::directory;
 use crate::device::spec::SwapSpec;
@@ -9,7 +9,8 @@ use crate::state::arena::Arena;
 use crate::sys::PAGE_BYTES;
 use crate::sys::mapping::Access;
 use std::sync::Arc;
-use userswap_policy::readahead::{AddressOrder, Choice, PAGE_CLUSTER_MAX};
+use userswap_policy::devices::Placement;
+use userswap_policy::readahead::{AddressOrder, PAGE_CLUSTER_MAX, ReadaheadPolicy};
 
 /// Address space of an engine unless told otherwise: 256 GiB, which costs nothing until used.
 const ARENA_BYTES_DEFAULT: u64 = 256 << 30;
@@ -48,7 +49,7 @@ impl Builder {
     }
 
     /// Which of the devices without a priority is asked first.
-    pub fn placement(mut self, placement: PlacementChoice) -> Self {
+    pub fn placement(mut self, placement: Placement) -> Self {
         self.options.placement = placement;
         self
     }
@@ -72,7 +73,7 @@ impl Builder {
     }
 
     /// What is read ahead of its use.
-    pub fn readahead(mut self, policy: Choice) -> Self {
+    pub fn readahead(mut self, policy: ReadaheadPolicy) -> Self {
         self.options.swap_ra_policy = policy;
         self
     }

@@ -22,7 +22,7 @@ use crate::sys::signal::Blocked;
 use std::os::fd::RawFd;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
-use userswap_policy::readahead::{Choice, PAGE_CLUSTER_MAX};
+use userswap_policy::readahead::{PAGE_CLUSTER_MAX, ReadaheadPolicy};
 
 /// An engine: a budget, swap devices, and the regions mapped from it.
 ///
@@ -110,7 +110,7 @@ impl Engine {
     }
 
     /// Chooses what is read ahead of its use from now on.
-    pub fn set_readahead(&self, policy: Choice) {
+    pub fn set_readahead(&self, policy: ReadaheadPolicy) {
         self.running.core.readahead.set_policy(policy);
     }
 
@@ -221,7 +221,7 @@ pub fn open_devices(options: &Options, topology: &Topology) -> Result<Devices, E
     let bytes = default_swap_bytes(options.ram_bytes);
     let opened = specs.iter().map(|spec| open::open(spec, bytes)).collect::<Result<Vec<_>, _>>()?;
     let devices = Devices::new(opened, topology)?;
-    devices.set_placement(options.placement.into());
+    devices.set_placement(options.placement);
     Ok(devices)
 }
 

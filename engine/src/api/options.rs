@@ -4,14 +4,17 @@
 //! text form is therefore strict: what one side does not know, it refuses. Values are checked for
 //! sense by the command line, before the program starts, where there is somebody to read it.
 use crate::base::choice::{
-    Allowed, ChoiceError, FaultMode, IoBackend, OnFull, PAGE_CLUSTERS, PlacementChoice,
-    RA_POLICIES, Transfer, VMA_RA,
+    Allowed, FaultMode, IoBackend, OnFull, PAGE_CLUSTERS, RA_POLICIES, Transfer, VMA_RA,
 };
 use crate::device::spec::{SpecError, SwapSpec};
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::str::FromStr;
-use userswap_policy::readahead::{AddressOrder, Choice, PAGE_CLUSTER_DEFAULT, page_cluster_of};
+use userswap_policy::choice::Unknown;
+use userswap_policy::devices::Placement;
+use userswap_policy::readahead::{
+    AddressOrder, PAGE_CLUSTER_DEFAULT, ReadaheadPolicy, page_cluster_of,
+};
 
 /// The environment variable that carries [`Options::to_text`] to the injected library.
 pub const OPTIONS_VARIABLE: &str = "USERSWAP_OPTIONS";
@@ -25,7 +28,7 @@ pub const MIN_REGION_DEFAULT_BYTES: u64 = 128 << 10;
 pub enum OptionsError {
     /// A word that is not among the allowed ones.
     #[error(transparent)]
-    Choice(#[from] ChoiceError),
+    Choice(#[from] Unknown),
     /// A line without `=`.
     #[error("\"{0}\" is not an option: each line is key=value")]
     NotAnOption(String),
@@ -70,7 +73,7 @@ pub struct Options {
     /// Swap devices in the order given; empty means a temporary file in the default directory.
     pub swaps: Vec<SwapSpec>,
     /// Which device without a priority is asked first.
-    pub placement: PlacementChoice,
+    pub placement: Placement,
     /// How faults are delivered.
     pub fault: FaultMode,
     /// Private mappings of at least this size are managed.
@@ -84,7 +87,7 @@ pub struct Options {
     /// How devices are driven.
     pub io: IoBackend,
     /// What is read ahead of its use.
-    pub swap_ra_policy: Choice,
+    pub swap_ra_policy: ReadaheadPolicy,
     /// Binary logarithm of the largest window of the kernel's policies.
     pub page_cluster: u8,
     /// Whether `scaling` reads in address order where no device seeks.
@@ -103,14 +106,14 @@ impl Options {
             ram_by_node: Vec::new(),
             fake_numa: None,
             swaps: Vec::new(),
-            placement: PlacementChoice::Near,
+            placement: Placement::Near,
             fault: FaultMode::Thread,
             min_region_bytes: MIN_REGION_DEFAULT_BYTES,
             on_full: OnFull::Exceed,
             stats: None,
             transfer: Transfer::Auto,
             io: IoBackend::Auto,
-            swap_ra_policy: Choice::Stream,
+            swap_ra_policy: ReadaheadPolicy::Stream,
             page_cluster: PAGE_CLUSTER_DEFAULT,
             vma_ra_enabled: AddressOrder::Enabled,
             control: None,
@@ -204,8 +207,8 @@ impl Options {
     }
 }
 
-fn refused(value: &str, (key, allowed): Allowed) -> OptionsError {
-    OptionsError::Value { key, value: value.to_owned(), allowed }
+fn refused(value: &str, Allowed { key, values }: Allowed) -> OptionsError {
+    OptionsError::Value { key, value: value.to_owned(), allowed: values }
 }
 
 fn readahead<T: FromStr>(value: &str, allowed: Allowed) -> Result<T, OptionsError> {
@@ -230,7 +233,7 @@ mod tests {
             "mem:64M,node=1".parse().unwrap(),
             "/with=sign,and comma".parse().unwrap(),
         ];
-        options.placement = PlacementChoice::Spread;
+        options.placement = Placement::Spread;
         options.fault = FaultMode::Signal;
         options.min_region_bytes = 4096;
         options.on_full = OnFull::Stop;
@@ -239,7 +242,7 @@ mod tests {
         options.io = IoBackend::Threads;
         options.control = Some("/run/user/1000/user swap".into());
         options.root_pid = 4711;
-        options.swap_ra_policy = Choice::Fixed;
+        options.swap_ra_policy = ReadaheadPolicy::Fixed;
         options.page_cluster = 7;
         options.vma_ra_enabled = AddressOrder::Disabled;
         options.ram_by_node = vec![(0, 1 << 30), (3, 16 << 20)];

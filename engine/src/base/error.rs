@@ -2,7 +2,7 @@
 use crate::base::open_error::OpenError;
 use std::io;
 use std::path::PathBuf;
-use userswap_policy::devices::SwapOnError;
+use userswap_policy::devices::SwaponError;
 
 /// An engine's error; the message is one line that names the value and the remedy.
 #[derive(Debug, thiserror::Error)]
@@ -61,7 +61,7 @@ pub enum Error {
     TooManyDevices(usize),
     /// The table of devices refused one.
     #[error("the device cannot be used: {}", swap_on_reason(.0))]
-    SwapOn(SwapOnError),
+    SwapOn(SwaponError),
     /// Somebody else is adding or removing a device.
     #[error("another swapon or swapoff of this program is under way: wait for it to end")]
     DevicesChanging,
@@ -132,12 +132,12 @@ impl Error {
     }
 }
 
-fn swap_on_reason(error: &SwapOnError) -> String {
+fn swap_on_reason(error: &SwaponError) -> String {
     match error {
-        SwapOnError::TooManyDevices => "there are too many: swap one off first".to_owned(),
-        SwapOnError::Empty => "it has no usable slot: give it a larger size".to_owned(),
-        SwapOnError::NoSuchNode(node) => format!("there is no node {}", node.0),
-        SwapOnError::PriorityTooHigh(priority) => {
+        SwaponError::TooManyDevices => "there are too many: swap one off first".to_owned(),
+        SwaponError::Empty => "it has no usable slot: give it a larger size".to_owned(),
+        SwaponError::NoSuchNode(node) => format!("there is no node {}", node.0),
+        SwaponError::PriorityTooHigh(priority) => {
             format!("priority {priority} is too high: use at most 32767")
         }
     }

@@ -8,11 +8,9 @@ use crate::device::open::DeviceKind;
 use crate::device::record::{Device, DeviceState as Phase};
 use crate::state::core::Core;
 use crate::state::node::Node;
-use crate::state::unmap_lock::contention_name;
 use crate::sys::PAGE_BYTES;
 use std::sync::atomic::{AtomicU64, Ordering};
 use userswap_policy::devices as policy;
-use userswap_policy::devices::Placement;
 use userswap_policy::lru::ListId;
 use userswap_policy::readahead::AddressOrder;
 
@@ -25,10 +23,7 @@ impl Core {
         let nodes: Vec<NodeStatus> =
             self.nodes.iter().map(|node| self.node_status(node, &devices)).collect();
         let (free, total) = self.devices.room();
-        let placement = match self.devices.table().placement() {
-            Placement::Near => "near",
-            Placement::Spread => "spread",
-        };
+        let placement = self.devices.table().placement();
         let list_lock = lock_use(self.devices.list_lock.read());
         let shrinkers = self.shrinkers.status();
         drop(inside);
@@ -40,7 +35,7 @@ impl Core {
             program: program_name(),
             fault: self.tuning.fault.to_string(),
             ram_bytes: budget_pages * PAGE_BYTES as u64,
-            placement: placement.to_owned(),
+            placement: placement.to_string(),
             readahead: self.readahead_status(),
             hibernated: self.hibernated.load(Ordering::Relaxed),
             pins: self.pins.load(Ordering::Relaxed).into(),
@@ -61,7 +56,7 @@ impl Core {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let exclusive = self.unmap_locks.exclusive.owner();
         UnmapLockStatus {
-            contention: contention_name(self.unmap_locks.contention()).to_owned(),
+            contention: self.unmap_locks.contention().to_string(),
             lock: lock_use((read(&used.acquisitions), read(&used.contended))),
             wait_ns: read(&used.wait_ns),
             stalled: read(&used.stalled),

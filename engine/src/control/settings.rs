@@ -3,16 +3,14 @@
 //! A row reads the text, refuses what it does not allow, and changes the engine; a new setting is a new
 //! row, and a line in docs/control.md.
 use super::protocol::SettingValue;
-use crate::base::choice::{PAGE_CLUSTERS, PlacementChoice, RA_POLICIES, VMA_RA};
+use crate::base::choice::{PAGE_CLUSTERS, RA_POLICIES, VMA_RA};
 use crate::base::limits::RAM_MIN_BYTES;
 use crate::base::size::{ByteSize, parse_size};
-use crate::device::SlotMode;
 use crate::state::core::Core;
-use crate::state::unmap_lock::CONTENTIONS;
 use crate::state::watermarks::{SCALE_MAX, SECOND_CHANCE_MAX, WatermarkSettings};
 use crate::sys::PAGE_BYTES;
 use std::ops::RangeInclusive;
-use userswap_policy::free_batch::FreeOrder;
+use userswap_policy::choice::Unknown;
 use userswap_policy::readahead::page_cluster_of;
 
 /// One setting.
@@ -34,6 +32,12 @@ enum Refusal {
     Because(String),
 }
 
+impl From<Unknown> for Refusal {
+    fn from(_: Unknown) -> Self {
+        Self::Value
+    }
+}
+
 /// In the order in which they are shown.
 const SETTINGS: [Setting; 12] = [
     Setting {
@@ -46,8 +50,8 @@ const SETTINGS: [Setting; 12] = [
         key: "placement",
         allowed: "near or spread",
         set: |core, value| {
-            let placement: PlacementChoice = value.parse().map_err(|_| Refusal::Value)?;
-            core.inside_gate(|| core.devices.set_placement(placement.into()));
+            let placement = value.parse()?;
+            core.inside_gate(|| core.devices.set_placement(placement));
             Ok(())
         },
         value: |core| core.status().placement,
@@ -56,34 +60,33 @@ const SETTINGS: [Setting; 12] = [
         key: "slot_cache",
         allowed: "cache, clusters or shared",
         set: |core, value| {
-            let (_, mode) = named(&MODES, value)?;
-            core.inside_gate(|| core.devices.set_mode(*mode));
+            let mode = value.parse()?;
+            core.inside_gate(|| core.devices.set_mode(mode));
             Ok(())
         },
-        value: |core| name_of(&MODES, core.devices.mode()),
+        value: |core| core.devices.mode().to_string(),
     },
     Setting {
         key: "free_order",
         allowed: "sorted, merged or unsorted",
         set: |core, value| {
-            let (_, order) = named(&ORDERS, value)?;
-            core.devices.set_free_order(*order);
+            core.devices.set_free_order(value.parse()?);
             Ok(())
         },
-        value: |core| name_of(&ORDERS, core.devices.free_order()),
+        value: |core| core.devices.free_order().to_string(),
     },
     Setting {
-        key: RA_POLICIES.0,
-        allowed: RA_POLICIES.1,
+        key: RA_POLICIES.key,
+        allowed: RA_POLICIES.values,
         set: |core, value| {
-            core.readahead.set_policy(value.parse().map_err(|_| Refusal::Value)?);
+            core.readahead.set_policy(value.parse()?);
             Ok(())
         },
         value: |core| core.readahead.settings().policy.to_string(),
     },
     Setting {
-        key: PAGE_CLUSTERS.0,
-        allowed: PAGE_CLUSTERS.1,
+        key: PAGE_CLUSTERS.key,
+        allowed: PAGE_CLUSTERS.values,
         set: |core, value| {
             let page_cluster = page_cluster_of(value).map_err(|_| Refusal::Value)?;
             core.readahead.set_page_cluster(page_cluster);
@@ -92,10 +95,10 @@ const SETTINGS: [Setting; 12] = [
         value: |core| core.readahead.settings().page_cluster.to_string(),
     },
     Setting {
-        key: VMA_RA.0,
-        allowed: VMA_RA.1,
+        key: VMA_RA.key,
+        allowed: VMA_RA.values,
         set: |core, value| {
-            core.readahead.set_address_order(value.parse().map_err(|_| Refusal::Value)?);
+            core.readahead.set_address_order(value.parse()?);
             Ok(())
         },
         value: |core| core.readahead.settings().address_order.to_string(),
@@ -134,32 +137,13 @@ const SETTINGS: [Setting; 12] = [
         key: "reclaim_contention",
         allowed: "wait, stall or skip",
         set: |core, value| {
-            let (_, contention) = named(&CONTENTIONS, value)?;
-            core.unmap_locks.set_contention(*contention);
+            core.unmap_locks.set_contention(value.parse()?);
             Ok(())
         },
-        value: |core| name_of(&CONTENTIONS, core.unmap_locks.contention()),
+        value: |core| core.unmap_locks.contention().to_string(),
     },
     Setting { key: "hibernate", allowed: "1 or 0", set: set_hibernate, value: hibernation },
 ];
-
-const MODES: [(&str, SlotMode); 3] =
-    [("cache", SlotMode::Cache), ("clusters", SlotMode::Clusters), ("shared", SlotMode::Shared)];
-
-const ORDERS: [(&str, FreeOrder); 3] = [
-    ("sorted", FreeOrder::Sorted),
-    ("merged", FreeOrder::Merged),
-    ("unsorted", FreeOrder::Unsorted),
-];
-
-fn named<'a, T>(names: &'a [(&str, T)], value: &str) -> Result<&'a (&'a str, T), Refusal> {
-    names.iter().find(|(name, _)| *name == value).ok_or(Refusal::Value)
-}
-
-fn name_of<T: PartialEq>(names: &[(&str, T)], value: T) -> String {
-    let found = names.iter().find(|(_, named)| *named == value);
-    found.map_or_else(String::new, |(name, _)| (*name).to_owned())
-}
 
 /// Changes one setting; returns its value, which may be rounded.
 ///

@@ -10,18 +10,20 @@ use crate::sys::{clock, numa};
 use std::sync::atomic::{AtomicU8, Ordering};
 use userswap_policy::devices::DeviceId;
 use userswap_policy::free_batch::{self, FreeOrder, Invalid};
+use userswap_policy::named_choice;
 use userswap_policy::slot_cache::{BATCH, Decision, Put, Ready, Returned, Source, Switch, Take};
 use userswap_policy::slots::SlotRun;
 
-/// How slots are allocated.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum SlotMode {
-    /// From per-CPU buffers (Linux 4.11 to 6.14), which are filled from per-CPU clusters.
-    Cache,
-    /// From per-CPU clusters under the device's lock.
-    Clusters,
-    /// From one place per device under the device's lock.
-    Shared,
+named_choice! {
+    /// How slots are allocated.
+    pub enum SlotMode, "way to allocate slots" {
+        /// From per-CPU buffers (Linux 4.11 to 6.14), which are filled from per-CPU clusters.
+        Cache = "cache",
+        /// From per-CPU clusters under the device's lock.
+        Clusters = "clusters",
+        /// From one cluster per device under the device's lock.
+        Shared = "shared",
+    }
 }
 
 /// One CPU's buffers; a cache line apart from the next one's.
@@ -50,8 +52,8 @@ impl Buffers {
             cpus: (0..cpus).map(cpu).collect(),
             switch: Lock::new(Switch::new(cpus)),
             source: AtomicU8::new(Source::Devices as u8),
-            mode: AtomicU8::new(SlotMode::Cache as u8),
-            order: AtomicU8::new(FreeOrder::Sorted as u8),
+            mode: AtomicU8::new(SlotMode::Cache.index()),
+            order: AtomicU8::new(FreeOrder::Sorted.index()),
         }
     }
 
@@ -97,27 +99,19 @@ impl Buffers {
     }
 
     pub(super) fn mode(&self) -> SlotMode {
-        match self.mode.load(Ordering::Relaxed) {
-            0 => SlotMode::Cache,
-            1 => SlotMode::Clusters,
-            _ => SlotMode::Shared,
-        }
+        SlotMode::of_index(self.mode.load(Ordering::Relaxed))
     }
 
     pub(super) fn set_mode(&self, mode: SlotMode) {
-        self.mode.store(mode as u8, Ordering::Relaxed);
+        self.mode.store(mode.index(), Ordering::Relaxed);
     }
 
     pub(super) fn free_order(&self) -> FreeOrder {
-        match self.order.load(Ordering::Relaxed) {
-            0 => FreeOrder::Sorted,
-            1 => FreeOrder::Merged,
-            _ => FreeOrder::Unsorted,
-        }
+        FreeOrder::of_index(self.order.load(Ordering::Relaxed))
     }
 
     pub(super) fn set_free_order(&self, order: FreeOrder) {
-        self.order.store(order as u8, Ordering::Relaxed);
+        self.order.store(order.index(), Ordering::Relaxed);
     }
 }
 

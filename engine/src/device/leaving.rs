@@ -61,7 +61,7 @@ impl crate::device::Devices {
     /// Takes a device off the lists.
     pub(crate) fn swapoff_begin(&self, device: &Device) -> Result<(), Error> {
         let mut store = device.store().lock();
-        let begun = self.table().swap_off_begin(device.id());
+        let begun = self.table().swapoff_begin(device.id());
         if begun.is_err() {
             return Err(Error::DevicesChanging);
         }
@@ -81,7 +81,7 @@ impl crate::device::Devices {
     pub(crate) fn swapoff_failed(&self, device: &Device) {
         let mut store = device.store().lock();
         let mut table = self.table();
-        table.swap_off_failed(device.id());
+        table.swapoff_failed(device.id());
         let is_retired = device.has_failed();
         if is_retired || store.slots.is_full() {
             table.on_full(device.id());
@@ -106,7 +106,7 @@ impl crate::device::Devices {
     pub(crate) fn swapoff_done(&self, device: &Device) -> Option<std::fs::File> {
         let id: DeviceId = device.id();
         assert_eq!(device.used(), 0, "a device that is let go of holds no page");
-        self.table().swap_off_done(id);
+        self.table().swapoff_done(id);
         self.set_leaving(None);
         let file = device.remove();
         if self.list().next().is_some() {

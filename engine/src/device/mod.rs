@@ -31,7 +31,7 @@ use std::num::NonZeroU32;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
-use userswap_policy::devices::{DEVICES_MAX, DeviceId, DeviceTable, Placement, Walk};
+use userswap_policy::devices::{DEVICES_MAX, DeviceId, DeviceTable, Placement, Search};
 use userswap_policy::free_batch::FreeOrder;
 use userswap_policy::slots::SlotRun;
 
@@ -122,7 +122,7 @@ impl Devices {
         device.install(opened, place, self.buffers.cpus()).map_err(Error::Books)?;
         let mut store = device.store().lock();
         let pages = store.slots.pages();
-        let taken = self.table.lock().swap_on(node, priority, pages).map_err(Error::SwapOn);
+        let taken = self.table.lock().swapon(node, priority, pages).map_err(Error::SwapOn);
         if let Err(error) = taken {
             drop(store);
             drop(device.remove());
@@ -189,9 +189,9 @@ impl Devices {
     /// Asks the devices themselves.
     fn ask_devices(&self, want: u32, near: NodeId) -> Option<SlotSpan> {
         let granted = self.reserve(want)?;
-        let mut walk = Walk::new();
+        let mut search = Search::new();
         let span =
-            std::iter::from_fn(|| self.table.lock_counted(&self.list_lock).next(near, &mut walk))
+            std::iter::from_fn(|| self.table.lock_counted(&self.list_lock).next(near, &mut search))
                 .find_map(|id| self.allocate_on(self.by_id(id), granted, near));
         let taken = span.map_or(0, |span| span.count);
         self.account(i64::from(granted - taken), 0);

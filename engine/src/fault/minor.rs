@@ -61,7 +61,7 @@ impl Core {
                 _ => false,
             }
         };
-        let end = (window.count - window.place_of(page)).min(self.pages.pages() - page);
+        let end = (window.count - window.index_of(page)).min(self.pages.pages() - page);
         let claimed = (1..end).take_while(|place| follows(*place)).count() as u32;
         self.streams.lock().on_served(page, Window::run(page, claimed + 1), 0);
         (Origin::New, claimed)

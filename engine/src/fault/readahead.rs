@@ -16,10 +16,9 @@ use crate::state::page::PageState;
 use crate::state::reads::Landing;
 use crate::state::wants::{Span, Want};
 use crate::sys::clock;
+use userswap_policy::kernel::{Fixed, Scaling};
 use userswap_policy::readahead::Readahead as _;
-use userswap_policy::readahead::{
-    AddressOrder, Choice, Fault, Fixed, Hint, Limits, Scaling, Window,
-};
+use userswap_policy::readahead::{AddressOrder, Fault, Hint, Limits, ReadWindow, ReadaheadPolicy};
 use userswap_policy::stream;
 
 /// Pages of the first window of a stream of reads: of two faults that are neighbours by chance, as those of
@@ -29,7 +28,7 @@ const READ_FIRST: u32 = 2;
 /// What is to be read for a fault.
 pub struct ReadPlan {
     target: SwapEntry,
-    window: Window,
+    window: ReadWindow,
     /// Whether the fault's request may read over slots.
     pub gaps: Gaps,
 }
@@ -37,12 +36,14 @@ pub struct ReadPlan {
 impl Core {
     /// The policy that answers: `scaling` is in address order where that is enabled and no device has to
     /// seek.
-    fn policy(&self) -> Choice {
+    fn policy(&self) -> ReadaheadPolicy {
         let settings = self.readahead.settings();
         match settings.policy {
-            Choice::Scaling if settings.address_order == AddressOrder::Disabled => Choice::Scaling,
-            Choice::Scaling if self.devices.any_rotational() => Choice::Scaling,
-            Choice::Scaling => Choice::Vma,
+            ReadaheadPolicy::Scaling if settings.address_order == AddressOrder::Disabled => {
+                ReadaheadPolicy::Scaling
+            }
+            ReadaheadPolicy::Scaling if self.devices.any_rotational() => ReadaheadPolicy::Scaling,
+            ReadaheadPolicy::Scaling => ReadaheadPolicy::Vma,
             other => other,
         }
     }
@@ -67,30 +68,30 @@ impl Core {
         let slot = number_of(target.slot);
         let fault = Fault { slot, ..self.fault_without_slot(target.page, near) };
         let window = self.bounded(self.window_for(fault, target), fault.slot);
-        let gaps = if matches!(window, Window::Stream(_)) { Gaps::Small } else { Gaps::None };
+        let gaps = if matches!(window, ReadWindow::Stream(_)) { Gaps::Small } else { Gaps::None };
         self.find_swapped(target, &window, found);
         ReadPlan { target, window, gaps }
     }
 
-    fn window_for(&self, fault: Fault, target: SwapEntry) -> Window {
+    fn window_for(&self, fault: Fault, target: SwapEntry) -> ReadWindow {
         let limits = self.limits();
         match (fault.hint, self.policy()) {
-            (_, Choice::Off) | (Hint::Random, _) => Window::One,
-            (Hint::Sequential, _) | (Hint::Normal, Choice::Stream) => {
-                Window::Stream(self.stream_window(&fault, &limits))
+            (_, ReadaheadPolicy::Off) | (Hint::Random, _) => ReadWindow::One,
+            (Hint::Sequential, _) | (Hint::Normal, ReadaheadPolicy::Stream) => {
+                ReadWindow::Stream(self.stream_window(&fault, &limits))
             }
-            (Hint::Normal, Choice::Vma) => {
+            (Hint::Normal, ReadaheadPolicy::Vma) => {
                 let region = self.arena.region_of(fault.page);
                 let region = region.unwrap_or(PageRange { first: fault.page, count: 1 });
                 let (region_first, region_end) = (region.first, region.end());
                 let fault = Fault { region_first, region_end, ..fault };
                 self.readahead.with_area(region.first, |area| area.on_fault(&fault, &limits))
             }
-            (Hint::Normal, Choice::Scaling) => {
+            (Hint::Normal, ReadaheadPolicy::Scaling) => {
                 let fault = Fault { slots: self.slots_beside(target), ..fault };
                 Scaling(&mut self.readahead.cluster.lock()).on_fault(&fault, &limits)
             }
-            (Hint::Normal, Choice::Fixed) => {
+            (Hint::Normal, ReadaheadPolicy::Fixed) => {
                 let fault = Fault { slots: self.slots_beside(target), ..fault };
                 Fixed(&mut self.readahead.cluster.lock()).on_fault(&fault, &limits)
             }
@@ -114,38 +115,41 @@ impl Core {
     }
 
     /// A block of slots that a small budget can hold: the part around the page that is a power of two.
-    fn bounded(&self, window: Window, slot: u32) -> Window {
-        let Window::Slots { first, count } = window else { return window };
+    fn bounded(&self, window: ReadWindow, slot: u32) -> ReadWindow {
+        let ReadWindow::Slots { first, count } = window else { return window };
         let most = 1 << self.limits().ahead_max.max(1).ilog2();
         if count <= most {
             return window;
         }
         let low = first.max(slot - slot % most);
-        Window::Slots { first: low, count: (first + count).min(slot - slot % most + most) - low }
+        ReadWindow::Slots {
+            first: low,
+            count: (first + count).min(slot - slot % most + most) - low,
+        }
     }
 
-    fn find_swapped(&self, target: SwapEntry, window: &Window, found: &mut Batch) {
+    fn find_swapped(&self, target: SwapEntry, window: &ReadWindow, found: &mut Batch) {
         found.clear();
         match *window {
-            Window::One => found.push(target),
-            Window::Slots { first, count } => {
+            ReadWindow::One => found.push(target),
+            ReadWindow::Slots { first, count } => {
                 let id = self.devices.device_of(target.slot).id();
                 let block = number_of(target.slot) / RUN_MAX * RUN_MAX;
                 let slots = first.max(block)..(first + count).min(block + RUN_MAX);
                 let slots = slots.map(|number| slot_of(id, number));
                 slots.filter_map(|slot| self.entry_on(slot)).for_each(|entry| found.push(entry));
             }
-            Window::Pages { first, count } => {
+            ReadWindow::Pages { first, count } => {
                 let pages = first..first + count.min(RUN_MAX);
                 pages.filter_map(|page| self.entry_of(page)).for_each(|entry| found.push(entry));
             }
-            Window::Stream(window) => {
+            ReadWindow::Stream(window) => {
                 let pages = pages_along(window.first, window.step, 0..window.count.min(RUN_MAX));
                 pages.filter_map(|page| self.entry_of(page)).for_each(|entry| found.push(entry));
             }
         }
         found.sort();
-        if found.place_of(target.page).is_none() {
+        if found.index_of(target.page).is_none() {
             // Somebody else has claimed it meanwhile; who claims it next will notice.
             found.clear();
             found.push(target);
@@ -163,8 +167,8 @@ impl Core {
         let is_rest = found > claimed;
         let target = plan.target.page;
         let span = match plan.window {
-            Window::One => return Landing::Mapped { marker: None },
-            Window::Stream(window) => {
+            ReadWindow::One => return Landing::Mapped { marker: None },
+            ReadWindow::Stream(window) => {
                 let rest = is_rest.then_some(Span::Run {
                     first: window.first,
                     count: window.count,
@@ -174,12 +178,12 @@ impl Core {
                 self.settle_stream(target, window, (found - 1, near));
                 return Landing::Mapped { marker: None };
             }
-            Window::Slots { first, count } => {
+            ReadWindow::Slots { first, count } => {
                 let id = self.devices.device_of(plan.target.slot).id();
                 let span = SlotSpan { first: slot_of(id, first), count };
                 (is_rest || count > RUN_MAX).then_some(Span::Slots(span))
             }
-            Window::Pages { first, count } => {
+            ReadWindow::Pages { first, count } => {
                 is_rest.then_some(Span::Pages(PageRange { first, count }))
             }
         };
@@ -195,7 +199,7 @@ impl Core {
             *page < self.pages.pages()
                 && !matches!(self.pages.state(*page), PageState::Untouched | PageState::Lost)
         };
-        let place = window.place_of(page);
+        let place = window.index_of(page);
         let along = pages_along(window.first, window.step, place..window.count);
         let count = place + along.take_while(is_coming).count() as u32;
         let ahead = window.ahead.filter(|_| count == window.count);
@@ -210,19 +214,19 @@ impl Core {
         count(&self.counters.swap_ra_hit, 1);
         let limits = self.limits();
         let next = match (self.arena.hints.of(page), self.policy()) {
-            (Hint::Sequential, _) | (_, Choice::Stream) => {
+            (Hint::Sequential, _) | (_, ReadaheadPolicy::Stream) => {
                 self.streams.lock().on_hit(page, &limits)
             }
-            (_, Choice::Vma) => {
+            (_, ReadaheadPolicy::Vma) => {
                 let region = self.arena.region_of(page);
                 region.and_then(|region| {
                     self.readahead.with_area(region.first, |area| area.on_hit(page, &limits))
                 })
             }
-            (_, Choice::Scaling | Choice::Fixed) => {
+            (_, ReadaheadPolicy::Scaling | ReadaheadPolicy::Fixed) => {
                 Scaling(&mut self.readahead.cluster.lock()).on_hit(page, &limits)
             }
-            (_, Choice::Off) => None,
+            (_, ReadaheadPolicy::Off) => None,
         };
         if let Some(ahead) = next {
             self.want(Want::new(Span::Ahead(ahead), near));
@@ -231,7 +235,7 @@ impl Core {
 
     /// A page without a mark was found in a frame.
     pub fn on_lookup(&self, page: PageIndex) {
-        if self.policy() == Choice::Vma
+        if self.policy() == ReadaheadPolicy::Vma
             && let Some(region) = self.arena.region_of(page)
         {
             self.readahead.with_area(region.first, |area| area.on_lookup(page));

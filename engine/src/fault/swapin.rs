@@ -58,7 +58,7 @@ impl Core {
         if !self.claim_entry(target) {
             return false;
         }
-        let place = batch.place_of(target.page).expect("a batch keeps its target") as usize;
+        let place = batch.index_of(target.page).expect("a batch keeps its target") as usize;
         let entries = batch.entries();
         let claims = |entry: &&SwapEntry| self.claim_entry(**entry);
         let behind = entries[place + 1..].iter().take_while(claims).count();

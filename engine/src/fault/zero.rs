@@ -22,7 +22,7 @@ impl Core {
         let fault = self.fault_without_slot(page, near.id);
         let window = self.stream_window(&fault, &self.zero_limits());
         let is_run = window.step == 1;
-        let behind = if is_run { window.count - window.place_of(page) } else { 1 };
+        let behind = if is_run { window.count - window.index_of(page) } else { 1 };
         let wanted = behind.min(region.end() - page);
         let claimed = self.claim_run(page, wanted, |state| state == PageState::Untouched)?;
         // The program goes on after this one; the rest is mapped in as few calls as possible.

@@ -7,7 +7,7 @@ use crate::state::core::Core;
 use crate::state::node::Node;
 use crate::sys::{futex, process, signal};
 use std::sync::atomic::Ordering;
-use userswap_policy::contention::Remover;
+use userswap_policy::kernel::contention::Unmapper;
 use userswap_policy::reclaim::{DIRECT_TARGET, Next, Round};
 
 /// How long who finds nothing to reclaim waits for writes under way before looking again.
@@ -77,7 +77,7 @@ impl Core {
             let counts = node.lock().counts();
             let scan = round.scan(counts.inactive + counts.active, DIRECT_TARGET);
             let quota = Quota { scan, take: DIRECT_TARGET as usize };
-            let reclaimed = self.take_batch(node, quota, Remover::Direct, &mut scratch);
+            let reclaimed = self.take_batch(node, quota, Unmapper::Direct, &mut scratch);
             count(&self.counters.pgscan_direct, u64::from(reclaimed.scanned));
             count(&self.counters.pgsteal_direct, u64::from(reclaimed.taken));
             self.shrink_caches(node.id, reclaimed.scanned, counts.inactive + counts.active);

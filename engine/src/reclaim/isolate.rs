@@ -9,7 +9,7 @@ use crate::state::core::Core;
 use crate::state::node::{Node, NodeState};
 use crate::state::page::{GENERATIONS, PageState, Standing};
 use crate::state::scratch::Scratch;
-use userswap_policy::contention::Remover;
+use userswap_policy::kernel::contention::Unmapper;
 use userswap_policy::lru::ListId;
 use userswap_policy::workingset::Activity;
 
@@ -40,11 +40,11 @@ impl Core {
         &self,
         node: &Node,
         quota: Quota,
-        remover: Remover,
+        unmapper: Unmapper,
         scratch: &mut Scratch,
     ) -> Reclaimed {
         let scanned = self.isolate(node, quota, scratch);
-        self.unmap_victims(node, remover, scratch);
+        self.unmap_victims(node, unmapper, scratch);
         let taken = scratch.count as u32;
         self.sort_out(node, scratch);
         self.feed_readahead();

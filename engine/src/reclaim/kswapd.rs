@@ -18,7 +18,7 @@ use crate::sys::{fd, numa};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use userswap_policy::contention::Remover;
+use userswap_policy::kernel::contention::Unmapper;
 use userswap_policy::reclaim::{Next, Round};
 
 /// Writes in flight: eight of a mebibyte saturate a fast disk and keep 2 % of a 512 MiB budget busy.
@@ -114,8 +114,8 @@ impl Kswapd {
             self.pass = Progress { left: scan, ..Progress::default() };
         }
         let quota = Quota { scan: self.pass.left.min(SCAN_MAX), take: BATCH };
-        let remover = Remover::Background(node.id.0);
-        let reclaimed = self.core.take_batch(node, quota, remover, &mut self.scratch);
+        let unmapper = Unmapper::Background(node.id.0);
+        let reclaimed = self.core.take_batch(node, quota, unmapper, &mut self.scratch);
         count(&self.core.counters.pgscan_kswapd, u64::from(reclaimed.scanned));
         count(&self.core.counters.pgsteal_kswapd, u64::from(reclaimed.taken));
         self.core.shrink_caches(node.id, reclaimed.scanned, counts.inactive + counts.active);

@@ -20,7 +20,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
-use userswap_policy::shrink::{Plan, Share};
+use userswap_policy::shrink::{Share, Work};
 
 /// How long a fault that has no page left to hope for waits for the caches.
 const GIVE_WAY_NS: u64 = 100_000_000;
@@ -115,7 +115,7 @@ impl Registered {
         let freeable = self.shrinker.count(&request);
         let deferred = &self.deferred[node.0 as usize];
         let put_off = deferred.load(Ordering::Relaxed);
-        let Some(mut plan) = Plan::new(freeable, put_off, share, self.shrinker.seeks()) else {
+        let Some(mut plan) = Work::new(freeable, put_off, share, self.shrinker.seeks()) else {
             return;
         };
         while let Some(batch) = plan.batch() {

@@ -5,19 +5,20 @@ use crate::state::node::Node;
 use crate::state::scratch::{Scratch, Unmapped, Victim};
 use crate::state::unmap_lock::Parts;
 use crate::transfer::lru_add::Origin;
-use userswap_policy::contention::{Remover, take_same};
+use userswap_policy::kernel::contention::Unmapper;
 use userswap_policy::lru::ListId;
+use userswap_policy::victims::take_same;
 
 impl Core {
     /// Moves the victims to frames, region by region under its removal lock.
-    pub(crate) fn unmap_victims(&self, node: &Node, remover: Remover, scratch: &mut Scratch) {
+    pub(crate) fn unmap_victims(&self, node: &Node, unmapper: Unmapper, scratch: &mut Scratch) {
         let parts = Parts::new(&self.arena);
         let (mut from, mut kept, mut skipped) = (0, 0, 0);
         while from < scratch.count {
             let waiting = &mut scratch.victims[from..scratch.count];
             let same = take_same(waiting, |victim| parts.of(victim.page));
             let part = parts.of(waiting[0].page);
-            let guard = match self.unmap_locks.enter(part, remover) {
+            let guard = match self.unmap_locks.enter(part, unmapper) {
                 Some(guard) => guard,
                 // Everybody is looked at once before somebody is waited for.
                 None if skipped + same < waiting.len() => {
@@ -80,7 +81,7 @@ impl Core {
     /// Takes out pages that the caller has claimed, in the order of addresses, and writes them at once; returns
     /// how many no device would take.
     pub fn unmap_claimed(&self, node: &Node, scratch: &mut Scratch) -> u32 {
-        self.unmap_victims(node, Remover::Direct, scratch);
+        self.unmap_victims(node, Unmapper::Direct, scratch);
         self.sort_out(node, scratch);
         self.write_at_once(node, scratch)
     }

@@ -108,7 +108,7 @@ impl Batch {
     /// # Panics
     /// When the page is not in the batch.
     pub fn keep_around(&mut self, page: PageIndex, gaps: Gaps, most: u32) {
-        let place = self.place_of(page).expect("the page that faulted belongs to its window");
+        let place = self.index_of(page).expect("the page that faulted belongs to its window");
         let mut count = self.stretch_from(place, gaps, most);
         let mut first = place;
         while first > 0 && count < most && self.stretch_from(first - 1, gaps, count + 1) > count {
@@ -118,7 +118,7 @@ impl Batch {
     }
 
     /// Where a page is.
-    pub fn place_of(&self, page: PageIndex) -> Option<u32> {
+    pub fn index_of(&self, page: PageIndex) -> Option<u32> {
         self.entries().iter().position(|entry| entry.page == page).map(|place| place as u32)
     }
 }
@@ -200,7 +200,7 @@ mod tests {
             let page = (place % all.len()) as u32;
             let mut around = batch(&all);
             around.keep_around(page, gaps, most);
-            prop_assert!(around.place_of(page).is_some());
+            prop_assert!(around.index_of(page).is_some());
             prop_assert!((1..=most).contains(&around.len()));
             prop_assert_eq!(around.stretch(gaps, most), around.len());
         }

@@ -4,7 +4,8 @@ use crate::sys::lock::Lock;
 use crate::sys::mapping::ZeroedSlice;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use userswap_policy::readahead::{AddressOrder, Area, Choice, Cluster};
+use userswap_policy::kernel::{Area, Cluster};
+use userswap_policy::readahead::{AddressOrder, ReadaheadPolicy};
 
 /// What can be set, and what the policies remember.
 pub struct Readahead {
@@ -21,7 +22,7 @@ pub struct Readahead {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Settings {
     /// `swap_ra_policy`.
-    pub policy: Choice,
+    pub policy: ReadaheadPolicy,
     /// `page_cluster`.
     pub page_cluster: u8,
     /// `vma_ra_enabled`.
@@ -50,17 +51,15 @@ impl Readahead {
         // Relaxed, as the stores: each is a number of its own, and a fault may see the one before.
         let enabled = self.in_address_order.load(Ordering::Relaxed);
         Settings {
-            policy: Choice::ALL[usize::from(self.choice.load(Ordering::Relaxed))],
+            policy: ReadaheadPolicy::of_index(self.choice.load(Ordering::Relaxed)),
             page_cluster: self.page_cluster.load(Ordering::Relaxed),
             address_order: if enabled { AddressOrder::Enabled } else { AddressOrder::Disabled },
         }
     }
 
     /// Chooses the policy; what the others remember stays as it is.
-    pub fn set_policy(&self, policy: Choice) {
-        let place = Choice::ALL.iter().position(|choice| *choice == policy);
-        let place = place.expect("all policies are listed") as u8;
-        self.choice.store(place, Ordering::Relaxed);
+    pub fn set_policy(&self, policy: ReadaheadPolicy) {
+        self.choice.store(policy.index(), Ordering::Relaxed);
     }
 
     /// Sets the largest window of the kernel's policies.

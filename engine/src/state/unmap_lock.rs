@@ -10,17 +10,13 @@ use crate::state::kernel::exclusive::{Claim, Exclusive};
 use crate::sys::clock;
 use crate::sys::lock::{Guard, Lock};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use userswap_policy::contention::{Approach, Contention, Remover, STALL_MAX_MS, approach};
+use userswap_policy::kernel::contention::{Approach, Contention, STALL_MAX_MS, Unmapper, approach};
 
 /// Locks; regions that share one by chance wait for each other in vain, which costs time and nothing else.
 const LOCKS: usize = 64;
 
 /// Pages of a region under one lock, as a power of two: 64 MiB.
 const PART_BITS: u32 = 14;
-
-/// The policies and their names.
-pub const CONTENTIONS: [(&str, Contention); 3] =
-    [("wait", Contention::Wait), ("stall", Contention::Stall), ("skip", Contention::Skip)];
 
 /// A lock on a cache line of its own.
 #[repr(align(128))]
@@ -90,7 +86,7 @@ impl UnmapLocks {
     pub fn new() -> Self {
         Self {
             locks: [const { Line(Lock::new(())) }; LOCKS],
-            contention: AtomicU8::new(code(Contention::default())),
+            contention: AtomicU8::new(Contention::default().index()),
             exclusive: Exclusive::new(),
             used: UnmapLockUse::default(),
         }
@@ -98,20 +94,20 @@ impl UnmapLocks {
 
     /// What who comes second does.
     pub fn contention(&self) -> Contention {
-        CONTENTIONS[usize::from(self.contention.load(Ordering::Relaxed))].1
+        Contention::of_index(self.contention.load(Ordering::Relaxed))
     }
 
     /// Changes what who comes second does.
     pub fn set_contention(&self, contention: Contention) {
-        self.contention.store(code(contention), Ordering::Relaxed);
+        self.contention.store(contention.index(), Ordering::Relaxed);
     }
 
-    /// Takes the lock of `part` as the policy says; None when `remover` should look elsewhere.
-    pub fn enter(&self, part: Part, remover: Remover) -> Option<Guard<'_, ()>> {
+    /// Takes the lock of `part` as the policy says; None when `unmapper` should look elsewhere.
+    pub fn enter(&self, part: Part, unmapper: Unmapper) -> Option<Guard<'_, ()>> {
         let lock = &self.locks[part.lock_index()].0;
-        let guard = match approach(self.contention(), remover, self.exclusive.owner()) {
+        let guard = match approach(self.contention(), unmapper, self.exclusive.owner()) {
             Approach::Block => Some(self.block(lock)),
-            Approach::TryThenClaim => Some(self.try_then_claim(lock, remover)),
+            Approach::TryThenClaim => Some(self.try_then_claim(lock, unmapper)),
             Approach::TryThenSkip => {
                 let guard = lock.try_lock();
                 if guard.is_none() {
@@ -138,12 +134,12 @@ impl UnmapLocks {
         })
     }
 
-    fn try_then_claim<'a>(&self, lock: &'a Lock<()>, remover: Remover) -> Guard<'a, ()> {
+    fn try_then_claim<'a>(&self, lock: &'a Lock<()>, unmapper: Unmapper) -> Guard<'a, ()> {
         if let Some(guard) = lock.try_lock() {
             return guard;
         }
         self.used.contended.fetch_add(1, Ordering::Relaxed);
-        if let Remover::Background(node) = remover
+        if let Unmapper::Background(node) = unmapper
             && self.exclusive.claim(node) == Claim::Lost
         {
             self.used.stalled.fetch_add(1, Ordering::Relaxed);
@@ -165,19 +161,6 @@ impl UnmapLocks {
 impl Default for UnmapLocks {
     fn default() -> Self {
         Self::new()
-    }
-}
-
-/// A policy's name.
-pub fn contention_name(contention: Contention) -> &'static str {
-    CONTENTIONS[usize::from(code(contention))].0
-}
-
-fn code(contention: Contention) -> u8 {
-    match contention {
-        Contention::Wait => 0,
-        Contention::Stall => 1,
-        Contention::Skip => 2,
     }
 }
 
@@ -208,14 +191,14 @@ mod tests {
     /// `meanwhile`, frees the lock, and waits for all.
     fn collide(
         removal: &UnmapLocks,
-        removers: &[(Remover, &dyn Fn() -> bool)],
+        removers: &[(Unmapper, &dyn Fn() -> bool)],
         meanwhile: impl FnOnce(),
     ) {
         std::thread::scope(|scope| {
             let held = removal.enter_at_last(PART);
-            for (remover, met) in removers {
-                let remover = *remover;
-                scope.spawn(move || drop(removal.enter(PART, remover)));
+            for (unmapper, met) in removers {
+                let unmapper = *unmapper;
+                scope.spawn(move || drop(removal.enter(PART, unmapper)));
                 wait_until(met);
             }
             meanwhile();
@@ -223,8 +206,8 @@ mod tests {
         });
     }
 
-    fn background(node: u8) -> Remover {
-        Remover::Background(node)
+    fn background(node: u8) -> Unmapper {
+        Unmapper::Background(node)
     }
 
     #[test]
@@ -275,7 +258,7 @@ mod tests {
     fn direct_reclaim_waits_and_takes_no_part() {
         let removal = stalling();
         let met = || removal.used.contended.load(Ordering::Relaxed) == 1;
-        collide(&removal, &[(Remover::Direct, &met)], || {});
+        collide(&removal, &[(Unmapper::Direct, &met)], || {});
         assert_eq!((removal.exclusive.owner(), stalled(&removal)), (None, 0), "X8");
     }
 
@@ -317,7 +300,7 @@ mod tests {
         removal.set_contention(Contention::Skip);
         let held = removal.enter_at_last(PART);
         assert!(removal.enter(PART, background(0)).is_none());
-        assert!(removal.enter(PART, Remover::Direct).is_none());
+        assert!(removal.enter(PART, Unmapper::Direct).is_none());
         drop(held);
         assert!(removal.enter(PART, background(0)).is_some());
         assert_eq!(removal.used.skipped.load(Ordering::Relaxed), 2);

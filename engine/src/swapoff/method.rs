@@ -4,52 +4,19 @@ use crate::state::core::Core;
 use crate::swapoff::Proceed;
 use crate::swapoff::kernel::walk::Windows;
 use crate::swapoff::task::Task;
-use std::fmt;
-use std::str::FromStr;
+use userswap_policy::named_choice;
 
-/// The ways to empty a device.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub enum SwapoffMethod {
-    /// In the order of the device, with large requests by several threads at once.
-    #[default]
-    Device,
-    /// In the order of addresses, one window of the kernel's heuristic at a time: Linux since 5.8.
-    Scaling,
-    /// The same with windows of `2^page_cluster` slots throughout: the proposal of April 2020.
-    Fixed,
-}
-
-/// A text that names no way to empty a device.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{0:?} is no way to empty a device: use device, scaling or fixed")]
-pub struct NoSuchMethod(String);
-
-impl SwapoffMethod {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Device, Self::Scaling, Self::Fixed];
-
-    /// The name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Device => "device",
-            Self::Scaling => "scaling",
-            Self::Fixed => "fixed",
-        }
-    }
-}
-
-impl fmt::Display for SwapoffMethod {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for SwapoffMethod {
-    type Err = NoSuchMethod;
-
-    fn from_str(text: &str) -> Result<Self, NoSuchMethod> {
-        let named = Self::ALL.into_iter().find(|method| method.name() == text);
-        named.ok_or_else(|| NoSuchMethod(text.to_owned()))
+named_choice! {
+    /// The ways to empty a device.
+    #[derive(Default)]
+    pub enum SwapoffMethod, "way to empty a device" {
+        /// In the order of the device, with large requests by several threads at once.
+        #[default]
+        Device = "device",
+        /// In the order of addresses, one window of the kernel's heuristic at a time: Linux since 5.8.
+        Scaling = "scaling",
+        /// The same with windows of `2^page_cluster` slots throughout: the proposal of April 2020.
+        Fixed = "fixed",
     }
 }
 

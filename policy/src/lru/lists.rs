@@ -12,7 +12,7 @@ const POSITION_BITS: u32 = 29;
 const LISTS: usize = ListId::ALL.len();
 const _: () = assert!(ITEMS_MAX <= Link::ITEMS_MAX && LISTS <= Link::LISTS_MAX as usize);
 
-/// One page's place in its list; all-zero bytes are valid and mean that it is on none.
+/// One page's neighbours in its list; all-zero bytes are valid and mean that it is on none.
 pub type Link = ring::Link<POSITION_BITS>;
 
 /// The lists that items of one array can be on.
@@ -84,11 +84,6 @@ impl<S: AsRef<[Link]> + AsMut<[Link]>> Lists<S> {
         self.lengths[list as usize]
     }
 
-    /// Is there no item on `list`?
-    pub fn is_empty(&self, list: ListId) -> bool {
-        self.len(list) == 0
-    }
-
     /// The list that `item` is on.
     ///
     /// # Panics
@@ -109,21 +104,6 @@ impl<S: AsRef<[Link]> + AsMut<[Link]>> Lists<S> {
         self.remove(item);
         self.rings().prepend(list.number(), item);
         self.lengths[list as usize] += 1;
-    }
-
-    /// Makes `count` consecutive items from `first` the newest of `list`, the last one newest of all.
-    pub fn push_newest_run(&mut self, list: ListId, first: u32, count: u32) {
-        let items = self.links.as_ref().len() as u64;
-        let end = u64::from(first) + u64::from(count);
-        assert!(end <= items, "items {first} to {end} of {items}");
-        if count == 0 {
-            return;
-        }
-        for item in first..first + count {
-            self.remove(item);
-        }
-        self.rings().append_run(list.number(), first, count);
-        self.lengths[list as usize] += count;
     }
 
     /// Takes `item` off its list; false if it was on none.
@@ -195,7 +175,7 @@ mod tests {
         assert_eq!(lists.list_of(0), None);
         assert_eq!(lists.after(0), None);
         assert!(!lists.remove(0));
-        assert!(lists.is_empty(ListId::Inactive) && lists.is_empty(ListId::Cached));
+        assert_eq!(ALL.map(|list| lists.len(list)), [0; LISTS]);
         assert_eq!(lists.pop_oldest(ListId::Cached), None);
     }
 
@@ -219,29 +199,10 @@ mod tests {
         assert_eq!((lists.len(ListId::Inactive), lists.len(ListId::Cached)), (0, 1));
     }
 
-    #[test]
-    fn a_run_takes_its_items_from_wherever_they_are() {
-        let mut lists = lists(6);
-        for item in [5, 3, 0] {
-            lists.push_newest(ListId::Inactive, item);
-        }
-        lists.push_newest(ListId::Cached, 2);
-        lists.push_newest_run(ListId::Inactive, 2, 3);
-        assert_eq!(oldest_to_newest(&lists, ListId::Inactive), [5, 0, 2, 3, 4]);
-        assert!(lists.is_empty(ListId::Cached));
-    }
-
-    #[test]
-    #[should_panic(expected = "items 4 to 7 of 6")]
-    fn a_run_beyond_the_last_item_is_refused() {
-        lists(6).push_newest_run(ListId::Inactive, 4, 3);
-    }
-
     #[derive(Clone, Debug)]
     enum Operation {
         Newest(ListId, u32),
         Oldest(ListId, u32),
-        Run(ListId, u32, u32),
         Remove(u32),
         Pop(ListId),
     }
@@ -253,8 +214,6 @@ mod tests {
         prop_oneof![
             (list.clone(), 0..ITEMS).prop_map(|(list, item)| Operation::Newest(list, item)),
             (list.clone(), 0..ITEMS).prop_map(|(list, item)| Operation::Oldest(list, item)),
-            (list.clone(), 0..ITEMS, 0..ITEMS)
-                .prop_map(|(list, first, count)| Operation::Run(list, first, count)),
             (0..ITEMS).prop_map(Operation::Remove),
             list.prop_map(Operation::Pop),
         ]
@@ -282,12 +241,6 @@ mod tests {
                 lists.push_oldest(list, item);
                 forget(model, item);
                 model[list as usize].push_front(item);
-            }
-            Operation::Run(list, first, count) => {
-                let count = count.min(ITEMS - first);
-                lists.push_newest_run(list, first, count);
-                (first..first + count).for_each(|item| _ = forget(model, item));
-                model[list as usize].extend(first..first + count);
             }
             Operation::Remove(item) => assert_eq!(lists.remove(item), forget(model, item)),
             Operation::Pop(list) => {

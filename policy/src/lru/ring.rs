@@ -9,7 +9,7 @@
 //! What is called for each item is inlined by force: it is a few reads and writes, and the list they are for
 //! is mostly known where it is called from.
 
-/// One item's place in its ring; all-zero bytes are valid and mean that it is in none.
+/// One item's neighbours in its ring; all-zero bytes are valid and mean that it is in none.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub struct Link<const BITS: u32> {
@@ -19,7 +19,7 @@ pub struct Link<const BITS: u32> {
     next: u32,
 }
 
-/// A place in a ring: an item or a list's head.
+/// A position in a ring: an item or a list's head.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Position<const BITS: u32>(u32);
 
@@ -105,7 +105,7 @@ pub(super) struct Rings<'a, H, const BITS: u32> {
 }
 
 impl<H: Heads<BITS>, const BITS: u32> Rings<'_, H, BITS> {
-    /// Puts an item that is in no ring behind the newest of `list`.
+    /// Puts an item that is in no ring after the newest of `list`.
     #[inline(always)]
     pub(super) fn append(&mut self, list: u32, item: u32) {
         self.append_as(list, list, item);
@@ -131,20 +131,6 @@ impl<H: Heads<BITS>, const BITS: u32> Rings<'_, H, BITS> {
         self.heads.head_mut(list).set_older(position);
     }
 
-    /// Appends `count` consecutive items that are in no ring, the last one newest of all; at least one.
-    pub(super) fn append_run(&mut self, list: u32, first: u32, count: u32) {
-        let newest = self.heads.head(list).older();
-        // Inside the run neighbours are known: one write per link instead of three.
-        let mut older = newest;
-        let run = &mut self.links[first as usize..][..count as usize];
-        for (link, item) in run.iter_mut().zip(first..) {
-            *link = Link::new(list, older, Position::of_item(item + 1));
-            older = Position::of_item(item);
-        }
-        self.join(newest, Position::of_item(first));
-        self.join(older, Position::of_head(list));
-    }
-
     /// Takes a linked item out of its ring, whichever that is.
     #[inline(always)]
     pub(super) fn unlink(&mut self, item: u32) {
@@ -155,8 +141,7 @@ impl<H: Heads<BITS>, const BITS: u32> Rings<'_, H, BITS> {
 
     /// Makes a linked item the newest of `list`; it keeps the number of the list that it was put on.
     pub(super) fn rotate(&mut self, list: u32, item: u32) {
-        let label =
-            self.links[item as usize].list().expect("who rotates an item knows it as linked");
+        let label = self.links[item as usize].list().expect("only a linked item is rotated");
         self.unlink(item);
         self.append_as(list, label, item);
     }
@@ -181,7 +166,6 @@ impl<H: Heads<BITS>, const BITS: u32> Rings<'_, H, BITS> {
         }
     }
 
-    /// Makes two positions neighbours.
     #[inline(always)]
     fn join(&mut self, older: Position<BITS>, newer: Position<BITS>) {
         self.link_mut(older).set_newer(newer);

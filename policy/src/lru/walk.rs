@@ -41,18 +41,21 @@ pub enum Code {
     Stop,
 }
 
-/// Where a walk is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Place {
+enum State {
     /// Before the oldest item, whichever that will be.
     Oldest,
     /// Before an item, or the end; only as long as the lock is held.
     Before(Position),
     /// At an item, with what came after it before the decision.
-    At { item: u32, next: Position },
+    At {
+        item: u32,
+        next: Position,
+    },
     /// At an item that has been taken off.
-    Isolated { next: Position },
-    /// It has ended.
+    Isolated {
+        next: Position,
+    },
     End,
 }
 
@@ -60,14 +63,14 @@ enum Place {
 #[derive(Debug)]
 pub struct Walk {
     list: ListNumber,
-    place: Place,
+    state: State,
     isolated: u64,
 }
 
 impl Walk {
     /// A walk from the oldest item of a list on.
     pub fn new(list: ListNumber) -> Self {
-        Self { list, place: Place::Oldest, isolated: 0 }
+        Self { list, state: State::Oldest, isolated: 0 }
     }
 
     /// The next item to decide about, charged to the budget; None at the end, without budget, and for a
@@ -80,19 +83,19 @@ impl Walk {
     where
         S: AsRef<[Link]> + AsMut<[Link]>,
     {
-        let item = match self.place {
-            Place::Oldest if lists.is_live(self.list) => lists.oldest(self.list),
-            Place::Before(next) => next.item(),
-            Place::Oldest | Place::End => None,
-            Place::At { .. } | Place::Isolated { .. } => panic!("an item waits for its decision"),
+        let item = match self.state {
+            State::Oldest if lists.is_live(self.list) => lists.oldest(self.list),
+            State::Before(next) => next.item(),
+            State::Oldest | State::End => None,
+            State::At { .. } | State::Isolated { .. } => panic!("an item waits for its decision"),
         };
         let item = item.filter(|_| *budget > 0);
         let Some(item) = item else {
-            self.place = Place::End;
+            self.state = State::End;
             return None;
         };
         *budget -= 1;
-        self.place = Place::At { item, next: lists.position_after(item) };
+        self.state = State::At { item, next: lists.position_after(item) };
         Some(item)
     }
 
@@ -132,23 +135,23 @@ impl Walk {
     where
         S: AsRef<[Link]> + AsMut<[Link]>,
     {
-        self.place = match (code, self.place) {
-            (Code::Removed, Place::Isolated { next }) => {
+        self.state = match (code, self.state) {
+            (Code::Removed, State::Isolated { next }) => {
                 self.count_isolated(lists);
-                Place::Before(next)
+                State::Before(next)
             }
-            (Code::RemovedRetry, Place::Isolated { .. }) => {
+            (Code::RemovedRetry, State::Isolated { .. }) => {
                 self.count_isolated(lists);
-                Place::Oldest
+                State::Oldest
             }
-            (Code::Rotate, Place::At { item, next }) => {
+            (Code::Rotate, State::At { item, next }) => {
                 lists.rotate(self.list, item);
-                Place::Before(next)
+                State::Before(next)
             }
-            (Code::Skip, Place::At { next, .. }) => Place::Before(next),
-            (Code::Retry, Place::At { .. }) => Place::Oldest,
-            (Code::Stop, Place::At { .. }) => Place::End,
-            (code, place) => panic!("{code:?} is no decision for a walk at {place:?}"),
+            (Code::Skip, State::At { next, .. }) => State::Before(next),
+            (Code::Retry, State::At { .. }) => State::Oldest,
+            (Code::Stop, State::At { .. }) => State::End,
+            (code, state) => panic!("{code:?} is no decision for a walk at {state:?}"),
         };
     }
 
@@ -157,10 +160,10 @@ impl Walk {
     where
         S: AsRef<[Link]> + AsMut<[Link]>,
     {
-        if let Place::Isolated { .. } = self.place {
+        if let State::Isolated { .. } = self.state {
             self.count_isolated(lists);
         }
-        self.place = Place::End;
+        self.state = State::End;
     }
 
     /// Items taken off so far.
@@ -170,10 +173,10 @@ impl Walk {
 
     #[inline]
     fn leave_item(&mut self) -> u32 {
-        let Place::At { item, next } = self.place else {
-            panic!("a walk at {:?} has no item to isolate", self.place)
+        let State::At { item, next } = self.state else {
+            panic!("a walk at {:?} has no item to isolate", self.state)
         };
-        self.place = Place::Isolated { next };
+        self.state = State::Isolated { next };
         item
     }
 

@@ -1,3 +1,4 @@
+//! Windows of single scans, then random faults against what must always hold.
 use super::*;
 use proptest::prelude::*;
 
@@ -20,20 +21,27 @@ fn ahead(first: u32, count: u32, marker: u32) -> Ahead {
     Ahead { first, count, step: 1, marker }
 }
 
+/// Which way a scan goes.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Way {
+    Up,
+    Down,
+}
+
 /// How often a scan over 4000 pages faults that comes in this order within each block of pages.
-fn faults_of_disordered(block: &[u32], backwards: bool) -> u32 {
+fn faults_of_disordered(block: &[u32], way: Way) -> u32 {
     let (mut streams, mut served, mut faults) = (Streams::new(), [false; 8192], 0);
-    for place in 0..4000 {
+    for index in 0..4000 {
         let page =
-            place / block.len() as u32 * block.len() as u32 + block[place as usize % block.len()];
-        let page = if backwards { 7000 - page } else { page };
+            index / block.len() as u32 * block.len() as u32 + block[index as usize % block.len()];
+        let page = if way == Way::Down { 7000 - page } else { page };
         if served[page as usize] {
             continue;
         }
         faults += 1;
         let found = streams.window(&fault(page), &NO_AHEAD);
-        for place in 0..found.count {
-            served[at(found.first, found.step, place) as usize] = true;
+        for index in 0..found.count {
+            served[at(found.first, found.step, index) as usize] = true;
         }
         assert!(served[page as usize]);
     }
@@ -42,7 +50,7 @@ fn faults_of_disordered(block: &[u32], backwards: bool) -> u32 {
 
 #[test]
 fn pages_that_come_a_little_out_of_order_are_a_stream_as_well() {
-    let in_order = faults_of_disordered(&[0], false);
+    let in_order = faults_of_disordered(&[0], Way::Up);
     for block in [
         &[1, 0][..],
         &[3, 2, 1, 0],
@@ -52,8 +60,8 @@ fn pages_that_come_a_little_out_of_order_are_a_stream_as_well() {
         &[4, 5, 6, 7, 0, 1, 2, 3],
         &[5, 1, 7, 3, 0, 6, 2, 4],
     ] {
-        for backwards in [false, true] {
-            let faults = faults_of_disordered(block, backwards);
+        for way in [Way::Up, Way::Down] {
+            let faults = faults_of_disordered(block, way);
             assert!(faults <= in_order + 12, "{block:?}: {faults} faults, {in_order} in order");
         }
     }
@@ -109,10 +117,10 @@ fn a_backward_scan_reads_ahead_too() {
 fn three_faults_at_equal_distances_make_a_stride() {
     for step in [2, 3, 17, 64, -2, -3, -64] {
         let mut streams = Streams::new();
-        let page = |places: i32| 100_000u32.wrapping_add_signed(step * places);
+        let page = |steps: i32| 100_000u32.wrapping_add_signed(step * steps);
         expect(&mut streams, AHEAD, &[window(page(0), 1), window(page(1), 1)]);
-        for (place, count) in [(2, 4), (6, 8), (14, 16), (30, 32)] {
-            expect(&mut streams, AHEAD, &[stepped(page(place), count, step)]);
+        for (index, count) in [(2, 4), (6, 8), (14, 16), (30, 32)] {
+            expect(&mut streams, AHEAD, &[stepped(page(index), count, step)]);
         }
         let found = streams.window(&fault(page(62)), &AHEAD).ahead;
         let expected = Ahead { first: page(126), count: 64, step, marker: page(174) };
@@ -175,7 +183,7 @@ fn a_jump_shorter_than_the_last_window_goes_on_with_a_smaller_one() {
         (105, 8),
         (113, 16),
         (129, 32),
-        // 31 pages behind page 161.
+        // 31 pages after page 161.
         (192, 8),
         (200, 16),
         (216 + 16, 1),
@@ -184,7 +192,7 @@ fn a_jump_shorter_than_the_last_window_goes_on_with_a_smaller_one() {
 }
 
 #[test]
-fn a_jump_behind_what_is_read_ahead_reads_nothing_ahead() {
+fn a_jump_beyond_what_is_read_ahead_reads_nothing_ahead() {
     let (mut streams, _) = reading_ahead();
     expect(&mut streams, AHEAD, &[window(189 + 63, 16)]);
 }
@@ -230,7 +238,7 @@ fn two_windows_back_is_no_longer_being_read() {
 }
 
 #[test]
-fn a_fault_behind_the_window_ahead_goes_on_with_a_larger_one() {
+fn a_fault_after_the_window_ahead_goes_on_with_a_larger_one() {
     let (mut streams, _) = reading_ahead();
     let expected = Window { ahead: Some(ahead(189 + 64, 128, 349)), ..window(189, 64) };
     assert_eq!(streams.window(&fault(189), &AHEAD), expected);
@@ -317,7 +325,7 @@ fn of_two_streams_that_expect_a_page_the_one_on_its_node_goes_on() {
     for (page, node) in [(100, 1), (102, 0)] {
         assert_eq!(streams.window(&here(page, node), &NO_AHEAD).count, 1);
     }
-    // Page 101 lies between both: behind the stream of node 1, before that of node 0.
+    // Page 101 lies between both: after the stream of node 1, before that of node 0.
     assert_eq!(streams.clone().window(&here(101, 1), &NO_AHEAD).step, 1);
     assert_eq!(streams.window(&here(101, 0), &NO_AHEAD).step, -1);
 }
@@ -334,8 +342,8 @@ fn a_sequential_hint_reads_full_windows_at_once_and_a_random_one_never() {
 }
 
 fn check(window: Window, page: u32, limits: Limits) {
-    let is_page = |place: &u32| at(window.first, window.step, *place) == i64::from(page);
-    assert!((0..window.count.min(100)).any(|place| is_page(&place)), "{window:?} without {page}");
+    let is_page = |index: &u32| at(window.first, window.step, *index) == i64::from(page);
+    assert!((0..window.count.min(100)).any(|index| is_page(&index)), "{window:?} without {page}");
     assert!((1..=limits.run_max.max(DISORDER as u32)).contains(&window.count));
     assert!((0..i64::from(u32::MAX)).contains(&at(window.first, window.step, window.count - 1)));
     if let Some(ahead) = window.ahead {
@@ -349,7 +357,7 @@ fn check_ahead(ahead: Ahead, limits: Limits) {
     assert!((1..=limits.ahead_max).contains(&ahead.count));
     let last = at(ahead.first, ahead.step, ahead.count - 1);
     assert!((0..i64::from(u32::MAX)).contains(&last), "a window ahead has page numbers");
-    let is_marker = |place: u32| at(ahead.first, ahead.step, place) == i64::from(ahead.marker);
+    let is_marker = |index: u32| at(ahead.first, ahead.step, index) == i64::from(ahead.marker);
     assert!((0..ahead.count).any(is_marker), "the marker belongs to the window");
 }
 
@@ -401,28 +409,28 @@ proptest! {
         let mut served = std::collections::BTreeSet::new();
         let mut marked = std::collections::BTreeSet::new();
         let first = 1_000_000u32;
-        for place in 0..2000 {
-            let page = at(first, step, place) as u32;
+        for index in 0..2000 {
+            let page = at(first, step, index) as u32;
             let next = if marked.remove(&page) { streams.on_marker(page, &limits) } else { None };
             let mut windows = vec![next];
             if next.is_none() && !served.contains(&i64::from(page)) {
                 let found = streams.window(&fault(page), &limits);
-                for place in 0..found.count {
-                    prop_assert!(served.insert(at(page, found.step, place)), "served twice");
+                for index in 0..found.count {
+                    prop_assert!(served.insert(at(page, found.step, index)), "served twice");
                 }
                 windows.push(found.ahead);
             }
             for ahead in windows.into_iter().flatten() {
                 marked.insert(ahead.marker);
-                for place in 0..ahead.count {
-                    let page = at(ahead.first, ahead.step, place);
+                for index in 0..ahead.count {
+                    let page = at(ahead.first, ahead.step, index);
                     prop_assert!(served.insert(page), "read twice");
                 }
             }
         }
         let on_stride = |page: &i64| (page - i64::from(first)) % i64::from(step) == 0;
         prop_assert!(served.iter().all(on_stride));
-        // A page lies behind the last one touched only because a window does.
+        // A page lies after the last one touched only because a window does.
         prop_assert!(served.len() < 2000 + 2 * 200 + 16);
     }
 }

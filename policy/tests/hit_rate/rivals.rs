@@ -22,7 +22,7 @@ pub fn lru(trace: &[u32]) -> u64 {
     misses_keeping_largest(trace, |time| time)
 }
 
-/// Who is used latest has to go.
+/// The page that is used latest has to go.
 pub fn optimum(trace: &[u32]) -> u64 {
     let mut next = vec![0; trace.len()];
     let mut seen = HashMap::new();

@@ -88,14 +88,14 @@ fn zipf(percent: u32) -> Trace {
             Some(*sum)
         })
         .collect();
-    let mut places: Vec<u32> = (0..data).collect();
-    for last in (1..places.len()).rev() {
-        places.swap(last, random.below(last as u32 + 1) as usize);
+    let mut page_of_rank: Vec<u32> = (0..data).collect();
+    for last in (1..page_of_rank.len()).rev() {
+        page_of_rank.swap(last, random.below(last as u32 + 1) as usize);
     }
     let total = u128::from(*sums.last().expect("there is data"));
     let draw = |_| {
         let at = ((u128::from(random.next()) * total) >> 64) as u64;
-        places[sums.partition_point(|sum| *sum <= at)]
+        page_of_rank[sums.partition_point(|sum| *sum <= at)]
     };
     let pages = (0..40 * BUDGET).map(draw).collect();
     plain(format!("zipf 0.{percent} over four times the memory"), pages)

@@ -22,15 +22,15 @@ use userswap::internals::RA_POLICIES;
 use userswap::parse_size;
 use userswap::{Builder, Engine, Error, Region, Snapshot};
 use userswap::{SwapPath, SwapSpec};
-use userswap_policy::readahead::Choice;
+use userswap_policy::readahead::ReadaheadPolicy;
 
 /// Options of `bench readahead`.
 #[derive(Debug, Clone, Args)]
 pub struct ReadaheadArgs {
     /// Policies to compare, with commas or spaces between them; `off` is always measured, to know what was read for nothing
     #[arg(long, value_name = "POLICY", value_parser = policy, value_delimiter = ',', num_args = 1..,
-          default_values_t = [Choice::Off, Choice::Scaling, Choice::Vma, Choice::Fixed, Choice::Stream])]
-    policy: Vec<Choice>,
+          default_values_t = [ReadaheadPolicy::Off, ReadaheadPolicy::Scaling, ReadaheadPolicy::Vma, ReadaheadPolicy::Fixed, ReadaheadPolicy::Stream])]
+    policy: Vec<ReadaheadPolicy>,
     /// Orders in which pages are read
     #[arg(long, value_name = "PATTERN", value_enum, value_delimiter = ',', num_args = 1..,
           default_values_t = Pattern::value_variants().to_vec())]
@@ -59,8 +59,8 @@ pub struct ReadaheadArgs {
     pub(super) format: Format,
 }
 
-fn policy(text: &str) -> Result<Choice, String> {
-    text.parse().map_err(|_| format!("{text:?} is not allowed: use {}", RA_POLICIES.1))
+fn policy(text: &str) -> Result<ReadaheadPolicy, String> {
+    text.parse().map_err(|_| format!("{text:?} is not allowed: use {}", RA_POLICIES.values))
 }
 
 /// One policy with one order.
@@ -168,8 +168,8 @@ impl Bench<'_> {
     fn compare(&self, pattern: Pattern) -> Outcome<ReadaheadRow> {
         let order = pattern.order(self.region.len() / PAGE_BYTES);
         let mut policies = self.args.policy.clone();
-        if !policies.contains(&Choice::Off) {
-            policies.push(Choice::Off);
+        if !policies.contains(&ReadaheadPolicy::Off) {
+            policies.push(ReadaheadPolicy::Off);
         }
         let mut runs: Vec<Vec<Run>> = policies.iter().map(|_| Vec::new()).collect();
         let mut disk = Vec::new();
@@ -183,11 +183,11 @@ impl Bench<'_> {
             }
         }
         let medians: Vec<Run> = runs.iter().map(|runs| Run::of_medians(runs)).collect();
-        let off = policies.iter().position(|policy| *policy == Choice::Off);
+        let off = policies.iter().position(|policy| *policy == ReadaheadPolicy::Off);
         let needed = medians[off.expect("off is always measured")].pages_read;
         let disk = median(disk).expect("there is a run");
         let bytes = (pattern.span(self.region.len() / PAGE_BYTES) * PAGE_BYTES) as f64;
-        let row = |(policy, run): (&Choice, &Run)| ReadaheadRow {
+        let row = |(policy, run): (&ReadaheadPolicy, &Run)| ReadaheadRow {
             pattern,
             policy: policy.name(),
             seconds: run.seconds,

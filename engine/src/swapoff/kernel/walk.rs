@@ -21,8 +21,9 @@ use crate::sys::signal::Blocked;
 use crate::sys::{clock, futex};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
+use userswap_policy::kernel::{Cluster, Fixed, Scaling};
 use userswap_policy::readahead::Readahead as _;
-use userswap_policy::readahead::{Cluster, Fault, Fixed, Hint, Limits, Scaling, Window};
+use userswap_policy::readahead::{Fault, Hint, Limits, ReadWindow};
 
 /// How large windows are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -160,9 +161,11 @@ impl Walk<'_> {
             Windows::Fixed => Fixed(&mut self.cluster).on_fault(&fault, &self.limits),
         };
         match window {
-            Window::One => number..number + 1,
-            Window::Slots { first, count } => first..first + count,
-            Window::Pages { .. } | Window::Stream(_) => unreachable!("both are in device order"),
+            ReadWindow::One => number..number + 1,
+            ReadWindow::Slots { first, count } => first..first + count,
+            ReadWindow::Pages { .. } | ReadWindow::Stream(_) => {
+                unreachable!("both are in device order")
+            }
         }
     }
 

@@ -5,7 +5,8 @@
 //! kernel's heuristic. [`Fixed`] always takes the largest one (the patch of 12 April 2020, v1): it neither
 //! reads nor writes that state, while hits go on being counted, so the first window after switching back is
 //! the largest.
-use super::{Fault, Limits, Readahead, Window, heuristic};
+use super::heuristic::History;
+use crate::readahead::{Fault, Limits, ReadWindow, Readahead};
 use crate::stream::Ahead;
 
 /// Hits that a fresh system is credited with: the first window is a large one.
@@ -14,12 +15,8 @@ const HITS_FIRST: u32 = 4;
 /// What the kernel's device-order policies share.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cluster {
-    /// Pages read ahead that were used since the last window.
-    hits: u32,
-    /// Slot of the last fault that had no hits, on whatever device.
-    previous: u32,
-    /// The last window.
-    last: u32,
+    /// Its `previous` is the slot of the last fault that had no hits, on whatever device.
+    history: History,
 }
 
 impl Default for Cluster {
@@ -29,14 +26,14 @@ impl Default for Cluster {
 }
 
 impl Cluster {
-    /// As after boot.
+    /// As after boot: no fault yet, and four hits credited.
     pub const fn new() -> Self {
-        Self { hits: HITS_FIRST, previous: 0, last: 0 }
+        Self { history: History { previous: 0, window: 0, hits: HITS_FIRST } }
     }
 
     /// A page that was read ahead has been used.
     pub fn count_hit(&mut self) {
-        self.hits = self.hits.saturating_add(1);
+        self.history.hits = self.history.hits.saturating_add(1);
     }
 
     fn scaled(&mut self, slot: u32, page_cluster: u8) -> u32 {
@@ -44,12 +41,11 @@ impl Cluster {
         if largest == 1 {
             return 1;
         }
-        let hits = core::mem::take(&mut self.hits);
-        self.last = heuristic::window(self.previous, slot, hits, largest, self.last);
-        if hits == 0 {
-            self.previous = slot;
-        }
-        self.last
+        let before = self.history;
+        let previous = if before.hits == 0 { slot } else { before.previous };
+        let window = before.next_window(slot, largest);
+        self.history = History { previous, window, hits: 0 };
+        window
     }
 }
 
@@ -58,7 +54,7 @@ impl Cluster {
 pub struct Scaling<'a>(pub &'a mut Cluster);
 
 impl Readahead for Scaling<'_> {
-    fn on_fault(&mut self, fault: &Fault, limits: &Limits) -> Window {
+    fn on_fault(&mut self, fault: &Fault, limits: &Limits) -> ReadWindow {
         block(fault, self.0.scaled(fault.slot, limits.page_cluster))
     }
 
@@ -73,7 +69,7 @@ impl Readahead for Scaling<'_> {
 pub struct Fixed<'a>(pub &'a mut Cluster);
 
 impl Readahead for Fixed<'_> {
-    fn on_fault(&mut self, fault: &Fault, limits: &Limits) -> Window {
+    fn on_fault(&mut self, fault: &Fault, limits: &Limits) -> ReadWindow {
         block(fault, 1 << limits.page_cluster)
     }
 
@@ -84,29 +80,29 @@ impl Readahead for Fixed<'_> {
 }
 
 /// The aligned block of `count` slots (a power of two) around the fault's, without the header and without
-/// what is behind the device's end.
-fn block(fault: &Fault, count: u32) -> Window {
+/// what lies after the device's end.
+fn block(fault: &Fault, count: u32) -> ReadWindow {
     if count == 1 {
-        return Window::One;
+        return ReadWindow::One;
     }
     let low_bits = count - 1;
     let first = (fault.slot & !low_bits).max(1);
     let last = (fault.slot | low_bits).min(fault.slots - 1);
-    Window::Slots { first, count: last - first + 1 }
+    ReadWindow::Slots { first, count: last - first + 1 }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::PAGE_CLUSTER_MAX;
-    use super::super::tests::{cluster as limits, fault};
     use super::*;
+    use crate::readahead::PAGE_CLUSTER_MAX;
+    use crate::readahead::tests::{cluster as limits, fault};
     use proptest::prelude::*;
 
     /// First and last slot of a window.
-    fn ends(window: Window, slot: u32) -> (u32, u32) {
+    fn ends(window: ReadWindow, slot: u32) -> (u32, u32) {
         match window {
-            Window::One => (slot, slot),
-            Window::Slots { first, count } => (first, first + count - 1),
+            ReadWindow::One => (slot, slot),
+            ReadWindow::Slots { first, count } => (first, first + count - 1),
             other => panic!("{other:?} is not a block of slots"),
         }
     }
@@ -116,7 +112,7 @@ mod tests {
         let limits = limits(page_cluster);
         (0..hits).for_each(|_| assert_eq!(Scaling(state).on_hit(slot, &limits), None));
         let window = Scaling(state).on_fault(&fault(0, slot), &limits);
-        let size = if limits.page_cluster == 0 { 1 } else { state.last };
+        let size = if limits.page_cluster == 0 { 1 } else { state.history.window };
         (size, ends(window, slot))
     }
 
@@ -128,8 +124,12 @@ mod tests {
         }
     }
 
+    fn state(previous: u32, window: u32, hits: u32) -> Cluster {
+        Cluster { history: History { previous, window, hits } }
+    }
+
     fn without_hits() -> Cluster {
-        Cluster { hits: 0, ..Cluster::new() }
+        state(0, 0, 0)
     }
 
     #[test]
@@ -143,7 +143,7 @@ mod tests {
             (17000, 1, 17000, 17000),
         ] {
             assert_eq!(step(&mut state, 3, slot, 0), (size, (slot, last)));
-            assert_eq!(state.previous, previous, "after {slot}");
+            assert_eq!(state.history.previous, previous, "after {slot}");
         }
     }
 
@@ -165,7 +165,7 @@ mod tests {
     fn t4_with_every_page_used_the_window_stays_the_largest() {
         let mut state = Cluster::new();
         trace(&mut state, 3, &[(1000, 0, 8, 1000), (1008, 7, 8, 1008), (1016, 7, 8, 1016)]);
-        assert_eq!(state.previous, 0);
+        assert_eq!(state.history.previous, 0);
     }
 
     #[test]
@@ -209,7 +209,7 @@ mod tests {
         let mut state = without_hits();
         trace(&mut state, 3, &[(100, 0, 1, 100)]);
         trace(&mut state, 0, &[(101, 5, 1, 101)]);
-        assert_eq!(state, Cluster { hits: 5, previous: 100, last: 1 });
+        assert_eq!(state, self::state(100, 1, 5));
         trace(&mut state, 3, &[(102, 0, 8, 96)]);
     }
 
@@ -217,7 +217,7 @@ mod tests {
     fn t8_a_fault_with_hits_does_not_move_the_previous_slot() {
         let mut state = without_hits();
         trace(&mut state, 3, &[(100, 0, 1, 100), (300, 2, 4, 300)]);
-        assert_eq!(state.previous, 100);
+        assert_eq!(state.history.previous, 100);
         trace(&mut state, 3, &[(101, 0, 2, 100), (102, 0, 2, 102)]);
     }
 
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn t10_to_t12_blocks_leave_out_the_header_and_what_is_behind_the_end() {
+    fn t10_to_t12_blocks_leave_out_the_header_and_what_lies_after_the_end() {
         for (slot, slots, expected) in
             [(3, 5000, (1, 7)), (998, 1000, (992, 999)), (1003, 1006, (1000, 1005))]
         {
@@ -267,7 +267,7 @@ mod tests {
             Fixed(&mut state).on_fault(&fault(0, fault_number * 100), &limits);
             (0..7).for_each(|page| assert_eq!(Fixed(&mut state).on_hit(page, &limits), None));
         }
-        assert_eq!(state, Cluster { hits: 39, previous: 0, last: 0 });
+        assert_eq!(state, self::state(0, 0, 39));
         assert_eq!(step(&mut state, 3, 77_777, 0).0, 8);
     }
 
@@ -284,9 +284,9 @@ mod tests {
     proptest! {
         #[test]
         fn a_block_is_all_slots_that_differ_from_the_faults_in_the_low_bits_only(
-            slots in 2u32..3000, place in 0u32..3000, page_cluster in 0..=PAGE_CLUSTER_MAX,
+            slots in 2u32..3000, offset in 0u32..3000, page_cluster in 0..=PAGE_CLUSTER_MAX,
         ) {
-            let slot = 1 + place % (slots - 1);
+            let slot = 1 + offset % (slots - 1);
             let mut state = Cluster::new();
             let window = Fixed(&mut state)
                 .on_fault(&Fault { slots, ..fault(0, slot) }, &limits(page_cluster));
@@ -315,8 +315,8 @@ mod tests {
                 }
                 let previous = diary.iter().rev().find(|entry| entry.1 == 0).map_or(0, |e| e.0);
                 let before = diary.last().map_or(0, |entry: &(u32, u32, u32)| entry.2);
-                let expected =
-                    heuristic::window(previous, slot, hits_waiting, 1 << page_cluster, before);
+                let history = History { previous, window: before, hits: hits_waiting };
+                let expected = history.next_window(slot, 1 << page_cluster);
                 prop_assert_eq!(size, expected);
                 diary.push((slot, std::mem::take(&mut hits_waiting), expected));
             }

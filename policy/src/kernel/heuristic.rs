@@ -6,16 +6,29 @@
 //! than half of the previous one. That rule comes after the cap, as in the kernel: right after the
 //! largest window was made smaller, a window may still exceed it.
 
-/// The number of pages for a fault at `current`, after one at `previous`, when `hits` pages read ahead were
-/// used since; always a power of two if `largest` and `last` are (or `last` is 0).
-pub fn window(previous: u32, current: u32, hits: u32, largest: u32, last: u32) -> u32 {
-    let wanted = match hits {
-        0 if previous.abs_diff(current) == 1 => 2,
-        0 => 1,
-        // The cap first, so that no number of hits overflows; it is a power of two itself.
-        _ => hits.saturating_add(2).max(4).min(largest).next_power_of_two(),
-    };
-    wanted.min(largest).max(last / 2)
+/// What the windows so far have led to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct History {
+    /// Where the fault before was: a slot or a page, whatever the order counts.
+    pub previous: u32,
+    /// Pages of the last window; 0 before the first one.
+    pub window: u32,
+    /// Pages read ahead that were used since.
+    pub hits: u32,
+}
+
+impl History {
+    /// The number of pages for a fault at `current`, mostly at most `largest`; always a power of two if
+    /// `largest` and the last window are.
+    pub fn next_window(self, current: u32, largest: u32) -> u32 {
+        let wanted = match self.hits {
+            0 if self.previous.abs_diff(current) == 1 => 2,
+            0 => 1,
+            // The cap first, so that no number of hits overflows; it is a power of two itself.
+            hits => hits.saturating_add(2).max(4).min(largest).next_power_of_two(),
+        };
+        wanted.min(largest).max(self.window / 2)
+    }
 }
 
 #[cfg(test)]
@@ -45,8 +58,8 @@ mod tests {
         .into_iter()
         .enumerate()
         {
-            let (previous, current, hits, largest, last) = input;
-            let found = window(previous, current, hits, largest, last);
+            let (previous, current, hits, largest, window) = input;
+            let found = History { previous, window, hits }.next_window(current, largest);
             assert_eq!(found, expected, "R{}", number + 1);
         }
     }
@@ -56,13 +69,15 @@ mod tests {
         for (hits, expected) in [(1..=2, 4), (3..=6, 8), (7..=14, 16), (15..=30, 32), (31..=62, 64)]
         {
             for hits in hits {
-                assert_eq!(window(0, 9, hits, 1 << 20, 0), expected, "{hits} hits");
+                let history = History { previous: 0, window: 0, hits };
+                assert_eq!(history.next_window(9, 1 << 20), expected, "{hits} hits");
             }
         }
     }
 
     /// The rules as the specification counts them.
-    fn by_the_rules(previous: u32, current: u32, hits: u32, largest: u32, last: u32) -> u32 {
+    fn by_the_rules(history: History, current: u32, largest: u32) -> u32 {
+        let History { previous, window: last, hits } = history;
         let mut window = u64::from(hits) + 2;
         if hits == 0 {
             let (p, c) = (i64::from(previous), i64::from(current));
@@ -84,10 +99,10 @@ mod tests {
             largest in 0u32..32, last in 0u32..32,
         ) {
             let current = previous.wrapping_add_signed(distance);
-            let (largest, last) = (1 << largest, 1 << last);
-            let found = window(previous, current, hits, largest, last);
+            let (largest, history) = (1 << largest, History { previous, window: 1 << last, hits });
+            let found = history.next_window(current, largest);
             if previous.abs_diff(current) < 4 {
-                prop_assert_eq!(found, by_the_rules(previous, current, hits, largest, last));
+                prop_assert_eq!(found, by_the_rules(history, current, largest));
             }
             prop_assert!(found.is_power_of_two());
         }

@@ -4,8 +4,7 @@
 //! The cluster with the header, those with bad slots and one that the device's end cuts off never count
 //! as free; only the fallback scan uses them, for lack of any other.
 
-use super::{CLUSTER, Map};
-use crate::allocator::Allocator;
+use super::{CLUSTER, Map, Scan};
 use crate::slots::ClusterCursor;
 use alloc::collections::VecDeque;
 use alloc::vec;
@@ -18,11 +17,11 @@ const COLUMNS: u32 = 64;
 /// The slots of a solid-state device, in the order in which the kernel gives them out.
 #[derive(Debug)]
 pub struct SolidState {
-    map: Map,
+    pub(super) map: Map,
     /// Slots per cluster that are in use, bad or do not exist; none in a free cluster.
-    counts: Vec<u16>,
+    pub(super) counts: Vec<u16>,
     /// The free clusters; a CPU takes the first one by using its first slot.
-    free: VecDeque<u32>,
+    pub(super) free: VecDeque<u32>,
 }
 
 impl SolidState {
@@ -31,7 +30,7 @@ impl SolidState {
     ///
     /// # Panics
     /// When `max` is more than [`SLOTS_MAX`](crate::slots::SLOTS_MAX), a bad slot does not exist, or
-    /// `start` is no slot behind the header.
+    /// `start` is no slot after the header.
     pub fn new(max: u32, start: u32, bad: &[u32]) -> Self {
         assert!(max <= 1 || (1..max).contains(&start), "start slot {start} of {max}");
         let mut map = Map::new(max, start);
@@ -76,37 +75,15 @@ impl SolidState {
         let cluster = slot / CLUSTER;
         self.counts[cluster as usize] == 0 && self.free.front() != Some(&cluster)
     }
-
-    #[cfg(test)]
-    pub(super) fn free_clusters(&self) -> Vec<u32> {
-        self.free.iter().copied().collect()
-    }
-
-    /// Checks what must hold between the parts.
-    #[cfg(test)]
-    pub(super) fn assert_valid(&self) {
-        let mut free = self.free_clusters();
-        free.sort_unstable();
-        let counted = (0..).zip(&self.counts).filter(|(_, count)| **count == 0);
-        assert!(
-            counted.map(|(cluster, _)| cluster).eq(free),
-            "free clusters are those without use"
-        );
-        for (cluster, count) in (0..).zip(&self.counts) {
-            let slots = cluster * CLUSTER..((cluster + 1) * CLUSTER).min(self.map.max);
-            let room = slots.filter(|slot| self.map.is_free(*slot)).count();
-            assert_eq!(room + usize::from(*count), CLUSTER as usize, "cluster {cluster}");
-        }
-    }
 }
 
-impl Allocator for SolidState {
-    fn allocate_one(&mut self, cursor: &mut ClusterCursor) -> Option<u32> {
+impl Scan for SolidState {
+    fn allocate(&mut self, cursor: &mut ClusterCursor) -> Option<u32> {
         if self.map.is_full() {
             return None;
         }
         let found = self.next_in_cluster(cursor);
-        let mut slot = found.or_else(|| self.map.first_free_behind(self.map.next))?;
+        let mut slot = found.or_else(|| self.map.first_free_after(self.map.next))?;
         if self.is_conflict(slot) {
             // The cluster has become free under the CPU's cursor: it waits for its turn like others.
             *cursor = ClusterCursor::new();
@@ -121,28 +98,12 @@ impl Allocator for SolidState {
         Some(slot)
     }
 
-    fn free_one(&mut self, slot: u32) {
+    fn free(&mut self, slot: u32) {
         self.map.give_back(slot);
         let cluster = slot / CLUSTER;
         self.counts[cluster as usize] -= 1;
         if self.counts[cluster as usize] == 0 {
             self.free.push_back(cluster);
         }
-    }
-
-    fn mark_bad(&mut self, slot: u32) {
-        self.map.mark_bad(slot);
-    }
-
-    fn is_used(&self, slot: u32) -> bool {
-        self.map.is_used(slot)
-    }
-
-    fn pages(&self) -> u32 {
-        self.map.pages
-    }
-
-    fn used(&self) -> u32 {
-        self.map.used
     }
 }

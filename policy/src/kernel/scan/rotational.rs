@@ -1,14 +1,13 @@
 //! The search on devices where seeking is expensive: stretches of 256 slots, as near to the start of the
 //! device as there are any.
 
-use super::{CLUSTER, Map};
-use crate::allocator::Allocator;
+use super::{CLUSTER, Map, Scan};
 use crate::slots::ClusterCursor;
 
 /// The slots of a rotational device, in the order in which the kernel gives them out.
 #[derive(Debug)]
 pub struct Rotational {
-    map: Map,
+    pub(super) map: Map,
     /// Allocations before the next stretch is looked for.
     stretch_left: u32,
 }
@@ -36,16 +35,11 @@ impl Rotational {
         }
         self.map.first_free_run().unwrap_or(self.map.lowest)
     }
-
-    #[cfg(test)]
-    pub(super) fn bounds(&self) -> (u32, u32) {
-        (self.map.lowest, self.map.highest)
-    }
 }
 
-impl Allocator for Rotational {
+impl Scan for Rotational {
     /// All CPUs share one stretch: cursors are left as they are.
-    fn allocate_one(&mut self, _cursor: &mut ClusterCursor) -> Option<u32> {
+    fn allocate(&mut self, _cursor: &mut ClusterCursor) -> Option<u32> {
         if self.map.is_full() {
             return None;
         }
@@ -53,29 +47,13 @@ impl Allocator for Rotational {
         let candidate = if candidate > self.map.highest { self.map.lowest } else { candidate };
         let slot = match self.map.is_free(candidate) {
             true => candidate,
-            false => self.map.first_free_behind(candidate)?,
+            false => self.map.first_free_after(candidate)?,
         };
         self.map.take(slot);
         Some(slot)
     }
 
-    fn free_one(&mut self, slot: u32) {
+    fn free(&mut self, slot: u32) {
         self.map.give_back(slot);
-    }
-
-    fn mark_bad(&mut self, slot: u32) {
-        self.map.mark_bad(slot);
-    }
-
-    fn is_used(&self, slot: u32) -> bool {
-        self.map.is_used(slot)
-    }
-
-    fn pages(&self) -> u32 {
-        self.map.pages
-    }
-
-    fn used(&self) -> u32 {
-        self.map.used
     }
 }
