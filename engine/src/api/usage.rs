@@ -28,7 +28,7 @@ pub struct Usage {
 
 impl Core {
     /// Where the budget is at this moment.
-    pub fn usage(&self) -> Usage {
+    pub(crate) fn usage(&self) -> Usage {
         use userswap_policy::lru::ListId;
         let _inside = self.gate.enter();
         let (slots_used, slots) = self.devices.usage();

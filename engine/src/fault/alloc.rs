@@ -11,7 +11,7 @@ use userswap_policy::watermark::Pressure;
 impl Core {
     /// Gets pages for a fault, reclaiming if it must; never fails: at last the budget is exceeded or the
     /// program stopped, as the option says.
-    pub fn obtain(&self, node: &Node, want: u32) -> (&Node, Grant) {
+    pub(crate) fn obtain(&self, node: &Node, want: u32) -> (&Node, Grant) {
         for attempt in 0u32.. {
             let seen = self.freed.load(Ordering::Acquire);
             let nearest = self.topology.nearest(node.id);

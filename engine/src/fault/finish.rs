@@ -14,7 +14,7 @@ use userswap_policy::frames::FrameRun;
 
 impl Core {
     /// Checks what was read and publishes the pages. A request that failed is repeated once.
-    pub fn finish_read(&self, job: ReadJob, outcome: io::Result<()>) {
+    pub(crate) fn finish_read(&self, job: ReadJob, outcome: io::Result<()>) {
         let record = self.reads.record(&job);
         count(&self.counters.pswpin, u64::from(record.batch.len()));
         count(&self.counters.swap_reads, 1);
@@ -47,7 +47,7 @@ impl Core {
     }
 
     /// Compares what was read into a frame with the slot's checksum; reads it once more if it differs.
-    pub fn is_good_in(&self, slot: Slot, frame: FrameIndex, read: bool) -> bool {
+    pub(crate) fn is_good_in(&self, slot: Slot, frame: FrameIndex, read: bool) -> bool {
         let address = self.frame_address(frame);
         let matches = || self.checksums.of(pages::bytes(address, 1)) == self.devices.checksum(slot);
         (read && matches()) || self.is_good_when_read_again(slot, frame)
@@ -89,7 +89,7 @@ impl Core {
     }
 
     /// A page that the caller owns in Filling cannot be brought back from its slot.
-    pub fn lose_in(&self, page: PageIndex, slot: Slot, frame: FrameIndex) {
+    pub(crate) fn lose_in(&self, page: PageIndex, slot: Slot, frame: FrameIndex) {
         count(&self.counters.pages_lost, 1);
         let run = FrameRun { first: frame, count: 1 };
         self.node_of_frame(frame).lock().put_free(run);

@@ -22,7 +22,7 @@ pub enum Step {
 
 impl Core {
     /// Serves a fault on `page` by a CPU of `near`; safe in a signal handler.
-    pub fn handle_fault(&self, page: PageIndex, near: &Node) -> Step {
+    pub(crate) fn handle_fault(&self, page: PageIndex, near: &Node) -> Step {
         count(&self.counters.pgfault, 1);
         loop {
             let seen = self.pages.load(page);

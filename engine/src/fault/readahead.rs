@@ -49,7 +49,7 @@ impl Core {
     }
 
     /// A fault on a page that need not be on a device, as the streams see it.
-    pub fn fault_without_slot(&self, page: PageIndex, near: NodeId) -> Fault {
+    pub(crate) fn fault_without_slot(&self, page: PageIndex, near: NodeId) -> Fault {
         Fault {
             page,
             region_first: 0,
@@ -64,7 +64,7 @@ impl Core {
 
     /// What to read for a fault on a swapped page; `found` gets the swapped pages of the window that one
     /// request could have together with it, the page among them.
-    pub fn plan_read(&self, target: SwapEntry, near: NodeId, found: &mut Batch) -> ReadPlan {
+    pub(crate) fn plan_read(&self, target: SwapEntry, near: NodeId, found: &mut Batch) -> ReadPlan {
         let slot = number_of(target.slot);
         let fault = Fault { slot, ..self.fault_without_slot(target.page, near) };
         let window = self.bounded(self.window_for(fault, target), fault.slot);
@@ -105,7 +105,7 @@ impl Core {
     }
 
     /// Asks the streams, and counts what they give up meanwhile.
-    pub fn stream_window(&self, fault: &Fault, limits: &Limits) -> stream::Window {
+    pub(crate) fn stream_window(&self, fault: &Fault, limits: &Limits) -> stream::Window {
         let mut streams = self.streams.lock();
         let window = streams.window(fault, limits);
         let wasted = streams.take_wasted();
@@ -158,7 +158,7 @@ impl Core {
 
     /// Once the fault's own request is made up: leaves what it does not read to the server, and tells the
     /// stream what it can count on.
-    pub fn settle_plan(
+    pub(crate) fn settle_plan(
         &self,
         plan: &ReadPlan,
         (found, claimed): (u32, u32),
@@ -210,7 +210,7 @@ impl Core {
     }
 
     /// A marked page is used for the first time.
-    pub fn on_marked(&self, page: PageIndex, near: NodeId) {
+    pub(crate) fn on_marked(&self, page: PageIndex, near: NodeId) {
         count(&self.counters.swap_ra_hit, 1);
         let limits = self.limits();
         let next = match (self.arena.hints.of(page), self.policy()) {
@@ -234,7 +234,7 @@ impl Core {
     }
 
     /// A page without a mark was found in a frame.
-    pub fn on_lookup(&self, page: PageIndex) {
+    pub(crate) fn on_lookup(&self, page: PageIndex) {
         if self.policy() == ReadaheadPolicy::Vma
             && let Some(region) = self.arena.region_of(page)
         {
@@ -243,7 +243,7 @@ impl Core {
     }
 
     /// How far windows may grow.
-    pub fn limits(&self) -> Limits {
+    pub(crate) fn limits(&self) -> Limits {
         // A budget of a few megabytes must not be emptied by one window.
         let room = self.window_room();
         let page_cluster = self.readahead.settings().page_cluster;

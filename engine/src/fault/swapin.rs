@@ -19,7 +19,7 @@ use std::io;
 
 impl Core {
     /// Claims what a fault on a swapped page should read; None if its word has changed.
-    pub fn start_read(&self, page: PageIndex, near: &Node) -> Option<ReadJob> {
+    pub(crate) fn start_read(&self, page: PageIndex, near: &Node) -> Option<ReadJob> {
         let PageState::Swapped { slot } = self.pages.state(page) else { return None };
         let target = SwapEntry { page, slot };
         let job = self.reads.take();
@@ -88,7 +88,7 @@ impl Core {
     }
 
     /// Reads on the calling thread, and finishes.
-    pub fn read_now(&self, job: ReadJob) {
+    pub(crate) fn read_now(&self, job: ReadJob) {
         let record = self.reads.record(&job);
         let outcome = self.read_record(&record);
         drop(record);

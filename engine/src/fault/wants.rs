@@ -30,7 +30,7 @@ pub struct Started {
 
 impl Core {
     /// A page with its slot, if it is swapped.
-    pub fn entry_of(&self, page: PageIndex) -> Option<SwapEntry> {
+    pub(crate) fn entry_of(&self, page: PageIndex) -> Option<SwapEntry> {
         if page >= self.pages.pages() {
             return None;
         }
@@ -41,13 +41,13 @@ impl Core {
     }
 
     /// A slot with its page, if that page is swapped there.
-    pub fn entry_on(&self, slot: Slot) -> Option<SwapEntry> {
+    pub(crate) fn entry_on(&self, slot: Slot) -> Option<SwapEntry> {
         self.entry_of(self.devices.page_on(slot)).filter(|entry| entry.slot == slot)
     }
 
     /// The next pages of a want that are to be read, in the order of their slots, and the place behind
     /// them; None when there are no more places.
-    pub fn next_of(&self, want: &Want) -> Option<(Batch, u32)> {
+    pub(crate) fn next_of(&self, want: &Want) -> Option<(Batch, u32)> {
         let mut batch = Batch::new();
         let mut place = want.done;
         let end = want.places().min(place.saturating_add(LOOK_MAX));
@@ -80,7 +80,7 @@ impl Core {
 
     /// Claims the first entries of a batch for a read that nobody waits for; None when there are no frames
     /// for it without taking the node below its low watermark.
-    pub fn start_ahead(&self, batch: &Batch, want: &Want) -> Option<Started> {
+    pub(crate) fn start_ahead(&self, batch: &Batch, want: &Want) -> Option<Started> {
         let node = self.node(want.node);
         let most = batch.stretch(want.gaps(), RUN_MAX);
         let mut frames = FrameSet::new();

@@ -106,7 +106,7 @@ impl Core {
     }
 
     /// How far first touches may run ahead of the program.
-    pub fn zero_limits(&self) -> Limits {
+    pub(crate) fn zero_limits(&self) -> Limits {
         let room = self.window_room();
         let run_max = ZERO_RUN_MAX.min(room);
         Limits { page_cluster: 0, run_first: ZERO_FIRST, run_max, ahead_max: 0 }

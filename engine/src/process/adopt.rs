@@ -10,7 +10,7 @@ use crate::transfer::lru_add::Origin;
 
 impl Core {
     /// Adopts the pages of all regions that are present already. The gate is closed: nobody else acts.
-    pub fn adopt_present(&self) -> std::io::Result<()> {
+    pub(crate) fn adopt_present(&self) -> std::io::Result<()> {
         let whole = PageRange { first: 0, count: self.arena.pages() };
         for region in self.arena.allocated(whole) {
             let (start, bytes) =

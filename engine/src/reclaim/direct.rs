@@ -23,7 +23,7 @@ impl Core {
     /// A fault found nothing: reclaims itself, or waits for who does, or for writes under way, or, with all
     /// devices full, does what the option says. `seen_freed` is the freed counter from before the failed
     /// grant, `attempt` says how many failed before.
-    pub fn make_room(&self, node: &Node, seen_freed: u32, attempt: u32) {
+    pub(crate) fn make_room(&self, node: &Node, seen_freed: u32, attempt: u32) {
         count(&self.counters.allocstall, 1);
         self.wake_reclaim(node);
         if self.is_throttled(node) {

@@ -36,7 +36,7 @@ pub struct Quota {
 
 impl Core {
     /// Takes a batch out; afterwards `scratch` holds the dirty pages, owned in Leaving, to be written.
-    pub fn take_batch(
+    pub(crate) fn take_batch(
         &self,
         node: &Node,
         quota: Quota,

@@ -292,7 +292,7 @@ enum Pass {
 
 impl Core {
     /// The node whose pages a write carries.
-    pub fn node_of_write(&self, write: &WriteOp) -> &Node {
+    pub(crate) fn node_of_write(&self, write: &WriteOp) -> &Node {
         self.node_of_frame(write.first_frame())
     }
 }

@@ -5,7 +5,7 @@ use crate::state::node::Node;
 
 impl Core {
     /// After the budget was shrunk or exceeded: gives free memory back to the kernel.
-    pub fn repay(&self, node: &Node) {
+    pub(crate) fn repay(&self, node: &Node) {
         loop {
             let mut state = node.lock();
             if state.debt == 0 {

@@ -28,7 +28,7 @@ const GIVE_WAY_NS: u64 = 100_000_000;
 impl Core {
     /// Reclaim has looked at `scanned` of a node's `eligible` pages: the program's caches are going to be
     /// asked for as large a share. Only notes it: safe in a signal handler.
-    pub fn shrink_caches(&self, node: NodeId, scanned: u32, eligible: u32) {
+    pub(crate) fn shrink_caches(&self, node: NodeId, scanned: u32, eligible: u32) {
         if self.shrinkers.is_empty() {
             return;
         }

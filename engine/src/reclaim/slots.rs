@@ -15,7 +15,7 @@ const SLOTS: usize = 256;
 
 impl Core {
     /// Frees slots of mapped pages, of `node` first; returns how many.
-    pub fn give_up_slots(&self, node: &Node) -> usize {
+    pub(crate) fn give_up_slots(&self, node: &Node) -> usize {
         let nodes = self.topology.nearest(node.id).iter().map(|id| self.node(*id));
         nodes.map(|node| self.give_up_slots_of(node)).find(|given| *given > 0).unwrap_or(0)
     }

@@ -6,14 +6,14 @@ use userswap_policy::watermark::Pressure;
 
 impl Core {
     /// A watermark of `node` was looked at: balanced, it ends the node's turn to contend.
-    pub fn end_turn_if_balanced(&self, node: &Node, pressure: Pressure) {
+    pub(crate) fn end_turn_if_balanced(&self, node: &Node, pressure: Pressure) {
         if pressure == Pressure::Balanced {
             self.end_turn(node);
         }
     }
 
     /// The node's reclaimer does not contend any more.
-    pub fn end_turn(&self, node: &Node) {
+    pub(crate) fn end_turn(&self, node: &Node) {
         if self.unmap_locks.exclusive.release(node.id.0) {
             count(&self.counters.reclaim_turns, 1);
         }

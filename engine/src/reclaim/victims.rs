@@ -80,7 +80,7 @@ impl Core {
 
     /// Takes out pages that the caller has claimed, in the order of addresses, and writes them at once; returns
     /// how many no device would take.
-    pub fn unmap_claimed(&self, node: &Node, scratch: &mut Scratch) -> u32 {
+    pub(crate) fn unmap_claimed(&self, node: &Node, scratch: &mut Scratch) -> u32 {
         self.unmap_victims(node, Unmapper::Direct, scratch);
         self.sort_out(node, scratch);
         self.write_at_once(node, scratch)

@@ -16,7 +16,7 @@ use userswap_policy::frames::FrameRun;
 impl Core {
     /// Prepares a write of as many of `victims` as fit one run of slots of the device that `near` asks first; returns how many, 0 when no device
     /// has room. Their pages are published as Writing.
-    pub fn prepare_write(
+    pub(crate) fn prepare_write(
         &self,
         node: &Node,
         near: NodeId,
@@ -58,7 +58,7 @@ impl Core {
     }
 
     /// Writes everything in `scratch` on the calling thread; returns how many pages no device would take.
-    pub fn write_at_once(&self, node: &Node, scratch: &mut Scratch) -> u32 {
+    pub(crate) fn write_at_once(&self, node: &Node, scratch: &mut Scratch) -> u32 {
         let near = self.node_here().id;
         let mut done = 0;
         while done < scratch.count {
@@ -77,7 +77,7 @@ impl Core {
     }
 
     /// The write has ended: its pages are cached, or, if it failed, tried elsewhere or kept in RAM.
-    pub fn finish_write(&self, node: &Node, write: &WriteOp, outcome: io::Result<()>) {
+    pub(crate) fn finish_write(&self, node: &Node, write: &WriteOp, outcome: io::Result<()>) {
         let outcome = outcome.or_else(|error| {
             count(&self.counters.swap_write_errors, 1);
             let (slot, pieces) = (write.slot(), &write.pieces);
@@ -139,7 +139,7 @@ impl Core {
     }
 
     /// Puts dirty pages back that no device would take.
-    pub fn put_back(&self, node: &Node, victims: &[Victim]) {
+    pub(crate) fn put_back(&self, node: &Node, victims: &[Victim]) {
         self.devices_full.store(true, Ordering::Relaxed);
         for victim in victims {
             self.map_back(node, victim);

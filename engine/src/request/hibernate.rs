@@ -33,7 +33,7 @@ pub struct Stayed {
 
 impl Core {
     /// Takes everything out to the devices and gives the frames back to the kernel.
-    pub fn page_out_all(&self) -> Stayed {
+    pub(crate) fn page_out_all(&self) -> Stayed {
         // First: who asks for everything back meanwhile has the last word.
         self.hibernated.store(true, Ordering::Relaxed);
         let batches = self.batches();
@@ -146,7 +146,7 @@ impl Core {
     ///
     /// # Errors
     /// A device is just being added or removed.
-    pub fn prefetch_all(&self) -> Result<(), Error> {
+    pub(crate) fn prefetch_all(&self) -> Result<(), Error> {
         let _changing = self.change_devices()?;
         self.hibernated.store(false, Ordering::Relaxed);
         for device in self.devices.list() {

@@ -12,7 +12,7 @@ enum Progress {
 
 impl Core {
     /// Brings a range in, as far as the budget goes without reclaiming; the program need not wait for it.
-    pub fn prefetch_range(&self, range: PageRange) {
+    pub(crate) fn prefetch_range(&self, range: PageRange) {
         let span = Span::Run { first: range.first, count: range.count, step: 1 };
         let mut want = Want::new(span, self.node_here().id);
         loop {

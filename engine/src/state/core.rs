@@ -133,7 +133,7 @@ impl Core {
     ///
     /// # Errors
     /// userfaultfd not allowed, no memory for the books.
-    pub fn new(
+    pub(crate) fn new(
         arena: Arc<Arena>,
         devices: Devices,
         tuning: Tuning,
@@ -212,13 +212,13 @@ impl Core {
     ///
     /// # Errors
     /// What the kernel says.
-    pub fn register(&self) -> std::io::Result<()> {
+    pub(crate) fn register(&self) -> std::io::Result<()> {
         self.uffd.register(self.frames.address(), self.frames.bytes())?;
         self.uffd.register(self.arena.address(), self.arena.bytes())
     }
 
     /// With the gate closed and nobody inside, the books balance and no page is in transition.
-    pub fn assert_quiet(&self) {
+    pub(crate) fn assert_quiet(&self) {
         for node in &self.nodes {
             let state = node.lock();
             assert!(state.is_balanced(), "the books of node {} balance", node.id.0);
@@ -232,18 +232,18 @@ impl Core {
     }
 
     /// The address of a frame.
-    pub fn frame_address(&self, frame: FrameIndex) -> usize {
+    pub(crate) fn frame_address(&self, frame: FrameIndex) -> usize {
         assert!((frame as usize) < self.frame_flags.len(), "the frame is in the pool");
         self.frames.address() + frame as usize * PAGE_BYTES
     }
 
     /// Where `RUN_MAX` pages of zeros are.
-    pub fn zeros_address(&self) -> usize {
+    pub(crate) fn zeros_address(&self) -> usize {
         self.zeros.address()
     }
 
     /// Where slots are read to that lie between wanted ones; nobody looks at what is there.
-    pub fn gap_address(&self) -> usize {
+    pub(crate) fn gap_address(&self) -> usize {
         self.gap.address()
     }
 
@@ -265,12 +265,12 @@ impl Core {
     }
 
     /// A node by number.
-    pub fn node(&self, id: NodeId) -> &Node {
+    pub(crate) fn node(&self, id: NodeId) -> &Node {
         &self.nodes[id.0 as usize]
     }
 
     /// The node of the running CPU.
-    pub fn node_here(&self) -> &Node {
+    pub(crate) fn node_here(&self) -> &Node {
         match self.nodes.as_slice() {
             [only] => only,
             _ => self.node(self.topology.node_of_cpu(numa::cpu())),
@@ -278,12 +278,12 @@ impl Core {
     }
 
     /// The budget of all nodes, in pages.
-    pub fn budget_pages(&self) -> u32 {
+    pub(crate) fn budget_pages(&self) -> u32 {
         self.nodes.iter().map(|node| node.lock().budget).sum()
     }
 
     /// What decides about the marks at this moment.
-    pub fn watermark_settings(&self) -> WatermarkSettings {
+    pub(crate) fn watermark_settings(&self) -> WatermarkSettings {
         *self.watermark_settings.lock()
     }
 
@@ -299,7 +299,7 @@ impl Core {
     }
 
     /// Ends all threads.
-    pub fn stop(&self) {
+    pub(crate) fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
         self.nodes.iter().for_each(|node| node.reclaim_wanted.signal());
         self.server_wanted.signal();
@@ -307,7 +307,7 @@ impl Core {
     }
 
     /// Whether the threads should end.
-    pub fn is_stopping(&self) -> bool {
+    pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Acquire)
     }
 }

@@ -17,14 +17,14 @@ impl Core {
     }
 
     /// Lets faults in a range be tried again.
-    pub fn wake_faults(&self, range: PageRange) {
+    pub(crate) fn wake_faults(&self, range: PageRange) {
         if self.tuning.fault == FaultMode::Thread {
             self.uffd.wake(self.page_address(range.first), range.count as usize * PAGE_BYTES);
         }
     }
 
     /// Frees consecutive slots of one device.
-    pub fn free_slots(&self, span: SlotSpan) {
+    pub(crate) fn free_slots(&self, span: SlotSpan) {
         // A device that is going takes nothing in their place.
         let gives_room = !self.devices.is_leaving(span.first);
         self.devices.free(span);
@@ -35,19 +35,19 @@ impl Core {
     }
 
     /// Frees one slot.
-    pub fn free_slot(&self, slot: Slot) {
+    pub(crate) fn free_slot(&self, slot: Slot) {
         self.free_slots(SlotSpan { first: slot, count: 1 });
     }
 
     /// Tells who waits for frames that some may have become free.
-    pub fn announce_freed(&self) {
+    pub(crate) fn announce_freed(&self) {
         self.note_progress();
         self.freed.fetch_add(1, Ordering::Release);
         crate::sys::futex::wake_all(&self.freed);
     }
 
     /// Something happened that may let reclaim succeed: hopeless nodes get another chance.
-    pub fn note_progress(&self) {
+    pub(crate) fn note_progress(&self) {
         // Almost always there is none: a load is all that this costs.
         if self.hopeless.load(Ordering::Relaxed) == 0 {
             return;

@@ -115,7 +115,7 @@ impl Wants {
 
 impl Core {
     /// Leaves a want to the server.
-    pub fn want(&self, want: Want) {
+    pub(crate) fn want(&self, want: Want) {
         if let Some(dropped) = self.wants.push(want) {
             self.drop_want(&dropped);
         }
@@ -123,21 +123,21 @@ impl Core {
     }
 
     /// What is left of a want will not be read.
-    pub fn drop_want(&self, want: &Want) {
+    pub(crate) fn drop_want(&self, want: &Want) {
         if let Span::Ahead(ahead) = want.span {
             self.streams.lock().on_ahead(ahead, want.done);
         }
     }
 
     /// The server is about to wait for frames, and looks once more after this.
-    pub fn starve(&self) {
+    pub(crate) fn starve(&self) {
         // SeqCst pairs with the load in `feed_readahead`: whoever frees frames sees this, or the server's
         // next look sees the frames.
         self.wants.starved.store(true, Ordering::SeqCst);
     }
 
     /// Wakes the server if it waits for frames: some have become available.
-    pub fn feed_readahead(&self) {
+    pub(crate) fn feed_readahead(&self) {
         if self.wants.starved.load(Ordering::SeqCst)
             && self.wants.starved.swap(false, Ordering::SeqCst)
         {

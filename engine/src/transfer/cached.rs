@@ -8,7 +8,7 @@ use userswap_policy::frames::FrameRun;
 
 impl Core {
     /// A page whose content is in a frame and on a slot: second chance.
-    pub fn cache(&self, node: &Node, victim: Victim, slot: Slot) {
+    pub(crate) fn cache(&self, node: &Node, victim: Victim, slot: Slot) {
         let state = PageState::Cached { frame: victim.frame, slot: Some(slot), marker: false };
         self.publish(victim.page, state);
         node.lock().enlist(&self.pages, victim.page, 1);
@@ -16,7 +16,12 @@ impl Core {
     }
 
     /// Ends a page's second chance; false if its word has changed. Its frame is the caller's then.
-    pub fn uncache(&self, page: PageIndex, seen: Word, (frame, next): (u32, PageState)) -> bool {
+    pub(crate) fn uncache(
+        &self,
+        page: PageIndex,
+        seen: Word,
+        (frame, next): (u32, PageState),
+    ) -> bool {
         // Both under the lock: the list's length counts as available, and whoever brings the page in again
         // puts it on a list behind us.
         let mut state = self.node_of_frame(frame).lock();

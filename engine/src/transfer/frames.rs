@@ -8,7 +8,7 @@ use userswap_policy::frames::FrameRun;
 
 impl Core {
     /// Gives the physical pages of held frames back to the kernel.
-    pub fn release_memory(&self, frames: FrameRun) {
+    pub(crate) fn release_memory(&self, frames: FrameRun) {
         let (address, bytes) =
             (self.frame_address(frames.first), frames.count as usize * PAGE_BYTES);
         mapping::advise(address, bytes, libc::MADV_DONTNEED)
@@ -16,7 +16,7 @@ impl Core {
     }
 
     /// Frames to copy pages out to, on a loan if need be.
-    pub fn frames_for_copy(&self, node: &Node, want: u32) -> FrameRun {
+    pub(crate) fn frames_for_copy(&self, node: &Node, want: u32) -> FrameRun {
         let mut state = node.lock();
         let grant = state.grant(want, Asker::Reclaim, &self.pages).unwrap_or_else(|| {
             // Copying out needs room before it makes room: a loan, paid back with the first page dropped.
@@ -28,7 +28,7 @@ impl Core {
     }
 
     /// Turns a grant into held frames with physical pages.
-    pub fn frames_of(&self, node: &Node, grant: Grant) -> FrameRun {
+    pub(crate) fn frames_of(&self, node: &Node, grant: Grant) -> FrameRun {
         let spare = match grant {
             Grant::Frames(run) => return run,
             Grant::Spare(count) => count,
@@ -40,7 +40,7 @@ impl Core {
     }
 
     /// Adds frames to `set` until it holds `want`, as long as `asker` may have them without waiting.
-    pub fn fill_set(&self, node: &Node, set: &mut FrameSet, want: u32, asker: Asker) {
+    pub(crate) fn fill_set(&self, node: &Node, set: &mut FrameSet, want: u32, asker: Asker) {
         while set.pages() < want && set.runs().len() < RUNS_MAX {
             let mut state = node.lock();
             let grant = state.grant(want - set.pages(), asker, &self.pages);

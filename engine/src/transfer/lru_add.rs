@@ -31,7 +31,7 @@ pub enum Origin {
 
 impl Core {
     /// Publishes pages that were just mapped, and puts them on their node's list.
-    pub fn publish_resident(
+    pub(crate) fn publish_resident(
         &self,
         node: &Node,
         range: PageRange,

@@ -18,7 +18,7 @@ const RUN_LEAST: u32 = 16;
 
 impl Core {
     /// Maps held frames at pages that the caller owns in Filling; the frames are given up.
-    pub fn map_in(&self, node: &Node, range: PageRange, frames: FrameRun) {
+    pub(crate) fn map_in(&self, node: &Node, range: PageRange, frames: FrameRun) {
         assert_eq!(range.count, frames.count, "one frame for each page");
         if range.count == 1 && self.path == Path::Move && self.copy_single(node, range, frames) {
             return;
@@ -65,7 +65,7 @@ impl Core {
     }
 
     /// Maps pages of zeros, taken from the kernel, at pages that the caller owns in Filling.
-    pub fn map_zeros(&self, node: &Node, range: PageRange) {
+    pub(crate) fn map_zeros(&self, node: &Node, range: PageRange) {
         let _near = self.prefer_node(node);
         let mut done = 0;
         while done < range.count {
@@ -77,7 +77,7 @@ impl Core {
     }
 
     /// Copies a held frame's content to a page that the caller owns in Filling; the frame stays held.
-    pub fn map_copy(&self, node: &Node, page: PageIndex, frame: FrameIndex) {
+    pub(crate) fn map_copy(&self, node: &Node, page: PageIndex, frame: FrameIndex) {
         self.copy_in(node, PageRange { first: page, count: 1 }, frame);
         node.lock().resident += 1;
     }
@@ -85,7 +85,7 @@ impl Core {
     /// Copies held frames to pages that the caller owns in Filling, as long as the budget has spare pages and
     /// the node no more than `free_most` free frames; returns how many pages were copied, whose frames are
     /// free then.
-    pub fn copy_to_spare(
+    pub(crate) fn copy_to_spare(
         &self,
         node: &Node,
         range: PageRange,
@@ -171,7 +171,7 @@ impl Core {
     }
 
     /// Maps the frames of `set` from `place` on at pages that the caller owns in Filling.
-    pub fn map_set(&self, node: &Node, range: PageRange, set: &FrameSet, place: u32) {
+    pub(crate) fn map_set(&self, node: &Node, range: PageRange, set: &FrameSet, place: u32) {
         let mut done = 0;
         while done < range.count {
             let run = set.run_at(place + done, range.count - done);

@@ -8,7 +8,7 @@ use userswap_policy::frames::FrameRun;
 impl Core {
     /// The page of a frame under write has gone: whoever comes last, this call or the write's completion,
     /// frees frame and slot.
-    pub fn orphan(&self, frame: FrameIndex, slot: Slot) {
+    pub(crate) fn orphan(&self, frame: FrameIndex, slot: Slot) {
         // Pairs with the swap in `finish_page`: exactly one of the two sees the other's flag.
         let before = self.frame_flags.swap(frame, FrameFlag::Orphan);
         assert_ne!(before, FrameFlag::Orphan, "a frame is orphaned once");
@@ -20,7 +20,7 @@ impl Core {
     }
 
     /// Frees what a write left behind that nobody needs.
-    pub fn free_orphan(&self, frame: FrameIndex, slot: Slot, end: SlotEnd) {
+    pub(crate) fn free_orphan(&self, frame: FrameIndex, slot: Slot, end: SlotEnd) {
         self.frame_flags.set(frame, FrameFlag::Idle);
         self.node_of_frame(frame).lock().put_free(FrameRun { first: frame, count: 1 });
         let span = SlotSpan { first: slot, count: 1 };

@@ -14,7 +14,7 @@ use userswap_policy::frames::FrameRun;
 
 impl Core {
     /// Takes out consecutive resident pages that the caller owns in Leaving; one entry of `out` for each.
-    pub fn unmap(&self, node: &Node, range: PageRange, out: &mut [Unmapped]) {
+    pub(crate) fn unmap(&self, node: &Node, range: PageRange, out: &mut [Unmapped]) {
         assert_eq!(range.count as usize, out.len(), "one result for each page");
         let mut done = 0;
         while done < range.count {
