@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# Holds the map in ARCHITECTURE.md against the files, and the files that the documents name against those that exist.
+# Holds the map in ARCHITECTURE.md against the files, and what the documents name and link to against what exists.
 #
 # map.sh [ROOT]        says of every difference which side lacks what, and fails if there is one
 # map.sh --self-test
 #
 # The map is the tree below "## Map". An entry begins with the names of what it is about (`lru/`, `page.rs gate.rs`);
-# also what its text names like that counts. It must have every folder and document at the top, every folder of
-# policy/src and engine/src, every file directly in these two, and every file directly in a folder of engine/src. Two names
-# of one thing (`lru.rs` and `lru/`) need one entry.
+# also what its text names like that counts. It must have every folder and document at the top, every folder directly in
+# a crate's src, every folder of policy/src and engine/src that holds more than tests, every file directly in these two, and
+# every file directly in a folder of engine/src. Two names of one thing (`lru.rs` and `lru/`) need one entry. The rooms of
+# engine/src stand in the order of tests/floors.sh.
 set -euo pipefail
 
 # Prints "LINE|FOLDER|PARENT|NAME" for every name in the map: the folder that its entry is about, and the one above.
@@ -48,11 +49,13 @@ all_files() { git -C "$root" ls-files --cached --others --exclude-standard | sor
 required() {
     all_files | awk -F/ '
         { if (NF > 1) print $1 "/"; else if ($1 ~ /\.(md|sh)$/) print }
-        !/^(policy|engine)\/src\// || !/\.rs$/ { next }
+        $2 != "src" || !/\.rs$/ { next }
         {
             folder = $1 "/" $2 "/"
-            for (i = 3; i < NF && $i != "tests"; i++) { folder = folder $i "/"; print folder }
-            if (i < NF || $NF ~ /^(lib|mod|tests)\.rs$/) next
+            last = $NF == "tests.rs" ? NF - 1 : NF
+            if ($1 !~ /^(policy|engine)$/ && last > 4) last = 4
+            for (i = 3; i < last && $i != "tests"; i++) { folder = folder $i "/"; print folder }
+            if ($1 !~ /^(policy|engine)$/ || i < NF || $NF ~ /^(lib|mod|tests)\.rs$/) next
             if (NF == 3 || NF == 4 && $1 == "engine") print
         }
     ' | sort -u
@@ -90,26 +93,46 @@ differences_of_map() {
     done < <(required)
 }
 
-# A document names Rust files in backquotes, by the end of their path, and links to files and folders.
+# Where the rooms of the map begin to stand otherwise than their floors.
+differences_of_order() {
+    local floors=$root/tests/floors.sh
+    [ -e "$floors" ] || return 0
+    diff <(sed -n "s/^FLOORS='\(.*\)'/\1/p" "$floors" | tr ' ' '\n') \
+        <(names_in_map "$root/ARCHITECTURE.md" | awk -F'|' '$2 == "engine/src/" $4 && $3 == "engine/src/" { print $4 }' | tr -d /) |
+        sed -n 's/^< /tests\/floors.sh has in another place than the map: /p'
+}
+
+# What a link to a heading of the document $1 can name.
+anchors_of() { sed -nE 's/^#+ //p' "$1" | tr A-Z a-z | tr -cd 'a-z0-9 \n_-' | tr ' ' '-'; }
+
+# A document names files and folders of the code in backquotes, by the end of their path, and links to files and headings.
 differences_of_documents() {
-    local document line name files
+    local document line name files target
     files=$(all_files | sed 's#^#/#')
     while IFS=: read -r document line name; do
         name=${name//\`/}
-        grep -qF "/$name" < <(grep -E '\.rs$' <<<"$files") ||
-            echo "$document:$line: $name does not exist"
-    done < <(cd "$root" && grep -noE '`[a-z_/-]+\.rs`' /dev/null *.md docs/*.md)
+        [[ $name == */ ]] || name+=$'\n'
+        [[ $files$'\n' == *"/$name"* ]] || echo "$document:$line: ${name%$'\n'} does not exist"
+    done < <(cd "$root" && grep -noE '`[a-z_-][a-z_/-]*(\.(rs|sh)|/)`' /dev/null *.md docs/*.md)
     while IFS=: read -r document line name; do
         name=${name#](} name=${name%)}
-        [ -e "$root/$(dirname "$document")/${name%%#*}" ] || echo "$document:$line: links to $name, which does not exist"
-    done < <(cd "$root" && grep -noE '\]\([A-Za-z0-9_.][^):]*\)' /dev/null *.md docs/*.md)
+        target=$root/$(dirname "$document")/${name%%#*}
+        [ "${name%%#*}" ] || target=$root/$document
+        if [ ! -e "$target" ]; then
+            echo "$document:$line: links to $name, which does not exist"
+        elif [[ $name == *#* ]] && ! grep -qxF -- "${name#*#}" < <(anchors_of "$target"); then
+            echo "$document:$line: links to $name, a heading which does not exist"
+        fi
+    done < <(cd "$root" && grep -noE '\]\([A-Za-z0-9_.#][^):]*\)' /dev/null *.md docs/*.md)
 }
 
 self_test() {
     root=$(mktemp -d)
     trap "rm -r '$root'" EXIT
-    mkdir -p "$root"/{docs,policy/src/lru,engine/src/fault/deep/tests,engine/src/sys,attic}
+    mkdir -p "$root"/{docs,policy/src/lru,policy/src/frames,engine/src/fault/deep/tests,engine/src/sys,attic,cli/src/ask/deep}
     touch "$root"/{policy/src/{lib,frames,slots,lru}.rs,policy/src/lru/walk.rs,attic/old.txt,check.sh,docs/a.md}
+    touch "$root"/policy/src/frames/tests.rs "$root"/cli/src/{main,ask/{mod,deep/a}}.rs
+    echo '## Ask: what, and whom?' >"$root/docs/a.md"
     touch "$root"/engine/src/{lib.rs,log.rs,fault/{mod,server,zero}.rs,fault/deep/{a,tests/b}.rs,sys/uffd.rs}
     cat >"$root/ARCHITECTURE.md" <<'MAP'
 ## Map
@@ -121,10 +144,14 @@ userswap/
 │   ├── fault/      server.rs waits, lost.rs is lost
 │   │               deep/ is deep
 │   └── sys/
-├── docs/  check.sh
+├── cli/
+├── docs/  tests/  check.sh
 ```
-In `fault/zero.rs` and `fault/one.rs`: [here](docs/a.md#top), [there](docs/b.md), [far](https://example.org).
+In `fault/zero.rs` and `fault/one.rs`, `fault/` and `policy/lru/`: [here](docs/a.md#top), [or](docs/a.md#ask-what-and-whom),
+[there](docs/b.md), [below](#map), [far](https://example.org).
 MAP
+    mkdir "$root/tests"
+    echo "FLOORS='sys fault'" >"$root/tests/floors.sh"
     git -C "$root" init -q
     local expected
     expected=$(cat <<'FOUND'
@@ -132,12 +159,16 @@ ARCHITECTURE.md:5: the map names gone.rs, which does not exist in policy/src/
 ARCHITECTURE.md:7: the map names lost.rs, which does not exist in engine/src/fault/
 ARCHITECTURE.md exists, but is not in the map of ARCHITECTURE.md
 attic/ exists, but is not in the map of ARCHITECTURE.md
+cli/src/ask/ exists, but is not in the map of ARCHITECTURE.md
 engine/src/fault/zero.rs exists, but is not in the map of ARCHITECTURE.md
 engine/src/log.rs exists, but is not in the map of ARCHITECTURE.md
 engine/src/sys/uffd.rs exists, but is not in the map of ARCHITECTURE.md
 policy/src/slots.rs exists, but is not in the map of ARCHITECTURE.md
-ARCHITECTURE.md:12: fault/one.rs does not exist
-ARCHITECTURE.md:12: links to docs/b.md, which does not exist
+tests/floors.sh has in another place than the map: sys
+ARCHITECTURE.md:13: fault/one.rs does not exist
+ARCHITECTURE.md:13: policy/lru/ does not exist
+ARCHITECTURE.md:13: links to docs/a.md#top, a heading which does not exist
+ARCHITECTURE.md:14: links to docs/b.md, which does not exist
 FOUND
     )
     diff <(echo "$expected") <(differences) || {
@@ -148,6 +179,7 @@ FOUND
 
 differences() {
     differences_of_map
+    differences_of_order
     differences_of_documents
 }
 
