@@ -1,16 +1,18 @@
-//! Pages for a fault: which node gives them, and who helps when it has nothing left.
+//! Pages for a fault: which node gives them, and where to turn when it has nothing left.
 //!
 //! A page belongs to the node whose CPU touches it. When that node is short, a page of the nearest other
 //! node is better than waiting (as the kernel's zone lists have it): first every node above its low
-//! watermark is asked, then every node down to its minimum, then the faulting thread reclaims itself.
+//! watermark is asked, then every node down to its minimum, then the faulting thread reclaims itself, or waits
+//! (`reclaim::direct`).
+use crate::base::counters::count;
 use crate::state::core::Core;
 use crate::state::node::{Asker, Grant, Node};
 use std::sync::atomic::Ordering;
 use userswap_policy::watermark::Pressure;
 
 impl Core {
-    /// Gets pages for a fault, reclaiming if it must; never fails: at last the budget is exceeded or the
-    /// program stopped, as the option says.
+    /// Gets 1 to `want` pages for a fault, reclaiming if it must, and the node that they are of; never fails: at
+    /// last the budget is exceeded or the program stopped, as the option says.
     pub(crate) fn obtain(&self, node: &Node, want: u32) -> (&Node, Grant) {
         for attempt in 0u32.. {
             let seen = self.freed.load(Ordering::Acquire);
@@ -33,18 +35,27 @@ impl Core {
         unreachable!("the attempts do not run out")
     }
 
-    /// One node's answer; its reclaimer is woken when it is low.
+    /// Up to `want` pages of one node, without waiting; its reclaimer is woken when it is low.
     pub(crate) fn ask(&self, node: &Node, want: u32, asker: Asker) -> Option<Grant> {
         let mut state = node.lock();
         let grant = state.grant(want, asker, &self.pages);
         let pressure = state.pressure();
         let unused = std::mem::take(&mut state.unused);
         drop(state);
-        crate::base::counters::count(&self.counters.swap_ra_wasted, unused);
+        count(&self.counters.swap_ra_wasted, unused);
         self.end_turn_if_balanced(node, pressure);
         if pressure >= Pressure::Low {
             self.wake_reclaim(node);
         }
         grant
     }
+}
+
+/// Up to `want` pages that readahead may have on a node: only what is above the low watermark.
+pub(crate) fn readahead_room(node: &Node, want: u32) -> u32 {
+    if want == 0 {
+        return 0;
+    }
+    let state = node.lock();
+    want.min(state.available().saturating_sub(state.watermarks.low))
 }

@@ -1,4 +1,7 @@
-//! One fault: from a page's word to a mapped page. Both deliveries, by message and by signal, come here.
+//! The dispatch: one fault, from a page's word to what is done about it. Both deliveries, by message and by signal,
+//! come here.
+//!
+//! The word is looked at again whenever the act finds that it has changed; each act has a file of its own.
 use crate::base::counters::count;
 use crate::base::index::{PageIndex, PageRange};
 use crate::state::core::Core;
@@ -12,7 +15,7 @@ use crate::sys::PAGE_BYTES;
 pub enum Step {
     /// The page is there, or its fault was told to try again.
     Done,
-    /// Somebody else owns the page; the owner's publication wakes the fault.
+    /// Another thread owns the page; its publication wakes the fault.
     Busy,
     /// The caller reads this, at once or with others in flight, and finishes it then.
     Read(ReadJob),
@@ -34,9 +37,7 @@ impl Core {
                 }
                 PageState::Resident { .. } => self.confirm_resident(page, seen),
                 PageState::Cached { .. } => self.map_cached(page, seen, near),
-                PageState::Writing { frame, slot } => {
-                    self.take_from_write(page, seen, (frame, slot))
-                }
+                PageState::Writing { .. } => self.copy_from_write(page, seen),
                 PageState::Swapped { .. } => self.start_read(page, near).map(Step::Read),
                 PageState::Lost => self.poison_again(page, seen),
             };
@@ -46,35 +47,18 @@ impl Core {
         }
     }
 
-    /// The word says that the page is there: a message older than its answer, or the program took the
-    /// page away past us, by a raw madvise; then it gets zeros, as it would from the kernel.
+    /// The word says that the page is there: the message is older than its answer, or the program dropped the
+    /// page past us, by a raw madvise; then it gets zeros, as it would from the kernel.
     fn confirm_resident(&self, page: PageIndex, seen: Word) -> Option<Step> {
         let PageState::Resident { slot, pins, node } = seen.state() else { return None };
         if !self.pages.claim(page, seen, PageState::Leaving { slot }) {
             return None;
         }
-        // Owned: nobody can move it away between the look and the copy, which fails where a page is.
+        // Owned: the page cannot be unmapped between the look and the copy, which fails where a page is.
         let _was_missing =
             self.uffd.copy(self.page_address(page), self.zeros_address(), PAGE_BYTES);
         self.publish(page, PageState::Resident { slot, pins, node });
         self.node(node).lock().enlist(&self.pages, page, 1);
-        self.wake_faults(PageRange { first: page, count: 1 });
-        Some(Step::Done)
-    }
-
-    /// Makes a page that the caller owns raise SIGBUS for who touches it.
-    pub fn poison(&self, page: PageIndex) {
-        // Before Linux 6.6 the fault stays: the program stops there rather than read something wrong.
-        let _ = self.uffd.poison(self.page_address(page));
-    }
-
-    /// A lost page that faults has no poison (a fork took it, or it came too late for who faulted).
-    fn poison_again(&self, page: PageIndex, seen: Word) -> Option<Step> {
-        if !self.pages.claim(page, seen, PageState::Filling { slot: None }) {
-            return None;
-        }
-        self.poison(page);
-        self.publish(page, PageState::Lost);
         self.wake_faults(PageRange { first: page, count: 1 });
         Some(Step::Done)
     }

@@ -1,6 +1,10 @@
-//! A fault on a page whose content is still in a frame: second chance, first use of a page read ahead, write under way.
+//! A fault on a page whose content is still in a frame: nothing has to be read.
+//!
+//! The page is on its second chance, or was read ahead and is used for the first time, and its frame is mapped; or
+//! its write is under way, and it gets a copy of the frame.
 use crate::base::counters::count;
 use crate::base::index::{FrameIndex, PageIndex, PageRange, Slot};
+use crate::base::limits::RUN_MAX;
 use crate::fault::handle::Step;
 use crate::state::core::Core;
 use crate::state::node::{Grant, Node};
@@ -12,7 +16,7 @@ use userswap_policy::readahead::Hint;
 use userswap_policy::stream::Window;
 
 impl Core {
-    /// Second chance, or the use of a page that was read ahead.
+    /// Second chance, or the use of a page that was read ahead; None if its word has changed.
     pub(crate) fn map_cached(&self, page: PageIndex, seen: Word, near: &Node) -> Option<Step> {
         let PageState::Cached { frame, slot, marker } = seen.state() else { return None };
         if !self.pages.claim(page, seen, PageState::Filling { slot }) {
@@ -50,57 +54,53 @@ impl Core {
         if window.step != 1 {
             return (Origin::New, 0);
         }
-        let follows = |place: u32| {
-            let seen = self.pages.load(page + place);
+        let follows = |distance: u32| {
+            let seen = self.pages.load(page + distance);
             match seen.state() {
                 PageState::Cached { frame: next, slot, marker: false }
-                    if next == frame + place && node.owns(next) =>
+                    if next == frame + distance && node.owns(next) =>
                 {
-                    self.pages.claim(page + place, seen, PageState::Filling { slot })
+                    self.pages.claim(page + distance, seen, PageState::Filling { slot })
                 }
                 _ => false,
             }
         };
         let end = (window.count - window.index_of(page)).min(self.pages.pages() - page);
-        let claimed = (1..end).take_while(|place| follows(*place)).count() as u32;
+        let claimed = (1..end).take_while(|distance| follows(*distance)).count() as u32;
         self.streams.lock().on_served(page, Window::run(page, claimed + 1), 0);
         (Origin::New, claimed)
     }
 
-    fn slots_of(&self, range: PageRange) -> [Option<Slot>; crate::base::limits::RUN_MAX as usize] {
-        let mut slots = [None; crate::base::limits::RUN_MAX as usize];
-        for (place, slot) in slots[..range.count as usize].iter_mut().enumerate() {
-            if let PageState::Filling { slot: kept } = self.pages.state(range.first + place as u32)
-            {
+    /// The slots of pages that the caller owns in Filling, at most [`RUN_MAX`], in their order.
+    fn slots_of(&self, range: PageRange) -> [Option<Slot>; RUN_MAX as usize] {
+        let mut slots = [None; RUN_MAX as usize];
+        for (slot, page) in slots.iter_mut().zip(range.first..range.end()) {
+            if let PageState::Filling { slot: kept } = self.pages.state(page) {
                 *slot = kept;
             }
         }
         slots
     }
 
-    /// The device still reads from the frame: the page gets a copy, the frame stays with the write.
-    pub(crate) fn take_from_write(
-        &self,
-        page: PageIndex,
-        seen: Word,
-        held: (FrameIndex, Slot),
-    ) -> Option<Step> {
-        let (frame, slot) = held;
+    /// The device still reads from the frame: the page gets a copy, the frame stays with the write. None if the
+    /// page's word has changed.
+    pub(crate) fn copy_from_write(&self, page: PageIndex, seen: Word) -> Option<Step> {
+        let PageState::Writing { frame, slot } = seen.state() else { return None };
         if !self.pages.claim(page, seen, PageState::Filling { slot: None }) {
             return None;
         }
         count(&self.counters.pgfault_cached, 1);
         self.on_lookup(page);
         let (node, grant) = self.obtain(self.node_of_frame(frame), 1);
+        let range = PageRange { first: page, count: 1 };
         match grant {
             Grant::Spare(_) => self.map_copy(node, page, frame),
             Grant::Frames(copy) => {
                 pages::copy(self.frame_address(copy.first), self.frame_address(frame), 1);
-                self.map_in(node, PageRange { first: page, count: 1 }, copy);
+                self.map_in(node, range, copy);
             }
         }
         self.orphan(frame, slot);
-        let range = PageRange { first: page, count: 1 };
         self.publish_resident(node, range, Origin::SecondChance, |_| None);
         Some(Step::Done)
     }

@@ -1,7 +1,22 @@
-//! IN: a page fault is served, by message or by signal, and what is read ahead of one.
+//! IN: a page that is touched and not mapped gets its content, and what is read ahead is read.
+//!
+//! | file | responsible for |
+//! |---|---|
+//! | [`server`], [`sigbus`] | the two deliveries: by message to a thread, by signal to the thread that faults |
+//! | [`handle`] | the dispatch: what the page's word asks for |
+//! | [`zero`], [`minor`], [`swapin`] | the three ways to a page: zeros, a frame that has it, its device |
+//! | [`finish`], [`lost`] | the end of a read: checked and mapped, or lost |
+//! | [`alloc`] | which node gives the pages for it |
+//! | [`readahead`], [`kernel`] | what to read together with a page, by our policy and by the kernel's |
+//! | [`wants`], [`entries`] | reads ahead that no thread waits for, and the swapped pages they are made of |
+//!
+//! The steps on the way (frames, mapping, lists) are `transfer`'s; making room is `reclaim`'s.
 pub mod alloc;
+pub mod entries;
 pub mod finish;
 pub mod handle;
+pub mod kernel;
+pub mod lost;
 pub mod minor;
 pub mod readahead;
 pub mod server;

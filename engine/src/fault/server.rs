@@ -1,7 +1,8 @@
-//! The server: reads fault messages, serves them, and does all reading ahead.
+//! The server: a thread that reads fault messages, serves them, and does all reading ahead.
 //!
 //! It never waits for a device while other faults could be served: reads are started, and finished when
-//! they complete. In `signal` mode no messages arrive and only readahead is left.
+//! they complete. In `signal` mode no messages arrive and only readahead is left. What a fault needs is `handle.rs`'s
+//! to say, and what of a want there is to read `wants.rs`'s.
 use crate::base::choice::FaultMode;
 use crate::base::error::Error;
 use crate::base::index::NodeId;
@@ -28,14 +29,14 @@ const DEPTH: usize = 32;
 /// How long a faulting thread is believed to stay on its node.
 const SEEN_NS: u64 = 10_000_000;
 
-/// Times that a thread must fault in memory of no region before it is told: the first message may be
+/// Times in a row that a thread must fault in memory of no region before it gets SIGSEGV: the first message may be
 /// older than the answer to it, and the thread long gone on.
 const FOREIGN_TIMES: u32 = 3;
 
-/// Threads whose node is remembered.
+/// Threads whose node is remembered; with more of them all are forgotten.
 const SEEN_MAX: usize = 1024;
 
-/// Reads in flight that readahead may use, so that faults find room.
+/// Reads in flight with which readahead starts no more, so that faults find room.
 const DEPTH_AHEAD: usize = 24;
 
 /// How the work on a want ended.
@@ -51,6 +52,7 @@ enum Pursuit {
     NoRoom,
 }
 
+/// A read in flight.
 struct Reading {
     job: ReadJob,
     /// When its fault arrived; None for readahead.
@@ -63,12 +65,24 @@ struct Server {
     queue: Queue,
     reading: Vec<Option<Reading>>,
     idle: Vec<usize>,
-    /// Where threads that fault were seen last, and when.
-    seen: HashMap<i32, (NodeId, u64)>,
+    /// Where threads that fault were seen last, by thread id.
+    seen: HashMap<i32, Sighting>,
     /// What is wanted ahead, in turns.
     wants: VecDeque<Want>,
-    /// The last fault outside every region, and how often it came in a row.
-    foreign: (Fault, u32),
+    /// The last fault outside every region.
+    foreign: Foreign,
+}
+
+/// Where a thread ran, and when.
+struct Sighting {
+    node: NodeId,
+    at_ns: u64,
+}
+
+/// A fault outside every region, and how often it came in a row.
+struct Foreign {
+    fault: Fault,
+    times: u32,
 }
 
 impl Server {
@@ -82,10 +96,7 @@ impl Server {
                 self.serve(*fault);
             }
             let mut busy = arrived > 0;
-            while let Some(completion) = self.queue.finished() {
-                self.finish(completion);
-                busy = true;
-            }
+            busy |= self.finish_completed() > 0;
             busy |= self.read_ahead();
             if !busy {
                 let wanted = self.core.server_wanted.as_raw_fd();
@@ -94,10 +105,7 @@ impl Server {
             }
         }
         while self.queue.in_flight() > 0 {
-            self.queue.wait();
-            while let Some(completion) = self.queue.finished() {
-                self.finish(completion);
-            }
+            self.wait_for_reads();
         }
     }
 
@@ -116,28 +124,25 @@ impl Server {
     }
 
     /// Memory that was unmapped or never mapped: what a program expects there is SIGSEGV. Messages are read
-    /// in batches, though, and this one may have been answered with another's run; who still is there faults
-    /// again when it is woken.
+    /// in batches, though, and this one may have been answered with another's run: a thread that still is there
+    /// faults again when it is woken.
     fn refuse(&mut self, fault: Fault) {
-        let (last, times) = self.foreign;
-        self.foreign = (fault, if last == fault { times + 1 } else { 1 });
-        if self.foreign.1 >= FOREIGN_TIMES {
+        let times = if self.foreign.fault == fault { self.foreign.times + 1 } else { 1 };
+        self.foreign = Foreign { fault, times };
+        if times >= FOREIGN_TIMES {
             signal::send(fault.thread, libc::SIGSEGV);
         }
         self.core.uffd.wake(fault.address, crate::sys::PAGE_BYTES);
     }
 
-    /// Who serves a fault waits for a page if it must; what we are reading ourselves would never come then.
+    /// Serving a fault may wait for a page; what this thread is reading itself would never come then.
     fn make_sure_of_room(&mut self) {
         let has_room = |node: &Node| {
             let state = node.lock();
             state.available() > state.watermarks.min
         };
         while self.queue.in_flight() > 0 && !self.core.nodes.iter().any(has_room) {
-            self.queue.wait();
-            while let Some(completion) = self.queue.finished() {
-                self.finish(completion);
-            }
+            self.wait_for_reads();
         }
     }
 
@@ -149,7 +154,7 @@ impl Server {
         }
         let now = clock::now_ns();
         match self.seen.get(&thread) {
-            Some((node, since)) if now - since < SEEN_NS => return *node,
+            Some(Sighting { node, at_ns }) if now - at_ns < SEEN_NS => return *node,
             _ => {}
         }
         if self.seen.len() >= SEEN_MAX {
@@ -157,11 +162,11 @@ impl Server {
         }
         let cpu = numa::cpu_of_thread(thread).unwrap_or(0);
         let node = self.core.topology.node_of_cpu(cpu);
-        self.seen.insert(thread, (node, now));
+        self.seen.insert(thread, Sighting { node, at_ns: now });
         node
     }
 
-    /// Comes in through the gate; whoever closes it waits for our reads, so they are finished meanwhile.
+    /// Comes in through the gate; closing it waits for our reads, so they are finished meanwhile.
     fn enter<'g>(&mut self, gate: &'g Gate) -> Inside<'g> {
         loop {
             if let Some(inside) = gate.try_enter() {
@@ -170,37 +175,51 @@ impl Server {
             if self.queue.in_flight() == 0 {
                 return gate.enter();
             }
-            self.queue.wait();
-            while let Some(completion) = self.queue.finished() {
-                self.finish(completion);
-            }
+            self.wait_for_reads();
         }
     }
 
+    /// Starts a read, or, with all in flight, reads at once. `since_ns` is when its fault arrived.
     fn start(&mut self, job: ReadJob, since_ns: Option<u64>) {
-        let Some(place) = self.idle.pop() else {
+        let Some(index) = self.idle.pop() else {
             self.core.read_now(job);
-            return self.record(since_ns);
+            return self.record_latency(since_ns);
         };
         let record = self.core.reads.record(&job);
         let (slot, bytes, near) = (record.slot(), record.pieces.bytes(), record.node);
         let request = self.core.devices.request(Direction::Read, slot, bytes, near);
         let in_flight = InFlight::new(&self.core);
-        self.queue.start(request, &record.pieces, place as u64);
+        self.queue.start(request, &record.pieces, index as u64);
         drop(record);
-        self.reading[place] = Some(Reading { job, since_ns, in_flight });
+        self.reading[index] = Some(Reading { job, since_ns, in_flight });
+    }
+
+    /// Waits for at least one read, and finishes what has completed.
+    fn wait_for_reads(&mut self) {
+        self.queue.wait();
+        self.finish_completed();
+    }
+
+    /// Finishes what has completed; returns how many reads.
+    fn finish_completed(&mut self) -> u32 {
+        let mut finished = 0;
+        while let Some(completion) = self.queue.finished() {
+            self.finish(completion);
+            finished += 1;
+        }
+        finished
     }
 
     fn finish(&mut self, completion: Completion) {
-        let place = completion.token as usize;
-        let reading = self.reading[place].take().expect("a completion belongs to a read");
-        self.idle.push(place);
+        let index = completion.token as usize;
+        let reading = self.reading[index].take().expect("a completion belongs to a read");
+        self.idle.push(index);
         self.core.finish_read(reading.job, completion.outcome);
-        self.record(reading.since_ns);
+        self.record_latency(reading.since_ns);
         drop(reading.in_flight);
     }
 
-    fn record(&self, since_ns: Option<u64>) {
+    fn record_latency(&self, since_ns: Option<u64>) {
         if let Some(since) = since_ns {
             self.core.counters.latency.record(clock::now_ns() - since);
         }
@@ -244,7 +263,7 @@ impl Server {
     /// Starts reads for a want, as far as they may.
     fn pursue(&mut self, want: &mut Want) -> Pursuit {
         let enough = want.done.saturating_add(AHEAD_MAX);
-        while let Some((mut batch, behind)) = self.core.next_of(want) {
+        while let Some((mut batch, after)) = self.core.next_of(want) {
             while batch.len() > 0 {
                 if DEPTH - self.idle.len() >= DEPTH_AHEAD {
                     return Pursuit::NoRoom;
@@ -257,7 +276,7 @@ impl Server {
                 }
                 batch.keep(started.entries, batch.len() - started.entries);
             }
-            want.done = behind;
+            want.done = after;
             if want.done >= enough && want.done < want.places() {
                 return Pursuit::LongEnough;
             }
@@ -265,7 +284,7 @@ impl Server {
         Pursuit::Done
     }
 
-    /// Claims the first entries of a batch; None without frames, and then whoever frees some wakes us.
+    /// Claims the first entries of a batch; None without frames, and then freeing some wakes this thread.
     fn start_first_of(&self, want: &Want, batch: &Batch) -> Option<Started> {
         let start = || self.core.start_ahead(batch, want);
         start().or_else(|| {
@@ -277,7 +296,7 @@ impl Server {
     }
 }
 
-/// Starts the server of an engine.
+/// Starts the server of an engine; it ends when the engine stops and its reads have completed.
 ///
 /// # Errors
 /// No thread or no queue to be had.
@@ -291,7 +310,7 @@ pub fn start(core: Arc<Core>) -> Result<std::thread::JoinHandle<()>, Error> {
         idle: (0..DEPTH).collect(),
         seen: HashMap::new(),
         wants: VecDeque::with_capacity(WANTS_MAX),
-        foreign: (Fault::default(), 0),
+        foreign: Foreign { fault: Fault::default(), times: 0 },
     };
     let thread = std::thread::Builder::new().name("userswap-fault".into());
     thread.spawn(move || server.run()).map_err(Error::Thread)

@@ -1,4 +1,7 @@
-//! Fault delivery by signal: SIGBUS in the faulting thread finds its engine and serves the fault there.
+//! Fault delivery by signal: SIGBUS in the faulting thread finds the page's engine and serves the fault there.
+//!
+//! All of it runs in a signal handler, on whatever stack the program gave: nothing is allocated, and a read is waited
+//! for where it was started. Memory of no engine, and lost pages, are left to the program's own handler.
 use crate::base::choice::FaultMode;
 use crate::base::error::Error;
 use crate::fault::handle::Step;
@@ -28,7 +31,7 @@ pub fn enroll(core: &Arc<Core>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Takes an engine off the list.
+/// No fault reaches the engine any more; waits for those under way.
 pub fn strike(core: &Arc<Core>) {
     ENGINES.strike(core);
 }

@@ -1,12 +1,11 @@
-//! Reading pages back: claiming what one request reads, the read, and what becomes of its pages.
+//! Swap in: a fault on a swapped page claims what one request can read, gets frames for it, and starts the read.
 //!
-//! A request is of slots; the pages on them may lie anywhere. Those of a stream are mapped, in runs where
-//! they follow each other; those of the kernel's policies wait in their frames with a mark, so that their
-//! use is seen.
+//! A request is of slots; the pages on them may lie anywhere. What to read is `readahead.rs`'s, and what becomes of
+//! the pages `finish.rs`'s.
 use crate::base::counters::count;
 use crate::base::index::PageIndex;
 use crate::base::limits::RUN_MAX;
-use crate::fault::wants::readahead_room;
+use crate::fault::alloc::readahead_room;
 use crate::state::batch::{Batch, SwapEntry};
 use crate::state::core::Core;
 use crate::state::frame_set::FrameSet;
@@ -25,9 +24,8 @@ impl Core {
         let job = self.reads.take();
         let mut record = self.reads.record(&job);
         let plan = self.plan_read(target, near.id, &mut record.batch);
-        let found = record.batch.len();
         record.batch.keep_around(page, plan.gaps, RUN_MAX);
-        // The neighbours are readahead: only what is above the low watermark is theirs.
+        // The neighbours are readahead, and get what that may have.
         let wanted = record.batch.len();
         let (node, first) = self.obtain(near, 1 + readahead_room(near, wanted - 1));
         record.node = node.id;
@@ -46,40 +44,36 @@ impl Core {
         }
         count(&self.counters.pgmajfault, 1);
         count(&self.counters.swap_ra, u64::from(claimed - 1));
-        record.landing = self.settle_plan(&plan, (found, claimed), near.id);
+        record.landing = self.settle_plan(&plan, claimed, near.id);
         self.lay_out(&mut record);
         drop(record);
         Some(job)
     }
 
-    /// Claims the target and what lies around it, as far as nobody else has; false when the target is
-    /// somebody else's.
+    /// Claims the target and what lies around it, up to the first entry on each side that has changed; false when
+    /// the target has.
     fn claim_around(&self, target: SwapEntry, batch: &mut Batch) -> bool {
         if !self.claim_entry(target) {
             return false;
         }
-        let place = batch.index_of(target.page).expect("a batch keeps its target") as usize;
+        let index = batch.index_of(target.page).expect("a batch keeps its target") as usize;
         let entries = batch.entries();
         let claims = |entry: &&SwapEntry| self.claim_entry(**entry);
-        let behind = entries[place + 1..].iter().take_while(claims).count();
-        let before = entries[..place].iter().rev().take_while(claims).count();
-        batch.keep((place - before) as u32, (before + 1 + behind) as u32);
+        let after = entries[index + 1..].iter().take_while(claims).count();
+        let before = entries[..index].iter().rev().take_while(claims).count();
+        batch.keep((index - before) as u32, (before + 1 + after) as u32);
         true
     }
 
-    pub(crate) fn claim_entry(&self, entry: SwapEntry) -> bool {
-        let from = PageState::Swapped { slot: entry.slot };
-        self.pages.change(entry.page, from, PageState::Filling { slot: Some(entry.slot) })
-    }
-
-    /// Works out where a read's bytes go.
+    /// Works out where a read's bytes go: each slot to its frame, the gaps between slots to memory that is never
+    /// looked at.
     pub(crate) fn lay_out(&self, record: &mut ReadRecord) {
         record.pieces.clear();
         let mut next = record.slot().0.get();
-        for place in 0..record.batch.len() {
-            let slot = record.batch.entries()[place as usize].slot.0.get();
+        for index in 0..record.batch.len() {
+            let slot = record.batch.entries()[index as usize].slot.0.get();
             let gap = (slot - next) as usize;
-            let frame = self.frame_address(record.frame_at(place));
+            let frame = self.frame_address(record.frame_at(index));
             let fits = (gap == 0 || record.pieces.push(self.gap_address(), gap * PAGE_BYTES))
                 && record.pieces.push_page(frame);
             assert!(fits, "a batch has fewer gaps and a set fewer runs than a request has pieces");
@@ -87,7 +81,7 @@ impl Core {
         }
     }
 
-    /// Reads on the calling thread, and finishes.
+    /// Reads on the calling thread, and finishes the read.
     pub(crate) fn read_now(&self, job: ReadJob) {
         let record = self.reads.record(&job);
         let outcome = self.read_record(&record);
@@ -95,6 +89,7 @@ impl Core {
         self.finish_read(job, outcome);
     }
 
+    /// One request, waited for; may be repeated.
     pub(crate) fn read_record(&self, record: &ReadRecord) -> io::Result<()> {
         self.devices.transfer(Direction::Read, record.slot(), &record.pieces, record.node)
     }

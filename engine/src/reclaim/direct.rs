@@ -1,7 +1,11 @@
 //! Direct reclaim: a fault found no page, and makes room itself.
+//!
+//! It reclaims a small batch and writes it at once; it waits instead while the background reclaimer is about to have
+//! pages, and with all devices full does what the option says. Runs in a signal handler, too.
 use crate::base::choice::OnFull;
 use crate::base::counters::count;
 use crate::base::index::NodeId;
+use crate::base::log;
 use crate::reclaim::isolate::Quota;
 use crate::state::core::Core;
 use crate::state::node::Node;
@@ -10,7 +14,7 @@ use std::sync::atomic::Ordering;
 use userswap_policy::kernel::contention::Unmapper;
 use userswap_policy::reclaim::{DIRECT_TARGET, Next, Round};
 
-/// How long who finds nothing to reclaim waits for writes under way before looking again.
+/// How long a fault that found nothing to reclaim waits for writes under way before looking again.
 const WAIT_NS: u64 = 10_000_000;
 
 /// How often all devices must be found full in a row before that is believed.
@@ -20,7 +24,7 @@ const FULL_LOOKS: u32 = 3;
 const EXCEED_PAGES: u32 = 256;
 
 impl Core {
-    /// A fault found nothing: reclaims itself, or waits for who does, or for writes under way, or, with all
+    /// A fault found nothing: reclaims itself, or waits for other reclaimers or for writes under way, or, with all
     /// devices full, does what the option says. `seen_freed` is the freed counter from before the failed
     /// grant, `attempt` says how many failed before.
     pub(crate) fn make_room(&self, node: &Node, seen_freed: u32, attempt: u32) {
@@ -39,7 +43,7 @@ impl Core {
         }
         let quiet = |node: &Node| node.lock().writing == 0;
         if self.are_devices_full() && self.nodes.iter().all(quiet) {
-            // Who searches holds slots for a moment that it gives back: one look may be mistaken.
+            // A search holds slots for a moment and gives them back: one look may be mistaken.
             match attempt {
                 ..FULL_LOOKS => return process::yield_now(),
                 // A device that is going comes back, and caches give way, before the budget is exceeded.
@@ -53,7 +57,7 @@ impl Core {
         futex::wait_for(&self.freed, seen_freed, WAIT_NS);
     }
 
-    /// The last one who asked for slots got none, and there are none.
+    /// The last search for slots found none, and there are none.
     fn are_devices_full(&self) -> bool {
         self.devices_full.load(Ordering::Relaxed) && self.devices.room().0 <= 0
     }
@@ -62,41 +66,42 @@ impl Core {
     fn is_throttled(&self, node: &Node) -> bool {
         let state = node.lock();
         let throttled = state.health.throttles(state.available(), state.watermarks.min);
-        // Behind a closed gate it does not work, and a fork waits for us.
+        // While the gate is closed it does not work, and a fork waits for us.
         throttled && state.writing > 0 && !self.gate.is_closed()
     }
 
-    /// One round by the calling thread, written at once; returns how many pages it took out.
+    /// One round by the calling thread, written at once; returns how many pages it reclaimed.
     fn reclaim_directly(&self, node: &Node) -> u32 {
         // Held over the write on purpose: the scratch memory is the permission to reclaim, and there are
         // only a few, as the kernel throttles direct reclaimers.
         let mut scratch = self.scratch().lock();
         let mut round = Round::direct();
-        let mut taken = 0;
+        let mut reclaimed = 0;
         loop {
             let counts = node.lock().counts();
             let scan = round.scan(counts.inactive + counts.active, DIRECT_TARGET);
-            let quota = Quota { scan, take: DIRECT_TARGET as usize };
-            let reclaimed = self.take_batch(node, quota, Unmapper::Direct, &mut scratch);
-            count(&self.counters.pgscan_direct, u64::from(reclaimed.scanned));
-            count(&self.counters.pgsteal_direct, u64::from(reclaimed.taken));
-            self.shrink_caches(node.id, reclaimed.scanned, counts.inactive + counts.active);
+            let quota = Quota { scan, unmap: DIRECT_TARGET as usize };
+            let batch = self.unmap_batch(node, quota, Unmapper::Direct, &mut scratch);
+            count(&self.counters.pgscan_direct, u64::from(batch.scanned));
+            count(&self.counters.pgsteal_direct, u64::from(batch.unmapped));
+            self.shrink_caches(node.id, batch.scanned, counts.inactive + counts.active);
             let put_back = self.write_at_once(node, &mut scratch);
-            let kept_out = reclaimed.taken - put_back;
-            taken += kept_out;
-            if round.on_pass(reclaimed.scanned, kept_out) != Next::Pass || put_back > 0 {
-                return taken;
+            let kept_out = batch.unmapped - put_back;
+            reclaimed += kept_out;
+            if round.on_pass(batch.scanned, kept_out) != Next::Pass || put_back > 0 {
+                return reclaimed;
             }
         }
     }
 
+    /// No device has room: the program is stopped, or the node gets pages beyond its budget, as a debt.
     fn exceed_budget(&self, node: &Node) {
         if self.tuning.on_full == OnFull::Stop {
-            crate::base::log::stopping();
+            log::stopping();
             signal::kill_self();
         }
         if !self.warned_full.swap(true, Ordering::Relaxed) {
-            crate::base::log::exceeding();
+            log::exceeding();
         }
         count(&self.counters.budget_exceeded, u64::from(EXCEED_PAGES));
         let mut state = node.lock();

@@ -1,4 +1,5 @@
-//! One batch of reclaim: isolate the oldest pages, unmap them, sort out what needs no write.
+//! One batch of reclaim: isolate the oldest pages, then have them unmapped (`victims.rs`) and what needs no write
+//! sorted out (`sort.rs`).
 //!
 //! The same batch serves the background reclaimer, which keeps many writes in flight, and a faulting
 //! thread that finds nothing left (direct reclaim), which writes at once.
@@ -13,7 +14,7 @@ use userswap_policy::kernel::contention::Unmapper;
 use userswap_policy::lru::ListId;
 use userswap_policy::workingset::Activity;
 
-/// Pages in whose aligned block neighbours of a victim go along.
+/// Pages of the aligned block in which neighbours of a victim go along.
 const NEIGHBOURS: u32 = 16;
 
 /// What a batch achieved.
@@ -21,22 +22,22 @@ const NEIGHBOURS: u32 = 16;
 pub struct Reclaimed {
     /// Pages looked at.
     pub scanned: u32,
-    /// Pages taken out of their regions.
-    pub taken: u32,
+    /// Pages unmapped, those to be written among them.
+    pub unmapped: u32,
 }
 
 /// How much a batch may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quota {
-    /// Pages to look at.
+    /// Pages to look at; the neighbours of the last one may exceed it.
     pub scan: u32,
-    /// Pages to take out.
-    pub take: usize,
+    /// Pages to unmap, as far as they are found; [`BATCH`] at most.
+    pub unmap: usize,
 }
 
 impl Core {
-    /// Takes a batch out; afterwards `scratch` holds the dirty pages, owned in Leaving, to be written.
-    pub(crate) fn take_batch(
+    /// Unmaps a batch; afterwards `scratch` holds the dirty pages, owned in Leaving, to be written.
+    pub(crate) fn unmap_batch(
         &self,
         node: &Node,
         quota: Quota,
@@ -45,15 +46,15 @@ impl Core {
     ) -> Reclaimed {
         let scanned = self.isolate(node, quota, scratch);
         self.unmap_victims(node, unmapper, scratch);
-        let taken = scratch.count as u32;
+        let unmapped = scratch.count as u32;
         self.sort_out(node, scratch);
         self.feed_readahead();
-        Reclaimed { scanned, taken }
+        Reclaimed { scanned, unmapped }
     }
 
-    /// Pops the oldest inactive pages and owns them in Leaving, sorted by address.
+    /// Pops the oldest inactive pages and owns them in Leaving, sorted by address; returns how many it looked at.
     fn isolate(&self, node: &Node, quota: Quota, scratch: &mut Scratch) -> u32 {
-        let most = quota.take.min(BATCH);
+        let most = quota.unmap.min(BATCH);
         let mut state = node.lock();
         scratch.count = 0;
         let demoted = state.demote(BATCH as u32);
@@ -73,12 +74,13 @@ impl Core {
         scanned
     }
 
-    /// Owns a page of this node in Leaving; the caller has taken it off its list.
+    /// Owns a page of this node in Leaving; the caller sees to it that the page is on no list. False when it is not
+    /// to be reclaimed.
     fn claim_victim(&self, state: &NodeState, page: PageIndex, scratch: &mut Scratch) -> bool {
         loop {
             let seen = self.pages.load(page);
-            // Pinned pages come back to the list when they are unpinned; a page that has meanwhile come back
-            // on another node is on that node's list.
+            // Pinned pages are listed again when they are unpinned; a page that was meanwhile mapped on another
+            // node is on that node's list.
             let PageState::Resident { slot, pins: 0, node } = seen.state() else { return false };
             if node != state.id() {
                 return false;
@@ -87,13 +89,13 @@ impl Core {
                 scratch.add(page, slot);
                 return true;
             }
-            // Somebody took its slot, or pinned it: who does not take it off the list must find it there, so
-            // it is looked at again rather than forgotten.
+            // Its slot was freed, or it was pinned: whatever changed the word counts on finding the page listed,
+            // so it is looked at again rather than forgotten.
         }
     }
 
-    /// Neighbours in address that are as cold as a victim go along: they leave in the same call, and come
-    /// back in the same read.
+    /// Neighbours in address that are as cold as a victim go along: they are unmapped by the same call, and swapped
+    /// in by the same read. Returns how many.
     fn claim_neighbours_of(
         &self,
         state: &mut NodeState,

@@ -1,8 +1,8 @@
 //! The background reclaimer: a thread per node that keeps pages available, so that no fault has to wait.
 //!
-//! Woken when a node falls to its low watermark, it takes batches out and keeps several writes in flight
+//! Woken when a node falls to its low watermark, it unmaps batches and keeps several writes in flight
 //! until what is available and what is being written together pass the high one. How hard it looks, and
-//! when it gives up, is `policy::reclaim`.
+//! when it gives up, is `policy::reclaim`; a batch is `isolate.rs`'s, a write `writeback.rs`'s.
 use crate::base::counters::count;
 use crate::base::error::Error;
 use crate::base::index::NodeId;
@@ -24,16 +24,16 @@ use userswap_policy::reclaim::{Next, Round};
 /// Writes in flight: eight of a mebibyte saturate a fast disk and keep 2 % of a 512 MiB budget busy.
 const DEPTH: usize = 8;
 
-/// Without any progress the reclaimer rests this long, or until it is woken.
+/// Without any progress the reclaimer rests this long, in milliseconds, or until it is woken.
 const REST_MS: i32 = 10;
 
-/// After the high mark was reached: woken sooner, it was hit quickly (the kernel's HZ/10).
+/// After the high watermark was reached, in milliseconds: woken sooner, it was hit quickly (the kernel's HZ/10).
 const BALANCED_MS: i32 = 100;
 
 /// Pages looked at under one hold of the node's lock.
 const SCAN_MAX: u32 = 4 * BATCH as u32;
 
-/// As long as no device has room, only clean pages and pages of zeros can leave: no hurry.
+/// As [`REST_MS`], while no device has room: only clean pages and pages of zeros can leave then, so no hurry.
 const REST_FULL_MS: i32 = 100;
 
 /// The thread's own data.
@@ -42,13 +42,13 @@ struct Kswapd {
     node: NodeId,
     queue: Queue,
     writes: Vec<Box<WriteOp>>,
-    /// Which of the writes are under way.
+    /// For each of the writes, whether it is under way.
     in_flight: Vec<Option<InFlight>>,
     idle: Vec<usize>,
     scratch: Box<Scratch>,
     round: Option<Round>,
-    pass: Progress,
-    /// The set of devices that the queue keeps open.
+    pass: Pass,
+    /// The device changes at which the queue was last told what to keep open.
     changes_seen: u32,
 }
 
@@ -58,24 +58,24 @@ impl Kswapd {
             numa::run_on(&self.core.topology.nodes()[self.node.0 as usize].cpus);
         }
         while !self.core.is_stopping() {
-            self.take_completions();
+            self.finish_completed();
             self.keep_devices();
             let core = self.core.clone();
             match self.reclaim(&core) {
-                Pass::Progress => {}
+                Outcome::GoesOn => {}
                 outcome => self.sleep(outcome),
             }
         }
         self.core.end_turn(self.core.node(self.node));
         while self.queue.in_flight() > 0 {
             self.queue.wait();
-            self.take_completions();
+            self.finish_completed();
         }
     }
 
     /// The ring holds the devices' last references: see `Queue::keep_open`.
     fn keep_devices(&mut self) {
-        // Behind the gate no descriptor is closed.
+        // Inside the gate no descriptor is closed.
         let Some(inside) = self.core.gate.try_enter() else { return };
         let changes = self.core.devices.changes.load(Ordering::Acquire);
         if std::mem::replace(&mut self.changes_seen, changes) != changes {
@@ -86,24 +86,25 @@ impl Kswapd {
     }
 
     /// One batch, if the node needs it and a write can be started.
-    fn reclaim(&mut self, core: &Core) -> Pass {
+    fn reclaim(&mut self, core: &Core) -> Outcome {
         if self.idle.is_empty() {
-            return Pass::Nothing;
+            return Outcome::NotBegun;
         }
-        // The gate first: no lock is taken outside it, or a fork could find it held by nobody.
-        let Some(_inside) = core.gate.try_enter() else { return Pass::Nothing };
+        // The gate first: no lock is taken outside it, or a fork could find it held by a thread that the
+        // child does not have.
+        let Some(_inside) = core.gate.try_enter() else { return Outcome::NotBegun };
         let node = core.node(self.node);
         if wants_reclaim(node) {
             self.reclaim_batch(node)
         } else {
             self.round = None;
             core.end_turn_if_balanced(node, node.lock().pressure());
-            Pass::Balanced
+            Outcome::Balanced
         }
     }
 
     /// One batch of the round's present pass, or of a new round.
-    fn reclaim_batch(&mut self, node: &Node) -> Pass {
+    fn reclaim_batch(&mut self, node: &Node) -> Outcome {
         let (high, counts) = {
             let state = node.lock();
             (state.watermarks.high, state.counts())
@@ -111,39 +112,40 @@ impl Kswapd {
         let round = self.round.get_or_insert_with(|| Round::background(high));
         if self.pass.left == 0 {
             let scan = round.scan(counts.inactive + counts.active, BATCH as u32);
-            self.pass = Progress { left: scan, ..Progress::default() };
+            self.pass = Pass { left: scan, ..Pass::default() };
         }
-        let quota = Quota { scan: self.pass.left.min(SCAN_MAX), take: BATCH };
+        let quota = Quota { scan: self.pass.left.min(SCAN_MAX), unmap: BATCH };
         let unmapper = Unmapper::Background(node.id.0);
-        let reclaimed = self.core.take_batch(node, quota, unmapper, &mut self.scratch);
-        count(&self.core.counters.pgscan_kswapd, u64::from(reclaimed.scanned));
-        count(&self.core.counters.pgsteal_kswapd, u64::from(reclaimed.taken));
-        self.core.shrink_caches(node.id, reclaimed.scanned, counts.inactive + counts.active);
+        let batch = self.core.unmap_batch(node, quota, unmapper, &mut self.scratch);
+        count(&self.core.counters.pgscan_kswapd, u64::from(batch.scanned));
+        count(&self.core.counters.pgsteal_kswapd, u64::from(batch.unmapped));
+        self.core.shrink_caches(node.id, batch.scanned, counts.inactive + counts.active);
         let put_back = self.write(node);
         self.core.repay(node);
-        self.pass.scanned += reclaimed.scanned;
-        self.pass.taken += reclaimed.taken - put_back;
+        self.pass.scanned += batch.scanned;
+        self.pass.reclaimed += batch.unmapped - put_back;
         // A pass ends early when the list does.
-        self.pass.left = match reclaimed.scanned {
+        self.pass.left = match batch.scanned {
             0 => 0,
             scanned => self.pass.left.saturating_sub(scanned),
         };
-        let outcome = if self.pass.left == 0 { self.end_pass(node) } else { Pass::Progress };
-        if put_back > 0 { Pass::Stuck } else { outcome }
+        let outcome = if self.pass.left == 0 { self.end_pass(node) } else { Outcome::GoesOn };
+        if put_back > 0 { Outcome::Stuck } else { outcome }
     }
 
-    fn end_pass(&mut self, node: &Node) -> Pass {
+    /// A pass is over: what the round says comes next.
+    fn end_pass(&mut self, node: &Node) -> Outcome {
         let round = self.round.as_mut().expect("a pass belongs to a round");
-        let next = round.on_pass(self.pass.scanned, self.pass.taken);
-        self.pass = Progress::default();
+        let next = round.on_pass(self.pass.scanned, self.pass.reclaimed);
+        self.pass = Pass::default();
         let mut state = node.lock();
         state.priority = round.priority();
         match next {
-            Next::Pass => Pass::Progress,
+            Next::Pass => Outcome::GoesOn,
             Next::Over => {
                 state.health.on_progress();
                 self.round = None;
-                Pass::Progress
+                Outcome::GoesOn
             }
             Next::Failed => {
                 state.health.on_failure();
@@ -154,12 +156,12 @@ impl Kswapd {
                 if is_hopeless {
                     self.give_up(node);
                 }
-                Pass::Stuck
+                Outcome::Stuck
             }
         }
     }
 
-    /// The node is hopeless: nobody wakes us until there is progress.
+    /// The node is hopeless: its reclaimer is not woken until there is progress.
     fn give_up(&self, node: &Node) {
         self.core.end_turn(node);
         self.core.hopeless.fetch_add(1, Ordering::AcqRel);
@@ -168,43 +170,45 @@ impl Kswapd {
         }
     }
 
-    /// Starts writes for all dirty pages of the batch; what finds no idle write waits for one. Returns how
+    /// Starts writes for all dirty pages of the batch, waiting for an idle write when there is none. Returns how
     /// many pages no device would take.
     fn write(&mut self, node: &Node) -> u32 {
         let mut done = 0;
         while done < self.scratch.victims().len() {
-            let Some(place) = self.idle.pop() else {
+            let Some(index) = self.idle.pop() else {
                 self.queue.wait();
-                self.take_completions();
+                self.finish_completed();
                 continue;
             };
-            let write = &mut self.writes[place];
+            let write = &mut self.writes[index];
             let prepared =
                 self.core.prepare_write(node, node.id, &self.scratch.victims()[done..], write);
             if prepared == 0 {
-                self.idle.push(place);
+                self.idle.push(index);
                 let left = &self.scratch.victims()[done..];
                 self.core.put_back(node, left);
                 return left.len() as u32;
             }
             done += prepared;
-            self.start_write(place);
+            self.start_write(index);
         }
         0
     }
 
-    fn start_write(&mut self, place: usize) {
-        let write = &self.writes[place];
+    fn start_write(&mut self, index: usize) {
+        let write = &self.writes[index];
         let (slot, bytes) = (write.slot(), write.pieces.bytes());
         let request = self.core.devices.request(Direction::Write, slot, bytes, self.node);
-        self.in_flight[place] = Some(InFlight::new(&self.core));
-        self.queue.start(request, &write.pieces, place as u64);
+        self.in_flight[index] = Some(InFlight::new(&self.core));
+        self.queue.start(request, &write.pieces, index as u64);
     }
 
-    fn take_completions(&mut self) {
+    /// Finishes the writes that have completed.
+    fn finish_completed(&mut self) {
         while let Some(Completion { token, outcome }) = self.queue.finished() {
             let write = &self.writes[token as usize];
-            let node = self.core.node_of_write(write);
+            // All frames of a write are of one node.
+            let node = self.core.node_of_frame(write.first_frame());
             self.core.finish_write(node, write, outcome);
             self.in_flight[token as usize] = None;
             self.idle.push(token as usize);
@@ -212,14 +216,14 @@ impl Kswapd {
     }
 
     /// Waits for a completion or for being woken: after a pass without success not for long, and after
-    /// the high mark was reached first for a moment, as the kernel does, to see whether it lasts.
-    fn sleep(&mut self, outcome: Pass) {
+    /// the high watermark was reached first for a moment, as the kernel does, to see whether it lasts.
+    fn sleep(&mut self, outcome: Outcome) {
         let core = self.core.clone();
         let node = core.node(self.node);
         node.reclaim_awake.store(false, Ordering::SeqCst);
         let inside = core.gate.try_enter();
         let open = inside.is_some();
-        // Whoever found the node low before that store did not signal: look again.
+        // A thread that found the node low before that store did not signal: look again.
         let missed = open && !self.idle.is_empty() && wants_reclaim(node);
         if let Some(inside) = inside {
             core.end_turn(node);
@@ -229,15 +233,16 @@ impl Kswapd {
         let hopeless = node.hopeless.load(Ordering::Relaxed);
         match outcome {
             _ if !open => _ = self.wait(REST_MS),
-            Pass::Stuck if hopeless => _ = self.wait(-1),
-            Pass::Stuck => _ = self.wait(if full { REST_FULL_MS } else { REST_MS }),
+            Outcome::Stuck if hopeless => _ = self.wait(-1),
+            Outcome::Stuck => _ = self.wait(if full { REST_FULL_MS } else { REST_MS }),
             _ if missed => {}
-            Pass::Balanced if self.queue.in_flight() == 0 => self.sleep_balanced(node),
+            Outcome::Balanced if self.queue.in_flight() == 0 => self.sleep_balanced(node),
             _ => _ = self.wait(-1),
         }
         node.reclaim_awake.store(true, Ordering::SeqCst);
     }
 
+    /// Sleeps until woken; counts whether the watermarks were hit again within a moment.
     fn sleep_balanced(&mut self, node: &Node) {
         if self.wait(BALANCED_MS) == Woken::Yes {
             return count(&self.core.counters.kswapd_low_wmark_hit_quickly, 1);
@@ -250,6 +255,7 @@ impl Kswapd {
         }
     }
 
+    /// Waits for a completion, for being woken, or for the time to pass; -1 is for ever.
     fn wait(&mut self, timeout_ms: i32) -> Woken {
         let wanted = &self.core.node(self.node).reclaim_wanted;
         let ready = fd::poll(&[wanted.as_raw_fd(), self.queue.as_raw_fd(), -1], timeout_ms);
@@ -262,7 +268,7 @@ impl Kswapd {
     }
 }
 
-/// Whether somebody woke the reclaimer.
+/// Whether the reclaimer was woken, rather than its time over or a write completed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Woken {
     Yes,
@@ -271,30 +277,25 @@ enum Woken {
 
 /// How far the present pass of a round has come, in pages.
 #[derive(Clone, Copy, Debug, Default)]
-struct Progress {
+struct Pass {
+    /// Still to be looked at.
     left: u32,
     scanned: u32,
-    taken: u32,
+    /// Unmapped and not mapped again.
+    reclaimed: u32,
 }
 
 /// How a pass over a node ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Pass {
-    /// It could not begin.
-    Nothing,
+enum Outcome {
+    /// No write is idle, or the gate is closed.
+    NotBegun,
     /// There was nothing to do.
     Balanced,
-    /// A round took nothing out, or no device had room.
+    /// A round reclaimed nothing, or no device had room.
     Stuck,
-    /// It goes on.
-    Progress,
-}
-
-impl Core {
-    /// The node whose pages a write carries.
-    pub(crate) fn node_of_write(&self, write: &WriteOp) -> &Node {
-        self.node_of_frame(write.first_frame())
-    }
+    /// There is more to do.
+    GoesOn,
 }
 
 /// Starts the reclaimer of one of an engine's nodes, on that node's CPUs.
@@ -313,14 +314,14 @@ pub fn start(core: Arc<Core>, node: NodeId) -> Result<std::thread::JoinHandle<()
         idle: (0..DEPTH).collect(),
         scratch: Box::new(Scratch::new()),
         round: None,
-        pass: Progress::default(),
+        pass: Pass::default(),
         changes_seen: 0,
     };
     let thread = std::thread::Builder::new().name(format!("userswapd{}", node.0));
     thread.spawn(move || kswapd.run()).map_err(Error::Thread)
 }
 
-/// Whether the node, once all writes under way have finished, would still not be above its high mark.
+/// Whether the node, once all writes under way have finished, would still not be above its high watermark.
 fn wants_reclaim(node: &Node) -> bool {
     let state = node.lock();
     state.debt > 0 || state.available() + state.writing <= state.watermarks.high

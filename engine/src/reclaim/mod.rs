@@ -1,4 +1,13 @@
-//! OUT: pages leave. The background reclaimer, direct reclaim, writeback, and what else gives memory or slots up.
+//! OUT: pages leave their regions for the devices.
+//!
+//! | file | responsible for |
+//! |---|---|
+//! | [`kswapd`], [`direct`] | the two reclaimers: a thread per node, and a fault that found no page |
+//! | [`isolate`], [`victims`], [`sort`], [`writeback`] | a batch: chosen, unmapped, told apart, written |
+//! | [`turn`] | the end of a reclaimer's turn under the kernel's `stall` |
+//! | [`slots`], [`repay`], [`shrink`] | what else is given up: slots of mapped pages, memory over the budget, caches |
+//!
+//! How hard to look and when to give up is `policy::reclaim`; unmapping and mapping are `transfer`'s.
 pub mod direct;
 pub mod isolate;
 pub mod kswapd;

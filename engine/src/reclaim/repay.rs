@@ -1,10 +1,13 @@
 //! Paying a debt: memory over the budget goes back to the kernel.
+//!
+//! A node's debt comes from a budget that was shrunk or exceeded. What leaves its regions pays by itself
+//! (`NodeState::on_released`); here spare pages and free frames pay the rest.
 use crate::base::limits::BATCH;
 use crate::state::core::Core;
 use crate::state::node::Node;
 
 impl Core {
-    /// After the budget was shrunk or exceeded: gives free memory back to the kernel.
+    /// Pays as much of a node's debt as there are spare pages, free frames and second chances for.
     pub(crate) fn repay(&self, node: &Node) {
         loop {
             let mut state = node.lock();
@@ -21,13 +24,9 @@ impl Core {
             if state.pool.free() == 0 {
                 state.steal_cached(debt, &self.pages);
             }
-            // Held until the memory is gone: as holes they could be filled in between.
             let Some(run) = state.take_free(debt) else { return };
             drop(state);
-            self.release_memory(run);
-            let mut state = node.lock();
-            state.put_hole(run);
-            state.on_released(run.count);
+            self.release_run(node, run);
         }
     }
 }

@@ -3,16 +3,18 @@
 //! Whoever reclaims pages of a node notes how many it looked at; one thread, which exists from the first
 //! registration on, then asks every cache in proportion (`policy::shrink`). It is neither the reclaimer's
 //! thread nor a faulting one: a cache may touch managed memory, wait for the program's locks, or take its
-//! time, and nobody who is needed to bring in pages waits for it. It is outside the gate, and holds no lock
+//! time, and no thread that is needed to swap pages in waits for it. It is outside the gate, and holds no lock
 //! of the engine's, while a cache is asked. A fork may come meanwhile; the child finds the cache's locks as
 //! the scan had them, as those of every other thread.
 //!
-//! What the memory of a cache takes from the budget is told with an [`Account`](crate::account::Account).
+//! What the memory of a cache takes from the budget is told with an [`Account`](crate::Account).
 use crate::base::counters::count;
 use crate::base::error::Error;
 use crate::base::index::NodeId;
+use crate::base::log;
 use crate::list_lru::ShrinkRequest;
 use crate::state::core::Core;
+use crate::state::node::Node;
 use crate::state::shrinkers::{Registered, Request, ShrinkResult, Turn};
 use crate::sys::clock::thread_id;
 use crate::sys::futex;
@@ -43,7 +45,7 @@ impl Core {
 
     /// Nothing else is left to be had on a node: whether its caches, asked for all they have, freed
     /// something. Waits for that, but not for long.
-    pub(crate) fn caches_give_way(&self, node: &crate::state::node::Node, seen_freed: u32) -> bool {
+    pub(crate) fn caches_give_way(&self, node: &Node, seen_freed: u32) -> bool {
         if self.shrinkers.is_empty() || node.lock().charged == 0 {
             return false;
         }
@@ -52,6 +54,7 @@ impl Core {
         self.freed.load(Ordering::Acquire) != seen_freed
     }
 
+    /// The thread: asks every node's caches for what reclaim has noted, until the engine stops.
     fn ask_shrinkers(&self) {
         while !self.is_stopping() {
             let seen = self.shrinkers.requested.load(Ordering::Acquire);
@@ -67,13 +70,14 @@ impl Core {
         }
     }
 
+    /// Asks every cache for a share of a node's objects; one that panics is not asked again.
     fn ask_all(&self, node: NodeId, share: Share) {
         let mut last = None;
         while let Some((entry, turn)) = self.next_shrinker(last) {
             last = Some(entry.id);
             let asked = catch_unwind(AssertUnwindSafe(|| entry.ask(self, node, share)));
             if asked.is_err() {
-                crate::base::log::shrinker_panicked(&entry.name);
+                log::shrinker_panicked(&entry.name);
                 let _inside = self.gate.enter();
                 self.shrinkers.remove(entry.id);
             }
@@ -89,7 +93,7 @@ impl Core {
         let entries = self.shrinkers.entries.lock();
         let next = entries.iter().find(|entry| last.is_none_or(|last| entry.id > last)).cloned();
         let next = next.map(|entry| {
-            // Under the lock: who removes an entry either finds it without a turn for good, or sees this.
+            // Under the lock: a removal either finds the entry without a turn for good, or sees this.
             entry.scan.thread.store(thread_id() as u32, Ordering::Relaxed);
             let turn = Turn(entry.scan.clone());
             (entry, turn)
@@ -100,6 +104,7 @@ impl Core {
 }
 
 impl Request {
+    /// What was asked for since the last time, if anything was.
     fn take(&self) -> Option<Share> {
         if !self.is_made.swap(false, Ordering::Acquire) {
             return None;
@@ -110,6 +115,7 @@ impl Request {
 }
 
 impl Registered {
+    /// Asks one cache, batch by batch, until it has done its share, stops by itself or is being removed.
     fn ask(&self, core: &Core, node: NodeId, share: Share) {
         let mut request = ShrinkRequest::new(node, 0);
         let freeable = self.shrinker.count(&request);

@@ -1,6 +1,7 @@
-//! Giving slots up: pages that are mapped keep the slot they came from, in case they leave unchanged. When
-//! devices have no room those slots are needed more elsewhere (as the kernel frees the swap of active pages
-//! once swap is half full).
+//! Giving slots up, when devices have no room.
+//!
+//! Pages that are mapped keep the slot they came from, in case they leave unchanged; for a page that has to be written
+//! those slots are needed more (as the kernel frees the swap of active pages once swap is half full).
 use crate::base::index::{PageIndex, Slot};
 use crate::state::core::Core;
 use crate::state::node::{Node, NodeState};
@@ -10,11 +11,11 @@ use userswap_policy::lru::ListId;
 /// Pages looked at in one go, under the node's lock.
 const LOOKS: usize = 1024;
 
-/// Slots given up in one go.
+/// Slots given up in one go; bounds the stack that a fault needs for it.
 const SLOTS: usize = 256;
 
 impl Core {
-    /// Frees slots of mapped pages, of `node` first; returns how many.
+    /// Frees slots of mapped pages of the nearest node that has some, `node` first; returns how many.
     pub(crate) fn give_up_slots(&self, node: &Node) -> usize {
         let nodes = self.topology.nearest(node.id).iter().map(|id| self.node(*id));
         nodes.map(|node| self.give_up_slots_of(node)).find(|given| *given > 0).unwrap_or(0)
@@ -51,13 +52,12 @@ impl Core {
     }
 }
 
-/// The page behind the one that was looked at last, active ones before inactive ones, round and round.
+/// The page after the one that was looked at last, active ones before inactive ones, round and round.
 fn next(state: &NodeState) -> Option<PageIndex> {
     let first = |list| state.lists.oldest(list);
     let start = || first(ListId::Active).or_else(|| first(ListId::Inactive));
     let Some(last) = state.slots_looked_at else { return start() };
-    let behind = state.lists.after(last);
-    behind.or_else(|| match state.lists.list_of(last) {
+    state.lists.after(last).or_else(|| match state.lists.list_of(last) {
         Some(ListId::Active) => first(ListId::Inactive),
         _ => start(),
     })

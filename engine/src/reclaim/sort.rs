@@ -1,4 +1,6 @@
-//! Unmapped pages are told apart: pages of zeros and clean ones need no write.
+//! Unmapped pages are told apart by their content: pages of zeros and clean ones need no write.
+//!
+//! A page is clean if its checksum is still that of the slot it came from.
 use crate::base::checksum::is_zero;
 use crate::base::counters::count;
 use crate::state::core::Core;
@@ -12,8 +14,8 @@ impl Core {
     /// Publishes pages of zeros and clean pages; keeps the dirty ones, with their checksums.
     pub(crate) fn sort_out(&self, node: &Node, scratch: &mut Scratch) {
         let mut dirty = 0;
-        for place in 0..scratch.count {
-            let victim = scratch.victims[place];
+        for index in 0..scratch.count {
+            let victim = scratch.victims[index];
             let bytes = pages::bytes(self.frame_address(victim.frame), 1);
             if is_zero(bytes) {
                 self.drop_zero(node, victim);
@@ -40,6 +42,7 @@ impl Core {
         scratch.count = dirty;
     }
 
+    /// A page of zeros needs neither frame nor slot.
     fn drop_zero(&self, node: &Node, victim: Victim) {
         count(&self.counters.swpout_zero, 1);
         self.publish(victim.page, PageState::Untouched);

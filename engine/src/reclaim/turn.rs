@@ -1,4 +1,7 @@
-//! A node's turn to contend ends (`stall`).
+//! The end of a node's turn to contend, under `stall`, the kernel's form (`policy::kernel::contention`).
+//!
+//! The turn is claimed on the way to an unmap lock (`state::unmap_lock`); it ends when the node is balanced, or its
+//! reclaimer sleeps or gives up.
 use crate::base::counters::count;
 use crate::state::core::Core;
 use crate::state::node::Node;

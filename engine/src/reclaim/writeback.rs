@@ -1,6 +1,10 @@
 //! Writing dirty pages: contiguous slots, one large request, and what its completion does.
+//!
+//! While a page is being written a fault may take it (`fault::minor`): its frame is an orphan then, and the frame's
+//! flag says so (`transfer::orphan`). Which device is asked is `policy::devices`.
 use crate::base::counters::count;
 use crate::base::index::{NodeId, PageRange, Slot};
+use crate::base::log;
 use crate::device::{SlotEnd, SlotSpan};
 use crate::state::core::Core;
 use crate::state::frame_flag::FrameFlag;
@@ -14,8 +18,8 @@ use std::sync::atomic::Ordering;
 use userswap_policy::frames::FrameRun;
 
 impl Core {
-    /// Prepares a write of as many of `victims` as fit one run of slots of the device that `near` asks first; returns how many, 0 when no device
-    /// has room. Their pages are published as Writing.
+    /// Prepares a write of as many of `victims` as fit one run of slots of the device that `near` asks first;
+    /// returns how many, 0 when no device has room. Their pages are published as Writing.
     pub(crate) fn prepare_write(
         &self,
         node: &Node,
@@ -47,8 +51,8 @@ impl Core {
             }
         }
         node.lock().writing += span.count;
-        for (place, victim) in victims[..write.count].iter().enumerate() {
-            let slot = write.slot_at(place);
+        for (index, victim) in victims[..write.count].iter().enumerate() {
+            let slot = write.slot_at(index);
             self.devices.set_checksum(slot, victim.checksum);
             self.devices.set_page(slot, victim.page);
             self.frame_flags.set(victim.frame, FrameFlag::Writing);
@@ -57,7 +61,8 @@ impl Core {
         write.count
     }
 
-    /// Writes everything in `scratch` on the calling thread; returns how many pages no device would take.
+    /// Writes everything in `scratch` on the calling thread; returns how many pages no device would take, which are
+    /// mapped again.
     pub(crate) fn write_at_once(&self, node: &Node, scratch: &mut Scratch) -> u32 {
         let near = self.node_here().id;
         let mut done = 0;
@@ -76,7 +81,8 @@ impl Core {
         0
     }
 
-    /// The write has ended: its pages are cached, or, if it failed, tried elsewhere or kept in RAM.
+    /// The write has ended: its pages are cached. One that failed is repeated once; if that fails, too, its pages are
+    /// mapped again.
     pub(crate) fn finish_write(&self, node: &Node, write: &WriteOp, outcome: io::Result<()>) {
         let outcome = outcome.or_else(|error| {
             count(&self.counters.swap_write_errors, 1);
@@ -87,8 +93,8 @@ impl Core {
             return self.fail_write(node, write, &error);
         }
         count(&self.counters.pswpout, write.count as u64);
-        for (place, victim) in write.victims[..write.count].iter().enumerate() {
-            self.finish_page(victim, write.slot_at(place));
+        for (index, victim) in write.victims[..write.count].iter().enumerate() {
+            self.finish_page(victim, write.slot_at(index));
         }
         let mut state = node.lock();
         state.writing -= write.count as u32;
@@ -100,7 +106,7 @@ impl Core {
         self.feed_readahead();
     }
 
-    /// Publishes one written page, or frees what it left behind.
+    /// Publishes one written page, or, if a fault or a request has taken it, frees its frame and slot.
     fn finish_page(&self, victim: &Victim, slot: Slot) {
         let writing = PageState::Writing { frame: victim.frame, slot };
         // The flag first: once the word says Cached the frame may be reused at any moment.
@@ -110,20 +116,20 @@ impl Core {
         {
             return;
         }
-        // Somebody has taken the page, and has marked the frame (ORPHAN) or is about to.
+        // Another thread has taken the page, and has marked the frame as an orphan or is about to.
         if self.frame_flags.swap(victim.frame, FrameFlag::Finished) == FrameFlag::Orphan {
             self.free_orphan(victim.frame, slot, SlotEnd::Free);
         }
     }
 
-    /// Neither the device nor a second try would take it: bad slots, and the pages go elsewhere.
+    /// The device failed twice: the slots are bad, and the pages stay in RAM until they are reclaimed again.
     fn fail_write(&self, node: &Node, write: &WriteOp, error: &io::Error) {
         let (device, _) = self.devices.describe(write.slot());
         self.devices.note_write_error(write.slot());
         count(&self.counters.swap_bad_slots, write.count as u64);
-        crate::base::log::write_error(&device.name, error.raw_os_error().unwrap_or(0));
-        for (place, victim) in write.victims[..write.count].iter().enumerate() {
-            let slot = write.slot_at(place);
+        log::write_error(&device.name, error.raw_os_error().unwrap_or(0));
+        for (index, victim) in write.victims[..write.count].iter().enumerate() {
+            let slot = write.slot_at(index);
             let writing = PageState::Writing { frame: victim.frame, slot };
             // Owning the page again, its content in the frame: it is mapped back, without a slot.
             if self.pages.change(victim.page, writing, PageState::Filling { slot: None }) {
@@ -138,7 +144,7 @@ impl Core {
         self.announce_freed();
     }
 
-    /// Puts dirty pages back that no device would take.
+    /// Maps dirty pages again that no device would take, and notes that devices are full.
     pub(crate) fn put_back(&self, node: &Node, victims: &[Victim]) {
         self.devices_full.store(true, Ordering::Relaxed);
         for victim in victims {

@@ -71,7 +71,7 @@ impl Core {
     /// Takes the content of a page that is not mapped; None if its word has changed.
     fn take_unmapped(&self, page: PageIndex, seen: Word) -> Option<Content> {
         if let PageState::Cached { frame, slot, .. } = seen.state() {
-            let taken = self.uncache(page, seen, (frame, PageState::Untouched));
+            let taken = self.uncache(page, seen, PageState::Untouched);
             return taken.then_some(Content::Frame(frame, slot));
         }
         if seen.state() == PageState::Lost {

@@ -67,8 +67,7 @@ impl Core {
         for victim in victims {
             let seen = self.pages.load(victim.page);
             let PageState::Cached { frame, slot: Some(slot), .. } = seen.state() else { continue };
-            if frame == victim.frame
-                && self.uncache(victim.page, seen, (frame, PageState::Swapped { slot }))
+            if frame == victim.frame && self.uncache(victim.page, seen, PageState::Swapped { slot })
             {
                 node.lock().put_free(FrameRun { first: frame, count: 1 });
             }

@@ -39,18 +39,18 @@ impl Core {
         self.put_back_frames(node, &mut frames, last as u32 + 1);
         let pieces = self.pieces_from(&frames, first as u32);
         let slot = slot_of(task.device.id(), slots.start + first as u32);
-        let read = self.devices.transfer(Direction::Read, slot, &pieces, node.id).is_ok();
+        let outcome = self.devices.transfer(Direction::Read, slot, &pieces, node.id);
         let mut victims = Vec::with_capacity(claimed.len());
         for (place, page) in (0..frames.pages()).zip(claimed) {
             let frame = frames.run_at(place, 1).first;
             let slot = slot_of(task.device.id(), slots.start + place);
             match page {
                 None => node.lock().put_free(FrameRun { first: frame, count: 1 }),
-                Some(page) if self.is_good_in(slot, frame, read) => {
+                Some(page) if self.is_good_in(slot, frame, &outcome) => {
                     let checksum = self.devices.checksum(slot);
                     victims.push(Victim { page, slot: Some(slot), frame, checksum });
                 }
-                Some(page) => self.lose_in(page, slot, frame),
+                Some(page) => self.lose_page(page, slot, frame),
             }
         }
         count(&self.counters.pswpin, victims.len() as u64);

@@ -94,7 +94,7 @@ impl Core {
     pub(crate) fn take_cached(&self, page: PageIndex, slot: Slot, found: &mut Found) {
         let seen = self.pages.load(page);
         let PageState::Cached { frame, slot: Some(held), .. } = seen.state() else { return };
-        if held != slot || !self.uncache(page, seen, (frame, PageState::Filling { slot: None })) {
+        if held != slot || !self.uncache(page, seen, PageState::Filling { slot: None }) {
             return;
         }
         let node = self.node_of_frame(frame);

@@ -1,4 +1,7 @@
-//! The second chance: pages whose content is in a frame and on a slot.
+//! The second chance: a page is unmapped, its content still in a frame and on its slot.
+//!
+//! Such frames count as available. A fault maps the page again (`fault::minor`); otherwise the frame goes to
+//! whatever needs one first (`NodeState::steal_cached`), or is given up on request, here.
 use crate::base::index::{PageIndex, PageRange, Slot};
 use crate::state::core::Core;
 use crate::state::node::Node;
@@ -7,7 +10,7 @@ use crate::state::scratch::Victim;
 use userswap_policy::frames::FrameRun;
 
 impl Core {
-    /// A page whose content is in a frame and on a slot: second chance.
+    /// Publishes a page, owned in Leaving, whose content is on `slot` as well as in its frame.
     pub(crate) fn cache(&self, node: &Node, victim: Victim, slot: Slot) {
         let state = PageState::Cached { frame: victim.frame, slot: Some(slot), marker: false };
         self.publish(victim.page, state);
@@ -15,15 +18,11 @@ impl Core {
         self.announce_freed();
     }
 
-    /// Ends a page's second chance; false if its word has changed. Its frame is the caller's then.
-    pub(crate) fn uncache(
-        &self,
-        page: PageIndex,
-        seen: Word,
-        (frame, next): (u32, PageState),
-    ) -> bool {
-        // Both under the lock: the list's length counts as available, and whoever brings the page in again
-        // puts it on a list behind us.
+    /// Ends a page's second chance, its frame going to the caller; false if its word has changed.
+    pub(crate) fn uncache(&self, page: PageIndex, seen: Word, next: PageState) -> bool {
+        let PageState::Cached { frame, .. } = seen.state() else { return false };
+        // Both under the lock: the list's length counts as available, and a thread that maps the page again
+        // enlists it after this.
         let mut state = self.node_of_frame(frame).lock();
         let claimed = self.pages.claim(page, seen, next);
         if claimed {
@@ -32,12 +31,12 @@ impl Core {
         claimed
     }
 
-    /// Pages on their second chance give up their frames.
+    /// Pages on their second chance give up their frames; their content stays on their slots.
     pub(crate) fn release_cached(&self, range: PageRange) {
         for page in range.first..range.end() {
             let seen = self.pages.load(page);
             let PageState::Cached { frame, slot: Some(slot), .. } = seen.state() else { continue };
-            if self.uncache(page, seen, (frame, PageState::Swapped { slot })) {
+            if self.uncache(page, seen, PageState::Swapped { slot }) {
                 let freed = FrameRun { first: frame, count: 1 };
                 self.node_of_frame(frame).lock().put_free(freed);
             }

@@ -1,5 +1,9 @@
 //! Frames: held for pages that come or go, given back to the node or to the kernel.
+//!
+//! Which frames a caller may have is the node's to decide (`state::node`); here a grant becomes frames with physical
+//! pages, or a whole set of them.
 use crate::base::counters::count;
+use crate::base::limits::RUN_MAX;
 use crate::state::core::Core;
 use crate::state::frame_set::{FrameSet, RUNS_MAX};
 use crate::state::node::{Asker, Grant, Node};
@@ -7,7 +11,7 @@ use crate::sys::{PAGE_BYTES, mapping, numa};
 use userswap_policy::frames::FrameRun;
 
 impl Core {
-    /// Gives the physical pages of held frames back to the kernel.
+    /// Gives the physical pages of held frames back to the kernel; the frames stay held, without them.
     pub(crate) fn release_memory(&self, frames: FrameRun) {
         let (address, bytes) =
             (self.frame_address(frames.first), frames.count as usize * PAGE_BYTES);
@@ -15,7 +19,16 @@ impl Core {
             .expect("the pool is ours to give back");
     }
 
-    /// Frames to copy pages out to, on a loan if need be.
+    /// Gives held frames up and their physical pages back to the kernel, which pays debt or leaves spare pages.
+    pub(crate) fn release_run(&self, node: &Node, run: FrameRun) {
+        // Held until the memory is gone: as holes the frames could be filled in between.
+        self.release_memory(run);
+        let mut state = node.lock();
+        state.put_hole(run);
+        state.on_released(run.count);
+    }
+
+    /// 1 to `want` held frames to copy pages out to, on a loan if need be.
     pub(crate) fn frames_for_copy(&self, node: &Node, want: u32) -> FrameRun {
         let mut state = node.lock();
         let grant = state.grant(want, Asker::Reclaim, &self.pages).unwrap_or_else(|| {
@@ -27,13 +40,13 @@ impl Core {
         self.frames_of(node, grant)
     }
 
-    /// Turns a grant into held frames with physical pages.
+    /// Turns a grant into held frames with physical pages, one run; of spare pages what is over goes back.
     pub(crate) fn frames_of(&self, node: &Node, grant: Grant) -> FrameRun {
         let spare = match grant {
             Grant::Frames(run) => return run,
             Grant::Spare(count) => count,
         };
-        let run = node.lock().take_holes(spare.min(crate::base::limits::RUN_MAX));
+        let run = node.lock().take_holes(spare.min(RUN_MAX));
         self.copy_or_abort(self.frame_address(run.first), self.zeros_address(), run.count);
         node.lock().spare += spare - run.count;
         run
@@ -57,7 +70,7 @@ impl Core {
         }
     }
 
-    /// Frames that found no page are free again.
+    /// Of a set only the first `used` frames are needed: the others are free again.
     pub(crate) fn put_back_frames(&self, node: &Node, frames: &mut FrameSet, used: u32) {
         if used < frames.pages() {
             let rest = frames.split_off(used);

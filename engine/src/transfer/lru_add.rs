@@ -1,9 +1,9 @@
-//! Origin: a page has been mapped. Its word is published, with what it is taken for, and it goes to the
-//! list of its node that this names.
+//! A page has been mapped: its word is published, active or inactive, and it goes to that list of its node (the
+//! kernel's lru_add).
 //!
 //! Whether it is active is the working set's decision (`policy::workingset`), made under the node's lock
 //! before the word is published; the list follows after it, because a page on a list whose word does not
-//! say so would be forgotten.
+//! say so would be forgotten. Mapping it is `map.rs`'s.
 use crate::base::counters::count;
 use crate::base::index::{PageIndex, PageRange, Slot};
 use crate::state::core::Core;
@@ -23,14 +23,15 @@ pub enum Origin {
     SecondChance,
     /// Read from its device.
     Read,
-    /// It was to leave, and has to stay.
+    /// It was to be unmapped or written, and has to stay.
     Again,
-    /// Brought back before anybody asked for it.
+    /// Swapped in before a fault asked for it.
     Unasked,
 }
 
 impl Core {
-    /// Publishes pages that were just mapped, and puts them on their node's list.
+    /// Publishes pages that were just mapped, each with the slot that still holds its content, and puts them on
+    /// their node's list.
     pub(crate) fn publish_resident(
         &self,
         node: &Node,
@@ -61,7 +62,7 @@ impl Core {
     fn active_of(&self, node: &Node, range: PageRange, origin: Origin) -> (u64, u8) {
         let words = (range.first..range.end()).map(|page| (page, self.pages.load(page)));
         let mut state = node.lock();
-        let bits = words.enumerate().map(|(place, (page, word))| {
+        let bits = words.enumerate().map(|(index, (page, word))| {
             let activity = match origin {
                 Origin::New => state.workingset.on_first_touch(state.counts()),
                 Origin::Again | Origin::Unasked => Activity::Inactive,
@@ -72,13 +73,13 @@ impl Core {
                 }
                 Origin::Read => self.refault(&mut state, page, word),
             };
-            u64::from(activity == Activity::Active) << place
+            u64::from(activity == Activity::Active) << index
         });
         let active = bits.fold(0, |all, bit| all | bit);
         (active, state.generation())
     }
 
-    /// A page that had left is back: by the clock of the node that takes it.
+    /// A page is swapped in again: whether it was away for long, by the clock of the node that takes it.
     fn refault(&self, state: &mut NodeState, page: PageIndex, word: Word) -> Activity {
         let counts = state.counts();
         let Some((node, shadow)) = word.shadow() else {

@@ -1,4 +1,7 @@
-//! Mapping pages: held frames are moved to missing pages that the caller owns, in runs; a single one is copied.
+//! Mapping pages: the content of held frames gets to missing pages that the caller owns, in runs.
+//!
+//! A run is moved. A page alone is copied, as a move has to flush the other CPUs' TLBs; so is what the kernel refuses
+//! to move. Publishing the pages and putting them on their lists comes after, in `lru_add.rs`.
 use crate::base::counters::count;
 use crate::base::index::{FrameIndex, PageIndex, PageRange};
 use crate::base::limits::RUN_MAX;
@@ -13,7 +16,7 @@ use userswap_policy::frames::FrameRun;
 /// has returned.
 const BUSY_RETRIES: u32 = 32;
 
-/// Frames that are worth a call to give them back, for copies of single pages.
+/// Frames at least that are worth a call to give them back, for copies of single pages.
 const RUN_LEAST: u32 = 16;
 
 impl Core {
@@ -57,10 +60,7 @@ impl Core {
             return false;
         }
         drop(state);
-        self.release_memory(run);
-        let mut state = node.lock();
-        state.put_hole(run);
-        state.on_released(run.count);
+        self.release_run(node, run);
         true
     }
 
@@ -69,7 +69,7 @@ impl Core {
         let _near = self.prefer_node(node);
         let mut done = 0;
         while done < range.count {
-            let count = (range.count - done).min(crate::base::limits::RUN_MAX);
+            let count = (range.count - done).min(RUN_MAX);
             self.copy_or_abort(self.page_address(range.first + done), self.zeros_address(), count);
             done += count;
         }
@@ -106,6 +106,7 @@ impl Core {
         copied
     }
 
+    /// Moves frames to pages; returns how many, fewer when the kernel refuses the next one.
     fn move_in(&self, first: PageIndex, frames: FrameRun) -> u32 {
         let mut moved = 0;
         let mut tries = 0;
@@ -139,6 +140,7 @@ impl Core {
         );
     }
 
+    /// Copies pages to missing ones. Where the kernel refuses, nothing could serve the fault: the program ends.
     pub(crate) fn copy_or_abort(&self, to: usize, from: usize, count: u32) {
         let Err(stopped) = self.uffd.copy(to, from, count as usize * PAGE_BYTES) else { return };
         if stopped.error != libc::ENOENT || count == 1 {
@@ -170,11 +172,11 @@ impl Core {
         }
     }
 
-    /// Maps the frames of `set` from `place` on at pages that the caller owns in Filling.
-    pub(crate) fn map_set(&self, node: &Node, range: PageRange, set: &FrameSet, place: u32) {
+    /// Maps the frames of `set` from index `first` on at pages that the caller owns in Filling.
+    pub(crate) fn map_set(&self, node: &Node, range: PageRange, set: &FrameSet, first: u32) {
         let mut done = 0;
         while done < range.count {
-            let run = set.run_at(place + done, range.count - done);
+            let run = set.run_at(first + done, range.count - done);
             self.map_in(node, PageRange { first: range.first + done, count: run.count }, run);
             done += run.count;
         }

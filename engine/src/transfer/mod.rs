@@ -1,4 +1,6 @@
 //! The steps that both flows share: mapping pages, unmapping them, the frames for it, and the lists they go to.
+//!
+//! Each is given pages that its caller owns, and decides nothing about which; `fault` and `reclaim` do.
 pub mod cached;
 pub mod frames;
 pub mod lru_add;

@@ -1,4 +1,7 @@
-//! Frames whose page has gone elsewhere while the device still reads from them.
+//! Orphans: frames whose page has gone elsewhere while the device still reads from them.
+//!
+//! Such a frame belongs to its write alone, and its slot holds nothing of worth. The frame's flag
+//! (`state::frame_flag`) tells which of the two was last to let go: it frees both.
 use crate::base::index::{FrameIndex, Slot};
 use crate::device::{SlotEnd, SlotSpan};
 use crate::state::core::Core;
@@ -6,8 +9,8 @@ use crate::state::frame_flag::FrameFlag;
 use userswap_policy::frames::FrameRun;
 
 impl Core {
-    /// The page of a frame under write has gone: whoever comes last, this call or the write's completion,
-    /// frees frame and slot.
+    /// The page of a frame under write has gone: the later of this call and the write's completion frees frame
+    /// and slot.
     pub(crate) fn orphan(&self, frame: FrameIndex, slot: Slot) {
         // Pairs with the swap in `finish_page`: exactly one of the two sees the other's flag.
         let before = self.frame_flags.swap(frame, FrameFlag::Orphan);
@@ -19,7 +22,7 @@ impl Core {
         }
     }
 
-    /// Frees what a write left behind that nobody needs.
+    /// Frees an orphan and its slot, once the write has ended.
     pub(crate) fn free_orphan(&self, frame: FrameIndex, slot: Slot, end: SlotEnd) {
         self.frame_flags.set(frame, FrameFlag::Idle);
         self.node_of_frame(frame).lock().put_free(FrameRun { first: frame, count: 1 });

@@ -1,4 +1,4 @@
-//! Unmapping pages: resident pages that the caller owns go to held frames, in runs.
+//! Unmapping pages: the content of resident pages that the caller owns gets to held frames, in runs.
 //!
 //! MOVE is the rule; the kernel refuses it for memory that is protected differently (EINVAL), and for pages that are
 //! shared by fork or pinned for a device (EBUSY). A shared page is made our own by a write that changes nothing, and
@@ -13,7 +13,7 @@ use crate::sys::{PAGE_BYTES, mapping, pages, process};
 use userswap_policy::frames::FrameRun;
 
 impl Core {
-    /// Takes out consecutive resident pages that the caller owns in Leaving; one entry of `out` for each.
+    /// Unmaps consecutive resident pages that the caller owns in Leaving; one entry of `out` for each.
     pub(crate) fn unmap(&self, node: &Node, range: PageRange, out: &mut [Unmapped]) {
         assert_eq!(range.count as usize, out.len(), "one result for each page");
         let mut done = 0;
@@ -42,8 +42,8 @@ impl Core {
             state.put_hole(rest);
         }
         drop(state);
-        for (place, result) in out[..moved as usize].iter_mut().enumerate() {
-            *result = Unmapped::Frame(run.first + place as u32);
+        for (frame, result) in (run.first..).zip(&mut out[..moved as usize]) {
+            *result = Unmapped::Frame(frame);
         }
         if error == 0 {
             return moved;
@@ -91,7 +91,8 @@ impl Core {
         }
     }
 
-    /// Takes pages out by copying: protect against writing, copy to frames, drop the originals.
+    /// Unmaps pages by copying: protect against writing, copy to frames, drop the originals. Returns how many
+    /// results it wrote, at least one.
     fn copy_out(&self, node: &Node, range: PageRange, out: &mut [Unmapped]) -> u32 {
         let frames = self.frames_for_copy(node, range.count);
         let (address, bytes) = (self.page_address(range.first), frames.count as usize * PAGE_BYTES);
@@ -114,8 +115,8 @@ impl Core {
         state.on_moved_out(frames.count);
         state.on_released(frames.count);
         drop(state);
-        for (place, result) in out[..frames.count as usize].iter_mut().enumerate() {
-            *result = Unmapped::Frame(frames.first + place as u32);
+        for (frame, result) in (frames.first..).zip(&mut out[..frames.count as usize]) {
+            *result = Unmapped::Frame(frame);
         }
         frames.count
     }
