@@ -242,6 +242,7 @@ mod tests {
             inactive_pages: 1024,
             active_pages: 1000,
             cached_pages: 256,
+            unevictable_pages: 0,
             charged_pages: 512,
             writing_pages: 0,
             free_pages: 1,

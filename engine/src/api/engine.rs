@@ -49,11 +49,13 @@ impl Engine {
             threads: Mutex::new(Vec::new()),
             control: Control::default(),
         });
-        running.start_threads()?;
-        running.core.register().map_err(Error::Userfaultfd)?;
-        running.core.adopt_present().map_err(Error::Books)?;
+        let started = running.start_threads().and_then(|()| {
+            running.core.register().map_err(Error::Userfaultfd)?;
+            running.core.adopt_present().map_err(Error::Books)
+        });
+        // Also after a failure: the threads that run wait for it, and have to end.
         running.core.gate.open();
-        Ok(Self { running })
+        started.map(|()| Self { running })
     }
 
     /// Maps a region of at least `bytes` bytes, all zero.

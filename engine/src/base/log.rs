@@ -29,17 +29,48 @@ pub fn lost_page(address: usize, device: &str, slot: u32) {
     ]);
 }
 
-/// No device has room, and the program goes on.
-pub fn exceeding() {
+/// Why no page is to be had within the budget.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Shortage {
+    /// No device has room for pages.
+    DevicesFull,
+    /// Devices have room, but everything in RAM is pinned, locked, or held by a device.
+    NothingCanLeave,
+}
+
+impl Shortage {
+    const fn reason(self) -> &'static str {
+        match self {
+            Self::DevicesFull => "all swap devices are full",
+            Self::NothingCanLeave => "everything in RAM is locked or held by a device",
+        }
+    }
+
+    const fn remedy(self) -> &'static str {
+        match self {
+            Self::DevicesFull => "give it a larger swap SIZE or more RAM",
+            Self::NothingCanLeave => "give it more RAM",
+        }
+    }
+}
+
+/// The budget is exceeded from now on, and the program goes on.
+pub fn exceeding(shortage: Shortage) {
     say(&[
-        "userswap: all swap devices are full: exceeding the RAM budget from now on (--on-full stop would end the program)\n",
+        "userswap: ",
+        shortage.reason(),
+        ": exceeding the RAM budget from now on (--on-full stop would end the program)\n",
     ]);
 }
 
-/// No device has room, and the program ends.
-pub fn stopping() {
+/// No page is to be had, and the program ends.
+pub fn stopping(shortage: Shortage) {
     say(&[
-        "userswap: all swap devices are full: stopping the program, as --on-full stop asks; give it a larger swap SIZE or more RAM\n",
+        "userswap: ",
+        shortage.reason(),
+        ": stopping the program, as --on-full stop asks; ",
+        shortage.remedy(),
+        "\n",
     ]);
 }
 

@@ -11,4 +11,5 @@ pub mod log;
 pub mod open_error;
 pub mod size;
 pub mod status;
+pub mod thread;
 pub mod topology;

@@ -159,6 +159,9 @@ pub struct NodeStatus {
     pub active_pages: u64,
     /// On their second chance, or read ahead.
     pub cached_pages: u64,
+    /// Mapped and found unable to leave: held by a device, locked.
+    #[serde(default)]
+    pub unevictable_pages: u64,
     /// Held by the program's own caches.
     #[serde(default)]
     pub charged_pages: u64,

@@ -128,6 +128,7 @@ impl Core {
             inactive_pages: state.lists.len(ListId::Inactive).into(),
             active_pages: state.lists.len(ListId::Active).into(),
             cached_pages: state.lists.len(ListId::Cached).into(),
+            unevictable_pages: state.lists.len(ListId::Unevictable).into(),
             charged_pages: state.charged.into(),
             writing_pages: state.writing.into(),
             free_pages: state.pool.free().into(),

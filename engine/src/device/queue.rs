@@ -3,6 +3,7 @@
 //! A queue belongs to one thread, which starts requests and takes their completions; the memory of a
 //! request stays held until its completion was taken.
 use crate::base::choice::IoBackend;
+use crate::base::thread;
 use crate::sys::fd;
 use crate::sys::fd::Event;
 use crate::sys::request::{Pieces, Request};
@@ -151,7 +152,7 @@ impl Workers {
                     finished.signal();
                 }
             };
-            std::thread::Builder::new().name("userswap-io".into()).spawn(work)?;
+            thread::spawn("userswap-io".into(), work)?;
         }
         Ok(Self { jobs, done, finished })
     }

@@ -5,6 +5,7 @@
 //! watermark is asked, then every node down to its minimum, then the faulting thread reclaims itself, or waits
 //! (`reclaim::direct`).
 use crate::base::counters::count;
+use crate::reclaim::direct::Tried;
 use crate::state::core::Core;
 use crate::state::node::{Asker, Grant, Node};
 use std::sync::atomic::Ordering;
@@ -14,7 +15,8 @@ impl Core {
     /// Gets 1 to `want` pages for a fault, reclaiming if it must, and the node that they are of; never fails: at
     /// last the budget is exceeded or the program stopped, as the option says.
     pub(crate) fn obtain(&self, node: &Node, want: u32) -> (&Node, Grant) {
-        for attempt in 0u32.. {
+        let mut tried = Tried::default();
+        loop {
             let seen = self.freed.load(Ordering::Acquire);
             let nearest = self.topology.nearest(node.id);
             let nearby = if nearest.len() > 1 {
@@ -30,9 +32,8 @@ impl Core {
                     }
                 }
             }
-            self.make_room(node, seen, attempt);
+            self.make_room(node, seen, &mut tried);
         }
-        unreachable!("the attempts do not run out")
     }
 
     /// Up to `want` pages of one node, without waiting; its reclaimer is woken when it is low.

@@ -7,6 +7,7 @@ use crate::base::choice::FaultMode;
 use crate::base::error::Error;
 use crate::base::index::NodeId;
 use crate::base::limits::AHEAD_MAX;
+use crate::base::thread;
 use crate::device::queue::{Completion, Queue};
 use crate::fault::handle::Step;
 use crate::fault::wants::Started;
@@ -245,7 +246,11 @@ impl Server {
             busy |= self.queue.in_flight() > before;
             match pursuit {
                 Pursuit::Done => {}
-                Pursuit::LongEnough => self.wants.push_back(want),
+                // There is more to look at, also when nothing of this was to be read.
+                Pursuit::LongEnough => {
+                    busy = true;
+                    self.wants.push_back(want);
+                }
                 // A stream will come there; everything else is not worth making room for.
                 Pursuit::NoFrames => match want.span {
                     Span::Ahead(_) => self.wants.push_back(want),
@@ -312,6 +317,5 @@ pub fn start(core: Arc<Core>) -> Result<std::thread::JoinHandle<()>, Error> {
         wants: VecDeque::with_capacity(WANTS_MAX),
         foreign: Foreign { fault: Fault::default(), times: 0 },
     };
-    let thread = std::thread::Builder::new().name("userswap-fault".into());
-    thread.spawn(move || server.run()).map_err(Error::Thread)
+    thread::spawn("userswap-fault".into(), move || server.run()).map_err(Error::Thread)
 }

@@ -5,7 +5,7 @@
 use crate::base::choice::OnFull;
 use crate::base::counters::count;
 use crate::base::index::NodeId;
-use crate::base::log;
+use crate::base::log::{self, Shortage};
 use crate::reclaim::isolate::Quota;
 use crate::state::core::Core;
 use crate::state::node::Node;
@@ -23,11 +23,32 @@ const FULL_LOOKS: u32 = 3;
 /// Pages by which the budget is exceeded at a time when no device has room.
 const EXCEED_PAGES: u32 = 256;
 
+/// Waits in a row without a frame becoming free anywhere, no write under way, after which nothing can leave: 1 s.
+const VAIN_WAITS: u32 = 100;
+
+/// What one fault has tried to get its page.
+#[derive(Debug, Default)]
+pub(crate) struct Tried {
+    attempts: u32,
+    /// The last of them, in a row, between which no frame has become free.
+    in_vain: u32,
+    freed: u32,
+}
+
+impl Tried {
+    fn count_attempt(&mut self, freed: u32) {
+        self.in_vain = if self.attempts > 0 && freed == self.freed { self.in_vain + 1 } else { 0 };
+        self.attempts += 1;
+        self.freed = freed;
+    }
+}
+
 impl Core {
     /// A fault found nothing: reclaims itself, or waits for other reclaimers or for writes under way, or, with all
-    /// devices full, does what the option says. `seen_freed` is the freed counter from before the failed
-    /// grant, `attempt` says how many failed before.
-    pub(crate) fn make_room(&self, node: &Node, seen_freed: u32, attempt: u32) {
+    /// devices full or nothing that can leave, does what the option says. `seen_freed` is the freed counter from
+    /// before the failed grant.
+    pub(crate) fn make_room(&self, node: &Node, seen_freed: u32, tried: &mut Tried) {
+        tried.count_attempt(seen_freed);
         count(&self.counters.allocstall, 1);
         self.wake_reclaim(node);
         if self.is_throttled(node) {
@@ -44,15 +65,19 @@ impl Core {
         let quiet = |node: &Node| node.lock().writing == 0;
         if self.are_devices_full() && self.nodes.iter().all(quiet) {
             // A search holds slots for a moment and gives them back: one look may be mistaken.
-            match attempt {
+            match tried.attempts {
                 ..FULL_LOOKS => return process::yield_now(),
                 // A device that is going comes back, and caches give way, before the budget is exceeded.
                 FULL_LOOKS.. if self.devices.ask_for_leaving() => {}
                 // It has just come back.
                 FULL_LOOKS.. if !self.are_devices_full() => return,
                 FULL_LOOKS.. if self.caches_give_way(node, seen_freed) => return,
-                FULL_LOOKS.. => return self.exceed_budget(node),
+                FULL_LOOKS.. => return self.exceed_budget(node, Shortage::DevicesFull),
             }
+        }
+        if tried.in_vain >= VAIN_WAITS && self.nodes.iter().all(quiet) {
+            tried.in_vain = 0;
+            return self.exceed_budget(node, Shortage::NothingCanLeave);
         }
         futex::wait_for(&self.freed, seen_freed, WAIT_NS);
     }
@@ -94,14 +119,14 @@ impl Core {
         }
     }
 
-    /// No device has room: the program is stopped, or the node gets pages beyond its budget, as a debt.
-    fn exceed_budget(&self, node: &Node) {
+    /// The program is stopped, or the node gets pages beyond its budget, as a debt.
+    fn exceed_budget(&self, node: &Node, shortage: Shortage) {
         if self.tuning.on_full == OnFull::Stop {
-            log::stopping();
+            log::stopping(shortage);
             signal::kill_self();
         }
         if !self.warned_full.swap(true, Ordering::Relaxed) {
-            log::exceeding();
+            log::exceeding(shortage);
         }
         count(&self.counters.budget_exceeded, u64::from(EXCEED_PAGES));
         let mut state = node.lock();

@@ -57,6 +57,7 @@ impl Core {
         let most = quota.unmap.min(BATCH);
         let mut state = node.lock();
         scratch.count = 0;
+        state.retry_unevictable();
         let demoted = state.demote(BATCH as u32);
         count(&self.counters.pgdeactivate, demoted.into());
         let mut scanned = 0;

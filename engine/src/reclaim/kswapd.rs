@@ -7,6 +7,7 @@ use crate::base::counters::count;
 use crate::base::error::Error;
 use crate::base::index::NodeId;
 use crate::base::limits::BATCH;
+use crate::base::thread;
 use crate::device::queue::{Completion, Queue};
 use crate::reclaim::isolate::Quota;
 use crate::state::core::Core;
@@ -317,8 +318,7 @@ pub fn start(core: Arc<Core>, node: NodeId) -> Result<std::thread::JoinHandle<()
         pass: Pass::default(),
         changes_seen: 0,
     };
-    let thread = std::thread::Builder::new().name(format!("userswapd{}", node.0));
-    thread.spawn(move || kswapd.run()).map_err(Error::Thread)
+    thread::spawn(format!("userswapd{}", node.0), move || kswapd.run()).map_err(Error::Thread)
 }
 
 /// Whether the node, once all writes under way have finished, would still not be above its high watermark.

@@ -12,6 +12,7 @@ use crate::base::counters::count;
 use crate::base::error::Error;
 use crate::base::index::NodeId;
 use crate::base::log;
+use crate::base::thread;
 use crate::list_lru::ShrinkRequest;
 use crate::state::core::Core;
 use crate::state::node::Node;
@@ -148,9 +149,9 @@ impl Registered {
 /// # Errors
 /// No thread is to be had.
 pub(crate) fn start(core: Arc<Core>) -> Result<JoinHandle<()>, Error> {
-    let thread = std::thread::Builder::new().name("userswap-shrink".to_owned());
     let asking = core.clone();
-    let thread = thread.spawn(move || asking.ask_shrinkers()).map_err(Error::Thread)?;
+    let thread = thread::spawn("userswap-shrink".into(), move || asking.ask_shrinkers());
+    let thread = thread.map_err(Error::Thread)?;
     core.shrinkers.has_thread.store(true, Ordering::Relaxed);
     Ok(thread)
 }

@@ -75,7 +75,10 @@ impl Core {
                         scratch.victims[*kept] = Victim { frame, ..victim };
                         *kept += 1;
                     }
-                    Unmapped::Stayed => self.stay(node, &victim),
+                    Unmapped::Stayed => {
+                        self.stay(node, &victim);
+                        node.lock().set_unevictable(victim.page);
+                    }
                 }
             }
             from += run;

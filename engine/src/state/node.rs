@@ -6,7 +6,7 @@
 //! to look. Who owns a page enlists it after publishing, where its word says by then; who pops a page whose
 //! word says otherwise forgets it.
 use crate::base::index::{FrameIndex, NodeId, PageIndex};
-use crate::base::limits::RESERVE;
+use crate::base::limits::{BATCH, RESERVE};
 use crate::state::page::{GENERATIONS, PageState, PageTable};
 use crate::sys::fd::Event;
 use crate::sys::lock::{Guard, Lock};
@@ -55,11 +55,14 @@ pub enum Asker {
     Reclaim,
 }
 
+/// Unevictable pages that one batch tries again at most: a quarter of it.
+const RETRIED_MAX: u32 = BATCH as u32 / 4;
+
 /// A node's data, guarded by its lock.
 pub struct NodeState {
     /// The frames, numbered from 0.
     pub pool: Pool,
-    /// Inactive, active and cached pages, oldest first.
+    /// Inactive, active, cached and unevictable pages, oldest first.
     pub lists: Lists<ZeroedSlice<Link>>,
     /// What is remembered of pages that left.
     pub workingset: Workingset,
@@ -72,6 +75,8 @@ pub struct NodeState {
     /// Pages enlisted as resident since the generation began.
     added: u32,
     generation: u8,
+    /// Unevictable pages that the next batch tries again.
+    retried: u32,
     /// Physical pages that may still be taken from the kernel.
     pub spare: u32,
     /// Pages mapped in regions.
@@ -134,6 +139,7 @@ impl Node {
             slots_looked_at: None,
             added: 0,
             generation: 0,
+            retried: 1,
             debt: 0,
             unused: 0,
             id,
@@ -204,7 +210,7 @@ impl NodeState {
             inactive: self.lists.len(ListId::Inactive),
             active: self.lists.len(ListId::Active),
             unmapped: self.pool.present() + self.spare,
-            budget: self.budget.saturating_sub(self.charged),
+            budget: self.budget.saturating_sub(self.charged + self.lists.len(ListId::Unevictable)),
             reserved: self.watermarks.high,
         }
     }
@@ -221,6 +227,26 @@ impl NodeState {
             self.lists.push_newest(ListId::Inactive, page);
         }
         demoted
+    }
+
+    /// A page that was to leave could not: it is out of the way until it is tried again.
+    ///
+    /// Published as resident before; whoever has taken it off the inactive list since sees to it.
+    pub fn set_unevictable(&mut self, page: PageIndex) {
+        self.retried = 1;
+        if self.lists.list_of(page) == Some(ListId::Inactive) {
+            self.lists.push_newest(ListId::Unevictable, page);
+        }
+    }
+
+    /// Lets some of the pages that could not leave be the next to try, the longest kept ones: one by one, and twice as
+    /// many each time as long as they do leave. Nothing tells when a device or a lock lets go of a page.
+    pub fn retry_unevictable(&mut self) {
+        for _ in 0..self.retried {
+            let Some(page) = self.lists.pop_oldest(ListId::Unevictable) else { return };
+            self.lists.push_oldest(ListId::Inactive, page);
+        }
+        self.retried = (self.retried * 2).min(RETRIED_MAX);
     }
 
     /// What the watermarks say.
@@ -387,7 +413,7 @@ impl NodeState {
                 self.lists.push_oldest(ListId::Inactive, page);
             }
             Some(ListId::Cached) => self.lists.push_oldest(ListId::Cached, page),
-            None => {}
+            Some(ListId::Unevictable) | None => {}
         }
     }
 }

@@ -47,6 +47,11 @@ pub fn die(what: &str, error: i32) -> ! {
     }
     let number = std::str::from_utf8(&digits[place..]).expect("digits are ASCII");
     say(&[what, " (errno ", number, "): stopping before a page is lost\n"]);
-    // SAFETY: ends the process with a core dump, as for any broken promise.
+    abort()
+}
+
+/// Ends the process with SIGABRT and a core dump, as for any broken promise.
+pub fn abort() -> ! {
+    // SAFETY: does not return, and runs nothing of the program but a handler it has for SIGABRT.
     unsafe { libc::abort() }
 }

@@ -24,11 +24,14 @@ pub enum ListId {
     Cached,
     /// Items that are mapped and have proved that they are used again.
     Active,
+    /// Items that are mapped and were found unable to leave: tried again now and then, in no one's way meanwhile.
+    Unevictable,
 }
 
 impl ListId {
     /// All of them, in the order of their numbers.
-    pub const ALL: [ListId; 3] = [ListId::Inactive, ListId::Cached, ListId::Active];
+    pub const ALL: [ListId; 4] =
+        [ListId::Inactive, ListId::Cached, ListId::Active, ListId::Unevictable];
 
     /// The list of mapped items that are taken for this.
     pub fn of(activity: Activity) -> Self {
