@@ -1,49 +1,8 @@
-//! The container of reclaimable items under a model checker: every order of a few threads' steps, with every
-//! value that a relaxed load may see.
-//!
-//! loom runs the crate's own files: they are compiled here once more, over loom's locks and atomics.
+//! The container of reclaimable items: `list_lru/`.
+use crate::list_lru::{Code, ListLru, Visit};
+use crate::page::NodeId;
 use loom::{model, thread};
 use std::sync::Arc;
-use userswap::page;
-
-#[path = "../src/list_lru/mod.rs"]
-#[allow(dead_code, unused_imports)]
-mod list_lru;
-
-/// What the container synchronises with, as loom sees it.
-mod sync {
-    pub use loom::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
-
-    pub type Guard<'a, T> = loom::sync::MutexGuard<'a, T>;
-
-    /// As `userswap::sys::lock::Lock`.
-    pub struct Lock<T>(loom::sync::Mutex<T>);
-
-    impl<T> Lock<T> {
-        pub fn new(data: T) -> Self {
-            Self(loom::sync::Mutex::new(data))
-        }
-
-        pub fn lock(&self) -> Guard<'_, T> {
-            self.0.lock().expect("nobody panics in a model")
-        }
-
-        pub fn contended(&self) -> u64 {
-            0
-        }
-
-        pub fn waited_ns(&self) -> u64 {
-            0
-        }
-    }
-}
-
-mod sys {
-    pub use userswap::sys::mapping;
-}
-
-use list_lru::{Code, ListLru, Visit};
-use page::NodeId;
 
 const NODE: NodeId = NodeId(0);
 

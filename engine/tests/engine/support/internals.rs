@@ -1,0 +1,20 @@
+//! What the tests use of the engine beside its public names: the one place that names its modules.
+pub use userswap::arena::{Arena, PageRange};
+pub use userswap::control::protocol::REQUEST_BYTES_MAX;
+pub use userswap::control::{CONNECTIONS_MAX, settings};
+pub use userswap::core::Core;
+pub use userswap::device::SlotMode;
+pub use userswap::device::record::DeviceState;
+pub use userswap::device::spec::SwapSpec;
+pub use userswap::list_lru::{Code, Group, ListLru, ShrinkRequest, Taken, Visit};
+pub use userswap::node::NodeState;
+pub use userswap::options::{FaultMode, IoBackend, OnFull, Options, Transfer};
+pub use userswap::page::{NodeId, PageState};
+pub use userswap::readahead::{AddressOrder, Choice};
+pub use userswap::shrinker::{ShrinkResult, Shrinker};
+pub use userswap::status::Status;
+pub use userswap::sys::mapping::{self, Access};
+pub use userswap::sys::signal::{self, Blocked};
+pub use userswap::sys::{PAGE_BYTES, clock, fd, numa, pagemap};
+pub use userswap_policy::contention::Contention;
+pub use userswap_policy::lru::ListId;
