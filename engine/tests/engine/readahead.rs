@@ -7,10 +7,13 @@ use userswap::{Engine, Region, Snapshot};
 /// Twice the budget.
 const BYTES: usize = 32 * MIB;
 
-/// On memory, as what a device has to do with it is its order of slots; on a file in the long form.
 fn engine_with(way: Way, policy: Choice) -> Engine {
+    engine_with_swap(way, policy, &[])
+}
+
+fn engine_with_swap(way: Way, policy: Choice, swap: &[&str]) -> Engine {
     let builder = builder(way).readahead(policy).address_order(AddressOrder::Disabled);
-    build(if is_long() { builder } else { with_swap(builder, &["mem:256M"]) })
+    build(with_swap(builder, swap))
 }
 
 /// A region whose pages have the stamp, all of them swapped.
@@ -43,12 +46,14 @@ fn orders(pages: usize, seed: u64) -> Vec<(&'static str, Vec<usize>)> {
 
 fn every_order_reads_right_bytes(way: Way) {
     let seed = seed();
+    // Files are slow, and the bytes are the same; the long form waits for them.
+    let swap: &[&str] = if is_long() { &[] } else { &["mem:64M"] };
     if is_long() {
         progress("every policy in seven orders, on a file");
     }
     for policy in Choice::ALL {
         limit(50);
-        let engine = engine_with(way, policy);
+        let engine = engine_with_swap(way, policy, swap);
         engine.set("page_cluster", "5").unwrap();
         // Half of the budget is left, for one and a half times as much.
         let pinned = engine.map(8 * MIB).unwrap();
