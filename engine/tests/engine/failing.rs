@@ -348,10 +348,8 @@ fn writes_that_a_limit_refuses_cost_no_page() {
             // SAFETY: as above.
             unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &limit(libc::RLIM_INFINITY)) };
             assert!(counters.swap_write_errors > 0, "{counters:?}");
-            assert!(
-                counters.pswpout > 1000,
-                "the first 6 MiB of the device are good: {counters:?}"
-            );
+            // The first 6 MiB are good; some of that waits in other CPUs' buffers when the device is given up.
+            assert!(counters.pswpout > 500, "{counters:?}");
             println!("{way:?}: {} writes failed", counters.swap_write_errors);
         }
     });
