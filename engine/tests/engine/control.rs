@@ -336,7 +336,11 @@ fn a_stranger_is_refused_even_where_the_directory_lets_it_in() {
 /// The child of a fork: its own socket, and nothing of its parent's.
 fn serve_in_child(engine: &Engine, directory: &Path, parents: &Path) -> i32 {
     fork(engine, || {
-        assert_eq!(engine.control_connections().count(), 0, "the parent's client is the parent's");
+        assert_eq!(
+            engine.control_connections().count(),
+            0,
+            "the parent's client stays the parent's"
+        );
         let socket = engine.control_socket().unwrap();
         assert_eq!(socket, socket_in(directory, 1));
         assert_ne!(socket, parents);

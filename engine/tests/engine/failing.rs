@@ -432,7 +432,7 @@ fn a_device_that_refused_too_much_stays_out_of_use_after_a_cancelled_swapoff() {
         refuse_writes(&engine, 0);
         second.fill_all(7);
         late.page_out(0..late.len()).unwrap();
-        // The disk is well again, but nobody believes it.
+        // The disk is well again, but not trusted.
         fd::replace(device.descriptor(), disk.as_raw_fd()).unwrap();
         let state = || device.store().lock().state;
         let usable = devices.room().1;

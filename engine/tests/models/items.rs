@@ -63,7 +63,7 @@ fn two_walkers_and_a_deleter_get_each_item_once() {
 }
 
 #[test]
-fn an_item_added_and_deleted_beside_a_walk_is_somebodys() {
+fn an_item_added_and_deleted_beside_a_walk_is_taken_once() {
     model(|| {
         let lru = Arc::new(ListLru::new(1, 4).unwrap());
         assert!(lru.add(NODE, 0));

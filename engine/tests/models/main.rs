@@ -29,7 +29,7 @@ mod sync {
         }
 
         pub fn lock(&self) -> Guard<'_, T> {
-            self.0.lock().expect("nobody panics in a model")
+            self.0.lock().expect("no thread panics in a model")
         }
 
         pub fn contended(&self) -> u64 {
@@ -43,7 +43,7 @@ mod sync {
 
     /// Ends at any time, woken or not: what holds then needs no wake-up.
     pub fn sleep(_word: &AtomicU32, _seen: u32, most_ns: u64) {
-        assert!(most_ns <= 10_000_000, "nobody sleeps for more than 10 ms");
+        assert!(most_ns <= 10_000_000, "no thread sleeps for more than 10 ms");
         loom::thread::yield_now();
     }
 

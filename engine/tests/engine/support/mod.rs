@@ -108,7 +108,7 @@ pub fn refuse_writes(engine: &Engine, device: usize) {
     fd::replace(device, std::os::fd::AsRawFd::as_raw_fd(&null)).unwrap();
 }
 
-/// Waits for what others will bring about.
+/// Waits for what other threads will bring about.
 pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     /// Nothing takes this long, even on a busy machine.
     const PATIENCE: Duration = Duration::from_secs(60);
@@ -139,7 +139,7 @@ pub fn rounds<N: Mul<Output = N> + From<u8>>(short: N) -> N {
 /// Says on the terminal what a test that takes its time is about to do; the test runner captures no such line.
 pub fn progress(what: &str) {
     if let Some(test) = std::thread::current().name() {
-        // Nobody needs it where there is no terminal.
+        // A terminal that is gone needs no word.
         let _ = std::io::stderr().write_all(format!("{test}: {what}\n").as_bytes());
     }
 }

@@ -8,7 +8,7 @@ use userswap::{Engine, Error};
 const CHILD: &str = "USERSWAP_TEST_CHILD";
 
 /// Has `work`, a closure of the test itself, done in a process of the test's own, and demands that it ends
-/// well. Nobody else's engine, handler, limit or fork is there.
+/// well. No other test's engine, handler, limit or fork is there.
 pub fn alone(seconds: u32, work: impl FnOnce()) {
     let Some(output) = in_child(seconds, work) else { return };
     let text = String::from_utf8_lossy(&output.stdout);

@@ -219,7 +219,7 @@ fn o9_what_is_only_cached_is_not_read() {
         let region = engine.map(40 * MIB).unwrap();
         let pages = Pages::of(&region);
         pages.fill_all(3);
-        // The reclaimer has nothing to do any more, and nobody else is there.
+        // The reclaimer has nothing to do any more, and no other thread is there.
         while engine.usage().writing > 0 {
             std::thread::yield_now();
         }
