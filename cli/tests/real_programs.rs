@@ -18,7 +18,7 @@ fn userswap() -> &'static str {
 fn same_under_userswap(ram: &str, program: &[&str], input: Option<&Path>) {
     if is_long() {
         // Past the test runner, which captures what is printed.
-        let _ = std::io::stderr().write_all(format!("{program:?}: the long form\n").as_bytes());
+        let _ = std::io::stderr().write_all(format!("{}: the long form\n", program[0]).as_bytes());
     }
     let run = |words: &[&str]| -> Output {
         let mut command = Command::new(words[0]);

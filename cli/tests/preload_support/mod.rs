@@ -29,7 +29,7 @@ pub fn compile(directory: &Path, name: &str) -> PathBuf {
     let program = directory.join(name).with_extension("");
     let times = times();
     if times > 1 {
-        progress(&format!("{name}: {times} times the rounds"));
+        progress(&format!("{name}: the long form"));
     }
     let status = Command::new("gcc")
         .args(["-std=gnu11", "-O1", "-Wall", "-Werror", "-pthread"])
