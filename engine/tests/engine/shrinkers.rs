@@ -122,11 +122,15 @@ impl<F: Fn(&mut ShrinkRequest) -> ShrinkResult + Send + Sync> Shrinker for Probe
 #[test]
 fn what_is_charged_pages_cannot_have_and_is_given_back_in_full() {
     limit(100);
-    let engine = engine(WAYS[0]);
+    let engine = engine_on(WAYS[0], &["mem:64M"]);
     let account = engine.account();
     let mut region = engine.map(14 * MIB).unwrap();
-    write(&mut region, 1);
-    assert!(account.charge(NODE, BUDGET / 2), "most of the pages have to leave for it");
+    // A charge waits for a moment only, in which the reclaimer of a busy machine may not run.
+    let is_charged = (0..20).any(|_| {
+        write(&mut region, 1);
+        account.charge(NODE, BUDGET / 2)
+    });
+    assert!(is_charged, "half of the pages leave for it");
     assert_within_budget(engine.core());
     audit(&engine);
     assert!(!account.try_charge(NODE, BUDGET) && !account.charge(NODE, BUDGET));
