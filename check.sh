@@ -1,6 +1,9 @@
 #!/usr/bin/env bash
 # What every commit passes: format, layout rules, clippy, tests, documentation.
 #
+#   ./check.sh          minutes
+#   ./check.sh --long   the same with the long forms of all that has one, such as tests with many more rounds
+#
 # Stops at the first step that fails, with a line that says which. What this machine cannot test is an
 # error where it should exist, and is listed as NOT TESTED at the end where it may be absent.
 set -euo pipefail
@@ -8,6 +11,17 @@ cd "$(dirname "$0")"
 
 FILE_LINES_MAX=500
 not_tested=()
+
+# Whatever has a long form looks at this variable.
+case "$*" in
+    '') unset USERSWAP_TEST_LONG ;;
+    --long) export USERSWAP_TEST_LONG=1 ;;
+    *)
+        printf 'usage: check.sh [--long]\n' >&2
+        exit 2
+        ;;
+esac
+is_long() { [ "${USERSWAP_TEST_LONG:-}" = 1 ]; }
 
 step() { printf '\n== %s (at %s s)\n' "$1" "$SECONDS"; }
 note() { not_tested+=("$1"); }
@@ -223,7 +237,7 @@ PYTHON
 
 # In this workspace, which has no package at its top, the same as the README's plain `cargo test`.
 check_tests() {
-    step 'tests: cargo test'
+    step "tests: cargo test$(is_long && echo ', in the long form')"
     cargo test --workspace || fail 'a test fails'
     # The README's other command means the same program.
     cargo run --quiet -- --version | grep -q '^userswap ' || fail 'cargo run does not run userswap'

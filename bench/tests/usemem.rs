@@ -3,6 +3,8 @@
 mod common;
 
 use common::{run, standalone, text};
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 
 /// The lines of a successful run.
@@ -94,7 +96,6 @@ fn random_page_reads_are_verified_and_counted_per_thread() {
 
 #[test]
 fn after_the_signal_only_the_read_is_reported() {
-    use std::io::{BufRead, BufReader};
     let mut child = standalone()
         .args(["usemem", "-W", "-t", "2", "4m"])
         .stdout(Stdio::piped())
@@ -110,6 +111,19 @@ fn after_the_signal_only_the_read_is_reported() {
     let results: Vec<String> = lines.filter(|line| line.ends_with("KB/s")).collect();
     assert_eq!(results.len(), 2, "{results:?}");
     assert!(child.wait().unwrap().success());
+}
+
+/// `sh -c 'trap "" INT; cargo test'` runs this as a background job would be run.
+#[test]
+fn a_load_that_waits_is_ended_by_an_interrupt_wherever_it_was_started() {
+    let mut child =
+        standalone().args(["usemem", "-W", "4m"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut waiting = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut waiting).unwrap();
+    assert!(waiting.contains("waiting"), "{waiting}");
+    let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(kill.success());
+    assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGINT));
 }
 
 #[test]

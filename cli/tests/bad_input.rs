@@ -118,7 +118,7 @@ fn usage_errors_end_with_status_two() {
 #[test]
 fn a_swap_directory_that_does_not_exist_is_refused() {
     let directory = directory();
-    let swap = directory.path().join("no/such/place");
+    let swap = directory.path().join("no/such/directory");
     let swap = text(&swap);
     refused(
         &["run", "--swap", swap, "--", "echo", "ran"],
@@ -129,7 +129,7 @@ fn a_swap_directory_that_does_not_exist_is_refused() {
 }
 
 #[test]
-fn somebodys_file_is_refused_as_swap_and_left_as_it_was() {
+fn a_users_file_is_refused_as_swap_and_left_as_it_was() {
     let directory = directory();
     let file = directory.path().join("thesis");
     let content = "to be or not to be\n".repeat(1000);

@@ -44,7 +44,7 @@ fn standard_input_is_the_programs() {
 }
 
 #[test]
-fn the_library_is_in_the_program_and_in_nobody_elses_reach() {
+fn the_library_is_in_the_program_and_out_of_other_users_reach() {
     let output =
         run(&["--", "sh", "-c", "echo \"$LD_PRELOAD\"; cat /proc/$$/maps"]).output().unwrap();
     let output = String::from_utf8(output.stdout).unwrap();

@@ -1,11 +1,11 @@
-// Reads 64 MiB in order after advice given before anything was touched: 0 normal, 1 random, 2 sequential;
+// Reads 40 MiB in order after advice given before anything was touched: 0 normal, 1 random, 2 sequential;
 // with 3 the advice is random and taken back.
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
 #define PAGE 4096
-#define PAGES (64 * 256)
+#define PAGES (40 * 256)
 #define MUST(what) if (!(what)) { printf("line %d: %s\n", __LINE__, #what); exit(1); }
 
 int main(int count, char **arguments) {

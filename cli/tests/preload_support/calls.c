@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { BYTES = 40 << 20 };
+enum { BYTES = 24 << 20 };
 #define MUST(condition)                                                                        \
     do {                                                                                       \
         if (!(condition)) {                                                                    \

@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { PAGE = 4096, FILE_PAGES = 2048, PIECE = 64, WALK_PAGES = 14336, ROUNDS = 6 };
+enum { PAGE = 4096, FILE_PAGES = 2048, PIECE = 64, WALK_PAGES = 14336, ROUNDS = 2 * TIMES };
 
 static unsigned char *walked;
 static volatile int done;

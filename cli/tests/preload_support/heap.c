@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { THREADS = 4, BLOCKS = 400, ROUNDS = 6000 };
+enum { THREADS = 4, BLOCKS = 400, ROUNDS = 1500 * TIMES };
 struct block { unsigned char *bytes; size_t length; unsigned char mark; };
 static struct block shared[BLOCKS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -29,11 +29,11 @@ static size_t size(unsigned *seed) {
 static void *work(void *number) {
     unsigned seed = (unsigned)(uintptr_t)number * 7919 + 1;
     for (int round = 0; round < ROUNDS; round++) {
-        int place = rand_r(&seed) % BLOCKS;
+        int index = rand_r(&seed) % BLOCKS;
         struct block b;
         pthread_mutex_lock(&lock);
-        b = shared[place];
-        shared[place].bytes = 0;
+        b = shared[index];
+        shared[index].bytes = 0;
         pthread_mutex_unlock(&lock);
         size_t length = size(&seed);
         if (!b.bytes) {
@@ -55,8 +55,8 @@ static void *work(void *number) {
         b.mark = rand_r(&seed);
         fill(&b);
         pthread_mutex_lock(&lock);
-        struct block other = shared[place];
-        shared[place] = b;
+        struct block other = shared[index];
+        shared[index] = b;
         pthread_mutex_unlock(&lock);
         if (other.bytes) { check(&other, other.length); free(other.bytes); }
     }

@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { PAGE = 4096, AREAS = 16, MOST = 1024, ROUNDS = 2500 };
+enum { PAGE = 4096, AREAS = 16, MOST = 1024, ROUNDS = 1000 * TIMES };
 typedef unsigned long word;
 struct area {
     char *start;

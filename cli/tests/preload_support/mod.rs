@@ -1,6 +1,7 @@
 //! What the tests of the injected library share: C programs, and running them under `userswap run`.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -9,12 +10,31 @@ pub fn directory() -> tempfile::TempDir {
     tempfile::tempdir_in("/var/tmp").expect("/var/tmp is writable")
 }
 
+/// How many times the rounds of a program: more in the long form, which says so.
+fn times() -> u32 {
+    match std::env::var("USERSWAP_TEST_LONG") {
+        Ok(value) if value == "1" => 8,
+        _ => 1,
+    }
+}
+
+/// Says on the terminal what takes its time; the test runner captures no such line.
+pub fn progress(what: &str) {
+    let _ = std::io::stderr().write_all(format!("{what}\n").as_bytes());
+}
+
 /// Compiles a C program of this directory.
 pub fn compile(directory: &Path, name: &str) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/preload_support").join(name);
     let program = directory.join(name).with_extension("");
+    let times = times();
+    if times > 1 {
+        progress(&format!("{name}: the long form"));
+    }
     let status = Command::new("gcc")
-        .args(["-std=gnu11", "-O1", "-Wall", "-Werror", "-pthread", "-o"])
+        .args(["-std=gnu11", "-O1", "-Wall", "-Werror", "-pthread"])
+        .arg(format!("-DTIMES={times}"))
+        .arg("-o")
         .arg(&program)
         .arg(&source)
         .status()

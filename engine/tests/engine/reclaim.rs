@@ -1,22 +1,11 @@
-//! Reclaim on the real engine: what stays, who gives up, what can be changed while it runs.
-#![allow(clippy::multiple_unsafe_ops_per_block)]
-#![allow(unsafe_code)]
-mod support;
+//! Reclaim on the real engine: what stays, what is given up, what can be changed while it runs.
+use crate::support::*;
 use std::sync::atomic::{AtomicBool, Ordering};
-use support::*;
-use userswap::internals::settings;
 use userswap::{Builder, Engine};
-use userswap_policy::kernel::contention::Contention;
 
 fn nodes(count: u32, ram: u64) -> Engine {
     let builder = Builder::new(ram).fake_numa(count).arena_bytes(1 << 30);
-    builder.swap("mem:512M".parse().unwrap()).build().unwrap()
-}
-
-fn wait_until(what: &str, happened: impl Fn() -> bool) {
-    let patience = std::time::Duration::from_millis(5);
-    let tries = (0..4000).take_while(|_| !happened()).map(|_| std::thread::sleep(patience)).count();
-    assert!(tries < 4000, "{what}");
+    build(with_swap(builder, &["mem:256M"]))
 }
 
 #[test]
@@ -24,13 +13,13 @@ fn a_hot_set_stays_while_a_scan_runs_through() {
     for way in WAYS {
         limit(100);
         let engine = engine(way);
-        let region = engine.map(80 * MIB).unwrap();
+        let region = engine.map(48 * MIB).unwrap();
         let pages = Pages::of(&region);
-        (0..pages.count).for_each(|page| pages.fill(page, 1));
+        pages.fill_all(1);
         // A fifth of memory, used in turns with a scan over the rest.
-        let hot = pages.count / 25;
+        let hot = pages.count / 15;
         let (mut random, mut accesses, mut missed) = (Random::new(5), 0, 0);
-        for turn in 0..4 {
+        for turn in 0..rounds(3) {
             for page in hot..pages.count {
                 pages.check(page, 1);
                 let before = engine.counters().pgmajfault;
@@ -53,11 +42,11 @@ fn of_a_loop_that_does_not_fit_most_stays() {
     let engine = engine(WAYS[0]);
     let region = engine.map(24 * MIB).unwrap();
     let pages = Pages::of(&region);
-    (0..pages.count).for_each(|page| pages.fill(page, 1));
+    pages.fill_all(1);
     let before = engine.counters().pswpin;
     const TURNS: usize = 8;
     for _ in 0..TURNS {
-        (0..pages.count).for_each(|page| pages.check(page, 1));
+        pages.check_all(1);
     }
     let read = (engine.counters().pswpin - before) as usize;
     // LRU would read every page in every turn; a third of them has no room.
@@ -73,9 +62,9 @@ fn a_node_whose_pages_cannot_leave_becomes_hopeless_and_recovers() {
     let pinned = engine.map(11 * MIB).unwrap();
     Pages::of(&pinned).fill(0, 1);
     pinned.pin(0..11 * MIB).unwrap();
-    // Marks above what is left: the reclaimer can never reach them.
+    // WatermarkSettings above what is left: the reclaimer can never reach them.
     core.set_watermarks(|marks| marks.second_chance_percent = 40).unwrap();
-    wait_until("the node becomes hopeless", || core.status().nodes[0].hopeless);
+    eventually("the node becomes hopeless", || core.status().nodes[0].hopeless);
     assert!(engine.counters().kswapd_failures >= 16);
     let runs = engine.counters().pgscan_kswapd;
     // It sleeps: looks cost nothing until there is progress.
@@ -84,11 +73,11 @@ fn a_node_whose_pages_cannot_leave_becomes_hopeless_and_recovers() {
     }
     assert_eq!(engine.counters().pgscan_kswapd, runs);
     pinned.unpin(0..11 * MIB).unwrap();
-    wait_until("the node recovers", || !core.status().nodes[0].hopeless);
+    eventually("the node recovers", || !core.status().nodes[0].hopeless);
     let region = engine.map(40 * MIB).unwrap();
     let pages = Pages::of(&region);
-    (0..pages.count).for_each(|page| pages.fill(page, 2));
-    (0..pages.count).for_each(|page| pages.check(page, 2));
+    pages.fill_all(2);
+    pages.check_all(2);
     audit(&engine);
 }
 
@@ -127,10 +116,10 @@ fn every_contention_policy_keeps_every_byte_while_it_is_changed() {
         writers.into_iter().for_each(|writer| writer.join().unwrap());
         done.store(true, Ordering::Relaxed);
     });
-    (0..pages.count).for_each(|page| pages.check(page, 3));
+    pages.check_all(3);
     let used = core.status().removal;
     assert!(used.lock.acquisitions > 0, "{used:?}");
-    assert_eq!(used.exclusive, None, "nobody keeps the turn when all is quiet: {used:?}");
+    assert_eq!(used.exclusive, None, "no node keeps the turn when all is quiet: {used:?}");
     audit(&engine);
 }
 
@@ -190,10 +179,10 @@ fn a_device_that_is_added_gives_hopeless_reclaimers_another_chance() {
     let pinned = engine.map(11 * MIB).unwrap();
     pinned.pin(0..11 * MIB).unwrap();
     core.set_watermarks(|marks| marks.second_chance_percent = 40).unwrap();
-    wait_until("the node becomes hopeless", || core.status().nodes[0].hopeless);
+    eventually("the node becomes hopeless", || core.status().nodes[0].hopeless);
     let before = engine.counters().kswapd_failures;
-    core.swapon(&"mem:64M".parse().unwrap()).unwrap();
-    wait_until("the reclaimer looks again", || engine.counters().kswapd_failures > before);
+    swapon(&engine, "mem:64M").unwrap();
+    eventually("the reclaimer looks again", || engine.counters().kswapd_failures > before);
     pinned.unpin(0..11 * MIB).unwrap();
     audit(&engine);
 }

@@ -1,47 +1,7 @@
-//! The container of reclaimable items under a model checker: every order of a few threads' steps, with every
-//! value that a relaxed load may see.
-//!
-//! loom runs the crate's own files: they are compiled here once more, over loom's locks and atomics.
+//! The container of reclaimable items: `list_lru/`.
+use crate::list_lru::{Code, ListLru, Visit};
 use loom::{model, thread};
 use std::sync::Arc;
-
-#[path = "../src/list_lru/mod.rs"]
-#[allow(dead_code, unused_imports)]
-mod list_lru;
-
-mod sys {
-    /// What the container synchronises with, as loom sees it.
-    pub mod sync {
-        pub use loom::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
-
-        pub type Guard<'a, T> = loom::sync::MutexGuard<'a, T>;
-
-        /// As `userswap::internals::lock::Lock`.
-        pub struct Lock<T>(loom::sync::Mutex<T>);
-
-        impl<T> Lock<T> {
-            pub fn new(data: T) -> Self {
-                Self(loom::sync::Mutex::new(data))
-            }
-
-            pub fn lock(&self) -> Guard<'_, T> {
-                self.0.lock().expect("nobody panics in a model")
-            }
-
-            pub fn contended(&self) -> u64 {
-                0
-            }
-
-            pub fn waited_ns(&self) -> u64 {
-                0
-            }
-        }
-    }
-
-    pub use userswap::internals::mapping;
-}
-
-use list_lru::{Code, ListLru, Visit};
 use userswap::NodeId;
 
 const NODE: NodeId = NodeId(0);
@@ -103,7 +63,7 @@ fn two_walkers_and_a_deleter_get_each_item_once() {
 }
 
 #[test]
-fn an_item_added_and_deleted_beside_a_walk_is_somebodys() {
+fn an_item_added_and_deleted_beside_a_walk_is_taken_once() {
     model(|| {
         let lru = Arc::new(ListLru::new(1, 4).unwrap());
         assert!(lru.add(NODE, 0));

@@ -1,25 +1,12 @@
 //! Cases at the edges of the paging core, each of which once ended a program or stopped it for ever.
-#![allow(clippy::multiple_unsafe_ops_per_block)]
-#![allow(unsafe_code)]
-mod support;
-use std::path::Path;
+use crate::support::*;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use support::*;
-use userswap::internals::PageRange;
-use userswap::internals::PageState;
-use userswap::{Builder, Engine, Proceed};
-use userswap::{FaultMode, Transfer};
+use userswap::{Builder, Proceed};
 
 fn touch(address: usize) {
     // SAFETY: the page belongs to a region of the test.
     unsafe { (address as *const u8).read_volatile() };
-}
-
-fn small(swap: &[&str]) -> Engine {
-    let builder = Builder::new(16 << 20).arena_bytes(1 << 30);
-    let add = |builder: Builder, spec: &&str| builder.swap(spec.parse().unwrap());
-    swap.iter().fold(builder, add).build().unwrap()
 }
 
 /// The pages that the server reads itself must not be all there is, as long as it waits for a page.
@@ -28,10 +15,10 @@ fn many_readers_of_a_slow_device_beside_pinned_memory_all_go_on() {
     const READERS: usize = 32;
     const EACH: usize = 256;
     limit(100);
-    let engine = small(&["mem:256M,latency=20000"]);
+    let engine = engine_on(WAYS[0], &["mem:256M,latency=20000"]);
     let region = engine.map(READERS * EACH * PAGE).unwrap();
     let pages = Pages::of(&region);
-    (0..pages.count).for_each(|page| pages.fill(page, 7));
+    pages.fill_all(7);
     let pinned = engine.map(12 * MIB).unwrap();
     pinned.pin(0..12 * MIB).unwrap();
     let start = Barrier::new(READERS);
@@ -51,11 +38,11 @@ fn many_readers_of_a_slow_device_beside_pinned_memory_all_go_on() {
 /// Several messages for one page come in one batch: when the second is looked at, its thread may have gone
 /// on and the region may be gone.
 #[test]
-fn a_message_older_than_its_answer_harms_nobody() {
+fn a_message_older_than_its_answer_harms_no_thread() {
     const THREADS: usize = 3;
-    const ROUNDS: usize = 400;
     limit(100);
-    let engine = Builder::new(64 << 20).arena_bytes(1 << 30).build().unwrap();
+    let rounds = rounds(200);
+    let engine = build(Builder::new(64 << 20).arena_bytes(1 << 30));
     let core = engine.core().clone();
     let (address, round_of, finished) =
         (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
@@ -64,7 +51,7 @@ fn a_message_older_than_its_answer_harms_nobody() {
         for _ in 0..THREADS {
             let (address, round_of, finished) = (&address, &round_of, &finished);
             scope.spawn(move || {
-                for round in 1..=ROUNDS {
+                for round in 1..=rounds {
                     while round_of.load(Ordering::Acquire) < round {
                         std::thread::yield_now();
                     }
@@ -82,7 +69,7 @@ fn a_message_older_than_its_answer_harms_nobody() {
                 other.arena.free(range);
             }
         });
-        for round in 1..=ROUNDS {
+        for round in 1..=rounds {
             let range = core.arena.allocate(1024, 1).unwrap();
             // A sequential program: the windows grow, and the next one begins at `page`.
             (range.first..range.first + 512).for_each(|page| touch(core.page_address(page)));
@@ -103,86 +90,82 @@ fn a_message_older_than_its_answer_harms_nobody() {
 }
 
 #[test]
-fn protecting_pages_that_fork_left_shared_while_they_leave_ends_nobody() {
-    if !must_pass_in_child(
-        "protecting_pages_that_fork_left_shared_while_they_leave_ends_nobody",
-        100,
-    ) {
-        return;
-    }
-    let engine = engine((FaultMode::Thread, Transfer::Auto));
-    let region = engine.map(8 * MIB).unwrap();
-    let pages = Pages::of(&region);
-    let done = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let done = &done;
-        scope.spawn(move || {
-            while !done.load(Ordering::Relaxed) {
-                for protection in [libc::PROT_READ, libc::PROT_READ | libc::PROT_WRITE] {
-                    let (at, bytes) = (pages.at(0).cast(), pages.count * PAGE);
-                    // SAFETY: the whole region, which only this test uses.
-                    assert_eq!(unsafe { libc::mprotect(at, bytes, protection) }, 0);
+fn protecting_pages_that_fork_left_shared_while_they_leave_ends_no_program() {
+    alone(100, || {
+        let engine = engine(WAYS[0]);
+        let region = engine.map(8 * MIB).unwrap();
+        let pages = Pages::of(&region);
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let done = &done;
+            scope.spawn(move || {
+                while !done.load(Ordering::Relaxed) {
+                    for protection in [libc::PROT_READ, libc::PROT_READ | libc::PROT_WRITE] {
+                        let (at, bytes) = (pages.at(0).cast(), pages.count * PAGE);
+                        // SAFETY: the whole region, which only this test uses.
+                        assert_eq!(unsafe { libc::mprotect(at, bytes, protection) }, 0);
+                    }
                 }
+            });
+            for _ in 0..10 {
+                (0..pages.count).for_each(|page| touch(pages.at(page) as usize));
+                let blocked = signal::Blocked::new();
+                let ticket = engine.fork_prepare();
+                // SAFETY: the child only sleeps until it is killed.
+                let child = unsafe { libc::fork() };
+                if child == 0 {
+                    loop {
+                        // SAFETY: sleeps.
+                        unsafe { libc::pause() };
+                    }
+                }
+                engine.fork_parent(ticket);
+                drop(blocked);
+                region.page_out(0..8 * MIB).unwrap();
+                // SAFETY: our child.
+                unsafe { libc::kill(child, libc::SIGKILL) };
+                // SAFETY: our child; its status is not wanted.
+                unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
             }
+            done.store(true, Ordering::Relaxed);
         });
-        for _ in 0..10 {
-            (0..pages.count).for_each(|page| touch(pages.at(page) as usize));
-            let blocked = userswap::internals::signal::Blocked::new();
-            let ticket = engine.fork_prepare();
-            // SAFETY: the child only sleeps until it is killed.
-            let child = unsafe { libc::fork() };
-            if child == 0 {
-                loop {
-                    // SAFETY: sleeps.
-                    unsafe { libc::pause() };
-                }
-            }
-            engine.fork_parent(ticket);
-            drop(blocked);
-            region.page_out(0..8 * MIB).unwrap();
-            // SAFETY: our child.
-            unsafe { libc::kill(child, libc::SIGKILL) };
-            // SAFETY: our child; its status is not wanted.
-            unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
-        }
-        done.store(true, Ordering::Relaxed);
     });
 }
 
 #[test]
 fn after_a_cancelled_swapoff_the_device_is_not_taken_for_full() {
     limit(100);
-    let engine = small(&["mem:512M"]);
+    let engine = engine_on(WAYS[0], &["mem:256M"]);
     let kept = engine.map(4 * MIB).unwrap();
     let pages = Pages::of(&kept);
-    (0..pages.count).for_each(|page| pages.fill(page, 3));
+    pages.fill_all(3);
     kept.page_out(0..2 * MIB).unwrap();
     let during = engine.map(20 * MIB).unwrap();
-    let outcome = engine.core().swapoff(Path::new("mem"), &mut |_| {
+    let outcome = swapoff_with(&engine, "mem", &mut |_| {
         let pages = Pages::of(&during);
-        (0..pages.count).for_each(|page| pages.fill(page, 4));
+        pages.fill_all(4);
         Proceed::Cancel
     });
     assert!(outcome.is_err(), "it was cancelled");
     let before = engine.counters().budget_exceeded;
-    let after = engine.map(200 * MIB).unwrap();
+    let after = engine.map(100 * MIB).unwrap();
     let more = Pages::of(&after);
-    (0..more.count).for_each(|page| more.fill(page, 5));
+    more.fill_all(5);
     assert_eq!(engine.counters().budget_exceeded, before, "{:?}", engine.usage());
-    (0..pages.count).for_each(|page| pages.check(page, 3));
-    (0..more.count).for_each(|page| more.check(page, 5));
+    pages.check_all(3);
+    more.check_all(5);
     audit(&engine);
 }
 
 #[test]
 fn a_wrong_memory_of_full_devices_passes() {
     limit(100);
-    let engine = small(&["mem:128M"]);
+    let engine = engine_on(WAYS[0], &["mem:128M"]);
     engine.core().devices_full.store(true, Ordering::Relaxed);
     let region = engine.map(100 * MIB).unwrap();
     let pages = Pages::of(&region);
-    (0..pages.count).for_each(|page| pages.fill(page, 3));
-    (0..pages.count).for_each(|page| pages.check(page, 3));
+    pages.fill_all(3);
+    pages.check_all(3);
     assert_eq!(engine.counters().budget_exceeded, 0, "{:?}", engine.usage());
     audit(&engine);
 }
@@ -191,7 +174,7 @@ fn a_wrong_memory_of_full_devices_passes() {
 #[test]
 fn a_lost_page_is_dropped_beside_a_growing_run() {
     limit(100);
-    let engine = engine((FaultMode::Thread, Transfer::Auto));
+    let engine = engine(WAYS[0]);
     let core = engine.core().clone();
     let range = core.arena.allocate(64, 1).unwrap();
     let lost = range.first + 20;
@@ -204,7 +187,7 @@ fn a_lost_page_is_dropped_beside_a_growing_run() {
                 other.drop_range(PageRange { first: range.first, count: 20 });
             }
         });
-        for _ in 0..20_000 {
+        for _ in 0..rounds(10_000) {
             if core.pages.change(lost, PageState::Untouched, PageState::Filling { slot: None }) {
                 core.poison(lost);
                 core.publish(lost, PageState::Lost);
@@ -239,10 +222,10 @@ fn pages_taken_away_past_us_read_as_zeros() {
 #[test]
 fn pages_whose_slot_goes_while_they_are_isolated_stay_on_a_list() {
     limit(100);
-    let engine = small(&["mem:256M", "mem:257M"]);
+    let engine = engine_on(WAYS[0], &["mem:256M", "mem:257M"]);
     let region = engine.map(48 * MIB).unwrap();
     let pages = Pages::of(&region);
-    (0..pages.count).for_each(|page| pages.fill(page, 7));
+    pages.fill_all(7);
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let done = &done;
@@ -255,8 +238,8 @@ fn pages_whose_slot_goes_while_they_are_isolated_stay_on_a_list() {
         for _ in 0..8 {
             let device = engine.core().devices.list().next().unwrap();
             let name = device.label().unwrap().name.clone();
-            engine.core().swapoff(Path::new(&name), &mut |_| Proceed::GoOn).unwrap();
-            engine.core().swapon(&"mem:256M".parse().unwrap()).unwrap();
+            swapoff(&engine, &name).unwrap();
+            swapon(&engine, "mem:256M").unwrap();
         }
         done.store(true, Ordering::Relaxed);
     });
@@ -267,9 +250,9 @@ fn pages_whose_slot_goes_while_they_are_isolated_stay_on_a_list() {
 #[test]
 fn a_pin_taken_off_while_a_late_message_is_answered_is_off() {
     const THREADS: usize = 3;
-    const ROUNDS: usize = 3000;
     limit(100);
-    let engine = Builder::new(64 << 20).arena_bytes(1 << 30).build().unwrap();
+    let rounds = rounds(1500);
+    let engine = build(Builder::new(64 << 20).arena_bytes(1 << 30));
     let core = engine.core().clone();
     let range = core.arena.allocate(1, 1).unwrap();
     let address = core.page_address(range.first);
@@ -278,14 +261,14 @@ fn a_pin_taken_off_while_a_late_message_is_answered_is_off() {
     std::thread::scope(|scope| {
         for _ in 0..THREADS {
             scope.spawn(|| {
-                for _ in 0..ROUNDS {
+                for _ in 0..rounds {
                     begin.wait();
                     touch(address);
                     end.wait();
                 }
             });
         }
-        for round in 0..ROUNDS {
+        for round in 0..rounds {
             begin.wait();
             core.pin_range(range).unwrap();
             core.unpin_range(range);

@@ -1,12 +1,8 @@
 //! The container of reclaimable items as a program sees it: the specification's vectors that need nodes,
 //! groups or locks, and many threads at once. (What one list does is tested in the policy crate.)
-mod support;
-
+use crate::support::*;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, Ordering};
-use support::{Random, limit, seed};
-use userswap::NodeId;
-use userswap::list_lru::{Code, Group, ListLru, ShrinkRequest, Taken, Visit};
 
 const N0: NodeId = NodeId(0);
 const N1: NodeId = NodeId(1);
@@ -129,7 +125,7 @@ fn l22_l23_an_ended_groups_items_are_the_parents_oldest() {
     lru.reparent(&child);
     assert_eq!(items(&lru, N1, Some(&parent)), [1, 2, 3, 4]);
     assert_eq!((lru.count_one(N1, Some(&parent)), lru.count_one(N1, Some(&child))), (4, 0));
-    assert!(lru.add_to(N1, &child, 5), "who comes late goes to the parent");
+    assert!(lru.add_to(N1, &child, 5), "a late item goes to the parent");
     assert_eq!(lru.walk_one(N1, Some(&child), &mut 9, removed), 0);
     assert!(lru.del(N1, 1) && lru.del(N1, 5));
     assert_eq!(items(&lru, N1, Some(&parent)), [2, 3, 4]);
@@ -180,7 +176,7 @@ fn l25_what_was_taken_comes_out_the_last_first() {
         Code::Removed
     });
     assert_eq!((isolated, taken.len(), lru.count()), (4, 4, 1));
-    assert!(!lru.add(N1, 3) && !lru.del(N1, 3), "it is in somebody's hands");
+    assert!(!lru.add(N1, 3) && !lru.del(N1, 3), "it is taken");
     assert_eq!(lru.take(&mut taken, &mut [0; 3]), [3, 2, 1]);
     assert_eq!(lru.take(&mut taken, &mut [0; 3]), [0]);
     assert!(taken.is_empty() && lru.add(N1, 3) && lru.is_valid());
@@ -255,7 +251,7 @@ impl Owned {
         &self.owners[(u32::from(node.0) * ITEMS + item) as usize]
     }
 
-    /// An item that somebody gets off a list was on one.
+    /// An item that is taken off a list was on one.
     fn release(&self, node: NodeId, item: u32) {
         assert_eq!(self.owner(node, item).swap(FREE, Ordering::SeqCst), LISTED);
     }
@@ -266,11 +262,11 @@ impl Owned {
     }
 
     fn add(&self, node: NodeId, item: u32, random: &mut Random) {
-        let place = self.owner(node, item);
-        if place.compare_exchange(FREE, OWNED, Ordering::SeqCst, Ordering::SeqCst).is_err() {
+        let owner = self.owner(node, item);
+        if owner.compare_exchange(FREE, OWNED, Ordering::SeqCst, Ordering::SeqCst).is_err() {
             return;
         }
-        place.store(LISTED, Ordering::SeqCst);
+        owner.store(LISTED, Ordering::SeqCst);
         let added = match random.below(2) {
             0 => self.lru.add(node, item),
             _ => self.lru.add_to(node, &self.some_group(random), item),
@@ -280,11 +276,11 @@ impl Owned {
 
     fn change_groups(&self, random: &mut Random) {
         let mut groups = self.groups.lock().unwrap();
-        let place = random.below(groups.len());
+        let index = random.below(groups.len());
         match random.below(2) {
-            0 if groups.len() > 1 => self.lru.reparent(&groups.swap_remove(place)),
+            0 if groups.len() > 1 => self.lru.reparent(&groups.swap_remove(index)),
             _ => {
-                let child = self.lru.group(Some(&groups[place]));
+                let child = self.lru.group(Some(&groups[index]));
                 groups.extend(child);
             }
         }

@@ -1,19 +1,12 @@
 //! Shrinkers and accounts: a program's caches and its pages share one budget.
-#![allow(clippy::multiple_unsafe_ops_per_block)]
-#![allow(unsafe_code)]
-mod support;
-
-#[path = "../examples/object_cache/cache.rs"]
+use crate::support::*;
+#[path = "../../examples/object_cache/cache.rs"]
 mod cache;
 
 use cache::{Found, ObjectCache};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
-use support::*;
-use userswap::NodeId;
-use userswap::internals::Core;
 use userswap::{Engine, Region};
-use userswap::{ShrinkRequest, ShrinkResult, Shrinker};
 
 const NODE: NodeId = NodeId(0);
 /// The smallest budget.
@@ -23,7 +16,7 @@ fn write(region: &mut Region, stamp: u64) {
     region.as_typed_mut::<u64>().iter_mut().step_by(WORDS).for_each(|word| *word = stamp);
 }
 
-/// Behind a closed gate no page is on its way: what is taken is within the budget.
+/// While the gate is closed no page is on its way: what is taken is within the budget.
 fn assert_within_budget(core: &Core) {
     core.gate.close();
     let held: Vec<_> = core
@@ -39,7 +32,7 @@ fn assert_within_budget(core: &Core) {
     assert!(held.iter().all(|(is_within, ..)| *is_within), "held, of budget: {held:?}");
 }
 
-/// Runs `work` while another thread looks at the books again and again.
+/// Runs `work` while another thread looks at the accounting again and again.
 fn watched(engine: &Engine, work: impl FnOnce()) {
     let (over, looks) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
@@ -61,7 +54,7 @@ fn a_cache_gives_way_to_pages_its_cold_objects_first_and_grows_again() {
     const OBJECTS: u64 = 3000;
     const HOT: usize = 10;
     limit(100);
-    let engine = builder(WAYS[0]).build().unwrap();
+    let engine = engine(WAYS[0]);
     let (cache, registration) = ObjectCache::new(&engine, OBJECTS as u32).unwrap();
     let mut region = engine.map(48 * MIB).unwrap();
     watched(&engine, || {
@@ -126,21 +119,18 @@ impl<F: Fn(&mut ShrinkRequest) -> ShrinkResult + Send + Sync> Shrinker for Probe
     }
 }
 
-/// Ends with the test's alarm if it does not come true.
-fn wait_until(mut holds: impl FnMut() -> bool) {
-    while !holds() {
-        std::thread::yield_now();
-    }
-}
-
 #[test]
 fn what_is_charged_pages_cannot_have_and_is_given_back_in_full() {
     limit(100);
-    let engine = builder(WAYS[0]).build().unwrap();
+    let engine = engine_on(WAYS[0], &["mem:64M"]);
     let account = engine.account();
     let mut region = engine.map(14 * MIB).unwrap();
-    write(&mut region, 1);
-    assert!(account.charge(NODE, BUDGET / 2), "most of the pages have to leave for it");
+    // A charge waits for a moment only, in which the reclaimer of a busy machine may not run.
+    let is_charged = (0..20).any(|_| {
+        write(&mut region, 1);
+        account.charge(NODE, BUDGET / 2)
+    });
+    assert!(is_charged, "half of the pages leave for it");
     assert_within_budget(engine.core());
     audit(&engine);
     assert!(!account.try_charge(NODE, BUDGET) && !account.charge(NODE, BUDGET));
@@ -156,13 +146,13 @@ fn what_is_charged_pages_cannot_have_and_is_given_back_in_full() {
 #[test]
 fn a_budget_below_what_caches_hold_is_reached_when_they_have_shrunk() {
     limit(100);
-    let engine = builder(WAYS[0]).build().unwrap();
+    let engine = engine(WAYS[0]);
     engine.set_budget(32 * MIB as u64).unwrap();
     let (cache, _registration) = ObjectCache::new(&engine, 7000).unwrap();
     (0..6000).for_each(|key| _ = cache.read(NODE, key));
     assert!(cache.len(NODE) > 5000);
     engine.set_budget(16 * MIB as u64).unwrap();
-    wait_until(|| engine.usage().debt == 0);
+    eventually("the debt is paid", || engine.usage().debt == 0);
     assert_within_budget(engine.core());
     audit(&engine);
 }
@@ -170,8 +160,7 @@ fn a_budget_below_what_caches_hold_is_reached_when_they_have_shrunk() {
 #[test]
 fn caches_give_way_before_the_budget_is_exceeded_for_full_devices() {
     limit(100);
-    let device = "mem:4M".parse().unwrap();
-    let engine = builder(WAYS[0]).swap(device).build().unwrap();
+    let engine = engine_on(WAYS[0], &["mem:4M"]);
     let (core, account) = (engine.core().clone(), engine.account());
     assert!(account.charge(NODE, 3000));
     // A cache that gives nothing before it must.
@@ -195,7 +184,7 @@ fn caches_give_way_before_the_budget_is_exceeded_for_full_devices() {
 #[should_panic(expected = "no more is given back than was charged")]
 fn more_than_was_charged_is_not_given_back() {
     limit(100);
-    let engine = builder(WAYS[0]).build().unwrap();
+    let engine = engine(WAYS[0]);
     let account = engine.account();
     assert!(account.charge(NODE, 2));
     account.uncharge(NODE, 3);
@@ -205,7 +194,7 @@ fn more_than_was_charged_is_not_given_back() {
 fn a_shrinker_may_touch_managed_memory_however_faults_arrive() {
     for way in WAYS {
         limit(100);
-        let engine = builder(way).build().unwrap();
+        let engine = engine(way);
         let own = Arc::new(Mutex::new(engine.map(24 * MIB).unwrap()));
         write(&mut own.lock().unwrap(), 5);
         let touched = own.clone();
@@ -218,7 +207,7 @@ fn a_shrinker_may_touch_managed_memory_however_faults_arrive() {
         let registration = engine.register_shrinker("touches", probe.clone()).unwrap();
         let mut region = engine.map(32 * MIB).unwrap();
         let mut stamp = 0;
-        wait_until(|| {
+        eventually("the shrinkers are asked", || {
             stamp += 1;
             write(&mut region, stamp);
             registration.scanned_and_freed().0 > 0
@@ -232,7 +221,7 @@ fn a_shrinker_may_touch_managed_memory_however_faults_arrive() {
 #[test]
 fn a_dropped_registration_waits_for_its_scan_and_is_asked_no_more() {
     limit(100);
-    let engine = builder(WAYS[0]).build().unwrap();
+    let engine = engine(WAYS[0]);
     let begun = Arc::new(Barrier::new(2));
     let (inside, ended) = (begun.clone(), Arc::new(AtomicBool::new(false)));
     let end = ended.clone();
@@ -240,7 +229,7 @@ fn a_dropped_registration_waits_for_its_scan_and_is_asked_no_more() {
     let probe = Probe::new(move |_| {
         if first.swap(false, Ordering::SeqCst) {
             inside.wait();
-            // Long enough for who does not wait to come first, as a rule.
+            // Long enough for a drop that does not wait to come first, as a rule.
             (0..1000).for_each(|_| std::thread::yield_now());
             end.store(true, Ordering::SeqCst);
         }
@@ -259,43 +248,42 @@ fn a_dropped_registration_waits_for_its_scan_and_is_asked_no_more() {
 
 #[test]
 fn a_shrinker_that_panics_is_named_once_and_the_others_are_asked() {
-    let name = "a_shrinker_that_panics_is_named_once_and_the_others_are_asked";
-    if let Some(output) = in_child(name, 100) {
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{errors}");
-        let said = errors.matches("the shrinker broken panicked and will not be asked again");
-        assert_eq!(said.count(), 1, "{errors}");
-        return;
-    }
-    let engine = builder(WAYS[0]).build().unwrap();
-    let broken = Probe::new(|_| panic!("a mistake in the cache"));
-    let stopped = Probe::new(|_| ShrinkResult::Stop);
-    let whole = Probe::new(|request| ShrinkResult::Freed(request.nr_to_scan / 2));
-    let registrations = [
-        engine.register_shrinker("broken", broken.clone()).unwrap(),
-        engine.register_shrinker("stopped", stopped.clone()).unwrap(),
-        engine.register_shrinker("whole", whole.clone()).unwrap(),
-    ];
-    let mut region = engine.map(32 * MIB).unwrap();
-    let mut stamp = 0;
-    wait_until(|| {
-        stamp += 1;
-        write(&mut region, stamp);
-        broken.asked() == 1 && stopped.asked() > 2 && whole.asked() > 2
+    let output = in_child(100, || {
+        let engine = engine(WAYS[0]);
+        let broken = Probe::new(|_| panic!("a mistake in the cache"));
+        let stopped = Probe::new(|_| ShrinkResult::Stop);
+        let whole = Probe::new(|request| ShrinkResult::Freed(request.nr_to_scan / 2));
+        let registrations = [
+            engine.register_shrinker("broken", broken.clone()).unwrap(),
+            engine.register_shrinker("stopped", stopped.clone()).unwrap(),
+            engine.register_shrinker("whole", whole.clone()).unwrap(),
+        ];
+        let mut region = engine.map(32 * MIB).unwrap();
+        let mut stamp = 0;
+        eventually("the shrinkers are asked", || {
+            stamp += 1;
+            write(&mut region, stamp);
+            broken.asked() == 1 && stopped.asked() > 2 && whole.asked() > 2
+        });
+        assert_eq!(broken.asked(), 1);
+        assert_eq!(registrations[1].scanned_and_freed(), (0, 0));
+        let (scanned, freed) = registrations[2].scanned_and_freed();
+        assert_eq!(scanned / 2, freed);
+        let names: Vec<_> =
+            engine.core().status().shrinkers.into_iter().map(|shrinker| shrinker.name).collect();
+        assert_eq!(names, ["stopped", "whole"]);
     });
-    assert_eq!(broken.asked(), 1);
-    assert_eq!(registrations[1].scanned_and_freed(), (0, 0));
-    let (scanned, freed) = registrations[2].scanned_and_freed();
-    assert_eq!(scanned / 2, freed);
-    let names: Vec<_> =
-        engine.core().status().shrinkers.into_iter().map(|shrinker| shrinker.name).collect();
-    assert_eq!(names, ["stopped", "whole"]);
+    let Some(output) = output else { return };
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    let said = errors.matches("the shrinker broken panicked and will not be asked again");
+    assert_eq!(said.count(), 1, "{errors}");
 }
 
 #[test]
 fn a_cache_that_owns_the_engines_memory_ends_with_it() {
     limit(100);
-    let engine = builder(WAYS[0]).build().unwrap();
+    let engine = engine(WAYS[0]);
     let own = Mutex::new(Some(engine.map(MIB).unwrap()));
     let taken = Arc::new(AtomicBool::new(false));
     let tell = taken.clone();
@@ -307,7 +295,7 @@ fn a_cache_that_owns_the_engines_memory_ends_with_it() {
     let registration = engine.register_shrinker("owner", probe).unwrap();
     let mut region = engine.map(32 * MIB).unwrap();
     let mut stamp = 0;
-    wait_until(|| {
+    eventually("the shrinkers are asked", || {
         stamp += 1;
         write(&mut region, stamp);
         taken.load(Ordering::SeqCst)
@@ -318,52 +306,35 @@ fn a_cache_that_owns_the_engines_memory_ends_with_it() {
 
 #[test]
 fn a_child_forked_during_a_scan_goes_on() {
-    limit(100);
-    let engine = builder(WAYS[1]).build().unwrap();
-    let scanning = Arc::new(AtomicBool::new(false));
-    let (tell, go_on) = (scanning.clone(), Arc::new(AtomicBool::new(false)));
-    let wait = go_on.clone();
-    let probe = Probe::new(move |_| {
-        tell.store(true, Ordering::SeqCst);
-        wait_until(|| wait.load(Ordering::SeqCst));
-        ShrinkResult::Freed(1)
-    });
-    let registration = engine.register_shrinker("held", probe.clone()).unwrap();
-    let mut region = engine.map(32 * MIB).unwrap();
-    write(&mut region, 1);
-    wait_until(|| scanning.load(Ordering::SeqCst));
-    let blocked = userswap::internals::signal::Blocked::new();
-    let ticket = engine.fork_prepare();
-    // SAFETY: the child goes on with the books as they are, which is what this tests.
-    let child = unsafe { libc::fork() };
-    if child == 0 {
-        limit(25);
-        let work = std::panic::AssertUnwindSafe(|| {
-            engine.fork_child(ticket).unwrap();
-            drop(blocked);
+    alone(100, || {
+        let engine = engine(WAYS[1]);
+        let scanning = Arc::new(AtomicBool::new(false));
+        let (tell, go_on) = (scanning.clone(), Arc::new(AtomicBool::new(false)));
+        let wait = go_on.clone();
+        let probe = Probe::new(move |_| {
+            tell.store(true, Ordering::SeqCst);
+            eventually("the test lets it go on", || wait.load(Ordering::SeqCst));
+            ShrinkResult::Freed(1)
+        });
+        let mut registration = Some(engine.register_shrinker("held", probe.clone()).unwrap());
+        let mut region = engine.map(32 * MIB).unwrap();
+        write(&mut region, 1);
+        eventually("a scan is asked for", || scanning.load(Ordering::SeqCst));
+        let child = fork(&engine, || {
             // The parent's scan never ends here; a new thread asks again.
             go_on.store(true, Ordering::SeqCst);
             let asked = probe.asked();
             let mut stamp = 1;
-            wait_until(|| {
+            eventually("the child's own scan", || {
                 stamp += 1;
                 write(&mut region, stamp);
                 probe.asked() > asked
             });
-            drop(registration);
+            drop(registration.take());
         });
-        let code = i32::from(std::panic::catch_unwind(work).is_err());
-        // SAFETY: ends the child without running what belongs to the parent.
-        unsafe { libc::_exit(code) }
-    }
-    engine.fork_parent(ticket);
-    drop(blocked);
-    let mut status = 0;
-    // SAFETY: waits for a child of this process.
-    let waited = unsafe { libc::waitpid(child, &mut status, 0) };
-    assert_eq!(waited, child);
-    assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0, "{status:#x}");
-    go_on.store(true, Ordering::SeqCst);
-    drop(registration);
-    audit(&engine);
+        join(child);
+        go_on.store(true, Ordering::SeqCst);
+        drop(registration);
+        audit(&engine);
+    });
 }

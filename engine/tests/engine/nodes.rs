@@ -1,11 +1,6 @@
-//! Several nodes, made up over the CPUs of this machine: pages, frames and books of each stay its own.
-#![allow(clippy::multiple_unsafe_ops_per_block)]
-#![allow(unsafe_code)]
-mod support;
-use support::*;
+//! Several nodes, made up over the CPUs of this machine: pages, frames and accounting of each stay its own.
+use crate::support::*;
 use userswap::Error;
-use userswap::internals::PageState;
-use userswap::internals::{clock, numa};
 
 /// Runs `work` on a CPU of its own.
 fn on_cpu<R: Send>(cpu: u32, work: impl FnOnce() -> R + Send) -> R {
@@ -22,12 +17,12 @@ fn on_cpu<R: Send>(cpu: u32, work: impl FnOnce() -> R + Send) -> R {
 fn a_page_belongs_to_the_node_of_the_cpu_that_touches_it() {
     for way in WAYS {
         limit(50);
-        let engine = builder(way).fake_numa(2).build().unwrap();
+        let engine = build(builder(way).fake_numa(2));
         assert_eq!(engine.core().nodes.len(), 2);
         for cpu in 0..clock::cpus().min(2) {
             let region = engine.map(2 * MIB).unwrap();
             let pages = Pages::of(&region);
-            on_cpu(cpu, || (0..pages.count).for_each(|page| pages.fill(page, 3)));
+            on_cpu(cpu, || pages.fill_all(3));
             // Zeros ahead of the program may still be on their way.
             audit(&engine);
             let core = engine.core();
@@ -47,10 +42,10 @@ fn a_page_belongs_to_the_node_of_the_cpu_that_touches_it() {
 fn a_program_on_one_node_may_use_the_budget_of_all() {
     for way in WAYS {
         limit(50);
-        let engine = builder(way).fake_numa(2).build().unwrap();
+        let engine = build(builder(way).fake_numa(2));
         let region = engine.map(12 * MIB).unwrap();
         let pages = Pages::of(&region);
-        on_cpu(0, || (0..pages.count).for_each(|page| pages.fill(page, 3)));
+        on_cpu(0, || pages.fill_all(3));
         let usage = engine.usage();
         // 16 MiB are the budget, 8 of them node 0's.
         // Mapped, cached, or on its way from the one to the other.
@@ -66,7 +61,7 @@ fn a_program_on_one_node_may_use_the_budget_of_all() {
 fn every_byte_is_right_with_four_nodes_and_threads_that_wander() {
     for way in WAYS {
         limit(100);
-        let engine = builder(way).fake_numa(4).build().unwrap();
+        let engine = build(builder(way).fake_numa(4));
         let region = engine.map(48 * MIB).unwrap();
         let pages = Pages::of(&region);
         let seed = seed();
@@ -76,24 +71,24 @@ fn every_byte_is_right_with_four_nodes_and_threads_that_wander() {
                     let mut random = Random::new(seed + task as u64);
                     let own = pages.count / 4;
                     let mut stamps = vec![0; own];
-                    for step in 1..400 {
+                    for step in 1..rounds(100) {
                         numa::run_on(&[random.below(clock::cpus() as usize) as u32]);
                         let first = random.below(own - 64);
-                        for (place, stamp) in stamps.iter_mut().enumerate().skip(first).take(64) {
-                            let page = task * own + place;
+                        for (index, stamp) in stamps.iter_mut().enumerate().skip(first).take(64) {
+                            let page = task * own + index;
                             pages.check(page, *stamp);
                             *stamp = step;
                             pages.fill(page, step);
                         }
                     }
-                    (0..own).for_each(|place| pages.check(task * own + place, stamps[place]));
+                    (0..own).for_each(|index| pages.check(task * own + index, stamps[index]));
                 });
             }
         });
         audit(&engine);
         let core = engine.core();
         core.drop_range(core.range_at(pages.address, region.len()));
-        (0..pages.count).for_each(|page| pages.check(page, 0));
+        pages.check_all(0);
         audit(&engine);
     }
 }
@@ -115,10 +110,10 @@ fn each_node_gets_what_was_asked_for_and_keeps_its_share_when_the_budget_changes
     assert_eq!(budgets(), [9216, 3072]);
     let region = engine.map(60 * MIB).unwrap();
     let pages = Pages::of(&region);
-    (0..pages.count).for_each(|page| pages.fill(page, 5));
+    pages.fill_all(5);
     engine.set_budget(20 << 20).unwrap();
     assert_eq!(budgets(), [3840, 1280]);
-    (0..pages.count).for_each(|page| pages.check(page, 5));
+    pages.check_all(5);
     audit(&engine);
     assert!(matches!(build(16, 2), Err(Error::NodeBudgetTooSmall(1, _))));
     let nowhere = builder(WAYS[0]).fake_numa(2).ram_of_node(7, 32 << 20).build();

@@ -1,13 +1,8 @@
-//! Everything at once: owners of pages who know what these must hold, against others who page out, pin,
-//! prefetch and change the budget. Every byte is checked, and all books are audited afterwards.
-#![allow(clippy::multiple_unsafe_ops_per_block)]
-#![allow(unsafe_code)]
-mod support;
+//! Everything at once: owners of pages that know what these must hold, against others that page out, pin,
+//! prefetch and change the budget. Every byte is checked, and everything is audited afterwards.
+use crate::support::*;
 use std::sync::atomic::{AtomicBool, Ordering};
-use support::*;
-use userswap::internals::PageRange;
 use userswap::{Engine, Region};
-use userswap::{FaultMode, Transfer};
 
 /// Pages that follow each other and have one owner: runs are moved, read and dropped together.
 const BLOCK: usize = 8;
@@ -21,8 +16,8 @@ struct Owner {
 }
 
 impl Owner {
-    fn page(&self, block: usize, place: usize) -> usize {
-        (block * OWNERS + self.id) * BLOCK + place
+    fn page(&self, block: usize, index: usize) -> usize {
+        (block * OWNERS + self.id) * BLOCK + index
     }
 
     fn blocks(&self) -> usize {
@@ -32,16 +27,16 @@ impl Owner {
     fn step(&mut self, engine: &Engine, step: usize) {
         let block = self.random.below(self.blocks());
         let (first, length) = (self.random.below(BLOCK), 1 + self.random.below(BLOCK));
-        let places = first..(first + length).min(BLOCK);
+        let indices = first..(first + length).min(BLOCK);
         let what = self.random.below(20);
         if what < 2 {
-            let range = self.page(block, places.start);
+            let range = self.page(block, indices.start);
             let address = self.pages.at(range) as usize;
             let core = engine.core();
-            core.drop_range(core.range_at(address, places.len() * PAGE));
+            core.drop_range(core.range_at(address, indices.len() * PAGE));
         }
-        for place in places {
-            let page = self.page(block, place);
+        for index in indices {
+            let page = self.page(block, index);
             let stamp = &mut self.stamps[page];
             match what {
                 0..2 => *stamp = 0,
@@ -61,8 +56,8 @@ impl Owner {
 
     fn check_all(&self) {
         for block in 0..self.blocks() {
-            for place in 0..BLOCK {
-                let page = self.page(block, place);
+            for index in 0..BLOCK {
+                let page = self.page(block, index);
                 self.pages.check(page, self.stamps[page]);
             }
         }
@@ -85,9 +80,9 @@ fn disturb(kind: usize, engine: &Engine, region: &Region, random: &mut Random) {
     }
 }
 
-fn race(way: (FaultMode, Transfer), disturbers: &[usize], steps: usize) {
+fn race(way: Way, disturbers: &[usize], steps: usize) {
     limit(50);
-    let seed = seed();
+    let (seed, steps) = (seed(), rounds(steps));
     println!("{way:?} {disturbers:?}");
     let engine = engine(way);
     let region = engine.map(36 * MIB).unwrap();
@@ -130,43 +125,43 @@ fn race(way: (FaultMode, Transfer), disturbers: &[usize], steps: usize) {
 }
 
 #[test]
-fn owners_alone_by_message() {
-    race(WAYS[0], &[], 4000);
+fn owners_find_every_byte_alone_by_message() {
+    race(WAYS[0], &[], 1500);
 }
 
 #[test]
-fn owners_alone_by_signal() {
-    race(WAYS[1], &[], 4000);
+fn owners_find_every_byte_alone_by_signal() {
+    race(WAYS[1], &[], 1500);
 }
 
 #[test]
-fn everybody_by_message_and_move() {
-    race(WAYS[0], &[0, 1, 2, 3], 2500);
+fn owners_find_every_byte_among_others_by_message_and_move() {
+    race(WAYS[0], &[0, 1, 2, 3], 1000);
 }
 
 #[test]
-fn everybody_by_signal_and_move() {
-    race(WAYS[1], &[0, 1, 2, 3], 2500);
+fn owners_find_every_byte_among_others_by_signal_and_move() {
+    race(WAYS[1], &[0, 1, 2, 3], 1000);
 }
 
 #[test]
-fn everybody_by_message_and_copy() {
-    race(WAYS[2], &[0, 1, 2, 3], 2000);
+fn owners_find_every_byte_among_others_by_message_and_copy() {
+    race(WAYS[2], &[0, 1, 2, 3], 1000);
 }
 
 #[test]
-fn everybody_by_signal_and_copy() {
-    race(WAYS[3], &[0, 1, 2, 3], 2000);
+fn owners_find_every_byte_among_others_by_signal_and_copy() {
+    race(WAYS[3], &[0, 1, 2, 3], 1000);
 }
 
 #[test]
-fn discards_against_page_outs_alone() {
-    race(WAYS[1], &[0], 3000);
+fn owners_find_every_byte_beside_page_outs() {
+    race(WAYS[1], &[0], 1200);
 }
 
 #[test]
-fn budget_changes_alone() {
-    race(WAYS[1], &[2], 3000);
+fn owners_find_every_byte_while_the_budget_changes() {
+    race(WAYS[1], &[2], 1200);
 }
 
 #[test]
@@ -181,7 +176,7 @@ fn pages_moved_to_another_region_keep_every_byte() {
         let core = engine.core();
         core.move_range(core.range_at(from.address, first.len()), core.arena.page_of(to.address));
         (0..to.count).for_each(|page| to.check(page, if page % 5 == 0 { 0 } else { 77 }));
-        (0..from.count).for_each(|page| from.check(page, 0));
+        from.check_all(0);
         audit(&engine);
     }
 }
@@ -190,12 +185,12 @@ fn pages_moved_to_another_region_keep_every_byte() {
 fn a_page_that_is_moved_while_it_is_written_keeps_every_byte() {
     limit(50);
     let engine = engine(WAYS[0]);
-    for round in 1..=10 {
+    for round in 1..=rounds(4) {
         let first = engine.map(20 * MIB).unwrap();
         let second = engine.map(20 * MIB).unwrap();
         let (from, to) = (Pages::of(&first), Pages::of(&second));
         // Filling leaves the reclaimer in the middle of its writes.
-        (0..from.count).for_each(|page| from.fill(page, round));
+        from.fill_all(round);
         let core = engine.core();
         core.move_range(core.range_at(from.address, first.len()), core.arena.page_of(to.address));
         let wrong: Vec<_> = (0..to.count).filter_map(|page| to.wrong(page, round)).collect();
@@ -206,28 +201,26 @@ fn a_page_that_is_moved_while_it_is_written_keeps_every_byte() {
 
 #[test]
 fn a_page_that_is_moved_while_a_device_holds_it_keeps_every_byte() {
-    let name = "a_page_that_is_moved_while_a_device_holds_it_keeps_every_byte";
-    if !must_pass_in_child(name, 15) {
-        return;
-    }
-    let engine = engine(WAYS[0]);
-    let first = engine.map(16 * PAGE).unwrap();
-    let second = engine.map(16 * PAGE).unwrap();
-    let (from, to) = (Pages::of(&first), Pages::of(&second));
-    (0..16).for_each(|page| from.fill(page, 9));
-    let ring = io_uring::IoUring::new(4).unwrap();
-    let held = libc::iovec { iov_base: from.address as *mut _, iov_len: 16 * PAGE };
-    // SAFETY: the memory outlives the ring, and no request uses the registration.
-    unsafe { ring.submitter().register_buffers(&[held]) }.unwrap();
-    let core = engine.core();
-    core.move_range(core.range_at(from.address, first.len()), core.arena.page_of(to.address));
-    let wrong: Vec<_> = (0..16).filter_map(|page| to.wrong(page, 9)).collect();
-    assert!(wrong.is_empty(), "{} of 16 pages lost, first: {}", wrong.len(), wrong[0]);
-    audit(&engine);
+    alone(15, || {
+        let engine = engine(WAYS[0]);
+        let first = engine.map(16 * PAGE).unwrap();
+        let second = engine.map(16 * PAGE).unwrap();
+        let (from, to) = (Pages::of(&first), Pages::of(&second));
+        (0..16).for_each(|page| from.fill(page, 9));
+        let ring = io_uring::IoUring::new(4).unwrap();
+        let held = libc::iovec { iov_base: from.address as *mut _, iov_len: 16 * PAGE };
+        // SAFETY: the memory outlives the ring, and no request uses the registration.
+        unsafe { ring.submitter().register_buffers(&[held]) }.unwrap();
+        let core = engine.core();
+        core.move_range(core.range_at(from.address, first.len()), core.arena.page_of(to.address));
+        let wrong: Vec<_> = (0..16).filter_map(|page| to.wrong(page, 9)).collect();
+        assert!(wrong.is_empty(), "{} of 16 pages lost, first: {}", wrong.len(), wrong[0]);
+        audit(&engine);
+    });
 }
 
 /// A program's signal handler may interrupt the engine's own calls, and may touch managed memory.
-fn handler_touches_memory(way: (FaultMode, Transfer)) {
+fn handler_touches_memory(way: Way) {
     static ADDRESS: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
     static TURN: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
     extern "C" fn touch(_: i32) {
@@ -240,7 +233,7 @@ fn handler_touches_memory(way: (FaultMode, Transfer)) {
     let watched = engine.map(24 * MIB).unwrap();
     let mut region = engine.map(4 * MIB).unwrap();
     let pages = Pages::of(&watched);
-    (0..pages.count).for_each(|page| pages.fill(page, 5));
+    pages.fill_all(5);
     ADDRESS.store(pages.address, Ordering::Relaxed);
     // SAFETY: the handler only reads memory that exists.
     unsafe { libc::signal(libc::SIGVTALRM, touch as *const () as usize) };
@@ -248,7 +241,7 @@ fn handler_touches_memory(way: (FaultMode, Transfer)) {
     let timer = libc::itimerval { it_interval: every, it_value: every };
     // SAFETY: a timer of CPU time for this process.
     unsafe { libc::setitimer(libc::ITIMER_VIRTUAL, &timer, std::ptr::null_mut()) };
-    for turn in 0..100 {
+    for turn in 0..rounds(40) {
         let all = 0..region.len();
         region.as_mut_slice().iter_mut().step_by(PAGE).for_each(|byte| *byte = turn as u8 | 1);
         region.page_out(all.clone()).unwrap();
@@ -263,7 +256,7 @@ fn handler_touches_memory(way: (FaultMode, Transfer)) {
     unsafe { libc::setitimer(libc::ITIMER_VIRTUAL, &stop, std::ptr::null_mut()) };
     // SAFETY: a signal that is already on its way is ignored.
     unsafe { libc::signal(libc::SIGVTALRM, libc::SIG_IGN) };
-    (0..pages.count).for_each(|page| pages.check(page, 5));
+    pages.check_all(5);
     audit(&engine);
 }
 
@@ -273,23 +266,22 @@ fn never() -> libc::timeval {
 
 #[test]
 fn a_signal_handler_may_touch_memory_during_the_engines_calls_by_message() {
-    let name = "a_signal_handler_may_touch_memory_during_the_engines_calls_by_message";
-    if must_pass_in_child(name, 100) {
+    alone(100, || {
         handler_touches_memory(WAYS[0]);
-    }
+    });
 }
 
 #[test]
 fn a_signal_handler_may_touch_memory_during_the_engines_calls_by_signal() {
-    let name = "a_signal_handler_may_touch_memory_during_the_engines_calls_by_signal";
-    if must_pass_in_child(name, 100) {
+    alone(100, || {
         handler_touches_memory(WAYS[1]);
-    }
+    });
 }
 
 #[test]
 fn neighbours_of_a_page_that_is_dropped_are_filled_again_and_again() {
     limit(50);
+    let turns = rounds(1000usize);
     let engine = engine(WAYS[1]);
     let region = engine.map(MIB).unwrap();
     let pages = Pages::of(&region);
@@ -298,7 +290,7 @@ fn neighbours_of_a_page_that_is_dropped_are_filled_again_and_again() {
         for half in 0..2 {
             let engine = &engine;
             scope.spawn(move || {
-                for turn in 0..3000usize {
+                for turn in 0..turns {
                     for page in (0..16).map(|page| page * 2 + half) {
                         pages.fill(page, turn as u64 + 1);
                         pages.check(page, turn as u64 + 1);

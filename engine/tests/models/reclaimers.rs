@@ -1,27 +1,5 @@
-//! Small protocols under a model checker, which runs them in every order of their steps.
-//!
-//! The files are the engine's own: `sync` here stands for its module of that name, with the checker's
-//! atomics, and a sleep that may end at any time. What holds then needs no wake-up.
-
-#[path = "../src/state/kernel/exclusive.rs"]
-mod exclusive;
-
-mod sys {
-    /// In the place of `engine/src/sys/sync.rs`.
-    pub mod sync {
-        pub use loom::sync::atomic::{AtomicU32, Ordering};
-
-        /// Ends at any time, woken or not.
-        pub fn sleep(_word: &AtomicU32, _seen: u32, most_ns: u64) {
-            assert!(most_ns <= 10_000_000, "nobody sleeps for more than 10 ms");
-            loom::thread::yield_now();
-        }
-
-        pub fn wake_all(_word: &AtomicU32) {}
-    }
-}
-
-use exclusive::{Claim, Exclusive};
+//! Reclaimers that want to be the only one: `exclusive.rs`.
+use crate::exclusive::{Claim, Exclusive};
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU32, Ordering};
 

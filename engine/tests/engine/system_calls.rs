@@ -1,19 +1,13 @@
 //! System calls on swapped memory, and devices that write into pages while reclaim wants them: with faults
 //! delivered by message a program sees no difference, and no byte that a device wrote may be lost.
-#![allow(clippy::multiple_unsafe_ops_per_block)]
-#![allow(unsafe_code)]
-mod support;
+use crate::support::*;
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use support::*;
 use userswap::Engine;
-use userswap::{FaultMode, Transfer};
-
-type Way = (FaultMode, Transfer);
 
 /// Pages of one transfer.
 const CHUNK: usize = 32;
@@ -57,11 +51,11 @@ fn read_and_write_reach_swapped_memory() {
                 file.write_all(bytes(pages, first, CHUNK)).unwrap();
             }
             // Back into the same memory, pages of which are untouched, resident, cached and swapped.
-            (0..pages.count).for_each(|page| pages.fill(page, 5));
+            pages.fill_all(5);
             for first in (0..pages.count).step_by(CHUNK) {
                 file.read_exact_at(bytes(pages, first, CHUNK), (first * PAGE) as u64).unwrap();
             }
-            (0..pages.count).for_each(|page| pages.check(page, 4));
+            pages.check_all(4);
             done.store(true, Ordering::Relaxed);
             pressing.join().unwrap();
         });
@@ -77,13 +71,13 @@ fn bytes_pass_through_a_socket_from_one_region_to_another() {
         let engine = engine(way);
         let (first, second) = (engine.map(20 * MIB).unwrap(), engine.map(20 * MIB).unwrap());
         let (from, to) = (Pages::of(&first), Pages::of(&second));
-        (0..from.count).for_each(|page| from.fill(page, 6));
+        from.fill_all(6);
         let (mut here, mut there) = UnixStream::pair().unwrap();
         std::thread::scope(|scope| {
             scope.spawn(move || here.write_all(bytes(from, 0, from.count)).unwrap());
             there.read_exact(bytes(to, 0, to.count)).unwrap();
         });
-        (0..to.count).for_each(|page| to.check(page, 6));
+        to.check_all(6);
         audit(&engine);
     }
 }
@@ -102,8 +96,8 @@ fn direct_file() -> (tempfile::TempDir, File) {
     (directory, file)
 }
 
-/// Only MOVE tells which pages a device holds. Where pages leave by copying (before Linux 6.8), whoever lets
-/// a device write into a region pins that part meanwhile.
+/// Only MOVE tells which pages a device holds. Where pages leave by copying (before Linux 6.8), a program
+/// that lets a device write into a region pins that part meanwhile.
 fn must_pin(way: Way) -> bool {
     way.1 == Transfer::Copy
 }
@@ -111,6 +105,7 @@ fn must_pin(way: Way) -> bool {
 /// Reads past the page cache into memory under pressure; returns what was found wrong.
 fn direct_reads(way: Way, reads: usize) -> Vec<String> {
     limit(50);
+    let reads = rounds(reads);
     let engine = engine(way);
     let region = engine.map(16 * MIB).unwrap();
     let pages = Pages::of(&region);
@@ -168,13 +163,13 @@ fn direct_reads(way: Way, reads: usize) -> Vec<String> {
 
 #[test]
 fn a_page_that_a_device_writes_to_does_not_leave_with_move() {
-    let wrong = direct_reads(WAYS[0], 1500);
+    let wrong = direct_reads(WAYS[0], 300);
     assert!(wrong.is_empty(), "{} pages lost what the device wrote: {}", wrong.len(), wrong[0]);
 }
 
 #[test]
 fn a_pinned_page_that_a_device_writes_to_does_not_leave_with_copy() {
-    let wrong = direct_reads(WAYS[2], 1500);
+    let wrong = direct_reads(WAYS[2], 300);
     assert!(wrong.is_empty(), "{} pages lost what the device wrote: {}", wrong.len(), wrong[0]);
 }
 
@@ -191,7 +186,7 @@ fn a_device_reads_what_was_written_last() {
             let pressing = scope.spawn(|| press(&engine, pages, &done));
             let mut random = Random::new(3);
             let mut back = vec![0u8; (CHUNK + 1) * PAGE];
-            for round in 1..400 {
+            for round in 1..rounds(80) {
                 let first = random.below(pages.count / CHUNK) * CHUNK;
                 (first..first + CHUNK).for_each(|page| pages.fill(page, round));
                 file.write_all_at(bytes(pages, first, CHUNK), 0).unwrap();
@@ -214,7 +209,7 @@ fn registered_buffers(way: Way) {
     let engine = engine(way);
     let region = engine.map(MIB).unwrap();
     let pages = Pages::of(&region);
-    (0..pages.count).for_each(|page| pages.fill(page, 1));
+    pages.fill_all(1);
     let (_directory, file) = direct_file();
     let source = engine.map(16 * PAGE).unwrap();
     (0..16).for_each(|page| Pages::of(&source).fill(page, 2));

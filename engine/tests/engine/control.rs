@@ -1,6 +1,5 @@
-//! The control socket of an engine: what it answers, whom it answers, and that it leaves nothing behind.
-#![allow(unsafe_code)]
-mod support;
+//! The control socket of an engine: what it answers, whom it answers, and that it leaves nothing.
+use crate::support::*;
 use serde_json::Value;
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader, Write};
@@ -8,18 +7,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use support::*;
 use tempfile::TempDir;
-use userswap::internals::CONNECTIONS_MAX;
-use userswap::internals::Options;
-use userswap::internals::protocol::REQUEST_BYTES_MAX;
-use userswap::internals::signal::Blocked;
-use userswap::internals::status::Status;
 use userswap::{Builder, Engine, Error};
 
 const RAM: u64 = 16 << 20;
 
-/// In a directory of its own: engines of all tests here are in one process.
+/// A directory of its own: engines of all tests are in one process.
 fn directory() -> TempDir {
     tempfile::Builder::new().permissions(Permissions::from_mode(0o700)).tempdir().unwrap()
 }
@@ -52,7 +45,7 @@ impl Client {
         Self(BufReader::new(UnixStream::connect(socket).unwrap()))
     }
 
-    /// As [`Self::at`], and served: the places of clients that have just gone may not be free yet.
+    /// As [`Self::at`], and served: clients that have just gone may still count.
     fn served_at(socket: &Path) -> Self {
         for _ in 0..2000 {
             let mut client = Self::at(socket);
@@ -64,7 +57,7 @@ impl Client {
             }
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
-        panic!("no place became free");
+        panic!("no client was served any more");
     }
 
     fn say(&mut self, line: &str) {
@@ -110,7 +103,7 @@ fn the_status_shows_the_engine_as_it_is() {
     let engine = engine_in(directory.path());
     let region = engine.map(6 * MIB).unwrap();
     let pages = Pages::of(&region);
-    (0..pages.count).for_each(|page| pages.fill(page, 5));
+    pages.fill_all(5);
     region.page_out(0..region.len()).unwrap();
     let mut client = Client::of(&engine);
     let status = client.status();
@@ -118,7 +111,7 @@ fn the_status_shows_the_engine_as_it_is() {
     assert!(std::env::current_exe().unwrap().ends_with(&status.program), "{}", status.program);
     assert_eq!(status.fault, "thread");
     // Slots in a CPU's buffer count as used, as in the kernel.
-    let buffered = 2 * 64 * u64::from(userswap::internals::clock::cpus());
+    let buffered = 2 * 64 * u64::from(clock::cpus());
     let used = status.total_slots - status.free_slots;
     assert!((pages.count as u64..=pages.count as u64 + buffered).contains(&used), "{used}");
     assert_eq!(status.devices[0].kind, "temporary");
@@ -128,7 +121,7 @@ fn the_status_shows_the_engine_as_it_is() {
     assert_eq!(status.nodes[0].swap_list[0].device, status.devices[0].index);
     assert!(status.counters["pswpout"] >= pages.count as u64, "{:?}", status.counters);
     assert_eq!(client.status().devices, status.devices, "and again on the same connection");
-    (0..pages.count).for_each(|page| pages.check(page, 5));
+    pages.check_all(5);
 }
 
 #[test]
@@ -163,7 +156,7 @@ fn a_program_is_parked_and_brought_back_by_a_setting() {
     let engine = engine_in(directory.path());
     let region = engine.map(8 << 20).unwrap();
     let pages = Pages::of(&region);
-    (0..pages.count).for_each(|page| pages.fill(page, 5));
+    pages.fill_all(5);
     region.pin(0..3 * PAGE).unwrap();
     let mut client = Client::of(&engine);
     let answer = client.ask(r#"{"request":"set","key":"hibernate","value":"1"}"#);
@@ -177,7 +170,7 @@ fn a_program_is_parked_and_brought_back_by_a_setting() {
     assert_eq!(answer["value"], "0", "{answer}");
     assert_eq!(engine.usage().resident as usize, pages.count);
     client.refused(r#"{"request":"set","key":"hibernate","value":"2"}"#, &["\"2\"", "1 or 0"]);
-    (0..pages.count).for_each(|page| pages.check(page, 5));
+    pages.check_all(5);
     audit(&engine);
 }
 
@@ -218,19 +211,19 @@ fn a_line_without_an_end_ends_the_connection() {
 }
 
 #[test]
-fn stalled_clients_take_places_and_nobody_elses_time() {
+fn stalled_clients_take_connections_and_no_time_from_others() {
     limit(50);
     let directory = directory();
     let engine = engine_in(directory.path());
     let mut first = Client::of(&engine);
     assert_eq!(first.status().pid, std::process::id());
     let mut stalled: Vec<_> = (1..CONNECTIONS_MAX).map(|_| Client::of(&engine)).collect();
-    // Clients come in one after the other: this one finds all places taken.
+    // Clients come in one after the other: this one is one too many.
     let answer = Client::of(&engine).hear();
     let message = answer["message"].as_str().unwrap();
     assert!(message.contains("clients are connected"), "{message}");
     assert_eq!(first.status().pid, std::process::id());
-    // A place is free again once its client has gone.
+    // When a client has gone, another is served.
     stalled.pop();
     Client::served_at(&engine.control_socket().unwrap());
 }
@@ -244,14 +237,14 @@ fn only_a_private_directory_is_used() {
     fs::set_permissions(&open, Permissions::from_mode(0o755)).unwrap();
     let link = parent.path().join("link");
     std::os::unix::fs::symlink(parent.path(), &link).unwrap();
-    for (place, reason) in [(&open, "open to others"), (&link, "not a directory")] {
-        match builder_in(place).build() {
+    for (directory, reason) in [(&open, "open to others"), (&link, "not a directory")] {
+        match builder_in(directory).build() {
             Err(error @ Error::ControlDirectory(_)) => {
                 assert!(error.to_string().contains(reason), "{error}");
-                assert!(error.to_string().contains(place.to_str().unwrap()), "{error}");
+                assert!(error.to_string().contains(directory.to_str().unwrap()), "{error}");
             }
             Err(error) => panic!("{error}"),
-            Ok(_) => panic!("{} was used", place.display()),
+            Ok(_) => panic!("{} was used", directory.display()),
         }
     }
     assert_eq!(fs::read_dir(&open).unwrap().count(), 0);
@@ -323,40 +316,31 @@ fn become_nobody() {
 
 #[test]
 fn a_stranger_is_refused_even_where_the_directory_lets_it_in() {
-    limit(50);
-    let directory = directory();
-    let engine = engine_in(directory.path());
-    let socket = engine.control_socket().unwrap();
-    fs::set_permissions(directory.path(), Permissions::from_mode(0o711)).unwrap();
-    fs::set_permissions(&socket, Permissions::from_mode(0o666)).unwrap();
-    let answer = std::thread::spawn(move || {
-        become_nobody();
-        Client::at(&socket).hear()
+    alone(50, || {
+        let directory = directory();
+        let engine = engine_in(directory.path());
+        let socket = engine.control_socket().unwrap();
+        fs::set_permissions(directory.path(), Permissions::from_mode(0o711)).unwrap();
+        fs::set_permissions(&socket, Permissions::from_mode(0o666)).unwrap();
+        let answer = std::thread::spawn(move || {
+            become_nobody();
+            Client::at(&socket).hear()
+        });
+        let answer = answer.join().unwrap();
+        let message = answer["message"].as_str().unwrap();
+        assert!(message.contains("belongs to user") && message.contains("root"), "{message}");
+        assert_eq!(Client::of(&engine).status().pid, std::process::id());
     });
-    let answer = answer.join().unwrap();
-    let message = answer["message"].as_str().unwrap();
-    assert!(message.contains("belongs to user") && message.contains("root"), "{message}");
-    assert_eq!(Client::of(&engine).status().pid, std::process::id());
 }
 
 /// The child of a fork: its own socket, and nothing of its parent's.
 fn serve_in_child(engine: &Engine, directory: &Path, parents: &Path) -> i32 {
-    let blocked = Blocked::new();
-    let ticket = engine.fork_prepare();
-    // SAFETY: the child goes on with the books as they are, which is what this tests.
-    let child = unsafe { libc::fork() };
-    assert!(child >= 0, "fork works");
-    if child > 0 {
-        engine.fork_parent(ticket);
-        drop(blocked);
-        return child;
-    }
-    limit(25);
-    let outcome = engine.fork_child(ticket);
-    drop(blocked);
-    let work = std::panic::AssertUnwindSafe(|| {
-        outcome.unwrap();
-        assert_eq!(engine.control_connections().count(), 0, "the parent's client is the parent's");
+    fork(engine, || {
+        assert_eq!(
+            engine.control_connections().count(),
+            0,
+            "the parent's client stays the parent's"
+        );
         let socket = engine.control_socket().unwrap();
         assert_eq!(socket, socket_in(directory, 1));
         assert_ne!(socket, parents);
@@ -365,63 +349,55 @@ fn serve_in_child(engine: &Engine, directory: &Path, parents: &Path) -> i32 {
         assert_eq!(of_parent.pid, std::os::unix::process::parent_id());
         engine.withdraw_control();
         assert!(!socket.exists() && parents.exists());
-    });
-    let code = i32::from(std::panic::catch_unwind(work).is_err());
-    // SAFETY: ends the child without running what belongs to the parent.
-    unsafe { libc::_exit(code) }
-}
-
-fn ended(child: i32) -> i32 {
-    let mut status = 0;
-    // SAFETY: waits for a child of this process.
-    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
-    status
+    })
 }
 
 #[test]
 fn a_forked_child_has_a_socket_of_its_own_and_no_hold_on_its_parents() {
-    if !must_pass_in_child("a_forked_child_has_a_socket_of_its_own_and_no_hold_on_its_parents", 50)
-    {
-        return;
-    }
-    let directory = directory();
-    let engine = engine_in(directory.path());
-    let parents = engine.control_socket().unwrap();
-    for _ in 0..20 {
-        let mut client = Client::of(&engine);
-        assert_eq!(client.status().pid, std::process::id());
-        let status = ended(serve_in_child(&engine, directory.path(), &parents));
-        assert_eq!(status, 0, "the child ended with {status:#x}");
-        assert_eq!(client.status().pid, std::process::id(), "and the parent's client is served on");
-    }
-    drop(engine);
-    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+    alone(50, || {
+        let directory = directory();
+        let engine = engine_in(directory.path());
+        let parents = engine.control_socket().unwrap();
+        for _ in 0..20 {
+            let mut client = Client::of(&engine);
+            assert_eq!(client.status().pid, std::process::id());
+            let status = ended(serve_in_child(&engine, directory.path(), &parents));
+            assert_eq!(status, 0, "the child ended with {status:#x}");
+            assert_eq!(
+                client.status().pid,
+                std::process::id(),
+                "and the parent's client is served on"
+            );
+        }
+        drop(engine);
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+    });
 }
 
 #[test]
 fn forks_among_many_requests_neither_hang_nor_leak() {
-    if !must_pass_in_child("forks_among_many_requests_neither_hang_nor_leak", 100) {
-        return;
-    }
-    let directory = directory();
-    let engine = engine_in(directory.path());
-    let parents = engine.control_socket().unwrap();
-    let done = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        for _ in 0..2 {
-            scope.spawn(|| {
-                while !done.load(Ordering::Relaxed) {
-                    let mut client = Client::served_at(&parents);
-                    assert_eq!(client.status().pid, std::process::id());
-                    let set = client.ask(r#"{"request":"set","key":"ram","value":"16M"}"#);
-                    assert_eq!(set["answer"], "set", "{set}");
-                }
-            });
-        }
-        let outcomes: Vec<_> =
-            (0..100).map(|_| ended(serve_in_child(&engine, directory.path(), &parents))).collect();
-        done.store(true, Ordering::Relaxed);
-        assert!(outcomes.iter().all(|status| *status == 0), "{outcomes:?}");
+    alone(100, || {
+        let directory = directory();
+        let engine = engine_in(directory.path());
+        let parents = engine.control_socket().unwrap();
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while !done.load(Ordering::Relaxed) {
+                        let mut client = Client::served_at(&parents);
+                        assert_eq!(client.status().pid, std::process::id());
+                        let set = client.ask(r#"{"request":"set","key":"ram","value":"16M"}"#);
+                        assert_eq!(set["answer"], "set", "{set}");
+                    }
+                });
+            }
+            let outcomes: Vec<_> = (0..rounds(50))
+                .map(|_| ended(serve_in_child(&engine, directory.path(), &parents)))
+                .collect();
+            done.store(true, Ordering::Relaxed);
+            assert!(outcomes.iter().all(|status| *status == 0), "{outcomes:?}");
+        });
+        audit(&engine);
     });
-    audit(&engine);
 }

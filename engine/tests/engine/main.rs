@@ -1,0 +1,22 @@
+//! The engine as a program uses it. Tests share this process; one that forks, or that changes what belongs to
+//! the whole process (handlers, limits, credentials), runs again in a process of its own: `support::alone`.
+#![allow(clippy::multiple_unsafe_ops_per_block)]
+#![allow(clippy::needless_range_loop)]
+#![allow(unsafe_code)]
+
+mod api;
+mod control;
+mod edges;
+mod failing;
+mod fork;
+mod hibernate;
+mod list_lru;
+mod nodes;
+mod races;
+mod readahead;
+mod reclaim;
+mod shrinkers;
+mod support;
+mod swapoff;
+mod system_calls;
+mod verify;

@@ -1,0 +1,107 @@
+//! The audit: what the engine counts, its page words and the kernel's page tables must agree.
+use super::PAGE;
+use super::internals::{Core, ListId, NodeState, PageState, pagemap};
+use std::collections::HashSet;
+use userswap::Engine;
+
+/// While the gate is closed all accounting must agree with each other and with the kernel's page tables: no frame
+/// or slot belongs to two pages or to none, and no evictable page is missing from the lists.
+pub fn audit(engine: &Engine) {
+    let core: &Core = engine.core();
+    core.gate.close();
+    let faults = faults_in_accounting(core);
+    core.gate.open();
+    assert!(
+        faults.is_empty(),
+        "{} faults in the accounting: {:?}",
+        faults.len(),
+        &faults[..faults.len().min(10)]
+    );
+}
+
+fn faults_in_accounting(core: &Core) -> Vec<String> {
+    let mut faults = Vec::new();
+    let (mut frames, mut slots) = (HashSet::new(), HashSet::new());
+    let mut mapped = vec![false; core.pages.pages() as usize];
+    let start = core.arena.address();
+    pagemap::for_each_present(start, start + core.arena.bytes(), |from, to| {
+        mapped[(from - start) / PAGE..(to - start) / PAGE].fill(true);
+    })
+    .unwrap();
+    let states: Vec<_> = core.nodes.iter().map(|node| node.lock()).collect();
+    let mut resident = vec![0; states.len()];
+    let mut held = vec![0; states.len()];
+    for page in 0..core.pages.pages() {
+        let word = core.pages.state(page);
+        let mut frame_of = None;
+        let mut slot_of = None;
+        let mut list = None;
+        match word {
+            PageState::Untouched => {}
+            PageState::Resident { slot, pins, node } => {
+                resident[node.0 as usize] += 1;
+                slot_of = slot;
+                list = (pins == 0).then_some((node.0, ListId::Inactive));
+            }
+            PageState::Cached { frame, slot, .. } => {
+                let node = core.node_of_frame(frame).id.0;
+                held[node as usize] += 1;
+                (frame_of, slot_of, list) = (Some(frame), slot, Some((node, ListId::Cached)));
+            }
+            PageState::Swapped { slot } => slot_of = Some(slot),
+            PageState::Lost => continue,
+            _ => faults.push(format!("page {page} is in transition: {word:?}")),
+        }
+        for (node, state) in states.iter().enumerate() {
+            let wanted = list.filter(|(of, _)| *of as usize == node).map(|(_, list)| list);
+            let found = state.lists.list_of(page);
+            // A list may hold what is not evictable any more: reclaim forgets what it pops.
+            let is_mapped = |list| matches!(list, Some(ListId::Inactive | ListId::Active));
+            let agree = found == wanted || is_mapped(found) && is_mapped(wanted);
+            if wanted.is_some() && !agree {
+                faults.push(format!("page {page} {word:?} is on list {found:?} of node {node}"));
+            }
+        }
+        if frame_of.is_some_and(|frame| !frames.insert(frame)) {
+            faults.push(format!("page {page} {word:?} shares its frame"));
+        }
+        if slot_of.is_some_and(|slot| !slots.insert(slot.0.get())) {
+            faults.push(format!("page {page} {word:?} shares its slot"));
+        }
+        if mapped[page as usize] != matches!(word, PageState::Resident { .. }) {
+            faults.push(format!("page {page} {word:?} is mapped: {}", mapped[page as usize]));
+        }
+    }
+    for (node, state) in states.iter().enumerate() {
+        faults.extend(faults_of_node(node, state, (resident[node], held[node])));
+    }
+    drop(states);
+    if !core.devices.is_balanced() {
+        faults.push(format!("free and total slots are not {:?}", core.devices.room()));
+    }
+    let (used, _) = core.devices.usage();
+    if used != slots.len() as u64 {
+        faults.push(format!("{used} slots are in use, {} belong to pages", slots.len()));
+    }
+    faults
+}
+
+/// What a node's numbers have to say against what the page words sum up to.
+fn faults_of_node(node: usize, state: &NodeState, (resident, held): (u32, u32)) -> Vec<String> {
+    let mut faults = Vec::new();
+    if !state.is_balanced() {
+        faults.push(format!("the accounting of node {node} does not balance"));
+    }
+    if state.writing != 0 {
+        faults.push(format!("{} pages of node {node} are being written", state.writing));
+    }
+    if state.resident != resident {
+        let said = state.resident;
+        faults.push(format!("{resident} pages are resident on node {node}, it says {said}"));
+    }
+    if state.pool.held() != held {
+        let said = state.pool.held();
+        faults.push(format!("{said} frames of node {node} are held, {held} pages cached"));
+    }
+    faults
+}

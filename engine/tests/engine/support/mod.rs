@@ -1,0 +1,183 @@
+//! What the tests of the engine share: engines of every kind, pages with known content, the audit, processes of
+//! a test's own, a generator, and how long a test may take.
+mod audit;
+mod internals;
+mod pages;
+mod process;
+
+pub use audit::audit;
+pub use internals::*;
+pub use pages::{Pages, word};
+pub use process::{alone, ended, fork, fork_with, in_child, join};
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io::Write;
+use std::ops::Mul;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use userswap::{Builder, Engine, Error, Proceed, Progress, Region, SwapoffMethod};
+
+pub const MIB: usize = 1 << 20;
+pub const PAGE: usize = PAGE_BYTES;
+pub const WORDS: usize = PAGE / 8;
+
+/// How faults arrive and pages travel.
+pub type Way = (FaultMode, Transfer);
+
+/// Every way faults arrive and pages travel.
+pub const WAYS: [Way; 4] = [
+    (FaultMode::Thread, Transfer::Auto),
+    (FaultMode::Signal, Transfer::Auto),
+    (FaultMode::Thread, Transfer::Copy),
+    (FaultMode::Signal, Transfer::Copy),
+];
+
+/// The smallest budget and a small arena.
+pub fn builder((fault, transfer): Way) -> Builder {
+    Builder::new(16 << 20).fault(fault).transfer(transfer).arena_bytes(1 << 30)
+}
+
+pub fn engine(way: Way) -> Engine {
+    build(builder(way))
+}
+
+/// With swap devices as on the command line.
+pub fn engine_on(way: Way, swap: &[&str]) -> Engine {
+    build(with_swap(builder(way), swap))
+}
+
+pub fn with_swap(builder: Builder, swap: &[&str]) -> Builder {
+    swap.iter().fold(builder, |builder, spec| builder.swap(spec.parse().unwrap()))
+}
+
+/// Builds an engine as soon as the other tests of this process leave a signal handler room for it.
+pub fn build(builder: Builder) -> Engine {
+    let mut built = None;
+    eventually("other tests drop their engines in signal mode", || {
+        match builder.clone().build() {
+            Err(Error::TooManyEngines(_)) => {}
+            outcome => built = Some(outcome),
+        }
+        built.is_some()
+    });
+    built.unwrap().expect("root, or a permitted userfaultfd, and room in /var/tmp")
+}
+
+/// A region of filled pages that are all on the devices, and nowhere else.
+pub fn paged_out(engine: &Engine, pages: usize, stamp: u64) -> (Region, Pages) {
+    let region = engine.map(pages * PAGE).unwrap();
+    let pages = Pages::of(&region);
+    pages.fill_all(stamp);
+    region.page_out(0..region.len()).unwrap();
+    (region, pages)
+}
+
+pub fn go_on(_: Progress) -> Proceed {
+    Proceed::GoOn
+}
+
+pub fn swapoff(engine: &Engine, name: impl AsRef<Path>) -> Result<(), Error> {
+    swapoff_with(engine, name, &mut go_on)
+}
+
+pub fn swapoff_with(
+    engine: &Engine,
+    name: impl AsRef<Path>,
+    watch: &mut dyn FnMut(Progress) -> Proceed,
+) -> Result<(), Error> {
+    engine.core().swapoff(name.as_ref(), watch)
+}
+
+pub fn swapoff_by(
+    engine: &Engine,
+    name: impl AsRef<Path>,
+    method: SwapoffMethod,
+    watch: &mut dyn FnMut(Progress) -> Proceed,
+) -> Result<(), Error> {
+    engine.core().swapoff_by(name.as_ref(), method, watch)
+}
+
+pub fn swapon(engine: &Engine, spec: &str) -> Result<(), Error> {
+    engine.core().swapon(&spec.parse().unwrap())
+}
+
+/// Has a device refuse whatever is written to it: its descriptor is another file's now.
+pub fn refuse_writes(engine: &Engine, device: usize) {
+    let null = std::fs::File::open("/dev/null").unwrap();
+    let device = engine.core().devices.list().nth(device).unwrap().descriptor();
+    fd::replace(device, std::os::fd::AsRawFd::as_raw_fd(&null)).unwrap();
+}
+
+/// Waits for what other threads will bring about.
+pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    /// Nothing takes this long, even on a busy machine.
+    const PATIENCE: Duration = Duration::from_secs(60);
+    let started = Instant::now();
+    while !holds() {
+        assert!(started.elapsed() < PATIENCE, "after a minute still not: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// How many times longer the long form of a test is.
+const LONG_TIMES: u8 = 8;
+
+/// Whether the long forms are wanted.
+pub fn is_long() -> bool {
+    std::env::var("USERSWAP_TEST_LONG").is_ok_and(|value| value == "1")
+}
+
+/// The rounds of a test: as many as are given, and more in the long form, which says so.
+pub fn rounds<N: Mul<Output = N> + From<u8>>(short: N) -> N {
+    if !is_long() {
+        return short;
+    }
+    progress(&format!("{LONG_TIMES} times the rounds"));
+    short * N::from(LONG_TIMES)
+}
+
+/// Says on the terminal what a test that takes its time is about to do; the test runner captures no such line.
+pub fn progress(what: &str) {
+    if let Some(test) = std::thread::current().name() {
+        // A terminal that is gone needs no word.
+        let _ = std::io::stderr().write_all(format!("{test}: {what}\n").as_bytes());
+    }
+}
+
+/// A hanging test ends its process: SIGALRM kills. The tests of a process share the timer.
+pub fn limit(seconds: u32) {
+    // A busy machine is no hang.
+    let patience = if is_long() { 4 * u32::from(LONG_TIMES) } else { 4 };
+    let generous = seconds * patience;
+    // SAFETY: sets a timer of this process.
+    let left = unsafe { libc::alarm(generous) };
+    if left > generous {
+        // SAFETY: as above; another test may need longer.
+        unsafe { libc::alarm(left) };
+    }
+}
+
+/// A small generator; a test that uses it with a new seed prints that.
+#[derive(Clone)]
+pub struct Random(u64);
+
+impl Random {
+    pub fn new(seed: u64) -> Self {
+        Self(seed | 1)
+    }
+
+    pub fn below(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) as usize % bound
+    }
+}
+
+/// A new seed, or the one from USERSWAP_SEED; printed, so that a failure can be repeated.
+pub fn seed() -> u64 {
+    let given = std::env::var("USERSWAP_SEED").ok().and_then(|text| text.parse().ok());
+    let seed = given.unwrap_or_else(|| RandomState::new().build_hasher().finish());
+    println!("USERSWAP_SEED={seed}");
+    seed
+}

@@ -1,0 +1,75 @@
+//! Pages by address, with content that tells page, word and stamp from every other.
+use super::internals::pagemap;
+use super::{PAGE, WORDS};
+use userswap::Region;
+
+/// The word at `index` of `page` under a stamp; stamp 0 is a page of zeros.
+pub fn word(stamp: u64, page: usize, index: usize) -> u64 {
+    if stamp == 0 {
+        return 0;
+    }
+    let mixed = stamp ^ (page as u64) << 40 ^ (index as u64) << 30;
+    mixed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1
+}
+
+/// Pages by address: tests share a region between threads in ways that slices do not allow.
+#[derive(Clone, Copy)]
+pub struct Pages {
+    pub address: usize,
+    pub count: usize,
+}
+
+impl Pages {
+    pub fn of(region: &Region) -> Self {
+        Self { address: region.as_slice().as_ptr() as usize, count: region.len() / PAGE }
+    }
+
+    pub fn at(&self, page: usize) -> *mut u64 {
+        assert!(page < self.count);
+        (self.address + page * PAGE) as *mut u64
+    }
+
+    pub fn fill(&self, page: usize, stamp: u64) {
+        for index in 0..WORDS {
+            // SAFETY: the page lies in a live region, and the test gives each page one writer.
+            unsafe { self.at(page).add(index).write_volatile(word(stamp, page, index)) };
+        }
+    }
+
+    /// The first word that is not as it should be.
+    pub fn wrong(&self, page: usize, stamp: u64) -> Option<String> {
+        (0..WORDS).find_map(|index| {
+            // SAFETY: as in `fill`; others only write to other pages.
+            let found = unsafe { self.at(page).add(index).read_volatile() };
+            let expected = word(stamp, page, index);
+            (found != expected).then(|| {
+                format!("page {page} word {index}: {found:#x}, not {expected:#x} (stamp {stamp})")
+            })
+        })
+    }
+
+    pub fn check(&self, page: usize, stamp: u64) {
+        if let Some(wrong) = self.wrong(page, stamp) {
+            panic!("{wrong}");
+        }
+    }
+
+    pub fn fill_all(&self, stamp: u64) {
+        (0..self.count).for_each(|page| self.fill(page, stamp));
+    }
+
+    pub fn check_all(&self, stamp: u64) {
+        (0..self.count).for_each(|page| self.check(page, stamp));
+    }
+
+    /// Which pages are mapped at this moment.
+    pub fn present(&self) -> Vec<bool> {
+        let mut present = vec![false; self.count];
+        let end = self.address + self.count * PAGE;
+        pagemap::for_each_present(self.address, end, |from, to| {
+            present[(from - self.address) / PAGE..(to - self.address) / PAGE].fill(true);
+        })
+        .unwrap();
+        present
+    }
+}

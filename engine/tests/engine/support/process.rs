@@ -1,0 +1,86 @@
+//! Processes of a test's own: the same test run again in one, and children made by fork.
+use super::internals::Blocked;
+use super::{is_long, limit, progress};
+use std::any::type_name;
+use std::process::{Command, Output};
+use userswap::{Engine, Error};
+
+const CHILD: &str = "USERSWAP_TEST_CHILD";
+
+/// Has `work`, a closure of the test itself, done in a process of the test's own, and demands that it ends
+/// well. No other test's engine, handler, limit or fork is there.
+pub fn alone(seconds: u32, work: impl FnOnce()) {
+    let Some(output) = in_child(seconds, work) else { return };
+    let text = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}\n{text}\n{errors}", output.status);
+}
+
+/// As [`alone`], however it ends; None in the child, once the work is done.
+pub fn in_child<W: FnOnce()>(seconds: u32, work: W) -> Option<Output> {
+    let name = test_of::<W>();
+    if std::env::var(CHILD).is_ok_and(|child| child == name) {
+        limit(seconds);
+        work();
+        return None;
+    }
+    if is_long() {
+        progress("in a process of its own");
+    }
+    let program = std::env::current_exe().unwrap();
+    let arguments = ["--exact", name, "--nocapture", "--test-threads=1"];
+    let output = Command::new(program).args(arguments).env(CHILD, name).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("running 1 test"), "{name} is no test:\n{text}");
+    Some(output)
+}
+
+/// The test that a closure was written in: its path without the crate.
+fn test_of<W>() -> &'static str {
+    let closure = type_name::<W>();
+    let test = closure.strip_suffix("::{{closure}}").expect("the work is a closure of the test");
+    test.split_once("::").expect("a test lies in a crate").1
+}
+
+/// Forks; the child runs `work` and ends with 0, or with 1 if that panics, or by SIGALRM.
+pub fn fork(engine: &Engine, work: impl FnOnce()) -> i32 {
+    fork_with(engine, |outcome| {
+        outcome.unwrap();
+        work();
+    })
+}
+
+/// As [`fork`], with what the child's engine says of its start.
+pub fn fork_with(engine: &Engine, work: impl FnOnce(Result<(), Error>)) -> i32 {
+    let blocked = Blocked::new();
+    let ticket = engine.fork_prepare();
+    // SAFETY: the child goes on with the accounting as it is, which is what this tests.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0, "fork works");
+    if child > 0 {
+        engine.fork_parent(ticket);
+        drop(blocked);
+        return child;
+    }
+    limit(25);
+    let outcome = engine.fork_child(ticket);
+    drop(blocked);
+    let work = std::panic::AssertUnwindSafe(|| work(outcome));
+    let code = i32::from(std::panic::catch_unwind(work).is_err());
+    // SAFETY: ends the child without running what belongs to the parent.
+    unsafe { libc::_exit(code) }
+}
+
+/// The status that a child ended with.
+pub fn ended(child: i32) -> i32 {
+    let mut status = 0;
+    // SAFETY: waits for a child of this process.
+    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+    status
+}
+
+/// Waits for a child that must end well.
+pub fn join(child: i32) {
+    let status = ended(child);
+    assert_eq!(status, 0, "a child ended with {status:#x}");
+}
