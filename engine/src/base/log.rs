@@ -31,14 +31,14 @@ pub fn lost_page(address: usize, device: &str, slot: u32) {
 
 /// Why no page is to be had within the budget.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Shortage {
+pub enum OutOfPages {
     /// No device has room for pages.
     DevicesFull,
     /// Devices have room, but everything in RAM is pinned, locked, or held by a device.
     NothingCanLeave,
 }
 
-impl Shortage {
+impl OutOfPages {
     const fn reason(self) -> &'static str {
         match self {
             Self::DevicesFull => "all swap devices are full",
@@ -55,21 +55,21 @@ impl Shortage {
 }
 
 /// The budget is exceeded from now on, and the program goes on.
-pub fn exceeding(shortage: Shortage) {
+pub fn exceeding(out_of: OutOfPages) {
     say(&[
         "userswap: ",
-        shortage.reason(),
+        out_of.reason(),
         ": exceeding the RAM budget from now on (--on-full stop would end the program)\n",
     ]);
 }
 
 /// No page is to be had, and the program ends.
-pub fn stopping(shortage: Shortage) {
+pub fn stopping(out_of: OutOfPages) {
     say(&[
         "userswap: ",
-        shortage.reason(),
+        out_of.reason(),
         ": stopping the program, as --on-full stop asks; ",
-        shortage.remedy(),
+        out_of.remedy(),
         "\n",
     ]);
 }

@@ -28,3 +28,28 @@ impl Drop for EndOnPanic {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::Command;
+
+    /// Set for the process that panics.
+    const PANICS: &str = "USERSWAP_TEST_THREAD_PANICS";
+
+    #[test]
+    fn a_thread_that_panics_ends_the_process_and_says_so() {
+        if std::env::var_os(PANICS).is_some() {
+            let panics = || std::panic::resume_unwind(Box::new("as a broken assertion would"));
+            let _ = spawn("panics".into(), panics).unwrap().join();
+            return;
+        }
+        let name = "base::thread::tests::a_thread_that_panics_ends_the_process_and_says_so";
+        let mut again = Command::new(std::env::current_exe().unwrap());
+        let ended = again.args(["--exact", name, "--nocapture"]).env(PANICS, "1").output().unwrap();
+        assert_eq!(ended.status.signal(), Some(libc::SIGABRT), "{ended:?}");
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert!(said.contains("a thread of the engine panicked"), "{said}");
+    }
+}

@@ -5,7 +5,7 @@
 use crate::base::choice::OnFull;
 use crate::base::counters::count;
 use crate::base::index::NodeId;
-use crate::base::log::{self, Shortage};
+use crate::base::log::{self, OutOfPages};
 use crate::reclaim::isolate::Quota;
 use crate::state::core::Core;
 use crate::state::node::Node;
@@ -72,14 +72,21 @@ impl Core {
                 // It has just come back.
                 FULL_LOOKS.. if !self.are_devices_full() => return,
                 FULL_LOOKS.. if self.caches_give_way(node, seen_freed) => return,
-                FULL_LOOKS.. => return self.exceed_budget(node, Shortage::DevicesFull),
+                FULL_LOOKS.. => return self.exceed_budget(node, OutOfPages::DevicesFull),
             }
         }
-        if tried.in_vain >= VAIN_WAITS && self.nodes.iter().all(quiet) {
-            tried.in_vain = 0;
-            return self.exceed_budget(node, Shortage::NothingCanLeave);
+        if self.has_nothing_to_leave(seen_freed, tried) && self.nodes.iter().all(quiet) {
+            return self.exceed_budget(node, OutOfPages::NothingCanLeave);
         }
         futex::wait_for(&self.freed, seen_freed, WAIT_NS);
+    }
+
+    /// Nothing has left for a while, or since that was last found.
+    fn has_nothing_to_leave(&self, seen_freed: u32, tried: &Tried) -> bool {
+        if tried.in_vain >= VAIN_WAITS {
+            self.nothing_left_at.store(seen_freed, Ordering::Relaxed);
+        }
+        self.nothing_left_at.load(Ordering::Relaxed) == seen_freed
     }
 
     /// The last search for slots found none, and there are none.
@@ -120,13 +127,13 @@ impl Core {
     }
 
     /// The program is stopped, or the node gets pages beyond its budget, as a debt.
-    fn exceed_budget(&self, node: &Node, shortage: Shortage) {
+    fn exceed_budget(&self, node: &Node, out_of: OutOfPages) {
         if self.tuning.on_full == OnFull::Stop {
-            log::stopping(shortage);
+            log::stopping(out_of);
             signal::kill_self();
         }
         if !self.warned_full.swap(true, Ordering::Relaxed) {
-            log::exceeding(shortage);
+            log::exceeding(out_of);
         }
         count(&self.counters.budget_exceeded, u64::from(EXCEED_PAGES));
         let mut state = node.lock();

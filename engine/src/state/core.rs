@@ -119,6 +119,8 @@ pub struct Core {
     pub stopping: AtomicBool,
     /// A device was full the last time one was asked.
     pub devices_full: AtomicBool,
+    /// What `freed` was when nothing was found that could leave.
+    pub nothing_left_at: AtomicU32,
     /// Warned about the budget once.
     pub warned_full: AtomicBool,
     pub(crate) scratch: [Lock<Box<Scratch>>; DIRECT_RECLAIMERS],
@@ -179,6 +181,7 @@ impl Core {
             server_wanted: Event::new().map_err(books)?,
             stopping: AtomicBool::new(false),
             devices_full: AtomicBool::new(false),
+            nothing_left_at: AtomicU32::new(u32::MAX),
             warned_full: AtomicBool::new(false),
             scratch: std::array::from_fn(|_| Lock::new(Box::new(Scratch::new()))),
             readahead: Readahead::new(tuning.readahead, pages).map_err(books)?,

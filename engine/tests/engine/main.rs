@@ -19,4 +19,5 @@ mod shrinkers;
 mod support;
 mod swapoff;
 mod system_calls;
+mod unevictable;
 mod verify;

@@ -56,7 +56,9 @@ fn faults_in_accounting(core: &Core) -> Vec<String> {
             let wanted = list.filter(|(of, _)| *of as usize == node).map(|(_, list)| list);
             let found = state.lists.list_of(page);
             // A list may hold what is not evictable any more: reclaim forgets what it pops.
-            let is_mapped = |list| matches!(list, Some(ListId::Inactive | ListId::Active));
+            let is_mapped = |list| {
+                matches!(list, Some(ListId::Inactive | ListId::Active | ListId::Unevictable))
+            };
             let agree = found == wanted || is_mapped(found) && is_mapped(wanted);
             if wanted.is_some() && !agree {
                 faults.push(format!("page {page} {word:?} is on list {found:?} of node {node}"));
