@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use support::*;
 use userswap::internals::PageRange;
 use userswap::internals::PageState;
-use userswap::{Builder, Engine, Proceed};
+use userswap::internals::Proceed;
+use userswap::{Builder, Engine};
 use userswap::{FaultMode, Transfer};
 
 fn touch(address: usize) {

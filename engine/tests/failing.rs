@@ -14,7 +14,8 @@ use support::*;
 use userswap::SwapSpec;
 use userswap::internals::DeviceState;
 use userswap::internals::PageState;
-use userswap::{Engine, Error, Proceed, Progress};
+use userswap::internals::{Proceed, Progress};
+use userswap::{Engine, Error};
 use userswap::{FaultMode, OnFull, Transfer};
 
 type Way = (FaultMode, Transfer);

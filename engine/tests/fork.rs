@@ -165,7 +165,7 @@ fn a_child_made_during_a_swapoff_keeps_the_device_and_every_byte() {
             engine.core().swapoff(std::path::Path::new("mem"), &mut |_| {
                 started.store(true, Ordering::Relaxed);
                 std::thread::sleep(std::time::Duration::from_millis(100));
-                userswap::Proceed::GoOn
+                userswap::internals::Proceed::GoOn
             })
         });
         while !started.load(Ordering::Relaxed) {
@@ -178,7 +178,7 @@ fn a_child_made_during_a_swapoff_keeps_the_device_and_every_byte() {
             (0..pages.count).for_each(|page| pages.fill(page, 3));
             let gone = engine
                 .core()
-                .swapoff(std::path::Path::new("mem"), &mut |_| userswap::Proceed::GoOn);
+                .swapoff(std::path::Path::new("mem"), &mut |_| userswap::internals::Proceed::GoOn);
             gone.unwrap();
             (0..pages.count).for_each(|page| pages.check(page, 3));
             audit(&engine);

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use support::*;
 use userswap::internals::PageState;
 use userswap::internals::SlotMode;
-use userswap::{Builder, Engine, Error, Proceed, Progress, Region, SwapoffMethod};
+use userswap::internals::{Proceed, Progress, SwapoffMethod};
+use userswap::{Builder, Engine, Error, Region};
 use userswap::{FaultMode, Transfer};
 
 fn with_memory(way: (FaultMode, Transfer), ram_mib: usize, mem: &[&str]) -> Engine {

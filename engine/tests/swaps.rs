@@ -6,7 +6,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use support::*;
 use userswap::internals::PageState;
-use userswap::{Engine, Error, Proceed, Progress};
+use userswap::internals::{Proceed, Progress};
+use userswap::{Engine, Error};
 
 fn with_memory(way: (userswap::FaultMode, userswap::Transfer), mem: &[&str]) -> Engine {
     let add = |builder: userswap::Builder, spec: &&str| builder.swap(spec.parse().unwrap());
