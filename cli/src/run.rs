@@ -13,13 +13,14 @@ use std::process::Command;
 
 use clap::Args;
 use rustix::fs::{Access, access};
+use userswap::internals::PAGE_CLUSTER_DEFAULT;
 use userswap::internals::open;
 use userswap::internals::page_cluster_of;
 use userswap::internals::{
     Allowed, MIN_REGION_DEFAULT_BYTES, OPTIONS_VARIABLE, Options, PAGE_CLUSTERS, RA_POLICIES,
     RAM_MIN_BYTES, VMA_RA,
 };
-use userswap::{AddressOrder, PAGE_CLUSTER_DEFAULT, ReadaheadPolicy};
+use userswap::{AddressOrder, ReadaheadPolicy};
 use userswap::{ByteSize, parse_size};
 use userswap::{FaultMode, IoBackend, OnFull, Placement, Transfer};
 use userswap::{SwapPath, SwapSpec};

@@ -1,9 +1,31 @@
-//! userswap: a swap subsystem in user space.
+//! A swap subsystem in user space: a program maps regions of plain memory that may be larger than the RAM it is allowed.
+//! Pages that do not fit go to swap devices (files, block devices, memory) and are swapped in by page faults, through
+//! userfaultfd, while the rest of the machine keeps its own swap as it is.
 //!
-//! An [`Engine`] has a RAM budget and swap devices; a [`Region`] mapped from it is plain memory that may be
-//! larger than the budget. Pages that do not fit go to the devices and come back when they are touched,
-//! by userfaultfd, without the program taking part. The decisions are in `userswap-policy`; this crate
-//! acts on them. ARCHITECTURE.md shows how a page travels.
+//! ```no_run
+//! use userswap::Builder;
+//!
+//! let engine = Builder::new(64 << 20).build()?; // 64 MiB of RAM, swap in a temporary file
+//! let mut region = engine.map(1 << 30)?; // 1 GiB, all zero
+//! region.as_mut_slice()[123] = 45; // plain memory: more of it than fits is swapped
+//! region.prefetch(0..1 << 20)?; // swap in before it is needed
+//! region.discard(1 << 20..2 << 20)?; // forget, without a write
+//! engine.set_budget(128 << 20)?; // while the program runs
+//! println!("{:?} {:?}", engine.usage(), engine.counters());
+//! # Ok::<(), userswap::Error>(())
+//! ```
+//!
+//! What to read next:
+//!
+//! - [`Builder`] chooses the budget, the swap devices ([`SwapSpec`]) and how faults and pages travel.
+//! - [`Region`] is the memory: slices, advice, pins.
+//! - [`Engine`] maps regions, changes the budget and settings while the program runs, counts, and survives fork.
+//! - [`Shrinker`] and [`Account`] let a program's own caches share the budget and give way to its pages.
+//! - [`list_lru::ListLru`] is the list that such a cache needs; the example `object_cache` has all three.
+//!
+//! It runs on x86-64 with Linux 5.7 or newer; from 6.8 on pages are moved instead of copied, which is faster. The process
+//! must be allowed to use userfaultfd: by CAP_SYS_PTRACE, by `vm.unprivileged_userfaultfd=1`, or by access to
+//! `/dev/userfaultfd`. [`probe()`] says what is permitted.
 mod api;
 mod base;
 mod control;
@@ -21,9 +43,8 @@ mod transfer;
 pub use api::account::Account;
 pub use api::builder::Builder;
 pub use api::engine::Engine;
-pub use api::fork::ForkTicket;
 pub use api::region::Region;
-pub use api::shrinker::Registration;
+pub use api::shrinker::{Registration, Scanned};
 pub use api::usage::Usage;
 pub use base::choice::{FaultMode, IoBackend, OnFull, Transfer};
 pub use base::counters::{Percentiles, Snapshot};
@@ -33,17 +54,16 @@ pub use base::size::{ByteSize, SizeError, parse_size};
 pub use device::spec::{SpecError, SwapPath, SwapSpec};
 pub use device::throttle::{Speed, Throttle};
 pub use list_lru::ShrinkRequest;
+pub use process::fork::ForkTicket;
 pub use process::probe::{Support, probe};
 pub use request::hibernate::Stayed;
-pub use state::readahead::Settings;
+pub use state::readahead::Settings as ReadaheadSettings;
 pub use state::shrinkers::{ShrinkResult, Shrinker};
-pub use swapoff::method::SwapoffMethod;
-pub use swapoff::{Proceed, Progress};
 pub use userswap_policy::choice::Unknown;
-pub use userswap_policy::devices::{NodeId, Placement};
-pub use userswap_policy::readahead::{AddressOrder, Hint, PAGE_CLUSTER_DEFAULT, ReadaheadPolicy};
+pub use userswap_policy::devices::{NodeId, Placement, SwaponError};
+pub use userswap_policy::readahead::{AddressOrder, ReadaheadPolicy};
 
-/// What the other crates of this workspace need beside the library's own face; it may change at any time.
+/// What the other crates of this workspace need beside the public names; it may change at any time.
 #[doc(hidden)]
 pub mod internals {
     pub use crate::api::engine::{check_nodes, open_devices};
@@ -60,8 +80,10 @@ pub mod internals {
     pub use crate::state::core::{Core, Path};
     pub use crate::state::node::NodeState;
     pub use crate::state::page::PageState;
+    pub use crate::swapoff::method::SwapoffMethod;
+    pub use crate::swapoff::{Proceed, Progress};
     pub use crate::sys::{
         PAGE_BYTES, clock, fd, lock, mapping, numa, pagemap, pages, process, signal,
     };
-    pub use userswap_policy::readahead::page_cluster_of;
+    pub use userswap_policy::readahead::{Hint, PAGE_CLUSTER_DEFAULT, page_cluster_of};
 }

@@ -14,7 +14,7 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use signal_hook::consts::SIGINT;
 use signal_hook::flag;
-use userswap::SwapoffMethod;
+use userswap::internals::SwapoffMethod;
 use userswap::internals::directory::EngineName;
 use userswap::internals::protocol::{Answer, Request};
 

@@ -2,14 +2,12 @@
 //!
 //! An object is a page of the program's own memory, charged to the engine's budget before it is made. All
 //! of them stay on the list (a lazy LRU): a look-up only marks the object, and the shrinker gives marked
-//! ones another round. The locks nest index, place; the shrinker, which has the list's lock already, only
+//! ones another round. The locks nest index, entry; the shrinker, which has the list's lock already, only
 //! tries them.
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
-use userswap::Account;
-use userswap::NodeId;
 use userswap::list_lru::{Code, ListLru};
-use userswap::{Engine, Error};
+use userswap::{Account, Engine, Error, NodeId};
 use userswap::{Registration, ShrinkRequest, ShrinkResult, Shrinker};
 
 /// Bytes of one object: what one page is charged for.
@@ -22,7 +20,7 @@ pub enum Found {
     Hit,
     /// It was made, and is there now.
     Made,
-    /// It was made, but there was no room to keep it.
+    /// It was made, but there was no room to keep it, or another thread was faster.
     NotKept,
 }
 
@@ -35,17 +33,17 @@ pub struct ObjectCache {
 
 struct Part {
     index: Mutex<Index>,
-    /// The slab: an object's number on the list is its place here.
-    places: Vec<Mutex<Place>>,
+    /// The slab: an object's number on the list is its index here.
+    slab: Vec<Mutex<Entry>>,
 }
 
 struct Index {
-    places: HashMap<u64, u32>,
+    numbers: HashMap<u64, u32>,
     free: Vec<u32>,
 }
 
 #[derive(Default)]
-struct Place {
+struct Entry {
     object: Option<Object>,
     used: bool,
 }
@@ -58,7 +56,7 @@ struct Object {
 impl Object {
     /// Stands for the work, or the reading, that a miss costs.
     fn make(key: u64) -> Self {
-        Self { key, words: Box::new(std::array::from_fn(|place| key ^ place as u64)) }
+        Self { key, words: Box::new(std::array::from_fn(|index| key ^ index as u64)) }
     }
 }
 
@@ -66,11 +64,14 @@ impl ObjectCache {
     /// A cache of up to `objects` objects on each node of an engine, which asks it to shrink from now on.
     ///
     /// # Errors
-    /// No address space, no thread.
+    /// No address space for the list, or no thread to ask the cache.
     pub fn new(engine: &Engine, objects: u32) -> Result<(Arc<Self>, Registration), Error> {
         let part = |_| Part {
-            index: Mutex::new(Index { places: HashMap::new(), free: (0..objects).rev().collect() }),
-            places: (0..objects).map(|_| Mutex::default()).collect(),
+            index: Mutex::new(Index {
+                numbers: HashMap::new(),
+                free: (0..objects).rev().collect(),
+            }),
+            slab: (0..objects).map(|_| Mutex::default()).collect(),
         };
         let cache = Arc::new(Self {
             parts: (0..engine.nodes()).map(part).collect(),
@@ -92,7 +93,7 @@ impl ObjectCache {
         }
         match part.insert(Object::make(key)) {
             Some(number) => {
-                assert!(self.lru.add(node, number), "the place was free");
+                assert!(self.lru.add(node, number), "the entry was free");
                 Found::Made
             }
             None => {
@@ -102,9 +103,9 @@ impl ObjectCache {
         }
     }
 
-    /// Whether an object is there; no use of it.
+    /// Whether an object is there, which does not count as a use.
     pub fn contains(&self, node: NodeId, key: u64) -> bool {
-        self.parts[node.0 as usize].index.lock().unwrap().places.contains_key(&key)
+        self.parts[node.0 as usize].index.lock().unwrap().numbers.contains_key(&key)
     }
 
     /// Objects on a node.
@@ -116,23 +117,23 @@ impl ObjectCache {
 impl Part {
     fn read(&self, key: u64) -> bool {
         let index = self.index.lock().unwrap();
-        let Some(number) = index.places.get(&key) else { return false };
-        let mut place = self.places[*number as usize].lock().unwrap();
-        let object = place.object.as_ref().expect("what is in the index is there");
+        let Some(number) = index.numbers.get(&key) else { return false };
+        let mut entry = self.slab[*number as usize].lock().unwrap();
+        let object = entry.object.as_ref().expect("what is in the index is there");
         assert!(object.key == key && object.words[7] == key ^ 7, "the object is the right one");
-        place.used = true;
+        entry.used = true;
         true
     }
 
-    /// None when there is no place, or somebody else was faster.
+    /// Returns the object's number; None when the slab is full, or another thread has made the object meanwhile.
     fn insert(&self, object: Object) -> Option<u32> {
         let mut index = self.index.lock().unwrap();
-        if index.places.contains_key(&object.key) {
+        if index.numbers.contains_key(&object.key) {
             return None;
         }
         let number = index.free.pop()?;
-        index.places.insert(object.key, number);
-        *self.places[number as usize].lock().unwrap() = Place { object: Some(object), used: false };
+        index.numbers.insert(object.key, number);
+        *self.slab[number as usize].lock().unwrap() = Entry { object: Some(object), used: false };
         Some(number)
     }
 }
@@ -148,12 +149,12 @@ impl Shrinker for ObjectCache {
         let freed = self.lru.shrink_walk(request, |visit| {
             let Ok(mut index) = part.index.try_lock() else { return Code::Skip };
             let number = visit.item();
-            let Ok(mut place) = part.places[number as usize].try_lock() else { return Code::Skip };
-            if std::mem::take(&mut place.used) {
+            let Ok(mut entry) = part.slab[number as usize].try_lock() else { return Code::Skip };
+            if std::mem::take(&mut entry.used) {
                 return Code::Rotate;
             }
-            let object = place.object.take().expect("what is on the list is there");
-            index.places.remove(&object.key);
+            let object = entry.object.take().expect("what is on the list is there");
+            index.numbers.remove(&object.key);
             index.free.push(number);
             visit.isolate();
             Code::Removed

@@ -6,8 +6,7 @@
 mod cache;
 
 use cache::{Found, ObjectCache};
-use userswap::NodeId;
-use userswap::{Builder, Engine, Error};
+use userswap::{Builder, Engine, Error, NodeId, Scanned};
 
 const RAM_BYTES: u64 = 32 << 20;
 const WORK_BYTES: usize = 64 << 20;
@@ -34,12 +33,12 @@ fn main() -> Result<(), Error> {
     drop(work);
     read_all(&engine, &cache);
     show("work done, objects read", &engine, &cache);
-    let (scanned, freed) = registration.scanned_and_freed();
+    let Scanned { scanned, freed } = registration.scanned();
     println!("the shrinker looked at {scanned} objects and freed {freed}");
     Ok(())
 }
 
-/// The nodes in turn: a program whose threads run on all of them.
+/// The nodes in turn, as in a program whose threads run on all of them.
 fn node_of(engine: &Engine, key: u64) -> NodeId {
     NodeId((key % engine.nodes() as u64) as u8)
 }
@@ -70,20 +69,20 @@ fn show(what: &str, engine: &Engine, cache: &ObjectCache) {
     );
 }
 
-/// How many of how many.
+/// How many of all keys are there.
 #[derive(Default)]
 struct Share {
-    some: u64,
+    present: u64,
     all: u64,
 }
 
 impl Share {
     fn add(&mut self, is_there: bool) {
-        self.some += u64::from(is_there);
+        self.present += u64::from(is_there);
         self.all += 1;
     }
 
     fn percent(&self) -> f64 {
-        self.some as f64 * 100.0 / self.all as f64
+        self.present as f64 * 100.0 / self.all as f64
     }
 }

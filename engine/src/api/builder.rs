@@ -1,4 +1,4 @@
-//! What an engine is built from.
+//! What an engine is built from: a budget, swap devices, and choices that have good defaults.
 use crate::api::engine::Engine;
 use crate::api::options::Options;
 use crate::base::choice::{FaultMode, IoBackend, OnFull, Transfer};
@@ -15,7 +15,9 @@ use userswap_policy::readahead::{AddressOrder, PAGE_CLUSTER_MAX, ReadaheadPolicy
 /// Address space of an engine unless told otherwise: 256 GiB, which costs nothing until used.
 const ARENA_BYTES_DEFAULT: u64 = 256 << 30;
 
-/// What to build an engine from.
+/// What to build an [`Engine`] from.
+///
+/// Only the RAM budget must be given. Every method replaces a default, and [`Builder::build`] checks them all.
 ///
 /// ```no_run
 /// let engine = userswap::Builder::new(64 << 20).build()?;
@@ -27,83 +29,86 @@ const ARENA_BYTES_DEFAULT: u64 = 256 << 30;
 pub struct Builder {
     options: Options,
     arena_bytes: u64,
-    control: bool,
+    listens: bool,
 }
 
 impl Builder {
-    /// An engine with a RAM budget in bytes; its swap is an unlinked file in the default directory.
+    /// An engine with a RAM budget of at least 16 MiB, in bytes. Its swap is an unlinked file, in `$TMPDIR` if
+    /// that is on a disk, else in `/var/tmp`, unless [`Builder::swap`] names a device.
     pub fn new(ram_bytes: u64) -> Self {
         Self::from_options(Options::new(ram_bytes))
     }
 
     /// From the options of `userswap run`.
+    #[doc(hidden)]
     pub fn from_options(options: Options) -> Self {
-        let control = options.control.is_some();
-        Self { options, arena_bytes: ARENA_BYTES_DEFAULT, control }
+        let listens = options.control.is_some();
+        Self { options, arena_bytes: ARENA_BYTES_DEFAULT, listens }
     }
 
-    /// One more swap device.
+    /// Adds a swap device; the first one replaces the default.
     pub fn swap(mut self, spec: SwapSpec) -> Self {
         self.options.swaps.push(spec);
         self
     }
 
-    /// Which of the devices without a priority is asked first.
+    /// Which of the devices without a priority a node fills first: near ones by default.
     pub fn placement(mut self, placement: Placement) -> Self {
         self.options.placement = placement;
         self
     }
 
-    /// How faults are delivered.
+    /// How page faults reach the engine: to a thread by default.
     pub fn fault(mut self, mode: FaultMode) -> Self {
         self.options.fault = mode;
         self
     }
 
-    /// How pages travel.
+    /// How pages get into regions and out of them: moved by default where the kernel can.
     pub fn transfer(mut self, transfer: Transfer) -> Self {
         self.options.transfer = transfer;
         self
     }
 
-    /// How devices are driven.
+    /// How requests reach the devices: by io_uring by default where it is permitted.
     pub fn io(mut self, backend: IoBackend) -> Self {
         self.options.io = backend;
         self
     }
 
-    /// What is read ahead of its use.
+    /// What is read ahead of its use: by default the streams that the engine finds in the faults.
     pub fn readahead(mut self, policy: ReadaheadPolicy) -> Self {
         self.options.swap_ra_policy = policy;
         self
     }
 
-    /// Binary logarithm of the largest window of the kernel's readahead policies; more than
-    /// [`PAGE_CLUSTER_MAX`] counts as that.
+    /// Binary logarithm of the largest window of the kernel's readahead policies, in pages: 3 by default, and more than
+    /// 10 counts as 10.
     pub fn page_cluster(mut self, page_cluster: u8) -> Self {
         self.options.page_cluster = page_cluster.min(PAGE_CLUSTER_MAX);
         self
     }
 
-    /// Whether the policy `scaling` reads in address order where no device seeks.
+    /// Whether [`ReadaheadPolicy::Scaling`] reads in address order where no device seeks: it does by default.
     pub fn address_order(mut self, order: AddressOrder) -> Self {
         self.options.vma_ra_enabled = order;
         self
     }
 
-    /// What happens when no device has room.
+    /// What happens when no device has room: the budget is exceeded by default.
     pub fn on_full(mut self, on_full: OnFull) -> Self {
         self.options.on_full = on_full;
         self
     }
 
-    /// Made-up nodes in the place of the machine's own: its CPUs are dealt out among them.
+    /// So many made-up NUMA nodes instead of the machine's own, whose CPUs are dealt out among them; for tests.
     pub fn fake_numa(mut self, nodes: u32) -> Self {
         self.options.fake_numa = Some(nodes);
         self
     }
 
-    /// The budget of one node, in bytes; the budget of all is the sum.
+    /// The budget of one NUMA node by the kernel's number, in bytes. The budget of the engine is the sum of all nodes so
+    /// named, instead of the one given first.
     pub fn ram_of_node(mut self, node: u32, bytes: u64) -> Self {
         if self.options.ram_by_node.is_empty() {
             self.options.ram_bytes = 0;
@@ -113,29 +118,29 @@ impl Builder {
         self
     }
 
-    /// Address space for regions, in bytes.
+    /// Address space for regions, in bytes: 256 GiB by default, which takes no memory until it is used.
     pub fn arena_bytes(mut self, bytes: u64) -> Self {
         self.arena_bytes = bytes;
         self
     }
 
-    /// Whether the engine listens on a control socket, for `userswap status` and its relatives: in the
-    /// options' directory, else under `$XDG_RUNTIME_DIR` or `/run`. Without being asked it does not.
-    pub fn control(mut self, wanted: bool) -> Self {
-        self.control = wanted;
+    /// Lets the engine listen on a control socket, for `userswap status` and its relatives, in a private directory under
+    /// `$XDG_RUNTIME_DIR` or `/run`. By default it does not.
+    pub fn control(mut self) -> Self {
+        self.listens = true;
         self
     }
 
     /// Builds the engine and starts its threads.
     ///
     /// # Errors
-    /// A budget out of bounds, a device that cannot be used, userfaultfd not allowed, and no control socket
-    /// where one is wanted.
+    /// A budget out of bounds, a node that does not exist, a device that cannot be used, userfaultfd not allowed, no
+    /// memory or thread to be had, and no control socket where one is wanted. Nothing is left running then.
     pub fn build(self) -> Result<Engine, Error> {
         let pages = (self.arena_bytes / PAGE_BYTES as u64).min(u64::from(u32::MAX)) as u32;
         let arena = Arena::reserve(pages, Access::ReadWrite).map_err(Error::Books)?;
         let engine = Engine::start(Arc::new(arena), &self.options)?;
-        if self.control {
+        if self.listens {
             let candidates = match &self.options.control {
                 Some(directory) => vec![directory.clone()],
                 None => directory::candidates_here(),

@@ -1,4 +1,4 @@
-//! The public face: starting an engine, mapping regions, asking for numbers.
+//! An engine as a program holds it: starting it, mapping regions, changing what can be changed, asking for numbers.
 use crate::api::options::Options;
 use crate::api::region::Region;
 use crate::api::running::Running;
@@ -24,9 +24,10 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use userswap_policy::readahead::{PAGE_CLUSTER_MAX, ReadaheadPolicy};
 
-/// An engine: a budget, swap devices, and the regions mapped from it.
+/// An engine: a RAM budget, swap devices, and the regions mapped from it. [`Builder`](crate::Builder) makes one.
 ///
-/// Regions keep what they need of it: its threads end with the last of both.
+/// Regions may outlive it: its threads end when the engine and its last region are dropped. All methods may be called by
+/// any thread, but none by a signal handler.
 pub struct Engine {
     running: Arc<Running>,
 }
@@ -35,13 +36,13 @@ impl Engine {
     /// Starts an engine on an arena that may hold pages already.
     ///
     /// # Errors
-    /// As [`Builder::build`].
-    pub fn start(arena: Arc<Arena>, options: &Options) -> Result<Self, Error> {
+    /// As [`Builder::build`](crate::Builder::build).
+    pub(crate) fn start(arena: Arc<Arena>, options: &Options) -> Result<Self, Error> {
         let topology = topology_of(options);
         let tuning = tuning_of(options, &topology)?;
         let devices = open_devices(options, &topology)?;
         let core = Arc::new(Core::new(arena, devices, tuning, topology)?);
-        // Handlers before registration, adoption behind the closed gate: a fault in between waits there.
+        // Handlers before registration, and adoption while the gate is closed: a fault in between waits there.
         sigbus::enroll(&core)?;
         // From here on an error drops this, which ends the threads and strikes the engine off.
         let running = Arc::new(Running {
@@ -58,10 +59,10 @@ impl Engine {
         started.map(|()| Self { running })
     }
 
-    /// Maps a region of at least `bytes` bytes, all zero.
+    /// Maps a region of `bytes` bytes, all zero, which may be larger than the budget. It takes no memory until it is used.
     ///
     /// # Errors
-    /// The arena is used up.
+    /// [`Error::ArenaFull`]: no address space is left; [`Builder::arena_bytes`](crate::Builder::arena_bytes) sets it.
     pub fn map(&self, bytes: usize) -> Result<Region, Error> {
         let pages = bytes.div_ceil(PAGE_BYTES).max(1);
         let full = || Error::ArenaFull(bytes as u64);
@@ -71,42 +72,42 @@ impl Engine {
         Ok(Region::new(self.running.clone(), range, bytes))
     }
 
-    /// Changes the RAM budget while running; shrinking takes pages out until it fits.
+    /// Changes the RAM budget, in bytes, while the program runs; a smaller one is reclaimed for in the background.
     ///
     /// # Errors
-    /// A budget out of bounds; nothing is changed then.
+    /// A budget below 16 MiB, above what the engine was built for, or too small for what is pinned; nothing is changed
+    /// then.
     pub fn set_budget(&self, bytes: u64) -> Result<(), Error> {
         let pages = (bytes / PAGE_BYTES as u64).min(u64::from(u32::MAX)) as u32;
         let _blocked = Blocked::new();
         self.running.core.set_budget(pages)
     }
 
-    /// Takes everything managed out to the devices and gives its memory back to the kernel; what the program
-    /// touches comes back by a fault. Pinned pages stay, and so does what no device has room for.
+    /// Swaps everything out and gives the memory back to the kernel, for a program that will do nothing for a while.
+    /// What it touches is swapped in by a fault. Pinned pages stay, and so do those that no device has room for.
     pub fn page_out_all(&self) -> Stayed {
         self.running.core.page_out_all()
     }
 
-    /// Brings everything back, in the order of the devices, as far as the budget goes without taking others
-    /// out.
+    /// Swaps everything in, in the order of the devices, as far as the budget goes without reclaiming other pages.
     ///
     /// # Errors
-    /// A device is just being added or removed.
+    /// [`Error::DevicesChanging`]: a device is being added or removed at this moment.
     pub fn prefetch_all(&self) -> Result<(), Error> {
         self.running.core.prefetch_all()
     }
 
-    /// Changes one of the settings that `userswap set` knows, such as `swap_ra_policy`; returns its value.
+    /// Changes one of the settings that `userswap set` knows, such as `swap_ra_policy`; returns its value, which may be
+    /// rounded.
     ///
     /// # Errors
-    /// EINVAL ([`Error::Setting`]): there is no such key, or it does not take the value; nothing is changed
-    /// then.
+    /// [`Error::Setting`], which is EINVAL: there is no such key, or it does not take the value; nothing is changed then.
     pub fn set(&self, key: &str, value: &str) -> Result<String, Error> {
         let _blocked = Blocked::new();
         settings::set(&self.running.core, key, value).map_err(Error::Setting)
     }
 
-    /// Readahead as it is set now.
+    /// The settings of readahead at this moment.
     pub fn readahead(&self) -> readahead::Settings {
         self.running.core.readahead.settings()
     }
@@ -116,17 +117,17 @@ impl Engine {
         self.running.core.readahead.set_policy(policy);
     }
 
-    /// A copy of all counters.
+    /// A copy of all counters, which count from the start of the engine.
     pub fn counters(&self) -> Snapshot {
         self.running.core.counters.snapshot()
     }
 
-    /// The node of the CPU that this runs on.
+    /// The node of the CPU that the calling thread runs on, for [`Account::charge`](crate::Account::charge).
     pub fn node_here(&self) -> NodeId {
         self.core().node_here().id
     }
 
-    /// Number of nodes.
+    /// How many nodes the engine has; their [`NodeId`]s count from 0.
     pub fn nodes(&self) -> usize {
         self.core().nodes.len()
     }
@@ -135,13 +136,14 @@ impl Engine {
         self.running.start_shrinking()
     }
 
-    /// Where the budget is at this moment.
+    /// What the budget is used for at this moment.
     pub fn usage(&self) -> Usage {
         let _blocked = Blocked::new();
         self.running.core.usage()
     }
 
-    /// The engine's parts, for the preload library.
+    /// The engine's parts, for the other crates of the workspace.
+    #[doc(hidden)]
     pub fn core(&self) -> &Arc<Core> {
         &self.running.core
     }
@@ -149,25 +151,27 @@ impl Engine {
     /// Listens on a control socket in the first of `candidates` that will do.
     ///
     /// # Errors
-    /// None will do, or no thread is to be had.
+    /// None will do, or no socket, descriptor or thread can be made.
     pub(crate) fn start_control(&self, candidates: &[PathBuf]) -> Result<(), Error> {
         self.running.control.start(&self.running.core, candidates)
     }
 
-    /// Where the control socket is, if there is one.
+    /// The path of the control socket, if there is one.
     pub fn control_socket(&self) -> Option<PathBuf> {
         let _blocked = Blocked::new();
-        // Inside the gate, as a child could find the lock held by nobody.
+        // Inside the gate: a child could find the lock held by a thread that it does not have.
         let _inside = self.running.core.gate.enter();
         self.running.control.socket()
     }
 
-    /// Descriptors of those who are connected to the control socket at this moment.
+    /// Descriptors of the control socket's connections at this moment, which a program must not close.
+    #[doc(hidden)]
     pub fn control_connections(&self) -> impl Iterator<Item = RawFd> {
         self.running.control.connections()
     }
 
     /// Removes the control socket's name: the process is about to end without dropping its engine.
+    #[doc(hidden)]
     pub fn withdraw_control(&self) {
         // Nothing here may wait: while another thread forks, the name stays, to be swept away later.
         if let Some(_inside) = self.running.core.gate.try_enter() {
@@ -184,11 +188,12 @@ impl Engine {
         Ok(())
     }
 
-    /// Starts an engine on an arena in use: from here on missing pages are ours to bring in, and pages that
-    /// are present are adopted. Other threads may go on touching memory meanwhile; their faults wait.
+    /// Starts an engine on an arena in use: from here on faults on missing pages are the engine's, and pages that are
+    /// present are adopted. Other threads may go on touching memory meanwhile; their faults wait.
     ///
     /// # Errors
     /// As [`crate::Builder::build`]; nothing is registered then.
+    #[doc(hidden)]
     pub fn engage(arena: Arc<Arena>, options: &Options) -> Result<Self, Error> {
         let engine = Self::start(arena, options)?;
         if let Some(directory) = &options.control {

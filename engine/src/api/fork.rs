@@ -1,51 +1,31 @@
-//! fork, as the preload library and users of the library call it.
+//! fork, for a program that calls it itself and for the preload library.
 use crate::api::engine::Engine;
 use crate::base::error::Error;
-use std::fs::File;
-
-/// What a fork needs in the parent and in the child.
-#[must_use = "the engine stands still until the fork is finished"]
-pub struct ForkTicket {
-    copies: Result<Vec<File>, Error>,
-}
+use crate::process::fork::ForkTicket;
 
 impl Engine {
     /// Before fork, with signals blocked: stops the engine and copies what is swapped.
+    ///
+    /// Until [`Engine::fork_parent`] or [`Engine::fork_child`] every fault on swapped memory waits. For
+    /// pthread_atfork, whose other two handlers call those.
     pub fn fork_prepare(&self) -> ForkTicket {
-        let core = self.core();
-        core.gate.close();
-        core.assert_quiet();
-        core.arena.hold();
-        let copies = core.devices.copy_files();
-        core.arena.advise(libc::MADV_DOFORK).expect("the arena is one range of ours");
-        ForkTicket { copies }
+        self.core().stop_for_fork()
     }
 
     /// After fork, in the parent, also when fork failed: goes on.
     pub fn fork_parent(&self, ticket: ForkTicket) {
-        let core = self.core();
-        drop(ticket);
-        core.arena.advise(libc::MADV_DONTFORK).expect("the arena is one range of ours");
-        core.arena.release();
-        core.gate.open();
+        self.core().go_on_in_parent(ticket);
     }
 
     /// After fork, in the child: goes on with descriptors and threads of its own.
     ///
     /// # Errors
-    /// The slots could not be copied, or no userfaultfd or thread is to be had: the child's memory is not
-    /// complete then, and it must end.
+    /// The slots could not be copied, or there is no userfaultfd or thread for the child: its memory is not complete
+    /// then, and it must end.
     pub fn fork_child(&self, ticket: ForkTicket) -> Result<(), Error> {
-        let core = self.core();
-        crate::fault::sigbus::forget_readers();
-        core.forget_changes();
-        core.shrinkers.forget_scans();
-        core.devices.replace_files(ticket.copies?).map_err(Error::Books)?;
-        core.renew_descriptors()?;
-        core.arena.advise(libc::MADV_DONTFORK).map_err(Error::Books)?;
-        core.arena.release();
+        self.core().renew(ticket)?;
         self.renew_threads()?;
-        core.gate.open();
+        self.core().gate.open();
         Ok(())
     }
 }

@@ -1,4 +1,5 @@
-//! What a user of the library sees: building an engine, regions, caches that give way, numbers.
+//! What a user of the library sees: building an engine, regions, caches that give way, numbers. Thin: the acts are in
+//! the rooms below.
 pub mod account;
 pub mod builder;
 pub mod engine;

@@ -1,8 +1,8 @@
-//! Everything `userswap run` tells the library it injects, as lines of `key=value`.
+//! Everything that `userswap run` tells the library that it injects, as lines of `key=value`.
 //!
 //! The two sides are different binaries of one build, with only the environment between them; the
-//! text form is therefore strict: what one side does not know, it refuses. Values are checked for
-//! sense by the command line, before the program starts, where there is somebody to read it.
+//! text form is therefore strict: what one side does not know, it refuses. Whether values make sense is
+//! checked by the command line, before the program starts, where a user reads the message.
 use crate::base::choice::{
     Allowed, FaultMode, IoBackend, OnFull, PAGE_CLUSTERS, RA_POLICIES, Transfer, VMA_RA,
 };
@@ -64,11 +64,11 @@ pub enum OptionsError {
 /// The options of one `userswap run`, for every process under it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// The RAM budget of each process.
+    /// The RAM budget of each process, in bytes.
     pub ram_bytes: u64,
-    /// The budget of single nodes, by the kernel's number; empty: by their CPUs.
+    /// Node and bytes of its share, by the kernel's numbers; empty, the nodes' shares are by their CPUs.
     pub ram_by_node: Vec<(u32, u64)>,
-    /// Made-up nodes in the place of the machine's own.
+    /// So many made-up nodes instead of the machine's own.
     pub fake_numa: Option<u32>,
     /// Swap devices in the order given; empty means a temporary file in the default directory.
     pub swaps: Vec<SwapSpec>,
@@ -88,13 +88,13 @@ pub struct Options {
     pub io: IoBackend,
     /// What is read ahead of its use.
     pub swap_ra_policy: ReadaheadPolicy,
-    /// Binary logarithm of the largest window of the kernel's policies.
+    /// Binary logarithm of the largest window of the kernel's policies, in pages: 0 to 10.
     pub page_cluster: u8,
     /// Whether `scaling` reads in address order where no device seeks.
     pub vma_ra_enabled: AddressOrder,
-    /// The directory of the control socket; none, no socket.
+    /// The directory of the control socket; without it there is no socket.
     pub control: Option<PathBuf>,
-    /// The process that `run` became; its descendants leave the statistics file to it.
+    /// The process that `run` became, which alone writes `stats`; 0 is none.
     pub root_pid: u32,
 }
 

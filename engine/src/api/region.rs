@@ -10,7 +10,10 @@ use std::ops::Range;
 use std::sync::Arc;
 use userswap_policy::readahead::Hint;
 
-/// Managed memory; dropped with its content, without any write.
+/// Memory of an engine; dropping it forgets its content, without any write.
+///
+/// Ranges given to its methods are bytes from its start. Advice and transfers work on whole pages of 4 KiB: on every page
+/// that a range touches, unless a method says otherwise.
 pub struct Region {
     running: Arc<Running>,
     range: PageRange,
@@ -22,58 +25,65 @@ impl Region {
         Self { running, range, bytes }
     }
 
-    /// Length in bytes, as asked for.
+    /// Length in bytes, as given to [`Engine::map`](crate::Engine::map).
     pub fn len(&self) -> usize {
         self.bytes
     }
 
-    /// Whether the region has no bytes.
+    /// Whether the length is 0.
     pub fn is_empty(&self) -> bool {
         self.bytes == 0
     }
 
-    /// The memory.
+    /// The memory as bytes: plain reads, of which those of swapped pages fault.
     pub fn as_slice(&self) -> &[u8] {
         pages::view(self.address(), self.bytes)
     }
 
-    /// The memory, for writing.
+    /// As [`Region::as_slice`], for writing.
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
         pages::view_mut(self.address(), self.bytes)
     }
 
     /// The memory as values of a plain-old-data type; trailing bytes that make no whole value are left out.
+    ///
+    /// # Panics
+    /// The type has no size, or must be aligned to more than a page.
     pub fn as_typed<T: AnyBitPattern>(&self) -> &[T] {
         let whole = self.bytes / size_of::<T>() * size_of::<T>();
         bytemuck::cast_slice(&self.as_slice()[..whole])
     }
 
     /// As [`Region::as_typed`], for writing.
+    ///
+    /// # Panics
+    /// As for [`Region::as_typed`].
     pub fn as_typed_mut<T: AnyBitPattern + NoUninit>(&mut self) -> &mut [T] {
         let whole = self.bytes / size_of::<T>() * size_of::<T>();
         bytemuck::cast_slice_mut(&mut self.as_mut_slice()[..whole])
     }
 
-    /// Brings bytes in before they are needed, as far as the budget goes without taking others out.
+    /// Swaps bytes in before they are needed, as far as the budget goes without reclaiming other pages; waits for the
+    /// reads.
     ///
     /// # Errors
-    /// Bytes outside the region.
+    /// [`Error::OutOfRange`]: bytes outside the region.
     pub fn prefetch(&self, bytes: Range<usize>) -> Result<(), Error> {
         let _blocked = Blocked::new();
         self.core().prefetch_range(self.pages_touching(bytes)?);
         Ok(())
     }
 
-    /// Says nothing about these bytes any more: takes [`Region::sequential`] and [`Region::random`] back.
+    /// Takes back [`Region::sequential`] and [`Region::random`] for these bytes.
     ///
     /// # Errors
-    /// Bytes outside the region, as for all advice.
+    /// Bytes outside the region.
     pub fn normal(&self, bytes: Range<usize>) -> Result<(), Error> {
         self.hint(bytes, Hint::Normal)
     }
 
     /// These bytes will be used in order: from the first fault on they are read ahead in large windows,
-    /// whatever the readahead policy (but `off`).
+    /// whatever the readahead policy, except [`ReadaheadPolicy::Off`](crate::ReadaheadPolicy::Off).
     ///
     /// # Errors
     /// Bytes outside the region.
@@ -105,7 +115,7 @@ impl Region {
         Ok(())
     }
 
-    /// These bytes will not be needed soon: their pages are the next to leave.
+    /// These bytes will not be needed soon: their pages are the next to be reclaimed.
     ///
     /// # Errors
     /// Bytes outside the region.
@@ -123,7 +133,7 @@ impl Region {
         self.discard(bytes)
     }
 
-    /// Takes the pages of these bytes out to the devices; pinned pages stay.
+    /// Swaps the pages of these bytes out now; pinned pages stay, and so do those that no device has room for.
     ///
     /// # Errors
     /// Bytes outside the region.
@@ -133,7 +143,8 @@ impl Region {
         Ok(())
     }
 
-    /// Forgets whole pages within these bytes: nothing is written, they read as zeros afterwards.
+    /// Forgets the pages that lie within these bytes as a whole: nothing is written, they read as zeros afterwards.
+    /// Pages that the range covers only in part keep their content, but for the last one of the region.
     ///
     /// # Errors
     /// Bytes outside the region.
@@ -150,20 +161,24 @@ impl Region {
         Ok(())
     }
 
-    /// Brings bytes in and keeps them in RAM until unpinned; pins nest.
+    /// Swaps bytes in and keeps them in RAM until they are unpinned; pins nest.
     ///
     /// Needed while a device writes into the region (O_DIRECT, registered buffers) where pages leave by
     /// copying, that is before Linux 6.8: only MOVE refuses pages that a device holds.
     ///
     /// # Errors
-    /// Bytes outside the region; more than the budget can hold.
+    /// Bytes outside the region; [`Error::PinTooLarge`], with nothing pinned: at most three quarters of the budget can
+    /// be.
+    ///
+    /// # Panics
+    /// A page is pinned too often: a pin is missing its [`Region::unpin`].
     pub fn pin(&self, bytes: Range<usize>) -> Result<(), Error> {
         let range = self.pages_touching(bytes)?;
         let _blocked = Blocked::new();
         self.core().pin_range(range)
     }
 
-    /// Undoes one [`Region::pin`] of the same bytes.
+    /// Undoes one [`Region::pin`] of the same bytes; pages without a pin are left alone.
     ///
     /// # Errors
     /// Bytes outside the region.

@@ -1,4 +1,4 @@
-//! A core with the threads that serve it.
+//! What runs as long as an engine or one of its regions exists: the core, and the threads that serve it.
 use crate::base::error::Error;
 use crate::control::Control;
 use crate::fault::sigbus;
@@ -15,12 +15,12 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Starts the threads one by one: whoever drops this joins those that run.
+    /// Starts the threads of a node each, and the server; after an error, dropping this joins those that run.
     pub(crate) fn start_threads(&self) -> Result<(), Error> {
-        // The threads inherit this: a handler of the program must not run on them, it might touch memory
-        // that only they can bring in.
+        // The threads inherit this: a handler of the program must not run on them, it might touch memory that only
+        // they can swap in.
         let _blocked = Blocked::new();
-        let keep = |thread| self.threads.lock().expect("nobody panics with them").push(thread);
+        let keep = |thread| self.threads.lock().expect("no thread panics with it").push(thread);
         for node in &self.core.nodes {
             keep(crate::reclaim::kswapd::start(self.core.clone(), node.id)?);
         }
@@ -33,14 +33,14 @@ impl Running {
 
     /// Starts the thread that asks shrinkers, unless it runs.
     pub(crate) fn start_shrinking(&self) -> Result<(), Error> {
-        let mut threads = self.threads.lock().expect("nobody panics with them");
+        let mut threads = self.threads.lock().expect("no thread panics with it");
         if !self.core.shrinkers.has_thread() {
             threads.push(crate::reclaim::shrink::start(self.core.clone())?);
         }
         Ok(())
     }
 
-    /// In a forked child, which has the books of threads that do not exist there.
+    /// In a forked child, where the handles are of threads that exist in the parent only.
     pub(crate) fn renew_threads(&self) -> Result<(), Error> {
         let parents = std::mem::take(&mut *self.threads.lock().expect("the lock was free at fork"));
         // Not dropped: that would detach threads that were never in this process.
@@ -55,7 +55,7 @@ impl Drop for Running {
         self.control.stop();
         self.core.stop();
         sigbus::strike(&self.core);
-        for thread in self.threads.get_mut().expect("nobody panics with the threads").drain(..) {
+        for thread in self.threads.get_mut().expect("no thread panics with it").drain(..) {
             // A cache that a scan dropped may have been the last to hold the engine.
             if thread.thread().id() == std::thread::current().id() {
                 continue;

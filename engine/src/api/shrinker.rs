@@ -1,4 +1,4 @@
-//! Registering a program's caches.
+//! Registering a program's caches, which the engine asks to become smaller when it reclaims.
 use crate::api::engine::Engine;
 use crate::base::error::Error;
 use crate::state::core::Core;
@@ -9,20 +9,31 @@ use crate::sys::signal::Blocked;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A registered shrinker: dropped, it is asked no more, and no scan of it is under way. Not to be dropped
-/// while holding a lock that a scan waits for.
+/// Keeps a [`Shrinker`] registered.
+///
+/// Dropping it waits for a scan that is under way; afterwards the shrinker is not asked any more. It must not be dropped
+/// by a thread that holds a lock which a scan waits for.
 #[must_use = "a cache is asked only as long as its registration is kept"]
 pub struct Registration {
     core: Arc<Core>,
     entry: Arc<Registered>,
 }
 
+/// What all scans of a shrinker came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Scanned {
+    /// Objects that it was asked to look at.
+    pub scanned: u64,
+    /// Objects that it freed.
+    pub freed: u64,
+}
+
 impl Engine {
     /// Asks a cache to become smaller from now on, whenever pages of a node are reclaimed; `name` is what
-    /// `status` calls it.
+    /// `userswap status` calls it.
     ///
     /// # Errors
-    /// No thread is to be had.
+    /// [`Error::Thread`]: the first registration starts a thread, and the system refuses.
     pub fn register_shrinker(
         &self,
         name: &str,
@@ -50,10 +61,10 @@ impl Engine {
 }
 
 impl Registration {
-    /// Objects that this cache was asked to look at, and those that it freed.
-    pub fn scanned_and_freed(&self) -> (u64, u64) {
+    /// Totals since the registration.
+    pub fn scanned(&self) -> Scanned {
         let Registered { scanned, freed, .. } = &*self.entry;
-        (scanned.load(Ordering::Relaxed), freed.load(Ordering::Relaxed))
+        Scanned { scanned: scanned.load(Ordering::Relaxed), freed: freed.load(Ordering::Relaxed) }
     }
 }
 
@@ -63,7 +74,7 @@ impl Drop for Registration {
         let inside = self.core.gate.enter();
         self.core.shrinkers.remove(self.entry.id);
         drop(inside);
-        // A scan that began before the removal goes on: it ends after its batch.
+        // A scan that has begun goes on: it ends after its batch.
         let scan = &self.entry.scan;
         scan.is_over.store(true, Ordering::Relaxed);
         loop {

@@ -1,33 +1,33 @@
-//! Where the budget is.
+//! What the pages of the budget are used for.
 use crate::state::core::Core;
 
-/// Where the budget is, in pages.
+/// What the pages of the budget, and the slots, are used for at one moment; all numbers are pages of 4 KiB.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Physical pages allowed.
+    /// The budget: physical pages that the engine may use.
     pub budget: u32,
     /// Mapped in regions.
     pub resident: u32,
-    /// Second chance or read ahead.
+    /// Not mapped, but in RAM: on their second chance before they leave, or read ahead.
     pub cached: u32,
-    /// Held by the program's own caches.
+    /// Held by the program's own caches: charged to an [`Account`](crate::Account).
     pub charged: u32,
-    /// Being written.
+    /// Being written to a device.
     pub writing: u32,
-    /// Present and unused.
+    /// Allocated from the kernel, and unused.
     pub free: u32,
-    /// Not yet taken from the kernel.
+    /// Not yet allocated from the kernel.
     pub spare: u32,
-    /// Over the budget.
+    /// In use beyond the budget, which was made smaller or had to be exceeded.
     pub debt: u32,
-    /// Slots in use on all devices.
+    /// Slots that hold a page, on all devices.
     pub slots_used: u64,
     /// Usable slots of all devices.
     pub slots: u64,
 }
 
 impl Core {
-    /// Where the budget is at this moment.
+    /// Adds up the nodes and the devices.
     pub(crate) fn usage(&self) -> Usage {
         use userswap_policy::lru::ListId;
         let _inside = self.gate.enter();

@@ -132,7 +132,7 @@ pub enum OpenError {
 
 impl OpenError {
     /// The system refuses `action` on `path`.
-    pub fn io(path: &Path, action: &'static str, source: impl Into<io::Error>) -> OpenError {
+    pub(crate) fn io(path: &Path, action: &'static str, source: impl Into<io::Error>) -> OpenError {
         OpenError::Io { path: path.to_owned(), action, source: source.into() }
     }
 }

@@ -1,7 +1,7 @@
 //! What an engine is and has at one moment, as plain data: for `status`, `list`, and whoever asks through
 //! the control socket (docs/control.md has the JSON).
 //!
-//! Only data: [`Core::status`](crate::core::Core::status) fills it in. Fields may be added; whoever reads
+//! Only data: [`Core::status`](crate::internals::Core::status) fills it in. Fields may be added; whoever reads
 //! it leaves alone what it does not know.
 use crate::base::counters::Percentiles;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! How an engine is doing, for a client of the control socket.
+//! Collecting the status of an engine, for a client of the control socket.
 use crate::base::index::NodeId;
 use crate::base::status::{
     DeviceState, DeviceStatus, ListEntry, LockUse, NodeStatus, Placed, ReadaheadStatus, Status,
@@ -15,7 +15,7 @@ use userswap_policy::lru::ListId;
 use userswap_policy::readahead::AddressOrder;
 
 impl Core {
-    /// Devices, lists and nodes at this moment.
+    /// The status at this moment; the counters are read after the rest.
     pub fn status(&self) -> Status {
         let inside = self.gate.enter();
         let devices: Vec<DeviceStatus> =

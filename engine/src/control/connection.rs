@@ -1,7 +1,7 @@
 //! One connection: lines in, lines out, and never a wait without an end.
 //!
-//! A client that says nothing, never ends its line, or does not read what it is sent, loses its connection
-//! after a while; nobody else waits for it.
+//! A client that sends nothing, never ends its line, or does not read what it is sent, loses its connection after a
+//! while; no other client waits for it.
 use super::protocol::{Answer, REQUEST_BYTES_MAX};
 use crate::sys::fd;
 use crate::sys::fd::Event;
@@ -17,33 +17,33 @@ use std::time::{Duration, Instant};
 pub const REQUEST_TIME_MAX: Duration = Duration::from_secs(30);
 /// A client has this long to make room for an answer: all fit into the buffer of an idle connection.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(5);
-/// Read at a time.
+/// The most bytes of one read.
 const PIECE_BYTES: usize = 4 << 10;
 
 /// Tells all connections of an engine to end.
 #[derive(Debug)]
 pub struct Stop {
-    /// Readable from the end on; never cleared.
+    /// Readable once they are to end; never cleared.
     pub event: Event,
     now: AtomicBool,
 }
 
 impl Stop {
-    /// Not yet.
+    /// One that has not been signalled.
     ///
     /// # Errors
-    /// No descriptor to be had.
+    /// No descriptor is left.
     pub fn new() -> io::Result<Self> {
         Ok(Self { event: Event::new()?, now: AtomicBool::new(false) })
     }
 
-    /// Now.
+    /// Tells them to end now.
     pub fn signal(&self) {
         self.now.store(true, Ordering::Release);
         self.event.signal();
     }
 
-    /// Whether it is time.
+    /// Whether they are to end.
     pub fn is_now(&self) -> bool {
         self.now.load(Ordering::Acquire)
     }
@@ -52,7 +52,7 @@ impl Stop {
 /// Why a connection ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {
-    /// The client has gone, or does not take its answers.
+    /// The client has closed it, or does not take its answers.
     Closed,
     /// No line within the time.
     Silent,
@@ -70,7 +70,7 @@ pub struct Connection<'a> {
 }
 
 impl<'a> Connection<'a> {
-    /// Begins; the stream is a blocking one.
+    /// A connection over a blocking stream.
     ///
     /// # Errors
     /// The stream takes no time-out.
@@ -99,7 +99,7 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// A line that has come already.
+    /// A line without its end, if one has come already.
     ///
     /// # Errors
     /// The connection is to end.
@@ -127,10 +127,10 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// Sends an answer, waiting for room if need be.
+    /// Sends an answer, waiting up to 5 s for each write to find room.
     ///
     /// # Errors
-    /// The client has gone, or makes no room.
+    /// The client has closed the connection, or makes no room.
     pub fn send(&mut self, answer: &Answer) -> Result<(), End> {
         let line = answer.to_line();
         let mut rest = &line[..];
@@ -144,10 +144,10 @@ impl<'a> Connection<'a> {
         Ok(())
     }
 
-    /// Sends an answer if there is room at once; without it the answer is dropped, as others follow.
+    /// Sends an answer if there is room at once, and drops it otherwise: others follow.
     ///
     /// # Errors
-    /// The client has gone.
+    /// The client has closed the connection, or had room for a part of the line only.
     pub fn send_if_room(&mut self, answer: &Answer) -> Result<(), End> {
         send_if_room(self.stream, answer)
     }
@@ -156,7 +156,7 @@ impl<'a> Connection<'a> {
 /// As [`Connection::send_if_room`].
 ///
 /// # Errors
-/// The client has gone.
+/// As for [`Connection::send_if_room`].
 pub fn send_if_room(stream: &UnixStream, answer: &Answer) -> Result<(), End> {
     let line = answer.to_line();
     match rustix::net::send(stream, &line, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {

@@ -1,9 +1,9 @@
 //! Where sockets are: a directory that only this user can enter, and the names in it.
 //!
-//! The injected library lies in the same directory (the command line puts it there). Whoever may connect
-//! is decided here already: nobody else gets past a mode of 0700. A name in the directory is always a
-//! socket that somebody listens to, or one that nobody ever will again: sockets get their name after they
-//! listen, so what refuses a connection is stale.
+//! The injected library lies in the same directory (the command line puts it there). The directory decides already
+//! which users may connect: no other gets past a mode of 0700. A name in it is always a socket that a process listens
+//! to, or one that no process ever will again: sockets get their name after they listen, so a socket that refuses a
+//! connection is stale.
 use std::ffi::OsString;
 use std::fmt;
 use std::fs::{self, DirBuilder};
@@ -15,12 +15,12 @@ use std::str::FromStr;
 
 /// The longest directory, in bytes: an address of a socket has 107, a name here takes up to 25.
 const DIRECTORY_BYTES_MAX: usize = 80;
-/// Engines that one process can name.
+/// The most engines of one process that get a name.
 pub const ENGINES_MAX: u32 = 64;
-/// Names that a starting engine looks at to clean up: each start leaves at most one behind.
+/// Names that a starting engine looks at to clean up: each start leaves at most one.
 pub const SWEEP_MAX: usize = 64;
 
-/// Directories in the order of preference for a user, whose environment is looked up by `variable`.
+/// Directories for a user's sockets in the order of preference; `variable` looks the user's environment up.
 pub fn candidates(user: u32, variable: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
     let of_user = format!("userswap-{user}");
     let set = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
@@ -33,7 +33,7 @@ pub fn candidates(user: u32, variable: impl Fn(&str) -> Option<OsString>) -> Vec
         .collect()
 }
 
-/// [`candidates`] of this process.
+/// As [`candidates`], for the user and the environment of this process.
 pub fn candidates_here() -> Vec<PathBuf> {
     candidates(user(), |name| std::env::var_os(name))
 }
@@ -65,7 +65,7 @@ fn check_length(directory: &Path) -> Result<(), String> {
     }
 }
 
-/// Makes `directory` unless it is there, and sees to it that only this user can enter it.
+/// Makes `directory` unless it exists, and checks that only this user can enter it.
 ///
 /// # Errors
 /// It cannot be made, or is not private; the text says why.
@@ -78,10 +78,10 @@ pub fn make_private(directory: &Path) -> Result<(), String> {
     check_private(directory, user())
 }
 
-/// Whether `directory` is one that only `user` can enter; a link to one is none.
+/// Checks that `directory` is one that only `user` can enter, and no link to one.
 ///
 /// # Errors
-/// It is not, or is not there; the text says why.
+/// It is not; the text says why.
 pub fn check_private(directory: &Path, user: u32) -> Result<(), String> {
     let found = fs::symlink_metadata(directory).map_err(|error| error.to_string())?;
     if !found.is_dir() {
@@ -99,7 +99,7 @@ pub fn check_private(directory: &Path, user: u32) -> Result<(), String> {
 /// How an engine is named: `4711`, or `4711-2` for the second engine of one process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EngineName {
-    /// The process.
+    /// The process's number.
     pub pid: u32,
     /// Which of its engines, from 1.
     pub number: u32,
@@ -134,7 +134,7 @@ impl FromStr for EngineName {
             Some((pid, number)) => (pid, number.parse().ok().filter(|number| *number > 1)),
             None => (text, Some(1)),
         };
-        // A sign would be parsed, and is meant as something else.
+        // A number with a sign would be parsed, but is meant as something else.
         let pid = pid.parse().ok().filter(|_| pid.bytes().all(|byte| byte.is_ascii_digit()));
         match (pid.filter(|pid: &u32| (1..=i32::MAX as u32).contains(pid)), number) {
             (Some(pid), Some(number)) => Ok(Self { pid, number }),
@@ -158,21 +158,21 @@ pub fn sweep(directory: &Path, most: usize) {
     for entry in entries.filter_map(Result::ok).take(most) {
         let file = entry.file_name();
         let Some(pid) = file.to_str().and_then(process_of) else { continue };
-        // Somebody may listen all the same: in another namespace processes have other numbers.
+        // A process may listen all the same: in another namespace processes have other numbers.
         if !is_running(pid) && is_stale(&entry.path()) {
-            // Another one was faster: as good.
+            // An error means that another engine was faster.
             let _ = fs::remove_file(entry.path());
         }
     }
 }
 
-/// The process that a socket was named for, or the unfinished name of one.
+/// The process that a socket, finished or not, was named for.
 fn process_of(file: &str) -> Option<u32> {
     let unfinished = || file.strip_suffix(".new")?.split('-').next()?.parse().ok();
     EngineName::from_file(file).map(|name| name.pid).or_else(unfinished)
 }
 
-/// Whether a process of that number exists, whoever's it is.
+/// Whether a process of that number exists, of whichever user.
 pub fn is_running(pid: u32) -> bool {
     let Some(pid) = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw) else {
         return false;
@@ -180,7 +180,7 @@ pub fn is_running(pid: u32) -> bool {
     rustix::process::test_kill_process(pid) != Err(rustix::io::Errno::SRCH)
 }
 
-/// Whether nobody listens at a socket any more.
+/// Whether no process listens at a socket any more.
 pub fn is_stale(socket: &Path) -> bool {
     UnixStream::connect(socket).is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
 }

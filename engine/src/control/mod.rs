@@ -4,9 +4,9 @@
 //! control thread lets the same user and root in (`server`), and each client's requests (`protocol`, one
 //! line of JSON each) are answered by a thread of its own (`connection`, `requests`, `settings`).
 //!
-//! These threads are inside somebody's program. They never touch managed memory, take the engine's locks
-//! only inside the gate, have all signals blocked, and use descriptors that are out of the program's way.
-//! What they wait for has an end, and nobody waits for them but the end of the engine.
+//! These threads are inside a program that knows nothing of them. They never touch managed memory, take the engine's
+//! locks only inside the gate, have all signals blocked, and use descriptors that are out of the program's way. Each of
+//! their waits has an end, and only the end of the engine waits for them.
 pub mod collect;
 mod connection;
 pub mod directory;
@@ -50,7 +50,7 @@ impl Control {
     /// Listens in the first of `candidates` that is private, or can be made.
     ///
     /// # Errors
-    /// There is none, or no socket, descriptor or thread is to be had.
+    /// There is none, or no socket, descriptor or thread can be made.
     pub fn start(&self, core: &Arc<Core>, candidates: &[PathBuf]) -> Result<(), Error> {
         let _blocked = Blocked::new();
         let directory = directory::choose(candidates).map_err(Error::ControlDirectory)?;
@@ -60,7 +60,7 @@ impl Control {
             listener,
             stop: Stop::new().map_err(Error::Books)?,
             connections: self.connections.clone(),
-            swapping_off: AtomicBool::new(false),
+            swapoff_under_way: AtomicBool::new(false),
         });
         let thread = match server::start(shared.clone()) {
             Ok(thread) => Some(thread),
@@ -74,11 +74,11 @@ impl Control {
         Ok(())
     }
 
-    /// In a forked child: a socket and a thread of its own, under the descriptors that it inherited. What
-    /// was the parent's is closed, and left alone where others have it too.
+    /// In a forked child: a socket and a thread of its own, under the descriptors that it inherited. The parent's
+    /// connections are closed here; its socket in the file system stays.
     ///
     /// # Errors
-    /// No socket, descriptor or thread is to be had: the child cannot be reached.
+    /// No socket, descriptor or thread can be made: the child cannot be reached.
     pub fn renew(&self) -> Result<(), Error> {
         let mut server = self.server.lock().expect("the lock was free at fork");
         self.connections.close_inherited();
@@ -86,10 +86,10 @@ impl Control {
         // Not dropped: that would detach a thread that was never in this process.
         std::mem::forget(server.thread.take());
         let shared = &server.shared;
-        shared.swapping_off.store(false, Ordering::Relaxed);
+        shared.swapoff_under_way.store(false, Ordering::Relaxed);
         let stop = Stop::new().map_err(Error::Books)?;
         replace(shared.stop.event.as_raw_fd(), stop.event.as_raw_fd())?;
-        // Should there be no new one: a number of ours stays ours, and nobody listens.
+        // Should there be no new one: the descriptor stays ours, and no socket listens under it.
         replace(shared.listener.as_raw_fd(), stop.event.as_raw_fd())?;
         let directory = server.socket.path.parent().expect("a socket is in a directory").to_owned();
         let (listener, socket) = listen(&directory)?;
@@ -99,18 +99,18 @@ impl Control {
         Ok(())
     }
 
-    /// Where the socket is.
+    /// The path of the socket, if there is one.
     pub fn socket(&self) -> Option<PathBuf> {
         let server = self.server.lock().expect("nobody panics with the server");
         server.as_ref().map(|server| server.socket.path.clone())
     }
 
-    /// Descriptors of connections: they come and go, the others do not.
+    /// Descriptors of open connections: unlike the engine's other descriptors they come and go.
     pub fn connections(&self) -> impl Iterator<Item = RawFd> {
         self.connections.descriptors()
     }
 
-    /// Removes the socket's name, in whatever state the process is: it is about to end.
+    /// Removes the socket's name, unless another thread holds the lock: the process is about to end, in whatever state.
     pub fn withdraw(&self) {
         if let Ok(server) = self.server.try_lock()
             && let Some(server) = server.as_ref()
@@ -119,7 +119,7 @@ impl Control {
         }
     }
 
-    /// Ends the threads; a swapoff that is under way is cancelled.
+    /// Removes the socket and ends the threads; a swapoff that is under way is cancelled.
     pub fn stop(&mut self) {
         let server = self.server.get_mut().expect("nobody panics with the server").take();
         let Some(server) = server else { return };

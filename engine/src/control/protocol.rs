@@ -1,4 +1,4 @@
-//! What is said on the control socket: one JSON object per line, requests in, answers out.
+//! The language of the control socket: one JSON object per line, requests in, answers out.
 //!
 //! docs/control.md shows it. Both sides may be of different builds: unknown fields of an answer are left
 //! alone, unknown requests are refused by name.
@@ -13,9 +13,9 @@ pub const REQUEST_BYTES_MAX: usize = 32 << 10;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "lowercase", deny_unknown_fields)]
 pub enum Request {
-    /// How the engine is doing.
+    /// Asks how the engine is doing.
     Status {},
-    /// What can be set, and how it is set.
+    /// Asks for all settings with their values.
     Settings {},
     /// Changes a setting.
     Set {
@@ -29,11 +29,11 @@ pub enum Request {
         /// As for `--swap`, with an absolute path.
         spec: String,
     },
-    /// Empties a device and lets go of it.
+    /// Empties a device and releases it.
     Swapoff {
         /// The device's name in the status.
         path: String,
-        /// The name of a [`SwapoffMethod`](crate::SwapoffMethod); the default one if there is none.
+        /// The name of a [`SwapoffMethod`](crate::internals::SwapoffMethod); the default one if there is none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         readahead: Option<String>,
     },
@@ -49,7 +49,7 @@ pub enum Answer {
     Done {},
     /// How the engine is doing.
     Status {
-        /// That.
+        /// Devices, lists and nodes, boxed as other answers are small.
         status: Box<Status>,
     },
     /// All settings.
@@ -92,7 +92,7 @@ pub struct SettingValue {
 }
 
 impl Answer {
-    /// A refusal.
+    /// A refusal with one line that says why.
     pub fn error(message: impl ToString) -> Self {
         Self::Error { message: message.to_string() }
     }
@@ -112,7 +112,7 @@ impl From<Progress> for Answer {
 }
 
 impl Request {
-    /// Reads a line.
+    /// Reads a line, with its end or without.
     ///
     /// # Errors
     /// It is no request; the text says what is wrong.

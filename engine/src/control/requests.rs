@@ -1,4 +1,4 @@
-//! What a request does: the engine is asked, and what it says becomes an answer.
+//! Carrying out requests: each becomes a call of the engine, and the outcome an answer.
 use super::connection::{Connection, End, REQUEST_TIME_MAX};
 use super::protocol::{Answer, REQUEST_BYTES_MAX, Request};
 use super::server::Shared;
@@ -11,10 +11,10 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Progress is told this often: what an eye can follow.
+/// Time between two answers about progress: as often as an eye can follow.
 const PROGRESS_PERIOD: Duration = Duration::from_millis(100);
 
-/// Answers requests until the client has enough.
+/// Answers requests until the connection ends.
 pub fn serve(shared: &Shared, connection: &mut Connection<'_>) {
     loop {
         let answer = match connection.next_line(REQUEST_TIME_MAX) {
@@ -84,7 +84,7 @@ fn swapoff(
     path: &Path,
     method: SwapoffMethod,
 ) -> Answer {
-    let Some(_turn) = Turn::take(&shared.swapping_off) else {
+    let Some(_turn) = Turn::take(&shared.swapoff_under_way) else {
         return Answer::error("another swapoff is under way: cancel it or wait for its end");
     };
     let mut watch = Watch { connection, told: None, cancelled: false };
@@ -111,7 +111,7 @@ impl Drop for Turn<'_> {
     }
 }
 
-/// The client's eye on a swapoff, and its hand.
+/// Tells a client about its swapoff, and takes its cancel.
 struct Watch<'a, 'b> {
     connection: &'a mut Connection<'b>,
     told: Option<Instant>,
@@ -119,7 +119,7 @@ struct Watch<'a, 'b> {
 }
 
 impl Watch<'_, '_> {
-    /// Tells how far it is and asks whether to go on; waits for nothing.
+    /// Tells the client how far it is and asks whether to go on; waits for nothing.
     fn after_batch(&mut self, progress: Progress) -> Proceed {
         let told = if self.told.is_none_or(|told| told.elapsed() >= PROGRESS_PERIOD) {
             self.told = Some(Instant::now());
@@ -127,7 +127,7 @@ impl Watch<'_, '_> {
         } else {
             Ok(())
         };
-        // Who has gone wants it no more.
+        // A client that has gone does not want it any more.
         self.cancelled |= told.is_err() || self.is_cancelled();
         if self.cancelled { Proceed::Cancel } else { Proceed::GoOn }
     }

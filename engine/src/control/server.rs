@@ -17,17 +17,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::thread::{Builder, JoinHandle};
 
-/// Connections at once; who comes then is told to come back.
+/// Connections at once; one more client is told to try again later.
 pub const CONNECTIONS_MAX: usize = 8;
-/// Without descriptors or memory there is no use in trying again at once.
+/// Pause after an accept that failed, in ms: without descriptors or memory it is no use trying again at once.
 const REST_MS: i32 = 100;
-/// As std's own default, which would be looked up in the environment: a lock that fork may find taken.
+/// As std's own default, which it would look up in the environment: under a lock that a fork may find taken.
 const STACK_BYTES: usize = 2 << 20;
 
 /// The descriptors of all connections, to be closed in a child and kept from the program.
 #[derive(Debug)]
 pub struct Connections {
-    places: [AtomicI32; CONNECTIONS_MAX],
+    fds: [AtomicI32; CONNECTIONS_MAX],
 }
 
 /// No descriptor.
@@ -35,7 +35,7 @@ const NONE: RawFd = -1;
 
 impl Default for Connections {
     fn default() -> Self {
-        Self { places: [const { AtomicI32::new(NONE) }; CONNECTIONS_MAX] }
+        Self { fds: [const { AtomicI32::new(NONE) }; CONNECTIONS_MAX] }
     }
 }
 
@@ -43,29 +43,29 @@ impl Connections {
     /// Those that are open at this moment.
     pub fn descriptors(&self) -> impl Iterator<Item = RawFd> {
         // Relaxed: a number, which may be closed by the time it is used anyway.
-        let open = self.places.iter().map(|place| place.load(Ordering::Relaxed));
+        let open = self.fds.iter().map(|fd| fd.load(Ordering::Relaxed));
         open.filter(|fd| *fd != NONE)
     }
 
     /// In a forked child: the connections are the parent's.
     pub fn close_inherited(&self) {
-        for place in &self.places {
-            let fd = place.swap(NONE, Ordering::Relaxed);
+        for fd in &self.fds {
+            let fd = fd.swap(NONE, Ordering::Relaxed);
             if fd != NONE {
                 fd::close_inherited(fd);
             }
         }
     }
 
-    /// Only the control thread takes places.
-    fn take(&self, fd: RawFd) -> Option<&AtomicI32> {
-        let free = self.places.iter().find(|place| place.load(Ordering::Relaxed) == NONE);
-        free.inspect(|place| place.store(fd, Ordering::Relaxed))
+    /// Notes a connection; None when there are too many. Only the control thread does this.
+    fn add(&self, fd: RawFd) -> Option<()> {
+        let free = self.fds.iter().find(|entry| entry.load(Ordering::Relaxed) == NONE);
+        free.map(|entry| entry.store(fd, Ordering::Relaxed))
     }
 
-    fn give_back(&self, fd: RawFd) {
-        let mine = self.places.iter().find(|place| place.load(Ordering::Relaxed) == fd);
-        mine.expect("an open connection has a place").store(NONE, Ordering::Relaxed);
+    fn remove(&self, fd: RawFd) {
+        let own = self.fds.iter().find(|entry| entry.load(Ordering::Relaxed) == fd);
+        own.expect("an open connection is in the table").store(NONE, Ordering::Relaxed);
     }
 }
 
@@ -73,14 +73,14 @@ impl Connections {
 pub struct Shared {
     /// The engine.
     pub core: Arc<Core>,
-    /// Where clients arrive; never blocks.
+    /// The socket; accepting never blocks.
     pub listener: UnixListener,
-    /// Ends all of them.
+    /// Ends all threads.
     pub stop: Stop,
-    /// Who is connected.
+    /// The open connections.
     pub connections: Arc<Connections>,
-    /// A device is being emptied.
-    pub swapping_off: AtomicBool,
+    /// A client has a device emptied.
+    pub swapoff_under_way: AtomicBool,
 }
 
 /// A client that was let in.
@@ -94,15 +94,15 @@ impl Drop for Client {
     fn drop(&mut self) {
         let Some(stream) = self.stream.take() else { return };
         let _inside = self.shared.core.gate.enter();
-        self.shared.connections.give_back(stream.as_raw_fd());
+        self.shared.connections.remove(stream.as_raw_fd());
         drop(stream);
     }
 }
 
-/// Starts the control thread; signals are blocked.
+/// Starts the control thread; the caller has signals blocked.
 ///
 /// # Errors
-/// No thread to be had.
+/// The system starts no thread.
 pub fn start(shared: Arc<Shared>) -> Result<JoinHandle<()>, Error> {
     let thread = Builder::new().name("userswap-control".into()).stack_size(STACK_BYTES);
     thread.spawn(move || run(&shared)).map_err(Error::Thread)
@@ -130,7 +130,7 @@ fn run(shared: &Arc<Shared>) {
     }
 }
 
-/// The next client, if it may come in and there is a place.
+/// The next client, if it is one of the same user or root and there are not too many.
 fn let_in(shared: &Arc<Shared>) -> io::Result<Option<Client>> {
     let inside = shared.core.gate.enter();
     let outcome = shared.listener.accept().map(|(stream, _)| {
@@ -155,8 +155,8 @@ fn admit(shared: &Shared, stream: &UnixStream) -> Result<(), String> {
     if peer != own && peer != root {
         return Err(format!("this program belongs to user {own}: ask as that user or as root"));
     }
-    match shared.connections.take(stream.as_raw_fd()) {
-        Some(_) => Ok(()),
+    match shared.connections.add(stream.as_raw_fd()) {
+        Some(()) => Ok(()),
         None => Err(format!("{CONNECTIONS_MAX} clients are connected already: try again later")),
     }
 }

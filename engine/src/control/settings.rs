@@ -13,10 +13,10 @@ use std::ops::RangeInclusive;
 use userswap_policy::choice::Unknown;
 use userswap_policy::readahead::page_cluster_of;
 
-/// One setting.
+/// One row.
 struct Setting {
     key: &'static str,
-    /// What it can be, as in "use …".
+    /// The values that it takes, as in "use …".
     allowed: &'static str,
     /// Reads the text and changes the engine.
     set: fn(&Core, &str) -> Result<(), Refusal>,
@@ -118,7 +118,7 @@ const SETTINGS: [Setting; 12] = [
         allowed: "a number from 1 to 1000, the gap between two watermarks in 1/10000 of the budget",
         set: |core, value| {
             let scale = number(value, 1..=SCALE_MAX)?;
-            set_watermarks(core, |marks| marks.scale = scale)
+            set_watermarks(core, |watermarks| watermarks.scale = scale)
         },
         value: |core| core.inside_gate(|| core.watermark_settings()).scale.to_string(),
     },
@@ -127,7 +127,7 @@ const SETTINGS: [Setting; 12] = [
         allowed: "a number from 0 to 50, in percent of the budget beyond the watermarks",
         set: |core, value| {
             let percent = number(value, 0..=SECOND_CHANCE_MAX)?;
-            set_watermarks(core, |marks| marks.second_chance_percent = percent)
+            set_watermarks(core, |watermarks| watermarks.second_chance_percent = percent)
         },
         value: |core| {
             core.inside_gate(|| core.watermark_settings()).second_chance_percent.to_string()
@@ -190,7 +190,7 @@ fn set_min_free(core: &Core, value: &str) -> Result<(), Refusal> {
             Some(bytes.ok_or(Refusal::Value)? >> 10)
         }
     };
-    set_watermarks(core, |marks| marks.min_free_kib = kib)
+    set_watermarks(core, |watermarks| watermarks.min_free_kib = kib)
 }
 
 fn set_ram(core: &Core, value: &str) -> Result<(), Refusal> {
@@ -200,7 +200,7 @@ fn set_ram(core: &Core, value: &str) -> Result<(), Refusal> {
     core.set_budget(pages).map_err(|error| Refusal::Because(error.to_string()))
 }
 
-/// 1 takes everything out, 0 brings back what RAM has room for.
+/// 1 swaps everything out, 0 swaps in what RAM has room for.
 fn set_hibernate(core: &Core, value: &str) -> Result<(), Refusal> {
     match value {
         "1" => {
@@ -212,7 +212,7 @@ fn set_hibernate(core: &Core, value: &str) -> Result<(), Refusal> {
     }
 }
 
-/// What was set last, and what is in RAM all the same.
+/// The value set last, and after a 1 how many pages are in RAM all the same.
 fn hibernation(core: &Core) -> String {
     let status = core.status();
     let resident: u64 = status.nodes.iter().map(|node| node.resident_pages).sum();

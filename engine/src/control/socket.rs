@@ -1,4 +1,4 @@
-//! An engine's socket in the file system: made, named, and taken away again.
+//! An engine's socket in the file system: made, named, and removed.
 use super::directory::{self, ENGINES_MAX, EngineName, SWEEP_MAX};
 use std::fs::{self, Permissions};
 use std::io::{self, ErrorKind};
@@ -7,13 +7,13 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Tells apart the sockets that one process makes at once, until they have their names.
+/// Numbers the sockets of this process until they have their names: two threads may make one at once.
 static UNFINISHED: AtomicU32 = AtomicU32::new(0);
 
-/// The name of a socket, and whose it is.
+/// The name of a socket, and the process that it belongs to.
 #[derive(Clone, Debug)]
 pub struct Socket {
-    /// Where it is.
+    /// Its name in the file system.
     pub path: PathBuf,
     /// The process it was made for; a child must not remove it.
     owner: u32,
@@ -39,10 +39,10 @@ impl Socket {
         named.map(|path| (listener, Self { path, owner }))
     }
 
-    /// Removes the name; no more than that, and only in the process it was made for.
+    /// Removes the name, in the process it was made for; the socket goes on listening.
     pub fn withdraw(&self) {
         if std::process::id() == self.owner {
-            // It may have been swept away: as good.
+            // An error means that it was swept away already.
             let _ = fs::remove_file(&self.path);
         }
     }

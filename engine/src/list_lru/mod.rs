@@ -13,7 +13,7 @@
 //! ```
 //! use std::sync::Mutex;
 //! use userswap::list_lru::{Code, ListLru};
-//! use userswap::page::NodeId;
+//! use userswap::NodeId;
 //!
 //! struct Object { name: String, used: bool }
 //!

@@ -1,4 +1,4 @@
-//! Engaging late: a program that has run natively so far gets an engine, and keeps the pages it has.
+//! Engaging late: a program that has run without an engine so far gets one, and keeps the pages it has.
 use crate::base::counters::count;
 use crate::base::index::{NodeId, PageRange};
 use crate::base::limits::RUN_MAX;
@@ -9,7 +9,10 @@ use crate::sys::{PAGE_BYTES, numa, pagemap};
 use crate::transfer::lru_add::Origin;
 
 impl Core {
-    /// Adopts the pages of all regions that are present already. The gate is closed: nobody else acts.
+    /// Adopts the pages of all regions that are present already. The gate is closed: no other thread acts.
+    ///
+    /// # Errors
+    /// What reading /proc/self/pagemap says.
     pub(crate) fn adopt_present(&self) -> std::io::Result<()> {
         let whole = PageRange { first: 0, count: self.arena.pages() };
         for region in self.arena.allocated(whole) {
@@ -27,7 +30,7 @@ impl Core {
         for page in range.first..range.end() {
             let claimed =
                 self.pages.change(page, PageState::Untouched, PageState::Filling { slot: None });
-            assert!(claimed, "nobody has touched page {page} before the engine is open");
+            assert!(claimed, "no thread has claimed page {page} before the engine is open");
         }
         let mut first = range.first;
         while first < range.end() {
@@ -39,7 +42,7 @@ impl Core {
         count(&self.counters.pages_adopted, u64::from(range.count));
     }
 
-    /// The node on which the first page of a range lies, and how many behind it lie there too.
+    /// The node on which the first page of a range lies, and how many pages from it on lie there too.
     fn node_of_present(&self, range: PageRange) -> (NodeId, u32) {
         if self.nodes.len() == 1 {
             return (NodeId(0), range.count);
@@ -51,12 +54,12 @@ impl Core {
         }
         let found = numa::nodes_of(self.page_address(range.first), most as usize);
         let here = self.node_here().id;
-        let node_of = |place: u32| {
-            let memory = found[place as usize];
+        let node_of = |index: u32| {
+            let memory = found[index as usize];
             memory.and_then(|memory| self.topology.find(memory)).unwrap_or(here)
         };
         let first = node_of(0);
-        (first, (0..most).take_while(|place| node_of(*place) == first).count().max(1) as u32)
+        (first, (0..most).take_while(|index| node_of(*index) == first).count().max(1) as u32)
     }
 
     fn adopt_on(&self, node: &Node, range: PageRange) {

@@ -1,30 +1,71 @@
 //! fork: the child sees its memory exactly as it was.
 //!
 //! Before fork the gate is closed: no page is in transition and nothing is in flight, so the child's copy
-//! of the books is a snapshot. What is swapped the child finds in a copy of the slots, made before the
-//! fork. In the child the same books go on over new descriptors: a new userfaultfd, copied devices and new
+//! of the tables is a snapshot. Swapped pages the child finds in a copy of the slots, made before the
+//! fork. In the child the same tables go on over new descriptors: a new userfaultfd, copied devices and new
 //! events are put under the old numbers. Its resident pages are the kernel's copy-on-write.
 //!
 //! The arena is MADV_DONTFORK all the rest of the time: a child made past these functions has no such
 //! memory at all, and cannot read zeros where there was content.
 use crate::base::error::Error;
 use crate::device::record::{Device, DeviceState};
+use crate::fault::sigbus;
 use crate::state::core::Core;
 use crate::sys::fd;
 use crate::sys::fd::Event;
 use crate::sys::uffd::Uffd;
+use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering;
 
+/// What a fork needs in the parent and in the child.
+#[must_use = "the engine stands still until the fork is finished"]
+pub struct ForkTicket {
+    copies: Result<Vec<File>, Error>,
+}
+
 impl Core {
-    /// Whoever was adding or removing a device does so in the parent; here the device stays.
-    pub(crate) fn forget_changes(&self) {
+    /// Closes the gate, copies the slots in use, and lets the child have the arena.
+    pub(crate) fn stop_for_fork(&self) -> ForkTicket {
+        self.gate.close();
+        self.assert_quiet();
+        self.arena.hold();
+        let copies = self.devices.copy_files();
+        self.arena.advise(libc::MADV_DOFORK).expect("the arena is one range of ours");
+        ForkTicket { copies }
+    }
+
+    /// In the parent: takes back what [`Self::stop_for_fork`] did.
+    pub(crate) fn go_on_in_parent(&self, ticket: ForkTicket) {
+        drop(ticket);
+        self.arena.advise(libc::MADV_DONTFORK).expect("the arena is one range of ours");
+        self.arena.release();
+        self.gate.open();
+    }
+
+    /// In the child: new files and descriptors. The gate stays closed until there are threads.
+    ///
+    /// # Errors
+    /// The slots could not be copied, or a descriptor cannot be made.
+    pub(crate) fn renew(&self, ticket: ForkTicket) -> Result<(), Error> {
+        sigbus::forget_readers();
+        self.forget_changes();
+        self.shrinkers.forget_scans();
+        self.devices.replace_files(ticket.copies?).map_err(Error::Books)?;
+        self.renew_descriptors()?;
+        self.arena.advise(libc::MADV_DONTFORK).map_err(Error::Books)?;
+        self.arena.release();
+        Ok(())
+    }
+
+    /// The thread that was adding or removing a device does so in the parent; here the device stays.
+    fn forget_changes(&self) {
         self.changing_devices.store(false, Ordering::Release);
         let leaving = |device: &&Device| device.store().lock().state == DeviceState::Leaving;
         self.devices.list().filter(leaving).for_each(|device| self.devices.swapoff_failed(device));
     }
 
-    pub(crate) fn renew_descriptors(&self) -> Result<(), Error> {
+    fn renew_descriptors(&self) -> Result<(), Error> {
         // A ring keeps the parent's devices open: their space would be taken for as long as the child runs.
         for fd in self.queue_fds.lock().drain(..) {
             fd::close_inherited(fd);

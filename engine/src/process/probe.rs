@@ -1,23 +1,23 @@
-//! What this kernel and this process's rights permit.
+//! What this kernel, and the rights of this process, permit.
 use crate::base::error::Error;
 use crate::sys::uffd::{Rights, Uffd, feature};
 
-/// What can be had here.
+/// What an engine of this process could use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Support {
-    /// System calls on swapped pages are served by the kernel's messages; without it the preload library
-    /// repeats them.
+    /// Faults that system calls take are served, with [`FaultMode::Thread`](crate::FaultMode); without it system calls
+    /// on pages that are not in RAM fail with EFAULT.
     pub kernel_faults: bool,
-    /// UFFDIO_MOVE (Linux 6.8).
+    /// UFFDIO_MOVE (Linux 6.8): pages move instead of being copied.
     pub moving: bool,
-    /// UFFDIO_POISON (Linux 6.6).
+    /// UFFDIO_POISON (Linux 6.6): touching a page whose content is lost is SIGBUS.
     pub poison: bool,
 }
 
-/// Asks the kernel.
+/// Asks the kernel what is permitted.
 ///
 /// # Errors
-/// userfaultfd is not allowed at all.
+/// [`Error::Userfaultfd`]: userfaultfd is not allowed at all, and no engine can be built.
 pub fn probe() -> Result<Support, Error> {
     let kernel_faults = Uffd::features_of(Rights::Kernel).is_ok();
     let rights = if kernel_faults { Rights::Kernel } else { Rights::UserOnly };

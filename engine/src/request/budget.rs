@@ -10,17 +10,16 @@ use std::sync::atomic::Ordering;
 use userswap_policy::watermark::Watermarks;
 
 impl Core {
-    /// Changes the budget while running; every node keeps its share of it, and shrinking reclaims until it
-    /// fits.
+    /// Changes the budget while the program runs; every node keeps its share of it, and a smaller one is reclaimed
+    /// for until it fits.
     ///
     /// # Errors
     /// A budget below the minimum or above what the frame pools have room for; nothing is changed then.
     pub fn set_budget(&self, pages: u32) -> Result<(), Error> {
         let _inside = self.gate.enter();
-        let changing = self.budget_change.lock();
-        let outcome = self.check_budget(pages).and_then(|()| self.divide_budget(pages));
-        drop(changing);
-        outcome
+        let _changing = self.budget_change.lock();
+        self.check_budget(pages)?;
+        self.divide_budget(pages)
     }
 
     fn divide_budget(&self, pages: u32) -> Result<(), Error> {
@@ -34,15 +33,16 @@ impl Core {
                 let share = u64::from(*budget) * PAGE_BYTES as u64;
                 return Err(Error::NodeBudgetTooSmall(number, share));
             }
-            // A quarter more places than pages, so that whole runs of holes can be found.
+            // A quarter more positions than pages, so that whole runs of holes can be found.
             if u64::from(*budget) > u64::from(node.positions()) * 4 / 5 {
-                let places: u64 = self.nodes.iter().map(|node| u64::from(node.positions())).sum();
-                return Err(Error::BudgetTooLarge(bytes, places * 4 / 5 * PAGE_BYTES as u64));
+                let most = |node: &Node| u64::from(node.positions());
+                let positions: u64 = self.nodes.iter().map(most).sum();
+                return Err(Error::BudgetTooLarge(bytes, positions * 4 / 5 * PAGE_BYTES as u64));
             }
         }
-        let marks = self.watermark_settings();
+        let settings = self.watermark_settings();
         for (node, budget) in self.nodes.iter().zip(&budgets) {
-            self.set_share(node, *budget, marks.of_node(*budget, budgets.iter().sum()));
+            self.set_share(node, *budget, settings.of_node(*budget, budgets.iter().sum()));
         }
         Ok(())
     }
@@ -75,38 +75,30 @@ impl Core {
         self.wake_reclaim(node);
     }
 
-    /// Changes what decides about the marks, and with it the marks of all nodes.
+    /// Changes the settings of the watermarks, and with them the watermarks of all nodes.
     ///
     /// # Errors
-    /// WatermarkSettings that would take more than half of some node's budget; nothing is changed then.
+    /// Watermarks that would take more than half of some node's budget; nothing is changed then.
     pub fn set_watermarks(&self, change: impl FnOnce(&mut WatermarkSettings)) -> Result<(), Error> {
         let _inside = self.gate.enter();
-        self.set_watermarks_inside(change)
-    }
-
-    fn set_watermarks_inside(
-        &self,
-        change: impl FnOnce(&mut WatermarkSettings),
-    ) -> Result<(), Error> {
-        let changing = self.budget_change.lock();
-        let mut marks = self.watermark_settings();
-        change(&mut marks);
+        let _changing = self.budget_change.lock();
+        let mut settings = self.watermark_settings();
+        change(&mut settings);
         let budgets: Vec<u32> = self.nodes.iter().map(|node| node.lock().budget).collect();
         let total = budgets.iter().sum();
         for budget in &budgets {
-            let high = marks.of_node(*budget, total).high;
+            let high = settings.of_node(*budget, total).high;
             if high > budget / 2 {
                 let bytes = |pages: u32| u64::from(pages) * PAGE_BYTES as u64;
                 return Err(Error::MarksTooHigh(bytes(high), bytes(*budget)));
             }
         }
-        *self.watermark_settings.lock() = marks;
+        *self.watermark_settings.lock() = settings;
         for (node, budget) in self.nodes.iter().zip(budgets) {
-            node.lock().watermarks = marks.of_node(budget, total);
+            node.lock().watermarks = settings.of_node(budget, total);
             self.wake_reclaim(node);
         }
         self.note_progress();
-        drop(changing);
         Ok(())
     }
 }

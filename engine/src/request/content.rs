@@ -1,5 +1,5 @@
-//! Taking what a page holds, for a request that wants it gone or elsewhere.
-use crate::base::index::{PageIndex, PageRange, Slot};
+//! Taking the content of a page, for a request that wants it gone or elsewhere.
+use crate::base::index::{FrameIndex, PageIndex, PageRange, Slot};
 use crate::state::core::Core;
 use crate::state::node::Node;
 use crate::state::page::{PageState, Word};
@@ -8,35 +8,39 @@ use crate::sys::{PAGE_BYTES, futex, mapping, process};
 use std::sync::atomic::Ordering;
 use userswap_policy::frames::FrameRun;
 
-/// How long who must have a page's content waits for its device before looking again.
+/// How long a request that must have a page's content waits for its device before it looks again: 1 ms.
 const WAIT_NS: u64 = 1_000_000;
 
-/// How often it looks: a transfer takes milliseconds, what is held for longer is held by a pipe, which only
-/// reads.
+/// How often it looks before it copies: a transfer takes milliseconds, and a pipe, which may hold a page for longer,
+/// only reads.
 const KEEP_TRIES: u32 = 200;
 
-/// Why a page is taken from its place.
+/// Why the content of a page is taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum TakeFor {
-    /// Nobody wants its content any more.
+    /// To be forgotten.
     Drop,
-    /// It goes elsewhere, every byte of it, if possible with its physical page.
+    /// To go elsewhere, every byte of it, if possible with its physical page.
     Keep,
-    /// It goes elsewhere as a copy: a device or a pipe does not let go of the physical page.
+    /// To go elsewhere as a copy: a device or a pipe holds on to the physical page.
     Copy,
 }
 
-/// A page taken from its place, with what it held.
+/// What a page held.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Content {
+    /// Nothing: it was never touched, or its content is gone already.
     None,
+    /// What could not be read from its device.
     Lost,
-    Frame(u32, Option<Slot>),
+    /// A held frame, and the slot that still has a copy of it.
+    Frame(FrameIndex, Option<Slot>),
+    /// A slot, which is the only copy.
     Slot(Slot),
 }
 
 impl Core {
-    /// Takes what a page holds, leaving it Untouched; waits while somebody owns it.
+    /// Takes the content of a page, which is Untouched then; waits while another thread owns the page.
     pub(crate) fn take_content(&self, page: PageIndex, take_for: TakeFor) -> Content {
         let mut tries = 0;
         loop {
@@ -92,7 +96,7 @@ impl Core {
         })
     }
 
-    /// Takes the poison off a lost page; owned meanwhile, so that nobody fills it before.
+    /// Takes the poison off a lost page; owns it meanwhile, so that no fault fills it before.
     fn take_lost(&self, page: PageIndex, seen: Word) -> bool {
         let claimed = self.pages.claim(page, seen, PageState::Leaving { slot: None });
         if claimed {
@@ -103,8 +107,8 @@ impl Core {
         claimed
     }
 
-    /// Takes one resident page out; None if its word has changed, or if it is to be tried again because a
-    /// device or system call holds the page.
+    /// Takes the content of a resident page; None if its word has changed, or if it is to be tried again because a
+    /// device or a system call holds the page.
     fn take_resident(&self, page: PageIndex, seen: Word, take_for: TakeFor) -> Option<Content> {
         let PageState::Resident { slot, pins, node } = seen.state() else { return None };
         if !self.pages.claim(page, seen, PageState::Leaving { slot }) {
@@ -137,7 +141,7 @@ impl Core {
         Some(content)
     }
 
-    /// A page that would not move (pinned, or gone past us): the kernel drops it.
+    /// Lets the kernel drop a page that would not move: it is pinned, or went without us.
     pub(crate) fn drop_in_place(&self, node: &Node, page: PageIndex, slot: Option<Slot>) {
         mapping::advise(self.page_address(page), PAGE_BYTES, libc::MADV_DONTNEED)
             .expect("the arena is ours");
@@ -150,8 +154,8 @@ impl Core {
         }
     }
 
-    /// A held frame with a copy of a page that the caller owns in Leaving.
-    fn copy_of(&self, node: &Node, page: PageIndex) -> u32 {
+    /// Copies a page that the caller owns in Leaving to a held frame.
+    fn copy_of(&self, node: &Node, page: PageIndex) -> FrameIndex {
         let frames = self.frames_for_copy(node, 1);
         let address = self.page_address(page);
         process::read_own(address, self.frame_address(frames.first), PAGE_BYTES)
@@ -159,6 +163,7 @@ impl Core {
         frames.first
     }
 
+    /// Frees the frame and the slot of a content.
     pub(crate) fn discard(&self, content: Content) {
         match content {
             Content::None | Content::Lost => {}
@@ -172,6 +177,7 @@ impl Core {
         }
     }
 
+    /// Subtracts pins from those that the engine counts against its budget.
     pub(crate) fn forget_pins(&self, pins: u32) {
         self.pins.fetch_sub(pins, Ordering::Relaxed);
     }

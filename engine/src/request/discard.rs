@@ -1,4 +1,4 @@
-//! Discard: a range's content is forgotten, nothing is written.
+//! Discard: the content of a range is forgotten.
 use crate::base::counters::count;
 use crate::base::index::{NodeId, PageIndex, PageRange};
 use crate::base::limits::RUN_MAX;
@@ -9,7 +9,7 @@ use crate::state::page::PageState;
 use crate::state::scratch::Unmapped;
 
 impl Core {
-    /// Forgets the content of a range: nothing is written, pages read as zeros afterwards.
+    /// Forgets the content of a range: nothing is written, and the pages read as zeros afterwards.
     pub fn drop_range(&self, range: PageRange) {
         let _inside = self.gate.enter();
         self.readahead.forget(range.first);
@@ -28,15 +28,15 @@ impl Core {
         self.announce_freed();
     }
 
-    /// Owns consecutive resident pages in Leaving, pinned or not: their owner wants them gone.
+    /// Claims consecutive resident pages of one node as Leaving, pinned or not: the program wants them gone.
     fn claim_resident_run(&self, first: PageIndex, end: PageIndex) -> Option<(PageRange, NodeId)> {
         let most = (end - first).min(RUN_MAX);
         let mut node = None;
-        let claimed = (0..most).take_while(|place| {
-            let seen = self.pages.load(first + place);
+        let claimed = (first..first + most).take_while(|page| {
+            let seen = self.pages.load(*page);
             let PageState::Resident { slot, node: here, pins } = seen.state() else { return false };
             let claimed = *node.get_or_insert(here) == here
-                && self.pages.claim(first + place, seen, PageState::Leaving { slot });
+                && self.pages.claim(*page, seen, PageState::Leaving { slot });
             if claimed {
                 self.forget_pins(pins);
             }
@@ -46,7 +46,7 @@ impl Core {
         Some((PageRange { first, count }, node.filter(|_| count > 0)?))
     }
 
-    /// Moves dropped pages to frames: they serve the next fault without the kernel's allocator.
+    /// Moves claimed pages to free frames, which serve the next fault without the kernel's allocator.
     fn drop_resident(&self, run: PageRange, node: &Node) -> PageIndex {
         let mut taken = [Unmapped::Stayed; RUN_MAX as usize];
         let taken = &mut taken[..run.count as usize];
@@ -59,7 +59,7 @@ impl Core {
                 Unmapped::Frame(frame) => self.discard(Content::Frame(frame, slot)),
                 Unmapped::Stayed => self.drop_in_place(node, page, slot),
             }
-            // Before publishing: whoever fills the page next puts it on a list again.
+            // Before publishing: the thread that fills the page next puts it on a list again.
             node.lock().lists.remove(page);
             self.publish(page, PageState::Untouched);
         }

@@ -1,9 +1,9 @@
-//! Everything out, everything back: parking a program that has nothing to do for a while.
+//! Everything out, everything in: parking a program that has nothing to do for a while.
 //!
-//! Paging everything out takes batches of pages to the devices, a few threads at a time, and then gives the
-//! frames back to the kernel: the budget is all spare again. The program need not know: what it touches comes
-//! back by a fault, and nothing of the engine runs until then. Prefetching everything is the other way, in
-//! the order of the devices, as far as RAM has room.
+//! Paging everything out writes batches of pages to the devices, by a few threads at once, and then gives the frames
+//! back to the kernel: the whole budget is spare again. The program need not know: what it touches is swapped in by a
+//! fault, and nothing of the engine runs until then. Prefetching everything goes the other way, in the order of the
+//! devices, as far as RAM has room.
 use crate::base::error::Error;
 use crate::base::index::PageRange;
 use crate::base::limits::BATCH;
@@ -19,7 +19,7 @@ use crate::sys::signal::Blocked;
 use crate::sys::{clock, futex};
 use std::sync::atomic::Ordering;
 
-/// Frames whose memory is given back by one call: 16 MiB, so that nobody waits long for the address space.
+/// The most frames whose memory one call gives back: 16 MiB, so that no thread waits long for the address space.
 const RELEASE_PAGES: u32 = 4096;
 
 /// What stayed in RAM when everything was to go.
@@ -27,14 +27,14 @@ const RELEASE_PAGES: u32 = 4096;
 pub struct Stayed {
     /// Pages that are pinned.
     pub pinned: u32,
-    /// Pages that no device had room for, that somebody held, or that came back meanwhile.
+    /// Pages that no device had room for, that a device or a system call held, or that were touched meanwhile.
     pub others: u32,
 }
 
 impl Core {
-    /// Takes everything out to the devices and gives the frames back to the kernel.
+    /// Swaps everything out and gives the frames back to the kernel.
     pub(crate) fn page_out_all(&self) -> Stayed {
-        // First: who asks for everything back meanwhile has the last word.
+        // First: a thread that prefetches everything meanwhile has the last word.
         self.hibernated.store(true, Ordering::Relaxed);
         let batches = self.batches();
         let next = Lock::new(batches.iter());
@@ -51,7 +51,7 @@ impl Core {
             let blocked = Blocked::new();
             for _ in 1..self.readers().min(batches.len() as u32) {
                 let thread = std::thread::Builder::new().name("userswap-out".into());
-                // With fewer threads it takes longer.
+                // With fewer threads it only takes longer.
                 let _ = thread.spawn_scoped(scope, work);
             }
             work();
@@ -64,7 +64,7 @@ impl Core {
         self.stayed()
     }
 
-    /// One batch; false when no device has room for more.
+    /// Swaps one batch out; false when no device has room for more.
     fn page_out_one(&self, batch: PageRange, scratch: &mut Scratch) -> bool {
         let _inside = self.gate.enter();
         self.wait_for_owners(batch);
@@ -72,7 +72,7 @@ impl Core {
         self.page_out_batch(batch, scratch) == 0
     }
 
-    /// Writes of the reclaimer were under way: their pages are cached when it has finished.
+    /// Waits for the writes that the reclaimer has under way, and frees the cached pages that they leave.
     fn release_written(&self) {
         let begun = clock::now_ns();
         let writing = || self.nodes.iter().any(|node| node.lock().writing > 0);
@@ -105,17 +105,17 @@ impl Core {
         pieces.collect()
     }
 
-    /// Free frames become spare pages of the budget: their memory goes back to the kernel.
+    /// Gives the memory of free frames back to the kernel: they become spare pages of the budget.
     fn release_free(&self, node: &Node) {
         while self.inside_gate(|| self.release_free_run(node)) {}
     }
 
-    /// One run; false when there is none.
+    /// As [`Self::release_free`], one run; false when there is none.
     fn release_free_run(&self, node: &Node) -> bool {
         let mut state = node.lock();
-        // What is held meanwhile nobody can have: above the low watermark no fault misses it.
+        // No fault misses these frames meanwhile: only those above the low watermark are taken.
         let most = state.available().saturating_sub(state.watermarks.low).min(RELEASE_PAGES);
-        // Held until the memory is gone: as holes they could be filled in between.
+        // Not holes until the memory is gone: they could be filled in between.
         let Some(run) = state.take_free(most) else { return false };
         drop(state);
         self.release_memory(run);
@@ -127,7 +127,7 @@ impl Core {
         true
     }
 
-    /// What is in RAM at this moment.
+    /// Counts what is in RAM at this moment.
     fn stayed(&self) -> Stayed {
         let mut stayed = Stayed::default();
         for range in self.look_ranges() {
@@ -142,10 +142,10 @@ impl Core {
         stayed
     }
 
-    /// Brings everything back, device by device, as far as RAM has room.
+    /// Swaps everything in, device by device, as far as RAM has room.
     ///
     /// # Errors
-    /// A device is just being added or removed.
+    /// A device is being added or removed.
     pub(crate) fn prefetch_all(&self) -> Result<(), Error> {
         let _changing = self.change_devices()?;
         self.hibernated.store(false, Ordering::Relaxed);

@@ -1,18 +1,18 @@
-//! What a program says about how it will use its pages, and what follows from it at once.
+//! Advice about how a program will use its pages, where something follows from it at once.
 //!
-//! Sequential and random are remembered for the pages, in the arena, so that they hold from before the
-//! engine starts; the others act when they are said. None of them changes any content.
+//! Sequential and random are remembered by page, in the arena, so that they hold from before the engine starts; the
+//! advice here acts when it is given. None of it changes any content.
 use crate::base::index::{PageIndex, PageRange};
 use crate::state::core::Core;
 use crate::state::page::PageState;
 use crate::state::wants::{Span, Want};
 
-/// Pages looked at under one passage of the gate.
+/// Pages looked at in one passage of the gate.
 const LOOK_PAGES: u32 = 4096;
 
 impl Core {
-    /// The pages will be needed soon: the server reads them, as far as half of the budget and frames that
-    /// nobody has to give up allow. The caller waits for nothing.
+    /// The pages will be needed soon: the server reads up to half of the budget of them, into frames that no other
+    /// page has to give up. The caller waits for nothing.
     pub fn will_need(&self, range: PageRange) {
         let _inside = self.gate.enter();
         let node = self.node_here();
@@ -20,7 +20,7 @@ impl Core {
         self.want(Want::new(Span::Run { first: range.first, count, step: 1 }, node.id));
     }
 
-    /// The pages will not be needed soon: they are the next to leave, the first of the range before others.
+    /// The pages will not be needed soon: they are the next to be reclaimed, in the order of the range.
     pub fn cool(&self, range: PageRange) {
         let mut end = range.end();
         while end > range.first {

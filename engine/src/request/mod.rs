@@ -1,5 +1,7 @@
-//! What a program asks for: discard, prefetch, page out, pin, mremap, madvise, hibernate, another budget.
+//! What a program asks for: discard, prefetch, page out, pin, mremap, madvise, hibernate, room for its caches, another
+//! budget.
 pub mod budget;
+pub mod charge;
 pub mod content;
 pub mod discard;
 pub mod hibernate;

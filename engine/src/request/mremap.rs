@@ -7,8 +7,8 @@ use crate::transfer::lru_add::Origin;
 use userswap_policy::frames::FrameRun;
 
 impl Core {
-    /// Claims a page without content. Nobody uses it yet, but a run of zeros next to it may have reached it, or
-    /// a message from its former life.
+    /// Claims a page without content. The program does not use it yet, but it may have been filled with a run of zeros
+    /// next to it, or by an old fault message of what was mapped there before.
     fn claim_fresh(&self, page: PageIndex, state: PageState) {
         while !self.pages.change(page, PageState::Untouched, state) {
             let content = self.take_content(page, TakeFor::Drop);
@@ -19,8 +19,8 @@ impl Core {
     /// Moves the content of pages to other pages that are Untouched (mremap): no byte is copied.
     pub fn move_range(&self, from: PageRange, to: PageIndex) {
         let _inside = self.gate.enter();
-        for place in 0..from.count {
-            let (source, target) = (from.first + place, to + place);
+        for index in 0..from.count {
+            let (source, target) = (from.first + index, to + index);
             let content = self.take_content(source, TakeFor::Keep);
             let (state, frame) = match content {
                 Content::None => continue,

@@ -1,4 +1,4 @@
-//! Page out: a range is taken out to the devices.
+//! Page out: a range is swapped out now.
 use crate::base::index::{NodeId, PageIndex, PageRange};
 use crate::base::limits::RUN_MAX;
 use crate::state::core::Core;
@@ -6,7 +6,7 @@ use crate::state::page::PageState;
 use crate::state::scratch::Scratch;
 
 impl Core {
-    /// Takes a range out to the devices; pinned pages stay.
+    /// Swaps a range out; pinned pages stay, and so do those that no device has room for.
     pub fn page_out_range(&self, range: PageRange) {
         let mut page = range.first;
         while page < range.end() {
@@ -21,17 +21,18 @@ impl Core {
         }
     }
 
-    /// Waits for pages on their way, before anything is held that their owners could need.
+    /// Waits for pages in transition, before the caller holds anything that their owners could need.
     pub(crate) fn wait_for_owners(&self, range: PageRange) {
         (range.first..range.end()).for_each(|page| self.pages.wait_owned(page));
     }
 
-    /// Inside the gate: takes out at most a batch of pages, writes what is dirty, and frees the frames.
+    /// Inside the gate: unmaps at most a batch of pages, writes what is dirty, and frees the frames. Returns how many
+    /// pages were put back because no device has room.
     pub(crate) fn page_out_batch(&self, range: PageRange, scratch: &mut Scratch) -> u32 {
         let mut put_back = 0;
         for node in &self.nodes {
             scratch.count = 0;
-            (range.first..range.end()).for_each(|page| scratch_claim(self, node.id, page, scratch));
+            (range.first..range.end()).for_each(|page| claim(self, node.id, page, scratch));
             put_back += self.unmap_claimed(node, scratch);
         }
         self.release_cached(range);
@@ -39,7 +40,8 @@ impl Core {
     }
 }
 
-fn scratch_claim(core: &Core, of: NodeId, page: PageIndex, scratch: &mut Scratch) {
+/// Claims a page if it is resident on the node `of` and not pinned.
+fn claim(core: &Core, of: NodeId, page: PageIndex, scratch: &mut Scratch) {
     let seen = core.pages.load(page);
     let PageState::Resident { slot, pins: 0, node } = seen.state() else { return };
     if node == of && core.pages.claim(page, seen, PageState::Leaving { slot }) {

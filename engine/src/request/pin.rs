@@ -1,4 +1,4 @@
-//! Pins: a range is brought in and kept in RAM.
+//! Pins: a range is swapped in and kept in RAM.
 use crate::base::error::Error;
 use crate::base::index::{NodeId, PageIndex, PageRange};
 use crate::base::limits::{PINS_MAX, RESERVE};
@@ -8,10 +8,13 @@ use crate::sys::pages;
 use std::sync::atomic::Ordering;
 
 impl Core {
-    /// Brings a range in and keeps it there until unpinned; pins nest.
+    /// Swaps a range in and keeps it in RAM until it is unpinned; pins nest.
     ///
     /// # Errors
     /// More than the budget can hold beside what must stay available; nothing is pinned then.
+    ///
+    /// # Panics
+    /// A page is pinned more than [`PINS_MAX`] times.
     pub fn pin_range(&self, range: PageRange) -> Result<(), Error> {
         let inside = self.gate.enter();
         let most = self.usable_pages();
@@ -24,20 +27,20 @@ impl Core {
         }
         for page in range.first..range.end() {
             while !self.try_pin(page) {
-                // Not there: the access brings it in, and it is tried again before it can leave.
+                // The access swaps it in; most likely it is still there when it is tried again.
                 pages::touch(self.page_address(page), 1);
             }
         }
         Ok(())
     }
 
-    /// Pages that may be pinned: reclaim, readahead and writes under way need the others.
+    /// Pages that may be pinned: reclaim, readahead and writes under way need a quarter of the budget.
     fn usable_pages(&self) -> u32 {
         let budget: u32 = self.nodes.iter().map(|node| node.lock().budget).sum();
         budget - (budget / 4).max(8 * RESERVE).min(budget)
     }
 
-    /// Pins a page that is resident.
+    /// Pins a page if it is resident.
     fn try_pin(&self, page: PageIndex) -> bool {
         let seen = self.pages.load(page);
         match seen.state() {
@@ -60,7 +63,7 @@ impl Core {
             loop {
                 let seen = self.pages.load(page);
                 if let PageState::Leaving { .. } = seen.state() {
-                    // Who looks after it for a moment remembers its pins, and gives them back.
+                    // The thread that owns it for a moment remembers its pins and puts them back.
                     self.pages.wait_owned(page);
                     continue;
                 }

@@ -1,4 +1,4 @@
-//! How a device is emptied.
+//! The ways to empty a device: ours, and the kernel's for comparison.
 use crate::base::error::Error;
 use crate::state::core::Core;
 use crate::swapoff::Proceed;
@@ -21,7 +21,7 @@ named_choice! {
 }
 
 impl Core {
-    /// One pass over a device, by the method asked for.
+    /// Makes one pass over a device by a method.
     ///
     /// # Errors
     /// As for [`Self::sweep`].

@@ -1,16 +1,16 @@
-//! swapoff while the program runs: a device is emptied and let go of.
+//! swapoff while the program runs: a device is emptied and released.
 //!
 //! The device is taken off the lists first, so that it gets no new pages. Then passes over all pages follow until it
 //! holds nothing. A pass over the page words (`sweep`) finds the page on each slot, and at once deals with what needs
 //! no read; then a few threads (`readers`) take spans of slots one after the other in the device's own order, read
-//! each into frames (`read`), check it, and find its pages a place (`place`): mapped in runs while RAM has room,
-//! written to another device from the same frames else. Each span passes the gate by itself, so neither a fork nor a
-//! fault waits for longer than a few requests. Prefetching everything fills RAM the same way. The kernel's own walk
-//! is there for comparison (`kernel`); which one is used is a swapoff's `method`.
+//! each into frames (`read`), check it, and place its pages (`place`): mapped in runs while RAM has room, otherwise
+//! written to another device from the same frames. Each span passes the gate by itself, so neither a fork nor a fault
+//! waits for longer than a few requests. Prefetching everything fills RAM the same way. The kernel's own walk is there
+//! for comparison (`kernel`); which one is used is a swapoff's `method`.
 //!
-//! If the device cannot be emptied it comes back through the same code as a new one (and, as in the kernel, an
-//! automatic priority is then the lowest). A swapoff is also the first to give way: when a fault finds no room
-//! anywhere, the device is put back into use before the budget is exceeded.
+//! A device that cannot be emptied is put back into use by the code that adds a new one (as in the kernel, an automatic
+//! priority is then the lowest). A swapoff is also the first to give way: when a fault finds no room anywhere, the
+//! device is put back into use before the budget is exceeded.
 pub mod kernel;
 pub mod method;
 pub mod place;
@@ -49,7 +49,7 @@ pub enum Proceed {
     Cancel,
 }
 
-/// A device whose swapoff has begun: it comes back unless it was let go of, also when a watcher panics.
+/// A device whose swapoff has begun: dropped, it puts the device back into use, also when a watcher panics.
 struct Going<'a> {
     core: &'a Core,
     device: &'a Device,
@@ -63,8 +63,8 @@ impl Drop for Going<'_> {
 }
 
 impl Core {
-    /// Brings everything on a device back or elsewhere and lets go of it. `watch` is told about progress
-    /// between batches and may cancel.
+    /// Empties a device, into RAM and onto other devices, and releases it. `watch` is told about progress between
+    /// batches and may cancel.
     ///
     /// # Errors
     /// No such device, no room for its pages, cancelled: the device stays in use and nothing is lost.
@@ -76,7 +76,7 @@ impl Core {
         self.swapoff_by(path, SwapoffMethod::default(), watch)
     }
 
-    /// As [`Self::swapoff`], by a method of choice.
+    /// As [`Self::swapoff`], by a method other than the default.
     ///
     /// # Errors
     /// As for [`Self::swapoff`].
@@ -92,7 +92,7 @@ impl Core {
         self.inside_gate(|| self.devices.swapoff_begin(device))?;
         let going = Going { core: self, device };
         self.empty_device(device, method, watch)?;
-        self.let_go(device)?;
+        self.release_device(device)?;
         std::mem::forget(going);
         Ok(())
     }
@@ -112,7 +112,7 @@ impl Core {
         })
     }
 
-    /// Sweeps over all pages until the device holds nothing any more.
+    /// Makes passes until the device holds nothing.
     fn empty_device(
         &self,
         device: &Device,
@@ -127,13 +127,13 @@ impl Core {
             let mut tell = || {
                 let pages_left = u64::from(used());
                 match watch(Progress { pages_left, pages_total }) {
-                    // Who cancels when everything is done comes too late.
+                    // Cancelling comes too late when everything is done.
                     Proceed::Cancel if pages_left > 0 => Proceed::Cancel,
                     Proceed::Cancel | Proceed::GoOn => Proceed::GoOn,
                 }
             };
             self.pass(Task { device, goal: Goal::Empty }, method, &mut tell)?;
-            // What a walk has left is a rest.
+            // What little the kernel's walk leaves, the default finds.
             method = SwapoffMethod::default();
             // Slots whose pages have gone may wait in a buffer of some CPU.
             self.inside_gate(|| self.devices.drain());
@@ -154,18 +154,18 @@ impl Core {
         }
     }
 
-    /// The device is empty: behind the closed gate nobody can be looking at it.
+    /// Releases a device that is empty: while the gate is closed no thread can be looking at it.
     ///
     /// # Errors
-    /// Somebody inside the gate waits for room, which only this device has.
-    fn let_go(&self, device: &Device) -> Result<(), Error> {
+    /// A thread inside the gate waits for room, which only this device has.
+    fn release_device(&self, device: &Device) -> Result<(), Error> {
         let _blocked = Blocked::new();
         let closed =
             self.gate.close_while(|| !self.devices.must_yield()).ok_or(Error::NoRoomInRam)?;
         let file = self.devices.swapoff_done(device);
         drop(closed);
         self.note_room();
-        // A queue may keep the file open a moment longer, but it is not ours any more.
+        // Closing would unlock it too, but a queue may keep the file open a moment longer.
         if let Some(file) = &file {
             let _ = rustix::fs::flock(file, rustix::fs::FlockOperation::Unlock);
         }

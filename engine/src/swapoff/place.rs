@@ -1,9 +1,8 @@
-//! Where pages go that were brought back: into their regions, or on to another device.
+//! Where pages go that were read: into their regions, or on to another device.
 //!
 //! Pages are mapped in runs, where both pages and frames follow each other. A budget that has not been used
-//! up still takes pages from the kernel, and the kernel fills them while it is at it: the content is copied
-//! to its place, and the frames that were read into serve the next request. Otherwise the frames themselves
-//! move to the region.
+//! up still takes pages from the kernel, which copies the content into them as it allocates them; the frames that
+//! were read into serve the next request. Otherwise the frames themselves move to the region.
 use crate::base::index::PageRange;
 use crate::base::limits::BATCH;
 use crate::device::SlotSpan;
@@ -21,8 +20,8 @@ use userswap_policy::frames::FrameRun;
 const FRAMES_KEPT: u32 = READERS * READ_PAGES;
 
 impl Core {
-    /// Pages of one node, owned in Filling with their content in held frames, find a place; then the slots
-    /// they had are free, unless they may keep them.
+    /// Maps pages of one node, owned in Filling with their content in held frames, or writes them to another device;
+    /// then the slots they had are free, unless they may keep them.
     pub(crate) fn place(&self, goal: Goal, victims: &[Victim], scratch: &mut Scratch) {
         let Some(first) = victims.first() else { return };
         let node = self.node_of_frame(first.frame);
@@ -58,8 +57,8 @@ impl Core {
         }
     }
 
-    /// Writes pages to another device from their frames; these are free then, as nobody has asked for the
-    /// pages. What no device takes is mapped.
+    /// Writes pages to another device from their frames, which are free then: no fault has asked for these pages.
+    /// What no device takes is mapped.
     fn write_elsewhere(&self, node: &Node, victims: &[Victim], scratch: &mut Scratch) {
         scratch.count = 0;
         victims.iter().for_each(|victim| scratch.add_held(*victim));

@@ -1,10 +1,9 @@
-//! One request: the slots that are still wanted are claimed, read, and checked.
+//! One request of a swapoff: the slots whose pages are still on them are claimed, read, and checked.
 use crate::base::counters::count;
 use crate::base::index::PageIndex;
 use crate::device::slot_of;
 use crate::state::core::Core;
 use crate::state::frame_set::FrameSet;
-use crate::state::node::Node;
 use crate::state::page::PageState;
 use crate::state::scratch::Victim;
 use crate::swapoff::task::Task;
@@ -15,15 +14,17 @@ use userswap_policy::frames::FrameRun;
 use userswap_policy::spans::SlotMap;
 
 impl Core {
-    /// Inside the gate: reads slots into as many frames. Returns the good pages, owned in Filling, in the
-    /// order of their slots; frames that nobody needs are free again.
+    /// Inside the gate: reads slots into as many frames, all of one node. Returns the good pages, owned in Filling, in
+    /// the order of their slots; the frames of the others are free again.
     pub(crate) fn read_slots(
         &self,
         task: Task<'_>,
         map: &SlotMap,
         slots: Range<u32>,
-        (node, mut frames): (&Node, FrameSet),
+        mut frames: FrameSet,
     ) -> Vec<Victim> {
+        let Some(run) = frames.runs().first() else { return Vec::new() };
+        let node = self.node_of_frame(run.first);
         let claim = |number: u32| {
             let page = map.page_at(number)?;
             let slot = slot_of(task.device.id(), number);
@@ -41,9 +42,9 @@ impl Core {
         let slot = slot_of(task.device.id(), slots.start + first as u32);
         let outcome = self.devices.transfer(Direction::Read, slot, &pieces, node.id);
         let mut victims = Vec::with_capacity(claimed.len());
-        for (place, page) in (0..frames.pages()).zip(claimed) {
-            let frame = frames.run_at(place, 1).first;
-            let slot = slot_of(task.device.id(), slots.start + place);
+        for (index, page) in (0..frames.pages()).zip(claimed) {
+            let frame = frames.run_at(index, 1).first;
+            let slot = slot_of(task.device.id(), slots.start + index);
             match page {
                 None => node.lock().put_free(FrameRun { first: frame, count: 1 }),
                 Some(page) if self.is_good_in(slot, frame, &outcome) => {
@@ -57,15 +58,15 @@ impl Core {
         victims
     }
 
-    /// The frames of a set from one place on.
-    fn pieces_from(&self, frames: &FrameSet, mut place: u32) -> Pieces {
+    /// The memory of a set's frames from an index on.
+    fn pieces_from(&self, frames: &FrameSet, mut index: u32) -> Pieces {
         let mut pieces = Pieces::default();
-        while place < frames.pages() {
-            let run = frames.run_at(place, frames.pages() - place);
+        while index < frames.pages() {
+            let run = frames.run_at(index, frames.pages() - index);
             let bytes = run.count as usize * PAGE_BYTES;
             let pushed = pieces.push(self.frame_address(run.first), bytes);
             assert!(pushed, "a set has fewer runs than a request has pieces");
-            place += run.count;
+            index += run.count;
         }
         pieces
     }

@@ -1,7 +1,7 @@
 //! The threads that read spans of slots and place what they have read.
 //!
-//! They are ordinary reads by a few threads, not a queue: whoever has read also checks and maps, so both
-//! the disk and all CPUs are busy, and nothing is in flight between two passages of the gate.
+//! They are ordinary reads by a few threads, not a queue: the thread that reads a span also checks and maps it, so
+//! both the disk and all CPUs are busy, and nothing is in flight between two passages of the gate.
 use crate::base::error::Error;
 use crate::state::core::Core;
 use crate::state::frame_set::FrameSet;
@@ -24,7 +24,7 @@ struct Shared<'a> {
     map: &'a SlotMap,
     /// Where the next span is looked for.
     next: Lock<u32>,
-    /// Pages that may still be brought back where RAM has to have room for all of them.
+    /// Pages that may still be read: for [`Goal::Fill`] what RAM has room for.
     room: AtomicU64,
     stopping: AtomicBool,
     failure: Lock<Option<Error>>,
@@ -36,12 +36,12 @@ struct Reader<'a> {
     scratch: Box<Scratch>,
 }
 
-/// Why a piece of a span was not read.
+/// What an attempt to read the next piece of a span came to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Piece {
-    /// So many slots are done.
+    /// So many slots, from the first of the span on, are done.
     Done(u32),
-    /// There are no frames to be had at this moment, or none that these pages may have.
+    /// At this moment there are no frames, or none that these pages may have.
     NoFrames,
 }
 
@@ -49,7 +49,7 @@ impl Core {
     /// Reads and places everything on `map`; `between` is asked between spans whether to go on.
     ///
     /// # Errors
-    /// Cancelled, or no room: what is not placed stays where it is.
+    /// Cancelled, or no room: pages that were not placed stay on the device.
     pub(crate) fn read_all(
         &self,
         task: Task<'_>,
@@ -73,7 +73,7 @@ impl Core {
             let helpers = self.readers().min(map.count().div_ceil(READ_PAGES)).max(1) - 1;
             for _ in 0..helpers {
                 let thread = std::thread::Builder::new().name("userswap-back".into());
-                // With fewer threads it takes longer.
+                // With fewer threads it only takes longer.
                 let _ = thread.spawn_scoped(scope, || Reader::new(&shared).run(None));
             }
             drop(blocked);
@@ -95,7 +95,7 @@ impl Shared<'_> {
         Some(span)
     }
 
-    /// Up to `want` pages of the room that is left; what is not used is given back.
+    /// Takes up to `want` pages of the room that is left; what is not used is added again.
     fn reserve(&self, want: u32) -> u32 {
         let take = |room: u64| Some(room - u64::from(want).min(room));
         let before = self.room.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
@@ -122,7 +122,7 @@ impl<'a> Reader<'a> {
         Self { shared, scratch: Box::new(Scratch::new()) }
     }
 
-    /// Takes spans until there is none; the caller of all is the one who asks `between`.
+    /// Reads spans until there is none; only the thread that called [`Core::read_all`] has a `between` to ask.
     fn run(&mut self, mut between: Option<&mut dyn FnMut() -> Proceed>) {
         while let Some(span) = self.shared.next_span() {
             if let Err(error) = self.read_span(span) {
@@ -180,7 +180,7 @@ impl<'a> Reader<'a> {
         core.fill_set(node, &mut frames, want, Asker::Background);
         let slots = span.start..span.start + frames.pages();
         let Shared { task, map, .. } = *self.shared;
-        let read = core.read_slots(task, map, slots.clone(), (node, frames));
+        let read = core.read_slots(task, map, slots.clone(), frames);
         core.place(task.goal, &read, &mut self.scratch);
         self.shared.room.fetch_add(u64::from(want) - read.len() as u64, Ordering::Relaxed);
         if slots.is_empty() { Piece::NoFrames } else { Piece::Done(slots.end - slots.start) }

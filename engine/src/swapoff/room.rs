@@ -7,11 +7,14 @@ use crate::state::node::Node;
 use crate::state::page::PageState;
 use crate::sys::signal::Blocked;
 
-/// Pages looked at between two passages of the gate.
+/// Pages looked at in one passage of the gate.
 const LOOK_PAGES: u32 = 1 << 13;
 
 impl Core {
-    /// Refuses at once what could not end well.
+    /// Refuses at once a swapoff that cannot end well.
+    ///
+    /// # Errors
+    /// RAM and the other devices have no room for the device's pages.
     pub(crate) fn check_room_without(&self, device: &Device) -> Result<(), Error> {
         let _blocked = Blocked::new();
         let mut pages = 0u64;
@@ -30,7 +33,7 @@ impl Core {
         })
     }
 
-    /// Pages that RAM and the other devices have room for.
+    /// Pages that RAM and the devices other than this one have room for.
     fn room_without(&self, device: &Device) -> u64 {
         let store = device.store().lock();
         let own = match store.state {
@@ -57,7 +60,7 @@ impl Core {
         self.devices.device_of(slot).id() == device.id()
     }
 
-    /// Everything mapped, in pieces that are looked at in one passage of the gate.
+    /// The pages of all regions, in ranges of up to [`LOOK_PAGES`].
     pub(crate) fn look_ranges(&self) -> Vec<PageRange> {
         let whole = PageRange { first: 0, count: self.arena.pages() };
         let regions = self.arena.allocated(whole);
@@ -70,8 +73,8 @@ impl Core {
     }
 }
 
-/// Pages that a node can map without falling below its high watermark: what is cached gives way, but only
-/// if it is on a device.
+/// Pages that a node can map without falling below its high watermark. Cached pages do not count: they give way only
+/// if they are on a device.
 pub fn room_in_ram(node: &Node) -> u64 {
     let state = node.lock();
     u64::from((state.pool.free() + state.spare).saturating_sub(state.watermarks.high))

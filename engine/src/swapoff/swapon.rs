@@ -6,7 +6,7 @@ use crate::state::core::Core;
 use crate::sys::PAGE_BYTES;
 use std::sync::atomic::Ordering;
 
-/// Nobody else changes the set of devices as long as this exists.
+/// The right to change the set of devices; there is one at a time.
 pub(crate) struct Changing<'a>(&'a Core);
 
 impl Drop for Changing<'_> {
@@ -33,6 +33,10 @@ impl Core {
         Ok(())
     }
 
+    /// Takes the right to change the set of devices.
+    ///
+    /// # Errors
+    /// Another thread has it.
     pub(crate) fn change_devices(&self) -> Result<Changing<'_>, Error> {
         match self.changing_devices.swap(true, Ordering::Acquire) {
             false => Ok(Changing(self)),
@@ -40,8 +44,8 @@ impl Core {
         }
     }
 
-    /// A device has come or gone, or come back: reclaimers that had given up look again, and all of them
-    /// learn which files are open.
+    /// After a device was added, removed or put back into use: reclaimers that had given up look again, and all of
+    /// them learn which files are open.
     pub(crate) fn note_room(&self) {
         self.note_progress();
         for node in &self.nodes {

@@ -1,4 +1,4 @@
-//! The pass over the page words: what is on the device, and what can be brought back without reading it.
+//! The pass over the page words: which pages are on the device, and which of them need no read.
 use crate::base::error::Error;
 use crate::base::index::{PageIndex, PageRange, Slot};
 use crate::base::limits::BATCH;
@@ -14,11 +14,11 @@ use userswap_policy::spans;
 use userswap_policy::spans::SlotMap;
 
 impl Core {
-    /// One pass over a device in its order: in parts, each of them first looked for and then read. `between` is asked
+    /// One pass over a device in its order: in parts, whose pages are first looked for and then read. `between` is asked
     /// between steps whether to go on.
     ///
     /// # Errors
-    /// Cancelled, or no room: what was not brought back stays where it is.
+    /// Cancelled, or no room: pages that were not placed stay on the device.
     pub(crate) fn sweep(
         &self,
         task: Task<'_>,
@@ -56,7 +56,7 @@ impl Core {
         })
     }
 
-    /// Looks at a range of pages; what is in RAM already is dealt with.
+    /// Looks at a range of pages: those to be read are noted in `found`, those in RAM give up their slots.
     pub(crate) fn look(&self, task: Task<'_>, range: PageRange, found: &mut Found) {
         let _blocked = Blocked::new();
         let _inside = self.gate.enter();
@@ -81,7 +81,7 @@ impl Core {
         self.place_cached(found);
     }
 
-    /// A page in RAM gives its copy on the device up.
+    /// Frees the slot of a mapped page.
     pub(crate) fn forget_slot(&self, page: PageIndex, slot: Slot) {
         let seen = self.pages.load(page);
         let PageState::Resident { slot: Some(held), .. } = seen.state() else { return };
@@ -90,7 +90,7 @@ impl Core {
         }
     }
 
-    /// A page on its second chance: its frame is at hand, nothing has to be read.
+    /// Takes a page on its second chance, whose frame has the content.
     pub(crate) fn take_cached(&self, page: PageIndex, slot: Slot, found: &mut Found) {
         let seen = self.pages.load(page);
         let PageState::Cached { frame, slot: Some(held), .. } = seen.state() else { return };
@@ -106,6 +106,7 @@ impl Core {
         found.cached.push(Victim { page, slot: Some(slot), frame, checksum });
     }
 
+    /// Places the pages that were taken from their second chance.
     pub(crate) fn place_cached(&self, found: &mut Found) {
         self.place(Goal::Empty, &found.cached, &mut found.scratch);
         found.cached.clear();
@@ -122,7 +123,7 @@ pub struct Found {
 }
 
 impl Found {
-    /// Nothing yet, on these slots.
+    /// Nothing yet, of these slots.
     pub fn new(slots: Range<u32>) -> Self {
         Self {
             map: SlotMap::new(slots),
@@ -131,7 +132,7 @@ impl Found {
         }
     }
 
-    /// One page that was read, owned in Filling, finds a place.
+    /// Places one page that was read, owned in Filling.
     pub(crate) fn place(&mut self, core: &Core, victim: Victim) {
         core.place(Goal::Empty, &[victim], &mut self.scratch);
     }

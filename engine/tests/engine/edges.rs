@@ -2,7 +2,8 @@
 use crate::support::*;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use userswap::{Builder, Proceed};
+use userswap::Builder;
+use userswap::internals::Proceed;
 
 fn touch(address: usize) {
     // SAFETY: the page belongs to a region of the test.

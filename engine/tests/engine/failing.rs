@@ -7,7 +7,8 @@ use std::os::unix::fs::FileExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Output};
-use userswap::{Engine, Error, Proceed, Progress};
+use userswap::internals::{Proceed, Progress};
+use userswap::{Engine, Error};
 
 /// A fork without exec: what the child finds when it touches a page, without ending this process.
 fn touch_in_handler(page: *const u8) -> bool {

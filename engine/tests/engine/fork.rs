@@ -3,7 +3,8 @@
 use crate::support::*;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use userswap::{Engine, Proceed};
+use userswap::Engine;
+use userswap::internals::Proceed;
 
 /// Every third page is of zeros, every other one has a stamp.
 fn stamps(pages: Pages, stamp: u64) -> Vec<u64> {

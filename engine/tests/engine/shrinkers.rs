@@ -61,13 +61,16 @@ fn a_cache_gives_way_to_pages_its_cold_objects_first_and_grows_again() {
         for key in 0..OBJECTS {
             assert_eq!(cache.read(NODE, key), Found::Made);
         }
-        assert_eq!((cache.len(NODE), registration.scanned_and_freed()), (OBJECTS as usize, (0, 0)));
+        assert_eq!(
+            (cache.len(NODE), registration.scanned()),
+            (OBJECTS as usize, userswap::Scanned::default())
+        );
         for key in (0..OBJECTS).step_by(HOT) {
             assert_eq!(cache.read(NODE, key), Found::Hit);
         }
         write(&mut region, 7);
     });
-    let (scanned, freed) = registration.scanned_and_freed();
+    let userswap::Scanned { scanned, freed } = registration.scanned();
     assert!(freed > OBJECTS / 4 && freed <= scanned, "{freed} of {scanned} objects were freed");
     assert_eq!(cache.len(NODE), engine.usage().charged as usize, "each object is a page");
     // Every object was looked at in its turn: no hot one went while a cold one was left.
@@ -175,7 +178,7 @@ fn caches_give_way_before_the_budget_is_exceeded_for_full_devices() {
     let registration = engine.register_shrinker("stubborn", probe).unwrap();
     let mut region = engine.map(14 * MIB).unwrap();
     write(&mut region, 3);
-    assert!(registration.scanned_and_freed().1 > 0, "pages and device have no room beside it");
+    assert!(registration.scanned().freed > 0, "pages and device have no room beside it");
     assert_eq!(engine.counters().budget_exceeded, 0);
     audit(&engine);
 }
@@ -210,7 +213,7 @@ fn a_shrinker_may_touch_managed_memory_however_faults_arrive() {
         eventually("the shrinkers are asked", || {
             stamp += 1;
             write(&mut region, stamp);
-            registration.scanned_and_freed().0 > 0
+            registration.scanned().scanned > 0
         });
         drop(registration);
         drop(region);
@@ -266,8 +269,8 @@ fn a_shrinker_that_panics_is_named_once_and_the_others_are_asked() {
             broken.asked() == 1 && stopped.asked() > 2 && whole.asked() > 2
         });
         assert_eq!(broken.asked(), 1);
-        assert_eq!(registrations[1].scanned_and_freed(), (0, 0));
-        let (scanned, freed) = registrations[2].scanned_and_freed();
+        assert_eq!(registrations[1].scanned(), userswap::Scanned::default());
+        let userswap::Scanned { scanned, freed } = registrations[2].scanned();
         assert_eq!(scanned / 2, freed);
         let names: Vec<_> =
             engine.core().status().shrinkers.into_iter().map(|shrinker| shrinker.name).collect();

@@ -8,7 +8,7 @@ use crate::abi::raw::{self, Errno, Span};
 use crate::state::areas::{self, Area};
 use crate::state::process::{Phase, Process, Request};
 use libc::{EINVAL, ENOMEM, PROT_READ, PROT_WRITE};
-use userswap::Hint;
+use userswap::internals::Hint;
 use userswap::internals::PageRange;
 use userswap::internals::PageState;
 use userswap::internals::signal::Blocked;

@@ -19,9 +19,10 @@ use std::io;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use thiserror::Error;
+use userswap::Stayed;
 use userswap::internals::PAGE_BYTES;
+use userswap::internals::SwapoffMethod;
 use userswap::parse_size;
-use userswap::{Stayed, SwapoffMethod};
 
 /// The share of memory that the proposal filled.
 const FILLED_PERCENT: u64 = 85;

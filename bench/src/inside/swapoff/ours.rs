@@ -9,7 +9,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 use userswap::internals::PAGE_BYTES;
-use userswap::{Builder, Engine, Error, Proceed, Region, Stayed, SwapoffMethod};
+use userswap::internals::{Proceed, SwapoffMethod};
+use userswap::{Builder, Engine, Error, Region, Stayed};
 
 /// Slots beyond the pages: each CPU's last cluster is not full.
 const SLOTS_SPARE_BYTES: u64 = 64 << 20;
@@ -52,10 +53,10 @@ impl Ours {
     /// Seconds that plain reads of the slots in use take, past the page cache, in the requests that a
     /// swapoff uses.
     pub(super) fn read_plainly(&self) -> Result<f64, Failure> {
-        let (pages, in_flight) = self.engine.core().swapoff_requests();
+        let ours = self.engine.core().swapoff_requests();
         let file = self.file()?;
-        let requests =
-            Requests { bytes: pages as usize * PAGE_BYTES, in_flight: in_flight as usize };
+        let (bytes, in_flight) = (ours.pages_max as usize * PAGE_BYTES, ours.in_flight as usize);
+        let requests = Requests { bytes, in_flight };
         Ok(disk::read(&file, &self.used(), requests).map_err(Failure::Disk)?.as_secs_f64())
     }
 

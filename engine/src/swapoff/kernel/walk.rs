@@ -4,7 +4,7 @@
 //! Each page on the device is first looked for among the cached ones; if it is not there, the window that
 //! a readahead policy gives for it is read, and the others of the window wait as cached pages until the walk
 //! comes to them. That is the walk of Linux since 5.1 with the lookup of 5.8; `fixed` is the policy proposed
-//! for it in April 2020. What it does not touch, the normal way finds afterwards.
+//! for it in April 2020. Pages that it misses, the default method finds afterwards.
 use crate::base::error::Error;
 use crate::base::index::NodeId;
 use crate::base::index::{PageIndex, PageRange, Slot};
@@ -41,7 +41,7 @@ struct Walk<'a> {
     windows: Windows,
     cluster: Cluster,
     limits: Limits,
-    /// Slots of pages that were read before the walk came to them, and that it has not come to.
+    /// By slot: its page was read ahead, and the walk has not come to it yet.
     marked: Vec<bool>,
     found: Found,
 }
@@ -50,7 +50,7 @@ impl Core {
     /// Walks over all pages once; `between` is asked after each request whether to go on.
     ///
     /// # Errors
-    /// Cancelled, or no room: what was not brought back stays where it is.
+    /// Cancelled, or no room: pages that were not placed stay on the device.
     pub(crate) fn walk(
         &self,
         task: Task<'_>,
@@ -88,7 +88,7 @@ impl Core {
 }
 
 impl Walk<'_> {
-    /// Which page is on which slot: a window is slots, and the walk is by pages.
+    /// Notes which page is on which slot: windows are of slots, and the walk is by pages.
     fn note(&mut self, range: PageRange) {
         let core = self.core;
         let _blocked = Blocked::new();
@@ -103,7 +103,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Brings back what needs no read, up to the first page that does.
+    /// Places pages that need no read, up to the first one that needs one.
     fn place_cached_until(&mut self, range: PageRange) -> Option<(PageIndex, Slot)> {
         let core = self.core;
         let _blocked = Blocked::new();
@@ -132,7 +132,7 @@ impl Walk<'_> {
         missing
     }
 
-    /// A page that was read ahead is used; each counts once.
+    /// Counts a page that was read ahead and is used now; each counts once.
     fn hit(&mut self, page: PageIndex, slot: Slot) {
         if std::mem::take(&mut self.marked[number_of(slot) as usize]) {
             let ahead = match self.windows {
@@ -186,7 +186,7 @@ impl Walk<'_> {
             core.fill_set(node, &mut frames, slots.end - slots.start, Asker::Background);
             if frames.pages() > 0 {
                 let slots = part_around(number_of(slot), &slots, frames.pages());
-                let read = core.read_slots(self.task, &self.found.map, slots, (node, frames));
+                let read = core.read_slots(self.task, &self.found.map, slots, frames);
                 self.settle(page, &read);
                 return Ok(());
             }
@@ -196,7 +196,7 @@ impl Walk<'_> {
         }
     }
 
-    /// What was read: the page itself is placed, the others wait.
+    /// Places the page that was read for; the others of its window wait as cached pages.
     fn settle(&mut self, page: PageIndex, read: &[Victim]) {
         let core = self.core;
         for victim in read {

@@ -15,7 +15,8 @@ use std::io::Write;
 use std::ops::Mul;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use userswap::{Builder, Engine, Error, Proceed, Progress, Region, SwapoffMethod};
+use userswap::internals::{Proceed, Progress, SwapoffMethod};
+use userswap::{Builder, Engine, Error, Region};
 
 pub const MIB: usize = 1 << 20;
 pub const PAGE: usize = PAGE_BYTES;

@@ -1,7 +1,8 @@
 //! Devices that come and go, and devices that fail: what stays, what is told, what is used again.
 use super::{used, with_memory};
 use crate::support::*;
-use userswap::{Engine, Error, Proceed, Progress};
+use userswap::internals::{Proceed, Progress};
+use userswap::{Engine, Error};
 
 fn names(engine: &Engine) -> Vec<String> {
     engine.core().devices.list().map(|device| device.label().unwrap().name.clone()).collect()

@@ -3,7 +3,8 @@ use super::with_memory;
 use crate::support::*;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use userswap::{Error, Proceed, SwapoffMethod};
+use userswap::Error;
+use userswap::internals::{Proceed, SwapoffMethod};
 
 /// Four threads check and change their pages while devices are emptied into each other, or only half.
 fn under_load(way: Way) {

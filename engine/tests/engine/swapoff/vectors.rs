@@ -2,7 +2,8 @@
 use super::{count_present, priorities, used, with_memory};
 use crate::support::*;
 use std::sync::atomic::{AtomicBool, Ordering};
-use userswap::{Error, Proceed};
+use userswap::Error;
+use userswap::internals::Proceed;
 
 #[test]
 fn o1_everything_comes_back_and_the_device_goes() {

@@ -1,7 +1,8 @@
 //! Where pages go when their device does: the kernel's walks, other devices, pins and nodes.
 use super::{count_present, used, with_memory};
 use crate::support::*;
-use userswap::{Builder, SwapoffMethod};
+use userswap::Builder;
+use userswap::internals::SwapoffMethod;
 
 #[test]
 fn the_kernels_walks_bring_everything_back_too() {
