@@ -133,7 +133,7 @@ impl Builder {
     /// where one is wanted.
     pub fn build(self) -> Result<Engine, Error> {
         let pages = (self.arena_bytes / PAGE_BYTES as u64).min(u64::from(u32::MAX)) as u32;
-        let arena = Arena::reserve(pages, Access::ReadWrite).map_err(Error::Books)?;
+        let arena = Arena::reserve(pages, Access::ReadWrite).map_err(Error::Tables)?;
         let engine = Engine::start(Arc::new(arena), &self.options)?;
         if self.control {
             let candidates = match &self.options.control {

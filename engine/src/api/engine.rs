@@ -51,7 +51,7 @@ impl Engine {
         });
         running.start_threads()?;
         running.core.register().map_err(Error::Userfaultfd)?;
-        running.core.adopt_present().map_err(Error::Books)?;
+        running.core.adopt_present().map_err(Error::Tables)?;
         running.core.gate.open();
         Ok(Self { running })
     }

@@ -40,9 +40,9 @@ impl Engine {
         crate::fault::sigbus::forget_readers();
         core.forget_changes();
         core.shrinkers.forget_scans();
-        core.devices.replace_files(ticket.copies?).map_err(Error::Books)?;
+        core.devices.replace_files(ticket.copies?).map_err(Error::Tables)?;
         core.renew_descriptors()?;
-        core.arena.advise(libc::MADV_DONTFORK).map_err(Error::Books)?;
+        core.arena.advise(libc::MADV_DONTFORK).map_err(Error::Tables)?;
         core.arena.release();
         self.renew_threads()?;
         core.gate.open();

@@ -47,7 +47,7 @@ pub enum OpenError {
         /// The path.
         path: PathBuf,
     },
-    /// In `/proc/swaps`.
+    /// The kernel's own swap, listed in `/proc/swaps`.
     #[error(
         "{path}: the kernel swaps to it; run swapoff on it first, or name another device",
         path = path.display()
@@ -74,7 +74,7 @@ pub enum OpenError {
         /// The path.
         path: PathBuf,
     },
-    /// More asked for than there is.
+    /// A size beyond the free space, the device's end or the file size limit.
     #[error(
         "{path}: {asked} asked for, {room} {limit}; name a smaller SIZE or another {other}",
         path = path.display(), asked = ByteSize(*asked), room = ByteSize(*room).rounded()
@@ -91,7 +91,7 @@ pub enum OpenError {
         /// What could be named instead.
         other: &'static str,
     },
-    /// Less than a device needs.
+    /// Fewer bytes than [`DEVICE_MIN_BYTES`].
     #[error(
         "{path}: {bytes} is too small for swap; at least {min} is needed",
         path = path.display(), bytes = ByteSize(*bytes), min = ByteSize(DEVICE_MIN_BYTES)
@@ -115,7 +115,7 @@ pub enum OpenError {
         /// The path.
         path: PathBuf,
     },
-    /// The system refuses.
+    /// A system call failed for another reason.
     #[error(
         "{path}: cannot {action} it: {source}; name a directory or device that can be written to",
         path = path.display()
@@ -131,7 +131,7 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    /// The system refuses `action` on `path`.
+    /// [`OpenError::Io`], with `action` as in "cannot … it".
     pub fn io(path: &Path, action: &'static str, source: impl Into<io::Error>) -> OpenError {
         OpenError::Io { path: path.to_owned(), action, source: source.into() }
     }

@@ -31,11 +31,11 @@ impl Core {
         }
         let events = self.nodes.iter().map(|node| &node.reclaim_wanted);
         for event in events.chain([&self.server_wanted]) {
-            let new = Event::new().map_err(Error::Books)?;
-            fd::replace(event.as_raw_fd(), new.as_raw_fd()).map_err(Error::Books)?;
+            let new = Event::new().map_err(Error::Tables)?;
+            fd::replace(event.as_raw_fd(), new.as_raw_fd()).map_err(Error::Tables)?;
         }
         let new: Uffd = self.uffd.another().map_err(Error::Userfaultfd)?;
-        fd::replace(self.uffd.as_raw_fd(), new.as_raw_fd()).map_err(Error::Books)?;
+        fd::replace(self.uffd.as_raw_fd(), new.as_raw_fd()).map_err(Error::Tables)?;
         self.register().map_err(Error::Userfaultfd)
     }
 }

@@ -55,7 +55,7 @@ impl Core {
 
     /// The last one who asked for slots got none, and there are none.
     fn are_devices_full(&self) -> bool {
-        self.devices_full.load(Ordering::Relaxed) && self.devices.room().0 <= 0
+        self.devices_full.load(Ordering::Relaxed) && self.devices.room().free <= 0
     }
 
     /// The background reclaimer is near enough to its end that one more in its way would not help.

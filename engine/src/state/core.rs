@@ -151,7 +151,7 @@ impl Core {
         let pages = arena.pages();
         let nodes = shares::build(&tuning.budgets, pages)?;
         let positions: u32 = nodes.iter().map(Node::positions).sum();
-        let books = |error| Error::Books(error);
+        let books = |error| Error::Tables(error);
         let frames =
             Mapping::new(positions as usize * PAGE_BYTES, Access::ReadWrite).map_err(books)?;
         let core = Self {

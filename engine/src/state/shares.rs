@@ -23,7 +23,7 @@ pub fn build(budgets: &[u32], pages: u32) -> Result<Vec<Node>, Error> {
         first += run.count;
         let id = NodeId(place as u8);
         let marks = WatermarkSettings::default().of_node(*budget, budgets.iter().sum());
-        nodes.push(Node::new(id, run, (*budget, marks), pages).map_err(Error::Books)?);
+        nodes.push(Node::new(id, run, (*budget, marks), pages).map_err(Error::Tables)?);
     }
     Ok(nodes)
 }

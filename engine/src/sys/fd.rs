@@ -11,7 +11,7 @@ const HIGH: i32 = 900;
 pub struct Event(OwnedFd);
 
 impl Event {
-    /// A new event, not signalled.
+    /// Not signalled.
     ///
     /// # Errors
     /// No descriptor to be had.
@@ -32,7 +32,7 @@ impl Event {
         unsafe { libc::write(self.0.as_raw_fd(), std::ptr::from_ref(&one).cast(), 8) };
     }
 
-    /// Takes the signal back.
+    /// Makes the event not signalled.
     pub fn clear(&self) {
         let mut count = 0u64;
         // SAFETY: `count` is eight writable bytes.

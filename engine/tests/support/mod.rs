@@ -205,7 +205,7 @@ fn faults_in_books(core: &Core) -> Vec<String> {
     if !core.devices.is_balanced() {
         faults.push(format!("free and total slots are not {:?}", core.devices.room()));
     }
-    let (used, _) = core.devices.usage();
+    let used = core.devices.usage().used;
     if used != slots.len() as u64 {
         faults.push(format!("{used} slots are in use, {} belong to pages", slots.len()));
     }
