@@ -178,7 +178,7 @@ fn after_a_cancelled_swapoff_the_device_is_not_taken_for_full() {
 fn a_wrong_memory_of_full_devices_passes() {
     limit(100);
     let engine = small(&["mem:128M"]);
-    engine.core().devices_full.store(true, Ordering::Relaxed);
+    engine.core().shortage.devices_full.store(true, Ordering::Relaxed);
     let region = engine.map(100 * MIB).unwrap();
     let pages = Pages::of(&region);
     (0..pages.count).for_each(|page| pages.fill(page, 3));

@@ -177,7 +177,7 @@ fn caches_give_way_before_the_budget_is_exceeded_for_full_devices() {
     // A cache that gives nothing before it must.
     let probe = Probe::new(move |_| {
         let given = account.charged(NODE).min(100);
-        if given == 0 || !core.devices_full.load(Ordering::Relaxed) {
+        if given == 0 || !core.shortage.devices_full.load(Ordering::Relaxed) {
             return ShrinkResult::Stop;
         }
         account.uncharge(NODE, given);

@@ -13,7 +13,7 @@ impl Core {
     /// program stopped, as the option says.
     pub(crate) fn obtain(&self, node: &Node, want: u32) -> (&Node, Grant) {
         for attempt in 0u32.. {
-            let seen = self.freed.load(Ordering::Acquire);
+            let seen = self.shortage.freed.load(Ordering::Acquire);
             let nearest = self.topology.nearest(node.id);
             let nearby = if nearest.len() > 1 {
                 &[Asker::FaultNearby, Asker::Fault][..]

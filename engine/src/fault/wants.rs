@@ -50,8 +50,8 @@ impl Core {
     pub(crate) fn next_of(&self, want: &Want) -> Option<(Batch, u32)> {
         let mut batch = Batch::new();
         let mut place = want.done;
-        let end = want.places().min(place.saturating_add(LOOK_MAX));
-        if place >= want.places() {
+        let end = want.len().min(place.saturating_add(LOOK_MAX));
+        if place >= want.len() {
             return None;
         }
         while place < end && !batch.is_full() {

@@ -26,11 +26,11 @@ impl Core {
 
     pub(crate) fn renew_descriptors(&self) -> Result<(), Error> {
         // A ring keeps the parent's devices open: their space would be taken for as long as the child runs.
-        for fd in self.queue_fds.lock().drain(..) {
+        for fd in self.threads.queue_fds.lock().drain(..) {
             fd::close_inherited(fd);
         }
         let events = self.nodes.iter().map(|node| &node.reclaim_wanted);
-        for event in events.chain([&self.server_wanted]) {
+        for event in events.chain([&self.threads.server_wanted]) {
             let new = Event::new().map_err(Error::Tables)?;
             fd::replace(event.as_raw_fd(), new.as_raw_fd()).map_err(Error::Tables)?;
         }

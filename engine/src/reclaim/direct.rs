@@ -28,7 +28,7 @@ impl Core {
         self.wake_reclaim(node);
         if self.is_throttled(node) {
             count(&self.counters.pgthrottle, 1);
-            futex::wait_for(&self.freed, seen_freed, WAIT_NS);
+            futex::wait_for(&self.shortage.freed, seen_freed, WAIT_NS);
             return;
         }
         // A node whose pages are all pinned or in transition has neighbours that may have something.
@@ -50,12 +50,12 @@ impl Core {
                 FULL_LOOKS.. => return self.exceed_budget(node),
             }
         }
-        futex::wait_for(&self.freed, seen_freed, WAIT_NS);
+        futex::wait_for(&self.shortage.freed, seen_freed, WAIT_NS);
     }
 
     /// The last one who asked for slots got none, and there are none.
     fn are_devices_full(&self) -> bool {
-        self.devices_full.load(Ordering::Relaxed) && self.devices.room().free <= 0
+        self.shortage.devices_full.load(Ordering::Relaxed) && self.devices.room().free <= 0
     }
 
     /// The background reclaimer is near enough to its end that one more in its way would not help.
@@ -95,7 +95,7 @@ impl Core {
             crate::base::log::stopping();
             signal::kill_self();
         }
-        if !self.warned_full.swap(true, Ordering::Relaxed) {
+        if !self.shortage.warned_full.swap(true, Ordering::Relaxed) {
             crate::base::log::exceeding();
         }
         count(&self.counters.budget_exceeded, u64::from(EXCEED_PAGES));

@@ -3,7 +3,7 @@
 //!
 //! `min_free` and `watermark_scale` are the kernel's (vm.min_free_kbytes, vm.watermark_scale_factor since
 //! Linux 4.6), counted on the RAM budget instead of the machine's memory. `second_chance` is our own: a
-//! share of the budget that is kept unmapped in frames beyond what the marks ask for.
+//! share of the budget that is kept unmapped in frames beyond what the watermarks ask for.
 use crate::base::limits::RESERVE;
 use crate::sys::PAGE_BYTES;
 use userswap_policy::watermark::{Watermarks, min_free_kib};
@@ -19,7 +19,7 @@ pub const SCALE_DEFAULT: u32 = 300;
 /// A second chance of more than half of the budget leaves too little mapped.
 pub const SECOND_CHANCE_MAX: u32 = 50;
 
-/// What decides about the marks.
+/// The settings that decide about the watermarks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WatermarkSettings {
     /// Memory that must stay available, in KiB; None for the kernel's rule.
@@ -42,7 +42,7 @@ impl WatermarkSettings {
         self.min_free_kib.unwrap_or_else(|| min_free_kib(u64::from(budget_pages) * PAGE_KIB))
     }
 
-    /// The marks of a node with `pages` of a budget of `total` pages.
+    /// The watermarks of a node with `pages` of a budget of `total` pages.
     pub fn of_node(&self, pages: u32, total: u32) -> Watermarks {
         let min_pages = self.min_free_kib(total) / PAGE_KIB;
         let share = Watermarks::share(min_pages, pages.into(), total.into());

@@ -28,7 +28,7 @@ impl Core {
         self.inside_gate(|| self.devices.check_swapon(spec, &self.topology))?;
         let opened = open::open(spec, bytes)?;
         self.inside_gate(|| self.devices.swapon(opened, &self.topology))?;
-        self.devices_full.store(false, Ordering::Relaxed);
+        self.shortage.devices_full.store(false, Ordering::Relaxed);
         self.note_room();
         Ok(())
     }

@@ -126,7 +126,7 @@ impl Container for PerNode {
     }
 
     fn waited_ns(&self) -> Option<u64> {
-        Some(self.0.waits().1)
+        Some(self.0.waits().total_ns)
     }
 }
 
