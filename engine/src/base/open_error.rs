@@ -15,7 +15,7 @@ pub enum OpenError {
         path = path.display()
     )]
     NoSuchDirectory {
-        /// The path.
+        /// As the user named it.
         path: PathBuf,
     },
     /// A symbolic link to something that would be written in place.
@@ -32,7 +32,7 @@ pub enum OpenError {
     /// A pipe, character device or socket.
     #[error("{path}: is {found}; name a directory, a file or a block device", path = path.display())]
     WrongType {
-        /// The path.
+        /// As the user named it.
         path: PathBuf,
         /// What it is.
         found: &'static str,
@@ -44,7 +44,7 @@ pub enum OpenError {
         path = path.display()
     )]
     SomebodysData {
-        /// The path.
+        /// As the user named it.
         path: PathBuf,
     },
     /// The kernel's own swap, listed in `/proc/swaps`.
@@ -53,7 +53,7 @@ pub enum OpenError {
         path = path.display()
     )]
     KernelSwap {
-        /// The path.
+        /// As the user named it.
         path: PathBuf,
     },
     /// Locked by another engine.
@@ -62,7 +62,7 @@ pub enum OpenError {
         path = path.display()
     )]
     Locked {
-        /// The path.
+        /// As the user named it.
         path: PathBuf,
     },
     /// A block device that is mounted or part of something else.
@@ -71,7 +71,7 @@ pub enum OpenError {
         path = path.display()
     )]
     Busy {
-        /// The path.
+        /// As the user named it.
         path: PathBuf,
     },
     /// A size beyond the free space, the device's end or the file size limit.
@@ -80,7 +80,7 @@ pub enum OpenError {
         path = path.display(), asked = ByteSize(*asked), room = ByteSize(*room).rounded()
     )]
     TooLarge {
-        /// The path.
+        /// As the user named it.
         path: PathBuf,
         /// Bytes asked for.
         asked: u64,
@@ -97,7 +97,7 @@ pub enum OpenError {
         path = path.display(), bytes = ByteSize(*bytes), min = ByteSize(DEVICE_MIN_BYTES)
     )]
     TooSmall {
-        /// The path.
+        /// As the user named it.
         path: PathBuf,
         /// Bytes found or asked for.
         bytes: u64,
@@ -106,13 +106,13 @@ pub enum OpenError {
     #[error("{path}: a page read back differs from the page written; name another device",
         path = path.display())]
     Unreliable {
-        /// The path.
+        /// As the user named it.
         path: PathBuf,
     },
     /// The path was replaced between being examined and being opened.
     #[error("{path}: was replaced while it was opened; try again", path = path.display())]
     Replaced {
-        /// The path.
+        /// As the user named it.
         path: PathBuf,
     },
     /// A system call failed for another reason.
@@ -121,7 +121,7 @@ pub enum OpenError {
         path = path.display()
     )]
     Io {
-        /// The path.
+        /// As the user named it.
         path: PathBuf,
         /// What was tried.
         action: &'static str,

@@ -6,7 +6,7 @@ use crate::base::counters::Percentiles;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// One engine.
+/// An engine and its process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Status {
     /// The number of its process.
@@ -42,7 +42,7 @@ pub struct Status {
     /// The program's caches.
     #[serde(default)]
     pub shrinkers: Vec<ShrinkerStatus>,
-    /// The nodes.
+    /// The nodes, by the engine's number.
     pub nodes: Vec<NodeStatus>,
     /// Event counts since the engine started, by name.
     pub counters: BTreeMap<String, u64>,
@@ -118,7 +118,7 @@ pub struct DeviceStatus {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DeviceState {
-    /// They can.
+    /// They can go to it.
     On,
     /// They could, if it had room.
     Full,
@@ -161,7 +161,7 @@ pub struct NodeStatus {
     /// Held by the program's own caches.
     #[serde(default)]
     pub charged_pages: u64,
-    /// Being written.
+    /// In frames whose write is under way.
     pub writing_pages: u64,
     /// Present and unused.
     pub free_pages: u64,

@@ -252,7 +252,7 @@ impl Device {
         self.store.lock().slots.used()
     }
 
-    /// Usable slots.
+    /// Usable slots: those that are not bad and have room on the file system.
     pub fn pages(&self) -> u32 {
         self.store.lock().slots.pages()
     }

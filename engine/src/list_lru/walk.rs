@@ -50,7 +50,7 @@ impl<'a> Visit<'a> {
         self.item
     }
 
-    /// Its node.
+    /// The node that the item is on.
     pub fn node(&self) -> NodeId {
         self.node
     }

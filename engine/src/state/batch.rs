@@ -12,9 +12,7 @@ const GAPS_MAX: u32 = 23;
 /// A page and the slot that holds its content.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SwapEntry {
-    /// The page.
     pub page: PageIndex,
-    /// The slot.
     pub slot: Slot,
 }
 
@@ -40,7 +38,6 @@ impl Batch {
         self.count = 0;
     }
 
-    /// Without entries.
     pub fn new() -> Self {
         let none = SwapEntry { page: 0, slot: Slot(std::num::NonZeroU32::MIN) };
         Self { entries: [none; RUN_MAX as usize], count: 0 }

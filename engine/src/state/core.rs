@@ -58,7 +58,7 @@ pub enum Path {
     Copy,
 }
 
-/// One engine.
+/// An engine: all its state. What it does is in the rooms above, each with methods of its own.
 pub struct Core {
     /// Address space of the regions.
     pub arena: Arc<Arena>,
@@ -192,7 +192,7 @@ impl Core {
         }
     }
 
-    /// The address of a page.
+    /// The address of a page in its region.
     pub fn page_address(&self, page: PageIndex) -> usize {
         self.arena.address_of(page)
     }

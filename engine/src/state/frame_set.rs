@@ -12,7 +12,6 @@ pub struct FrameSet {
 }
 
 impl FrameSet {
-    /// Without frames.
     pub fn new() -> Self {
         Self { runs: [FrameRun { first: 0, count: 0 }; RUNS_MAX], count: 0 }
     }
@@ -32,7 +31,7 @@ impl FrameSet {
         &self.runs[..self.count]
     }
 
-    /// Number of frames.
+    /// Number of frames in all runs.
     pub fn pages(&self) -> u32 {
         self.runs().iter().map(|run| run.count).sum()
     }

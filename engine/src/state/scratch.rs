@@ -7,7 +7,6 @@ use std::num::NonZeroU32;
 /// A page on its way out.
 #[derive(Clone, Copy, Debug)]
 pub struct Victim {
-    /// The page.
     pub page: PageIndex,
     /// The slot that held its content when it was swapped in.
     pub slot: Option<Slot>,
@@ -26,7 +25,6 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// Empty scratch memory.
     pub fn new() -> Self {
         let none = Victim { page: 0, slot: None, frame: 0, checksum: 0 };
         Self {
@@ -79,13 +77,12 @@ pub struct WriteOp {
 }
 
 impl WriteOp {
-    /// No write.
     pub fn new() -> Self {
         let none = Victim { page: 0, slot: None, frame: 0, checksum: 0 };
         Self { victims: [none; BATCH], count: 0, first: None, pieces: Pieces::default() }
     }
 
-    /// The first slot.
+    /// The slot of the first victim.
     ///
     /// # Panics
     /// When the write was not prepared.

@@ -11,7 +11,7 @@ const HIGH: i32 = 900;
 pub struct Event(OwnedFd);
 
 impl Event {
-    /// Not signalled.
+    /// An event that is not signalled yet.
     ///
     /// # Errors
     /// No descriptor to be had.
@@ -136,7 +136,7 @@ pub fn close_inherited(fd: RawFd) {
 /// Makes `to` share all blocks of `from`, where the file system can.
 ///
 /// # Errors
-/// It cannot.
+/// EOPNOTSUPP or EXDEV where it cannot.
 pub fn reflink(from: RawFd, to: RawFd) -> io::Result<()> {
     const FICLONE: u64 = 0x4004_9409;
     // SAFETY: both descriptors are ours; the request passes one of them by value.

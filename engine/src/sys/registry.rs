@@ -15,7 +15,6 @@ impl<T, const N: usize> Default for Registry<T, N> {
 }
 
 impl<T, const N: usize> Registry<T, N> {
-    /// Without objects.
     pub const fn new() -> Self {
         Self {
             entries: [const { AtomicPtr::new(std::ptr::null_mut()) }; N],

@@ -105,7 +105,7 @@ pub struct Stopped {
 /// Faults read in one system call.
 pub const FAULTS_MAX: usize = 16;
 
-/// One userfaultfd.
+/// A userfaultfd with the features that were agreed on.
 #[derive(Debug)]
 pub struct Uffd {
     fd: OwnedFd,
