@@ -128,6 +128,7 @@ fn sockets(runtime: &TempDir) -> Vec<String> {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one story, told in order")]
 fn a_running_program_is_listed_shown_and_set_while_its_data_stays_right() {
     for fault in ["thread", "signal"] {
         let runtime = runtime();

@@ -136,6 +136,7 @@ fn named(pairs: &[(&str, i64)]) -> Vec<(String, i64)> {
 
 /// The vectors D1 to D5 of the specification: four nodes, a device on each, in a running program.
 #[test]
+#[expect(clippy::too_many_lines, reason = "one story, told in order")]
 fn the_lists_of_a_running_program_are_those_of_the_rfcs_machine() {
     let devices: Vec<String> = (0..4).map(|node| format!("mem:128M,node={node}")).collect();
     let mut options = vec!["--ram", "32M", "--fake-numa", "4"];

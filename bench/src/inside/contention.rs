@@ -168,7 +168,7 @@ fn one_run(args: &ContentionArgs, variant: Variant) -> Result<ContentionRow, Err
 
 fn row_of(engine: &Engine, variant: Variant, time: Time) -> ContentionRow {
     let counters = engine.counters();
-    let removal = engine.core().status().removal;
+    let removal = engine.core().status().unmap_lock;
     let steals = counters.pgsteal_direct + counters.pgsteal_kswapd;
     ContentionRow {
         load: variant.load,

@@ -147,14 +147,14 @@ fn one_run(args: &PlacementArgs, tasks: u32, lists: Lists) -> Result<PlacementRo
         }
     });
     let seconds = begin.elapsed().as_secs_f64();
-    let (near, all) = engine.core().devices.written_near();
+    let placed = engine.core().devices.slots_placed();
     Ok(PlacementRow {
         lists,
         tasks,
         seconds,
         mb_per_s: written_mb(args) / seconds,
         predicted_mb_per_s: predicted_mb_per_s(args, lists),
-        near_share: near as f64 / all.max(1) as f64,
+        near_share: placed.near as f64 / placed.all.max(1) as f64,
     })
 }
 

@@ -132,8 +132,8 @@ struct Uses {
 
 impl Uses {
     fn add(self, lock: &LockUse) -> Self {
-        let (taken, waits) = lock.read();
-        Self { taken: self.taken + taken, waits: self.waits + waits }
+        let now = lock.read();
+        Self { taken: self.taken + now.acquisitions, waits: self.waits + now.waits }
     }
 }
 

@@ -155,9 +155,9 @@ struct Freed {
 impl Freed {
     fn so_far(engine: &Engine) -> Self {
         engine.core().devices.list().fold(Self::default(), |sum, device| {
-            let (locks, waits) = device.freeing.read();
+            let lock = device.freeing.read();
             let slots = sum.slots + device.freed.load(Relaxed);
-            Self { slots, locks: sum.locks + locks, waits: sum.waits + waits }
+            Self { slots, locks: sum.locks + lock.acquisitions, waits: sum.waits + lock.waits }
         })
     }
 }

@@ -7,7 +7,7 @@ use clap::Args;
 use userswap::ByteSize;
 use userswap::internals::directory::EngineName;
 use userswap::internals::status::{
-    DeviceState, DeviceStatus, LockUse, NodeStatus, ShrinkerStatus, Status, UnmapLockStatus,
+    DeviceState, DeviceStatus, LockStatus, NodeStatus, ShrinkerStatus, Status, UnmapLockStatus,
 };
 
 use super::client::Client;
@@ -74,7 +74,7 @@ fn describe(name: EngineName, status: &Status) -> String {
     text.push_str(&caches(&status.shrinkers));
     text.push_str(&readahead(status));
     text.push_str(&locks(status));
-    text.push_str(&removal(&status.removal));
+    text.push_str(&removal(&status.unmap_lock));
     text
 }
 
@@ -190,7 +190,8 @@ fn caches(shrinkers: &[ShrinkerStatus]) -> String {
 }
 
 fn locks(status: &Status) -> String {
-    let used = |lock: LockUse| format!("{} acquisitions, {} waits", lock.acquisitions, lock.waits);
+    let used =
+        |lock: LockStatus| format!("{} acquisitions, {} waits", lock.acquisitions, lock.waits);
     let mut text = format!("list lock: {}\n", used(status.list_lock));
     for device in &status.devices {
         let freeing = match device.free_lock.acquisitions {
@@ -226,8 +227,8 @@ mod tests {
             priority,
             node: (index > 0).then_some(0),
             state: DeviceState::On,
-            alloc_lock: LockUse { acquisitions: 4, waits: 1 },
-            free_lock: LockUse { acquisitions: 2, waits: 0 },
+            alloc_lock: LockStatus { acquisitions: 4, waits: 1 },
+            free_lock: LockStatus { acquisitions: 2, waits: 0 },
             slots_freed: 100,
         }
     }
@@ -259,6 +260,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::too_many_lines, reason = "one story, told in order")]
     fn the_text_shows_devices_lists_memory_and_locks() {
         let mut devices = vec![device(0, "/swap0", -2), device(1, "/swap1", -3)];
         devices[1].state = DeviceState::GoingOff;
@@ -277,10 +279,10 @@ mod tests {
             pins: 0,
             free_slots: 5,
             total_slots: 9,
-            list_lock: LockUse { acquisitions: 12, waits: 3 },
-            removal: UnmapLockStatus {
+            list_lock: LockStatus { acquisitions: 12, waits: 3 },
+            unmap_lock: UnmapLockStatus {
                 contention: "skip".to_owned(),
-                lock: LockUse { acquisitions: 7, waits: 2 },
+                lock: LockStatus { acquisitions: 7, waits: 2 },
                 wait_ns: 1_500_000_000,
                 skipped: 2,
                 ..UnmapLockStatus::default()

@@ -75,7 +75,7 @@ impl ObjectCache {
         };
         let cache = Arc::new(Self {
             parts: (0..engine.nodes()).map(part).collect(),
-            lru: ListLru::new(engine.nodes(), objects).map_err(Error::Books)?,
+            lru: ListLru::new(engine.nodes(), objects).map_err(Error::Tables)?,
             account: engine.account(),
         });
         let registration = engine.register_shrinker("objects", cache.clone())?;

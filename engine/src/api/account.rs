@@ -84,7 +84,7 @@ impl Account {
         let (mut charged, mut waits_left) = (0, waits);
         loop {
             let inside = core.gate.enter();
-            let seen = core.freed.load(Ordering::Acquire);
+            let seen = core.shortage.freed.load(Ordering::Acquire);
             let more = core.charge(core.node(node), pages - charged);
             self.charged[node.0 as usize].fetch_add(more, Ordering::Relaxed);
             drop(inside);
@@ -99,7 +99,7 @@ impl Account {
             }
             waits_left -= 1;
             // Outside the gate: a fork need not wait for us.
-            futex::wait_for(&core.freed, seen, WAIT_NS);
+            futex::wait_for(&core.shortage.freed, seen, WAIT_NS);
         }
     }
 }

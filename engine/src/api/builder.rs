@@ -138,7 +138,7 @@ impl Builder {
     /// memory or thread to be had, and no control socket where one is wanted. Nothing is left running then.
     pub fn build(self) -> Result<Engine, Error> {
         let pages = (self.arena_bytes / PAGE_BYTES as u64).min(u64::from(u32::MAX)) as u32;
-        let arena = Arena::reserve(pages, Access::ReadWrite).map_err(Error::Books)?;
+        let arena = Arena::reserve(pages, Access::ReadWrite).map_err(Error::Tables)?;
         let engine = Engine::start(Arc::new(arena), &self.options)?;
         if self.listens {
             let candidates = match &self.options.control {

@@ -52,7 +52,7 @@ impl Engine {
         });
         let started = running.start_threads().and_then(|()| {
             running.core.register().map_err(Error::Userfaultfd)?;
-            running.core.adopt_present().map_err(Error::Books)
+            running.core.adopt_present().map_err(Error::Tables)
         });
         // Also after a failure: the threads that run wait for it, and have to end.
         running.core.gate.open();

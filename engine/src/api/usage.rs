@@ -31,8 +31,8 @@ impl Core {
     pub(crate) fn usage(&self) -> Usage {
         use userswap_policy::lru::ListId;
         let _inside = self.gate.enter();
-        let (slots_used, slots) = self.devices.usage();
-        let mut usage = Usage { slots_used, slots, ..Usage::default() };
+        let slots = self.devices.usage();
+        let mut usage = Usage { slots_used: slots.used, slots: slots.usable, ..Usage::default() };
         for node in &self.nodes {
             let state = node.lock();
             usage.budget += state.budget;

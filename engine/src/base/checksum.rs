@@ -1,7 +1,7 @@
 //! Page checksums: what tells a clean page from a changed one and a good slot from a damaged one.
 //!
-//! Keyed 64-bit xxh3: two different pages pass for the same once in 2^64, and nobody who writes the pages
-//! can aim for it without the key, which is drawn anew for each engine.
+//! Keyed 64-bit xxh3: two different pages pass for the same once in 2^64, and a program cannot aim for that
+//! without the key, which is drawn anew for each engine.
 use std::hash::{BuildHasher, Hasher, RandomState};
 use twox_hash::XxHash3_64;
 
@@ -12,12 +12,12 @@ pub struct Checksums {
 }
 
 impl Checksums {
-    /// A new random key.
+    /// With a new random key.
     pub fn new() -> Self {
         Self { key: RandomState::new().build_hasher().finish() }
     }
 
-    /// The checksum of a page.
+    /// The checksum of a page's bytes under this key.
     pub fn of(self, page: &[u8]) -> u64 {
         XxHash3_64::oneshot_with_seed(self.key, page)
     }
@@ -46,10 +46,10 @@ mod tests {
     fn a_page_with_one_set_bit_is_not_zero() {
         let mut page = vec![0u8; 4096];
         assert!(is_zero(&page));
-        for place in [0, 63, 64, 2048, 4095] {
-            page[place] = 1;
-            assert!(!is_zero(&page), "byte {place} is set");
-            page[place] = 0;
+        for index in [0, 63, 64, 2048, 4095] {
+            page[index] = 1;
+            assert!(!is_zero(&page), "byte {index} is set");
+            page[index] = 0;
         }
     }
 }

@@ -54,12 +54,12 @@ pub struct Allowed {
     pub values: &'static str,
 }
 
-/// The readahead policies.
+/// Values of `swap_ra_policy`: the words and, for the kernel's two, its numbers.
 pub const RA_POLICIES: Allowed =
     Allowed { key: "swap_ra_policy", values: "scaling (or 0), fixed (or 1), vma, stream or off" };
-/// The largest windows of the kernel's policies.
+/// Values of `page_cluster`: the binary logarithm of the largest window in pages.
 pub const PAGE_CLUSTERS: Allowed =
     Allowed { key: "page_cluster", values: "a whole number from 0 to 10" };
-/// Whether in address order.
+/// Values of `vma_ra_enabled`: whether `scaling` may read in address order.
 pub const VMA_RA: Allowed =
     Allowed { key: "vma_ra_enabled", values: "true or false (also 1, y, on, 0, n, off)" };

@@ -2,9 +2,10 @@
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Buckets per power of two, and powers of two: up to about 18 minutes.
+/// Buckets per power of two.
 const STEPS: usize = 4;
 
+/// Powers of two that have buckets: up to about 18 minutes in nanoseconds.
 const POWERS: usize = 40;
 
 macro_rules! counters {
@@ -21,7 +22,7 @@ macro_rules! counters {
         #[derive(Clone, Debug, Default, PartialEq)]
         pub struct Snapshot {
             $($(#[$doc])* pub $name: u64,)+
-            /// Percentiles of the time from a fault's origin at the engine to its resolution.
+            /// Percentiles of the time from a fault's arrival at the engine to its resolution.
             pub fault_latency_ns: Percentiles,
         }
 
@@ -65,9 +66,9 @@ counters! {
     pgscan_kswapd,
     /// Pages looked at by faulting threads.
     pgscan_direct,
-    /// Pages taken out by the background reclaimer.
+    /// Pages reclaimed by the background reclaimer.
     pgsteal_kswapd,
-    /// Pages taken out by faulting threads.
+    /// Pages reclaimed by faulting threads.
     pgsteal_direct,
     /// Times a faulting thread had to reclaim.
     allocstall,
@@ -81,29 +82,29 @@ counters! {
     kswapd_high_wmark_hit_quickly,
     /// Background rounds that reclaimed nothing at any priority.
     kswapd_failures,
-    /// Pages taken out because a neighbour of the same age was.
+    /// Pages reclaimed because a neighbour of the same age was.
     pgsteal_neighbour,
     /// Pages made active because they were used on their second chance.
     pgactivate,
     /// Active pages made inactive.
     pgdeactivate,
-    /// Pages that came back from their device after reclaim had taken them out.
+    /// Pages swapped in again after reclaim had evicted them.
     workingset_refault,
-    /// Pages made active because they came back soon.
+    /// Pages made active because they were swapped in again soon.
     workingset_activate,
-    /// Pages that came back soon but found others to be worth as much.
+    /// Pages that were swapped in again soon but found others to be worth as much.
     workingset_regret,
     /// Times a node's turn to contend under `reclaim_contention stall` ended.
     reclaim_turns,
-    /// Requests to devices for pages to be brought back.
+    /// Read requests to devices.
     swap_reads,
-    /// Pages read that nobody waited for.
+    /// Pages read ahead: no thread waited for them.
     swap_ra,
     /// Pages read ahead whose first use was seen: with the kernel's policies each one, with streams one
     /// marker for each window.
     swap_ra_hit,
     /// Pages read ahead for nothing: those that lost their frame with the mark still on, and, for mapped
-    /// pages, whose use nobody sees, what forgotten streams had read beyond the last sign of use.
+    /// pages, whose use is not seen, what forgotten streams had read beyond the last sign of use.
     swap_ra_wasted,
     /// Pages that could not leave because a device or system call holds them.
     pgreclaim_pinned,
@@ -148,18 +149,18 @@ impl Default for Latency {
 /// Upper bounds in nanoseconds below which a share of the faults stayed; zero when there were none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Percentiles {
-    /// Half of them.
+    /// The median.
     pub p50: u64,
     /// 95 %.
     pub p95: u64,
     /// 99 %.
     pub p99: u64,
-    /// The slowest.
+    /// The slowest fault.
     pub max: u64,
 }
 
 impl Latency {
-    /// Records one duration.
+    /// Records one duration; safe in a signal handler.
     pub fn record(&self, nanoseconds: u64) {
         self.buckets[Self::bucket(nanoseconds)].fetch_add(1, Ordering::Relaxed);
         self.max.fetch_max(nanoseconds, Ordering::Relaxed);
@@ -173,11 +174,11 @@ impl Latency {
         let bound = |share: u64| {
             let wanted = (total * share).div_ceil(100);
             let mut seen = 0;
-            let place = counts.iter().position(|count| {
+            let bucket = counts.iter().position(|count| {
                 seen += count;
                 seen >= wanted
             });
-            place.map_or(0, |place| Self::upper_bound(place).min(max))
+            bucket.map_or(0, |bucket| Self::upper_bound(bucket).min(max))
         };
         if total == 0 {
             return Percentiles::default();
@@ -199,7 +200,7 @@ impl Latency {
     }
 }
 
-/// Adds to a counter.
+/// Adds `events` to a counter, without any order towards other memory.
 pub fn count(counter: &AtomicU64, events: u64) {
     counter.fetch_add(events, Ordering::Relaxed);
 }

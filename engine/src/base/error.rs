@@ -18,23 +18,23 @@ pub enum Error {
         "this kernel has no UFFDIO_MOVE (it came with Linux 6.8): use transfer \"auto\" or \"copy\""
     )]
     NoMove,
-    /// The engine's own memory.
+    /// No memory, address space or descriptor for the engine itself.
     #[error("no memory for the engine's tables: {0}")]
-    Books(#[source] io::Error),
-    /// A swap device.
+    Tables(#[source] io::Error),
+    /// A swap device was refused.
     #[error(transparent)]
     Device(#[from] OpenError),
-    /// Every engine with signal delivery is looked at by each fault.
+    /// Each fault looks at every engine with delivery by signal, so their number is bounded.
     #[error(
         "a process can have {0} engines with fault delivery by signal: drop one, or use \"thread\""
     )]
     TooManyEngines(usize),
-    /// No directory for the control socket.
+    /// No directory that only this user can reach.
     #[error(
         "no private directory for the control socket ({0}); set XDG_RUNTIME_DIR to a directory of yours"
     )]
     ControlDirectory(String),
-    /// No control socket.
+    /// The control socket could not be made.
     #[error("no control socket in {}: {source}", directory.display())]
     ControlSocket {
         /// Where it was to be.
@@ -42,7 +42,7 @@ pub enum Error {
         /// What the system says.
         source: io::Error,
     },
-    /// A thread could not be started.
+    /// The system refused a thread.
     #[error("cannot start a thread: {0}")]
     Thread(#[source] io::Error),
     /// What is swapped could not be copied for a child.
@@ -56,16 +56,16 @@ pub enum Error {
     /// A budget larger than the engine can name frames for.
     #[error("a budget of {0} bytes is too large for this engine: use at most {1} bytes")]
     BudgetTooLarge(u64, u64),
-    /// More devices than there are records for.
+    /// As many devices as there are records for are in use.
     #[error("there are {0} swap devices already: swap one off first")]
     TooManyDevices(usize),
     /// The table of devices refused one.
-    #[error("the device cannot be used: {}", swap_on_reason(.0))]
-    SwapOn(SwaponError),
-    /// Somebody else is adding or removing a device.
+    #[error("the device cannot be used: {}", swapon_reason(.0))]
+    Swapon(SwaponError),
+    /// Another thread is in the middle of a swapon or swapoff.
     #[error("another swapon or swapoff of this program is under way: wait for it to end")]
     DevicesChanging,
-    /// A device that is not in use.
+    /// The device to be swapped off is not in use.
     #[error("{0} is not a swap device of this program: its devices are {1}")]
     NoSuchDevice(String, String),
     /// More pages than there is room for without the device.
@@ -74,13 +74,13 @@ pub enum Error {
          the budget"
     )]
     NoRoomToSwapoff(String, u64, u64),
-    /// RAM and other devices filled up while a device was being emptied.
+    /// RAM and the other devices filled up during a swapoff.
     #[error("no room for the pages that are left: the device stays in use")]
     NoRoomInRam,
-    /// Pages that are in transition all the time.
+    /// So many pages were in transition at every look of a swapoff.
     #[error("{0} pages could not be brought back: the device stays in use, try again")]
     SwapoffStuck(u64),
-    /// The watcher wanted it.
+    /// The caller's watcher ended the swapoff.
     #[error("cancelled: the device stays in use")]
     SwapoffCancelled,
     /// A node that the machine does not have.
@@ -93,7 +93,7 @@ pub enum Error {
         min = crate::base::limits::NODE_MIN_PAGES as usize * crate::sys::PAGE_BYTES
     )]
     NodeBudgetTooSmall(u32, u64),
-    /// A budget that pinned memory would not leave enough of.
+    /// Pinned memory would leave too little of the budget.
     #[error(
         "a budget of {0} bytes is too small while {1} bytes are pinned: unpin some, or use half as much again"
     )]
@@ -101,21 +101,21 @@ pub enum Error {
     /// A setting that does not exist or does not take the value.
     #[error("{0}")]
     Setting(String),
-    /// Watermarks that leave too little.
+    /// The watermarks would keep too much of a node available.
     #[error(
         "the high watermark would be {0} bytes of a node's {1}: at most half may be kept available, use a \
          smaller value or a larger budget"
     )]
-    MarksTooHigh(u64, u64),
+    WatermarksTooHigh(u64, u64),
     /// The arena is used up.
     #[error(
         "no address space left for a region of {0} bytes: drop regions or build with a larger arena"
     )]
     ArenaFull(u64),
-    /// A range outside the region.
+    /// A range that reaches beyond its region: first byte, end, the region's length.
     #[error("bytes {0}..{1} lie outside the region of {2} bytes")]
     OutOfRange(usize, usize, usize),
-    /// Pinning more than the budget can hold.
+    /// Pages to pin, and how many more the budget has room for.
     #[error(
         "cannot pin {0} pages: the budget has room for {1} more pinned ones; unpin others or raise it"
     )]
@@ -132,7 +132,7 @@ impl Error {
     }
 }
 
-fn swap_on_reason(error: &SwaponError) -> String {
+fn swapon_reason(error: &SwaponError) -> String {
     match error {
         SwaponError::TooManyDevices => "there are too many: swap one off first".to_owned(),
         SwaponError::Empty => "it has no usable slot: give it a larger size".to_owned(),

@@ -23,13 +23,13 @@ pub const BATCH: usize = 256;
 /// The smallest share of a node: below it one window and one batch would be a large part of everything.
 pub const NODE_MIN_PAGES: u32 = 1024;
 
-/// Nodes an engine can have.
+/// Nodes an engine can have: six bits of a page word.
 pub const NODES_MAX: usize = 64;
 
 /// Frames a word can name: 512 GiB.
 pub const FRAMES_MAX: u64 = 1 << 27;
 
-/// Pins one page can have.
+/// Pins one page can have: sixteen bits of its word.
 pub const PINS_MAX: u32 = (1 << 16) - 1;
 
 /// The smallest budget: below it the frames of one reclaim batch and one readahead window of every
@@ -43,7 +43,7 @@ const SWAP_PER_RAM: u64 = 16;
 /// See [`SWAP_PER_RAM`].
 const SWAP_BYTES_MIN: u64 = 64 << 30;
 
-/// The size of a swap file that nobody gave a size, for a budget: what it may grow to.
+/// How far a swap file may grow for which no size was given, by the budget.
 pub fn default_swap_bytes(ram_bytes: u64) -> u64 {
     ram_bytes.saturating_mul(SWAP_PER_RAM).max(SWAP_BYTES_MIN)
 }

@@ -1,20 +1,7 @@
 //! The few lines the engine says by itself, without allocating: it may be in a signal handler.
-use crate::sys::process::say;
+use crate::sys::process::{decimal, say};
 
-fn decimal(mut number: u64, digits: &mut [u8; 20]) -> &str {
-    let mut place = digits.len();
-    loop {
-        place -= 1;
-        digits[place] = b'0' + (number % 10) as u8;
-        number /= 10;
-        if number == 0 {
-            break;
-        }
-    }
-    std::str::from_utf8(&digits[place..]).expect("digits are ASCII")
-}
-
-/// A page that cannot be brought back.
+/// A page whose slot cannot be read.
 pub fn lost_page(address: usize, device: &str, slot: u32) {
     let (mut a, mut b) = ([0; 20], [0; 20]);
     let (address, slot) = (decimal(address as u64, &mut a), decimal(u64::from(slot), &mut b));
@@ -74,7 +61,7 @@ pub fn stopping(out_of: OutOfPages) {
     ]);
 }
 
-/// Frames that could not be bound to their node.
+/// The kernel refused to bind a node's frames to its memory.
 pub fn not_bound(error: i32) {
     let mut digits = [0; 20];
     let error = decimal(u64::from(error.unsigned_abs()), &mut digits);
@@ -86,12 +73,12 @@ pub fn no_control(reason: &str) {
     say(&["userswap: status, set, swapon and swapoff will not reach this program: ", reason, "\n"]);
 }
 
-/// A cache that is not asked any more.
+/// A shrinker ended its own registration by a panic.
 pub fn shrinker_panicked(name: &str) {
     say(&["userswap: the shrinker ", name, " panicked and will not be asked again\n"]);
 }
 
-/// A device refused pages.
+/// A device refused a write, here and at the second try.
 pub fn write_error(device: &str, error: i32) {
     let mut digits = [0; 20];
     let error = decimal(u64::from(error.unsigned_abs()), &mut digits);

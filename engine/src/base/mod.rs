@@ -1,4 +1,4 @@
-//! What every room speaks: numbers that name things, bounds, choices, sizes, errors, counters, the machine.
+//! What every room uses: numbers that name things, bounds, choices, sizes, errors, counters, the machine.
 //!
 //! No act and no state of an engine is here; nothing here knows another room but `sys`.
 pub mod checksum;

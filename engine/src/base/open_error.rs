@@ -15,7 +15,7 @@ pub enum OpenError {
         path = path.display()
     )]
     NoSuchDirectory {
-        /// The path.
+        /// As the user named it.
         path: PathBuf,
     },
     /// A symbolic link to something that would be written in place.
@@ -32,7 +32,7 @@ pub enum OpenError {
     /// A pipe, character device or socket.
     #[error("{path}: is {found}; name a directory, a file or a block device", path = path.display())]
     WrongType {
-        /// The path.
+        /// As the user named it.
         path: PathBuf,
         /// What it is.
         found: &'static str,
@@ -44,16 +44,16 @@ pub enum OpenError {
         path = path.display()
     )]
     SomebodysData {
-        /// The path.
+        /// As the user named it.
         path: PathBuf,
     },
-    /// In `/proc/swaps`.
+    /// The kernel's own swap, listed in `/proc/swaps`.
     #[error(
         "{path}: the kernel swaps to it; run swapoff on it first, or name another device",
         path = path.display()
     )]
     KernelSwap {
-        /// The path.
+        /// As the user named it.
         path: PathBuf,
     },
     /// Locked by another engine.
@@ -62,7 +62,7 @@ pub enum OpenError {
         path = path.display()
     )]
     Locked {
-        /// The path.
+        /// As the user named it.
         path: PathBuf,
     },
     /// A block device that is mounted or part of something else.
@@ -71,16 +71,16 @@ pub enum OpenError {
         path = path.display()
     )]
     Busy {
-        /// The path.
+        /// As the user named it.
         path: PathBuf,
     },
-    /// More asked for than there is.
+    /// A size beyond the free space, the device's end or the file size limit.
     #[error(
         "{path}: {asked} asked for, {room} {limit}; name a smaller SIZE or another {other}",
         path = path.display(), asked = ByteSize(*asked), room = ByteSize(*room).rounded()
     )]
     TooLarge {
-        /// The path.
+        /// As the user named it.
         path: PathBuf,
         /// Bytes asked for.
         asked: u64,
@@ -91,13 +91,13 @@ pub enum OpenError {
         /// What could be named instead.
         other: &'static str,
     },
-    /// Less than a device needs.
+    /// Fewer bytes than [`DEVICE_MIN_BYTES`].
     #[error(
         "{path}: {bytes} is too small for swap; at least {min} is needed",
         path = path.display(), bytes = ByteSize(*bytes), min = ByteSize(DEVICE_MIN_BYTES)
     )]
     TooSmall {
-        /// The path.
+        /// As the user named it.
         path: PathBuf,
         /// Bytes found or asked for.
         bytes: u64,
@@ -106,22 +106,22 @@ pub enum OpenError {
     #[error("{path}: a page read back differs from the page written; name another device",
         path = path.display())]
     Unreliable {
-        /// The path.
+        /// As the user named it.
         path: PathBuf,
     },
     /// The path was replaced between being examined and being opened.
     #[error("{path}: was replaced while it was opened; try again", path = path.display())]
     Replaced {
-        /// The path.
+        /// As the user named it.
         path: PathBuf,
     },
-    /// The system refuses.
+    /// A system call failed for another reason.
     #[error(
         "{path}: cannot {action} it: {source}; name a directory or device that can be written to",
         path = path.display()
     )]
     Io {
-        /// The path.
+        /// As the user named it.
         path: PathBuf,
         /// What was tried.
         action: &'static str,
@@ -131,7 +131,7 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    /// The system refuses `action` on `path`.
+    /// [`OpenError::Io`], with `action` as in "cannot … it".
     pub(crate) fn io(path: &Path, action: &'static str, source: impl Into<io::Error>) -> OpenError {
         OpenError::Io { path: path.to_owned(), action, source: source.into() }
     }

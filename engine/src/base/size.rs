@@ -107,7 +107,7 @@ pub fn parse_size(text: &str) -> Result<u64, SizeError> {
     }
 }
 
-/// The power of two behind a unit, `None` for a unit nobody knows.
+/// The power of two that a unit stands for, `None` for an unknown unit.
 fn unit_shift(unit: &str) -> Option<u32> {
     let unit = unit.to_ascii_uppercase();
     if unit.is_empty() || unit == "B" {

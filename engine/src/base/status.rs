@@ -1,29 +1,28 @@
-//! What an engine is and has at one moment, as plain data: for `status`, `list`, and whoever asks through
-//! the control socket (docs/control.md has the JSON).
+//! What an engine is and has at one moment, as plain data: for `status`, `list`, and any client of the control
+//! socket (docs/control.md has the JSON).
 //!
-//! Only data: [`Core::status`](crate::internals::Core::status) fills it in. Fields may be added; whoever reads
-//! it leaves alone what it does not know.
+//! Only data, which the room `control` collects. Fields may be added: a reader ignores those it does not know.
 use crate::base::counters::Percentiles;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// One engine.
+/// An engine and its process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Status {
-    /// Its process.
+    /// The number of its process.
     pub pid: u32,
     /// The name of the program's file.
     pub program: String,
     /// How faults are delivered: `thread` or `signal`.
     pub fault: String,
-    /// The RAM budget.
+    /// The RAM budget of all nodes.
     pub ram_bytes: u64,
     /// Which device without a priority is asked first: `near` or `spread`.
     pub placement: String,
     /// What is read ahead of its use.
     #[serde(default)]
     pub readahead: ReadaheadStatus,
-    /// Everything was paged out, and nobody has asked for it since; what the program touches comes back.
+    /// Everything was paged out on request and not prefetched since; what the program touches is swapped in.
     #[serde(default)]
     pub hibernated: bool,
     /// Pins on pages, which keep them in RAM.
@@ -33,17 +32,17 @@ pub struct Status {
     pub free_slots: u64,
     /// Usable slots of all devices.
     pub total_slots: u64,
-    /// The lock of the nodes' device lists.
-    pub list_lock: LockUse,
-    /// Taking pages out of regions.
-    #[serde(default)]
-    pub removal: UnmapLockStatus,
+    /// The lock of the nodes' device lists, as taken to choose a device.
+    pub list_lock: LockStatus,
+    /// The locks under which pages are unmapped.
+    #[serde(default, rename = "removal")]
+    pub unmap_lock: UnmapLockStatus,
     /// The devices, in the order in which they were taken into use.
     pub devices: Vec<DeviceStatus>,
     /// The program's caches.
     #[serde(default)]
     pub shrinkers: Vec<ShrinkerStatus>,
-    /// The nodes.
+    /// The nodes, by the engine's number.
     pub nodes: Vec<NodeStatus>,
     /// Event counts since the engine started, by name.
     pub counters: BTreeMap<String, u64>,
@@ -64,21 +63,21 @@ pub struct ReadaheadStatus {
 
 /// How a lock has been used since the engine started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LockUse {
+pub struct LockStatus {
     /// Times it was taken.
     pub acquisitions: u64,
-    /// Times somebody found it taken and had to wait.
+    /// Times a thread found it taken and had to wait.
     pub waits: u64,
 }
 
-/// How taking pages out of regions has gone since the engine started.
+/// How unmapping pages from regions has gone since the engine started.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnmapLockStatus {
-    /// What a reclaimer does that finds a region's removal lock taken: `wait`, `stall` or `skip`.
+    /// What a reclaimer does that finds a region's unmap lock taken: `wait`, `stall` or `skip`.
     pub contention: String,
-    /// The removal locks of all regions.
-    pub lock: LockUse,
-    /// Time spent waiting for them, sleeps included.
+    /// The unmap locks of all regions together.
+    pub lock: LockStatus,
+    /// Nanoseconds spent waiting for them, sleeps included.
     pub wait_ns: u64,
     /// Times a reclaimer slept because another node's had its turn.
     pub stalled: u64,
@@ -97,35 +96,35 @@ pub struct DeviceStatus {
     pub name: String,
     /// `temporary`, `file`, `block` or `memory`.
     pub kind: String,
-    /// Usable size.
+    /// Bytes of its usable slots.
     pub size_bytes: u64,
-    /// What is in use of it.
+    /// Bytes of its slots in use.
     pub used_bytes: u64,
     /// As given, or negative when it was given automatically.
     pub priority: i32,
-    /// The node it is near to.
+    /// The number of the node it is near to; None when it is near to none.
     pub node: Option<u8>,
-    /// Whether it takes pages.
+    /// Whether new pages can go to it.
     pub state: DeviceState,
     /// The lock, as taken to allocate slots.
-    pub alloc_lock: LockUse,
+    pub alloc_lock: LockStatus,
     /// The lock, as taken to free slots.
-    pub free_lock: LockUse,
+    pub free_lock: LockStatus,
     /// Slots freed since it was taken into use.
     pub slots_freed: u64,
 }
 
-/// Whether a device takes pages.
+/// Whether new pages can go to a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DeviceState {
-    /// It does.
+    /// They can go to it.
     On,
-    /// It would, if it had room.
+    /// They could, if it had room.
     Full,
     /// It failed too often and gets no new pages.
     Retired,
-    /// It is being emptied.
+    /// Its swapoff is under way.
     GoingOff,
 }
 
@@ -143,9 +142,9 @@ pub struct ShrinkerStatus {
 /// One NUMA node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeStatus {
-    /// Its number.
+    /// The number that users know it by.
     pub node: u8,
-    /// Its CPUs.
+    /// The numbers of its CPUs.
     pub cpus: Vec<u32>,
     /// Its share of the budget.
     pub budget_pages: u64,
@@ -165,7 +164,7 @@ pub struct NodeStatus {
     /// Held by the program's own caches.
     #[serde(default)]
     pub charged_pages: u64,
-    /// Being written.
+    /// In frames whose write is under way.
     pub writing_pages: u64,
     /// Present and unused.
     pub free_pages: u64,
@@ -180,10 +179,10 @@ pub struct NodeStatus {
     /// How hard the last background round pressed: 12 is least, 1 most.
     #[serde(default)]
     pub reclaim_priority: u8,
-    /// Background rounds that reclaimed nothing since the last progress.
+    /// Background rounds that reclaimed nothing since the last that did.
     #[serde(default)]
     pub reclaim_failures: u32,
-    /// After 16 of them: the node's reclaimer waits for somebody to make progress.
+    /// After 16 of them: the node's reclaimer sleeps until another thread makes progress.
     #[serde(default)]
     pub hopeless: bool,
     /// Slots that CPUs of this node have been given, by device.
@@ -197,11 +196,11 @@ pub struct NodeStatus {
 pub struct Placed {
     /// The device's number.
     pub device: u32,
-    /// How many.
+    /// Slots of it, freed ones included.
     pub slots: u64,
 }
 
-/// A device's place in a node's list.
+/// One device of a node's list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListEntry {
     /// The device's number.

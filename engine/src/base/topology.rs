@@ -14,14 +14,14 @@ const SYSFS: &str = "/sys/devices/system/node";
 /// Distance between nodes of a made-up machine; the kernel says 10 for a node itself.
 const FAKE_DISTANCE: u32 = 20;
 
-/// One node.
+/// One node of the machine, or a made-up one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TopologyNode {
     /// The kernel's number of it, where its memory really lies; None on a made-up machine.
     pub memory: Option<u32>,
     /// The number that users know: the kernel's, or the made-up one.
     pub number: u32,
-    /// Its CPUs.
+    /// The numbers of its CPUs.
     pub cpus: Vec<u32>,
     /// All nodes, the nearest first, itself before all others.
     nearest: Vec<NodeId>,
@@ -58,7 +58,7 @@ impl Topology {
     }
 
     /// Reads a description in the form of `/sys/devices/system/node`; nodes without CPUs have no part in
-    /// the budget, nobody would fault there.
+    /// the budget: no thread faults there.
     ///
     /// # Errors
     /// It cannot be read.
@@ -66,25 +66,25 @@ impl Topology {
         let text = |name: &str| std::fs::read_to_string(directory.join(name));
         let mut nodes = Vec::new();
         let numbers = parse_list(&text("online")?).ok_or(io::ErrorKind::InvalidData)?;
-        for (place, number) in numbers.into_iter().enumerate() {
+        for (index, number) in numbers.into_iter().enumerate() {
             let cpus = parse_list(&text(&format!("node{number}/cpulist"))?)
                 .ok_or(io::ErrorKind::InvalidData)?;
             let distances = text(&format!("node{number}/distance"))?;
             let distances: Vec<u32> =
                 distances.split_whitespace().filter_map(|word| word.parse().ok()).collect();
             if !cpus.is_empty() {
-                nodes.push((place, Described { memory: Some(number), number, cpus, distances }));
+                nodes.push((index, Described { memory: Some(number), number, cpus, distances }));
             }
         }
         if nodes.is_empty() || nodes.len() > NODES_MAX {
             return Err(io::ErrorKind::InvalidData.into());
         }
         // A node's distances name every online node; those without CPUs are left out.
-        let places: Vec<usize> = nodes.iter().map(|(place, _)| *place).collect();
+        let indexes: Vec<usize> = nodes.iter().map(|(index, _)| *index).collect();
         let nodes = nodes.into_iter().map(|(_, mut node)| {
-            node.distances = places
+            node.distances = indexes
                 .iter()
-                .map(|place| node.distances.get(*place).copied().unwrap_or(FAKE_DISTANCE))
+                .map(|index| node.distances.get(*index).copied().unwrap_or(FAKE_DISTANCE))
                 .collect();
             node
         });
@@ -94,17 +94,17 @@ impl Topology {
     fn new(described: Vec<Described>) -> Self {
         let cpus = described.iter().flat_map(|node| &node.cpus).max().map_or(1, |cpu| cpu + 1);
         let mut node_of_cpu = vec![NodeId(0); cpus as usize];
-        for (place, node) in described.iter().enumerate() {
+        for (index, node) in described.iter().enumerate() {
             for cpu in &node.cpus {
-                node_of_cpu[*cpu as usize] = NodeId(place as u8);
+                node_of_cpu[*cpu as usize] = NodeId(index as u8);
             }
         }
         let count = described.len();
-        let nodes = described.into_iter().enumerate().map(|(place, node)| {
+        let nodes = described.into_iter().enumerate().map(|(index, node)| {
             let mut nearest: Vec<NodeId> = (0..count as u8).map(NodeId).collect();
             nearest.sort_by_key(|other| {
                 let distance = node.distances.get(other.0 as usize).copied();
-                (other.0 as usize != place, distance.unwrap_or(FAKE_DISTANCE), other.0)
+                (other.0 as usize != index, distance.unwrap_or(FAKE_DISTANCE), other.0)
             });
             TopologyNode { memory: node.memory, number: node.number, cpus: node.cpus, nearest }
         });
@@ -128,8 +128,8 @@ impl Topology {
 
     /// The engine's number for the node that users call `number`.
     pub fn find(&self, number: u32) -> Option<NodeId> {
-        let place = self.nodes.iter().position(|node| node.number == number)?;
-        Some(NodeId(place as u8))
+        let index = self.nodes.iter().position(|node| node.number == number)?;
+        Some(NodeId(index as u8))
     }
 
     /// The numbers that users know of all nodes, for a message.
@@ -138,7 +138,7 @@ impl Topology {
         numbers.join(", ")
     }
 
-    /// Where pages of a node must physically lie; None when there is only one place anyway.
+    /// Where pages of a node must physically lie; None when there is only one node anyway.
     pub fn memory_of(&self, node: NodeId) -> Option<u32> {
         (self.nodes.len() > 1).then(|| self.nodes[node.0 as usize].memory).flatten()
     }

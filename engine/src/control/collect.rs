@@ -1,7 +1,7 @@
 //! Collecting the status of an engine, for a client of the control socket.
 use crate::base::index::NodeId;
 use crate::base::status::{
-    DeviceState, DeviceStatus, ListEntry, LockUse, NodeStatus, Placed, ReadaheadStatus, Status,
+    DeviceState, DeviceStatus, ListEntry, LockStatus, NodeStatus, Placed, ReadaheadStatus, Status,
     UnmapLockStatus,
 };
 use crate::device::open::DeviceKind;
@@ -9,6 +9,7 @@ use crate::device::record::{Device, DeviceState as Phase};
 use crate::state::core::Core;
 use crate::state::node::Node;
 use crate::sys::PAGE_BYTES;
+use crate::sys::lock::LockCounts;
 use std::sync::atomic::{AtomicU64, Ordering};
 use userswap_policy::devices as policy;
 use userswap_policy::lru::ListId;
@@ -22,9 +23,9 @@ impl Core {
             self.devices.list().map(|device| self.device_status(device)).collect();
         let nodes: Vec<NodeStatus> =
             self.nodes.iter().map(|node| self.node_status(node, &devices)).collect();
-        let (free, total) = self.devices.room();
+        let room = self.devices.room();
         let placement = self.devices.table().placement();
-        let list_lock = lock_use(self.devices.list_lock.read());
+        let list_lock = lock_status(self.devices.list_lock.read());
         let shrinkers = self.shrinkers.status();
         drop(inside);
         let counters = self.counters.snapshot();
@@ -39,10 +40,10 @@ impl Core {
             readahead: self.readahead_status(),
             hibernated: self.hibernated.load(Ordering::Relaxed),
             pins: self.pins.load(Ordering::Relaxed).into(),
-            free_slots: free.max(0) as u64,
-            total_slots: total.max(0) as u64,
+            free_slots: room.free.max(0) as u64,
+            total_slots: room.total.max(0) as u64,
             list_lock,
-            removal: self.unmap_lock_status(),
+            unmap_lock: self.unmap_lock_status(),
             devices,
             shrinkers,
             nodes,
@@ -57,7 +58,10 @@ impl Core {
         let exclusive = self.unmap_locks.exclusive.owner();
         UnmapLockStatus {
             contention: self.unmap_locks.contention().to_string(),
-            lock: lock_use((read(&used.acquisitions), read(&used.contended))),
+            lock: LockStatus {
+                acquisitions: read(&used.acquisitions),
+                waits: read(&used.contended),
+            },
             wait_ns: read(&used.wait_ns),
             stalled: read(&used.stalled),
             skipped: read(&used.skipped),
@@ -95,8 +99,8 @@ impl Core {
                 Phase::Retired => DeviceState::Retired,
                 Phase::Leaving => DeviceState::GoingOff,
             },
-            alloc_lock: lock_use(device.allocation.read()),
-            free_lock: lock_use(device.freeing.read()),
+            alloc_lock: lock_status(device.allocation.read()),
+            free_lock: lock_status(device.freeing.read()),
             slots_freed: device.freed.load(Ordering::Relaxed),
         }
     }
@@ -145,8 +149,8 @@ impl Core {
     }
 }
 
-fn lock_use((acquisitions, waits): (u64, u64)) -> LockUse {
-    LockUse { acquisitions, waits }
+fn lock_status(LockCounts { acquisitions, waits }: LockCounts) -> LockStatus {
+    LockStatus { acquisitions, waits }
 }
 
 fn kind_name(kind: DeviceKind) -> &'static str {

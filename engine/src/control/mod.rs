@@ -58,7 +58,7 @@ impl Control {
         let shared = Arc::new(Shared {
             core: core.clone(),
             listener,
-            stop: Stop::new().map_err(Error::Books)?,
+            stop: Stop::new().map_err(Error::Tables)?,
             connections: self.connections.clone(),
             swapoff_under_way: AtomicBool::new(false),
         });
@@ -87,7 +87,7 @@ impl Control {
         std::mem::forget(server.thread.take());
         let shared = &server.shared;
         shared.swapoff_under_way.store(false, Ordering::Relaxed);
-        let stop = Stop::new().map_err(Error::Books)?;
+        let stop = Stop::new().map_err(Error::Tables)?;
         replace(shared.stop.event.as_raw_fd(), stop.event.as_raw_fd())?;
         // Should there be no new one: the descriptor stays ours, and no socket listens under it.
         replace(shared.listener.as_raw_fd(), stop.event.as_raw_fd())?;
@@ -139,5 +139,5 @@ fn listen(directory: &Path) -> Result<(UnixListener, Socket), Error> {
 }
 
 fn replace(old: RawFd, new: RawFd) -> Result<(), Error> {
-    fd::replace(old, new).map_err(Error::Books)
+    fd::replace(old, new).map_err(Error::Tables)
 }

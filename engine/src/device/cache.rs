@@ -1,7 +1,7 @@
 //! Slots on their way to and from the devices: the per-CPU buffers, and freeing in batches.
 //!
 //! What to do is decided in `policy::slot_cache` and `policy::free_batch`; here are the locks. A buffer's
-//! lock is held while its batch is freed, so that a drain that has passed it finds nothing on its way.
+//! lock is held while its batch is freed: after a drain has passed it, no slot of it is still on its way.
 use super::record::{Device, Store, number_of};
 use super::{Devices, SlotSpan};
 use crate::base::index::{NodeId, Slot};
@@ -37,7 +37,7 @@ struct CpuBuffers {
 pub(super) struct Buffers {
     cpus: Box<[CpuBuffers]>,
     switch: Lock<Switch>,
-    /// What the switch said last, for who looks without its lock.
+    /// What the switch said last, to be read without its lock.
     source: AtomicU8,
     mode: AtomicU8,
     order: AtomicU8,
@@ -84,7 +84,7 @@ impl Buffers {
         }
     }
 
-    /// Asks the switch, and remembers its answer for those who do not.
+    /// Asks the switch, and keeps its answer for [`Self::source`].
     fn decide(&self, free_slots: i64) -> Decision {
         let mut switch = self.switch.lock();
         let decision = switch.before_allocation(free_slots);
@@ -92,7 +92,7 @@ impl Buffers {
         decision
     }
 
-    /// Slots in buffers.
+    /// Slots in all buffers; takes each buffer's locks in turn.
     pub(super) fn slots(&self) -> u64 {
         let of = |cpu: &CpuBuffers| cpu.ready.lock().len() + cpu.returned.lock().len();
         self.cpus.iter().map(|cpu| of(cpu) as u64).sum()
@@ -124,7 +124,7 @@ impl Devices {
         }
         let cpu = &self.buffers.cpus[self.buffers.cpu()];
         if cpu.ready.lock().is_empty() {
-            match self.buffers.decide(self.room().0) {
+            match self.buffers.decide(self.room().free) {
                 Decision::Allocate(Source::Buffers) => {}
                 Decision::Allocate(Source::Devices) => return None,
                 Decision::DrainAll => {
@@ -152,8 +152,8 @@ impl Devices {
     fn refill(&self, ready: &mut Ready<Slot>, near: NodeId) -> Option<Slot> {
         let span = self.ask_devices(BATCH as u32, near)?;
         let mut slots = [span.first; BATCH];
-        for (place, slot) in slots.iter_mut().zip(span.slots()) {
-            *place = slot;
+        for (entry, slot) in slots.iter_mut().zip(span.slots()) {
+            *entry = slot;
         }
         match ready.refill(&slots[..span.count as usize]) {
             Take::Slot(slot) => Some(slot),
@@ -161,8 +161,8 @@ impl Devices {
         }
     }
 
-    /// Frees slots, by way of this CPU's buffer if that is in use.
-    pub(super) fn give_back(&self, span: SlotSpan) {
+    /// Frees slots, by way of this CPU's buffer if that is in use; they must be in use and of one device.
+    pub fn free(&self, span: SlotSpan) {
         if self.buffers.source() == Source::Devices || span.count as usize >= BATCH {
             let device = self.device_of(span.first);
             let mut store = device.store().lock_counted(&device.freeing);
@@ -181,7 +181,7 @@ impl Devices {
         }
     }
 
-    /// Empties the buffers of all CPUs.
+    /// Gives what is in the buffers of all CPUs back to the devices.
     pub(crate) fn drain(&self) {
         for cpu in &self.buffers.cpus {
             let mut ready = cpu.ready.lock();

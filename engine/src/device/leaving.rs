@@ -1,8 +1,8 @@
-//! The device that is being emptied, if there is one, and whether its going still is worth it.
+//! The device of a swapoff that is under way, and whether the swapoff has to give up.
 //!
-//! A page that is brought in gives its slot on that device up at once, and none goes back to it: otherwise a
+//! A page that is swapped in gives its slot on that device up at once, and none goes back to it: otherwise a
 //! busy program could keep the device from ever becoming empty. A fault that finds no room anywhere asks for
-//! the device back before the budget is exceeded, as in the kernel swapoff is the first that is killed when
+//! the device before the budget is exceeded, as in the kernel swapoff is the first process that is killed when
 //! memory is short.
 use crate::base::error::Error;
 use crate::base::index::Slot;
@@ -12,18 +12,18 @@ use crate::sys::clock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use userswap_policy::devices::DeviceId;
 
-/// No device is going.
+/// No swapoff is under way.
 const NONE: u32 = 0;
 
-/// How long somebody without room waits for the device before giving up on it.
+/// How long a thread without room waits for the device before it gives up on it.
 const PATIENCE_NS: u64 = 2_000_000_000;
 
-/// The device that is going.
+/// The device of the swapoff.
 #[derive(Debug, Default)]
 pub(super) struct Leaving {
     /// Its index plus one.
     device: AtomicU32,
-    /// When it was first asked for; 0 as long as it was not.
+    /// When it was first asked for, on the monotonic clock; 0 as long as it was not.
     asked_ns: AtomicU64,
 }
 
@@ -36,12 +36,12 @@ impl Devices {
 
     /// Whether the slot's device is being emptied.
     pub fn is_leaving(&self, slot: Slot) -> bool {
-        // Relaxed would do: who sees the mark late leaves a page that the next sweep finds.
+        // Relaxed would do: a thread that sees the mark late leaves a page that the next sweep finds.
         let leaving = self.leaving.device.load(Ordering::Acquire);
         leaving != NONE && u32::from(self.device_of(slot).id().0) + 1 == leaving
     }
 
-    /// Asks for the device back; false when there is none, or it does not come.
+    /// Asks the swapoff to give its device up; false when there is none, or it has not for too long.
     pub fn ask_for_leaving(&self) -> bool {
         if self.leaving.device.load(Ordering::Acquire) == NONE {
             return false;
@@ -51,14 +51,17 @@ impl Devices {
         now.saturating_sub(first.err().unwrap_or(now)) < PATIENCE_NS
     }
 
-    /// Whether somebody has asked for the device that is going.
+    /// Whether a thread has asked for the device.
     pub(crate) fn must_yield(&self) -> bool {
         self.leaving.asked_ns.load(Ordering::Relaxed) > 0
     }
 }
 
-impl crate::device::Devices {
-    /// Takes a device off the lists.
+impl Devices {
+    /// Takes a device off the lists: it gets no new pages.
+    ///
+    /// # Errors
+    /// It is off the lists already.
     pub(crate) fn swapoff_begin(&self, device: &Device) -> Result<(), Error> {
         let mut store = device.store().lock();
         let begun = self.table().swapoff_begin(device.id());
@@ -66,8 +69,7 @@ impl crate::device::Devices {
             return Err(Error::DevicesChanging);
         }
         if store.state == DeviceState::On {
-            let (pages, used) = (i64::from(store.slots.pages()), i64::from(store.slots.used()));
-            self.account(used - pages, -pages);
+            self.counts.subtract(store.counts());
         }
         store.state = DeviceState::Leaving;
         drop(store);
@@ -77,7 +79,7 @@ impl crate::device::Devices {
         Ok(())
     }
 
-    /// Puts a device back whose pages could not all be brought back.
+    /// Puts a device back on the lists that could not be emptied.
     pub(crate) fn swapoff_failed(&self, device: &Device) {
         let mut store = device.store().lock();
         let mut table = self.table();
@@ -93,20 +95,21 @@ impl crate::device::Devices {
             store.state = DeviceState::Retired;
         } else {
             store.state = DeviceState::On;
-            let (pages, used) = (i64::from(store.slots.pages()), i64::from(store.slots.used()));
-            self.account(pages - used, pages);
+            self.counts.add(store.counts());
         }
         drop(store);
-        // Behind the others: who finds no device going looks for its room once more.
+        // After the others: a thread that finds no swapoff under way looks for the device's room once more.
         self.set_leaving(None);
         self.allow_buffers();
     }
 
-    /// Forgets a device without pages; its file is closed by the caller.
+    /// Takes an empty device out of use; the caller closes its file.
+    ///
+    /// # Panics
+    /// When it holds a page.
     pub(crate) fn swapoff_done(&self, device: &Device) -> Option<std::fs::File> {
-        let id: DeviceId = device.id();
         assert_eq!(device.used(), 0, "a device that is let go of holds no page");
-        self.table().swapoff_done(id);
+        self.table().swapoff_done(device.id());
         self.set_leaving(None);
         let file = device.remove();
         if self.list().next().is_some() {

@@ -4,6 +4,7 @@
 //! slot on it. Locks nest CPU buffer, device, list: `table` (the list lock) is the innermost, taken with a
 //! device's lock held when that device becomes full or gets room.
 mod cache;
+mod counts;
 mod leaving;
 pub mod open;
 pub mod queue;
@@ -21,33 +22,35 @@ use crate::sys::lock::{Guard, Lock, LockUse};
 use crate::sys::request::{Direction, Pieces, Request};
 use cache::Buffers;
 pub use cache::SlotMode;
+use counts::{Counts, SlotCounts};
 use leaving::Leaving;
 use open::OpenDevice;
-use record::{Cursor, Device, DeviceState, Label, Place, Store, number_of};
+use record::{Cursor, Device, DeviceState, Label, Store, number_of};
 use spec::SwapSpec;
 use std::fs::File;
 use std::io;
 use std::num::NonZeroU32;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use userswap_policy::devices::{DEVICES_MAX, DeviceId, DeviceTable, Placement, Search};
 use userswap_policy::free_batch::FreeOrder;
 use userswap_policy::slots::SlotRun;
 
 /// Slots of the largest device: 512 GiB. Larger ones are used in part.
 pub const DEVICE_SLOTS: u32 = 1 << 27;
+
 /// Consecutive slots of one device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SlotSpan {
-    /// The first slot.
+    /// The slot with the lowest number.
     pub first: Slot,
-    /// Number of slots.
+    /// Number of slots, at least one.
     pub count: u32,
 }
 
 impl SlotSpan {
-    /// The slots one by one.
+    /// The slots one by one, in order.
     pub fn slots(self) -> impl Iterator<Item = Slot> {
         let number = self.first.0.get();
         (number..number + self.count)
@@ -55,7 +58,7 @@ impl SlotSpan {
     }
 }
 
-/// What becomes of a slot that nobody needs any more.
+/// What becomes of a slot that is not needed any more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SlotEnd {
     /// It can hold another page.
@@ -64,16 +67,13 @@ pub enum SlotEnd {
     Bad,
 }
 
-/// All devices of an engine.
+/// The swap devices of an engine.
 pub struct Devices {
     records: [Device; DEVICES_MAX],
     table: Lock<DeviceTable>,
     /// How often the list lock was taken to choose a device.
     pub list_lock: LockUse,
-    /// Free slots of all devices that take pages; less than what the devices say while somebody searches.
-    free_slots: AtomicI64,
-    /// Usable slots of all devices that take pages.
-    total_slots: AtomicI64,
+    counts: Counts,
     buffers: Buffers,
     /// Counts devices coming and going.
     pub changes: AtomicU32,
@@ -83,22 +83,21 @@ pub struct Devices {
 /// The engine-wide name of a device's slot.
 pub fn slot_of(id: DeviceId, number: u32) -> Slot {
     let slot = u32::from(id.0) * DEVICE_SLOTS + number;
-    Slot(NonZeroU32::new(slot).expect("slot 0 is the header, and nobody's"))
+    Slot(NonZeroU32::new(slot).expect("slot 0 is the header, and no page's"))
 }
 
 impl Devices {
     /// Takes opened devices into use, in the order given.
     ///
     /// # Errors
-    /// No memory for the books of a device, a node that does not exist, too many devices.
+    /// No memory for the tables of a device, a node that does not exist, too many devices.
     pub fn new(opened: Vec<OpenDevice>, topology: &Topology) -> Result<Self, Error> {
         let nodes = topology.nodes().len() as u8;
         let devices = Self {
             records: std::array::from_fn(|index| Device::absent(DeviceId(index as u8))),
             table: Lock::new(DeviceTable::new(nodes, Placement::Near)),
             list_lock: LockUse::default(),
-            free_slots: AtomicI64::new(0),
-            total_slots: AtomicI64::new(0),
+            counts: Counts::default(),
             buffers: Buffers::new(),
             changes: AtomicU32::new(0),
             leaving: Leaving::default(),
@@ -118,11 +117,10 @@ impl Devices {
         let priority = opened.priority.map(|priority| priority as u16);
         let device = self.free_record()?;
         let name = self.unique_name(opened.path.display().to_string());
-        let place = Place { name, node: node.map(|node| NodeId(node.0)) };
-        device.install(opened, place, self.buffers.cpus()).map_err(Error::Books)?;
+        device.install(opened, name, node, self.buffers.cpus()).map_err(Error::Tables)?;
         let mut store = device.store().lock();
         let pages = store.slots.pages();
-        let taken = self.table.lock().swapon(node, priority, pages).map_err(Error::SwapOn);
+        let taken = self.table.lock().swapon(node, priority, pages).map_err(Error::Swapon);
         if let Err(error) = taken {
             drop(store);
             drop(device.remove());
@@ -130,18 +128,18 @@ impl Devices {
         }
         assert_eq!(taken.ok(), Some(device.id()), "records and table agree about what is free");
         store.state = DeviceState::On;
-        self.account(i64::from(pages), i64::from(pages));
+        self.counts.add(store.counts());
         drop(store);
         self.buffers.enable();
         self.changes.fetch_add(1, Ordering::Release);
         Ok(device.id())
     }
 
-    /// Whether there would be a place for a device.
+    /// Whether a device could be taken into use, before a file is made for it.
     ///
     /// # Errors
     /// It names a node that does not exist, or there are too many devices.
-    pub fn check_place(&self, spec: &SwapSpec, topology: &Topology) -> Result<(), Error> {
+    pub fn check_swapon(&self, spec: &SwapSpec, topology: &Topology) -> Result<(), Error> {
         spec.node.map_or(Ok(None), |number| named_node(number, topology))?;
         self.free_record().map(|_| ())
     }
@@ -161,7 +159,7 @@ impl Devices {
         names.find(|name| !is_taken(name)).expect("there are more numbers than devices")
     }
 
-    /// The devices in use.
+    /// The devices in use, by index.
     pub fn list(&self) -> impl Iterator<Item = &Device> {
         self.records.iter().filter(|device| device.descriptor() >= 0)
     }
@@ -171,7 +169,7 @@ impl Devices {
         &self.records[usize::from(id.0)]
     }
 
-    /// The list lock.
+    /// The lists of all nodes, under their lock: the innermost one.
     pub fn table(&self) -> Guard<'_, DeviceTable> {
         self.table.lock()
     }
@@ -180,7 +178,7 @@ impl Devices {
     /// has first.
     pub fn allocate(&self, want: u32, near: NodeId) -> Option<SlotSpan> {
         self.take_buffered(want, near).or_else(|| self.ask_devices(want, near)).or_else(|| {
-            // What waits in buffers may be the last room there is.
+            // The slots in buffers may be the last there are.
             self.drain();
             self.ask_devices(want, near)
         })
@@ -188,27 +186,14 @@ impl Devices {
 
     /// Asks the devices themselves.
     fn ask_devices(&self, want: u32, near: NodeId) -> Option<SlotSpan> {
-        let granted = self.reserve(want)?;
+        let granted = self.counts.reserve(want)?;
         let mut search = Search::new();
         let span =
             std::iter::from_fn(|| self.table.lock_counted(&self.list_lock).next(near, &mut search))
                 .find_map(|id| self.allocate_on(self.by_id(id), granted, near));
         let taken = span.map_or(0, |span| span.count);
-        self.account(i64::from(granted - taken), 0);
+        self.counts.add_free(granted - taken);
         span
-    }
-
-    /// Subtracts in advance, so that of many searchers none finds less than it was promised.
-    fn reserve(&self, want: u32) -> Option<u32> {
-        let take = |free: i64| (free > 0).then(|| free - i64::from(want).min(free));
-        let before =
-            self.free_slots.fetch_update(Ordering::AcqRel, Ordering::Relaxed, take).ok()?;
-        Some(i64::from(want).min(before) as u32).filter(|granted| *granted > 0)
-    }
-
-    pub(crate) fn account(&self, free: i64, total: i64) {
-        self.free_slots.fetch_add(free, Ordering::AcqRel);
-        self.total_slots.fetch_add(total, Ordering::AcqRel);
     }
 
     fn allocate_on(&self, device: &Device, want: u32, near: NodeId) -> Option<SlotSpan> {
@@ -231,12 +216,12 @@ impl Devices {
         store.slots.free(run);
         if store.state != DeviceState::On {
             // It has left meanwhile, with these slots counted as used: what was reserved is gone with it.
-            self.account(-i64::from(run.count), 0);
+            self.counts.subtract(SlotCounts { free: i64::from(run.count), total: 0 });
             return None;
         }
         store.slots.limit(device.backed_slots());
         let lost = i64::from(before - store.slots.pages());
-        self.account(-lost, -lost);
+        self.counts.subtract(SlotCounts { free: lost, total: lost });
         self.table.lock().resize(device.id(), store.slots.pages());
         let run = store.allocate(cursor, want);
         self.note_full(device, &store);
@@ -250,18 +235,13 @@ impl Devices {
         }
     }
 
-    /// Frees slots; they must be in use and of one device.
-    pub fn free(&self, span: SlotSpan) {
-        self.give_back(span);
-    }
-
     /// Frees a run of a device whose lock is held.
     fn free_run(&self, device: &Device, store: &mut Store, run: SlotRun) {
         let was_full = store.slots.is_full();
         store.slots.free(run);
         device.freed.fetch_add(u64::from(run.count), Ordering::Relaxed);
         if store.state == DeviceState::On {
-            self.account(i64::from(run.count), 0);
+            self.counts.add_free(run.count);
             if was_full {
                 self.table.lock().on_not_full(device.id());
             }
@@ -276,7 +256,7 @@ impl Devices {
             store.slots.mark_bad(number_of(slot));
         }
         if store.state == DeviceState::On {
-            self.account(0, -i64::from(span.count));
+            self.counts.subtract(SlotCounts { free: 0, total: i64::from(span.count) });
         }
         self.table.lock().resize(device.id(), store.slots.pages());
         self.note_full(device, &store);
@@ -292,8 +272,7 @@ impl Devices {
         let mut store = device.store().lock();
         if store.state == DeviceState::On {
             store.state = DeviceState::Retired;
-            let (pages, used) = (i64::from(store.slots.pages()), i64::from(store.slots.used()));
-            self.account(used - pages, -pages);
+            self.counts.subtract(store.counts());
             self.table.lock().on_full(device.id());
         }
     }
@@ -329,26 +308,6 @@ impl Devices {
     pub fn describe(&self, slot: Slot) -> (Arc<Label>, u32) {
         let label = self.device_of(slot).label();
         (label.expect("a slot in use is on a device in use"), number_of(slot))
-    }
-
-    /// Whether slots should be given up by pages that are brought in: the devices are more than half full.
-    pub fn is_crowded(&self) -> bool {
-        let free = self.free_slots.load(Ordering::Relaxed);
-        free * 2 < self.total_slots.load(Ordering::Relaxed)
-    }
-
-    /// Free and usable slots of the devices that take pages.
-    pub fn room(&self) -> (i64, i64) {
-        (self.free_slots.load(Ordering::Acquire), self.total_slots.load(Ordering::Acquire))
-    }
-
-    /// Slots that hold pages and usable slots of all devices.
-    pub fn usage(&self) -> (u64, u64) {
-        let (used, pages) = self.list().fold((0, 0), |(used, pages), device| {
-            let store = device.store().lock();
-            (used + u64::from(store.slots.used()), pages + u64::from(store.slots.pages()))
-        });
-        (used.saturating_sub(self.buffers.slots()), pages)
     }
 
     /// A request for consecutive slots, by a CPU of `near`.
@@ -414,23 +373,23 @@ impl Devices {
         self.buffers.enable();
     }
 
-    /// Which device is asked first.
+    /// Changes which device without a priority is asked first.
     pub fn set_placement(&self, placement: Placement) {
         self.table.lock().set_placement(placement);
     }
 
-    /// How slots are allocated.
+    /// Changes how slots are allocated; what is in buffers goes back to the devices.
     pub fn set_mode(&self, mode: SlotMode) {
         self.buffers.set_mode(mode);
         self.drain();
     }
 
-    /// How slots are allocated.
+    /// How slots are allocated at this moment.
     pub fn mode(&self) -> SlotMode {
         self.buffers.mode()
     }
 
-    /// In which order batches are freed.
+    /// Changes in which order batches are freed.
     pub fn set_free_order(&self, order: FreeOrder) {
         self.buffers.set_free_order(order);
     }
@@ -438,29 +397,6 @@ impl Devices {
     /// In which order batches are freed.
     pub fn free_order(&self) -> FreeOrder {
         self.buffers.free_order()
-    }
-
-    /// Slots that were given to CPUs of their device's own node, and all that were given out.
-    pub fn written_near(&self) -> (u64, u64) {
-        self.list().fold((0, 0), |(near, all), device| {
-            let own = device.label().and_then(|label| label.node);
-            let placed = |node: usize| device.placed[node].load(Ordering::Relaxed);
-            let here = own.map_or(0, |own| placed(own.0 as usize));
-            (near + here, all + (0..device.placed.len()).map(placed).sum::<u64>())
-        })
-    }
-
-    /// Free and total slots agree with what the devices say; nobody is searching.
-    pub fn is_balanced(&self) -> bool {
-        let sums = self.list().fold((0, 0), |(free, total), device| {
-            let store = device.store().lock();
-            let (pages, used) = (i64::from(store.slots.pages()), i64::from(store.slots.used()));
-            match store.state {
-                DeviceState::On => (free + pages - used, total + pages),
-                _ => (free, total),
-            }
-        });
-        sums == self.room()
     }
 }
 
@@ -475,7 +411,7 @@ fn node_for(opened: &OpenDevice, topology: &Topology) -> Result<Option<NodeId>, 
     let find = |number: u32| topology.find(number);
     match opened.node {
         Some(number) => named_node(number, topology),
-        // On a made-up machine no device has a place of its own.
+        // On a made-up machine no device is near to a node.
         None if topology.nodes().iter().all(|node| node.memory.is_none()) => Ok(None),
         None => Ok(opened.file.as_ref().and_then(sysfs::node_of).and_then(find)),
     }

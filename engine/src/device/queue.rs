@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, mpsc};
 /// Threads that stand in for an io_uring: enough to keep a disk busy with large requests.
 const THREADS: usize = 4;
 
-/// A finished request.
+/// How a request ended.
 #[derive(Debug)]
 pub struct Completion {
     /// What [`Queue::start`] was given.
@@ -24,7 +24,7 @@ pub struct Completion {
     pub outcome: io::Result<()>,
 }
 
-/// One thread's requests.
+/// The requests that one thread has under way.
 pub struct Queue {
     backend: Backend,
     in_flight: u32,
@@ -64,7 +64,7 @@ impl Queue {
         Ok(Self { backend, in_flight: 0, depth })
     }
 
-    /// Lets go of devices only after the process has ended, where that can be had.
+    /// Keeps the devices open until after the process has ended, where the back end can.
     pub fn keep_open(&self, files: &[RawFd]) {
         if let Backend::Uring { ring, .. } = &self.backend {
             ring.keep_open(files);
@@ -112,7 +112,7 @@ impl Queue {
         Some(completion)
     }
 
-    /// Waits until some request has finished.
+    /// Waits until a request has finished; may return early.
     pub fn wait(&mut self) {
         match &mut self.backend {
             Backend::Uring { ring, .. } => ring.wait(),

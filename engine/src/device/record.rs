@@ -1,8 +1,8 @@
-//! One swap device: its file, its slots behind the device's lock, a checksum for each slot.
+//! One swap device: its file, its slots under the device's lock, a checksum for each slot.
 //!
-//! A device is a record that is never freed but used again, as in the kernel: whoever holds the number of
-//! a slot finds its record without a lock. What a record holds changes only behind the closed gate, or
-//! behind its lock.
+//! A device is a record that is never freed but used again, as in the kernel: from the number of a slot its
+//! record is found without a lock. What a record holds changes only while the gate is closed, or under the
+//! record's lock.
 use super::open::{self, DeviceKind, OpenDevice};
 use super::spec::SwapSpec;
 use super::throttle::{Distance, Link};
@@ -32,7 +32,7 @@ const ALLOCATE_BYTES: u64 = 128 << 20;
 const ERRORS_MAX: u32 = 16;
 /// What a fork copies at a time.
 const COPY_BYTES: usize = 1 << 20;
-/// No descriptor.
+/// The descriptor of a record without a device.
 const NOTHING: RawFd = -1;
 
 /// What does not change while a device is in use.
@@ -40,9 +40,9 @@ const NOTHING: RawFd = -1;
 pub struct Label {
     /// As the user named it, with a number if that is not unique.
     pub name: String,
-    /// Where it is.
+    /// The path as it was opened; `mem` for memory.
     pub path: PathBuf,
-    /// What it is.
+    /// What the path turned out to be.
     pub kind: DeviceKind,
     /// Slots, the header included.
     pub max: u32,
@@ -50,25 +50,16 @@ pub struct Label {
     pub node: Option<NodeId>,
 }
 
-/// Where a device is, in the engine's words.
-#[derive(Debug)]
-pub struct Place {
-    /// Its unique name.
-    pub name: String,
-    /// Its node.
-    pub node: Option<NodeId>,
-}
-
 /// Whether a record is a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DeviceState {
-    /// Nothing is here.
+    /// There is no device here.
     Absent,
     /// It takes pages.
     On,
     /// It refused too many writes: it keeps what it has and takes nothing new.
     Retired,
-    /// Its pages are being brought back.
+    /// Its swapoff is under way.
     Leaving,
 }
 
@@ -83,7 +74,7 @@ pub struct Store {
     file: Option<File>,
 }
 
-/// Who chooses the cluster of new slots.
+/// Which cluster new slots come from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cursor {
     /// Each CPU fills a cluster of its own.
@@ -92,7 +83,7 @@ pub enum Cursor {
     Shared,
 }
 
-/// A record for a device.
+/// A record, with a device or without.
 pub struct Device {
     id: DeviceId,
     descriptor: AtomicI32,
@@ -113,9 +104,9 @@ pub struct Device {
     pub allocation: LockUse,
     /// The device's lock, taken to free.
     pub freeing: LockUse,
-    /// Slots freed.
+    /// Slots freed since it was taken into use.
     pub freed: AtomicU64,
-    /// Slots given to the CPUs of each node.
+    /// Slots given to the CPUs of each node since it was taken into use.
     pub placed: [AtomicU64; NODES_MAX],
 }
 
@@ -150,9 +141,14 @@ impl Device {
     /// Puts an opened device into the record, taking no pages yet.
     ///
     /// # Errors
-    /// No memory for its books.
-    pub fn install(&self, opened: OpenDevice, place: Place, cpus: usize) -> io::Result<()> {
-        let Place { name, node } = place;
+    /// No memory for its tables.
+    pub fn install(
+        &self,
+        opened: OpenDevice,
+        name: String,
+        node: Option<NodeId>,
+        cpus: usize,
+    ) -> io::Result<()> {
         let max = (opened.bytes / PAGE_BYTES as u64).min(u64::from(DEVICE_SLOTS)) as u32;
         let file = match opened.file {
             Some(file) => File::from(fd::raise(OwnedFd::from(file))),
@@ -187,8 +183,8 @@ impl Device {
         Ok(())
     }
 
-    /// Empties the record; the file is closed when the returned value is dropped. Nobody may be using the
-    /// device: the gate is closed, or it was never listed.
+    /// Empties the record; the file is closed when the returned value is dropped. No thread may be using
+    /// the device: the gate is closed, or it was never listed.
     pub fn remove(&self) -> Option<File> {
         self.descriptor.store(NOTHING, Ordering::Release);
         *self.label.lock() = None;
@@ -198,12 +194,12 @@ impl Device {
         store.file.take()
     }
 
-    /// Its index.
+    /// Its index among the engine's devices.
     pub fn id(&self) -> DeviceId {
         self.id
     }
 
-    /// Its name and kind, if it is in use.
+    /// What does not change while it is in use; None when it is not.
     pub fn label(&self) -> Option<Arc<Label>> {
         self.label.lock().clone()
     }
@@ -226,7 +222,7 @@ impl Device {
         link.map_or(0, |link| link.reserve(bytes, distance))
     }
 
-    /// The device's lock.
+    /// Its slots; the lock nests inside a buffer's and around the table's.
     pub fn store(&self) -> &Lock<Store> {
         &self.store
     }
@@ -256,7 +252,7 @@ impl Device {
         self.store.lock().slots.used()
     }
 
-    /// Usable slots.
+    /// Usable slots: those that are not bad and have room on the file system.
     pub fn pages(&self) -> u32 {
         self.store.lock().slots.pages()
     }
@@ -294,7 +290,7 @@ impl Device {
         let label = self.label().expect("only devices in use are copied");
         let bytes = u64::from(label.max) * PAGE_BYTES as u64;
         let copy = match label.kind {
-            DeviceKind::Memory => memory_device(bytes).map_err(Error::Books)?,
+            DeviceKind::Memory => memory_device(bytes).map_err(Error::Tables)?,
             DeviceKind::Temporary => temporary(label.path.clone(), bytes)?,
             DeviceKind::File | DeviceKind::Block => temporary(open::default_directory(), bytes)?,
         };

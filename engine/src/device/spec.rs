@@ -67,7 +67,7 @@ pub enum SpecError {
     UnknownOption {
         /// The whole text.
         spec: String,
-        /// The option.
+        /// The option with its value.
         option: String,
     },
     /// An option with a value out of its range.
@@ -122,29 +122,14 @@ impl FromStr for SwapSpec {
         if spec.contains(|c: char| c.is_control()) {
             return Err(SpecError::ControlCharacter(spec.to_owned()));
         }
-        let (mut priority, mut node) = (None, None);
-        let (mut bandwidth, mut latency) = (None, None);
+        let mut options = SpecOptions::default();
         let mut rest = spec;
         while let Some((before, option)) = rest.rsplit_once(',') {
             // A comma in a directory's or file's name is not ours.
-            let Some((name, value)) = option.split_once('=') else { break };
-            if option.contains('/') {
+            if !option.contains('=') || option.contains('/') {
                 break;
             }
-            match name {
-                "pri" => set_once(&mut priority, ("pri", parse_priority(spec, value)?), spec)?,
-                "node" => set_once(&mut node, ("node", parse_node(spec, value)?), spec)?,
-                "throttle" => {
-                    set_once(&mut bandwidth, ("throttle", parse_pair(spec, option, value)?), spec)?;
-                }
-                "latency" => {
-                    set_once(&mut latency, ("latency", parse_pair(spec, option, value)?), spec)?;
-                }
-                _ => {
-                    let (spec, option) = (spec.to_owned(), option.to_owned());
-                    return Err(SpecError::UnknownOption { spec, option });
-                }
-            }
+            options.read(spec, option)?;
             rest = before;
         }
         let (path, size) = split_size(spec, rest)?;
@@ -154,19 +139,68 @@ impl FromStr for SwapSpec {
             (MEMORY_WORD, Some(_)) => SwapPath::Memory,
             (path, _) => SwapPath::Path(PathBuf::from(path)),
         };
-        Ok(SwapSpec { path, size, priority, node, throttle: throttle_of(bandwidth, latency) })
+        let SpecOptions { priority, node, .. } = options;
+        Ok(SwapSpec { path, size, priority, node, throttle: options.throttle() })
+    }
+}
+
+/// What the options say, as far as they are read.
+#[derive(Default)]
+struct SpecOptions {
+    priority: Option<i16>,
+    node: Option<u8>,
+    /// In megabytes per second.
+    bandwidth: Option<NearFar>,
+    /// In microseconds.
+    latency: Option<NearFar>,
+}
+
+/// A number for the device's own node and one for the others.
+#[derive(Clone, Copy, Default)]
+struct NearFar {
+    near: u32,
+    far: u32,
+}
+
+impl SpecOptions {
+    fn read(&mut self, spec: &str, option: &str) -> Result<(), SpecError> {
+        let (name, value) = option.split_once('=').unwrap_or((option, ""));
+        let twice = |option| SpecError::OptionTwice { spec: spec.to_owned(), option };
+        match name {
+            "pri" => set_once(&mut self.priority, parse_priority(spec, value)?, || twice("pri")),
+            "node" => set_once(&mut self.node, parse_node(spec, value)?, || twice("node")),
+            "throttle" => {
+                let speeds = parse_near_far(spec, option, value)?;
+                set_once(&mut self.bandwidth, speeds, || twice("throttle"))
+            }
+            "latency" => {
+                let latencies = parse_near_far(spec, option, value)?;
+                set_once(&mut self.latency, latencies, || twice("latency"))
+            }
+            _ => {
+                let (spec, option) = (spec.to_owned(), option.to_owned());
+                Err(SpecError::UnknownOption { spec, option })
+            }
+        }
+    }
+
+    fn throttle(&self) -> Option<Throttle> {
+        self.bandwidth.or(self.latency)?;
+        let bandwidth = self.bandwidth.unwrap_or_default();
+        let latency = self.latency.unwrap_or_default();
+        Some(Throttle {
+            local: Speed { mb_per_s: bandwidth.near, latency_us: latency.near },
+            remote: Speed { mb_per_s: bandwidth.far, latency_us: latency.far },
+        })
     }
 }
 
 fn set_once<T>(
-    slot: &mut Option<T>,
-    (option, value): (&'static str, T),
-    spec: &str,
+    option: &mut Option<T>,
+    value: T,
+    twice: impl FnOnce() -> SpecError,
 ) -> Result<(), SpecError> {
-    match slot.replace(value) {
-        None => Ok(()),
-        Some(_) => Err(SpecError::OptionTwice { spec: spec.to_owned(), option }),
-    }
+    option.replace(value).map_or(Ok(()), |_| Err(twice()))
 }
 
 fn parse_priority(spec: &str, value: &str) -> Result<i16, SpecError> {
@@ -187,22 +221,16 @@ fn parse_node(spec: &str, value: &str) -> Result<u8, SpecError> {
     })
 }
 
-/// One number, or one for the device's own node and one for the others.
-fn parse_pair(spec: &str, option: &str, value: &str) -> Result<(u32, u32), SpecError> {
-    let (local, remote) = value.split_once(':').unwrap_or((value, value));
-    let pair = local.parse().ok().zip(remote.parse().ok());
-    pair.filter(|(local, remote)| *local > 0 && *remote > 0).ok_or_else(|| SpecError::OptionValue {
+/// One number for all nodes, or NEAR:FAR.
+fn parse_near_far(spec: &str, option: &str, value: &str) -> Result<NearFar, SpecError> {
+    let (near, far) = value.split_once(':').unwrap_or((value, value));
+    let number = |text: &str| text.parse::<u32>().ok().filter(|number| *number > 0);
+    let pair = number(near).zip(number(far)).map(|(near, far)| NearFar { near, far });
+    pair.ok_or_else(|| SpecError::OptionValue {
         spec: spec.to_owned(),
         option: option.to_owned(),
         allowed: "write a whole number above 0, or NEAR:FAR (throttle in MB/s, latency in us)",
     })
-}
-
-fn throttle_of(bandwidth: Option<(u32, u32)>, latency: Option<(u32, u32)>) -> Option<Throttle> {
-    let ((near, far), (soon, late)) =
-        bandwidth.or(latency).map(|_| (bandwidth.unwrap_or((0, 0)), latency.unwrap_or((0, 0))))?;
-    let local = Speed { mb_per_s: near, latency_us: soon };
-    Some(Throttle { local, remote: Speed { mb_per_s: far, latency_us: late } })
 }
 
 /// Separates a trailing `:SIZE` from the path.
@@ -217,7 +245,7 @@ fn split_size<'a>(spec: &str, text: &'a str) -> Result<(&'a str, Option<u64>), S
     }
 }
 
-/// Nothing, or a number with a short word behind it. Names below `/dev/disk/by-path` end in
+/// Nothing, or a number with a short word after it. Names below `/dev/disk/by-path` end in
 /// `:1f.2-ata-1` and the like; those are paths.
 fn is_meant_as_size(tail: &str) -> bool {
     let number = tail.trim_start_matches(['+', '-']);

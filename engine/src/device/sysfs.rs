@@ -27,16 +27,16 @@ fn block_device(file: &File) -> Option<PathBuf> {
 
 /// A partition has no queue of its own: its disk's counts.
 fn seeks(device: &Path) -> bool {
-    let queue = |place: &Path| read_to_string(place.join("queue/rotational")).ok();
+    let queue = |above: &Path| read_to_string(above.join("queue/rotational")).ok();
     device.ancestors().find_map(queue).is_some_and(|text| text.trim() == "1")
 }
 
 /// A partition's node is its disk's, a disk's that of the controller above it.
 fn above(device: &Path) -> Option<u32> {
-    device.ancestors().find_map(|place| {
-        let files: [PathBuf; 2] = [place.join("numa_node"), place.join("device/numa_node")];
+    device.ancestors().find_map(|directory| {
+        let files: [PathBuf; 2] = [directory.join("numa_node"), directory.join("device/numa_node")];
         let node = files.iter().find_map(|file| read_to_string(file).ok())?;
-        // -1: it exists and is close to nobody. Nothing above will know better.
+        // -1: it exists and is close to no node. Nothing above will know better.
         Some(node.trim().parse::<u32>().ok())
     })?
 }

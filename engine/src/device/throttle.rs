@@ -6,7 +6,7 @@ use crate::sys::clock;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How fast a device is from one place.
+/// How fast a device is for some CPUs.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Speed {
     /// Megabytes (10^6 bytes) per second; 0 is unlimited.
@@ -15,7 +15,7 @@ pub struct Speed {
     pub latency_us: u32,
 }
 
-/// How fast a device is made to be.
+/// How slow a device is made to be, for near and far CPUs.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Throttle {
     /// For CPUs of its own node, or for all if it has none.

@@ -17,7 +17,7 @@ impl Core {
     pub(crate) fn obtain(&self, node: &Node, want: u32) -> (&Node, Grant) {
         let mut tried = Tried::default();
         loop {
-            let seen = self.freed.load(Ordering::Acquire);
+            let seen = self.shortage.freed.load(Ordering::Acquire);
             let nearest = self.topology.nearest(node.id);
             let nearby = if nearest.len() > 1 {
                 &[Asker::FaultNearby, Asker::Fault][..]

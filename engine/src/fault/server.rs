@@ -100,9 +100,9 @@ impl Server {
             busy |= self.finish_completed() > 0;
             busy |= self.read_ahead();
             if !busy {
-                let wanted = self.core.server_wanted.as_raw_fd();
+                let wanted = self.core.threads.server_wanted.as_raw_fd();
                 fd::poll(&[uffd, self.queue.as_raw_fd(), wanted], -1);
-                self.core.server_wanted.clear();
+                self.core.threads.server_wanted.clear();
             }
         }
         while self.queue.in_flight() > 0 {
@@ -282,7 +282,7 @@ impl Server {
                 batch.keep(started.entries, batch.len() - started.entries);
             }
             want.done = after;
-            if want.done >= enough && want.done < want.places() {
+            if want.done >= enough && want.done < want.len() {
                 return Pursuit::LongEnough;
             }
         }
@@ -307,7 +307,7 @@ impl Server {
 /// No thread or no queue to be had.
 pub fn start(core: Arc<Core>) -> Result<std::thread::JoinHandle<()>, Error> {
     let queue = Queue::new(core.tuning.io, DEPTH as u32).map_err(Error::Thread)?;
-    core.queue_fds.lock().push(queue.as_raw_fd());
+    core.threads.queue_fds.lock().push(queue.as_raw_fd());
     let mut server = Server {
         core,
         queue,

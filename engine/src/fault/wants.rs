@@ -36,8 +36,8 @@ impl Core {
     pub(crate) fn next_of(&self, want: &Want) -> Option<(Batch, u32)> {
         let mut batch = Batch::new();
         let mut index = want.done;
-        let end = want.places().min(index.saturating_add(LOOK_MAX));
-        if index >= want.places() {
+        let end = want.len().min(index.saturating_add(LOOK_MAX));
+        if index >= want.len() {
             return None;
         }
         while index < end && !batch.is_full() {

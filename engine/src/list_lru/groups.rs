@@ -2,9 +2,9 @@
 //! becomes of it when a group ends.
 //!
 //! A group is created with its parent, so its ancestors always have lists to take its items. When it ends
-//! it is marked first, then each node's list is put in front of the parent's under that node's lock: who
-//! adds an item looks at the mark under the same lock, and is either moved with the others or goes to the
-//! parent. The list's number is used again when no node remembers it.
+//! it is marked first, then each node's list is put in front of the parent's under that node's lock: the mark
+//! is looked at under the same lock when an item is added, so the item is either moved with the others or goes
+//! to the parent. The list's number is used again when no node remembers it.
 use super::{ListLru, Part};
 use crate::sys::sync::{AtomicBool, Ordering};
 use std::sync::Arc;
@@ -49,7 +49,7 @@ impl Group {
 /// Which list numbers can be given to a new group.
 pub(super) struct Numbers {
     lists: u32,
-    /// One behind the last that was ever given.
+    /// One after the last that was ever given.
     end: u32,
     /// Of groups that have ended; items may still remember them.
     retired: Vec<ListNumber>,
@@ -63,8 +63,8 @@ impl Numbers {
     fn take<'a>(&mut self, parts: impl Iterator<Item = &'a Part> + Clone) -> Option<ListNumber> {
         let is_free =
             |list: &ListNumber| parts.clone().all(|part| part.lists.lock().is_free(*list));
-        if let Some(place) = self.retired.iter().position(is_free) {
-            return Some(self.retired.swap_remove(place));
+        if let Some(index) = self.retired.iter().position(is_free) {
+            return Some(self.retired.swap_remove(index));
         }
         if self.end == self.lists {
             return None;

@@ -4,7 +4,7 @@
 //!
 //! An item is a node and a number below the container's capacity: its link lies in an array of that node's,
 //! in address space that takes memory where it is touched. Numbers are the program's own, such as the
-//! places of the slab that its objects are in; no operation allocates.
+//! indexes of its objects in a slab; no operation allocates.
 //!
 //! Items are *added* when they are not in use any more and *deleted* when they are taken into use again, or
 //! left on the list and given another round by the walk when they were used (the lazy LRU of dentries and
@@ -26,18 +26,18 @@
 //!     assert!(lru.add(node, number));
 //! }
 //! assert!(!lru.add(node, 0), "it is on the list already");
-//! assert!(lru.del(node, 2), "somebody uses it again");
+//! assert!(lru.del(node, 2), "it is in use again");
 //!
-//! // Reclaim: objects that were used get another round, others go, those in someone's hands stay.
+//! // Reclaim: objects that were used get another round, others go, those that are locked stay.
 //! let mut budget = 2;
 //! let freed = lru.walk_one(node, None, &mut budget, |visit| {
-//!     let Ok(mut place) = slab[visit.item() as usize].try_lock() else { return Code::Skip };
-//!     let object = place.as_mut().expect("what is on the list exists");
+//!     let Ok(mut entry) = slab[visit.item() as usize].try_lock() else { return Code::Skip };
+//!     let object = entry.as_mut().expect("what is on the list exists");
 //!     if std::mem::take(&mut object.used) {
 //!         return Code::Rotate;
 //!     }
 //!     visit.isolate();
-//!     *place = None;
+//!     *entry = None;
 //!     Code::Removed
 //! });
 //! assert_eq!((freed, budget, lru.count_node(node)), (1, 0, 1));
@@ -45,7 +45,7 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! Not for signal handlers: one that interrupts who holds a node's lock would wait for ever.
+//! Not for signal handlers: one that interrupts the holder of a node's lock would wait for ever.
 mod groups;
 mod walk;
 
@@ -68,7 +68,7 @@ pub const ITEMS_MAX: u32 = sublists::ITEMS_MAX;
 /// Groups that one container can have at a time.
 pub const GROUPS_MAX: u32 = sublists::LISTS_MAX - 1;
 
-/// A node's lists.
+/// The lists of one node, of all groups.
 type Lists = Sublists<ZeroedSlice<Link>>;
 
 /// A concurrent container of reclaimable items, with lists by node and group.
@@ -83,7 +83,7 @@ pub struct ListLru {
     /// 2013, dropped by Linux 4.0 with the machines of a thousand nodes in mind). Changed under the node's
     /// lock, read without one.
     active: AtomicU64,
-    /// One behind the highest list number that was ever in use.
+    /// One after the highest list number that was ever in use.
     lists_end: AtomicU32,
     numbers: Lock<Numbers>,
     /// Tells its groups from those of other containers.
@@ -102,13 +102,22 @@ struct Part {
     beside: AtomicI64,
 }
 
-/// Items that [`Visit::isolate_move`] took off one node's lists, the last one first. They belong to whoever
-/// has this: nobody can add or delete them until they are taken out of it.
+/// Items that [`Visit::isolate_move`] took off one node's lists, the last one first. They belong to the
+/// holder of this: they can be neither added nor deleted until they are taken out of it.
 #[derive(Debug)]
 #[must_use = "items that are not taken out can never be added again"]
 pub struct Taken {
     node: NodeId,
     chain: Chain,
+}
+
+/// Waits for the locks of a container.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Waits {
+    /// Times that a thread had to wait.
+    pub count: u64,
+    /// Nanoseconds waited, all together.
+    pub total_ns: u64,
 }
 
 impl Taken {
@@ -162,7 +171,7 @@ impl ListLru {
         })
     }
 
-    /// Number of nodes.
+    /// Number of nodes, 1 to [`NODES_MAX`].
     pub fn nodes(&self) -> usize {
         1 + self.others.len()
     }
@@ -187,7 +196,7 @@ impl ListLru {
         self.assert_own(group);
         let part = self.part(node);
         let mut lists = part.lists.lock();
-        // Looked up under the lock: who was faster than the group's end is moved with the others.
+        // Looked up under the lock: an item that comes before the group's end is moved with the others.
         let list = group.living_list();
         self.append(node, &mut lists, list, item)
     }
@@ -199,7 +208,7 @@ impl ListLru {
         let mut lists = part.lists.lock();
         let Some(list) = lists.del(item) else { return false };
         self.publish(node, &lists, list);
-        self.note_removal(node, &lists);
+        self.note_fewer(node, &lists);
         true
     }
 
@@ -227,7 +236,7 @@ impl ListLru {
 
     /// The nodes that have items at this moment.
     pub fn active_nodes(&self) -> impl Iterator<Item = NodeId> + use<> {
-        // Relaxed: a hint. A bit may be cleared before anybody looks at its node.
+        // Relaxed: a hint. A bit may be cleared before its node is looked at.
         let active = self.active.load(Ordering::Relaxed);
         (0..NODES_MAX as u8).filter(move |node| active >> node & 1 == 1).map(NodeId)
     }
@@ -236,18 +245,20 @@ impl ListLru {
     pub fn take<'a>(&self, taken: &mut Taken, items: &'a mut [u32]) -> &'a [u32] {
         let mut lists = self.part(taken.node).lists.lock();
         let mut count = 0;
-        for place in items.iter_mut() {
+        for entry in items.iter_mut() {
             let Some(item) = lists.pop(&mut taken.chain) else { break };
-            *place = item;
+            *entry = item;
             count += 1;
         }
         &items[..count]
     }
 
-    /// How often somebody waited for a node's lock, and for how many nanoseconds in all.
-    pub fn waits(&self) -> (u64, u64) {
-        let waits = self.parts().map(|part| (part.lists.contended(), part.lists.waited_ns()));
-        waits.fold((0, 0), |sum, waits| (sum.0 + waits.0, sum.1 + waits.1))
+    /// How threads have waited for the nodes' locks since the container was made.
+    pub fn waits(&self) -> Waits {
+        self.parts().fold(Waits::default(), |sum, part| Waits {
+            count: sum.count + part.lists.contended(),
+            total_ns: sum.total_ns + part.lists.waited_ns(),
+        })
     }
 
     /// Every count agrees with the lists and the mask. Walks all lists under their locks; wrong while a
@@ -288,7 +299,7 @@ impl ListLru {
     fn counter(&self, node: NodeId, list: ListNumber) -> &AtomicI64 {
         match list.place() {
             0 => &self.part(node).ungrouped,
-            place => &self.grouped[node.0 as usize][place - 1],
+            index => &self.grouped[node.0 as usize][index - 1],
         }
     }
 
@@ -313,7 +324,7 @@ impl ListLru {
 
     /// An item of the node has gone, and its count is lower.
     #[inline]
-    fn note_removal(&self, node: NodeId, lists: &Guard<'_, Lists>) {
+    fn note_fewer(&self, node: NodeId, lists: &Guard<'_, Lists>) {
         if lists.has_at_most(0) {
             self.active.fetch_and(!(1 << node.0), Ordering::Relaxed);
         }

@@ -12,9 +12,9 @@ use userswap_policy::lru::sublists::ListNumber;
 /// What reclaim asks a container, or a [`Shrinker`](crate::state::shrinkers::Shrinker), for.
 #[derive(Clone)]
 pub struct ShrinkRequest {
-    /// Whose memory is short.
+    /// The node whose memory is short.
     pub node: NodeId,
-    /// Whose items; None for those of no group.
+    /// The group whose items are meant; None for items of no group.
     pub group: Option<Group>,
     /// Items to look at; a walk lowers it by what it looked at.
     pub nr_to_scan: u64,
@@ -44,13 +44,13 @@ impl<'a> Visit<'a> {
         Self { lru, node, list, item: 0, walk: Walk::new(list), lists }
     }
 
-    /// The item.
+    /// Its number on its node.
     #[inline]
     pub fn item(&self) -> u32 {
         self.item
     }
 
-    /// Its node.
+    /// The node that the item is on.
     pub fn node(&self) -> NodeId {
         self.node
     }
@@ -109,7 +109,7 @@ impl<'a> Visit<'a> {
         if let Some(lists) = &self.lists {
             self.lru.publish(self.node, lists, self.list);
             self.lru.publish_beside(self.node, lists);
-            self.lru.note_removal(self.node, lists);
+            self.lru.note_fewer(self.node, lists);
         }
     }
 }

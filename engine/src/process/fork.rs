@@ -51,9 +51,9 @@ impl Core {
         sigbus::forget_readers();
         self.forget_changes();
         self.shrinkers.forget_scans();
-        self.devices.replace_files(ticket.copies?).map_err(Error::Books)?;
+        self.devices.replace_files(ticket.copies?).map_err(Error::Tables)?;
         self.renew_descriptors()?;
-        self.arena.advise(libc::MADV_DONTFORK).map_err(Error::Books)?;
+        self.arena.advise(libc::MADV_DONTFORK).map_err(Error::Tables)?;
         self.arena.release();
         Ok(())
     }
@@ -67,16 +67,16 @@ impl Core {
 
     fn renew_descriptors(&self) -> Result<(), Error> {
         // A ring keeps the parent's devices open: their space would be taken for as long as the child runs.
-        for fd in self.queue_fds.lock().drain(..) {
+        for fd in self.threads.queue_fds.lock().drain(..) {
             fd::close_inherited(fd);
         }
         let events = self.nodes.iter().map(|node| &node.reclaim_wanted);
-        for event in events.chain([&self.server_wanted]) {
-            let new = Event::new().map_err(Error::Books)?;
-            fd::replace(event.as_raw_fd(), new.as_raw_fd()).map_err(Error::Books)?;
+        for event in events.chain([&self.threads.server_wanted]) {
+            let new = Event::new().map_err(Error::Tables)?;
+            fd::replace(event.as_raw_fd(), new.as_raw_fd()).map_err(Error::Tables)?;
         }
         let new: Uffd = self.uffd.another().map_err(Error::Userfaultfd)?;
-        fd::replace(self.uffd.as_raw_fd(), new.as_raw_fd()).map_err(Error::Books)?;
+        fd::replace(self.uffd.as_raw_fd(), new.as_raw_fd()).map_err(Error::Tables)?;
         self.register().map_err(Error::Userfaultfd)
     }
 }

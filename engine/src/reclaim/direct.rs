@@ -53,7 +53,7 @@ impl Core {
         self.wake_reclaim(node);
         if self.is_throttled(node) {
             count(&self.counters.pgthrottle, 1);
-            futex::wait_for(&self.freed, seen_freed, WAIT_NS);
+            futex::wait_for(&self.shortage.freed, seen_freed, WAIT_NS);
             return;
         }
         // A node whose pages are all pinned or in transition has neighbours that may have something.
@@ -78,20 +78,20 @@ impl Core {
         if self.has_nothing_to_leave(seen_freed, tried) && self.nodes.iter().all(quiet) {
             return self.exceed_budget(node, OutOfPages::NothingCanLeave);
         }
-        futex::wait_for(&self.freed, seen_freed, WAIT_NS);
+        futex::wait_for(&self.shortage.freed, seen_freed, WAIT_NS);
     }
 
     /// Nothing has left for a while, or since that was last found.
     fn has_nothing_to_leave(&self, seen_freed: u32, tried: &Tried) -> bool {
         if tried.in_vain >= VAIN_WAITS {
-            self.nothing_left_at.store(seen_freed, Ordering::Relaxed);
+            self.shortage.nothing_left_after.store(seen_freed.wrapping_add(1), Ordering::Relaxed);
         }
-        self.nothing_left_at.load(Ordering::Relaxed) == seen_freed
+        self.shortage.nothing_left_after.load(Ordering::Relaxed) == seen_freed.wrapping_add(1)
     }
 
     /// The last search for slots found none, and there are none.
     fn are_devices_full(&self) -> bool {
-        self.devices_full.load(Ordering::Relaxed) && self.devices.room().0 <= 0
+        self.shortage.devices_full.load(Ordering::Relaxed) && self.devices.room().free <= 0
     }
 
     /// The background reclaimer is near enough to its end that one more in its way would not help.
@@ -132,7 +132,7 @@ impl Core {
             log::stopping(out_of);
             signal::kill_self();
         }
-        if !self.warned_full.swap(true, Ordering::Relaxed) {
+        if !self.shortage.warned_full.swap(true, Ordering::Relaxed) {
             log::exceeding(out_of);
         }
         count(&self.counters.budget_exceeded, u64::from(EXCEED_PAGES));

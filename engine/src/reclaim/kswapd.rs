@@ -165,9 +165,9 @@ impl Kswapd {
     /// The node is hopeless: its reclaimer is not woken until there is progress.
     fn give_up(&self, node: &Node) {
         self.core.end_turn(node);
-        self.core.hopeless.fetch_add(1, Ordering::AcqRel);
+        self.core.shortage.hopeless.fetch_add(1, Ordering::AcqRel);
         if node.hopeless.swap(true, Ordering::AcqRel) {
-            self.core.hopeless.fetch_sub(1, Ordering::AcqRel);
+            self.core.shortage.hopeless.fetch_sub(1, Ordering::AcqRel);
         }
     }
 
@@ -230,7 +230,7 @@ impl Kswapd {
             core.end_turn(node);
             drop(inside);
         }
-        let full = core.devices_full.load(Ordering::Relaxed);
+        let full = core.shortage.devices_full.load(Ordering::Relaxed);
         let hopeless = node.hopeless.load(Ordering::Relaxed);
         match outcome {
             _ if !open => _ = self.wait(REST_MS),
@@ -305,7 +305,7 @@ enum Outcome {
 /// No thread or no queue to be had.
 pub fn start(core: Arc<Core>, node: NodeId) -> Result<std::thread::JoinHandle<()>, Error> {
     let queue = Queue::new(core.tuning.io, DEPTH as u32).map_err(Error::Thread)?;
-    core.queue_fds.lock().push(queue.as_raw_fd());
+    core.threads.queue_fds.lock().push(queue.as_raw_fd());
     let mut kswapd = Kswapd {
         core,
         node,

@@ -51,8 +51,8 @@ impl Core {
             return false;
         }
         self.shrink_caches(node.id, 0, 0);
-        futex::wait_for(&self.freed, seen_freed, GIVE_WAY_NS);
-        self.freed.load(Ordering::Acquire) != seen_freed
+        futex::wait_for(&self.shortage.freed, seen_freed, GIVE_WAY_NS);
+        self.shortage.freed.load(Ordering::Acquire) != seen_freed
     }
 
     /// The thread: asks every node's caches for what reclaim has noted, until the engine stops.

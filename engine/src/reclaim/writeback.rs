@@ -35,8 +35,8 @@ impl Core {
             (self.give_up_slots(node) > 0).then(|| self.devices.allocate(most as u32, near))?
         });
         let Some(span) = span else { return 0 };
-        if self.devices_full.load(Ordering::Relaxed) {
-            self.devices_full.store(false, Ordering::Relaxed);
+        if self.shortage.devices_full.load(Ordering::Relaxed) {
+            self.shortage.devices_full.store(false, Ordering::Relaxed);
         }
         write.count = span.count as usize;
         write.first = Some(span.first);
@@ -146,7 +146,7 @@ impl Core {
 
     /// Maps dirty pages again that no device would take, and notes that devices are full.
     pub(crate) fn put_back(&self, node: &Node, victims: &[Victim]) {
-        self.devices_full.store(true, Ordering::Relaxed);
+        self.shortage.devices_full.store(true, Ordering::Relaxed);
         for victim in victims {
             self.map_back(node, victim);
         }

@@ -90,7 +90,7 @@ impl Core {
             let high = settings.of_node(*budget, total).high;
             if high > budget / 2 {
                 let bytes = |pages: u32| u64::from(pages) * PAGE_BYTES as u64;
-                return Err(Error::MarksTooHigh(bytes(high), bytes(*budget)));
+                return Err(Error::WatermarksTooHigh(bytes(high), bytes(*budget)));
             }
         }
         *self.watermark_settings.lock() = settings;

@@ -50,7 +50,7 @@ impl Core {
             } else {
                 take_for
             };
-            let freed = self.freed.load(Ordering::Acquire);
+            let freed = self.shortage.freed.load(Ordering::Acquire);
             let seen = self.pages.load(page);
             let taken = match seen.state() {
                 PageState::Untouched => return Content::None,
@@ -60,7 +60,7 @@ impl Core {
                 }
                 // The device needs the frame until it has written it.
                 PageState::Writing { .. } if take_for != TakeFor::Drop => {
-                    futex::wait_for(&self.freed, freed, WAIT_NS);
+                    futex::wait_for(&self.shortage.freed, freed, WAIT_NS);
                     continue;
                 }
                 PageState::Resident { .. } => self.take_resident(page, seen, take_for),
@@ -122,7 +122,11 @@ impl Core {
             Unmapped::Stayed if take_for == TakeFor::Keep => {
                 self.publish(page, PageState::Resident { slot, pins, node: node.id });
                 node.lock().enlist(&self.pages, page, 1);
-                futex::wait_for(&self.freed, self.freed.load(Ordering::Acquire), WAIT_NS);
+                futex::wait_for(
+                    &self.shortage.freed,
+                    self.shortage.freed.load(Ordering::Acquire),
+                    WAIT_NS,
+                );
                 return None;
             }
             Unmapped::Stayed if take_for == TakeFor::Copy => {

@@ -79,13 +79,13 @@ impl Core {
         loop {
             let _blocked = Blocked::new();
             let inside = self.gate.enter();
-            let (freed, waits) = (self.freed.load(Ordering::Acquire), writing());
+            let (freed, waits) = (self.shortage.freed.load(Ordering::Acquire), writing());
             drop(inside);
             // A busy program writes on and on.
             if !waits || clock::now_ns() - begun > PATIENCE_NS {
                 break;
             }
-            futex::wait_for(&self.freed, freed, WAIT_NS);
+            futex::wait_for(&self.shortage.freed, freed, WAIT_NS);
         }
         for range in self.look_ranges() {
             let _blocked = Blocked::new();

@@ -14,16 +14,15 @@ use userswap_policy::readahead::Hint;
 /// Pages an arena can have: what a link of the LRU lists can name (1 TiB).
 pub const ARENA_PAGES_MAX: u32 = userswap_policy::lru::ITEMS_MAX;
 
-/// Address space with the books of what is allocated in it.
+/// Address space, and which pages of it are allocated.
 pub struct Arena {
     mapping: Mapping,
     /// What the program has said about its pages; forgotten when they are freed.
     pub hints: Hints,
-    books: Lock<Books>,
+    tables: Lock<Tables>,
 }
 
-#[derive(Default)]
-struct Books {
+struct Tables {
     /// First page to count, never adjacent to one another.
     free: BTreeMap<PageIndex, u32>,
     /// First page to count; neighbours stay apart, so that a window ends with its region.
@@ -40,9 +39,10 @@ impl Arena {
         loop {
             match Mapping::new(pages as usize * PAGE_BYTES, access) {
                 Ok(mapping) => {
-                    let books = Books { free: BTreeMap::from([(0, pages)]), used: BTreeMap::new() };
+                    let tables =
+                        Tables { free: BTreeMap::from([(0, pages)]), used: BTreeMap::new() };
                     let hints = Hints::new(pages)?;
-                    return Ok(Self { mapping, hints, books: Lock::new(books) });
+                    return Ok(Self { mapping, hints, tables: Lock::new(tables) });
                 }
                 Err(error) if pages <= 1 << 18 => return Err(error),
                 Err(_) => pages /= 2,
@@ -50,12 +50,12 @@ impl Arena {
         }
     }
 
-    /// Number of pages.
+    /// Number of pages, at most [`ARENA_PAGES_MAX`].
     pub fn pages(&self) -> u32 {
         (self.mapping.bytes() / PAGE_BYTES) as u32
     }
 
-    /// First address.
+    /// The address of its first page.
     pub fn address(&self) -> usize {
         self.mapping.address()
     }
@@ -65,14 +65,14 @@ impl Arena {
         self.mapping.bytes()
     }
 
-    /// Keeps everybody else from the books, across a fork.
+    /// Takes the lock of the tables across a fork, to be given back by [`Self::release`] on both sides.
     pub fn hold(&self) {
-        self.books.hold();
+        self.tables.hold();
     }
 
-    /// Lets others at the books again.
+    /// Gives back what [`Self::hold`] took.
     pub fn release(&self) {
-        self.books.release();
+        self.tables.release();
     }
 
     /// Whether an address lies in the arena.
@@ -81,6 +81,9 @@ impl Arena {
     }
 
     /// The page an address lies in.
+    ///
+    /// # Panics
+    /// The address is not in the arena.
     pub fn page_of(&self, address: usize) -> PageIndex {
         assert!(self.contains(address), "the address lies in the arena");
         ((address - self.address()) / PAGE_BYTES) as PageIndex
@@ -91,7 +94,7 @@ impl Arena {
         self.address() + page as usize * PAGE_BYTES
     }
 
-    /// Gives advice to the kernel for the whole arena.
+    /// madvise for the whole arena.
     ///
     /// # Errors
     /// What madvise says.
@@ -103,59 +106,59 @@ impl Arena {
     /// absolute addresses), lowest address first; None when the arena is used up.
     pub fn allocate(&self, count: u32, align: u32) -> Option<PageRange> {
         let base = (self.address() / PAGE_BYTES) as u64;
-        let mut books = self.books.lock();
-        let fitting = books.free.iter().find_map(|(&first, &free)| {
+        let mut tables = self.tables.lock();
+        let fitting = tables.free.iter().find_map(|(&first, &free)| {
             let aligned = (base + u64::from(first)).next_multiple_of(u64::from(align)) - base;
             (aligned + u64::from(count) <= u64::from(first + free)).then_some(aligned as u32)
         })?;
         let range = PageRange { first: fitting, count };
-        books.take_free(range);
-        books.used.insert(range.first, range.count);
+        tables.take_free(range);
+        tables.used.insert(range.first, range.count);
         Some(range)
     }
 
     /// Allocates exactly `range` if all of it is free.
     pub fn allocate_at(&self, range: PageRange) -> bool {
-        let mut books = self.books.lock();
-        let free = books.free.range(..=range.first).next_back();
+        let mut tables = self.tables.lock();
+        let free = tables.free.range(..=range.first).next_back();
         let fits = free.is_some_and(|(&first, &count)| first + count >= range.end());
         if fits {
-            books.take_free(range);
-            books.used.insert(range.first, range.count);
+            tables.take_free(range);
+            tables.used.insert(range.first, range.count);
         }
         fits
     }
 
     /// Frees whatever is allocated in `range`: whole regions, parts, holes between them.
     pub fn free(&self, range: PageRange) {
-        let mut books = self.books.lock();
-        for part in books.used_within(range) {
-            books.take_used(part);
+        let mut tables = self.tables.lock();
+        for part in tables.used_within(range) {
+            tables.take_used(part);
             self.hints.set(part, Hint::Normal);
-            books.put_free(part);
+            tables.put_free(part);
         }
     }
 
     /// The allocated parts of `range`, in order.
     pub fn allocated(&self, range: PageRange) -> Vec<PageRange> {
-        self.books.lock().used_within(range)
+        self.tables.lock().used_within(range)
     }
 
     /// The region around `page`, if it is allocated.
     pub fn region_of(&self, page: PageIndex) -> Option<PageRange> {
-        let books = self.books.lock();
-        let (&first, &count) = books.used.range(..=page).next_back()?;
+        let tables = self.tables.lock();
+        let (&first, &count) = tables.used.range(..=page).next_back()?;
         let range = PageRange { first, count };
         range.contains(page).then_some(range)
     }
 
-    /// Pages allocated.
+    /// Pages of all regions; walks the table of regions.
     pub fn used_pages(&self) -> u64 {
-        self.books.lock().used.values().map(|&count| u64::from(count)).sum()
+        self.tables.lock().used.values().map(|&count| u64::from(count)).sum()
     }
 }
 
-impl Books {
+impl Tables {
     /// Cuts `range` out of the one free range that contains it.
     fn take_free(&mut self, range: PageRange) {
         let (&first, &count) =
@@ -242,7 +245,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn books_agree_with_a_map_of_pages(steps in proptest::collection::vec((0u32..3, 0u32..300, 1u32..60), 1..200)) {
+        fn the_tables_agree_with_a_map_of_pages(steps in proptest::collection::vec((0u32..3, 0u32..300, 1u32..60), 1..200)) {
             let arena = arena();
             let mut model = vec![false; 400];
             for (kind, first, count) in steps {

@@ -1,7 +1,7 @@
 //! Swapped pages that one request reads: in the order of their slots, which follow each other but for
 //! small gaps.
 //!
-//! A gap is read as well, into memory that nobody looks at: up to three slots more cost less than a second
+//! A gap is read as well, into memory that is never looked at: up to three slots more cost less than a second
 //! request (4 KiB requests in parallel reach a quarter of the bandwidth of large ones).
 use crate::base::index::{PageIndex, Slot};
 use crate::base::limits::{GAP_MAX, RUN_MAX};
@@ -12,9 +12,7 @@ const GAPS_MAX: u32 = 23;
 /// A page and the slot that holds its content.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SwapEntry {
-    /// The page.
     pub page: PageIndex,
-    /// The slot.
     pub slot: Slot,
 }
 
@@ -27,7 +25,7 @@ pub enum Gaps {
     Small,
 }
 
-/// Entries in the order of slots.
+/// Up to [`RUN_MAX`] entries in the order of slots.
 #[derive(Clone, Copy, Debug)]
 pub struct Batch {
     entries: [SwapEntry; RUN_MAX as usize],
@@ -35,23 +33,22 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// No entries any more.
+    /// Takes all entries out.
     pub fn clear(&mut self) {
         self.count = 0;
     }
 
-    /// No entries.
     pub fn new() -> Self {
         let none = SwapEntry { page: 0, slot: Slot(std::num::NonZeroU32::MIN) };
         Self { entries: [none; RUN_MAX as usize], count: 0 }
     }
 
-    /// The entries.
+    /// The entries, in the order of their slots once they were sorted.
     pub fn entries(&self) -> &[SwapEntry] {
         &self.entries[..self.count as usize]
     }
 
-    /// Number of entries.
+    /// Number of entries, at most [`RUN_MAX`].
     pub fn len(&self) -> u32 {
         self.count
     }
@@ -75,7 +72,7 @@ impl Batch {
         self.entries[..self.count as usize].sort_unstable_by_key(|entry| entry.slot);
     }
 
-    /// Leaves only `count` entries from place `first` on.
+    /// Leaves only `count` entries from index `first` on.
     pub fn keep(&mut self, first: u32, count: u32) {
         assert!(first + count <= self.count, "a part of a batch lies within it");
         self.entries.copy_within(first as usize..(first + count) as usize, 0);
@@ -102,24 +99,24 @@ impl Batch {
         (1 + pairs.take_while(follows).count() as u32).min(entries.len() as u32)
     }
 
-    /// Leaves only what one request can read together with `page`: what lies behind it first, then what
+    /// Leaves only what one request can read together with `page`: what lies after it first, then what
     /// lies before; at most `most` entries.
     ///
     /// # Panics
     /// When the page is not in the batch.
     pub fn keep_around(&mut self, page: PageIndex, gaps: Gaps, most: u32) {
-        let place = self.index_of(page).expect("the page that faulted belongs to its window");
-        let mut count = self.stretch_from(place, gaps, most);
-        let mut first = place;
+        let index = self.index_of(page).expect("the page that faulted belongs to its window");
+        let mut count = self.stretch_from(index, gaps, most);
+        let mut first = index;
         while first > 0 && count < most && self.stretch_from(first - 1, gaps, count + 1) > count {
             (first, count) = (first - 1, count + 1);
         }
         self.keep(first, count);
     }
 
-    /// Where a page is.
+    /// The index of a page's entry.
     pub fn index_of(&self, page: PageIndex) -> Option<u32> {
-        self.entries().iter().position(|entry| entry.page == page).map(|place| place as u32)
+        self.entries().iter().position(|entry| entry.page == page).map(|index| index as u32)
     }
 }
 
@@ -173,12 +170,12 @@ mod tests {
 
     #[test]
     fn a_request_has_no_more_gaps_than_pieces_for_them() {
-        let strided: Vec<u32> = (0..64).map(|place| 1 + place * 3).collect();
+        let strided: Vec<u32> = (0..64).map(|index| 1 + index * 3).collect();
         assert_eq!(batch(&strided).stretch(Gaps::Small, 64), GAPS_MAX + 1);
     }
 
     #[test]
-    fn what_lies_behind_the_page_goes_before_what_lies_before_it() {
+    fn what_lies_after_the_page_goes_before_what_lies_before_it() {
         let mut around = batch(&[10, 11, 12, 13, 14, 20]);
         around.keep_around(2, Gaps::None, 64);
         assert_eq!(slots(&around), [10, 11, 12, 13, 14]);
@@ -191,13 +188,13 @@ mod tests {
     proptest! {
         #[test]
         fn a_part_around_a_page_is_one_request_with_the_page_in_it(
-            steps in prop::collection::vec(1u32..7, 1..64), place in 0usize..64, most in 1u32..70,
+            steps in prop::collection::vec(1u32..7, 1..64), index in 0usize..64, most in 1u32..70,
             small: bool,
         ) {
             let gaps = if small { Gaps::Small } else { Gaps::None };
             let mut slot = 0;
             let all: Vec<u32> = steps.iter().map(|step| { slot += step; slot }).collect();
-            let page = (place % all.len()) as u32;
+            let page = (index % all.len()) as u32;
             let mut around = batch(&all);
             around.keep_around(page, gaps, most);
             prop_assert!(around.index_of(page).is_some());

@@ -12,12 +12,11 @@ pub struct FrameSet {
 }
 
 impl FrameSet {
-    /// No frames.
     pub fn new() -> Self {
         Self { runs: [FrameRun { first: 0, count: 0 }; RUNS_MAX], count: 0 }
     }
 
-    /// Adds a run behind the others; false when there is no room.
+    /// Adds a run after the others; false when there is no room.
     pub fn push(&mut self, run: FrameRun) -> bool {
         if self.count == RUNS_MAX {
             return false;
@@ -27,38 +26,41 @@ impl FrameSet {
         true
     }
 
-    /// The runs.
+    /// The runs, in the order of the pages they are for.
     pub fn runs(&self) -> &[FrameRun] {
         &self.runs[..self.count]
     }
 
-    /// Number of frames.
+    /// Number of frames in all runs.
     pub fn pages(&self) -> u32 {
         self.runs().iter().map(|run| run.count).sum()
     }
 
-    /// The run from frame `place` on, counted over all runs, at most `most` long.
-    pub fn run_at(&self, mut place: u32, most: u32) -> FrameRun {
+    /// The run from the frame with this index on, counted over all runs, at most `most` long.
+    ///
+    /// # Panics
+    /// The set has no such frame.
+    pub fn run_at(&self, mut index: u32, most: u32) -> FrameRun {
         for run in self.runs() {
-            if place < run.count {
-                return FrameRun { first: run.first + place, count: (run.count - place).min(most) };
+            if index < run.count {
+                return FrameRun { first: run.first + index, count: (run.count - index).min(most) };
             }
-            place -= run.count;
+            index -= run.count;
         }
-        unreachable!("the place is within the set")
+        unreachable!("the index is within the set")
     }
 
     /// Keeps the first `pages` frames and returns the others.
     pub fn split_off(&mut self, pages: u32) -> FrameSet {
         let (all, total) = (*self, self.pages());
         let (mut kept, mut rest) = (FrameSet::new(), FrameSet::new());
-        let mut place = 0;
-        while place < total {
-            let bound = if place < pages { pages } else { total };
-            let run = all.run_at(place, bound - place);
-            let fits = if place < pages { kept.push(run) } else { rest.push(run) };
+        let mut index = 0;
+        while index < total {
+            let bound = if index < pages { pages } else { total };
+            let run = all.run_at(index, bound - index);
+            let fits = if index < pages { kept.push(run) } else { rest.push(run) };
             assert!(fits, "a split has at most one run more, on the other side");
-            place += run.count;
+            index += run.count;
         }
         *self = kept;
         rest

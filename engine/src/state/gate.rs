@@ -13,7 +13,7 @@ const CLOSED: u32 = 1 << 31;
 /// How often the thread that closes the gate asks whether it is still to be closed.
 const LOOK_NS: u64 = 10_000_000;
 
-/// The gate; many may be inside, nobody comes in while it is closed.
+/// The gate; many threads may be inside, none comes in while it is closed.
 #[derive(Debug, Default)]
 pub struct Gate {
     state: AtomicU32,
@@ -38,7 +38,7 @@ impl InFlight {
     /// One more inside, beside the calling thread, which is.
     ///
     /// # Panics
-    /// When nobody is inside.
+    /// When no thread is inside.
     pub fn new(core: &Arc<Core>) -> Self {
         let before = core.gate.state.fetch_add(1, Ordering::Relaxed);
         assert!(before & !CLOSED > 0, "only a thread that is inside brings a request in");
@@ -78,7 +78,7 @@ impl Gate {
     pub fn try_enter(&self) -> Option<Inside<'_>> {
         let mut seen = self.state.load(Ordering::Relaxed);
         while seen & CLOSED == 0 {
-            // Acquire pairs with the release in `open`: what was changed behind the closed gate is visible.
+            // Acquire pairs with the release in `open`: what was changed while it was closed is visible.
             match self.state.compare_exchange_weak(
                 seen,
                 seen + 1,
@@ -95,25 +95,25 @@ impl Gate {
     fn leave(&self) {
         // Release pairs with the acquire in `close`: what was done inside is visible to the thread that closed.
         let before = self.state.fetch_sub(1, Ordering::Release);
-        assert!(before & !CLOSED > 0, "nobody leaves that is not inside");
+        assert!(before & !CLOSED > 0, "only a thread that is inside leaves");
         if before == CLOSED + 1 {
             futex::wake_all(&self.state);
         }
     }
 
-    /// Whether somebody waits for everybody to leave.
+    /// Whether a thread has closed it, or waits for the others to leave.
     pub fn is_closed(&self) -> bool {
         self.state.load(Ordering::Relaxed) & CLOSED != 0
     }
 
-    /// Closes the gate, after whoever else has it closed, and waits until nobody is inside. It stays closed until
+    /// Closes the gate, after any other thread that has it closed, and waits until it is empty. It stays closed until
     /// [`Self::open`]: across a fork no guard could be dropped in both processes.
     pub fn close(&self) {
         let closed = self.close_while(|| true).expect("it goes on until the gate is closed");
         std::mem::forget(closed);
     }
 
-    /// As [`Self::close`], with a guard that opens the gate; but when `goes_on` says no while somebody is still
+    /// As [`Self::close`], with a guard that opens the gate; but when `goes_on` says no while a thread is still
     /// inside, the gate is open again, and this None.
     pub fn close_while(&self, goes_on: impl Fn() -> bool) -> Option<Closed<'_>> {
         loop {
@@ -137,7 +137,7 @@ impl Gate {
         }
     }
 
-    /// Opens the gate again.
+    /// Opens the gate, and wakes the threads that wait for that.
     pub fn open(&self) {
         self.state.store(0, Ordering::Release);
         futex::wake_all(&self.state);
@@ -145,7 +145,7 @@ impl Gate {
 }
 
 impl Core {
-    /// For a thread that is not inside, and takes locks: a fork meanwhile would copy locks that nobody in the child
+    /// For a thread that is not inside, and takes locks: a fork meanwhile would copy locks that no thread of the child
     /// gives back.
     pub(crate) fn inside_gate<R>(&self, act: impl FnOnce() -> R) -> R {
         let _blocked = Blocked::new();
@@ -160,7 +160,7 @@ mod tests {
     use std::sync::atomic::AtomicU64;
 
     #[test]
-    fn behind_a_closed_gate_nobody_is_inside() {
+    fn while_the_gate_is_closed_nobody_is_inside() {
         let gate = Gate::default();
         let (inside, seen) = (AtomicU64::new(0), AtomicU64::new(0));
         std::thread::scope(|scope| {

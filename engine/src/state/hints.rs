@@ -13,7 +13,7 @@ const WORD_PAGES: u32 = 32;
 #[derive(Debug)]
 pub struct Hints {
     words: ZeroedSlice<AtomicU64>,
-    /// Somebody has said something: until then nobody looks.
+    /// Something was said: until then the words are not looked at.
     used: AtomicBool,
 }
 

@@ -1,10 +1,10 @@
-//! One NUMA node: its frame pool, its share of the budget, its lists, behind one lock.
+//! One NUMA node: its frame pool, its share of the budget, its lists, under one lock.
 //!
 //! The budget counts physical pages: frames present in the pool, pages mapped in regions, and `spare`, the
 //! pages it may still take from the kernel. A page that is moved in leaves a hole in the pool, one that is
 //! moved out fills one: the sum never changes. Lists are hints: a page word decides, a list only says where
-//! to look. Who owns a page enlists it after publishing, where its word says by then; who pops a page whose
-//! word says otherwise forgets it.
+//! to look. The owner of a page enlists it after publishing, where its word says by then; a page whose word says
+//! otherwise is forgotten when it is popped.
 use crate::base::index::{FrameIndex, NodeId, PageIndex};
 use crate::base::limits::{BATCH, RESERVE};
 use crate::state::page::{GENERATIONS, PageState, PageTable};
@@ -29,7 +29,7 @@ pub enum Grant {
 }
 
 impl Grant {
-    /// Number of pages.
+    /// Number of pages, at least one.
     pub fn pages(self) -> u32 {
         match self {
             Grant::Frames(run) => run.count,
@@ -38,7 +38,7 @@ impl Grant {
     }
 }
 
-/// Who asks for pages.
+/// What pages are asked for: how far down the available ones may be taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Asker {
     /// A fault: stops at the minimum.
@@ -98,9 +98,9 @@ pub struct NodeState {
     positions: u32,
 }
 
-/// A node.
+/// A node: what is read without its lock, and its data.
 pub struct Node {
-    /// Its number.
+    /// The engine's number of it.
     pub id: NodeId,
     first_frame: FrameIndex,
     positions: u32,
@@ -108,20 +108,21 @@ pub struct Node {
     pub reclaim_wanted: Event,
     /// The reclaimer is running or has been woken.
     pub reclaim_awake: AtomicBool,
-    /// Nobody wakes the reclaimer until there is progress; follows the node's health.
+    /// The reclaimer is not woken until there is progress; follows the node's health.
     pub hopeless: AtomicBool,
     state: Lock<NodeState>,
 }
 
 impl Node {
-    /// A node with `positions` frames numbered from `first_frame`, a budget, and links for `pages` pages.
+    /// A node with a budget, the frames it can have, and links for `pages` pages.
     ///
     /// # Errors
     /// No address space for the links, no descriptor.
     pub fn new(
         id: NodeId,
         frames: FrameRun,
-        (budget, watermarks): (u32, Watermarks),
+        budget: u32,
+        watermarks: Watermarks,
         pages: u32,
     ) -> io::Result<Self> {
         let state = NodeState {
@@ -167,7 +168,7 @@ impl Node {
         (self.first_frame..self.first_frame + self.positions).contains(&frame)
     }
 
-    /// Its first frame.
+    /// The number of its first frame.
     pub fn first_frame(&self) -> FrameIndex {
         self.first_frame
     }
@@ -177,14 +178,14 @@ impl Node {
         self.positions
     }
 
-    /// How often somebody waited for the node's lock.
+    /// How often a thread had to wait for the node's lock.
     pub fn contended(&self) -> u64 {
         self.state.contended()
     }
 }
 
 impl NodeState {
-    /// Pages that can be had without taking any out.
+    /// Pages that can be had without unmapping any.
     pub fn available(&self) -> u32 {
         self.pool.free() + self.spare + self.lists.len(ListId::Cached)
     }
@@ -194,7 +195,7 @@ impl NodeState {
         self.available() < self.watermarks.low.midpoint(self.watermarks.high)
     }
 
-    /// Its number.
+    /// The engine's number of it.
     pub fn id(&self) -> NodeId {
         self.id
     }
@@ -303,7 +304,7 @@ impl NodeState {
             let PageState::Cached { frame, slot: Some(slot), marker } = seen.state() else {
                 continue;
             };
-            // A page that has meanwhile come back on another node is on that node's list.
+            // A page that was meanwhile swapped in on another node is on that node's list.
             if !self.owns(frame) {
                 continue;
             }
@@ -315,15 +316,15 @@ impl NodeState {
         }
     }
 
-    /// Held frames from the free ones.
+    /// Up to `max` free frames in one run, held from now on.
     pub fn take_free(&mut self, max: u32) -> Option<FrameRun> {
         self.pool.take_free(max).map(|run| self.shift(run))
     }
 
-    /// Places without a physical page, held from now on, to move pages out to.
+    /// Frames without a physical page, held from now on, to move pages out to.
     pub fn take_holes(&mut self, max: u32) -> FrameRun {
         let run =
-            self.pool.take_holes(max).expect("the pool has more places than the budget has pages");
+            self.pool.take_holes(max).expect("the pool has more frames than the budget has pages");
         self.shift(run)
     }
 
@@ -337,7 +338,7 @@ impl NodeState {
         self.pool.put_hole(self.unshift(run));
     }
 
-    /// Pages that were mapped by moving or copying; `frames` is what they left behind.
+    /// Pages that were mapped by moving; `frames` are the holes that they leave.
     pub fn on_moved_in(&mut self, frames: FrameRun) {
         self.put_hole(frames);
         self.resident += frames.count;
@@ -358,8 +359,8 @@ impl NodeState {
 
     /// Puts each page on the list that its word names, as its newest, if that is a list of this node.
     ///
-    /// Called by whoever published a state, after publishing it, and thus maybe after others have changed it
-    /// again: they enlist the page themselves, and an old claim must not put it on the wrong list.
+    /// Called by the thread that published a state, after publishing it, and thus maybe after others have changed
+    /// it again: they enlist the page themselves, and an old claim must not put it on the wrong list.
     pub fn enlist(&mut self, pages: &PageTable, first: PageIndex, count: u32) {
         for page in first..first + count {
             let word = pages.load(page);
@@ -386,7 +387,7 @@ impl NodeState {
         }
     }
 
-    /// The books balance: what is present, mapped, spare and the program's own is the budget (plus what it
+    /// The accounting balances: what is present, mapped, spare and the program's own is the budget (plus what it
     /// is still over it).
     pub fn is_balanced(&self) -> bool {
         let held = self.pool.present() + self.resident + self.charged;

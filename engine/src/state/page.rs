@@ -1,7 +1,7 @@
 //! Page words: the state of every page of the arena, one atomic word each.
 //!
-//! A word is changed by compare-exchange, and that exchange is the page's lock: who sets Filling or
-//! Leaving owns the page until it publishes the next state. A state that changed while somebody acted is
+//! A word is changed by compare-exchange, and that exchange is the page's lock: the thread that sets Filling or
+//! Leaving owns the page until it publishes the next state. A state that changed while a thread acted is
 //! examined again, never assumed. The legal transitions:
 //!
 //! ```text
@@ -11,7 +11,7 @@
 //!                   └────────────┴── fault ◀─────────────────────────┴──────────┘
 //!  Filling ──▶ Lost: the slot could not be read
 //! ```
-//! The bits: 0–2 state, 3 somebody waits, 4 marker, 5–31 frame (while Resident: 5–20 pins, 21–26 node),
+//! The bits: 0–2 state, 3 a thread waits, 4 marker, 5–31 frame (while Resident: 5–20 pins, 21–26 node),
 //! 32–63 slot.
 //!
 //! Beside its state a word may carry a *note* for replacement, in bits that its state leaves free. A
@@ -26,6 +26,7 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use userswap_policy::workingset::{Activity, SHADOW_BITS, Shadow};
 
+/// Of a Resident word's frame bits: the pins are below.
 const NODE_SHIFT: u32 = 16;
 
 /// Generations of a node's resident pages; they go round.
@@ -62,12 +63,12 @@ const SLOT_SHIFT: u32 = 32;
 pub enum PageState {
     /// No content: reads as zeros, takes neither frame nor slot.
     Untouched,
-    /// Somebody brings it in.
+    /// Its owner reads it or fills it with zeros.
     Filling {
         /// Where the content is, if it has any.
         slot: Option<Slot>,
     },
-    /// Mapped. The slot, if any, holds what the page held when it was brought in.
+    /// Mapped. The slot, if any, holds what the page held when it was swapped in.
     Resident {
         /// The copy that is still on a device.
         slot: Option<Slot>,
@@ -76,7 +77,7 @@ pub enum PageState {
         /// The node whose budget it is charged to, and on whose list it is.
         node: NodeId,
     },
-    /// Somebody takes it out.
+    /// Its owner unmaps it.
     Leaving {
         /// The copy that is still on a device.
         slot: Option<Slot>,
@@ -99,7 +100,7 @@ pub enum PageState {
     },
     /// Content on a device only.
     Swapped {
-        /// Where.
+        /// Holds the content.
         slot: Slot,
     },
     /// The content could not be read back; touching the page raises SIGBUS.
@@ -165,7 +166,7 @@ impl Word {
         }
     }
 
-    /// Whether somebody owns the page right now.
+    /// Whether a thread owns the page right now.
     pub fn is_owned(self) -> bool {
         matches!(self.0 & STATE, 1 | 3)
     }
@@ -211,11 +212,11 @@ pub struct PageTable {
     words: ZeroedSlice<AtomicU64>,
 }
 
-/// Whether a publication has to wake somebody.
+/// Whether a publication has to wake threads that wait in the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use]
 pub enum Waiters {
-    /// Nobody waited.
+    /// No thread waited.
     None,
     /// Threads blocked in the kernel may wait for this page.
     Some,
@@ -230,7 +231,7 @@ impl PageTable {
         Ok(Self { words: ZeroedSlice::new(pages as usize)? })
     }
 
-    /// Number of pages.
+    /// Number of pages of the arena.
     pub fn pages(&self) -> u32 {
         self.words.len() as u32
     }
@@ -269,7 +270,7 @@ impl PageTable {
         word.compare_exchange(seen.0, next.0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// The owner's last act: sets the next state and wakes who sleeps on the word.
+    /// The owner's last act: sets the next state and wakes the threads that sleep on the word.
     pub fn publish(&self, page: PageIndex, next: PageState) -> Waiters {
         self.publish_word(page, Word::new(next))
     }
@@ -287,9 +288,9 @@ impl PageTable {
 
     fn publish_word(&self, page: PageIndex, next: Word) -> Waiters {
         let word = &self.words[page as usize];
-        // Release: everything done to the page is visible to who sees the new state.
+        // Release: everything done to the page is visible to a thread that sees the new state.
         let before = Word(word.swap(next.0, Ordering::AcqRel));
-        assert!(before.is_owned(), "page {page} was published by somebody who did not own it");
+        assert!(before.is_owned(), "page {page} was published by a thread that did not own it");
         if before.0 & WAITED == 0 {
             return Waiters::None;
         }
@@ -297,7 +298,7 @@ impl PageTable {
         Waiters::Some
     }
 
-    /// Leaves a note for the owner that somebody waits; false if the page is no longer owned.
+    /// Leaves a note for the owner that a thread waits; false if the page is no longer owned.
     pub fn note_waiter(&self, page: PageIndex) -> bool {
         let word = &self.words[page as usize];
         let mut seen = word.load(Ordering::Acquire);

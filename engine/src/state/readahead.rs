@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use userswap_policy::kernel::{Area, Cluster};
 use userswap_policy::readahead::{AddressOrder, ReadaheadPolicy};
 
-/// What can be set, and what the policies remember.
+/// The settings of readahead, and the state of the kernel's policies.
 pub struct Readahead {
     choice: AtomicU8,
     page_cluster: AtomicU8,
@@ -46,7 +46,7 @@ impl Readahead {
         Ok(readahead)
     }
 
-    /// The settings.
+    /// The settings at this moment.
     pub fn settings(&self) -> Settings {
         // Relaxed, as the stores: each is a number of its own, and a fault may see the one before.
         let enabled = self.in_address_order.load(Ordering::Relaxed);
@@ -72,7 +72,7 @@ impl Readahead {
         self.in_address_order.store(order == AddressOrder::Enabled, Ordering::Relaxed);
     }
 
-    /// What began at a page has lost its content, and maybe its place: it starts afresh.
+    /// The region that began at a page has lost its content, and maybe its address: its area starts afresh.
     pub fn forget(&self, first: PageIndex) {
         let word = &self.areas[first as usize];
         if word.load(Ordering::Relaxed) != 0 {

@@ -1,7 +1,7 @@
 //! Memory for reads under way: a fixed number of records, so that a fault needs next to no stack.
 //!
 //! By signal a fault runs on the program's signal stack, often eight kilobytes of which the kernel's own
-//! frame takes half. Whoever reads holds a record from the first look at a window until its pages are
+//! frame takes half. A reading thread holds a record from the first look at a window until its pages are
 //! published; with all of them held the device has more than enough to do, and the next one waits.
 use crate::base::index::{FrameIndex, NodeId, PageIndex, Slot};
 use crate::state::batch::Batch;
@@ -12,7 +12,7 @@ use crate::sys::request::Pieces;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Reads under way at most: the server's, and one for each thread that reads itself.
-const JOBS_MAX: usize = 64;
+const RECORDS_MAX: usize = 64;
 
 /// What a read is made of.
 pub struct ReadRecord {
@@ -20,7 +20,7 @@ pub struct ReadRecord {
     pub batch: Batch,
     /// A frame for each entry, in the same order.
     pub frames: FrameSet,
-    /// Whose frames they are.
+    /// The node that the frames are of.
     pub node: NodeId,
     /// What becomes of the pages.
     pub landing: Landing,
@@ -33,17 +33,17 @@ pub struct ReadRecord {
 #[must_use = "its pages are owned until it is finished"]
 pub struct ReadJob(u32);
 
-/// All records.
+/// The records of all reads.
 pub struct Reads {
     records: Box<[Lock<ReadRecord>]>,
-    /// A bit for each record that nobody holds.
+    /// A bit for each record that is not held.
     free: AtomicU64,
-    /// Counts records being given back; waited on by who finds none.
+    /// Counts records being given back; waited on by threads that find none.
     returned: AtomicU32,
 }
 
 impl Reads {
-    /// Nobody reads.
+    /// No read is under way.
     pub fn new() -> Self {
         let record = || {
             Lock::new(ReadRecord {
@@ -54,7 +54,7 @@ impl Reads {
                 pieces: Pieces::default(),
             })
         };
-        let records = (0..JOBS_MAX).map(|_| record()).collect();
+        let records = (0..RECORDS_MAX).map(|_| record()).collect();
         Self { records, free: AtomicU64::new(u64::MAX), returned: AtomicU32::new(0) }
     }
 
@@ -64,18 +64,18 @@ impl Reads {
             let seen = self.returned.load(Ordering::Acquire);
             // Acquire pairs with the release in `give_back`: what the last holder did is visible.
             let free = self.free.load(Ordering::Acquire);
-            let place = free.trailing_zeros();
-            if place == u64::BITS {
+            let index = free.trailing_zeros();
+            if index == u64::BITS {
                 futex::wait(&self.returned, seen);
                 continue;
             }
-            if self.free.fetch_and(!(1 << place), Ordering::AcqRel) & 1 << place != 0 {
-                return ReadJob(place);
+            if self.free.fetch_and(!(1 << index), Ordering::AcqRel) & 1 << index != 0 {
+                return ReadJob(index);
             }
         }
     }
 
-    /// The record of a job; only its holder asks, so nobody ever waits for this lock.
+    /// The record of a job; only its holder asks, so no thread ever waits for this lock.
     pub fn record(&self, job: &ReadJob) -> Guard<'_, ReadRecord> {
         self.records[job.0 as usize].lock()
     }
@@ -106,13 +106,14 @@ pub enum Landing {
 }
 
 impl ReadRecord {
-    /// The first slot.
+    /// The first slot of the batch.
     pub fn slot(&self) -> Slot {
         self.batch.entries()[0].slot
     }
 
-    pub(crate) fn frame_at(&self, place: u32) -> FrameIndex {
-        self.frames.run_at(place, 1).first
+    /// The frame for the entry with this index.
+    pub(crate) fn frame_at(&self, index: u32) -> FrameIndex {
+        self.frames.run_at(index, 1).first
     }
 
     pub(crate) fn is_mapped(&self, page: PageIndex) -> bool {
@@ -130,12 +131,12 @@ mod tests {
     #[test]
     fn a_record_has_one_holder_at_a_time_however_many_want_one() {
         let jobs = Reads::new();
-        let holders: Vec<AtomicU32> = (0..JOBS_MAX).map(|_| AtomicU32::new(0)).collect();
+        let holders: Vec<AtomicU32> = (0..RECORDS_MAX).map(|_| AtomicU32::new(0)).collect();
         std::thread::scope(|scope| {
             for _ in 0..3 {
                 scope.spawn(|| {
                     for _ in 0..500 {
-                        let held: Vec<_> = (0..JOBS_MAX / 3).map(|_| jobs.take()).collect();
+                        let held: Vec<_> = (0..RECORDS_MAX / 3).map(|_| jobs.take()).collect();
                         for job in held {
                             assert_eq!(holders[job.0 as usize].fetch_add(1, Ordering::SeqCst), 0);
                             holders[job.0 as usize].fetch_sub(1, Ordering::SeqCst);
@@ -149,9 +150,9 @@ mod tests {
     }
 
     #[test]
-    fn who_finds_no_record_waits_for_one() {
+    fn a_thread_that_finds_no_record_waits_for_one() {
         let jobs = Reads::new();
-        let mut held: Vec<_> = (0..JOBS_MAX).map(|_| jobs.take()).collect();
+        let mut held: Vec<_> = (0..RECORDS_MAX).map(|_| jobs.take()).collect();
         std::thread::scope(|scope| {
             let waiter = scope.spawn(|| jobs.take());
             jobs.give_back(held.pop().unwrap());

@@ -7,13 +7,12 @@ use std::num::NonZeroU32;
 /// A page on its way out.
 #[derive(Clone, Copy, Debug)]
 pub struct Victim {
-    /// The page.
     pub page: PageIndex,
-    /// The slot that held its content when it was brought in.
+    /// The slot that held its content when it was swapped in.
     pub slot: Option<Slot>,
     /// Where its content is now.
     pub frame: FrameIndex,
-    /// What it is worth knowing of the content.
+    /// The checksum of its content.
     pub checksum: u64,
 }
 
@@ -26,7 +25,6 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// Empty scratch memory.
     pub fn new() -> Self {
         let none = Victim { page: 0, slot: None, frame: 0, checksum: 0 };
         Self {
@@ -60,7 +58,7 @@ impl Scratch {
     }
 }
 
-/// Where a page went that was taken out.
+/// Where a page's content went when it was unmapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unmapped {
     /// Its content is in this held frame.
@@ -79,13 +77,12 @@ pub struct WriteOp {
 }
 
 impl WriteOp {
-    /// No write.
     pub fn new() -> Self {
         let none = Victim { page: 0, slot: None, frame: 0, checksum: 0 };
         Self { victims: [none; BATCH], count: 0, first: None, pieces: Pieces::default() }
     }
 
-    /// The first slot.
+    /// The slot of the first victim.
     ///
     /// # Panics
     /// When the write was not prepared.
@@ -94,12 +91,13 @@ impl WriteOp {
     }
 
     /// A frame of the write: all are of one node.
-    pub fn first_frame(&self) -> crate::base::index::FrameIndex {
+    pub fn first_frame(&self) -> FrameIndex {
         assert!(self.count > 0, "a prepared write has pages");
         self.victims[0].frame
     }
 
-    pub(crate) fn slot_at(&self, place: usize) -> Slot {
-        Slot(NonZeroU32::new(self.slot().0.get() + place as u32).expect("slots follow a slot"))
+    /// The slot of the victim with this index.
+    pub(crate) fn slot_at(&self, index: usize) -> Slot {
+        Slot(NonZeroU32::new(self.slot().0.get() + index as u32).expect("slots follow a slot"))
     }
 }

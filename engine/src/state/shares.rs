@@ -1,39 +1,38 @@
 //! An engine's nodes: their shares of the budget, the sizes of their frame pools.
 use crate::base::error::Error;
 use crate::base::index::NodeId;
-use crate::base::limits::{FRAMES_MAX, NODE_MIN_PAGES};
+use crate::base::limits::{FRAMES_MAX, NODE_MIN_PAGES, RUN_MAX};
 use crate::base::topology::Topology;
 use crate::state::node::Node;
 use crate::state::watermarks::WatermarkSettings;
 use crate::sys::PAGE_BYTES;
 use userswap_policy::frames::FrameRun;
 
-/// Places of a pool beyond what its budget asks for, so that there are holes in whole runs.
-const PLACES_EXTRA: u32 = crate::base::limits::RUN_MAX * 64;
+/// Frames of a pool beyond what its budget asks for, so that there are holes in whole runs.
+const FRAMES_EXTRA: u32 = RUN_MAX * 64;
 
 /// Builds the nodes with their shares of the budget; their frames follow each other.
 ///
 /// # Errors
-/// No memory for the books.
+/// No memory for the nodes' tables.
 pub fn build(budgets: &[u32], pages: u32) -> Result<Vec<Node>, Error> {
     let mut first = 0;
     let mut nodes = Vec::new();
-    for (place, budget) in budgets.iter().enumerate() {
-        let run = FrameRun { first, count: pool_places(*budget, budgets.len() as u32) };
+    for (index, budget) in budgets.iter().enumerate() {
+        let run = FrameRun { first, count: pool_frames(*budget, budgets.len() as u32) };
         first += run.count;
-        let id = NodeId(place as u8);
-        let marks = WatermarkSettings::default().of_node(*budget, budgets.iter().sum());
-        nodes.push(Node::new(id, run, (*budget, marks), pages).map_err(Error::Books)?);
+        let id = NodeId(index as u8);
+        let watermarks = WatermarkSettings::default().of_node(*budget, budgets.iter().sum());
+        nodes.push(Node::new(id, run, *budget, watermarks, pages).map_err(Error::Tables)?);
     }
     Ok(nodes)
 }
 
-/// Places in a node's pool: four times as many as pages, so that there are always holes in whole runs, and
-/// room for a budget three times as large later. Places are only address space.
-fn pool_places(budget: u32, nodes: u32) -> u32 {
-    let places = u64::from(budget) * 4 + u64::from(PLACES_EXTRA);
-    places.min(FRAMES_MAX / u64::from(nodes)) as u32 / crate::base::limits::RUN_MAX
-        * crate::base::limits::RUN_MAX
+/// Frames that a node can have: four times as many as pages, so that there are always holes in whole runs, and
+/// room for a budget three times as large later. A frame without a page is only address space.
+fn pool_frames(budget: u32, nodes: u32) -> u32 {
+    let frames = u64::from(budget) * 4 + u64::from(FRAMES_EXTRA);
+    frames.min(FRAMES_MAX / u64::from(nodes)) as u32 / RUN_MAX * RUN_MAX
 }
 
 /// Divides a budget among the nodes of a machine: as asked for by node, or by their CPUs.
@@ -55,9 +54,9 @@ pub fn budgets(topology: &Topology, total: u32, by_node: &[(u32, u64)]) -> Resul
     };
     let shares = crate::base::topology::shares(total, &weights);
     match shares.iter().position(|share| *share < NODE_MIN_PAGES) {
-        Some(place) if nodes.len() > 1 => Err(Error::NodeBudgetTooSmall(
-            nodes[place].number,
-            u64::from(shares[place]) * PAGE_BYTES as u64,
+        Some(index) if nodes.len() > 1 => Err(Error::NodeBudgetTooSmall(
+            nodes[index].number,
+            u64::from(shares[index]) * PAGE_BYTES as u64,
         )),
         _ => Ok(shares),
     }

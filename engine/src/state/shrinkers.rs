@@ -1,9 +1,9 @@
 //! Shrinkers: a program's own caches give way to its pages, as the kernel's do (mm/shrinker.c).
 //!
-//! Whoever reclaims pages of a node notes how many it looked at; one thread, which exists from the first
+//! A thread that reclaims pages of a node notes how many it looked at; one thread, which exists from the first
 //! registration on, then asks every cache in proportion (`policy::shrink`). It is neither the reclaimer's
 //! thread nor a faulting one: a cache may touch managed memory, wait for the program's locks, or take its
-//! time, and nobody who is needed to bring in pages waits for it. It is outside the gate, and holds no lock
+//! time, and no thread that is needed to swap pages in waits for it. It is outside the gate, and holds no lock
 //! of the engine's, while a cache is asked. A fork may come meanwhile; the child finds the cache's locks as
 //! the scan had them, as those of every other thread.
 //!
@@ -47,7 +47,7 @@ pub enum ShrinkResult {
 pub struct Shrinkers {
     /// Taken only inside the gate, so that a fork finds it free.
     pub(crate) entries: Lock<Vec<Arc<Registered>>>,
-    /// How many there are: who reclaims looks here first.
+    /// How many there are: reclaim looks here first.
     registered: AtomicU32,
     pub(crate) requests: Box<[Request]>,
     /// Counts requests; the thread sleeps on it.
@@ -78,14 +78,14 @@ pub(crate) struct Registered {
 /// Whether a shrinker is being asked.
 #[derive(Default)]
 pub(crate) struct Scan {
-    /// The thread that asks it; 0 when nobody does.
+    /// The thread that asks it; 0 when none does.
     pub(crate) thread: AtomicU32,
     /// It shall not be asked any more.
     pub(crate) is_over: AtomicBool,
 }
 
 impl Shrinkers {
-    /// None, of an engine with so many nodes.
+    /// Without shrinkers, for an engine with so many nodes.
     pub(crate) fn new(nodes: usize) -> Self {
         let requests = (0..nodes).map(|_| Request::default()).collect();
         Self {
@@ -105,7 +105,7 @@ impl Shrinkers {
         futex::wake_all(&self.requested);
     }
 
-    /// In a forked child: whoever was asking is in the parent.
+    /// In a forked child: a thread that was asking is in the parent.
     pub(crate) fn forget_scans(&self) {
         for entry in self.entries.lock().iter() {
             entry.scan.thread.store(0, Ordering::Relaxed);

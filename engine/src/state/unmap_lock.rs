@@ -1,9 +1,9 @@
-//! UnmapLocks locks: who takes pages out of a region holds the one of that region, or of that part of it.
+//! Unmap locks: a thread that unmaps pages holds the lock of their region, or of their part of it.
 //!
 //! The kernel moves pages under a lock of the mapping, so several reclaimers in one region wait inside a
-//! system call, where nobody sees it. Here they meet before it: acquisitions, waits and the time waited are
-//! counted, and `reclaim_contention` says what who comes second does (`policy::contention`). A removal lock
-//! is, on purpose, held over the call that moves; nothing else is taken inside but a node's lock.
+//! system call, where it cannot be counted. Here they meet before it: acquisitions, waits and the time waited
+//! are counted, and `reclaim_contention` says what a reclaimer does that finds the lock taken
+//! (`policy::contention`). An unmap lock is, on purpose, held over the call that moves; nothing else is taken inside but a node's lock.
 use crate::base::index::{PageIndex, PageRange};
 use crate::state::arena::Arena;
 use crate::state::kernel::exclusive::{Claim, Exclusive};
@@ -22,14 +22,14 @@ const PART_BITS: u32 = 14;
 #[repr(align(128))]
 struct Line(Lock<()>);
 
-/// How removal has gone.
+/// How the unmap locks were used since the start.
 #[derive(Debug, Default)]
 pub struct UnmapLockUse {
-    /// Times a removal lock was taken.
+    /// Times one was taken.
     pub acquisitions: AtomicU64,
-    /// Times somebody else had it.
+    /// Times another thread had it.
     pub contended: AtomicU64,
-    /// Time spent waiting for it, sleeps included.
+    /// Nanoseconds spent waiting, sleeps included.
     pub wait_ns: AtomicU64,
     /// Times a reclaimer slept because another was exclusive.
     pub stalled: AtomicU64,
@@ -37,17 +37,17 @@ pub struct UnmapLockUse {
     pub skipped: AtomicU64,
 }
 
-/// The removal locks of an engine.
+/// The unmap locks of an engine.
 pub struct UnmapLocks {
     locks: [Line; LOCKS],
     contention: AtomicU8,
     /// Whose turn it is under `stall`.
     pub(crate) exclusive: Exclusive,
-    /// How it has gone.
+    /// How they were used.
     pub used: UnmapLockUse,
 }
 
-/// The part of a region that pages are taken out of.
+/// The part of a region that pages are unmapped from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Part(PageIndex);
 
@@ -92,12 +92,12 @@ impl UnmapLocks {
         }
     }
 
-    /// What who comes second does.
+    /// What a reclaimer does that finds a lock taken.
     pub fn contention(&self) -> Contention {
         Contention::of_index(self.contention.load(Ordering::Relaxed))
     }
 
-    /// Changes what who comes second does.
+    /// Changes what a reclaimer does that finds a lock taken.
     pub fn set_contention(&self, contention: Contention) {
         self.contention.store(contention.index(), Ordering::Relaxed);
     }
@@ -172,9 +172,9 @@ mod tests {
     const PART: Part = Part(0);
 
     fn stalling() -> UnmapLocks {
-        let removal = UnmapLocks::new();
-        removal.set_contention(Contention::Stall);
-        removal
+        let locks = UnmapLocks::new();
+        locks.set_contention(Contention::Stall);
+        locks
     }
 
     fn wait_until(happened: impl Fn() -> bool) {
@@ -183,22 +183,22 @@ mod tests {
         }
     }
 
-    fn stalled(removal: &UnmapLocks) -> u64 {
-        removal.used.stalled.load(Ordering::Relaxed)
+    fn stalled(locks: &UnmapLocks) -> u64 {
+        locks.used.stalled.load(Ordering::Relaxed)
     }
 
-    /// Lets `removers` meet a taken lock one after the other, waiting for `met` after each; then runs
+    /// Lets `unmappers` meet a taken lock one after the other, waiting for `met` after each; then runs
     /// `meanwhile`, frees the lock, and waits for all.
     fn collide(
-        removal: &UnmapLocks,
-        removers: &[(Unmapper, &dyn Fn() -> bool)],
+        locks: &UnmapLocks,
+        unmappers: &[(Unmapper, &dyn Fn() -> bool)],
         meanwhile: impl FnOnce(),
     ) {
         std::thread::scope(|scope| {
-            let held = removal.enter_at_last(PART);
-            for (unmapper, met) in removers {
+            let held = locks.enter_at_last(PART);
+            for (unmapper, met) in unmappers {
                 let unmapper = *unmapper;
-                scope.spawn(move || drop(removal.enter(PART, unmapper)));
+                scope.spawn(move || drop(locks.enter(PART, unmapper)));
                 wait_until(met);
             }
             meanwhile();
@@ -212,97 +212,97 @@ mod tests {
 
     #[test]
     fn a_lock_that_is_free_changes_nothing() {
-        let removal = stalling();
-        assert!(removal.enter(PART, background(0)).is_some());
-        assert_eq!((removal.exclusive.owner(), stalled(&removal)), (None, 0), "X1");
+        let locks = stalling();
+        assert!(locks.enter(PART, background(0)).is_some());
+        assert_eq!((locks.exclusive.owner(), stalled(&locks)), (None, 0), "X1");
     }
 
     #[test]
     fn the_first_to_collide_may_contend_and_the_second_sleeps() {
-        let removal = stalling();
-        let first = || removal.exclusive.owner() == Some(0);
-        let second = || stalled(&removal) == 1;
-        collide(&removal, &[(background(0), &first), (background(1), &second)], || {});
+        let locks = stalling();
+        let first = || locks.exclusive.owner() == Some(0);
+        let second = || stalled(&locks) == 1;
+        collide(&locks, &[(background(0), &first), (background(1), &second)], || {});
         // X2, X3, X7: nobody was balanced, so it is still node 0's turn.
-        assert_eq!((removal.exclusive.owner(), stalled(&removal)), (Some(0), 1));
+        assert_eq!((locks.exclusive.owner(), stalled(&locks)), (Some(0), 1));
     }
 
     #[test]
     fn a_balanced_node_ends_its_own_turn_only() {
-        let removal = stalling();
-        assert_eq!(removal.exclusive.claim(0), Claim::Won);
-        assert!(!removal.exclusive.release(1), "X6");
-        assert_eq!(removal.exclusive.owner(), Some(0), "X6");
-        assert!(removal.exclusive.release(0), "X12: whoever looks may release");
-        assert_eq!(removal.exclusive.owner(), None, "X5");
-        assert_eq!(removal.exclusive.claim(1), Claim::Won, "X10");
+        let locks = stalling();
+        assert_eq!(locks.exclusive.claim(0), Claim::Won);
+        assert!(!locks.exclusive.release(1), "X6");
+        assert_eq!(locks.exclusive.owner(), Some(0), "X6");
+        assert!(locks.exclusive.release(0), "X12: whoever looks may release");
+        assert_eq!(locks.exclusive.owner(), None, "X5");
+        assert_eq!(locks.exclusive.claim(1), Claim::Won, "X10");
     }
 
     #[test]
     fn a_release_wakes_all_who_sleep() {
         const HOUR_NS: u64 = 3_600_000_000_000;
-        let removal = stalling();
-        assert_eq!(removal.exclusive.claim(0), Claim::Won);
+        let locks = stalling();
+        assert_eq!(locks.exclusive.claim(0), Claim::Won);
         std::thread::scope(|scope| {
             let sleepers: Vec<_> =
-                (0..2).map(|_| scope.spawn(|| removal.exclusive.stall(HOUR_NS))).collect();
+                (0..2).map(|_| scope.spawn(|| locks.exclusive.stall(HOUR_NS))).collect();
             // Whether they sleep already cannot be seen: a release before that is missed (X11).
             while sleepers.iter().any(|sleeper| !sleeper.is_finished()) {
-                removal.exclusive.release(0);
-                removal.exclusive.claim(0);
+                locks.exclusive.release(0);
+                locks.exclusive.claim(0);
             }
         });
     }
 
     #[test]
     fn direct_reclaim_waits_and_takes_no_part() {
-        let removal = stalling();
-        let met = || removal.used.contended.load(Ordering::Relaxed) == 1;
-        collide(&removal, &[(Unmapper::Direct, &met)], || {});
-        assert_eq!((removal.exclusive.owner(), stalled(&removal)), (None, 0), "X8");
+        let locks = stalling();
+        let met = || locks.used.contended.load(Ordering::Relaxed) == 1;
+        collide(&locks, &[(Unmapper::Direct, &met)], || {});
+        assert_eq!((locks.exclusive.owner(), stalled(&locks)), (None, 0), "X8");
     }
 
     #[test]
     fn of_three_that_collide_at_once_one_is_exclusive_and_two_sleep() {
-        let removal = stalling();
+        let locks = stalling();
         let start = Barrier::new(4);
         std::thread::scope(|scope| {
-            let held = removal.enter_at_last(PART);
+            let held = locks.enter_at_last(PART);
             for node in 0..3 {
-                let (removal, start) = (&removal, &start);
+                let (locks, start) = (&locks, &start);
                 scope.spawn(move || {
                     start.wait();
-                    drop(removal.enter(PART, background(node)));
+                    drop(locks.enter(PART, background(node)));
                 });
             }
             start.wait();
-            wait_until(|| stalled(&removal) == 2);
-            assert!(removal.exclusive.owner().is_some(), "X9");
+            wait_until(|| stalled(&locks) == 2);
+            assert!(locks.exclusive.owner().is_some(), "X9");
             drop(held);
         });
-        assert_eq!(stalled(&removal), 2, "X9");
+        assert_eq!(stalled(&locks), 2, "X9");
     }
 
     #[test]
     fn a_hopeless_owner_delays_each_collision_once_and_stops_none() {
-        let removal = stalling();
-        assert_eq!(removal.exclusive.claim(0), Claim::Won);
+        let locks = stalling();
+        assert_eq!(locks.exclusive.claim(0), Claim::Won);
         for collision in 1..=3 {
-            let met = || stalled(&removal) == collision;
-            collide(&removal, &[(background(1), &met)], || {});
+            let met = || stalled(&locks) == collision;
+            collide(&locks, &[(background(1), &met)], || {});
         }
-        assert_eq!((stalled(&removal), removal.exclusive.owner()), (3, Some(0)), "X13");
+        assert_eq!((stalled(&locks), locks.exclusive.owner()), (3, Some(0)), "X13");
     }
 
     #[test]
     fn skip_looks_elsewhere_and_waits_at_last() {
-        let removal = UnmapLocks::new();
-        removal.set_contention(Contention::Skip);
-        let held = removal.enter_at_last(PART);
-        assert!(removal.enter(PART, background(0)).is_none());
-        assert!(removal.enter(PART, Unmapper::Direct).is_none());
+        let locks = UnmapLocks::new();
+        locks.set_contention(Contention::Skip);
+        let held = locks.enter_at_last(PART);
+        assert!(locks.enter(PART, background(0)).is_none());
+        assert!(locks.enter(PART, Unmapper::Direct).is_none());
         drop(held);
-        assert!(removal.enter(PART, background(0)).is_some());
-        assert_eq!(removal.used.skipped.load(Ordering::Relaxed), 2);
+        assert!(locks.enter(PART, background(0)).is_some());
+        assert_eq!(locks.used.skipped.load(Ordering::Relaxed), 2);
     }
 }

@@ -1,4 +1,5 @@
-//! Telling those who wait: a page's next state, frames and slots that became free, a reclaimer that is needed.
+//! What threads wait for, and waking them: a page's next state, frames and slots that became free, a reclaimer that
+//! is needed.
 use crate::base::choice::FaultMode;
 use crate::base::index::{PageIndex, PageRange, Slot};
 use crate::device::SlotSpan;
@@ -6,10 +7,25 @@ use crate::state::core::Core;
 use crate::state::node::Node;
 use crate::state::page::{PageState, Waiters};
 use crate::sys::PAGE_BYTES;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+/// Frames and slots that threads wait for.
+#[derive(Debug, Default)]
+pub struct Shortage {
+    /// Counts frames becoming free; slept on by threads that find none.
+    pub freed: AtomicU32,
+    /// Nodes whose reclaimers are not woken, see [`Node::hopeless`].
+    pub hopeless: AtomicU32,
+    /// No device had room the last time one was asked.
+    pub devices_full: AtomicBool,
+    /// One more than `freed` was when nothing was found that could leave; 0 as long as that has not been.
+    pub nothing_left_after: AtomicU32,
+    /// The warning that the budget is exceeded was given.
+    pub warned_full: AtomicBool,
+}
 
 impl Core {
-    /// Ends the ownership of a page with its next state, and wakes who waited.
+    /// Ends the ownership of a page with its next state, and wakes the threads that waited for it.
     pub fn publish(&self, page: PageIndex, state: PageState) {
         if self.pages.publish(page, state) == Waiters::Some {
             self.wake_faults(PageRange { first: page, count: 1 });
@@ -25,11 +41,11 @@ impl Core {
 
     /// Frees consecutive slots of one device.
     pub(crate) fn free_slots(&self, span: SlotSpan) {
-        // A device that is going takes nothing in their place.
+        // The device of a swapoff takes no other pages instead.
         let gives_room = !self.devices.is_leaving(span.first);
         self.devices.free(span);
         if gives_room {
-            self.devices_full.store(false, Ordering::Relaxed);
+            self.shortage.devices_full.store(false, Ordering::Relaxed);
             self.note_progress();
         }
     }
@@ -39,22 +55,22 @@ impl Core {
         self.free_slots(SlotSpan { first: slot, count: 1 });
     }
 
-    /// Tells who waits for frames that some may have become free.
+    /// Tells the threads that wait for frames that some may have become free.
     pub(crate) fn announce_freed(&self) {
         self.note_progress();
-        self.freed.fetch_add(1, Ordering::Release);
-        crate::sys::futex::wake_all(&self.freed);
+        self.shortage.freed.fetch_add(1, Ordering::Release);
+        crate::sys::futex::wake_all(&self.shortage.freed);
     }
 
     /// Something happened that may let reclaim succeed: hopeless nodes get another chance.
     pub(crate) fn note_progress(&self) {
         // Almost always there is none: a load is all that this costs.
-        if self.hopeless.load(Ordering::Relaxed) == 0 {
+        if self.shortage.hopeless.load(Ordering::Relaxed) == 0 {
             return;
         }
         for node in &self.nodes {
             if node.hopeless.swap(false, Ordering::AcqRel) {
-                self.hopeless.fetch_sub(1, Ordering::AcqRel);
+                self.shortage.hopeless.fetch_sub(1, Ordering::AcqRel);
                 node.lock().health.on_progress();
                 self.wake_reclaim(node);
             }

@@ -1,4 +1,4 @@
-//! Reads that nobody waits for: what is wanted and not yet read.
+//! Reads that no thread waits for: what is wanted and not yet read.
 //!
 //! Faulting threads leave wants here; the server takes them and reads. Wants are hints: when too many
 //! wait, the oldest is dropped, and a stream that counted on it is told.
@@ -23,9 +23,9 @@ pub enum Span {
     Run {
         /// The one needed first.
         first: u32,
-        /// How many.
+        /// Number of pages.
         count: u32,
-        /// From one to the next.
+        /// Pages from one to the next.
         step: i32,
     },
     /// Pages to be marked.
@@ -37,11 +37,11 @@ pub enum Span {
 /// A span to read for the program of a node.
 #[derive(Clone, Copy, Debug)]
 pub struct Want {
-    /// What.
+    /// The pages or slots.
     pub span: Span,
-    /// For whom.
+    /// The node whose frames are to be used.
     pub node: NodeId,
-    /// Places of the span, from its start, that are there or coming.
+    /// Pages or slots of the span, from its start, that are there or coming.
     pub done: u32,
 }
 
@@ -52,7 +52,7 @@ impl Want {
     }
 
     /// Pages or slots of the span.
-    pub fn places(&self) -> u32 {
+    pub fn len(&self) -> u32 {
         match self.span {
             Span::Ahead(Ahead { count, .. }) | Span::Run { count, .. } => count,
             Span::Pages(range) => range.count,
@@ -91,21 +91,21 @@ struct Queue {
 }
 
 impl Wants {
-    /// Nothing.
+    /// Nothing is wanted.
     pub fn new() -> Self {
         let queue = Queue { waiting: [None; WANTS_MAX], next: 0 };
         Self { queue: Lock::new(queue), starved: AtomicBool::new(false) }
     }
 
-    /// Adds a want; the oldest makes room if it must.
+    /// Adds a want; returns the oldest if it had to make room.
     fn push(&self, want: Want) -> Option<Want> {
         let mut queue = self.queue.lock();
-        let place = queue.next % WANTS_MAX;
+        let index = queue.next % WANTS_MAX;
         queue.next += 1;
-        queue.waiting[place].replace(want)
+        queue.waiting[index].replace(want)
     }
 
-    /// Takes the oldest.
+    /// Takes the oldest want.
     pub fn take(&self) -> Option<Want> {
         let mut queue = self.queue.lock();
         let start = queue.next;
@@ -119,7 +119,7 @@ impl Core {
         if let Some(dropped) = self.wants.push(want) {
             self.drop_want(&dropped);
         }
-        self.server_wanted.signal();
+        self.threads.server_wanted.signal();
     }
 
     /// What is left of a want will not be read.
@@ -141,7 +141,7 @@ impl Core {
         if self.wants.starved.load(Ordering::SeqCst)
             && self.wants.starved.swap(false, Ordering::SeqCst)
         {
-            self.server_wanted.signal();
+            self.threads.server_wanted.signal();
         }
     }
 }

@@ -3,14 +3,14 @@
 //!
 //! `min_free` and `watermark_scale` are the kernel's (vm.min_free_kbytes, vm.watermark_scale_factor since
 //! Linux 4.6), counted on the RAM budget instead of the machine's memory. `second_chance` is our own: a
-//! share of the budget that is kept unmapped in frames beyond what the marks ask for.
+//! share of the budget that is kept unmapped in frames beyond what the watermarks ask for.
 use crate::base::limits::RESERVE;
 use crate::sys::PAGE_BYTES;
 use userswap_policy::watermark::{Watermarks, min_free_kib};
 
 const PAGE_KIB: u64 = PAGE_BYTES as u64 / 1024;
 
-/// A scale of 1000 is a tenth of the budget between two marks, as the kernel's largest.
+/// A scale of 1000 is a tenth of the budget between two watermarks, as the kernel's largest.
 pub const SCALE_MAX: u32 = 1000;
 
 /// The kernel's 10 keeps one reclaim batch apart here; see ARCHITECTURE.md for the measurement.
@@ -19,12 +19,12 @@ pub const SCALE_DEFAULT: u32 = 300;
 /// A second chance of more than half of the budget leaves too little mapped.
 pub const SECOND_CHANCE_MAX: u32 = 50;
 
-/// What decides about the marks.
+/// The settings that decide about the watermarks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WatermarkSettings {
     /// Memory that must stay available, in KiB; None for the kernel's rule.
     pub min_free_kib: Option<u64>,
-    /// Share of the budget between two marks, in 1/10000.
+    /// Share of the budget between two watermarks, in 1/10000.
     pub scale: u32,
     /// Share of the budget on its second chance beyond that, in percent.
     pub second_chance_percent: u32,
@@ -42,14 +42,14 @@ impl WatermarkSettings {
         self.min_free_kib.unwrap_or_else(|| min_free_kib(u64::from(budget_pages) * PAGE_KIB))
     }
 
-    /// The marks of a node with `pages` of a budget of `total` pages.
+    /// The watermarks of a node with `pages` of a budget of `total` pages.
     pub fn of_node(&self, pages: u32, total: u32) -> Watermarks {
         let min_pages = self.min_free_kib(total) / PAGE_KIB;
         let share = Watermarks::share(min_pages, pages.into(), total.into());
         // Below a run reclaim by copying could not begin.
-        let marks = Watermarks::new(share.max(RESERVE.into()), pages.into(), self.scale);
+        let bare = Watermarks::new(share.max(RESERVE.into()), pages.into(), self.scale);
         let more = (u64::from(pages) * u64::from(self.second_chance_percent) / 100) as u32;
-        Watermarks { min: marks.min, low: marks.low + more, high: marks.high + more }
+        Watermarks { min: bare.min, low: bare.low + more, high: bare.high + more }
     }
 }
 
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn marks_follow_the_kernels_rule_on_the_budget() {
+    fn watermarks_follow_the_kernels_rule_on_the_budget() {
         let kernels = WatermarkSettings { scale: 10, ..WatermarkSettings::default() };
         let pages = 1 << 18;
         assert_eq!(kernels.of_node(pages, pages), Watermarks { min: 1024, low: 1286, high: 1548 });
@@ -68,8 +68,8 @@ mod tests {
 
     #[test]
     fn the_second_chance_comes_on_top_and_the_minimum_is_a_run() {
-        let marks =
+        let settings =
             WatermarkSettings { min_free_kib: Some(4), scale: 100, second_chance_percent: 10 };
-        assert_eq!(marks.of_node(4096, 4096), Watermarks { min: 64, low: 513, high: 553 });
+        assert_eq!(settings.of_node(4096, 4096), Watermarks { min: 64, low: 513, high: 553 });
     }
 }

@@ -147,7 +147,11 @@ impl Core {
                     if clock::now_ns() - progress_ns > PATIENCE_NS {
                         return Err(Error::SwapoffStuck(u64::from(left)));
                     }
-                    futex::wait_for(&self.freed, self.freed.load(Ordering::Acquire), WAIT_NS);
+                    futex::wait_for(
+                        &self.shortage.freed,
+                        self.shortage.freed.load(Ordering::Acquire),
+                        WAIT_NS,
+                    );
                 }
                 _ => progress_ns = clock::now_ns(),
             }

@@ -28,7 +28,7 @@ impl Core {
         let keeps_slots = goal == Goal::Fill && !self.devices.is_crowded();
         let maps = match goal {
             Goal::Fill => true,
-            Goal::Empty => room_in_ram(node) > 0 || self.devices.room().0 <= 0,
+            Goal::Empty => room_in_ram(node) > 0 || self.devices.room().free <= 0,
         };
         if maps {
             self.map_held(node, victims, keeps_slots);

@@ -146,7 +146,7 @@ impl<'a> Reader<'a> {
             let blocked = Blocked::new();
             let inside = core.gate.enter();
             let node = core.roomiest_node();
-            let freed = core.freed.load(Ordering::Acquire);
+            let freed = core.shortage.freed.load(Ordering::Acquire);
             let piece = self.read_piece(node, span.clone());
             drop(inside);
             drop(blocked);
@@ -164,7 +164,7 @@ impl<'a> Reader<'a> {
                         && !self.shared.is_unwanted() =>
                 {
                     core.wake_reclaim(node);
-                    futex::wait_for(&core.freed, freed, WAIT_NS);
+                    futex::wait_for(&core.shortage.freed, freed, WAIT_NS);
                 }
                 Piece::NoFrames => return Err(Error::NoRoomInRam),
             }

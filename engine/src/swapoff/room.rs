@@ -41,7 +41,7 @@ impl Core {
             _ => 0,
         };
         drop(store);
-        (self.devices.room().0 - own).max(0) as u64
+        (self.devices.room().free - own).max(0) as u64
             + self.nodes.iter().map(room_in_ram).sum::<u64>()
     }
 

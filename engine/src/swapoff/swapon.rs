@@ -25,10 +25,10 @@ impl Core {
         let budget = u64::from(self.inside_gate(|| self.budget_pages()));
         let bytes = crate::base::limits::default_swap_bytes(budget * PAGE_BYTES as u64);
         // Before a file is made for it.
-        self.inside_gate(|| self.devices.check_place(spec, &self.topology))?;
+        self.inside_gate(|| self.devices.check_swapon(spec, &self.topology))?;
         let opened = open::open(spec, bytes)?;
         self.inside_gate(|| self.devices.swapon(opened, &self.topology))?;
-        self.devices_full.store(false, Ordering::Relaxed);
+        self.shortage.devices_full.store(false, Ordering::Relaxed);
         self.note_room();
         Ok(())
     }

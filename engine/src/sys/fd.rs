@@ -11,7 +11,7 @@ const HIGH: i32 = 900;
 pub struct Event(OwnedFd);
 
 impl Event {
-    /// A new event, not signalled.
+    /// An event that is not signalled yet.
     ///
     /// # Errors
     /// No descriptor to be had.
@@ -32,7 +32,7 @@ impl Event {
         unsafe { libc::write(self.0.as_raw_fd(), std::ptr::from_ref(&one).cast(), 8) };
     }
 
-    /// Takes the signal back.
+    /// Makes the event not signalled.
     pub fn clear(&self) {
         let mut count = 0u64;
         // SAFETY: `count` is eight writable bytes.
@@ -136,7 +136,7 @@ pub fn close_inherited(fd: RawFd) {
 /// Makes `to` share all blocks of `from`, where the file system can.
 ///
 /// # Errors
-/// It cannot.
+/// EOPNOTSUPP or EXDEV where it cannot.
 pub fn reflink(from: RawFd, to: RawFd) -> io::Result<()> {
     const FICLONE: u64 = 0x4004_9409;
     // SAFETY: both descriptors are ours; the request passes one of them by value.

@@ -16,17 +16,17 @@ pub fn wait_low(word: &AtomicU64, seen: u32) {
     wait_at(word.as_ptr().cast::<u32>(), seen, None);
 }
 
-/// Wakes everybody who sleeps on `word`.
+/// Wakes all threads that sleep on `word`.
 pub fn wake_all(word: &AtomicU32) {
     wake_at(word.as_ptr(), i32::MAX);
 }
 
-/// Wakes one sleeper of `word`.
+/// Wakes one of the threads that sleep on `word`.
 pub fn wake_one(word: &AtomicU32) {
     wake_at(word.as_ptr(), 1);
 }
 
-/// Wakes everybody who sleeps on the low half of `word`.
+/// Wakes all threads that sleep on the low half of `word`.
 pub fn wake_low(word: &AtomicU64) {
     wake_at(word.as_ptr().cast::<u32>(), i32::MAX);
 }

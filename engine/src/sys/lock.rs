@@ -1,7 +1,7 @@
 //! A mutex that is safe in a signal handler: no allocation, no thread-locals, no poisoning.
 //!
-//! Spins for a moment, then sleeps on a futex. Who takes it on a program's thread has signals blocked
-//! (see `signal::Blocked`), so a handler cannot meet a lock that its own thread holds.
+//! Spins for a moment, then sleeps on a futex. A program's thread takes it with signals blocked (see
+//! `signal::Blocked`), so a handler cannot meet a lock that its own thread holds.
 use super::{clock, futex};
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
@@ -15,7 +15,7 @@ const CONTENDED: u32 = 2;
 const SPINS: u32 = 60;
 
 /// Data inside the lock that guards it.
-// The data first: what it begins with lies on another cache line than the state, at which who waits looks
+// The data first: what it begins with lies on another cache line than the state, at which waiting threads look
 // all the time.
 #[repr(C)]
 pub struct Lock<T> {
@@ -40,14 +40,26 @@ pub struct Guard<'a, T> {
 pub struct LockUse {
     /// Times it was taken.
     pub acquisitions: AtomicU64,
-    /// Times somebody else had it.
+    /// Times another thread had it.
     pub waits: AtomicU64,
 }
 
+/// A [`LockUse`] as it was read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LockCounts {
+    /// Times the lock was taken.
+    pub acquisitions: u64,
+    /// Times another thread had it.
+    pub waits: u64,
+}
+
 impl LockUse {
-    /// Both numbers.
-    pub fn read(&self) -> (u64, u64) {
-        (self.acquisitions.load(Ordering::Relaxed), self.waits.load(Ordering::Relaxed))
+    /// Each number is exact; together they are no snapshot of one instant.
+    pub fn read(&self) -> LockCounts {
+        LockCounts {
+            acquisitions: self.acquisitions.load(Ordering::Relaxed),
+            waits: self.waits.load(Ordering::Relaxed),
+        }
     }
 }
 
@@ -62,7 +74,7 @@ impl<T> Lock<T> {
         }
     }
 
-    /// Waits for the lock.
+    /// Waits for the lock; taken by its own thread already, it is waited for without end.
     pub fn lock(&self) -> Guard<'_, T> {
         if !self.try_take() {
             self.lock_slowly();
@@ -70,12 +82,12 @@ impl<T> Lock<T> {
         Guard { lock: self }
     }
 
-    /// Takes the lock if nobody has it.
+    /// Takes the lock if it is free.
     pub fn try_lock(&self) -> Option<Guard<'_, T>> {
         self.try_take().then(|| Guard { lock: self })
     }
 
-    /// Waits for the lock, counting.
+    /// Waits for the lock, and counts in `used` that it was taken and whether that meant waiting.
     pub fn lock_counted(&self, used: &LockUse) -> Guard<'_, T> {
         used.acquisitions.fetch_add(1, Ordering::Relaxed);
         self.try_lock().unwrap_or_else(|| {
@@ -94,12 +106,12 @@ impl<T> Lock<T> {
         drop(Guard { lock: self });
     }
 
-    /// How often somebody had to wait since the start.
+    /// How often a thread had to wait since the start.
     pub fn contended(&self) -> u64 {
         self.contended.load(Ordering::Relaxed)
     }
 
-    /// How long those who had to wait have waited since the start, all together.
+    /// Nanoseconds that threads have waited since the start, all together.
     pub fn waited_ns(&self) -> u64 {
         self.waited_ns.load(Ordering::Relaxed)
     }

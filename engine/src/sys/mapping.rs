@@ -40,17 +40,17 @@ impl Mapping {
         }
     }
 
-    /// First address.
+    /// The address of its first byte; page aligned.
     pub fn address(&self) -> usize {
         self.address
     }
 
-    /// Length in bytes.
+    /// Length in bytes, as it was asked for.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Gives advice for a part of the mapping.
+    /// madvise for a part of the mapping, `offset` in bytes from its start.
     ///
     /// # Errors
     /// What madvise says.
@@ -62,7 +62,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: this mapping is ours alone, and nobody borrows from it any more.
+        // SAFETY: this mapping is ours alone, and nothing borrows from it any more.
         unsafe { libc::syscall(libc::SYS_munmap, self.address, self.bytes) };
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! One operation per block, its reason above it. What is exported here is safe to call from the rest of
 //! the engine as long as the ownership rules of `page` and `policy::frames` are kept: a frame's bytes are
-//! touched only by who holds it, a page in Filling or Leaving only by who set that state.
+//! touched only by its holder, a page in Filling or Leaving only by the thread that set that state.
 #![allow(unsafe_code)]
 
 pub mod clock;

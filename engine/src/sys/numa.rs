@@ -52,7 +52,7 @@ impl Preferred {
     /// Prefers `node` from here on; None where the kernel knows no policies.
     pub fn new(node: u32) -> Option<Self> {
         let mut before = Self { mode: 0, mask: [0; MASK_BITS / 64] };
-        // SAFETY: both are places for the answer, of the size that is passed.
+        // SAFETY: both are buffers for the answer, of the size that is passed.
         let read = unsafe {
             libc::syscall(
                 libc::SYS_get_mempolicy,

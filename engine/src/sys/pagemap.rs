@@ -72,7 +72,7 @@ pub fn for_each_present(
             return_mask: IS_PRESENT | IS_SWAPPED,
             ..ScanArg::default()
         };
-        // SAFETY: the argument is laid out as the kernel's pm_scan_arg, and `regions` has that many places.
+        // SAFETY: the argument is laid out as the kernel's pm_scan_arg, and `regions` has that many elements.
         let found =
             unsafe { libc::ioctl(file.as_raw_fd(), SCAN, std::ptr::from_mut(&mut argument)) };
         if found < 0 {
@@ -97,10 +97,10 @@ fn read_entries(
     while from < end {
         let count = ENTRIES.min((end - from) / PAGE_BYTES);
         file.read_exact_at(&mut bytes[..count * 8], (from / PAGE_BYTES * 8) as u64)?;
-        for (place, entry) in bytes[..count * 8].chunks_exact(8).enumerate() {
+        for (index, entry) in bytes[..count * 8].chunks_exact(8).enumerate() {
             // Bit 63 present, bit 62 swapped: both are in the last byte.
             if entry[7] & 0xC0 != 0 {
-                let page = from + place * PAGE_BYTES;
+                let page = from + index * PAGE_BYTES;
                 each(page, page + PAGE_BYTES);
             }
         }

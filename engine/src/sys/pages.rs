@@ -1,14 +1,14 @@
 //! The bytes of frames and pages.
 //!
-//! A frame's bytes belong to who holds it (`policy::frames`), so these functions hand out plain slices;
+//! A frame's bytes belong to its holder (`policy::frames`), so these functions hand out plain slices;
 //! a page of a region is touched only while its word is Leaving and the page is known to be mapped.
 use super::PAGE_BYTES;
 
 /// The bytes of `pages` pages at `address`, for reading.
 ///
-/// The caller holds the frames there: they are present and nobody else writes to them.
+/// The caller holds the frames there: they are present and no other thread writes to them.
 pub fn bytes<'a>(address: usize, pages: u32) -> &'a [u8] {
-    // SAFETY: held frames are mapped, present and not written to by anybody but the holder.
+    // SAFETY: held frames are mapped, present and written to by nobody but the holder.
     unsafe { std::slice::from_raw_parts(address as *const u8, pages as usize * PAGE_BYTES) }
 }
 
@@ -21,7 +21,7 @@ pub fn zero(address: usize, pages: u32) {
 /// Copies `pages` pages; the caller holds the frames at `to` and has the pages at `from` protected.
 pub fn copy(to: usize, from: usize, pages: u32) {
     let bytes = pages as usize * PAGE_BYTES;
-    // SAFETY: both ranges are mapped and distinct, and nobody writes to either meanwhile.
+    // SAFETY: both ranges are mapped and distinct, and no thread writes to either meanwhile.
     unsafe { std::ptr::copy_nonoverlapping(from as *const u8, to as *mut u8, bytes) };
 }
 
@@ -34,7 +34,7 @@ pub fn unshare(address: usize) -> bool {
     super::mapping::advise(address, PAGE_BYTES, libc::MADV_POPULATE_WRITE).is_ok()
 }
 
-/// Reads one byte of every page in a range, so that missing ones are brought in.
+/// Reads one byte of every page in a range, so that missing ones are swapped in.
 pub fn touch(address: usize, pages: usize) {
     for page in 0..pages {
         // SAFETY: the caller owns a region there; a fault on it is what this is for.

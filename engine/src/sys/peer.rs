@@ -1,4 +1,4 @@
-//! Who is at the other end of a Unix socket.
+//! Which user is at the other end of a Unix socket.
 //!
 //! rustix has this call too, but gives the process as a number that cannot be zero, which it is for a peer
 //! in an outer pid namespace.
@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, AsRawFd};
 pub fn user_of(socket: impl AsFd) -> io::Result<u32> {
     let mut peer = MaybeUninit::<libc::ucred>::uninit();
     let mut bytes = size_of::<libc::ucred>() as libc::socklen_t;
-    // SAFETY: `peer` is a place for a ucred, whose length `bytes` says.
+    // SAFETY: `peer` is a buffer for a ucred, whose length `bytes` says.
     let outcome = unsafe {
         libc::getsockopt(
             socket.as_fd().as_raw_fd(),

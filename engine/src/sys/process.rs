@@ -1,7 +1,7 @@
 //! What the engine does to its own process.
 use std::io;
 
-/// Lets others run.
+/// Lets other threads run first.
 pub fn yield_now() {
     // SAFETY: has no effect but on scheduling.
     unsafe { libc::sched_yield() };
@@ -32,20 +32,24 @@ pub fn say(parts: &[&str]) {
     }
 }
 
-/// Ends the process: going on would lose or damage a page.
-pub fn die(what: &str, error: i32) -> ! {
-    let mut digits = [0u8; 12];
-    let mut place = digits.len();
-    let mut left = error.unsigned_abs();
+/// A number as text in `digits`, without allocating.
+pub fn decimal(mut number: u64, digits: &mut [u8; 20]) -> &str {
+    let mut first = digits.len();
     loop {
-        place -= 1;
-        digits[place] = b'0' + (left % 10) as u8;
-        left /= 10;
-        if left == 0 {
+        first -= 1;
+        digits[first] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
             break;
         }
     }
-    let number = std::str::from_utf8(&digits[place..]).expect("digits are ASCII");
+    std::str::from_utf8(&digits[first..]).expect("digits are ASCII")
+}
+
+/// Ends the process: going on would lose or damage a page.
+pub fn die(what: &str, error: i32) -> ! {
+    let mut digits = [0; 20];
+    let number = decimal(u64::from(error.unsigned_abs()), &mut digits);
     say(&[what, " (errno ", number, "): stopping before a page is lost\n"]);
     abort()
 }

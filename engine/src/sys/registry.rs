@@ -2,9 +2,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
-/// Up to `N` objects.
+/// References to up to `N` objects.
 pub struct Registry<T, const N: usize> {
-    places: [AtomicPtr<T>; N],
+    entries: [AtomicPtr<T>; N],
     readers: AtomicU32,
 }
 
@@ -15,20 +15,19 @@ impl<T, const N: usize> Default for Registry<T, N> {
 }
 
 impl<T, const N: usize> Registry<T, N> {
-    /// No objects.
     pub const fn new() -> Self {
         Self {
-            places: [const { AtomicPtr::new(std::ptr::null_mut()) }; N],
+            entries: [const { AtomicPtr::new(std::ptr::null_mut()) }; N],
             readers: AtomicU32::new(0),
         }
     }
 
-    /// Keeps a reference to `object`; false when all places are taken.
+    /// Keeps a reference to `object`; false when there are `N` already.
     pub fn enroll(&self, object: &Arc<T>) -> bool {
         let pointer = Arc::into_raw(object.clone()).cast_mut();
-        let free = self.places.iter().any(|place| {
+        let free = self.entries.iter().any(|entry| {
             // Release pairs with the acquire in `find`.
-            place
+            entry
                 .compare_exchange(
                     std::ptr::null_mut(),
                     pointer,
@@ -44,11 +43,11 @@ impl<T, const N: usize> Registry<T, N> {
         free
     }
 
-    /// Lets go of `object` once nobody looks at it any more.
+    /// Lets go of `object` once no reader looks at it any more.
     pub fn strike(&self, object: &Arc<T>) {
         let pointer = Arc::as_ptr(object).cast_mut();
-        for place in &self.places {
-            let held = place.compare_exchange(
+        for entry in &self.entries {
+            let held = entry.compare_exchange(
                 pointer,
                 std::ptr::null_mut(),
                 Ordering::SeqCst,
@@ -58,7 +57,7 @@ impl<T, const N: usize> Registry<T, N> {
                 while self.readers.load(Ordering::SeqCst) > 0 {
                     std::thread::yield_now();
                 }
-                // SAFETY: this reference was made by `enroll`, and its place is empty now.
+                // SAFETY: this reference was made by `enroll`, and its entry is empty now.
                 drop(unsafe { Arc::from_raw(pointer) });
             }
         }
@@ -71,11 +70,11 @@ impl<T, const N: usize> Registry<T, N> {
 
     /// Calls `act` with the first object that `fits`; it is kept alive meanwhile.
     pub fn find<R>(&self, fits: impl Fn(&T) -> bool, act: impl FnOnce(&T) -> R) -> Option<R> {
-        // SeqCst: either `strike` sees this reader, or this reader sees the empty place.
+        // SeqCst: either `strike` sees this reader, or this reader sees the empty entry.
         self.readers.fetch_add(1, Ordering::SeqCst);
-        let found = self.places.iter().find_map(|place| {
-            // SAFETY: what is in a place is a live Arc until `strike` has seen no readers.
-            let object = unsafe { place.load(Ordering::SeqCst).as_ref() }?;
+        let found = self.entries.iter().find_map(|entry| {
+            // SAFETY: what is in an entry is a live Arc until `strike` has seen no readers.
+            let object = unsafe { entry.load(Ordering::SeqCst).as_ref() }?;
             fits(object).then_some(object)
         });
         let result = found.map(act);

@@ -9,9 +9,9 @@ pub const PIECES_MAX: usize = 64;
 /// One contiguous piece of memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Piece {
-    /// First address.
+    /// The address of its first byte.
     pub address: usize,
-    /// Length.
+    /// Length in bytes.
     pub bytes: usize,
 }
 
@@ -50,12 +50,12 @@ impl Pieces {
         true
     }
 
-    /// No pieces any more.
+    /// Forgets all pieces.
     pub fn clear(&mut self) {
         self.count = 0;
     }
 
-    /// One piece.
+    /// A request of one piece.
     pub fn one(address: usize, bytes: usize) -> Self {
         let mut pieces = Self::default();
         pieces.pieces[0] = Piece { address, bytes };
@@ -63,12 +63,12 @@ impl Pieces {
         pieces
     }
 
-    /// Total length.
+    /// Length of all pieces together.
     pub fn bytes(&self) -> usize {
         self.pieces[..self.count].iter().map(|piece| piece.bytes).sum()
     }
 
-    /// Number of pieces.
+    /// Number of pieces, at most [`PIECES_MAX`].
     pub fn count(&self) -> usize {
         self.count
     }
@@ -109,11 +109,11 @@ pub enum Direction {
 pub struct Request {
     /// The device's descriptor.
     pub fd: RawFd,
-    /// Which way.
+    /// Which way the bytes go.
     pub direction: Direction,
     /// Where on the device, in bytes.
     pub offset: u64,
-    /// On the monotonic clock: the moment before which it shall not end; 0 for as soon as it can.
+    /// The moment of the monotonic clock before which it shall not end; 0 for as soon as it can.
     pub not_before_ns: u64,
 }
 

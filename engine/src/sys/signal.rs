@@ -17,13 +17,13 @@ impl Blocked {
     pub fn new() -> Self {
         let mut all = MaybeUninit::uninit();
         let mut before = MaybeUninit::uninit();
-        // SAFETY: `all` is a place for a set.
+        // SAFETY: `all` is a buffer for a set.
         unsafe { libc::sigfillset(all.as_mut_ptr()) };
         for synchronous in [libc::SIGBUS, libc::SIGSEGV, libc::SIGFPE, libc::SIGILL] {
             // SAFETY: `all` was filled in above.
             unsafe { libc::sigdelset(all.as_mut_ptr(), synchronous) };
         }
-        // SAFETY: `all` is complete, `before` is a place for a set.
+        // SAFETY: `all` is complete, `before` is a buffer for a set.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) };
         // SAFETY: pthread_sigmask with valid arguments cannot fail and has written the old mask.
         Self { before: unsafe { before.assume_init() } }
@@ -48,7 +48,7 @@ impl Drop for Blocked {
 pub enum Verdict {
     /// The access can be tried again.
     Served,
-    /// Not ours: whoever had the signal before gets it.
+    /// Not ours: the handler that was there before gets it.
     Foreign,
 }
 
@@ -83,7 +83,7 @@ pub fn install_sigbus(handler: FaultHandler) {
     let _blocked = Blocked::new();
     let mut guard = PREVIOUS.lock();
     let mut previous = MaybeUninit::uninit();
-    // SAFETY: `action` is complete, `previous` a place for the old one.
+    // SAFETY: `action` is complete, `previous` a buffer for the old one.
     unsafe { libc::sigaction(libc::SIGBUS, action, previous.as_mut_ptr()) };
     // SAFETY: sigaction with a valid signal and action has written the old one.
     *guard = Some(unsafe { previous.assume_init() });
@@ -123,21 +123,21 @@ extern "C" fn on_sigbus(signal: i32, info: *mut libc::siginfo_t, context: *mut l
     set_errno(errno);
 }
 
-fn errno_place() -> *mut i32 {
+fn errno_pointer() -> *mut i32 {
     // SAFETY: errno is this thread's own, in static thread-local storage.
     unsafe { libc::__errno_location() }
 }
 
 fn errno() -> i32 {
-    let place = errno_place();
-    // SAFETY: the place is valid for as long as the thread lives.
-    unsafe { *place }
+    let pointer = errno_pointer();
+    // SAFETY: the pointer is valid for as long as the thread lives.
+    unsafe { *pointer }
 }
 
 fn set_errno(errno: i32) {
-    let place = errno_place();
+    let pointer = errno_pointer();
     // SAFETY: as above.
-    unsafe { *place = errno };
+    unsafe { *pointer = errno };
 }
 
 fn chain(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {

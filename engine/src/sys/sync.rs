@@ -1,5 +1,5 @@
 //! The locks, atomics and the sleep of what is model-checked, behind one name: `tests/models.rs` and
-//! `tests/list_lru_model.rs` put a model checker's in their place.
+//! `tests/list_lru_model.rs` use a model checker's instead.
 pub use crate::sys::lock::{Guard, Lock};
 pub use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
@@ -10,7 +10,7 @@ pub fn sleep(word: &AtomicU32, seen: u32, most_ns: u64) {
     futex::wait_for(word, seen, most_ns);
 }
 
-/// Wakes everybody who sleeps on `word`.
+/// Wakes all threads that sleep on `word`.
 pub fn wake_all(word: &AtomicU32) {
     futex::wake_all(word);
 }

@@ -105,7 +105,7 @@ pub struct Stopped {
 /// Faults read in one system call.
 pub const FAULTS_MAX: usize = 16;
 
-/// One userfaultfd.
+/// A userfaultfd with the features that were agreed on.
 #[derive(Debug)]
 pub struct Uffd {
     fd: OwnedFd,
@@ -129,7 +129,7 @@ impl Uffd {
         Self::with_features(features, rights)
     }
 
-    /// A second one just like this, for a child.
+    /// A second userfaultfd just like this, for a child.
     ///
     /// # Errors
     /// As [`Uffd::open`].
@@ -167,7 +167,7 @@ impl Uffd {
         self.ioctl(iowr(0x00, size_of::<RegisterArg>()), &mut argument)
     }
 
-    /// Moves physical pages from one registered place to another and wakes who waits for them.
+    /// Moves physical pages from one registered range to another and wakes the threads that wait for them.
     ///
     /// # Errors
     /// How far it got, and why it stopped: EBUSY pinned or shared page, EEXIST present, ENOENT missing.
@@ -192,7 +192,7 @@ impl Uffd {
         }
     }
 
-    /// Copies bytes into missing pages and wakes who waits for them.
+    /// Copies bytes into missing pages and wakes the threads that wait for them.
     ///
     /// # Errors
     /// How far it got, and why it stopped: EEXIST present, ENOMEM.
@@ -224,7 +224,7 @@ impl Uffd {
         self.ioctl(iowr(0x08, size_of::<PoisonArg>()), &mut argument)
     }
 
-    /// Lets who waits in the range try again.
+    /// Lets the threads that wait in the range try again.
     pub fn wake(&self, address: usize, bytes: usize) {
         let mut argument = range(address, bytes);
         self.ioctl(ior(0x02, size_of::<RangeArg>()), &mut argument)
@@ -324,7 +324,7 @@ fn new_fd(rights: Rights) -> io::Result<OwnedFd> {
     if rights == Rights::Kernel { device_fd().map_err(|_| refused) } else { Err(refused) }
 }
 
-/// The other door (6.1): who may open /dev/userfaultfd may serve kernel faults.
+/// The other way (6.1): a process that may open /dev/userfaultfd may serve kernel faults.
 fn device_fd() -> io::Result<OwnedFd> {
     const NEW: u64 = TYPE << 8;
     let device = std::fs::File::open("/dev/userfaultfd")?;

@@ -5,7 +5,7 @@ use io_uring::{IoUring, opcode, types};
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 
-/// Completions of timeouts that others waited for.
+/// The token of a timeout that a throttled request waits for: its completion is nobody's.
 const WAITED: u64 = u64::MAX;
 
 /// A ring with room for `entries` requests.

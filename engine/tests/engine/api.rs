@@ -247,6 +247,7 @@ fn faults_of_many_threads_go_on_with_all_that_may_be_pinned_pinned() {
 }
 
 /// Hammers a region while the budget goes up and down, and watches the process from outside.
+#[expect(clippy::too_many_lines, reason = "one story, told in order")]
 fn budget_is_kept(way: Way) {
     let base = resident_bytes();
     let engine = engine(way);

@@ -39,6 +39,7 @@ fn many_readers_of_a_slow_device_beside_pinned_memory_all_go_on() {
 /// Several messages for one page come in one batch: when the second is looked at, its thread may have gone
 /// on and the region may be gone.
 #[test]
+#[expect(clippy::too_many_lines, reason = "one story, told in order")]
 fn a_message_older_than_its_answer_harms_no_thread() {
     const THREADS: usize = 3;
     limit(100);
@@ -162,7 +163,7 @@ fn after_a_cancelled_swapoff_the_device_is_not_taken_for_full() {
 fn a_wrong_memory_of_full_devices_passes() {
     limit(100);
     let engine = engine_on(WAYS[0], &["mem:128M"]);
-    engine.core().devices_full.store(true, Ordering::Relaxed);
+    engine.core().shortage.devices_full.store(true, Ordering::Relaxed);
     let region = engine.map(100 * MIB).unwrap();
     let pages = Pages::of(&region);
     pages.fill_all(3);

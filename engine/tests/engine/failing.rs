@@ -436,12 +436,12 @@ fn a_device_that_refused_too_much_stays_out_of_use_after_a_cancelled_swapoff() {
         // The disk is well again, but not trusted.
         fd::replace(device.descriptor(), disk.as_raw_fd()).unwrap();
         let state = || device.store().lock().state;
-        let usable = devices.room().1;
+        let usable = devices.room().total;
         assert_eq!(state(), DeviceState::Retired);
         let cancel = &mut |_: Progress| Proceed::Cancel;
         let outcome = swapoff_with(&engine, directory.path(), cancel);
         assert!(matches!(outcome, Err(Error::SwapoffCancelled)), "{outcome:?}");
-        assert_eq!((state(), devices.room().1), (DeviceState::Retired, usable));
+        assert_eq!((state(), devices.room().total), (DeviceState::Retired, usable));
         audit(&engine);
         first.check_all(6);
         second.check_all(7);

@@ -132,6 +132,7 @@ fn a_child_made_during_a_swapoff_keeps_the_device_and_every_byte() {
 }
 
 /// Forks again and again while other threads fault; their words carry their page's number.
+#[expect(clippy::too_many_lines, reason = "one story, told in order")]
 fn forks_under_load(way: Way) {
     let engine = engine(way);
     let region = engine.map(32 * MIB).unwrap();
@@ -283,6 +284,7 @@ fn lost_pages_stay_lost_in_the_child_and_others_are_seen() {
 }
 
 /// A program that ran natively, with pages present, touched for reading only, and absent.
+#[expect(clippy::too_many_lines, reason = "one story, told in order")]
 fn engage(way: Way, huge: bool) {
     limit(50);
     println!("{way:?}");

@@ -80,6 +80,7 @@ fn disturb(kind: usize, engine: &Engine, region: &Region, random: &mut Random) {
     }
 }
 
+#[expect(clippy::too_many_lines, reason = "one story, told in order")]
 fn race(way: Way, disturbers: &[usize], steps: usize) {
     limit(50);
     let (seed, steps) = (seed(), rounds(steps));

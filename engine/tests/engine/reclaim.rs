@@ -117,7 +117,7 @@ fn every_contention_policy_keeps_every_byte_while_it_is_changed() {
         done.store(true, Ordering::Relaxed);
     });
     pages.check_all(3);
-    let used = core.status().removal;
+    let used = core.status().unmap_lock;
     assert!(used.lock.acquisitions > 0, "{used:?}");
     assert_eq!(used.exclusive, None, "no node keeps the turn when all is quiet: {used:?}");
     audit(&engine);
@@ -155,7 +155,7 @@ fn settings_of_reclaim_take_what_is_allowed_and_nothing_else() {
     }
     let after = core.status();
     assert_eq!(before.nodes[0].high_pages, after.nodes[0].high_pages);
-    assert_eq!(after.removal.contention, "stall");
+    assert_eq!(after.unmap_lock.contention, "stall");
 }
 
 #[test]

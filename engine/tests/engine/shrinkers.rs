@@ -50,6 +50,7 @@ fn watched(engine: &Engine, work: impl FnOnce()) {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one story, told in order")]
 fn a_cache_gives_way_to_pages_its_cold_objects_first_and_grows_again() {
     const OBJECTS: u64 = 3000;
     const HOT: usize = 10;
@@ -169,7 +170,7 @@ fn caches_give_way_before_the_budget_is_exceeded_for_full_devices() {
     // A cache that gives nothing before it must.
     let probe = Probe::new(move |_| {
         let given = account.charged(NODE).min(100);
-        if given == 0 || !core.devices_full.load(Ordering::Relaxed) {
+        if given == 0 || !core.shortage.devices_full.load(Ordering::Relaxed) {
             return ShrinkResult::Stop;
         }
         account.uncharge(NODE, given);

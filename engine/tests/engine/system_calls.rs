@@ -103,6 +103,7 @@ fn must_pin(way: Way) -> bool {
 }
 
 /// Reads past the page cache into memory under pressure; returns what was found wrong.
+#[expect(clippy::too_many_lines, reason = "one story, told in order")]
 fn direct_reads(way: Way, reads: usize) -> Vec<String> {
     limit(50);
     let reads = rounds(reads);
@@ -204,6 +205,7 @@ fn a_device_reads_what_was_written_last() {
 }
 
 /// A ring's registered buffers are held for as long as the ring lives: the page may leave neither way.
+#[expect(clippy::too_many_lines, reason = "one story, told in order")]
 fn registered_buffers(way: Way) {
     limit(50);
     let engine = engine(way);

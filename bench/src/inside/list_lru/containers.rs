@@ -57,7 +57,7 @@ const LIST: ListId = ListId::Inactive;
 
 impl Container for Plain {
     fn new(size: Size) -> Result<Self, Error> {
-        let links = ZeroedSlice::new(size.items as usize).map_err(Error::Books)?;
+        let links = ZeroedSlice::new(size.items as usize).map_err(Error::Tables)?;
         Ok(Self(Lock::new(Lists::new(links))))
     }
 
@@ -96,7 +96,7 @@ pub struct PerNode(ListLru);
 
 impl Container for PerNode {
     fn new(size: Size) -> Result<Self, Error> {
-        ListLru::new(size.nodes as usize, size.items).map(Self).map_err(Error::Books)
+        ListLru::new(size.nodes as usize, size.items).map(Self).map_err(Error::Tables)
     }
 
     fn node_of(&self, thread: u32) -> NodeId {
@@ -126,7 +126,7 @@ impl Container for PerNode {
     }
 
     fn waited_ns(&self) -> Option<u64> {
-        Some(self.0.waits().1)
+        Some(self.0.waits().total_ns)
     }
 }
 

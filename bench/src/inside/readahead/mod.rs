@@ -233,8 +233,8 @@ fn disk_speed(engine: &Engine, bytes: u64) -> Result<f64, Error> {
     let path = PathBuf::from(format!("/proc/self/fd/{}", device.descriptor()));
     let direct = File::options().read(true).custom_flags(libc::O_DIRECT).open(&path);
     // Memory is not read directly.
-    let file = direct.or_else(|_| File::open(&path)).map_err(Error::Books)?;
-    disk::read_speed(&file, bytes).map_err(Error::Books)
+    let file = direct.or_else(|_| File::open(&path)).map_err(Error::Tables)?;
+    disk::read_speed(&file, bytes).map_err(Error::Tables)
 }
 
 #[cfg(test)]

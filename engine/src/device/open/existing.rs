@@ -10,13 +10,13 @@ use rustix::fs::{FlockOperation, OFlags};
 use rustix::io::Errno;
 
 use super::room::Room;
-use super::{Change, DeviceKind, Direct, OpenDevice, OpenError, PAGE_BYTES, Prepared};
+use super::{Change, DeviceKind, Direct, OpenDevice, OpenError, PAGE_BYTES, Prepared, SizeWanted};
 use super::{direct, whole_pages};
 
 /// What mkswap(8) leaves at the end of the first page.
 const KERNEL_MARK: &[u8; 10] = b"SWAPSPACE2";
 
-/// What this program leaves at the same place.
+/// What this program leaves there instead.
 pub(super) const OUR_MARK: &[u8; 10] = b"USERSWAP01";
 
 /// Where the mark is, in bytes from the start of the device.
@@ -47,11 +47,20 @@ enum Content {
     SomebodysData,
 }
 
-/// Opens and examines what `path` names; `sizes` are the one asked for and the default.
+/// An open and locked file or block device, before anything is written to it.
+struct Existing<'a> {
+    path: &'a Path,
+    file: &'a File,
+    kind: DeviceKind,
+    /// Its size in bytes.
+    held: u64,
+}
+
+/// Opens and examines what `path` names.
 pub(super) fn prepare(
     path: &Path,
     found: &Metadata,
-    sizes: (Option<u64>, u64),
+    size: SizeWanted,
 ) -> Result<Prepared, OpenError> {
     if is_kernel_swap(found, &kernel_swaps()) {
         return Err(OpenError::KernelSwap { path: path.to_owned() });
@@ -64,7 +73,7 @@ pub(super) fn prepare(
     let held = file
         .seek(SeekFrom::End(0))
         .map_err(|error| OpenError::io(path, "find the size of", error))?;
-    let (bytes, change) = judge((path, &file, kind), held, sizes)?;
+    let (bytes, change) = Existing { path, file: &file, kind, held }.judge(size)?;
     let bytes = whole_pages(path, bytes)?;
     let direct = match change {
         Change::Format => Direct::Yes, // Nothing to read yet: tried when the mark is written.
@@ -72,11 +81,9 @@ pub(super) fn prepare(
     };
     let warning =
         join_warnings([open_to_others(path, found, kind), direct::warning(path, &direct)]);
-    let path = path.to_owned();
-    let file = Some(file);
     let opened = OpenDevice {
-        file,
-        path,
+        file: Some(file),
+        path: path.to_owned(),
         kind,
         bytes,
         direct,
@@ -88,28 +95,64 @@ pub(super) fn prepare(
     Ok(Prepared { opened, change })
 }
 
-/// The size to use and what must be done for it, given what the device holds.
-fn judge(
-    (path, file, kind): (&Path, &File, DeviceKind),
-    held: u64,
-    (asked, default_bytes): (Option<u64>, u64),
-) -> Result<(u64, Change), OpenError> {
-    match (content(file, held, path)?, kind) {
-        (Content::SomebodysData, _) | (Content::Empty, DeviceKind::Block) => {
-            Err(OpenError::SomebodysData { path: path.to_owned() })
+impl Existing<'_> {
+    /// The size to use and what must be done for it, given what the device holds.
+    fn judge(&self, size: SizeWanted) -> Result<(u64, Change), OpenError> {
+        match (self.content()?, self.kind) {
+            (Content::SomebodysData, _) | (Content::Empty, DeviceKind::Block) => {
+                Err(OpenError::SomebodysData { path: self.path.to_owned() })
+            }
+            (Content::Empty, _) => {
+                let bytes = Room::around(self.file, self.path)?.fit(self.path, size)?;
+                Ok((bytes, Change::Format))
+            }
+            (Content::Ours, DeviceKind::File) => match size.asked {
+                Some(asked) if asked > self.held => Ok((self.grown_to(asked)?, Change::Resize)),
+                asked => Ok((asked.unwrap_or(self.held), Change::None)),
+            },
+            (Content::Ours | Content::KernelsUnused, _) => {
+                Ok((self.size_within(size.asked)?, Change::None))
+            }
         }
-        (Content::Empty, _) => {
-            let bytes = Room::around(file, path)?.fit(path, asked, default_bytes)?;
-            Ok((bytes, Change::Format))
+    }
+
+    fn content(&self) -> Result<Content, OpenError> {
+        if self.held == 0 {
+            return Ok(Content::Empty);
         }
-        (Content::Ours, DeviceKind::File) => {
-            let grows = asked.is_some_and(|asked| asked > held);
-            let change = if grows { Change::Resize } else { Change::None };
-            Ok((size_of_ours(path, file, (asked, held))?, change))
+        if self.held < PAGE_BYTES {
+            return Ok(Content::SomebodysData);
         }
-        (Content::Ours | Content::KernelsUnused, _) => {
-            Ok((size_within(path, asked, held)?, Change::None))
+        let mut page = HeaderPage::zeroed();
+        self.file
+            .read_exact_at(&mut page.0, 0)
+            .map_err(|error| OpenError::io(self.path, "read", error))?;
+        Ok(match &page.0[MARK_OFFSET..] {
+            mark if mark == OUR_MARK => Content::Ours,
+            mark if mark == KERNEL_MARK => Content::KernelsUnused,
+            _ => Content::SomebodysData,
+        })
+    }
+
+    /// The size of a device that cannot grow.
+    fn size_within(&self, asked: Option<u64>) -> Result<u64, OpenError> {
+        match asked {
+            Some(asked) if asked > self.held => Err(OpenError::TooLarge {
+                path: self.path.to_owned(),
+                asked,
+                room: self.held,
+                limit: "there",
+                other: "device",
+            }),
+            asked => Ok(asked.unwrap_or(self.held)),
         }
+    }
+
+    /// The size of a file of ours that grows into the free space.
+    fn grown_to(&self, asked: u64) -> Result<u64, OpenError> {
+        let room = Room::around(self.file, self.path)?;
+        let size = SizeWanted { asked: Some(asked), default_bytes: asked };
+        Room { bytes: room.bytes.saturating_add(self.held), ..room }.fit(self.path, size)
     }
 }
 
@@ -201,49 +244,6 @@ fn lock(file: &File, path: &Path) -> Result<(), OpenError> {
         Err(Errno::WOULDBLOCK) => Err(OpenError::Locked { path: path.to_owned() }),
         Err(error) => Err(OpenError::io(path, "lock", error)),
     }
-}
-
-fn content(file: &File, held: u64, path: &Path) -> Result<Content, OpenError> {
-    if held == 0 {
-        return Ok(Content::Empty);
-    }
-    if held < PAGE_BYTES {
-        return Ok(Content::SomebodysData);
-    }
-    let mut page = HeaderPage::zeroed();
-    file.read_exact_at(&mut page.0, 0).map_err(|error| OpenError::io(path, "read", error))?;
-    Ok(match &page.0[MARK_OFFSET..] {
-        mark if mark == OUR_MARK => Content::Ours,
-        mark if mark == KERNEL_MARK => Content::KernelsUnused,
-        _ => Content::SomebodysData,
-    })
-}
-
-/// The size of a device that cannot grow.
-fn size_within(path: &Path, asked: Option<u64>, held: u64) -> Result<u64, OpenError> {
-    match asked {
-        Some(asked) if asked > held => Err(OpenError::TooLarge {
-            path: path.to_owned(),
-            asked,
-            room: held,
-            limit: "there",
-            other: "device",
-        }),
-        asked => Ok(asked.unwrap_or(held)),
-    }
-}
-
-/// The size of a file of ours, which may grow into the free space.
-fn size_of_ours(
-    path: &Path,
-    file: &File,
-    (asked, held): (Option<u64>, u64),
-) -> Result<u64, OpenError> {
-    let Some(asked) = asked.filter(|asked| *asked > held) else {
-        return Ok(asked.unwrap_or(held));
-    };
-    let room = Room::around(file, path)?;
-    Room { bytes: room.bytes.saturating_add(held), ..room }.fit(path, Some(asked), asked)
 }
 
 fn open_to_others(path: &Path, found: &Metadata, kind: DeviceKind) -> Option<String> {

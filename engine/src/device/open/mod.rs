@@ -1,6 +1,6 @@
 //! Opens a swap device, or says in one line why not.
 //!
-//! The rules are those of swapon(8): nothing that could be somebody's data is written to, nothing
+//! The rules are those of swapon(8): nothing that could be a user's data is written to, nothing
 //! that other swap uses is taken, and a refused device is exactly as it was before. A directory gets
 //! an unlinked temporary file, so that nothing stays behind whatever happens to the process. All
 //! looking is done before the first change; [`check`] is the looking alone. The first page of a
@@ -33,11 +33,13 @@ const PAGE_BYTES: u64 = crate::sys::PAGE_BYTES as u64;
 /// The largest part of a device that is used, in bytes: what a slot's number has room for.
 pub const DEVICE_MAX_BYTES: u64 = DEVICE_SLOTS as u64 * PAGE_BYTES;
 
-/// How long a device that somebody else uses may take to become free.
+/// How long a device that another process uses may take to become free.
 const PATIENCE: Duration = Duration::from_secs(1);
+
+/// How long to sleep before such a device is tried again.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 
-/// Where swap goes when nobody names a place and `TMPDIR` is of no use: on disk, and kept at reboot.
+/// Where swap goes when no path is given and `TMPDIR` is of no use: on disk, and kept at reboot.
 const FALLBACK_DIRECTORY: &str = "/var/tmp";
 
 /// A swap device that is ours until its file is closed.
@@ -161,6 +163,14 @@ struct Prepared {
     change: Change,
 }
 
+/// How large a device is to be.
+#[derive(Debug, Clone, Copy)]
+struct SizeWanted {
+    asked: Option<u64>,
+    /// Without a size asked for, the most that is taken of what there is room for.
+    default_bytes: u64,
+}
+
 /// What a path leads to.
 enum Target {
     Directory,
@@ -169,7 +179,7 @@ enum Target {
 }
 
 fn prepare(spec: &SwapSpec, default_bytes: u64) -> Result<Prepared, OpenError> {
-    // Nobody is told that a default is smaller than it could be.
+    // No warning that a default is smaller than it could be.
     let default_bytes = default_bytes.min(DEVICE_MAX_BYTES);
     let mut device = prepare_any(spec, default_bytes)?;
     if device.opened.bytes > DEVICE_MAX_BYTES {
@@ -188,17 +198,18 @@ fn prepare_any(spec: &SwapSpec, default_bytes: u64) -> Result<Prepared, OpenErro
         SwapPath::Memory => return prepare_memory(spec, default_bytes),
         SwapPath::Path(path) => path,
     };
+    let size = SizeWanted { asked: spec.size, default_bytes };
     let mut device = match look_at(path)? {
-        Target::Directory => prepare_temporary(path, spec.size, default_bytes)?,
+        Target::Directory => prepare_temporary(path, size)?,
         Target::New { parent } => {
             // A temporary file beside it shows that the directory can be written to and has room.
-            let mut device = prepare_temporary(&parent, spec.size, default_bytes)?;
+            let mut device = prepare_temporary(&parent, size)?;
             device.opened.kind = DeviceKind::File;
             device.opened.file = None;
             device.change = Change::Create;
             device
         }
-        Target::Existing(found) => existing::prepare(path, &found, (spec.size, default_bytes))?,
+        Target::Existing(found) => existing::prepare(path, &found, size)?,
     };
     device.opened.path = path.clone();
     device.opened.priority = spec.priority;
@@ -224,13 +235,9 @@ fn prepare_memory(spec: &SwapSpec, default_bytes: u64) -> Result<Prepared, OpenE
     Ok(Prepared { opened, change: Change::None })
 }
 
-fn prepare_temporary(
-    directory: &Path,
-    size: Option<u64>,
-    default_bytes: u64,
-) -> Result<Prepared, OpenError> {
+fn prepare_temporary(directory: &Path, size: SizeWanted) -> Result<Prepared, OpenError> {
     let file = temporary::create(directory)?;
-    let bytes = Room::around(&file, directory)?.fit(directory, size, default_bytes)?;
+    let bytes = Room::around(&file, directory)?.fit(directory, size)?;
     let bytes = whole_pages(directory, bytes)?;
     let direct = direct::try_on_empty(&file, directory)?;
     file.set_len(bytes).map_err(|error| OpenError::io(directory, "make a swap file in", error))?;
@@ -266,7 +273,7 @@ fn look_at(path: &Path) -> Result<Target, OpenError> {
 }
 
 /// A link to a directory is as good as the directory; a link to anything that would be written in
-/// place could be somebody's trap.
+/// place could be a trap.
 fn look_through_link(path: &Path) -> Result<Target, OpenError> {
     if path.is_dir() {
         return Ok(Target::Directory);

@@ -6,7 +6,7 @@ use std::path::Path;
 use rustix::fs::{FsWord, fstatfs, fstatvfs};
 use rustix::process::{Resource, getrlimit};
 
-use super::OpenError;
+use super::{OpenError, SizeWanted};
 
 /// File systems that keep their files in memory.
 const MEMORY_FILE_SYSTEMS: [FsWord; 2] =
@@ -39,14 +39,9 @@ impl Room {
     }
 
     /// The size asked for, refused when there is no room; else the default, made to fit.
-    pub(super) fn fit(
-        self,
-        path: &Path,
-        asked: Option<u64>,
-        default_bytes: u64,
-    ) -> Result<u64, OpenError> {
-        match asked {
-            None => Ok(default_bytes.min(self.bytes - self.bytes / RESERVE_DIVISOR)),
+    pub(super) fn fit(self, path: &Path, wanted: SizeWanted) -> Result<u64, OpenError> {
+        match wanted.asked {
+            None => Ok(wanted.default_bytes.min(self.bytes - self.bytes / RESERVE_DIVISOR)),
             Some(asked) if asked <= self.bytes => Ok(asked),
             Some(asked) => Err(OpenError::TooLarge {
                 path: path.to_owned(),
@@ -74,11 +69,12 @@ mod tests {
     fn an_explicit_size_must_fit_and_a_default_is_made_to_fit() {
         let room = Room { bytes: 64 << 20, limit: "free" };
         let path = Path::new("/d");
-        assert_eq!(room.fit(path, Some(64 << 20), 1).unwrap(), 64 << 20);
-        assert_eq!(room.fit(path, None, 1 << 20).unwrap(), 1 << 20);
-        assert_eq!(room.fit(path, None, 1 << 40).unwrap(), 63 << 20);
+        let fit = |asked, default_bytes| room.fit(path, SizeWanted { asked, default_bytes });
+        assert_eq!(fit(Some(64 << 20), 1).unwrap(), 64 << 20);
+        assert_eq!(fit(None, 1 << 20).unwrap(), 1 << 20);
+        assert_eq!(fit(None, 1 << 40).unwrap(), 63 << 20);
         assert_eq!(
-            room.fit(path, Some(1 << 30), 1).unwrap_err().to_string(),
+            fit(Some(1 << 30), 1).unwrap_err().to_string(),
             "/d: 1G asked for, 64M free; name a smaller SIZE or another directory"
         );
     }

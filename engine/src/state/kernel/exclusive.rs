@@ -1,12 +1,12 @@
-//! The exclusive reclaimer: of the background reclaimers that meet a taken removal lock, one may wait for it
+//! The exclusive reclaimer: of the background reclaimers that meet a taken unmap lock, one may wait for it
 //! and go on; the others sleep for at most ten milliseconds first (patch 3 of the 2016 series).
 //!
 //! A claim ends when the owner's node is balanced, which any thread may see and act on; and, as the patch
-//! did not, when the owner sleeps, finds its node hopeless, or ends. A release just before somebody
-//! goes to sleep is missed by it: it sleeps its full time, and nothing depends on the wake-up.
+//! did not, when the owner sleeps, finds its node hopeless, or ends. A release just before a
+//! reclaimer goes to sleep is missed by it: it sleeps its full time, and nothing depends on the wake-up.
 use crate::sys::sync::{AtomicU32, Ordering, sleep, wake_all};
 
-/// Nobody is exclusive.
+/// No node has the turn.
 const NONE: u32 = u32::MAX;
 
 /// Whose turn it is to contend.
@@ -28,7 +28,7 @@ pub enum Claim {
 }
 
 impl Exclusive {
-    /// Nobody's turn.
+    /// No node's turn.
     pub fn new() -> Self {
         Self { owner: AtomicU32::new(NONE), releases: AtomicU32::new(0) }
     }
@@ -47,7 +47,7 @@ impl Exclusive {
         if claimed.is_ok() { Claim::Won } else { Claim::Lost }
     }
 
-    /// Sleeps until somebody releases, at most so long.
+    /// Sleeps until a turn ends, at most so long.
     pub fn stall(&self, most_ns: u64) {
         sleep(&self.releases, self.releases.load(Ordering::Acquire), most_ns);
     }

@@ -181,7 +181,7 @@ impl Walk<'_> {
             let _blocked = Blocked::new();
             let inside = core.gate.enter();
             let node = core.roomiest_node();
-            let freed = core.freed.load(Ordering::Acquire);
+            let freed = core.shortage.freed.load(Ordering::Acquire);
             let mut frames = FrameSet::new();
             core.fill_set(node, &mut frames, slots.end - slots.start, Asker::Background);
             if frames.pages() > 0 {
@@ -192,7 +192,7 @@ impl Walk<'_> {
             }
             drop(inside);
             core.wake_reclaim(node);
-            futex::wait_for(&core.freed, freed, WAIT_NS);
+            futex::wait_for(&core.shortage.freed, freed, WAIT_NS);
         }
     }
 

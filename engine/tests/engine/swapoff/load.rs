@@ -7,6 +7,7 @@ use userswap::Error;
 use userswap::internals::{Proceed, SwapoffMethod};
 
 /// Four threads check and change their pages while devices are emptied into each other, or only half.
+#[expect(clippy::too_many_lines, reason = "one story, told in order")]
 fn under_load(way: Way) {
     limit(120);
     let directory = tempfile::tempdir_in("/var/tmp").unwrap();
