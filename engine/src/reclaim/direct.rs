@@ -23,8 +23,9 @@ const FULL_LOOKS: u32 = 3;
 /// Pages by which the budget is exceeded at a time when no device has room.
 const EXCEED_PAGES: u32 = 256;
 
-/// Waits in a row without a frame becoming free anywhere, no write under way, after which nothing can leave: 1 s.
-const VAIN_WAITS: u32 = 100;
+/// Rounds of one fault in a row that found nothing, with a wait after each in which no frame became free anywhere and
+/// at last no write under way, after which nothing is thought able to leave: 0.1 s.
+const VAIN_WAITS: u32 = 10;
 
 /// What one fault has tried to get its page.
 #[derive(Debug, Default)]
