@@ -297,7 +297,7 @@ impl ListLru {
 
     #[inline]
     fn counter(&self, node: NodeId, list: ListNumber) -> &AtomicI64 {
-        match list.place() {
+        match list.index() {
             0 => &self.part(node).ungrouped,
             index => &self.grouped[node.0 as usize][index - 1],
         }

@@ -43,7 +43,7 @@ impl ListNumber {
     }
 
     /// Its index among the node's lists.
-    pub const fn place(self) -> usize {
+    pub const fn index(self) -> usize {
         self.0 as usize
     }
 }
