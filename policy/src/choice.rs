@@ -92,6 +92,7 @@ macro_rules! named_choice {
             }
 
             /// Its index in `ALL`, for an atomic.
+            #[doc(hidden)]
             #[inline]
             pub const fn index(self) -> u8 {
                 self as u8
@@ -101,6 +102,7 @@ macro_rules! named_choice {
             ///
             /// # Panics
             /// When no value has that index.
+            #[doc(hidden)]
             #[inline]
             pub const fn of_index(index: u8) -> Self {
                 Self::ALL[index as usize]

@@ -91,7 +91,7 @@ pub enum OpenError {
         /// What could be named instead.
         other: &'static str,
     },
-    /// Fewer bytes than [`DEVICE_MIN_BYTES`].
+    /// Fewer than ten pages, the least that mkswap(8) accepts.
     #[error(
         "{path}: {bytes} is too small for swap; at least {min} is needed",
         path = path.display(), bytes = ByteSize(*bytes), min = ByteSize(DEVICE_MIN_BYTES)
