@@ -4,6 +4,7 @@
 //! regions are only entries in two trees. Everything is counted in pages from the arena's start.
 use crate::base::index::{PageIndex, PageRange};
 use crate::state::hints::Hints;
+use crate::state::range_set::RangeSet;
 use crate::sys::PAGE_BYTES;
 use crate::sys::lock::Lock;
 use crate::sys::mapping::{Access, Mapping};
@@ -20,6 +21,8 @@ pub struct Arena {
     /// What the program has said about its pages; forgotten when they are freed.
     pub hints: Hints,
     tables: Lock<Tables>,
+    /// See [`Arena::set_foreign`]. A lock of its own: a fork's child registers while it holds the other.
+    foreign: Lock<RangeSet>,
 }
 
 struct Tables {
@@ -42,7 +45,8 @@ impl Arena {
                     let tables =
                         Tables { free: BTreeMap::from([(0, pages)]), used: BTreeMap::new() };
                     let hints = Hints::new(pages)?;
-                    return Ok(Self { mapping, hints, tables: Lock::new(tables) });
+                    let foreign = Lock::new(RangeSet::new());
+                    return Ok(Self { mapping, hints, tables: Lock::new(tables), foreign });
                 }
                 Err(error) if pages <= 1 << 18 => return Err(error),
                 Err(_) => pages /= 2,
@@ -127,6 +131,49 @@ impl Arena {
             tables.used.insert(range.first, range.count);
         }
         fits
+    }
+
+    /// Makes `range` one region, whatever was allocated in it; returns what was free. What lay across its
+    /// ends is cut there. At no moment is a page free that was not, so nobody else can be given it.
+    pub fn replace(&self, range: PageRange) -> Vec<PageRange> {
+        let mut tables = self.tables.lock();
+        let used = tables.used_within(range);
+        let mut free = RangeSet::new();
+        free.insert(range);
+        for part in used {
+            tables.take_used(part);
+            self.hints.set(part, Hint::Normal);
+            free.remove(part);
+        }
+        let free = free.within(range);
+        free.iter().for_each(|gap| tables.take_free(*gap));
+        tables.used.insert(range.first, range.count);
+        free
+    }
+
+    /// Notes that the program has mapped something of the kernel's over `range`: a file, shared memory, huge
+    /// pages. Such pages are allocated, have no content here (their words are Untouched), and are not to be
+    /// registered, adopted, or given advice that is meant for managed memory.
+    ///
+    /// Changed only by the thread that changes the mapping, with forks and the start of an engine kept out
+    /// until both are done: what these see is what is mapped.
+    pub fn set_foreign(&self, range: PageRange) {
+        self.foreign.lock().insert(range);
+    }
+
+    /// Notes that plain memory of the arena lies in `range` again.
+    pub fn set_plain(&self, range: PageRange) {
+        self.foreign.lock().remove(range);
+    }
+
+    /// The parts of `range` where something of the kernel's is mapped, in order.
+    pub fn foreign_within(&self, range: PageRange) -> Vec<PageRange> {
+        self.foreign.lock().within(range)
+    }
+
+    /// The parts of `range`, free or allocated, that are plain memory: what an engine may register.
+    pub fn plain_within(&self, range: PageRange) -> Vec<PageRange> {
+        self.foreign.lock().outside(range)
     }
 
     /// Frees whatever is allocated in `range`: whole regions, parts, holes between them.
@@ -233,6 +280,38 @@ mod tests {
         );
         assert_eq!(arena.region_of(region.first + 50), None);
         assert_eq!(arena.region_of(region.first + 99).map(|r| r.count), Some(40));
+    }
+
+    #[test]
+    fn what_is_replaced_is_one_region_and_what_lay_across_its_ends_is_cut() {
+        let arena = arena();
+        let range = |first, count| PageRange { first, count };
+        assert!(arena.allocate_at(range(10, 20)) && arena.allocate_at(range(40, 20)));
+        assert_eq!(arena.replace(range(20, 30)), vec![range(30, 10)]);
+        assert_eq!(arena.region_of(10), Some(range(10, 10)));
+        assert_eq!(arena.region_of(35), Some(range(20, 30)));
+        assert_eq!(arena.region_of(59), Some(range(50, 10)));
+        assert_eq!(arena.replace(range(20, 30)), vec![]);
+        arena.free(range(0, 100));
+        assert_eq!(arena.used_pages(), 0);
+        assert!(arena.allocate_at(range(0, 100)), "what was cut is whole again");
+    }
+
+    #[test]
+    fn foreign_parts_are_left_out_of_what_is_registered() {
+        let arena = arena();
+        let range = |first, count| PageRange { first, count };
+        let whole = range(0, PAGES);
+        assert_eq!(arena.plain_within(whole), vec![whole]);
+        arena.set_foreign(range(16, 8));
+        arena.set_plain(range(20, 1));
+        assert_eq!(arena.foreign_within(whole), vec![range(16, 4), range(21, 3)]);
+        assert_eq!(
+            arena.plain_within(whole),
+            vec![range(0, 16), range(20, 1), range(24, PAGES - 24)]
+        );
+        arena.set_plain(whole);
+        assert_eq!(arena.plain_within(whole), vec![whole]);
     }
 
     #[test]

@@ -11,6 +11,7 @@ pub mod kernel;
 pub mod memory;
 pub mod node;
 pub mod page;
+pub mod range_set;
 pub mod readahead;
 pub mod reads;
 pub mod scratch;

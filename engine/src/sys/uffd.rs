@@ -167,6 +167,16 @@ impl Uffd {
         self.ioctl(iowr(0x00, size_of::<RegisterArg>()), &mut argument)
     }
 
+    /// Takes plain memory out of a registered range: what is missing there is the kernel's from then on, and the
+    /// threads that wait for it try again.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn unregister(&self, address: usize, bytes: usize) -> io::Result<()> {
+        let mut argument = range(address, bytes);
+        self.ioctl(ior(0x01, size_of::<RangeArg>()), &mut argument)
+    }
+
     /// Moves physical pages from one registered range to another and wakes the threads that wait for them.
     ///
     /// # Errors
