@@ -108,3 +108,40 @@ fn a_programs_own_advice_decides_what_is_read_ahead() {
     assert!(normal > 1000 && sequential > 1000 && taken_back > 1000, "{normal} {sequential}");
     assert_eq!(random, 0);
 }
+
+/// Natively, then in both modes past the budget.
+fn replace(which: &str) {
+    let directory = directory();
+    let program = compile(directory.path(), "replace.c");
+    let file = directory.path().join("file");
+    let natively = format!("n{which}");
+    let mut alone = std::process::Command::new(&program);
+    assert_eq!(succeed(alone.arg(&natively).arg(&file)), "exact\n", "{which} without userswap");
+    for (ram, fault, which) in
+        [("1G", "thread", natively.as_str()), ("16M", "thread", which), ("16M", "signal", which)]
+    {
+        let mut managed = run(ram, fault);
+        let printed = succeed(managed.arg(&program).arg(which).arg(&file));
+        assert_eq!(printed, "exact\n", "{which}, {ram}, {fault}");
+    }
+}
+
+#[test]
+fn a_range_that_is_mapped_over_is_never_free_for_other_threads() {
+    replace("race");
+}
+
+#[test]
+fn memory_that_was_opened_unseen_is_empty_for_its_next_owner() {
+    replace("unseen");
+}
+
+#[test]
+fn memory_is_given_back_also_at_the_limit_on_mappings() {
+    replace("limit");
+}
+
+#[test]
+fn a_file_over_managed_memory_replaces_its_pages_and_no_others() {
+    replace("foreign");
+}

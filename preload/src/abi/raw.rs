@@ -77,6 +77,16 @@ pub fn protect(Span { address, bytes }: Span, protection: c_int) -> Result<usize
     outcome(unsafe { libc::syscall(libc::SYS_mprotect, address, bytes, protection) })
 }
 
+/// pkey_mprotect: mprotect that gives a protection key too; 0 is every thread's.
+pub fn protect_keyed(
+    Span { address, bytes }: Span,
+    protection: c_int,
+    key: c_int,
+) -> Result<usize, Errno> {
+    // SAFETY: as for `map`.
+    outcome(unsafe { libc::syscall(libc::SYS_pkey_mprotect, address, bytes, protection, key) })
+}
+
 /// madvise.
 pub fn advise(Span { address, bytes }: Span, advice: c_int) -> Result<usize, Errno> {
     // SAFETY: as for `map`.

@@ -61,8 +61,7 @@ pub fn free(address: usize) -> bool {
     drop(blocked);
     let (Some(count), Some(process)) = (block, process::current()) else { return false };
     let _blocked = Blocked::new();
-    ranges::unmap(process, range_of(process, address, count));
-    true
+    ranges::unmap(process, range_of(process, address, count)).is_ok()
 }
 
 /// Changes a block's length, moving it if need be; null when there is no room, the block is kept then.

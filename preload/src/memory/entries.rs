@@ -1,6 +1,7 @@
 //! The memory calls as the program calls them: results become -1 and errno here, and nowhere else.
 //!
 //! The entry points here are as safe as the functions of the C library that they stand in for.
+use super::protection::Key;
 use super::{advice, commitment, locking, mappings, protection, remap};
 use crate::abi::callers::{self, entry};
 use crate::abi::raw::{Errno, MapRequest, RemapRequest, Span, set_errno};
@@ -85,7 +86,19 @@ extern "C" fn serve_mprotect(
         commitment::commit(process, span);
         return 0;
     }
-    to_c(protection::protect(span, protection))
+    to_c(protection::protect(span, protection, Key::Kept))
+}
+
+/// pkey_mprotect; without a key (-1) it is mprotect.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pkey_mprotect(
+    address: *mut c_void,
+    bytes: size_t,
+    protection: c_int,
+    key: c_int,
+) -> c_int {
+    let key = if key == -1 { Key::Kept } else { Key::Given(key) };
+    to_c(protection::protect(Span::of(address, bytes), protection, key))
 }
 
 #[unsafe(no_mangle)]

@@ -2,10 +2,11 @@
 //!
 //! Only what the program itself maps over a part of the arena (a file, shared memory) is really mapped
 //! there, and replaced by plain memory when it goes.
+use super::replace::{self, Over};
 use super::{engagement, locking, ranges};
 use crate::abi::raw::{self, Errno, MapRequest, Span};
 use crate::state::process::{self, Process, Request};
-use libc::{EEXIST, EINVAL, ENOMEM, PROT_NONE};
+use libc::{EINVAL, ENOMEM, PROT_NONE};
 use userswap::internals::PAGE_BYTES;
 use userswap::internals::PageRange;
 use userswap::internals::signal::Blocked;
@@ -110,24 +111,22 @@ fn map_at(exact: &Request, request: MapRequest) -> Result<usize, Errno> {
         return Err(ENOMEM);
     }
     let (process, range) = (exact.process, exact.pages());
-    let blocked = Blocked::new();
-    if request.flags & libc::MAP_FIXED_NOREPLACE == libc::MAP_FIXED_NOREPLACE {
-        let _areas = process.areas.lock();
-        if !process.arena.allocated(range).is_empty() {
-            return Err(EEXIST);
-        }
-    }
-    ranges::unmap(process, range);
-    ranges::take_at(process, range)?;
     let is_ours = request.flags & (libc::MAP_HUGETLB | libc::MAP_GROWSDOWN) == 0;
-    if is_ours && is_private_memory(&request) {
-        ranges::open(process, range, request.protection)?;
-        drop(blocked);
-        settle(process, range, &request);
-        return Ok(request.address);
+    let is_memory = is_ours && is_private_memory(&request);
+    let is_noreplace = request.flags & libc::MAP_FIXED_NOREPLACE == libc::MAP_FIXED_NOREPLACE;
+    let over = if is_noreplace { Over::Nothing } else { Over::Anything };
+    let blocked = Blocked::new();
+    let phase = process.phase();
+    let claim = replace::claim(process, range, over)?;
+    if !is_memory {
+        let flags = request.flags & !libc::MAP_FIXED_NOREPLACE | libc::MAP_FIXED;
+        return replace::with_mapping(process, &phase, &claim, MapRequest { flags, ..request });
     }
-    let flags = request.flags & !libc::MAP_FIXED_NOREPLACE | libc::MAP_FIXED;
-    ranges::cover(process, range, || raw::map(MapRequest { flags, ..request }))
+    replace::with_memory(process, &phase, &claim, request.protection)?;
+    drop(phase);
+    drop(blocked);
+    settle(process, range, &request);
+    Ok(request.address)
 }
 
 /// munmap.
@@ -146,6 +145,5 @@ pub fn unmap(span: Span) -> Result<usize, Errno> {
         }
     }
     let _blocked = Blocked::new();
-    ranges::unmap(request.process, request.pages());
-    Ok(0)
+    ranges::unmap(request.process, request.pages()).map(|()| 0)
 }

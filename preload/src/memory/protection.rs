@@ -1,29 +1,51 @@
 //! mprotect on managed memory: the kernel changes the pages, the table of areas remembers it.
 use super::engagement;
 use crate::abi::raw::{self, Errno, Span};
-use crate::state::areas::Area;
+use crate::state::areas::{Area, Memory};
 use crate::state::process::{Process, Request};
 use libc::ENOMEM;
 use userswap::internals::PageRange;
 use userswap::internals::signal::Blocked;
 
-/// mprotect.
+/// What a call says about the protection key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Key {
+    /// Nothing: the memory keeps the one it has.
+    Kept,
+    /// This one.
+    Given(i32),
+}
+
+impl Key {
+    fn protect(self, span: Span, protection: i32) -> Result<usize, Errno> {
+        match self {
+            Self::Kept => raw::protect(span, protection),
+            Self::Given(key) => raw::protect_keyed(span, protection, key),
+        }
+    }
+}
+
+/// mprotect and pkey_mprotect.
 ///
 /// # Errors
 /// The kernel's; ENOMEM for a range with holes, whose part before the hole is changed.
-pub fn protect(span: Span, protection: i32) -> Result<usize, Errno> {
-    let Some(request) = Request::new(span) else { return raw::protect(span, protection) };
-    let known = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
-    if protection & !known != 0 || !request.is_aligned() || !request.is_whole() {
-        // Unknown bits and ranges across the arena's edge: the kernel's answer, and nothing of ours.
-        return raw::protect(span, protection);
+pub fn protect(span: Span, protection: i32, key: Key) -> Result<usize, Errno> {
+    let Some(request) = Request::new(span) else { return key.protect(span, protection) };
+    if !request.is_aligned() || !request.is_whole() {
+        // Ranges across the arena's edge: the kernel's answer, and nothing of ours.
+        return key.protect(span, protection);
     }
-    let outcome = protect_inside(request.process, request.pages(), protection);
+    let outcome = protect_inside(request.process, request.pages(), protection, key);
     engagement::engage_if_needed(request.process);
     outcome.map(|()| 0)
 }
 
-fn protect_inside(process: &Process, range: PageRange, protection: i32) -> Result<(), Errno> {
+fn protect_inside(
+    process: &Process,
+    range: PageRange,
+    protection: i32,
+    key: Key,
+) -> Result<(), Errno> {
     let _blocked = Blocked::new();
     let _phase = process.phase();
     let mut next = range.first;
@@ -31,9 +53,14 @@ fn protect_inside(process: &Process, range: PageRange, protection: i32) -> Resul
         if part.first != next {
             return Err(ENOMEM);
         }
-        raw::protect(process.span_of(part), protection)?;
+        key.protect(process.span_of(part), protection)?;
         if let Area::Memory(memory) = area {
-            process.areas.lock().set(part, Area::Memory(memory.protected(protection)));
+            let keyed = match key {
+                Key::Kept => memory.keyed,
+                Key::Given(key) => key != 0,
+            };
+            let memory = Memory { keyed, ..memory.protected(protection) };
+            process.areas.lock().set(part, Area::Memory(memory));
         }
         next = part.end();
     }

@@ -2,12 +2,15 @@
 //!
 //! The arena stays one reservation. Giving out a range is a change of protection; taking it back drops
 //! its content and makes it inaccessible again. Signals are blocked in all of these, but for `populate`.
-use super::{engagement, locking};
-use crate::abi::raw::{self, Errno, MapRequest, Span};
+//! What is mapped over memory that is in use is in `replace`.
+use super::{locking, replace};
+use crate::abi::raw::{self, Errno, Span};
 use crate::state::areas::{Area, Memory};
 use crate::state::process::{Phase, Process};
 use libc::{ENOMEM, PROT_NONE, PROT_READ, PROT_WRITE};
+use userswap::Engine;
 use userswap::internals::PageRange;
+use userswap::internals::{PageState, RangeSet};
 
 /// Pages of a huge page, to which the kernel aligns mappings of whole ones.
 pub const HUGE_PAGES: u32 = 512;
@@ -17,20 +20,49 @@ pub fn align_of(count: u32) -> u32 {
     if count.is_multiple_of(HUGE_PAGES) { HUGE_PAGES } else { 1 }
 }
 
-/// Takes free pages anywhere in the arena.
+/// Takes free pages anywhere in the arena. The phase may not be held.
 pub fn take(process: &Process, count: u32, align: u32) -> Option<PageRange> {
-    let _areas = process.areas.lock();
-    process.arena.allocate(count, align)
+    let mut areas = process.areas.lock();
+    let range = process.arena.allocate(count, align)?;
+    let open = take_left_open(&mut areas.left_open, range);
+    drop(areas);
+    clear(process, &open);
+    Some(range)
 }
 
-/// Takes exactly these pages.
+/// Takes exactly these pages. The phase may not be held.
 ///
 /// # Errors
 /// ENOMEM when one of them is in use, or outside the arena.
 pub fn take_at(process: &Process, range: PageRange) -> Result<(), Errno> {
-    let _areas = process.areas.lock();
+    let mut areas = process.areas.lock();
     let fits = range.first.checked_add(range.count).is_some_and(|end| end <= process.arena.pages());
-    if fits && process.arena.allocate_at(range) { Ok(()) } else { Err(ENOMEM) }
+    if !fits || !process.arena.allocate_at(range) {
+        return Err(ENOMEM);
+    }
+    let open = take_left_open(&mut areas.left_open, range);
+    drop(areas);
+    clear(process, &open);
+    Ok(())
+}
+
+/// The parts of a range that could not be closed when they were freed; they are its new owner's now.
+pub fn take_left_open(left_open: &mut RangeSet, range: PageRange) -> Vec<PageRange> {
+    if left_open.is_empty() {
+        return Vec::new();
+    }
+    let parts = left_open.within(range);
+    left_open.remove(range);
+    parts
+}
+
+/// A thread with a stale address may have written where it could.
+fn clear(process: &Process, parts: &[PageRange]) {
+    if parts.is_empty() {
+        return;
+    }
+    let phase = process.phase();
+    parts.iter().for_each(|part| forget(process, &phase, *part));
 }
 
 /// Makes a range that was just taken the program's memory.
@@ -38,58 +70,87 @@ pub fn take_at(process: &Process, range: PageRange) -> Result<(), Errno> {
 /// # Errors
 /// What mprotect says; the range is free again then.
 pub fn open(process: &Process, range: PageRange, protection: i32) -> Result<(), Errno> {
-    if protection != PROT_NONE
-        && let Err(error) = raw::protect(process.span_of(range), protection)
-    {
-        let _areas = process.areas.lock();
-        process.arena.free(range);
+    // Also to PROT_NONE: what was left open when it was freed is closed now.
+    if let Err(error) = raw::protect(process.span_of(range), protection) {
+        give_back(process, range);
         return Err(error);
     }
     process.areas.lock().set(range, Area::Memory(Memory::new(protection)));
     Ok(())
 }
 
-/// Maps something of the kernel's over a range that was just taken; the range is free again if that fails.
-pub fn cover(
-    process: &Process,
-    range: PageRange,
-    map: impl FnOnce() -> Result<usize, Errno>,
-) -> Result<usize, Errno> {
+/// Frees a range that was taken and could not be opened: a part of it may be accessible.
+pub fn give_back(process: &Process, range: PageRange) {
+    let outcome = raw::protect(process.span_of(range), PROT_NONE);
     let mut areas = process.areas.lock();
-    let outcome = map();
-    match outcome {
-        Ok(_) => areas.set(range, Area::Foreign),
-        Err(_) => process.arena.free(range),
+    if outcome.is_err() {
+        areas.left_open.insert(range);
     }
-    outcome
+    process.arena.free(range);
 }
 
 /// Takes back whatever the program has in a range.
-pub fn unmap(process: &Process, range: PageRange) {
+///
+/// # Errors
+/// ENOMEM at the limit on mappings, for what the program had mapped of the kernel's: it stays.
+pub fn unmap(process: &Process, range: PageRange) -> Result<(), Errno> {
     let phase = process.phase();
     for (part, area) in process.areas_within(range) {
-        match area {
+        let is_closed = match area {
             Area::Memory(memory) => close(process, &phase, part, memory),
-            Area::Foreign => replace_foreign(process, &phase, part),
+            Area::Foreign => {
+                let _alone = process.alone(&phase);
+                replace::put_plain(process, &phase, part, PROT_NONE)?;
+                true
+            }
             // What malloc gave out is not the program's to unmap.
             Area::Heap => continue,
-        }
+        };
         let mut areas = process.areas.lock();
         areas.clear(part);
+        if !is_closed {
+            areas.left_open.insert(part);
+        }
         process.arena.free(part);
     }
+    Ok(())
 }
 
-/// Drops the content of a range and makes it inaccessible, before others can have it.
-fn close(process: &Process, phase: &Phase<'_>, range: PageRange, memory: Memory) {
+/// Drops the content of a range and makes it inaccessible, before others can have it; false if it stays
+/// accessible, because the kernel has no mapping left to split it off.
+fn close(process: &Process, phase: &Phase<'_>, range: PageRange, memory: Memory) -> bool {
     if memory.locked {
         locking::unlock_part(process, phase, range);
     }
-    if memory.opened {
-        forget(process, phase, range);
+    empty(process, phase, range, memory);
+    protect_anew(process.span_of(range), PROT_NONE, memory.keyed).is_ok()
+}
+
+/// Protects memory for its next use, which knows nothing of the last one's protection key.
+///
+/// # Errors
+/// The kernel's.
+pub fn protect_anew(span: Span, protection: i32, keyed: bool) -> Result<usize, Errno> {
+    if keyed { raw::protect_keyed(span, protection, 0) } else { raw::protect(span, protection) }
+}
+
+/// Drops what memory of the program may hold, also where we were never told that it is accessible: a raw
+/// system call can have opened it.
+pub fn empty(process: &Process, phase: &Phase<'_>, range: PageRange, memory: Memory) {
+    match phase {
+        Phase::Engaged(engine) if !memory.opened => empty_touched(engine, range),
+        _ => forget(process, phase, range),
     }
-    if memory.protection != PROT_NONE {
-        protect(process.span_of(range), PROT_NONE);
+}
+
+/// A reservation may be many times larger than what was ever touched in it: looks before it drops.
+pub fn empty_touched(engine: &Engine, range: PageRange) {
+    let is_touched = |page: &u32| engine.core().pages.state(*page) != PageState::Untouched;
+    let mut pages = range.first..range.end();
+    while let Some(first) = pages.find(is_touched) {
+        let count = (first..range.end()).take_while(is_touched).count() as u32;
+        engine.core().drop_range(PageRange { first, count });
+        pages.start = first + count;
     }
 }
 
@@ -114,30 +175,4 @@ pub fn populate(process: &Process, range: PageRange, protection: i32) {
     } else if protection & PROT_READ != 0 {
         userswap::internals::pages::touch(span.address, range.count as usize);
     }
-}
-
-/// Puts plain memory back where the program had mapped something else.
-fn replace_foreign(process: &Process, phase: &Phase<'_>, range: PageRange) {
-    let Span { address, bytes } = process.span_of(range);
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
-    let plain = MapRequest { address, bytes, protection: PROT_NONE, flags, fd: -1, offset: 0 };
-    if let Err(error) = raw::map(plain) {
-        fail("cannot replace a mapping in the arena", error);
-    }
-    if let Phase::Engaged(engine) = phase {
-        engagement::join(engine, process.span_of(range));
-    }
-}
-
-/// mprotect of memory that is ours: it can fail only for want of mappings, which ends the process.
-pub fn protect(span: Span, protection: i32) {
-    if let Err(error) = raw::protect(span, protection) {
-        fail("cannot protect memory (raise vm.max_map_count?)", error);
-    }
-}
-
-/// Ends the process: its memory is not what it believes it to be.
-fn fail(what: &str, error: Errno) -> ! {
-    raw::say(&format!("{what}: {}", std::io::Error::from_raw_os_error(error)));
-    raw::exit_now(1)
 }

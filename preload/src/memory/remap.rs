@@ -1,4 +1,5 @@
 //! mremap of managed memory: shrink, grow in place, or move without copying.
+use super::replace::{self, Claim, Over};
 use super::{engagement, ranges};
 use crate::abi::raw::{self, Errno, MapRequest, RemapRequest, Span};
 use crate::state::areas::{Area, Memory};
@@ -89,7 +90,7 @@ fn resize(process: &Process, request: &RemapRequest, source: Source) -> Result<u
     let blocked = Blocked::new();
     if count < range.count {
         let rest = PageRange { first: range.first + count, count: range.count - count };
-        ranges::unmap(process, rest);
+        ranges::unmap(process, rest)?;
     }
     if count <= range.count {
         return Ok(request.address);
@@ -112,45 +113,51 @@ fn grow(process: &Process, source: Source, count: u32, flags: i32) -> Result<u32
         return Err(ENOMEM);
     }
     let to = ranges::take(process, count, ranges::align_of(count)).ok_or(ENOMEM)?;
-    relocate(process, source, to)?;
-    ranges::unmap(process, range);
+    ranges::open(process, to, PROT_READ | PROT_WRITE)?;
+    relocate(process, &process.phase(), source, to)?;
+    ranges::unmap(process, range)?;
     Ok(to.first)
 }
 
-/// Moves memory to a range that was just taken and is at least as long; the old range is left empty.
+/// Moves memory to a range that is readable, writable, empty and at least as long; the old range is left
+/// empty.
 fn relocate(
     process: &Process,
+    phase: &Phase<'_>,
     Source { range, memory }: Source,
     to: PageRange,
 ) -> Result<(), Errno> {
-    ranges::open(process, to, PROT_READ | PROT_WRITE)?;
-    let phase = process.phase();
-    match &phase {
+    match phase {
         Phase::Engaged(engine) => engine.core().move_range(range, to.first),
-        Phase::Native(_) if memory.opened => {
+        Phase::Native(_) => {
             move_natively(process.span_of(range), process.span_of(to).address)?;
+            // What was moved has brought its protection with it.
+            raw::protect(process.span_of(to), PROT_READ | PROT_WRITE)?;
         }
-        Phase::Native(_) => {}
     }
-    if memory.protection != PROT_READ | PROT_WRITE {
-        ranges::protect(process.span_of(to), memory.protection);
-    }
-    let moved = Memory { locked: false, ..memory };
+    let is_protected = raw::protect(process.span_of(to), memory.protection).is_ok();
+    // With no mapping left to split it off, it stays accessible.
+    let protection = if is_protected { memory.protection } else { PROT_READ | PROT_WRITE };
+    let moved = Memory { locked: false, ..memory.protected(protection) };
     process.areas.lock().set(to, Area::Memory(moved));
     Ok(())
 }
 
+/// The kernel moves one mapping of its own at a time; of how many the memory consists we are not told.
 fn move_natively(from: Span, new_address: usize) -> Result<(), Errno> {
     let Span { address, bytes } = from;
     let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP;
     if raw::remap(RemapRequest { address, bytes, new_bytes: bytes, flags, new_address }).is_ok() {
-        // The new mapping has the old one's protection.
-        let moved = Span { address: new_address, bytes };
-        return raw::protect(moved, PROT_READ | PROT_WRITE).map(|_| ());
+        return Ok(());
     }
-    // More than one mapping of the kernel's, or an old kernel.
+    if bytes > PAGE_BYTES {
+        let half = (bytes / 2).next_multiple_of(PAGE_BYTES);
+        move_natively(Span { address, bytes: half }, new_address)?;
+        let rest = Span { address: address + half, bytes: bytes - half };
+        return move_natively(rest, new_address + half);
+    }
     raw::protect(from, PROT_READ)?;
-    // SAFETY: both ranges are the program's, readable and writable, and distinct.
+    // SAFETY: both pages are the program's, readable and writable, and distinct.
     unsafe { std::ptr::copy_nonoverlapping(address as *const u8, new_address as *mut u8, bytes) };
     Ok(())
 }
@@ -160,22 +167,29 @@ fn move_to(process: &Process, request: &RemapRequest, source: Source) -> Result<
     let count = (request.new_bytes / PAGE_BYTES) as u32;
     let moved = PageRange { first: source.range.first, count: source.range.count.min(count) };
     let blocked = Blocked::new();
+    let moving = Source { range: moved, ..source };
     let to = if request.flags & libc::MREMAP_FIXED != 0 {
-        make_room(process, target_of(request))?
+        let phase = process.phase();
+        let claim = claim_at(process, target_of(request))?;
+        replace::with_memory(process, &phase, &claim, PROT_READ | PROT_WRITE)?;
+        relocate(process, &phase, moving, claim.range)?;
+        claim.range
     } else {
-        ranges::take(process, count, 1).ok_or(ENOMEM)?
+        let to = ranges::take(process, count, 1).ok_or(ENOMEM)?;
+        ranges::open(process, to, PROT_READ | PROT_WRITE)?;
+        relocate(process, &process.phase(), moving, to)?;
+        to
     };
-    relocate(process, Source { range: moved, ..source }, to)?;
     if request.flags & libc::MREMAP_DONTUNMAP == 0 {
-        ranges::unmap(process, source.range);
+        ranges::unmap(process, source.range)?;
     }
     drop(blocked);
     engagement::engage_if_needed(process);
     Ok(process.arena.address_of(to.first))
 }
 
-/// Takes exactly these pages, whatever the program has there; signals are blocked.
-fn make_room(process: &Process, span: Span) -> Result<PageRange, Errno> {
+/// Claims exactly these pages, whatever the program has there; the phase is held, signals are blocked.
+fn claim_at(process: &Process, span: Span) -> Result<Claim, Errno> {
     let asked = span.address..span.address.saturating_add(span.bytes);
     if process.within_arena(span) != Some(asked.clone()) {
         return Err(ENOMEM);
@@ -183,10 +197,7 @@ fn make_room(process: &Process, span: Span) -> Result<PageRange, Errno> {
     if !span.address.is_multiple_of(PAGE_BYTES) {
         return Err(EINVAL);
     }
-    let range = process.pages_between(asked);
-    ranges::unmap(process, range);
-    ranges::take_at(process, range)?;
-    Ok(range)
+    replace::claim(process, process.pages_between(asked), Over::Anything)
 }
 
 /// To an exact address outside the arena: a copy, which is the kernel's from then on.
@@ -197,29 +208,35 @@ fn move_out(process: &Process, request: RemapRequest, source: Source) -> Result<
     let to = raw::map(MapRequest { address, bytes, protection, flags, fd: -1, offset: 0 })?;
     if source.memory.opened {
         let from = Span { bytes: bytes.min(request.bytes), ..process.span_of(source.range) };
-        ranges::protect(from, PROT_READ | PROT_WRITE);
+        raw::protect(from, PROT_READ | PROT_WRITE)?;
         // SAFETY: both ranges are the program's, readable and writable, and distinct.
         unsafe {
             std::ptr::copy_nonoverlapping(from.address as *const u8, to as *mut u8, from.bytes)
         };
-        ranges::protect(from, source.memory.protection);
+        // If that fails, it stays accessible.
+        let _ = raw::protect(from, source.memory.protection);
     }
     raw::protect(Span { address: to, bytes }, source.memory.protection)?;
     let _blocked = Blocked::new();
     if request.flags & libc::MREMAP_DONTUNMAP != 0 {
         ranges::forget(process, &process.phase(), source.range);
     } else {
-        ranges::unmap(process, source.range);
+        ranges::unmap(process, source.range)?;
     }
     Ok(to)
 }
 
 /// A mapping from outside over a part of the arena.
 fn remap_over(process: &Process, request: RemapRequest) -> Result<usize, Errno> {
+    // Length zero doubles a shared mapping; all else that the kernel refuses must not cost what is there.
+    if request.bytes != 0 {
+        checked(request)?;
+    }
     let bytes = request.new_bytes.next_multiple_of(PAGE_BYTES);
     let _blocked = Blocked::new();
-    let range = make_room(process, Span { address: request.new_address, bytes })?;
-    ranges::cover(process, range, || raw::remap(request))
+    let phase = process.phase();
+    let claim = claim_at(process, Span { address: request.new_address, bytes })?;
+    replace::with_foreign(process, &phase, &claim, || raw::remap(request))
 }
 
 /// What the program itself mapped over a part of the arena moves and shrinks as the kernel does it; the
@@ -233,12 +250,41 @@ fn remap_foreign(
     if is_fixed && process.within_arena(target_of(&request)).is_some() {
         return Err(EINVAL);
     }
-    let address = raw::remap(request)?;
-    let kept = if address == request.address { (request.new_bytes / PAGE_BYTES) as u32 } else { 0 };
-    if request.flags & libc::MREMAP_DONTUNMAP == 0 && kept < range.count {
-        let left = PageRange { first: range.first + kept, count: range.count - kept };
+    let count = (request.new_bytes.div_ceil(PAGE_BYTES)) as u32;
+    if request.flags & MOVING_FLAGS == 0 && count < range.count {
+        let rest = PageRange { first: range.first + count, count: range.count - count };
         let _blocked = Blocked::new();
-        ranges::unmap(process, left);
+        return ranges::unmap(process, rest).map(|()| request.address);
+    }
+    let address = move_foreign(request)?;
+    if request.flags & libc::MREMAP_DONTUNMAP == 0 && address != request.address {
+        let _blocked = Blocked::new();
+        ranges::unmap(process, range)?;
     }
     Ok(address)
+}
+
+/// Leaves the old place mapped where it can: a hole in the arena would be the kernel's to give to others.
+fn move_foreign(request: RemapRequest) -> Result<usize, Errno> {
+    let RemapRequest { address, bytes, new_bytes, flags, .. } = request;
+    let may_move = flags & libc::MREMAP_MAYMOVE != 0;
+    let grows = new_bytes > bytes && flags & MOVING_FLAGS == 0;
+    let moves = new_bytes == bytes && flags & MOVING_FLAGS != 0;
+    if !may_move || !(grows || moves) {
+        return raw::remap(request);
+    }
+    let keeping =
+        RemapRequest { new_bytes: bytes, flags: flags | libc::MREMAP_DONTUNMAP, ..request };
+    let moved = match raw::remap(keeping) {
+        Ok(moved) if moves => return Ok(moved),
+        Ok(moved) => moved,
+        Err(_) => return raw::remap(request),
+    };
+    let flags = libc::MREMAP_MAYMOVE;
+    raw::remap(RemapRequest { address: moved, flags, ..request }).inspect_err(|_| {
+        let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+        let back =
+            RemapRequest { address: moved, new_bytes: bytes, flags, new_address: address, bytes };
+        let _ = raw::remap(back);
+    })
 }

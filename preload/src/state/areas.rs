@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use userswap::internals::PageIndex;
 use userswap::internals::PageRange;
+use userswap::internals::RangeSet;
 
 /// The use of a range of pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,16 +23,20 @@ pub enum Area {
 pub struct Memory {
     /// PROT_ bits in force.
     pub protection: i32,
-    /// Whether it was ever accessible, and can therefore hold something.
+    /// Whether it was ever accessible as far as we were told: it counts against the budget. A raw system
+    /// call may have opened it all the same.
     pub opened: bool,
     /// Whether the program locked it in RAM.
     pub locked: bool,
+    /// Whether the program gave it a protection key.
+    pub keyed: bool,
 }
 
 impl Memory {
     /// Fresh memory with a protection.
     pub fn new(protection: i32) -> Self {
-        Self { protection, opened: protection != libc::PROT_NONE, locked: false }
+        let opened = protection != libc::PROT_NONE;
+        Self { protection, opened, locked: false, keyed: false }
     }
 
     /// The same memory with another protection.
@@ -57,11 +62,13 @@ pub fn is_covered(range: PageRange, parts: &[(PageRange, Area)]) -> bool {
 pub struct Areas {
     parts: BTreeMap<PageIndex, (u32, Area)>,
     opened_pages: u64,
+    /// Free, but accessible all the same: at the limit on mappings the kernel refuses to close a part of one.
+    pub left_open: RangeSet,
 }
 
 impl Areas {
     pub const fn new() -> Self {
-        Self { parts: BTreeMap::new(), opened_pages: 0 }
+        Self { parts: BTreeMap::new(), opened_pages: 0, left_open: RangeSet::new() }
     }
 
     /// Pages that the program can have filled.

@@ -29,7 +29,8 @@ pub struct Process {
     pub arena: Arc<Arena>,
     /// What the arena is used for. What is allocated in the arena is changed only with this held.
     pub areas: Lock<Areas>,
-    /// Held for every change of mappings in the native phase, and while engaging.
+    /// Held for every change of mappings in the native phase, while engaging, across fork, and in both
+    /// phases while what is foreign in the arena changes.
     pub native: Lock<()>,
     /// Pages that mimalloc has committed.
     pub heap_pages: AtomicU64,
@@ -89,6 +90,15 @@ impl Process {
         match self.engine() {
             Some(engine) => Phase::Engaged(engine),
             None => Phase::Native(guard),
+        }
+    }
+
+    /// Keeps forks, the engagement and others like it out until dropped; `phase` keeps out the same, and
+    /// more, while it is native.
+    pub fn alone(&self, phase: &Phase<'_>) -> Option<Guard<'_, ()>> {
+        match phase {
+            Phase::Native(_) => None,
+            Phase::Engaged(_) => Some(self.native.lock()),
         }
     }
 

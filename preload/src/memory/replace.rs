@@ -1,0 +1,232 @@
+//! Mapping over memory that is in use: MAP_FIXED and MREMAP_FIXED, as the JVM, V8 and .NET commit their heaps.
+//!
+//! A range that is replaced is never free meanwhile: no other thread's mapping can come to lie in it. Memory
+//! over memory is one change of protection and a drop of what was there. What the kernel is to map (a file,
+//! shared memory) is made elsewhere first, so that what it refuses changes nothing, and then moved over the
+//! range in one call; under the engine the range leaves its hands before that.
+//! Signals are blocked in all of these.
+use super::{engagement, locking, ranges};
+use crate::abi::raw::{self, Errno, MapRequest, Span};
+use crate::state::areas::{Area, Memory};
+use crate::state::process::{Phase, Process};
+use libc::{EEXIST, ENOMEM, PROT_NONE, PROT_WRITE};
+use userswap::Engine;
+use userswap::internals::PageRange;
+
+/// What a mapping at an exact address may replace.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Over {
+    /// Whatever the program has there (MAP_FIXED).
+    Anything,
+    /// Nothing (MAP_FIXED_NOREPLACE).
+    Nothing,
+}
+
+/// A range that is being mapped over. All of it is allocated; what the program had there still is there.
+pub struct Claim {
+    /// The pages.
+    pub range: PageRange,
+    parts: Vec<(PageRange, Area)>,
+    /// Was free: is freed again if the replacement fails.
+    gaps: Vec<PageRange>,
+    /// Of the gaps, what may hold something.
+    left_open: Vec<PageRange>,
+}
+
+/// Allocates all of a range that is not the program's yet. The phase is held until the replacement is done.
+///
+/// # Errors
+/// EEXIST when something is there that may not be replaced; ENOMEM when that is the heap.
+pub fn claim(process: &Process, range: PageRange, over: Over) -> Result<Claim, Errno> {
+    let mut areas = process.areas.lock();
+    if over == Over::Nothing && !process.arena.allocated(range).is_empty() {
+        return Err(EEXIST);
+    }
+    let parts = areas.within(range);
+    if parts.iter().any(|(_, area)| *area == Area::Heap) {
+        return Err(ENOMEM);
+    }
+    let gaps = process.arena.replace(range);
+    let left_open = ranges::take_left_open(&mut areas.left_open, range);
+    Ok(Claim { range, parts, gaps, left_open })
+}
+
+impl Claim {
+    fn memory(&self) -> impl Iterator<Item = (PageRange, Memory)> + '_ {
+        self.parts.iter().filter_map(|(part, area)| match area {
+            Area::Memory(memory) => Some((*part, *memory)),
+            Area::Heap | Area::Foreign => None,
+        })
+    }
+
+    fn foreign(&self) -> impl Iterator<Item = PageRange> + '_ {
+        let is_foreign =
+            |(part, area): &(PageRange, Area)| (*area == Area::Foreign).then_some(*part);
+        self.parts.iter().filter_map(is_foreign)
+    }
+
+    fn is_keyed(&self) -> bool {
+        self.memory().any(|(_, memory)| memory.keyed)
+    }
+
+    /// Undoes the program's locks.
+    fn unlock(&self, process: &Process, phase: &Phase<'_>) {
+        for (part, memory) in self.memory().filter(|(_, memory)| memory.locked) {
+            locking::unlock_part(process, phase, part);
+            process.areas.lock().set(part, Area::Memory(Memory { locked: false, ..memory }));
+        }
+    }
+
+    /// Drops what the memory in it may hold.
+    fn empty(&self, process: &Process, phase: &Phase<'_>) {
+        self.memory().for_each(|(part, memory)| ranges::empty(process, phase, part, memory));
+        self.left_open.iter().for_each(|part| ranges::forget(process, phase, *part));
+    }
+
+    /// The replacement has failed: what was free is free again.
+    fn give_back(&self, process: &Process) {
+        self.gaps.iter().for_each(|gap| ranges::give_back(process, *gap));
+        let mut areas = process.areas.lock();
+        self.left_open.iter().for_each(|part| areas.left_open.insert(*part));
+    }
+}
+
+/// Puts empty memory of the program's in the place of what was there.
+///
+/// # Errors
+/// ENOMEM for want of mappings. What was there may have lost its content by then, as with the kernel's own.
+pub fn with_memory(
+    process: &Process,
+    phase: &Phase<'_>,
+    claim: &Claim,
+    protection: i32,
+) -> Result<(), Errno> {
+    let outcome = put_memory(process, phase, claim, protection);
+    match outcome {
+        Ok(()) => process.areas.lock().set(claim.range, Area::Memory(Memory::new(protection))),
+        Err(_) => claim.give_back(process),
+    }
+    outcome
+}
+
+fn put_memory(
+    process: &Process,
+    phase: &Phase<'_>,
+    claim: &Claim,
+    protection: i32,
+) -> Result<(), Errno> {
+    for part in claim.foreign() {
+        let _alone = process.alone(phase);
+        put_plain(process, phase, part, protection)?;
+    }
+    claim.unlock(process, phase);
+    // Pages move out of memory only while it is writable.
+    let first = protection & PROT_WRITE == 0;
+    if first {
+        claim.empty(process, phase);
+    }
+    ranges::protect_anew(process.span_of(claim.range), protection, claim.is_keyed())?;
+    if !first {
+        claim.empty(process, phase);
+    }
+    Ok(())
+}
+
+/// Puts plain memory, with a protection, where the program had mapped something of the kernel's. No fork and
+/// no engagement may come between.
+///
+/// # Errors
+/// ENOMEM for want of mappings; what was there stays.
+pub fn put_plain(
+    process: &Process,
+    phase: &Phase<'_>,
+    range: PageRange,
+    protection: i32,
+) -> Result<(), Errno> {
+    let span = process.span_of(range);
+    let Span { address, bytes } = span;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
+    raw::map(MapRequest { address, bytes, protection, flags, fd: -1, offset: 0 })?;
+    // After mlockall(MCL_FUTURE) it is locked, which the rest of the arena is not.
+    raw::lock(libc::SYS_munlock, span, 0).expect("the range was just mapped");
+    if let Phase::Engaged(engine) = phase {
+        engagement::join(engine, span);
+        // What was written before the engine could know of it was written before this mapping.
+        raw::advise(span, libc::MADV_DONTNEED).expect("the arena is ours");
+    }
+    process.arena.set_plain(range);
+    process.areas.lock().set(range, Area::Memory(Memory::new(protection)));
+    Ok(())
+}
+
+/// Puts something of the kernel's in the place of what was there; `place` maps it, in one call.
+///
+/// # Errors
+/// What `place` says. What was there is memory without content and access then.
+pub fn with_foreign(
+    process: &Process,
+    phase: &Phase<'_>,
+    claim: &Claim,
+    place: impl FnOnce() -> Result<usize, Errno>,
+) -> Result<usize, Errno> {
+    let _alone = process.alone(phase);
+    if let Phase::Engaged(engine) = phase {
+        claim.unlock(process, phase);
+        release(process, engine, claim);
+    }
+    process.arena.set_foreign(claim.range);
+    let outcome = place();
+    if outcome.is_ok() {
+        process.areas.lock().set(claim.range, Area::Foreign);
+        return outcome;
+    }
+    // There may be nothing at all now.
+    put_plain(process, phase, claim.range, PROT_NONE)?;
+    let mut areas = process.areas.lock();
+    for gap in &claim.gaps {
+        areas.clear(*gap);
+        process.arena.free(*gap);
+    }
+    outcome
+}
+
+/// The engine lets go of a range: nothing of it is in its tables, and no fault there is its own any more.
+fn release(process: &Process, engine: &Engine, claim: &Claim) {
+    for part in process.arena.plain_within(claim.range) {
+        let Span { address, bytes } = process.span_of(part);
+        // Most of it while pages still move.
+        ranges::empty_touched(engine, part);
+        if let Err(error) = engine.core().uffd.unregister(address, bytes) {
+            raw::say(&format!("cannot take memory back from the engine: {error}"));
+            raw::exit_now(1);
+        }
+        // What came in before the kernel knew.
+        ranges::empty_touched(engine, part);
+    }
+}
+
+/// mmap of something of the kernel's over a claimed range.
+///
+/// # Errors
+/// The kernel's; what it refuses changes nothing.
+pub fn with_mapping(
+    process: &Process,
+    phase: &Phase<'_>,
+    claim: &Claim,
+    request: MapRequest,
+) -> Result<usize, Errno> {
+    let exact = libc::MAP_FIXED | libc::MAP_32BIT;
+    let elsewhere = MapRequest { address: 0, flags: request.flags & !exact, ..request };
+    let address = raw::map(elsewhere).inspect_err(|_| claim.give_back(process))?;
+    with_foreign(process, phase, claim, || {
+        let bytes = request.bytes;
+        let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+        let new_address = request.address;
+        let moving = raw::RemapRequest { address, bytes, new_bytes: bytes, flags, new_address };
+        raw::remap(moving).or_else(|_| {
+            // Some devices' mappings cannot move.
+            raw::unmap(Span { address, bytes })?;
+            raw::map(request)
+        })
+    })
+}
