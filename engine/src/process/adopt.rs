@@ -15,7 +15,8 @@ impl Core {
     /// What reading /proc/self/pagemap says.
     pub(crate) fn adopt_present(&self) -> std::io::Result<()> {
         let whole = PageRange { first: 0, count: self.arena.pages() };
-        for region in self.arena.allocated(whole) {
+        let regions = self.arena.allocated(whole).into_iter();
+        for region in regions.flat_map(|region| self.arena.plain_within(region)) {
             let (start, bytes) =
                 (self.page_address(region.first), region.count as usize * PAGE_BYTES);
             pagemap::for_each_present(start, start + bytes, |from, to| {

@@ -98,12 +98,20 @@ impl Arena {
         self.address() + page as usize * PAGE_BYTES
     }
 
-    /// madvise for the whole arena.
+    /// Gives advice to the kernel for all plain memory of the arena.
     ///
     /// # Errors
     /// What madvise says.
     pub fn advise(&self, advice: i32) -> io::Result<()> {
-        self.mapping.advise(0, self.bytes(), advice)
+        self.plain().into_iter().try_for_each(|part| {
+            let (first, count) = (part.first as usize, part.count as usize);
+            self.mapping.advise(first * PAGE_BYTES, count * PAGE_BYTES, advice)
+        })
+    }
+
+    /// The parts of the whole arena that are plain memory: all of it, but for what the program has mapped over.
+    pub fn plain(&self) -> Vec<PageRange> {
+        self.plain_within(PageRange { first: 0, count: self.pages() })
     }
 
     /// Allocates `count` pages at a multiple of `align` pages (from the arena's first address counted in

@@ -180,7 +180,9 @@ impl Core {
     pub(crate) fn register(&self) -> std::io::Result<()> {
         let frames = self.memory.frames();
         self.uffd.register(frames.address(), frames.bytes())?;
-        self.uffd.register(self.arena.address(), self.arena.bytes())
+        self.arena.plain().into_iter().try_for_each(|part| {
+            self.uffd.register(self.page_address(part.first), part.count as usize * PAGE_BYTES)
+        })
     }
 
     /// With the gate closed and empty, the accounting balances and no page is in transition.

@@ -8,6 +8,7 @@ mod api;
 mod control;
 mod edges;
 mod failing;
+mod foreign;
 mod fork;
 mod hibernate;
 mod list_lru;

@@ -1,6 +1,6 @@
 //! The audit: what the engine counts, its page words and the kernel's page tables must agree.
 use super::PAGE;
-use super::internals::{Core, ListId, NodeState, PageState, pagemap};
+use super::internals::{Core, ListId, NodeState, PageRange, PageState, pagemap};
 use std::collections::HashSet;
 use userswap::Engine;
 
@@ -29,6 +29,11 @@ fn faults_in_accounting(core: &Core) -> Vec<String> {
         mapped[(from - start) / PAGE..(to - start) / PAGE].fill(true);
     })
     .unwrap();
+    // What the program has mapped over is the kernel's, and present as it likes.
+    let whole = PageRange { first: 0, count: core.pages.pages() };
+    for foreign in core.arena.foreign_within(whole) {
+        mapped[foreign.first as usize..foreign.end() as usize].fill(false);
+    }
     let states: Vec<_> = core.nodes.iter().map(|node| node.lock()).collect();
     let mut resident = vec![0; states.len()];
     let mut held = vec![0; states.len()];
