@@ -54,7 +54,10 @@ impl Engine {
             running.core.register().map_err(Error::Userfaultfd)?;
             running.core.adopt_present().map_err(Error::Tables)
         });
-        // Also after a failure: the threads that run wait for it, and have to end.
+        if started.is_err() {
+            // The threads that run wait for the gate and have to end, before any of them takes a page out.
+            running.core.stop();
+        }
         running.core.gate.open();
         started.map(|()| Self { running })
     }

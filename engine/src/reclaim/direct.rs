@@ -23,24 +23,32 @@ const FULL_LOOKS: u32 = 3;
 /// Pages by which the budget is exceeded at a time when no device has room.
 const EXCEED_PAGES: u32 = 256;
 
-/// Rounds of one fault in a row that found nothing, with a wait after each in which no frame became free anywhere and
-/// at last no write under way, after which nothing is thought able to leave: 0.1 s.
-const VAIN_WAITS: u32 = 10;
+/// Rounds of one fault in a row that got nothing, with a wait after each in which no frame became free anywhere, after
+/// which nothing is thought able to leave: 0.1 s of waits.
+const VAIN_ROUNDS: u32 = 10;
+
+/// As [`VAIN_ROUNDS`], where the program is to be stopped then: 1 s, longer than a disk's hiccup.
+const VAIN_ROUNDS_TO_STOP: u32 = 100;
 
 /// What one fault has tried to get its page.
 #[derive(Debug, Default)]
 pub(crate) struct Tried {
-    attempts: u32,
+    /// Rounds so far.
+    rounds: u32,
     /// The last of them, in a row, between which no frame has become free.
     in_vain: u32,
+    /// The freed counter at the last one.
     freed: u32,
 }
 
 impl Tried {
-    fn count_attempt(&mut self, freed: u32) {
-        self.in_vain = if self.attempts > 0 && freed == self.freed { self.in_vain + 1 } else { 0 };
-        self.attempts += 1;
+    /// Counts a round that is about to begin; returns how many there were before.
+    fn on_round(&mut self, freed: u32) -> u32 {
+        let before = self.rounds;
+        self.in_vain = if before > 0 && freed == self.freed { self.in_vain + 1 } else { 0 };
+        self.rounds += 1;
         self.freed = freed;
+        before
     }
 }
 
@@ -49,45 +57,58 @@ impl Core {
     /// devices full or nothing that can leave, does what the option says. `seen_freed` is the freed counter from
     /// before the failed grant.
     pub(crate) fn make_room(&self, node: &Node, seen_freed: u32, tried: &mut Tried) {
-        tried.count_attempt(seen_freed);
         count(&self.counters.allocstall, 1);
         self.wake_reclaim(node);
+        let wait = || futex::wait_for(&self.shortage.freed, seen_freed, WAIT_NS);
         if self.is_throttled(node) {
             count(&self.counters.pgthrottle, 1);
-            futex::wait_for(&self.shortage.freed, seen_freed, WAIT_NS);
-            return;
+            return wait();
         }
+        let rounds = tried.on_round(seen_freed);
         // A node whose pages are all pinned or in transition has neighbours that may have something.
         let reclaims = |id: &NodeId| self.reclaim_directly(self.node(*id)) > 0;
         if !self.are_devices_full() && self.topology.nearest(node.id).iter().any(reclaims) {
-            self.note_progress();
-            return;
+            return self.note_progress();
         }
         let quiet = |node: &Node| node.lock().writing == 0;
         if self.are_devices_full() && self.nodes.iter().all(quiet) {
             // A search holds slots for a moment and gives them back: one look may be mistaken.
-            match tried.attempts {
-                ..FULL_LOOKS => return process::yield_now(),
+            return match rounds {
+                ..FULL_LOOKS => process::yield_now(),
                 // A device that is going comes back, and caches give way, before the budget is exceeded.
-                FULL_LOOKS.. if self.devices.ask_for_leaving() => {}
+                FULL_LOOKS.. if self.devices.ask_for_leaving() => wait(),
                 // It has just come back.
-                FULL_LOOKS.. if !self.are_devices_full() => return,
-                FULL_LOOKS.. if self.caches_give_way(node, seen_freed) => return,
-                FULL_LOOKS.. => return self.exceed_budget(node, OutOfPages::DevicesFull),
-            }
+                FULL_LOOKS.. if !self.are_devices_full() => {}
+                FULL_LOOKS.. if self.caches_give_way(node, seen_freed) => {}
+                FULL_LOOKS.. => self.exceed_budget(node, OutOfPages::DevicesFull),
+            };
         }
-        if self.has_nothing_to_leave(seen_freed, tried) && self.nodes.iter().all(quiet) {
+        if self.has_nothing_to_leave(seen_freed, tried) {
             return self.exceed_budget(node, OutOfPages::NothingCanLeave);
         }
-        futex::wait_for(&self.shortage.freed, seen_freed, WAIT_NS);
+        wait();
     }
 
-    /// Nothing has left for a while, or since that was last found.
+    /// Nothing has left for a while, or since that was last found, and nothing is on its way.
     fn has_nothing_to_leave(&self, seen_freed: u32, tried: &Tried) -> bool {
-        if tried.in_vain >= VAIN_WAITS {
-            self.shortage.nothing_left_after.store(seen_freed.wrapping_add(1), Ordering::Relaxed);
+        let rounds = match self.tuning.on_full {
+            OnFull::Exceed => VAIN_ROUNDS,
+            OnFull::Stop => VAIN_ROUNDS_TO_STOP,
+        };
+        let moment = u64::from(seen_freed) + 1;
+        let found_before = self.shortage.nothing_left_after.load(Ordering::Relaxed) == moment;
+        let has_none = |node: &Node| {
+            let state = node.lock();
+            state.writing == 0 && state.available() <= state.watermarks.min
+        };
+        // The nodes before the counter: a write that ends lists its pages, and counts them then.
+        let is_so = (tried.in_vain >= rounds || found_before)
+            && self.nodes.iter().all(has_none)
+            && self.shortage.freed.load(Ordering::Acquire) == seen_freed;
+        if is_so {
+            self.shortage.nothing_left_after.store(moment, Ordering::Relaxed);
         }
-        self.shortage.nothing_left_after.load(Ordering::Relaxed) == seen_freed.wrapping_add(1)
+        is_so
     }
 
     /// The last search for slots found none, and there are none.

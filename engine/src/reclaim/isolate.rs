@@ -57,8 +57,8 @@ impl Core {
         let most = quota.unmap.min(BATCH);
         let mut state = node.lock();
         scratch.count = 0;
-        state.retry_unevictable();
         let demoted = state.demote(BATCH as u32);
+        state.retry_unevictable();
         count(&self.counters.pgdeactivate, demoted.into());
         let mut scanned = 0;
         while scratch.count < most && scanned < quota.scan {

@@ -94,6 +94,10 @@ impl Kswapd {
         // The gate first: no lock is taken outside it, or a fork could find it held by a thread that the
         // child does not have.
         let Some(_inside) = core.gate.try_enter() else { return Outcome::NotBegun };
+        // Of a start that failed, with the gate just opened to end this thread.
+        if core.is_stopping() {
+            return Outcome::NotBegun;
+        }
         let node = core.node(self.node);
         if wants_reclaim(node) {
             self.reclaim_batch(node)

@@ -52,13 +52,16 @@ impl Core {
     }
 }
 
-/// The page after the one that was looked at last, active ones before inactive ones, round and round.
+/// The page after the one that was looked at last, active ones before inactive ones before
+/// unevictable ones, round and round.
 fn next(state: &NodeState) -> Option<PageIndex> {
     let first = |list| state.lists.oldest(list);
-    let start = || first(ListId::Active).or_else(|| first(ListId::Inactive));
+    let from_inactive = || first(ListId::Inactive).or_else(|| first(ListId::Unevictable));
+    let start = || first(ListId::Active).or_else(from_inactive);
     let Some(last) = state.slots_looked_at else { return start() };
     state.lists.after(last).or_else(|| match state.lists.list_of(last) {
-        Some(ListId::Active) => first(ListId::Inactive),
+        Some(ListId::Active) => from_inactive(),
+        Some(ListId::Inactive) => first(ListId::Unevictable).or_else(start),
         _ => start(),
     })
 }

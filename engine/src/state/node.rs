@@ -240,10 +240,13 @@ impl NodeState {
         }
     }
 
-    /// Lets some of the pages that could not leave be the next to try, the longest kept ones: one by one, and twice as
-    /// many each time as long as they do leave. Nothing tells when a device or a lock lets go of a page.
+    /// Lets some of the pages that could not leave be the next to try, the longest kept ones: one by one, twice as
+    /// many each time as long as they do leave, and a whole batch when there is nothing else to look at. Nothing tells
+    /// when a device or a lock lets go of a page.
     pub fn retry_unevictable(&mut self) {
-        for _ in 0..self.retried {
+        let others = self.lists.len(ListId::Inactive) + self.lists.len(ListId::Active);
+        let retried = if others == 0 { BATCH as u32 } else { self.retried };
+        for _ in 0..retried {
             let Some(page) = self.lists.pop_oldest(ListId::Unevictable) else { return };
             self.lists.push_oldest(ListId::Inactive, page);
         }

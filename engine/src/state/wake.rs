@@ -7,7 +7,7 @@ use crate::state::core::Core;
 use crate::state::node::Node;
 use crate::state::page::{PageState, Waiters};
 use crate::sys::PAGE_BYTES;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// Frames and slots that threads wait for.
 #[derive(Debug, Default)]
@@ -19,7 +19,7 @@ pub struct Shortage {
     /// No device had room the last time one was asked.
     pub devices_full: AtomicBool,
     /// One more than `freed` was when nothing was found that could leave; 0 as long as that has not been.
-    pub nothing_left_after: AtomicU32,
+    pub nothing_left_after: AtomicU64,
     /// The warning that the budget is exceeded was given.
     pub warned_full: AtomicBool,
 }

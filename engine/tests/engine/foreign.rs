@@ -37,22 +37,27 @@ fn engages_around_a_file(way: Way) {
     let byte = map_file(&arena, file);
     let before = Pages { address: arena.address_of(all.first), count: 1000 };
     let after = Pages { address: arena.address_of(file.end()), count: 5000 };
-    (before.fill_all(1), after.fill_all(2));
+    before.fill_all(1);
+    after.fill_all(2);
     let mut options = Options::new(16 << 20);
     (options.fault, options.transfer) = way;
     options.swaps.push("mem:128M".parse().unwrap());
     let engine = Engine::engage(arena.clone(), &options).unwrap();
     for _ in 0..2 {
-        (before.check_all(1), after.check_all(2));
+        before.check_all(1);
+        after.check_all(2);
         assert!(is_as_mapped(&arena, file, byte));
     }
     let child = || {
         assert!(is_as_mapped(&arena, file, byte), "the child has the file");
-        (before.check_all(1), after.check_all(2));
-        (before.fill_all(3), before.check_all(3));
+        before.check_all(1);
+        after.check_all(2);
+        before.fill_all(3);
+        before.check_all(3);
     };
     join(fork(&engine, child));
-    (before.check_all(1), after.check_all(2));
+    before.check_all(1);
+    after.check_all(2);
     assert!(is_as_mapped(&arena, file, byte));
     audit(&engine);
 }
