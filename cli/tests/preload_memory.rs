@@ -145,3 +145,22 @@ fn memory_is_given_back_also_at_the_limit_on_mappings() {
 fn a_file_over_managed_memory_replaces_its_pages_and_no_others() {
     replace("foreign");
 }
+
+#[test]
+fn a_program_that_insists_on_an_address_gets_it_from_the_kernel_and_no_other_does() {
+    let directory = directory();
+    let program = compile(directory.path(), "insist.c");
+    let unmanaged = |how: &str| {
+        let file = directory.path().join("stats.json");
+        let mut managed = std::process::Command::new(env!("CARGO_BIN_EXE_userswap"));
+        managed.args(["run", "--ram", "1G", "--stats"]).arg(&file).arg("--");
+        assert_eq!(succeed(managed.arg(&program).arg(how)), "exact\n", "{how}");
+        let stats = std::fs::read_to_string(&file).unwrap();
+        let stats: serde_json::Value = serde_json::from_str(&stats).unwrap();
+        stats["unmanaged_bytes"].as_u64().unwrap()
+    };
+    assert_eq!(unmanaged("kept"), 0);
+    // What was reserved, and what was made of it.
+    assert_eq!(unmanaged("insists"), 65 << 20);
+    assert_eq!(unmanaged("large"), (1 << 40) + (1 << 20));
+}

@@ -95,6 +95,7 @@ fn describe(process: &Process) -> String {
     put("debt_pages", &usage.debt);
     put("slots_used", &usage.slots_used);
     put("slots_total", &usage.slots);
+    put("unmanaged_bytes", &process.unmanaged_bytes.load(Ordering::Relaxed));
     writeln!(text, "  \"accessible_pages\": {}", process.accessible_pages())
         .expect("writing to a string cannot fail");
     text.push_str("}\n");

@@ -7,6 +7,7 @@ use super::{engagement, locking, ranges};
 use crate::abi::raw::{self, Errno, MapRequest, Span};
 use crate::state::process::{self, Process, Request};
 use libc::{EINVAL, ENOMEM, PROT_NONE};
+use std::sync::atomic::Ordering;
 use userswap::internals::PAGE_BYTES;
 use userswap::internals::PageRange;
 use userswap::internals::signal::Blocked;
@@ -30,17 +31,39 @@ pub fn map(request: MapRequest) -> Result<usize, Errno> {
         };
         return match Request::new(Span { address: request.address, bytes }) {
             Some(exact) => map_at(&exact, MapRequest { bytes, ..request }),
+            None if is_eligible(process, &request) => map_unmanaged(process, request),
             None => raw::map(request),
         };
     }
     if !is_eligible(process, &request) {
         return raw::map(request);
     }
+    let hint = request.address.checked_next_multiple_of(PAGE_BYTES).unwrap_or(0);
+    if hint != 0 && process.insistence.is_clear() && !process.arena.contains(hint) {
+        let flags = request.flags | libc::MAP_FIXED_NOREPLACE;
+        let there = map_unmanaged(process, MapRequest { address: hint, flags, ..request });
+        if there.is_ok() {
+            return there;
+        }
+    }
     match allocate(process, request) {
-        // The kernel may still have room outside the arena.
-        Err(ENOMEM) => raw::map(request),
+        // The kernel may still have room outside the arena, for what is too large for it.
+        Err(ENOMEM) => map_unmanaged(process, request),
+        Ok(address) => {
+            if hint != 0 && address != hint {
+                process.insistence.made_elsewhere(Span { address, bytes: request.bytes });
+            }
+            Ok(address)
+        }
         outcome => outcome,
     }
+}
+
+/// Memory that could be managed, but not where or as large as the program wants it.
+fn map_unmanaged(process: &Process, request: MapRequest) -> Result<usize, Errno> {
+    let address = raw::map(request)?;
+    process.unmanaged_bytes.fetch_add(request.bytes as u64, Ordering::Relaxed);
+    Ok(address)
 }
 
 fn is_eligible(process: &Process, request: &MapRequest) -> bool {
@@ -138,6 +161,7 @@ pub fn unmap(span: Span) -> Result<usize, Errno> {
     if span.bytes == 0 || !request.is_aligned() {
         return Err(EINVAL);
     }
+    request.process.insistence.given_back(span);
     let Request { asked, inside, .. } = &request;
     for outside in [asked.start..inside.start, inside.end..asked.end] {
         if !outside.is_empty() {

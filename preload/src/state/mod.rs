@@ -1,4 +1,5 @@
 //! What this library knows about its process. Changes nothing outside itself.
 
 pub mod areas;
+pub mod insistence;
 pub mod process;

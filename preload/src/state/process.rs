@@ -5,6 +5,7 @@
 //! which a thread is just giving back; afterwards the page words order everything.
 use crate::abi::raw::Span;
 use crate::state::areas::{Area, Areas};
+use crate::state::insistence::Insistence;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
@@ -34,6 +35,10 @@ pub struct Process {
     pub native: Lock<()>,
     /// Pages that mimalloc has committed.
     pub heap_pages: AtomicU64,
+    /// What becomes of the program's hints.
+    pub insistence: Insistence,
+    /// Bytes of private anonymous mappings that were left to the kernel, of all that the process ever made.
+    pub unmanaged_bytes: AtomicU64,
     engine: AtomicPtr<Engine>,
 }
 
@@ -54,6 +59,8 @@ impl Process {
             areas: Lock::new(Areas::new()),
             native: Lock::new(()),
             heap_pages: AtomicU64::new(0),
+            insistence: Insistence::default(),
+            unmanaged_bytes: AtomicU64::new(0),
             engine: AtomicPtr::new(std::ptr::null_mut()),
         }
     }
