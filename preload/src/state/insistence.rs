@@ -7,9 +7,9 @@
 use crate::abi::raw::Span;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-/// Refusals in a row. The JVM tries some thirty places for a heap with compressed references before it takes
-/// one without, ZGC 8192.
-const REFUSALS: u32 = 100;
+/// Refusals in a row. For a heap with compressed references the JVM tries some thirty places, and takes one
+/// without then; Go has 128 hints, and does without when they are used up; ZGC has 8192, and ends.
+const REFUSALS: u32 = 1000;
 
 /// What became of the hints so far. Threads that ask at the same time may disturb each other's count, which
 /// then takes longer.
@@ -72,7 +72,7 @@ mod tests {
     #[test]
     fn a_program_that_keeps_one_does_not() {
         let insistence = Insistence::default();
-        for turn in 0..10 * REFUSALS {
+        for turn in 0..3 * REFUSALS {
             insistence.made_elsewhere(MADE);
             insistence.given_back(Span { bytes: 0x1000, ..MADE });
             if turn % REFUSALS != 0 {
