@@ -164,3 +164,12 @@ fn a_program_that_insists_on_an_address_gets_it_from_the_kernel_and_no_other_doe
     assert_eq!(unmanaged("insists"), 65 << 20);
     assert_eq!(unmanaged("large"), (1 << 40) + (1 << 20));
 }
+
+#[test]
+fn a_program_with_files_in_its_reservations_engages_and_forks() {
+    let directory = directory();
+    let program = compile(directory.path(), "overlaid.c");
+    for fault in ["thread", "signal"] {
+        assert_eq!(succeed(run("16M", fault).arg(&program)), "exact\n", "{fault}");
+    }
+}
