@@ -92,8 +92,8 @@ fn words_that_do_not_exist_are_refused_with_those_that_do() {
     for (option, allowed) in [
         ("--fault", "thread or signal"),
         ("--on-full", "exceed or stop"),
-        ("--transfer", "auto or move or copy"),
-        ("--io", "auto or uring or threads"),
+        ("--transfer", "auto, move or copy"),
+        ("--io", "auto, uring or threads"),
     ] {
         refused(&["run", option, "fast", "--", "echo", "ran"], 2, &[option, "\"fast\"", allowed]);
     }
