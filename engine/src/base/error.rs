@@ -18,6 +18,12 @@ pub enum Error {
         "this kernel has no UFFDIO_MOVE (it came with Linux 6.8): use transfer \"auto\" or \"copy\""
     )]
     NoMove,
+    /// Pages are copied, and their bytes cannot be read without faulting.
+    #[error(
+        "cannot read this process's own memory by /proc/self/mem ({0}), which copying pages needs: mount /proc, or \
+         use Linux 6.8 or later, which moves pages"
+    )]
+    OwnMemory(#[source] io::Error),
     /// No memory, address space or descriptor for the engine itself.
     #[error("no memory for the engine's tables: {0}")]
     Tables(#[source] io::Error),

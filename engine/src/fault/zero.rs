@@ -9,7 +9,6 @@ use crate::fault::handle::Step;
 use crate::state::core::Core;
 use crate::state::node::{Asker, Grant, Node};
 use crate::state::page::PageState;
-use crate::sys::pages;
 use crate::transfer::lru_add::Origin;
 use std::ops::Range;
 use userswap_policy::readahead::Limits;
@@ -31,8 +30,12 @@ impl Core {
         // The program goes on after this one; the rest is mapped in as few calls as possible.
         let (node, grant) = self.obtain(near, claimed.count.min(RUN_MAX));
         let first = grant.pages();
-        self.map_zeroed(node, PageRange { first: page, count: first }, grant);
-        let rest = PageRange { first: page + first, count: claimed.count - first };
+        let mapped = self.map_zeroed(node, PageRange { first: page, count: first }, grant);
+        let rest = PageRange { first: page + mapped, count: claimed.count - mapped };
+        if mapped < first {
+            count(&self.counters.pgzero, u64::from(mapped));
+            return Some(self.give_up_fault(page, rest));
+        }
         let done = first + self.fill_ahead(node, rest);
         let before = if is_run { window.first.max(region.first)..page } else { page..page };
         let skipped = self.fill_skipped(node, before);
@@ -68,21 +71,34 @@ impl Core {
                 break;
             };
             let range = PageRange { first: rest.first, count: grant.pages() };
-            self.map_zeroed(node, range, grant);
-            done += range.count;
+            let mapped = self.map_zeroed(node, range, grant);
+            done += mapped;
+            if mapped < range.count {
+                let first = claimed.first + done;
+                self.give_up(PageRange { first, count: claimed.count - done });
+                break;
+            }
         }
         done
     }
 
-    fn map_zeroed(&self, node: &Node, range: PageRange, grant: Grant) {
-        match grant {
-            Grant::Frames(frames) => {
-                pages::zero(self.frame_address(frames.first), frames.count);
-                self.map_in(node, range, frames);
-            }
-            Grant::Spare(_) => self.map_zeros(node, range),
+    /// Maps zeros up to the first page whose mapping has gone; returns how many pages. The others are still owned.
+    fn map_zeroed(&self, node: &Node, range: PageRange, grant: Grant) -> u32 {
+        let count = self.map_zeros(node, range, grant);
+        if count > 0 {
+            let mapped = PageRange { first: range.first, count };
+            self.publish_resident(node, mapped, Origin::New, |_| None);
         }
-        self.publish_resident(node, range, Origin::New, |_| None);
+        count
+    }
+
+    /// The mapping of the fault's page, or of one after it, has gone: the fault's message is older than what is mapped
+    /// there by now. Its thread looks again.
+    fn give_up_fault(&self, page: PageIndex, rest: PageRange) -> Step {
+        self.give_up(rest);
+        self.announce_freed();
+        self.wake_faults(PageRange { first: page, count: 1 });
+        Step::Done
     }
 
     /// Claims untouched pages that follow each other, at most `most`; None when the first is not to be had.

@@ -10,7 +10,7 @@
 use crate::base::error::Error;
 use crate::device::record::{Device, DeviceState};
 use crate::fault::sigbus;
-use crate::state::core::Core;
+use crate::state::core::{Core, Path};
 use crate::sys::fd;
 use crate::sys::fd::Event;
 use crate::sys::uffd::Uffd;
@@ -77,6 +77,10 @@ impl Core {
         }
         let new: Uffd = self.uffd.another().map_err(Error::Userfaultfd)?;
         fd::replace(self.uffd.as_raw_fd(), new.as_raw_fd()).map_err(Error::Tables)?;
+        match self.own_memory.renew() {
+            Err(error) if self.path == Path::Copy => return Err(Error::OwnMemory(error)),
+            _ => {}
+        }
         self.register().map_err(Error::Userfaultfd)
     }
 }

@@ -5,6 +5,7 @@
 use crate::base::index::PageRange;
 use crate::state::core::Core;
 use crate::state::node::Node;
+use crate::state::page::PageState;
 use crate::state::scratch::{Scratch, Unmapped, Victim};
 use crate::state::unmap_lock::Parts;
 use crate::transfer::lru_add::Origin;
@@ -75,6 +76,7 @@ impl Core {
                         scratch.victims[*kept] = Victim { frame, ..victim };
                         *kept += 1;
                     }
+                    Unmapped::Gone => self.forget_gone(&victim),
                     Unmapped::Stayed => {
                         self.stay(node, &victim);
                         node.lock().set_unevictable(victim.page);
@@ -91,6 +93,13 @@ impl Core {
         self.unmap_victims(node, Unmapper::Direct, scratch);
         self.sort_out(node, scratch);
         self.write_at_once(node, scratch)
+    }
+
+    /// A victim that was not there: it has no content, in a slot neither.
+    fn forget_gone(&self, victim: &Victim) {
+        self.publish(victim.page, PageState::Untouched);
+        self.free_any_slot(victim.slot);
+        self.announce_freed();
     }
 
     /// A victim that is still mapped, with the slot that it had.

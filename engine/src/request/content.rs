@@ -4,7 +4,10 @@ use crate::state::core::Core;
 use crate::state::node::Node;
 use crate::state::page::{PageState, Word};
 use crate::state::scratch::Unmapped;
-use crate::sys::{PAGE_BYTES, futex, mapping, process};
+use crate::sys::{PAGE_BYTES, futex, process};
+use crate::transfer::drop::drop_memory;
+use crate::transfer::map::TRIES_MAX;
+use crate::transfer::verdict::{Call, Extent, Verdict, verdict};
 use std::sync::atomic::Ordering;
 use userswap_policy::frames::FrameRun;
 
@@ -100,8 +103,7 @@ impl Core {
     fn take_lost(&self, page: PageIndex, seen: Word) -> bool {
         let claimed = self.pages.claim(page, seen, PageState::Leaving { slot: None });
         if claimed {
-            mapping::advise(self.page_address(page), PAGE_BYTES, libc::MADV_DONTNEED)
-                .expect("the arena is ours");
+            drop_memory(Call::DropUnwanted, self.page_address(page), PAGE_BYTES);
             self.publish(page, PageState::Untouched);
         }
         claimed
@@ -130,9 +132,13 @@ impl Core {
                 return None;
             }
             Unmapped::Stayed if take_for == TakeFor::Copy => {
-                let frame = self.copy_of(node, page);
-                self.drop_in_place(node, page, None);
-                Content::Frame(frame, slot)
+                let copy = self.copy_of(node, page);
+                self.drop_in_place(node, page, slot.filter(|_| copy.is_none()));
+                copy.map_or(Content::None, |frame| Content::Frame(frame, slot))
+            }
+            Unmapped::Gone => {
+                self.free_any_slot(slot);
+                Content::None
             }
             Unmapped::Stayed => {
                 self.drop_in_place(node, page, slot);
@@ -147,24 +153,30 @@ impl Core {
 
     /// Lets the kernel drop a page that would not move: it is pinned, or went without us.
     pub(crate) fn drop_in_place(&self, node: &Node, page: PageIndex, slot: Option<Slot>) {
-        mapping::advise(self.page_address(page), PAGE_BYTES, libc::MADV_DONTNEED)
-            .expect("the arena is ours");
+        drop_memory(Call::DropUnwanted, self.page_address(page), PAGE_BYTES);
         let mut state = node.lock();
         state.on_moved_out(1);
         state.on_released(1);
         drop(state);
-        if let Some(slot) = slot {
-            self.free_slot(slot);
-        }
+        self.free_any_slot(slot);
     }
 
-    /// Copies a page that the caller owns in Leaving to a held frame.
-    fn copy_of(&self, node: &Node, page: PageIndex) -> FrameIndex {
+    /// Copies a page that the caller owns in Leaving to a held frame; None when the page went without us.
+    fn copy_of(&self, node: &Node, page: PageIndex) -> Option<FrameIndex> {
         let frames = self.frames_for_copy(node, 1);
-        let address = self.page_address(page);
-        process::read_own(address, self.frame_address(frames.first), PAGE_BYTES)
-            .expect("a page of a region that is moved can be read");
-        frames.first
+        let (from, to) = (self.page_address(page), self.frame_address(frames.first));
+        let mut tries = 0;
+        while let Err(errno) = self.own_memory.read(from, to, PAGE_BYTES) {
+            match verdict(Call::ReadKept, Extent::Page, errno) {
+                Verdict::Again if tries < TRIES_MAX => tries += 1,
+                Verdict::GoneOrDie if self.is_missing(page) => {
+                    node.lock().put_free(frames);
+                    return None;
+                }
+                _ => process::die("userswap: cannot read a page that is to be moved", errno),
+            }
+        }
+        Some(frames.first)
     }
 
     /// Frees the frame and the slot of a content.

@@ -58,6 +58,7 @@ impl Core {
             match *outcome {
                 Unmapped::Frame(frame) => self.discard(Content::Frame(frame, slot)),
                 Unmapped::Stayed => self.drop_in_place(node, page, slot),
+                Unmapped::Gone => self.free_any_slot(slot),
             }
             // Before publishing: the thread that fills the page next puts it on a list again.
             node.lock().lists.remove(page);

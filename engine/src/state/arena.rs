@@ -101,11 +101,15 @@ impl Arena {
     /// Gives advice to the kernel for all plain memory of the arena.
     ///
     /// # Errors
-    /// What madvise says.
+    /// What madvise says; but for ENOMEM, a hole by a raw munmap, around which it goes on.
     pub fn advise(&self, advice: i32) -> io::Result<()> {
         self.plain().into_iter().try_for_each(|part| {
             let (first, count) = (part.first as usize, part.count as usize);
-            self.mapping.advise(first * PAGE_BYTES, count * PAGE_BYTES, advice)
+            let outcome = self.mapping.advise(first * PAGE_BYTES, count * PAGE_BYTES, advice);
+            outcome.or_else(|error| match error.raw_os_error() {
+                Some(libc::ENOMEM) => Ok(()),
+                _ => Err(error),
+            })
         })
     }
 

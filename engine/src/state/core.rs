@@ -23,6 +23,7 @@ use crate::state::wake::Shortage;
 use crate::state::wants::Wants;
 use crate::state::watermarks::WatermarkSettings;
 use crate::sys::lock::Lock;
+use crate::sys::own_memory::OwnMemory;
 use crate::sys::uffd::{Rights, Uffd, feature};
 use crate::sys::{PAGE_BYTES, clock, numa};
 use std::sync::Arc;
@@ -72,6 +73,8 @@ pub struct Core {
     pub nodes: Vec<Node>,
     /// Delivers faults, and maps pages.
     pub uffd: Uffd,
+    /// Where the bytes of pages are read.
+    pub own_memory: OwnMemory,
     /// Where pages are swapped out to.
     pub devices: Devices,
     /// Tells clean pages from changed ones.
@@ -139,6 +142,7 @@ impl Core {
             nodes,
             topology,
             uffd,
+            own_memory: open_own_memory(path)?,
             devices,
             checksums: Checksums::new(),
             counters: Counters::default(),
@@ -269,5 +273,14 @@ fn choose_path(uffd: &Uffd, wanted: Transfer) -> Result<Path, Error> {
         (Transfer::Auto | Transfer::Move, true) => Ok(Path::Move),
         (Transfer::Auto, false) | (Transfer::Copy, _) => Ok(Path::Copy),
         (Transfer::Move, false) => Err(Error::NoMove),
+    }
+}
+
+/// Without it a page that cannot be moved stays; where pages are copied there is no doing without.
+fn open_own_memory(path: Path) -> Result<OwnMemory, Error> {
+    match (OwnMemory::open(), path) {
+        (Ok(memory), _) => Ok(memory),
+        (Err(_), Path::Move) => Ok(OwnMemory::none()),
+        (Err(error), Path::Copy) => Err(Error::OwnMemory(error)),
     }
 }

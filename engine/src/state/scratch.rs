@@ -65,6 +65,8 @@ pub enum Unmapped {
     Frame(FrameIndex),
     /// It had to stay.
     Stayed,
+    /// It was not there any more, by the program's own doing: the accounting is right, the content is gone.
+    Gone,
 }
 
 /// One write: pages in the order of their slots.

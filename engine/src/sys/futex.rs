@@ -31,6 +31,22 @@ pub fn wake_low(word: &AtomicU64) {
     wake_at(word.as_ptr().cast::<u32>(), i32::MAX);
 }
 
+/// Writes the word at `address` as it is, in one step; false where that would fault, which is not waited for.
+///
+/// FUTEX_WAKE_OP changes a word on the way, here by OR with 0. The kernel brings the page in without the right to
+/// retry the fault, and userfaultfd refuses that.
+pub fn rewrite(address: usize) -> bool {
+    // Nobody sleeps on this word. The other's sleepers are woken when it is less than -2048: they look again.
+    static NOBODY: AtomicU32 = AtomicU32::new(0);
+    let operation = libc::FUTEX_WAKE_OP | libc::FUTEX_PRIVATE_FLAG;
+    let or_0 = libc::FUTEX_OP(libc::FUTEX_OP_OR, 0, libc::FUTEX_OP_CMP_LT, -2048);
+    // SAFETY: the kernel checks the address, and its write keeps the value against any other.
+    let outcome = unsafe {
+        libc::syscall(libc::SYS_futex, NOBODY.as_ptr(), operation, 0, 0usize, address, or_0)
+    };
+    outcome >= 0
+}
+
 fn wait_at(word: *mut u32, seen: u32, timeout_ns: Option<u64>) {
     let time = timeout_ns.map(|ns| libc::timespec {
         tv_sec: (ns / 1_000_000_000) as i64,

@@ -23,20 +23,35 @@ pub struct Mapping {
 impl Mapping {
     /// Reserves `bytes` of address space without committing memory.
     ///
+    /// After mlockall with MCL_FUTURE the kernel locks and fills every new mapping: one without access is not filled,
+    /// and is unlocked before it gets its access. Memory that is locked can neither be dropped nor exchanged with
+    /// memory that is not.
+    ///
     /// # Errors
-    /// What mmap says: not enough address space, or strict overcommit.
+    /// What mmap and mprotect say: not enough address space, or strict overcommit.
     pub fn new(bytes: usize, access: Access) -> io::Result<Self> {
-        let protection = match access {
-            Access::Reserved => libc::PROT_NONE,
-            Access::ReadWrite => libc::PROT_READ | libc::PROT_WRITE,
-        };
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists. The raw
         // system call passes by an interposed mmap.
-        let address = unsafe { libc::syscall(libc::SYS_mmap, 0, bytes, protection, flags, -1, 0) };
-        match address {
-            -1 => Err(io::Error::last_os_error()),
-            address => Ok(Self { address: address as usize, bytes }),
+        let address =
+            unsafe { libc::syscall(libc::SYS_mmap, 0, bytes, libc::PROT_NONE, flags, -1, 0) };
+        if address == -1 {
+            return Err(io::Error::last_os_error());
+        }
+        let mapping = Self { address: address as usize, bytes };
+        unlock(mapping.address, bytes);
+        if access == Access::ReadWrite {
+            mapping.open()?;
+        }
+        Ok(mapping)
+    }
+
+    fn open(&self) -> io::Result<()> {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: the mapping is ours alone. The raw system call passes by an interposed mprotect.
+        match unsafe { libc::syscall(libc::SYS_mprotect, self.address, self.bytes, protection) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
         }
     }
 
@@ -77,6 +92,21 @@ pub fn advise(address: usize, bytes: usize, advice: i32) -> io::Result<()> {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
+}
+
+/// Drops the memory of a range: what is touched there again is missing.
+///
+/// # Errors
+/// The error number of madvise.
+pub fn drop_memory(address: usize, bytes: usize) -> Result<(), i32> {
+    advise(address, bytes, libc::MADV_DONTNEED)
+        .map_err(|error| error.raw_os_error().unwrap_or(libc::EINVAL))
+}
+
+/// Undoes the kernel's lock on a range, which nobody may have locked.
+pub fn unlock(address: usize, bytes: usize) {
+    // SAFETY: changes only where the pages may be. Holes in the range are no concern.
+    unsafe { libc::syscall(libc::SYS_munlock, address, bytes) };
 }
 
 /// Types for which all-zero bytes are a valid value.

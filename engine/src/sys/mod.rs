@@ -11,6 +11,7 @@ pub mod futex;
 pub mod lock;
 pub mod mapping;
 pub mod numa;
+pub mod own_memory;
 pub mod pagemap;
 pub mod pages;
 pub mod peer;

@@ -26,12 +26,12 @@ pub fn copy(to: usize, from: usize, pages: u32) {
 }
 
 /// Makes a mapped page this process's own, where fork left it shared, without changing a byte of it; false
-/// when it cannot be written, because the program has just protected it.
+/// when it cannot be written, because the program has just protected or dropped it.
 ///
-/// The kernel does what a write would do (MADV_POPULATE_WRITE, Linux 5.14). An instruction that writes would
-/// raise SIGSEGV in our thread if the program protects the page meanwhile.
+/// The kernel does the write. An instruction of ours would raise SIGSEGV if the program protects the page meanwhile,
+/// and if the program drops it would wait for a fault to be served, as MADV_POPULATE_WRITE would.
 pub fn unshare(address: usize) -> bool {
-    super::mapping::advise(address, PAGE_BYTES, libc::MADV_POPULATE_WRITE).is_ok()
+    super::futex::rewrite(address)
 }
 
 /// Reads one byte of every page in a range, so that missing ones are swapped in.

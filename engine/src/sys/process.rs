@@ -1,5 +1,6 @@
 //! What the engine does to its own process.
 use std::io;
+use std::os::fd::RawFd;
 
 /// Lets other threads run first.
 pub fn yield_now() {
@@ -7,20 +8,17 @@ pub fn yield_now() {
     unsafe { libc::sched_yield() };
 }
 
-/// Copies mapped memory through the kernel, which reports what cannot be read instead of faulting.
+/// Reads exactly `bytes` bytes at `offset` of a file into held frames at `to`.
 ///
 /// # Errors
-/// EFAULT where the memory may not be read; a short copy is an error too.
-pub fn read_own(from: usize, to: usize, bytes: usize) -> io::Result<()> {
-    let local = libc::iovec { iov_base: to as *mut libc::c_void, iov_len: bytes };
-    let remote = libc::iovec { iov_base: from as *mut libc::c_void, iov_len: bytes };
-    let this = std::process::id() as i32;
-    // SAFETY: `to` is held frames of that length; the kernel checks `from`.
-    let copied = unsafe { libc::process_vm_readv(this, &local, 1, &remote, 1, 0) };
-    match usize::try_from(copied) {
-        Ok(copied) if copied == bytes => Ok(()),
-        Ok(_) => Err(io::ErrorKind::UnexpectedEof.into()),
-        Err(_) => Err(io::Error::last_os_error()),
+/// The error number; EIO for a short read.
+pub fn read_at(fd: RawFd, offset: usize, to: usize, bytes: usize) -> Result<(), i32> {
+    // SAFETY: `to` is held frames of that length. The raw system call passes by an interposed pread.
+    let read = unsafe { libc::syscall(libc::SYS_pread64, fd, to, bytes, offset) };
+    match usize::try_from(read) {
+        Ok(read) if read == bytes => Ok(()),
+        Ok(_) => Err(libc::EIO),
+        Err(_) => Err(io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)),
     }
 }
 

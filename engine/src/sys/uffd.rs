@@ -213,13 +213,14 @@ impl Uffd {
     /// Protects a range against writing, or lifts that and wakes the writers.
     ///
     /// # Errors
-    /// What the kernel says.
-    pub fn write_protect(&self, address: usize, bytes: usize, on: Protect) -> io::Result<()> {
+    /// The error number; parts of the range may be as wanted by then.
+    pub fn write_protect(&self, address: usize, bytes: usize, on: Protect) -> Result<(), i32> {
         let mode = if on == Protect::On { WP_SET } else { 0 };
         let mut argument = ModeArg { range: range(address, bytes), mode };
         loop {
-            match self.ioctl(iowr(0x06, size_of::<ModeArg>()), &mut argument) {
-                Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => {}
+            let outcome = self.ioctl(iowr(0x06, size_of::<ModeArg>()), &mut argument);
+            match outcome.map_err(|error| error.raw_os_error().unwrap_or(libc::EIO)) {
+                Err(libc::EAGAIN) => {}
                 outcome => return outcome,
             }
         }

@@ -64,7 +64,7 @@ impl Ring {
         // SAFETY: the pieces and the memory they name are held until the completion is reaped.
         unsafe { self.ring.submission().push(&entry) }
             .expect("the queue never starts more than its entries");
-        self.enter(0);
+        self.submit();
     }
 
     /// Takes a finished request: its token and the bytes or error number it ended with.
@@ -82,13 +82,19 @@ impl Ring {
         self.enter(1);
     }
 
-    /// Without its ring, closed by the program for instance, the engine could not keep any promise.
+    /// Hands the kernel all entries: it may take some only, and leave the others until it is asked again.
+    fn submit(&mut self) {
+        while !self.ring.submission().is_empty() {
+            self.enter(0);
+        }
+    }
+
+    /// Without its ring, closed by the program for instance, the engine could not keep any promise. EBUSY, that
+    /// completions must be reaped first, cannot be: there is room for those of all requests that a queue starts.
     fn enter(&mut self, wait_for: usize) {
         loop {
             let Err(error) = self.ring.submit_and_wait(wait_for) else { return };
             match error.raw_os_error() {
-                // Completions wait to be reaped first.
-                Some(libc::EBUSY) => return,
                 // Interrupted, or memory is short for a moment.
                 Some(libc::EINTR | libc::EAGAIN) => {}
                 code => super::process::die("userswap: io_uring failed", code.unwrap_or(0)),
@@ -100,5 +106,40 @@ impl Ring {
 impl AsRawFd for Ring {
     fn as_raw_fd(&self) -> RawFd {
         self.ring.as_raw_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::mapping::{Access, Mapping};
+    use crate::sys::{PAGE_BYTES, fd};
+
+    #[test]
+    fn an_entry_that_the_kernel_leaves_is_handed_to_it_again() {
+        let file = fd::memory_file().unwrap();
+        let memory = Mapping::new(PAGE_BYTES, Access::ReadWrite).unwrap();
+        let mut ring = Ring::new(4).unwrap();
+        // The kernel stops at an entry it does not know, and has taken only that one.
+        let unknown = opcode::Readv::new(types::Fd(file.as_raw_fd()), std::ptr::null(), u32::MAX);
+        let unknown = unknown.build().user_data(WAITED);
+        // SAFETY: the kernel refuses so many pieces before it looks at any.
+        unsafe { ring.ring.submission().push(&unknown) }.unwrap();
+        let pieces = Pieces::one(memory.address(), PAGE_BYTES);
+        let write = Request {
+            fd: file.as_raw_fd(),
+            direction: Direction::Write,
+            offset: 0,
+            not_before_ns: 0,
+        };
+        ring.start(write, &pieces, 7);
+        assert!(ring.ring.submission().is_empty(), "nothing is left behind");
+        let done = loop {
+            match ring.reap() {
+                Some(done) => break done,
+                None => ring.wait(),
+            }
+        };
+        assert_eq!(done, (7, PAGE_BYTES as i32));
     }
 }

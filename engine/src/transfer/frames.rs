@@ -7,7 +7,9 @@ use crate::base::limits::RUN_MAX;
 use crate::state::core::Core;
 use crate::state::frame_set::{FrameSet, RUNS_MAX};
 use crate::state::node::{Asker, Grant, Node};
-use crate::sys::{PAGE_BYTES, mapping, numa};
+use crate::sys::{PAGE_BYTES, numa};
+use crate::transfer::drop::drop_memory;
+use crate::transfer::verdict::Call;
 use userswap_policy::frames::FrameRun;
 
 impl Core {
@@ -15,8 +17,7 @@ impl Core {
     pub(crate) fn release_memory(&self, frames: FrameRun) {
         let (address, bytes) =
             (self.frame_address(frames.first), frames.count as usize * PAGE_BYTES);
-        mapping::advise(address, bytes, libc::MADV_DONTNEED)
-            .expect("the pool is ours to give back");
+        drop_memory(Call::DropFrames, address, bytes);
     }
 
     /// Gives held frames up and their physical pages back to the kernel, which pays debt or leaves spare pages.
@@ -47,7 +48,8 @@ impl Core {
             Grant::Spare(count) => count,
         };
         let run = node.lock().take_holes(spare.min(RUN_MAX));
-        self.copy_or_abort(self.frame_address(run.first), self.zeros_address(), run.count);
+        let (to, zeros) = (self.frame_address(run.first), self.zeros_address());
+        self.copy_pages(Call::FillFrames, to, zeros, run.count);
         node.lock().spare += spare - run.count;
         run
     }

@@ -7,14 +7,14 @@ use crate::base::index::{FrameIndex, PageIndex, PageRange};
 use crate::base::limits::RUN_MAX;
 use crate::state::core::{Core, Path};
 use crate::state::frame_set::FrameSet;
-use crate::state::node::Node;
+use crate::state::node::{Grant, Node};
 use crate::sys::uffd::Stopped;
-use crate::sys::{PAGE_BYTES, process};
+use crate::sys::{PAGE_BYTES, pages, process};
+use crate::transfer::verdict::{Call, Extent, Verdict, verdict};
 use userswap_policy::frames::FrameRun;
 
-/// Tries to move a frame in that a device has just filled: the kernel lets go of it a moment after the read
-/// has returned.
-const BUSY_RETRIES: u32 = 32;
+/// How often a call is repeated that the kernel refuses for the moment, with other threads let run in between.
+pub(crate) const TRIES_MAX: u32 = 32;
 
 /// Frames at least that are worth a call to give them back, for copies of single pages.
 const RUN_LEAST: u32 = 16;
@@ -22,27 +22,46 @@ const RUN_LEAST: u32 = 16;
 impl Core {
     /// Maps held frames at pages that the caller owns in Filling; the frames are given up.
     pub(crate) fn map_in(&self, node: &Node, range: PageRange, frames: FrameRun) {
+        let mapped = self.map_frames(Call::CopyIn, node, range, frames);
+        assert_eq!(mapped, range.count, "content is mapped, or the process has ended");
+    }
+
+    /// As [`Self::map_in`], for the content that `call` copies; returns how many pages were mapped, which are fewer
+    /// when the mapping of the next one has gone.
+    fn map_frames(&self, call: Call, node: &Node, range: PageRange, frames: FrameRun) -> u32 {
         assert_eq!(range.count, frames.count, "one frame for each page");
-        if range.count == 1 && self.path == Path::Move && self.copy_single(node, range, frames) {
-            return;
+        if range.count == 1
+            && self.path == Path::Move
+            && self.copy_single(call, node, range, frames)
+        {
+            return 1;
         }
         let moved = if self.path == Path::Move { self.move_in(range.first, frames) } else { 0 };
         if moved > 0 {
             node.lock().on_moved_in(FrameRun { first: frames.first, count: moved });
         }
-        if moved < range.count {
-            let rest = PageRange { first: range.first + moved, count: range.count - moved };
-            self.copy_in(node, rest, frames.first + moved);
-            self.settle_copied(node, FrameRun { first: frames.first + moved, count: rest.count });
+        if moved == range.count {
+            return moved;
         }
+        let rest = PageRange { first: range.first + moved, count: range.count - moved };
+        let copied = self.copy_in(call, node, rest, frames.first + moved);
+        self.settle_copied(node, FrameRun { first: frames.first + moved, count: copied });
+        let mapped = moved + copied;
+        if mapped < range.count {
+            let unused = FrameRun { first: frames.first + mapped, count: range.count - mapped };
+            node.lock().put_free(unused);
+        }
+        mapped
     }
 
     /// A page alone is copied to a spare page, and its frame is free again: a move would have to flush the
     /// other CPUs' TLBs for it, which takes many times as long as the copy. False when no spare page is to be had.
-    fn copy_single(&self, node: &Node, range: PageRange, frames: FrameRun) -> bool {
-        let copied = self.copy_to_spare(node, range, frames, u32::MAX);
-        copied == 1
-            || (self.spare_a_run(node) && self.copy_to_spare(node, range, frames, u32::MAX) == 1)
+    fn copy_single(&self, call: Call, node: &Node, range: PageRange, frames: FrameRun) -> bool {
+        let copies = || {
+            let spare = self.take_spare(node, 1);
+            spare == 1 && self.copy_to_taken(call, node, range, frames) == 1
+        };
+        copies() || (self.spare_a_run(node) && copies())
     }
 
     /// Gives a run of frames back to the kernel, one flush for all of them; false when there is none, or the node
@@ -64,21 +83,36 @@ impl Core {
         true
     }
 
-    /// Maps pages of zeros, taken from the kernel, at pages that the caller owns in Filling.
-    pub(crate) fn map_zeros(&self, node: &Node, range: PageRange) {
+    /// Maps pages of zeros at pages that the caller owns in Filling, up to the first whose mapping has gone; returns
+    /// how many, and gives the rest of the grant back.
+    pub(crate) fn map_zeros(&self, node: &Node, range: PageRange, grant: Grant) -> u32 {
+        let Grant::Frames(frames) = grant else { return self.map_new_zeros(node, range) };
+        pages::zero(self.frame_address(frames.first), frames.count);
+        self.map_frames(Call::CopyZeros, node, range, frames)
+    }
+
+    /// As [`Self::map_zeros`], with pages that are taken from the kernel.
+    fn map_new_zeros(&self, node: &Node, range: PageRange) -> u32 {
         let _near = self.prefer_node(node);
         let mut done = 0;
         while done < range.count {
             let count = (range.count - done).min(RUN_MAX);
-            self.copy_or_abort(self.page_address(range.first + done), self.zeros_address(), count);
-            done += count;
+            let to = self.page_address(range.first + done);
+            let copied = self.copy_pages(Call::CopyZeros, to, self.zeros_address(), count);
+            done += copied;
+            if copied < count {
+                break;
+            }
         }
-        node.lock().resident += range.count;
+        let mut state = node.lock();
+        state.resident += done;
+        state.spare += range.count - done;
+        done
     }
 
     /// Copies a held frame's content to a page that the caller owns in Filling; the frame stays held.
     pub(crate) fn map_copy(&self, node: &Node, page: PageIndex, frame: FrameIndex) {
-        self.copy_in(node, PageRange { first: page, count: 1 }, frame);
+        self.copy_in(Call::CopyIn, node, PageRange { first: page, count: 1 }, frame);
         node.lock().resident += 1;
     }
 
@@ -92,15 +126,30 @@ impl Core {
         frames: FrameRun,
         free_most: u32,
     ) -> u32 {
+        let free = node.lock().pool.free();
+        let taken = self.take_spare(node, free_most.saturating_sub(free).min(range.count));
+        if taken == 0 {
+            return 0;
+        }
+        let range = PageRange { first: range.first, count: taken };
+        self.copy_to_taken(Call::CopyIn, node, range, frames)
+    }
+
+    /// Takes up to `most` spare pages of the budget.
+    fn take_spare(&self, node: &Node, most: u32) -> u32 {
         let mut state = node.lock();
-        let wanted = free_most.saturating_sub(state.pool.free()).min(range.count);
-        let copied = state.spare.min(wanted);
-        state.spare -= copied;
-        drop(state);
+        let taken = state.spare.min(most);
+        state.spare -= taken;
+        taken
+    }
+
+    /// Copies held frames to pages for which spare pages were taken; returns how many, whose frames are free then.
+    fn copy_to_taken(&self, call: Call, node: &Node, range: PageRange, frames: FrameRun) -> u32 {
+        let copied = self.copy_in(call, node, range, frames.first);
+        let mut state = node.lock();
+        state.resident += copied;
+        state.spare += range.count - copied;
         if copied > 0 {
-            self.copy_in(node, PageRange { first: range.first, count: copied }, frames.first);
-            let mut state = node.lock();
-            state.resident += copied;
             state.put_free(FrameRun { first: frames.first, count: copied });
         }
         copied
@@ -118,44 +167,55 @@ impl Core {
                 return frames.count;
             };
             moved += (done / PAGE_BYTES) as u32;
-            match error {
-                libc::EBUSY if tries < BUSY_RETRIES => {
+            match verdict(Call::MoveIn, Extent::of(frames.count - moved), error) {
+                Verdict::Again if tries < TRIES_MAX => {
                     tries += 1;
                     process::yield_now();
                 }
-                libc::EBUSY | libc::EINVAL => return moved,
+                Verdict::Again | Verdict::CopyInstead => return moved,
                 _ => process::die("userswap: cannot move pages in", error),
             }
         }
         moved
     }
 
-    fn copy_in(&self, node: &Node, range: PageRange, first_frame: FrameIndex) {
+    fn copy_in(&self, call: Call, node: &Node, range: PageRange, first_frame: FrameIndex) -> u32 {
         let _near = self.prefer_node(node);
         count(&self.counters.pgcopy, u64::from(range.count));
-        self.copy_or_abort(
-            self.page_address(range.first),
-            self.frame_address(first_frame),
-            range.count,
-        );
+        let (to, from) = (self.page_address(range.first), self.frame_address(first_frame));
+        self.copy_pages(call, to, from, range.count)
     }
 
-    /// Copies pages to missing ones. Where the kernel refuses, nothing could serve the fault: the program ends.
-    pub(crate) fn copy_or_abort(&self, to: usize, from: usize, count: u32) {
-        let Err(stopped) = self.uffd.copy(to, from, count as usize * PAGE_BYTES) else { return };
-        if stopped.error != libc::ENOENT || count == 1 {
-            process::die("userswap: cannot copy pages in", stopped.error);
+    /// Copies pages to missing ones, up to the first whose mapping has gone; returns how many.
+    pub(crate) fn copy_pages(&self, call: Call, to: usize, from: usize, count: u32) -> u32 {
+        let (mut done, mut at_once, mut tries) = (0, count, 0);
+        while done < count {
+            let distance = done as usize * PAGE_BYTES;
+            let part = (count - done).min(at_once);
+            let outcome =
+                self.uffd.copy(to + distance, from + distance, part as usize * PAGE_BYTES);
+            let Err(Stopped { done: bytes, error }) = outcome else {
+                done += part;
+                continue;
+            };
+            let copied = (bytes / PAGE_BYTES) as u32;
+            done += copied;
+            match verdict(call, Extent::of(part - copied), error) {
+                Verdict::PageByPage => at_once = 1,
+                Verdict::Gone => break,
+                Verdict::Again if tries < TRIES_MAX => {
+                    tries += 1;
+                    process::yield_now();
+                }
+                _ => process::die("userswap: cannot copy pages in", error),
+            }
         }
-        // The kernel copies within one of its mappings only; the program may have given parts of the run
-        // other protections, and so mappings of their own.
-        let done = (stopped.done / PAGE_BYTES) as u32;
-        for page in done..count {
-            let distance = page as usize * PAGE_BYTES;
-            self.copy_or_abort(to + distance, from + distance, 1);
-        }
+        done
     }
 
-    /// After copying in: either there is room for the copies in the budget, or the frames go back.
+    /// After copying in: either there is room for the copies in the budget, or the frames go back. Until then frame
+    /// and copy are both there: the budget is exceeded by at most a run of [`RUN_MAX`] pages, 256 KiB, for each thread
+    /// that maps pages at this moment, and by nothing once their faults are answered.
     fn settle_copied(&self, node: &Node, frames: FrameRun) {
         let mut state = node.lock();
         state.resident += frames.count;

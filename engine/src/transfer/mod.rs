@@ -2,8 +2,10 @@
 //!
 //! Each is given pages that its caller owns, and decides nothing about which; `fault` and `reclaim` do.
 pub mod cached;
+pub mod drop;
 pub mod frames;
 pub mod lru_add;
 pub mod map;
 pub mod orphan;
 pub mod unmap;
+pub mod verdict;

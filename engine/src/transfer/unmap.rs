@@ -2,14 +2,20 @@
 //!
 //! MOVE is the rule; the kernel refuses it for memory that is protected differently (EINVAL), and for pages that are
 //! shared by fork or pinned for a device (EBUSY). A shared page is made our own by a write that changes nothing, and
-//! moved then; a pinned page stays: copying it would lose what the device still writes.
+//! moved then; a pinned page stays: copying it would lose what the device still writes. What every other refusal means
+//! is `verdict.rs`'s.
+//!
+//! A page that is not there, because the program took it away by a raw system call, is gone: it has no content, and
+//! what it counted for is free. To leave it resident until it is touched, as was done once, holds budget for nothing,
+//! and lets reclaim try it again and again.
 use crate::base::counters::count;
-use crate::base::index::{PageIndex, PageRange};
+use crate::base::index::{FrameIndex, PageIndex, PageRange};
 use crate::state::core::{Core, Path};
 use crate::state::node::Node;
 use crate::state::scratch::Unmapped;
 use crate::sys::uffd::Protect;
-use crate::sys::{PAGE_BYTES, mapping, pages, process};
+use crate::sys::{PAGE_BYTES, mapping, pagemap, pages, process};
+use crate::transfer::verdict::{Call, Extent, Verdict, verdict};
 use userswap_policy::frames::FrameRun;
 
 impl Core {
@@ -49,21 +55,19 @@ impl Core {
             return moved;
         }
         let page = PageRange { first: range.first + moved, count: 1 };
-        out[moved as usize] = match error {
-            // The run crosses a boundary of kernel mappings: page by page, and only what is protected
-            // differently is copied.
-            libc::EINVAL if range.count - moved > 1 => {
-                return moved
-                    + self.move_out(node, page, &mut out[moved as usize..=moved as usize]);
+        let result = &mut out[moved as usize];
+        *result = match verdict(Call::MoveOut, Extent::of(rest.count), error) {
+            // Only what is protected differently is copied.
+            Verdict::PageByPage => {
+                return moved + self.move_out(node, page, std::slice::from_mut(result));
             }
-            libc::EBUSY => self.move_out_shared(node, page.first),
-            libc::EINVAL => {
-                let mut result = [Unmapped::Stayed];
-                self.copy_out(node, page, &mut result);
-                result[0]
+            Verdict::Unshare => self.move_out_shared(node, page.first),
+            Verdict::CopyInstead => {
+                self.copy_out(node, page, std::slice::from_mut(result));
+                *result
             }
-            // The program unmapped it past us (a raw system call): there is nothing left to save.
-            libc::ENOENT => Unmapped::Stayed,
+            Verdict::Stays => Unmapped::Stayed,
+            Verdict::Gone => self.lose_sight(node),
             _ => process::die("userswap: cannot move pages out", error),
         };
         moved + 1
@@ -78,46 +82,131 @@ impl Core {
         let run = node.lock().take_holes(1);
         let outcome = self.uffd.move_pages(self.frame_address(run.first), address, PAGE_BYTES);
         let mut state = node.lock();
-        match outcome {
-            Ok(()) => {
-                state.on_moved_out(1);
-                Unmapped::Frame(run.first)
-            }
-            Err(_) => {
-                state.put_hole(run);
+        let Err(stopped) = outcome else {
+            state.on_moved_out(1);
+            return Unmapped::Frame(run.first);
+        };
+        state.put_hole(run);
+        drop(state);
+        match verdict(Call::MoveUnshared, Extent::Page, stopped.error) {
+            Verdict::Stays => {
                 count(&self.counters.pgreclaim_pinned, 1);
                 Unmapped::Stayed
             }
+            Verdict::Gone => self.lose_sight(node),
+            _ => process::die("userswap: cannot move a page out", stopped.error),
         }
+    }
+
+    /// A page that its owner found missing: its physical page went back to the kernel without us.
+    fn lose_sight(&self, node: &Node) -> Unmapped {
+        let mut state = node.lock();
+        state.on_moved_out(1);
+        state.on_released(1);
+        Unmapped::Gone
     }
 
     /// Unmaps pages by copying: protect against writing, copy to frames, drop the originals. Returns how many
     /// results it wrote, at least one.
     fn copy_out(&self, node: &Node, range: PageRange, out: &mut [Unmapped]) -> u32 {
         let frames = self.frames_for_copy(node, range.count);
-        let (address, bytes) = (self.page_address(range.first), frames.count as usize * PAGE_BYTES);
-        let protected = self.uffd.write_protect(address, bytes, Protect::On).is_ok();
-        if !protected
-            || process::read_own(address, self.frame_address(frames.first), bytes).is_err()
-        {
-            if protected {
-                self.uffd
-                    .write_protect(address, bytes, Protect::Off)
-                    .expect("it was just protected");
-            }
-            node.lock().put_free(frames);
-            out[..frames.count as usize].fill(Unmapped::Stayed);
-            return frames.count;
-        }
-        mapping::advise(address, bytes, libc::MADV_DONTNEED).expect("the arena is ours");
-        count(&self.counters.pgcopy, u64::from(frames.count));
+        let out = &mut out[..frames.count as usize];
+        self.copy_run_out(PageRange { count: frames.count, ..range }, frames.first, out);
         let mut state = node.lock();
-        state.on_moved_out(frames.count);
-        state.on_released(frames.count);
-        drop(state);
-        for (frame, result) in (frames.first..).zip(&mut out[..frames.count as usize]) {
-            *result = Unmapped::Frame(frame);
+        for (frame, result) in (frames.first..).zip(&*out) {
+            if !matches!(result, Unmapped::Frame(_)) {
+                state.put_free(FrameRun { first: frame, count: 1 });
+            }
         }
+        let left = out.iter().filter(|result| !matches!(result, Unmapped::Stayed)).count() as u32;
+        state.on_moved_out(left);
+        state.on_released(left);
+        drop(state);
+        let copied = out.iter().filter(|result| matches!(result, Unmapped::Frame(_))).count();
+        count(&self.counters.pgcopy, copied as u64);
         frames.count
+    }
+
+    /// Copies pages to frames and drops them; the accounting is the caller's.
+    fn copy_run_out(&self, range: PageRange, first_frame: FrameIndex, out: &mut [Unmapped]) {
+        match self.copy_protected(range, first_frame) {
+            Ok(()) => self.drop_copied(range, first_frame, out),
+            Err(Verdict::PageByPage) => {
+                for (index, result) in (0..).zip(out) {
+                    let page = PageRange { first: range.first + index, count: 1 };
+                    self.copy_run_out(page, first_frame + index, std::slice::from_mut(result));
+                }
+            }
+            Err(Verdict::Gone) => out.fill(Unmapped::Gone),
+            Err(Verdict::GoneIfMissing) if self.is_missing(range.first) => {
+                out.fill(Unmapped::Gone);
+            }
+            Err(_) => {
+                self.unprotect(range);
+                out.fill(Unmapped::Stayed);
+            }
+        }
+    }
+
+    /// Protects pages against writing and copies them to frames; the verdict when the kernel refuses.
+    fn copy_protected(&self, range: PageRange, first_frame: FrameIndex) -> Result<(), Verdict> {
+        let (address, bytes) = self.span_of(range);
+        let refused = |call, errno| match verdict(call, Extent::of(range.count), errno) {
+            Verdict::Die => process::die("userswap: cannot copy pages out", errno),
+            verdict => verdict,
+        };
+        self.uffd
+            .write_protect(address, bytes, Protect::On)
+            .map_err(|errno| refused(Call::Protect, errno))?;
+        let to = self.frame_address(first_frame);
+        self.own_memory.read(address, to, bytes).map_err(|errno| refused(Call::Read, errno))
+    }
+
+    /// Drops pages whose content is in frames, each alone where the kernel refuses the run: then part of it may be
+    /// dropped already, and only its frames have the content.
+    fn drop_copied(&self, range: PageRange, first_frame: FrameIndex, out: &mut [Unmapped]) {
+        let (address, bytes) = self.span_of(range);
+        let Err(errno) = mapping::drop_memory(address, bytes) else {
+            (first_frame..).zip(out).for_each(|(frame, result)| *result = Unmapped::Frame(frame));
+            return;
+        };
+        match verdict(Call::DropCopied, Extent::of(range.count), errno) {
+            Verdict::PageByPage => {
+                for (index, result) in (0..).zip(out) {
+                    let page = PageRange { first: range.first + index, count: 1 };
+                    self.drop_copied(page, first_frame + index, std::slice::from_mut(result));
+                }
+            }
+            Verdict::Stays => {
+                self.unprotect(range);
+                out.fill(Unmapped::Stayed);
+            }
+            Verdict::Gone => out.fill(Unmapped::Gone),
+            _ => process::die("userswap: cannot drop pages that were copied", errno),
+        }
+    }
+
+    /// Lets pages that stay be written again, as far as they are still there.
+    fn unprotect(&self, range: PageRange) {
+        let (address, bytes) = self.span_of(range);
+        let Err(errno) = self.uffd.write_protect(address, bytes, Protect::Off) else { return };
+        match verdict(Call::Unprotect, Extent::of(range.count), errno) {
+            Verdict::Gone => {}
+            Verdict::PageByPage => {
+                for first in range.first..range.end() {
+                    self.unprotect(PageRange { first, count: 1 });
+                }
+            }
+            _ => process::die("userswap: cannot lift a write protection", errno),
+        }
+    }
+
+    /// Whether nothing is mapped at a page that the caller owns. Without /proc it counts as there.
+    pub(crate) fn is_missing(&self, page: PageIndex) -> bool {
+        matches!(pagemap::is_present(self.page_address(page)), Ok(false))
+    }
+
+    fn span_of(&self, range: PageRange) -> (usize, usize) {
+        (self.page_address(range.first), range.count as usize * PAGE_BYTES)
     }
 }

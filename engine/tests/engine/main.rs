@@ -16,6 +16,7 @@ mod nodes;
 mod races;
 mod readahead;
 mod reclaim;
+mod refusals;
 mod shrinkers;
 mod support;
 mod swapoff;

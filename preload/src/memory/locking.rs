@@ -112,11 +112,13 @@ pub fn unlock_all() -> Result<usize, Errno> {
     raw::unlock_all()
 }
 
-/// While engaging, before the engine has the arena: takes the kernel's locks off.
+/// While engaging, before the engine has the arena: takes the kernel's locks on it off. What is locked outside stays so;
+/// locks by raw system calls are not in the table, and stay too, with their pages.
 pub fn suspend(process: &Process) -> Vec<PageRange> {
     let locked = process.areas.lock().select(Area::is_locked);
-    if !locked.is_empty() {
-        raw::unlock_all().expect("unlocking cannot fail");
+    for range in &locked {
+        // It says ENOMEM for a hole that the program has made past us: there is nothing to unlock.
+        let _ = raw::lock(libc::SYS_munlock, process.span_of(*range), 0);
     }
     locked
 }

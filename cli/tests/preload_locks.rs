@@ -1,0 +1,20 @@
+//! Locked memory: what the program locks past the library, and mlockall.
+
+mod preload_support;
+use preload_support::{compile, directory, run, succeed};
+
+#[test]
+fn a_program_that_locks_memory_runs_beyond_its_budget() {
+    let directory = directory();
+    let program = compile(directory.path(), "locked.c");
+    for fault in ["thread", "signal"] {
+        for locks_all in [false, true] {
+            let mut managed = run("16M", fault);
+            managed.arg(&program).arg(&program);
+            if locks_all {
+                managed.arg("all");
+            }
+            assert_eq!(succeed(&mut managed), "exact\n", "{fault}, mlockall: {locks_all}");
+        }
+    }
+}
