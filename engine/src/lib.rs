@@ -22,6 +22,7 @@ pub use api::account::Account;
 pub use api::builder::Builder;
 pub use api::engine::Engine;
 pub use api::fork::ForkTicket;
+pub use api::prepared::Prepared;
 pub use api::region::Region;
 pub use api::shrinker::Registration;
 pub use api::usage::Usage;
@@ -61,7 +62,8 @@ pub mod internals {
     pub use crate::state::node::NodeState;
     pub use crate::state::page::PageState;
     pub use crate::sys::{
-        PAGE_BYTES, clock, fd, lock, mapping, numa, pagemap, pages, process, signal,
+        PAGE_BYTES, clock, directory as directories, fd, futex, lock, mapping, numa, pagemap,
+        pages, process, signal,
     };
     pub use userswap_policy::readahead::page_cluster_of;
 }

@@ -1,5 +1,6 @@
 //! The public face: starting an engine, mapping regions, asking for numbers.
 use crate::api::options::Options;
+use crate::api::prepared::Prepared;
 use crate::api::region::Region;
 use crate::api::running::Running;
 use crate::api::usage::Usage;
@@ -8,11 +9,10 @@ use crate::base::error::Error;
 use crate::base::index::NodeId;
 use crate::base::limits::{FRAMES_MAX, RAM_MIN_BYTES, default_swap_bytes};
 use crate::base::topology::Topology;
-use crate::control::{Control, directory, settings};
+use crate::control::{directory, settings};
 use crate::device::open::default_directory;
 use crate::device::spec::SwapSpec;
 use crate::device::{Devices, open};
-use crate::fault::sigbus;
 use crate::request::hibernate::Stayed;
 use crate::state::arena::Arena;
 use crate::state::core::{Core, Tuning};
@@ -21,14 +21,14 @@ use crate::sys::PAGE_BYTES;
 use crate::sys::signal::Blocked;
 use std::os::fd::RawFd;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use userswap_policy::readahead::{PAGE_CLUSTER_MAX, ReadaheadPolicy};
 
 /// An engine: a budget, swap devices, and the regions mapped from it.
 ///
 /// Regions keep what they need of it: its threads end with the last of both.
 pub struct Engine {
-    running: Arc<Running>,
+    pub(super) running: Arc<Running>,
 }
 
 impl Engine {
@@ -37,23 +37,7 @@ impl Engine {
     /// # Errors
     /// As [`Builder::build`].
     pub fn start(arena: Arc<Arena>, options: &Options) -> Result<Self, Error> {
-        let topology = topology_of(options);
-        let tuning = tuning_of(options, &topology)?;
-        let devices = open_devices(options, &topology)?;
-        let core = Arc::new(Core::new(arena, devices, tuning, topology)?);
-        // Handlers before registration, adoption behind the closed gate: a fault in between waits there.
-        sigbus::enroll(&core)?;
-        // From here on an error drops this, which ends the threads and strikes the engine off.
-        let running = Arc::new(Running {
-            core,
-            threads: Mutex::new(Vec::new()),
-            control: Control::default(),
-        });
-        running.start_threads()?;
-        running.core.register().map_err(Error::Userfaultfd)?;
-        running.core.adopt_present().map_err(Error::Books)?;
-        running.core.gate.open();
-        Ok(Self { running })
+        Prepared::new(arena, options)?.engage()
     }
 
     /// Maps a region of at least `bytes` bytes, all zero.
@@ -149,7 +133,7 @@ impl Engine {
     /// # Errors
     /// None will do, or no thread is to be had.
     pub(crate) fn start_control(&self, candidates: &[PathBuf]) -> Result<(), Error> {
-        self.running.control.start(&self.running.core, candidates)
+        self.running.start_control(candidates)
     }
 
     /// Where the control socket is, if there is one.
@@ -188,17 +172,26 @@ impl Engine {
     /// # Errors
     /// As [`crate::Builder::build`]; nothing is registered then.
     pub fn engage(arena: Arc<Arena>, options: &Options) -> Result<Self, Error> {
-        let engine = Self::start(arena, options)?;
+        Self::prepare(arena, options)?.engage()
+    }
+
+    /// The first part of [`Engine::engage`]: everything but taking the arena over, which the engine does not
+    /// touch until then. Threads are made here, for which the C library asks the program's malloc.
+    ///
+    /// # Errors
+    /// As [`crate::Builder::build`].
+    pub fn prepare(arena: Arc<Arena>, options: &Options) -> Result<Prepared, Error> {
+        let prepared = Prepared::new(arena, options)?;
         if let Some(directory) = &options.control {
             // A program that has become another user cannot use its first user's. The environment is the
             // program's, which may be changing it.
             let mut candidates = vec![directory.clone()];
             candidates.extend(directory::candidates(directory::user(), |_| None));
-            if let Err(error) = engine.start_control(&candidates) {
+            if let Err(error) = prepared.running.start_control(&candidates) {
                 crate::base::log::no_control(&error.to_string());
             }
         }
-        Ok(engine)
+        Ok(prepared)
     }
 }
 
@@ -226,11 +219,11 @@ pub fn open_devices(options: &Options, topology: &Topology) -> Result<Devices, E
 }
 
 /// The machine, or the one that `--fake-numa` makes of it.
-fn topology_of(options: &Options) -> Topology {
+pub(super) fn topology_of(options: &Options) -> Topology {
     options.fake_numa.map_or_else(Topology::of_machine, Topology::fake)
 }
 
-fn tuning_of(options: &Options, topology: &Topology) -> Result<Tuning, Error> {
+pub(super) fn tuning_of(options: &Options, topology: &Topology) -> Result<Tuning, Error> {
     let ram = options.ram_bytes;
     if ram < RAM_MIN_BYTES {
         return Err(Error::BudgetTooSmall(ram));

@@ -14,7 +14,9 @@ pub fn yield_now() {
 pub fn read_own(from: usize, to: usize, bytes: usize) -> io::Result<()> {
     let local = libc::iovec { iov_base: to as *mut libc::c_void, iov_len: bytes };
     let remote = libc::iovec { iov_base: from as *mut libc::c_void, iov_len: bytes };
-    let this = std::process::id() as i32;
+    // This thread, not the process: that one is its main thread, which may have ended.
+    // SAFETY: has no conditions.
+    let this = unsafe { libc::gettid() };
     // SAFETY: `to` is held frames of that length; the kernel checks `from`.
     let copied = unsafe { libc::process_vm_readv(this, &local, 1, &remote, 1, 0) };
     match usize::try_from(copied) {
