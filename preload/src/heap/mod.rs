@@ -1,5 +1,6 @@
 //! malloc, served from the arena.
 
+pub mod elsewhere;
 pub mod huge;
 mod malloc;
 pub mod mimalloc;

@@ -9,3 +9,4 @@ pub mod mappings;
 mod protection;
 pub mod ranges;
 pub mod remap;
+pub mod starter;
