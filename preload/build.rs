@@ -2,7 +2,7 @@
 
 /// Functions that code of this library (Rust's standard library, mimalloc) must not get from the program; it
 /// calls `__wrap_` of that name instead.
-const WRAPPED: [&str; 8] = [
+const WRAPPED: [&str; 10] = [
     "malloc",
     "calloc",
     "realloc",
@@ -11,6 +11,8 @@ const WRAPPED: [&str; 8] = [
     "realpath",
     "__cxa_thread_atexit_impl",
     "__tls_get_addr",
+    "pthread_mutex_lock",
+    "pthread_mutex_unlock",
 ];
 
 fn main() {

@@ -1,7 +1,7 @@
 //! Programs that bring an allocator, fork in the middle of one, or end with a thread that is not the first.
 
 mod preload_support;
-use preload_support::{compile_with, directory, run, succeed};
+use preload_support::{compile, compile_with, directory, run, succeed};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -85,4 +85,11 @@ fn an_allocator_for_one_thread_is_called_by_no_other() {
     for fault in ["thread", "signal"] {
         assert_eq!(succeed(run_for_a_while("16M", fault).arg(&program)), "exact\n", "{fault}");
     }
+}
+
+#[test]
+fn no_child_finds_a_lock_of_malloc_taken() {
+    let directory = directory();
+    let program = compile(directory.path(), "fork_threads.c");
+    assert_eq!(succeed(run_for_a_while("1G", "thread").arg(&program)), "exact\n");
 }

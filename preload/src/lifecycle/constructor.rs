@@ -7,7 +7,7 @@
 use super::{fork, stats};
 use crate::abi::{callers, native, next, raw, thread_end, thread_locals};
 use crate::calls::{self, signal_stacks, signals};
-use crate::heap::{elsewhere, mimalloc};
+use crate::heap::{elsewhere, fork_gate, mimalloc};
 use crate::memory::{commitment, starter};
 use crate::state::process::Process;
 use libc::{c_char, c_int};
@@ -65,6 +65,7 @@ fn look_up() {
     thread_locals::find();
     native::look_up();
     elsewhere::look_up();
+    fork_gate::look_up();
     next::look_up();
     calls::look_up();
 }

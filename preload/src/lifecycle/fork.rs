@@ -6,7 +6,7 @@
 use crate::abi::next;
 use crate::abi::raw;
 use crate::calls::{descriptors, libc_memory};
-use crate::heap::{huge, mimalloc};
+use crate::heap::{fork_gate, huge, mimalloc};
 use crate::lifecycle::stats;
 use crate::memory::starter;
 use crate::state::process::{self, GlibcHeap, Process};
@@ -44,6 +44,7 @@ unsafe extern "C" fn prepare() {
     let pinned = libc_memory::pin(process);
     libc_memory::hold();
     mimalloc::GROWTH.hold();
+    fork_gate::close();
     huge::BLOCKS.hold();
     process.native.hold();
     process.areas.hold();
@@ -103,6 +104,7 @@ fn release(process: &Process) {
     process.areas.release();
     process.native.release();
     huge::BLOCKS.release();
+    fork_gate::open();
     mimalloc::GROWTH.release();
 }
 
