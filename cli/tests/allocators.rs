@@ -93,3 +93,16 @@ fn no_child_finds_a_lock_of_malloc_taken() {
     let program = compile(directory.path(), "fork_threads.c");
     assert_eq!(succeed(run_for_a_while("1G", "thread").arg(&program)), "exact\n");
 }
+
+#[test]
+fn a_program_whose_main_thread_has_ended_ends_with_its_last_one() {
+    let directory = directory();
+    let program = compile(directory.path(), "last_thread.c");
+    for fault in ["thread", "signal"] {
+        for filled in ["before", "after"] {
+            let mut command = run_for_a_while("16M", fault);
+            let printed = succeed(command.arg(&program).arg(filled));
+            assert_eq!(printed, "exact\nended\n", "{fault}, filled {filled}");
+        }
+    }
+}
