@@ -109,6 +109,9 @@ fn parse_address_order(text: &str) -> Result<AddressOrder, String> {
     text.parse().map_err(|_| not_allowed(text, VMA_RA))
 }
 
+/// Has tcmalloc take its memory from mmap, which is managed, and not from sbrk, which is not.
+const TCMALLOC_VARIABLE: &str = "TCMALLOC_SKIP_SBRK";
+
 /// Checks the options and becomes the program.
 ///
 /// # Errors
@@ -125,6 +128,9 @@ pub fn run(args: RunArgs) -> Result<Infallible, Failure> {
     let library = library::install()?;
     options.control = control_directory(&library);
     let mut command = Command::new(&program.path);
+    if env::var_os(TCMALLOC_VARIABLE).is_none() {
+        command.env(TCMALLOC_VARIABLE, "1");
+    }
     if program.first_arguments.is_empty() {
         command.arg0(name);
     }

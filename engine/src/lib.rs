@@ -68,6 +68,7 @@ pub use userswap_policy::readahead::{AddressOrder, ReadaheadPolicy};
 pub mod internals {
     pub use crate::api::engine::{check_nodes, open_devices};
     pub use crate::api::options::{MIN_REGION_DEFAULT_BYTES, OPTIONS_VARIABLE, Options};
+    pub use crate::api::prepared::Prepared;
     pub use crate::base::choice::{Allowed, PAGE_CLUSTERS, RA_POLICIES, VMA_RA};
     pub use crate::base::index::{PageIndex, PageRange};
     pub use crate::base::limits::{RAM_MIN_BYTES, default_swap_bytes};
@@ -84,7 +85,8 @@ pub mod internals {
     pub use crate::swapoff::method::SwapoffMethod;
     pub use crate::swapoff::{Proceed, Progress};
     pub use crate::sys::{
-        PAGE_BYTES, clock, fd, lock, mapping, numa, pagemap, pages, process, signal,
+        PAGE_BYTES, clock, directory as directories, fd, futex, lock, mapping, numa, pagemap,
+        pages, process, signal,
     };
     pub use userswap_policy::readahead::{Hint, PAGE_CLUSTER_DEFAULT, page_cluster_of};
 }

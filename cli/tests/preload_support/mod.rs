@@ -25,22 +25,30 @@ pub fn progress(what: &str) {
 
 /// Compiles a C program of this directory.
 pub fn compile(directory: &Path, name: &str) -> PathBuf {
+    let program = Path::new(name).with_extension("");
+    let program = program.to_str().expect("a plain name");
+    compile_with(directory, name, program, &["-pthread"])
+}
+
+/// Compiles a C source of this directory with more flags, which may name other objects.
+pub fn compile_with(directory: &Path, name: &str, output: &str, flags: &[&str]) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/preload_support").join(name);
-    let program = directory.join(name).with_extension("");
+    let output = directory.join(output);
     let times = times();
     if times > 1 {
         progress(&format!("{name}: the long form"));
     }
     let status = Command::new("gcc")
-        .args(["-std=gnu11", "-O1", "-Wall", "-Werror", "-pthread"])
+        .args(["-std=gnu11", "-O1", "-Wall", "-Werror"])
         .arg(format!("-DTIMES={times}"))
         .arg("-o")
-        .arg(&program)
+        .arg(&output)
         .arg(&source)
+        .args(flags)
         .status()
         .expect("gcc is installed: the tests of the injected library compile C programs");
     assert!(status.success(), "gcc refuses {}", source.display());
-    program
+    output
 }
 
 /// `userswap run --ram RAM --fault MODE -- …`.

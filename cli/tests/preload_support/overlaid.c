@@ -2,6 +2,7 @@
    after it; forked children have both, and their memory. Prints "exact". */
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,6 +49,27 @@ static void fork_and_check(const char *when, char *first, char *second, char *he
     check(when, first, heap, 3);
 }
 
+/* Past the end of a file there is nothing: SIGBUS, as ever. */
+static void touch_past_the_end(void) {
+    char *reserved = mmap(0, RESERVED, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    FILE *stream = tmpfile();
+    if (!stream || ftruncate(fileno(stream), 4096)) { perror("file"); exit(2); }
+    char *mapped = mmap(reserved + AT, OVERLAID, PROT_READ, MAP_PRIVATE | MAP_FIXED, fileno(stream), 0);
+    if (mapped != reserved + AT) { perror("overlay"); exit(2); }
+    pid_t child = fork();
+    if (child < 0) { perror("fork"); exit(2); }
+    if (child == 0) {
+        alarm(20);
+        _exit(mapped[0] ? 3 : *(volatile char *)(mapped + 4096) ? 4 : 5);
+    }
+    int status;
+    waitpid(child, &status, 0);
+    if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGBUS) {
+        printf("past the end of a file: %#x\n", status);
+        exit(1);
+    }
+}
+
 int main(void) {
     int file = open("/proc/self/exe", O_RDONLY);
     if (file < 0 || pread(file, expected, OVERLAID, 0) != OVERLAID) { perror("file"); return 2; }
@@ -59,6 +81,7 @@ int main(void) {
     check("in the parent", second, heap, 3);
     fork_and_check("in a child", first, second, heap);
     fork_and_check("in a second child", first, second, heap);
+    touch_past_the_end();
     puts("exact");
     return 0;
 }

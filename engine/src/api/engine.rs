@@ -1,5 +1,6 @@
 //! An engine as a program holds it: starting it, mapping regions, changing what can be changed, asking for numbers.
 use crate::api::options::Options;
+use crate::api::prepared::Prepared;
 use crate::api::region::Region;
 use crate::api::running::Running;
 use crate::api::usage::Usage;
@@ -8,11 +9,10 @@ use crate::base::error::Error;
 use crate::base::index::NodeId;
 use crate::base::limits::{FRAMES_MAX, RAM_MIN_BYTES, default_swap_bytes};
 use crate::base::topology::Topology;
-use crate::control::{Control, directory, settings};
+use crate::control::{directory, settings};
 use crate::device::open::default_directory;
 use crate::device::spec::SwapSpec;
 use crate::device::{Devices, open};
-use crate::fault::sigbus;
 use crate::request::hibernate::Stayed;
 use crate::state::arena::Arena;
 use crate::state::core::{Core, Tuning};
@@ -21,7 +21,7 @@ use crate::sys::PAGE_BYTES;
 use crate::sys::signal::Blocked;
 use std::os::fd::RawFd;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use userswap_policy::readahead::{PAGE_CLUSTER_MAX, ReadaheadPolicy};
 
 /// An engine: a RAM budget, swap devices, and the regions mapped from it. [`Builder`](crate::Builder) makes one.
@@ -29,7 +29,7 @@ use userswap_policy::readahead::{PAGE_CLUSTER_MAX, ReadaheadPolicy};
 /// Regions may outlive it: its threads end when the engine and its last region are dropped. All methods may be called by
 /// any thread, but none by a signal handler.
 pub struct Engine {
-    running: Arc<Running>,
+    pub(super) running: Arc<Running>,
 }
 
 impl Engine {
@@ -38,28 +38,7 @@ impl Engine {
     /// # Errors
     /// As [`Builder::build`](crate::Builder::build).
     pub(crate) fn start(arena: Arc<Arena>, options: &Options) -> Result<Self, Error> {
-        let topology = topology_of(options);
-        let tuning = tuning_of(options, &topology)?;
-        let devices = open_devices(options, &topology)?;
-        let core = Arc::new(Core::new(arena, devices, tuning, topology)?);
-        // Handlers before registration, and adoption while the gate is closed: a fault in between waits there.
-        sigbus::enroll(&core)?;
-        // From here on an error drops this, which ends the threads and strikes the engine off.
-        let running = Arc::new(Running {
-            core,
-            threads: Mutex::new(Vec::new()),
-            control: Control::default(),
-        });
-        let started = running.start_threads().and_then(|()| {
-            running.core.register().map_err(Error::Userfaultfd)?;
-            running.core.adopt_present().map_err(Error::Tables)
-        });
-        if started.is_err() {
-            // The threads that run wait for the gate and have to end, before any of them takes a page out.
-            running.core.stop();
-        }
-        running.core.gate.open();
-        started.map(|()| Self { running })
+        Prepared::new(arena, options)?.engage()
     }
 
     /// Maps a region of `bytes` bytes, all zero, which may be larger than the budget. It takes no memory until it is used.
@@ -156,7 +135,7 @@ impl Engine {
     /// # Errors
     /// None will do, or no socket, descriptor or thread can be made.
     pub(crate) fn start_control(&self, candidates: &[PathBuf]) -> Result<(), Error> {
-        self.running.control.start(&self.running.core, candidates)
+        self.running.start_control(candidates)
     }
 
     /// The path of the control socket, if there is one.
@@ -198,17 +177,27 @@ impl Engine {
     /// As [`crate::Builder::build`]; nothing is registered then.
     #[doc(hidden)]
     pub fn engage(arena: Arc<Arena>, options: &Options) -> Result<Self, Error> {
-        let engine = Self::start(arena, options)?;
+        Self::prepare(arena, options)?.engage()
+    }
+
+    /// The first part of [`Engine::engage`]: everything but taking the arena over, which the engine does not
+    /// touch until then. Threads are made here, for which the C library asks the program's malloc.
+    ///
+    /// # Errors
+    /// As [`crate::Builder::build`].
+    #[doc(hidden)]
+    pub fn prepare(arena: Arc<Arena>, options: &Options) -> Result<Prepared, Error> {
+        let prepared = Prepared::new(arena, options)?;
         if let Some(directory) = &options.control {
             // A program that has become another user cannot use its first user's. The environment is the
             // program's, which may be changing it.
             let mut candidates = vec![directory.clone()];
             candidates.extend(directory::candidates(directory::user(), |_| None));
-            if let Err(error) = engine.start_control(&candidates) {
+            if let Err(error) = prepared.running().start_control(&candidates) {
                 crate::base::log::no_control(&error.to_string());
             }
         }
-        Ok(engine)
+        Ok(prepared)
     }
 }
 
@@ -236,11 +225,11 @@ pub fn open_devices(options: &Options, topology: &Topology) -> Result<Devices, E
 }
 
 /// The machine, or the one that `--fake-numa` makes of it.
-fn topology_of(options: &Options) -> Topology {
+pub(super) fn topology_of(options: &Options) -> Topology {
     options.fake_numa.map_or_else(Topology::of_machine, Topology::fake)
 }
 
-fn tuning_of(options: &Options, topology: &Topology) -> Result<Tuning, Error> {
+pub(super) fn tuning_of(options: &Options, topology: &Topology) -> Result<Tuning, Error> {
     let ram = options.ram_bytes;
     if ram < RAM_MIN_BYTES {
         return Err(Error::BudgetTooSmall(ram));

@@ -5,6 +5,7 @@ pub mod builder;
 pub mod engine;
 pub mod fork;
 pub mod options;
+pub mod prepared;
 pub mod region;
 pub mod running;
 pub mod shrinker;

@@ -4,6 +4,7 @@ use crate::control::Control;
 use crate::fault::sigbus;
 use crate::state::core::Core;
 use crate::sys::signal::Blocked;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
@@ -38,6 +39,14 @@ impl Running {
             threads.push(crate::reclaim::shrink::start(self.core.clone())?);
         }
         Ok(())
+    }
+
+    /// Listens on a control socket in the first of `candidates` that will do.
+    ///
+    /// # Errors
+    /// None will do, or no thread is to be had.
+    pub(crate) fn start_control(&self, candidates: &[PathBuf]) -> Result<(), Error> {
+        self.control.start(&self.core, candidates)
     }
 
     /// In a forked child, where the handles are of threads that exist in the parent only.

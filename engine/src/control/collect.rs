@@ -164,6 +164,6 @@ fn kind_name(kind: DeviceKind) -> &'static str {
 
 /// The program's file, by a way that takes no descriptor: the program's own numbers stay as they are.
 fn program_name() -> String {
-    let file = std::fs::read_link("/proc/self/exe").unwrap_or_default();
+    let file = std::fs::read_link("/proc/thread-self/exe").unwrap_or_default();
     file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }

@@ -4,6 +4,7 @@
 //! which users may connect: no other gets past a mode of 0700. A name in it is always a socket that a process listens
 //! to, or one that no process ever will again: sockets get their name after they listen, so a socket that refuses a
 //! connection is stale.
+use crate::sys::directory;
 use std::ffi::OsString;
 use std::fmt;
 use std::fs::{self, DirBuilder};
@@ -145,8 +146,8 @@ impl FromStr for EngineName {
 
 /// The engines that have a name in `directory`, in order; some may have ended.
 pub fn names(directory: &Path) -> Vec<EngineName> {
-    let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
-    let files = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let files = directory::names(directory, usize::MAX).unwrap_or_default();
+    let files = files.into_iter().filter_map(|file| file.into_string().ok());
     let mut names: Vec<_> = files.filter_map(|file| EngineName::from_file(&file)).collect();
     names.sort_unstable();
     names
@@ -154,14 +155,13 @@ pub fn names(directory: &Path) -> Vec<EngineName> {
 
 /// Removes what processes that have ended left in `directory`, looking at `most` names.
 pub fn sweep(directory: &Path, most: usize) {
-    let Ok(entries) = fs::read_dir(directory) else { return };
-    for entry in entries.filter_map(Result::ok).take(most) {
-        let file = entry.file_name();
+    for file in directory::names(directory, most).unwrap_or_default() {
+        let path = directory.join(&file);
         let Some(pid) = file.to_str().and_then(process_of) else { continue };
         // A process may listen all the same: in another namespace processes have other numbers.
-        if !is_running(pid) && is_stale(&entry.path()) {
+        if !is_running(pid) && is_stale(&path) {
             // An error means that another engine was faster.
-            let _ = fs::remove_file(entry.path());
+            let _ = fs::remove_file(path);
         }
     }
 }

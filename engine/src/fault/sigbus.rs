@@ -4,6 +4,7 @@
 //! for where it was started. Memory of no engine, and lost pages, are left to the program's own handler.
 use crate::base::choice::FaultMode;
 use crate::base::error::Error;
+use crate::base::index::PageIndex;
 use crate::fault::handle::Step;
 use crate::state::core::Core;
 use crate::state::page::PageState;
@@ -64,6 +65,18 @@ fn serve(core: &Core, address: usize) -> Verdict {
     }
     drop(inside);
     core.counters.latency.record(clock::now_ns() - since);
-    let is_lost = core.pages.state(page) == PageState::Lost;
-    if is_foreign || is_lost { Verdict::Foreign } else { Verdict::Served }
+    let is_over = match core.pages.state(page) {
+        PageState::Lost => true,
+        PageState::Untouched => is_beyond_a_file(core, page),
+        _ => false,
+    };
+    if is_foreign || is_over { Verdict::Foreign } else { Verdict::Served }
+}
+
+/// Whether the program has mapped something of the kernel's at a page that cannot be read: past the end of a file. What
+/// can be read was mapped since the signal was raised, and the thread goes on there.
+fn is_beyond_a_file(core: &Core, page: PageIndex) -> bool {
+    let byte = 0u8;
+    let to = (&raw const byte).addr();
+    core.arena.is_foreign(page) && core.own_memory.read(core.page_address(page), to, 1).is_err()
 }

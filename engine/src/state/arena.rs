@@ -178,6 +178,11 @@ impl Arena {
         self.foreign.lock().remove(range);
     }
 
+    /// Whether something of the kernel's is mapped at `page`. Allocates nothing.
+    pub fn is_foreign(&self, page: PageIndex) -> bool {
+        self.foreign.lock().contains(page)
+    }
+
     /// The parts of `range` where something of the kernel's is mapped, in order.
     pub fn foreign_within(&self, range: PageRange) -> Vec<PageRange> {
         self.foreign.lock().within(range)

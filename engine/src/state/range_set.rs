@@ -20,6 +20,12 @@ impl RangeSet {
         self.ranges.is_empty()
     }
 
+    /// Whether a page is in it. Allocates nothing.
+    pub fn contains(&self, page: PageIndex) -> bool {
+        let before = self.ranges.range(..=page).next_back();
+        before.is_some_and(|(&first, &count)| page < first + count)
+    }
+
     /// Adds pages; some or all of them may be in it already.
     pub fn insert(&mut self, range: PageRange) {
         let (mut first, mut end) = (range.first, range.end());
@@ -109,6 +115,7 @@ mod tests {
                 if adds { set.insert(range) } else { set.remove(range) }
                 let inside = set.within(whole);
                 prop_assert_eq!(&pages_of(&inside), &model);
+                prop_assert!((0..).zip(&model).all(|(page, is_in)| set.contains(page) == *is_in));
                 prop_assert!(inside.windows(2).all(|pair| pair[0].end() < pair[1].first));
                 let complement: Vec<bool> = model.iter().map(|page| !page).collect();
                 prop_assert_eq!(pages_of(&set.outside(whole)), complement);

@@ -6,6 +6,7 @@
 #![allow(unsafe_code)]
 
 pub mod clock;
+pub mod directory;
 pub mod fd;
 pub mod futex;
 pub mod lock;

@@ -77,7 +77,7 @@ impl OwnMemory {
 }
 
 fn open() -> io::Result<File> {
-    let file = File::open("/proc/self/mem")?;
+    let file = File::open("/proc/thread-self/mem")?;
     Ok(File::from(fd::raise(OwnedFd::from(file))))
 }
 

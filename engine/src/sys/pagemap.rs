@@ -1,4 +1,6 @@
-//! Which pages of a range have something mapped: PAGEMAP_SCAN (6.7), /proc/self/pagemap before.
+//! Which pages of a range have something mapped: PAGEMAP_SCAN (6.7), /proc/thread-self/pagemap before.
+//!
+//! A thread's own directory in /proc: that of the process is its main thread's, empty once that has ended.
 use super::PAGE_BYTES;
 use std::fs::File;
 use std::io;
@@ -9,7 +11,7 @@ const SCAN: u64 = (3 << 30) | (96 << 16) | ((b'f' as u64) << 8) | 16;
 const IS_PRESENT: u64 = 1 << 3;
 const IS_SWAPPED: u64 = 1 << 4;
 const REGIONS: usize = 256;
-/// Entries of /proc/self/pagemap read at a time.
+/// Entries of /proc/thread-self/pagemap read at a time.
 const ENTRIES: usize = 4096;
 
 #[repr(C)]
@@ -43,7 +45,7 @@ struct Region {
 /// /proc is not there.
 pub fn is_present(address: usize) -> io::Result<bool> {
     let mut entry = [0u8; 8];
-    let file = File::open("/proc/self/pagemap")?;
+    let file = File::open("/proc/thread-self/pagemap")?;
     file.read_exact_at(&mut entry, (address / PAGE_BYTES * 8) as u64)?;
     Ok(entry[7] & 0xC0 != 0)
 }
@@ -58,7 +60,7 @@ pub fn for_each_present(
     end: usize,
     mut each: impl FnMut(usize, usize),
 ) -> io::Result<()> {
-    let file = File::open("/proc/self/pagemap")?;
+    let file = File::open("/proc/thread-self/pagemap")?;
     let mut from = start;
     while from < end {
         let mut regions = [Region::default(); REGIONS];
@@ -130,7 +132,7 @@ mod tests {
             );
         };
         for_each_present(start, end, |from, to| collect(&mut scanned, from, to)).unwrap();
-        let file = File::open("/proc/self/pagemap").unwrap();
+        let file = File::open("/proc/thread-self/pagemap").unwrap();
         read_entries(&file, start, end, |from, to| collect(&mut listed, from, to)).unwrap();
         assert_eq!((scanned, listed), (vec![3, 4, 5, 40], vec![3, 4, 5, 40]));
     }

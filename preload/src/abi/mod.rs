@@ -1,6 +1,10 @@
 //! The edges to the C library and the kernel, past everything that is interposed.
 
+pub mod allocator;
 pub mod callers;
 pub mod native;
 pub mod next;
 pub mod raw;
+pub mod symbols;
+pub mod thread_end;
+pub mod thread_locals;

@@ -1,19 +1,86 @@
 //! glibc's own malloc under the names it exports for this purpose: the heap of everything that must never
-//! be paged by the engine, which is the engine itself, this library, and the C library.
+//! be paged by the engine, which is the engine itself, this library, and the C library. They are the C
+//! library's own, also where another allocator defines these names.
+use super::symbols::symbol_functions;
 use libc::{c_void, size_t};
 use std::alloc::{GlobalAlloc, Layout};
 
-unsafe extern "C" {
-    #[link_name = "__libc_malloc"]
-    pub fn malloc(bytes: size_t) -> *mut c_void;
-    #[link_name = "__libc_calloc"]
-    pub fn calloc(count: size_t, bytes: size_t) -> *mut c_void;
-    #[link_name = "__libc_realloc"]
-    pub fn realloc(block: *mut c_void, bytes: size_t) -> *mut c_void;
-    #[link_name = "__libc_memalign"]
-    pub fn memalign(align: size_t, bytes: size_t) -> *mut c_void;
-    #[link_name = "__libc_free"]
-    pub fn free(block: *mut c_void);
+symbol_functions! { Libc:
+    fn malloc(bytes: size_t) -> *mut c_void = c"__libc_malloc";
+    fn calloc(count: size_t, bytes: size_t) -> *mut c_void = c"__libc_calloc";
+    fn realloc(block: *mut c_void, bytes: size_t) -> *mut c_void = c"__libc_realloc";
+    fn memalign(align: size_t, bytes: size_t) -> *mut c_void = c"__libc_memalign";
+    fn free(block: *mut c_void) = c"__libc_free";
+    /// A block's length.
+    fn malloc_usable_size(block: *mut c_void) -> size_t = c"malloc_usable_size";
+    fn realpath(path: *const libc::c_char, result: *mut libc::c_char) -> *mut libc::c_char = c"realpath";
+}
+
+/// What Rust's standard library calls where it does not use the global allocator (build.rs).
+mod wrapped {
+    use super::*;
+    use libc::{c_char, c_int};
+
+    #[unsafe(no_mangle)]
+    unsafe extern "C" fn __wrap_malloc(bytes: size_t) -> *mut c_void {
+        // SAFETY: the caller's promise.
+        unsafe { malloc(bytes) }
+    }
+
+    #[unsafe(no_mangle)]
+    unsafe extern "C" fn __wrap_calloc(count: size_t, bytes: size_t) -> *mut c_void {
+        // SAFETY: the caller's promise.
+        unsafe { calloc(count, bytes) }
+    }
+
+    #[unsafe(no_mangle)]
+    unsafe extern "C" fn __wrap_realloc(block: *mut c_void, bytes: size_t) -> *mut c_void {
+        // SAFETY: the caller's promise.
+        unsafe { realloc(block, bytes) }
+    }
+
+    #[unsafe(no_mangle)]
+    unsafe extern "C" fn __wrap_posix_memalign(
+        result: *mut *mut c_void,
+        align: size_t,
+        bytes: size_t,
+    ) -> c_int {
+        // SAFETY: the caller's promise.
+        let block = unsafe { memalign(align, bytes) };
+        if block.is_null() {
+            return libc::ENOMEM;
+        }
+        // SAFETY: the caller passes room for a pointer.
+        unsafe { result.write(block) };
+        0
+    }
+
+    #[unsafe(no_mangle)]
+    unsafe extern "C" fn __wrap_free(block: *mut c_void) {
+        // SAFETY: the caller's promise.
+        unsafe { free(block) }
+    }
+
+    /// The C library would take the room for its result from the program's malloc.
+    #[unsafe(no_mangle)]
+    unsafe extern "C" fn __wrap_realpath(path: *const c_char, result: *mut c_char) -> *mut c_char {
+        if !result.is_null() {
+            // SAFETY: the caller's promise.
+            return unsafe { realpath(path, result) };
+        }
+        // SAFETY: any size may be asked for.
+        let room = unsafe { malloc(libc::PATH_MAX as size_t) };
+        if room.is_null() {
+            return std::ptr::null_mut();
+        }
+        // SAFETY: the room is as large as the longest result.
+        let found = unsafe { realpath(path, room.cast()) };
+        if found.is_null() {
+            // SAFETY: the block is from above.
+            unsafe { free(room) };
+        }
+        found
+    }
 }
 
 /// glibc aligns every block to this, and so does mimalloc, in bytes.

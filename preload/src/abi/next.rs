@@ -1,7 +1,7 @@
 //! The functions that ours stand in front of: the next ones of the same name in the order of the linker.
 //!
 //! All are looked up by the constructor, so that none has to be in a signal handler or after fork.
-use libc::{c_char, c_int, c_void, size_t};
+use libc::{c_char, c_int, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// One function that the linker finds after ours.
@@ -70,8 +70,6 @@ macro_rules! next_functions {
 pub(crate) use next_functions;
 
 next_functions! {
-    /// glibc's block length.
-    fn malloc_usable_size(block: *mut c_void) -> size_t;
     /// Ends the process without handlers.
     fn _exit(status: c_int) -> ();
     /// Ends the process with the handlers of at_quick_exit.

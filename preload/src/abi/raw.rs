@@ -167,6 +167,16 @@ pub fn say(message: &str) {
     unsafe { libc::syscall(libc::SYS_write, 2, line.as_ptr(), line.len()) };
 }
 
+/// Writes a line about us without allocating, and ends the process.
+pub fn stop(line: &str) -> ! {
+    let parts = ["userswap: ", line];
+    for part in parts {
+        // SAFETY: the bytes are readable. A closed standard error is not our concern.
+        unsafe { libc::syscall(libc::SYS_write, 2, part.as_ptr(), part.len()) };
+    }
+    exit_now(1)
+}
+
 /// Ends the process without running anything of the program's.
 pub fn exit_now(status: c_int) -> ! {
     // SAFETY: ends the process.

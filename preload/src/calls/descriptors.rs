@@ -8,7 +8,9 @@ use crate::abi::raw::{Errno, set_errno};
 use crate::abi::{callers, next, raw};
 use crate::state::process;
 use libc::{EBADF, c_int, c_uint};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
+use userswap::internals::directories;
 use userswap::internals::lock::Lock;
 
 /// The engine raises its descriptors to this number where the limit allows.
@@ -20,9 +22,8 @@ static MASK: AtomicU64 = AtomicU64::new(0);
 
 /// The descriptors that are open.
 pub fn open_now() -> Vec<c_int> {
-    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return Vec::new() };
-    let names = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    names.collect()
+    let names = directories::names(Path::new("/proc/thread-self/fd"), usize::MAX);
+    names.unwrap_or_default().iter().filter_map(|name| name.to_str()?.parse().ok()).collect()
 }
 
 /// Keeps the program from descriptors that were opened since; signals are blocked.
@@ -42,7 +43,7 @@ pub fn protect_new(before: &[c_int]) {
 
 /// Request queues keep the number that the kernel gave them.
 fn is_ring(fd: c_int) -> bool {
-    std::fs::read_link(format!("/proc/self/fd/{fd}"))
+    std::fs::read_link(format!("/proc/thread-self/fd/{fd}"))
         .is_ok_and(|name| name.as_os_str() == "anon_inode:[io_uring]")
 }
 

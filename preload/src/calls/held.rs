@@ -75,7 +75,8 @@ impl Drop for Held {
     }
 }
 
-fn hold(process: &Process, span: Span) -> Option<PageRange> {
+/// Brings memory in and pins it, if it is managed and the program could read it.
+pub fn hold(process: &Process, span: Span) -> Option<PageRange> {
     if span.bytes == 0 || !process::is_managed(span.address) {
         return None;
     }

@@ -6,6 +6,7 @@ mod exec;
 pub mod held;
 mod kept;
 mod lending;
+pub mod libc_memory;
 mod scattered;
 pub mod signal_stacks;
 pub mod signals;
@@ -17,6 +18,7 @@ pub fn look_up() {
     exec::look_up();
     kept::look_up();
     lending::look_up();
+    libc_memory::look_up();
     scattered::look_up();
     signals::look_up();
     signal_stacks::look_up();

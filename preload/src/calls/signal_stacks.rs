@@ -1,7 +1,9 @@
 //! A stack for the handler of SIGBUS in every thread: the one that the thread runs on may itself be missing.
 //!
 //! The entry points are as safe as the functions that they stand in for.
+use super::libc_memory;
 use super::signals::is_by_signal;
+use crate::abi::allocator;
 use crate::abi::next::next_functions;
 use crate::abi::raw::{self, Errno, MapRequest, Span};
 use crate::state::process::{self, Process};
@@ -118,7 +120,7 @@ fn create_thread(
     attributes: *const libc::pthread_attr_t,
     start: Start,
 ) -> Errno {
-    if !is_by_signal() {
+    if !is_by_signal() && !allocator::is_foreign() {
         return pthread_create(thread, attributes, start.function, start.argument);
     }
     let start = Box::into_raw(Box::new(start));
@@ -134,7 +136,10 @@ extern "C" fn run_thread(start: *mut c_void) -> *mut c_void {
     // SAFETY: `create_thread` made the box for this thread.
     let start = unsafe { Box::from_raw(start.cast::<Start>()) };
     let Start { function, argument } = *start;
-    give_stack();
+    if is_by_signal() {
+        give_stack();
+    }
+    libc_memory::note_thread();
     function(argument)
 }
 

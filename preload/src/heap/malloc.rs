@@ -1,14 +1,16 @@
-//! The malloc family: mimalloc in managed memory for the program, glibc's own for the C library itself.
+//! The malloc family: mimalloc in managed memory for the program, glibc's own for the C library itself, and
+//! nothing of ours where the program brings an allocator (`elsewhere`).
 //!
 //! A block's address tells where it came from, so that freeing or growing it is served by the same side.
 //! Which code asks for a new one is told by the address that the call returns to, which only a naked
 //! function can see: each entry point passes it on as one more argument. The entry points are as safe as
 //! the functions that they stand in for.
-use super::{huge, mimalloc};
+use super::{elsewhere, huge, mimalloc};
+use crate::abi::allocator::is_foreign;
 use crate::abi::callers::{self, entry};
-use crate::abi::native::{self, ALIGN_NATURAL};
+use crate::abi::native::ALIGN_NATURAL;
 use crate::abi::raw::{self, Errno, set_errno};
-use crate::state::process::{is_managed, routes_to_glibc};
+use crate::state::process::routes_to_glibc;
 use libc::{EINVAL, ENOMEM, c_char, c_int, c_void};
 use libmimalloc_sys as mi;
 use userswap::internals::PAGE_BYTES;
@@ -18,12 +20,12 @@ entry!(calloc(usize, usize) -> *mut c_void, "rdx", "x2", serve_calloc);
 entry!(realloc(*mut c_void, usize) -> *mut c_void, "rdx", "x2", serve_realloc);
 entry!(reallocarray(*mut c_void, usize, usize) -> *mut c_void, "rcx", "x3", serve_reallocarray);
 entry!(memalign(usize, usize) -> *mut c_void, "rdx", "x2", serve_memalign);
-entry!(aligned_alloc(usize, usize) -> *mut c_void, "rdx", "x2", serve_memalign);
+entry!(aligned_alloc(usize, usize) -> *mut c_void, "rdx", "x2", serve_aligned_alloc);
 entry!(posix_memalign(*mut *mut c_void, usize, usize) -> c_int, "rcx", "x3", serve_posix_memalign);
 entry!(valloc(usize) -> *mut c_void, "rsi", "x1", serve_valloc);
 entry!(pvalloc(usize) -> *mut c_void, "rsi", "x1", serve_pvalloc);
 
-/// Whether a new block for this caller is glibc's.
+/// Whether a new block for this caller is glibc's, or the program's own allocator's.
 #[inline]
 fn is_native(caller: usize) -> bool {
     routes_to_glibc() || callers::is_system(caller)
@@ -32,7 +34,7 @@ fn is_native(caller: usize) -> bool {
 extern "C" fn serve_malloc(bytes: usize, caller: usize) -> *mut c_void {
     if is_native(caller) {
         // SAFETY: any size may be asked for.
-        return unsafe { native::malloc(bytes) };
+        return unsafe { elsewhere::malloc(bytes) };
     }
     managed_malloc(bytes)
 }
@@ -40,7 +42,7 @@ extern "C" fn serve_malloc(bytes: usize, caller: usize) -> *mut c_void {
 extern "C" fn serve_calloc(count: usize, each: usize, caller: usize) -> *mut c_void {
     if is_native(caller) {
         // SAFETY: any size may be asked for; glibc checks the product.
-        return unsafe { native::calloc(count, each) };
+        return unsafe { elsewhere::calloc(count, each) };
     }
     let Some(bytes) = count.checked_mul(each) else { return refuse(ENOMEM) };
     // SAFETY: any size may be asked for.
@@ -51,14 +53,14 @@ extern "C" fn serve_realloc(block: *mut c_void, bytes: usize, caller: usize) -> 
     if block.is_null() {
         return serve_malloc(bytes, caller);
     }
-    if !is_managed(block as usize) {
-        // SAFETY: the block is glibc's.
-        return unsafe { native::realloc(block, bytes) };
+    if !elsewhere::owns(block) {
+        // SAFETY: the block is not of ours.
+        return unsafe { elsewhere::realloc(block, bytes) };
     }
     if bytes == 0 {
         // As glibc does it.
         // SAFETY: the caller gives the block up.
-        unsafe { free(block) };
+        unsafe { give_back(block) };
         return std::ptr::null_mut();
     }
     if huge::is_candidate(block as usize) {
@@ -92,7 +94,7 @@ fn copy_to_new(block: *mut c_void, old_bytes: usize, bytes: usize) -> *mut c_voi
         // SAFETY: both blocks have that many bytes and are distinct.
         unsafe { new.copy_from_nonoverlapping(block, old_bytes.min(bytes)) };
         // SAFETY: the old block is given up.
-        unsafe { free(block) };
+        unsafe { give_back(block) };
     }
     new
 }
@@ -103,6 +105,10 @@ extern "C" fn serve_reallocarray(
     each: usize,
     caller: usize,
 ) -> *mut c_void {
+    if is_foreign() {
+        // SAFETY: null, or a block of the program's allocator.
+        return unsafe { elsewhere::reallocarray(block, count, each) };
+    }
     match count.checked_mul(each) {
         Some(bytes) => serve_realloc(block, bytes, caller),
         None => refuse(ENOMEM),
@@ -112,7 +118,7 @@ extern "C" fn serve_reallocarray(
 extern "C" fn serve_memalign(align: usize, bytes: usize, caller: usize) -> *mut c_void {
     if is_native(caller) {
         // SAFETY: glibc checks the alignment.
-        return unsafe { native::memalign(align, bytes) };
+        return unsafe { elsewhere::memalign(align, bytes) };
     }
     let Some(align) = align.max(ALIGN_NATURAL).checked_next_power_of_two() else {
         return refuse(EINVAL);
@@ -121,12 +127,24 @@ extern "C" fn serve_memalign(align: usize, bytes: usize, caller: usize) -> *mut 
     managed(bytes, align, || unsafe { mi::mi_malloc_aligned(bytes, align) })
 }
 
+extern "C" fn serve_aligned_alloc(align: usize, bytes: usize, caller: usize) -> *mut c_void {
+    if is_foreign() {
+        // SAFETY: the program's allocator checks the alignment.
+        return unsafe { elsewhere::aligned_alloc(align, bytes) };
+    }
+    serve_memalign(align, bytes, caller)
+}
+
 extern "C" fn serve_posix_memalign(
     result: *mut *mut c_void,
     align: usize,
     bytes: usize,
     caller: usize,
 ) -> c_int {
+    if is_foreign() {
+        // SAFETY: the caller passes room for a pointer.
+        return unsafe { elsewhere::posix_memalign(result, align, bytes) };
+    }
     if !align.is_power_of_two() || !align.is_multiple_of(size_of::<usize>()) {
         return EINVAL;
     }
@@ -142,10 +160,18 @@ extern "C" fn serve_posix_memalign(
 }
 
 extern "C" fn serve_valloc(bytes: usize, caller: usize) -> *mut c_void {
+    if is_foreign() {
+        // SAFETY: any size may be asked for.
+        return unsafe { elsewhere::valloc(bytes) };
+    }
     serve_memalign(PAGE_BYTES, bytes, caller)
 }
 
 extern "C" fn serve_pvalloc(bytes: usize, caller: usize) -> *mut c_void {
+    if is_foreign() {
+        // SAFETY: any size may be asked for.
+        return unsafe { elsewhere::pvalloc(bytes) };
+    }
     match bytes.checked_next_multiple_of(PAGE_BYTES) {
         Some(bytes) => serve_memalign(PAGE_BYTES, bytes, caller),
         None => refuse(ENOMEM),
@@ -193,9 +219,16 @@ fn refuse(error: Errno) -> *mut c_void {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free(block: *mut c_void) {
-    if !is_managed(block as usize) {
-        // SAFETY: null, or a block of glibc's.
-        return unsafe { native::free(block) };
+    // SAFETY: the caller's promise.
+    unsafe { give_back(block) };
+}
+
+/// free: called here by a name that the linker does not wrap (build.rs).
+#[inline]
+unsafe fn give_back(block: *mut c_void) {
+    if !elsewhere::owns(block) {
+        // SAFETY: null, or a block that is not of ours.
+        return unsafe { elsewhere::free(block) };
     }
     if huge::is_candidate(block as usize) {
         let errno = raw::errno();
@@ -215,7 +248,7 @@ pub unsafe extern "C" fn free(block: *mut c_void) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cfree(block: *mut c_void) {
     // SAFETY: the caller's promise.
-    unsafe { free(block) };
+    unsafe { give_back(block) };
 }
 
 #[unsafe(no_mangle)]
@@ -223,8 +256,9 @@ pub unsafe extern "C" fn malloc_usable_size(block: *mut c_void) -> usize {
     if block.is_null() {
         return 0;
     }
-    if !is_managed(block as usize) {
-        return crate::abi::next::malloc_usable_size(block);
+    if !elsewhere::owns(block) {
+        // SAFETY: the block is one of theirs.
+        return unsafe { elsewhere::malloc_usable_size(block) };
     }
     if huge::is_candidate(block as usize) {
         return huge::bytes_of(block as usize).unwrap_or(0);
@@ -243,12 +277,20 @@ entry!(
 );
 
 extern "C" fn serve_strdup(text: *const c_char, caller: usize) -> *mut c_char {
+    if is_foreign() {
+        // SAFETY: the caller passes a C string.
+        return unsafe { elsewhere::strdup(text) };
+    }
     // SAFETY: the caller passes a C string.
     let bytes = unsafe { libc::strlen(text) };
     copy_text(text, bytes, caller)
 }
 
 extern "C" fn serve_strndup(text: *const c_char, most: usize, caller: usize) -> *mut c_char {
+    if is_foreign() {
+        // SAFETY: the caller passes a C string, or at least `most` bytes.
+        return unsafe { elsewhere::strndup(text, most) };
+    }
     // SAFETY: the caller passes a C string, or at least `most` bytes.
     let bytes = unsafe { libc::strnlen(text, most) };
     copy_text(text, bytes, caller)

@@ -1,14 +1,17 @@
 //! What happens before the program's own code: read the options, reserve the arena, open the heap.
 //!
-//! Whatever ran before (the loader, other libraries) has blocks of glibc's, and keeps them. Without
+//! It comes before the constructors of all other libraries (build.rs), the C library's included, so that our
+//! fork handlers are the first. Whatever ran before (the loader) has blocks of glibc's, and keeps them. Without
 //! options the library stays inert. Options that cannot be read end the program: it must not run
 //! unmanaged on a machine that counts on its budget.
-use super::{fork, stats};
-use crate::abi::{callers, next, raw};
+use super::{fork, last_thread, stats};
+use crate::abi::{callers, native, next, raw, thread_end, thread_locals};
 use crate::calls::{self, signal_stacks, signals};
-use crate::heap::mimalloc;
-use crate::memory::commitment;
-use crate::state::process::{self, Process};
+use crate::heap::{elsewhere, fork_gate, mimalloc};
+use crate::memory::{commitment, starter};
+use crate::state::process::Process;
+use libc::{c_char, c_int};
+use std::ffi::CStr;
 use userswap::internals::PAGE_BYTES;
 use userswap::internals::mapping::Access;
 use userswap::internals::{ARENA_PAGES_MAX, Arena};
@@ -16,26 +19,56 @@ use userswap::internals::{OPTIONS_VARIABLE, Options};
 
 #[used]
 #[unsafe(link_section = ".init_array")]
-static CONSTRUCTOR: extern "C" fn() = construct;
+static CONSTRUCTOR: extern "C" fn(c_int, Texts, Texts) = construct;
 
 #[used]
 #[unsafe(link_section = ".fini_array")]
 static DESTRUCTOR: extern "C" fn() = destruct;
 
-extern "C" fn construct() {
+/// A list of C strings that ends with a null pointer.
+type Texts = *const *const c_char;
+
+extern "C" fn construct(_: c_int, _: Texts, environment: Texts) {
     callers::find();
     look_up();
-    let Some(text) = std::env::var_os(OPTIONS_VARIABLE) else { return };
+    thread_end::start();
+    let Some(text) = options_in(environment) else { return };
     if let Err(reason) = start(&text.to_string_lossy()) {
         raw::say(&format!("{OPTIONS_VARIABLE}: {reason}"));
         raw::exit_now(1);
     }
 }
 
+/// The value of our variable. The C library has not been told of its environment yet: what the dynamic
+/// linker passes on is read.
+fn options_in(environment: Texts) -> Option<&'static CStr> {
+    let mut entry = environment;
+    // SAFETY: the list ends with a null pointer, which has not been met yet.
+    while let Some(text) = unsafe { entry.as_ref() }.filter(|text| !text.is_null()) {
+        // SAFETY: an entry is a C string; those that a program starts with stay.
+        let text = unsafe { CStr::from_ptr(*text) };
+        let value = text.to_bytes().strip_prefix(OPTIONS_VARIABLE.as_bytes());
+        if value.is_some_and(|value| value.starts_with(b"=")) {
+            return text
+                .to_bytes_with_nul()
+                .get(OPTIONS_VARIABLE.len() + 1..)
+                .and_then(|value| CStr::from_bytes_with_nul(value).ok());
+        }
+        // SAFETY: this was not the last entry.
+        entry = unsafe { entry.add(1) };
+    }
+    None
+}
+
 /// All at once, so that none has to be looked up in a signal handler or after fork.
 fn look_up() {
+    thread_locals::find();
+    native::look_up();
+    elsewhere::look_up();
+    fork_gate::look_up();
     next::look_up();
     calls::look_up();
+    last_thread::look_up();
 }
 
 fn start(text: &str) -> Result<(), String> {
@@ -55,7 +88,9 @@ fn start(text: &str) -> Result<(), String> {
     mimalloc::prepare();
     stats::renew();
     fork::install();
-    process::open_heap();
+    elsewhere::open_heap(process);
+    starter::leave_stacks();
+    starter::start();
     Ok(())
 }
 

@@ -5,9 +5,10 @@
 //! managed. All locks of ours are held across, so that the child finds the tables whole.
 use crate::abi::next;
 use crate::abi::raw;
-use crate::calls::descriptors;
-use crate::heap::{huge, mimalloc};
+use crate::calls::{descriptors, libc_memory};
+use crate::heap::{fork_gate, huge, mimalloc};
 use crate::lifecycle::stats;
+use crate::memory::starter;
 use crate::state::process::{self, GlibcHeap, Process};
 use userswap::ForkTicket;
 use userswap::internals::PageRange;
@@ -19,6 +20,8 @@ struct Pass {
     /// Only the holder of the native phase's lock forks, and it is held to the end.
     ticket: Option<ForkTicket>,
     stack: Option<PageRange>,
+    /// What the C library needs.
+    pinned: Vec<PageRange>,
     _blocked: Blocked,
     _route: GlibcHeap,
 }
@@ -38,13 +41,16 @@ unsafe extern "C" fn prepare() {
     let Some(process) = process::current() else { return };
     let blocked = Blocked::new();
     let route = GlibcHeap::new();
+    let pinned = libc_memory::pin(process);
+    libc_memory::hold();
     mimalloc::GROWTH.hold();
+    fork_gate::close();
     huge::BLOCKS.hold();
     process.native.hold();
     process.areas.hold();
     let stack = pin_stack(process);
     let ticket = process.engine().map(|engine| engine.fork_prepare());
-    *PASS.lock() = Some(Pass { ticket, stack, _blocked: blocked, _route: route });
+    *PASS.lock() = Some(Pass { ticket, stack, pinned, _blocked: blocked, _route: route });
 }
 
 /// A stack of the program's own making may be managed: it must stay while no fault is served.
@@ -66,9 +72,11 @@ fn pin_stack(process: &Process) -> Option<PageRange> {
 unsafe extern "C" fn in_parent() {
     let Some(process) = process::current() else { return };
     let Some(pass) = PASS.lock().take() else { return };
+    // First: threads of the engine that are about to start want it.
+    libc_memory::release();
     if let (Some(engine), Some(ticket)) = (process.engine(), pass.ticket) {
         engine.fork_parent(ticket);
-        pass.stack.inspect(|range| engine.core().unpin_range(*range));
+        pass.stack.iter().chain(&pass.pinned).for_each(|range| engine.core().unpin_range(*range));
     }
     release(process);
 }
@@ -76,6 +84,8 @@ unsafe extern "C" fn in_parent() {
 unsafe extern "C" fn in_child() {
     let Some(process) = process::current() else { return };
     let Some(pass) = PASS.lock().take() else { return };
+    // First: threads of the engine that are about to start want it.
+    libc_memory::release();
     if let (Some(engine), Some(ticket)) = (process.engine(), pass.ticket) {
         let before = descriptors::open_now();
         if let Err(error) = engine.fork_child(ticket) {
@@ -83,16 +93,18 @@ unsafe extern "C" fn in_child() {
             raw::exit_now(1);
         }
         descriptors::protect_new(&before);
-        pass.stack.inspect(|range| engine.core().unpin_range(*range));
+        pass.stack.iter().chain(&pass.pinned).for_each(|range| engine.core().unpin_range(*range));
     }
     stats::renew();
     release(process);
+    starter::start();
 }
 
 fn release(process: &Process) {
     process.areas.release();
     process.native.release();
     huge::BLOCKS.release();
+    fork_gate::open();
     mimalloc::GROWTH.release();
 }
 

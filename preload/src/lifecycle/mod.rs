@@ -2,4 +2,5 @@
 
 mod constructor;
 mod fork;
+mod last_thread;
 mod stats;

@@ -1,10 +1,13 @@
 //! Engaging late: the engine is started when what the program can have filled passes the budget.
-use super::locking;
+use super::{locking, starter};
+use crate::abi::allocator;
 use crate::abi::raw::{self, Span};
 use crate::calls::{descriptors, held, signal_stacks};
 use crate::state::process::{GlibcHeap, Phase, Process};
+use libc::c_int;
 use userswap::Engine;
 use userswap::internals::PAGE_BYTES;
+use userswap::internals::Prepared;
 use userswap::internals::signal::Blocked;
 
 /// Starts the engine if the budget is passed. No lock of ours may be held.
@@ -19,7 +22,10 @@ fn engage_if_over(process: &Process) {
     let blocked = Blocked::new();
     let pages = process.accessible_pages();
     if pages * PAGE_BYTES as u64 > process.options.ram_bytes {
-        engage(process);
+        match allocator::is_foreign() {
+            true => starter::wake(),
+            false => engage(process),
+        }
     }
     drop(blocked);
 }
@@ -30,24 +36,39 @@ fn engage(process: &Process) {
     let errno = raw::errno();
     let _route = GlibcHeap::new();
     let Phase::Native(_held) = process.phase() else { return };
+    take_over(process, prepare(process));
+    raw::set_errno(errno);
+}
+
+/// An engine that has yet to take the arena over.
+pub struct Starting {
+    engine: Prepared,
+    /// Descriptors that were open before it.
+    before: Vec<c_int>,
+}
+
+/// Makes the engine. Where the program brings an allocator, no lock of ours may be held.
+pub fn prepare(process: &Process) -> Starting {
+    let before = descriptors::open_now();
+    let engine = Engine::prepare(process.arena.clone(), &process.options);
+    Starting { engine: engine.unwrap_or_else(|error| give_up(&error)), before }
+}
+
+/// Gives the engine the arena; the native phase is held, and nothing here calls the program's malloc.
+pub fn take_over(process: &Process, Starting { engine, before }: Starting) {
     // Locked pages cannot move between the arena and the frames.
     let locked = locking::suspend(process);
-    let before = descriptors::open_now();
-    let engine = match Engine::engage(process.arena.clone(), &process.options) {
-        Ok(engine) => engine,
-        Err(error) => {
-            raw::say(&format!(
-                "the program needs more than its budget and cannot be served: {error}"
-            ));
-            raw::exit_now(1)
-        }
-    };
+    let engine = engine.engage().unwrap_or_else(|error| give_up(&error));
     descriptors::protect_new(&before);
     held::prepare(&engine, &process.options);
     locking::resume(process, &engine, locked);
     signal_stacks::pin(&engine);
     process.set_engine(engine);
-    raw::set_errno(errno);
+}
+
+fn give_up(error: &userswap::Error) -> ! {
+    raw::say(&format!("the program needs more than its budget and cannot be served: {error}"));
+    raw::exit_now(1)
 }
 
 /// Makes memory that was mapped anew inside the arena the engine's.

@@ -10,3 +10,4 @@ mod protection;
 pub mod ranges;
 pub mod remap;
 mod replace;
+pub mod starter;

@@ -1,0 +1,108 @@
+//! Programs that bring an allocator, fork in the middle of one, or end with a thread that is not the first.
+
+mod preload_support;
+use preload_support::{compile, compile_with, directory, run, succeed};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Well above what any of these takes: a hang is a failure.
+const SECONDS_MAX: &str = "120";
+
+/// `run`, ended when it hangs.
+fn run_for_a_while(ram: &str, fault: &str) -> Command {
+    let inner = run(ram, fault);
+    let mut command = Command::new("timeout");
+    command.args(["--signal=KILL", SECONDS_MAX]).arg(inner.get_program()).args(inner.get_args());
+    command
+}
+
+fn gives_exact_results(program: &Path) {
+    for fault in ["thread", "signal"] {
+        for ram in ["1G", "16M"] {
+            let mut command = run_for_a_while(ram, fault);
+            command.arg(program);
+            if fault == "signal" {
+                command.arg("no-streams");
+            }
+            assert_eq!(succeed(&mut command), "exact\n", "{fault}, {ram}");
+        }
+    }
+}
+
+#[test]
+fn a_program_with_an_allocator_in_it_keeps_to_that_one() {
+    let directory = directory();
+    let allocator = compile_with(directory.path(), "allocator.c", "allocator.o", &["-c"]);
+    let program = compile_with(
+        directory.path(),
+        "foreign.c",
+        "foreign",
+        &["-pthread", allocator.to_str().unwrap(), "-rdynamic"],
+    );
+    assert_eq!(succeed(&mut Command::new(&program)), "exact\n", "natively");
+    gives_exact_results(&program);
+}
+
+#[test]
+fn a_program_with_an_allocator_in_a_library_keeps_to_that_one() {
+    let directory = directory();
+    let library: PathBuf =
+        compile_with(directory.path(), "allocator.c", "liballocator.so", &["-fPIC", "-shared"]);
+    let program = compile_with(
+        directory.path(),
+        "foreign.c",
+        "foreign",
+        &["-pthread", library.to_str().unwrap()],
+    );
+    assert_eq!(succeed(&mut Command::new(&program)), "exact\n", "natively");
+    gives_exact_results(&program);
+}
+
+#[test]
+fn an_allocators_memory_is_managed_through_its_mappings() {
+    let directory = directory();
+    let allocator = compile_with(directory.path(), "allocator.c", "allocator.o", &["-c"]);
+    let program = compile_with(
+        directory.path(),
+        "foreign.c",
+        "foreign",
+        &["-pthread", allocator.to_str().unwrap(), "-rdynamic"],
+    );
+    let file = directory.path().join("stats.json");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_userswap"));
+    command.args(["run", "--ram", "16M", "--swap", "/var/tmp", "--stats"]).arg(&file);
+    assert_eq!(succeed(command.arg("--").arg(&program)), "exact\n");
+    let stats = std::fs::read_to_string(&file).expect("the statistics were written");
+    let stats: serde_json::Value = serde_json::from_str(&stats).unwrap();
+    assert_eq!(stats["engaged"], true, "{stats}");
+    assert!(stats["pswpout"].as_u64().unwrap() > 4000, "{stats}");
+}
+
+#[test]
+fn an_allocator_for_one_thread_is_called_by_no_other() {
+    let directory = directory();
+    let program = compile_with(directory.path(), "lone.c", "lone", &["-rdynamic"]);
+    for fault in ["thread", "signal"] {
+        assert_eq!(succeed(run_for_a_while("16M", fault).arg(&program)), "exact\n", "{fault}");
+    }
+}
+
+#[test]
+fn no_child_finds_a_lock_of_malloc_taken() {
+    let directory = directory();
+    let program = compile(directory.path(), "fork_threads.c");
+    assert_eq!(succeed(run_for_a_while("1G", "thread").arg(&program)), "exact\n");
+}
+
+#[test]
+fn a_program_whose_main_thread_has_ended_ends_with_its_last_one() {
+    let directory = directory();
+    let program = compile(directory.path(), "last_thread.c");
+    for fault in ["thread", "signal"] {
+        for filled in ["before", "after"] {
+            let mut command = run_for_a_while("16M", fault);
+            let printed = succeed(command.arg(&program).arg(filled));
+            assert_eq!(printed, "exact\nended\n", "{fault}, filled {filled}");
+        }
+    }
+}

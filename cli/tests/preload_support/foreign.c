@@ -1,0 +1,123 @@
+// A program with an allocator of its own (allocator.c): blocks of all kinds, threads, streams and forks.
+//
+// foreign [no-streams]: a stream's buffer is in managed memory here, which the C library's own system calls do not
+// bring in where faults come by signal.
+#define _GNU_SOURCE
+#include <locale.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+void *own_new(size_t bytes);
+void own_delete(void *pointer);
+
+enum { THREADS = 4, BLOCKS = 4000, BYTES = 4000, FORKS = 4 };
+static int with_streams = 1;
+static char *blocks[THREADS][BLOCKS];
+
+static void fail(const char *what) {
+    fprintf(stderr, "%s\n", what);
+    _exit(1);
+}
+
+static void strings(void) {
+    for (int i = 0; i < 100; i++) {
+        char *text = strdup("some text"), *part = strndup(text, 4), *printed = 0, *line = 0;
+        size_t room = 0;
+        uint64_t *numbers = reallocarray(0, 100, sizeof *numbers);
+        numbers = reallocarray(numbers, 1000, sizeof *numbers);
+        if (asprintf(&printed, "%s %d", text, i) < 0)
+            fail("asprintf");
+        if (with_streams) {
+            FILE *file = fopen("/proc/self/status", "r");
+            if (!file || getline(&line, &room, file) < 0)
+                fail("getline");
+            fclose(file);
+        }
+        void *apart = 0;
+        if (posix_memalign(&apart, 256, 1000) || (uintptr_t)apart % 256)
+            fail("posix_memalign");
+        char *made = own_new(100);
+        char *resolved = realpath("/proc", 0);
+        free(text), free(part), free(printed), free(line), free(numbers), free(resolved);
+        free(aligned_alloc(64, 640)), free(calloc(10, 10)), free(realloc(malloc(10), 5000));
+        own_delete(made);
+    }
+}
+
+static char value(int thread, int block, int byte) { return (char)(thread * 31 + block * 7 + byte / 512); }
+
+static void *fill(void *argument) {
+    int thread = (int)(intptr_t)argument;
+    for (int block = 0; block < BLOCKS; block++) {
+        char *bytes = block % 2 ? malloc(BYTES) : own_new(BYTES);
+        for (int byte = 0; byte < BYTES; byte += 512)
+            bytes[byte] = value(thread, block, byte);
+        blocks[thread][block] = bytes;
+        if (block % 500 == 0)
+            strings();
+    }
+    return 0;
+}
+
+static void check(int every) {
+    for (int thread = 0; thread < THREADS; thread++)
+        for (int block = 0; block < BLOCKS; block += every)
+            for (int byte = 0; byte < BYTES; byte += 512)
+                if (blocks[thread][block][byte] != value(thread, block, byte))
+                    fail("a block has lost its bytes");
+}
+
+static void *in_thread(void *argument) {
+    strings();
+    return argument;
+}
+
+int main(int count, char **arguments) {
+    (void)arguments;
+    with_streams = count == 1;
+    // The C library keeps a part of it in a block of malloc's, which each new thread reads.
+    setlocale(LC_ALL, "C.UTF-8");
+    FILE *open[20];
+    for (int i = 0; i < 20; i++)
+        open[i] = fopen("/proc/self/status", "r");
+    strings();
+    pthread_t threads[THREADS];
+    for (intptr_t i = 0; i < THREADS; i++)
+        pthread_create(&threads[i], 0, fill, (void *)i);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], 0);
+    check(1);
+    for (int round = 0; round < FORKS; round++) {
+        pid_t child = fork();
+        if (child == 0) {
+            alarm(30);
+            char line[100];
+            pthread_t thread;
+            if (pthread_create(&thread, 0, in_thread, 0) || pthread_join(thread, 0))
+                fail("a thread in the child");
+            if (with_streams && !fgets(line, sizeof line, open[round]))
+                fail("a stream in the child");
+            check(round + 1);
+            strings();
+            _exit(0);
+        }
+        int status;
+        if (waitpid(child, &status, 0) != child || status != 0) {
+            fprintf(stderr, "child %d: %x\n", round, status);
+            return 1;
+        }
+        check(7);
+    }
+    for (int thread = 0; thread < THREADS; thread++)
+        for (int block = 0; block < BLOCKS; block++)
+            block % 3 ? free(blocks[thread][block]) : own_delete(blocks[thread][block]);
+    for (int i = 0; i < 20; i++)
+        fclose(open[i]);
+    puts("exact");
+    return 0;
+}

@@ -1,0 +1,67 @@
+//! Starting in two steps: first what may take its time and call into the program, then the arena.
+//!
+//! Opening devices and starting threads calls the C library, which calls the program's malloc; where that is
+//! one that the program brings along, it must not happen under locks that its own mmap would wait for.
+use crate::api::engine::{Engine, open_devices, topology_of, tuning_of};
+use crate::api::options::Options;
+use crate::api::running::Running;
+use crate::base::error::Error;
+use crate::control::Control;
+use crate::fault::sigbus;
+use crate::state::arena::Arena;
+use crate::state::core::Core;
+use std::sync::{Arc, Mutex};
+
+/// An engine that has its devices and threads, and not yet its arena; dropped, its threads end.
+pub struct Prepared {
+    running: Option<Arc<Running>>,
+}
+
+impl Prepared {
+    /// The gate is closed, so the threads wait.
+    ///
+    /// # Errors
+    /// As [`crate::Builder::build`].
+    pub(super) fn new(arena: Arc<Arena>, options: &Options) -> Result<Self, Error> {
+        let topology = topology_of(options);
+        let tuning = tuning_of(options, &topology)?;
+        let devices = open_devices(options, &topology)?;
+        let core = Arc::new(Core::new(arena, devices, tuning, topology)?);
+        let running =
+            Running { core, threads: Mutex::new(Vec::new()), control: Control::default() };
+        // From here on an error drops this, which ends the threads.
+        let prepared = Self { running: Some(Arc::new(running)) };
+        prepared.running().start_threads()?;
+        Ok(prepared)
+    }
+
+    pub(super) fn running(&self) -> &Arc<Running> {
+        self.running.as_ref().expect("it is taken only by what consumes this")
+    }
+
+    /// Takes the arena over: from here on missing pages are the engine's to bring in. Other threads may go on
+    /// touching memory meanwhile; their faults wait.
+    ///
+    /// # Errors
+    /// The kernel refuses; nothing is registered then.
+    pub fn engage(mut self) -> Result<Engine, Error> {
+        let core = &self.running().core;
+        // Handlers before registration, and adoption while the gate is closed: a fault in between waits there.
+        sigbus::enroll(core)?;
+        core.register().map_err(Error::Userfaultfd)?;
+        core.adopt_present().map_err(Error::Tables)?;
+        core.gate.open();
+        let running = self.running.take().expect("it was there a moment ago");
+        Ok(Engine { running })
+    }
+}
+
+impl Drop for Prepared {
+    fn drop(&mut self) {
+        if let Some(running) = &self.running {
+            // The threads wait for the gate and have to end, before any of them takes a page out.
+            running.core.stop();
+            running.core.gate.open();
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! Functions found in the symbol tables of the loaded objects themselves.
+//!
+//! Allocators define `__libc_malloc` and its relatives too, and what comes first in the linker's order wins
+//! every lookup by name, ours included; what is the C library's own is found only in its own table. Nothing
+//! here allocates: it serves the first malloc of all.
+use libc::{c_int, c_void, dl_phdr_info, size_t};
+use std::ffi::CStr;
+use std::ops::Range;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+/// Which definition of a name is meant.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Definition {
+    /// The C library's.
+    Libc,
+    /// The first one after this library in the linker's order.
+    AfterOurs,
+}
+
+/// One function, looked up at its first use.
+pub struct Symbol {
+    name: &'static CStr,
+    definition: Definition,
+    address: AtomicPtr<c_void>,
+}
+
+impl Symbol {
+    /// A function by name, not yet looked up.
+    pub const fn new(name: &'static CStr, definition: Definition) -> Self {
+        Self { name, definition, address: AtomicPtr::new(std::ptr::null_mut()) }
+    }
+
+    /// Its address.
+    #[inline]
+    pub fn address(&self) -> *mut c_void {
+        let known = self.address.load(Ordering::Relaxed);
+        if known.is_null() { self.look_up() } else { known }
+    }
+
+    #[cold]
+    fn look_up(&self) -> *mut c_void {
+        let mut is_past_ours = false;
+        let found = each_object(|object| {
+            let is_meant = match self.definition {
+                Definition::Libc => object.is_libc(),
+                Definition::AfterOurs => is_past_ours,
+            };
+            is_past_ours |= object.is_ours();
+            if is_meant { object.find(self.name) } else { None }
+        });
+        let Some(found) = found else {
+            super::raw::stop("the C library lacks a function that userswap needs\n");
+        };
+        self.address.store(found as *mut c_void, Ordering::Relaxed);
+        found as *mut c_void
+    }
+}
+
+/// Declares callers of functions in one [`Definition`] of their names.
+macro_rules! symbol_functions {
+    ($definition:ident: $(
+        $(#[$doc:meta])*
+        fn $name:ident($($argument:ident: $type:ty),*) $(-> $result:ty)? = $symbol:literal;
+    )+) => {
+        /// Looks all of them up: the loader's lock, which that takes, can be another thread's later on, and
+        /// that thread can wait for a page.
+        pub fn look_up() {
+            $($name::SYMBOL.address();)+
+        }
+        $(
+            mod $name {
+                use $crate::abi::symbols::{Definition, Symbol};
+                pub static SYMBOL: Symbol = Symbol::new($symbol, Definition::$definition);
+            }
+            $(#[$doc])*
+            #[inline]
+            pub unsafe fn $name($($argument: $type),*) $(-> $result)? {
+                type Function = unsafe extern "C" fn($($type),*) $(-> $result)?;
+                type Address = *mut libc::c_void;
+                let address = $name::SYMBOL.address();
+                // SAFETY: the function of this name has this type.
+                let function = unsafe { std::mem::transmute::<Address, Function>(address) };
+                // SAFETY: the caller's promise.
+                unsafe { function($($argument),*) }
+            }
+        )+
+    };
+}
+pub(crate) use symbol_functions;
+
+/// Whether the first definition of a name in the linker's order, ours apart, is the C library's.
+pub fn is_libcs(name: &CStr) -> bool {
+    let first = each_object(|object| {
+        let defines = !object.is_ours() && object.find(name).is_some();
+        defines.then(|| object.is_libc())
+    });
+    first.unwrap_or(true)
+}
+
+/// Calls `visit` with the loaded objects, in the linker's order, until it returns something.
+pub fn each_object<R>(mut visit: impl FnMut(&Object) -> Option<R>) -> Option<R> {
+    let mut walk = Walk { visit: &mut visit, result: None };
+    let data = (&raw mut walk).cast::<c_void>();
+    // SAFETY: the callback is the one for this type, and `data` is what it expects.
+    unsafe { libc::dl_iterate_phdr(Some(step::<R>), data) };
+    walk.result
+}
+
+struct Walk<'a, R> {
+    visit: &'a mut dyn FnMut(&Object) -> Option<R>,
+    result: Option<R>,
+}
+
+unsafe extern "C" fn step<R>(info: *mut dl_phdr_info, _: size_t, data: *mut c_void) -> c_int {
+    // SAFETY: `each_object` passes a walk that only this uses.
+    let walk = unsafe { &mut *data.cast::<Walk<'_, R>>() };
+    // SAFETY: dl_iterate_phdr passes a valid entry.
+    walk.result = (walk.visit)(&Object(unsafe { &*info }));
+    walk.result.is_some().into()
+}
+
+/// A loaded program or library.
+pub struct Object<'a>(&'a dl_phdr_info);
+
+impl Object<'_> {
+    fn headers(&self) -> &[libc::Elf64_Phdr] {
+        // SAFETY: the entry has that many program headers.
+        unsafe { std::slice::from_raw_parts(self.0.dlpi_phdr, self.0.dlpi_phnum.into()) }
+    }
+
+    /// The file name, without its directory; empty for the program itself.
+    fn file(&self) -> &[u8] {
+        if self.0.dlpi_name.is_null() {
+            return b"";
+        }
+        // SAFETY: the loader's names are C strings that live as long as the object.
+        let path = unsafe { CStr::from_ptr(self.0.dlpi_name) }.to_bytes();
+        path.rsplit(|byte| *byte == b'/').next().unwrap_or(path)
+    }
+
+    pub fn is_libc(&self) -> bool {
+        self.file().starts_with(b"libc.so") || self.file().starts_with(b"libc-2")
+    }
+
+    /// Whether this is the dynamic linker.
+    pub fn is_loader(&self) -> bool {
+        let file = self.file();
+        file.starts_with(b"ld-linux") || file.starts_with(b"ld-2") || file.starts_with(b"ld.so")
+    }
+
+    /// Whether this is the library that you are reading.
+    pub fn is_ours(&self) -> bool {
+        self.text().is_some_and(|text| text.contains(&(is_libcs as *const () as usize)))
+    }
+
+    /// Where this thread's copy of the thread-locals is.
+    pub fn thread_locals(&self) -> usize {
+        self.0.dlpi_tls_data as usize
+    }
+
+    /// From the first to the last byte of the executable segments.
+    pub fn text(&self) -> Option<Range<usize>> {
+        let executable = |header: &&libc::Elf64_Phdr| {
+            header.p_type == libc::PT_LOAD && header.p_flags & libc::PF_X != 0
+        };
+        let base = self.0.dlpi_addr as usize;
+        let ranges = self.headers().iter().filter(executable).map(|header| {
+            let start = base + header.p_vaddr as usize;
+            start..start + header.p_memsz as usize
+        });
+        ranges.reduce(|all, one| all.start.min(one.start)..all.end.max(one.end))
+    }
+
+    /// The address of a function that this object defines for others.
+    fn find(&self, name: &CStr) -> Option<usize> {
+        Symbols::of(self)?.find(name)
+    }
+}
+
+/// An object's table of dynamic symbols, and the hash table over it.
+struct Symbols {
+    base: usize,
+    symbols: usize,
+    names: usize,
+    hashes: usize,
+}
+
+/// One entry of PT_DYNAMIC.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Dynamic {
+    tag: usize,
+    value: usize,
+}
+
+mod tag {
+    pub const NULL: usize = 0;
+    pub const STRTAB: usize = 5;
+    pub const SYMTAB: usize = 6;
+    pub const GNU_HASH: usize = 0x6fff_fef5;
+}
+
+impl Symbols {
+    /// None for an object without such a table.
+    fn of(object: &Object) -> Option<Self> {
+        let base = object.0.dlpi_addr as usize;
+        let dynamic = object.headers().iter().find(|header| header.p_type == libc::PT_DYNAMIC)?;
+        let mut entry = base + dynamic.p_vaddr as usize;
+        let mut found = Self { base, symbols: 0, names: 0, hashes: 0 };
+        loop {
+            let Dynamic { tag, value } = read(entry);
+            // Most loaders have made the offsets addresses.
+            let address = if value < base { base + value } else { value };
+            match tag {
+                tag::NULL => break,
+                tag::STRTAB => found.names = address,
+                tag::SYMTAB => found.symbols = address,
+                tag::GNU_HASH => found.hashes = address,
+                _ => {}
+            }
+            entry += size_of::<Dynamic>();
+        }
+        (found.symbols != 0 && found.names != 0 && found.hashes != 0).then_some(found)
+    }
+
+    /// The address of a defined symbol.
+    fn find(&self, name: &CStr) -> Option<usize> {
+        let wanted = name
+            .to_bytes()
+            .iter()
+            .fold(5381u32, |hash, byte| hash.wrapping_mul(33).wrapping_add(u32::from(*byte)));
+        let [buckets, first, filter_words, _] = read::<[u32; 4]>(self.hashes).map(|n| n as usize);
+        let buckets_at = self.hashes + 16 + filter_words * size_of::<usize>();
+        let chains_at = buckets_at + buckets * 4;
+        let mut index = read::<u32>(buckets_at + wanted as usize % buckets * 4) as usize;
+        if index < first {
+            return None;
+        }
+        loop {
+            let hash = read::<u32>(chains_at + (index - first) * 4);
+            let symbol: libc::Elf64_Sym = read(self.symbols + index * size_of::<libc::Elf64_Sym>());
+            if hash | 1 == wanted | 1 && symbol.st_shndx != 0 && self.name_of(&symbol) == name {
+                return Some(self.base + symbol.st_value as usize);
+            }
+            // The last of its bucket.
+            if hash & 1 != 0 {
+                return None;
+            }
+            index += 1;
+        }
+    }
+
+    fn name_of(&self, symbol: &libc::Elf64_Sym) -> &CStr {
+        let name = (self.names + symbol.st_name as usize) as *const libc::c_char;
+        // SAFETY: the names are C strings in the object, which is never unloaded.
+        unsafe { CStr::from_ptr(name) }
+    }
+}
+
+/// A value of the loaded object's tables.
+fn read<T: Copy>(address: usize) -> T {
+    // SAFETY: the loader follows the same tables; all of them are mapped readable.
+    unsafe { (address as *const T).read_unaligned() }
+}

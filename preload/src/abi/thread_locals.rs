@@ -1,0 +1,67 @@
+//! This library's thread-locals, found without the C library's table of them.
+//!
+//! Each thread has such a table (dtv), in memory of the program's malloc: where the program brings an
+//! allocator, that memory is managed and may be swapped out, and the thread that would bring it in looks there
+//! first. This library is loaded at the start, so its thread-locals have a fixed distance from the thread's
+//! own pointer.
+use super::symbols::each_object;
+use libc::c_void;
+use std::arch::asm;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// From the thread's pointer to our thread-locals; zero until it is known.
+static DISTANCE: AtomicUsize = AtomicUsize::new(0);
+
+/// The thread's pointer.
+fn pointer() -> usize {
+    let pointer: usize;
+    // SAFETY: the first word that it points to is the pointer itself.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        asm!("mov {}, fs:[0]", out(reg) pointer, options(nostack, readonly, preserves_flags));
+    }
+    // SAFETY: reads a register.
+    #[cfg(target_arch = "aarch64")]
+    unsafe {
+        asm!("mrs {}, tpidr_el0", out(reg) pointer, options(nostack, nomem, preserves_flags));
+    }
+    pointer
+}
+
+/// Where this thread's table of thread-locals is.
+pub fn table() -> usize {
+    // The word after the pointer itself, or the first one.
+    let word = pointer() + if cfg!(target_arch = "x86_64") { size_of::<usize>() } else { 0 };
+    // SAFETY: the layout is part of the ABI.
+    unsafe { *(word as *const usize) }
+}
+
+/// What the compiler passes.
+#[repr(C)]
+struct Index {
+    module: usize,
+    offset: usize,
+}
+
+/// The address of a thread-local of ours (build.rs).
+#[unsafe(no_mangle)]
+unsafe extern "C" fn __wrap___tls_get_addr(index: *const Index) -> *mut c_void {
+    // SAFETY: the compiler passes an entry of this library's.
+    let offset = unsafe { (*index).offset };
+    // Relaxed: every thread finds the same.
+    let distance = match DISTANCE.load(Ordering::Relaxed) {
+        0 => find(),
+        distance => distance,
+    };
+    pointer().wrapping_add(distance).wrapping_add(offset) as *mut c_void
+}
+
+/// Finds out the distance; called by the constructor, before another thread can have the loader's lock.
+#[cold]
+pub fn find() -> usize {
+    let ours = each_object(|object| object.is_ours().then(|| object.thread_locals()));
+    let ours = ours.expect("this library is loaded");
+    let distance = ours.wrapping_sub(pointer());
+    DISTANCE.store(distance, Ordering::Relaxed);
+    distance
+}

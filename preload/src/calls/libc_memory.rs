@@ -1,0 +1,120 @@
+//! Memory of the C library's own that a fork needs, where the program brings an allocator.
+//!
+//! The C library takes streams, the locale and each thread's table of thread-locals from the program's malloc,
+//! so they are in managed memory. A child resets its streams before any handler runs; its engine's threads get
+//! stacks with tables that threads of the parent had, and look at the locale when they begin: all of that
+//! while the child's engine does not serve faults yet. Such pages are kept in RAM across fork.
+use super::held;
+use crate::abi::next::next_functions;
+use crate::abi::{allocator, raw::Span, thread_locals};
+use crate::state::process::{self, Process};
+use libc::{c_char, c_int, c_void};
+use std::collections::BTreeSet;
+use userswap::internals::lock::Lock;
+use userswap::internals::signal::Blocked;
+use userswap::internals::{PAGE_BYTES, PageRange};
+
+next_functions! {
+    fn setlocale(category: c_int, name: *const c_char) -> *mut c_char;
+}
+
+/// Pages with tables of threads, also of some that have ended: their stacks may be used again; and with the
+/// locales that there were.
+static TABLES: Lock<BTreeSet<usize>> = Lock::new(BTreeSet::new());
+
+/// How far what begins in such a page reaches into the next: 16 bytes for each library, or 8 for each of a
+/// locale's values.
+const TABLE_BYTES: usize = 2048;
+/// A stream with its lock and its wide part.
+const STREAM_BYTES: usize = 1024;
+
+/// On a new thread: its table is one that a fork may need.
+pub fn note_thread() {
+    if allocator::is_foreign() {
+        note(thread_locals::table());
+    }
+}
+
+fn note(address: usize) {
+    let _blocked = Blocked::new();
+    TABLES.lock().insert(address / PAGE_BYTES);
+}
+
+mod exported {
+    use super::*;
+
+    #[unsafe(no_mangle)]
+    pub unsafe extern "C" fn setlocale(category: c_int, name: *const c_char) -> *mut c_char {
+        let result = super::setlocale(category, name);
+        if !name.is_null() && allocator::is_foreign() && process::current().is_some() {
+            note_locale();
+        }
+        result
+    }
+}
+
+/// The process's locale (LC_GLOBAL_LOCALE).
+const GLOBAL: libc::locale_t = usize::MAX as libc::locale_t;
+
+/// The character types of the locale that new threads begin with.
+fn note_locale() {
+    // SAFETY: a copy of the process's locale, which shares what the original points to.
+    let copy = unsafe { libc::duplocale(GLOBAL) };
+    // SAFETY: null, or a locale, which begins with pointers to the values of each category (its layout is
+    // public), those of LC_CTYPE first.
+    if let Some(types) = unsafe { copy.cast::<usize>().as_ref() } {
+        note(*types);
+        // SAFETY: made above.
+        unsafe { libc::freelocale(copy) };
+    }
+}
+
+/// In the child of a fork: a thread that does not exist there may have held the table.
+pub fn hold() {
+    TABLES.hold();
+}
+
+/// After [`hold`], in the parent and in the child.
+pub fn release() {
+    TABLES.release();
+}
+
+/// Keeps in RAM what a fork needs; called while the engine still serves faults.
+pub fn pin(process: &Process) -> Vec<PageRange> {
+    if process.engine().is_none() || !allocator::is_foreign() {
+        return Vec::new();
+    }
+    let tables = TABLES.lock().clone();
+    let tables = tables
+        .into_iter()
+        .map(|page| Span { address: page * PAGE_BYTES, bytes: PAGE_BYTES + TABLE_BYTES });
+    // A table that is gone is not there to be pinned.
+    tables.chain(streams()).filter_map(|span| held::hold(process, span)).collect()
+}
+
+/// All streams that are open.
+fn streams() -> Vec<Span> {
+    unsafe extern "C" {
+        fn _IO_list_lock();
+        fn _IO_list_unlock();
+        fn _IO_iter_begin() -> *mut c_void;
+        fn _IO_iter_end() -> *mut c_void;
+        fn _IO_iter_next(iterator: *mut c_void) -> *mut c_void;
+        fn _IO_iter_file(iterator: *mut c_void) -> *mut c_void;
+    }
+    let mut found = Vec::new();
+    // SAFETY: the C library's own way through its streams, which has no other conditions than its lock.
+    unsafe { _IO_list_lock() };
+    // SAFETY: as above.
+    let mut iterator = unsafe { _IO_iter_begin() };
+    // SAFETY: as above.
+    while iterator != unsafe { _IO_iter_end() } {
+        // SAFETY: as above; this is not the end.
+        found.push(Span::of(unsafe { _IO_iter_file(iterator) }, STREAM_BYTES));
+        // SAFETY: as above.
+        iterator = unsafe { _IO_iter_next(iterator) };
+    }
+    // SAFETY: taken above.
+    unsafe { _IO_list_unlock() };
+    found
+}

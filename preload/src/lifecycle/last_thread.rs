@@ -1,0 +1,86 @@
+//! A program whose main thread ends by pthread_exit ends with its last thread.
+//!
+//! The C library counts threads, and ours would keep such a process alive for ever. Once the main thread has
+//! ended, a thread of ours looks from time to time whether any of the program's is left, and does what the C
+//! library does with the last one. The C library does not tell when a thread ends, so it has to look.
+use crate::abi::next::Next;
+use crate::abi::raw;
+use crate::state::process;
+use libc::c_void;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+use userswap::internals::directories;
+use userswap::internals::signal::Blocked;
+
+static PTHREAD_EXIT: Next = Next::new(c"pthread_exit");
+
+/// Between two looks: what such a program takes longer to end.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
+/// The program's code can run on it: handlers of atexit.
+const STACK_BYTES: usize = 2 << 20;
+
+/// The threads of this process; /proc/self is empty once the main thread has ended.
+const TASKS: &str = "/proc/thread-self/..";
+/// What threads that are not the program's are called: ours, and io_uring's.
+const NOT_THE_PROGRAMS: [&str; 2] = ["userswap", "iou-"];
+
+mod exported {
+    use super::*;
+
+    /// pthread_exit unwinds the stack, so no frame of this library may be on it.
+    #[unsafe(no_mangle)]
+    #[unsafe(naked)]
+    pub unsafe extern "C" fn pthread_exit(_: *mut c_void) -> ! {
+        #[cfg(target_arch = "x86_64")]
+        std::arch::naked_asm!("push rdi", "call {0}", "pop rdi", "jmp rax", sym before_exit);
+        #[cfg(target_arch = "aarch64")]
+        std::arch::naked_asm!(
+            "stp x0, x30, [sp, #-16]!",
+            "bl {0}",
+            "mov x16, x0",
+            "ldp x0, x30, [sp], #16",
+            "br x16",
+            sym before_exit
+        );
+    }
+}
+
+/// Returns the real pthread_exit.
+extern "C" fn before_exit() -> *mut c_void {
+    // SAFETY: has no conditions.
+    let thread = unsafe { libc::gettid() };
+    if process::current().is_some() && u32::try_from(thread) == Ok(std::process::id()) {
+        let watcher = std::thread::Builder::new().name("userswap-last".into());
+        if let Err(error) = watcher.stack_size(STACK_BYTES).spawn(watch) {
+            raw::say(&format!("the process may not end with its last thread: {error}"));
+        }
+    }
+    PTHREAD_EXIT.address()
+}
+
+fn watch() {
+    let blocked = Blocked::new();
+    while is_any_left() {
+        std::thread::sleep(BETWEEN_LOOKS);
+    }
+    drop(blocked);
+    // SAFETY: ends the process as the C library does after its last thread.
+    unsafe { libc::exit(0) };
+}
+
+/// Whether a thread of the program's runs; also when that cannot be told.
+fn is_any_left() -> bool {
+    let main = std::process::id().to_string();
+    let Ok(threads) = directories::names(Path::new(TASKS), usize::MAX) else { return true };
+    threads.iter().filter(|thread| **thread != *main).any(|thread| {
+        // One that cannot be read has just ended.
+        fs::read_to_string(Path::new(TASKS).join(thread).join("comm"))
+            .is_ok_and(|name| !NOT_THE_PROGRAMS.iter().any(|prefix| name.starts_with(prefix)))
+    })
+}
+
+/// Looks the real function up.
+pub fn look_up() {
+    PTHREAD_EXIT.look_up();
+}
