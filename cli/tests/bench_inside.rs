@@ -1,4 +1,4 @@
-//! The benchmark cases that look into the engine, with small sizes: every variant has its row.
+//! The benchmark cases from the command line, with small sizes: every variant has its row.
 use serde_json::Value;
 use std::process::Command;
 
@@ -34,4 +34,18 @@ fn slots_are_freed_in_every_order_with_every_number_of_devices() {
     let rows = rows("slot-free --ram 16M --size 32M --tasks 2 --runs 1");
     assert_eq!(texts(&rows, "order"), ["sorted", "merged", "unsorted"].repeat(2));
     assert!(rows.iter().all(|row| row["slots_freed"].as_u64().unwrap() > 0), "{rows:?}");
+}
+
+#[test]
+fn every_case_of_a_program_is_measured_from_the_command_line() {
+    for case in
+        ["swap-w-seq", "swap-w-seq-mt", "swap-w-rand", "swap-w-rand-mt", "swapin", "page-rand-read"]
+    {
+        let arguments = ["bench", case, "--runs", "1", "--ram", "16M", "--size", "24M", "--json"];
+        let output = Command::new(env!("CARGO_BIN_EXE_userswap")).args(arguments).output().unwrap();
+        assert!(output.status.success(), "{case}: {output:?}");
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(report["case"], case);
+        assert!(report["median_wall_s"]["userswap"].as_f64().unwrap() > 0.0, "{report}");
+    }
 }

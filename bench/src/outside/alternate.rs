@@ -5,7 +5,7 @@ use super::case::Load;
 use super::ideal;
 use super::report::{Engine, Report, Run};
 use crate::disk::Disk;
-use crate::format::Shown;
+use crate::format::{Format, Shown};
 use crate::interrupt::{Interrupt, Interrupted};
 use crate::kernel::{self, KernelError, Limits};
 use crate::machine;
@@ -75,8 +75,8 @@ impl std::fmt::Display for Side {
 /// Measures what `args` ask for and prints the report; the status is 2 for a wrong value, 128 and
 /// the signal after an interruption, 1 for any other failure.
 pub fn run(args: BenchArgs) -> ExitCode {
-    let printed =
-        measure(&args).and_then(|report| report.print(args.format).map_err(BenchError::Print));
+    let printed = measure(&args)
+        .and_then(|report| report.print(Format { json: args.json }).map_err(BenchError::Print));
     match printed {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -1,7 +1,6 @@
 //! The command line of `userswap bench`, and the checked plan made of it.
 
 use super::case::{Case, Tasks};
-use crate::format::Format;
 use crate::kernel::Rival;
 use crate::size::{self, SizeError};
 use clap::Args;
@@ -50,9 +49,10 @@ pub struct BenchArgs {
     /// Measure this beside it, in turns
     #[arg(long, value_name = "RIVAL")]
     pub vs: Option<Rival>,
-    /// What the report is printed as
-    #[command(flatten)]
-    pub format: Format,
+    // Not a group of its own: the command takes all of these as one that may be absent, and a group in it hides it.
+    /// Print one JSON object instead of a table
+    #[arg(long)]
+    pub json: bool,
     /// Distance of the accesses (default 8; 4096 for the random cases)
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub step: Option<String>,
