@@ -99,6 +99,8 @@ check_floors() {
     step 'floors: no room of the engine uses one above it'
     tests/floors.sh --self-test || fail 'tests/floors.sh does not see what it must see'
     tests/floors.sh || fail 'a room uses one above it: the order is in tests/floors.sh'
+    python3 tests/calls.py --self-test || fail 'tests/calls.py does not see what it must see'
+    python3 tests/calls.py || fail 'an act is called from below its room'
 }
 
 check_map() {

@@ -48,6 +48,7 @@ impl Prepared {
         let core = &self.running().core;
         // Handlers before registration, and adoption while the gate is closed: a fault in between waits there.
         sigbus::enroll(core)?;
+        core.prepare_arena().map_err(Error::Tables)?;
         core.register().map_err(Error::Userfaultfd)?;
         core.adopt_present().map_err(Error::Tables)?;
         core.gate.open();

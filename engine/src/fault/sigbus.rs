@@ -63,13 +63,13 @@ fn serve(core: &Core, address: usize) -> Verdict {
     if let Step::Read(job) = step {
         core.read_now(job);
     }
-    drop(inside);
     core.counters.latency.record(clock::now_ns() - since);
     let is_over = match core.pages.state(page) {
         PageState::Lost => true,
         PageState::Untouched => is_beyond_a_file(core, page),
         _ => false,
     };
+    drop(inside);
     if is_foreign || is_over { Verdict::Foreign } else { Verdict::Served }
 }
 

@@ -166,12 +166,14 @@ impl Core {
             tuning,
         };
         core.gate.close();
-        core.prepare_arena().map_err(Error::Tables)?;
         Ok(core)
     }
 
-    /// Small pages only, no arena for a child made past us.
-    fn prepare_arena(&self) -> std::io::Result<()> {
+    /// Small pages only, no arena for a child made past us: from here on a fork needs the engine.
+    ///
+    /// # Errors
+    /// What madvise says.
+    pub(crate) fn prepare_arena(&self) -> std::io::Result<()> {
         // Kernels built without transparent huge pages refuse the advice: there is nothing to advise then.
         let _ = self.arena.advise(libc::MADV_NOHUGEPAGE);
         self.arena.advise(libc::MADV_DONTFORK)

@@ -135,7 +135,7 @@ const ROWS: [Row; 36] = [
     row(Call::MoveUnshared, libc::EFAULT, both(Stays), "a mark of the kernel's, as above"),
     row(Call::MoveUnshared, libc::ENOMEM, both(Stays), "no memory for a page table, for the moment"),
 
-    row(Call::Protect, libc::ENOENT, alone(Gone), "part of the run is no mapping of ours any more"),
+    row(Call::Protect, libc::ENOENT, alone(GoneIfMissing), "part of the run is no mapping of ours any more; or the kernel cannot protect on this processor"),
     row(Call::Protect, libc::EINVAL, both(Stays), "a kernel that cannot protect against writing: a copy would not be safe"),
     row(Call::Protect, libc::ENOMEM, both(Stays), "no memory for a page table, for the moment"),
     row(Call::Unprotect, libc::ENOENT, alone(Gone), "unmapped meanwhile: there is nothing to lift"),

@@ -61,7 +61,14 @@ extern "C" fn before_exit() -> *mut c_void {
 
 fn watch() {
     let blocked = Blocked::new();
-    while is_any_left() {
+    loop {
+        match look() {
+            Some(Left::None) => break,
+            Some(Left::Some) => {}
+            // It cannot be told here (no /proc). Without an engine there is no thread of ours but this one.
+            None if process::current().is_none_or(|process| process.engine().is_none()) => return,
+            None => {}
+        }
         std::thread::sleep(BETWEEN_LOOKS);
     }
     drop(blocked);
@@ -69,15 +76,23 @@ fn watch() {
     unsafe { libc::exit(0) };
 }
 
-/// Whether a thread of the program's runs; also when that cannot be told.
-fn is_any_left() -> bool {
-    let main = std::process::id().to_string();
-    let Ok(threads) = directories::names(Path::new(TASKS), usize::MAX) else { return true };
-    threads.iter().filter(|thread| **thread != *main).any(|thread| {
-        // One that cannot be read has just ended.
+/// Whether threads of the program's run.
+enum Left {
+    Some,
+    None,
+}
+
+fn look() -> Option<Left> {
+    // By the numbers of that /proc, which may be another namespace's.
+    let this = fs::read_link("/proc/thread-self").ok()?;
+    let main = this.components().next()?.as_os_str().to_owned();
+    let threads = directories::names(Path::new(TASKS), usize::MAX).ok()?;
+    let is_left = threads.iter().filter(|thread| **thread != main).any(|thread| {
+        // One that has just ended may have made another after the list was read.
         fs::read_to_string(Path::new(TASKS).join(thread).join("comm"))
-            .is_ok_and(|name| !NOT_THE_PROGRAMS.iter().any(|prefix| name.starts_with(prefix)))
-    })
+            .map_or(true, |name| !NOT_THE_PROGRAMS.iter().any(|prefix| name.starts_with(prefix)))
+    });
+    Some(if is_left { Left::Some } else { Left::None })
 }
 
 /// Looks the real function up.
