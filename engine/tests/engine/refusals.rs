@@ -208,7 +208,10 @@ fn locked_memory_stays(way: Way) {
     let other = engine.map(24 * MIB).unwrap();
     Pages::of(&other).fill_all(4);
     Pages::of(&other).fill_all(5);
-    assert!((8..24).all(|page| is_resident(&engine, &pages, page)), "it is to be in RAM");
+    // Reclaim may just be trying one again; a page that has left stays away, as nobody touches it.
+    for page in 8..24 {
+        eventually("it is to be in RAM", || is_resident(&engine, &pages, page));
+    }
     assert!(!is_resident(&engine, &pages, 0) && !is_resident(&engine, &pages, 24));
     pages.check_all(3);
     (8..24).for_each(|page| pages.fill(page, 6));
