@@ -29,16 +29,16 @@ fn gives_exact_results(program: &Path) {
     }
 }
 
+fn with_an_allocator_in_it(directory: &Path) -> PathBuf {
+    let allocator = compile_with(directory, "allocator.c", "allocator.o", &["-c"]);
+    let flags = ["-pthread", allocator.to_str().unwrap(), "-rdynamic"];
+    compile_with(directory, "foreign.c", "foreign", &flags)
+}
+
 #[test]
 fn a_program_with_an_allocator_in_it_keeps_to_that_one() {
     let directory = directory();
-    let allocator = compile_with(directory.path(), "allocator.c", "allocator.o", &["-c"]);
-    let program = compile_with(
-        directory.path(),
-        "foreign.c",
-        "foreign",
-        &["-pthread", allocator.to_str().unwrap(), "-rdynamic"],
-    );
+    let program = with_an_allocator_in_it(directory.path());
     assert_eq!(succeed(&mut Command::new(&program)), "exact\n", "natively");
     gives_exact_results(&program);
 }
@@ -61,13 +61,7 @@ fn a_program_with_an_allocator_in_a_library_keeps_to_that_one() {
 #[test]
 fn an_allocators_memory_is_managed_through_its_mappings() {
     let directory = directory();
-    let allocator = compile_with(directory.path(), "allocator.c", "allocator.o", &["-c"]);
-    let program = compile_with(
-        directory.path(),
-        "foreign.c",
-        "foreign",
-        &["-pthread", allocator.to_str().unwrap(), "-rdynamic"],
-    );
+    let program = with_an_allocator_in_it(directory.path());
     let file = directory.path().join("stats.json");
     let mut command = Command::new(env!("CARGO_BIN_EXE_userswap"));
     command.args(["run", "--ram", "16M", "--swap", "/var/tmp", "--stats"]).arg(&file);

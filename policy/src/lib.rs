@@ -1,4 +1,4 @@
-//! Decisions of a swap subsystem, free of I/O, clocks, threads and unsafe code.
+//! Decisions of a swap subsystem, as pure functions and plain data.
 //!
 //! Everything here is plain data behind `&mut self`: the caller puts each object inside the lock that
 //! guards it, asks for a decision, acts outside the lock and reports back what really happened.

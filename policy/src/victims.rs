@@ -37,7 +37,7 @@ mod tests {
     #[test]
     fn one_acquisition_per_region_and_batch() {
         let plain = |text: &str| text.chars().map(|region| (region, false)).collect::<Vec<_>>();
-        assert_eq!(remove(&plain("XXXX")), (1, 4), "B1");
+        assert_eq!(remove(&plain(&"X".repeat(4))), (1, 4), "B1");
         assert_eq!(remove(&plain("XYXYX")), (2, 5), "B2");
         assert_eq!(remove(&plain("XYZ")), (3, 3), "B3");
         assert_eq!(remove(&[('X', true), ('X', false)]), (1, 1), "B4");

@@ -12,15 +12,9 @@
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include "must.h"
 
 enum { BYTES = 24 << 20 };
-#define MUST(condition)                                                                        \
-    do {                                                                                       \
-        if (!(condition)) {                                                                    \
-            fprintf(stderr, "line %d: %s fails (errno %d)\n", __LINE__, #condition, errno);     \
-            exit(1);                                                                           \
-        }                                                                                      \
-    } while (0)
 
 static char *fresh(int fill) {
     char *memory = mmap(0, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

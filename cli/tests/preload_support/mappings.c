@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+#include "must.h"
 
 enum { PAGE = 4096, AREAS = 16, MOST = 1024, ROUNDS = 1000 * TIMES };
 typedef unsigned long word;
@@ -25,13 +26,6 @@ static word next(word below) {
     seed = seed * 6364136223846793005ul + 1442695040888963407ul;
     return (seed >> 33) % below;
 }
-#define MUST(condition)                                                                        \
-    do {                                                                                       \
-        if (!(condition)) {                                                                    \
-            fprintf(stderr, "line %d: %s fails (errno %d)\n", __LINE__, #condition, errno);     \
-            exit(1);                                                                           \
-        }                                                                                      \
-    } while (0)
 
 static void check(struct area *a, int first, int count) {
     for (int i = first; i < first + count; i++) {

@@ -10,19 +10,13 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include "must.h"
 
 enum { PAGE = 4096, CHUNK = 256 << 10, CHUNKS = 31, ROUNDS = 10000, THREADS = 3, ALONE = CHUNK - PAGE };
 enum { RW = PROT_READ | PROT_WRITE, ANON = MAP_PRIVATE | MAP_ANONYMOUS };
 static volatile int stop;
 static int file = -1;
 
-#define MUST(condition)                                                                        \
-    do {                                                                                       \
-        if (!(condition)) {                                                                    \
-            fprintf(stderr, "line %d: %s fails (errno %d)\n", __LINE__, #condition, errno);     \
-            exit(1);                                                                           \
-        }                                                                                      \
-    } while (0)
 
 static char *map(void *at, size_t bytes, int protection, int flags, int fd) {
     char *got = mmap(at, bytes, protection, flags, fd, 0);

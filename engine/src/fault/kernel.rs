@@ -13,7 +13,7 @@ use crate::state::batch::{Batch, SwapEntry};
 use crate::state::core::Core;
 use crate::state::wants::{Span, Want};
 use std::ops::Range;
-use userswap_policy::kernel::{Fixed, Scaling};
+use userswap_policy::kernel::{Cluster, Fixed, Scaling};
 use userswap_policy::readahead::{Fault, Limits, ReadWindow, Readahead as _};
 use userswap_policy::stream::Ahead;
 
@@ -33,9 +33,7 @@ impl Core {
         target: SwapEntry,
         limits: &Limits,
     ) -> ReadWindow {
-        let fault = Fault { slots: self.slots_beside(target), ..fault };
-        let window = Scaling(&mut self.readahead.cluster.lock()).on_fault(&fault, limits);
-        bounded(window, fault.slot, limits)
+        self.block(fault, target, limits, |cluster, fault| Scaling(cluster).on_fault(fault, limits))
     }
 
     /// The largest block on the device.
@@ -45,9 +43,19 @@ impl Core {
         target: SwapEntry,
         limits: &Limits,
     ) -> ReadWindow {
+        self.block(fault, target, limits, |cluster, fault| Fixed(cluster).on_fault(fault, limits))
+    }
+
+    /// What `ask` answers for a fault on the device of its entry.
+    fn block(
+        &self,
+        fault: Fault,
+        target: SwapEntry,
+        limits: &Limits,
+        ask: impl FnOnce(&mut Cluster, &Fault) -> ReadWindow,
+    ) -> ReadWindow {
         let fault = Fault { slots: self.slots_beside(target), ..fault };
-        let window = Fixed(&mut self.readahead.cluster.lock()).on_fault(&fault, limits);
-        bounded(window, fault.slot, limits)
+        bounded(ask(&mut self.readahead.cluster.lock(), &fault), fault.slot, limits)
     }
 
     /// Slots of the device of an entry, with the header.

@@ -3,8 +3,8 @@ use super::with_memory;
 use crate::support::*;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use userswap::Error;
-use userswap::internals::{Proceed, SwapoffMethod};
+use userswap::internals::{Proceed, Progress, SwapoffMethod};
+use userswap::{Engine, Error};
 
 /// Four threads check and change their pages while devices are emptied into each other, or only half.
 #[expect(clippy::too_many_lines, reason = "one story, told in order")]
@@ -97,46 +97,12 @@ fn four_threads_find_every_byte_by_signal_and_copy() {
     under_load(WAYS[3]);
 }
 
-#[test]
-fn a_program_that_needs_the_room_gets_the_device_back() {
+/// A program fills RAM from when `watch` sets the flag on; the swapoff has to give way to it.
+fn gives_way(paged: usize, mut watch: impl FnMut(&Engine, Progress, &AtomicBool)) {
     for way in WAYS {
         limit(60);
         let engine = with_memory(way, 16, &["mem:64M"]);
-        let (_region, pages) = paged_out(&engine, 3000, 7);
-        let more = engine.map(20 * MIB).unwrap();
-        let more = Pages::of(&more);
-        let begun = AtomicBool::new(false);
-        let outcome = std::thread::scope(|scope| {
-            scope.spawn(|| {
-                while !begun.load(Ordering::Acquire) {
-                    std::thread::yield_now();
-                }
-                more.fill_all(8);
-            });
-            swapoff_with(&engine, "mem", &mut |_| {
-                begun.store(true, Ordering::Release);
-                // Nothing is read before the program has filled RAM.
-                while engine.counters().allocstall == 0 {
-                    std::thread::yield_now();
-                }
-                Proceed::GoOn
-            })
-        });
-        assert!(matches!(outcome, Err(Error::NoRoomInRam)), "{way:?} {outcome:?}");
-        assert_eq!(engine.counters().budget_exceeded, 0, "{way:?}");
-        pages.check_all(7);
-        more.check_all(8);
-        audit(&engine);
-    }
-}
-
-/// As above, but the last slot is free when the program asks.
-#[test]
-fn a_program_that_needs_the_room_gets_the_device_back_even_when_it_is_empty() {
-    for way in WAYS {
-        limit(60);
-        let engine = with_memory(way, 16, &["mem:64M"]);
-        let (_region, pages) = paged_out(&engine, 1500, 7);
+        let (_region, pages) = paged_out(&engine, paged, 7);
         let more = engine.map(20 * MIB).unwrap();
         let more = Pages::of(&more);
         let begun = AtomicBool::new(false);
@@ -148,11 +114,7 @@ fn a_program_that_needs_the_room_gets_the_device_back_even_when_it_is_empty() {
                 more.fill_all(8);
             });
             swapoff_with(&engine, "mem", &mut |progress| {
-                begun.fetch_or(progress.pages_left == 0, Ordering::Release);
-                // Looked for in vain so often, the device is asked for.
-                while begun.load(Ordering::Relaxed) && engine.counters().allocstall < 10 {
-                    std::thread::yield_now();
-                }
+                watch(&engine, progress, &begun);
                 Proceed::GoOn
             })
         });
@@ -162,6 +124,29 @@ fn a_program_that_needs_the_room_gets_the_device_back_even_when_it_is_empty() {
         more.check_all(8);
         audit(&engine);
     }
+}
+
+#[test]
+fn a_program_that_needs_the_room_gets_the_device_back() {
+    gives_way(3000, |engine, _, begun| {
+        begun.store(true, Ordering::Release);
+        // Nothing is read before the program has filled RAM.
+        while engine.counters().allocstall == 0 {
+            std::thread::yield_now();
+        }
+    });
+}
+
+/// As above, but the last slot is free when the program asks.
+#[test]
+fn a_program_that_needs_the_room_gets_the_device_back_even_when_it_is_empty() {
+    gives_way(1500, |engine, progress, begun| {
+        begun.fetch_or(progress.pages_left == 0, Ordering::Release);
+        // Looked for in vain so often, the device is asked for.
+        while begun.load(Ordering::Relaxed) && engine.counters().allocstall < 10 {
+            std::thread::yield_now();
+        }
+    });
 }
 
 #[test]
