@@ -2,7 +2,6 @@
 //!
 //! This bounds what any swap on it can reach: O_DIRECT, 1 MiB requests, several in flight.
 
-use crate::sys::swap;
 use serde::Serialize;
 use std::fs::{self, File};
 use std::io;
@@ -11,6 +10,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
+use userswap::internals::bench::swap;
 
 /// Large enough to outlast a disk's cache for a moment, small enough for a second.
 const FILE_BYTES_MAX: u64 = 512 << 20;

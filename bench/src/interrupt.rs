@@ -4,13 +4,13 @@
 //! the code that waits for them then finds the signal and leaves in order. At all other times
 //! the signals do what they would do without this module.
 
-use crate::sys::process::{Pid, kill_group};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::io;
 use std::process::ExitCode;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use thiserror::Error;
+use userswap::internals::bench::process::{Pid, kill_group};
 
 /// What a shell adds to a signal's number.
 const EXIT_SIGNAL: i32 = 128;

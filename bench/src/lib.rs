@@ -19,7 +19,6 @@ mod machine;
 mod process;
 mod random;
 mod size;
-mod sys;
 pub mod usemem;
 
 pub use interrupt::Interrupted;

@@ -4,7 +4,6 @@
 //! signal. Where only the part after a signal is to be measured, the signal is sent from here.
 
 use crate::interrupt::{Interrupt, Interrupted};
-use crate::sys::process::{self as sys, CpuTime, Pid};
 use crate::usemem::WAITING_MARK;
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
@@ -13,6 +12,7 @@ use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use thiserror::Error;
+use userswap::internals::bench::process::{self as sys, CpuTime, Pid};
 
 /// A load that has ended.
 #[derive(Debug)]

@@ -85,8 +85,8 @@ pub mod internals {
     pub use crate::swapoff::method::SwapoffMethod;
     pub use crate::swapoff::{Proceed, Progress};
     pub use crate::sys::{
-        PAGE_BYTES, clock, directory as directories, fd, futex, lock, mapping, numa, pagemap,
-        pages, process, signal,
+        PAGE_BYTES, bench, clock, directory as directories, fd, futex, lock, mapping, numa,
+        pagemap, pages, process, signal,
     };
     pub use userswap_policy::readahead::{Hint, PAGE_CLUSTER_DEFAULT, page_cluster_of};
 }

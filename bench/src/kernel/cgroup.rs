@@ -1,11 +1,11 @@
 //! A memory control group, version 1 or 2, for the program that runs on the kernel's swap.
 
 use super::KernelError;
-use crate::sys::process;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use userswap::internals::bench::process;
 
 /// Which of the two interfaces limits memory here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,8 +10,6 @@ pub(crate) mod swapoff;
 
 use crate::interrupt::Interrupt;
 use crate::process::{self, Finished, MeasureFrom, RunError};
-use crate::sys::cleaner::{self, LeftOver, Remains};
-use crate::sys::process::{self as sys, Pid};
 use cgroup::{Cgroup, Hierarchy};
 use clap::ValueEnum;
 use std::ffi::CString;
@@ -22,6 +20,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use thiserror::Error;
+use userswap::internals::bench::cleaner::{self, LeftOver, Remains};
+use userswap::internals::bench::process::{self as sys, Pid};
 
 /// Why the kernel's swap could not be measured.
 #[derive(Debug, Error)]

@@ -1,12 +1,12 @@
 //! A fresh swap file: made, filled with real blocks, signed and switched on.
 
 use super::{KernelError, c_path, open_directory};
-use crate::sys::swap;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use userswap::internals::PAGE_BYTES;
+use userswap::internals::bench::swap;
 
 /// Where mkswap(8) puts version, last page and number of bad pages: after the boot block.
 const HEADER_OFFSET: usize = 1024;

@@ -8,14 +8,14 @@
 use super::{Baseline, KernelError, Limits, c_path, check};
 use crate::interrupt::Interrupt;
 use crate::process::RunError;
-use crate::sys::process::{self as sys, Pid};
-use crate::sys::swap;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
+use userswap::internals::bench::process::{self as sys, Pid};
+use userswap::internals::bench::swap;
 
 /// Where the kernel's readahead is tuned.
 pub(super) const PAGE_CLUSTER: &str = "/proc/sys/vm/page-cluster";

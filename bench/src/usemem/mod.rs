@@ -13,7 +13,6 @@ mod pass;
 mod report;
 mod task;
 
-use crate::sys::process::{self, Fork, Pid};
 use barrier::Barrier;
 use notice::Notice;
 use options::{Freeing, Options, Refusal};
@@ -22,6 +21,7 @@ use std::io;
 use std::process::ExitCode;
 use std::time::Instant;
 use task::{Failure, Task, Team};
+use userswap::internals::bench::process::{self, Fork, Pid};
 
 pub(crate) use report::{PAGE_READS_UNIT, THROUGHPUT_UNIT, WAITING_MARK};
 

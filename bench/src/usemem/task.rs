@@ -6,14 +6,14 @@ use super::options::{Access, Freeing, Options, Order, Source, Start, WORD_BYTES}
 use super::pass::{Ended, Pass, Work, WrongData};
 use super::report;
 use crate::random::Random;
-use crate::sys::memory::{Backing, Memory, Populate, Protection};
-use crate::sys::process::{self, Pid};
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::{Duration, Instant, SystemTime};
 use thiserror::Error;
+use userswap::internals::bench::memory::{Backing, Memory, Populate, Protection};
+use userswap::internals::bench::process::{self, Pid};
 
 /// usemem does not time the freeing of more mappings than this.
 const TIMED_MAPPINGS_MAX: usize = 32;

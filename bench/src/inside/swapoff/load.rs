@@ -2,10 +2,10 @@
 //! says so, and waits. Then it looks at every page.
 
 use super::super::words::{PAGE_WORDS, word_at};
-use crate::sys::memory::{Backing, Memory, Populate, Protection};
 use std::io::{self, Read, Write};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering::Relaxed;
+use userswap::internals::bench::memory::{Backing, Memory, Populate, Protection};
 
 /// What it says when everything is out.
 pub(crate) const OUT_MARK: &str = "paged out";

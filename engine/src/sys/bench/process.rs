@@ -8,20 +8,27 @@ use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
 /// A process id.
-pub(crate) type Pid = libc::pid_t;
+pub type Pid = libc::pid_t;
 
 /// Which side of a fork this is.
 #[derive(Debug)]
-pub(crate) enum Fork {
+pub enum Fork {
+    /// The new process.
     Child,
-    Parent { child: Pid },
+    /// The process that forked.
+    Parent {
+        /// The new process.
+        child: Pid,
+    },
 }
 
 /// Processor time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct CpuTime {
-    pub(crate) user: Duration,
-    pub(crate) sys: Duration,
+pub struct CpuTime {
+    /// In the program.
+    pub user: Duration,
+    /// In the kernel.
+    pub sys: Duration,
 }
 
 impl CpuTime {
@@ -32,13 +39,15 @@ impl CpuTime {
 
 /// How a process ended, and what it and the children it waited for used.
 #[derive(Debug)]
-pub(crate) struct Waited {
-    pub(crate) status: ExitStatus,
-    pub(crate) used: CpuTime,
+pub struct Waited {
+    /// Its exit code or signal.
+    pub status: ExitStatus,
+    /// Processor time of them all.
+    pub used: CpuTime,
 }
 
 /// Forks; the caller must have no other threads, or the child would find their locks taken.
-pub(crate) fn fork() -> io::Result<Fork> {
+pub fn fork() -> io::Result<Fork> {
     // SAFETY: the callers fork before they start threads, so the child is a whole program.
     match super::check(unsafe { libc::fork() })? {
         0 => Ok(Fork::Child),
@@ -47,7 +56,7 @@ pub(crate) fn fork() -> io::Result<Fork> {
 }
 
 /// Waits until `pid`, a child, ends.
-pub(crate) fn wait(pid: Pid) -> io::Result<Waited> {
+pub fn wait(pid: Pid) -> io::Result<Waited> {
     let mut status = 0;
     // SAFETY: rusage is plain numbers, for which zeros are valid.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
@@ -63,7 +72,7 @@ pub(crate) fn wait(pid: Pid) -> io::Result<Waited> {
 }
 
 /// What this process and its threads have used so far.
-pub(crate) fn used_by_us() -> CpuTime {
+pub fn used_by_us() -> CpuTime {
     // SAFETY: rusage is plain numbers, for which zeros are valid.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     // SAFETY: the pointer is valid for writing during the call, which cannot fail with these arguments.
@@ -78,21 +87,21 @@ fn duration(time: libc::timeval) -> Duration {
 }
 
 /// Sends `signal` to one process.
-pub(crate) fn send(pid: Pid, signal: i32) -> io::Result<()> {
+pub fn send(pid: Pid, signal: i32) -> io::Result<()> {
     assert!(pid > 0, "0 and negative numbers address groups");
     // SAFETY: kill has no preconditions on memory.
     super::check(unsafe { libc::kill(pid, signal) }).map(drop)
 }
 
 /// Kills every process of a process group; a group that is gone already is fine.
-pub(crate) fn kill_group(leader: Pid) {
+pub fn kill_group(leader: Pid) {
     assert!(leader > 1, "1 and below would address more than one group");
     // SAFETY: kill has no preconditions on memory.
     unsafe { libc::kill(-leader, libc::SIGKILL) };
 }
 
 /// Binds the calling thread to one CPU.
-pub(crate) fn bind_to_cpu(cpu: usize) -> io::Result<()> {
+pub fn bind_to_cpu(cpu: usize) -> io::Result<()> {
     // SAFETY: cpu_set_t is plain bits, for which zeros are valid.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
     // SAFETY: CPU_SET checks its bound.
@@ -102,19 +111,19 @@ pub(crate) fn bind_to_cpu(cpu: usize) -> io::Result<()> {
 }
 
 /// Has the kernel kill the calling process when the thread that made it ends.
-pub(crate) fn die_with_parent() -> io::Result<()> {
+pub fn die_with_parent() -> io::Result<()> {
     // SAFETY: this prctl takes one number and touches no memory.
     super::check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) }).map(drop)
 }
 
 /// Has `command` start its child so that it dies with this thread.
-pub(crate) fn tie_to_this_thread(command: &mut Command) {
+pub fn tie_to_this_thread(command: &mut Command) {
     // SAFETY: the closure makes one system call and allocates nothing.
     unsafe { command.pre_exec(die_with_parent) };
 }
 
 /// Has `command` start its child inside the control group of this `cgroup.procs`.
-pub(crate) fn start_inside(command: &mut Command, procs: File) {
+pub fn start_inside(command: &mut Command, procs: File) {
     let join = move || {
         // "0" means the writer itself.
         // SAFETY: the file is open as long as the closure lives, the text is one valid byte.
@@ -126,13 +135,13 @@ pub(crate) fn start_inside(command: &mut Command, procs: File) {
 }
 
 /// Whether this process may do what only root may.
-pub(crate) fn is_root() -> bool {
+pub fn is_root() -> bool {
     // SAFETY: geteuid has no preconditions.
     unsafe { libc::geteuid() == 0 }
 }
 
 /// The clock ticks per second of `/proc/PID/stat`.
-pub(crate) fn ticks_per_second() -> u64 {
+pub fn ticks_per_second() -> u64 {
     // SAFETY: sysconf has no preconditions.
     let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
     u64::try_from(ticks).expect("the clock tick is known on every Linux")

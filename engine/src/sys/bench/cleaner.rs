@@ -24,30 +24,34 @@ const LEFT_TUNING: u8 = 16;
 
 /// What has to be gone in the end; each may be missing already.
 #[derive(Debug)]
-pub(crate) struct Remains {
-    pub(crate) swap_file: CString,
-    pub(crate) cgroup: CString,
+pub struct Remains {
+    /// The kernel's swap file.
+    pub swap_file: CString,
+    /// The directory of the control group.
+    pub cgroup: CString,
     /// `cgroup.procs` below `cgroup`.
-    pub(crate) procs: CString,
-    /// A file of the kernel's tuning, and what has to be in it again; empty for nothing.
-    pub(crate) tuning: CString,
-    pub(crate) tuned_before: Vec<u8>,
+    pub procs: CString,
+    /// A file of the kernel's tuning.
+    pub tuning: CString,
+    /// What has to be in `tuning` again; empty for nothing.
+    pub tuned_before: Vec<u8>,
 }
 
 /// What could not be removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct LeftOver(u8);
+pub struct LeftOver(u8);
 
 impl LeftOver {
-    pub(crate) const NOTHING: Self = Self(0);
+    /// All is gone.
+    pub const NOTHING: Self = Self(0);
 
     /// Reads the exit status of a cleaner.
-    pub(crate) fn from_exit_code(code: i32) -> Self {
+    pub fn from_exit_code(code: i32) -> Self {
         Self(u8::try_from(code).unwrap_or(u8::MAX))
     }
 
     /// What is left, in words.
-    pub(crate) fn describe(self) -> Vec<&'static str> {
+    pub fn describe(self) -> Vec<&'static str> {
         let names = [
             (LEFT_PROCESSES, "processes in the control group"),
             (LEFT_SWAP, "the swap file in use"),
@@ -60,7 +64,7 @@ impl LeftOver {
 }
 
 /// Forks the cleaner; the child never returns from here.
-pub(crate) fn start(remains: &Remains, reader: PipeReader, writer: &PipeWriter) -> io::Result<Pid> {
+pub fn start(remains: &Remains, reader: PipeReader, writer: &PipeWriter) -> io::Result<Pid> {
     // SAFETY: the child runs `serve` only, which is async-signal-safe and does not return.
     let child = super::check(unsafe { libc::fork() })?;
     if child != 0 {
@@ -120,7 +124,7 @@ fn wait_for_close(pipe: RawFd) {
 
 /// Removes what is there: members, swap, file, group, in this order, because swapoff is quick only
 /// when no pages are in it. Async-signal-safe.
-pub(crate) fn clean(remains: &Remains) -> LeftOver {
+pub fn clean(remains: &Remains) -> LeftOver {
     let mut left = 0;
     if !restore(&remains.tuning, &remains.tuned_before) {
         left |= LEFT_TUNING;

@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicU64;
 
 /// What backs a block of memory.
 #[derive(Debug)]
-pub(crate) enum Backing<'a> {
+pub enum Backing<'a> {
     /// A private mapping of this file, which is `/dev/zero` by default.
     Private(&'a File),
     /// A shared mapping of this file from this byte on.
@@ -21,15 +21,19 @@ pub(crate) enum Backing<'a> {
 
 /// What may be done with a mapping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Protection {
+pub enum Protection {
+    /// Reading only.
     Read,
+    /// Reading and writing.
     ReadWrite,
 }
 
 /// When a mapping gets its pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Populate {
+pub enum Populate {
+    /// Each when it is first touched.
     OnTouch,
+    /// All when it is made (MAP_POPULATE).
     AtOnce,
 }
 
@@ -41,7 +45,7 @@ enum Origin {
 
 /// A block of memory that this process owns, unmapped when dropped.
 #[derive(Debug)]
-pub(crate) struct Memory {
+pub struct Memory {
     start: NonNull<u8>,
     bytes: usize,
     origin: Origin,
@@ -54,7 +58,7 @@ unsafe impl Sync for Memory {}
 
 impl Memory {
     /// Gets `bytes` bytes of memory; fails as mmap or malloc does.
-    pub(crate) fn new(
+    pub fn new(
         backing: &Backing<'_>,
         bytes: usize,
         protection: Protection,
@@ -95,7 +99,7 @@ impl Memory {
 
     /// The block as words. Atomics, because threads may share the block; a relaxed access is one
     /// plain machine instruction that the compiler neither drops nor merges with its neighbours.
-    pub(crate) fn words(&self) -> &[AtomicU64] {
+    pub fn words(&self) -> &[AtomicU64] {
         let words = self.bytes / size_of::<AtomicU64>();
         // SAFETY: both origins align to 16 bytes at least, the block is initialised (zeros or a
         // file), lives as long as `self`, and is reached in no other way.
@@ -103,7 +107,7 @@ impl Memory {
     }
 
     /// Has the kernel page the block out.
-    pub(crate) fn page_out(&self) -> io::Result<()> {
+    pub fn page_out(&self) -> io::Result<()> {
         // SAFETY: the range is the block's own, and the advice changes no byte of it.
         let advised =
             unsafe { libc::madvise(self.start.as_ptr().cast(), self.bytes, libc::MADV_PAGEOUT) };
@@ -111,7 +115,7 @@ impl Memory {
     }
 
     /// Locks the block in RAM.
-    pub(crate) fn lock(&self) -> io::Result<()> {
+    pub fn lock(&self) -> io::Result<()> {
         // SAFETY: the range is the block's own.
         super::check(unsafe { libc::mlock(self.start.as_ptr().cast(), self.bytes) }).map(drop)
     }
