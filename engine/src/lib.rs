@@ -82,6 +82,7 @@ pub mod internals {
     pub use crate::state::node::NodeState;
     pub use crate::state::page::PageState;
     pub use crate::state::range_set::RangeSet;
+    pub use crate::state::unmap_lock::Parts;
     pub use crate::swapoff::method::SwapoffMethod;
     pub use crate::swapoff::{Proceed, Progress};
     pub use crate::sys::{
