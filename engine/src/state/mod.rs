@@ -19,6 +19,7 @@ pub mod scratch;
 pub mod shares;
 pub mod shrinkers;
 pub mod threads;
+pub mod touched;
 pub mod unmap_lock;
 pub mod wake;
 pub mod wants;

@@ -79,7 +79,7 @@ impl Claim {
 
     /// Drops what the memory in it may hold.
     fn empty(&self, process: &Process, phase: &Phase<'_>) {
-        self.memory().for_each(|(part, memory)| ranges::empty(process, phase, part, memory));
+        self.memory().for_each(|(part, _)| ranges::forget(process, phase, part));
         self.left_open.iter().for_each(|part| ranges::forget(process, phase, *part));
     }
 
@@ -195,13 +195,13 @@ fn release(process: &Process, engine: &Engine, claim: &Claim) {
     for part in process.arena.plain_within(claim.range) {
         let Span { address, bytes } = process.span_of(part);
         // Most of it while pages still move.
-        ranges::empty_touched(engine, part);
+        engine.core().drop_range(part);
         if let Err(error) = engine.core().uffd.unregister(address, bytes) {
             raw::say(&format!("cannot take memory back from the engine: {error}"));
             raw::exit_now(1);
         }
         // What came in before the kernel knew.
-        ranges::empty_touched(engine, part);
+        engine.core().drop_range(part);
     }
 }
 
