@@ -169,6 +169,15 @@ fn memory_at_low_addresses_and_in_reservations_of_a_tebibyte_is_managed() {
 }
 
 #[test]
+fn a_core_dump_holds_what_the_program_has_and_not_the_free_arena() {
+    let directory = directory();
+    let program = compile(directory.path(), "dumped.c");
+    for (ram, fault) in [("16M", "thread"), ("16M", "signal"), ("1G", "thread")] {
+        stats(ram, fault, &[program.to_str().unwrap()]);
+    }
+}
+
+#[test]
 fn a_program_that_insists_on_an_address_gets_it_from_the_kernel_and_no_other_does() {
     let directory = directory();
     let program = compile(directory.path(), "insist.c");

@@ -82,6 +82,9 @@ fn start(text: &str) -> Result<(), String> {
     }
     signals::start(&options);
     signal_stacks::start();
+    arena
+        .advise(libc::MADV_DONTDUMP)
+        .map_err(|error| format!("no core dump would end: {error}"))?;
     let process = Process::new(options, arena).publish();
     commitment::prepare(process)
         .map_err(|error| format!("no memory for the heap's tables: {error}"))?;

@@ -74,13 +74,36 @@ pub fn open(process: &Process, range: PageRange, protection: i32) -> Result<(), 
         give_back(process, range);
         return Err(error);
     }
+    if protection != PROT_NONE {
+        set_dumped(process.span_of(range), Dumped::Yes);
+    }
     process.areas.lock().set(range, Area::Memory(Memory::new(protection)));
     Ok(())
+}
+
+/// Whether a core dump holds the content of a range.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Dumped {
+    /// As other memory.
+    Yes,
+    /// As free parts of the arena: they are TiBs, and a dump would look at each page.
+    No,
+}
+
+/// For memory that becomes accessible for the first time, and for what is given back.
+pub fn set_dumped(span: Span, dumped: Dumped) {
+    let advice = match dumped {
+        Dumped::Yes => libc::MADV_DODUMP,
+        Dumped::No => libc::MADV_DONTDUMP,
+    };
+    // It fails where there is no mapping left to split a part off: the dump holds less, or takes longer.
+    let _ = raw::advise(span, advice);
 }
 
 /// Frees a range that was taken and could not be opened: a part of it may be accessible.
 pub fn give_back(process: &Process, range: PageRange) {
     let outcome = raw::protect(process.span_of(range), PROT_NONE);
+    set_dumped(process.span_of(range), Dumped::No);
     let mut areas = process.areas.lock();
     if outcome.is_err() {
         areas.left_open.insert(range);
@@ -122,7 +145,11 @@ fn close(process: &Process, phase: &Phase<'_>, range: PageRange, memory: Memory)
         locking::unlock_part(process, phase, range);
     }
     forget(process, phase, range);
-    protect_anew(process.span_of(range), PROT_NONE, memory.keyed).is_ok()
+    let is_closed = protect_anew(process.span_of(range), PROT_NONE, memory.keyed).is_ok();
+    if memory.opened {
+        set_dumped(process.span_of(range), Dumped::No);
+    }
+    is_closed
 }
 
 /// Protects memory for its next use, which knows nothing of the last one's protection key.

@@ -5,6 +5,7 @@
 //! shared memory) is made elsewhere first, so that what it refuses changes nothing, and then moved over the
 //! range in one call; under the engine the range leaves its hands before that.
 //! Signals are blocked in all of these.
+use super::ranges::Dumped;
 use super::{engagement, locking, ranges};
 use crate::abi::raw::{self, Errno, MapRequest, Span};
 use crate::state::areas::{Area, Memory};
@@ -125,7 +126,9 @@ fn put_memory(
     if first {
         claim.empty(process, phase);
     }
-    ranges::protect_anew(process.span_of(claim.range), protection, claim.is_keyed())?;
+    let span = process.span_of(claim.range);
+    ranges::protect_anew(span, protection, claim.is_keyed())?;
+    ranges::set_dumped(span, if protection == PROT_NONE { Dumped::No } else { Dumped::Yes });
     if !first {
         claim.empty(process, phase);
     }
@@ -153,6 +156,9 @@ pub fn put_plain(
         engagement::join(engine, span);
         // What was written before the engine could know of it was written before this mapping.
         raw::advise(span, libc::MADV_DONTNEED).expect("the arena is ours");
+    }
+    if protection == PROT_NONE {
+        ranges::set_dumped(span, Dumped::No);
     }
     process.arena.set_plain(range);
     process.areas.lock().set(range, Area::Memory(Memory::new(protection)));
