@@ -97,11 +97,6 @@ pub fn is_libcs(name: &CStr) -> bool {
     first.unwrap_or(true)
 }
 
-/// Whether a loaded object defines one of these names.
-pub fn is_defined(names: &[&CStr]) -> bool {
-    each_object(|object| names.iter().find_map(|name| object.find(name))).is_some()
-}
-
 /// Calls `visit` with the loaded objects, in the linker's order, until it returns something.
 pub fn each_object<R>(mut visit: impl FnMut(&Object) -> Option<R>) -> Option<R> {
     let mut walk = Walk { visit: &mut visit, result: None };

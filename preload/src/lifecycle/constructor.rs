@@ -5,7 +5,7 @@
 //! options the library stays inert. Options that cannot be read end the program: it must not run
 //! unmanaged on a machine that counts on its budget.
 use super::{fork, last_thread, stats};
-use crate::abi::{allocator, callers, native, next, raw, symbols, thread_end, thread_locals};
+use crate::abi::{callers, native, next, raw, symbols, thread_end, thread_locals};
 use crate::calls::{self, signal_stacks, signals};
 use crate::heap::{elsewhere, fork_gate, mimalloc};
 use crate::memory::{commitment, starter};
@@ -97,14 +97,13 @@ fn start(text: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// At low addresses, but for programs with a sanitizer: that wants them for its own tables, and may come after us.
+/// At low addresses, but for programs with a sanitizer, which are known by an mmap of their own: it wants those
+/// addresses for its tables, and comes after us.
 fn reserve_arena() -> std::io::Result<Arena> {
-    let sanitizers = [c"__asan_init", c"__tsan_init", c"__msan_init", c"__hwasan_init"];
-    // Each of them brings a malloc.
-    if allocator::is_foreign() && symbols::is_defined(&sanitizers) {
-        return Arena::reserve(ARENA_PAGES_MAX, Access::Reserved);
+    match symbols::is_libcs(c"mmap") {
+        true => Arena::reserve_low(),
+        false => Arena::reserve(ARENA_PAGES_MAX, Access::Reserved),
     }
-    Arena::reserve_low()
 }
 
 extern "C" fn destruct() {
