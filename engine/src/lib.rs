@@ -77,7 +77,8 @@ pub mod internals {
     pub use crate::control::{CONNECTIONS_MAX, directory, protocol, settings};
     pub use crate::device::record::DeviceState;
     pub use crate::device::{Devices, SlotMode, SlotSpan, open};
-    pub use crate::state::arena::{ARENA_PAGES_MAX, Arena};
+    pub use crate::state::address_space::ARENA_PAGES_MAX;
+    pub use crate::state::arena::Arena;
     pub use crate::state::core::{Core, Path};
     pub use crate::state::node::NodeState;
     pub use crate::state::page::PageState;

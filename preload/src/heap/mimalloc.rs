@@ -4,6 +4,7 @@
 //! (`memory/commitment`). A purge drops the content.
 //! mimalloc's one large table (its page map) is the kernel's.
 use crate::abi::raw::{self, Span};
+use crate::memory::ranges::Dumped;
 use crate::memory::{commitment, ranges};
 use crate::state::areas::Area;
 use crate::state::process::{self, Process};
@@ -109,6 +110,7 @@ fn heap_area(process: &Process, bytes: usize) -> Option<PageRange> {
         process.arena.free(range);
         return None;
     }
+    ranges::set_dumped(process.span_of(range), Dumped::Yes);
     areas.set(range, Area::Heap);
     Some(range)
 }

@@ -8,9 +8,8 @@ use crate::abi::raw::{self, Errno, Span};
 use crate::state::areas::{Area, Memory};
 use crate::state::process::{Phase, Process};
 use libc::{ENOMEM, PROT_NONE, PROT_READ, PROT_WRITE};
-use userswap::Engine;
 use userswap::internals::PageRange;
-use userswap::internals::{PageState, RangeSet};
+use userswap::internals::RangeSet;
 
 /// Pages of a huge page, to which the kernel aligns mappings of whole ones.
 pub const HUGE_PAGES: u32 = 512;
@@ -75,13 +74,36 @@ pub fn open(process: &Process, range: PageRange, protection: i32) -> Result<(), 
         give_back(process, range);
         return Err(error);
     }
+    if protection != PROT_NONE {
+        set_dumped(process.span_of(range), Dumped::Yes);
+    }
     process.areas.lock().set(range, Area::Memory(Memory::new(protection)));
     Ok(())
+}
+
+/// Whether a core dump holds the content of a range.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Dumped {
+    /// As other memory.
+    Yes,
+    /// As free parts of the arena: they are TiBs, and a dump would look at each page.
+    No,
+}
+
+/// For memory that becomes accessible for the first time, and for what is given back.
+pub fn set_dumped(span: Span, dumped: Dumped) {
+    let advice = match dumped {
+        Dumped::Yes => libc::MADV_DODUMP,
+        Dumped::No => libc::MADV_DONTDUMP,
+    };
+    // It fails where there is no mapping left to split a part off: the dump holds less, or takes longer.
+    let _ = raw::advise(span, advice);
 }
 
 /// Frees a range that was taken and could not be opened: a part of it may be accessible.
 pub fn give_back(process: &Process, range: PageRange) {
     let outcome = raw::protect(process.span_of(range), PROT_NONE);
+    set_dumped(process.span_of(range), Dumped::No);
     let mut areas = process.areas.lock();
     if outcome.is_err() {
         areas.left_open.insert(range);
@@ -122,8 +144,12 @@ fn close(process: &Process, phase: &Phase<'_>, range: PageRange, memory: Memory)
     if memory.locked {
         locking::unlock_part(process, phase, range);
     }
-    empty(process, phase, range, memory);
-    protect_anew(process.span_of(range), PROT_NONE, memory.keyed).is_ok()
+    forget(process, phase, range);
+    let is_closed = protect_anew(process.span_of(range), PROT_NONE, memory.keyed).is_ok();
+    if memory.opened {
+        set_dumped(process.span_of(range), Dumped::No);
+    }
+    is_closed
 }
 
 /// Protects memory for its next use, which knows nothing of the last one's protection key.
@@ -134,27 +160,8 @@ pub fn protect_anew(span: Span, protection: i32, keyed: bool) -> Result<usize, E
     if keyed { raw::protect_keyed(span, protection, 0) } else { raw::protect(span, protection) }
 }
 
-/// Drops what memory of the program may hold, also where we were never told that it is accessible: a raw
-/// system call can have opened it.
-pub fn empty(process: &Process, phase: &Phase<'_>, range: PageRange, memory: Memory) {
-    match phase {
-        Phase::Engaged(engine) if !memory.opened => empty_touched(engine, range),
-        _ => forget(process, phase, range),
-    }
-}
-
-/// A reservation may be many times larger than what was ever touched in it: looks before it drops.
-pub fn empty_touched(engine: &Engine, range: PageRange) {
-    let is_touched = |page: &u32| engine.core().pages.state(*page) != PageState::Untouched;
-    let mut pages = range.first..range.end();
-    while let Some(first) = pages.find(is_touched) {
-        let count = (first..range.end()).take_while(is_touched).count() as u32;
-        engine.core().drop_range(PageRange { first, count });
-        pages.start = first + count;
-    }
-}
-
-/// Drops the content of a range, which reads as zeros afterwards.
+/// Drops the content of a range, which reads as zeros afterwards; also where we were never told that it is
+/// accessible: a raw system call can have opened it.
 pub fn forget(process: &Process, phase: &Phase<'_>, range: PageRange) {
     match phase {
         Phase::Native(_) => {

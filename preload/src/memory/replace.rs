@@ -5,6 +5,7 @@
 //! shared memory) is made elsewhere first, so that what it refuses changes nothing, and then moved over the
 //! range in one call; under the engine the range leaves its hands before that.
 //! Signals are blocked in all of these.
+use super::ranges::Dumped;
 use super::{engagement, locking, ranges};
 use crate::abi::raw::{self, Errno, MapRequest, Span};
 use crate::state::areas::{Area, Memory};
@@ -79,7 +80,7 @@ impl Claim {
 
     /// Drops what the memory in it may hold.
     fn empty(&self, process: &Process, phase: &Phase<'_>) {
-        self.memory().for_each(|(part, memory)| ranges::empty(process, phase, part, memory));
+        self.memory().for_each(|(part, _)| ranges::forget(process, phase, part));
         self.left_open.iter().for_each(|part| ranges::forget(process, phase, *part));
     }
 
@@ -125,7 +126,9 @@ fn put_memory(
     if first {
         claim.empty(process, phase);
     }
-    ranges::protect_anew(process.span_of(claim.range), protection, claim.is_keyed())?;
+    let span = process.span_of(claim.range);
+    ranges::protect_anew(span, protection, claim.is_keyed())?;
+    ranges::set_dumped(span, if protection == PROT_NONE { Dumped::No } else { Dumped::Yes });
     if !first {
         claim.empty(process, phase);
     }
@@ -153,6 +156,9 @@ pub fn put_plain(
         engagement::join(engine, span);
         // What was written before the engine could know of it was written before this mapping.
         raw::advise(span, libc::MADV_DONTNEED).expect("the arena is ours");
+    }
+    if protection == PROT_NONE {
+        ranges::set_dumped(span, Dumped::No);
     }
     process.arena.set_plain(range);
     process.areas.lock().set(range, Area::Memory(Memory::new(protection)));
@@ -195,13 +201,13 @@ fn release(process: &Process, engine: &Engine, claim: &Claim) {
     for part in process.arena.plain_within(claim.range) {
         let Span { address, bytes } = process.span_of(part);
         // Most of it while pages still move.
-        ranges::empty_touched(engine, part);
+        engine.core().drop_range(part);
         if let Err(error) = engine.core().uffd.unregister(address, bytes) {
             raw::say(&format!("cannot take memory back from the engine: {error}"));
             raw::exit_now(1);
         }
         // What came in before the kernel knew.
-        ranges::empty_touched(engine, part);
+        engine.core().drop_range(part);
     }
 }
 
