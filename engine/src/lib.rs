@@ -68,7 +68,7 @@ pub use userswap_policy::readahead::{AddressOrder, ReadaheadPolicy};
 pub mod internals {
     pub use crate::api::engine::{check_nodes, open_devices};
     pub use crate::api::options::{MIN_REGION_DEFAULT_BYTES, OPTIONS_VARIABLE, Options};
-    pub use crate::api::prepared::Prepared;
+    pub use crate::api::prepared::{Gathered, Prepared};
     pub use crate::base::choice::{Allowed, PAGE_CLUSTERS, RA_POLICIES, VMA_RA};
     pub use crate::base::index::{PageIndex, PageRange};
     pub use crate::base::limits::{RAM_MIN_BYTES, default_swap_bytes};
@@ -84,6 +84,7 @@ pub mod internals {
     pub use crate::state::range_set::RangeSet;
     pub use crate::swapoff::method::SwapoffMethod;
     pub use crate::swapoff::{Proceed, Progress};
+    pub use crate::sys::uffd::Rights;
     pub use crate::sys::{
         PAGE_BYTES, bench, clock, directory as directories, fd, futex, lock, mapping, numa,
         pagemap, pages, process, signal,

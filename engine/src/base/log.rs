@@ -68,6 +68,14 @@ pub fn not_bound(error: i32) {
     say(&["userswap: mbind failed (errno ", error, "): pages may lie on other nodes\n"]);
 }
 
+/// A child of a process that has given up its rights cannot have the kernel's faults served.
+pub fn user_faults_only() {
+    say(&[
+        "userswap: a forked child may not serve faults of system calls any more: those on swapped pages can fail with \
+         EFAULT; let the program's user open /dev/userfaultfd, or set vm.unprivileged_userfaultfd=1\n",
+    ]);
+}
+
 /// An engine under `run` that cannot be reached goes on all the same.
 pub fn no_control(reason: &str) {
     say(&["userswap: status, set, swapon and swapoff will not reach this program: ", reason, "\n"]);

@@ -10,6 +10,7 @@ pub mod clock;
 pub mod directory;
 pub mod fd;
 pub mod futex;
+pub mod kept_file;
 pub mod lock;
 pub mod mapping;
 pub mod numa;

@@ -8,12 +8,12 @@ pub fn yield_now() {
     unsafe { libc::sched_yield() };
 }
 
-/// Reads exactly `bytes` bytes at `offset` of a file into held frames at `to`.
+/// Reads exactly `bytes` bytes at `offset` of a file into memory of the caller's at `to`.
 ///
 /// # Errors
 /// The error number; EIO for a short read.
 pub fn read_at(fd: RawFd, offset: usize, to: usize, bytes: usize) -> Result<(), i32> {
-    // SAFETY: `to` is held frames of that length. The raw system call passes by an interposed pread.
+    // SAFETY: `to` is the caller's, of that length. The raw system call passes by an interposed pread.
     let read = unsafe { libc::syscall(libc::SYS_pread64, fd, to, bytes, offset) };
     match usize::try_from(read) {
         Ok(read) if read == bytes => Ok(()),

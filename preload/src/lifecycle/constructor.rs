@@ -4,7 +4,7 @@
 //! fork handlers are the first. Whatever ran before (the loader) has blocks of glibc's, and keeps them. Without
 //! options the library stays inert. Options that cannot be read end the program: it must not run
 //! unmanaged on a machine that counts on its budget.
-use super::{fork, last_thread, stats};
+use super::{fork, last_thread, rights, stats};
 use crate::abi::{callers, native, next, raw, thread_end, thread_locals};
 use crate::calls::{self, signal_stacks, signals};
 use crate::heap::{elsewhere, fork_gate, mimalloc};
@@ -69,6 +69,7 @@ fn look_up() {
     next::look_up();
     calls::look_up();
     last_thread::look_up();
+    rights::look_up();
 }
 
 fn start(text: &str) -> Result<(), String> {

@@ -5,10 +5,10 @@
 //! managed. All locks of ours are held across, so that the child finds the tables whole.
 use crate::abi::next;
 use crate::abi::raw;
-use crate::calls::{descriptors, libc_memory};
+use crate::calls::{descriptors, held, libc_memory};
 use crate::heap::{fork_gate, huge, mimalloc};
 use crate::lifecycle::stats;
-use crate::memory::starter;
+use crate::memory::{engagement, starter};
 use crate::state::process::{self, GlibcHeap, Process};
 use userswap::ForkTicket;
 use userswap::internals::PageRange;
@@ -39,6 +39,7 @@ pub fn install() {
 
 unsafe extern "C" fn prepare() {
     let Some(process) = process::current() else { return };
+    engagement::engage_if_gathered(process);
     let blocked = Blocked::new();
     let route = GlibcHeap::new();
     let pinned = libc_memory::pin(process);
@@ -93,6 +94,7 @@ unsafe extern "C" fn in_child() {
             raw::exit_now(1);
         }
         descriptors::protect_new(&before);
+        held::prepare(engine, &process.options);
         pass.stack.iter().chain(&pass.pinned).for_each(|range| engine.core().unpin_range(*range));
     }
     stats::renew();

@@ -46,12 +46,17 @@ pub fn renew() {
     OWNER.store(std::process::id(), Ordering::Release);
 }
 
+/// Whether this is the process that its memory belongs to.
+pub fn is_owner() -> bool {
+    std::process::id() == OWNER.load(Ordering::Acquire)
+}
+
 fn file_of(process: &Process) -> Option<PathBuf> {
     let name = process.options.stats.as_ref()?.to_str()?;
-    let pid = std::process::id();
-    if pid != OWNER.load(Ordering::Acquire) {
+    if !is_owner() {
         return None;
     }
+    let pid = std::process::id();
     if name.contains("%p") {
         return Some(name.replace("%p", &pid.to_string()).into());
     }

@@ -2,7 +2,7 @@
 
 mod advice;
 pub mod commitment;
-mod engagement;
+pub mod engagement;
 mod entries;
 mod locking;
 pub mod mappings;

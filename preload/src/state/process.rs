@@ -10,10 +10,10 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use userswap::Engine;
-use userswap::internals::Options;
 use userswap::internals::PAGE_BYTES;
 use userswap::internals::lock::{Guard, Lock};
 use userswap::internals::{Arena, PageRange};
+use userswap::internals::{Gathered, Options};
 
 static PROCESS: AtomicPtr<Process> = AtomicPtr::new(std::ptr::null_mut());
 /// First address and length of the arena, for the checks that every `free` makes.
@@ -39,6 +39,8 @@ pub struct Process {
     pub insistence: Insistence,
     /// Bytes of private anonymous mappings that were left to the kernel, of all that the process ever made.
     pub unmanaged_bytes: AtomicU64,
+    /// What the engine will need rights for, once the process may lose them; changed in the native phase only.
+    pub gathered: Lock<Option<Gathered>>,
     engine: AtomicPtr<Engine>,
 }
 
@@ -61,6 +63,7 @@ impl Process {
             heap_pages: AtomicU64::new(0),
             insistence: Insistence::default(),
             unmanaged_bytes: AtomicU64::new(0),
+            gathered: Lock::new(None),
             engine: AtomicPtr::new(std::ptr::null_mut()),
         }
     }
