@@ -15,8 +15,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { PAGE = 4096, BYTES = 64 << 20, NOBODY = 65534 };
+enum { PAGE = 4096, BYTES = 48 << 20, NOBODY = 65534 };
 static const char *empty_directory;
+static int is_late;
 
 static void give_user_up(void) {
     MUST(!setgroups(0, 0));
@@ -65,7 +66,9 @@ static void restrict_files(void) {
 }
 
 static void limit_descriptors(void) {
-    struct rlimit few = {16, 16};
+    struct rlimit few;
+    MUST(!getrlimit(RLIMIT_NOFILE, &few));
+    few.rlim_cur = 16;
     MUST(!setrlimit(RLIMIT_NOFILE, &few));
 }
 
@@ -162,6 +165,10 @@ static void outgrow(void) {
     check(1);
     fork_and_check(0);
     fork_and_check(1);
+    struct rusage usage;
+    MUST(!getrusage(RUSAGE_SELF, &usage));
+    // The engine has kept it to its budget; where the program brings an allocator, it starts late.
+    MUST(is_late || usage.ru_maxrss < BYTES >> 10);
 }
 
 // A process within its budget forks, and its child outgrows its own.
@@ -181,6 +188,7 @@ int main(int count, char **arguments) {
     MUST(count > 3);
     const char *way = arguments[1], *when = arguments[2];
     empty_directory = arguments[3];
+    is_late = count > 4;
     void (*give_up)(void) = 0;
     for (size_t i = 0; i < sizeof WAYS / sizeof *WAYS; i++)
         if (!strcmp(WAYS[i].name, way))

@@ -3,13 +3,14 @@
 //! A device is a record that is never freed but used again, as in the kernel: from the number of a slot its
 //! record is found without a lock. What a record holds changes only while the gate is closed, or under the
 //! record's lock.
-use super::open::{self, DeviceKind, OpenDevice};
+use super::open::{self, DeviceKind, OpenDevice, OpenError};
 use super::spec::SwapSpec;
 use super::throttle::{Distance, Link};
 use super::{DEVICE_SLOTS, SlotSpan, slot_of};
 use crate::base::error::Error;
 use crate::base::index::{NodeId, Slot};
 use crate::base::limits::NODES_MAX;
+use crate::base::log;
 use crate::sys::PAGE_BYTES;
 use crate::sys::fd;
 use crate::sys::lock::{Lock, LockUse};
@@ -299,8 +300,10 @@ impl Device {
         let bytes = u64::from(label.max) * PAGE_BYTES as u64;
         let copy = match (label.kind, &label.directory) {
             (DeviceKind::Memory, _) => memory_device(bytes).map_err(Error::Tables)?,
-            (_, Some(directory)) => open::open_beside(directory.as_fd(), &label.path, bytes)?,
-            (_, None) => temporary(open::default_directory(), bytes)?,
+            (_, Some(directory)) => {
+                or_memory(open::open_beside(directory.as_fd(), &label.path, bytes), bytes)?
+            }
+            (_, None) => or_memory(temporary(open::default_directory(), bytes), bytes)?,
         };
         copy.set_len(bytes).map_err(Error::ForkCopy)?;
         if fd::reflink(self.descriptor(), copy.as_raw_fd()).is_err() {
@@ -338,7 +341,18 @@ impl Store {
     }
 }
 
-fn temporary(directory: PathBuf, bytes: u64) -> Result<File, Error> {
+/// A process that may not make files any more (another user, Landlock) has memory.
+fn or_memory(file: Result<File, OpenError>, bytes: u64) -> Result<File, Error> {
+    match file {
+        Err(error) if error.is_refusal() => {
+            log::swapped_to_memory(&error.to_string());
+            memory_device(bytes).map_err(Error::Tables)
+        }
+        outcome => Ok(outcome?),
+    }
+}
+
+fn temporary(directory: PathBuf, bytes: u64) -> Result<File, OpenError> {
     let opened = open::open(&SwapSpec::at(directory), bytes)?;
     Ok(opened.file.expect("a directory gives a file"))
 }

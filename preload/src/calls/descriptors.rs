@@ -31,6 +31,39 @@ pub fn open_now() -> Vec<c_int> {
     }
 }
 
+/// The limit on descriptors raised as far as the process may, until dropped: ours are at high numbers.
+pub struct Raised {
+    before: Option<libc::rlimit>,
+}
+
+impl Raised {
+    pub fn new() -> Self {
+        let before = limits(None).filter(|limits| limits.rlim_cur < limits.rlim_max);
+        if let Some(limit) = before {
+            limits(Some(libc::rlimit { rlim_cur: limit.rlim_max, ..limit }));
+        }
+        Self { before }
+    }
+}
+
+impl Drop for Raised {
+    fn drop(&mut self) {
+        if self.before.is_some() {
+            limits(self.before);
+        }
+    }
+}
+
+/// Sets the limits on descriptors; the ones before.
+fn limits(new: Option<libc::rlimit>) -> Option<libc::rlimit> {
+    let mut before = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    let new = new.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    let number = libc::SYS_prlimit64;
+    // SAFETY: limits or nothing, and room for limits.
+    let outcome = unsafe { libc::syscall(number, 0, libc::RLIMIT_NOFILE, new, &raw mut before) };
+    (outcome == 0).then_some(before)
+}
+
 /// Keeps the program from descriptors that were opened since; signals are blocked.
 pub fn protect_new(before: &[c_int]) {
     let mut new: Vec<c_int> = open_now().into_iter().filter(|fd| !before.contains(fd)).collect();

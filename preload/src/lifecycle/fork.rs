@@ -88,6 +88,7 @@ unsafe extern "C" fn in_child() {
     // First: threads of the engine that are about to start want it.
     libc_memory::release();
     if let (Some(engine), Some(ticket)) = (process.engine(), pass.ticket) {
+        let _raised = descriptors::Raised::new();
         let before = descriptors::open_now();
         if let Err(error) = engine.fork_child(ticket) {
             raw::say(&format!("the child of a fork cannot be served: {error}"));

@@ -74,10 +74,10 @@ fn gives_up(option: c_int) -> bool {
     matches!(option, libc::PR_SET_DUMPABLE | libc::PR_SET_NO_NEW_PRIVS | libc::PR_SET_SECCOMP)
 }
 
-/// Whether a limit leaves no room for the engine's descriptors.
+/// Whether a limit that cannot be lifted again leaves no room for the engine's descriptors.
 fn is_tight(resource: c_uint, limits: *const rlimit) -> bool {
     // SAFETY: the program passes limits, or a null pointer.
     let limits = unsafe { limits.as_ref() };
     resource == libc::RLIMIT_NOFILE
-        && limits.is_some_and(|limits| limits.rlim_cur < DESCRIPTORS_MIN)
+        && limits.is_some_and(|limits| limits.rlim_max < DESCRIPTORS_MIN)
 }

@@ -48,6 +48,7 @@ pub fn gather(process: &Process) {
     if let Phase::Native(_held) = process.phase() {
         let mut gathered = process.gathered.lock();
         if !gathered.as_ref().is_some_and(Gathered::is_of_this_process) {
+            let _raised = descriptors::Raised::new();
             let before = descriptors::open_now();
             *gathered = Engine::gather(process.arena.clone(), &process.options).ok();
             descriptors::protect_new(&before);
@@ -83,6 +84,7 @@ pub struct Starting {
 
 /// Makes the engine. Where the program brings an allocator, no lock of ours may be held.
 pub fn prepare(process: &Process) -> Starting {
+    let _raised = descriptors::Raised::new();
     let before = descriptors::open_now();
     let gathered = process.gathered.lock().take().filter(Gathered::is_of_this_process);
     let gathered = gathered
