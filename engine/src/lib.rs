@@ -73,7 +73,7 @@ pub mod internals {
     pub use crate::base::index::{PageIndex, PageRange};
     pub use crate::base::limits::{RAM_MIN_BYTES, default_swap_bytes};
     pub use crate::base::topology::Topology;
-    pub use crate::base::{size, status};
+    pub use crate::base::{elf, script, size, status};
     pub use crate::control::{CONNECTIONS_MAX, directory, protocol, settings};
     pub use crate::device::record::DeviceState;
     pub use crate::device::{Devices, SlotMode, SlotSpan, open};
@@ -87,7 +87,7 @@ pub mod internals {
     pub use crate::sys::uffd::Rights;
     pub use crate::sys::{
         PAGE_BYTES, bench, clock, directory as directories, fd, futex, lock, mapping, numa,
-        pagemap, pages, process, signal,
+        pagemap, pages, process, signal, told,
     };
     pub use userswap_policy::readahead::{Hint, PAGE_CLUSTER_DEFAULT, page_cluster_of};
 }

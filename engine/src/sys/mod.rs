@@ -23,6 +23,7 @@ pub mod registry;
 pub mod request;
 pub mod signal;
 pub mod sync;
+pub mod told;
 pub mod uffd;
 pub mod uring;
 

@@ -160,6 +160,13 @@ pub fn is_file(fd: c_int) -> bool {
     status_of(fd).is_some_and(|status| status.st_mode & libc::S_IFMT == libc::S_IFREG)
 }
 
+/// Writes one line about us to standard error, without allocating, as one write.
+pub fn say_bytes(message: &[u8]) {
+    let parts = [&b"userswap: "[..], message, b"\n"].map(std::io::IoSlice::new);
+    // SAFETY: the parts are readable. A closed standard error is not our concern.
+    unsafe { libc::syscall(libc::SYS_writev, 2, parts.as_ptr(), parts.len()) };
+}
+
 /// Writes one line about us to standard error.
 pub fn say(message: &str) {
     let line = format!("userswap: {message}\n");
