@@ -124,6 +124,12 @@ impl Engine {
         self.running.core.usage()
     }
 
+    /// Pages of the budget that are in RAM for the program; None where it would have to wait.
+    #[doc(hidden)]
+    pub fn try_pages_in_ram(&self) -> Option<u32> {
+        self.core().try_pages_in_ram()
+    }
+
     /// The engine's parts, for the other crates of the workspace.
     #[doc(hidden)]
     pub fn core(&self) -> &Arc<Core> {

@@ -22,6 +22,18 @@ pub fn read_at(fd: RawFd, offset: usize, to: usize, bytes: usize) -> Result<(), 
     }
 }
 
+/// Bytes of RAM that the process has, but for those of files and shared memory; None without /proc. Allocates nothing.
+pub fn anonymous_bytes() -> Option<u64> {
+    // Pages in the address space, in RAM, and of those the ones of files and shared memory; then others.
+    let mut text = [0u8; 128];
+    let file = std::fs::File::open("/proc/thread-self/statm").ok()?;
+    let bytes = std::os::unix::fs::FileExt::read_at(&file, &mut text, 0).ok()?;
+    let mut fields = std::str::from_utf8(&text[..bytes]).ok()?.split(' ').skip(1);
+    let mut next = || fields.next()?.parse::<u64>().ok();
+    let (resident, shared) = (next()?, next()?);
+    Some(resident.saturating_sub(shared) * super::PAGE_BYTES as u64)
+}
+
 /// Writes a line to standard error without allocating, for places where nothing else may be used.
 pub fn say(parts: &[&str]) {
     for part in parts {

@@ -8,7 +8,7 @@ use crate::abi::raw;
 use crate::calls::{descriptors, held, libc_memory};
 use crate::heap::{fork_gate, huge, mimalloc};
 use crate::lifecycle::stats;
-use crate::memory::{engagement, starter};
+use crate::memory::{engagement, starter, unmanaged};
 use crate::state::process::{self, GlibcHeap, Process};
 use userswap::ForkTicket;
 use userswap::internals::PageRange;
@@ -39,6 +39,7 @@ pub fn install() {
 
 unsafe extern "C" fn prepare() {
     let Some(process) = process::current() else { return };
+    unmanaged::look();
     engagement::engage_if_gathered(process);
     let blocked = Blocked::new();
     let route = GlibcHeap::new();

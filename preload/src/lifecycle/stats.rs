@@ -4,6 +4,7 @@
 //! process number, every process writes its own. The entry points are as safe as the functions that they
 //! stand in for.
 use crate::abi::next;
+use crate::memory::unmanaged;
 use crate::state::notices;
 use crate::state::process::{self, Process};
 use libc::c_int;
@@ -33,6 +34,9 @@ fn write() {
 
 /// The process ends in order, its engine with it.
 pub fn end() {
+    if is_owner() {
+        unmanaged::look();
+    }
     write();
     // A child that shares its parent's memory (vfork) removes nothing: the name is its parent's.
     if let Some(engine) = process::current().and_then(Process::engine) {

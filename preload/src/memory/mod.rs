@@ -11,3 +11,4 @@ pub mod ranges;
 pub mod remap;
 mod replace;
 pub mod starter;
+pub mod unmanaged;
