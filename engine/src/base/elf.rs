@@ -30,6 +30,7 @@ const MACHINE: u16 = 243;
 
 /// What an ELF file is, as far as injecting goes.
 #[derive(Debug, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "looked at once, and a box would allocate")]
 pub enum Linkage {
     /// Loaded by the named dynamic linker.
     Dynamic(Interpreter),

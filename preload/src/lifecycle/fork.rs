@@ -86,6 +86,7 @@ unsafe extern "C" fn in_parent() {
 unsafe extern "C" fn in_child() {
     let Some(process) = process::current() else { return };
     let Some(pass) = PASS.lock().take() else { return };
+    process::forget_routes();
     // First: threads of the engine that are about to start want it.
     libc_memory::release();
     if let (Some(engine), Some(ticket)) = (process.engine(), pass.ticket) {

@@ -3,6 +3,7 @@
 //! *Native*: the arena is plain memory of the kernel's. *Engaged*: the engine has it. Changes of mappings
 //! in the native phase exclude each other and the engagement, so that the engine never adopts a page
 //! which a thread is just giving back; afterwards the page words order everything.
+use crate::abi::allocator;
 use crate::abi::raw::Span;
 use crate::state::areas::{Area, Areas};
 use crate::state::insistence::Insistence;
@@ -203,6 +204,12 @@ pub fn routes_to_glibc() -> bool {
 /// Sends malloc to managed memory: the constructor is done.
 pub fn open_heap() {
     ROUTED_TO_GLIBC.fetch_sub(1, Ordering::Release);
+}
+
+/// In the child of a fork, whose one thread has a [`GlibcHeap`]: those of other threads are the parent's.
+pub fn forget_routes() {
+    // Relaxed: the child has one thread. A program with an allocator has its first reason for ever.
+    ROUTED_TO_GLIBC.store(1 + i32::from(allocator::is_foreign()), Ordering::Relaxed);
 }
 
 /// Sends every thread's malloc to glibc until dropped.
