@@ -4,7 +4,6 @@
 //! (`memory/commitment`). A purge drops the content.
 //! mimalloc's one large table (its page map) is the kernel's.
 use crate::abi::raw::{self, Span};
-use crate::memory::ranges::Dumped;
 use crate::memory::{commitment, ranges};
 use crate::state::areas::Area;
 use crate::state::process::{self, Process};
@@ -104,13 +103,15 @@ fn grow(process: &Process, bytes: usize) -> Option<usize> {
 fn heap_area(process: &Process, bytes: usize) -> Option<PageRange> {
     let range = ranges::take(process, (bytes / PAGE_BYTES) as u32, ranges::HUGE_PAGES)?;
     let accessible = raw::protect(process.span_of(range), libc::PROT_READ | libc::PROT_WRITE);
+    if accessible.is_ok() {
+        ranges::add_to_dump(process, range);
+    }
     let mut areas = process.areas.lock();
     if accessible.is_err() {
         // A limit on data or on commitments: a smaller one may fit.
         process.arena.free(range);
         return None;
     }
-    ranges::set_dumped(process.span_of(range), Dumped::Yes);
     areas.set(range, Area::Heap);
     Some(range)
 }

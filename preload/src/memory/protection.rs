@@ -1,5 +1,4 @@
 //! mprotect on managed memory: the kernel changes the pages, the table of areas remembers it.
-use super::ranges::Dumped;
 use super::{engagement, ranges};
 use crate::abi::raw::{self, Errno, Span};
 use crate::state::areas::{Area, Memory};
@@ -57,7 +56,7 @@ fn protect_inside(
         key.protect(process.span_of(part), protection)?;
         if let Area::Memory(memory) = area {
             if !memory.opened && protection != PROT_NONE {
-                ranges::set_dumped(process.span_of(part), Dumped::Yes);
+                ranges::add_to_dump(process, part);
             }
             let keyed = match key {
                 Key::Kept => memory.keyed,

@@ -75,35 +75,41 @@ pub fn open(process: &Process, range: PageRange, protection: i32) -> Result<(), 
         return Err(error);
     }
     if protection != PROT_NONE {
-        set_dumped(process.span_of(range), Dumped::Yes);
+        add_to_dump(process, range);
     }
     process.areas.lock().set(range, Area::Memory(Memory::new(protection)));
     Ok(())
 }
 
-/// Whether a core dump holds the content of a range.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Dumped {
-    /// As other memory.
-    Yes,
-    /// As free parts of the arena: they are TiBs, and a dump would look at each page.
-    No,
+/// Free ranges from this size on, 64 MiB, are taken out of core dumps; smaller ones are soon in use again.
+const UNDUMPED_PAGES: u32 = 1 << 14;
+
+/// A core dump holds a range that becomes accessible; free parts of the arena it does not, which are TiBs, and it
+/// would look at each page.
+pub fn add_to_dump(process: &Process, range: PageRange) {
+    let mut areas = process.areas.lock();
+    if areas.dumped.covers(range) {
+        return;
+    }
+    areas.dumped.insert(range);
+    drop(areas);
+    // It fails where there is no mapping left to split a part off: the dump holds less then.
+    let _ = raw::advise(process.span_of(range), libc::MADV_DODUMP);
 }
 
-/// For memory that becomes accessible for the first time, and for what is given back.
-pub fn set_dumped(span: Span, dumped: Dumped) {
-    let advice = match dumped {
-        Dumped::Yes => libc::MADV_DODUMP,
-        Dumped::No => libc::MADV_DONTDUMP,
-    };
-    // It fails where there is no mapping left to split a part off: the dump holds less, or takes longer.
-    let _ = raw::advise(span, advice);
+/// A range is not accessible any more.
+pub fn leave_out_of_dump(process: &Process, range: PageRange) {
+    if range.count >= UNDUMPED_PAGES {
+        process.areas.lock().dumped.remove(range);
+        // As above: the dump takes longer then.
+        let _ = raw::advise(process.span_of(range), libc::MADV_DONTDUMP);
+    }
 }
 
 /// Frees a range that was taken and could not be opened: a part of it may be accessible.
 pub fn give_back(process: &Process, range: PageRange) {
     let outcome = raw::protect(process.span_of(range), PROT_NONE);
-    set_dumped(process.span_of(range), Dumped::No);
+    leave_out_of_dump(process, range);
     let mut areas = process.areas.lock();
     if outcome.is_err() {
         areas.left_open.insert(range);
@@ -147,7 +153,7 @@ fn close(process: &Process, phase: &Phase<'_>, range: PageRange, memory: Memory)
     forget(process, phase, range);
     let is_closed = protect_anew(process.span_of(range), PROT_NONE, memory.keyed).is_ok();
     if memory.opened {
-        set_dumped(process.span_of(range), Dumped::No);
+        leave_out_of_dump(process, range);
     }
     is_closed
 }

@@ -5,7 +5,6 @@
 //! shared memory) is made elsewhere first, so that what it refuses changes nothing, and then moved over the
 //! range in one call; under the engine the range leaves its hands before that.
 //! Signals are blocked in all of these.
-use super::ranges::Dumped;
 use super::{engagement, locking, ranges};
 use crate::abi::raw::{self, Errno, MapRequest, Span};
 use crate::state::areas::{Area, Memory};
@@ -128,7 +127,10 @@ fn put_memory(
     }
     let span = process.span_of(claim.range);
     ranges::protect_anew(span, protection, claim.is_keyed())?;
-    ranges::set_dumped(span, if protection == PROT_NONE { Dumped::No } else { Dumped::Yes });
+    match protection {
+        PROT_NONE => ranges::leave_out_of_dump(process, claim.range),
+        _ => ranges::add_to_dump(process, claim.range),
+    }
     if !first {
         claim.empty(process, phase);
     }
@@ -157,8 +159,9 @@ pub fn put_plain(
         // What was written before the engine could know of it was written before this mapping.
         raw::advise(span, libc::MADV_DONTNEED).expect("the arena is ours");
     }
+    process.areas.lock().dumped.insert(range);
     if protection == PROT_NONE {
-        ranges::set_dumped(span, Dumped::No);
+        ranges::leave_out_of_dump(process, range);
     }
     process.arena.set_plain(range);
     process.areas.lock().set(range, Area::Memory(Memory::new(protection)));
