@@ -4,6 +4,7 @@
 //! loads, and the file can be read. An environment that was cleared (env -i, su) is given back what it needs,
 //! unless USERSWAP_OPTIONS is there and empty: that is how one asks for a child without. A child of vfork
 //! runs all this: memory is the parent's, and what is allocated is freed before exec.
+use crate::abi::raw;
 use crate::state::notices;
 use libc::c_char;
 use std::ffi::{CStr, OsStr};
@@ -204,12 +205,11 @@ fn obstacle(path: &Path, ours: &Ours, depth: u32) -> Option<Obstacle> {
 
 /// Whether the kernel tells the dynamic linker to trust nothing in the environment.
 fn changes_privileges(file: &File) -> bool {
-    // SAFETY: these have no conditions.
-    let (user, group, real_user, real_group) =
-        unsafe { (libc::geteuid(), libc::getegid(), libc::getuid(), libc::getgid()) };
-    if (user, group) != (real_user, real_group) {
+    let (users, groups) = (raw::users(), raw::groups());
+    if users.real != users.effective || groups.real != groups.effective {
         return true;
     }
+    let (user, group) = (users.effective, groups.effective);
     // SAFETY: asks for a flag.
     let gains_none = unsafe { libc::prctl(libc::PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) } == 1;
     let Ok(found) = file.metadata() else { return false };
@@ -246,7 +246,9 @@ impl Given {
 
     fn entry(&self, index: usize) -> Option<&'static [u8]> {
         // SAFETY: the list ends with a null pointer, before which no entry is asked for.
-        let text = unsafe { *self.environment.add(index) };
+        let place = unsafe { self.environment.add(index) };
+        // SAFETY: as above.
+        let text = unsafe { *place };
         // SAFETY: an entry is a C string, which stays during the call.
         (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_bytes())
     }

@@ -6,6 +6,7 @@
 //! has one. The entry points are as safe as the functions that they stand in for.
 use super::stats;
 use crate::abi::next::next_functions;
+use crate::abi::raw;
 use crate::memory::engagement;
 use crate::state::process;
 use libc::{c_char, c_int, c_uint, c_ulong, gid_t, pid_t, rlimit, uid_t};
@@ -66,8 +67,8 @@ giving_up! {
 
 /// An ordinary user has nothing to lose by becoming the same one again.
 fn is_root() -> bool {
-    // SAFETY: these have no conditions.
-    unsafe { libc::geteuid() == 0 || libc::getuid() == 0 }
+    let users = raw::users();
+    users.real == 0 || users.effective == 0
 }
 
 fn gives_up(option: c_int) -> bool {
