@@ -32,6 +32,20 @@ impl Next {
     }
 }
 
+/// An identifier as a C string.
+macro_rules! name {
+    ($name:ident) => {
+        const {
+            const NAME: &str = concat!(stringify!($name), "\0");
+            match std::ffi::CStr::from_bytes_with_nul(NAME.as_bytes()) {
+                Ok(name) => name,
+                Err(_) => panic!("an identifier has no zero byte"),
+            }
+        }
+    };
+}
+pub(crate) use name;
+
 /// Declares the next functions of these names, each with a caller of the right type.
 macro_rules! next_functions {
     ($($(#[$doc:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> $result:ty;)+) => {
@@ -42,13 +56,8 @@ macro_rules! next_functions {
         $(
             #[allow(non_snake_case, reason = "named as the C function")]
             mod $name {
-                pub static NEXT: $crate::abi::next::Next = {
-                    const NAME: &str = concat!(stringify!($name), "\0");
-                    match std::ffi::CStr::from_bytes_with_nul(NAME.as_bytes()) {
-                        Ok(name) => $crate::abi::next::Next::new(name),
-                        Err(_) => panic!("an identifier has no zero byte"),
-                    }
-                };
+                pub static NEXT: $crate::abi::next::Next =
+                    $crate::abi::next::Next::new($crate::abi::next::name!($name));
             }
             $(#[$doc])*
             #[inline]

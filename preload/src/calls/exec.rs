@@ -14,6 +14,9 @@ const REPEATS_MAX: u32 = 100;
 /// A list of C strings that ends with a null pointer.
 type Texts = *const *const c_char;
 
+/// What is started is a descriptor.
+const NO_PATH: *const c_char = c"".as_ptr();
+
 /// What a call reads.
 #[derive(Clone, Copy)]
 struct Strings {
@@ -89,6 +92,10 @@ repeating! {
         reads path, arguments, environment;
     fn execvpe(path: *const c_char, arguments: Texts, environment: Texts)
         reads path, arguments, environment;
+    fn execveat(fd: c_int, path: *const c_char, arguments: Texts, environment: Texts, flags: c_int)
+        reads path, arguments, environment;
+    fn fexecve(fd: c_int, arguments: Texts, environment: Texts)
+        reads NO_PATH, arguments, environment;
     fn posix_spawn(
         pid: *mut pid_t, path: *const c_char, actions: *const c_void, attributes: *const c_void,
         arguments: Texts, environment: Texts,

@@ -1,16 +1,20 @@
 //! Calls that are not about memory itself, served so that the program does not notice the engine: they get
 //! buffers that stay in RAM, and do not see the engine's descriptors and signals.
 
+mod arguments;
+mod by_number;
 pub mod descriptors;
 mod exec;
 pub mod held;
 mod kept;
 mod lending;
 pub mod libc_memory;
+mod locks;
 mod scattered;
 pub mod signal_stacks;
 pub mod signals;
 mod streams;
+mod table;
 mod transfers;
 
 /// Looks the real functions up.

@@ -1,6 +1,7 @@
 //! A stack for the handler of SIGBUS in every thread: the one that the thread runs on may itself be missing.
 //!
 //! The entry points are as safe as the functions that they stand in for.
+use super::held::{Held, is_needed, values};
 use super::libc_memory;
 use super::signals::is_by_signal;
 use crate::abi::allocator;
@@ -65,6 +66,7 @@ mod exported {
         new: *const libc::stack_t,
         old: *mut libc::stack_t,
     ) -> c_int {
+        let _held = is_needed().then(|| Held::new(&[values(new, 1), values(old, 1)]));
         super::keep_stack(new);
         super::sigaltstack(new, old)
     }
