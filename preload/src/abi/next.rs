@@ -4,10 +4,11 @@
 use libc::{c_char, c_int, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// One function that the linker finds after ours.
+/// One function that the linker finds after ours; entry points in assembly read the address.
+#[repr(C)]
 pub struct Next {
-    name: &'static std::ffi::CStr,
     address: AtomicPtr<c_void>,
+    name: &'static std::ffi::CStr,
 }
 
 impl Next {

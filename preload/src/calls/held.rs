@@ -5,6 +5,7 @@
 //! that has begun may have taken a message off a socket that it then cannot deliver.
 //!
 //! Where the kernel's faults are served, each call costs one predictable branch.
+use super::in_flight::{self, Note};
 use crate::abi::raw::{self, Span};
 use crate::state::areas::{self, Area};
 use crate::state::process::{self, Process};
@@ -17,7 +18,8 @@ use userswap::internals::PageRange;
 use userswap::internals::pages;
 use userswap::internals::signal::Blocked;
 
-static NEEDED: AtomicBool = AtomicBool::new(false);
+/// Whether system calls fail on missing pages, or must keep pages from leaving.
+pub static NEEDED: AtomicBool = AtomicBool::new(false);
 
 /// Spans that most calls do with.
 const SPANS_INLINE: usize = 6;
@@ -26,17 +28,25 @@ const STACK_BYTES: usize = 4096;
 /// Bytes that may be pinned for one call: a tenth of the smallest budget.
 pub const PIECE_BYTES: usize = 1 << 20;
 
-/// Once the engine runs: finds out whether any of this is needed.
-pub fn prepare(engine: &Engine, options: &Options) {
-    let is_served = userswap::probe().is_ok_and(|support| support.kernel_faults);
-    // Where pages are copied, a page that a device writes to (O_DIRECT) must be kept from leaving: unlike
-    // MOVE, a copy does not notice.
-    let is_copied = engine.core().path == userswap::internals::Path::Copy;
-    let needed = options.fault == FaultMode::Signal || !is_served || is_copied;
-    NEEDED.store(needed, Ordering::Release);
+/// Before the program's code runs: finds out whether any of this will be needed.
+pub fn start(options: &Options) {
+    let is_served = || userswap::probe().is_ok_and(|support| support.kernel_faults);
+    let is_needed = options.fault == FaultMode::Signal || !is_served();
+    NEEDED.store(is_needed, Ordering::Relaxed);
 }
 
-/// Whether system calls fail on missing pages, or must keep pages from leaving.
+/// While engaging, with the native phase held: from here on, memory of calls is pinned.
+pub fn prepare(process: &Process, engine: &Engine) {
+    start(&process.options);
+    // Where pages are copied, a page that a device writes to (O_DIRECT) must be kept from leaving: unlike
+    // MOVE, a copy does not notice.
+    if engine.core().path == userswap::internals::Path::Copy {
+        NEEDED.store(true, Ordering::Relaxed);
+    }
+    in_flight::pin_all(engine, |range| readable_pages(process, process.span_of(range)).is_some());
+}
+
+/// The same, asked.
 #[inline]
 pub fn is_needed() -> bool {
     NEEDED.load(Ordering::Relaxed)
@@ -48,11 +58,19 @@ pub fn is_concerned(buffer: *const c_void) -> bool {
     is_needed() && process::is_managed(buffer as usize)
 }
 
+/// How some pages are kept.
+#[derive(Clone, Copy)]
+enum Kept {
+    Pinned(PageRange),
+    /// The kernel has them: they are pinned if the engine takes over meanwhile.
+    Noted(Note),
+}
+
 /// Memory kept in RAM until dropped.
 pub struct Held {
-    first: [Option<PageRange>; SPANS_INLINE],
+    first: [Option<Kept>; SPANS_INLINE],
     /// Of long lists.
-    more: Vec<PageRange>,
+    more: Vec<Kept>,
     /// Bytes that may still be kept.
     room: usize,
 }
@@ -85,15 +103,13 @@ impl Held {
     }
 
     fn keep(&mut self, span: Span) {
-        let Some(range) = process::current().and_then(|process| hold(process, span)) else {
-            return;
-        };
+        let Some(kept) = process::current().and_then(|process| keep(process, span)) else { return };
         self.room = self.room.saturating_sub(span.bytes);
-        match self.first.iter_mut().find(|range| range.is_none()) {
-            Some(free) => *free = Some(range),
+        match self.first.iter_mut().find(|kept| kept.is_none()) {
+            Some(free) => *free = Some(kept),
             None => {
                 let _blocked = Blocked::new();
-                self.more.push(range);
+                self.more.push(kept);
             }
         }
     }
@@ -111,16 +127,43 @@ impl Drop for Held {
         if self.first[0].is_none() {
             return;
         }
-        let Some(engine) = process::current().and_then(Process::engine) else { return };
+        let Some(process) = process::current() else { return };
         let errno = raw::errno();
-        let _blocked = Blocked::new();
         // The stack was the first and is the last.
-        for range in self.more.iter().chain(self.first.iter().rev().flatten()) {
-            engine.core().unpin_range(*range);
+        for kept in self.more.iter().chain(self.first.iter().rev().flatten()) {
+            release(process, *kept);
         }
-        // Freed while signals are blocked: a handler may be inside the same heap.
-        self.more = Vec::new();
+        if self.more.capacity() > 0 {
+            // A handler may be inside the same heap.
+            let _blocked = Blocked::new();
+            self.more = Vec::new();
+        }
         raw::set_errno(errno);
+    }
+}
+
+fn keep(process: &Process, span: Span) -> Option<Kept> {
+    if process.engine().is_none() {
+        if span.bytes == 0 {
+            return None;
+        }
+        let range = process.pages_between(process.within_arena(span)?);
+        if let Some(note) = in_flight::note(process, range) {
+            return Some(Kept::Noted(note));
+        }
+        in_flight::await_engine(process)?;
+    }
+    hold(process, span).map(Kept::Pinned)
+}
+
+fn release(process: &Process, kept: Kept) {
+    match kept {
+        Kept::Noted(note) => in_flight::withdraw(process, note),
+        Kept::Pinned(range) => {
+            let Some(engine) = process.engine() else { return };
+            let _blocked = Blocked::new();
+            engine.core().unpin_range(range);
+        }
     }
 }
 

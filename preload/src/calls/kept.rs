@@ -6,8 +6,9 @@
 //! functions that they stand in for; a thread may be cancelled in them, and unwinds.
 use super::arguments::Memory::{self, Each, Fixed, Text};
 use super::arguments::{self, Arguments};
-use super::held::is_needed;
+use super::held::NEEDED;
 use super::table::Row;
+use crate::abi::callers::OURS;
 use crate::abi::next::Next;
 use crate::abi::raw::set_errno;
 use libc::c_long;
@@ -37,9 +38,6 @@ pub fn pass_on(next: &Next, arguments: &Arguments) -> usize {
 }
 
 fn keep(next: &Next, shape: &Shape, arguments: &Arguments) -> usize {
-    if !is_needed() {
-        return pass_on(next, arguments);
-    }
     let _held = match shape {
         Shape::Call(number) => arguments::hold(*number, arguments),
         Shape::Own(row) => arguments::hold_row(row, arguments),
@@ -47,32 +45,50 @@ fn keep(next: &Next, shape: &Shape, arguments: &Arguments) -> usize {
     pass_on(next, arguments)
 }
 
+/// Declares entry points. Where nothing has to be kept they jump on, and also for callers in this library: the
+/// engine calls with locks held, on any stack.
 macro_rules! keeping {
     ($($name:ident $shape:expr;)+) => {
-        mod next {
-            use super::Next;
-            $(
-                #[allow(non_upper_case_globals, reason = "named as the C function")]
-                pub static $name: Next = Next::new($crate::abi::next::name!($name));
-            )+
-        }
         /// Looks all of them up.
         pub fn look_up() {
-            $( next::$name.look_up(); )+
+            $( $name::NEXT.look_up(); )+
         }
-        mod exported {
-            use super::*;
-            $(
+        $(
+            mod $name {
+                use super::*;
+
+                pub static NEXT: Next = Next::new($crate::abi::next::name!($name));
+                const SHAPE: Shape = $shape;
+
                 #[unsafe(no_mangle)]
-                #[allow(clippy::too_many_arguments, reason = "as many as registers hold")]
-                pub unsafe extern "C-unwind" fn $name(
+                #[unsafe(naked)]
+                unsafe extern "C-unwind" fn $name() {
+                    std::arch::naked_asm!(
+                        "cmp byte ptr [rip + {needed}], 0",
+                        "je 2f",
+                        "mov r11, [rsp]",
+                        "sub r11, [rip + {ours}]",
+                        "cmp r11, [rip + {ours} + 8]",
+                        "jae {serve}",
+                        "2: mov r11, [rip + {next}]",
+                        "test r11, r11",
+                        "je {serve}",
+                        "jmp r11",
+                        needed = sym NEEDED,
+                        ours = sym OURS,
+                        next = sym NEXT,
+                        serve = sym serve,
+                    );
+                }
+
+                #[expect(clippy::too_many_arguments, reason = "as many as registers hold")]
+                extern "C-unwind" fn serve(
                     a: usize, b: usize, c: usize, d: usize, e: usize, f: usize,
                 ) -> usize {
-                    const SHAPE: Shape = $shape;
-                    keep(&next::$name, &SHAPE, &[a, b, c, d, e, f])
+                    keep(&NEXT, &SHAPE, &[a, b, c, d, e, f])
                 }
-            )+
-        }
+            }
+        )+
     };
 }
 

@@ -6,6 +6,7 @@ mod by_number;
 pub mod descriptors;
 mod exec;
 pub mod held;
+pub mod in_flight;
 mod kept;
 mod lending;
 pub mod libc_memory;
@@ -22,6 +23,7 @@ pub fn look_up() {
     exec::look_up();
     kept::look_up();
     lending::look_up();
+    locks::look_up();
     libc_memory::look_up();
     scattered::look_up();
     signals::look_up();

@@ -6,7 +6,7 @@
 //! unmanaged on a machine that counts on its budget.
 use super::{fork, last_thread, stats};
 use crate::abi::{callers, native, next, raw, thread_end, thread_locals};
-use crate::calls::{self, signal_stacks, signals};
+use crate::calls::{self, held, signal_stacks, signals};
 use crate::heap::{elsewhere, fork_gate, mimalloc};
 use crate::memory::{commitment, starter};
 use crate::state::process::Process;
@@ -81,6 +81,7 @@ fn start(text: &str) -> Result<(), String> {
         return Err(format!("only {bytes} bytes of address space: raise the limit (ulimit -v)"));
     }
     signals::start(&options);
+    held::start(&options);
     signal_stacks::start();
     let process = Process::new(options, arena).publish();
     commitment::prepare(process)

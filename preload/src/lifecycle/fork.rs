@@ -5,7 +5,7 @@
 //! managed. All locks of ours are held across, so that the child finds the tables whole.
 use crate::abi::next;
 use crate::abi::raw;
-use crate::calls::{descriptors, libc_memory};
+use crate::calls::{descriptors, in_flight, libc_memory};
 use crate::heap::{fork_gate, huge, mimalloc};
 use crate::lifecycle::stats;
 use crate::memory::starter;
@@ -83,6 +83,7 @@ unsafe extern "C" fn in_parent() {
 
 unsafe extern "C" fn in_child() {
     let Some(process) = process::current() else { return };
+    in_flight::forget();
     let Some(pass) = PASS.lock().take() else { return };
     // First: threads of the engine that are about to start want it.
     libc_memory::release();

@@ -60,7 +60,7 @@ pub fn take_over(process: &Process, Starting { engine, before }: Starting) {
     let locked = locking::suspend(process);
     let engine = engine.engage().unwrap_or_else(|error| give_up(&error));
     descriptors::protect_new(&before);
-    held::prepare(&engine, &process.options);
+    held::prepare(process, &engine);
     locking::resume(process, &engine, locked);
     signal_stacks::pin(&engine);
     process.set_engine(engine);
