@@ -101,6 +101,8 @@ pub struct Core {
     pub threads: Threads,
     /// Everything was paged out on request, and not prefetched since.
     pub hibernated: AtomicBool,
+    /// The program has an io_uring, and may lend pages that are not pinned.
+    pub is_lending: AtomicBool,
     /// A swapon or swapoff is under way.
     pub changing_devices: AtomicBool,
     /// Held while the budget or the watermarks are changed.
@@ -152,6 +154,7 @@ impl Core {
             shortage: Shortage::default(),
             threads: Threads::new().map_err(Error::Tables)?,
             hibernated: AtomicBool::new(false),
+            is_lending: AtomicBool::new(false),
             changing_devices: AtomicBool::new(false),
             budget_change: Lock::new(()),
             watermark_settings: Lock::new(WatermarkSettings::default()),

@@ -4,7 +4,7 @@
 //! protected by number is managed as well. All others are made here, with their memory kept in RAM.
 use super::arguments::{self, Arguments};
 use super::held::is_needed;
-use super::locks;
+use super::{lending, locks};
 use crate::abi::system_call::{enter, to_c};
 use crate::state::process;
 use libc::{SIGCHLD, c_int, c_long};
@@ -50,6 +50,9 @@ unsafe extern "C-unwind" fn syscall(
 fn plain(number: c_long, arguments: &Arguments) -> usize {
     if number == libc::SYS_futex {
         return locks::futex(arguments);
+    }
+    if number == libc::SYS_io_uring_setup {
+        lending::note();
     }
     let _held = is_needed().then(|| arguments::hold(number, arguments));
     let [a, b, c, d, e, f] = *arguments;

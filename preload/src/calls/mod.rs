@@ -8,7 +8,7 @@ mod exec;
 pub mod held;
 pub mod in_flight;
 mod kept;
-mod lending;
+pub mod lending;
 pub mod libc_memory;
 mod locks;
 mod scattered;

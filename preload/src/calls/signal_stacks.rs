@@ -49,7 +49,7 @@ pub fn start() {
 
 /// Once the engine has the arena: signal stacks in it must not leave.
 pub fn pin(engine: &Engine) {
-    if is_by_signal() {
+    if is_needed() {
         for range in MANAGED_STACKS.lock().iter() {
             // A stack that cannot stay is brought in by luck only, and no caller could be told.
             let _ = engine.core().pin_range(*range);
@@ -85,7 +85,7 @@ mod exported {
 
 /// Remembers, and under the engine pins, a signal stack in managed memory.
 fn keep_stack(new: *const libc::stack_t) {
-    if !is_by_signal() {
+    if !is_needed() {
         return;
     }
     // SAFETY: null, or a description of the program's.

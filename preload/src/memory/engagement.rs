@@ -2,7 +2,7 @@
 use super::{locking, starter};
 use crate::abi::allocator;
 use crate::abi::raw::{self, Span};
-use crate::calls::{descriptors, held, signal_stacks};
+use crate::calls::{descriptors, held, lending, signal_stacks};
 use crate::state::process::{GlibcHeap, Phase, Process};
 use libc::c_int;
 use userswap::Engine;
@@ -61,6 +61,7 @@ pub fn take_over(process: &Process, Starting { engine, before }: Starting) {
     let engine = engine.engage().unwrap_or_else(|error| give_up(&error));
     descriptors::protect_new(&before);
     held::prepare(process, &engine);
+    lending::prepare(&engine, &before);
     locking::resume(process, &engine, locked);
     signal_stacks::pin(&engine);
     process.set_engine(engine);
