@@ -58,6 +58,7 @@ pub fn prepare(process: &Process) -> Starting {
 pub fn take_over(process: &Process, Starting { engine, before }: Starting) {
     // Locked pages cannot move between the arena and the frames.
     let locked = locking::suspend(process);
+    signal_stacks::fill(process);
     let engine = engine.engage().unwrap_or_else(|error| give_up(&error));
     descriptors::protect_new(&before);
     held::prepare(process, &engine);
