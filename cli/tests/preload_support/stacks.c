@@ -8,7 +8,7 @@
 #include <unistd.h>
 #include "must.h"
 
-enum { COROUTINES = 1000, STACK = 64 << 10, ROUNDS = 3, PAGE = 4096 };
+enum { COROUTINES = 1000, STACK = 64 << 10, ROUNDS = 2, PAGE = 4096 };
 static ucontext_t scheduler, coroutines[COROUTINES];
 static long finished, handled;
 
@@ -21,7 +21,7 @@ static long depth(int level, long seed) {
     return sum + level;
 }
 static void coroutine(int number) {
-    volatile char mine[20000];
+    volatile char mine[8000];
     memset((void *)mine, number % 251, sizeof mine);
     for (int round = 0; round < ROUNDS; round++) {
         MUST(depth(10, number) == 55);
