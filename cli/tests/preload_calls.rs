@@ -41,6 +41,11 @@ fn stacks_of_coroutines_threads_and_handlers_may_be_managed() {
     everywhere("16M", "stacks.c", |_| Vec::new());
 }
 
+#[test]
+fn a_thread_that_is_cancelled_in_a_call_gives_its_pins_back() {
+    everywhere("16M", "cancelled.c", |_| Vec::new());
+}
+
 /// The value of a counter in a file of statistics.
 fn counted(statistics: &Path, name: &str) -> u64 {
     let text = std::fs::read_to_string(statistics).expect("the program has written its statistics");

@@ -131,8 +131,7 @@ impl Core {
         topology: Topology,
     ) -> Result<Self, Error> {
         let uffd = open_uffd(tuning.fault)?;
-        let path = choose_path(&uffd, tuning.transfer)?;
-        let pages = arena.pages();
+        let (path, pages) = (choose_path(&uffd, tuning.transfer)?, arena.pages());
         let nodes = shares::build(&tuning.budgets, pages)?;
         let memory = Memory::new(&nodes).map_err(Error::Tables)?;
         memory.bind(&nodes, &topology);

@@ -47,7 +47,8 @@ macro_rules! name {
 }
 pub(crate) use name;
 
-/// Declares the next functions of these names, each with a caller of the right type.
+/// Declares the next functions of these names, each with a caller of the right type; a thread that is cancelled in one
+/// unwinds.
 macro_rules! next_functions {
     ($($(#[$doc:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> $result:ty;)+) => {
         /// Looks all of them up.
@@ -65,7 +66,7 @@ macro_rules! next_functions {
             #[allow(clippy::too_many_arguments, reason = "as many as the C function has")]
             #[allow(non_snake_case, reason = "named as the C function")]
             pub fn $name($($argument: $type),*) -> $result {
-                type Function = unsafe extern "C" fn($($type),*) -> $result;
+                type Function = unsafe extern "C-unwind" fn($($type),*) -> $result;
                 let address = $name::NEXT.address();
                 assert!(!address.is_null(), concat!("the C library has ", stringify!($name)));
                 // SAFETY: the function of this name has this type.

@@ -40,7 +40,6 @@ pub fn to_c(returned: usize) -> usize {
 
 /// What this library and what is linked into it mean by `syscall` (build.rs): the program's is another.
 #[unsafe(no_mangle)]
-#[expect(clippy::too_many_arguments, reason = "as many as the kernel takes")]
 unsafe extern "C" fn __wrap_syscall(
     number: c_long,
     a: usize,

@@ -19,7 +19,6 @@ enum Served {
 type Function = unsafe extern "C-unwind" fn(usize, usize, usize, usize, usize, usize) -> usize;
 
 #[unsafe(no_mangle)]
-#[expect(clippy::too_many_arguments, reason = "as many as the C function has")]
 unsafe extern "C-unwind" fn syscall(
     number: c_long,
     a: usize,

@@ -81,7 +81,6 @@ macro_rules! keeping {
                     );
                 }
 
-                #[expect(clippy::too_many_arguments, reason = "as many as registers hold")]
                 extern "C-unwind" fn serve(
                     a: usize, b: usize, c: usize, d: usize, e: usize, f: usize,
                 ) -> usize {

@@ -56,7 +56,7 @@ macro_rules! rings {
             static NEXT: Symbol = Symbol::new($crate::abi::next::name!($name), Definition::AfterOurs);
 
             #[unsafe(no_mangle)]
-            pub unsafe extern "C" fn $name(a: usize, b: usize, c: usize, d: usize) -> c_int {
+            pub unsafe extern "C-unwind" fn $name(a: usize, b: usize, c: usize, d: usize) -> c_int {
                 type Function = unsafe extern "C" fn(usize, usize, usize, usize) -> c_int;
                 note();
                 let address = NEXT.address();
@@ -91,7 +91,7 @@ mod exported {
 
     /// vmsplice: copies, the first part only, as a short count allows.
     #[unsafe(no_mangle)]
-    pub unsafe extern "C" fn vmsplice(
+    pub unsafe extern "C-unwind" fn vmsplice(
         fd: c_int,
         parts: *const iovec,
         count: size_t,
@@ -130,7 +130,7 @@ mod exported {
 
     /// setsockopt: SO_ZEROCOPY is not to be had, as on kernels without it; programs then send by copying.
     #[unsafe(no_mangle)]
-    pub unsafe extern "C" fn setsockopt(
+    pub unsafe extern "C-unwind" fn setsockopt(
         fd: c_int,
         level: c_int,
         name: c_int,

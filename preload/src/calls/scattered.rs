@@ -73,23 +73,35 @@ mod exported {
     use super::*;
 
     #[unsafe(no_mangle)]
-    pub unsafe extern "C" fn readv(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
+    pub unsafe extern "C-unwind" fn readv(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
         first_parts(parts, count, |parts, count| super::readv(fd, parts, count))
     }
 
     #[unsafe(no_mangle)]
-    pub unsafe extern "C" fn writev(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
+    pub unsafe extern "C-unwind" fn writev(
+        fd: c_int,
+        parts: *const iovec,
+        count: c_int,
+    ) -> ssize_t {
         first_parts(parts, count, |parts, count| super::writev(fd, parts, count))
     }
 
     #[unsafe(no_mangle)]
-    pub unsafe extern "C" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
+    pub unsafe extern "C-unwind" fn recvmsg(
+        fd: c_int,
+        message: *mut msghdr,
+        flags: c_int,
+    ) -> ssize_t {
         let _held = is_needed().then(|| hold(libc::SYS_recvmsg, &of_message(message)));
         super::recvmsg(fd, message, flags)
     }
 
     #[unsafe(no_mangle)]
-    pub unsafe extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
+    pub unsafe extern "C-unwind" fn sendmsg(
+        fd: c_int,
+        message: *const msghdr,
+        flags: c_int,
+    ) -> ssize_t {
         let _held = is_needed().then(|| hold(libc::SYS_sendmsg, &of_message(message)));
         super::sendmsg(fd, message, flags)
     }
