@@ -6,7 +6,7 @@ A line such as `# needs: redis-server` (after any comment sign) is a header; hea
   needs: PROGRAM …    programs, `python:MODULE` or `file:PATH`, without which the rows are not tested
   build: COMMAND      run once beforehand, in the directory {build}
   users: USER …       root, user (an ordinary one); both where nothing is said
-  expect refused      `run` must refuse it with status 126
+  expect: refused     `run` must refuse it with status 126
   known USER/FAULT: OUTCOME, why   what is known not to work, so that the check does not fail over it
   short:              belongs to the short form
 

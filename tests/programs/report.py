@@ -1,4 +1,5 @@
 """What was found: lines on the terminal, results that later runs add to, and docs/programs.md."""
+import fcntl
 import json
 import os
 
@@ -79,10 +80,14 @@ class Results:
         self.rows[row.name] = found.data
         return found
 
-    def save(self):
+    def save(self, row):
+        """Puts one row beside what is there by now: several of these may run."""
         os.makedirs(os.path.dirname(PLACE), exist_ok=True)
-        with open(PLACE, "w", encoding="utf-8") as file:
-            json.dump(self.rows, file, indent=1)
+        with open(PLACE + ".lock", "w", encoding="utf-8") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            self.rows = {**Results.load().rows, row.name: self.rows[row.name]}
+            with open(PLACE, "w", encoding="utf-8") as file:
+                json.dump(self.rows, file, indent=1)
 
 
 def write(results, rows):

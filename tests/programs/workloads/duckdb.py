@@ -1,4 +1,4 @@
-# row duckdb: {python} {file}
+# row duckdb: {python} -I {file}
 # needs: python:duckdb
 import duckdb
 

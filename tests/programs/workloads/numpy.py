@@ -1,4 +1,4 @@
-# row numpy: {python} {file}
+# row numpy: {python} -I {file}
 # needs: python:numpy
 import numpy as np
 

@@ -1,4 +1,4 @@
-# row pandas: {python} {file}
+# row pandas: {python} -I {file}
 # needs: python:pandas
 import numpy as np
 import pandas as pd

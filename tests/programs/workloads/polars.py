@@ -1,4 +1,4 @@
-# row polars: {python} {file}
+# row polars: {python} -I {file}
 # needs: python:polars
 import polars as pl
 
