@@ -128,7 +128,7 @@ class Idle:
 
 
 class ShareSampler(Sampler):
-    """Looks at what part of it is managed as well, in all processes that have more than `least_bytes`."""
+    """Looks at what part of it is managed, in processes that have an engine, or should: with `least_bytes` outside."""
 
     def __init__(self, run, userswap, environment, least_bytes):
         super().__init__(run)

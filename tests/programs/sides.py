@@ -60,7 +60,8 @@ class Sides:
         before = self.before(fault, budget)
 
         def sampler(run):
-            return measure.ShareSampler(run, self.userswap_path, dict(os.environ), budget)
+            # Until its mappings pass the budget a process has no engine, and data of its libraries comes on top.
+            return measure.ShareSampler(run, self.userswap_path, dict(os.environ), 2 * budget)
 
         return self.run(row, user, before, self.limit(native), sampler)
 
