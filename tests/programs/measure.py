@@ -35,6 +35,7 @@ class Run:
     unmanaged: int = 0         # anonymous bytes beside them then
     engaged: bool = False      # whether a process had an engine
     left: list = dataclasses.field(default_factory=list)
+    stats: list = dataclasses.field(default_factory=list)
 
 
 def become_subreaper():

@@ -48,6 +48,12 @@ def judge(native, run, must_be_refused, budget):
         return Verdict("refused", not must_be_refused, last_words(run))
     if must_be_refused:
         return Verdict("not refused", True, last_words(run))
+    return unlike(native, run) or unmanaged(native, run, budget) or Verdict(
+        "same" if native.peak_bytes > budget else "same, fits", False)
+
+
+def unlike(native, run):
+    """Where the run is not what the native one is."""
     if run.timed_out:
         return Verdict("hangs", True, last_words(run))
     if run.status != native.status:
@@ -56,13 +62,22 @@ def judge(native, run, must_be_refused, budget):
         return Verdict("differs", True, difference(native.stdout, run.stdout))
     if run.left and not native.left:
         return Verdict("leaves processes", True, " ".join(run.left))
+    if any(stats["pages_lost"] for stats in run.stats):
+        return Verdict("loses pages", True, last_words(run))
+    return None
+
+
+def unmanaged(native, run, budget):
+    """Where it is, and its memory is not managed."""
     part = share(run)
+    if part is None and not run.stats and native.peak_bytes > 2 * budget:
+        part = 0.0
     if part is not None and part < SHARE_LEAST:
         said = any("manage" in line for line in messages(run))
         return Verdict("unmanaged, said" if said else "unmanaged, silent", not said, f"{part:.0%} managed")
-    if native.peak_bytes <= budget:
-        return Verdict("same, fits", False)
-    return Verdict("same", False)
+    if run.stats and not any(stats["pswpout"] for stats in run.stats):
+        return Verdict("never swaps", True, "an engine was there, and nothing left")
+    return None
 
 
 def difference(native, run):

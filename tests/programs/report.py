@@ -29,7 +29,7 @@ class Found:
         self.data["cells"][f"{user}/{fault}"] = {
             "word": verdict.word, "bad": verdict.is_bad, "detail": verdict.detail, "known": known}
         part = outcome.share(run)
-        if part is not None and (user, fault) == COLUMNS[0] or self.data["share"] is None:
+        if self.data["share"] is None:
             self.data["share"] = part
 
     def times(self, seconds):
@@ -42,7 +42,8 @@ class Found:
         part = "" if data["share"] is None else f", {data['share']:.0%} managed"
         print(f"{self.row.name}: {data['peak'] >> 20} MiB{part}: {'; '.join(words)}", flush=True)
         for user, text in data["notes"].items():
-            print(f"    {user}: {text}")
+            if user != "all":
+                print(f"    {user}: {text}")
         for key, cell in data["cells"].items():
             if cell["bad"]:
                 failed += cell["known"] is None

@@ -1,4 +1,5 @@
 """The sides that are compared: natively, under userswap, on the kernel's swap."""
+import json
 import os
 import shutil
 import statistics
@@ -11,7 +12,6 @@ import measure
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 TARGET = os.environ.get("CARGO_TARGET_DIR", os.path.join(ROOT, "target"))
-PROFILE = os.environ.get("USERSWAP_PROGRAMS_PROFILE", "release")
 BUDGET_SHARE = 4
 BUDGET_LEAST = 16 << 20
 # A run may take so many times as long as natively, and so many seconds on top.
@@ -20,27 +20,31 @@ NATIVE_SECONDS = 300
 ORDINARY = "65534"
 SETPRIV = ["setpriv", f"--reuid={ORDINARY}", f"--regid={ORDINARY}", "--clear-groups"]
 SWAP_SPARE = 256 << 20
+# Each process of a run writes its own, in the working directory.
+STATS = ".userswap.%p"
 
 
 class Sides:
     """Where runs happen, and as whom."""
 
-    def __init__(self, directory, keeps):
-        self.directory, self.keeps = directory, keeps
+    def __init__(self, directory, keeps, profile):
+        self.directory, self.keeps, self.profile = directory, keeps, profile
         self.userswap_path = os.path.join(directory, "userswap")
+        self.kernel_swap = os.path.join(TARGET, profile, "examples", "kernel_swap")
         self.build()
         self.as_user = SETPRIV if os.geteuid() == 0 and shutil.which("setpriv") else None
         if os.geteuid() != 0:
             self.as_user = []
 
     def build(self):
-        """The command, where an ordinary user reaches it, and what runs a program on the kernel's swap."""
-        flags = ["--release"] if PROFILE == "release" else []
-        for part in (["--package", "userswap-cli"], ["--package", "userswap-bench", "--example", "kernel_swap"]):
-            subprocess.run(["cargo", "build", "--quiet", *flags, *part], cwd=ROOT, check=True)
-        shutil.copy(os.path.join(TARGET, PROFILE, "userswap"), self.userswap_path)
+        """The command, where an ordinary user reaches it; for timing also what runs a program on the kernel's swap."""
+        parts = [["--package", "userswap-cli"]]
+        if self.profile == "release":
+            parts = [[*parts[0], "--release"], ["--package", "userswap-bench", "--example", "kernel_swap", "--release"]]
+        for part in parts:
+            subprocess.run(["cargo", "build", "--quiet", *part], cwd=ROOT, check=True)
+        shutil.copy(os.path.join(TARGET, self.profile, "userswap"), self.userswap_path)
         os.chmod(self.userswap_path, 0o755)
-        self.kernel_swap = os.path.join(TARGET, PROFILE, "examples", "kernel_swap")
 
     def prepare(self, workload):
         problem = catalog.prepare(workload, self.built(workload))
@@ -66,7 +70,7 @@ class Sides:
         return self.run(row, user, before, self.limit(native), sampler)
 
     def before(self, fault, budget):
-        return [self.userswap_path, "run", "--ram", str(budget), "--fault", fault, "--"]
+        return [self.userswap_path, "run", "--ram", str(budget), "--fault", fault, "--stats", STATS, "--"]
 
     def limit(self, native):
         return native.seconds * LIMIT_TIMES + LIMIT_SECONDS
@@ -83,7 +87,9 @@ class Sides:
             command = [*become, *before, "bash", "-c", f"exec {line}"]
             if before and row.workload.refused:
                 command = [*become, *before, *line.split()]
-            return measure.execute(command, scratch, self.environment(scratch), limit, sampler)
+            run = measure.execute(command, scratch, self.environment(scratch), limit, sampler)
+            run.stats = read_stats(scratch)
+            return run
 
     def environment(self, scratch):
         kept = {name: value for name, value in os.environ.items() if name in ("LANG", "RUSTUP_HOME", "CARGO_HOME")}
@@ -123,6 +129,19 @@ class Sides:
         with open(os.path.join(place, words + ".err"), "w", encoding="utf-8") as file:
             file.write(run.stderr)
         print(f"    kept: {file.name}", file=sys.stderr)
+
+
+def read_stats(scratch):
+    """Of the processes that had an engine and wrote what it did; one that dies writes nothing."""
+    found = []
+    for name in os.listdir(scratch):
+        if name.startswith(STATS[:-2]):
+            try:
+                with open(os.path.join(scratch, name), encoding="utf-8") as file:
+                    found.append(json.load(file))
+            except (OSError, ValueError):
+                pass
+    return [stats for stats in found if stats.get("engaged")]
 
 
 def middle(found):

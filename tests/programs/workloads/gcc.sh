@@ -1,5 +1,4 @@
 # row gcc: bash {file} gcc
-# row clang: bash {file} clang
 # needs: gcc
 # short:
 # Functions and a table of them, enough for a compiler to need more than a hundred MiB.

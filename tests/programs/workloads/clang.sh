@@ -1,0 +1,3 @@
+# row clang: bash {file}
+# needs: clang
+exec bash "$(dirname "$0")/gcc.sh" clang
