@@ -12,10 +12,10 @@ start() {
 ask() { redis-cli -s socket "$@"; }
 saved() { until ask info persistence | grep -q rdb_bgsave_in_progress:0; do :; done; }
 start
-ask debug populate 300000 key 120
-ask eval 'for i = 1, 20000 do redis.call("set", "own" .. i, string.rep(i, 30)) end return redis.call("dbsize")' 0
+ask debug populate 30000 key 3000
+ask eval 'for i = 1, 2000 do redis.call("set", "own" .. i, string.rep(i, 30)) end return redis.call("dbsize")' 0
 ask bgsave
-ask eval 'for i = 1, 20000 do redis.call("set", "own" .. i, string.rep(i, 31)) end return 1' 0
+ask eval 'for i = 1, 2000 do redis.call("set", "own" .. i, string.rep(i, 31)) end return 1' 0
 saved
 ask info persistence | grep -c rdb_last_bgsave_status:ok
 ask debug digest
