@@ -92,8 +92,9 @@ class Sides:
             return run
 
     def environment(self, scratch):
-        kept = {name: value for name, value in os.environ.items() if name in ("LANG", "RUSTUP_HOME", "CARGO_HOME")}
-        return {**kept, "PATH": catalog.search_path(), "LC_ALL": "C", "HOME": scratch, "TMPDIR": scratch}
+        # rustup's programs look for their toolchain below the home directory.
+        toolchains = os.environ.get("RUSTUP_HOME", os.path.expanduser("~/.rustup"))
+        return {"RUSTUP_HOME": toolchains, "PATH": catalog.search_path(), "LC_ALL": "C", "HOME": scratch, "TMPDIR": scratch}
 
     def times(self, row, rounds):
         """Medians of seconds, all sides in turns."""
