@@ -48,8 +48,8 @@ def judge(native, run, must_be_refused, budget):
         return Verdict("refused", not must_be_refused, last_words(run))
     if must_be_refused:
         return Verdict("not refused", True, last_words(run))
-    return unlike(native, run) or unmanaged(native, run, budget) or Verdict(
-        "same" if native.peak_bytes > budget else "same, fits", False)
+    fits = native.peak_bytes <= budget or run.stats and not any(stats["pswpout"] for stats in run.stats)
+    return unlike(native, run) or unmanaged(native, run, budget) or Verdict("same, fits" if fits else "same", False)
 
 
 def unlike(native, run):
@@ -75,8 +75,6 @@ def unmanaged(native, run, budget):
     if part is not None and part < SHARE_LEAST:
         said = any("manage" in line for line in messages(run))
         return Verdict("unmanaged, said" if said else "unmanaged, silent", not said, f"{part:.0%} managed")
-    if run.stats and not any(stats["pswpout"] for stats in run.stats):
-        return Verdict("never swaps", True, "an engine was there, and nothing left")
     return None
 
 
