@@ -197,7 +197,7 @@ fn readable_pages(process: &Process, span: Span) -> Option<PageRange> {
 fn is_readable(area: Area) -> bool {
     match area {
         Area::Memory(memory) => memory.protection & libc::PROT_READ != 0,
-        Area::Heap => true,
+        Area::Heap { .. } => true,
         Area::Foreign => false,
     }
 }
