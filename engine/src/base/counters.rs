@@ -125,6 +125,8 @@ counters! {
     swap_bad_slots,
     /// Pages lost to unreadable or damaged slots.
     pages_lost,
+    /// Slots copied because a fork could not lend them to the child.
+    fork_slots_copied,
     /// Pages adopted when the engine engaged.
     pages_adopted,
     /// Objects of the program's caches that their shrinkers were asked to look at.

@@ -74,6 +74,8 @@ pub fn protect_new(before: &[c_int]) {
     // Not the one that the directory itself was read by.
     new.retain(|fd| is_open(*fd));
     let mut ours = OURS.lock();
+    // A forked child has let go of some of its parent's.
+    ours.retain(|fd| is_open(*fd));
     ours.extend(new);
     let mask = ours.iter().fold(0, |mask, fd| mask | 1u64 << (fd % 64));
     MASK.store(mask, Ordering::Release);

@@ -51,7 +51,7 @@ unsafe extern "C" fn prepare() {
     process.native.hold();
     process.areas.hold();
     let stack = pin_stack(process);
-    let ticket = process.engine().map(|engine| engine.fork_prepare());
+    let ticket = process.engine().map(|engine| engine.fork_prepare_at_once());
     *PASS.lock() = Some(Pass { ticket, stack, pinned, _blocked: blocked, _route: route });
 }
 
