@@ -31,6 +31,7 @@ mod base;
 mod control;
 mod device;
 mod fault;
+mod job;
 pub mod list_lru;
 mod process;
 mod reclaim;
@@ -77,6 +78,8 @@ pub mod internals {
     pub use crate::control::{CONNECTIONS_MAX, directory, protocol, settings};
     pub use crate::device::record::DeviceState;
     pub use crate::device::{Devices, SlotMode, SlotSpan, open};
+    pub use crate::job::ledger::{self, Ledger};
+    pub use crate::job::member::Member;
     pub use crate::state::arena::{ARENA_PAGES_MAX, Arena};
     pub use crate::state::core::{Core, Path};
     pub use crate::state::node::NodeState;

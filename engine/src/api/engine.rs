@@ -13,6 +13,7 @@ use crate::control::{directory, settings};
 use crate::device::open::default_directory;
 use crate::device::spec::SwapSpec;
 use crate::device::{Devices, open};
+use crate::job::member::Member;
 use crate::request::hibernate::Stayed;
 use crate::state::arena::Arena;
 use crate::state::core::{Core, Tuning};
@@ -38,7 +39,7 @@ impl Engine {
     /// # Errors
     /// As [`Builder::build`](crate::Builder::build).
     pub(crate) fn start(arena: Arc<Arena>, options: &Options) -> Result<Self, Error> {
-        Prepared::new(arena, options)?.engage()
+        Prepared::new(arena, options, None)?.engage()
     }
 
     /// Maps a region of `bytes` bytes, all zero, which may be larger than the budget. It takes no memory until it is used.
@@ -177,7 +178,7 @@ impl Engine {
     /// As [`crate::Builder::build`]; nothing is registered then.
     #[doc(hidden)]
     pub fn engage(arena: Arc<Arena>, options: &Options) -> Result<Self, Error> {
-        Self::prepare(arena, options)?.engage()
+        Self::prepare(arena, options, None)?.engage()
     }
 
     /// The first part of [`Engine::engage`]: everything but taking the arena over, which the engine does not
@@ -186,8 +187,12 @@ impl Engine {
     /// # Errors
     /// As [`crate::Builder::build`].
     #[doc(hidden)]
-    pub fn prepare(arena: Arc<Arena>, options: &Options) -> Result<Prepared, Error> {
-        let prepared = Prepared::new(arena, options)?;
+    pub fn prepare(
+        arena: Arc<Arena>,
+        options: &Options,
+        member: Option<Arc<Member>>,
+    ) -> Result<Prepared, Error> {
+        let prepared = Prepared::new(arena, options, member)?;
         if let Some(directory) = &options.control {
             // A program that has become another user cannot use its first user's. The environment is the
             // program's, which may be changing it.

@@ -64,8 +64,10 @@ pub enum OptionsError {
 /// The options of one `userswap run`, for every process under it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// The RAM budget of each process, in bytes.
+    /// The RAM budget in bytes: of the job, if it has a ledger, else of each process.
     pub ram_bytes: u64,
+    /// Where the processes of the job share its budget out.
+    pub ledger: Option<PathBuf>,
     /// Node and bytes of its share, by the kernel's numbers; empty, the nodes' shares are by their CPUs.
     pub ram_by_node: Vec<(u32, u64)>,
     /// So many made-up nodes instead of the machine's own.
@@ -103,6 +105,7 @@ impl Options {
     pub fn new(ram_bytes: u64) -> Options {
         Options {
             ram_bytes,
+            ledger: None,
             ram_by_node: Vec::new(),
             fake_numa: None,
             swaps: Vec::new(),
@@ -148,6 +151,9 @@ impl Options {
         }
         for swap in &self.swaps {
             writeln!(text, "swap={swap}").expect("writing to a string cannot fail");
+        }
+        if let Some(ledger) = &self.ledger {
+            writeln!(text, "ledger={}", ledger.display()).expect("writing to a string cannot fail");
         }
         if let Some(stats) = &self.stats {
             writeln!(text, "stats={}", stats.display()).expect("writing to a string cannot fail");
@@ -199,6 +205,7 @@ impl Options {
                     page_cluster_of(value).map_err(|_| refused(value, PAGE_CLUSTERS))?;
             }
             "vma_ra_enabled" => self.vma_ra_enabled = readahead(value, VMA_RA)?,
+            "ledger" => self.ledger = Some(PathBuf::from(value)),
             "control" => self.control = Some(PathBuf::from(value)),
             "root_pid" => self.root_pid = number("root_pid", value)?,
             _ => return Err(OptionsError::UnknownKey(key.to_owned())),
@@ -241,6 +248,7 @@ mod tests {
         options.transfer = Transfer::Copy;
         options.io = IoBackend::Threads;
         options.control = Some("/run/user/1000/user swap".into());
+        options.ledger = Some("/run/user/1000/4711.ledger".into());
         options.root_pid = 4711;
         options.swap_ra_policy = ReadaheadPolicy::Fixed;
         options.page_cluster = 7;

@@ -8,6 +8,7 @@ use crate::api::running::Running;
 use crate::base::error::Error;
 use crate::control::Control;
 use crate::fault::sigbus;
+use crate::job::member::Member;
 use crate::state::arena::Arena;
 use crate::state::core::Core;
 use std::sync::{Arc, Mutex};
@@ -22,11 +23,19 @@ impl Prepared {
     ///
     /// # Errors
     /// As [`crate::Builder::build`].
-    pub(super) fn new(arena: Arc<Arena>, options: &Options) -> Result<Self, Error> {
+    pub(super) fn new(
+        arena: Arc<Arena>,
+        options: &Options,
+        member: Option<Arc<Member>>,
+    ) -> Result<Self, Error> {
         let topology = topology_of(options);
         let tuning = tuning_of(options, &topology)?;
         let devices = open_devices(options, &topology)?;
         let core = Arc::new(Core::new(arena, devices, tuning, topology)?);
+        if let Some(member) = member {
+            core.begin_share(&member);
+            assert!(core.member.set(member).is_ok(), "an engine is new");
+        }
         let running =
             Running { core, threads: Mutex::new(Vec::new()), control: Control::default() };
         // From here on an error drops this, which ends the threads.

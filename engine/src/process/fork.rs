@@ -10,6 +10,7 @@
 use crate::base::error::Error;
 use crate::device::record::{Device, DeviceState};
 use crate::fault::sigbus;
+use crate::job::member::Member;
 use crate::state::core::{Core, Path};
 use crate::sys::fd;
 use crate::sys::fd::Event;
@@ -29,6 +30,7 @@ impl Core {
     pub(crate) fn stop_for_fork(&self) -> ForkTicket {
         self.gate.close();
         self.assert_quiet();
+        self.member().into_iter().for_each(Member::hold);
         self.arena.hold();
         let copies = self.devices.copy_files();
         self.arena.advise(libc::MADV_DOFORK).expect("the arena is one range of ours");
@@ -38,6 +40,7 @@ impl Core {
     /// In the parent: takes back what [`Self::stop_for_fork`] did.
     pub(crate) fn go_on_in_parent(&self, ticket: ForkTicket) {
         drop(ticket);
+        self.member().into_iter().for_each(Member::release);
         self.arena.advise(libc::MADV_DONTFORK).expect("the arena is one range of ours");
         self.arena.release();
         self.gate.open();
@@ -53,6 +56,10 @@ impl Core {
         self.shrinkers.forget_scans();
         self.devices.replace_files(ticket.copies?).map_err(Error::Tables)?;
         self.renew_descriptors()?;
+        if let Some(member) = self.member() {
+            member.release();
+            self.share_in_child(member);
+        }
         self.arena.advise(libc::MADV_DONTFORK).map_err(Error::Tables)?;
         self.arena.release();
         Ok(())

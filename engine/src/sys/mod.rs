@@ -20,6 +20,7 @@ pub mod peer;
 pub mod process;
 pub mod registry;
 pub mod request;
+pub mod shared;
 pub mod signal;
 pub mod sync;
 pub mod uffd;

@@ -15,7 +15,9 @@ mod reclaimers;
 mod sys {
     /// In the place of `engine/src/sys/sync.rs`.
     pub mod sync {
-        pub use loom::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
+        pub use loom::sync::atomic::{
+            AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering, fence,
+        };
 
         pub type Guard<'a, T> = loom::sync::MutexGuard<'a, T>;
 

@@ -50,6 +50,9 @@ unsafe extern "C" fn prepare() {
     process.areas.hold();
     let stack = pin_stack(process);
     let ticket = process.engine().map(|engine| engine.fork_prepare());
+    if ticket.is_none() {
+        process.member.iter().for_each(|member| member.hold());
+    }
     *PASS.lock() = Some(Pass { ticket, stack, pinned, _blocked: blocked, _route: route });
 }
 
@@ -77,6 +80,8 @@ unsafe extern "C" fn in_parent() {
     if let (Some(engine), Some(ticket)) = (process.engine(), pass.ticket) {
         engine.fork_parent(ticket);
         pass.stack.iter().chain(&pass.pinned).for_each(|range| engine.core().unpin_range(*range));
+    } else if let Some(member) = &process.member {
+        member.release();
     }
     release(process);
 }
@@ -97,6 +102,10 @@ unsafe extern "C" fn in_child() {
     }
     stats::renew();
     release(process);
+    if let (Some(member), None) = (&process.member, process.engine()) {
+        member.release();
+        member.renew(u32::try_from(process.accessible_pages()).unwrap_or(u32::MAX), 0);
+    }
     starter::start();
 }
 

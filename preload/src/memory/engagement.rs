@@ -20,14 +20,29 @@ pub fn engage_if_needed(process: &Process) {
 
 fn engage_if_over(process: &Process) {
     let blocked = Blocked::new();
-    let pages = process.accessible_pages();
-    if pages * PAGE_BYTES as u64 > process.options.ram_bytes {
+    if !fits(process) {
         match allocator::is_foreign() {
             true => starter::wake(),
             false => engage(process),
         }
     }
     drop(blocked);
+}
+
+/// Whether the budget has room for what the program can have filled; if so it is the job's no more.
+fn fits(process: &Process) -> bool {
+    let pages = process.accessible_pages();
+    match &process.member {
+        None => pages * PAGE_BYTES as u64 <= process.options.ram_bytes,
+        Some(member) => member.covers(u32::try_from(pages).unwrap_or(u32::MAX)),
+    }
+}
+
+/// Lets the job have what the program has given back; signals are blocked.
+pub fn settle(process: &Process) {
+    if let (Some(member), None) = (&process.member, process.engine()) {
+        member.settle(u32::try_from(process.accessible_pages()).unwrap_or(u32::MAX));
+    }
 }
 
 /// The one time this happens in a process; signals are blocked.
@@ -50,7 +65,7 @@ pub struct Starting {
 /// Makes the engine. Where the program brings an allocator, no lock of ours may be held.
 pub fn prepare(process: &Process) -> Starting {
     let before = descriptors::open_now();
-    let engine = Engine::prepare(process.arena.clone(), &process.options);
+    let engine = Engine::prepare(process.arena.clone(), &process.options, process.member.clone());
     Starting { engine: engine.unwrap_or_else(|error| give_up(&error)), before }
 }
 

@@ -10,6 +10,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use userswap::Engine;
+use userswap::internals::Member;
 use userswap::internals::Options;
 use userswap::internals::PAGE_BYTES;
 use userswap::internals::lock::{Guard, Lock};
@@ -39,6 +40,8 @@ pub struct Process {
     pub insistence: Insistence,
     /// Bytes of private anonymous mappings that were left to the kernel, of all that the process ever made.
     pub unmanaged_bytes: AtomicU64,
+    /// This process in its job; without it the budget is the process's own.
+    pub member: Option<Arc<Member>>,
     engine: AtomicPtr<Engine>,
 }
 
@@ -52,7 +55,7 @@ pub enum Phase<'a> {
 
 impl Process {
     /// In the native phase, with nothing in use.
-    pub fn new(options: Options, arena: Arena) -> Self {
+    pub fn new(options: Options, arena: Arena, member: Option<Arc<Member>>) -> Self {
         Self {
             options,
             arena: Arc::new(arena),
@@ -61,6 +64,7 @@ impl Process {
             heap_pages: AtomicU64::new(0),
             insistence: Insistence::default(),
             unmanaged_bytes: AtomicU64::new(0),
+            member,
             engine: AtomicPtr::new(std::ptr::null_mut()),
         }
     }
