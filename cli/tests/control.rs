@@ -48,8 +48,14 @@ struct Program {
 
 impl Program {
     fn start(runtime: &TempDir, fault: &str, command: &[&str]) -> Self {
+        Self::start_with(runtime, &["--fault", fault], command)
+    }
+
+    fn start_with(runtime: &TempDir, options: &[&str], command: &[&str]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_userswap"))
-            .args(["run", "--ram", "16M", "--fault", fault, "--swap", "/var/tmp", "--"])
+            .args(["run", "--ram", "16M", "--swap", "/var/tmp"])
+            .args(options)
+            .arg("--")
             .args(command)
             .env("XDG_RUNTIME_DIR", runtime.path())
             .stdin(Stdio::piped())
@@ -234,7 +240,8 @@ fn descriptors_are_out_of_the_programs_way_and_out_of_its_children() {
 #[test]
 fn a_forked_child_is_reached_under_its_own_number() {
     let runtime = runtime();
-    let mut program = Program::start(&runtime, "thread", &["python3", "-c", PROGRAM]);
+    let options = ["--ram-per-process"];
+    let mut program = Program::start_with(&runtime, &options, &["python3", "-c", PROGRAM]);
     let pid = program.pid();
     assert_eq!(program.ask("hello"), pid);
     let child = program.ask("fork");

@@ -3,10 +3,11 @@
 //! A member holds a record lock on its row. The kernel releases it with the process, so a row that can be locked belongs
 //! to nobody: the process that gets the lock may clear the row, or take it. No lock is ever waited for. The rows of the
 //! dead count until somebody who wants pages sweeps them.
+use crate::base::status::{JobStatus, MemberStatus};
 use crate::job::rows::{self, Row, Word};
 use crate::sys::shared::SharedRows;
 use crate::sys::{directory, futex};
-use std::ffi::OsString;
+use std::ffi::OsStr;
 use std::fs::OpenOptions;
 use std::io;
 use std::os::fd::RawFd;
@@ -32,6 +33,8 @@ enum Head {
     Exceeded,
     /// Members' rows before this one have been used.
     Used,
+    /// Forks under way.
+    Forks,
 }
 
 /// A job's ledger, mapped.
@@ -140,6 +143,26 @@ impl Ledger {
         self.head(Head::Exceeded).load(Ordering::Relaxed)
     }
 
+    /// As others are told.
+    pub fn status(&self) -> JobStatus {
+        let member = |entry: Entry| MemberStatus {
+            pid: entry.pid,
+            engaged: entry.is_engaged,
+            share_pages: entry.standing.share.into(),
+            used_pages: entry.used.into(),
+            demand_pages: entry.standing.demand.into(),
+            refaults_per_second: entry.standing.rate.into(),
+        };
+        JobStatus {
+            root_pid: self.path.file_name().and_then(root_of).unwrap_or(0),
+            budget_pages: self.limit().into(),
+            held_pages: self.held(),
+            held_pages_max: self.peak().into(),
+            exceeded_pages: self.exceeded().into(),
+            members: self.entries().map(member).collect(),
+        }
+    }
+
     /// The members, those included that have died and were not swept yet.
     pub fn entries(&self) -> impl Iterator<Item = Entry> + Clone {
         self.rows().iter().filter_map(Entry::of)
@@ -203,7 +226,26 @@ impl Ledger {
 
     /// Whether a process other than this one is a member.
     fn has_members(&self) -> bool {
-        (0..self.rows().len()).any(|row| self.file.is_locked(row + 1))
+        self.file.has_lock()
+    }
+
+    /// The child of a fork is about to take a row, or to end without one.
+    pub(super) fn note_fork(&self) {
+        self.head(Head::Forks).fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// The child has its row, or there is none.
+    pub(super) fn note_forked(&self) {
+        self.head(Head::Forks).fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// The last member removes the name; a process that comes after that makes a new ledger.
+    pub(super) fn remove_if_last(&self) {
+        // Acquire pairs with the release in `note_forked`: then the child's lock is seen.
+        if self.head(Head::Forks).load(Ordering::Acquire) == 0 && !self.has_members() {
+            // An error means that it has been swept.
+            let _ = std::fs::remove_file(&self.path);
+        }
     }
 }
 
@@ -229,11 +271,10 @@ pub enum Swept {
     None,
 }
 
-/// The ledgers in `directory` of jobs that have members, by the process that began each.
-pub fn jobs(directory: &Path) -> Vec<(u32, &'static Ledger)> {
-    let opened =
-        ledgers(directory).into_iter().filter_map(|(root, path)| Some((root, open(&path)?)));
-    opened.filter(|(_, ledger)| ledger.has_members()).collect()
+/// The ledgers in `directory` of jobs that have members.
+pub fn jobs(directory: &Path) -> Vec<&'static Ledger> {
+    let opened = ledgers(directory).into_iter().filter_map(|(_, path)| open(&path));
+    opened.filter(|ledger| ledger.has_members()).collect()
 }
 
 /// Removes from `directory` the ledgers of jobs that have ended.
@@ -255,6 +296,9 @@ fn open(path: &Path) -> Option<&'static Ledger> {
 
 fn ledgers(directory: &Path) -> Vec<(u32, PathBuf)> {
     let names = directory::names(directory, usize::MAX).unwrap_or_default();
-    let root = |name: &OsString| name.to_str()?.strip_suffix(SUFFIX)?.parse().ok();
-    names.iter().filter_map(|name| Some((root(name)?, directory.join(name)))).collect()
+    names.iter().filter_map(|name| Some((root_of(name)?, directory.join(name)))).collect()
+}
+
+fn root_of(name: &OsStr) -> Option<u32> {
+    name.to_str()?.strip_suffix(SUFFIX)?.parse().ok()
 }

@@ -203,17 +203,27 @@ impl Member {
     /// Keeps the share as it is across a fork.
     pub fn hold(&self) {
         self.changing.hold();
+        self.ledger.note_fork();
     }
 
-    /// After a fork, in both processes.
+    /// After a fork, in the parent.
     pub fn release(&self) {
         self.changing.release();
+    }
+
+    /// The process ends in order.
+    pub fn leave(&self) {
+        if self.row().is_some() {
+            self.ledger.remove_if_last();
+        }
     }
 
     /// In the child of a fork, before anything else: a row of its own. It may use `pages`, of which its parent answers
     /// for what it cannot get as long as both share them.
     pub fn renew(&self, pages: u32, floor: u32) -> u32 {
+        self.changing.release();
         let row = self.ledger.claim().map_or(NONE, |row| row as u32);
+        self.ledger.note_forked();
         self.owner.store(std::process::id(), Ordering::Relaxed);
         self.row.store(row, Ordering::Relaxed);
         let share = self.row().map_or(pages, |row| {

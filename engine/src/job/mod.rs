@@ -5,3 +5,4 @@
 pub mod ledger;
 pub mod member;
 pub mod rows;
+

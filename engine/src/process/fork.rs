@@ -57,7 +57,6 @@ impl Core {
         self.devices.replace_files(ticket.copies?).map_err(Error::Tables)?;
         self.renew_descriptors()?;
         if let Some(member) = self.member() {
-            member.release();
             self.share_in_child(member);
         }
         self.arena.advise(libc::MADV_DONTFORK).map_err(Error::Tables)?;

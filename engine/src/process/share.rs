@@ -1,4 +1,5 @@
 //! How an engine takes its part of its job's budget: when it starts, in the child of a fork, and as it changes.
+use crate::base::error::Error;
 use crate::base::limits::{NODE_MIN_PAGES, RAM_MIN_BYTES};
 use crate::job::member::Member;
 use crate::state::core::Core;
@@ -93,6 +94,30 @@ impl Core {
         if budget != self.holding().budget {
             let _ = self.set_budget(budget);
         }
+    }
+
+    /// Changes the job's budget. This engine follows at once where it has all of it, and with the others otherwise.
+    ///
+    /// # Errors
+    /// A budget below what is pinned, or above what the frame pools have room for; nothing is changed then.
+    pub(crate) fn set_limit(&self, member: &Member, pages: u32) -> Result<(), Error> {
+        let (share, inherited) = (member.share(), member.inherited());
+        let others = member.ledger.held().saturating_sub(u64::from(share));
+        let own = u64::from(pages).saturating_sub(others).max(self.floor_pages().into());
+        let own = own.min(u64::from(u32::MAX)) as u32;
+        if own <= share {
+            self.set_budget(own.saturating_add(inherited))?;
+            member.ledger.set_limit(pages);
+            return Ok(());
+        }
+        let before = member.ledger.limit();
+        member.ledger.set_limit(pages);
+        let share = member.grow(own);
+        let outcome = self.set_budget(share.saturating_add(inherited));
+        if outcome.is_err() {
+            member.ledger.set_limit(before);
+        }
+        outcome
     }
 
     /// Takes over from the parent what has become this process's own by writing.

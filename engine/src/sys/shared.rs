@@ -6,6 +6,7 @@
 use super::fd;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::AtomicU32;
 
@@ -49,27 +50,27 @@ impl SharedRows {
 
     /// Locks one byte of the file for this process; false if another has it.
     pub fn try_lock(&self, byte: usize) -> bool {
-        self.record_lock(libc::F_SETLK, libc::F_WRLCK, byte).is_some()
+        self.record_lock(libc::F_SETLK, libc::F_WRLCK, byte..byte + 1).is_some()
     }
 
     /// Gives a lock of this process back.
     pub fn unlock(&self, byte: usize) {
         // It fails only for want of memory in the kernel: the lock is then kept until the process ends.
-        let _ = self.record_lock(libc::F_SETLK, libc::F_UNLCK, byte);
+        let _ = self.record_lock(libc::F_SETLK, libc::F_UNLCK, byte..byte + 1);
     }
 
-    /// Whether another process has a byte locked.
-    pub fn is_locked(&self, byte: usize) -> bool {
-        let found = self.record_lock(libc::F_GETLK, libc::F_WRLCK, byte);
+    /// Whether another process has any byte locked.
+    pub fn has_lock(&self) -> bool {
+        let found = self.record_lock(libc::F_GETLK, libc::F_WRLCK, 0..self.rows);
         found.is_some_and(|lock| i32::from(lock.l_type) != libc::F_UNLCK)
     }
 
-    fn record_lock(&self, command: i32, kind: i32, byte: usize) -> Option<libc::flock> {
+    fn record_lock(&self, command: i32, kind: i32, bytes: Range<usize>) -> Option<libc::flock> {
         let mut lock = libc::flock {
             l_type: kind as libc::c_short,
             l_whence: libc::SEEK_SET as libc::c_short,
-            l_start: byte as i64,
-            l_len: 1,
+            l_start: bytes.start as i64,
+            l_len: bytes.len() as i64,
             l_pid: 0,
         };
         // SAFETY: `lock` is a valid structure, which the call may change; it has no other effect on memory.

@@ -103,7 +103,6 @@ unsafe extern "C" fn in_child() {
     stats::renew();
     release(process);
     if let (Some(member), None) = (&process.member, process.engine()) {
-        member.release();
         member.renew(u32::try_from(process.accessible_pages()).unwrap_or(u32::MAX), 0);
     }
     starter::start();
