@@ -130,7 +130,9 @@ fn is_refusal(output: &Output, status: i32, parts: &[&str]) {
 fn sockets(runtime: &TempDir) -> Vec<String> {
     let entries = fs::read_dir(runtime.path().join("userswap")).unwrap();
     let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    names.filter(|name| !name.ends_with(".so")).collect()
+    let mut names: Vec<_> = names.filter(|name| !name.ends_with(".so")).collect();
+    names.sort_unstable();
+    names
 }
 
 #[test]
@@ -265,7 +267,7 @@ fn what_a_killed_program_leaves_is_cleaned_up_by_the_list() {
     let pid = program.pid();
     assert_eq!(program.ask("hello"), pid);
     drop(program);
-    assert_eq!(sockets(&runtime), [format!("{pid}.sock")]);
+    assert_eq!(sockets(&runtime), [format!("{pid}.ledger"), format!("{pid}.sock")]);
     refused(&runtime, &["status", &pid], &[&pid, "does not exist"]);
     let list = printed(&runtime, &["list"]);
     assert!(list.lines().all(|line| line.split_whitespace().next() != Some(&pid)), "{list}");

@@ -7,7 +7,8 @@ use clap::Args;
 use userswap::ByteSize;
 use userswap::internals::directory::EngineName;
 use userswap::internals::status::{
-    DeviceState, DeviceStatus, JobStatus, LockStatus, NodeStatus, ShrinkerStatus, Status, UnmapLockStatus,
+    DeviceState, DeviceStatus, JobStatus, LockStatus, NodeStatus, ShrinkerStatus, Status,
+    UnmapLockStatus,
 };
 
 use super::client::Client;

@@ -5,4 +5,3 @@
 pub mod ledger;
 pub mod member;
 pub mod rows;
-

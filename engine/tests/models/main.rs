@@ -8,9 +8,13 @@ mod exclusive;
 #[path = "../../src/list_lru/mod.rs"]
 #[allow(dead_code, unused_imports)]
 mod list_lru;
+#[path = "../../src/job/rows.rs"]
+#[allow(dead_code)]
+mod rows;
 
 mod items;
 mod reclaimers;
+mod shares;
 
 mod sys {
     /// In the place of `engine/src/sys/sync.rs`.
