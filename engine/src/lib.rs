@@ -80,6 +80,7 @@ pub mod internals {
     pub use crate::device::{Devices, SlotMode, SlotSpan, open};
     pub use crate::job::ledger::{self, Ledger};
     pub use crate::job::member::Member;
+    pub use crate::process::share::anonymous_pages;
     pub use crate::state::arena::{ARENA_PAGES_MAX, Arena};
     pub use crate::state::core::{Core, Path};
     pub use crate::state::node::NodeState;

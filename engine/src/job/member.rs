@@ -3,18 +3,19 @@
 //! What is taken is always written down before it is used, and given up before it is given back. A child of a fork
 //! begins with its parent's row in its memory, and takes one of its own before anything else runs in it. Children that
 //! are made past our fork never write to a row: they look at whose it is.
+use crate::base::limits::RAM_MIN_BYTES;
 use crate::job::ledger::{self, Entry, Ledger, Swept};
 use crate::job::rows::{self, Row, Word};
-use crate::sys::futex;
 use crate::sys::lock::Lock;
+use crate::sys::{PAGE_BYTES, futex};
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use userswap_policy::job::{Move, Standing, decide};
 
-/// Pages up to which a member without an engine is never refused: a shell in a job that has nothing left. Those that
-/// have more give way.
-const ALLOWANCE_PAGES: u32 = 2048;
+/// Pages up to which a member without an engine is never refused: with one it would need no less. Those that have more
+/// give way.
+pub const ALLOWANCE_PAGES: u32 = (RAM_MIN_BYTES / PAGE_BYTES as u64) as u32;
 
 /// A member without an engine takes so many pages at once that it asks the ledger once for each MiB.
 const CHUNK_PAGES: u32 = 256;
@@ -190,7 +191,7 @@ impl Member {
     /// Sleeps until this process is asked for pages, or for so long.
     pub fn wait(&self, asked: u32, timeout_ns: u64) {
         match self.row() {
-            Some(row) => futex::wait_shared(Word::Asked.of(row), asked, Some(timeout_ns)),
+            Some(row) => futex::wait_shared(Word::Asked.of(row), asked, timeout_ns),
             None => futex::wait_for(&AtomicU32::new(0), 0, timeout_ns),
         }
     }
@@ -239,6 +240,22 @@ impl Member {
     /// Pages that a child still shares with its parent, which answers for them.
     pub fn inherited(&self) -> u32 {
         self.inherited.load(Ordering::Relaxed)
+    }
+
+    /// Whether a process without an engine should have fewer pages than it has, so that it needs one: others are short,
+    /// or what it inherited has become its own (it has `own` pages now) and there are none for it.
+    pub fn must_give_way(&self, pages: u32, own: u32) -> bool {
+        let inherited = self.inherited();
+        if inherited > 0 {
+            self.set_inherited(pages.saturating_sub(own).min(inherited));
+        }
+        !self.covers(pages) || matches!(self.decide(), Move::Shrink(_))
+    }
+
+    /// Whether others can be short of what this process has.
+    pub fn is_large_among_others(&self) -> bool {
+        self.share().saturating_add(self.inherited()) > ALLOWANCE_PAGES
+            && self.ledger.entries().nth(1).is_some()
     }
 
     /// Changes [`Member::inherited`].

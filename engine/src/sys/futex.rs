@@ -11,9 +11,9 @@ pub fn wait_for(word: &AtomicU32, seen: u32, timeout_ns: u64) {
     wait_at(word.as_ptr(), seen, Some(timeout_ns), libc::FUTEX_PRIVATE_FLAG);
 }
 
-/// As [`wait_for`], for a word in memory that other processes share, without an end if there is no timeout.
-pub fn wait_shared(word: &AtomicU32, seen: u32, timeout_ns: Option<u64>) {
-    wait_at(word.as_ptr(), seen, timeout_ns, 0);
+/// As [`wait_for`], for a word in memory that other processes share.
+pub fn wait_shared(word: &AtomicU32, seen: u32, timeout_ns: u64) {
+    wait_at(word.as_ptr(), seen, Some(timeout_ns), 0);
 }
 
 /// Wakes all threads of all processes that sleep on `word`.

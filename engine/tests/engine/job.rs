@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use userswap::internals::{Ledger, Member, ledger};
 
 const LIMIT: u32 = 10_000;
-const MEMBERS: usize = 8;
+const MEMBERS: usize = 4;
 
 /// Numbers that the processes of a test share: what each says that it uses.
 fn shared_words() -> &'static [AtomicU32; MEMBERS] {

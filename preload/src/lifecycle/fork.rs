@@ -8,7 +8,7 @@ use crate::abi::raw;
 use crate::calls::{descriptors, libc_memory};
 use crate::heap::{fork_gate, huge, mimalloc};
 use crate::lifecycle::stats;
-use crate::memory::starter;
+use crate::memory::{guard, starter};
 use crate::state::process::{self, GlibcHeap, Process};
 use userswap::ForkTicket;
 use userswap::internals::PageRange;
@@ -84,6 +84,7 @@ unsafe extern "C" fn in_parent() {
         member.release();
     }
     release(process);
+    guard::start_if_large(process);
 }
 
 unsafe extern "C" fn in_child() {
@@ -106,6 +107,7 @@ unsafe extern "C" fn in_child() {
         member.renew(u32::try_from(process.accessible_pages()).unwrap_or(u32::MAX), 0);
     }
     starter::start();
+    guard::renew(process);
 }
 
 fn release(process: &Process) {

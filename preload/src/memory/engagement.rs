@@ -1,5 +1,5 @@
 //! Engaging late: the engine is started when what the program can have filled passes the budget.
-use super::{locking, starter};
+use super::{guard, locking, starter};
 use crate::abi::allocator;
 use crate::abi::raw::{self, Span};
 use crate::calls::{descriptors, held, signal_stacks};
@@ -20,7 +20,9 @@ pub fn engage_if_needed(process: &Process) {
 
 fn engage_if_over(process: &Process) {
     let blocked = Blocked::new();
-    if !fits(process) {
+    if fits(process) {
+        guard::start_if_large(process);
+    } else {
         match allocator::is_foreign() {
             true => starter::wake(),
             false => engage(process),
@@ -29,7 +31,7 @@ fn engage_if_over(process: &Process) {
     drop(blocked);
 }
 
-/// Whether the budget has room for what the program can have filled; if so it is the job's no more.
+/// Whether the budget has room for what the program can have filled; if so the job's other members do not get it.
 fn fits(process: &Process) -> bool {
     let pages = process.accessible_pages();
     match &process.member {
@@ -47,7 +49,7 @@ pub fn settle(process: &Process) {
 
 /// The one time this happens in a process; signals are blocked.
 #[cold]
-fn engage(process: &Process) {
+pub fn engage(process: &Process) {
     let errno = raw::errno();
     let _route = GlibcHeap::new();
     let Phase::Native(_held) = process.phase() else { return };

@@ -4,6 +4,7 @@ mod advice;
 pub mod commitment;
 mod engagement;
 mod entries;
+pub mod guard;
 mod locking;
 pub mod mappings;
 mod protection;
