@@ -252,10 +252,14 @@ impl Member {
         !self.covers(pages) || matches!(self.decide(), Move::Shrink(_))
     }
 
-    /// Whether others can be short of what this process has.
-    pub fn is_large_among_others(&self) -> bool {
+    /// Whether this process has more than it would need with an engine.
+    pub fn is_large(&self) -> bool {
         self.share().saturating_add(self.inherited()) > ALLOWANCE_PAGES
-            && self.ledger.entries().nth(1).is_some()
+    }
+
+    /// Whether no other process is in the job.
+    pub fn is_alone(&self) -> bool {
+        self.ledger.entries().nth(1).is_none()
     }
 
     /// Changes [`Member::inherited`].

@@ -21,7 +21,7 @@ pub fn engage_if_needed(process: &Process) {
 fn engage_if_over(process: &Process) {
     let blocked = Blocked::new();
     if fits(process) {
-        guard::start_if_large(process);
+        guard::start_if_not_alone(process);
     } else {
         match allocator::is_foreign() {
             true => starter::wake(),

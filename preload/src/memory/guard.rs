@@ -19,13 +19,20 @@ const STACK_BYTES: usize = 2 << 20;
 
 static RUNS: AtomicBool = AtomicBool::new(false);
 
-/// Starts the thread where others could be short of what this process has.
+/// Starts the thread where others can be short of what this process has.
+pub fn start_if_not_alone(process: &Process) {
+    if process.member.as_ref().is_some_and(|member| !member.is_alone()) {
+        start_if_large(process);
+    }
+}
+
+/// Starts the thread where this process has more than an engine would need: it is not alone, or soon will not be.
 pub fn start_if_large(process: &Process) {
     // An allocator that the program brings has the starter do this: no thread can be made under its locks.
     if RUNS.load(Ordering::Relaxed) || process.engine().is_some() || allocator::is_foreign() {
         return;
     }
-    let is_large = process.member.as_ref().is_some_and(|member| member.is_large_among_others());
+    let is_large = process.member.as_ref().is_some_and(|member| member.is_large());
     if is_large && !RUNS.swap(true, Ordering::Relaxed) {
         start();
     }
