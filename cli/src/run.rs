@@ -175,17 +175,13 @@ fn control_directory(library: &Path) -> Option<PathBuf> {
 /// Where the processes share the budget out, in the directory of the control sockets.
 fn make_ledger(directory: &Path, options: &Options) -> Result<PathBuf, Failure> {
     ledger::sweep(directory, directory::is_running);
-    let path = Ledger::path_in(directory, options.root_pid);
-    // Left by a process of the same number.
-    let _ = fs::remove_file(&path);
     let pages = u32::try_from(options.ram_bytes / PAGE_BYTES).unwrap_or(u32::MAX);
-    match Ledger::open(&path, pages) {
-        Ok(_) => Ok(path),
-        Err(error) => Err(Failure::unavailable(format!(
-            "cannot write {}: {error}; make room, or use --ram-per-process",
-            path.display()
-        ))),
-    }
+    Ledger::create(directory, options.root_pid, pages).map_err(|error| {
+        let directory = directory.display();
+        Failure::unavailable(format!(
+            "cannot write to {directory}: {error}; make room, or use --ram-per-process"
+        ))
+    })
 }
 
 /// Makes sure that the kernel has what the options ask for.

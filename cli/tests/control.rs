@@ -267,7 +267,7 @@ fn what_a_killed_program_leaves_is_cleaned_up_by_the_list() {
     let pid = program.pid();
     assert_eq!(program.ask("hello"), pid);
     drop(program);
-    assert_eq!(sockets(&runtime), [format!("{pid}.ledger"), format!("{pid}.sock")]);
+    assert_eq!(sockets(&runtime), [format!("{pid}-1.ledger"), format!("{pid}.sock")]);
     refused(&runtime, &["status", &pid], &[&pid, "does not exist"]);
     let list = printed(&runtime, &["list"]);
     assert!(list.lines().all(|line| line.split_whitespace().next() != Some(&pid)), "{list}");

@@ -33,7 +33,7 @@ impl Prepared {
         let devices = open_devices(options, &topology)?;
         let core = Arc::new(Core::new(arena, devices, tuning, topology)?);
         if let Some(member) = member {
-            core.begin_share(&member);
+            core.begin_share(&member)?;
             assert!(core.member.set(member).is_ok(), "an engine is new");
         }
         let running =

@@ -3,6 +3,7 @@
 //! A member holds a record lock on its row. The kernel releases it with the process, so a row that can be locked belongs
 //! to nobody: the process that gets the lock may clear the row, or take it. No lock is ever waited for. The rows of the
 //! dead count until somebody who wants pages sweeps them.
+use crate::base::log;
 use crate::base::status::{JobStatus, MemberStatus};
 use crate::job::rows::{self, Row, Word};
 use crate::sys::shared::SharedRows;
@@ -19,7 +20,7 @@ use userswap_policy::job::Standing;
 /// Processes of a job at once; one more has a budget of its own.
 pub const MEMBERS_MAX: usize = 4095;
 
-/// Of a ledger's name in the directory of the control sockets; before it is the process that `run` became.
+/// Of a ledger's name in the directory of the control sockets; before it are the process that `run` became, and a number.
 const SUFFIX: &str = ".ledger";
 
 /// What is said about the whole job, in the file's first row.
@@ -35,6 +36,8 @@ enum Head {
     Used,
     /// Forks under way.
     Forks,
+    /// Not 0 once the user has been told that there are too many members.
+    Said,
 }
 
 /// A job's ledger, mapped.
@@ -73,9 +76,23 @@ impl Entry {
 }
 
 impl Ledger {
-    /// Where the ledger of a job is.
-    pub fn path_in(directory: &Path, root_pid: u32) -> PathBuf {
-        directory.join(format!("{root_pid}{SUFFIX}"))
+    /// Makes the ledger of a job that begins with a process; returns its path.
+    ///
+    /// # Errors
+    /// The file cannot be made.
+    pub fn create(directory: &Path, root_pid: u32, budget_pages: u32) -> io::Result<PathBuf> {
+        // Processes of other namespaces have the same numbers.
+        for number in 1.. {
+            let path = directory.join(format!("{root_pid}-{number}{SUFFIX}"));
+            let is_free = match open(&path) {
+                None => true,
+                Some(ledger) => !ledger.has_members() && std::fs::remove_file(&path).is_ok(),
+            };
+            if is_free {
+                return Self::open(&path, budget_pages).map(|_| path);
+            }
+        }
+        unreachable!("one of all numbers is free")
     }
 
     /// Opens a job's ledger; the first to do so makes it, with this budget.
@@ -190,6 +207,14 @@ impl Ledger {
         self.head(Head::Peak).fetch_max(held, Ordering::Relaxed);
     }
 
+    /// Tells the user, once for the job, when there are more members than the budget has floors for.
+    pub(super) fn say_if_crowded(&self) {
+        let floors: u64 = self.entries().map(|entry| u64::from(entry.standing.floor)).sum();
+        if floors > self.limit().into() && self.head(Head::Said).swap(1, Ordering::Relaxed) == 0 {
+            log::crowded_job(self.entries().count() as u64);
+        }
+    }
+
     /// Takes a free row for this process; None when there is none.
     pub(super) fn claim(&self) -> Option<usize> {
         // First those that look free, then those of the dead that nobody has swept.
@@ -300,5 +325,5 @@ fn ledgers(directory: &Path) -> Vec<(u32, PathBuf)> {
 }
 
 fn root_of(name: &OsStr) -> Option<u32> {
-    name.to_str()?.strip_suffix(SUFFIX)?.parse().ok()
+    name.to_str()?.strip_suffix(SUFFIX)?.split_once('-')?.0.parse().ok()
 }

@@ -64,11 +64,14 @@ impl Member {
         })
     }
 
-    /// None where this process has no row, or runs in memory that is another's (a child by vfork) or a copy of it.
+    /// None where this process has no row, or has lost it by closing our descriptor past us, or runs in memory that is
+    /// another's (a child by vfork) or a copy of it.
     fn row(&self) -> Option<&Row> {
+        let pid = std::process::id();
         let row = self.row.load(Ordering::Relaxed);
-        let is_ours = row != NONE && self.owner.load(Ordering::Relaxed) == std::process::id();
-        is_ours.then(|| &self.ledger.rows()[row as usize])
+        let is_ours = row != NONE && self.owner.load(Ordering::Relaxed) == pid;
+        let row = is_ours.then(|| &self.ledger.rows()[row as usize]);
+        row.filter(|row| Word::Pid.read(row) == pid)
     }
 
     fn index(&self) -> usize {
@@ -88,7 +91,10 @@ impl Member {
         if row != NONE && pages <= Word::Share.read(&self.ledger.rows()[row as usize]) {
             return true;
         }
-        let Some(row) = self.row() else { return true };
+        let Some(row) = self.row() else {
+            let is_borrowed = self.owner.load(Ordering::Relaxed) != std::process::id();
+            return is_borrowed || pages <= self.ledger.limit();
+        };
         let _changing = self.changing.lock();
         let chunk = (pages / 16).max(CHUNK_PAGES);
         let wanted = pages.saturating_add(chunk);
@@ -140,6 +146,7 @@ impl Member {
         if share < floor {
             self.ledger.exceed(self.index(), floor);
             self.ledger.ask_all(self.index());
+            self.ledger.say_if_crowded();
         }
         share.max(floor)
     }

@@ -44,10 +44,18 @@ impl Core {
         self.member.get().map(AsRef::as_ref)
     }
 
-    /// Pages without which an engine does not work.
+    /// Pages without which an engine does not work: each node needs some, and has its part of any budget.
     pub(crate) fn floor_pages(&self) -> u32 {
         let least = (RAM_MIN_BYTES / PAGE_BYTES as u64) as u32;
-        least.max(NODE_MIN_PAGES * self.nodes.len() as u32)
+        let budgets: Vec<u32> = self.nodes.iter().map(|node| node.lock().budget).collect();
+        let (total, smallest) = (budgets.iter().sum::<u32>(), budgets.iter().min().copied());
+        match smallest {
+            Some(smallest @ 1..) if budgets.len() > 1 => {
+                let parts = u64::from(total).div_ceil(smallest.into()) + 1;
+                least.max((parts * u64::from(NODE_MIN_PAGES)).min(total.into()) as u32)
+            }
+            _ => least,
+        }
     }
 
     /// What the engine has at this moment.
@@ -72,10 +80,12 @@ impl Core {
     }
 
     /// Before the engine has a page, with the gate closed: all that is free of the job's budget.
-    pub(crate) fn begin_share(&self, member: &Member) {
+    ///
+    /// # Errors
+    /// A node would have too little.
+    pub(crate) fn begin_share(&self, member: &Member) -> Result<(), Error> {
         let most = self.budget_pages();
-        let share = member.engage(self.floor_pages()).min(most);
-        self.divide_budget(share).expect("a smaller budget than the one it was made for");
+        self.divide_budget(member.engage(self.floor_pages()).min(most))
     }
 
     /// In the child of a fork, with the gate closed: a share of its own, and what it shares with its parent.

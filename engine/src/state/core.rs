@@ -149,7 +149,7 @@ impl Core {
             devices,
             checksums: Checksums::new(),
             counters: Counters::default(),
-            gate: Gate::default(),
+            gate: Gate::closed(),
             streams: Lock::new(Streams::new()),
             path,
             shortage: Shortage::default(),
@@ -170,7 +170,6 @@ impl Core {
             tuning,
         };
         core.readahead.fit(&core.tuning.budgets);
-        core.gate.close();
         Ok(core)
     }
 

@@ -12,15 +12,16 @@ const MEMBERS: usize = 4;
 fn shared_words() -> &'static [AtomicU32; MEMBERS] {
     let (access, flags) =
         (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
+    // SAFETY: a new mapping touches nothing that exists.
     let address = unsafe { libc::mmap(std::ptr::null_mut(), 4096, access, flags, -1, 0) };
     assert_ne!(address, libc::MAP_FAILED);
+    // SAFETY: a page of zeros, which stays to the end of the process.
     unsafe { &*address.cast() }
 }
 
 /// A child that takes and gives back pages until it is killed; it uses them only between the two.
 fn start(path: &Path, used: &AtomicU32, seed: u64) -> i32 {
-    let child = unsafe { libc::fork() };
-    assert!(child >= 0, "fork works");
+    let child = forked();
     if child > 0 {
         return child;
     }
@@ -38,9 +39,27 @@ fn start(path: &Path, used: &AtomicU32, seed: u64) -> i32 {
     }
 }
 
-fn signal(child: i32, signal: i32, options: i32) {
+fn forked() -> i32 {
+    // SAFETY: the process has no thread that the child would miss: see `alone`.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0, "fork works");
+    child
+}
+
+fn end() -> ! {
+    // SAFETY: ends the child without running what belongs to its parent.
+    unsafe { libc::_exit(0) }
+}
+
+fn send(child: i32, signal: i32) {
+    // SAFETY: to a child of this process.
     assert_eq!(unsafe { libc::kill(child, signal) }, 0);
+}
+
+fn signal(child: i32, signal: i32, options: i32) {
+    send(child, signal);
     let mut status = 0;
+    // SAFETY: waits for a child of this process.
     assert_eq!(unsafe { libc::waitpid(child, &mut status, options) }, child);
 }
 
@@ -48,7 +67,7 @@ fn signal(child: i32, signal: i32, options: i32) {
 fn used_at_rest(children: &[i32], words: &[AtomicU32]) -> u32 {
     children.iter().for_each(|child| signal(*child, libc::SIGSTOP, libc::WUNTRACED));
     let used = words.iter().map(|word| word.load(Ordering::SeqCst)).sum();
-    children.iter().for_each(|child| assert_eq!(unsafe { libc::kill(*child, libc::SIGCONT) }, 0));
+    children.iter().for_each(|child| send(*child, libc::SIGCONT));
     used
 }
 
@@ -56,7 +75,7 @@ fn used_at_rest(children: &[i32], words: &[AtomicU32]) -> u32 {
 fn members_killed_at_any_moment_leave_the_sum_right() {
     alone(300, || {
         let directory = tempfile::tempdir().unwrap();
-        let path = Ledger::path_in(directory.path(), 1);
+        let path = Ledger::create(directory.path(), 1, LIMIT).unwrap();
         let watch = Ledger::open(&path, LIMIT).unwrap();
         let words = shared_words();
         let mut children: Vec<i32> =
@@ -88,7 +107,7 @@ fn members_killed_at_any_moment_leave_the_sum_right() {
 fn a_ledger_is_swept_only_when_its_job_has_ended() {
     alone(60, || {
         let directory = tempfile::tempdir().unwrap();
-        let path = Ledger::path_in(directory.path(), 77);
+        let path = Ledger::create(directory.path(), 77, LIMIT).unwrap();
         let words = shared_words();
         let child = start(&path, &words[0], 3);
         while words[0].load(Ordering::SeqCst) == 0 {
@@ -108,28 +127,29 @@ fn a_ledger_is_swept_only_when_its_job_has_ended() {
 fn the_child_of_a_fork_never_writes_to_its_parents_row() {
     alone(60, || {
         let directory = tempfile::tempdir().unwrap();
-        let member = Member::join(&Ledger::path_in(directory.path(), 1), LIMIT).unwrap();
+        let path = Ledger::create(directory.path(), 1, LIMIT).unwrap();
+        let member = Member::join(&path, LIMIT).unwrap();
         assert_eq!(member.grow(LIMIT / 2), LIMIT / 2);
-        let child = unsafe { libc::fork() };
+        let child = forked();
         if child == 0 {
             // Made past our fork: it has no row, and all that it asks for.
             assert_eq!(member.grow(LIMIT), LIMIT);
             member.shrink(0);
             assert!(member.covers(LIMIT));
             member.leave();
-            unsafe { libc::_exit(0) };
+            end();
         }
         crate::support::join(child);
         assert_eq!((member.share(), member.ledger.held()), (LIMIT / 2, u64::from(LIMIT / 2)));
         assert!(member.ledger.descriptor().as_raw_fd() > 2);
 
         member.hold();
-        let child = unsafe { libc::fork() };
+        let child = forked();
         if child == 0 {
             assert_eq!(member.renew(LIMIT, 0), LIMIT / 2, "what its parent has left");
             assert_eq!(member.inherited(), LIMIT / 2);
             assert!(member.covers(LIMIT) && !member.covers(LIMIT + 1));
-            unsafe { libc::_exit(0) };
+            end();
         }
         member.release();
         crate::support::join(child);
