@@ -5,7 +5,7 @@
 //! options the library stays inert. Options that cannot be read end the program: it must not run
 //! unmanaged on a machine that counts on its budget.
 use super::{fork, last_thread, stats};
-use crate::abi::{callers, native, next, raw, thread_end, thread_locals};
+use crate::abi::{callers, native, next, raw, symbols, thread_end, thread_locals};
 use crate::calls::{self, descriptors, signal_stacks, signals};
 use crate::heap::{elsewhere, fork_gate, mimalloc};
 use crate::memory::{commitment, starter};
@@ -75,8 +75,8 @@ fn look_up() {
 
 fn start(text: &str) -> Result<(), String> {
     let options = Options::from_text(text).map_err(|error| error.to_string())?;
-    let arena = Arena::reserve(ARENA_PAGES_MAX, Access::Reserved)
-        .map_err(|error| format!("no address space for managed memory: {error}"))?;
+    let arena =
+        reserve_arena().map_err(|error| format!("no address space for managed memory: {error}"))?;
     // A limit on address space leaves a small arena; one below the budget would be no use.
     let bytes = u64::from(arena.pages()) * PAGE_BYTES as u64;
     if bytes < options.ram_bytes {
@@ -84,6 +84,9 @@ fn start(text: &str) -> Result<(), String> {
     }
     signals::start(&options);
     signal_stacks::start();
+    arena
+        .advise(libc::MADV_DONTDUMP)
+        .map_err(|error| format!("no core dump would end: {error}"))?;
     let member = join(&options);
     let process = Process::new(options, arena, member).publish();
     commitment::prepare(process)
@@ -111,6 +114,15 @@ fn join(options: &Options) -> Option<Arc<Member>> {
             raw::say(&format!("{ledger}: {error}: this process has a budget of its own"));
             None
         }
+    }
+}
+
+/// At low addresses, but for programs with a sanitizer, which are known by an mmap of their own: it wants those
+/// addresses for its tables, and comes after us.
+fn reserve_arena() -> std::io::Result<Arena> {
+    match symbols::is_libcs(c"mmap") {
+        true => Arena::reserve_low(),
+        false => Arena::reserve(ARENA_PAGES_MAX, Access::Reserved),
     }
 }
 
