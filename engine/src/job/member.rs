@@ -134,8 +134,10 @@ impl Member {
         share
     }
 
-    /// The share of a process that starts its engine now: all that is free, and `floor` in any case.
+    /// The share of a process that starts its engine now: all that is free, and `floor` in any case. What it inherited is its
+    /// own from here on: its parent is likely to be asked for pages too, and leaves it what both share.
     pub fn engage(&self, floor: u32) -> u32 {
+        self.set_inherited(0);
         let limit = self.ledger.limit();
         let Some(row) = self.row() else { return limit.max(floor) };
         let _changing = self.changing.lock();

@@ -23,6 +23,8 @@ const LOOK_NS: u64 = 100_000_000;
 const REPAY_NS: u64 = 10_000_000;
 /// The longest time between two looks: a process that has been idle is noticed to be busy within it.
 const LOOK_NS_MAX: u64 = 1_600_000_000;
+/// Between two looks of a child that is making its parent's pages its own.
+const WRITTEN_NS: u64 = 25_000_000;
 /// As [`LOOK_NS_MAX`], of a child that may make its parent's pages its own: the kernel does not tell.
 const INHERITED_NS_MAX: u64 = 400_000_000;
 /// The rate of a shorter time says nothing.
@@ -104,10 +106,11 @@ impl Balance {
         let is_idle = next == Move::Keep && pressure == Pressure::None && !is_written;
         self.pause_ns = match (after.debt, is_idle) {
             (1.., _) => REPAY_NS,
+            (0, _) if is_written => WRITTEN_NS,
             (0, false) => LOOK_NS,
             (0, true) => {
                 let most = if inherited > 0 { INHERITED_NS_MAX } else { LOOK_NS_MAX };
-                (self.pause_ns * 2).clamp(LOOK_NS, most)
+                (self.pause_ns * 2).clamp(WRITTEN_NS, most)
             }
         };
     }
