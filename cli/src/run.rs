@@ -22,6 +22,7 @@ use userswap::internals::{
     Allowed, MIN_REGION_DEFAULT_BYTES, OPTIONS_VARIABLE, Options, PAGE_CLUSTERS, RA_POLICIES,
     RAM_MIN_BYTES, VMA_RA, directory,
 };
+use userswap::internals::{Ledger, ledger};
 use userswap::{AddressOrder, ReadaheadPolicy};
 use userswap::{ByteSize, parse_size};
 use userswap::{FaultMode, IoBackend, OnFull, Placement, Transfer};
@@ -38,10 +39,13 @@ const PLAIN_DIRECTORY: &str = "/var/tmp";
 /// Options of `run`.
 #[derive(Args)]
 pub struct RunArgs {
-    /// RAM budget of each process, such as 512M, or of each node, such as 0:2G,1:2G [default:
-    /// half of the available memory]
+    /// RAM budget of the program and all that it starts, such as 512M, or by node, such as 0:2G,1:2G
+    /// [default: half of the available memory]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     ram: Option<Ram>,
+    /// Give each process of the program the whole budget, not all together
+    #[arg(long)]
+    ram_per_process: bool,
     /// Pretend that the CPUs belong to this many NUMA nodes
     #[arg(long, value_name = "NODES", value_parser = clap::value_parser!(u32).range(1..=64))]
     fake_numa: Option<u32>,
@@ -133,6 +137,14 @@ pub fn run(args: RunArgs) -> Result<Infallible, Failure> {
     let library = library::install()?;
     options.control = control_directory();
     options.told = told(&library);
+    options.ledger = match args.ram_per_process {
+        true => None,
+        false => options
+            .control
+            .as_deref()
+            .map(|directory| make_ledger(directory, &options))
+            .transpose()?,
+    };
     let mut command = Command::new(&program.path);
     if env::var_os(TCMALLOC_VARIABLE).is_none() {
         command.env(TCMALLOC_VARIABLE, "1");
@@ -179,6 +191,18 @@ fn control_directory() -> Option<PathBuf> {
     };
     eprintln!("userswap: warning: the program will have no control socket: {refusal}");
     None
+}
+
+/// Where the processes share the budget out, in the directory of the control sockets.
+fn make_ledger(directory: &Path, options: &Options) -> Result<PathBuf, Failure> {
+    ledger::sweep(directory, directory::is_running);
+    let pages = u32::try_from(options.ram_bytes / PAGE_BYTES).unwrap_or(u32::MAX);
+    Ledger::create(directory, options.root_pid, pages).map_err(|error| {
+        let directory = directory.display();
+        Failure::unavailable(format!(
+            "cannot write to {directory}: {error}; make room, or use --ram-per-process"
+        ))
+    })
 }
 
 /// Makes sure that the kernel has what the options ask for.

@@ -48,8 +48,14 @@ struct Program {
 
 impl Program {
     fn start(runtime: &TempDir, fault: &str, command: &[&str]) -> Self {
+        Self::start_with(runtime, &["--fault", fault], command)
+    }
+
+    fn start_with(runtime: &TempDir, options: &[&str], command: &[&str]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_userswap"))
-            .args(["run", "--ram", "16M", "--fault", fault, "--swap", "/var/tmp", "--"])
+            .args(["run", "--ram", "16M", "--swap", "/var/tmp"])
+            .args(options)
+            .arg("--")
             .args(command)
             .env("XDG_RUNTIME_DIR", runtime.path())
             .stdin(Stdio::piped())
@@ -124,7 +130,9 @@ fn is_refusal(output: &Output, status: i32, parts: &[&str]) {
 fn sockets(runtime: &TempDir) -> Vec<String> {
     let entries = fs::read_dir(runtime.path().join("userswap")).unwrap();
     let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    names.filter(|name| !name.ends_with(".so")).collect()
+    let mut names: Vec<_> = names.filter(|name| !name.ends_with(".so")).collect();
+    names.sort_unstable();
+    names
 }
 
 #[test]
@@ -234,7 +242,8 @@ fn descriptors_are_out_of_the_programs_way_and_out_of_its_children() {
 #[test]
 fn a_forked_child_is_reached_under_its_own_number() {
     let runtime = runtime();
-    let mut program = Program::start(&runtime, "thread", &["python3", "-c", PROGRAM]);
+    let options = ["--ram-per-process"];
+    let mut program = Program::start_with(&runtime, &options, &["python3", "-c", PROGRAM]);
     let pid = program.pid();
     assert_eq!(program.ask("hello"), pid);
     let child = program.ask("fork");
@@ -258,7 +267,7 @@ fn what_a_killed_program_leaves_is_cleaned_up_by_the_list() {
     let pid = program.pid();
     assert_eq!(program.ask("hello"), pid);
     drop(program);
-    assert_eq!(sockets(&runtime), [format!("{pid}.sock")]);
+    assert_eq!(sockets(&runtime), [format!("{pid}-1.ledger"), format!("{pid}.sock")]);
     refused(&runtime, &["status", &pid], &[&pid, "does not exist"]);
     let list = printed(&runtime, &["list"]);
     assert!(list.lines().all(|line| line.split_whitespace().next() != Some(&pid)), "{list}");

@@ -31,6 +31,7 @@ mod base;
 mod control;
 mod device;
 mod fault;
+mod job;
 pub mod list_lru;
 mod process;
 mod reclaim;
@@ -78,6 +79,9 @@ pub mod internals {
     pub use crate::device::loans::BORROWERS_MAX;
     pub use crate::device::record::{DeviceState, Holding};
     pub use crate::device::{Devices, SlotMode, SlotSpan, open};
+    pub use crate::job::ledger::{self, Ledger};
+    pub use crate::job::member::Member;
+    pub use crate::process::share::anonymous_pages;
     pub use crate::state::address_space::ARENA_PAGES_MAX;
     pub use crate::state::arena::Arena;
     pub use crate::state::core::{Core, Path};

@@ -13,6 +13,7 @@ pub mod choice;
 pub mod devices;
 pub mod frames;
 pub mod free_batch;
+pub mod job;
 pub mod kernel;
 pub mod lent;
 pub mod lru;

@@ -195,7 +195,7 @@ impl Bench<'_> {
 
     fn userswap(&self, load: &Load) -> Command {
         let mut command = Command::new(&self.exe);
-        command.args(["run", "--ram", &self.plan.ram_bytes_each().to_string()]);
+        command.args(["run", "--ram", &self.plan.ram_bytes.to_string()]);
         command.args(["--fault", &self.plan.fault.to_string()]);
         for spec in &self.plan.swap {
             command.args(["--swap", spec]);
@@ -211,14 +211,14 @@ mod tests {
     use crate::outside::args::tests::plan;
 
     #[test]
-    fn userswap_runs_the_same_load_with_the_budget_of_one_process() {
+    fn userswap_runs_the_same_load_with_one_budget_for_all_processes() {
         let plan = plan("swap-w-seq --tasks 2 --fault signal --swap /a --swap /b:1G");
         let bench = Bench { plan: &plan, exe: PathBuf::from("us"), directory: Path::new("/") };
         let command = bench.userswap(&Load::new(&plan, plan.size_bytes));
         let args: Vec<_> = command.get_args().map(|arg| arg.to_str().unwrap()).collect();
         assert_eq!(
             args.join(" "),
-            "run --ram 268435456 --fault signal --swap /a --swap /b:1G -- \
+            "run --ram 536870912 --fault signal --swap /a --swap /b:1G -- \
              us usemem -q -n 2 1073741824"
         );
     }

@@ -125,9 +125,8 @@ impl BenchArgs {
 }
 
 impl Plan {
-    /// The budget that each process gets from userswap, whose budget is a process's own; the
-    /// kernel's limit is for all of them together.
-    pub(crate) fn ram_bytes_each(&self) -> u64 {
+    /// What each process has of the budget when all have the same.
+    fn ram_bytes_each(&self) -> u64 {
         match self.case.tasks() {
             Tasks::Processes => self.ram_bytes / self.tasks as u64,
             Tasks::Threads => self.ram_bytes,

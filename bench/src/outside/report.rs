@@ -1,7 +1,7 @@
 //! The report: one JSON object for programs, a table for people.
 
 use super::args::Plan;
-use super::case::{Case, Tasks};
+use super::case::Case;
 use crate::choice;
 use crate::disk::Disk;
 use crate::figures::median;
@@ -70,8 +70,6 @@ pub(crate) struct Report {
     share_of_disk: Option<f64>,
     machine: Machine,
     kernel: String,
-    #[serde(skip)]
-    note: Option<String>,
 }
 
 impl Shown for Report {
@@ -86,7 +84,6 @@ impl Shown for Report {
                 format!("userswap reads at {:.0} % of the disk's speed", share * 100.0)
             }),
         );
-        lines.extend(self.note.clone());
         if matches!(self.case, Case::Swapin | Case::PageRandRead) {
             lines.push("All figures are those of the reads, after the memory was filled.".into());
         }
@@ -124,7 +121,6 @@ impl Report {
             share_of_disk: reading_s.zip(median_wall_s.userswap).map(|(least, wall)| least / wall),
             machine: Machine::this(),
             kernel: machine::kernel_release(),
-            note: budget_note(plan),
         }
     }
 
@@ -201,19 +197,6 @@ fn median_run(runs: &[Run], engine: Engine) -> Option<Run> {
     })
 }
 
-/// How the budget was divided, where it was.
-fn budget_note(plan: &Plan) -> Option<String> {
-    let divided = plan.case.tasks() == Tasks::Processes && plan.tasks > 1;
-    divided.then(|| {
-        format!(
-            "budget {} = {} x {}: userswap's budget is per process, the kernel's limit is for all",
-            size::display(plan.ram_bytes),
-            plan.tasks,
-            size::display(plan.ram_bytes_each())
-        )
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -266,14 +249,5 @@ mod tests {
     fn without_a_rival_there_is_no_ratio() {
         let json = serde_json::to_value(report("swapin", &[(Engine::Userswap, 1.0)])).unwrap();
         assert!(json["ratio"].is_null() && json["median_wall_s"]["kernel"].is_null());
-    }
-
-    #[test]
-    fn the_table_says_how_the_budget_was_divided() {
-        let walls = [(Engine::Userswap, 1.0), (Engine::Kernel, 2.5)];
-        let text = report("swap-w-seq --tasks 4", &walls).text();
-        assert!(text.contains("budget 512 MiB = 4 x 128 MiB"), "{text}");
-        assert!(text.contains("kernel / userswap  2.50"), "{text}");
-        assert!(!report("swap-w-seq-mt --tasks 4", &walls).text().contains("budget"));
     }
 }

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use userswap::ByteSize;
 use userswap::internals::directory::EngineName;
-use userswap::internals::status::Status;
+use userswap::internals::status::{JobStatus, Status};
 
 use super::client::Client;
 use super::table::{Lean, plain, table};
@@ -26,7 +26,46 @@ pub fn list() -> Result<ExitCode, Failure> {
     ];
     let rows: Vec<_> = statuses().iter().map(|(name, status)| row(*name, status)).collect();
     print!("{}", table(titles, &rows));
+    print!("{}", jobs());
     Ok(ExitCode::SUCCESS)
+}
+
+/// The jobs of more than one process, and what each of these has of its job's budget.
+fn jobs() -> String {
+    let titles = [
+        ("JOB", Lean::Right),
+        ("PID", Lean::Right),
+        ("RAM", Lean::Right),
+        ("USED", Lean::Right),
+        ("REFAULTS/S", Lean::Right),
+        ("", Lean::Left),
+    ];
+    let jobs = target::jobs().into_iter().filter(|job| job.members.len() > 1);
+    let rows: Vec<_> = jobs.flat_map(|job| job_rows(&job)).collect();
+    if rows.is_empty() { String::new() } else { format!("\n{}", table(titles, &rows)) }
+}
+
+fn job_rows(job: &JobStatus) -> Vec<[String; 6]> {
+    let size = |pages: u64| ByteSize(pages * PAGE_BYTES).rounded();
+    let whole = [
+        job.root_pid.to_string(),
+        "all".to_owned(),
+        size(job.budget_pages),
+        size(job.held_pages),
+        job.members.iter().map(|member| member.refaults_per_second).sum::<u64>().to_string(),
+        format!("at most {}", size(job.held_pages_max)),
+    ];
+    let members = job.members.iter().map(|member| {
+        [
+            String::new(),
+            member.pid.to_string(),
+            size(member.share_pages),
+            size(member.used_pages),
+            member.refaults_per_second.to_string(),
+            if member.engaged { String::new() } else { "no engine".to_owned() },
+        ]
+    });
+    std::iter::once(whole).chain(members).collect()
 }
 
 /// The status of every engine of this user; one that cannot be asked is reported.

@@ -7,7 +7,8 @@ use clap::Args;
 use userswap::ByteSize;
 use userswap::internals::directory::EngineName;
 use userswap::internals::status::{
-    DeviceState, DeviceStatus, LockStatus, NodeStatus, ShrinkerStatus, Status, UnmapLockStatus,
+    DeviceState, DeviceStatus, JobStatus, LockStatus, NodeStatus, ShrinkerStatus, Status,
+    UnmapLockStatus,
 };
 
 use super::client::Client;
@@ -76,6 +77,7 @@ fn describe(name: EngineName, status: &Status) -> String {
         if status.pins > 0 { format!(", {} pins", status.pins) } else { String::new() },
         outside(status.unmanaged_bytes),
     );
+    text.push_str(&status.job.as_ref().map(job).unwrap_or_default());
     text.push_str(&devices(&status.devices));
     for node in &status.nodes {
         text.push_str(&list_of(node));
@@ -88,6 +90,20 @@ fn describe(name: EngineName, status: &Status) -> String {
     text.push_str(&locks(status));
     text.push_str(&removal(&status.unmap_lock));
     text
+}
+
+/// `job 4711: 512M for 5 processes, 500M held, at most 512M; taken beyond it 0`.
+fn job(job: &JobStatus) -> String {
+    let size = |pages: u64| ByteSize(pages.saturating_mul(PAGE_BYTES)).rounded();
+    format!(
+        "job {}: {} for {} processes, {} held, at most {}; taken beyond it {}\n",
+        job.root_pid,
+        size(job.budget_pages),
+        job.members.len(),
+        size(job.held_pages),
+        size(job.held_pages_max),
+        size(job.exceeded_pages)
+    )
 }
 
 fn readahead(status: &Status) -> String {
@@ -283,6 +299,14 @@ mod tests {
             program: "sort".to_owned(),
             fault: "thread".to_owned(),
             ram_bytes: 16 << 20,
+            job: Some(JobStatus {
+                root_pid: 6,
+                budget_pages: 8192,
+                held_pages: 4096,
+                held_pages_max: 6144,
+                exceeded_pages: 16,
+                members: vec![Default::default(); 2],
+            }),
             placement: "near".to_owned(),
             readahead: ReadaheadStatus {
                 swap_ra_policy: "fixed".to_owned(),
@@ -315,6 +339,7 @@ mod tests {
         let text = describe(EngineName { pid: 7, number: 2 }, &status);
         let expected = "\
 7-2 sort: 16M of RAM, faults by thread, placement near
+job 6: 32M for 2 processes, 16M held, at most 24M; taken beyond it 64K
 NAME   TYPE SIZE USED PRIO NODE
 /swap0 file   1G   3M   -2    -
 /swap1 file   1G   3M   -3    0 going off

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 
 use userswap::internals::directory;
 use userswap::internals::directory::EngineName;
+use userswap::internals::ledger;
+use userswap::internals::status::JobStatus;
 use userswap::internals::{OPTIONS_VARIABLE, Options};
 
 use crate::failure::Failure;
@@ -51,12 +53,20 @@ pub fn all() -> Vec<(EngineName, PathBuf)> {
     let mut found = Vec::new();
     for directory in private(directory::candidates_here(), directory::user()) {
         directory::sweep(&directory, usize::MAX);
+        ledger::sweep(&directory, directory::is_running);
         let names = directory::names(&directory).into_iter();
         let sockets = names.map(|name| (name, directory.join(name.file())));
         found.extend(sockets.filter(|(_, socket)| !directory::is_stale(socket)));
     }
     found.sort_unstable();
     found
+}
+
+/// The jobs of this user that have members.
+pub fn jobs() -> Vec<JobStatus> {
+    let directories = private(directory::candidates_here(), directory::user());
+    let jobs = directories.iter().flat_map(|directory| ledger::jobs(directory));
+    jobs.map(|ledger| ledger.status()).collect()
 }
 
 /// Where a process's socket can be: where it was told to put it, or where its user or we would.

@@ -13,6 +13,7 @@ use crate::control::{directory, settings};
 use crate::device::open::default_directory;
 use crate::device::spec::SwapSpec;
 use crate::device::{Devices, open};
+use crate::job::member::Member;
 use crate::request::hibernate::Stayed;
 use crate::state::arena::Arena;
 use crate::state::core::{Core, Tuning};
@@ -38,7 +39,7 @@ impl Engine {
     /// # Errors
     /// As [`Builder::build`](crate::Builder::build).
     pub(crate) fn start(arena: Arc<Arena>, options: &Options) -> Result<Self, Error> {
-        Prepared::new(Gathered::new(arena, options)?)?.engage()
+        Prepared::new(Gathered::new(arena, options)?, None)?.engage()
     }
 
     /// Maps a region of `bytes` bytes, all zero, which may be larger than the budget. It takes no memory until it is used.
@@ -183,7 +184,7 @@ impl Engine {
     /// As [`crate::Builder::build`]; nothing is registered then.
     #[doc(hidden)]
     pub fn engage(arena: Arc<Arena>, options: &Options) -> Result<Self, Error> {
-        Self::prepare(Self::gather(arena, options)?, options)?.engage()
+        Self::prepare(Self::gather(arena, options)?, options, None)?.engage()
     }
 
     /// The first part of [`Engine::engage`]: what needs rights that the process may give up.
@@ -196,13 +197,17 @@ impl Engine {
     }
 
     /// The second part: everything but taking the arena over, which the engine does not touch until then.
-    /// Threads are made here, for which the C library asks the program's malloc.
+    /// Threads are made here, for which the C library asks the program's malloc. `member` shares the budget.
     ///
     /// # Errors
     /// No thread is to be had.
     #[doc(hidden)]
-    pub fn prepare(gathered: Gathered, options: &Options) -> Result<Prepared, Error> {
-        let prepared = Prepared::new(gathered)?;
+    pub fn prepare(
+        gathered: Gathered,
+        options: &Options,
+        member: Option<Arc<Member>>,
+    ) -> Result<Prepared, Error> {
+        let prepared = Prepared::new(gathered, member)?;
         if let Some(directory) = &options.control {
             // A program that has become another user cannot use its first user's. The environment is the
             // program's, which may be changing it.

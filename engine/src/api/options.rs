@@ -64,8 +64,10 @@ pub enum OptionsError {
 /// The options of one `userswap run`, for every process under it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// The RAM budget of each process, in bytes.
+    /// The RAM budget in bytes: of the job, if it has a ledger, else of each process.
     pub ram_bytes: u64,
+    /// Where the processes of the job share its budget out.
+    pub ledger: Option<PathBuf>,
     /// Node and bytes of its share, by the kernel's numbers; empty, the nodes' shares are by their CPUs.
     pub ram_by_node: Vec<(u32, u64)>,
     /// So many made-up nodes instead of the machine's own.
@@ -107,6 +109,7 @@ impl Options {
     pub fn new(ram_bytes: u64) -> Options {
         Options {
             ram_bytes,
+            ledger: None,
             ram_by_node: Vec::new(),
             fake_numa: None,
             swaps: Vec::new(),
@@ -155,20 +158,26 @@ impl Options {
         for swap in &self.swaps {
             writeln!(text, "swap={swap}").expect("writing to a string cannot fail");
         }
-        if let Some(stats) = &self.stats {
-            writeln!(text, "stats={}", stats.display()).expect("writing to a string cannot fail");
-        }
-        if let Some(control) = &self.control {
-            writeln!(text, "control={}", control.display())
-                .expect("writing to a string cannot fail");
-        }
-        if let Some(told) = &self.told {
-            writeln!(text, "told={}", told.display()).expect("writing to a string cannot fail");
-        }
+        self.write_files(&mut text);
         if self.quiet {
             text.push_str("quiet=true\n");
         }
         text
+    }
+
+    fn write_files(&self, text: &mut String) {
+        let files = [
+            ("ledger", &self.ledger),
+            ("stats", &self.stats),
+            ("control", &self.control),
+            ("told", &self.told),
+        ];
+        for (key, path) in files {
+            if let Some(path) = path {
+                writeln!(text, "{key}={}", path.display())
+                    .expect("writing to a string cannot fail");
+            }
+        }
     }
 
     /// Reads what [`to_text`](Options::to_text) wrote; keys left out keep their defaults.
@@ -211,6 +220,7 @@ impl Options {
                     page_cluster_of(value).map_err(|_| refused(value, PAGE_CLUSTERS))?;
             }
             "vma_ra_enabled" => self.vma_ra_enabled = readahead(value, VMA_RA)?,
+            "ledger" => self.ledger = Some(PathBuf::from(value)),
             "control" => self.control = Some(PathBuf::from(value)),
             "told" => self.told = Some(PathBuf::from(value)),
             "quiet" => self.quiet = value == "true",
@@ -257,6 +267,7 @@ mod tests {
         options.control = Some("/run/user/1000/user swap".into());
         options.told = Some("/run/userswap-0-lib/told-4711".into());
         options.quiet = true;
+        options.ledger = Some("/run/user/1000/4711.ledger".into());
         options.root_pid = 4711;
         options.swap_ra_policy = ReadaheadPolicy::Fixed;
         options.page_cluster = 7;

@@ -10,6 +10,7 @@ use crate::api::running::Running;
 use crate::base::error::Error;
 use crate::control::Control;
 use crate::fault::sigbus;
+use crate::job::member::Member;
 use crate::state::arena::Arena;
 use crate::state::core::Core;
 use std::sync::{Arc, Mutex};
@@ -48,12 +49,14 @@ impl Prepared {
     ///
     /// # Errors
     /// No thread is to be had.
-    pub(super) fn new(gathered: Gathered) -> Result<Self, Error> {
-        let running = Running {
-            core: gathered.core,
-            threads: Mutex::new(Vec::new()),
-            control: Control::default(),
-        };
+    pub(super) fn new(gathered: Gathered, member: Option<Arc<Member>>) -> Result<Self, Error> {
+        let core = gathered.core;
+        if let Some(member) = member {
+            core.begin_share(&member)?;
+            assert!(core.member.set(member).is_ok(), "an engine is new");
+        }
+        let running =
+            Running { core, threads: Mutex::new(Vec::new()), control: Control::default() };
         // From here on an error drops this, which ends the threads.
         let prepared = Self { running: Some(Arc::new(running)) };
         prepared.running().start_threads()?;

@@ -2,6 +2,7 @@
 use crate::base::error::Error;
 use crate::control::Control;
 use crate::fault::sigbus;
+use crate::process::balance;
 use crate::state::core::Core;
 use crate::sys::signal::Blocked;
 use std::path::PathBuf;
@@ -26,6 +27,9 @@ impl Running {
             keep(crate::reclaim::kswapd::start(self.core.clone(), node.id)?);
         }
         keep(crate::fault::server::start(self.core.clone())?);
+        if let Some(member) = self.core.member.get() {
+            keep(balance::start(self.core.clone(), member.clone())?);
+        }
         if self.core.shrinkers.has_thread() {
             keep(crate::reclaim::shrink::start(self.core.clone())?);
         }

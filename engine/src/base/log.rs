@@ -100,6 +100,17 @@ pub fn no_control(reason: &str) {
     }
 }
 
+/// A job has more processes than its budget has room for.
+pub fn crowded_job(processes: u64) {
+    let mut digits = [0; 20];
+    let processes = decimal(processes, &mut digits);
+    say(&[
+        "userswap: ",
+        processes,
+        " processes share the RAM budget, which has no 16M for each: it is exceeded; give it more RAM\n",
+    ]);
+}
+
 /// A shrinker ended its own registration by a panic.
 pub fn shrinker_panicked(name: &str) {
     say(&["userswap: the shrinker ", name, " panicked and will not be asked again\n"]);

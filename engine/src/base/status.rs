@@ -17,6 +17,9 @@ pub struct Status {
     pub fault: String,
     /// The RAM budget of all nodes.
     pub ram_bytes: u64,
+    /// The job that it is a member of; None where its budget is its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<JobStatus>,
     /// Which device without a priority is asked first: `near` or `spread`.
     pub placement: String,
     /// What is read ahead of its use.
@@ -51,6 +54,40 @@ pub struct Status {
     pub counters: BTreeMap<String, u64>,
     /// How long faults took.
     pub fault_latency_ns: Percentiles,
+}
+
+/// A job: processes that share one budget.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobStatus {
+    /// The process that it began with.
+    pub root_pid: u32,
+    /// The budget of all together.
+    pub budget_pages: u64,
+    /// Of these, held by members.
+    pub held_pages: u64,
+    /// The most that was held at once.
+    pub held_pages_max: u64,
+    /// Pages that members took beyond the budget, each time that they did.
+    pub exceeded_pages: u64,
+    /// Its processes.
+    pub members: Vec<MemberStatus>,
+}
+
+/// A process of a job.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemberStatus {
+    /// The number of the process.
+    pub pid: u32,
+    /// Whether it has an engine.
+    pub engaged: bool,
+    /// What it holds of the job's budget.
+    pub share_pages: u64,
+    /// What it uses.
+    pub used_pages: u64,
+    /// What it could use.
+    pub demand_pages: u64,
+    /// Pages that it refaults in a second.
+    pub refaults_per_second: u64,
 }
 
 /// What is read ahead of its use, as set.

@@ -37,6 +37,7 @@ impl Core {
             program: program_name(),
             fault: self.tuning.fault.to_string(),
             ram_bytes: budget_pages * PAGE_BYTES as u64,
+            job: self.member().map(|member| member.ledger.status()),
             placement: placement.to_string(),
             readahead: self.readahead_status(),
             hibernated: self.hibernated.load(Ordering::Relaxed),

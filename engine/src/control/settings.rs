@@ -44,7 +44,7 @@ const SETTINGS: [Setting; 12] = [
         key: "ram",
         allowed: "a size of at least 16M, such as 512M",
         set: set_ram,
-        value: |core| ByteSize(core.status().ram_bytes).to_string(),
+        value: |core| ByteSize(ram_bytes(core)).to_string(),
     },
     Setting {
         key: "placement",
@@ -197,7 +197,17 @@ fn set_ram(core: &Core, value: &str) -> Result<(), Refusal> {
     let bytes = parse_size(value).ok().filter(|bytes| *bytes >= RAM_MIN_BYTES);
     let pages = bytes.ok_or(Refusal::Value)? / PAGE_BYTES as u64;
     let pages = u32::try_from(pages).unwrap_or(u32::MAX);
-    core.set_budget(pages).map_err(|error| Refusal::Because(error.to_string()))
+    let outcome = match core.member() {
+        Some(member) => core.set_limit(member, pages),
+        None => core.set_budget(pages),
+    };
+    outcome.map_err(|error| Refusal::Because(error.to_string()))
+}
+
+/// The job's budget, where there is one.
+fn ram_bytes(core: &Core) -> u64 {
+    let pages = core.member().map(|member| u64::from(member.ledger.limit()));
+    pages.map_or_else(|| core.status().ram_bytes, |pages| pages * PAGE_BYTES as u64)
 }
 
 /// 1 swaps everything out, 0 swaps in what RAM has room for.

@@ -13,6 +13,7 @@ use crate::base::log;
 use crate::device::inherit::Estate;
 use crate::device::record::{Device, DeviceState};
 use crate::fault::sigbus;
+use crate::job::member::Member;
 use crate::state::core::{Core, Path};
 use crate::sys::fd;
 use crate::sys::fd::Event;
@@ -30,6 +31,7 @@ impl Core {
     pub(crate) fn stop_for_fork(&self) -> ForkTicket {
         self.gate.close();
         self.assert_quiet();
+        self.member().into_iter().for_each(Member::hold);
         self.arena.hold();
         let estate = self.hand_over_devices();
         self.arena.advise(libc::MADV_DOFORK).expect("the arena is one range of ours");
@@ -51,6 +53,7 @@ impl Core {
     /// In the parent: takes back what [`Self::stop_for_fork`] did.
     pub(crate) fn go_on_in_parent(&self, ticket: ForkTicket) {
         drop(ticket);
+        self.member().into_iter().for_each(Member::release);
         self.arena.advise(libc::MADV_DONTFORK).expect("the arena is one range of ours");
         self.arena.release();
         self.gate.open();
@@ -67,6 +70,9 @@ impl Core {
         self.devices.take_over(ticket.estate?)?;
         self.shortage.devices_full.store(false, Ordering::Relaxed);
         self.renew_descriptors()?;
+        if let Some(member) = self.member() {
+            self.share_in_child(member);
+        }
         self.arena.advise(libc::MADV_DONTFORK).map_err(Error::Tables)?;
         self.arena.release();
         Ok(())

@@ -1,4 +1,7 @@
-//! The process around an engine: pages that were there before it, fork, and what the kernel permits.
+//! The process around an engine: pages that were there before it, fork, its part of a job's budget, and what the kernel
+//! permits.
 pub mod adopt;
+pub mod balance;
 pub mod fork;
 pub mod probe;
+pub mod share;

@@ -22,7 +22,11 @@ impl Core {
         self.divide_budget(pages)
     }
 
-    fn divide_budget(&self, pages: u32) -> Result<(), Error> {
+    /// As [`Self::set_budget`], also while the gate is closed, and also below the smallest budget that a user can give.
+    ///
+    /// # Errors
+    /// As [`Self::set_budget`].
+    pub(crate) fn divide_budget(&self, pages: u32) -> Result<(), Error> {
         let bytes = u64::from(pages) * PAGE_BYTES as u64;
         let weights: Vec<u64> =
             self.nodes.iter().map(|node| u64::from(node.lock().budget)).collect();

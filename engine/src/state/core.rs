@@ -6,6 +6,7 @@ use crate::base::error::Error;
 use crate::base::index::{FrameIndex, NodeId, PageIndex, PageRange};
 use crate::base::topology::Topology;
 use crate::device::Devices;
+use crate::job::member::Member;
 use crate::state::arena::Arena;
 use crate::state::frame_flag::FrameFlags;
 use crate::state::gate::Gate;
@@ -26,8 +27,8 @@ use crate::sys::lock::Lock;
 use crate::sys::own_memory::OwnMemory;
 use crate::sys::uffd::{Rights, Uffd, feature};
 use crate::sys::{PAGE_BYTES, clock, numa};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::{Arc, OnceLock};
 use userswap_policy::stream::Streams;
 
 /// Threads that may reclaim directly at once; more wait for one of them.
@@ -113,6 +114,8 @@ pub struct Core {
     pub unmap_locks: UnmapLocks,
     /// The program's caches.
     pub shrinkers: Shrinkers,
+    /// This process in its job; a library's engine, and one with a budget of its own, is in none.
+    pub member: OnceLock<Arc<Member>>,
     /// Pins on all pages together: what must stay bounds what can be pinned.
     pub pins: AtomicU32,
     pub(crate) scratch: [Lock<Box<Scratch>>; DIRECT_RECLAIMERS],
@@ -147,7 +150,7 @@ impl Core {
             devices,
             checksums: Checksums::new(),
             counters: Counters::default(),
-            gate: Gate::default(),
+            gate: Gate::closed(),
             streams: Lock::new(Streams::new()),
             path,
             shortage: Shortage::default(),
@@ -158,6 +161,7 @@ impl Core {
             budget_change: Lock::new(()),
             watermark_settings: Lock::new(WatermarkSettings::default()),
             unmap_locks: UnmapLocks::new(),
+            member: OnceLock::new(),
             pins: AtomicU32::new(0),
             scratch: std::array::from_fn(|_| Lock::new(Box::new(Scratch::new()))),
             readahead: Readahead::new(tuning.readahead, pages).map_err(Error::Tables)?,
@@ -168,7 +172,6 @@ impl Core {
             tuning,
         };
         core.readahead.fit(&core.tuning.budgets);
-        core.gate.close();
         Ok(core)
     }
 

@@ -64,6 +64,11 @@ impl Drop for Closed<'_> {
 }
 
 impl Gate {
+    /// A gate that is closed until [`Self::open`].
+    pub fn closed() -> Self {
+        Self { state: AtomicU32::new(CLOSED) }
+    }
+
     /// Comes in, waiting while the gate is closed.
     pub fn enter(&self) -> Inside<'_> {
         loop {

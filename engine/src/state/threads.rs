@@ -36,6 +36,7 @@ impl Core {
         self.nodes.iter().for_each(|node| node.reclaim_wanted.signal());
         self.threads.server_wanted.signal();
         self.shrinkers.wake();
+        self.member.get().into_iter().for_each(|member| member.wake());
     }
 
     /// Whether the threads shall end.

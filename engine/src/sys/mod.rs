@@ -22,6 +22,7 @@ pub mod process;
 pub mod registry;
 pub mod request;
 pub mod shared;
+pub mod shared_rows;
 pub mod signal;
 pub mod sync;
 pub mod told;

@@ -11,15 +11,21 @@ mod list_lru;
 #[path = "../../src/device/loans.rs"]
 #[allow(dead_code)]
 mod loans;
+#[path = "../../src/job/rows.rs"]
+#[allow(dead_code)]
+mod rows;
 
 mod items;
 mod lending;
 mod reclaimers;
+mod shares;
 
 mod sys {
     /// In the place of `engine/src/sys/sync.rs`.
     pub mod sync {
-        pub use loom::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
+        pub use loom::sync::atomic::{
+            AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering, fence,
+        };
 
         pub type Guard<'a, T> = loom::sync::MutexGuard<'a, T>;
 

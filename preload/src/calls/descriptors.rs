@@ -81,6 +81,12 @@ pub fn protect_new(before: &[c_int]) {
     MASK.store(mask, Ordering::Release);
 }
 
+/// Keeps the program from one descriptor; signals are blocked.
+pub fn protect(fd: c_int) {
+    OURS.lock().push(fd);
+    MASK.fetch_or(1u64 << (fd % 64), Ordering::Release);
+}
+
 /// Request queues keep the number that the kernel gave them.
 pub fn is_ring(fd: c_int) -> bool {
     std::fs::read_link(format!("/proc/thread-self/fd/{fd}"))

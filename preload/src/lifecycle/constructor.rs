@@ -6,13 +6,15 @@
 //! unmanaged on a machine that counts on its budget.
 use super::{fork, last_thread, rights, stats};
 use crate::abi::{callers, native, next, raw, symbols, thread_end, thread_locals};
-use crate::calls::{self, children, held, signal_stacks, signals};
+use crate::calls::{self, children, descriptors, held, signal_stacks, signals};
 use crate::heap::{elsewhere, fork_gate, mimalloc};
 use crate::memory::{commitment, starter};
 use crate::state::notices;
 use crate::state::process::Process;
 use libc::{c_char, c_int};
 use std::ffi::CStr;
+use std::sync::Arc;
+use userswap::internals::Member;
 use userswap::internals::PAGE_BYTES;
 use userswap::internals::mapping::Access;
 use userswap::internals::{ARENA_PAGES_MAX, Arena};
@@ -94,7 +96,8 @@ fn start(text: &str) -> Result<(), String> {
     arena
         .advise(libc::MADV_DONTDUMP)
         .map_err(|error| format!("no core dump would end: {error}"))?;
-    let process = Process::new(options, arena).publish();
+    let member = join(&options);
+    let process = Process::new(options, arena, member).publish();
     commitment::prepare(process)
         .map_err(|error| format!("no memory for the heap's tables: {error}"))?;
     mimalloc::prepare();
@@ -104,6 +107,23 @@ fn start(text: &str) -> Result<(), String> {
     starter::leave_stacks();
     starter::start();
     Ok(())
+}
+
+/// Takes part in the job's budget. A process that cannot has the whole budget for itself.
+fn join(options: &Options) -> Option<Arc<Member>> {
+    let ledger = options.ledger.as_ref()?;
+    let pages = u32::try_from(options.ram_bytes / PAGE_BYTES as u64).unwrap_or(u32::MAX);
+    match Member::join(ledger, pages) {
+        Ok(member) => {
+            descriptors::protect(member.ledger.descriptor());
+            Some(Arc::new(member))
+        }
+        Err(error) => {
+            let ledger = ledger.display();
+            raw::say(&format!("{ledger}: {error}: this process has a budget of its own"));
+            None
+        }
+    }
 }
 
 /// At low addresses, but for programs with a sanitizer, which are known by an mmap of their own: it wants those

@@ -8,7 +8,7 @@ use crate::abi::raw;
 use crate::calls::{descriptors, held, in_flight, libc_memory};
 use crate::heap::{fork_gate, huge, mimalloc};
 use crate::lifecycle::stats;
-use crate::memory::{engagement, starter, unmanaged};
+use crate::memory::{engagement, guard, starter, unmanaged};
 use crate::state::process::{self, GlibcHeap, Process};
 use userswap::ForkTicket;
 use userswap::internals::PageRange;
@@ -52,6 +52,9 @@ unsafe extern "C" fn prepare() {
     process.areas.hold();
     let stack = pin_stack(process);
     let ticket = process.engine().map(|engine| engine.fork_prepare_at_once());
+    if ticket.is_none() {
+        process.member.iter().for_each(|member| member.hold());
+    }
     *PASS.lock() = Some(Pass { ticket, stack, pinned, _blocked: blocked, _route: route });
 }
 
@@ -79,8 +82,11 @@ unsafe extern "C" fn in_parent() {
     if let (Some(engine), Some(ticket)) = (process.engine(), pass.ticket) {
         engine.fork_parent(ticket);
         pass.stack.iter().chain(&pass.pinned).for_each(|range| engine.core().unpin_range(*range));
+    } else if let Some(member) = &process.member {
+        member.release();
     }
     release(process);
+    guard::start_if_large(process);
 }
 
 unsafe extern "C" fn in_child() {
@@ -103,7 +109,11 @@ unsafe extern "C" fn in_child() {
     }
     stats::renew();
     release(process);
+    if let (Some(member), None) = (&process.member, process.engine()) {
+        member.renew(u32::try_from(process.accessible_pages()).unwrap_or(u32::MAX), 0);
+    }
     starter::start();
+    guard::renew(process);
 }
 
 fn release(process: &Process) {

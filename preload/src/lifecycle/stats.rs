@@ -39,9 +39,11 @@ pub fn end() {
     }
     write();
     // A child that shares its parent's memory (vfork) removes nothing: the name is its parent's.
-    if let Some(engine) = process::current().and_then(Process::engine) {
+    let Some(process) = process::current() else { return };
+    if let Some(engine) = process.engine() {
         engine.withdraw_control();
     }
+    process.member.iter().for_each(|member| member.leave());
 }
 
 /// From here on this process has a file of its own to write: at its start, and in the child of a fork. A
@@ -103,6 +105,12 @@ fn describe(process: &Process) -> String {
     put("free_pages", &usage.free);
     put("spare_pages", &usage.spare);
     put("debt_pages", &usage.debt);
+    if let Some(member) = &process.member {
+        put("job_budget_pages", &member.ledger.limit());
+        put("job_held_pages_max", &member.ledger.peak());
+        put("job_exceeded_pages", &member.ledger.exceeded());
+        put("job_share_pages", &member.share());
+    }
     put("slots_used", &usage.slots_used);
     put("slots_total", &usage.slots);
     put("unmanaged_bytes", &process.unmanaged_bytes.load(Ordering::Relaxed));

@@ -36,6 +36,7 @@ pub fn commit(process: &Process, span: Span) {
 /// Counts bytes as free.
 pub fn release(process: &Process, span: Span) {
     process.heap_pages.fetch_sub(mark(process, span, Mark::Free), Ordering::Relaxed);
+    engagement::settle(process);
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

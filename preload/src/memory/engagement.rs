@@ -2,7 +2,7 @@
 //!
 //! What it needs rights for is gathered before that if the process is about to give rights up. A child of such
 //! a process could not gather it again, so it inherits an engine: a fork after that engages.
-use super::{locking, starter};
+use super::{guard, locking, starter};
 use crate::abi::allocator;
 use crate::abi::raw::{self, Span};
 use crate::calls::{descriptors, held, lending, signal_stacks};
@@ -23,8 +23,9 @@ pub fn engage_if_needed(process: &Process) {
 
 fn engage_if_over(process: &Process) {
     let blocked = Blocked::new();
-    let pages = process.accessible_pages();
-    if pages * PAGE_BYTES as u64 > process.options.ram_bytes {
+    if fits(process) {
+        guard::start_if_not_alone(process);
+    } else {
         match allocator::is_foreign() {
             true => starter::wake(),
             false => engage(process),
@@ -65,9 +66,25 @@ pub fn engage_if_gathered(process: &Process) {
     }
 }
 
+/// Whether the budget has room for what the program can have filled; if so the job's other members do not get it.
+fn fits(process: &Process) -> bool {
+    let pages = process.accessible_pages();
+    match &process.member {
+        None => pages * PAGE_BYTES as u64 <= process.options.ram_bytes,
+        Some(member) => member.covers(u32::try_from(pages).unwrap_or(u32::MAX)),
+    }
+}
+
+/// Lets the job have what the program has given back; signals are blocked.
+pub fn settle(process: &Process) {
+    if let (Some(member), None) = (&process.member, process.engine()) {
+        member.settle(u32::try_from(process.accessible_pages()).unwrap_or(u32::MAX));
+    }
+}
+
 /// The one time this happens in a process; signals are blocked.
 #[cold]
-fn engage(process: &Process) {
+pub fn engage(process: &Process) {
     let errno = raw::errno();
     let _route = GlibcHeap::new();
     let Phase::Native(_held) = process.phase() else { return };
@@ -90,7 +107,7 @@ pub fn prepare(process: &Process) -> Starting {
     let gathered = gathered
         .map_or_else(|| Engine::gather(process.arena.clone(), &process.options), Ok)
         .unwrap_or_else(|error| give_up(&error));
-    let engine = Engine::prepare(gathered, &process.options);
+    let engine = Engine::prepare(gathered, &process.options, process.member.clone());
     Starting { engine: engine.unwrap_or_else(|error| give_up(&error)), before }
 }
 

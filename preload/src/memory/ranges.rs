@@ -3,7 +3,7 @@
 //! The arena stays one reservation. Giving out a range is a change of protection; taking it back drops
 //! its content and makes it inaccessible again. Signals are blocked in all of these, but for `populate`.
 //! What is mapped over memory that is in use is in `replace`.
-use super::{locking, replace};
+use super::{engagement, locking, replace};
 use crate::abi::raw::{self, Errno, Span};
 use crate::state::areas::{Area, Memory};
 use crate::state::process::{Phase, Process};
@@ -141,6 +141,7 @@ pub fn unmap(process: &Process, range: PageRange) -> Result<(), Errno> {
         }
         process.arena.free(part);
     }
+    engagement::settle(process);
     Ok(())
 }
 

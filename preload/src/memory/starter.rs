@@ -5,7 +5,7 @@
 //! thread is made beforehand, with the process; mmap only tells it. It makes what an engine needs without any
 //! lock of ours, and takes the arena over with the native phase held, where it allocates nothing. Until then,
 //! some milliseconds, the program can be over its budget.
-use super::engagement;
+use super::{engagement, guard};
 use crate::abi::{allocator, raw};
 use crate::state::process::{self, Phase};
 use std::sync::Barrier;
@@ -68,6 +68,8 @@ fn refuse(error: &std::io::Error) -> ! {
 pub fn wake() {
     if WANTED.swap(1, Ordering::Release) == 0 {
         futex::wake_one(&WANTED);
+        let member = process::current().and_then(|process| process.member.as_ref());
+        member.into_iter().for_each(|member| member.wake());
     }
 }
 
@@ -81,10 +83,16 @@ pub fn engage() {
 }
 
 fn run() {
-    while WANTED.load(Ordering::Acquire) == 0 {
-        futex::wait(&WANTED, 0);
-    }
     let Some(process) = process::current() else { return };
+    let is_wanted = || WANTED.load(Ordering::Acquire) != 0;
+    match process.member {
+        Some(_) => guard::wait(process, is_wanted),
+        None => {
+            while !is_wanted() {
+                futex::wait(&WANTED, 0);
+            }
+        }
+    }
     let prepared = engagement::prepare(process);
     let Phase::Native(_held) = process.phase() else { return };
     engagement::take_over(process, prepared);

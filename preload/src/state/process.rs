@@ -11,6 +11,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use userswap::Engine;
+use userswap::internals::Member;
 use userswap::internals::PAGE_BYTES;
 use userswap::internals::lock::{Guard, Lock};
 use userswap::internals::{Arena, PageRange};
@@ -42,6 +43,8 @@ pub struct Process {
     pub unmanaged_bytes: AtomicU64,
     /// What the engine will need rights for, once the process may lose them; changed in the native phase only.
     pub gathered: Lock<Option<Gathered>>,
+    /// This process in its job; without it the budget is the process's own.
+    pub member: Option<Arc<Member>>,
     engine: AtomicPtr<Engine>,
 }
 
@@ -55,7 +58,7 @@ pub enum Phase<'a> {
 
 impl Process {
     /// In the native phase, with nothing of the program's in use.
-    pub fn new(options: Options, arena: Arena) -> Self {
+    pub fn new(options: Options, arena: Arena, member: Option<Arc<Member>>) -> Self {
         let mut areas = Areas::new();
         let whole = PageRange { first: 0, count: arena.pages() };
         arena.foreign_within(whole).into_iter().for_each(|gap| areas.set(gap, Area::Foreign));
@@ -68,6 +71,7 @@ impl Process {
             insistence: Insistence::default(),
             unmanaged_bytes: AtomicU64::new(0),
             gathered: Lock::new(None),
+            member,
             engine: AtomicPtr::new(std::ptr::null_mut()),
         }
     }

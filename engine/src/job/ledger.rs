@@ -1,0 +1,329 @@
+//! The ledger's file: its head, its rows, and which of them belong to the living.
+//!
+//! A member holds a record lock on its row. The kernel releases it with the process, so a row that can be locked belongs
+//! to nobody: the process that gets the lock may clear the row, or take it. No lock is ever waited for. The rows of the
+//! dead count until somebody who wants pages sweeps them.
+use crate::base::log;
+use crate::base::status::{JobStatus, MemberStatus};
+use crate::job::rows::{self, Row, Word};
+use crate::sys::shared_rows::SharedRows;
+use crate::sys::{directory, futex};
+use std::ffi::OsStr;
+use std::fs::OpenOptions;
+use std::io;
+use std::os::fd::RawFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use userswap_policy::job::Standing;
+
+/// Processes of a job at once; one more has a budget of its own.
+pub const MEMBERS_MAX: usize = 4095;
+
+/// Of a ledger's name in the directory of the control sockets; before it are the process that `run` became, and a number.
+const SUFFIX: &str = ".ledger";
+
+/// What is said about the whole job, in the file's first row.
+#[derive(Clone, Copy, Debug)]
+enum Head {
+    /// The budget in pages; 0 until the ledger is made.
+    Limit,
+    /// The most pages that were held at once.
+    Peak,
+    /// Pages that members took beyond the budget, each time that they did.
+    Exceeded,
+    /// Members' rows before this one have been used.
+    Used,
+    /// Forks under way.
+    Forks,
+    /// Not 0 once the user has been told that there are too many members.
+    Said,
+}
+
+/// A job's ledger, mapped.
+#[derive(Debug)]
+pub struct Ledger {
+    file: SharedRows,
+    path: PathBuf,
+}
+
+/// A member as its row says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its process.
+    pub pid: u32,
+    /// Whether it has an engine.
+    pub is_engaged: bool,
+    /// What is decided by.
+    pub standing: Standing,
+    /// Pages that it uses.
+    pub used: u32,
+}
+
+impl Entry {
+    /// None for a row that is free.
+    pub(super) fn of(row: &Row) -> Option<Self> {
+        let standing = Standing {
+            share: Word::Share.read(row),
+            floor: Word::Floor.read(row),
+            demand: Word::Demand.read(row),
+            rate: Word::Rate.read(row),
+        };
+        let (pid, used) = (Word::Pid.read(row), Word::Used.read(row));
+        let is_engaged = Word::Engaged.read(row) != 0;
+        (pid != 0).then_some(Self { pid, is_engaged, standing, used })
+    }
+}
+
+impl Ledger {
+    /// Makes the ledger of a job that begins with a process; returns its path.
+    ///
+    /// # Errors
+    /// The file cannot be made.
+    pub fn create(directory: &Path, root_pid: u32, budget_pages: u32) -> io::Result<PathBuf> {
+        // Processes of other namespaces have the same numbers.
+        for number in 1.. {
+            let path = directory.join(format!("{root_pid}-{number}{SUFFIX}"));
+            let is_free = match open(&path) {
+                None => true,
+                Some(ledger) => !ledger.has_members() && std::fs::remove_file(&path).is_ok(),
+            };
+            if is_free {
+                return Self::open(&path, budget_pages).map(|_| path);
+            }
+        }
+        unreachable!("one of all numbers is free")
+    }
+
+    /// Opens a job's ledger; the first to do so makes it, with this budget.
+    ///
+    /// # Errors
+    /// The file cannot be opened or mapped.
+    pub fn open(path: &Path, budget_pages: u32) -> io::Result<Self> {
+        let mut options = OpenOptions::new();
+        let file = options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        let file = SharedRows::new(file.open(path)?, MEMBERS_MAX + 1)?;
+        let ledger = Self { file, path: path.to_owned() };
+        // Relaxed: a number. Whoever comes second keeps the first one's.
+        let limit = ledger.head(Head::Limit);
+        let _ = limit.compare_exchange(0, budget_pages, Ordering::Relaxed, Ordering::Relaxed);
+        Ok(ledger)
+    }
+
+    fn head(&self, word: Head) -> &AtomicU32 {
+        &self.file[0][word as usize]
+    }
+
+    fn all_rows(&self) -> &[Row] {
+        &self.file[1..]
+    }
+
+    /// The rows that were ever used.
+    pub(super) fn rows(&self) -> &[Row] {
+        let used = self.head(Head::Used).load(Ordering::Acquire) as usize;
+        &self.all_rows()[..used.min(MEMBERS_MAX)]
+    }
+
+    /// Its file's name.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its file's descriptor.
+    pub fn descriptor(&self) -> RawFd {
+        self.file.descriptor()
+    }
+
+    /// The job's budget in pages.
+    pub fn limit(&self) -> u32 {
+        self.head(Head::Limit).load(Ordering::Relaxed)
+    }
+
+    /// Changes the budget; members look at it within a moment.
+    pub fn set_limit(&self, pages: u32) {
+        self.head(Head::Limit).store(pages, Ordering::Relaxed);
+        self.rows().iter().for_each(ask);
+    }
+
+    /// Pages that all members hold.
+    pub fn held(&self) -> u64 {
+        rows::held(self.rows())
+    }
+
+    /// The most pages that were held at once.
+    pub fn peak(&self) -> u32 {
+        self.head(Head::Peak).load(Ordering::Relaxed)
+    }
+
+    /// Pages that members took beyond the budget, each time that they did.
+    pub fn exceeded(&self) -> u32 {
+        self.head(Head::Exceeded).load(Ordering::Relaxed)
+    }
+
+    /// As others are told.
+    pub fn status(&self) -> JobStatus {
+        let member = |entry: Entry| MemberStatus {
+            pid: entry.pid,
+            engaged: entry.is_engaged,
+            share_pages: entry.standing.share.into(),
+            used_pages: entry.used.into(),
+            demand_pages: entry.standing.demand.into(),
+            refaults_per_second: entry.standing.rate.into(),
+        };
+        JobStatus {
+            root_pid: self.path.file_name().and_then(root_of).unwrap_or(0),
+            budget_pages: self.limit().into(),
+            held_pages: self.held(),
+            held_pages_max: self.peak().into(),
+            exceeded_pages: self.exceeded().into(),
+            members: self.entries().map(member).collect(),
+        }
+    }
+
+    /// The members, those included that have died and were not swept yet.
+    pub fn entries(&self) -> impl Iterator<Item = Entry> + Clone {
+        self.rows().iter().filter_map(Entry::of)
+    }
+
+    /// Lets a row grow to `to` pages as far as there are free ones; returns what it holds then.
+    pub(super) fn grow(&self, row: usize, to: u32) -> u32 {
+        let share = rows::grow(self.rows(), row, to, self.limit());
+        self.note_peak();
+        share
+    }
+
+    /// Lets a row grow to `to` pages whatever the others hold.
+    pub(super) fn exceed(&self, row: usize, to: u32) {
+        let before = self.grow(row, to);
+        if let Some(more) = to.checked_sub(before).filter(|more| *more > 0) {
+            Word::Share.write(&self.rows()[row], to);
+            self.head(Head::Exceeded).fetch_add(more, Ordering::Relaxed);
+            self.note_peak();
+        }
+    }
+
+    fn note_peak(&self) {
+        let held = self.held().min(u64::from(u32::MAX)) as u32;
+        self.head(Head::Peak).fetch_max(held, Ordering::Relaxed);
+    }
+
+    /// Tells the user, once for the job, when there are more members than the budget has floors for.
+    pub(super) fn say_if_crowded(&self) {
+        let floors: u64 = self.entries().map(|entry| u64::from(entry.standing.floor)).sum();
+        if floors > self.limit().into() && self.head(Head::Said).swap(1, Ordering::Relaxed) == 0 {
+            log::crowded_job(self.entries().count() as u64);
+        }
+    }
+
+    /// Takes a free row for this process; None when there is none.
+    pub(super) fn claim(&self) -> Option<usize> {
+        // First those that look free, then those of the dead that nobody has swept.
+        let free = |row: &usize| Word::Pid.read(&self.all_rows()[*row]) == 0;
+        let rows = 0..MEMBERS_MAX;
+        let index =
+            rows.clone().filter(free).chain(rows).find(|row| self.file.try_lock(row + 1))?;
+        let row = &self.all_rows()[index];
+        clear(row);
+        Word::Pid.write(row, std::process::id());
+        // Release pairs with the acquire in `rows`.
+        self.head(Head::Used).fetch_max(index as u32 + 1, Ordering::AcqRel);
+        Some(index)
+    }
+
+    /// Clears the rows of processes that have ended. `own` is this process's: its lock does not keep itself out.
+    pub(super) fn sweep(&self, own: usize) -> Swept {
+        let mut swept = Swept::None;
+        for (index, row) in self.rows().iter().enumerate() {
+            if index != own && Word::Pid.read(row) != 0 && self.file.try_lock(index + 1) {
+                clear(row);
+                self.file.unlock(index + 1);
+                swept = Swept::Some;
+            }
+        }
+        swept
+    }
+
+    /// Asks the members that hold more than they should to look at it again.
+    pub(super) fn ask_all(&self, own: usize) {
+        let others = self.rows().iter().enumerate().filter(|(index, _)| *index != own);
+        others.for_each(|(_, row)| ask(row));
+    }
+
+    /// Whether a process other than this one is a member.
+    fn has_members(&self) -> bool {
+        self.file.has_lock()
+    }
+
+    /// The child of a fork is about to take a row, or to end without one.
+    pub(super) fn note_fork(&self) {
+        self.head(Head::Forks).fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// The child has its row, or there is none.
+    pub(super) fn note_forked(&self) {
+        self.head(Head::Forks).fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// The last member removes the name; a process that comes after that makes a new ledger.
+    pub(super) fn remove_if_last(&self) {
+        // Acquire pairs with the release in `note_forked`: then the child's lock is seen.
+        if self.head(Head::Forks).load(Ordering::Acquire) == 0 && !self.has_members() {
+            // An error means that it has been swept.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Called with the row's lock: what its last member left is nobody's.
+fn clear(row: &Row) {
+    row.iter().for_each(|word| word.store(0, Ordering::Release));
+}
+
+/// Wakes a member to look again at what it should have.
+pub(super) fn ask(row: &Row) {
+    let asked = Word::Asked.of(row);
+    // Release pairs with the acquire of the member that looks.
+    asked.fetch_add(1, Ordering::Release);
+    futex::wake_shared(asked);
+}
+
+/// Whether rows of the dead were found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Swept {
+    /// Their pages are free now.
+    Some,
+    /// There were none.
+    None,
+}
+
+/// The ledgers in `directory` of jobs that have members.
+pub fn jobs(directory: &Path) -> Vec<&'static Ledger> {
+    let opened = ledgers(directory).into_iter().filter_map(|(_, path)| open(&path));
+    opened.filter(|ledger| ledger.has_members()).collect()
+}
+
+/// Removes from `directory` the ledgers of jobs that have ended.
+pub fn sweep(directory: &Path, is_running: impl Fn(u32) -> bool) {
+    for (root, path) in ledgers(directory) {
+        if !is_running(root) && open(&path).is_some_and(|ledger| !ledger.has_members()) {
+            // An error means that another was faster.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// Never closed again: this process may be a member itself, and would lose its lock by that.
+fn open(path: &Path) -> Option<&'static Ledger> {
+    let exists = path.exists();
+    let ledger = exists.then(|| Ledger::open(path, 0).ok())??;
+    Some(Box::leak(Box::new(ledger)))
+}
+
+fn ledgers(directory: &Path) -> Vec<(u32, PathBuf)> {
+    let names = directory::names(directory, usize::MAX).unwrap_or_default();
+    names.iter().filter_map(|name| Some((root_of(name)?, directory.join(name)))).collect()
+}
+
+fn root_of(name: &OsStr) -> Option<u32> {
+    name.to_str()?.strip_suffix(SUFFIX)?.split_once('-')?.0.parse().ok()
+}

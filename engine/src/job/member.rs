@@ -1,0 +1,278 @@
+//! This process as a member of its job: its row, and the pages that it may use.
+//!
+//! What is taken is always written down before it is used, and given up before it is given back. A child of a fork
+//! begins with its parent's row in its memory, and takes one of its own before anything else runs in it. Children that
+//! are made past our fork never write to a row: they look at whose it is.
+use crate::base::limits::RAM_MIN_BYTES;
+use crate::job::ledger::{self, Entry, Ledger, Swept};
+use crate::job::rows::{self, Row, Word};
+use crate::sys::lock::Lock;
+use crate::sys::{PAGE_BYTES, futex};
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+use userswap_policy::job::{Move, Standing, decide};
+
+/// Pages up to which a member without an engine is never refused: with one it would need no less. Those that have more
+/// give way.
+pub const ALLOWANCE_PAGES: u32 = (RAM_MIN_BYTES / PAGE_BYTES as u64) as u32;
+
+/// A member without an engine takes so many pages at once that it asks the ledger once for each MiB.
+const CHUNK_PAGES: u32 = 256;
+
+/// Why a process is no member of its job.
+#[derive(Debug, thiserror::Error)]
+pub enum JoinError {
+    /// It has become another user, or has another root directory.
+    #[error("{0}")]
+    File(#[from] io::Error),
+    /// All rows are taken.
+    #[error("the job has {} processes already", ledger::MEMBERS_MAX)]
+    Full,
+}
+
+/// A process of a job.
+pub struct Member {
+    /// The job's ledger.
+    pub ledger: Ledger,
+    /// This process's row; [`NONE`] in a child that has found none.
+    row: AtomicU32,
+    /// The process that the row is for.
+    owner: AtomicU32,
+    /// Pages that a child still shares with its parent, which answers for them.
+    inherited: AtomicU32,
+    /// Held while the share changes, and across fork.
+    changing: Lock<()>,
+}
+
+const NONE: u32 = u32::MAX;
+
+impl Member {
+    /// Takes a row in a job's ledger.
+    ///
+    /// # Errors
+    /// The ledger cannot be opened, or is full.
+    pub fn join(path: &Path, budget_pages: u32) -> Result<Self, JoinError> {
+        let ledger = Ledger::open(path, budget_pages)?;
+        let row = ledger.claim().ok_or(JoinError::Full)? as u32;
+        Ok(Self {
+            ledger,
+            row: AtomicU32::new(row),
+            owner: AtomicU32::new(std::process::id()),
+            inherited: AtomicU32::new(0),
+            changing: Lock::new(()),
+        })
+    }
+
+    /// None where this process has no row, or has lost it by closing our descriptor past us, or runs in memory that is
+    /// another's (a child by vfork) or a copy of it.
+    fn row(&self) -> Option<&Row> {
+        let pid = std::process::id();
+        let row = self.row.load(Ordering::Relaxed);
+        let is_ours = row != NONE && self.owner.load(Ordering::Relaxed) == pid;
+        let row = is_ours.then(|| &self.ledger.rows()[row as usize]);
+        row.filter(|row| Word::Pid.read(row) == pid)
+    }
+
+    fn index(&self) -> usize {
+        self.row.load(Ordering::Relaxed) as usize
+    }
+
+    /// Pages that this process may use.
+    pub fn share(&self) -> u32 {
+        self.row().map_or(0, |row| Word::Share.read(row))
+    }
+
+    /// Whether a process without an engine may use so many pages; if it may not it needs one. Signals are blocked.
+    pub fn covers(&self, pages: u32) -> bool {
+        let pages = pages.saturating_sub(self.inherited.load(Ordering::Relaxed));
+        // Relaxed: the row is this process's own, or its number is, and then the answer is found below.
+        let row = self.row.load(Ordering::Relaxed);
+        if row != NONE && pages <= Word::Share.read(&self.ledger.rows()[row as usize]) {
+            return true;
+        }
+        let Some(row) = self.row() else {
+            let is_borrowed = self.owner.load(Ordering::Relaxed) != std::process::id();
+            return is_borrowed || pages <= self.ledger.limit();
+        };
+        let _changing = self.changing.lock();
+        let chunk = (pages / 16).max(CHUNK_PAGES);
+        let wanted = pages.saturating_add(chunk);
+        self.publish_native(row, wanted);
+        if self.take(wanted) >= pages {
+            return true;
+        }
+        let is_small = pages <= ALLOWANCE_PAGES;
+        if is_small {
+            self.ledger.exceed(self.index(), pages);
+        }
+        self.ledger.ask_all(self.index());
+        is_small
+    }
+
+    /// A process without an engine uses so many pages only: what it holds beyond them is the others'.
+    pub fn settle(&self, pages: u32) {
+        let kept = pages.saturating_add((pages / 8).max(2 * CHUNK_PAGES));
+        let Some(row) = self.row().filter(|row| Word::Share.read(row) > kept) else { return };
+        let _changing = self.changing.lock();
+        self.publish_native(row, kept);
+        rows::shrink(self.ledger.rows(), self.index(), kept);
+    }
+
+    fn publish_native(&self, row: &Row, pages: u32) {
+        Word::Floor.write(row, pages.min(ALLOWANCE_PAGES));
+        Word::Demand.write(row, pages);
+        Word::Used.write(row, pages);
+    }
+
+    /// Grows to so many pages as far as there are free ones; the dead's are.
+    fn take(&self, pages: u32) -> u32 {
+        let share = self.ledger.grow(self.index(), pages);
+        if share < pages && self.ledger.sweep(self.index()) == Swept::Some {
+            return self.ledger.grow(self.index(), pages);
+        }
+        share
+    }
+
+    /// The share of a process that starts its engine now: all that is free, and `floor` in any case. What it inherited is its
+    /// own from here on: its parent is likely to be asked for pages too, and leaves it what both share.
+    pub fn engage(&self, floor: u32) -> u32 {
+        self.set_inherited(0);
+        let limit = self.ledger.limit();
+        let Some(row) = self.row() else { return limit.max(floor) };
+        let _changing = self.changing.lock();
+        Word::Floor.write(row, floor);
+        Word::Demand.write(row, limit);
+        Word::Engaged.write(row, 1);
+        let share = self.take(limit);
+        if share < floor {
+            self.ledger.exceed(self.index(), floor);
+            self.ledger.ask_all(self.index());
+            self.ledger.say_if_crowded();
+        }
+        share.max(floor)
+    }
+
+    /// Tells the others how the engine of this process is doing, but for its share.
+    pub fn publish(&self, standing: Standing, used: u32) {
+        let Some(row) = self.row() else { return };
+        Word::Floor.write(row, standing.floor);
+        Word::Demand.write(row, standing.demand);
+        Word::Rate.write(row, standing.rate);
+        Word::Used.write(row, used);
+        Word::Engaged.write(row, 1);
+    }
+
+    /// What this process should do about its share, as all have published.
+    pub fn decide(&self) -> Move {
+        let Some(own) = self.row().and_then(Entry::of) else { return Move::Keep };
+        let members = self.ledger.entries().map(|entry| entry.standing);
+        decide(own.standing, members, self.ledger.limit())
+    }
+
+    /// Grows to so many pages as far as there are free ones; those that have too much are asked for the others. Returns
+    /// the share.
+    pub fn grow(&self, pages: u32) -> u32 {
+        if self.row().is_none() {
+            return pages;
+        }
+        let _changing = self.changing.lock();
+        let share = self.take(pages);
+        if share < pages {
+            self.ledger.ask_all(self.index());
+        }
+        share
+    }
+
+    /// Gives pages back that this process does not use any more.
+    pub fn shrink(&self, pages: u32) {
+        let Some(_row) = self.row().filter(|row| Word::Share.read(row) > pages) else { return };
+        let _changing = self.changing.lock();
+        rows::shrink(self.ledger.rows(), self.index(), pages);
+    }
+
+    /// What [`Member::wait`] compares with.
+    pub fn asked(&self) -> u32 {
+        // Acquire pairs with the release of the one that asks.
+        self.row().map_or(0, |row| Word::Asked.of(row).load(Ordering::Acquire))
+    }
+
+    /// Sleeps until this process is asked for pages, or for so long.
+    pub fn wait(&self, asked: u32, timeout_ns: u64) {
+        match self.row() {
+            Some(row) => futex::wait_shared(Word::Asked.of(row), asked, timeout_ns),
+            None => futex::wait_for(&AtomicU32::new(0), 0, timeout_ns),
+        }
+    }
+
+    /// Ends a [`Member::wait`] of this process.
+    pub fn wake(&self) {
+        self.row().into_iter().for_each(ledger::ask);
+    }
+
+    /// Keeps the share as it is across a fork.
+    pub fn hold(&self) {
+        self.changing.hold();
+        self.ledger.note_fork();
+    }
+
+    /// After a fork, in the parent.
+    pub fn release(&self) {
+        self.changing.release();
+    }
+
+    /// The process ends in order.
+    pub fn leave(&self) {
+        if self.row().is_some() {
+            self.ledger.remove_if_last();
+        }
+    }
+
+    /// In the child of a fork, before anything else: a row of its own. It may use `pages`, of which its parent answers
+    /// for what it cannot get as long as both share them.
+    pub fn renew(&self, pages: u32, floor: u32) -> u32 {
+        self.changing.release();
+        let row = self.ledger.claim().map_or(NONE, |row| row as u32);
+        self.ledger.note_forked();
+        self.owner.store(std::process::id(), Ordering::Relaxed);
+        self.row.store(row, Ordering::Relaxed);
+        let share = self.row().map_or(pages, |row| {
+            Word::Floor.write(row, floor);
+            Word::Demand.write(row, pages);
+            Word::Used.write(row, pages);
+            self.take(pages)
+        });
+        self.set_inherited(pages - share.min(pages));
+        share
+    }
+
+    /// Pages that a child still shares with its parent, which answers for them.
+    pub fn inherited(&self) -> u32 {
+        self.inherited.load(Ordering::Relaxed)
+    }
+
+    /// Whether a process without an engine should have fewer pages than it has, so that it needs one: others are short,
+    /// or what it inherited has become its own (it has `own` pages now) and there are none for it.
+    pub fn must_give_way(&self, pages: u32, own: u32) -> bool {
+        let inherited = self.inherited();
+        if inherited > 0 {
+            self.set_inherited(pages.saturating_sub(own).min(inherited));
+        }
+        !self.covers(pages) || matches!(self.decide(), Move::Shrink(_))
+    }
+
+    /// Whether this process has more than it would need with an engine.
+    pub fn is_large(&self) -> bool {
+        self.share().saturating_add(self.inherited()) > ALLOWANCE_PAGES
+    }
+
+    /// Whether no other process is in the job.
+    pub fn is_alone(&self) -> bool {
+        self.ledger.entries().nth(1).is_none()
+    }
+
+    /// Changes [`Member::inherited`].
+    pub fn set_inherited(&self, pages: u32) {
+        self.inherited.store(pages, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,144 @@
+//! An engine's part of its job's budget: a thread looks what its process should have, and the engine follows.
+//!
+//! A larger share is taken from the ledger before the budget grows; a smaller one is reclaimed for first, and given up as
+//! it goes back to the kernel. So what a member has in the ledger is never less than what it uses. The thread sleeps until
+//! the process is asked for pages, and looks by itself as long as its engine reclaims or refaults.
+//!
+//! A child of a fork shares its parent's pages until either writes, and its parent answers for them. What has become
+//! its own is measured by the kernel's own count (Pss_Anon), and taken from the ledger then.
+use crate::base::error::Error;
+use crate::base::thread;
+use crate::job::member::Member;
+use crate::process::share::Holding;
+use crate::state::core::Core;
+use crate::sys::clock;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use userswap_policy::job::{Move, Standing, smoothed};
+
+/// Between two looks of a process that reclaims or refaults.
+const LOOK_NS: u64 = 100_000_000;
+/// Between two looks while pages are on their way out that the process gives up.
+const REPAY_NS: u64 = 10_000_000;
+/// The longest time between two looks: a process that has been idle is noticed to be busy within it.
+const LOOK_NS_MAX: u64 = 1_600_000_000;
+/// Between two looks of a child that is making its parent's pages its own.
+const WRITTEN_NS: u64 = 25_000_000;
+/// As [`LOOK_NS_MAX`], of a child that may make its parent's pages its own: the kernel does not tell.
+const INHERITED_NS_MAX: u64 = 400_000_000;
+/// The rate of a shorter time says nothing.
+const RATE_MS_MIN: u64 = 50;
+
+/// Starts the thread of an engine that is a member's.
+///
+/// # Errors
+/// The system starts no thread.
+pub fn start(core: Arc<Core>, member: Arc<Member>) -> Result<JoinHandle<()>, Error> {
+    let counts = Counts::of(&core);
+    let begun_ns = clock::now_ns();
+    let mut balance = Balance { core, member, counts, rate: 0, begun_ns, pause_ns: LOOK_NS };
+    thread::spawn("userswap-share".into(), move || balance.run()).map_err(Error::Thread)
+}
+
+struct Balance {
+    core: Arc<Core>,
+    member: Arc<Member>,
+    /// As they were when the rate was last looked at.
+    counts: Counts,
+    rate: u32,
+    begun_ns: u64,
+    pause_ns: u64,
+}
+
+/// What tells whether the engine is short of pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Counts {
+    refaults: u64,
+    reclaimed: u64,
+}
+
+impl Counts {
+    fn of(core: &Core) -> Self {
+        let counters = &core.counters;
+        // Relaxed: numbers that only grow.
+        Self {
+            refaults: counters.workingset_refault.load(Ordering::Relaxed),
+            reclaimed: counters.pgsteal_kswapd.load(Ordering::Relaxed)
+                + counters.pgsteal_direct.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// Whether the engine has taken pages out since the last look.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Pressure {
+    None,
+    Reclaims,
+}
+
+impl Balance {
+    fn run(&mut self) {
+        while !self.core.is_stopping() {
+            let asked = self.member.asked();
+            self.look();
+            self.member.wait(asked, self.pause_ns);
+        }
+    }
+
+    fn look(&mut self) {
+        let pressure = self.measure();
+        let before = self.core.holding();
+        let standing = self.standing(before, pressure);
+        self.member.publish(standing, before.used());
+        let inherited = self.member.inherited();
+        self.core.take_over_inherited(&self.member);
+        let is_written = inherited != self.member.inherited();
+        let inherited = self.member.inherited();
+        let next = self.member.decide();
+        match next {
+            Move::Keep => {}
+            Move::Grow(to) => self.core.follow_share(self.member.grow(to), inherited),
+            Move::Shrink(to) => self.core.follow_share(to, inherited),
+        }
+        let after = self.core.holding();
+        self.member.shrink((after.budget + after.debt).saturating_sub(inherited));
+        let is_idle = next == Move::Keep && pressure == Pressure::None && !is_written;
+        self.pause_ns = match (after.debt, is_idle) {
+            (1.., _) => REPAY_NS,
+            (0, _) if is_written => WRITTEN_NS,
+            (0, false) => LOOK_NS,
+            (0, true) => {
+                let most = if inherited > 0 { INHERITED_NS_MAX } else { LOOK_NS_MAX };
+                (self.pause_ns * 2).clamp(WRITTEN_NS, most)
+            }
+        };
+    }
+
+    fn measure(&mut self) -> Pressure {
+        let now = Counts::of(&self.core);
+        let elapsed_ms = (clock::now_ns() - self.begun_ns) / 1_000_000;
+        let reclaims = now.reclaimed != self.counts.reclaimed || self.rate > 0;
+        if elapsed_ms >= RATE_MS_MIN {
+            self.rate = smoothed(self.rate, now.refaults - self.counts.refaults, elapsed_ms);
+            self.counts = now;
+            self.begun_ns = clock::now_ns();
+        }
+        if reclaims { Pressure::Reclaims } else { Pressure::None }
+    }
+
+    /// What the others are told. A process that is not short uses what it has, one that is could use all its content.
+    fn standing(&self, holding: Holding, pressure: Pressure) -> Standing {
+        let used = holding.used();
+        let content = match pressure {
+            Pressure::None => used,
+            Pressure::Reclaims => holding.content.clamp(used.into(), u32::MAX.into()) as u32,
+        };
+        Standing {
+            share: self.member.share(),
+            floor: self.core.floor_pages(),
+            demand: content.saturating_add(content / 8).saturating_add(holding.reserved),
+            rate: self.rate,
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! How an engine takes its part of its job's budget: when it starts, in the child of a fork, and as it changes.
+use crate::base::error::Error;
+use crate::base::limits::{NODE_MIN_PAGES, RAM_MIN_BYTES};
+use crate::job::member::Member;
+use crate::state::core::Core;
+use crate::sys::PAGE_BYTES;
+use userswap_policy::lru::ListId;
+
+/// The kernel's count of this process's anonymous pages: one that n processes share counts 1/n.
+const ROLLUP: &str = "/proc/thread-self/smaps_rollup";
+
+/// What an engine has of its budget, in pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Holding {
+    /// What it may have.
+    pub budget: u32,
+    /// Over it, on their way out.
+    pub debt: u32,
+    /// Not taken from the kernel yet.
+    pub spare: u32,
+    /// Not taken yet, or empty.
+    pub unused: u32,
+    /// Of content that is mapped or in a slot; what has both counts twice.
+    pub content: u64,
+    /// Available when reclaim rests.
+    pub reserved: u32,
+}
+
+impl Holding {
+    /// Pages of RAM.
+    pub fn held(self) -> u32 {
+        self.budget + self.debt - self.spare
+    }
+
+    /// Pages of RAM with something in them.
+    pub fn used(self) -> u32 {
+        self.budget + self.debt - self.unused
+    }
+}
+
+impl Core {
+    /// The member that this engine is of a job, unless its budget is its own.
+    pub(crate) fn member(&self) -> Option<&Member> {
+        self.member.get().map(AsRef::as_ref)
+    }
+
+    /// Pages without which an engine does not work: each node needs some, and has its part of any budget.
+    pub(crate) fn floor_pages(&self) -> u32 {
+        let least = (RAM_MIN_BYTES / PAGE_BYTES as u64) as u32;
+        let budgets: Vec<u32> = self.nodes.iter().map(|node| node.lock().budget).collect();
+        let (total, smallest) = (budgets.iter().sum::<u32>(), budgets.iter().min().copied());
+        match smallest {
+            Some(smallest @ 1..) if budgets.len() > 1 => {
+                let parts = u64::from(total).div_ceil(smallest.into()) + 1;
+                least.max((parts * u64::from(NODE_MIN_PAGES)).min(total.into()) as u32)
+            }
+            _ => least,
+        }
+    }
+
+    /// What the engine has at this moment.
+    pub(crate) fn holding(&self) -> Holding {
+        let _inside = self.gate.enter();
+        self.holding_of_nodes()
+    }
+
+    /// As [`Self::holding`], also while the gate is closed.
+    fn holding_of_nodes(&self) -> Holding {
+        let mut holding = Holding { content: self.devices.usage().used, ..Holding::default() };
+        for node in &self.nodes {
+            let state = node.lock();
+            holding.budget += state.budget;
+            holding.debt += state.debt;
+            holding.spare += state.spare;
+            holding.unused += state.spare + state.pool.free();
+            holding.reserved += state.watermarks.high;
+            holding.content += u64::from(state.resident + state.lists.len(ListId::Cached));
+        }
+        holding
+    }
+
+    /// Before the engine has a page, with the gate closed: all that is free of the job's budget.
+    ///
+    /// # Errors
+    /// A node would have too little.
+    pub(crate) fn begin_share(&self, member: &Member) -> Result<(), Error> {
+        let most = self.budget_pages();
+        self.divide_budget(member.engage(self.floor_pages()).min(most))
+    }
+
+    /// In the child of a fork, with the gate closed: a share of its own, and what it shares with its parent.
+    pub(crate) fn share_in_child(&self, member: &Member) {
+        let holding = self.holding_of_nodes();
+        let share = member.renew(holding.budget, self.floor_pages());
+        let budget = (holding.held().saturating_add(share)).min(holding.budget);
+        member.set_inherited(budget.saturating_sub(share));
+        // It fails only where a node would have too little, and it stays as it was.
+        let _ = self.divide_budget(budget.max(self.floor_pages()));
+    }
+
+    /// Sets the budget to the share and what is still its parent's as well; one that cannot be stays as it is.
+    pub(crate) fn follow_share(&self, share: u32, inherited: u32) {
+        let budget = share.saturating_add(inherited);
+        if budget != self.holding().budget {
+            let _ = self.set_budget(budget);
+        }
+    }
+
+    /// Changes the job's budget. This engine follows at once where it has all of it, and with the others otherwise.
+    ///
+    /// # Errors
+    /// A budget below what is pinned, or above what the frame pools have room for; nothing is changed then.
+    pub(crate) fn set_limit(&self, member: &Member, pages: u32) -> Result<(), Error> {
+        let (share, inherited) = (member.share(), member.inherited());
+        let others = member.ledger.held().saturating_sub(u64::from(share));
+        let own = u64::from(pages).saturating_sub(others).max(self.floor_pages().into());
+        let own = own.min(u64::from(u32::MAX)) as u32;
+        if own <= share {
+            self.set_budget(own.saturating_add(inherited))?;
+            member.ledger.set_limit(pages);
+            return Ok(());
+        }
+        let before = member.ledger.limit();
+        member.ledger.set_limit(pages);
+        let share = member.grow(own);
+        let outcome = self.set_budget(share.saturating_add(inherited));
+        if outcome.is_err() {
+            member.ledger.set_limit(before);
+        }
+        outcome
+    }
+
+    /// Takes over from the parent what has become this process's own by writing.
+    pub(crate) fn take_over_inherited(&self, member: &Member) {
+        let inherited = member.inherited();
+        if inherited == 0 {
+            return;
+        }
+        let holding = self.holding();
+        // Without the kernel's count all of it is taken to be its own.
+        let own = anonymous_pages().unwrap_or(u32::MAX);
+        let still = holding.held().saturating_sub(own).min(inherited);
+        if still < inherited {
+            let share = member.grow(holding.budget.saturating_sub(still));
+            member.set_inherited(still);
+            self.follow_share(share.max(self.floor_pages().saturating_sub(still)), still);
+        }
+    }
+}
+
+/// None where /proc does not tell.
+pub fn anonymous_pages() -> Option<u32> {
+    let text = std::fs::read_to_string(ROLLUP).ok()?;
+    let kib = text.lines().find_map(|line| line.strip_prefix("Pss_Anon:"))?;
+    let kib: u64 = kib.trim().strip_suffix(" kB")?.trim().parse().ok()?;
+    u32::try_from(kib / (PAGE_BYTES as u64 / 1024)).ok()
+}

@@ -1,0 +1,96 @@
+//! Memory that processes share through a file, and locks on that file's bytes by which they know of each other.
+//!
+//! A lock is a POSIX record lock: it is a process's, a fork does not inherit it, and the kernel releases it when the
+//! process ends, however that happens, or becomes another program (descriptors close at exec). Closing any descriptor of
+//! the file releases all of the process's locks on it, so a process opens the file once.
+use super::fd;
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::atomic::AtomicU32;
+
+const WORDS: usize = 16;
+const ROW_BYTES: usize = size_of::<[AtomicU32; WORDS]>();
+
+/// Rows of sixteen words in a file, mapped as long as this lives; children of a fork inherit them.
+#[derive(Debug)]
+pub struct SharedRows {
+    address: usize,
+    rows: usize,
+    file: File,
+}
+
+impl SharedRows {
+    /// The rows of a file, which is made long enough; new ones are zero.
+    ///
+    /// # Errors
+    /// The file cannot be made that long, or mapped.
+    pub fn new(file: File, rows: usize) -> io::Result<Self> {
+        let file = File::from(fd::raise(OwnedFd::from(file)));
+        let bytes = rows * ROW_BYTES;
+        file.set_len(bytes as u64)?;
+        let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
+        let (anywhere, offset) = (0usize, 0usize);
+        // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists. The raw
+        // system call passes by an interposed mmap.
+        let address = unsafe {
+            libc::syscall(libc::SYS_mmap, anywhere, bytes, access, flags, file.as_raw_fd(), offset)
+        };
+        match address {
+            -1 => Err(io::Error::last_os_error()),
+            address => Ok(Self { address: address as usize, rows, file }),
+        }
+    }
+
+    /// The file's descriptor, which a program must not close.
+    pub fn descriptor(&self) -> RawFd {
+        self.file.as_raw_fd()
+    }
+
+    /// Locks one byte of the file for this process; false if another has it.
+    pub fn try_lock(&self, byte: usize) -> bool {
+        self.record_lock(libc::F_SETLK, libc::F_WRLCK, byte..byte + 1).is_some()
+    }
+
+    /// Gives a lock of this process back.
+    pub fn unlock(&self, byte: usize) {
+        // It fails only for want of memory in the kernel: the lock is then kept until the process ends.
+        let _ = self.record_lock(libc::F_SETLK, libc::F_UNLCK, byte..byte + 1);
+    }
+
+    /// Whether another process has any byte locked.
+    pub fn has_lock(&self) -> bool {
+        let found = self.record_lock(libc::F_GETLK, libc::F_WRLCK, 0..self.rows);
+        found.is_some_and(|lock| i32::from(lock.l_type) != libc::F_UNLCK)
+    }
+
+    fn record_lock(&self, command: i32, kind: i32, bytes: Range<usize>) -> Option<libc::flock> {
+        let mut lock = libc::flock {
+            l_type: kind as libc::c_short,
+            l_whence: libc::SEEK_SET as libc::c_short,
+            l_start: bytes.start as i64,
+            l_len: bytes.len() as i64,
+            l_pid: 0,
+        };
+        // SAFETY: `lock` is a valid structure, which the call may change; it has no other effect on memory.
+        let done = unsafe { libc::fcntl(self.descriptor(), command, &raw mut lock) };
+        (done == 0).then_some(lock)
+    }
+}
+
+impl std::ops::Deref for SharedRows {
+    type Target = [[AtomicU32; WORDS]];
+    fn deref(&self) -> &Self::Target {
+        // SAFETY: the mapping holds so many rows, page aligned, until `self` is dropped; other processes change them as
+        // atomics too.
+        unsafe { std::slice::from_raw_parts(self.address as *const [AtomicU32; WORDS], self.rows) }
+    }
+}
+
+impl Drop for SharedRows {
+    fn drop(&mut self) {
+        // SAFETY: this mapping is ours alone, and nothing borrows from it any more.
+        unsafe { libc::syscall(libc::SYS_munmap, self.address, self.rows * ROW_BYTES) };
+    }
+}
