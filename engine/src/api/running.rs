@@ -26,6 +26,7 @@ impl Running {
             keep(crate::reclaim::kswapd::start(self.core.clone(), node.id)?);
         }
         keep(crate::fault::server::start(self.core.clone())?);
+        keep(crate::fault::watchdog::start(self.core.clone())?);
         if self.core.shrinkers.has_thread() {
             keep(crate::reclaim::shrink::start(self.core.clone())?);
         }

@@ -51,6 +51,7 @@ impl Core {
         sigbus::forget_readers();
         self.forget_changes();
         self.shrinkers.forget_scans();
+        self.waits.forget();
         self.devices.replace_files(ticket.copies?).map_err(Error::Tables)?;
         self.renew_descriptors()?;
         self.arena.advise(libc::MADV_DONTFORK).map_err(Error::Tables)?;

@@ -20,6 +20,7 @@ use crate::state::shrinkers::Shrinkers;
 use crate::state::threads::Threads;
 use crate::state::unmap_lock::UnmapLocks;
 use crate::state::wake::Shortage;
+use crate::state::waits::Waits;
 use crate::state::wants::Wants;
 use crate::state::watermarks::WatermarkSettings;
 use crate::sys::lock::Lock;
@@ -89,6 +90,8 @@ pub struct Core {
     pub readahead: Readahead,
     /// Memory for reads under way.
     pub reads: Reads,
+    /// What threads wait for, and since when.
+    pub waits: Waits,
     /// What the server is to read ahead.
     pub wants: Wants,
     /// What it was built with.
@@ -160,6 +163,7 @@ impl Core {
             scratch: std::array::from_fn(|_| Lock::new(Box::new(Scratch::new()))),
             readahead: Readahead::new(tuning.readahead, pages).map_err(Error::Tables)?,
             reads: Reads::new(),
+            waits: Waits::new(),
             wants: Wants::new(),
             memory,
             arena,

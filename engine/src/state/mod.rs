@@ -20,5 +20,6 @@ pub mod shrinkers;
 pub mod threads;
 pub mod unmap_lock;
 pub mod wake;
+pub mod waits;
 pub mod wants;
 pub mod watermarks;
