@@ -22,12 +22,23 @@ pub fn read_at(fd: RawFd, offset: usize, to: usize, bytes: usize) -> Result<(), 
     }
 }
 
-/// Writes a line to standard error without allocating, for places where nothing else may be used.
+/// The longest line that is written in one piece.
+const LINE_BYTES: usize = 512;
+
+/// Writes a line to standard error without allocating, for places where nothing else may be used. In one piece, so that
+/// the lines of two threads do not mix; what is longer is cut.
 pub fn say(parts: &[&str]) {
-    for part in parts {
-        // SAFETY: the bytes are readable for that length. A closed standard error is not our concern.
-        unsafe { libc::write(2, part.as_ptr().cast(), part.len()) };
+    let mut line = [0u8; LINE_BYTES];
+    let mut length = 0;
+    for byte in parts.iter().flat_map(|part| part.bytes()).take(LINE_BYTES) {
+        line[length] = byte;
+        length += 1;
     }
+    if length == LINE_BYTES {
+        line[LINE_BYTES - 1] = b'\n';
+    }
+    // SAFETY: the bytes are readable for that length. A closed standard error is not our concern.
+    unsafe { libc::write(2, line.as_ptr().cast(), length) };
 }
 
 /// A number as text in `digits`, without allocating.
