@@ -229,8 +229,7 @@ mod tests {
 
     #[test]
     fn outages_end_and_a_device_that_is_gone_stays_so() {
-        let plan =
-            Plan { outage: Some(Outage { first: 5, count: 3 }), gone: Some(20), ..plan() };
+        let plan = Plan { outage: Some(Outage { first: 5, count: 3 }), gone: Some(20), ..plan() };
         let fates: Vec<_> = (0..22).map(|number| plan.fate(number, READ).mishap).collect();
         let expected = |number| match number {
             5..8 => Some(Mishap::Fails),

@@ -109,10 +109,12 @@ pub fn read_option(plan: &mut Plan, spec: &str, option: &str) -> Option<Result<(
     Some(outcome.map_err(refused))
 }
 
-const SHARE: &str = "write a part of all requests (bad: of all slots) from 0.000001 to 1, such as 0.01";
+const SHARE: &str =
+    "write a part of all requests (bad: of all slots) from 0.000001 to 1, such as 0.01";
 const LATE: &str = "write P:MS, a part of all requests and by how many milliseconds they are late (at most 600000)";
 const ERRORS: &str = "use EIO, ENXIO, ENODEV, ENOSPC, ENOMEM, EAGAIN, ETIMEDOUT or EINTR";
-const OUTAGE: &str = "write FIRST:COUNT, the number of the first request that fails and how many do";
+const OUTAGE: &str =
+    "write FIRST:COUNT, the number of the first request that fails and how many do";
 const NUMBER: &str = "write a whole number";
 
 /// The longest a request can be made late, in milliseconds.

@@ -4,8 +4,8 @@
 //! program whose device is gone is told page by page, and not after half a minute for each.
 use super::Devices;
 use crate::base::index::{NodeId, Slot};
-use crate::sys::{PAGE_BYTES, clock};
 use crate::sys::request::{Direction, Pieces};
+use crate::sys::{PAGE_BYTES, clock};
 use std::io;
 use std::sync::atomic::Ordering;
 use userswap_policy::retry::{Tries, Trouble};
@@ -22,10 +22,23 @@ fn trouble_of(error: &io::Error) -> Trouble {
         Some(libc::EINTR) => Trouble::Interrupted,
         // Short of something for the moment, or the way to a remote store is.
         Some(
-            libc::EAGAIN | libc::ENOMEM | libc::ENOBUFS | libc::EBUSY | libc::ETIMEDOUT | libc::ETIME
-            | libc::ENOLINK | libc::ENETDOWN | libc::ENETUNREACH | libc::EHOSTDOWN
-            | libc::EHOSTUNREACH | libc::ECONNRESET | libc::ECONNREFUSED | libc::ECONNABORTED
-            | libc::ENOTCONN | libc::EPIPE | libc::ESTALE,
+            libc::EAGAIN
+            | libc::ENOMEM
+            | libc::ENOBUFS
+            | libc::EBUSY
+            | libc::ETIMEDOUT
+            | libc::ETIME
+            | libc::ENOLINK
+            | libc::ENETDOWN
+            | libc::ENETUNREACH
+            | libc::EHOSTDOWN
+            | libc::EHOSTUNREACH
+            | libc::ECONNRESET
+            | libc::ECONNREFUSED
+            | libc::ECONNABORTED
+            | libc::ENOTCONN
+            | libc::EPIPE
+            | libc::ESTALE,
         ) => Trouble::Passing,
         // A bad spot, or the device between two paths.
         Some(libc::EIO | libc::ENXIO | libc::ENODEV | libc::EREMOTEIO) => Trouble::Doubtful,

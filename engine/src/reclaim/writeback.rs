@@ -108,11 +108,7 @@ impl Core {
     }
 
     /// When a write that has ended is to be repeated; None when it has succeeded, or is to be given up.
-    pub(crate) fn write_again(
-        &self,
-        write: &mut WriteOp,
-        outcome: &io::Result<()>,
-    ) -> Option<u64> {
+    pub(crate) fn write_again(&self, write: &mut WriteOp, outcome: &io::Result<()>) -> Option<u64> {
         let slot = write.slot();
         let Err(error) = outcome else {
             self.devices.note_answer(slot);

@@ -19,7 +19,7 @@ pub mod shares;
 pub mod shrinkers;
 pub mod threads;
 pub mod unmap_lock;
-pub mod wake;
 pub mod waits;
+pub mod wake;
 pub mod wants;
 pub mod watermarks;

@@ -121,8 +121,7 @@ impl Waits {
             };
             let before = seen.map_or(0, |seen| seen.since_ns);
             let (done, kept) = (Ordering::Relaxed, Ordering::Relaxed);
-            is_free
-                && entry.since_ns.compare_exchange(before, wait.since_ns, done, kept).is_ok()
+            is_free && entry.since_ns.compare_exchange(before, wait.since_ns, done, kept).is_ok()
         };
         let entry = self.entries.iter().find(takes);
         Waiting(entry.map(|entry| {

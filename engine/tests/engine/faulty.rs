@@ -275,7 +275,8 @@ fn while_one_device_is_waited_for_faults_on_others_are_served() {
     for way in WAYS {
         for io in IO {
             limit(60);
-            let swap = ["faulty:mem:16M,error=ETIMEDOUT,outage=1000000:1000000,pri=5,seed=1", "mem:64M"];
+            let swap =
+                ["faulty:mem:16M,error=ETIMEDOUT,outage=1000000:1000000,pri=5,seed=1", "mem:64M"];
             let engine = build(with_swap(builder(way).io(io), &swap));
             set_patience(&engine, ENDLESS_NS);
             let (first, slow) = paged_out(&engine, 15 * MIB / PAGE, 5);
@@ -283,9 +284,8 @@ fn while_one_device_is_waited_for_faults_on_others_are_served() {
             strike(&engine);
             std::thread::scope(|scope| {
                 // More pages than threads that stand in for an io_uring.
-                let readers: Vec<_> = (0..6)
-                    .map(|reader| scope.spawn(move || slow.check(reader * 500, 5)))
-                    .collect();
+                let readers: Vec<_> =
+                    (0..6).map(|reader| scope.spawn(move || slow.check(reader * 500, 5))).collect();
                 eventually("the device is asked again and again", || {
                     engine.counters().swap_retries > 20
                 });

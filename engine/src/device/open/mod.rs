@@ -187,7 +187,10 @@ fn prepare(spec: &SwapSpec, default_bytes: u64) -> Result<Prepared, OpenError> {
     let mut device = prepare_any(spec, default_bytes)?;
     device.opened.faulty = spec.faulty;
     if spec.faulty.is_some() {
-        add_warning(&mut device, format!("{spec}: fails on purpose, for tests: pages will be lost"));
+        add_warning(
+            &mut device,
+            format!("{spec}: fails on purpose, for tests: pages will be lost"),
+        );
     }
     if device.opened.bytes > DEVICE_MAX_BYTES {
         let (path, size) = (device.opened.path.display(), ByteSize(device.opened.bytes));
