@@ -16,6 +16,7 @@ mod program;
 mod ram;
 mod run;
 mod script;
+mod stress;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -52,6 +53,11 @@ enum Command {
     /// The demo's workload
     #[command(hide = true)]
     DemoLoad(demo_load::LoadArgs),
+    /// Try to find a wrong byte, a hang or a crash: verified loads under everything that can happen to memory
+    Stress(stress::StressArgs),
+    /// The load of a round of stress
+    #[command(hide = true)]
+    StressLoad(stress::LoadArgs),
     /// Measure a case under userswap and, with --vs kernel, on the kernel's own swap
     Bench(bench::BenchLine),
     /// Generate load, with the options and the output of usemem
@@ -77,6 +83,8 @@ fn main() -> ExitCode {
         Command::Set(args) => control::set(args),
         Command::Demo(args) => demo::demo(&args),
         Command::DemoLoad(args) => demo_load::load(args),
+        Command::Stress(args) => stress::stress(&args),
+        Command::StressLoad(args) => stress::load(&args),
         Command::Bench(args) => bench::bench(args),
         Command::Usemem { args } => bench::usemem(args),
     };

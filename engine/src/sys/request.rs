@@ -202,9 +202,9 @@ impl Request {
         let Some(injected) = self.injected else {
             return transfer(self.fd, self.direction, self.offset, pieces);
         };
-        let outcome = injected.pieces(pieces).map_or(Ok(()), |pieces| {
-            transfer(self.fd, self.direction, self.offset, &pieces)
-        });
+        let outcome = injected
+            .pieces(pieces)
+            .map_or(Ok(()), |pieces| transfer(self.fd, self.direction, self.offset, &pieces));
         injected.outcome(outcome, pieces.first())
     }
 }
