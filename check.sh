@@ -245,6 +245,15 @@ check_tests() {
     cargo run --quiet -- --version | grep -q '^userswap ' || fail 'cargo run does not run userswap'
 }
 
+# Verified loads while everything changes that can, on devices that fail, too.
+check_stress() {
+    local minutes=1
+    ! is_long || minutes=10
+    step "stress: $minutes min of it"
+    "${CARGO_TARGET_DIR:-target}/debug/userswap" stress --minutes "$minutes" ||
+        fail 'stress has found something: its seed is above'
+}
+
 # Which device fills on an emulated machine with four nodes: ours held against the kernel's own swap.
 check_numa_guest() {
     step "numa guest: four emulated nodes, beside the kernel's own swap"
@@ -285,6 +294,7 @@ check_options
 check_settings
 check_docs
 check_tests
+check_stress
 check_numa_guest
 
 echo

@@ -418,3 +418,37 @@ impl<'a> Worker<'a> {
 fn pages_of(span: Span) -> std::ops::Range<usize> {
     span.first..span.first + span.count
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_that_changes_by_itself_is_found_and_its_history_told() {
+        let words: Vec<AtomicU64> = (0..SHARED_WORDS).map(|_| AtomicU64::new(0)).collect();
+        let file = File::open("/proc/self/exe").unwrap();
+        let done = [AtomicU64::new(0)];
+        let shared = Shared {
+            words: &words,
+            file: &file,
+            own_ring: OwnRing::Unsafe,
+            done: &done,
+            verified: AtomicU64::new(0),
+            forks: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+        };
+        let mut worker = Worker::new(0, 5, &shared).unwrap();
+        let span = Span { first: 3, count: 40 };
+        let entry = Entry { operation: 0, area: 1, span, stamp: Stamp(0) };
+        worker.history.note(entry);
+        assert!(worker.write(1, span).is_ok() && worker.verify_all().is_ok());
+        assert!(worker.drop_pages(1, Span { first: 10, count: 1 }).is_ok());
+        assert!(worker.verify_all().is_ok());
+        let stamp = worker.stamp(1, 20);
+        worker.areas[1].fill(20, |index| stamp.word(index) ^ u64::from(index == 77));
+        let Err(Wrong(text)) = worker.verify_all() else { panic!("one bit of a word has changed") };
+        for part in ["area 1, page 20: word 77 is ", "write 18 of worker 0", "write of 40 pages from 3 on"] {
+            assert!(text.contains(part), "{text}");
+        }
+    }
+}

@@ -46,8 +46,8 @@ impl Devices {
                 [format!("faulty:{directory}:128M,pri=5,{plan},{outage}"), "mem:256M".to_owned()]
             }
             Self::Losing => {
-                let plan = format!("read=0.001,write=0.01,torn=0.0005,flip=0.001,seed={seed}");
-                [format!("faulty:mem:128M,pri=5,bad=0.00005,{plan}"), "mem:256M".to_owned()]
+                let plan = format!("read=0.001,write=0.01,torn=0.005,flip=0.001,seed={seed}");
+                [format!("faulty:mem:128M,pri=5,bad=0.0005,{plan}"), "mem:256M".to_owned()]
             }
         }
     }
@@ -301,4 +301,50 @@ fn read_counters(path: &PathBuf) -> serde_json::Value {
     // Missing when the load ended early.
     let _ = fs::remove_file(path);
     serde_json::from_str(&text).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use std::os::unix::process::ExitStatusExt;
+
+    /// What is found in a round that ended so, with 9 pages swapped out.
+    fn found(devices: Devices, code: i32, said: &str, lost: [u64; 2]) -> Option<Finding> {
+        let kind = Kind { fault: FaultMode::Thread, transfer: Transfer::Copy, devices };
+        let round = Round { kind, seed: 1, time: LOOK };
+        let total = Tally { operations: 5, lost: lost[0], ..Tally::default() };
+        let counters = json!({ "pswpout": 9, "pages_lost": lost[1] });
+        round.judge(ExitStatus::from_raw(code), said, Some(total), &counters).err()
+    }
+
+    #[test]
+    fn only_what_is_expected_of_its_devices_passes() {
+        const LOST_OWN: i32 = STATUS_LOST_OWN << 8;
+        assert_eq!(found(Devices::Well, 0, "userswap: warning: a hint", [0, 0]), None);
+        assert_eq!(found(Devices::Losing, 0, "", [3, 4]), None);
+        assert_eq!(found(Devices::Losing, LOST_OWN, "", [3, 4]), None);
+        for (devices, code, said, lost, expected) in [
+            (Devices::Well, 1 << 8, "", [0, 0], "exit status: 1"),
+            (Devices::Losing, 11, "", [0, 0], "signal: 11"),
+            (Devices::Well, LOST_OWN, "", [0, 0], "exit status: 7"),
+            (Devices::InTrouble, 0, "", [0, 1], "1 pages were lost"),
+            (Devices::Losing, 0, "", [5, 4], "met 5 lost pages, 4 are counted"),
+            (Devices::Well, 0, "x\nuserswap: thread 3 has waited for 60.0 s", [0, 0], "has waited"),
+            (Devices::Well, 0, "thread 'userswap-fault' panicked at", [0, 0], "panicked"),
+        ] {
+            let finding = found(devices, code, said, lost).expect(expected);
+            assert!(finding.contains(expected), "{finding}");
+        }
+    }
+
+    #[test]
+    fn the_devices_of_every_round_can_be_opened() {
+        for devices in Devices::ALL {
+            for spec in devices.specs(Path::new("/var/tmp"), 7) {
+                let parsed: userswap::SwapSpec = spec.parse().expect(&spec);
+                assert_eq!(parsed.faulty.is_some(), spec.starts_with("faulty:"));
+            }
+        }
+    }
 }
