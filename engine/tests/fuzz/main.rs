@@ -17,7 +17,7 @@ use userswap::internals::{Options, PAGE_BYTES};
 use userswap::{ByteSize, SwapSpec, parse_size};
 
 /// Inputs of each target where no time is given.
-const INPUTS: u64 = 40_000;
+const INPUTS: u64 = 20_000;
 
 /// What became of an input.
 #[derive(PartialEq, Eq)]
