@@ -169,6 +169,7 @@ impl Core {
             arena,
             tuning,
         };
+        core.readahead.fit(&core.tuning.budgets);
         core.gate.close();
         Ok(core)
     }
