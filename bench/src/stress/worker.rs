@@ -447,7 +447,9 @@ mod tests {
         let stamp = worker.stamp(1, 20);
         worker.areas[1].fill(20, |index| stamp.word(index) ^ u64::from(index == 77));
         let Err(Wrong(text)) = worker.verify_all() else { panic!("one bit of a word has changed") };
-        for part in ["area 1, page 20: word 77 is ", "write 18 of worker 0", "write of 40 pages from 3 on"] {
+        for part in
+            ["area 1, page 20: word 77 is ", "write 18 of worker 0", "write of 40 pages from 3 on"]
+        {
             assert!(text.contains(part), "{text}");
         }
     }

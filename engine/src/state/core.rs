@@ -135,8 +135,7 @@ impl Core {
         let path = choose_path(&uffd, tuning.transfer)?;
         let pages = arena.pages();
         let nodes = shares::build(&tuning.budgets, pages)?;
-        let memory = Memory::new(&nodes).map_err(Error::Tables)?;
-        memory.bind(&nodes, &topology);
+        let memory = Memory::new(&nodes, &topology).map_err(Error::Tables)?;
         let frames = nodes.iter().map(Node::positions).sum();
         let core = Self {
             pages: PageTable::new(pages).map_err(Error::Tables)?,

@@ -86,39 +86,43 @@ fn sizes() {
     });
 }
 
+/// Devices that are accepted.
+const DEVICES: &[&str] = &[
+    "/var/tmp:1G,pri=3,node=1",
+    "mem:64M,throttle=100:50,latency=20",
+    "faulty:mem:1G,read=0.001,write=0.01,bad=0.1,torn=1,flip=0.5,short=0.25,seed=7",
+    "faulty:/a:b,late=0.5:10,error=ETIMEDOUT,outage=3:4,full=5,gone=6",
+    "/dev/disk/by-path/pci-0000:00:1f.2-ata-1",
+    "/a,b=c/d",
+];
+
+/// What stands in them.
+const DEVICE_WORDS: &[&str] = &[
+    "faulty:",
+    "mem:",
+    ",pri=",
+    ",node=",
+    ",read=",
+    ",late=",
+    ",outage=",
+    ",seed=",
+    ",error=EIO",
+    ":",
+    ",",
+    "=",
+    "/",
+    "1G",
+    "0.1",
+    "0.000001",
+    "\n",
+    "é",
+    "4294967296",
+    "18446744073709551616",
+];
+
 #[test]
 fn devices() {
-    let corpus = [
-        "/var/tmp:1G,pri=3,node=1",
-        "mem:64M,throttle=100:50,latency=20",
-        "faulty:mem:1G,read=0.001,write=0.01,bad=0.1,torn=1,flip=0.5,short=0.25,seed=7",
-        "faulty:/a:b,late=0.5:10,error=ETIMEDOUT,outage=3:4,full=5,gone=6",
-        "/dev/disk/by-path/pci-0000:00:1f.2-ata-1",
-        "/a,b=c/d",
-    ];
-    let words = [
-        "faulty:",
-        "mem:",
-        ",pri=",
-        ",node=",
-        ",read=",
-        ",late=",
-        ",outage=",
-        ",seed=",
-        ",error=EIO",
-        ":",
-        ",",
-        "=",
-        "/",
-        "1G",
-        "0.1",
-        "0.000001",
-        "\n",
-        "é",
-        "4294967296",
-        "18446744073709551616",
-    ];
-    fuzz(&corpus, &words, |input| {
+    fuzz(DEVICES, DEVICE_WORDS, |input| {
         let Ok(text) = std::str::from_utf8(input) else { return Verdict::Refused };
         match text.parse::<SwapSpec>() {
             Ok(spec) => {

@@ -48,8 +48,10 @@ pub fn catch_lost() -> io::Result<()> {
 }
 
 extern "C" fn on_bus(_: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
-    // SAFETY: the kernel, or the engine in its place, hands a valid structure to the handler of a fault.
-    let address = unsafe { (*info).si_addr() } as usize;
+    // SAFETY: the kernel, or the engine in its place, hands a valid structure to a handler.
+    let info = unsafe { &*info };
+    // SAFETY: that of a fault has an address.
+    let address = unsafe { info.si_addr() } as usize;
     let holds = |area: &[AtomicUsize; 2]| {
         (area[0].load(Ordering::Acquire)..area[1].load(Ordering::Acquire)).contains(&address)
     };
