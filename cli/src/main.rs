@@ -59,7 +59,7 @@ enum Command {
     #[command(hide = true)]
     StressLoad(stress::LoadArgs),
     /// Measure a case under userswap and, with --vs kernel, on the kernel's own swap
-    Bench(bench::BenchLine),
+    Bench(Box<bench::BenchLine>),
     /// Generate load, with the options and the output of usemem
     #[command(disable_help_flag = true)]
     Usemem {
@@ -85,7 +85,7 @@ fn main() -> ExitCode {
         Command::DemoLoad(args) => demo_load::load(args),
         Command::Stress(args) => stress::stress(&args),
         Command::StressLoad(args) => stress::load(&args),
-        Command::Bench(args) => bench::bench(args),
+        Command::Bench(args) => bench::bench(*args),
         Command::Usemem { args } => bench::usemem(args),
     };
     result.unwrap_or_else(|failure: Failure| {
