@@ -254,6 +254,13 @@ check_stress() {
         fail 'stress has found something: its seed is above'
 }
 
+# A wire between policy and engine that is cut fails a test: looked at in the long form, which builds each cut.
+check_wires() {
+    step 'wires: the engine does what policy decides'
+    python3 tests/mutants.py --check || fail 'tests/mutants.py does not know the wires of the engine any more'
+    ! is_long || python3 tests/mutants.py || fail 'no test notices that a wire is cut'
+}
+
 # Which device fills on an emulated machine with four nodes: ours held against the kernel's own swap.
 check_numa_guest() {
     step "numa guest: four emulated nodes, beside the kernel's own swap"
@@ -295,6 +302,7 @@ check_settings
 check_docs
 check_tests
 check_stress
+check_wires
 check_numa_guest
 
 echo

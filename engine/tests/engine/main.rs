@@ -24,3 +24,4 @@ mod swapoff;
 mod system_calls;
 mod unevictable;
 mod verify;
+mod wiring;
