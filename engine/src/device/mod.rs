@@ -331,7 +331,8 @@ impl Devices {
         }
         let doom = device.doom(direction, number_of(first), bytes);
         let late = if doom.late_ns > 0 { clock::now_ns() + doom.late_ns } else { 0 };
-        let slowed = request.no_sooner_than(device.not_before_ns(bytes, near)).no_sooner_than(late);
+        let not_before_ns = device.not_before_ns(bytes, near);
+        let slowed = request.no_sooner_than(not_before_ns).no_sooner_than(late);
         Request { injected: doom.injected, ..slowed }
     }
 
