@@ -92,6 +92,7 @@ pub(super) fn prepare(
         node: None,
         throttle: None,
         faulty: None,
+        directory: None,
     };
     Ok(Prepared { opened, change })
 }
