@@ -54,6 +54,8 @@ counters! {
     swpout_zero,
     /// Pages that left without a write because their slot still held the same content.
     swpout_clean,
+    /// Frames that got new physical pages before they were filled: the kernel may still have read the old ones.
+    frames_replaced,
     /// Faults served.
     pgfault,
     /// Faults that had to read from a device.

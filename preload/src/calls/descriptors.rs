@@ -80,7 +80,7 @@ pub fn protect_new(before: &[c_int]) {
 }
 
 /// Request queues keep the number that the kernel gave them.
-fn is_ring(fd: c_int) -> bool {
+pub fn is_ring(fd: c_int) -> bool {
     std::fs::read_link(format!("/proc/thread-self/fd/{fd}"))
         .is_ok_and(|name| name.as_os_str() == "anon_inode:[io_uring]")
 }
