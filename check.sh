@@ -245,6 +245,15 @@ check_tests() {
     cargo run --quiet -- --version | grep -q '^userswap ' || fail 'cargo run does not run userswap'
 }
 
+# Verified loads while everything changes that can, on devices that fail, too.
+check_stress() {
+    local minutes=1
+    ! is_long || minutes=10
+    step "stress: $minutes min of it"
+    "${CARGO_TARGET_DIR:-target}/debug/userswap" stress --minutes "$minutes" ||
+        fail 'stress has found something: its seed is above'
+}
+
 # A wire between policy and engine that is cut fails a test: looked at in the long form, which builds each cut.
 check_wires() {
     step 'wires: the engine does what policy decides'
@@ -302,6 +311,7 @@ check_options
 check_settings
 check_docs
 check_tests
+check_stress
 check_wires
 check_programs
 check_numa_guest

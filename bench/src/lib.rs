@@ -19,6 +19,7 @@ mod machine;
 mod process;
 mod random;
 mod size;
+pub mod stress;
 pub mod usemem;
 
 pub use interrupt::Interrupted;

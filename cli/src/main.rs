@@ -14,6 +14,7 @@ mod memory;
 mod program;
 mod ram;
 mod run;
+mod stress;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -50,8 +51,13 @@ enum Command {
     /// The demo's workload
     #[command(hide = true)]
     DemoLoad(demo_load::LoadArgs),
+    /// Try to find a wrong byte, a hang or a crash: verified loads under everything that can happen to memory
+    Stress(stress::StressArgs),
+    /// The load of a round of stress
+    #[command(hide = true)]
+    StressLoad(stress::LoadArgs),
     /// Measure a case under userswap and, with --vs kernel, on the kernel's own swap
-    Bench(bench::BenchLine),
+    Bench(Box<bench::BenchLine>),
     /// Generate load, with the options and the output of usemem
     #[command(disable_help_flag = true)]
     Usemem {
@@ -75,7 +81,9 @@ fn main() -> ExitCode {
         Command::Set(args) => control::set(args),
         Command::Demo(args) => demo::demo(&args),
         Command::DemoLoad(args) => demo_load::load(args),
-        Command::Bench(args) => bench::bench(args),
+        Command::Stress(args) => stress::stress(&args),
+        Command::StressLoad(args) => stress::load(&args),
+        Command::Bench(args) => bench::bench(*args),
         Command::Usemem { args } => bench::usemem(args),
     };
     result.unwrap_or_else(|failure: Failure| {

@@ -12,6 +12,7 @@ mod swapon;
 mod table;
 mod target;
 
+pub use client::Client;
 pub use list::list;
 pub use set::{SetArgs, set};
 pub use status::{StatusArgs, status};

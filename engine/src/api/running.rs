@@ -30,6 +30,7 @@ impl Running {
         if let Some(member) = self.core.member.get() {
             keep(balance::start(self.core.clone(), member.clone())?);
         }
+        keep(crate::fault::watchdog::start(self.core.clone())?);
         if self.core.shrinkers.has_thread() {
             keep(crate::reclaim::shrink::start(self.core.clone())?);
         }

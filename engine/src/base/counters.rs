@@ -115,8 +115,12 @@ counters! {
     pgcopy,
     /// Faults that met a page in transition and waited for its owner.
     fault_busy,
+    /// Times the watchdog reported a fault that waited for too long.
+    faults_stuck,
     /// Pages granted beyond the budget because no device had room.
     budget_exceeded,
+    /// Requests made again because they failed in a way that may pass.
+    swap_retries,
     /// Read requests that failed.
     swap_read_errors,
     /// Write requests that failed.

@@ -24,15 +24,13 @@ pub struct ByteSize(pub u64);
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SizeError {
     /// The text is neither a number nor a number with a known unit.
-    #[error(
-        "\"{0}\" is not a size: write a number of bytes, or one with K, M, G or T (512M, 1.5G)"
-    )]
+    #[error("{0:?} is not a size: write a number of bytes, or one with K, M, G or T (512M, 1.5G)")]
     Malformed(String),
     /// The size is zero, or less than one byte.
-    #[error("\"{0}\" is no size to work with: it must be more than zero (512M, 1.5G)")]
+    #[error("{0:?} is no size to work with: it must be more than zero (512M, 1.5G)")]
     Zero(String),
     /// The size is beyond `SIZE_MAX_BYTES`.
-    #[error("\"{0}\" is too large: a size is at most {max}", max = ByteSize(SIZE_MAX_BYTES))]
+    #[error("{0:?} is too large: a size is at most {max}", max = ByteSize(SIZE_MAX_BYTES))]
     TooLarge(String),
 }
 

@@ -117,7 +117,11 @@ impl Request {
     /// # Errors
     /// It is no request; the text says what is wrong.
     pub fn from_line(line: &[u8]) -> Result<Self, String> {
-        serde_json::from_slice(line).map_err(|error| format!("the line is no request: {error}"))
+        serde_json::from_slice(line).map_err(|error| {
+            // It names what it found, whatever that is.
+            let error = error.to_string().replace(char::is_control, "?");
+            format!("the line is no request: {error}")
+        })
     }
 
     /// The request as it is sent, with its line end.
@@ -162,7 +166,7 @@ mod tests {
     #[test]
     fn what_is_no_request_is_refused_in_one_line() {
         for line in
-            ["", "{", "7", r#"{"request":"reboot"}"#, r#"{"request":"status","x":1}"#, "\u{ff}"]
+            ["", "{", "7", r#"{"request":"re\nboot"}"#, r#"{"request":"status","x":1}"#, "\u{ff}"]
         {
             let refusal = Request::from_line(line.as_bytes()).expect_err(line);
             assert!(refusal.starts_with("the line is no request: "), "{refusal}");

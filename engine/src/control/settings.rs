@@ -10,6 +10,7 @@ use crate::state::core::Core;
 use crate::state::watermarks::{SCALE_MAX, SECOND_CHANCE_MAX, WatermarkSettings};
 use crate::sys::PAGE_BYTES;
 use std::ops::RangeInclusive;
+use std::sync::atomic::{AtomicU64, Ordering};
 use userswap_policy::choice::Unknown;
 use userswap_policy::readahead::page_cluster_of;
 
@@ -39,7 +40,7 @@ impl From<Unknown> for Refusal {
 }
 
 /// In the order in which they are shown.
-const SETTINGS: [Setting; 12] = [
+const SETTINGS: [Setting; 14] = [
     Setting {
         key: "ram",
         allowed: "a size of at least 16M, such as 512M",
@@ -142,6 +143,25 @@ const SETTINGS: [Setting; 12] = [
         },
         value: |core| core.unmap_locks.contention().to_string(),
     },
+    Setting {
+        key: "patience",
+        allowed: SECONDS,
+        set: |core, value| {
+            core.devices.set_patience_ns(seconds(value)?);
+            Ok(())
+        },
+        value: |core| in_seconds(&core.devices.patience_ns),
+    },
+    Setting {
+        key: "watchdog",
+        allowed: SECONDS,
+        set: |core, value| {
+            core.waits.limit_ns.store(seconds(value)?, Ordering::Relaxed);
+            core.wake_watchdog();
+            Ok(())
+        },
+        value: |core| in_seconds(&core.waits.limit_ns),
+    },
     Setting { key: "hibernate", allowed: "1 or 0", set: set_hibernate, value: hibernation },
 ];
 
@@ -176,6 +196,21 @@ fn number(value: &str, allowed: RangeInclusive<u32>) -> Result<u32, Refusal> {
     let digits = value.bytes().all(|byte| byte.is_ascii_digit());
     let number = value.parse().ok().filter(|number| digits && allowed.contains(number));
     number.ok_or(Refusal::Value)
+}
+
+/// Of the settings that are times; 0 is never.
+const SECONDS: &str = "seconds from 0 to 86400, such as 40 or 0.5";
+
+/// A decimal number of seconds, in nanoseconds.
+fn seconds(value: &str) -> Result<u64, Refusal> {
+    let is_plain = value.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let number: Option<f64> = value.parse().ok().filter(|_| is_plain);
+    let number = number.filter(|seconds| (0.0..=86400.0).contains(seconds));
+    number.map(|seconds| (seconds * 1e9) as u64).ok_or(Refusal::Value)
+}
+
+fn in_seconds(nanoseconds: &AtomicU64) -> String {
+    (nanoseconds.load(Ordering::Relaxed) as f64 / 1e9).to_string()
 }
 
 fn set_watermarks(core: &Core, change: impl FnOnce(&mut WatermarkSettings)) -> Result<(), Refusal> {

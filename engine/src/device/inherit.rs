@@ -194,6 +194,7 @@ impl Devices {
             priority: priority.filter(|priority| *priority >= 0),
             node: None,
             throttle: device.throttle(),
+            faulty: device.faulty().map(|faulty| faulty.plan),
             directory: directory.map(fd::raise),
         })
     }

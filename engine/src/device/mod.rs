@@ -5,6 +5,7 @@
 //! device's lock held when that device becomes full or gets room.
 mod cache;
 mod counts;
+pub mod faulty;
 pub mod inherit;
 mod leaving;
 mod lending;
@@ -12,6 +13,7 @@ pub mod loans;
 pub mod open;
 pub mod queue;
 pub mod record;
+pub mod retry;
 pub mod spec;
 mod sysfs;
 pub mod throttle;
@@ -19,9 +21,9 @@ pub mod throttle;
 use crate::base::error::Error;
 use crate::base::index::{NodeId, PageIndex, Slot};
 use crate::base::topology::Topology;
-use crate::sys::PAGE_BYTES;
 use crate::sys::lock::{Guard, Lock, LockUse};
-use crate::sys::request::{Direction, Pieces, Request};
+use crate::sys::request::{Direction, Request};
+use crate::sys::{PAGE_BYTES, clock};
 use cache::Buffers;
 pub use cache::SlotMode;
 use counts::{Counts, SlotCounts};
@@ -29,10 +31,9 @@ use leaving::Leaving;
 use open::OpenDevice;
 use record::{Cursor, Device, DeviceState, Label, Store, number_of};
 use spec::SwapSpec;
-use std::io;
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use userswap_policy::devices::{DEVICES_MAX, DeviceId, DeviceTable, Placement, Search};
 use userswap_policy::free_batch::FreeOrder;
 
@@ -76,6 +77,8 @@ pub struct Devices {
     buffers: Buffers,
     /// Counts devices coming and going.
     pub changes: AtomicU32,
+    /// How long trouble that passes is waited for.
+    pub patience_ns: AtomicU64,
     leaving: Leaving,
 }
 
@@ -99,6 +102,7 @@ impl Devices {
             counts: Counts::default(),
             buffers: Buffers::new(),
             changes: AtomicU32::new(0),
+            patience_ns: AtomicU64::new(retry::PATIENCE_NS),
             leaving: Leaving::default(),
         };
         for device in opened {
@@ -315,22 +319,15 @@ impl Devices {
     ) -> Request {
         let device = self.device_of(first);
         let offset = u64::from(number_of(first)) * PAGE_BYTES as u64;
+        let request = Request::new(device.descriptor(), direction, offset);
+        if !device.is_hampered() {
+            return request;
+        }
+        let doom = device.doom(direction, number_of(first), bytes);
+        let late = if doom.late_ns > 0 { clock::now_ns() + doom.late_ns } else { 0 };
         let not_before_ns = device.not_before_ns(bytes, near);
-        Request { fd: device.descriptor(), direction, offset, not_before_ns }
-    }
-
-    /// Reads or writes consecutive slots at once, on the calling thread.
-    ///
-    /// # Errors
-    /// What the device says.
-    pub fn transfer(
-        &self,
-        direction: Direction,
-        first: Slot,
-        pieces: &Pieces,
-        near: NodeId,
-    ) -> io::Result<()> {
-        self.request(direction, first, pieces.bytes(), near).transfer(pieces)
+        let slowed = request.no_sooner_than(not_before_ns).no_sooner_than(late);
+        Request { injected: doom.injected, ..slowed }
     }
 
     /// The device of a slot.

@@ -4,13 +4,15 @@
 //! request stays held until its completion was taken.
 use crate::base::choice::IoBackend;
 use crate::base::thread;
+use crate::sys::clock;
 use crate::sys::fd;
 use crate::sys::fd::Event;
-use crate::sys::request::{Pieces, Request};
+use crate::sys::request::{Injected, Piece, Pieces, Request};
 use crate::sys::uring::Ring;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Condvar, Mutex, mpsc};
+use std::time::Duration;
 
 /// Threads that stand in for an io_uring: enough to keep a disk busy with large requests.
 const THREADS: usize = 4;
@@ -32,12 +34,23 @@ pub struct Queue {
 }
 
 enum Backend {
-    Uring { ring: Box<Ring>, expected: Vec<usize> },
+    Uring { ring: Box<Ring>, started: Vec<Started> },
     Threads(Workers),
 }
 
+/// What a ring has under way.
+#[derive(Clone, Default)]
+struct Started {
+    /// Bytes that are to be transferred.
+    bytes: usize,
+    /// What is to happen to it, for tests.
+    injected: Option<(Injected, Piece)>,
+    /// What is transferred then.
+    pieces: Option<Box<Pieces>>,
+}
+
 struct Workers {
-    jobs: mpsc::Sender<Job>,
+    jobs: Arc<Jobs>,
     done: mpsc::Receiver<Completion>,
     finished: Arc<Event>,
 }
@@ -46,6 +59,52 @@ struct Job {
     request: Request,
     pieces: Pieces,
     token: u64,
+}
+
+/// What the workers are to do, and whether more will come. One that may not end yet keeps no worker from the others.
+#[derive(Default)]
+struct Jobs {
+    waiting: Mutex<Waiting>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Waiting {
+    jobs: Vec<Job>,
+    is_over: bool,
+}
+
+impl Jobs {
+    fn push(&self, job: Job) {
+        self.waiting.lock().expect("no worker panics").jobs.push(job);
+        self.changed.notify_one();
+    }
+
+    /// The next job whose time has come; None when there will be none.
+    fn next(&self) -> Option<Job> {
+        let mut waiting = self.waiting.lock().expect("no worker panics");
+        while !waiting.is_over {
+            let now = clock::now_ns();
+            let moments = waiting.jobs.iter().map(|job| job.request.not_before_ns).enumerate();
+            let earliest = moments.min_by_key(|(_, not_before_ns)| (*not_before_ns).max(now));
+            waiting = match earliest {
+                Some((index, moment)) if moment <= now => return Some(waiting.jobs.remove(index)),
+                Some((_, moment)) => {
+                    let left = Duration::from_nanos(moment - now);
+                    self.changed.wait_timeout(waiting, left).expect("no worker panics").0
+                }
+                None => self.changed.wait(waiting).expect("no worker panics"),
+            };
+        }
+        None
+    }
+}
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        self.jobs.waiting.lock().expect("no worker panics").is_over = true;
+        self.jobs.changed.notify_all();
+    }
 }
 
 impl Queue {
@@ -72,7 +131,8 @@ impl Queue {
     }
 
     fn uring(depth: u32) -> io::Result<Backend> {
-        Ok(Backend::Uring { ring: Box::new(Ring::new(depth)?), expected: vec![0; depth as usize] })
+        let started = vec![Started::default(); depth as usize];
+        Ok(Backend::Uring { ring: Box::new(Ring::new(depth)?), started })
     }
 
     /// Requests started and not yet taken back.
@@ -84,14 +144,14 @@ impl Queue {
     pub fn start(&mut self, request: Request, pieces: &Pieces, token: u64) {
         assert!(self.in_flight < self.depth, "a queue is not overfilled");
         match &mut self.backend {
-            Backend::Uring { ring, expected } => {
-                expected[token as usize] = pieces.bytes();
-                ring.start(request, pieces, token);
+            Backend::Uring { ring, started } => {
+                let entry = &mut started[token as usize];
+                *entry = Started::of(request, pieces);
+                ring.start(request, entry.pieces.as_deref().unwrap_or(pieces), token);
             }
-            Backend::Threads(workers) => workers
-                .jobs
-                .send(Job { request, pieces: *pieces, token })
-                .expect("workers live as long as their queue"),
+            Backend::Threads(workers) => {
+                workers.jobs.push(Job { request, pieces: *pieces, token });
+            }
         }
         self.in_flight += 1;
     }
@@ -99,9 +159,9 @@ impl Queue {
     /// Takes a finished request, if there is one.
     pub fn finished(&mut self) -> Option<Completion> {
         let completion = match &mut self.backend {
-            Backend::Uring { ring, expected } => {
+            Backend::Uring { ring, started } => {
                 let (token, result) = ring.reap()?;
-                Completion { token, outcome: outcome_of(result, expected[token as usize]) }
+                Completion { token, outcome: started[token as usize].outcome(result) }
             }
             Backend::Threads(workers) => {
                 workers.finished.clear();
@@ -133,18 +193,37 @@ impl AsRawFd for Queue {
     }
 }
 
+impl Started {
+    fn of(request: Request, pieces: &Pieces) -> Self {
+        let Some(injected) = request.injected else {
+            return Self { bytes: pieces.bytes(), ..Self::default() };
+        };
+        let transferred = injected.pieces(pieces).unwrap_or_default();
+        Self {
+            bytes: transferred.bytes(),
+            injected: Some((injected, pieces.first())),
+            pieces: Some(Box::new(transferred)),
+        }
+    }
+
+    fn outcome(&self, result: i32) -> io::Result<()> {
+        let outcome = outcome_of(result, self.bytes);
+        match self.injected {
+            None => outcome,
+            Some((injected, first)) => injected.outcome(outcome, first),
+        }
+    }
+}
+
 impl Workers {
     fn start() -> io::Result<Self> {
-        let (jobs, queue) = mpsc::channel::<Job>();
         let (report, done) = mpsc::channel();
-        let queue = Arc::new(Mutex::new(queue));
+        let jobs = Arc::new(Jobs::default());
         let finished = Arc::new(Event::new()?);
         for _ in 0..THREADS {
-            let (queue, report, finished) = (queue.clone(), report.clone(), finished.clone());
+            let (jobs, report, finished) = (jobs.clone(), report.clone(), finished.clone());
             let work = move || {
-                loop {
-                    let next = queue.lock().expect("no worker panics").recv();
-                    let Ok(job) = next else { return };
+                while let Some(job) = jobs.next() {
                     let outcome = job.request.transfer(&job.pieces);
                     if report.send(Completion { token: job.token, outcome }).is_err() {
                         return;
@@ -171,7 +250,6 @@ fn outcome_of(result: i32, expected: usize) -> io::Result<()> {
 mod tests {
     use super::*;
     use crate::sys::PAGE_BYTES;
-    use crate::sys::clock;
     use crate::sys::mapping::Access;
     use crate::sys::mapping::Mapping;
     use crate::sys::pages;
@@ -187,8 +265,7 @@ mod tests {
             [(0, Direction::Write, from), (1, Direction::Read, from + 4 * PAGE_BYTES)]
         {
             let pieces = Pieces::one(address, 4 * PAGE_BYTES);
-            let request =
-                Request { fd: file.as_raw_fd(), direction, offset: 8192, not_before_ns: 0 };
+            let request = Request::new(file.as_raw_fd(), direction, 8192);
             queue.start(request, &pieces, token);
             let done = loop {
                 match queue.finished() {
@@ -210,8 +287,8 @@ mod tests {
         let moment = clock::now_ns() + 20_000_000;
         for (token, not_before_ns) in [(0, moment), (1, 0)] {
             let pieces = Pieces::one(memory.address(), PAGE_BYTES);
-            let direction = Direction::Write;
-            let request = Request { fd: file.as_raw_fd(), direction, offset: 0, not_before_ns };
+            let request = Request::new(file.as_raw_fd(), Direction::Write, 0);
+            let request = request.no_sooner_than(not_before_ns);
             queue.start(request, &pieces, token);
         }
         let mut ended = [0; 2];
@@ -233,6 +310,74 @@ mod tests {
     fn a_request_ends_no_sooner_than_it_may() {
         a_request_ends_no_sooner_than_it_may_by(IoBackend::Uring);
         a_request_ends_no_sooner_than_it_may_by(IoBackend::Threads);
+    }
+
+    /// One request with a failure made; what it ended with, and the memory after it.
+    fn injected_into(backend: IoBackend, direction: Direction, injected: Injected) -> Ended {
+        let file = fd::memory_file().unwrap();
+        let memory = Mapping::new(2 * PAGE_BYTES, Access::ReadWrite).unwrap();
+        let pieces = Pieces::one(memory.address(), 2 * PAGE_BYTES);
+        pages::view_mut(memory.address(), 2 * PAGE_BYTES).fill(0x5a);
+        let request = Request::new(file.as_raw_fd(), direction, 0);
+        if direction == Direction::Read {
+            Request::new(file.as_raw_fd(), Direction::Write, 0).transfer(&pieces).unwrap();
+        }
+        let mut queue = Queue::new(backend, 4).unwrap();
+        queue.start(Request { injected: Some(injected), ..request }, &pieces, 3);
+        let done = loop {
+            match queue.finished() {
+                Some(done) => break done,
+                None => queue.wait(),
+            }
+        };
+        assert_eq!((done.token, queue.in_flight()), (3, 0));
+        let written = file.metadata().unwrap().len() as usize;
+        let right = pages::bytes(memory.address(), 2).iter().filter(|byte| **byte == 0x5a).count();
+        Ended { outcome: done.outcome, written, right }
+    }
+
+    struct Ended {
+        outcome: io::Result<()>,
+        written: usize,
+        right: usize,
+    }
+
+    #[test]
+    fn what_is_injected_happens_by_every_way_of_doing_requests() {
+        for backend in [IoBackend::Uring, IoBackend::Threads] {
+            let write = |injected| injected_into(backend, Direction::Write, injected);
+            let failed = write(Injected::Fails(libc::ENOMEM));
+            assert_eq!(failed.outcome.unwrap_err().raw_os_error(), Some(libc::ENOMEM));
+            assert_eq!(failed.written, 0);
+            let torn = write(Injected::Torn);
+            assert!(torn.outcome.is_ok());
+            assert_eq!(torn.written, PAGE_BYTES);
+            let short = write(Injected::Short);
+            assert_eq!(short.outcome.unwrap_err().kind(), io::ErrorKind::WriteZero);
+            let flipped = injected_into(backend, Direction::Read, Injected::Flipped);
+            assert!(flipped.outcome.is_ok());
+            assert_eq!(flipped.right, 2 * PAGE_BYTES - 1);
+        }
+    }
+
+    #[test]
+    fn requests_that_wait_keep_no_thread_from_others() {
+        let file = fd::memory_file().unwrap();
+        let memory = Mapping::new(PAGE_BYTES, Access::ReadWrite).unwrap();
+        let pieces = Pieces::one(memory.address(), PAGE_BYTES);
+        let mut queue = Queue::new(IoBackend::Threads, 16).unwrap();
+        let request = Request::new(file.as_raw_fd(), Direction::Write, 0);
+        // For longer than any test takes: they end with the queue.
+        let late = request.no_sooner_than(clock::now_ns() + 3_600_000_000_000);
+        (0..2 * THREADS as u64).for_each(|token| queue.start(late, &pieces, token));
+        queue.start(request, &pieces, 15);
+        let done = loop {
+            match queue.finished() {
+                Some(done) => break done,
+                None => queue.wait(),
+            }
+        };
+        assert_eq!(done.token, 15);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! A device is a record that is never freed but used again, as in the kernel: from the number of a slot its
 //! record is found without a lock. What a record holds changes only while the gate is closed, or under the
 //! record's lock.
+use super::faulty::{Doom, Faulty};
 use super::loans::Loans;
 use super::open::{DeviceKind, OpenDevice};
 use super::throttle::{Distance, Link, Throttle};
@@ -13,6 +14,7 @@ use crate::sys::PAGE_BYTES;
 use crate::sys::fd;
 use crate::sys::lock::{Lock, LockUse};
 use crate::sys::mapping::ZeroedSlice;
+use crate::sys::request::Direction;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -110,7 +112,12 @@ pub struct Device {
     is_rotational: AtomicBool,
     /// The link to it, if it is throttled.
     link: Lock<Option<Arc<Link>>>,
-    is_throttled: AtomicBool,
+    /// By which plan it fails, for tests.
+    faulty: Lock<Option<Arc<Faulty>>>,
+    /// Whether it has one of the two.
+    is_hampered: AtomicBool,
+    /// It was waited for in vain, and has not answered since.
+    pub is_given_up: AtomicBool,
     /// Bytes of the file that have blocks.
     backed: Lock<u64>,
     /// Write errors so far.
@@ -138,7 +145,9 @@ impl Device {
             pages_on: OnceLock::new(),
             is_rotational: AtomicBool::new(false),
             link: Lock::new(None),
-            is_throttled: AtomicBool::new(false),
+            faulty: Lock::new(None),
+            is_hampered: AtomicBool::new(false),
+            is_given_up: AtomicBool::new(false),
             backed: Lock::new(0),
             errors: AtomicU32::new(0),
             allocation: LockUse::default(),
@@ -184,7 +193,10 @@ impl Device {
             directory: opened.directory.map(Arc::new),
         }));
         *self.link.lock() = opened.throttle.map(|throttle| Arc::new(Link::new(throttle)));
-        self.is_throttled.store(opened.throttle.is_some(), Ordering::Release);
+        *self.faulty.lock() = opened.faulty.map(|plan| Arc::new(Faulty::new(plan)));
+        let is_hampered = opened.throttle.is_some() || opened.faulty.is_some();
+        self.is_hampered.store(is_hampered, Ordering::Release);
+        self.is_given_up.store(false, Ordering::Relaxed);
         self.errors.store(0, Ordering::Relaxed);
         self.placed.iter().for_each(|placed| placed.store(0, Ordering::Relaxed));
         self.descriptor.store(file.as_raw_fd(), Ordering::Release);
@@ -239,12 +251,25 @@ impl Device {
         self.descriptor.load(Ordering::Acquire)
     }
 
+    /// Whether it is made slower or worse than it is.
+    pub fn is_hampered(&self) -> bool {
+        self.is_hampered.load(Ordering::Acquire)
+    }
+
+    /// The plan by which it fails, if any.
+    pub fn faulty(&self) -> Option<Arc<Faulty>> {
+        self.faulty.lock().clone()
+    }
+
+    /// What is to be done to the next request, for slots from the number `first` on.
+    pub fn doom(&self, direction: Direction, first: u32, bytes: usize) -> Doom {
+        let slots = (bytes / PAGE_BYTES) as u32;
+        self.faulty().map_or(Doom::default(), |faulty| faulty.next(direction, first, slots))
+    }
+
     /// The moment before which a request that starts now does not end, for a CPU of `near`; 0 for a device
     /// that is as fast as it is.
     pub fn not_before_ns(&self, bytes: usize, near: NodeId) -> u64 {
-        if !self.is_throttled.load(Ordering::Acquire) {
-            return 0;
-        }
         let node = self.label().and_then(|label| label.node);
         let is_near = node.is_none_or(|node| node == near);
         let distance = if is_near { Distance::Local } else { Distance::Remote };

@@ -1,4 +1,5 @@
-//! What a user writes to name a swap device: `PATH[:SIZE][,pri=N][,node=N]` or `mem:SIZE`.
+//! What a user writes to name a swap device: `PATH[:SIZE][,pri=N][,node=N]` or `mem:SIZE`, for tests with `faulty:`
+//! before it (`faulty.rs`).
 //!
 //! Only the text is judged here; whether the device exists and may be used is for
 //! [`open`](super::open). Because a path may contain colons and commas, the text is read from its
@@ -10,8 +11,10 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use super::faulty;
 use super::throttle::{Speed, Throttle};
 use crate::base::size::{ByteSize, SizeError, parse_size};
+use userswap_policy::faulty::Plan;
 
 /// The highest priority a device can be given, as for `swapon(8)`.
 pub const PRIORITY_MAX: i16 = 32767;
@@ -41,6 +44,8 @@ pub struct SwapSpec {
     pub node: Option<u8>,
     /// Made slower than it is, for measuring.
     pub throttle: Option<Throttle>,
+    /// Fails by this plan, for tests.
+    pub faulty: Option<Plan>,
 }
 
 /// Why a text is not a swap specification; the message names the text and says what is allowed.
@@ -62,13 +67,15 @@ pub enum SpecError {
     },
     /// An option that does not exist.
     #[error(
-        "\"{spec}\": unknown option \"{option}\": allowed are pri=N, node=N, throttle=MB/s and latency=us"
+        "\"{spec}\": unknown option \"{option}\": allowed are pri=N, node=N, throttle=MB/s, latency=us{more}"
     )]
     UnknownOption {
         /// The whole text.
         spec: String,
         /// The option with its value.
         option: String,
+        /// What is allowed beside the usual.
+        more: String,
     },
     /// An option with a value out of its range.
     #[error("\"{spec}\": \"{option}\" is out of range: {allowed}")]
@@ -102,6 +109,7 @@ impl SwapSpec {
             priority: None,
             node: None,
             throttle: None,
+            faulty: None,
         }
     }
 
@@ -124,6 +132,10 @@ impl FromStr for SwapSpec {
         }
         let mut options = SpecOptions::default();
         let mut rest = spec;
+        if let Some(named) = spec.strip_prefix(faulty::PREFIX) {
+            options.faulty = Some(Plan::default());
+            rest = named;
+        }
         while let Some((before, option)) = rest.rsplit_once(',') {
             // A comma in a directory's or file's name is not ours.
             if !option.contains('=') || option.contains('/') {
@@ -139,8 +151,8 @@ impl FromStr for SwapSpec {
             (MEMORY_WORD, Some(_)) => SwapPath::Memory,
             (path, _) => SwapPath::Path(PathBuf::from(path)),
         };
-        let SpecOptions { priority, node, .. } = options;
-        Ok(SwapSpec { path, size, priority, node, throttle: options.throttle() })
+        let SpecOptions { priority, node, faulty, .. } = options;
+        Ok(SwapSpec { path, size, priority, node, throttle: options.throttle(), faulty })
     }
 }
 
@@ -153,6 +165,8 @@ struct SpecOptions {
     bandwidth: Option<NearFar>,
     /// In microseconds.
     latency: Option<NearFar>,
+    /// What fails, after the word for that.
+    faulty: Option<Plan>,
 }
 
 /// A number for the device's own node and one for the others.
@@ -165,6 +179,11 @@ struct NearFar {
 impl SpecOptions {
     fn read(&mut self, spec: &str, option: &str) -> Result<(), SpecError> {
         let (name, value) = option.split_once('=').unwrap_or((option, ""));
+        if let Some(plan) = &mut self.faulty
+            && let Some(outcome) = faulty::read_option(plan, spec, option)
+        {
+            return outcome;
+        }
         let twice = |option| SpecError::OptionTwice { spec: spec.to_owned(), option };
         match name {
             "pri" => set_once(&mut self.priority, parse_priority(spec, value)?, || twice("pri")),
@@ -178,8 +197,9 @@ impl SpecOptions {
                 set_once(&mut self.latency, latencies, || twice("latency"))
             }
             _ => {
+                let more = self.faulty.map_or(String::new(), |_| format!(", {}", faulty::ALLOWED));
                 let (spec, option) = (spec.to_owned(), option.to_owned());
-                Err(SpecError::UnknownOption { spec, option })
+                Err(SpecError::UnknownOption { spec, option, more })
             }
         }
     }
@@ -257,6 +277,9 @@ fn is_meant_as_size(tail: &str) -> bool {
 
 impl fmt::Display for SwapSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.faulty.is_some() {
+            f.write_str(faulty::PREFIX)?;
+        }
         match &self.path {
             SwapPath::Path(path) => write!(f, "{}", path.display())?,
             SwapPath::Memory => f.write_str(MEMORY_WORD)?,
@@ -273,7 +296,7 @@ impl fmt::Display for SwapSpec {
         if let Some(throttle) = self.throttle {
             write!(f, "{throttle}")?;
         }
-        Ok(())
+        self.faulty.map_or(Ok(()), |plan| faulty::write_options(&plan, f))
     }
 }
 
@@ -302,6 +325,7 @@ mod tests {
             priority: Some(7),
             node: Some(1),
             throttle: None,
+            faulty: None,
         };
         assert_eq!(spec("/var/tmp:1.5G,pri=7,node=1"), all);
         assert_eq!(spec("/var/tmp:1.5G,node=1,pri=7"), all);
@@ -330,6 +354,9 @@ mod tests {
             "/a,b:4K",
             "mem:64M,node=1,throttle=1000:400,latency=20",
             "mem:64M,latency=20:60",
+            "faulty:mem:64M,seed=0",
+            "faulty:/a:b:64M,pri=3,read=0.001,write=1,late=0.25:9,error=ENOMEM,outage=4:5,seed=7",
+            "faulty:/a,bad=0.000001,torn=0.5,flip=0.1,short=0.2,full=8,gone=9,seed=18446744073709551615",
         ] {
             assert_eq!(spec(text).to_string(), text);
         }
@@ -359,6 +386,14 @@ mod tests {
             ("mem:1G,throttle=0", "throttle=0", "above 0"),
             ("mem:1G,latency=5:x", "latency=5:x", "NEAR:FAR"),
             ("/a,prio=1", "prio=1", "pri=N"),
+            ("/a,read=0.1", "read=0.1", "pri=N"),
+            ("faulty:/a,reads=0.1", "reads=0.1", "outage=FIRST:COUNT"),
+            ("faulty:/a,read=1.1", "read=1.1", "to 1"),
+            ("faulty:/a,write=0", "write=0", "to 1"),
+            ("faulty:/a,late=0.1:0", "late=0.1:0", "P:MS"),
+            ("faulty:/a,error=EWHY", "error=EWHY", "ETIMEDOUT"),
+            ("faulty:/a,gone=-1", "gone=-1", "whole number"),
+            ("faulty:", "faulty:", "PATH"),
             ("/a,pri=1,pri=2", "pri", "once"),
             ("/a\nb", "\\n", "without"),
         ] {

@@ -8,6 +8,7 @@ use crate::base::counters::count;
 use crate::reclaim::direct::Tried;
 use crate::state::core::Core;
 use crate::state::node::{Asker, Grant, Node};
+use crate::state::waits::{Waited, Waits};
 use std::sync::atomic::Ordering;
 use userswap_policy::watermark::Pressure;
 
@@ -16,6 +17,7 @@ impl Core {
     /// last the budget is exceeded or the program stopped, as the option says.
     pub(crate) fn obtain(&self, node: &Node, want: u32) -> (&Node, Grant) {
         let mut tried = Tried::default();
+        let mut waiting = None;
         loop {
             let seen = self.shortage.freed.load(Ordering::Acquire);
             let nearest = self.topology.nearest(node.id);
@@ -32,6 +34,9 @@ impl Core {
                     }
                 }
             }
+            waiting.get_or_insert_with(|| {
+                self.waits.begin(Waits::of_this_thread(Waited::Frame), |_| false)
+            });
             self.make_room(node, seen, &mut tried);
         }
     }

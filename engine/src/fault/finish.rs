@@ -1,35 +1,28 @@
-//! A read has ended: its pages are checked against their slots' checksums, and mapped or kept in their frames.
+//! A read has ended: its pages are mapped, kept in their frames, or lost (`lost.rs`).
 //!
 //! Pages of a stream are mapped, in runs where they follow each other; those of the kernel's policies stay in their
-//! frames with a mark, so that their use is seen. A page that differs is read once more, and lost then (`lost.rs`).
+//! frames with a mark, so that their use is seen. What has come as it was written, `retry.rs` knows.
 use crate::base::counters::count;
-use crate::base::index::{FrameIndex, PageIndex, PageRange, Slot};
+use crate::base::index::{FrameIndex, PageIndex, PageRange};
 use crate::state::batch::SwapEntry;
 use crate::state::core::Core;
 use crate::state::page::PageState;
 use crate::state::reads::{ReadJob, ReadRecord};
-use crate::sys::request::{Direction, Pieces};
-use crate::sys::{PAGE_BYTES, pages};
 use crate::transfer::lru_add::Origin;
-use std::io;
 use std::ops::Range;
 
 impl Core {
-    /// Checks what was read and publishes the pages. A request that failed is repeated once.
-    pub(crate) fn finish_read(&self, job: ReadJob, outcome: io::Result<()>) {
+    /// Publishes the pages of a read, of which it is known whether they came as they were written.
+    pub(crate) fn finish_read(&self, job: ReadJob) {
         let record = self.reads.record(&job);
         count(&self.counters.pswpin, u64::from(record.batch.len()));
         count(&self.counters.swap_reads, 1);
-        let outcome = outcome.or_else(|_| {
-            count(&self.counters.swap_read_errors, 1);
-            self.read_record(&record)
-        });
         // Runs of good pages are mapped in one call each; marked and bad pages stand alone.
         let mut first = 0;
         let entries = record.batch.entries();
         for (index, entry) in entries.iter().enumerate() {
             let frame = record.frame_at(index as u32);
-            let good = self.is_good_in(entry.slot, frame, &outcome);
+            let good = record.is_good(index as u32);
             let maps = good && record.is_mapped(entry.page);
             let follows = index == first || entries[index - 1].page + 1 == entry.page;
             if maps && follows {
@@ -46,34 +39,6 @@ impl Core {
         self.map_read(&record, first..entries.len());
         drop(record);
         self.reads.give_back(job);
-    }
-
-    /// Compares what a request read into a frame with the slot's checksum; if it differs, or the request failed,
-    /// the slot is read once more.
-    pub(crate) fn is_good_in(
-        &self,
-        slot: Slot,
-        frame: FrameIndex,
-        outcome: &io::Result<()>,
-    ) -> bool {
-        (outcome.is_ok() && self.matches_checksum(slot, frame))
-            || self.is_good_when_read_again(slot, frame)
-    }
-
-    fn matches_checksum(&self, slot: Slot, frame: FrameIndex) -> bool {
-        let bytes = pages::bytes(self.frame_address(frame), 1);
-        self.checksums.of(bytes) == self.devices.checksum(slot)
-    }
-
-    // Apart, because its request would take a kilobyte of stack at every fault.
-    #[cold]
-    #[inline(never)]
-    fn is_good_when_read_again(&self, slot: Slot, frame: FrameIndex) -> bool {
-        count(&self.counters.swap_read_errors, 1);
-        let pieces = Pieces::one(self.frame_address(frame), PAGE_BYTES);
-        let near = self.node_of_frame(frame).id;
-        self.devices.transfer(Direction::Read, slot, &pieces, near).is_ok()
-            && self.matches_checksum(slot, frame)
     }
 
     /// Maps entries of a read, whose pages follow each other.

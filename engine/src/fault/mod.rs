@@ -5,9 +5,10 @@
 //! | [`server`], [`sigbus`] | the two deliveries: by message to a thread, by signal to the thread that faults |
 //! | [`handle`] | the dispatch: what the page's word asks for |
 //! | [`zero`], [`minor`], [`swapin`] | the three ways to a page: zeros, a frame that has it, its device |
-//! | [`finish`], [`lost`] | the end of a read: checked and mapped, or lost |
+//! | [`retry`], [`finish`], [`lost`] | the end of a read: asked for again, mapped, or lost |
 //! | [`alloc`] | which node gives the pages for it |
 //! | [`readahead`], [`kernel`] | what to read together with a page, by our policy and by the kernel's |
+//! | [`watchdog`] | a word about faults that wait for too long |
 //! | [`wants`], [`entries`] | reads ahead that no thread waits for, and the swapped pages they are made of |
 //!
 //! The steps on the way (frames, mapping, lists) are `transfer`'s; making room is `reclaim`'s.
@@ -19,8 +20,10 @@ pub mod kernel;
 pub mod lost;
 pub mod minor;
 pub mod readahead;
+pub mod retry;
 pub mod server;
 pub mod sigbus;
 pub mod swapin;
 pub mod wants;
+pub mod watchdog;
 pub mod zero;

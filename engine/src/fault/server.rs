@@ -16,8 +16,8 @@ use crate::state::core::Core;
 use crate::state::gate::{Gate, InFlight, Inside};
 use crate::state::node::Node;
 use crate::state::reads::ReadJob;
+use crate::state::waits::{Wait, Waited};
 use crate::state::wants::{Span, WANTS_MAX, Want};
-use crate::sys::request::Direction;
 use crate::sys::uffd::{FAULTS_MAX, Fault};
 use crate::sys::{clock, fd, numa, signal};
 use std::collections::{HashMap, VecDeque};
@@ -116,10 +116,16 @@ impl Server {
         let _inside = self.enter(&core.gate);
         self.make_sure_of_room();
         let near = self.node_of_thread(fault.thread);
-        match core.handle_fault(core.arena.page_of(fault.address), core.node(near)) {
+        let page = core.arena.page_of(fault.address);
+        match core.handle_fault(page, core.node(near)) {
             Step::Done => core.counters.latency.record(clock::now_ns() - since),
-            Step::Busy => {}
-            Step::Read(job) => self.start(job, Some(since)),
+            Step::Busy => core.note_fault_waits(page, fault.thread, since),
+            Step::Read(job) => {
+                let waited = Waited::Page(page);
+                let wait = Wait { waited, thread: fault.thread, since_ns: since };
+                core.reads.note_wait(&job, wait);
+                self.start(job, Some(since));
+            }
             Step::Foreign => self.refuse(fault),
         }
     }
@@ -186,13 +192,16 @@ impl Server {
             self.core.read_now(job);
             return self.record_latency(since_ns);
         };
-        let record = self.core.reads.record(&job);
-        let (slot, bytes, near) = (record.slot(), record.pieces.bytes(), record.node);
-        let request = self.core.devices.request(Direction::Read, slot, bytes, near);
         let in_flight = InFlight::new(&self.core);
-        self.queue.start(request, &record.pieces, index as u64);
-        drop(record);
+        self.submit(index, &job, 0);
         self.reading[index] = Some(Reading { job, since_ns, in_flight });
+    }
+
+    /// Starts the request that a read is at, not before a moment.
+    fn submit(&mut self, index: usize, job: &ReadJob, not_before_ns: u64) {
+        let record = self.core.reads.record(job);
+        let request = self.core.read_request(&record, not_before_ns);
+        self.queue.start(request, &record.pieces, index as u64);
     }
 
     /// Waits for at least one read, and finishes what has completed.
@@ -214,8 +223,14 @@ impl Server {
     fn finish(&mut self, completion: Completion) {
         let index = completion.token as usize;
         let reading = self.reading[index].take().expect("a completion belongs to a read");
+        if let Some(moment) = self.core.next_request(&reading.job, &completion.outcome) {
+            // Not waited for here: other faults are served meanwhile.
+            self.submit(index, &reading.job, moment);
+            self.reading[index] = Some(reading);
+            return;
+        }
         self.idle.push(index);
-        self.core.finish_read(reading.job, completion.outcome);
+        self.core.finish_read(reading.job);
         self.record_latency(reading.since_ns);
         drop(reading.in_flight);
     }

@@ -8,6 +8,7 @@ use crate::base::index::PageIndex;
 use crate::fault::handle::Step;
 use crate::state::core::Core;
 use crate::state::page::PageState;
+use crate::state::waits::{Wait, Waited};
 use crate::sys::registry::Registry;
 use crate::sys::signal::Verdict;
 use crate::sys::{PAGE_BYTES, clock, signal};
@@ -56,11 +57,14 @@ fn serve(core: &Core, address: usize) -> Verdict {
     let step = core.handle_fault(page, core.node_here());
     if let Step::Busy = step {
         drop(inside);
-        core.pages.wait_owned(page);
+        core.wait_owned_watched(page);
         return Verdict::Served;
     }
     let is_foreign = matches!(step, Step::Foreign);
     if let Step::Read(job) = step {
+        let waited = Waited::Page(page);
+        let wait = Wait { waited, thread: clock::thread_id(), since_ns: since };
+        core.reads.note_wait(&job, wait);
         core.read_now(job);
     }
     core.counters.latency.record(clock::now_ns() - since);

@@ -13,8 +13,7 @@ use crate::state::node::{Asker, Node};
 use crate::state::page::PageState;
 use crate::state::reads::{ReadJob, ReadRecord};
 use crate::sys::PAGE_BYTES;
-use crate::sys::request::Direction;
-use std::io;
+use crate::sys::request::{Direction, Request};
 
 impl Core {
     /// Claims what a fault on a swapped page should read; None if its word has changed.
@@ -79,18 +78,26 @@ impl Core {
             assert!(fits, "a batch has fewer gaps and a set fewer runs than a request has pieces");
             next = slot + 1;
         }
+        record.begin();
     }
 
     /// Reads on the calling thread, and finishes the read.
     pub(crate) fn read_now(&self, job: ReadJob) {
-        let record = self.reads.record(&job);
-        let outcome = self.read_record(&record);
-        drop(record);
-        self.finish_read(job, outcome);
+        let mut not_before_ns = Some(0);
+        while let Some(moment) = not_before_ns {
+            let outcome = {
+                let record = self.reads.record(&job);
+                self.read_request(&record, moment).transfer(&record.pieces)
+            };
+            not_before_ns = self.next_request(&job, &outcome);
+        }
+        self.finish_read(job);
     }
 
-    /// One request, waited for; may be repeated.
-    pub(crate) fn read_record(&self, record: &ReadRecord) -> io::Result<()> {
-        self.devices.transfer(Direction::Read, record.slot(), &record.pieces, record.node)
+    /// The request that a read makes next, not before a moment.
+    pub(crate) fn read_request(&self, record: &ReadRecord, not_before_ns: u64) -> Request {
+        let (slot, bytes) = (record.requested(), record.pieces.bytes());
+        let request = self.devices.request(Direction::Read, slot, bytes, record.node);
+        request.no_sooner_than(not_before_ns)
     }
 }

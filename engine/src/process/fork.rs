@@ -67,6 +67,7 @@ impl Core {
         sigbus::forget_readers();
         self.forget_changes();
         self.shrinkers.forget_scans();
+        self.waits.forget();
         self.devices.take_over(ticket.estate?)?;
         self.shortage.devices_full.store(false, Ordering::Relaxed);
         self.renew_descriptors()?;

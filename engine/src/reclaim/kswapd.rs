@@ -14,7 +14,6 @@ use crate::state::core::Core;
 use crate::state::gate::InFlight;
 use crate::state::node::Node;
 use crate::state::scratch::{Scratch, WriteOp};
-use crate::sys::request::Direction;
 use crate::sys::{fd, numa};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
@@ -201,16 +200,25 @@ impl Kswapd {
     }
 
     fn start_write(&mut self, index: usize) {
-        let write = &self.writes[index];
-        let (slot, bytes) = (write.slot(), write.pieces.bytes());
-        let request = self.core.devices.request(Direction::Write, slot, bytes, self.node);
         self.in_flight[index] = Some(InFlight::new(&self.core));
+        self.submit(index, 0);
+    }
+
+    /// Starts the request of a write, not before a moment.
+    fn submit(&mut self, index: usize, not_before_ns: u64) {
+        let write = &self.writes[index];
+        let request = self.core.write_request(write, self.node, not_before_ns);
         self.queue.start(request, &write.pieces, index as u64);
     }
 
     /// Finishes the writes that have completed.
     fn finish_completed(&mut self) {
         while let Some(Completion { token, outcome }) = self.queue.finished() {
+            let again = self.core.write_again(&mut self.writes[token as usize], &outcome);
+            if let Some(moment) = again {
+                self.submit(token as usize, moment);
+                continue;
+            }
             let write = &self.writes[token as usize];
             // All frames of a write are of one node.
             let node = self.core.node_of_frame(write.first_frame());

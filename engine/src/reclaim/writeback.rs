@@ -5,17 +5,19 @@
 use crate::base::counters::count;
 use crate::base::index::{NodeId, PageRange, Slot};
 use crate::base::log;
+use crate::device::retry::Parts;
 use crate::device::{SlotEnd, SlotSpan};
 use crate::state::core::Core;
 use crate::state::frame_flag::FrameFlag;
 use crate::state::node::Node;
 use crate::state::page::PageState;
 use crate::state::scratch::{Scratch, Victim, WriteOp};
-use crate::sys::request::{Direction, Pieces};
+use crate::sys::request::{Direction, Pieces, Request};
 use crate::transfer::lru_add::Origin;
 use std::io;
 use std::sync::atomic::Ordering;
 use userswap_policy::frames::FrameRun;
+use userswap_policy::retry::Tries;
 
 impl Core {
     /// Prepares a write of as many of `victims` as fit one run of slots of the device that `near` asks first;
@@ -38,6 +40,7 @@ impl Core {
         if self.shortage.devices_full.load(Ordering::Relaxed) {
             self.shortage.devices_full.store(false, Ordering::Relaxed);
         }
+        write.tries = Tries::default();
         write.count = span.count as usize;
         write.first = Some(span.first);
         write.victims[..write.count].copy_from_slice(&victims[..write.count]);
@@ -73,22 +76,52 @@ impl Core {
                 self.put_back(node, &victims[done..*count]);
                 return (*count - done) as u32;
             }
-            let (slot, pieces) = (write.slot(), &write.pieces);
-            let outcome = self.devices.transfer(Direction::Write, slot, pieces, near);
+            let outcome = self.write_now(write, near);
             self.finish_write(node, write, outcome);
             done += prepared;
         }
         0
     }
 
-    /// The write has ended: its pages are cached. One that failed is repeated once; if that fails, too, its pages are
-    /// mapped again.
+    /// Writes on the calling thread, which sleeps where it has to wait for the device.
+    fn write_now(&self, write: &mut WriteOp, near: NodeId) -> io::Result<()> {
+        let mut not_before_ns = 0;
+        loop {
+            let outcome = self.write_request(write, near, not_before_ns).transfer(&write.pieces);
+            match self.write_again(write, &outcome) {
+                Some(moment) => not_before_ns = moment,
+                None => return outcome,
+            }
+        }
+    }
+
+    /// The request of a prepared write, not before a moment.
+    pub(crate) fn write_request(
+        &self,
+        write: &WriteOp,
+        near: NodeId,
+        not_before_ns: u64,
+    ) -> Request {
+        let (slot, bytes) = (write.slot(), write.pieces.bytes());
+        let request = self.devices.request(Direction::Write, slot, bytes, near);
+        request.no_sooner_than(not_before_ns)
+    }
+
+    /// When a write that has ended is to be repeated; None when it has succeeded, or is to be given up.
+    pub(crate) fn write_again(&self, write: &mut WriteOp, outcome: &io::Result<()>) -> Option<u64> {
+        let slot = write.slot();
+        let Err(error) = outcome else {
+            self.devices.note_answer(slot);
+            return None;
+        };
+        count(&self.counters.swap_write_errors, 1);
+        let moment = self.devices.again(slot, &mut write.tries, error, Parts::One)?;
+        count(&self.counters.swap_retries, 1);
+        Some(moment)
+    }
+
+    /// The write has ended: its pages are cached, or, if it failed, mapped again.
     pub(crate) fn finish_write(&self, node: &Node, write: &WriteOp, outcome: io::Result<()>) {
-        let outcome = outcome.or_else(|error| {
-            count(&self.counters.swap_write_errors, 1);
-            let (slot, pieces) = (write.slot(), &write.pieces);
-            self.devices.transfer(Direction::Write, slot, pieces, node.id).map_err(|_| error)
-        });
         if let Err(error) = outcome {
             return self.fail_write(node, write, &error);
         }
@@ -122,7 +155,7 @@ impl Core {
         }
     }
 
-    /// The device failed twice: the slots are bad, and the pages stay in RAM until they are reclaimed again.
+    /// The device failed for good: the slots are bad, and the pages stay in RAM until they are reclaimed again.
     fn fail_write(&self, node: &Node, write: &WriteOp, error: &io::Error) {
         let (device, _) = self.devices.describe(write.slot());
         self.devices.note_write_error(write.slot());

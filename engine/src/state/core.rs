@@ -20,6 +20,7 @@ use crate::state::shares;
 use crate::state::shrinkers::Shrinkers;
 use crate::state::threads::Threads;
 use crate::state::unmap_lock::UnmapLocks;
+use crate::state::waits::Waits;
 use crate::state::wake::Shortage;
 use crate::state::wants::Wants;
 use crate::state::watermarks::WatermarkSettings;
@@ -90,6 +91,8 @@ pub struct Core {
     pub readahead: Readahead,
     /// Memory for reads under way.
     pub reads: Reads,
+    /// What threads wait for, and since when.
+    pub waits: Waits,
     /// What the server is to read ahead.
     pub wants: Wants,
     /// What it was built with.
@@ -136,8 +139,7 @@ impl Core {
         let uffd = open_uffd(tuning.fault)?;
         let (path, pages) = (choose_path(&uffd, tuning.transfer)?, arena.pages());
         let nodes = shares::build(&tuning.budgets, pages)?;
-        let memory = Memory::new(&nodes).map_err(Error::Tables)?;
-        memory.bind(&nodes, &topology);
+        let memory = Memory::new(&nodes, &topology).map_err(Error::Tables)?;
         let frames = nodes.iter().map(Node::positions).sum();
         let core = Self {
             pages: PageTable::new(pages).map_err(Error::Tables)?,
@@ -166,6 +168,7 @@ impl Core {
             scratch: std::array::from_fn(|_| Lock::new(Box::new(Scratch::new()))),
             readahead: Readahead::new(tuning.readahead, pages).map_err(Error::Tables)?,
             reads: Reads::new(),
+            waits: Waits::new(),
             wants: Wants::new(),
             memory,
             arena,

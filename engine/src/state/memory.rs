@@ -16,11 +16,12 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Frames for all of `nodes`, which follow each other: small pages only, nothing of them in core dumps.
+    /// Frames for all of `nodes`, which follow each other: small pages only, nothing of them in core dumps, each
+    /// node's from its own memory.
     ///
     /// # Errors
     /// What mmap and madvise say.
-    pub fn new(nodes: &[Node]) -> io::Result<Self> {
+    pub fn new(nodes: &[Node], topology: &Topology) -> io::Result<Self> {
         let map = |pages: u32| Mapping::new(pages as usize * PAGE_BYTES, Access::ReadWrite);
         let frames = map(nodes.iter().map(Node::positions).sum())?;
         let (zeros, gap) = (map(RUN_MAX)?, map(GAP_MAX)?);
@@ -29,11 +30,13 @@ impl Memory {
         frames.advise(0, frames.bytes(), libc::MADV_DONTDUMP)?;
         // Read once, so that the source of zeros is mapped to the shared zero page.
         pages::touch(zeros.address(), RUN_MAX as usize);
-        Ok(Self { frames, zeros, gap })
+        let memory = Self { frames, zeros, gap };
+        memory.bind(nodes, topology);
+        Ok(memory)
     }
 
     /// Makes each node's frames come from its memory, before any is touched.
-    pub fn bind(&self, nodes: &[Node], topology: &Topology) {
+    fn bind(&self, nodes: &[Node], topology: &Topology) {
         for node in nodes {
             let Some(memory) = topology.memory_of(node.id) else { continue };
             let first = self.frame_address(node.first_frame());

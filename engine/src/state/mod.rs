@@ -21,6 +21,7 @@ pub mod shrinkers;
 pub mod threads;
 pub mod touched;
 pub mod unmap_lock;
+pub mod waits;
 pub mod wake;
 pub mod wants;
 pub mod watermarks;

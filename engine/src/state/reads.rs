@@ -4,12 +4,15 @@
 //! frame takes half. A reading thread holds a record from the first look at a window until its pages are
 //! published; with all of them held the device has more than enough to do, and the next one waits.
 use crate::base::index::{FrameIndex, NodeId, PageIndex, Slot};
+use crate::base::limits::RUN_MAX;
 use crate::state::batch::Batch;
 use crate::state::frame_set::FrameSet;
+use crate::state::waits::{Entry, Wait};
 use crate::sys::futex;
 use crate::sys::lock::{Guard, Lock};
 use crate::sys::request::Pieces;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use userswap_policy::retry::Tries;
 
 /// Reads under way at most: the server's, and one for each thread that reads itself.
 const RECORDS_MAX: usize = 64;
@@ -24,9 +27,26 @@ pub struct ReadRecord {
     pub node: NodeId,
     /// What becomes of the pages.
     pub landing: Landing,
-    /// Where the bytes go; stays in place while the device writes there.
+    /// Where the bytes of the request under way go; stays in place while the device writes there.
     pub pieces: Pieces,
+    /// Which request that is.
+    pub stage: Stage,
+    /// How often it has failed.
+    pub tries: Tries,
+    /// The entries whose pages have been read and are right, by index.
+    pub good: u64,
 }
+
+/// Which request of a read is under way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stage {
+    /// The one for all of its pages.
+    Whole,
+    /// The one for a page that the first did not bring, by the index of its entry.
+    Alone(u32),
+}
+
+const _: () = assert!(RUN_MAX <= u64::BITS, "a bit for each entry of a batch");
 
 /// A record that is held; its pages are owned until the read is finished.
 #[derive(Debug)]
@@ -38,6 +58,8 @@ pub struct Reads {
     records: Box<[Lock<ReadRecord>]>,
     /// A bit for each record that is not held.
     free: AtomicU64,
+    /// By record, which fault waits for it.
+    waits: Box<[Entry]>,
     /// Counts records being given back; waited on by threads that find none.
     returned: AtomicU32,
 }
@@ -52,10 +74,14 @@ impl Reads {
                 node: NodeId(0),
                 landing: Landing::Mapped { marker: None },
                 pieces: Pieces::default(),
+                stage: Stage::Whole,
+                tries: Tries::default(),
+                good: 0,
             })
         };
         let records = (0..RECORDS_MAX).map(|_| record()).collect();
-        Self { records, free: AtomicU64::new(u64::MAX), returned: AtomicU32::new(0) }
+        let waits = (0..RECORDS_MAX).map(|_| Entry::default()).collect();
+        Self { records, free: AtomicU64::new(u64::MAX), waits, returned: AtomicU32::new(0) }
     }
 
     /// A record of one's own; waits until there is one.
@@ -80,8 +106,19 @@ impl Reads {
         self.records[job.0 as usize].lock()
     }
 
+    /// A fault waits for the read.
+    pub fn note_wait(&self, job: &ReadJob, wait: Wait) {
+        self.waits[job.0 as usize].set(wait);
+    }
+
+    /// The faults that wait for reads.
+    pub fn waits(&self) -> impl Iterator<Item = Wait> {
+        self.waits.iter().filter_map(Entry::read)
+    }
+
     /// Lets others have the record.
     pub fn give_back(&self, job: ReadJob) {
+        self.waits[job.0 as usize].clear();
         let before = self.free.fetch_or(1 << job.0, Ordering::Release);
         if before == 0 {
             self.returned.fetch_add(1, Ordering::Release);
@@ -109,6 +146,26 @@ impl ReadRecord {
     /// The first slot of the batch.
     pub fn slot(&self) -> Slot {
         self.batch.entries()[0].slot
+    }
+
+    /// The first slot of the request under way.
+    pub fn requested(&self) -> Slot {
+        match self.stage {
+            Stage::Whole => self.slot(),
+            Stage::Alone(index) => self.batch.entries()[index as usize].slot,
+        }
+    }
+
+    /// The pieces are those of a request that has not been made yet, for all pages.
+    pub fn begin(&mut self) {
+        self.stage = Stage::Whole;
+        self.tries = Tries::default();
+        self.good = 0;
+    }
+
+    /// Whether the page of the entry with this index has been read and is right.
+    pub(crate) fn is_good(&self, index: u32) -> bool {
+        self.good & 1 << index != 0
     }
 
     /// The frame for the entry with this index.

@@ -3,6 +3,7 @@ use crate::base::index::{FrameIndex, PageIndex, Slot};
 use crate::base::limits::BATCH;
 use crate::sys::request::Pieces;
 use std::num::NonZeroU32;
+use userswap_policy::retry::Tries;
 
 /// A page on its way out.
 #[derive(Clone, Copy, Debug)]
@@ -76,12 +77,15 @@ pub struct WriteOp {
     pub(crate) first: Option<Slot>,
     /// What the device reads from; must stay in place while the write is under way.
     pub pieces: Pieces,
+    /// How often it has failed.
+    pub tries: Tries,
 }
 
 impl WriteOp {
     pub fn new() -> Self {
         let none = Victim { page: 0, slot: None, frame: 0, checksum: 0 };
-        Self { victims: [none; BATCH], count: 0, first: None, pieces: Pieces::default() }
+        let (pieces, tries) = (Pieces::default(), Tries::default());
+        Self { victims: [none; BATCH], count: 0, first: None, pieces, tries }
     }
 
     /// The slot of the first victim.

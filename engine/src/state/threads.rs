@@ -33,10 +33,20 @@ impl Core {
     /// Tells all threads to end.
     pub(crate) fn stop(&self) {
         self.threads.stopping.store(true, Ordering::Release);
+        // Nobody needs the pages any more.
+        self.devices.set_patience_ns(0);
         self.nodes.iter().for_each(|node| node.reclaim_wanted.signal());
         self.threads.server_wanted.signal();
         self.shrinkers.wake();
         self.member.get().into_iter().for_each(|member| member.wake());
+        self.wake_watchdog();
+    }
+
+    /// Has the watchdog look at what has changed.
+    pub fn wake_watchdog(&self) {
+        // Release pairs with the acquire of the watchdog: it sees what was changed before.
+        self.waits.changes.fetch_add(1, Ordering::Release);
+        crate::sys::futex::wake_all(&self.waits.changes);
     }
 
     /// Whether the threads shall end.

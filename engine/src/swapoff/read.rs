@@ -1,6 +1,6 @@
 //! One request of a swapoff: the slots whose pages are still on them are claimed, read, and checked.
 use crate::base::counters::count;
-use crate::base::index::PageIndex;
+use crate::base::index::{FrameIndex, PageIndex, Slot};
 use crate::device::slot_of;
 use crate::state::core::Core;
 use crate::state::frame_set::FrameSet;
@@ -8,7 +8,8 @@ use crate::state::page::PageState;
 use crate::state::scratch::Victim;
 use crate::swapoff::task::Task;
 use crate::sys::PAGE_BYTES;
-use crate::sys::request::{Direction, Pieces};
+use crate::sys::request::Pieces;
+use std::io;
 use std::ops::Range;
 use userswap_policy::frames::FrameRun;
 use userswap_policy::spans::SlotMap;
@@ -40,14 +41,14 @@ impl Core {
         self.put_back_frames(node, &mut frames, last as u32 + 1);
         let pieces = self.pieces_from(&frames, first as u32);
         let slot = slot_of(task.device.id(), slots.start + first as u32);
-        let outcome = self.devices.transfer(Direction::Read, slot, &pieces, node.id);
+        let outcome = self.devices.read_patiently(slot, &pieces, node.id);
         let mut victims = Vec::with_capacity(claimed.len());
         for (index, page) in (0..frames.pages()).zip(claimed) {
             let frame = frames.run_at(index, 1).first;
             let slot = slot_of(task.device.id(), slots.start + index);
             match page {
                 None => node.lock().put_free(FrameRun { first: frame, count: 1 }),
-                Some(page) if self.is_good_in(slot, frame, &outcome) => {
+                Some(page) if self.has_come(slot, frame, &outcome) => {
                     let checksum = self.devices.checksum(slot);
                     victims.push(Victim { page, slot: Some(slot), frame, checksum });
                 }
@@ -56,6 +57,18 @@ impl Core {
         }
         count(&self.counters.pswpin, victims.len() as u64);
         victims
+    }
+
+    /// Whether a request has brought a slot's content into a frame, or one for the slot alone does.
+    fn has_come(&self, slot: Slot, frame: FrameIndex, outcome: &io::Result<()>) -> bool {
+        if outcome.is_ok() && self.matches_checksum(slot, frame) {
+            return true;
+        }
+        count(&self.counters.swap_read_errors, 1);
+        let pieces = Pieces::one(self.frame_address(frame), PAGE_BYTES);
+        let near = self.node_of_frame(frame).id;
+        let outcome = self.devices.read_patiently(slot, &pieces, near);
+        outcome.is_ok() && self.matches_checksum(slot, frame)
     }
 
     /// The memory of a set's frames from an index on.

@@ -55,12 +55,27 @@ pub fn anonymous_bytes() -> Option<u64> {
     Some(resident.saturating_sub(shared) * super::PAGE_BYTES as u64)
 }
 
-/// Writes a line to standard error without allocating, for places where nothing else may be used.
+/// The longest line that is written in one piece.
+const LINE_BYTES: usize = 512;
+
+/// Writes a line to standard error without allocating, for places where nothing else may be used. In one piece, so that
+/// the lines of two threads do not mix; a very long one in several.
 pub fn say(parts: &[&str]) {
-    for part in parts {
-        // SAFETY: the bytes are readable for that length. A closed standard error is not our concern.
-        unsafe { libc::write(2, part.as_ptr().cast(), part.len()) };
+    let (mut line, mut length) = ([0u8; LINE_BYTES], 0);
+    for byte in parts.iter().flat_map(|part| part.bytes()) {
+        if length == LINE_BYTES {
+            write_error(&line);
+            length = 0;
+        }
+        line[length] = byte;
+        length += 1;
     }
+    write_error(&line[..length]);
+}
+
+fn write_error(text: &[u8]) {
+    // SAFETY: the bytes are readable for that length. A closed standard error is not our concern.
+    unsafe { libc::write(2, text.as_ptr().cast(), text.len()) };
 }
 
 /// A number as text in `digits`, without allocating.

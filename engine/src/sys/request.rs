@@ -1,7 +1,10 @@
 //! Device requests done at once by the calling thread: safe in a signal handler.
-use super::{PAGE_BYTES, clock};
+use super::{PAGE_BYTES, clock, pages};
 use std::io;
 use std::os::fd::RawFd;
+
+/// The smallest part of a page that a disk writes.
+const BLOCK_BYTES: usize = 512;
 
 /// Pieces of memory that one request gathers.
 pub const PIECES_MAX: usize = 64;
@@ -68,6 +71,11 @@ impl Pieces {
         self.pieces[..self.count].iter().map(|piece| piece.bytes).sum()
     }
 
+    /// The first piece; an empty one when there is none.
+    pub fn first(&self) -> Piece {
+        self.pieces[0]
+    }
+
     /// Number of pieces, at most [`PIECES_MAX`].
     pub fn count(&self) -> usize {
         self.count
@@ -76,6 +84,20 @@ impl Pieces {
     /// Where the pieces lie; layout-compatible with `struct iovec`.
     pub fn as_ptr(&self) -> *const libc::iovec {
         self.pieces.as_ptr().cast()
+    }
+
+    /// The first half, in whole blocks of a disk.
+    pub fn first_half(&self) -> Self {
+        let mut half = Self::default();
+        let mut left = self.bytes() / 2 / BLOCK_BYTES * BLOCK_BYTES;
+        for piece in &self.pieces[..self.count] {
+            let bytes = piece.bytes.min(left);
+            if bytes > 0 {
+                half.push(piece.address, bytes);
+            }
+            left -= bytes;
+        }
+        half
     }
 
     fn skip(&mut self, mut bytes: usize) {
@@ -115,9 +137,60 @@ pub struct Request {
     pub offset: u64,
     /// The moment of the monotonic clock before which it shall not end; 0 for as soon as it can.
     pub not_before_ns: u64,
+    /// What happens to it instead of what would.
+    pub injected: Option<Injected>,
+}
+
+/// A failure that is made, for tests, the same for every way in which requests are driven.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Injected {
+    /// It fails with this error number, and nothing is transferred.
+    Fails(i32),
+    /// Half of it is transferred, and it says that all was.
+    Torn,
+    /// All of it is transferred, and then a bit of it changes.
+    Flipped,
+    /// Half of it is transferred, and it says so.
+    Short,
+}
+
+impl Injected {
+    /// What is really transferred of `pieces`; None for nothing.
+    pub fn pieces(self, pieces: &Pieces) -> Option<Pieces> {
+        match self {
+            Self::Fails(_) => None,
+            Self::Torn | Self::Short => Some(pieces.first_half()),
+            Self::Flipped => Some(*pieces),
+        }
+    }
+
+    /// What the request ends with, after its pieces ended with `outcome`; `first` is the first of all its pieces.
+    pub fn outcome(self, outcome: io::Result<()>, first: Piece) -> io::Result<()> {
+        match self {
+            Self::Fails(code) => Err(io::Error::from_raw_os_error(code)),
+            Self::Short => outcome.and(Err(io::ErrorKind::WriteZero.into())),
+            Self::Torn => outcome,
+            Self::Flipped => {
+                // The memory that was just read into; its holder waits for the request.
+                pages::view_mut(first.address, PAGE_BYTES)[0] ^= 1;
+                outcome
+            }
+        }
+    }
 }
 
 impl Request {
+    /// As soon as it can, and as it comes.
+    pub fn new(fd: RawFd, direction: Direction, offset: u64) -> Self {
+        Self { fd, direction, offset, not_before_ns: 0, injected: None }
+    }
+
+    /// The same, not before a moment.
+    #[must_use]
+    pub fn no_sooner_than(self, moment_ns: u64) -> Self {
+        Self { not_before_ns: self.not_before_ns.max(moment_ns), ..self }
+    }
+
     /// Does it at once, on the calling thread.
     ///
     /// # Errors
@@ -126,7 +199,13 @@ impl Request {
         if self.not_before_ns > 0 {
             clock::sleep_until(self.not_before_ns);
         }
-        transfer(self.fd, self.direction, self.offset, pieces)
+        let Some(injected) = self.injected else {
+            return transfer(self.fd, self.direction, self.offset, pieces);
+        };
+        let outcome = injected
+            .pieces(pieces)
+            .map_or(Ok(()), |pieces| transfer(self.fd, self.direction, self.offset, &pieces));
+        injected.outcome(outcome, pieces.first())
     }
 }
 
@@ -173,6 +252,18 @@ mod tests {
             assert!(pieces.push_page(address));
         }
         assert_eq!((pieces.count(), pieces.bytes()), (2, 4 * PAGE_BYTES));
+    }
+
+    #[test]
+    fn half_of_a_request_ends_at_a_block_in_the_middle_of_a_piece() {
+        let mut pieces = Pieces::default();
+        pieces.push_page(0x1000);
+        pieces.push_page(0x5000);
+        pieces.push_page(0x9000);
+        let half = pieces.first_half();
+        assert_eq!((half.count(), half.bytes()), (2, PAGE_BYTES + PAGE_BYTES / 2));
+        assert_eq!(half.pieces[1].address, 0x5000);
+        assert_eq!(Pieces::one(0x1000, PAGE_BYTES).first_half().bytes(), PAGE_BYTES / 2);
     }
 
     #[test]

@@ -57,7 +57,7 @@ fn touch_in_handler(page: *const u8) -> bool {
     lost
 }
 
-fn is_lost(pages: Pages, page: usize) -> bool {
+pub fn is_lost(pages: Pages, page: usize) -> bool {
     touch_in_handler(pages.at(page).cast())
 }
 

@@ -8,6 +8,7 @@ mod api;
 mod control;
 mod edges;
 mod failing;
+mod faulty;
 mod foreign;
 mod fork;
 mod hibernate;

@@ -27,6 +27,7 @@ use super::spec::{SwapPath, SwapSpec};
 use super::throttle::Throttle;
 use crate::base::limits::DEVICE_MIN_BYTES;
 use crate::base::size::ByteSize;
+use userswap_policy::faulty::Plan;
 
 /// The unit of device space.
 const PAGE_BYTES: u64 = crate::sys::PAGE_BYTES as u64;
@@ -64,6 +65,8 @@ pub struct OpenDevice {
     pub node: Option<u8>,
     /// How slow it is made to be.
     pub throttle: Option<Throttle>,
+    /// By which plan it fails, for tests.
+    pub faulty: Option<Plan>,
     /// The directory of a temporary file, in which more of them can be made.
     pub directory: Option<OwnedFd>,
 }
@@ -185,15 +188,26 @@ fn prepare(spec: &SwapSpec, default_bytes: u64) -> Result<Prepared, OpenError> {
     // No warning that a default is smaller than it could be.
     let default_bytes = default_bytes.min(DEVICE_MAX_BYTES);
     let mut device = prepare_any(spec, default_bytes)?;
+    device.opened.faulty = spec.faulty;
+    if spec.faulty.is_some() {
+        add_warning(
+            &mut device,
+            format!("{spec}: fails on purpose, for tests: pages will be lost"),
+        );
+    }
     if device.opened.bytes > DEVICE_MAX_BYTES {
         let (path, size) = (device.opened.path.display(), ByteSize(device.opened.bytes));
         let most = ByteSize(DEVICE_MAX_BYTES);
         let warning =
             format!("{path}: only the first {most} of {size} are used: add another device");
-        let others = device.opened.warning.take().map(|others| format!("{others}; "));
-        device.opened.warning = Some(others.unwrap_or_default() + &warning);
+        add_warning(&mut device, warning);
     }
     Ok(device)
+}
+
+fn add_warning(device: &mut Prepared, warning: String) {
+    let others = device.opened.warning.take().map(|others| format!("{others}; "));
+    device.opened.warning = Some(others.unwrap_or_default() + &warning);
 }
 
 fn prepare_any(spec: &SwapSpec, default_bytes: u64) -> Result<Prepared, OpenError> {
@@ -235,6 +249,7 @@ fn prepare_memory(spec: &SwapSpec, default_bytes: u64) -> Result<Prepared, OpenE
         priority: spec.priority,
         node: spec.node,
         throttle: spec.throttle,
+        faulty: None,
         directory: None,
     };
     Ok(Prepared { opened, change: Change::None })
@@ -277,6 +292,7 @@ fn prepare_in(
         priority: None,
         node: None,
         throttle: None,
+        faulty: None,
         directory: None,
     };
     Ok(Prepared { opened, change: Change::None })

@@ -6,6 +6,7 @@
 pub mod cleaner;
 pub mod memory;
 pub mod process;
+pub mod stress;
 pub mod swap;
 
 use std::io;

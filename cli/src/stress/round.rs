@@ -1,0 +1,350 @@
+//! One round: the load under `userswap run`, watched.
+use super::operator::{self, Shared};
+use crate::failure::Failure;
+use std::fmt;
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use userswap::internals::bench::stress::STATUS_LOST_OWN;
+use userswap::internals::open::default_directory;
+use userswap::{FaultMode, Transfer};
+
+/// Longer than any pause of a load that goes on, on a machine that has other things to do.
+const STUCK: Duration = Duration::from_secs(60);
+
+/// How often a round is looked at.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// What is said by an engine that has found itself at fault.
+const OWN_FAULTS: [&str; 4] =
+    ["panicked", "stopping before a page", "has waited for", "io_uring failed"];
+
+/// How well the devices of a round are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Devices {
+    /// Nothing fails.
+    Well,
+    /// Requests fail, but what was written can be read in the end.
+    InTrouble,
+    /// Some pages are lost.
+    Losing,
+}
+
+impl Devices {
+    pub const ALL: [Self; 3] = [Self::Well, Self::InTrouble, Self::Losing];
+
+    fn specs(self, directory: &Path, seed: u64) -> [String; 2] {
+        let directory = directory.display();
+        match self {
+            Self::Well => [format!("{directory}:128M,pri=5"), "mem:256M".to_owned()],
+            Self::InTrouble => {
+                let plan = format!("read=0.01,write=0.01,short=0.02,late=0.01:20,seed={seed}");
+                let outage = "error=ETIMEDOUT,outage=3000:12";
+                [format!("faulty:{directory}:128M,pri=5,{plan},{outage}"), "mem:256M".to_owned()]
+            }
+            Self::Losing => {
+                let plan = format!("read=0.001,write=0.01,torn=0.005,flip=0.001,seed={seed}");
+                [format!("faulty:mem:128M,pri=5,bad=0.0005,{plan}"), "mem:256M".to_owned()]
+            }
+        }
+    }
+}
+
+/// What kind of round it is.
+#[derive(Debug, Clone, Copy)]
+pub struct Kind {
+    pub fault: FaultMode,
+    pub transfer: Transfer,
+    pub devices: Devices,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let devices = match self.devices {
+            Devices::Well => "devices that are well",
+            Devices::InTrouble => "devices in trouble",
+            Devices::Losing => "devices that lose pages",
+        };
+        write!(f, "--fault {} --transfer {}, {devices}", self.fault, self.transfer)
+    }
+}
+
+/// What rounds came to.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Tally {
+    operations: u64,
+    verified: u64,
+    forks: u64,
+    refused: u64,
+    lost: u64,
+    lost_own: u64,
+    operated: u64,
+    swapped_out: u64,
+    retries: u64,
+}
+
+impl Tally {
+    pub fn add(&mut self, other: &Self) {
+        self.operations += other.operations;
+        self.verified += other.verified;
+        self.forks += other.forks;
+        self.refused += other.refused;
+        self.lost += other.lost;
+        self.lost_own += other.lost_own;
+        self.operated += other.operated;
+        self.swapped_out += other.swapped_out;
+        self.retries += other.retries;
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { operations, verified, forks, refused, lost, lost_own, .. } = self;
+        let Self { operated, swapped_out, retries, .. } = self;
+        write!(
+            f,
+            "{operations} operations, {verified} pages verified, {forks} forks, {refused} calls refused; \
+             {operated} settings and devices changed; {swapped_out} pages swapped out, {retries} requests \
+             repeated; {lost} pages lost as planned, {lost_own} loads ended by that"
+        )
+    }
+}
+
+/// A round.
+pub struct Round {
+    pub kind: Kind,
+    pub seed: u64,
+    pub time: Duration,
+}
+
+/// What was found, in words.
+pub type Finding = String;
+
+impl Round {
+    /// Runs it.
+    ///
+    /// # Errors
+    /// The load cannot be started.
+    pub fn run(&self) -> Result<Result<Tally, Finding>, Failure> {
+        let directory = default_directory();
+        let statistics = crate::library::private_directory()?.join(format!(
+            "stress-{}-{}.json",
+            std::process::id(),
+            self.seed
+        ));
+        let mut child = self.start(&directory, &statistics)?;
+        let output = child.stdout.take().expect("standard output was asked for");
+        let errors = child.stderr.take().expect("standard error was asked for");
+        let (pid, shared) = (child.id(), Shared::default());
+        let alive = Alive::default();
+        let (outcome, said, total) = std::thread::scope(|scope| {
+            let totals = scope.spawn(|| alive.follow(BufReader::new(output)));
+            let said = scope.spawn(|| said_by(errors));
+            scope.spawn(|| operator::operate(pid, self.seed, &shared));
+            let outcome = self.watch(&mut child, &alive);
+            shared.over.store(true, Ordering::Relaxed);
+            let said = said.join().unwrap_or_default();
+            (outcome, said, totals.join().unwrap_or_default())
+        });
+        let counters = read_counters(&statistics);
+        let verdict = outcome.and_then(|status| self.judge(status, &said, total, &counters));
+        Ok(match verdict {
+            Ok(mut tally) => {
+                tally.operated = shared.done.load(Ordering::Relaxed);
+                println!("stress: {}: {} operations", self.kind, tally.operations);
+                Ok(tally)
+            }
+            Err(finding) => {
+                let said: Vec<_> = said.lines().rev().take(200).collect();
+                let said: Vec<_> = said.into_iter().rev().collect();
+                Err(format!("{finding}\n{}", said.join("\n")))
+            }
+        })
+    }
+
+    fn start(&self, directory: &Path, statistics: &Path) -> Result<Child, Failure> {
+        let program = std::env::current_exe().map_err(Failure::unavailable)?;
+        let Kind { fault, transfer, devices } = self.kind;
+        let mut command = Command::new(&program);
+        command.args(["run", "--ram", "16M", "--min-region", "64K", "--stats"]).arg(statistics);
+        command.args(["--fault", fault.name(), "--transfer", transfer.name()]);
+        for spec in devices.specs(directory, self.seed) {
+            command.args(["--swap", &spec]);
+        }
+        command.arg("--").arg(&program).arg("stress-load");
+        command.args([self.seed.to_string(), self.time.as_millis().to_string()]).arg(directory);
+        if devices == Devices::Losing {
+            command.arg("--losses");
+        }
+        // Elsewhere docs/limits.md says that it is not safe.
+        if fault == FaultMode::Thread && transfer == Transfer::Move {
+            command.arg("--ring");
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().map_err(|error| {
+            Failure::unavailable(format!("{}: cannot be started: {error}", program.display()))
+        })
+    }
+
+    /// Waits for the end of the load; one that stands still is looked at and killed.
+    fn watch(&self, child: &mut Child, alive: &Alive) -> Result<ExitStatus, Finding> {
+        let (mut seen, mut since) = (0, Instant::now());
+        loop {
+            match child.try_wait() {
+                Ok(Some(status)) => return Ok(status),
+                Ok(None) => {}
+                Err(error) => return Err(format!("the load cannot be waited for: {error}")),
+            }
+            let now = alive.lines.load(Ordering::Relaxed);
+            if now != seen {
+                (seen, since) = (now, Instant::now());
+            }
+            if since.elapsed() > STUCK {
+                let states = states_of(child.id());
+                // It may have gone just now.
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(format!("HANGS: no progress for {} s\n{states}", STUCK.as_secs()));
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    fn judge(
+        &self,
+        status: ExitStatus,
+        said: &str,
+        total: Option<Tally>,
+        counters: &serde_json::Value,
+    ) -> Result<Tally, Finding> {
+        if let Some(line) =
+            said.lines().find(|line| OWN_FAULTS.iter().any(|own| line.contains(own)))
+        {
+            return Err(format!("the engine says: {line}"));
+        }
+        let loses = self.kind.devices == Devices::Losing;
+        let count =
+            |name: &str| counters.get(name).and_then(serde_json::Value::as_u64).unwrap_or(0);
+        let mut tally = match (status.code(), total) {
+            (Some(0), Some(total)) => total,
+            (Some(0), None) => return Err("the load ended without its figures".to_owned()),
+            (Some(STATUS_LOST_OWN), _) if loses => Tally { lost_own: 1, ..Tally::default() },
+            _ => return Err(format!("the load ended with {status}")),
+        };
+        tally.swapped_out = count("pswpout");
+        tally.retries = count("swap_retries");
+        let lost = count("pages_lost");
+        match (tally.lost_own, lost) {
+            (0, 0) if tally.swapped_out == 0 => Err("the load fitted its budget".to_owned()),
+            (0, lost) if !loses && lost > 0 => Err(format!("{lost} pages were lost")),
+            (0, lost) if tally.lost > lost => {
+                Err(format!("the load met {} lost pages, {lost} are counted", tally.lost))
+            }
+            _ => Ok(tally),
+        }
+    }
+}
+
+/// What the load says of itself.
+#[derive(Default)]
+struct Alive {
+    lines: AtomicU64,
+}
+
+impl Alive {
+    /// Reads lines to the end; returns the figures of the last one.
+    fn follow(&self, output: impl BufRead) -> Option<Tally> {
+        let mut tally = None;
+        for line in output.lines().map_while(Result::ok) {
+            self.lines.fetch_add(1, Ordering::Relaxed);
+            let numbers = line.strip_prefix("total ").unwrap_or_default().split(' ');
+            let numbers: Vec<u64> = numbers.filter_map(|number| number.parse().ok()).collect();
+            if let [operations, verified, forks, refused, lost] = numbers[..] {
+                tally =
+                    Some(Tally { operations, verified, forks, refused, lost, ..Tally::default() });
+            }
+        }
+        tally
+    }
+}
+
+fn said_by(mut errors: impl Read) -> String {
+    let mut said = Vec::new();
+    // What came until then is looked at.
+    let _ = errors.read_to_end(&mut said);
+    String::from_utf8_lossy(&said).into_owned()
+}
+
+/// What the engine says of a load that stands still, and where the kernel has its threads.
+fn states_of(pid: u32) -> String {
+    let status = std::env::current_exe()
+        .ok()
+        .and_then(|program| Command::new(program).args(["status", &pid.to_string()]).output().ok());
+    let status = status.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let describe = |thread: fs::DirEntry| {
+        let read = |name: &str| fs::read_to_string(thread.path().join(name)).unwrap_or_default();
+        let stack: Vec<String> = read("stack").lines().take(4).map(str::to_owned).collect();
+        let id = thread.file_name();
+        format!("{} {}: {}", id.display(), read("comm").trim(), stack.join(" "))
+    };
+    let threads: Vec<String> = threads.map(describe).collect();
+    format!("{}\n{}", status.unwrap_or_default(), threads.join("\n"))
+}
+
+/// The counters that the engine left; none where it had no time to.
+fn read_counters(path: &PathBuf) -> serde_json::Value {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    // Missing when the load ended early.
+    let _ = fs::remove_file(path);
+    serde_json::from_str(&text).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use std::os::unix::process::ExitStatusExt;
+
+    /// What is found in a round that ended so, with 9 pages swapped out.
+    fn found(devices: Devices, code: i32, said: &str, lost: [u64; 2]) -> Option<Finding> {
+        let kind = Kind { fault: FaultMode::Thread, transfer: Transfer::Copy, devices };
+        let round = Round { kind, seed: 1, time: LOOK };
+        let total = Tally { operations: 5, lost: lost[0], ..Tally::default() };
+        let counters = json!({ "pswpout": 9, "pages_lost": lost[1] });
+        round.judge(ExitStatus::from_raw(code), said, Some(total), &counters).err()
+    }
+
+    #[test]
+    fn only_what_is_expected_of_its_devices_passes() {
+        const LOST_OWN: i32 = STATUS_LOST_OWN << 8;
+        assert_eq!(found(Devices::Well, 0, "userswap: warning: a hint", [0, 0]), None);
+        assert_eq!(found(Devices::Losing, 0, "", [3, 4]), None);
+        assert_eq!(found(Devices::Losing, LOST_OWN, "", [3, 4]), None);
+        for (devices, code, said, lost, expected) in [
+            (Devices::Well, 1 << 8, "", [0, 0], "exit status: 1"),
+            (Devices::Losing, 11, "", [0, 0], "signal: 11"),
+            (Devices::Well, LOST_OWN, "", [0, 0], "exit status: 7"),
+            (Devices::InTrouble, 0, "", [0, 1], "1 pages were lost"),
+            (Devices::Losing, 0, "", [5, 4], "met 5 lost pages, 4 are counted"),
+            (Devices::Well, 0, "x\nuserswap: thread 3 has waited for 60.0 s", [0, 0], "has waited"),
+            (Devices::Well, 0, "thread 'userswap-fault' panicked at", [0, 0], "panicked"),
+        ] {
+            let finding = found(devices, code, said, lost).expect(expected);
+            assert!(finding.contains(expected), "{finding}");
+        }
+    }
+
+    #[test]
+    fn the_devices_of_every_round_can_be_opened() {
+        for devices in Devices::ALL {
+            for spec in devices.specs(Path::new("/var/tmp"), 7) {
+                let parsed: userswap::SwapSpec = spec.parse().expect(&spec);
+                assert_eq!(parsed.faulty.is_some(), spec.starts_with("faulty:"));
+            }
+        }
+    }
+}

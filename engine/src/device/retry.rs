@@ -1,0 +1,146 @@
+//! What a device's refusals say about another try, and how long a device is waited for.
+//!
+//! One table, by error number. A device that outlasted the patience once gets none until it has answered again: a
+//! program whose device is gone is told page by page, and not after half a minute for each.
+use super::Devices;
+use crate::base::index::{NodeId, Slot};
+use crate::sys::request::{Direction, Pieces};
+use crate::sys::{PAGE_BYTES, clock};
+use std::io;
+use std::sync::atomic::Ordering;
+use userswap_policy::retry::{Tries, Trouble};
+
+/// How long trouble that passes is waited for at the start: longer than a path's or a controller's failover, for which
+/// the kernel's own drivers take up to 30 s.
+pub const PATIENCE_NS: u64 = 40_000_000_000;
+
+/// What an error means for the next try.
+fn trouble_of(error: &io::Error) -> Trouble {
+    match error.raw_os_error() {
+        // Of ours, see `device::queue`: fewer bytes than asked for.
+        None if error.kind() == io::ErrorKind::WriteZero => Trouble::Interrupted,
+        Some(libc::EINTR) => Trouble::Interrupted,
+        // Short of something for the moment, or the way to a remote store is.
+        Some(
+            libc::EAGAIN
+            | libc::ENOMEM
+            | libc::ENOBUFS
+            | libc::EBUSY
+            | libc::ETIMEDOUT
+            | libc::ETIME
+            | libc::ENOLINK
+            | libc::ENETDOWN
+            | libc::ENETUNREACH
+            | libc::EHOSTDOWN
+            | libc::EHOSTUNREACH
+            | libc::ECONNRESET
+            | libc::ECONNREFUSED
+            | libc::ECONNABORTED
+            | libc::ENOTCONN
+            | libc::EPIPE
+            | libc::ESTALE,
+        ) => Trouble::Passing,
+        // A bad spot, or the device between two paths.
+        Some(libc::EIO | libc::ENXIO | libc::ENODEV | libc::EREMOTEIO) => Trouble::Doubtful,
+        // The device has ended before the slot, there is no room, it is read-only: it will say so again.
+        _ => Trouble::Lasting,
+    }
+}
+
+/// Whether what a request failed to bring can be asked for in parts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Parts {
+    /// It is of several slots, one of which may be the reason.
+    Several,
+    /// It is of one, or of several that belong together.
+    One,
+}
+
+impl Parts {
+    /// Of a request of so many bytes whose slots can be asked for alone.
+    pub fn of(bytes: usize) -> Self {
+        if bytes > PAGE_BYTES { Self::Several } else { Self::One }
+    }
+}
+
+impl Devices {
+    /// A request has failed: the moment to repeat it, or None when it is to be given up.
+    pub fn again(
+        &self,
+        slot: Slot,
+        tries: &mut Tries,
+        error: &io::Error,
+        parts: Parts,
+    ) -> Option<u64> {
+        let device = self.device_of(slot);
+        let patience_ns = match device.is_given_up.load(Ordering::Relaxed) {
+            true => 0,
+            false => self.patience_ns.load(Ordering::Relaxed),
+        };
+        let now_ns = clock::now_ns();
+        match (trouble_of(error), parts) {
+            // A bad spot among them: the others are there for the asking.
+            (Trouble::Doubtful, Parts::Several) => tries.again(Trouble::Lasting, now_ns, 0),
+            (trouble @ (Trouble::Passing | Trouble::Doubtful), _) => {
+                let next = tries.again(trouble, now_ns, patience_ns);
+                device.is_given_up.fetch_or(next.is_none(), Ordering::Relaxed);
+                next
+            }
+            (trouble, _) => tries.again(trouble, now_ns, patience_ns),
+        }
+    }
+
+    /// A request has succeeded.
+    pub fn note_answer(&self, slot: Slot) {
+        let device = self.device_of(slot);
+        // Almost always it says no already: no shared line is written to.
+        if device.is_given_up.load(Ordering::Relaxed) {
+            device.is_given_up.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// Reads consecutive slots on the calling thread, which sleeps where it has to wait for the device.
+    ///
+    /// # Errors
+    /// What the device said last.
+    pub fn read_patiently(&self, first: Slot, pieces: &Pieces, near: NodeId) -> io::Result<()> {
+        let parts = Parts::of(pieces.bytes());
+        let (mut tries, mut not_before_ns) = (Tries::default(), 0);
+        loop {
+            let request = self.request(Direction::Read, first, pieces.bytes(), near);
+            let Err(error) = request.no_sooner_than(not_before_ns).transfer(pieces) else {
+                self.note_answer(first);
+                return Ok(());
+            };
+            not_before_ns = self.again(first, &mut tries, &error, parts).ok_or(error)?;
+        }
+    }
+
+    /// How long trouble that passes is waited for from now on; 0 for not at all.
+    pub fn set_patience_ns(&self, patience_ns: u64) {
+        self.patience_ns.store(patience_ns, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_can_pass_is_waited_for() {
+        for (code, expected) in [
+            (libc::EINTR, Trouble::Interrupted),
+            (libc::ENOMEM, Trouble::Passing),
+            (libc::EAGAIN, Trouble::Passing),
+            (libc::ETIMEDOUT, Trouble::Passing),
+            (libc::EIO, Trouble::Doubtful),
+            (libc::ENODEV, Trouble::Doubtful),
+            (libc::ENOSPC, Trouble::Lasting),
+            (libc::EBADF, Trouble::Lasting),
+        ] {
+            assert_eq!(trouble_of(&io::Error::from_raw_os_error(code)), expected, "{code}");
+        }
+        assert_eq!(trouble_of(&io::ErrorKind::WriteZero.into()), Trouble::Interrupted);
+        assert_eq!(trouble_of(&io::ErrorKind::UnexpectedEof.into()), Trouble::Lasting);
+    }
+}

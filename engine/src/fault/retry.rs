@@ -1,0 +1,78 @@
+//! A request of a read has ended: what is asked of the device next, until the fate of every page is known.
+//!
+//! A request that fails in a way that passes is made again, after a pause that no thread but those of its pages waits for.
+//! Pages that it does not bring, or brings wrong, are read once more, each alone: a neighbour's bad slot loses no page.
+use crate::base::counters::count;
+use crate::base::index::{FrameIndex, Slot};
+use crate::device::retry::Parts;
+use crate::state::core::Core;
+use crate::state::reads::{ReadJob, ReadRecord, Stage};
+use crate::sys::request::Pieces;
+use crate::sys::{PAGE_BYTES, pages};
+use std::io;
+use std::ops::Range;
+use userswap_policy::retry::Tries;
+
+impl Core {
+    /// Looks at what the request under way came to. The record holds the next one then, to be made at the moment that
+    /// is returned; None when there is none.
+    pub(crate) fn next_request(&self, job: &ReadJob, outcome: &io::Result<()>) -> Option<u64> {
+        let mut record = self.reads.record(job);
+        match outcome {
+            Ok(()) => self.devices.note_answer(record.requested()),
+            Err(error) => {
+                count(&self.counters.swap_read_errors, 1);
+                if let Some(moment) = self.repeat(&mut record, error) {
+                    return Some(moment);
+                }
+            }
+        }
+        let next = match record.stage {
+            Stage::Whole => {
+                let looked_at = if outcome.is_ok() { record.batch.len() } else { 0 };
+                record.good = self.good_of(&record, 0..looked_at);
+                0
+            }
+            Stage::Alone(index) => {
+                let looked_at = if outcome.is_ok() { index + 1 } else { index };
+                record.good |= self.good_of(&record, index..looked_at);
+                index + 1
+            }
+        };
+        // A page that was alone from the start has had its tries, unless what came was wrong.
+        let next = match (record.stage, record.batch.len(), outcome) {
+            (Stage::Whole, 1, Err(_)) => return None,
+            _ => (next..record.batch.len()).find(|index| !record.is_good(*index))?,
+        };
+        count(&self.counters.swap_read_errors, u64::from(outcome.is_ok()));
+        let frame = record.frame_at(next);
+        record.stage = Stage::Alone(next);
+        record.tries = Tries::default();
+        record.pieces = Pieces::one(self.frame_address(frame), PAGE_BYTES);
+        Some(0)
+    }
+
+    /// When a request that failed is made again.
+    fn repeat(&self, record: &mut ReadRecord, error: &io::Error) -> Option<u64> {
+        let slot = record.requested();
+        let parts = Parts::of(record.pieces.bytes());
+        let moment = self.devices.again(slot, &mut record.tries, error, parts)?;
+        count(&self.counters.swap_retries, 1);
+        Some(moment)
+    }
+
+    /// Which of these entries have come as they were written.
+    fn good_of(&self, record: &ReadRecord, entries: Range<u32>) -> u64 {
+        let is_good = |index: &u32| {
+            let slot = record.batch.entries()[*index as usize].slot;
+            self.matches_checksum(slot, record.frame_at(*index))
+        };
+        entries.filter(is_good).fold(0, |good, index| good | 1 << index)
+    }
+
+    /// Whether a frame holds what was written to a slot.
+    pub(crate) fn matches_checksum(&self, slot: Slot, frame: FrameIndex) -> bool {
+        let bytes = pages::bytes(self.frame_address(frame), 1);
+        self.checksums.of(bytes) == self.devices.checksum(slot)
+    }
+}

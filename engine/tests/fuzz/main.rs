@@ -1,0 +1,227 @@
+//! Whatever is read from outside, fed with what nobody would write: no panic, nothing accepted that cannot be written down
+//! and read again, every refusal one line.
+//!
+//! Inputs are mutations of a corpus that grows by what was accepted. Seconds by default; USERSWAP_FUZZ_SECONDS=600 goes on
+//! for as long as that, USERSWAP_SEED repeats a run.
+mod mutate;
+
+use mutate::Corpus;
+use std::fmt::Display;
+use std::fs;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::time::{Duration, Instant};
+use userswap::internals::open;
+use userswap::internals::protocol::Request;
+use userswap::internals::{Options, PAGE_BYTES};
+use userswap::{ByteSize, SwapSpec, parse_size};
+
+/// Inputs of each target where no time is given.
+const INPUTS: u64 = 20_000;
+
+/// What became of an input.
+#[derive(PartialEq, Eq)]
+enum Verdict {
+    Accepted,
+    Refused,
+}
+
+/// Feeds a target until the time is over, or with as many inputs as there are by default.
+fn fuzz(corpus: &[&str], words: &[&str], mut target: impl FnMut(&[u8]) -> Verdict) {
+    let given = std::env::var("USERSWAP_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed = given.unwrap_or_else(|| RandomState::new().build_hasher().finish());
+    println!("USERSWAP_SEED={seed}");
+    let seconds = std::env::var("USERSWAP_FUZZ_SECONDS").ok();
+    let seconds: Option<u64> = seconds.map(|text| text.parse().expect("a number of seconds"));
+    let end = seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
+    let mut corpus = Corpus::new(seed, corpus, words);
+    let (mut inputs, mut accepted) = (0u64, 0u64);
+    while end.map_or(inputs < INPUTS, |end| Instant::now() < end) {
+        let input = corpus.next();
+        // Printed by a test that fails.
+        let shown = Shown(&input);
+        let verdict = target(&input);
+        std::mem::forget(shown);
+        if verdict == Verdict::Accepted {
+            accepted += 1;
+            corpus.keep(input);
+        }
+        inputs += 1;
+    }
+    println!("{inputs} inputs, {accepted} accepted");
+    assert!(accepted > 0 && accepted < inputs, "both ways are taken");
+}
+
+/// Shows an input when its target panics.
+struct Shown<'a>(&'a [u8]);
+
+impl Drop for Shown<'_> {
+    fn drop(&mut self) {
+        println!("the input was {:?}", String::from_utf8_lossy(self.0));
+    }
+}
+
+fn one_line(refusal: impl Display) {
+    let text = refusal.to_string();
+    assert_eq!(text.lines().count(), 1, "{text:?}");
+}
+
+#[test]
+fn sizes() {
+    let corpus =
+        ["1", "512M", "1.5G", "0.5K", "1T", "16777216", "1e9", "4KiB", "18446744073709551615"];
+    fuzz(&corpus, &["K", "M", "G", "T", "iB", ".", "-", "+", "0", "9999999999", "e"], |input| {
+        let Ok(text) = std::str::from_utf8(input) else { return Verdict::Refused };
+        match parse_size(text) {
+            Ok(bytes) => {
+                assert_eq!(parse_size(&ByteSize(bytes).to_string()), Ok(bytes));
+                assert!(text.starts_with(|c: char| c.is_ascii_digit() || c == '.'), "{text}");
+                Verdict::Accepted
+            }
+            Err(refusal) => {
+                one_line(refusal);
+                Verdict::Refused
+            }
+        }
+    });
+}
+
+/// Devices that are accepted.
+const DEVICES: &[&str] = &[
+    "/var/tmp:1G,pri=3,node=1",
+    "mem:64M,throttle=100:50,latency=20",
+    "faulty:mem:1G,read=0.001,write=0.01,bad=0.1,torn=1,flip=0.5,short=0.25,seed=7",
+    "faulty:/a:b,late=0.5:10,error=ETIMEDOUT,outage=3:4,full=5,gone=6",
+    "/dev/disk/by-path/pci-0000:00:1f.2-ata-1",
+    "/a,b=c/d",
+];
+
+/// What stands in them.
+const DEVICE_WORDS: &[&str] = &[
+    "faulty:",
+    "mem:",
+    ",pri=",
+    ",node=",
+    ",read=",
+    ",late=",
+    ",outage=",
+    ",seed=",
+    ",error=EIO",
+    ":",
+    ",",
+    "=",
+    "/",
+    "1G",
+    "0.1",
+    "0.000001",
+    "\n",
+    "é",
+    "4294967296",
+    "18446744073709551616",
+];
+
+#[test]
+fn devices() {
+    fuzz(DEVICES, DEVICE_WORDS, |input| {
+        let Ok(text) = std::str::from_utf8(input) else { return Verdict::Refused };
+        match text.parse::<SwapSpec>() {
+            Ok(spec) => {
+                let written = spec.to_string();
+                assert_eq!(written.parse().as_ref(), Ok(&spec), "{written:?}");
+                assert!(!written.contains(|c: char| c.is_control()), "{written:?}");
+                Verdict::Accepted
+            }
+            Err(refusal) => {
+                one_line(refusal);
+                Verdict::Refused
+            }
+        }
+    });
+}
+
+#[test]
+fn options() {
+    let mut all = Options::new(64 << 20);
+    all.swaps = vec!["faulty:mem:64M,read=0.1,seed=1".parse().unwrap(), "/a:1G".parse().unwrap()];
+    all.ram_by_node = vec![(0, 1 << 30)];
+    all.fake_numa = Some(4);
+    let all = all.to_text();
+    let words = [
+        "=",
+        "\n",
+        "ram=",
+        "swap=",
+        "fault=signal",
+        "ram_of_node=0:1",
+        "page_cluster=10",
+        "-1",
+        "\0",
+    ];
+    fuzz(&[&all, "ram=16777216\n"], &words, |input| {
+        let Ok(text) = std::str::from_utf8(input) else { return Verdict::Refused };
+        match Options::from_text(text) {
+            Ok(options) => {
+                assert_eq!(Options::from_text(&options.to_text()), Ok(options));
+                Verdict::Accepted
+            }
+            Err(refusal) => {
+                one_line(refusal);
+                Verdict::Refused
+            }
+        }
+    });
+}
+
+#[test]
+fn requests() {
+    let corpus = [
+        r#"{"request":"status"}"#,
+        r#"{"request":"set","key":"ram","value":"1G"}"#,
+        r#"{"request":"swapon","spec":"/a:1G,pri=3"}"#,
+        r#"{"request":"swapoff","path":"/a","readahead":"fixed"}"#,
+    ];
+    let words =
+        ["{", "}", "[", "\"", ":", ",", "null", "\\u0000", "\\ud800", "1e999", "\u{ff}", "\n"];
+    fuzz(&corpus, &words, |input| match Request::from_line(input) {
+        Ok(request) => {
+            assert_eq!(Request::from_line(&request.to_line()), Ok(request));
+            Verdict::Accepted
+        }
+        Err(refusal) => {
+            one_line(refusal);
+            Verdict::Refused
+        }
+    });
+}
+
+/// The first page of a file: nothing but a whole mark in its place is ours to write over, and looking changes nothing.
+#[test]
+fn headers() {
+    const PAGES: usize = 16;
+    let directory = tempfile::tempdir_in("/var/tmp").unwrap();
+    let path = directory.path().join("device");
+    let file = fs::File::create_new(&path).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    let spec = SwapSpec::at(&path);
+    // What is mutated is the end of the page, where the mark is.
+    let corpus = ["SWAPSPACE2", "USERSWAP01", "SWAP-SPACE", "\0\0\0\0\0\0\0\0\0\0", "S1SUSPEND\0"];
+    fuzz(&corpus, &["SWAP", "USER", "SPACE", "01", "2", "\0"], |input| {
+        let mut page = vec![0xEE; PAGE_BYTES];
+        let tail = &input[..input.len().min(64)];
+        page[PAGE_BYTES - tail.len()..].copy_from_slice(tail);
+        file.set_len((PAGES * PAGE_BYTES) as u64).unwrap();
+        file.write_all_at(&page, 0).unwrap();
+        let is_marked = page.ends_with(b"SWAPSPACE2") || page.ends_with(b"USERSWAP01");
+        let outcome = open::check(&spec, 1 << 30);
+        assert_eq!(outcome.is_ok(), is_marked, "{outcome:?}");
+        let after = fs::read(&path).unwrap();
+        assert!(after.len() == PAGES * PAGE_BYTES && after[..PAGE_BYTES] == page);
+        outcome.map_or_else(
+            |refusal| {
+                one_line(refusal);
+                Verdict::Refused
+            },
+            |_| Verdict::Accepted,
+        )
+    });
+}
