@@ -3,6 +3,34 @@ use super::lock::Lock;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
+unsafe extern "C" {
+    fn pthread_setcancelstate(state: i32, before: *mut i32) -> i32;
+}
+
+/// This thread cannot be cancelled (pthread_cancel) until dropped: to read and to write are points at which a thread
+/// ends, and a page that it owns would never be published.
+struct Uncancelled {
+    before: i32,
+}
+
+impl Uncancelled {
+    fn new() -> Self {
+        const DISABLE: i32 = 1;
+        let mut before = 0;
+        // SAFETY: the state is one of the two, and `before` takes the old one.
+        unsafe { pthread_setcancelstate(DISABLE, &raw mut before) };
+        Self { before }
+    }
+}
+
+impl Drop for Uncancelled {
+    fn drop(&mut self) {
+        let mut disabled = 0;
+        // SAFETY: the state is the one that was in force.
+        unsafe { pthread_setcancelstate(self.before, &raw mut disabled) };
+    }
+}
+
 /// All signals blocked on this thread until dropped, but for those that a thread's own access raises: a
 /// blocked one would end the program, and SIGBUS may be how its fault is served.
 ///
@@ -10,6 +38,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 /// meanwhile could fault and wait for that very lock.
 pub struct Blocked {
     before: libc::sigset_t,
+    _uncancelled: Uncancelled,
 }
 
 impl Blocked {
@@ -26,7 +55,8 @@ impl Blocked {
         // SAFETY: `all` is complete, `before` is a buffer for a set.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) };
         // SAFETY: pthread_sigmask with valid arguments cannot fail and has written the old mask.
-        Self { before: unsafe { before.assume_init() } }
+        let before = unsafe { before.assume_init() };
+        Self { before, _uncancelled: Uncancelled::new() }
     }
 }
 
@@ -109,6 +139,7 @@ pub fn is_installed() -> bool {
 
 extern "C" fn on_sigbus(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     let errno = errno();
+    let uncancelled = Uncancelled::new();
     let handler = HANDLER.load(Ordering::Acquire);
     // SAFETY: the pointer was made from a `FaultHandler` in `install_sigbus`.
     let handler = unsafe { std::mem::transmute::<*mut (), FaultHandler>(handler) };
@@ -116,7 +147,9 @@ extern "C" fn on_sigbus(signal: i32, info: *mut libc::siginfo_t, context: *mut l
     let details = unsafe { &*info };
     // SAFETY: for SIGBUS it carries the address of the fault.
     let address = unsafe { details.si_addr() } as usize;
-    if handler(address) == Verdict::Foreign {
+    let verdict = handler(address);
+    drop(uncancelled);
+    if verdict == Verdict::Foreign {
         chain(signal, info, context);
     }
     // The interrupted code must not see an errno of ours.
