@@ -12,7 +12,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use super::Ns;
+use super::{Ns, Random};
 
 /// A task's number, in the order of their starts.
 pub type TaskId = u32;
@@ -49,8 +49,10 @@ pub enum Stop {
     Found(String),
 }
 
-#[derive(Default)]
 struct Inner {
+    random: RefCell<Random>,
+    /// By how many thousandths what takes time takes more or less.
+    jitter: u32,
     now: Cell<Ns>,
     number: Cell<u64>,
     events: Cell<u64>,
@@ -64,13 +66,46 @@ struct Inner {
 }
 
 /// A simulation: the handle that every task has.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Sim(Rc<Inner>);
+
+impl Default for Sim {
+    fn default() -> Self {
+        Self::with_jitter(0, 0)
+    }
+}
 
 impl Sim {
     /// At time 0, without tasks.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// One in which every use of a CPU takes up to so many thousandths more or less, as `seed` has it. Without that,
+    /// threads that do the same thing keep step for ever, which no real ones do.
+    pub fn with_jitter(seed: u64, jitter: u32) -> Self {
+        Self(Rc::new(Inner {
+            random: RefCell::new(Random::new(seed)),
+            jitter: jitter.min(1000),
+            now: Cell::default(),
+            number: Cell::default(),
+            events: Cell::default(),
+            current: Cell::default(),
+            programs: Cell::default(),
+            queue: RefCell::default(),
+            tickets: RefCell::default(),
+            kinds: RefCell::default(),
+            started: RefCell::default(),
+        }))
+    }
+
+    /// How long something takes this time that takes `ns` on average.
+    pub fn jittered(&self, ns: Ns) -> Ns {
+        let width = ns * Ns::from(self.0.jitter) / 1000;
+        if width == 0 {
+            return ns;
+        }
+        ns - width + self.0.random.borrow_mut().below(2 * width + 1)
     }
 
     /// The moment.

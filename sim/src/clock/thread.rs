@@ -88,6 +88,7 @@ impl Thread {
     pub async fn settle(&self) {
         self.run().await;
         let (user, system) = (self.owed_user.take(), self.owed_system.take());
+        let (user, system) = (self.sim.jittered(user), self.sim.jittered(system));
         if user + system == 0 {
             return;
         }
