@@ -55,7 +55,7 @@ impl Row {
 
     /// By how much the simulated number misses the published one, as a share of that.
     pub fn error(&self) -> Option<f64> {
-        let published = self.published?;
+        let published = self.published.filter(|published| *published != 0.0)?;
         Some((self.simulated - published) / published)
     }
 }

@@ -3,6 +3,7 @@
 mod device_use;
 mod load;
 mod per_node_devices;
+mod sorted_free;
 
 use std::path::Path;
 
@@ -12,17 +13,21 @@ use crate::machine::{BadFile, Device, Machine, Impossible, Set, Source};
 use crate::report::Report;
 
 /// The scenarios that come with the program: name and file.
-const BUILT_IN: [(&str, &str); 2] = [
+const BUILT_IN: [(&str, &str); 3] = [
     ("per-node-devices", include_str!("../../scenarios/per-node-devices.toml")),
     ("eight-nodes", include_str!("../../scenarios/eight-nodes.toml")),
+    ("sorted-free", include_str!("../../scenarios/sorted-free.toml")),
 ];
 
 /// Reads and runs a scenario of one kind.
 type Run = fn(&str, &Source, &Options) -> Result<Report, Failure>;
 
 /// The kinds of scenarios.
-const KINDS: [(&str, Run); 2] =
-    [("per-node-devices", per_node_devices::run), ("device-use", device_use::run)];
+const KINDS: [(&str, Run); 3] = [
+    ("per-node-devices", per_node_devices::run),
+    ("device-use", device_use::run),
+    ("sorted-free", sorted_free::run),
+];
 
 /// How to run a scenario.
 #[derive(Clone, Copy, Debug)]
