@@ -1,6 +1,7 @@
 //! The experiments: each reads its file, runs memory under its load, and reports.
 
 mod device_use;
+mod fixed_readahead;
 mod load;
 mod per_node_devices;
 mod sorted_free;
@@ -13,20 +14,22 @@ use crate::machine::{BadFile, Device, Machine, Impossible, Set, Source};
 use crate::report::Report;
 
 /// The scenarios that come with the program: name and file.
-const BUILT_IN: [(&str, &str); 3] = [
+const BUILT_IN: [(&str, &str); 4] = [
     ("per-node-devices", include_str!("../../scenarios/per-node-devices.toml")),
     ("eight-nodes", include_str!("../../scenarios/eight-nodes.toml")),
     ("sorted-free", include_str!("../../scenarios/sorted-free.toml")),
+    ("fixed-readahead", include_str!("../../scenarios/fixed-readahead.toml")),
 ];
 
 /// Reads and runs a scenario of one kind.
 type Run = fn(&str, &Source, &Options) -> Result<Report, Failure>;
 
 /// The kinds of scenarios.
-const KINDS: [(&str, Run); 3] = [
+const KINDS: [(&str, Run); 4] = [
     ("per-node-devices", per_node_devices::run),
     ("device-use", device_use::run),
     ("sorted-free", sorted_free::run),
+    ("fixed-readahead", fixed_readahead::run),
 ];
 
 /// How to run a scenario.

@@ -106,7 +106,7 @@ fn time_rows(file: &File, devices: u32, unsorted: &[Found], sorted: &[Found]) ->
     let is_calibrated = devices == file.load.calibrated_at;
     let row = |order, published, found: &[Found], standing| {
         let values: Vec<_> = found.iter().map(|of| of.seconds).collect();
-        let published = (devices > 1).then_some(published);
+        let published = is_calibrated.then_some(published);
         let case = format!("{devices} devices, {order}");
         Row { case, published, simulated: values[0], range: None, standing }.over(&values)
     };
