@@ -42,6 +42,11 @@ impl Row {
         Self { case: case.into(), published: Some(published), simulated, range: None, standing }
     }
 
+    /// With another standing.
+    pub fn standing(self, standing: Standing) -> Self {
+        Self { standing, ..self }
+    }
+
     /// The median of several runs, with their spread.
     pub fn over(mut self, values: &[f64]) -> Self {
         let mut values = values.to_vec();

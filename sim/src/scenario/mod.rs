@@ -4,6 +4,7 @@ mod device_use;
 mod fixed_readahead;
 mod load;
 mod per_node_devices;
+mod per_node_lru;
 mod sorted_free;
 
 use std::path::Path;
@@ -14,10 +15,11 @@ use crate::machine::{BadFile, Device, Machine, Impossible, Set, Source};
 use crate::report::Report;
 
 /// The scenarios that come with the program: name and file.
-const BUILT_IN: [(&str, &str); 4] = [
+const BUILT_IN: [(&str, &str); 5] = [
     ("per-node-devices", include_str!("../../scenarios/per-node-devices.toml")),
     ("eight-nodes", include_str!("../../scenarios/eight-nodes.toml")),
     ("sorted-free", include_str!("../../scenarios/sorted-free.toml")),
+    ("per-node-lru", include_str!("../../scenarios/per-node-lru.toml")),
     ("fixed-readahead", include_str!("../../scenarios/fixed-readahead.toml")),
 ];
 
@@ -25,10 +27,11 @@ const BUILT_IN: [(&str, &str); 4] = [
 type Run = fn(&str, &Source, &Options) -> Result<Report, Failure>;
 
 /// The kinds of scenarios.
-const KINDS: [(&str, Run); 4] = [
+const KINDS: [(&str, Run); 5] = [
     ("per-node-devices", per_node_devices::run),
     ("device-use", device_use::run),
     ("sorted-free", sorted_free::run),
+    ("per-node-lru", per_node_lru::run),
     ("fixed-readahead", fixed_readahead::run),
 ];
 
