@@ -33,6 +33,8 @@ pub struct Machine {
     pub line_same_node: Time,
     /// To get a cache line from a CPU of another node.
     pub line_other_node: Time,
+    /// Watermarks are those of the real machine divided by this; without it by `scale`.
+    pub marks_scale: Option<u64>,
     /// By how many thousandths what takes time takes more or less.
     #[serde(default)]
     pub jitter_permille: u32,

@@ -81,10 +81,12 @@ impl Node {
     fn new(machine: &Machine) -> Self {
         let frames = machine.frames_per_node() as u32;
         let total = u64::from(frames) * u64::from(machine.nodes());
-        // Marks follow the size of the real machine, then its scale: they are part of what is scaled.
+        // Marks follow the size of the real machine, then the scale.
         let scale = *machine.scale.get_ref();
-        let min = min_free_kib(total * scale * 4) / 4 / scale;
+        let marks_scale = machine.marks_scale.unwrap_or(scale).max(1);
+        let min = min_free_kib(total * scale * 4) / 4 / marks_scale;
         let share = Watermarks::share(min.max(u64::from(machine.nodes()) * 8), frames.into(), total);
+        let managed = u64::from(frames) * scale / marks_scale;
         let mut pool = Pool::new(frames);
         while let Some(run) = pool.take_holes(frames) {
             pool.put_free(run);
@@ -92,7 +94,7 @@ impl Node {
         Self {
             pool,
             lists: Lists::new(vec![Link::default(); frames as usize]),
-            marks: Watermarks::new(share.min(u64::from(frames) / 8), frames.into(), 10),
+            marks: Watermarks::new(share.min(u64::from(frames) / 8), managed, 10),
             workingset: Workingset::default(),
             health: Health::default(),
             contents: vec![None; frames as usize],

@@ -1,6 +1,7 @@
 //! The experiments: each reads its file, runs memory under its load, and reports.
 
 mod device_use;
+mod exclusive_stall;
 mod fixed_readahead;
 mod load;
 mod per_node_devices;
@@ -15,9 +16,10 @@ use crate::machine::{BadFile, Device, Machine, Impossible, Set, Source};
 use crate::report::Report;
 
 /// The scenarios that come with the program: name and file.
-const BUILT_IN: [(&str, &str); 5] = [
+const BUILT_IN: [(&str, &str); 6] = [
     ("per-node-devices", include_str!("../../scenarios/per-node-devices.toml")),
     ("eight-nodes", include_str!("../../scenarios/eight-nodes.toml")),
+    ("exclusive-stall", include_str!("../../scenarios/exclusive-stall.toml")),
     ("sorted-free", include_str!("../../scenarios/sorted-free.toml")),
     ("per-node-lru", include_str!("../../scenarios/per-node-lru.toml")),
     ("fixed-readahead", include_str!("../../scenarios/fixed-readahead.toml")),
@@ -27,9 +29,10 @@ const BUILT_IN: [(&str, &str); 5] = [
 type Run = fn(&str, &Source, &Options) -> Result<Report, Failure>;
 
 /// The kinds of scenarios.
-const KINDS: [(&str, Run); 5] = [
+const KINDS: [(&str, Run); 6] = [
     ("per-node-devices", per_node_devices::run),
     ("device-use", device_use::run),
+    ("exclusive-stall", exclusive_stall::run),
     ("sorted-free", sorted_free::run),
     ("per-node-lru", per_node_lru::run),
     ("fixed-readahead", fixed_readahead::run),
