@@ -1,28 +1,32 @@
 //! What must be true after every event: no page lost, none stale, no slot and no frame owned twice, lists and counts exact.
 
-use std::collections::BTreeMap;
-
 use userswap_policy::devices::{DeviceId, NodeId};
 use userswap_policy::lru::ListId;
 
 use super::state::Content;
-use super::{Frame, Memory, PageId, Slot, Word};
+use super::{Memory, PageId, Slot, Word};
 
 impl Memory {
-    /// Looks at everything.
+    /// Looks at everything, unless nothing has changed since the last time.
     ///
     /// # Errors
     /// What is wrong, in one line.
     pub fn check(&self) -> Result<(), String> {
+        let revision = self.state.borrow().revision + self.swap.revision.get();
+        if self.checked.replace(revision) == revision {
+            return Ok(());
+        }
         let slots = self.check_pages()?;
         self.check_nodes()?;
         self.check_devices(&slots)
     }
 
-    /// Every page has its content; returns the page on each slot.
-    fn check_pages(&self) -> Result<BTreeMap<Slot, PageId>, String> {
+    /// Every page has its content, alone; returns how many pages are on each device.
+    fn check_pages(&self) -> Result<Vec<u32>, String> {
         let state = self.state.borrow();
-        let (mut slots, mut frames) = (BTreeMap::new(), BTreeMap::new());
+        let stores = &self.swap.stores;
+        let mut frames = Owners::new(state.nodes.iter().map(|node| node.contents.len()));
+        let mut slots = Owners::new(stores.iter().map(|store| store.pages as usize));
         for (page, of) in state.pages.iter().enumerate() {
             let page = page as PageId;
             let expected = Content { page, version: of.version };
@@ -31,39 +35,22 @@ impl Memory {
                 Word::Untouched | Word::Filling | Word::Lost => (None, None),
                 Word::Resident(frame) | Word::Leaving(frame) => (Some(frame), None),
                 Word::Writing(frame, slot) => (Some(frame), Some(slot)),
-                Word::Swapped(slot, _) | Word::Reading(slot) => (None, Some(slot)),
+                Word::Swapped(slot, _) => (None, Some(slot)),
+                // Its slot is given back before its frame is mapped, and may be another page's by then.
+                Word::Reading(_) => (None, None),
             };
             if let Some(frame) = frame {
-                let at = |frame: Frame| (frame.node, frame.index);
-                self.holds(state.nodes[usize::from(frame.node)].contents[frame.index as usize], expected)?;
-                if let Some(other) = frames.insert(at(frame), page) {
-                    return Err(format!("pages {other} and {page} are both in {frame:?}"));
-                }
+                holds(state.nodes[usize::from(frame.node)].contents[frame.index as usize], expected)?;
+                frames.own(frame.node, frame.index, page, "frame")?;
             }
             if let Some(slot) = slot {
                 if frame.is_none() && !self.is_dead(slot) {
-                    let content = self.swap.store(slot.device).contents.borrow()[slot.index as usize];
-                    // Between the read and the end of a swap-in the slot is given back already.
-                    if !matches!(of.word, Word::Reading(_)) || content.is_some() {
-                        self.holds(content, expected)?;
-                    }
+                    holds(self.swap.store(slot.device).contents.borrow()[slot.index as usize], expected)?;
                 }
-                if let Some(other) = slots.insert(slot, page) {
-                    let is_reading = |page| matches!(state.word(page), Word::Reading(_));
-                    if !is_reading(other) && !is_reading(page) {
-                        return Err(format!("pages {other} and {page} are both on {slot:?}"));
-                    }
-                }
+                slots.own(slot.device, slot.index, page, "slot")?;
             }
         }
-        Ok(slots)
-    }
-
-    fn holds(&self, found: Option<Content>, expected: Content) -> Result<(), String> {
-        match found {
-            Some(content) if content == expected => Ok(()),
-            found => Err(format!("expected {expected:?}, found {found:?}")),
-        }
+        Ok(slots.counts)
     }
 
     fn is_dead(&self, slot: Slot) -> bool {
@@ -94,16 +81,16 @@ impl Memory {
     }
 
     /// Slots in use are those of pages and those that CPUs keep; lists are sorted and have who has room.
-    fn check_devices(&self, slots: &BTreeMap<Slot, PageId>) -> Result<(), String> {
+    fn check_devices(&self, of_pages: &[u32]) -> Result<(), String> {
         let table = self.swap.table.borrow();
         for (device, store) in self.swap.stores.iter().enumerate() {
             let device = device as u8;
             let used = store.slots.borrow().used();
-            let of_pages = slots.keys().filter(|slot| slot.device == device).count() as u32;
+            let of_pages = of_pages[usize::from(device)];
             // A page is Leaving while its slot is being taken, and has none while it is being given back.
             let held = store.contents.borrow().iter().flatten().count() as u32;
-            if held > used {
-                return Err(format!("device {device}: {held} slots with content, {used} in use"));
+            if held.max(of_pages) > used {
+                return Err(format!("device {device}: {held} full, {of_pages} of pages, {used} in use"));
             }
             if table.device(DeviceId(device)).is_none() && of_pages > 0 {
                 return Err(format!("device {device} is gone, and {of_pages} pages are on it"));
@@ -124,14 +111,47 @@ impl Memory {
     /// As [`Memory::check`].
     pub fn check_end(&self) -> Result<(), String> {
         self.swap.drain();
-        let slots = self.check_pages()?;
+        let on_devices = self.check_pages()?;
         for (device, store) in self.swap.stores.iter().enumerate() {
-            let of_pages = slots.keys().filter(|slot| usize::from(slot.device) == device).count();
-            let used = store.slots.borrow().used() as usize;
+            let of_pages = on_devices[device];
+            let used = store.slots.borrow().used();
             if used != of_pages {
                 return Err(format!("device {device}: {used} slots in use by {of_pages} pages"));
             }
         }
+        Ok(())
+    }
+}
+
+fn holds(found: Option<Content>, expected: Content) -> Result<(), String> {
+    match found {
+        Some(content) if content == expected => Ok(()),
+        found => Err(format!("expected {expected:?}, found {found:?}")),
+    }
+}
+
+/// Which page has each frame or slot.
+struct Owners {
+    pages: Vec<Vec<PageId>>,
+    counts: Vec<u32>,
+}
+
+/// No page.
+const NOBODY: PageId = PageId::MAX;
+
+impl Owners {
+    fn new(lengths: impl Iterator<Item = usize>) -> Self {
+        let pages: Vec<_> = lengths.map(|length| vec![NOBODY; length]).collect();
+        Self { counts: vec![0; pages.len()], pages }
+    }
+
+    fn own(&mut self, of: u8, index: u32, page: PageId, what: &str) -> Result<(), String> {
+        let owner = &mut self.pages[usize::from(of)][index as usize];
+        if *owner != NOBODY {
+            return Err(format!("pages {owner} and {page} both have {what} {index} of {of}"));
+        }
+        *owner = page;
+        self.counts[usize::from(of)] += 1;
         Ok(())
     }
 }

@@ -63,7 +63,7 @@ impl Memory {
             let word = self.state.borrow().word(page);
             match word {
                 Word::Untouched => return,
-                Word::Lost => return self.state.borrow_mut().publish(page, Word::Untouched),
+                Word::Lost => return self.forget(page),
                 Word::Resident(frame) => return self.drop_resident(page, frame),
                 Word::Swapped(slot, _) => {
                     self.forget(page);

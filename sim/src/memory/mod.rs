@@ -82,6 +82,8 @@ pub struct Memory {
     /// The node whose reclaimer may contend.
     exclusive: Cell<Option<u8>>,
     stalled: Waiters,
+    /// What the last check has seen.
+    checked: Cell<u64>,
     /// What happened.
     pub counts: Counts,
 }
@@ -120,6 +122,7 @@ impl Memory {
             frame_waiters: Waiters::default(),
             exclusive: Cell::new(None),
             stalled: Waiters::default(),
+            checked: Cell::new(u64::MAX),
             counts: Counts::default(),
             costs: set.costs,
         });

@@ -122,6 +122,8 @@ pub struct State {
     pub pages: Vec<Page>,
     pub nodes: Vec<Node>,
     replacement: Replacement,
+    /// Grows with every change that a check could find wrong.
+    pub revision: u64,
 }
 
 impl State {
@@ -131,6 +133,7 @@ impl State {
             pages: vec![page; pages as usize],
             nodes: (0..machine.nodes()).map(|_| Node::new(machine)).collect(),
             replacement: rules.replacement,
+            revision: 0,
         }
     }
 
@@ -140,6 +143,7 @@ impl State {
 
     /// Publishes a page's state.
     pub fn publish(&mut self, page: PageId, word: Word) {
+        self.revision += 1;
         self.pages[page as usize].word = word;
     }
 
@@ -154,6 +158,7 @@ impl State {
     }
 
     pub fn free(&mut self, frame: Frame) {
+        self.revision += 1;
         *self.content(frame) = None;
         let node = &mut self.nodes[usize::from(frame.node)];
         node.pool.put_free(FrameRun { first: frame.index, count: 1 });

@@ -47,6 +47,8 @@ pub struct Swap {
     choose_hold: Ns,
     slot_hold: Ns,
     turn: u32,
+    /// Grows with every change that a check could find wrong.
+    pub revision: Cell<u64>,
     /// Slots out of a turn that were not asked for yet, by CPU.
     ready: RefCell<Vec<Vec<Slot>>>,
 }
@@ -86,6 +88,7 @@ impl Swap {
             choose_hold: costs.choose_hold.0,
             slot_hold: costs.slot_hold.0,
             turn: costs.slots_per_turn,
+            revision: Cell::new(0),
             ready: RefCell::new(vec![Vec::new(); cpus]),
         }
     }
@@ -182,7 +185,19 @@ impl Swap {
         }
     }
 
+    /// A swapoff has failed: the device is listed again, if it has room and does not fail.
+    pub fn back_again(&self, id: DeviceId) {
+        let store = self.store(id.0);
+        let mut table = self.table();
+        table.swapoff_failed(id);
+        if store.slots.borrow().is_full() || store.write_errors.get() >= WRITE_ERRORS_MAX {
+            table.on_full(id);
+        }
+    }
+
+    /// The devices, to ask and to change.
     pub fn table(&self) -> RefMut<'_, DeviceTable> {
+        self.revision.set(self.revision.get() + 1);
         self.table.borrow_mut()
     }
 }

@@ -43,8 +43,7 @@ impl Memory {
             thread.sleep(BETWEEN_PASSES_NS).await;
             self.swap.drain();
         }
-        let mut table = self.swap.table();
-        table.swapoff_failed(id);
+        self.swap.back_again(id);
         Swapoff::NoRoom
     }
 

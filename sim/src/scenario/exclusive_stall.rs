@@ -108,6 +108,7 @@ struct Tables {
     system: Vec<Row>,
     ratios: Vec<Row>,
     direct: Vec<Row>,
+    cpus: Vec<Row>,
     stalls: Vec<Row>,
 }
 
@@ -139,6 +140,12 @@ impl Tables {
                 Row::predicted(case.clone(), None, values[0]).over(&values)
             };
             self.direct.push(plain(|of| of.direct));
+            let busy = match variant.name {
+                "wait" => Some(system[0] / elapsed[0]),
+                "stall" => Some(system[1] / elapsed[1]),
+                _ => None,
+            };
+            self.cpus.push(Row { published: busy, ..plain(|of| of.system / of.elapsed) });
             self.stalls.push(plain(|of| of.stalls));
             if variant.name == "stall" {
                 let values: Vec<_> = runs.iter().map(|of| of.elapsed / base_elapsed).collect();
@@ -154,6 +161,7 @@ impl Tables {
             Table::new("system, s", self.system),
             Table::new("elapsed, stall / wait", self.ratios),
             Table::new("pages reclaimed directly, % of all", self.direct),
+            Table::new("CPUs busy for the system", self.cpus),
             Table::new("pauses", self.stalls),
         ]
     }

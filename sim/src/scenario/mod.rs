@@ -7,6 +7,7 @@ mod load;
 mod per_node_devices;
 mod per_node_lru;
 mod sorted_free;
+mod stress;
 
 use std::path::Path;
 
@@ -16,26 +17,28 @@ use crate::machine::{BadFile, Device, Machine, Impossible, Set, Source};
 use crate::report::Report;
 
 /// The scenarios that come with the program: name and file.
-const BUILT_IN: [(&str, &str); 6] = [
+const BUILT_IN: [(&str, &str); 7] = [
     ("per-node-devices", include_str!("../../scenarios/per-node-devices.toml")),
     ("eight-nodes", include_str!("../../scenarios/eight-nodes.toml")),
     ("exclusive-stall", include_str!("../../scenarios/exclusive-stall.toml")),
     ("sorted-free", include_str!("../../scenarios/sorted-free.toml")),
     ("per-node-lru", include_str!("../../scenarios/per-node-lru.toml")),
     ("fixed-readahead", include_str!("../../scenarios/fixed-readahead.toml")),
+    ("stress", include_str!("../../scenarios/stress.toml")),
 ];
 
 /// Reads and runs a scenario of one kind.
 type Run = fn(&str, &Source, &Options) -> Result<Report, Failure>;
 
 /// The kinds of scenarios.
-const KINDS: [(&str, Run); 6] = [
+const KINDS: [(&str, Run); 7] = [
     ("per-node-devices", per_node_devices::run),
     ("device-use", device_use::run),
     ("exclusive-stall", exclusive_stall::run),
     ("sorted-free", sorted_free::run),
     ("per-node-lru", per_node_lru::run),
     ("fixed-readahead", fixed_readahead::run),
+    ("stress", stress::run),
 ];
 
 /// How to run a scenario.
