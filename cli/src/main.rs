@@ -16,6 +16,7 @@ mod program;
 mod ram;
 mod run;
 mod script;
+mod sim;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -54,6 +55,8 @@ enum Command {
     DemoLoad(demo_load::LoadArgs),
     /// Measure a case under userswap and, with --vs kernel, on the kernel's own swap
     Bench(bench::BenchLine),
+    /// Simulate machines that swap, beside what was published about them
+    Sim(sim::SimArgs),
     /// Generate load, with the options and the output of usemem
     #[command(disable_help_flag = true)]
     Usemem {
@@ -78,6 +81,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::demo(&args),
         Command::DemoLoad(args) => demo_load::load(args),
         Command::Bench(args) => bench::bench(args),
+        Command::Sim(args) => sim::sim(&args),
         Command::Usemem { args } => bench::usemem(args),
     };
     result.unwrap_or_else(|failure: Failure| {

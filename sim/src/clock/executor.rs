@@ -58,6 +58,7 @@ struct Inner {
     events: Cell<u64>,
     current: Cell<TaskId>,
     programs: Cell<u32>,
+    linger: Cell<Ns>,
     queue: RefCell<BinaryHeap<Reverse<Event>>>,
     /// Of each task: its events with another ticket are void.
     tickets: RefCell<Vec<u32>>,
@@ -92,6 +93,7 @@ impl Sim {
             events: Cell::default(),
             current: Cell::default(),
             programs: Cell::default(),
+            linger: Cell::default(),
             queue: RefCell::default(),
             tickets: RefCell::default(),
             kinds: RefCell::default(),
@@ -170,14 +172,28 @@ impl Sim {
         self.suspend().await;
     }
 
+    /// Lets a run go on for so long after its last program has ended, as long as there are events.
+    pub fn linger(&self, ns: Ns) {
+        self.0.linger.set(ns);
+    }
+
     /// Runs until all programs have ended, at most to the moment `limit`. After every event `look` is asked whether all
     /// is as it must be.
     pub fn run(&self, limit: Ns, mut look: impl FnMut() -> Result<(), String>) -> Stop {
         let mut tasks: Vec<Option<Task>> = Vec::new();
         self.take_started(&mut tasks);
-        while self.0.programs.get() > 0 {
+        let mut end = None;
+        loop {
+            let is_done = self.0.programs.get() == 0;
+            if is_done && end.is_none() {
+                end = Some(self.now() + self.0.linger.get());
+            }
             let next = self.0.queue.borrow_mut().pop();
-            let Some(Reverse(event)) = next else { return Stop::AsleepForEver(self.asleep(&tasks)) };
+            let event = match next {
+                Some(Reverse(event)) if end.is_none_or(|end| event.at < end) => event,
+                _ if is_done => return Stop::Done,
+                _ => return Stop::AsleepForEver(self.asleep(&tasks)),
+            };
             if event.at > limit {
                 return Stop::TimeLimit;
             }
@@ -192,7 +208,6 @@ impl Sim {
                 return Stop::Found(found);
             }
         }
-        Stop::Done
     }
 
     /// Whether the task was woken by another event meanwhile; else no other event will wake it.

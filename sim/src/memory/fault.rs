@@ -13,7 +13,7 @@ use crate::machine::IoError;
 
 /// Times that a thread sleeps for a page before it is killed: a tenth of a second each.
 const PATIENCE: u32 = 20;
-const PATIENCE_NS: u64 = 100_000_000;
+const PATIENCE_NS: u64 = 2_000_000_000;
 
 /// What a program does with a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

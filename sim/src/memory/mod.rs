@@ -26,6 +26,8 @@ pub use state::{Frame, Page, PageId, Word};
 pub use swap::Slot;
 pub use swapoff::Swapoff;
 
+#[cfg(test)]
+pub use reclaim::BELIEVES_EVERY_WRITE;
 use state::State;
 use swap::Swap;
 

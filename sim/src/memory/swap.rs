@@ -103,6 +103,11 @@ impl Swap {
         self.list_lock.counts()
     }
 
+    /// Whether there is any use in taking pages from programs: all that leaves needs a slot.
+    pub fn has_room(&self) -> bool {
+        self.table.borrow().listed(NodeId(0)).next().is_some()
+    }
+
     /// A slot for a page that leaves, from the first device that the thread's node asks and that has one.
     pub async fn allocate(&self, thread: &Thread) -> Option<Slot> {
         thread.settle().await;

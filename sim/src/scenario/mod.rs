@@ -6,8 +6,10 @@ mod fixed_readahead;
 mod load;
 mod per_node_devices;
 mod per_node_lru;
+mod scale;
 mod sorted_free;
 mod stress;
+mod workloads;
 
 use std::path::Path;
 
@@ -17,13 +19,15 @@ use crate::machine::{BadFile, Device, Machine, Impossible, Set, Source};
 use crate::report::Report;
 
 /// The scenarios that come with the program: name and file.
-const BUILT_IN: [(&str, &str); 7] = [
+const BUILT_IN: [(&str, &str); 9] = [
     ("per-node-devices", include_str!("../../scenarios/per-node-devices.toml")),
     ("eight-nodes", include_str!("../../scenarios/eight-nodes.toml")),
     ("exclusive-stall", include_str!("../../scenarios/exclusive-stall.toml")),
     ("sorted-free", include_str!("../../scenarios/sorted-free.toml")),
     ("per-node-lru", include_str!("../../scenarios/per-node-lru.toml")),
     ("fixed-readahead", include_str!("../../scenarios/fixed-readahead.toml")),
+    ("workloads", include_str!("../../scenarios/workloads.toml")),
+    ("scale", include_str!("../../scenarios/scale.toml")),
     ("stress", include_str!("../../scenarios/stress.toml")),
 ];
 
@@ -31,13 +35,15 @@ const BUILT_IN: [(&str, &str); 7] = [
 type Run = fn(&str, &Source, &Options) -> Result<Report, Failure>;
 
 /// The kinds of scenarios.
-const KINDS: [(&str, Run); 7] = [
+const KINDS: [(&str, Run); 9] = [
     ("per-node-devices", per_node_devices::run),
     ("device-use", device_use::run),
     ("exclusive-stall", exclusive_stall::run),
     ("sorted-free", sorted_free::run),
     ("per-node-lru", per_node_lru::run),
     ("fixed-readahead", fixed_readahead::run),
+    ("workloads", workloads::run),
+    ("scale", scale::run),
     ("stress", stress::run),
 ];
 

@@ -46,6 +46,9 @@ impl Default for Limit {
     }
 }
 
+/// Time for reclaimers to end what they are at when the programs have ended.
+const AFTERWARDS_NS: u64 = 1_000_000_000;
+
 /// What happened in a case: a test sees from it that everything is reached.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Coverage {
@@ -146,6 +149,7 @@ fn simulate(seed: u64, limit: Limit) -> Result<Coverage, String> {
         program(&memory, task % machine.nodes(), task * pages..(task + 1) * pages, (steps, random));
     }
     let swapped_off = swapoffs(&memory, (random.below(5) as u32).min(limit.swapoffs), random);
+    memory.sim().linger(AFTERWARDS_NS);
     let options = Options { seed, checking: Checking::EveryEvent };
     load::finish(&memory, &options).map_err(|failure| failure.to_string())?;
     memory.check_end()?;
