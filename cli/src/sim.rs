@@ -51,8 +51,9 @@ pub fn sim(args: &SimArgs) -> Result<ExitCode, Failure> {
     };
     let reports = names.into_iter().map(|name| run(name, args)).collect::<Result<Vec<_>, _>>()?;
     if let (Some(file), [report]) = (&args.plot, &reports[..]) {
-        report::plot(report, file)
-            .map_err(|bad| Failure::usage(format!("--plot: {bad}: use a file that can be written")))?;
+        report::plot(report, file).map_err(|bad| {
+            Failure::usage(format!("--plot: {bad}: use a file that can be written"))
+        })?;
     }
     print(&reports, args);
     Ok(ExitCode::SUCCESS)

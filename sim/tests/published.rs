@@ -79,11 +79,12 @@ fn a_fixed_window_gains_with_its_size_and_a_scaled_one_never() {
 #[test]
 fn pausing_reclaimers_send_programs_into_direct_reclaim() {
     let report = run("exclusive-stall");
-    let direct =
-        |case: &str| row(&report, "pages reclaimed directly, % of all", case).simulated;
+    let direct = |case: &str| row(&report, "pages reclaimed directly, % of all", case).simulated;
     for threads in [1, 3, 5, 7, 8] {
-        let (wait, stall) =
-            (direct(&format!("{threads} threads, wait")), direct(&format!("{threads} threads, stall")));
+        let (wait, stall) = (
+            direct(&format!("{threads} threads, wait")),
+            direct(&format!("{threads} threads, stall")),
+        );
         assert!(stall > 1.3 * wait, "{threads} threads: {stall} % against {wait} %");
     }
     assert!(row(&report, "pauses", "8 threads, stall").simulated > 0.0);

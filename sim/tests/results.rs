@@ -19,5 +19,8 @@ fn the_results_in_the_repository_are_those_of_this_code() {
         std::fs::write(&file, &text).expect("results.txt can be written");
     }
     let kept = std::fs::read_to_string(&file).expect("results.txt is in the repository");
-    assert!(kept == text, "sim/results.txt is stale: run this test with USERSWAP_UPDATE_RESULTS=1, and look at the difference");
+    assert!(
+        kept == text,
+        "sim/results.txt is stale: run this test with USERSWAP_UPDATE_RESULTS=1, and look at the difference"
+    );
 }

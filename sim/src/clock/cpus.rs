@@ -108,7 +108,9 @@ impl Cpus {
         }
         let mut idle = self.idle.borrow_mut();
         let nodes = idle.len();
-        let node = (0..nodes).map(|step| (home as usize + step) % nodes).find(|node| !idle[*node].is_empty())?;
+        let node = (0..nodes)
+            .map(|step| (home as usize + step) % nodes)
+            .find(|node| !idle[*node].is_empty())?;
         let cpus = &mut idle[node];
         let same = last.and_then(|last| cpus.iter().position(|cpu| *cpu == last));
         self.idle_count.set(self.idle_count.get() - 1);

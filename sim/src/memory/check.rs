@@ -31,7 +31,9 @@ impl Memory {
             let page = page as PageId;
             let expected = Content { page, version: of.version };
             let (frame, slot) = match of.word {
-                Word::Untouched if of.version > 0 => return Err(format!("page {page} is forgotten")),
+                Word::Untouched if of.version > 0 => {
+                    return Err(format!("page {page} is forgotten"));
+                }
                 Word::Untouched | Word::Filling | Word::Lost => (None, None),
                 Word::Resident(frame) | Word::Leaving(frame) => (Some(frame), None),
                 Word::Writing(frame, slot) => (Some(frame), Some(slot)),
@@ -40,12 +42,18 @@ impl Memory {
                 Word::Reading(_) => (None, None),
             };
             if let Some(frame) = frame {
-                holds(state.nodes[usize::from(frame.node)].contents[frame.index as usize], expected)?;
+                holds(
+                    state.nodes[usize::from(frame.node)].contents[frame.index as usize],
+                    expected,
+                )?;
                 frames.own(frame.node, frame.index, page, "frame")?;
             }
             if let Some(slot) = slot {
                 if frame.is_none() && !self.is_dead(slot) {
-                    holds(self.swap.store(slot.device).contents.borrow()[slot.index as usize], expected)?;
+                    holds(
+                        self.swap.store(slot.device).contents.borrow()[slot.index as usize],
+                        expected,
+                    )?;
                 }
                 slots.own(slot.device, slot.index, page, "slot")?;
             }
@@ -69,7 +77,10 @@ impl Memory {
         for (index, node) in state.nodes.iter().enumerate() {
             let listed: u32 = ListId::ALL.iter().map(|list| node.lists.len(*list)).sum();
             if listed != resident[index] {
-                return Err(format!("node {index}: {listed} pages listed, {} resident", resident[index]));
+                return Err(format!(
+                    "node {index}: {listed} pages listed, {} resident",
+                    resident[index]
+                ));
             }
             let full = node.contents.iter().flatten().count() as u32;
             let used = node.pool.positions() - node.pool.free();
@@ -90,7 +101,9 @@ impl Memory {
             // A page is Leaving while its slot is being taken, and has none while it is being given back.
             let held = store.contents.borrow().iter().flatten().count() as u32;
             if held.max(of_pages) > used {
-                return Err(format!("device {device}: {held} full, {of_pages} of pages, {used} in use"));
+                return Err(format!(
+                    "device {device}: {held} full, {of_pages} of pages, {used} in use"
+                ));
             }
             if table.device(DeviceId(device)).is_none() && of_pages > 0 {
                 return Err(format!("device {device} is gone, and {of_pages} pages are on it"));

@@ -85,7 +85,8 @@ impl Node {
         let scale = *machine.scale.get_ref();
         let marks_scale = machine.marks_scale.unwrap_or(scale).max(1);
         let min = min_free_kib(total * scale * 4) / 4 / marks_scale;
-        let share = Watermarks::share(min.max(u64::from(machine.nodes()) * 8), frames.into(), total);
+        let share =
+            Watermarks::share(min.max(u64::from(machine.nodes()) * 8), frames.into(), total);
         let managed = u64::from(frames) * scale / marks_scale;
         let mut pool = Pool::new(frames);
         while let Some(run) = pool.take_holes(frames) {

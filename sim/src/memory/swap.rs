@@ -163,7 +163,8 @@ impl Swap {
         store.contents.borrow_mut()[slot.index as usize] = None;
         store.slots.borrow_mut().free(SlotRun { first: slot.index, count: 1 });
         let mut table = self.table();
-        if store.write_errors.get() < WRITE_ERRORS_MAX && table.device(DeviceId(slot.device)).is_some()
+        if store.write_errors.get() < WRITE_ERRORS_MAX
+            && table.device(DeviceId(slot.device)).is_some()
         {
             table.on_not_full(DeviceId(slot.device));
         }

@@ -41,7 +41,8 @@ type Drawn = Result<(), DrawingAreaErrorKind<<SVGBackend<'static> as DrawingBack
 fn draw(report: &Report, area: &Area<'_>) -> Drawn {
     area.fill(&WHITE)?;
     for (table, part) in report.tables.iter().zip(area.split_evenly((report.tables.len(), 1))) {
-        let highest = table.rows.iter().flat_map(|row| [Some(row.simulated), row.published]).flatten();
+        let highest =
+            table.rows.iter().flat_map(|row| [Some(row.simulated), row.published]).flatten();
         let highest = highest.fold(0.0_f64, f64::max).max(1e-9);
         let cases = table.rows.len() as i32;
         let mut chart = ChartBuilder::on(&part)

@@ -126,7 +126,11 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{}: {} (seed {}, {} events)", self.scenario, self.about, self.seed, self.events)?;
+        writeln!(
+            f,
+            "{}: {} (seed {}, {} events)",
+            self.scenario, self.about, self.seed, self.events
+        )?;
         for table in &self.tables {
             write!(f, "\n{}", Lines(table))?;
         }
@@ -147,7 +151,8 @@ impl fmt::Display for Lines<'_> {
         writeln!(f, "  {:width$} {:>12} {:>12} {:>8}", "", "published", "simulated", "error")?;
         for row in rows {
             let published = row.published.map_or_else(|| "-".to_owned(), number);
-            let error = row.error().map_or_else(String::new, |error| format!("{:+.1} %", error * 100.0));
+            let error =
+                row.error().map_or_else(String::new, |error| format!("{:+.1} %", error * 100.0));
             let (case, simulated) = (&row.case, number(row.simulated));
             let mut line = format!("  {case:width$} {published:>12} {simulated:>12} {error:>8}");
             if let Some((low, high)) = row.range {

@@ -124,7 +124,8 @@ impl Tables {
         for (variant, runs) in VARIANTS.iter().zip(found) {
             let case = format!("{case}, {}", variant.name);
             let row = |published: [f64; 2], base: f64, of: fn(&Found) -> f64| {
-                let values: Vec<_> = runs.iter().map(|found| of(found) / base * published[0]).collect();
+                let values: Vec<_> =
+                    runs.iter().map(|found| of(found) / base * published[0]).collect();
                 let of_row = Row::predicted(case.clone(), None, values[0]).over(&values);
                 match variant.name {
                     "wait" => Row { published: Some(published[0]), ..of_row }
@@ -167,8 +168,15 @@ impl Tables {
     }
 }
 
-fn simulate(file: &File, threads: u32, variant: Variant, options: &Options) -> Result<Runs, Failure> {
-    let one = |run| simulate_once(file, threads, variant, &Options { seed: options.seed + run, ..*options });
+fn simulate(
+    file: &File,
+    threads: u32,
+    variant: Variant,
+    options: &Options,
+) -> Result<Runs, Failure> {
+    let one = |run| {
+        simulate_once(file, threads, variant, &Options { seed: options.seed + run, ..*options })
+    };
     (0..file.runs.max(1)).map(one).collect()
 }
 
@@ -185,7 +193,8 @@ fn simulate_once(
         replacement: Replacement::Queue,
     };
     let pages = file.machine.pages(file.load.size) as u32 / threads;
-    let setup = Setup { pages: pages * threads, costs: file.cost.clone(), rules, seed: options.seed };
+    let setup =
+        Setup { pages: pages * threads, costs: file.cost.clone(), rules, seed: options.seed };
     let memory = Memory::start(&file.machine, &file.device, setup);
     let finished = Finished::default();
     for thread in 0..threads {

@@ -111,7 +111,12 @@ struct Found {
     events: u64,
 }
 
-fn simulate(file: &File, walk: Walk, page_cluster: u8, options: &Options) -> Result<Found, Failure> {
+fn simulate(
+    file: &File,
+    walk: Walk,
+    page_cluster: u8,
+    options: &Options,
+) -> Result<Found, Failure> {
     let sim = Sim::with_jitter(options.seed, file.machine.jitter_permille);
     let scale = *file.machine.scale.get_ref();
     let layout = Layout::new((file.load.pages / scale) as u32, &file.load);
@@ -126,7 +131,8 @@ fn simulate(file: &File, walk: Walk, page_cluster: u8, options: &Options) -> Res
         busy_until: Cell::new(0),
         requests: Cell::new(0),
     });
-    let (walker, cpus, times) = (Rc::clone(&swapoff), file.machine.cpus(), Rc::new(Times::default()));
+    let (walker, cpus, times) =
+        (Rc::clone(&swapoff), file.machine.cpus(), Rc::new(Times::default()));
     let handle = sim.clone();
     sim.program(async move {
         let thread = Thread::new(&handle, &cpus, &times, 0);

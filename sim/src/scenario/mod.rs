@@ -15,7 +15,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use crate::machine::{BadFile, Device, Machine, Impossible, Set, Source};
+use crate::machine::{BadFile, Device, Impossible, Machine, Set, Source};
 use crate::report::Report;
 
 /// The scenarios that come with the program: name and file.
@@ -116,7 +116,8 @@ pub fn run(name: &str, sets: &[Set], options: &Options) -> Result<Report, Failur
     let head: Head = source.read()?;
     let kind = head.kind.get_ref();
     let Some((_, run)) = KINDS.iter().find(|(known, _)| known == kind) else {
-        let message = format!("{kind:?} is no kind of scenario: use {}", KINDS.map(|of| of.0).join(", "));
+        let message =
+            format!("{kind:?} is no kind of scenario: use {}", KINDS.map(|of| of.0).join(", "));
         return Err(source.refuse(&Impossible::new(head.kind.span(), message)).into());
     };
     run(name, &source, options)

@@ -103,7 +103,8 @@ fn rate_row(of: &Run, listing: Listing, found: &[Rates]) -> Row {
 
 fn ratio_rows(of: &Run, found: &[Rates]) -> [Row; 3] {
     let ratio = |(above, below): (Listing, Listing)| {
-        let of_run = |rates: &Rates| rates[usize::from(above.index())] / rates[usize::from(below.index())];
+        let of_run =
+            |rates: &Rates| rates[usize::from(above.index())] / rates[usize::from(below.index())];
         let values: Vec<_> = found.iter().map(of_run).collect();
         let published = of.published.of(above) / of.published.of(below);
         let case = format!("{} tasks, {above} / {below}", of.tasks);
@@ -125,8 +126,10 @@ fn simulate(
     options: &Options,
 ) -> Result<(Shared, Finished), Failure> {
     let pages = file.machine.pages(of.size_per_task) as u32;
-    let rules = Rules { placement: Placement::Near, replacement: Replacement::Queue, ..Rules::default() };
-    let setup = Setup { pages: pages * of.tasks, costs: file.cost.clone(), rules, seed: options.seed };
+    let rules =
+        Rules { placement: Placement::Near, replacement: Replacement::Queue, ..Rules::default() };
+    let setup =
+        Setup { pages: pages * of.tasks, costs: file.cost.clone(), rules, seed: options.seed };
     let memory = Memory::start(&file.machine, &listed(&file.device, listing), setup);
     let finished = Finished::default();
     for task in 0..of.tasks {

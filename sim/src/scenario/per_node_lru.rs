@@ -118,7 +118,9 @@ fn row(case: &str, published: Option<f64>, found: &[Found], of: impl Fn(&Found) 
 
 fn check_limit(load: &Load) -> Result<(), Impossible> {
     match *load.limit_per_node.get_ref() {
-        0 => Err(Impossible::new(load.limit_per_node.span(), "0 objects: use 1 or more".to_owned())),
+        0 => {
+            Err(Impossible::new(load.limit_per_node.span(), "0 objects: use 1 or more".to_owned()))
+        }
         _ => Ok(()),
     }
 }
@@ -129,7 +131,11 @@ fn counting(machine: &Machine) -> Vec<Row> {
     let of = |nodes: u32| {
         let mask = Ns::from(nodes.div_ceil(LINE_BITS)) + 1;
         [
-            Row::predicted(format!("{nodes} nodes, every counter"), None, (line * Ns::from(nodes)) as f64),
+            Row::predicted(
+                format!("{nodes} nodes, every counter"),
+                None,
+                (line * Ns::from(nodes)) as f64,
+            ),
             Row::predicted(format!("{nodes} nodes, mask"), None, (line * mask) as f64),
         ]
     };

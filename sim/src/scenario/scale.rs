@@ -66,13 +66,20 @@ pub fn run(name: &str, source: &Source, options: &Options) -> Result<Report, Fai
     let mut crowd = Vec::new();
     for tasks in file.tasks.get_ref() {
         let pages = (file.load.pages_of_all / (*tasks).max(1)).max(1);
-        let case = Case { machine: file.machine.clone(), devices: devices(&file, 4), tasks: *tasks, pages };
+        let case = Case {
+            machine: file.machine.clone(),
+            devices: devices(&file, 4),
+            tasks: *tasks,
+            pages,
+        };
         let found = simulate(&file, &case, Placement::Near, options)?;
         report.events += found.events;
         crowd.push(Row::predicted(format!("{tasks} tasks"), None, found.machine_ns));
     }
     report.tables.push(Table::new("time of a task per page, ns", pages));
-    report.tables.push(Table::new("waiting for the lock of the device lists, % of CPU time", waits));
+    report
+        .tables
+        .push(Table::new("waiting for the lock of the device lists, % of CPU time", waits));
     report.tables.push(Table::new("lists of devices, bytes", bytes));
     report.tables.push(Table::new("time of the four-node machine per page, ns", crowd));
     Ok(report)

@@ -71,7 +71,8 @@ pub fn run(name: &str, source: &Source, options: &Options) -> Result<Report, Fai
     for devices in file.load.devices.iter().map(|devices| *devices.get_ref()) {
         let (mut unsorted, mut sorted) = (Vec::new(), Vec::new());
         for run in 0..file.runs.max(1) {
-            for (order, found) in [(FreeOrder::Unsorted, &mut unsorted), (FreeOrder::Sorted, &mut sorted)]
+            for (order, found) in
+                [(FreeOrder::Unsorted, &mut unsorted), (FreeOrder::Sorted, &mut sorted)]
             {
                 let one = simulate(&file, (file.load.tasks, devices), order, options.seed + run)?;
                 report.events += one.events;
@@ -121,8 +122,7 @@ fn ratio_row(file: &File, devices: u32, unsorted: &[Found], sorted: &[Found]) ->
     let pairs = unsorted.iter().zip(sorted);
     let values: Vec<_> = pairs.map(|(before, after)| after.seconds / before.seconds).collect();
     // With one device nothing is to be gained.
-    let published =
-        if devices == 1 { 1.0 } else { file.published.after / file.published.before };
+    let published = if devices == 1 { 1.0 } else { file.published.after / file.published.before };
     Row::predicted(format!("{devices} devices"), Some(published), values[0]).over(&values)
 }
 
@@ -219,7 +219,8 @@ impl World {
     /// Frees a batch in the order that policy wants.
     async fn free(&self, thread: &Thread, mut batch: Batch<DeviceId>) {
         let mut script = Script::default();
-        let stats = free_batch::free_all(self.order, self.locks.len() as u32, batch.slots(), &mut script);
+        let stats =
+            free_batch::free_all(self.order, self.locks.len() as u32, batch.slots(), &mut script);
         self.slots.set(self.slots.get() + u64::from(stats.freed));
         thread.charge(Class::System, Ns::from(stats.sorted) * self.load.sort.0);
         for step in script.0 {

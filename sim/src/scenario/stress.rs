@@ -42,7 +42,15 @@ pub struct Limit {
 
 impl Default for Limit {
     fn default() -> Self {
-        Self { nodes: 3, devices: 4, faults: 4, tasks: 6, steps: 400, pages_per_task: 120, swapoffs: 4 }
+        Self {
+            nodes: 3,
+            devices: 4,
+            faults: 4,
+            tasks: 6,
+            steps: 400,
+            pages_per_task: 120,
+            swapoffs: 4,
+        }
     }
 }
 
@@ -70,11 +78,14 @@ pub fn run(name: &str, source: &Source, options: &Options) -> Result<Report, Fai
     let mut report = Report::new(name, &file.about, options.seed);
     let mut total = Coverage::default();
     for seed in options.seed..options.seed + file.seeds {
-        let found = run_case(seed, file.limit).map_err(|_| Failure::Broken(explain(seed, file.limit)))?;
+        let found =
+            run_case(seed, file.limit).map_err(|_| Failure::Broken(explain(seed, file.limit)))?;
         total.add(&found);
     }
     report.events = total.events;
-    report.tables.push(Table::new(format!("{} seeds, every event checked", file.seeds), total.rows()));
+    report
+        .tables
+        .push(Table::new(format!("{} seeds, every event checked", file.seeds), total.rows()));
     Ok(report)
 }
 
@@ -142,7 +153,8 @@ fn simulate(seed: u64, limit: Limit) -> Result<Coverage, String> {
     let contention = Contention::ALL[random.below(3) as usize];
     let rules = Rules { contention, ..Rules::default() };
     let costs = costs().map_err(|bad| bad.to_string())?;
-    let memory = Memory::start(&machine, &devices, Setup { pages: pages * tasks, costs, rules, seed });
+    let memory =
+        Memory::start(&machine, &devices, Setup { pages: pages * tasks, costs, rules, seed });
     for task in 0..tasks {
         let steps = (50 + random.below(350) as u32).min(limit.steps);
         let random = Random::new(random.next());

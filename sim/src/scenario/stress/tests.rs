@@ -20,7 +20,10 @@ fn no_seed_loses_a_page_and_every_path_is_taken() {
     let Coverage { events, swapped_in, swapped_out, direct, io_errors, lost, .. } = total;
     assert!(events > 100_000 && swapped_in > 1000 && swapped_out > 1000, "{total:?}");
     assert!(direct > 100 && io_errors > 100 && lost > 10, "{total:?}");
-    assert!(total.stalls > 0 && total.swapoffs_done > 10 && total.swapoffs_failed > 10, "{total:?}");
+    assert!(
+        total.stalls > 0 && total.swapoffs_done > 10 && total.swapoffs_failed > 10,
+        "{total:?}"
+    );
 }
 
 #[test]
