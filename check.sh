@@ -245,6 +245,13 @@ check_tests() {
     cargo run --quiet -- --version | grep -q '^userswap ' || fail 'cargo run does not run userswap'
 }
 
+# A wire between policy and engine that is cut fails a test: looked at in the long form, which builds each cut.
+check_wires() {
+    step 'wires: the engine does what policy decides'
+    python3 tests/mutants.py --check || fail 'tests/mutants.py does not know the wires of the engine any more'
+    ! is_long || python3 tests/mutants.py || fail 'no test notices that a wire is cut'
+}
+
 # Which device fills on an emulated machine with four nodes: ours held against the kernel's own swap.
 check_numa_guest() {
     step "numa guest: four emulated nodes, beside the kernel's own swap"
@@ -285,6 +292,7 @@ check_options
 check_settings
 check_docs
 check_tests
+check_wires
 check_numa_guest
 
 echo

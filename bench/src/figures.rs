@@ -28,6 +28,11 @@ pub(crate) fn median(figures: impl IntoIterator<Item = f64>) -> Option<f64> {
     Spread::of(figures).map(|spread| spread.median)
 }
 
+/// The middle count; 0 without any.
+pub(crate) fn median_count(counts: impl IntoIterator<Item = u64>) -> u64 {
+    median(counts.into_iter().map(|count| count as f64)).unwrap_or(0.0).round() as u64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -38,6 +43,7 @@ mod tests {
         assert_eq!(median([3.0]), Some(3.0));
         assert_eq!(median([9.0, 1.0, 2.0]), Some(2.0));
         assert_eq!(median([4.0, 1.0, 2.0, 9.0]), Some(3.0));
+        assert_eq!(median_count([7, 900, 8]), 8);
     }
 
     #[test]

@@ -82,6 +82,16 @@ fn an_allocator_for_one_thread_is_called_by_no_other() {
 }
 
 #[test]
+fn a_sanitizer_finds_the_addresses_free_that_it_wants() {
+    let directory = directory();
+    let flags = ["-fsanitize=address", "-static-libasan"];
+    let program = compile_with(directory.path(), "fork.c", "fork", &flags);
+    let mut command = run_for_a_while("1G", "thread");
+    command.env("ASAN_OPTIONS", "detect_leaks=0");
+    assert_eq!(succeed(command.arg(&program)), "exact\n");
+}
+
+#[test]
 fn no_child_finds_a_lock_of_malloc_taken() {
     let directory = directory();
     let program = compile(directory.path(), "fork_threads.c");

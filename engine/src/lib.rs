@@ -77,11 +77,13 @@ pub mod internals {
     pub use crate::control::{CONNECTIONS_MAX, directory, protocol, settings};
     pub use crate::device::record::DeviceState;
     pub use crate::device::{Devices, SlotMode, SlotSpan, open};
-    pub use crate::state::arena::{ARENA_PAGES_MAX, Arena};
+    pub use crate::state::address_space::ARENA_PAGES_MAX;
+    pub use crate::state::arena::Arena;
     pub use crate::state::core::{Core, Path};
     pub use crate::state::node::NodeState;
     pub use crate::state::page::PageState;
     pub use crate::state::range_set::RangeSet;
+    pub use crate::state::unmap_lock::Parts;
     pub use crate::swapoff::method::SwapoffMethod;
     pub use crate::swapoff::{Proceed, Progress};
     pub use crate::sys::{

@@ -8,7 +8,7 @@
 use super::words::PAGE_WORDS;
 use super::{Format, Outcome, Row, in_turns};
 use crate::choice;
-use crate::figures::{Spread, median};
+use crate::figures::{Spread, median, median_count};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use std::time::Instant;
@@ -93,10 +93,10 @@ impl Row for ContentionRow {
             format!("{:.2} s", self.elapsed_s),
             format!("{:.2}-{:.2}", self.elapsed_min_s, self.elapsed_max_s),
             format!("{:.2} s", self.system_s),
-            format!("{:.1} %", self.direct_share * 100.0),
+            format!("{:.2} %", self.direct_share * 100.0),
             self.removals.to_string(),
             self.waits.to_string(),
-            format!("{:.3} s", self.wait_s),
+            format!("{:.1} ms", self.wait_s * 1e3),
             self.stalled.to_string(),
             self.skipped.to_string(),
         ]
@@ -131,18 +131,26 @@ pub(super) fn measure(args: &ContentionArgs) -> Outcome<ContentionRow> {
     Ok(rows)
 }
 
-/// The row of a variant: medians of its times, the counts of its last run.
-fn of_medians(mut runs: Vec<ContentionRow>) -> Option<ContentionRow> {
+/// The row of a variant: medians of its times and counts.
+fn of_medians(runs: Vec<ContentionRow>) -> Option<ContentionRow> {
     let elapsed = Spread::of(runs.iter().map(|run| run.elapsed_s))?;
-    let system_s = median(runs.iter().map(|run| run.system_s))?;
-    let direct_share = median(runs.iter().map(|run| run.direct_share))?;
-    runs.pop().map(|run| ContentionRow {
+    let count = |of: fn(&ContentionRow) -> u64| median_count(runs.iter().map(of));
+    let time = |of: fn(&ContentionRow) -> f64| median(runs.iter().map(of));
+    let ContentionRow { load, tasks, policy, .. } = *runs.first()?;
+    Some(ContentionRow {
+        load,
+        tasks,
+        policy,
         elapsed_min_s: elapsed.least,
         elapsed_max_s: elapsed.most,
         elapsed_s: elapsed.median,
-        system_s,
-        direct_share,
-        ..run
+        system_s: time(|run| run.system_s)?,
+        direct_share: time(|run| run.direct_share)?,
+        removals: count(|run| run.removals),
+        waits: count(|run| run.waits),
+        wait_s: time(|run| run.wait_s)?,
+        stalled: count(|run| run.stalled),
+        skipped: count(|run| run.skipped),
     })
 }
 

@@ -94,11 +94,19 @@ pub(super) fn measure(args: &PlacementArgs) -> Outcome<PlacementRow> {
     Ok(rows)
 }
 
-/// The row of a variant: its median time, all else of its last run.
-fn of_medians(args: &PlacementArgs, mut runs: Vec<PlacementRow>) -> Option<PlacementRow> {
-    let seconds = median(runs.iter().map(|run| run.seconds))?;
-    let mb_per_s = written_mb(args) / seconds;
-    runs.pop().map(|run| PlacementRow { seconds, mb_per_s, ..run })
+/// The row of a variant: medians of what was measured.
+fn of_medians(args: &PlacementArgs, runs: Vec<PlacementRow>) -> Option<PlacementRow> {
+    let middle = |of: fn(&PlacementRow) -> f64| median(runs.iter().map(of));
+    let PlacementRow { lists, tasks, .. } = *runs.first()?;
+    let seconds = middle(|run| run.seconds)?;
+    Some(PlacementRow {
+        lists,
+        tasks,
+        seconds,
+        mb_per_s: written_mb(args) / seconds,
+        predicted_mb_per_s: middle(|run| run.predicted_mb_per_s)?,
+        near_share: middle(|run| run.near_share)?,
+    })
 }
 
 /// Megabytes that do not fit the budget.

@@ -4,6 +4,7 @@
 use super::words::PAGE_WORDS;
 use super::{Format, Outcome, Row, in_turns, median};
 use crate::choice;
+use crate::figures::median_count;
 use crate::random::{Random, shuffled};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
@@ -110,10 +111,20 @@ pub(super) fn measure(args: &SlotFreeArgs) -> Outcome<FreeRow> {
     Ok(rows)
 }
 
-/// The row of a variant: its median time, the counts of its last run.
-fn of_medians(mut runs: Vec<FreeRow>) -> Option<FreeRow> {
-    let free_s = median(runs.iter().map(|run| run.free_s))?;
-    runs.pop().map(|run| FreeRow { free_s, ..run })
+/// The row of a variant: medians of its times and counts.
+fn of_medians(runs: Vec<FreeRow>) -> Option<FreeRow> {
+    let count = |of: fn(&FreeRow) -> u64| median_count(runs.iter().map(of));
+    let time = |of: fn(&FreeRow) -> f64| median(runs.iter().map(of));
+    let FreeRow { order, devices, .. } = *runs.first()?;
+    Some(FreeRow {
+        order,
+        devices,
+        free_s: time(|run| run.free_s)?,
+        slots_freed: count(|run| run.slots_freed),
+        device_locks: count(|run| run.device_locks),
+        lock_waits: count(|run| run.lock_waits),
+        locks_per_64: time(|run| run.locks_per_64)?,
+    })
 }
 
 fn one_run(args: &SlotFreeArgs, devices: u32, order: Order) -> Result<FreeRow, Error> {

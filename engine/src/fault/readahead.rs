@@ -188,14 +188,9 @@ impl Core {
 
     /// How far windows may grow.
     pub(crate) fn limits(&self) -> Limits {
-        let room = self.window_room();
+        let room = self.readahead.room();
         let page_cluster = self.readahead.settings().page_cluster;
         let (run_max, ahead_max) = (RUN_MAX.min(room), AHEAD_MAX.min(room));
         Limits { page_cluster, run_first: READ_FIRST, run_max, ahead_max }
-    }
-
-    /// Pages of the largest window, 1 at least: a budget of a few megabytes must not be emptied by one.
-    pub(crate) fn window_room(&self) -> u32 {
-        self.tuning.budgets.iter().min().map_or(1, |budget| (budget / 32).max(1))
     }
 }

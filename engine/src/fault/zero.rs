@@ -121,7 +121,7 @@ impl Core {
 
     /// How far first touches may run ahead of the program.
     fn zero_limits(&self) -> Limits {
-        let run_max = ZERO_RUN_MAX.min(self.window_room());
+        let run_max = ZERO_RUN_MAX.min(self.readahead.room());
         Limits { page_cluster: 0, run_first: ZERO_FIRST, run_max, ahead_max: 0 }
     }
 }

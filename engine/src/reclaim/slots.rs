@@ -44,11 +44,8 @@ impl Core {
     /// Takes its slot from a mapped page; the caller frees it.
     fn detach_slot(&self, page: PageIndex) -> Option<Slot> {
         let seen = self.pages.load(page);
-        let PageState::Resident { slot: Some(slot), pins, node } = seen.state() else {
-            return None;
-        };
-        let without = PageState::Resident { slot: None, pins, node };
-        self.pages.claim(page, seen, without).then_some(slot)
+        let PageState::Resident { slot: Some(slot), .. } = seen.state() else { return None };
+        self.pages.drop_slot(page, seen).then_some(slot)
     }
 }
 

@@ -44,6 +44,7 @@ impl Core {
         for (node, budget) in self.nodes.iter().zip(&budgets) {
             self.set_share(node, *budget, settings.of_node(*budget, budgets.iter().sum()));
         }
+        self.readahead.fit(&budgets);
         Ok(())
     }
 

@@ -13,9 +13,17 @@ impl Core {
     pub fn drop_range(&self, range: PageRange) {
         let _inside = self.gate.enter();
         self.readahead.forget(range.first);
-        let mut page = range.first;
-        while page < range.end() {
-            page = match self.claim_resident_run(page, range.end()) {
+        for part in self.pages.touched.within(range) {
+            self.drop_part(part);
+            count(&self.counters.pgdrop, u64::from(part.count));
+        }
+        self.announce_freed();
+    }
+
+    fn drop_part(&self, part: PageRange) {
+        let mut page = part.first;
+        while page < part.end() {
+            page = match self.claim_resident_run(page, part.end()) {
                 Some((run, node)) => self.drop_resident(run, self.node(node)),
                 None => {
                     let content = self.take_content(page, TakeFor::Drop);
@@ -24,8 +32,6 @@ impl Core {
                 }
             };
         }
-        count(&self.counters.pgdrop, u64::from(range.count));
-        self.announce_freed();
     }
 
     /// Claims consecutive resident pages of one node as Leaving, pinned or not: the program wants them gone.

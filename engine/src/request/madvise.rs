@@ -22,9 +22,14 @@ impl Core {
 
     /// The pages will not be needed soon: they are the next to be reclaimed, in the order of the range.
     pub fn cool(&self, range: PageRange) {
-        let mut end = range.end();
-        while end > range.first {
-            let first = range.first.max(end.saturating_sub(LOOK_PAGES));
+        let parts: Vec<PageRange> = self.pages.touched.within(range).collect();
+        parts.into_iter().rev().for_each(|part| self.cool_part(part));
+    }
+
+    fn cool_part(&self, part: PageRange) {
+        let mut end = part.end();
+        while end > part.first {
+            let first = part.first.max(end.saturating_sub(LOOK_PAGES));
             let inside = self.gate.enter();
             for page in (first..end).rev() {
                 self.cool_page(page);

@@ -19,8 +19,9 @@ impl Core {
     /// Moves the content of pages to other pages that are Untouched (mremap): no byte is copied.
     pub fn move_range(&self, from: PageRange, to: PageIndex) {
         let _inside = self.gate.enter();
-        for index in 0..from.count {
-            let (source, target) = (from.first + index, to + index);
+        let sources = self.pages.touched.within(from);
+        for source in sources.flat_map(|part| part.first..part.end()) {
+            let target = to + (source - from.first);
             let content = self.take_content(source, TakeFor::Keep);
             let (state, frame) = match content {
                 Content::None => continue,

@@ -8,9 +8,13 @@ use crate::state::scratch::Scratch;
 impl Core {
     /// Swaps a range out; pinned pages stay, and so do those that no device has room for.
     pub fn page_out_range(&self, range: PageRange) {
-        let mut page = range.first;
-        while page < range.end() {
-            let batch = PageRange { first: page, count: RUN_MAX.min(range.end() - page) };
+        self.pages.touched.within(range).for_each(|part| self.page_out_part(part));
+    }
+
+    fn page_out_part(&self, part: PageRange) {
+        let mut page = part.first;
+        while page < part.end() {
+            let batch = PageRange { first: page, count: RUN_MAX.min(part.end() - page) };
             let inside = self.gate.enter();
             self.wait_for_owners(batch);
             let mut scratch = self.scratch().lock();

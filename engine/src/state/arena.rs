@@ -3,21 +3,19 @@
 //! One mapping, registered once, keeps the kernel's work per region at nothing; hundreds of thousands of
 //! regions are only entries in two trees. Everything is counted in pages from the arena's start.
 use crate::base::index::{PageIndex, PageRange};
+use crate::state::address_space::{ARENA_PAGES_MAX, AddressSpace};
 use crate::state::hints::Hints;
 use crate::state::range_set::RangeSet;
 use crate::sys::PAGE_BYTES;
 use crate::sys::lock::Lock;
-use crate::sys::mapping::{Access, Mapping};
+use crate::sys::mapping::{self, Access};
 use std::collections::BTreeMap;
 use std::io;
 use userswap_policy::readahead::Hint;
 
-/// Pages an arena can have: what a link of the LRU lists can name (1 TiB).
-pub const ARENA_PAGES_MAX: u32 = userswap_policy::lru::ITEMS_MAX;
-
 /// Address space, and which pages of it are allocated.
 pub struct Arena {
-    mapping: Mapping,
+    space: AddressSpace,
     /// What the program has said about its pages; forgotten when they are freed.
     pub hints: Hints,
     tables: Lock<Tables>,
@@ -38,35 +36,44 @@ impl Arena {
     /// # Errors
     /// What mmap says when not even 1 GiB of address space can be had.
     pub fn reserve(pages: u32, access: Access) -> io::Result<Self> {
-        let mut pages = pages.min(ARENA_PAGES_MAX);
-        loop {
-            match Mapping::new(pages as usize * PAGE_BYTES, access) {
-                Ok(mapping) => {
-                    let tables =
-                        Tables { free: BTreeMap::from([(0, pages)]), used: BTreeMap::new() };
-                    let hints = Hints::new(pages)?;
-                    let foreign = Lock::new(RangeSet::new());
-                    return Ok(Self { mapping, hints, tables: Lock::new(tables), foreign });
-                }
-                Err(error) if pages <= 1 << 18 => return Err(error),
-                Err(_) => pages /= 2,
-            }
+        Self::in_space(AddressSpace::anywhere(pages, access)?)
+    }
+
+    /// Reserves an arena at the addresses that programs ask for, as far as that can be; else anywhere.
+    ///
+    /// # Errors
+    /// As [`Self::reserve`].
+    pub fn reserve_low() -> io::Result<Self> {
+        match AddressSpace::low() {
+            Some(space) => Self::in_space(space),
+            None => Self::reserve(ARENA_PAGES_MAX, Access::Reserved),
         }
+    }
+
+    fn in_space(space: AddressSpace) -> io::Result<Self> {
+        let pages = (space.bytes / PAGE_BYTES) as u32;
+        let mut foreign = RangeSet::new();
+        space.gaps.iter().for_each(|gap| foreign.insert(*gap));
+        let parts = foreign.outside(PageRange { first: 0, count: pages });
+        let free = parts.into_iter().map(|part| (part.first, part.count)).collect();
+        let used = space.gaps.iter().map(|gap| (gap.first, gap.count)).collect();
+        let tables = Lock::new(Tables { free, used });
+        Ok(Self { space, hints: Hints::new(pages)?, tables, foreign: Lock::new(foreign) })
     }
 
     /// Number of pages, at most [`ARENA_PAGES_MAX`].
     pub fn pages(&self) -> u32 {
-        (self.mapping.bytes() / PAGE_BYTES) as u32
+        (self.space.bytes / PAGE_BYTES) as u32
     }
 
     /// The address of its first page.
     pub fn address(&self) -> usize {
-        self.mapping.address()
+        self.space.address
     }
 
     /// Length in bytes.
     pub fn bytes(&self) -> usize {
-        self.mapping.bytes()
+        self.space.bytes
     }
 
     /// Takes the lock of the tables across a fork, to be given back by [`Self::release`] on both sides.
@@ -104,8 +111,8 @@ impl Arena {
     /// What madvise says; but for ENOMEM, a hole by a raw munmap, around which it goes on.
     pub fn advise(&self, advice: i32) -> io::Result<()> {
         self.plain().into_iter().try_for_each(|part| {
-            let (first, count) = (part.first as usize, part.count as usize);
-            let outcome = self.mapping.advise(first * PAGE_BYTES, count * PAGE_BYTES, advice);
+            let (address, bytes) = (self.address_of(part.first), part.count as usize * PAGE_BYTES);
+            let outcome = mapping::advise(address, bytes, advice);
             outcome.or_else(|error| match error.raw_os_error() {
                 Some(libc::ENOMEM) => Ok(()),
                 _ => Err(error),
@@ -119,15 +126,14 @@ impl Arena {
     }
 
     /// Allocates `count` pages at a multiple of `align` pages (from the arena's first address counted in
-    /// absolute addresses), lowest address first; None when the arena is used up.
+    /// absolute addresses): lowest address first from the floor on, else as near below it as can be. None when
+    /// the arena is used up.
     pub fn allocate(&self, count: u32, align: u32) -> Option<PageRange> {
         let base = (self.address() / PAGE_BYTES) as u64;
         let mut tables = self.tables.lock();
-        let fitting = tables.free.iter().find_map(|(&first, &free)| {
-            let aligned = (base + u64::from(first)).next_multiple_of(u64::from(align)) - base;
-            (aligned + u64::from(count) <= u64::from(first + free)).then_some(aligned as u32)
-        })?;
-        let range = PageRange { first: fitting, count };
+        let fitting = tables.lowest_from(self.space.floor, count, base, align);
+        let first = fitting.or_else(|| tables.highest(count, base, align))?;
+        let range = PageRange { first, count };
         tables.take_free(range);
         tables.used.insert(range.first, range.count);
         Some(range)
@@ -223,6 +229,33 @@ impl Arena {
 }
 
 impl Tables {
+    /// The lowest page from `floor` on where `count` pages are free at a multiple of `align`, counted from `base`
+    /// pages before the arena.
+    fn lowest_from(
+        &self,
+        floor: PageIndex,
+        count: u32,
+        base: u64,
+        align: u32,
+    ) -> Option<PageIndex> {
+        let across = self.free.range(..floor).next_back();
+        let holes = across.into_iter().chain(self.free.range(floor..));
+        holes.into_iter().find_map(|(&first, &free)| {
+            let lowest = base + u64::from(first.max(floor));
+            let aligned = lowest.next_multiple_of(u64::from(align)) - base;
+            (aligned + u64::from(count) <= u64::from(first + free)).then_some(aligned as u32)
+        })
+    }
+
+    /// The same, highest page first.
+    fn highest(&self, count: u32, base: u64, align: u32) -> Option<PageIndex> {
+        self.free.iter().rev().find_map(|(&first, &free)| {
+            let highest = base + u64::from(first) + u64::from(free.checked_sub(count)?);
+            let aligned = highest - highest % u64::from(align);
+            (aligned >= base + u64::from(first)).then(|| (aligned - base) as u32)
+        })
+    }
+
     /// Cuts `range` out of the one free range that contains it.
     fn take_free(&mut self, range: PageRange) {
         let (&first, &count) =
@@ -329,6 +362,21 @@ mod tests {
         );
         arena.set_plain(whole);
         assert_eq!(arena.plain_within(whole), vec![whole]);
+    }
+
+    #[test]
+    fn what_needs_no_address_stays_clear_of_low_ones_while_it_can() {
+        let arena = Arena::reserve_low().unwrap();
+        let floor = arena.space.floor;
+        let first = arena.allocate(10, 1).unwrap();
+        assert_eq!(first, PageRange { first: floor, count: 10 });
+        let above = arena.pages() - floor - 10;
+        assert_eq!(arena.allocate(above, 1).unwrap().end(), arena.pages());
+        let below = arena.allocate(512, 512).unwrap();
+        assert!(below.end() <= floor && floor - below.end() < 512, "{below:?} below {floor}");
+        assert_eq!(arena.address_of(below.first) % (512 * PAGE_BYTES), 0);
+        assert!(arena.allocate_at(PageRange { first: 0, count: below.first }), "all else is free");
+        assert_eq!(arena.allocate(1024, 1), None);
     }
 
     #[test]

@@ -165,6 +165,7 @@ impl Core {
             arena,
             tuning,
         };
+        core.readahead.fit(&core.tuning.budgets);
         core.gate.close();
         Ok(core)
     }

@@ -1,5 +1,6 @@
 //! What an engine is made of: the types that hold its state, and the protocols of each (a page word's transitions,
 //! the gate, a queue of wants). They know no act: those are methods of [`core::Core`] in the rooms above.
+pub mod address_space;
 pub mod arena;
 pub mod batch;
 pub mod core;
@@ -18,6 +19,7 @@ pub mod scratch;
 pub mod shares;
 pub mod shrinkers;
 pub mod threads;
+pub mod touched;
 pub mod unmap_lock;
 pub mod wake;
 pub mod wants;

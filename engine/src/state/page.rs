@@ -20,6 +20,7 @@
 //! hints: no state depends on them, and an exchange that forgets one is correct.
 use crate::base::index::{FrameIndex, NodeId, PageIndex, Slot};
 use crate::base::limits::{FRAMES_MAX, NODES_MAX, PINS_MAX};
+use crate::state::touched::Touched;
 use crate::sys::futex;
 use crate::sys::mapping::ZeroedSlice;
 use std::io;
@@ -210,6 +211,8 @@ impl Word {
 /// The words of all pages of an arena.
 pub struct PageTable {
     words: ZeroedSlice<AtomicU64>,
+    /// Where the words may be other than Untouched.
+    pub touched: Touched,
 }
 
 /// Whether a publication has to wake threads that wait in the kernel.
@@ -228,7 +231,7 @@ impl PageTable {
     /// # Errors
     /// What mmap says.
     pub fn new(pages: u32) -> io::Result<Self> {
-        Ok(Self { words: ZeroedSlice::new(pages as usize)? })
+        Ok(Self { words: ZeroedSlice::new(pages as usize)?, touched: Touched::new(pages)? })
     }
 
     /// Number of pages of the arena.
@@ -250,6 +253,9 @@ impl PageTable {
     /// Changes `page` from `seen` to `next` if it still is as seen.
     pub fn claim(&self, page: PageIndex, seen: Word, next: PageState) -> bool {
         debug_assert!(!seen.is_owned(), "an owned page is published by its owner, not claimed");
+        if seen.0 & STATE == 0 {
+            self.touched.mark(page);
+        }
         self.exchange(page, seen, Word::new(next).claimed_from(seen))
     }
 

@@ -26,6 +26,12 @@ impl RangeSet {
         before.is_some_and(|(&first, &count)| page < first + count)
     }
 
+    /// Whether all pages of a range are in it. Allocates nothing.
+    pub fn covers(&self, range: PageRange) -> bool {
+        let before = self.ranges.range(..=range.first).next_back();
+        before.is_some_and(|(&first, &count)| range.end() <= first + count)
+    }
+
     /// Adds pages; some or all of them may be in it already.
     pub fn insert(&mut self, range: PageRange) {
         let (mut first, mut end) = (range.first, range.end());
@@ -119,6 +125,8 @@ mod tests {
                 prop_assert!(inside.windows(2).all(|pair| pair[0].end() < pair[1].first));
                 let complement: Vec<bool> = model.iter().map(|page| !page).collect();
                 prop_assert_eq!(pages_of(&set.outside(whole)), complement);
+                let all = range.count > 0 && model[first as usize..range.end() as usize].iter().all(|page| *page);
+                prop_assert_eq!(range.count > 0 && set.covers(range), all);
                 let part = set.within(range).iter().map(|part| part.count).sum::<u32>();
                 prop_assert_eq!(part, if adds { count } else { 0 });
                 prop_assert_eq!(set.is_empty(), inside.is_empty());

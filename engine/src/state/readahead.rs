@@ -3,7 +3,7 @@ use crate::base::index::PageIndex;
 use crate::sys::lock::Lock;
 use crate::sys::mapping::ZeroedSlice;
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use userswap_policy::kernel::{Area, Cluster};
 use userswap_policy::readahead::{AddressOrder, ReadaheadPolicy};
 
@@ -12,6 +12,7 @@ pub struct Readahead {
     choice: AtomicU8,
     page_cluster: AtomicU8,
     in_address_order: AtomicBool,
+    room: AtomicU32,
     /// The kernel's state for device order.
     pub(crate) cluster: Lock<Cluster>,
     /// The kernel's state for address order: the word of each region, at the number of its first page.
@@ -39,6 +40,7 @@ impl Readahead {
             choice: AtomicU8::new(0),
             page_cluster: AtomicU8::new(settings.page_cluster),
             in_address_order: AtomicBool::new(settings.address_order == AddressOrder::Enabled),
+            room: AtomicU32::new(1),
             cluster: Lock::new(Cluster::new()),
             areas: ZeroedSlice::new(pages as usize)?,
         };
@@ -70,6 +72,17 @@ impl Readahead {
     /// Sets whether `scaling` may read in address order.
     pub fn set_address_order(&self, order: AddressOrder) {
         self.in_address_order.store(order == AddressOrder::Enabled, Ordering::Relaxed);
+    }
+
+    /// Pages of the largest window, 1 at least: a budget of a few megabytes must not be emptied by one.
+    pub fn room(&self) -> u32 {
+        self.room.load(Ordering::Relaxed)
+    }
+
+    /// Makes windows fit the budgets of all nodes.
+    pub fn fit(&self, budgets: &[u32]) {
+        let smallest = budgets.iter().min().copied().unwrap_or(0);
+        self.room.store((smallest / 32).max(1), Ordering::Relaxed);
     }
 
     /// The region that began at a page has lost its content, and maybe its address: its area starts afresh.

@@ -60,11 +60,12 @@ impl Core {
         self.devices.device_of(slot).id() == device.id()
     }
 
-    /// The pages of all regions, in ranges of up to [`LOOK_PAGES`].
+    /// The pages of all regions that may have content, in ranges of up to [`LOOK_PAGES`].
     pub(crate) fn look_ranges(&self) -> Vec<PageRange> {
         let whole = PageRange { first: 0, count: self.arena.pages() };
         let regions = self.arena.allocated(whole);
-        let pieces = regions.into_iter().flat_map(|region| {
+        let touched = regions.into_iter().flat_map(|region| self.pages.touched.within(region));
+        let pieces = touched.flat_map(|region| {
             (region.first..region.end())
                 .step_by(LOOK_PAGES as usize)
                 .map(move |first| PageRange { first, count: LOOK_PAGES.min(region.end() - first) })

@@ -46,6 +46,25 @@ impl Mapping {
         Ok(mapping)
     }
 
+    /// Reserves exactly this address space, and only if nothing is there.
+    ///
+    /// # Errors
+    /// What mmap says: EEXIST where something is mapped.
+    pub fn reserve_at(address: usize, bytes: usize) -> io::Result<Self> {
+        let flags = libc::MAP_PRIVATE
+            | libc::MAP_ANONYMOUS
+            | libc::MAP_NORESERVE
+            | libc::MAP_FIXED_NOREPLACE;
+        let none = libc::PROT_NONE;
+        // SAFETY: it replaces nothing. The raw system call passes by an interposed mmap.
+        let made = unsafe { libc::syscall(libc::SYS_mmap, address, bytes, none, flags, -1, 0) };
+        if made == -1 {
+            return Err(io::Error::last_os_error());
+        }
+        unlock(address, bytes);
+        Ok(Self { address, bytes })
+    }
+
     fn open(&self) -> io::Result<()> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: the mapping is ours alone. The raw system call passes by an interposed mprotect.

@@ -8,6 +8,27 @@ pub fn yield_now() {
     unsafe { libc::sched_yield() };
 }
 
+/// The end of the heap that grows after the executable (brk).
+pub fn program_break() -> usize {
+    // SAFETY: zero changes nothing. The raw system call takes the C library's record of it as it is.
+    unsafe { libc::syscall(libc::SYS_brk, 0) as usize }
+}
+
+/// A number that is different in every process; 0 where the program asks for the same addresses each time
+/// (setarch -R, debuggers), and where the kernel has no randomness yet.
+pub fn random_of_addresses() -> u64 {
+    const ASK: libc::c_ulong = 0xFFFF_FFFF;
+    // SAFETY: this value asks and changes nothing.
+    let persona = unsafe { libc::personality(ASK) };
+    let mut random = 0u64;
+    if persona & libc::ADDR_NO_RANDOMIZE == 0 {
+        let (to, bytes) = (&raw mut random, size_of::<u64>());
+        // SAFETY: `random` has room for it. The raw system call passes by an interposed getrandom.
+        unsafe { libc::syscall(libc::SYS_getrandom, to, bytes, libc::GRND_NONBLOCK) };
+    }
+    random
+}
+
 /// Reads exactly `bytes` bytes at `offset` of a file into held frames at `to`.
 ///
 /// # Errors

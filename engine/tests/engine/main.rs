@@ -23,3 +23,4 @@ mod swapoff;
 mod system_calls;
 mod unevictable;
 mod verify;
+mod wiring;

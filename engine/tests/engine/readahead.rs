@@ -117,6 +117,20 @@ fn a_fixed_block_is_read_at_once_and_each_of_its_other_pages_is_one_hit() {
 }
 
 #[test]
+fn blocks_end_at_their_part_of_the_budget_of_the_moment() {
+    limit(50);
+    let engine = engine_with(WAYS[0], ReadaheadPolicy::Fixed);
+    engine.set("page_cluster", "10").unwrap();
+    for (budget, block) in [(16 * MIB, 128), (32 * MIB, 256), (16 * MIB, 128)] {
+        engine.set_budget(budget as u64).unwrap();
+        let (_region, pages) = swapped(&engine, 4 * MIB, 5);
+        let faults = grown(&engine, || pages.check_all(5))(|counters| counters.pgmajfault);
+        let blocks = (pages.count / block) as u64;
+        assert!((blocks..=blocks + 1).contains(&faults), "{budget}: {faults} faults, {block} each");
+    }
+}
+
+#[test]
 fn scaling_and_vma_windows_grow_with_success_up_to_the_page_cluster() {
     for policy in [ReadaheadPolicy::Scaling, ReadaheadPolicy::Vma] {
         limit(50);

@@ -4,11 +4,11 @@
 use super::ring::{self, Heads, Rings};
 use crate::workingset::Activity;
 
-/// Most items that one array of links may have.
-pub const ITEMS_MAX: u32 = 1 << 28;
+/// Most items that one array of links may have: the pages of 4 TiB without the first 2 GiB, where no arena lies.
+pub const ITEMS_MAX: u32 = (1 << 30) - (1 << 19);
 
 /// Bits of a position: enough for [`ITEMS_MAX`] and the heads above.
-const POSITION_BITS: u32 = 29;
+const POSITION_BITS: u32 = 30;
 const LISTS: usize = ListId::ALL.len();
 const _: () = assert!(ITEMS_MAX <= Link::ITEMS_MAX && LISTS <= Link::LISTS_MAX as usize);
 

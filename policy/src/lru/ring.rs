@@ -189,13 +189,13 @@ mod tests {
             assert_eq!(link.newer().item(), None);
             assert_eq!(size_of::<Link<BITS>>(), 8);
         }
-        check::<29>();
+        check::<30>();
         check::<26>();
     }
 
     #[test]
     fn zero_bytes_are_in_no_ring() {
-        assert!(!Link::<29>::default().is_linked());
+        assert!(!Link::<30>::default().is_linked());
         assert_eq!(Link::<26>::default().list(), None);
     }
 }

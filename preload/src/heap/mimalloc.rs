@@ -103,6 +103,9 @@ fn grow(process: &Process, bytes: usize) -> Option<usize> {
 fn heap_area(process: &Process, bytes: usize) -> Option<PageRange> {
     let range = ranges::take(process, (bytes / PAGE_BYTES) as u32, ranges::HUGE_PAGES)?;
     let accessible = raw::protect(process.span_of(range), libc::PROT_READ | libc::PROT_WRITE);
+    if accessible.is_ok() {
+        ranges::add_to_dump(process, range);
+    }
     let mut areas = process.areas.lock();
     if accessible.is_err() {
         // A limit on data or on commitments: a smaller one may fit.

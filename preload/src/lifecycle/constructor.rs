@@ -5,7 +5,7 @@
 //! options the library stays inert. Options that cannot be read end the program: it must not run
 //! unmanaged on a machine that counts on its budget.
 use super::{fork, last_thread, stats};
-use crate::abi::{callers, native, next, raw, thread_end, thread_locals};
+use crate::abi::{callers, native, next, raw, symbols, thread_end, thread_locals};
 use crate::calls::{self, signal_stacks, signals};
 use crate::heap::{elsewhere, fork_gate, mimalloc};
 use crate::memory::{commitment, starter};
@@ -73,8 +73,8 @@ fn look_up() {
 
 fn start(text: &str) -> Result<(), String> {
     let options = Options::from_text(text).map_err(|error| error.to_string())?;
-    let arena = Arena::reserve(ARENA_PAGES_MAX, Access::Reserved)
-        .map_err(|error| format!("no address space for managed memory: {error}"))?;
+    let arena =
+        reserve_arena().map_err(|error| format!("no address space for managed memory: {error}"))?;
     // A limit on address space leaves a small arena; one below the budget would be no use.
     let bytes = u64::from(arena.pages()) * PAGE_BYTES as u64;
     if bytes < options.ram_bytes {
@@ -82,6 +82,9 @@ fn start(text: &str) -> Result<(), String> {
     }
     signals::start(&options);
     signal_stacks::start();
+    arena
+        .advise(libc::MADV_DONTDUMP)
+        .map_err(|error| format!("no core dump would end: {error}"))?;
     let process = Process::new(options, arena).publish();
     commitment::prepare(process)
         .map_err(|error| format!("no memory for the heap's tables: {error}"))?;
@@ -92,6 +95,15 @@ fn start(text: &str) -> Result<(), String> {
     starter::leave_stacks();
     starter::start();
     Ok(())
+}
+
+/// At low addresses, but for programs with a sanitizer, which are known by an mmap of their own: it wants those
+/// addresses for its tables, and comes after us.
+fn reserve_arena() -> std::io::Result<Arena> {
+    match symbols::is_libcs(c"mmap") {
+        true => Arena::reserve_low(),
+        false => Arena::reserve(ARENA_PAGES_MAX, Access::Reserved),
+    }
 }
 
 extern "C" fn destruct() {

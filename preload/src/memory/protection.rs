@@ -1,9 +1,9 @@
 //! mprotect on managed memory: the kernel changes the pages, the table of areas remembers it.
-use super::engagement;
+use super::{engagement, ranges};
 use crate::abi::raw::{self, Errno, Span};
 use crate::state::areas::{Area, Memory};
 use crate::state::process::{Process, Request};
-use libc::ENOMEM;
+use libc::{ENOMEM, PROT_NONE};
 use userswap::internals::PageRange;
 use userswap::internals::signal::Blocked;
 
@@ -55,6 +55,9 @@ fn protect_inside(
         }
         key.protect(process.span_of(part), protection)?;
         if let Area::Memory(memory) = area {
+            if !memory.opened && protection != PROT_NONE {
+                ranges::add_to_dump(process, part);
+            }
             let keyed = match key {
                 Key::Kept => memory.keyed,
                 Key::Given(key) => key != 0,

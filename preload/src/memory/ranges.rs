@@ -8,9 +8,8 @@ use crate::abi::raw::{self, Errno, Span};
 use crate::state::areas::{Area, Memory};
 use crate::state::process::{Phase, Process};
 use libc::{ENOMEM, PROT_NONE, PROT_READ, PROT_WRITE};
-use userswap::Engine;
 use userswap::internals::PageRange;
-use userswap::internals::{PageState, RangeSet};
+use userswap::internals::RangeSet;
 
 /// Pages of a huge page, to which the kernel aligns mappings of whole ones.
 pub const HUGE_PAGES: u32 = 512;
@@ -75,13 +74,42 @@ pub fn open(process: &Process, range: PageRange, protection: i32) -> Result<(), 
         give_back(process, range);
         return Err(error);
     }
+    if protection != PROT_NONE {
+        add_to_dump(process, range);
+    }
     process.areas.lock().set(range, Area::Memory(Memory::new(protection)));
     Ok(())
+}
+
+/// Free ranges from this size on, 64 MiB, are taken out of core dumps; smaller ones are soon in use again.
+const UNDUMPED_PAGES: u32 = 1 << 14;
+
+/// A core dump holds a range that becomes accessible; free parts of the arena it does not, which are TiBs, and it
+/// would look at each page.
+pub fn add_to_dump(process: &Process, range: PageRange) {
+    let mut areas = process.areas.lock();
+    if areas.dumped.covers(range) {
+        return;
+    }
+    areas.dumped.insert(range);
+    drop(areas);
+    // It fails where there is no mapping left to split a part off: the dump holds less then.
+    let _ = raw::advise(process.span_of(range), libc::MADV_DODUMP);
+}
+
+/// A range is not accessible any more.
+pub fn leave_out_of_dump(process: &Process, range: PageRange) {
+    if range.count >= UNDUMPED_PAGES {
+        process.areas.lock().dumped.remove(range);
+        // As above: the dump takes longer then.
+        let _ = raw::advise(process.span_of(range), libc::MADV_DONTDUMP);
+    }
 }
 
 /// Frees a range that was taken and could not be opened: a part of it may be accessible.
 pub fn give_back(process: &Process, range: PageRange) {
     let outcome = raw::protect(process.span_of(range), PROT_NONE);
+    leave_out_of_dump(process, range);
     let mut areas = process.areas.lock();
     if outcome.is_err() {
         areas.left_open.insert(range);
@@ -122,8 +150,12 @@ fn close(process: &Process, phase: &Phase<'_>, range: PageRange, memory: Memory)
     if memory.locked {
         locking::unlock_part(process, phase, range);
     }
-    empty(process, phase, range, memory);
-    protect_anew(process.span_of(range), PROT_NONE, memory.keyed).is_ok()
+    forget(process, phase, range);
+    let is_closed = protect_anew(process.span_of(range), PROT_NONE, memory.keyed).is_ok();
+    if memory.opened {
+        leave_out_of_dump(process, range);
+    }
+    is_closed
 }
 
 /// Protects memory for its next use, which knows nothing of the last one's protection key.
@@ -134,27 +166,8 @@ pub fn protect_anew(span: Span, protection: i32, keyed: bool) -> Result<usize, E
     if keyed { raw::protect_keyed(span, protection, 0) } else { raw::protect(span, protection) }
 }
 
-/// Drops what memory of the program may hold, also where we were never told that it is accessible: a raw
-/// system call can have opened it.
-pub fn empty(process: &Process, phase: &Phase<'_>, range: PageRange, memory: Memory) {
-    match phase {
-        Phase::Engaged(engine) if !memory.opened => empty_touched(engine, range),
-        _ => forget(process, phase, range),
-    }
-}
-
-/// A reservation may be many times larger than what was ever touched in it: looks before it drops.
-pub fn empty_touched(engine: &Engine, range: PageRange) {
-    let is_touched = |page: &u32| engine.core().pages.state(*page) != PageState::Untouched;
-    let mut pages = range.first..range.end();
-    while let Some(first) = pages.find(is_touched) {
-        let count = (first..range.end()).take_while(is_touched).count() as u32;
-        engine.core().drop_range(PageRange { first, count });
-        pages.start = first + count;
-    }
-}
-
-/// Drops the content of a range, which reads as zeros afterwards.
+/// Drops the content of a range, which reads as zeros afterwards; also where we were never told that it is
+/// accessible: a raw system call can have opened it.
 pub fn forget(process: &Process, phase: &Phase<'_>, range: PageRange) {
     match phase {
         Phase::Native(_) => {

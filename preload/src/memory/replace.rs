@@ -79,7 +79,7 @@ impl Claim {
 
     /// Drops what the memory in it may hold.
     fn empty(&self, process: &Process, phase: &Phase<'_>) {
-        self.memory().for_each(|(part, memory)| ranges::empty(process, phase, part, memory));
+        self.memory().for_each(|(part, _)| ranges::forget(process, phase, part));
         self.left_open.iter().for_each(|part| ranges::forget(process, phase, *part));
     }
 
@@ -125,7 +125,12 @@ fn put_memory(
     if first {
         claim.empty(process, phase);
     }
-    ranges::protect_anew(process.span_of(claim.range), protection, claim.is_keyed())?;
+    let span = process.span_of(claim.range);
+    ranges::protect_anew(span, protection, claim.is_keyed())?;
+    match protection {
+        PROT_NONE => ranges::leave_out_of_dump(process, claim.range),
+        _ => ranges::add_to_dump(process, claim.range),
+    }
     if !first {
         claim.empty(process, phase);
     }
@@ -153,6 +158,10 @@ pub fn put_plain(
         engagement::join(engine, span);
         // What was written before the engine could know of it was written before this mapping.
         raw::advise(span, libc::MADV_DONTNEED).expect("the arena is ours");
+    }
+    process.areas.lock().dumped.insert(range);
+    if protection == PROT_NONE {
+        ranges::leave_out_of_dump(process, range);
     }
     process.arena.set_plain(range);
     process.areas.lock().set(range, Area::Memory(Memory::new(protection)));
@@ -195,13 +204,13 @@ fn release(process: &Process, engine: &Engine, claim: &Claim) {
     for part in process.arena.plain_within(claim.range) {
         let Span { address, bytes } = process.span_of(part);
         // Most of it while pages still move.
-        ranges::empty_touched(engine, part);
+        engine.core().drop_range(part);
         if let Err(error) = engine.core().uffd.unregister(address, bytes) {
             raw::say(&format!("cannot take memory back from the engine: {error}"));
             raw::exit_now(1);
         }
         // What came in before the kernel knew.
-        ranges::empty_touched(engine, part);
+        engine.core().drop_range(part);
     }
 }
 

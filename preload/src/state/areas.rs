@@ -64,11 +64,18 @@ pub struct Areas {
     opened_pages: u64,
     /// Free, but accessible all the same: at the limit on mappings the kernel refuses to close a part of one.
     pub left_open: RangeSet,
+    /// What a core dump would look at: all that was accessible, but for large parts that are free again.
+    pub dumped: RangeSet,
 }
 
 impl Areas {
     pub const fn new() -> Self {
-        Self { parts: BTreeMap::new(), opened_pages: 0, left_open: RangeSet::new() }
+        Self {
+            parts: BTreeMap::new(),
+            opened_pages: 0,
+            left_open: RangeSet::new(),
+            dumped: RangeSet::new(),
+        }
     }
 
     /// Pages that the program can have filled.

@@ -51,12 +51,15 @@ pub enum Phase<'a> {
 }
 
 impl Process {
-    /// In the native phase, with nothing in use.
+    /// In the native phase, with nothing of the program's in use.
     pub fn new(options: Options, arena: Arena) -> Self {
+        let mut areas = Areas::new();
+        let whole = PageRange { first: 0, count: arena.pages() };
+        arena.foreign_within(whole).into_iter().for_each(|gap| areas.set(gap, Area::Foreign));
         Self {
             options,
             arena: Arc::new(arena),
-            areas: Lock::new(Areas::new()),
+            areas: Lock::new(areas),
             native: Lock::new(()),
             heap_pages: AtomicU64::new(0),
             insistence: Insistence::default(),

@@ -185,8 +185,9 @@ fn timed<C: Container>(container: &C, threads: u32, work: impl Fn(u32) + Sync) -
             })
             .collect();
         let before = container.waited_ns();
-        start.wait();
+        // Before the barrier: this thread may be the last to wake up after it.
         let begin = Instant::now();
+        start.wait();
         workers.into_iter().for_each(|worker| worker.join().expect("no load panics"));
         let seconds = begin.elapsed().as_secs_f64();
         let waited = container.waited_ns().zip(before).map(|(after, before)| after - before);

@@ -3,6 +3,7 @@ use super::PAGE;
 use super::internals::{Core, ListId, NodeState, PageRange, PageState, pagemap};
 use std::collections::HashSet;
 use userswap::Engine;
+use userswap_policy::workingset::Activity;
 
 /// While the gate is closed all accounting must agree with each other and with the kernel's page tables: no frame
 /// or slot belongs to two pages or to none, and no evictable page is missing from the lists.
@@ -68,6 +69,10 @@ fn faults_in_accounting(core: &Core) -> Vec<String> {
             let agree = found == wanted || is_mapped(found) && is_mapped(wanted);
             if wanted.is_some() && !agree {
                 faults.push(format!("page {page} {word:?} is on list {found:?} of node {node}"));
+            }
+            let activity = core.pages.load(page).standing().activity;
+            if wanted.is_some() && found == Some(ListId::Active) && activity != Activity::Active {
+                faults.push(format!("page {page} {word:?} is active, and its word denies it"));
             }
         }
         if frame_of.is_some_and(|frame| !frames.insert(frame)) {

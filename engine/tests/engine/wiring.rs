@@ -1,0 +1,186 @@
+//! The five mechanisms at work in a running engine: each test looks at what its mechanism does there (lock counts,
+//! lists, requests, turns), and fails when the engine stops asking the policy that decides. `tests/mutants` takes
+//! each wire away and expects a failure here.
+use crate::support::*;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use userswap::internals::{Proceed, SwapoffMethod};
+use userswap::{Engine, Region};
+use userswap_policy::free_batch::FreeOrder;
+
+/// Slots that a CPU's buffer holds, and a batch frees.
+const SLOT_BATCH: u64 = 64;
+
+/// Pages of a region that are paged out one by one, in an order of chance.
+fn paged_out_at_random(engine: &Engine, count: usize) -> (Region, Pages) {
+    let region = engine.map(count * PAGE).unwrap();
+    let pages = Pages::of(&region);
+    pages.fill_all(7);
+    let mut order: Vec<usize> = (0..count).collect();
+    let mut random = Random::new(seed());
+    (1..count).rev().for_each(|last| order.swap(last, random.below(last + 1)));
+    for page in order {
+        region.page_out(page * PAGE..(page + 1) * PAGE).unwrap();
+    }
+    (region, pages)
+}
+
+/// Device locks taken per batch of slots, when a region is given back whose neighbours are on different devices.
+fn freeing_locks_per_batch(order: FreeOrder) -> f64 {
+    let engine = engine_on(WAYS[0], &["mem:32M,pri=1", "mem:32M,pri=1", "mem:32M,pri=1"]);
+    engine.core().devices.set_free_order(order);
+    let (region, pages) = paged_out_at_random(&engine, 3000);
+    pages.check_all(7);
+    region.page_out(0..region.len()).unwrap();
+    let so_far = || {
+        engine.core().devices.list().fold((0, 0), |(locks, slots), device| {
+            let freeing = device.freeing.read().acquisitions;
+            (locks + freeing, slots + device.freed.load(Ordering::Relaxed))
+        })
+    };
+    let before = so_far();
+    drop(region);
+    let after = so_far();
+    let slots = after.1 - before.1;
+    assert!(slots > 2000, "{slots} slots were given back to the devices");
+    (after.0 - before.0) as f64 * SLOT_BATCH as f64 / slots as f64
+}
+
+#[test]
+fn slots_go_back_in_batches_each_device_locked_once_and_unsorted_for_nearly_every_slot() {
+    limit(60);
+    let sorted = freeing_locks_per_batch(FreeOrder::Sorted);
+    let unsorted = freeing_locks_per_batch(FreeOrder::Unsorted);
+    assert!(sorted <= 4.0, "{sorted} locks a batch, with three devices");
+    assert!(unsorted > 20.0, "{unsorted} locks a batch: neighbours are on different devices");
+}
+
+#[test]
+fn single_slots_come_from_a_buffer_that_asks_for_a_batch() {
+    limit(60);
+    let list_locks_for = |mode: SlotMode| {
+        let engine = engine_on(WAYS[0], &["mem:64M"]);
+        engine.core().devices.set_mode(mode);
+        let before = engine.core().devices.list_lock.read().acquisitions;
+        let (_region, _) = paged_out_at_random(&engine, 640);
+        engine.core().devices.list_lock.read().acquisitions - before
+    };
+    let (cache, clusters) = (list_locks_for(SlotMode::Cache), list_locks_for(SlotMode::Clusters));
+    // The thread may wander: each CPU that it comes to fills a buffer.
+    let most = 640 / SLOT_BATCH + u64::from(clock::cpus());
+    assert!((1..=most).contains(&cache), "{cache} looks at the list for 640 slots");
+    assert!(clusters >= 640, "{clusters} looks at the list without buffers");
+}
+
+#[test]
+fn each_node_writes_to_its_own_device_while_that_has_room() {
+    limit(60);
+    let builder = with_swap(builder(WAYS[0]).fake_numa(2), &["mem:64M,node=0", "mem:64M,node=1"]);
+    let engine = build(builder);
+    let region = engine.map(40 * MIB).unwrap();
+    let pages = Pages::of(&region);
+    pages.fill_all(3);
+    pages.check_all(3);
+    let devices = &engine.core().devices;
+    let placed: Vec<Vec<u64>> = devices
+        .list()
+        .map(|device| device.placed[..2].iter().map(|of| of.load(Ordering::Relaxed)).collect())
+        .collect();
+    assert!(placed[0][0] > 0 && placed[1][1] > 0, "{placed:?}");
+    assert_eq!((placed[0][1], placed[1][0]), (0, 0), "device by node: {placed:?}");
+    audit(&engine);
+}
+
+/// Requests of a swapoff, a window of at most 32 slots each.
+fn walk_requests(engine: &Engine, method: SwapoffMethod, pages: Pages) -> usize {
+    engine.set("page_cluster", "5").unwrap();
+    let mut requests = 0;
+    let mut watch = |_| {
+        requests += 1;
+        Proceed::GoOn
+    };
+    swapoff_by(engine, "mem", method, &mut watch).unwrap();
+    pages.check_all(7);
+    requests
+}
+
+#[test]
+fn a_fixed_walk_reads_whole_blocks_where_a_scaling_one_reads_what_hits_say() {
+    limit(60);
+    let at_random = |method| {
+        let engine = engine_on(WAYS[0], &["mem:64M"]);
+        let (_region, pages) = paged_out_at_random(&engine, 2048);
+        walk_requests(&engine, method, pages)
+    };
+    let (fixed, scaling) = (at_random(SwapoffMethod::Fixed), at_random(SwapoffMethod::Scaling));
+    let blocks = 2048 / 32;
+    // CPUs fill clusters of their own: a block more for each, and one where the header is.
+    let most = blocks + 1 + 2 * clock::cpus() as usize;
+    assert!((blocks..=most).contains(&fixed), "{fixed} requests for {blocks} blocks");
+    assert!(scaling > fixed, "{scaling} requests of windows that grow, {fixed} of whole blocks");
+}
+
+#[test]
+fn a_scaling_walk_counts_its_hits_and_grows_to_whole_blocks() {
+    limit(60);
+    let engine = engine_on(WAYS[0], &["mem:64M"]);
+    let (_region, pages) = paged_out(&engine, 2048, 7);
+    let requests = walk_requests(&engine, SwapoffMethod::Scaling, pages);
+    let blocks = 2048 / 32;
+    assert!((blocks..blocks * 3 / 2).contains(&requests), "{requests} requests, {blocks} blocks");
+}
+
+#[test]
+fn an_unmap_lock_is_taken_once_for_a_batch() {
+    limit(60);
+    let engine = engine_on(WAYS[0], &["mem:64M"]);
+    let region = engine.map(48 * MIB).unwrap();
+    let pages = Pages::of(&region);
+    pages.fill_all(3);
+    pages.check_all(3);
+    let counters = engine.counters();
+    let unmapped = counters.pgsteal_kswapd + counters.pgsteal_direct;
+    let locked = engine.core().unmap_locks.used.acquisitions.load(Ordering::Relaxed);
+    assert!(unmapped > 6000 && locked > 0, "{unmapped} pages, {locked} times locked");
+    assert!(unmapped / locked >= 32, "{unmapped} pages in {locked} goes");
+}
+
+/// A background reclaimer that meets a taken lock has the turn until its node is balanced.
+#[test]
+fn a_reclaimer_that_collides_is_exclusive_until_its_node_is_balanced() {
+    limit(60);
+    let engine = build(with_swap(builder(WAYS[0]).fake_numa(2), &["mem:128M"]));
+    let core = engine.core();
+    core.unmap_locks.set_contention(Contention::Stall);
+    let region = engine.map(40 * MIB).unwrap();
+    let pages = Pages::of(&region);
+    let turns = || engine.counters().reclaim_turns;
+    let exclusive = || core.status().unmap_lock.exclusive;
+    std::thread::scope(|scope| {
+        let held = {
+            let parts = Parts::new(&core.arena);
+            core.unmap_locks.enter_at_last(parts.of(core.arena.page_of(pages.address)))
+        };
+        scope.spawn(|| pages.fill_all(3));
+        eventually("a reclaimer has the turn", || exclusive().is_some());
+        assert_eq!(turns(), 0, "no turn has ended");
+        drop(held);
+    });
+    pages.check_all(3);
+    eventually("balanced, it gives the turn back", || exclusive().is_none());
+    assert!(turns() >= 1);
+    audit(&engine);
+}
+
+#[test]
+fn a_throttled_device_takes_the_time_that_its_speed_allows() {
+    limit(60);
+    let engine = engine_on(WAYS[0], &["mem:64M,throttle=100"]);
+    let started = Instant::now();
+    let (_region, pages) = paged_out(&engine, 2048, 7);
+    let written = started.elapsed();
+    pages.check_all(7);
+    // 8 MiB at 100 MB/s, out and in again.
+    let least = Duration::from_millis(83);
+    assert!(written >= least && started.elapsed() >= 2 * least, "{written:?}");
+}

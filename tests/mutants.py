@@ -1,0 +1,128 @@
+#!/usr/bin/env python3
+"""Takes the engine's wires away, one at a time, and expects a test to notice.
+
+Policy decides and has tests of its own; a wire is the place where the engine asks it, or acts on the answer. Each
+mutant below cuts one, in a copy of the tree, and runs the tests of engine/tests/engine/wiring.rs. A mutant that they
+pass has survived: exit status 1.
+
+  tests/mutants.py            all of them
+  tests/mutants.py NAME...    some
+  tests/mutants.py --check    only whether every wire is still where this list says
+"""
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent
+TESTS = ["cargo", "test", "--quiet", "-p", "userswap", "--test", "engine", "wiring::"]
+# A mutant that hangs is noticed by the tests' own limits; this is for those that are not.
+SECONDS_MAX = 900
+
+
+class Mutant(NamedTuple):
+    name: str
+    file: str
+    wire: str
+    cut: str
+
+
+MUTANTS = [
+    Mutant("unsorted-free", "device/cache.rs",
+           "free_batch::free_all(self.buffers.free_order(),",
+           "free_batch::free_all(FreeOrder::Unsorted,"),
+    Mutant("no-return-buffers", "device/cache.rs",
+           "if self.buffers.source() == Source::Devices || span.count as usize >= BATCH {",
+           "if self.buffers.source() == Source::Devices || span.count > 0 {"),
+    Mutant("no-slot-buffers", "device/cache.rs",
+           "if want as usize >= BATCH || self.buffers.mode() != SlotMode::Cache {",
+           "if want > 0 || self.buffers.mode() != SlotMode::Cache {"),
+    Mutant("list-of-node-0", "device/mod.rs",
+           ".next(near, &mut search))",
+           ".next(NodeId(0), &mut search))"),
+    Mutant("no-throttle", "device/mod.rs",
+           "let not_before_ns = device.not_before_ns(bytes, near);",
+           "let not_before_ns = device.not_before_ns(bytes, near) & 0;"),
+    Mutant("fixed-is-scaling", "swapoff/method.rs",
+           "SwapoffMethod::Fixed => self.walk(task, Windows::Fixed, between),",
+           "SwapoffMethod::Fixed => self.walk(task, Windows::Scaling, between),"),
+    Mutant("hits-uncounted", "swapoff/kernel/walk.rs",
+           "self.hit(page, slot);",
+           ""),
+    Mutant("unmap-one-by-one", "reclaim/victims.rs",
+           "let same = take_same(waiting, |victim| parts.of(victim.page));",
+           "let same = take_same(waiting, |victim| parts.of(victim.page)).min(1);"),
+    Mutant("background-is-direct", "reclaim/kswapd.rs",
+           "let unmapper = Unmapper::Background(node.id.0);",
+           "let unmapper = Unmapper::Direct;"),
+    Mutant("turn-without-end", "reclaim/turn.rs",
+           "if self.unmap_locks.exclusive.release(node.id.0) {",
+           "if false {"),
+]
+
+
+def text_of(mutant: Mutant) -> tuple[str, str]:
+    """The file's text, and with the wire cut."""
+    text = (ROOT / "engine/src" / mutant.file).read_text()
+    found = text.count(mutant.wire)
+    if found != 1:
+        sys.exit(f"mutants.py: {mutant.name}: engine/src/{mutant.file} has its wire {found} times: {mutant.wire}")
+    return text, text.replace(mutant.wire, mutant.cut)
+
+
+def copy_of_the_tree(into: Path) -> None:
+    shutil.rmtree(into, ignore_errors=True)
+    files = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+                           cwd=ROOT, capture_output=True, check=True).stdout.decode().split("\0")
+    for name in filter(None, files):
+        if (ROOT / name).exists():
+            (into / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, into / name)
+
+
+def passes(tree: Path, target: Path) -> tuple[bool, str]:
+    """Whether the tests pass in a tree, and what they printed."""
+    environment = {**os.environ, "CARGO_TARGET_DIR": str(target), "RUST_BACKTRACE": "0"}
+    try:
+        run = subprocess.run(TESTS, cwd=tree, env=environment, timeout=SECONDS_MAX, text=True,
+                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    except subprocess.TimeoutExpired:
+        return False, "no end"
+    if "error: could not compile" in run.stdout:
+        sys.exit(f"mutants.py: the mutant does not compile:\n{run.stdout}")
+    return run.returncode == 0, run.stdout
+
+
+def main() -> None:
+    names = [argument for argument in sys.argv[1:] if not argument.startswith("-")]
+    unknown = set(names) - {mutant.name for mutant in MUTANTS}
+    if unknown:
+        sys.exit(f"mutants.py: no mutant {', '.join(sorted(unknown))}: there are "
+                 f"{', '.join(mutant.name for mutant in MUTANTS)}")
+    chosen = [mutant for mutant in MUTANTS if not names or mutant.name in names]
+    texts = {mutant: text_of(mutant) for mutant in chosen}
+    if "--check" in sys.argv:
+        return
+    target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve() / "mutants"
+    tree = target / "tree"
+    copy_of_the_tree(tree)
+    good, said = passes(tree, target)
+    if not good:
+        sys.exit(f"mutants.py: the tests fail without any mutant:\n{said}")
+    survivors = []
+    for mutant in chosen:
+        text, cut = texts[mutant]
+        file = tree / "engine/src" / mutant.file
+        file.write_text(cut)
+        survived, _ = passes(tree, target)
+        file.write_text(text)
+        print(f"{mutant.name:24} {'SURVIVES' if survived else 'killed'}", flush=True)
+        survivors += [mutant.name] if survived else []
+    if survivors:
+        sys.exit(f"mutants.py: {len(survivors)} of {len(chosen)} mutants survive: {', '.join(survivors)}")
+    print(f"mutants.py: {len(chosen)} mutants, none survives")
+
+
+main()
