@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, RefCell, RefMut};
 
-use userswap_policy::devices::{DeviceId, DeviceTable, NodeId, Search};
+use userswap_policy::devices::{DeviceId, DeviceTable, NodeId, Phase, Search};
 use userswap_policy::slots::{ClusterCursor, SlotRun, Slots};
 
 use super::state::Content;
@@ -128,7 +128,11 @@ impl Swap {
         }
     }
 
+    /// With the device's lock held. A swapoff may have begun, or even ended, while the thread waited for that.
     fn take(&self, device: DeviceId, cpu: usize) -> Option<SlotRun> {
+        if self.table().device(device).is_none_or(|device| device.phase != Phase::On) {
+            return None;
+        }
         let store = self.store(device.0);
         let mut slots = store.slots.borrow_mut();
         let run = slots.allocate_at(&mut store.cursors.borrow_mut()[cpu], self.turn);
@@ -205,5 +209,51 @@ impl Swap {
     pub fn table(&self) -> RefMut<'_, DeviceTable> {
         self.revision.set(self.revision.get() + 1);
         self.table.borrow_mut()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Memory, Setup, Swapoff};
+    use super::*;
+    use crate::clock::{Ns, Stop};
+    use crate::machine::Source;
+    use serde::Deserialize;
+    use std::rc::Rc;
+
+    #[derive(Deserialize)]
+    struct Parts {
+        machine: Machine,
+        device: Vec<Device>,
+    }
+
+    const PARTS: &str = "[machine]\nnodes = 1\ncpus_per_node = 4\nmemory_per_node = \"1 MiB\"\n\
+        line_same_node = \"40 ns\"\nline_other_node = \"40 ns\"\n\
+        [[device]]\nkind = \"copy\"\nsize = \"1 MiB\"\npage = \"1 us\"\n";
+
+    #[test]
+    fn a_thread_that_waits_for_a_devices_lock_gets_no_slot_once_the_device_has_gone() {
+        let parts: Parts = Source::new("parts", PARTS).read().unwrap();
+        let text = include_str!("../../scenarios/stress-costs.toml");
+        let costs = Source::new("costs", text).read().unwrap();
+        let setup = Setup { pages: 1, costs, rules: Rules::default(), seed: 1 };
+        let memory = Memory::start(&parts.machine, &parts.device, setup);
+        let (holder, waiter, leaver) = (Rc::clone(&memory), Rc::clone(&memory), Rc::clone(&memory));
+        memory.sim().program(async move {
+            let thread = holder.system_thread(0);
+            thread.with(&holder.swap().store(0).lock, 1_000_000, || ()).await;
+        });
+        memory.sim().program(async move {
+            let thread = waiter.system_thread(0);
+            waiter.sim().sleep(10_000).await;
+            assert_eq!(waiter.swap().allocate(&thread).await, None);
+            assert_eq!(waiter.sim().now(), 1_000_160, "it waited for the holder");
+        });
+        memory.sim().program(async move {
+            let thread = leaver.system_thread(0);
+            leaver.sim().sleep(20_000).await;
+            assert_eq!(leaver.swapoff(&thread, 0).await, Swapoff::Done);
+        });
+        assert_eq!(memory.sim().run(Ns::MAX, || memory.check()), Stop::Done);
     }
 }

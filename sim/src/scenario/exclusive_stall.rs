@@ -97,6 +97,7 @@ pub fn run(name: &str, source: &Source, options: &Options) -> Result<Report, Fai
     }
     report.events += found.iter().flatten().map(|found| found.events).sum::<u64>();
     let of = &file.rewrite;
+    tables.close_total();
     tables.add("rewrite of one file", (of.elapsed, of.system), &found);
     report.tables = tables.done();
     Ok(report)
@@ -110,6 +111,37 @@ struct Tables {
     direct: Vec<Row>,
     cpus: Vec<Row>,
     stalls: Vec<Row>,
+    total: Total,
+}
+
+/// Sums over all numbers of threads, before and after.
+#[derive(Default)]
+struct Total {
+    published: [f64; 2],
+    elapsed: [f64; 2],
+    direct: [f64; 2],
+}
+
+/// How many times as many pages as before the source saw reclaimed directly.
+const DIRECT_PUBLISHED: f64 = 10.0;
+
+impl Total {
+    fn add(&mut self, published: [f64; 2], elapsed: f64, direct: [f64; 2]) {
+        for (at, elapsed) in [published[0], published[0] * elapsed].into_iter().enumerate() {
+            self.published[at] += published[at];
+            self.elapsed[at] += elapsed;
+            self.direct[at] += direct[at];
+        }
+    }
+
+    fn rows(&self) -> [Row; 2] {
+        let ratio = |of: [f64; 2]| of[1] / of[0];
+        let elapsed = Some(ratio(self.published));
+        [
+            Row::predicted("all threads", elapsed, ratio(self.elapsed)),
+            Row::predicted("pages reclaimed directly", Some(DIRECT_PUBLISHED), ratio(self.direct)),
+        ]
+    }
 }
 
 impl Tables {
@@ -151,9 +183,16 @@ impl Tables {
             if variant.name == "stall" {
                 let values: Vec<_> = runs.iter().map(|of| of.elapsed / base_elapsed).collect();
                 let published = Some(elapsed[1] / elapsed[0]);
-                self.ratios.push(Row::predicted(case, published, values[0]).over(&values));
+                let row = Row::predicted(case, published, values[0]).over(&values);
+                let direct = |runs: &Runs| runs.iter().map(|of| of.direct).sum::<f64>();
+                self.total.add(elapsed, row.simulated, [direct(wait), direct(runs)]);
+                self.ratios.push(row);
             }
         }
+    }
+
+    fn close_total(&mut self) {
+        self.ratios.extend(self.total.rows());
     }
 
     fn done(self) -> Vec<Table> {
