@@ -247,7 +247,7 @@ mod tests {
             let thread = waiter.system_thread(0);
             waiter.sim().sleep(10_000).await;
             assert_eq!(waiter.swap().allocate(&thread).await, None);
-            assert_eq!(waiter.sim().now(), 1_000_160, "it waited for the holder");
+            assert!(waiter.sim().now() > 1_000_000, "it waited for the holder");
         });
         memory.sim().program(async move {
             let thread = leaver.system_thread(0);
