@@ -1,12 +1,15 @@
 //! The shared object that this binary carries, put where the dynamic linker can find it.
 //!
-//! It is written to a directory that only this user can change, under a name made of its content: two
-//! versions do not disturb each other, and a program keeps the one it started with. The directory
-//! must allow execution, or the dynamic linker would go on without the library after a warning.
+//! It is written to a directory that only this user can change and every user can read, as a program's children
+//! may become others, under a name made of its content: two versions do not disturb each other, and a program
+//! keeps the one it started with. The directory must allow execution, or the dynamic linker would go on without
+//! the library after a warning.
 
+use std::env;
+use std::ffi::OsString;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{StatVfsMountFlags, statvfs};
@@ -23,9 +26,16 @@ const LIBRARY_NAME: &str = concat!("libuserswap-", env!("USERSWAP_PRELOAD_HASH")
 /// Writes the shared object, unless it is there already, and returns its path.
 ///
 /// # Errors
-/// No directory is private, writable and executable.
+/// No directory is this user's, writable and executable.
 pub fn install() -> Result<PathBuf, Failure> {
-    let path = private_directory()?.join(LIBRARY_NAME);
+    let public = |directory: &Path| directory.with_file_name(public_name(directory));
+    let candidates = match directory::user() {
+        // Only root's children become others, and XDG_RUNTIME_DIR lets none of those in.
+        0 => directory::candidates(0, |name| env::var_os(name).filter(|_| name == "TMPDIR")),
+        _ => directory::candidates_here(),
+    };
+    let will_do = |directory: &Path| check(&public(directory), directory::make_public);
+    let path = public(&first_that(candidates, will_do)?).join(LIBRARY_NAME);
     if fs::read(&path).is_ok_and(|found| found == LIBRARY) {
         return Ok(path);
     }
@@ -41,26 +51,40 @@ pub fn install() -> Result<PathBuf, Failure> {
 /// # Errors
 /// None of the usual directories will do.
 pub fn private_directory() -> Result<PathBuf, Failure> {
+    first_that(directory::candidates_here(), |directory| check(directory, directory::make_private))
+}
+
+/// The name of the directory beside a private one that others may read.
+fn public_name(directory: &Path) -> OsString {
+    let mut name = directory.file_name().unwrap_or_default().to_owned();
+    name.push("-lib");
+    name
+}
+
+fn first_that(
+    candidates: Vec<PathBuf>,
+    will_do: impl Fn(&Path) -> Result<(), String>,
+) -> Result<PathBuf, Failure> {
     let mut reasons = Vec::new();
-    for candidate in directory::candidates_here() {
-        match check(&candidate) {
+    for candidate in candidates {
+        match will_do(&candidate) {
             Ok(()) => return Ok(candidate),
             Err(error) => reasons.push(format!("{}: {error}", candidate.display())),
         }
     }
     Err(Failure::unavailable(format!(
-        "no private directory for the injected library ({}); set TMPDIR to a directory of yours that \
+        "no directory for the injected library ({}); set TMPDIR to a directory of yours that \
          allows execution",
         reasons.join("; ")
     )))
 }
 
-fn check(directory: &Path) -> Result<(), String> {
+fn check(directory: &Path, make: fn(&Path) -> Result<(), String>) -> Result<(), String> {
     // Both separate the names in LD_PRELOAD.
     if directory.to_string_lossy().contains([' ', ':']) {
         return Err("its name contains a space or a colon".to_owned());
     }
-    directory::make_private(directory)?;
+    make(directory)?;
     let mount = statvfs(directory).map_err(|error| error.to_string())?;
     if mount.f_flag.contains(StatVfsMountFlags::NOEXEC) {
         return Err("is on a file system that forbids execution".to_owned());
@@ -76,9 +100,12 @@ fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let written = OpenOptions::new()
         .write(true)
         .create_new(true)
-        .mode(0o700)
         .open(&temporary)
-        .and_then(|mut file| file.write_all(bytes))
+        .and_then(|mut file| {
+            // Whatever the umask is.
+            file.set_permissions(fs::Permissions::from_mode(0o755))?;
+            file.write_all(bytes)
+        })
         .and_then(|()| fs::rename(&temporary, path));
     if written.is_err() {
         // The first error says more than a second one.
@@ -94,10 +121,11 @@ mod tests {
     #[test]
     fn a_directory_that_the_linker_cannot_be_told_is_refused() {
         let parent = tempfile::tempdir().unwrap();
-        assert_eq!(check(&parent.path().join("mine")), Ok(()));
-        assert!(check(&parent.path().join("a b")).unwrap_err().contains("space"));
+        let check = |name: &str| check(&parent.path().join(name), directory::make_public);
+        assert_eq!(check("mine"), Ok(()));
+        assert!(check("a b").unwrap_err().contains("space"));
         assert!(!parent.path().join("a b").exists());
-        assert!(check(&parent.path().join("no/such")).is_err());
+        assert!(check("no/such").is_err());
     }
 
     #[test]

@@ -8,14 +8,12 @@ mod bench;
 mod control;
 mod demo;
 mod demo_load;
-mod elf;
 mod failure;
 mod library;
 mod memory;
 mod program;
 mod ram;
 mod run;
-mod script;
 mod sim;
 
 use std::ffi::OsString;

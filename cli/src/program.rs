@@ -12,10 +12,10 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, AtFlags, CWD, accessat};
+use userswap::internals::elf::{self, Linkage};
 
-use crate::elf::{self, Linkage};
 use crate::failure::Failure;
-use crate::script::{self, Reader};
+use userswap::internals::script::{self, Reader};
 
 /// As many scripts reading scripts as the kernel follows.
 const SCRIPT_DEPTH_MAX: u32 = 5;
@@ -165,7 +165,7 @@ fn examine(path: &Path) -> Result<Kind, Failure> {
 fn check_linkage(path: &Path, linkage: Linkage) -> Result<(), Failure> {
     let path = path.display();
     let interpreter = match linkage {
-        Linkage::Dynamic { interpreter } => interpreter,
+        Linkage::Dynamic(interpreter) => interpreter,
         Linkage::Static => {
             return Err(Failure::not_runnable(format!(
                 "{path} is statically linked: userswap cannot serve it; relink it dynamically or run \
@@ -184,13 +184,13 @@ fn check_linkage(path: &Path, linkage: Linkage) -> Result<(), Failure> {
             )));
         }
     };
-    let shown = interpreter.display();
-    if interpreter.to_string_lossy().contains("ld-musl") {
+    let shown = interpreter.path().display();
+    if interpreter.is_musl() {
         return Err(Failure::not_runnable(format!(
             "{path} is linked to musl ({shown}): userswap serves glibc programs; use a build for glibc"
         )));
     }
-    if !interpreter.exists() {
+    if !interpreter.path().exists() {
         return Err(Failure::not_found(format!(
             "{path}: its dynamic linker {shown} does not exist: install it or use another build"
         )));

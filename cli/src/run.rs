@@ -14,11 +14,13 @@ use std::process::Command;
 use clap::Args;
 use rustix::fs::{Access, access};
 use userswap::internals::PAGE_CLUSTER_DEFAULT;
+use userswap::internals::directories::names;
 use userswap::internals::open;
 use userswap::internals::page_cluster_of;
+use userswap::internals::told::Told;
 use userswap::internals::{
     Allowed, MIN_REGION_DEFAULT_BYTES, OPTIONS_VARIABLE, Options, PAGE_CLUSTERS, RA_POLICIES,
-    RAM_MIN_BYTES, VMA_RA,
+    RAM_MIN_BYTES, VMA_RA, directory,
 };
 use userswap::{AddressOrder, ReadaheadPolicy};
 use userswap::{ByteSize, parse_size};
@@ -63,6 +65,9 @@ pub struct RunArgs {
     /// Write counters as JSON to this file at exit
     #[arg(long, value_name = "FILE")]
     stats: Option<PathBuf>,
+    /// Do not say what runs outside the budget
+    #[arg(long)]
+    quiet: bool,
     /// How pages travel: auto, move or copy
     #[arg(long, value_name = "WAY", default_value_t = Transfer::Auto)]
     transfer: Transfer,
@@ -126,7 +131,8 @@ pub fn run(args: RunArgs) -> Result<Infallible, Failure> {
     let program = program::resolve(name, search_path.as_deref())?;
     check_kernel(&options)?;
     let library = library::install()?;
-    options.control = control_directory(&library);
+    options.control = control_directory();
+    options.told = told(&library);
     let mut command = Command::new(&program.path);
     if env::var_os(TCMALLOC_VARIABLE).is_none() {
         command.env(TCMALLOC_VARIABLE, "1");
@@ -147,17 +153,32 @@ pub fn run(args: RunArgs) -> Result<Infallible, Failure> {
     }
 }
 
-/// Engines listen where the library lies: a directory that only this user can enter.
-fn control_directory(library: &Path) -> Option<PathBuf> {
-    let directory = library.parent().filter(|directory| is_plain(directory));
-    if directory.is_none() {
-        let library = library.display();
-        eprintln!(
-            "userswap: warning: {library}: its directory cannot be named to the program, which will have \
-             no control socket: use a path in plain UTF-8"
-        );
+/// Where the job's processes note what the user was told; without it they may say it more than once.
+fn told(library: &Path) -> Option<PathBuf> {
+    let directory = library.parent().filter(|directory| is_plain(directory))?;
+    for name in names(directory, usize::MAX).unwrap_or_default() {
+        let process = name.to_str().and_then(|name| name.strip_prefix(TOLD_PREFIX)?.parse().ok());
+        if process.is_some_and(|process| !directory::is_running(process)) {
+            // An error means that another start was faster.
+            let _ = fs::remove_file(directory.join(name));
+        }
     }
-    directory.map(Path::to_owned)
+    let path = directory.join(format!("{TOLD_PREFIX}{}", std::process::id()));
+    Told::create(&path).ok().map(|()| path)
+}
+
+/// How the names of such files begin; the number of the process that `run` became follows.
+const TOLD_PREFIX: &str = "told-";
+
+/// Engines listen in a directory that only this user can enter.
+fn control_directory() -> Option<PathBuf> {
+    let refusal = match library::private_directory() {
+        Ok(directory) if is_plain(&directory) => return Some(directory),
+        Ok(directory) => format!("{}: is not plain UTF-8", directory.display()),
+        Err(failure) => failure.message,
+    };
+    eprintln!("userswap: warning: the program will have no control socket: {refusal}");
+    None
 }
 
 /// Makes sure that the kernel has what the options ask for.
@@ -186,6 +207,7 @@ fn options(args: &RunArgs) -> Result<Options, Failure> {
     options.min_region_bytes = args.min_region.0;
     options.on_full = args.on_full;
     options.stats = args.stats.as_ref().map(|file| check_stats(&here.join(file))).transpose()?;
+    options.quiet = args.quiet;
     options.transfer = args.transfer;
     options.io = args.io;
     options.swap_ra_policy = args.swap_ra_policy;

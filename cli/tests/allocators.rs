@@ -99,6 +99,13 @@ fn no_child_finds_a_lock_of_malloc_taken() {
 }
 
 #[test]
+fn a_child_of_threads_that_fork_together_has_managed_malloc() {
+    let directory = directory();
+    let program = compile(directory.path(), "fork_together.c");
+    assert_eq!(succeed(run_for_a_while("1G", "thread").arg(&program)), "exact\n");
+}
+
+#[test]
 fn a_program_whose_main_thread_has_ended_ends_with_its_last_one() {
     let directory = directory();
     let program = compile(directory.path(), "last_thread.c");

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 
@@ -44,14 +44,18 @@ fn standard_input_is_the_programs() {
 }
 
 #[test]
-fn the_library_is_in_the_program_and_out_of_other_users_reach() {
+fn the_library_is_in_the_program_and_only_its_user_can_change_it() {
     let output =
         run(&["--", "sh", "-c", "echo \"$LD_PRELOAD\"; cat /proc/$$/maps"]).output().unwrap();
     let output = String::from_utf8(output.stdout).unwrap();
     let library = output.lines().next().unwrap();
     assert!(output.lines().skip(1).any(|line| line.ends_with(library)), "{output}");
     let directory = std::path::Path::new(library).parent().unwrap();
-    assert_eq!(fs::metadata(directory).unwrap().permissions().mode() & 0o777, 0o700);
+    for path in [directory, std::path::Path::new(library)] {
+        let found = fs::metadata(path).unwrap();
+        assert_eq!(found.permissions().mode() & 0o777, 0o755, "{}", path.display());
+        assert_eq!(found.uid(), rustix::process::geteuid().as_raw());
+    }
 }
 
 #[test]

@@ -68,12 +68,12 @@ pub use userswap_policy::readahead::{AddressOrder, ReadaheadPolicy};
 pub mod internals {
     pub use crate::api::engine::{check_nodes, open_devices};
     pub use crate::api::options::{MIN_REGION_DEFAULT_BYTES, OPTIONS_VARIABLE, Options};
-    pub use crate::api::prepared::Prepared;
+    pub use crate::api::prepared::{Gathered, Prepared};
     pub use crate::base::choice::{Allowed, PAGE_CLUSTERS, RA_POLICIES, VMA_RA};
     pub use crate::base::index::{PageIndex, PageRange};
     pub use crate::base::limits::{RAM_MIN_BYTES, default_swap_bytes};
     pub use crate::base::topology::Topology;
-    pub use crate::base::{size, status};
+    pub use crate::base::{elf, script, size, status};
     pub use crate::control::{CONNECTIONS_MAX, directory, protocol, settings};
     pub use crate::device::record::DeviceState;
     pub use crate::device::{Devices, SlotMode, SlotSpan, open};
@@ -86,9 +86,10 @@ pub mod internals {
     pub use crate::state::unmap_lock::Parts;
     pub use crate::swapoff::method::SwapoffMethod;
     pub use crate::swapoff::{Proceed, Progress};
+    pub use crate::sys::uffd::Rights;
     pub use crate::sys::{
         PAGE_BYTES, bench, clock, directory as directories, fd, futex, lock, mapping, numa,
-        pagemap, pages, process, signal,
+        pagemap, pages, process, signal, told,
     };
     pub use userswap_policy::readahead::{Hint, PAGE_CLUSTER_DEFAULT, page_cluster_of};
 }

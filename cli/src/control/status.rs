@@ -54,15 +54,27 @@ fn json(value: &impl serde::Serialize) -> String {
     serde_json::to_string_pretty(value).expect("a status is strings, numbers and lists")
 }
 
+/// What is too much to be the engine's own.
+fn outside(unmanaged_bytes: u64) -> String {
+    match unmanaged_bytes {
+        ..UNMANAGED_MIN_BYTES => String::new(),
+        bytes => format!(", {} unmanaged", ByteSize(bytes).rounded()),
+    }
+}
+
+/// Libraries, stacks and the engine's tables take some of it in every program.
+const UNMANAGED_MIN_BYTES: u64 = 4 << 20;
+
 fn describe(name: EngineName, status: &Status) -> String {
     let mut text = format!(
-        "{name} {}: {} of RAM, faults by {}, placement {}{}{}\n",
+        "{name} {}: {} of RAM, faults by {}, placement {}{}{}{}\n",
         plain(&status.program),
         ByteSize(status.ram_bytes).rounded(),
         plain(&status.fault),
         plain(&status.placement),
         if status.hibernated { ", hibernated" } else { "" },
-        if status.pins > 0 { format!(", {} pins", status.pins) } else { String::new() }
+        if status.pins > 0 { format!(", {} pins", status.pins) } else { String::new() },
+        outside(status.unmanaged_bytes),
     );
     text.push_str(&devices(&status.devices));
     for node in &status.nodes {
@@ -276,6 +288,7 @@ mod tests {
                 vma_ra_enabled: true,
             },
             hibernated: false,
+            unmanaged_bytes: 0,
             pins: 0,
             free_slots: 5,
             total_slots: 9,
@@ -313,10 +326,11 @@ list lock: 12 acquisitions, 3 waits
 removal locks (skip): 7 acquisitions, 2 waits, 1.500 s waited, 0 stalled, 2 skipped
 ";
         assert_eq!(text, expected);
-        let parked = Status { hibernated: true, pins: 3, ..status.clone() };
+        let parked =
+            Status { hibernated: true, pins: 3, unmanaged_bytes: 6 << 20, ..status.clone() };
         let text = describe(EngineName { pid: 7, number: 2 }, &parked);
         assert!(text.starts_with(
-            "7-2 sort: 16M of RAM, faults by thread, placement near, hibernated, 3 pins\n"
+            "7-2 sort: 16M of RAM, faults by thread, placement near, hibernated, 3 pins, 6M unmanaged\n"
         ));
         assert_eq!(serde_json::from_str::<Status>(&json(&status)).unwrap(), status);
     }

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-static const size_t BYTES = 80 << 20;
+static const size_t BYTES = 160 << 20;
 static const int RW = PROT_READ | PROT_WRITE, PRIVATE = MAP_PRIVATE | MAP_ANONYMOUS;
 
 /* Length of what is dumped below 4 TiB, of all or of the mappings that one address lies in. */

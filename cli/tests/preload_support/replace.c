@@ -108,6 +108,20 @@ static void unseen(void) {
         MUST(munmap(next, 2 * CHUNK) == 0);
     }
 }
+// With one mapping less at a time: what is refused for want of mappings costs nothing.
+static void file_at_the_limit(char *kept, char **spare) {
+    char *at = kept + 16 * PAGE, *got = MAP_FAILED;
+    for (int i = 0; i < 8 && got == MAP_FAILED; i++) {
+        all(kept, 64 * PAGE, 7);
+        got = mmap(at, 2 * PAGE, RW, MAP_PRIVATE | MAP_FIXED, file, 0);
+        MUST(got == at || errno == ENOMEM);
+        MUST(munmap(spare[i], PAGE) == 0);
+    }
+    MUST(got == at);
+    all(kept, 16 * PAGE, 7);
+    all(at, 2 * PAGE, 102);
+    all(at + 2 * PAGE, 46 * PAGE, 7);
+}
 // More mappings than the kernel allows: giving memory back works all the same, and what is mapped next is
 // empty and as accessible as was asked for.
 static void limit(void) {
@@ -117,12 +131,16 @@ static void limit(void) {
     MUST(setting && fscanf(setting, "%ld", &most) == 1);
     fclose(setting);
     if (most > 200000) return;
-    char **block = calloc(most + 4096, sizeof *block);
+    char **block = calloc(most + 4096, sizeof *block), *spare[8];
+    for (int i = 0; i < 8; i++) spare[i] = map(0, PAGE, PROT_READ, MAP_SHARED, file);
+    char *kept = map(0, 64 * PAGE, RW, ANON, -1);
+    fill(kept, 7, 64 * PAGE);
     for (long i = 0; i < most + 4096; i++) block[i] = map(0, BLOCK, RW, ANON | MAP_NORESERVE, -1);
     for (long i = 0; i < most + 4096; i += 2) {
         *block[i] = 1;
         MUST(munmap(block[i], BLOCK) == 0);
     }
+    file_at_the_limit(kept, spare);
     for (long i = 0; i < most + 4096; i += 2) {
         char *again = mmap(0, BLOCK, i % 4 ? RW : PROT_NONE, ANON | MAP_NORESERVE, -1, 0);
         if (again == MAP_FAILED) MUST(errno == ENOMEM);

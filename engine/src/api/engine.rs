@@ -1,6 +1,6 @@
 //! An engine as a program holds it: starting it, mapping regions, changing what can be changed, asking for numbers.
 use crate::api::options::Options;
-use crate::api::prepared::Prepared;
+use crate::api::prepared::{Gathered, Prepared};
 use crate::api::region::Region;
 use crate::api::running::Running;
 use crate::api::usage::Usage;
@@ -38,7 +38,7 @@ impl Engine {
     /// # Errors
     /// As [`Builder::build`](crate::Builder::build).
     pub(crate) fn start(arena: Arc<Arena>, options: &Options) -> Result<Self, Error> {
-        Prepared::new(arena, options)?.engage()
+        Prepared::new(Gathered::new(arena, options)?)?.engage()
     }
 
     /// Maps a region of `bytes` bytes, all zero, which may be larger than the budget. It takes no memory until it is used.
@@ -124,6 +124,12 @@ impl Engine {
         self.running.core.usage()
     }
 
+    /// Pages of the budget that are in RAM for the program; None where it would have to wait.
+    #[doc(hidden)]
+    pub fn try_pages_in_ram(&self) -> Option<u32> {
+        self.core().try_pages_in_ram()
+    }
+
     /// The engine's parts, for the other crates of the workspace.
     #[doc(hidden)]
     pub fn core(&self) -> &Arc<Core> {
@@ -177,17 +183,26 @@ impl Engine {
     /// As [`crate::Builder::build`]; nothing is registered then.
     #[doc(hidden)]
     pub fn engage(arena: Arc<Arena>, options: &Options) -> Result<Self, Error> {
-        Self::prepare(arena, options)?.engage()
+        Self::prepare(Self::gather(arena, options)?, options)?.engage()
     }
 
-    /// The first part of [`Engine::engage`]: everything but taking the arena over, which the engine does not
-    /// touch until then. Threads are made here, for which the C library asks the program's malloc.
+    /// The first part of [`Engine::engage`]: what needs rights that the process may give up.
     ///
     /// # Errors
     /// As [`crate::Builder::build`].
     #[doc(hidden)]
-    pub fn prepare(arena: Arc<Arena>, options: &Options) -> Result<Prepared, Error> {
-        let prepared = Prepared::new(arena, options)?;
+    pub fn gather(arena: Arc<Arena>, options: &Options) -> Result<Gathered, Error> {
+        Gathered::new(arena, options)
+    }
+
+    /// The second part: everything but taking the arena over, which the engine does not touch until then.
+    /// Threads are made here, for which the C library asks the program's malloc.
+    ///
+    /// # Errors
+    /// No thread is to be had.
+    #[doc(hidden)]
+    pub fn prepare(gathered: Gathered, options: &Options) -> Result<Prepared, Error> {
+        let prepared = Prepared::new(gathered)?;
         if let Some(directory) = &options.control {
             // A program that has become another user cannot use its first user's. The environment is the
             // program's, which may be changing it.

@@ -94,6 +94,10 @@ pub struct Options {
     pub vma_ra_enabled: AddressOrder,
     /// The directory of the control socket; without it there is no socket.
     pub control: Option<PathBuf>,
+    /// Where the job's processes note what the user was told.
+    pub told: Option<PathBuf>,
+    /// Nothing is said about what runs outside the budget.
+    pub quiet: bool,
     /// The process that `run` became, which alone writes `stats`; 0 is none.
     pub root_pid: u32,
 }
@@ -117,6 +121,8 @@ impl Options {
             page_cluster: PAGE_CLUSTER_DEFAULT,
             vma_ra_enabled: AddressOrder::Enabled,
             control: None,
+            told: None,
+            quiet: false,
             root_pid: 0,
         }
     }
@@ -155,6 +161,12 @@ impl Options {
         if let Some(control) = &self.control {
             writeln!(text, "control={}", control.display())
                 .expect("writing to a string cannot fail");
+        }
+        if let Some(told) = &self.told {
+            writeln!(text, "told={}", told.display()).expect("writing to a string cannot fail");
+        }
+        if self.quiet {
+            text.push_str("quiet=true\n");
         }
         text
     }
@@ -200,6 +212,8 @@ impl Options {
             }
             "vma_ra_enabled" => self.vma_ra_enabled = readahead(value, VMA_RA)?,
             "control" => self.control = Some(PathBuf::from(value)),
+            "told" => self.told = Some(PathBuf::from(value)),
+            "quiet" => self.quiet = value == "true",
             "root_pid" => self.root_pid = number("root_pid", value)?,
             _ => return Err(OptionsError::UnknownKey(key.to_owned())),
         }
@@ -241,6 +255,8 @@ mod tests {
         options.transfer = Transfer::Copy;
         options.io = IoBackend::Threads;
         options.control = Some("/run/user/1000/user swap".into());
+        options.told = Some("/run/userswap-0-lib/told-4711".into());
+        options.quiet = true;
         options.root_pid = 4711;
         options.swap_ra_policy = ReadaheadPolicy::Fixed;
         options.page_cluster = 7;

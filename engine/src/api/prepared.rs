@@ -1,7 +1,9 @@
-//! Starting in two steps: first what may take its time and call into the program, then the arena.
+//! Starting in three steps: what needs rights, then threads, then the arena.
 //!
-//! Opening devices and starting threads calls the C library, which calls the program's malloc; where that is
-//! one that the program brings along, it must not happen under locks that its own mmap would wait for.
+//! A program can give its rights up long before it outgrows its budget: descriptors and tables are taken before
+//! that, and cost it nothing until it does. Threads come as late as can be, as a program notices them. Both
+//! call the C library, which calls the program's malloc; where that is one that the program brings along, it
+//! must not happen under locks that its own mmap would wait for.
 use crate::api::engine::{Engine, open_devices, topology_of, tuning_of};
 use crate::api::options::Options;
 use crate::api::running::Running;
@@ -12,6 +14,30 @@ use crate::state::arena::Arena;
 use crate::state::core::Core;
 use std::sync::{Arc, Mutex};
 
+/// Everything of an engine that its process needs rights for: devices, descriptors, tables.
+pub struct Gathered {
+    core: Arc<Core>,
+    /// Whose memory and devices they are.
+    process: u32,
+}
+
+impl Gathered {
+    /// # Errors
+    /// As [`crate::Builder::build`].
+    pub(super) fn new(arena: Arc<Arena>, options: &Options) -> Result<Self, Error> {
+        let topology = topology_of(options);
+        let tuning = tuning_of(options, &topology)?;
+        let devices = open_devices(options, &topology)?;
+        let core = Arc::new(Core::new(arena, devices, tuning, topology)?);
+        Ok(Self { core, process: std::process::id() })
+    }
+
+    /// Whether it was gathered by this process: what a child inherits is of no use to it.
+    pub fn is_of_this_process(&self) -> bool {
+        self.process == std::process::id()
+    }
+}
+
 /// An engine that has its devices and threads, and not yet its arena; dropped, its threads end.
 pub struct Prepared {
     running: Option<Arc<Running>>,
@@ -21,14 +47,13 @@ impl Prepared {
     /// The gate is closed, so the threads wait.
     ///
     /// # Errors
-    /// As [`crate::Builder::build`].
-    pub(super) fn new(arena: Arc<Arena>, options: &Options) -> Result<Self, Error> {
-        let topology = topology_of(options);
-        let tuning = tuning_of(options, &topology)?;
-        let devices = open_devices(options, &topology)?;
-        let core = Arc::new(Core::new(arena, devices, tuning, topology)?);
-        let running =
-            Running { core, threads: Mutex::new(Vec::new()), control: Control::default() };
+    /// No thread is to be had.
+    pub(super) fn new(gathered: Gathered) -> Result<Self, Error> {
+        let running = Running {
+            core: gathered.core,
+            threads: Mutex::new(Vec::new()),
+            control: Control::default(),
+        };
         // From here on an error drops this, which ends the threads.
         let prepared = Self { running: Some(Arc::new(running)) };
         prepared.running().start_threads()?;

@@ -1,5 +1,6 @@
 //! What the pages of the budget are used for.
 use crate::state::core::Core;
+use crate::state::node::Node;
 
 /// What the pages of the budget, and the slots, are used for at one moment; all numbers are pages of 4 KiB.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,5 +46,12 @@ impl Core {
             usage.debt += state.debt;
         }
         usage
+    }
+
+    /// Pages of the budget that are in RAM for the program, mapped or not; None where it would have to wait.
+    pub(crate) fn try_pages_in_ram(&self) -> Option<u32> {
+        let _inside = self.gate.try_enter()?;
+        let of = |node: &Node| node.try_lock().map(|state| state.in_ram());
+        self.nodes.iter().map(of).sum()
     }
 }

@@ -1,5 +1,6 @@
 //! The few lines the engine says by itself, without allocating: it may be in a signal handler.
 use crate::sys::process::{decimal, say};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A page whose slot cannot be read.
 pub fn lost_page(address: usize, device: &str, slot: u32) {
@@ -68,9 +69,35 @@ pub fn not_bound(error: i32) {
     say(&["userswap: mbind failed (errno ", error, "): pages may lie on other nodes\n"]);
 }
 
-/// An engine under `run` that cannot be reached goes on all the same.
+/// A child of a process that has given up its rights cannot have the kernel's faults served.
+pub fn user_faults_only() {
+    say(&[
+        "userswap: a forked child may not serve faults of system calls any more: those on swapped pages can fail with \
+         EFAULT; let the program's user open /dev/userfaultfd, or set vm.unprivileged_userfaultfd=1\n",
+    ]);
+}
+
+/// A forked child cannot make a swap file any more.
+pub fn swapped_to_memory(reason: &str) {
+    static IS_SAID: AtomicBool = AtomicBool::new(false);
+    if !is_said(&IS_SAID) {
+        say(&["userswap: what a forked child has swapped is kept in memory: ", reason, "\n"]);
+    }
+}
+
+/// Whether it was said already, by this process or the one that it was forked from.
+fn is_said(said: &AtomicBool) -> bool {
+    // Relaxed: nothing else depends on it.
+    said.swap(true, Ordering::Relaxed)
+}
+
+/// An engine under `run` that cannot be reached goes on all the same, and so do the children of its process.
 pub fn no_control(reason: &str) {
-    say(&["userswap: status, set, swapon and swapoff will not reach this program: ", reason, "\n"]);
+    static IS_SAID: AtomicBool = AtomicBool::new(false);
+    if !is_said(&IS_SAID) {
+        let what = "userswap: status, set, swapon and swapoff will not reach this program: ";
+        say(&[what, reason, "\n"]);
+    }
 }
 
 /// A shrinker ended its own registration by a panic.

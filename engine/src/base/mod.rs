@@ -4,11 +4,13 @@
 pub mod checksum;
 pub mod choice;
 pub mod counters;
+pub mod elf;
 pub mod error;
 pub mod index;
 pub mod limits;
 pub mod log;
 pub mod open_error;
+pub mod script;
 pub mod size;
 pub mod status;
 pub mod thread;

@@ -1,6 +1,6 @@
 //! Every reason to refuse a swap device, each a line that names the device and the way out.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use crate::base::limits::DEVICE_MIN_BYTES;
@@ -134,5 +134,16 @@ impl OpenError {
     /// [`OpenError::Io`], with `action` as in "cannot … it".
     pub(crate) fn io(path: &Path, action: &'static str, source: impl Into<io::Error>) -> OpenError {
         OpenError::Io { path: path.to_owned(), action, source: source.into() }
+    }
+
+    /// Whether the process may not, or cannot, reach the place, as after a change of its user or root directory.
+    pub(crate) fn is_refusal(&self) -> bool {
+        match self {
+            OpenError::NoSuchDirectory { .. } => true,
+            OpenError::Io { source, .. } => {
+                matches!(source.kind(), ErrorKind::PermissionDenied | ErrorKind::NotFound)
+            }
+            _ => false,
+        }
     }
 }

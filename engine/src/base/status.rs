@@ -28,6 +28,9 @@ pub struct Status {
     /// Pins on pages, which keep them in RAM.
     #[serde(default)]
     pub pins: u64,
+    /// Memory of the process in RAM that is neither the engine's to manage nor of files.
+    #[serde(default)]
+    pub unmanaged_bytes: u64,
     /// Slots that can be allocated on all devices.
     pub free_slots: u64,
     /// Usable slots of all devices.

@@ -8,8 +8,8 @@ use crate::device::open::DeviceKind;
 use crate::device::record::{Device, DeviceState as Phase};
 use crate::state::core::Core;
 use crate::state::node::Node;
-use crate::sys::PAGE_BYTES;
 use crate::sys::lock::LockCounts;
+use crate::sys::{PAGE_BYTES, process};
 use std::sync::atomic::{AtomicU64, Ordering};
 use userswap_policy::devices as policy;
 use userswap_policy::lru::ListId;
@@ -27,6 +27,7 @@ impl Core {
         let placement = self.devices.table().placement();
         let list_lock = lock_status(self.devices.list_lock.read());
         let shrinkers = self.shrinkers.status();
+        let in_ram: u64 = self.nodes.iter().map(|node| u64::from(node.lock().in_ram())).sum();
         drop(inside);
         let counters = self.counters.snapshot();
         let budget_pages: u64 = nodes.iter().map(|node| node.budget_pages).sum();
@@ -40,6 +41,8 @@ impl Core {
             readahead: self.readahead_status(),
             hibernated: self.hibernated.load(Ordering::Relaxed),
             pins: self.pins.load(Ordering::Relaxed).into(),
+            unmanaged_bytes: process::anonymous_bytes()
+                .map_or(0, |bytes| bytes.saturating_sub(in_ram * PAGE_BYTES as u64)),
             free_slots: room.free.max(0) as u64,
             total_slots: room.total.max(0) as u64,
             list_lock,

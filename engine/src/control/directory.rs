@@ -1,6 +1,6 @@
 //! Where sockets are: a directory that only this user can enter, and the names in it.
 //!
-//! The injected library lies in the same directory (the command line puts it there). The directory decides already
+//! The injected library lies beside it, where children of other users find it too. The directory decides already
 //! which users may connect: no other gets past a mode of 0700. A name in it is always a socket that a process listens
 //! to, or one that no process ever will again: sockets get their name after they listen, so a socket that refuses a
 //! connection is stale.
@@ -9,7 +9,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::fs::{self, DirBuilder};
 use std::io::ErrorKind;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -79,11 +79,28 @@ pub fn make_private(directory: &Path) -> Result<(), String> {
     check_private(directory, user())
 }
 
+/// Makes `directory` unless it exists, readable by every user, and checks that only this one can change it.
+///
+/// # Errors
+/// It cannot be made, or others can change it; the text says why.
+pub fn make_public(directory: &Path) -> Result<(), String> {
+    if DirBuilder::new().create(directory).is_ok() {
+        let mode = fs::Permissions::from_mode(0o755);
+        fs::set_permissions(directory, mode).map_err(|error| error.to_string())?;
+    }
+    check(directory, user(), 0o022)
+}
+
 /// Checks that `directory` is one that only `user` can enter, and no link to one.
 ///
 /// # Errors
 /// It is not; the text says why.
 pub fn check_private(directory: &Path, user: u32) -> Result<(), String> {
+    check(directory, user, 0o077)
+}
+
+/// Whether others have none of the `forbidden` rights to it.
+fn check(directory: &Path, user: u32, forbidden: u32) -> Result<(), String> {
     let found = fs::symlink_metadata(directory).map_err(|error| error.to_string())?;
     if !found.is_dir() {
         return Err("is not a directory".to_owned());
@@ -91,7 +108,7 @@ pub fn check_private(directory: &Path, user: u32) -> Result<(), String> {
     if found.uid() != user {
         return Err("belongs to somebody else".to_owned());
     }
-    if found.mode() & 0o077 != 0 {
+    if found.mode() & forbidden != 0 {
         return Err(format!("is open to others (mode {:04o})", found.mode() & 0o777));
     }
     Ok(())
@@ -188,7 +205,7 @@ pub fn is_stale(socket: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::fs::symlink;
     use std::os::unix::net::UnixListener;
 
     #[test]

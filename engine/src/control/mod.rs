@@ -92,7 +92,11 @@ impl Control {
         // Should there be no new one: the descriptor stays ours, and no socket listens under it.
         replace(shared.listener.as_raw_fd(), stop.event.as_raw_fd())?;
         let directory = server.socket.path.parent().expect("a socket is in a directory").to_owned();
-        let (listener, socket) = listen(&directory)?;
+        let (listener, socket) = listen(&directory).or_else(|_| {
+            // The process may have become another user since.
+            let candidates = directory::candidates(directory::user(), |_| None);
+            listen(&directory::choose(&candidates).map_err(Error::ControlDirectory)?)
+        })?;
         replace(shared.listener.as_raw_fd(), listener.as_raw_fd())?;
         server.socket = socket;
         server.thread = Some(server::start(server.shared.clone())?);

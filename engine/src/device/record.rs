@@ -3,13 +3,14 @@
 //! A device is a record that is never freed but used again, as in the kernel: from the number of a slot its
 //! record is found without a lock. What a record holds changes only while the gate is closed, or under the
 //! record's lock.
-use super::open::{self, DeviceKind, OpenDevice};
+use super::open::{self, DeviceKind, OpenDevice, OpenError};
 use super::spec::SwapSpec;
 use super::throttle::{Distance, Link};
 use super::{DEVICE_SLOTS, SlotSpan, slot_of};
 use crate::base::error::Error;
 use crate::base::index::{NodeId, Slot};
 use crate::base::limits::NODES_MAX;
+use crate::base::log;
 use crate::sys::PAGE_BYTES;
 use crate::sys::fd;
 use crate::sys::lock::{Lock, LockUse};
@@ -18,7 +19,7 @@ use crate::sys::request;
 use crate::sys::request::{Direction, Pieces};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -36,7 +37,7 @@ const COPY_BYTES: usize = 1 << 20;
 const NOTHING: RawFd = -1;
 
 /// What does not change while a device is in use.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Label {
     /// As the user named it, with a number if that is not unique.
     pub name: String,
@@ -48,6 +49,8 @@ pub struct Label {
     pub max: u32,
     /// The engine's number of its node.
     pub node: Option<NodeId>,
+    /// Where more temporary files like it can be made.
+    directory: Option<OwnedFd>,
 }
 
 /// Whether a record is a device.
@@ -165,8 +168,14 @@ impl Device {
             DeviceKind::Temporary | DeviceKind::File => PAGE_BYTES as u64,
             DeviceKind::Block | DeviceKind::Memory => u64::MAX,
         };
-        *self.label.lock() =
-            Some(Arc::new(Label { name, path: opened.path, kind: opened.kind, max, node }));
+        *self.label.lock() = Some(Arc::new(Label {
+            name,
+            path: opened.path,
+            kind: opened.kind,
+            max,
+            node,
+            directory: opened.directory,
+        }));
         *self.link.lock() = opened.throttle.map(|throttle| Arc::new(Link::new(throttle)));
         self.is_throttled.store(opened.throttle.is_some(), Ordering::Release);
         self.errors.store(0, Ordering::Relaxed);
@@ -289,11 +298,14 @@ impl Device {
     pub fn copy_file(&self) -> Result<File, Error> {
         let label = self.label().expect("only devices in use are copied");
         let bytes = u64::from(label.max) * PAGE_BYTES as u64;
-        let copy = match label.kind {
-            DeviceKind::Memory => memory_device(bytes).map_err(Error::Tables)?,
-            DeviceKind::Temporary => temporary(label.path.clone(), bytes)?,
-            DeviceKind::File | DeviceKind::Block => temporary(open::default_directory(), bytes)?,
+        let copy = match (label.kind, &label.directory) {
+            (DeviceKind::Memory, _) => memory_device(bytes).map_err(Error::Tables)?,
+            (_, Some(directory)) => {
+                or_memory(open::open_beside(directory.as_fd(), &label.path, bytes), bytes)?
+            }
+            (_, None) => or_memory(temporary(open::default_directory(), bytes), bytes)?,
         };
+        copy.set_len(bytes).map_err(Error::ForkCopy)?;
         if fd::reflink(self.descriptor(), copy.as_raw_fd()).is_err() {
             self.copy_slots(&copy).map_err(Error::ForkCopy)?;
         }
@@ -329,11 +341,20 @@ impl Store {
     }
 }
 
-fn temporary(directory: PathBuf, bytes: u64) -> Result<File, Error> {
+/// A process that may not make files any more (another user, Landlock) has memory.
+fn or_memory(file: Result<File, OpenError>, bytes: u64) -> Result<File, Error> {
+    match file {
+        Err(error) if error.is_refusal() => {
+            log::swapped_to_memory(&error.to_string());
+            memory_device(bytes).map_err(Error::Tables)
+        }
+        outcome => Ok(outcome?),
+    }
+}
+
+fn temporary(directory: PathBuf, bytes: u64) -> Result<File, OpenError> {
     let opened = open::open(&SwapSpec::at(directory), bytes)?;
-    let file = opened.file.expect("a directory gives a file");
-    file.set_len(bytes).map_err(Error::ForkCopy)?;
-    Ok(file)
+    Ok(opened.file.expect("a directory gives a file"))
 }
 
 fn memory_device(bytes: u64) -> io::Result<File> {

@@ -5,7 +5,7 @@ use crate::base::limits::RUN_MAX;
 use crate::state::core::Core;
 use crate::state::node::Node;
 use crate::state::page::PageState;
-use crate::sys::{PAGE_BYTES, numa, pagemap};
+use crate::sys::{PAGE_BYTES, numa};
 use crate::transfer::lru_add::Origin;
 
 impl Core {
@@ -19,7 +19,7 @@ impl Core {
         for region in regions.flat_map(|region| self.arena.plain_within(region)) {
             let (start, bytes) =
                 (self.page_address(region.first), region.count as usize * PAGE_BYTES);
-            pagemap::for_each_present(start, start + bytes, |from, to| {
+            self.uffd.pagemap.for_each_present(start, start + bytes, |from, to| {
                 let first = self.arena.page_of(from);
                 self.adopt(PageRange { first, count: ((to - from) / PAGE_BYTES) as u32 });
             })?;

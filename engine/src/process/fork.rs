@@ -8,12 +8,12 @@
 //! The arena is MADV_DONTFORK all the rest of the time: a child made past these functions has no such
 //! memory at all, and cannot read zeros where there was content.
 use crate::base::error::Error;
+use crate::base::log;
 use crate::device::record::{Device, DeviceState};
 use crate::fault::sigbus;
 use crate::state::core::{Core, Path};
 use crate::sys::fd;
 use crate::sys::fd::Event;
-use crate::sys::uffd::Uffd;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering;
@@ -75,8 +75,10 @@ impl Core {
             let new = Event::new().map_err(Error::Tables)?;
             fd::replace(event.as_raw_fd(), new.as_raw_fd()).map_err(Error::Tables)?;
         }
-        let new: Uffd = self.uffd.another().map_err(Error::Userfaultfd)?;
-        fd::replace(self.uffd.as_raw_fd(), new.as_raw_fd()).map_err(Error::Tables)?;
+        let before = self.uffd.rights();
+        if self.uffd.renew().map_err(Error::Userfaultfd)? != before {
+            log::user_faults_only();
+        }
         match self.own_memory.renew() {
             Err(error) if self.path == Path::Copy => return Err(Error::OwnMemory(error)),
             _ => {}

@@ -163,6 +163,11 @@ impl Node {
         self.state.lock()
     }
 
+    /// Takes the node's lock, if it is free.
+    pub fn try_lock(&self) -> Option<Guard<'_, NodeState>> {
+        self.state.try_lock()
+    }
+
     /// Whether a frame belongs to this node.
     pub fn owns(&self, frame: FrameIndex) -> bool {
         (self.first_frame..self.first_frame + self.positions).contains(&frame)
@@ -185,6 +190,11 @@ impl Node {
 }
 
 impl NodeState {
+    /// Pages that are in RAM for the program, mapped or not.
+    pub fn in_ram(&self) -> u32 {
+        self.pool.present() + self.resident
+    }
+
     /// Pages that can be had without unmapping any.
     pub fn available(&self) -> u32 {
         self.pool.free() + self.spare + self.lists.len(ListId::Cached)

@@ -10,6 +10,7 @@ pub mod clock;
 pub mod directory;
 pub mod fd;
 pub mod futex;
+pub mod kept_file;
 pub mod lock;
 pub mod mapping;
 pub mod numa;
@@ -22,6 +23,7 @@ pub mod registry;
 pub mod request;
 pub mod signal;
 pub mod sync;
+pub mod told;
 pub mod uffd;
 pub mod uring;
 

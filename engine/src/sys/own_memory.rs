@@ -2,21 +2,13 @@
 //!
 //! Reading it asks no protection, and fails with EIO on a page that is missing, where every other way to read would
 //! wait for a fault to be served: the kernel takes the page without the right to retry, and userfaultfd refuses that.
-use super::{fd, process};
-use std::fs::File;
+use super::kept_file::KeptFile;
+use super::process;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The file, if there is one.
 #[derive(Debug)]
-pub struct OwnMemory {
-    file: Option<File>,
-    /// Tells the file from any other that the program may open under its number; 0 in a child that has none.
-    inode: AtomicU64,
-    device: AtomicU64,
-}
+pub struct OwnMemory(KeptFile);
 
 impl OwnMemory {
     /// Opens it, out of the program's way.
@@ -24,15 +16,12 @@ impl OwnMemory {
     /// # Errors
     /// There is no /proc, or the process may not read itself.
     pub fn open() -> io::Result<Self> {
-        let memory =
-            Self { file: Some(open()?), inode: AtomicU64::new(0), device: AtomicU64::new(0) };
-        memory.remember()?;
-        Ok(memory)
+        KeptFile::open("/proc/thread-self/mem").map(Self)
     }
 
     /// Without the file: nothing can be read.
     pub fn none() -> Self {
-        Self { file: None, inode: AtomicU64::new(0), device: AtomicU64::new(0) }
+        Self(KeptFile::none())
     }
 
     /// After fork, in the child: the file is still the parent's memory, and is replaced or never used again.
@@ -40,10 +29,7 @@ impl OwnMemory {
     /// # Errors
     /// As [`OwnMemory::open`].
     pub fn renew(&self) -> io::Result<()> {
-        self.inode.store(0, Ordering::Relaxed);
-        let Some(file) = &self.file else { return Ok(()) };
-        fd::replace(file.as_raw_fd(), open()?.as_raw_fd())?;
-        self.remember()
+        self.0.renew()
     }
 
     /// Reads all of `bytes` bytes at `from` into held frames at `to`.
@@ -52,42 +38,19 @@ impl OwnMemory {
     /// EIO where something is missing or may not be read, ENOENT without the file, EBADF when the program has closed
     /// it.
     pub fn read(&self, from: usize, to: usize, bytes: usize) -> Result<(), i32> {
-        let Some(file) = &self.file else { return Err(libc::ENOENT) };
-        match self.inode.load(Ordering::Relaxed) {
-            0 => return Err(libc::ENOENT),
-            inode => self.assert_same(file, inode)?,
-        }
-        process::read_at(file.as_raw_fd(), from, to, bytes)
+        process::read_at(self.0.descriptor()?, from, to, bytes)
     }
-
-    /// Another file under the number would give other bytes.
-    fn assert_same(&self, file: &File, inode: u64) -> Result<(), i32> {
-        let found = file.metadata().map_err(|error| error.raw_os_error().unwrap_or(libc::EBADF))?;
-        let is_same = found.ino() == inode && found.dev() == self.device.load(Ordering::Relaxed);
-        if is_same { Ok(()) } else { Err(libc::EBADF) }
-    }
-
-    fn remember(&self) -> io::Result<()> {
-        let Some(file) = &self.file else { return Ok(()) };
-        let metadata = file.metadata()?;
-        self.device.store(metadata.dev(), Ordering::Relaxed);
-        self.inode.store(metadata.ino(), Ordering::Relaxed);
-        Ok(())
-    }
-}
-
-fn open() -> io::Result<File> {
-    let file = File::open("/proc/thread-self/mem")?;
-    Ok(File::from(fd::raise(OwnedFd::from(file))))
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::mapping::{Access, Mapping};
-    use super::super::{PAGE_BYTES, pages};
+    use super::super::{PAGE_BYTES, fd, pages};
     use super::*;
     use crate::sys::uffd::{Rights, Uffd, feature};
-    use std::sync::atomic::AtomicBool;
+    use std::fs::File;
+    use std::os::fd::AsRawFd;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     fn registered(features: u64) -> (Uffd, Mapping, Mapping) {
         let rights = if features == 0 { Rights::Kernel } else { Rights::UserOnly };
@@ -142,7 +105,7 @@ mod tests {
         let (_uffd, memory, frames) = registered(0);
         let own = OwnMemory::open().unwrap();
         let other = File::open("/proc/self/exe").unwrap();
-        let number = own.file.as_ref().unwrap().as_raw_fd();
+        let number = own.0.descriptor().unwrap();
         fd::replace(number, other.as_raw_fd()).unwrap();
         let outcome = own.read(memory.address(), frames.address(), PAGE_BYTES);
         assert_eq!((outcome, pages::view(frames.address(), 1)), (Err(libc::EBADF), &[1][..]));

@@ -1,11 +1,10 @@
 //! Which pages of a range have something mapped: PAGEMAP_SCAN (6.7), /proc/thread-self/pagemap before.
 //!
 //! A thread's own directory in /proc: that of the process is its main thread's, empty once that has ended.
-use super::PAGE_BYTES;
-use std::fs::File;
+use super::kept_file::KeptFile;
+use super::{PAGE_BYTES, process};
 use std::io;
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::FileExt;
+use std::os::fd::RawFd;
 
 const SCAN: u64 = (3 << 30) | (96 << 16) | ((b'f' as u64) << 8) | 16;
 const IS_PRESENT: u64 = 1 << 3;
@@ -39,57 +38,82 @@ struct Region {
     categories: u64,
 }
 
-/// Whether something is mapped at `address`, or the kernel has it in its own swap.
-///
-/// # Errors
-/// /proc is not there.
-pub fn is_present(address: usize) -> io::Result<bool> {
-    let mut entry = [0u8; 8];
-    let file = File::open("/proc/thread-self/pagemap")?;
-    file.read_exact_at(&mut entry, (address / PAGE_BYTES * 8) as u64)?;
-    Ok(entry[7] & 0xC0 != 0)
+/// The page map, if it could be opened.
+#[derive(Debug)]
+pub struct Pagemap(KeptFile);
+
+impl Pagemap {
+    /// Opens it; without it all that is asked of it is an error.
+    pub fn open() -> Self {
+        Self(KeptFile::open("/proc/thread-self/pagemap").unwrap_or_else(|_| KeptFile::none()))
+    }
+
+    /// After fork, in the child: what was opened is the parent's, and is replaced or never used again.
+    pub fn renew(&self) {
+        // What is asked of it is an error then.
+        let _ = self.0.renew();
+    }
+
+    /// Whether something is mapped at `address`, or the kernel has it in its own swap.
+    ///
+    /// # Errors
+    /// It could not be opened.
+    pub fn is_present(&self, address: usize) -> io::Result<bool> {
+        let mut entry = [0u8; 8];
+        read_at(self.descriptor()?, address, &mut entry)?;
+        Ok(entry[7] & 0xC0 != 0)
+    }
+
+    /// Calls `each` with the bounds of every stretch in `start..end` that has pages, present or in the kernel's
+    /// own swap.
+    ///
+    /// # Errors
+    /// It could not be opened.
+    pub fn for_each_present(
+        &self,
+        start: usize,
+        end: usize,
+        mut each: impl FnMut(usize, usize),
+    ) -> io::Result<()> {
+        let fd = self.descriptor()?;
+        let mut from = start;
+        while from < end {
+            let mut regions = [Region::default(); REGIONS];
+            let mut argument = ScanArg {
+                size: size_of::<ScanArg>() as u64,
+                start: from as u64,
+                end: end as u64,
+                regions: regions.as_mut_ptr() as u64,
+                regions_max: REGIONS as u64,
+                any_of: IS_PRESENT | IS_SWAPPED,
+                return_mask: IS_PRESENT | IS_SWAPPED,
+                ..ScanArg::default()
+            };
+            // SAFETY: the argument is laid out as the kernel's pm_scan_arg, and `regions` has that many elements.
+            let found = unsafe { libc::ioctl(fd, SCAN, std::ptr::from_mut(&mut argument)) };
+            if found < 0 {
+                return read_entries(fd, from, end, each);
+            }
+            for region in &regions[..found as usize] {
+                each(region.start as usize, region.end as usize);
+            }
+            from = argument.walk_end as usize;
+        }
+        Ok(())
+    }
+
+    fn descriptor(&self) -> io::Result<RawFd> {
+        self.0.descriptor().map_err(io::Error::from_raw_os_error)
+    }
 }
 
-/// Calls `each` with the bounds of every stretch in `start..end` that has pages, present or in the kernel's
-/// own swap.
-///
-/// # Errors
-/// /proc is not there.
-pub fn for_each_present(
-    start: usize,
-    end: usize,
-    mut each: impl FnMut(usize, usize),
-) -> io::Result<()> {
-    let file = File::open("/proc/thread-self/pagemap")?;
-    let mut from = start;
-    while from < end {
-        let mut regions = [Region::default(); REGIONS];
-        let mut argument = ScanArg {
-            size: size_of::<ScanArg>() as u64,
-            start: from as u64,
-            end: end as u64,
-            regions: regions.as_mut_ptr() as u64,
-            regions_max: REGIONS as u64,
-            any_of: IS_PRESENT | IS_SWAPPED,
-            return_mask: IS_PRESENT | IS_SWAPPED,
-            ..ScanArg::default()
-        };
-        // SAFETY: the argument is laid out as the kernel's pm_scan_arg, and `regions` has that many elements.
-        let found =
-            unsafe { libc::ioctl(file.as_raw_fd(), SCAN, std::ptr::from_mut(&mut argument)) };
-        if found < 0 {
-            return read_entries(&file, from, end, each);
-        }
-        for region in &regions[..found as usize] {
-            each(region.start as usize, region.end as usize);
-        }
-        from = argument.walk_end as usize;
-    }
-    Ok(())
+fn read_at(fd: RawFd, address: usize, entries: &mut [u8]) -> io::Result<()> {
+    let (to, bytes) = (entries.as_mut_ptr() as usize, entries.len());
+    process::read_at(fd, address / PAGE_BYTES * 8, to, bytes).map_err(io::Error::from_raw_os_error)
 }
 
 fn read_entries(
-    file: &File,
+    fd: RawFd,
     start: usize,
     end: usize,
     mut each: impl FnMut(usize, usize),
@@ -98,7 +122,7 @@ fn read_entries(
     let mut from = start;
     while from < end {
         let count = ENTRIES.min((end - from) / PAGE_BYTES);
-        file.read_exact_at(&mut bytes[..count * 8], (from / PAGE_BYTES * 8) as u64)?;
+        read_at(fd, from, &mut bytes[..count * 8])?;
         for (index, entry) in bytes[..count * 8].chunks_exact(8).enumerate() {
             // Bit 63 present, bit 62 swapped: both are in the last byte.
             if entry[7] & 0xC0 != 0 {
@@ -131,9 +155,10 @@ mod tests {
                 (from..to).step_by(PAGE_BYTES).map(|address| (address - start) / PAGE_BYTES),
             );
         };
-        for_each_present(start, end, |from, to| collect(&mut scanned, from, to)).unwrap();
-        let file = File::open("/proc/thread-self/pagemap").unwrap();
-        read_entries(&file, start, end, |from, to| collect(&mut listed, from, to)).unwrap();
+        let map = Pagemap::open();
+        map.for_each_present(start, end, |from, to| collect(&mut scanned, from, to)).unwrap();
+        let fd = map.descriptor().unwrap();
+        read_entries(fd, start, end, |from, to| collect(&mut listed, from, to)).unwrap();
         assert_eq!((scanned, listed), (vec![3, 4, 5, 40], vec![3, 4, 5, 40]));
     }
 }

@@ -29,18 +29,30 @@ pub fn random_of_addresses() -> u64 {
     random
 }
 
-/// Reads exactly `bytes` bytes at `offset` of a file into held frames at `to`.
+/// Reads exactly `bytes` bytes at `offset` of a file into memory of the caller's at `to`.
 ///
 /// # Errors
 /// The error number; EIO for a short read.
 pub fn read_at(fd: RawFd, offset: usize, to: usize, bytes: usize) -> Result<(), i32> {
-    // SAFETY: `to` is held frames of that length. The raw system call passes by an interposed pread.
+    // SAFETY: `to` is the caller's, of that length. The raw system call passes by an interposed pread.
     let read = unsafe { libc::syscall(libc::SYS_pread64, fd, to, bytes, offset) };
     match usize::try_from(read) {
         Ok(read) if read == bytes => Ok(()),
         Ok(_) => Err(libc::EIO),
         Err(_) => Err(io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)),
     }
+}
+
+/// Bytes of RAM that the process has, but for those of files and shared memory; None without /proc. Allocates nothing.
+pub fn anonymous_bytes() -> Option<u64> {
+    // Pages in the address space, in RAM, and of those the ones of files and shared memory; then others.
+    let mut text = [0u8; 128];
+    let file = std::fs::File::open("/proc/thread-self/statm").ok()?;
+    let bytes = std::os::unix::fs::FileExt::read_at(&file, &mut text, 0).ok()?;
+    let mut fields = std::str::from_utf8(&text[..bytes]).ok()?.split(' ').skip(1);
+    let mut next = || fields.next()?.parse::<u64>().ok();
+    let (resident, shared) = (next()?, next()?);
+    Some(resident.saturating_sub(shared) * super::PAGE_BYTES as u64)
 }
 
 /// Writes a line to standard error without allocating, for places where nothing else may be used.

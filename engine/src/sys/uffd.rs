@@ -1,9 +1,12 @@
 //! userfaultfd, our own thin layer: the features up to MOVE and POISON, which no crate offers.
 //!
 //! Numbers are those of the kernel's `linux/userfaultfd.h` (6.8): distributions still ship older headers.
-use super::{PAGE_BYTES, pagemap};
+use super::kept_file::KeptFile;
+use super::pagemap::Pagemap;
+use super::{PAGE_BYTES, fd};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 const API: u64 = 0xAA;
 const TYPE: u64 = 0xAA;
@@ -110,7 +113,11 @@ pub const FAULTS_MAX: usize = 16;
 pub struct Uffd {
     fd: OwnedFd,
     features: u64,
-    rights: Rights,
+    serves_kernel: AtomicBool,
+    /// Gives a forked child its own, whatever rights are left then.
+    maker: KeptFile,
+    /// Which pages are mapped.
+    pub pagemap: Pagemap,
 }
 
 impl Uffd {
@@ -125,22 +132,42 @@ impl Uffd {
             return Err(io::Error::from_raw_os_error(libc::EINVAL));
         }
         let features = required | (available & wished);
+        let maker = if rights == Rights::Kernel { maker() } else { KeptFile::none() };
         // The handshake is possible once per descriptor: a second one asks for what the first has shown.
-        Self::with_features(features, rights)
+        let fd = fd::raise(new_fd(rights, &maker)?);
+        handshake(&fd, features)?;
+        let serves_kernel = AtomicBool::new(rights == Rights::Kernel);
+        Ok(Self { fd, features, serves_kernel, maker, pagemap: Pagemap::open() })
     }
 
-    /// A second userfaultfd just like this, for a child.
+    /// After fork, in the child: another one under the same number, with the same features, as this one is the
+    /// parent's. It serves the kernel's faults as far as rights that are left, or a maker, allow; says whether.
     ///
     /// # Errors
-    /// As [`Uffd::open`].
-    pub fn another(&self) -> io::Result<Self> {
-        Self::with_features(self.features, self.rights)
+    /// As [`Uffd::open`], and what dup3 says.
+    pub fn renew(&self) -> io::Result<Rights> {
+        self.pagemap.renew();
+        let (new, rights) = match self.rights() {
+            Rights::UserOnly => (new_fd(Rights::UserOnly, &self.maker)?, Rights::UserOnly),
+            Rights::Kernel => match new_fd(Rights::Kernel, &self.maker) {
+                Ok(new) => (new, Rights::Kernel),
+                Err(_) => (new_fd(Rights::UserOnly, &self.maker)?, Rights::UserOnly),
+            },
+        };
+        handshake(&new, self.features)?;
+        fd::replace(self.fd.as_raw_fd(), new.as_raw_fd())?;
+        // Relaxed: the child has one thread.
+        self.serves_kernel.store(rights == Rights::Kernel, Ordering::Relaxed);
+        Ok(rights)
     }
 
-    fn with_features(features: u64, rights: Rights) -> io::Result<Self> {
-        let fd = super::fd::raise(new_fd(rights)?);
-        handshake(&fd, features)?;
-        Ok(Self { fd, features, rights })
+    /// Whose faults it serves.
+    pub fn rights(&self) -> Rights {
+        // Relaxed: changed only in a child that has one thread.
+        match self.serves_kernel.load(Ordering::Relaxed) {
+            true => Rights::Kernel,
+            false => Rights::UserOnly,
+        }
     }
 
     /// All features this kernel offers.
@@ -148,7 +175,7 @@ impl Uffd {
     /// # Errors
     /// As [`Uffd::open`].
     pub fn features_of(rights: Rights) -> io::Result<u64> {
-        handshake(&new_fd(rights)?, 0)
+        handshake(&new_fd(rights, &maker())?, 0)
     }
 
     /// Whether `feature` was agreed on.
@@ -191,7 +218,7 @@ impl Uffd {
             moved += stopped.done;
             // Splitting a huge page in the middle of a batch, 6.18 forgets to count what it has moved.
             let uncounted = stopped.error == libc::EEXIST
-                && was_moved(to + moved, from + moved).unwrap_or(false);
+                && self.was_moved(to + moved, from + moved).unwrap_or(false);
             if !uncounted {
                 return Err(Stopped { done: moved, error: stopped.error });
             }
@@ -263,6 +290,10 @@ impl Uffd {
         kept
     }
 
+    fn was_moved(&self, to: usize, from: usize) -> io::Result<bool> {
+        Ok(self.pagemap.is_present(to)? && !self.pagemap.is_present(from)?)
+    }
+
     fn transfer(&self, code: u64, to: usize, from: usize, bytes: usize) -> Result<(), Stopped> {
         let mut done = 0;
         while done < bytes {
@@ -314,15 +345,11 @@ pub enum Protect {
     Off,
 }
 
-fn was_moved(to: usize, from: usize) -> io::Result<bool> {
-    Ok(pagemap::is_present(to)? && !pagemap::is_present(from)?)
-}
-
 fn range(address: usize, bytes: usize) -> RangeArg {
     RangeArg { start: address as u64, bytes: bytes as u64 }
 }
 
-fn new_fd(rights: Rights) -> io::Result<OwnedFd> {
+fn new_fd(rights: Rights, maker: &KeptFile) -> io::Result<OwnedFd> {
     let user_only = if rights == Rights::UserOnly { FLAG_USER_MODE_ONLY } else { 0 };
     let flags = libc::O_CLOEXEC | libc::O_NONBLOCK | user_only;
     // SAFETY: the call creates a descriptor and touches no memory.
@@ -332,15 +359,19 @@ fn new_fd(rights: Rights) -> io::Result<OwnedFd> {
         return Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) });
     }
     let refused = io::Error::last_os_error();
-    if rights == Rights::Kernel { device_fd().map_err(|_| refused) } else { Err(refused) }
+    if rights == Rights::Kernel { make_fd(maker).map_err(|_| refused) } else { Err(refused) }
 }
 
-/// The other way (6.1): a process that may open /dev/userfaultfd may serve kernel faults.
-fn device_fd() -> io::Result<OwnedFd> {
+/// The other way (6.1): a process that may open this file, or was left it open, may serve kernel faults.
+fn maker() -> KeptFile {
+    KeptFile::open("/dev/userfaultfd").unwrap_or_else(|_| KeptFile::none())
+}
+
+fn make_fd(maker: &KeptFile) -> io::Result<OwnedFd> {
     const NEW: u64 = TYPE << 8;
-    let device = std::fs::File::open("/dev/userfaultfd")?;
+    let maker = maker.descriptor().map_err(io::Error::from_raw_os_error)?;
     // SAFETY: the request creates a descriptor from flags passed by value.
-    let fd = unsafe { libc::ioctl(device.as_raw_fd(), NEW, libc::O_CLOEXEC | libc::O_NONBLOCK) };
+    let fd = unsafe { libc::ioctl(maker, NEW, libc::O_CLOEXEC | libc::O_NONBLOCK) };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }

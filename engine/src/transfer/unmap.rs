@@ -14,7 +14,7 @@ use crate::state::core::{Core, Path};
 use crate::state::node::Node;
 use crate::state::scratch::Unmapped;
 use crate::sys::uffd::Protect;
-use crate::sys::{PAGE_BYTES, mapping, pagemap, pages, process};
+use crate::sys::{PAGE_BYTES, mapping, pages, process};
 use crate::transfer::verdict::{Call, Extent, Verdict, verdict};
 use userswap_policy::frames::FrameRun;
 
@@ -203,7 +203,7 @@ impl Core {
 
     /// Whether nothing is mapped at a page that the caller owns. Without /proc it counts as there.
     pub(crate) fn is_missing(&self, page: PageIndex) -> bool {
-        matches!(pagemap::is_present(self.page_address(page)), Ok(false))
+        matches!(self.uffd.pagemap.is_present(self.page_address(page)), Ok(false))
     }
 
     fn span_of(&self, range: PageRange) -> (usize, usize) {

@@ -160,6 +160,36 @@ pub fn is_file(fd: c_int) -> bool {
     status_of(fd).is_some_and(|status| status.st_mode & libc::S_IFMT == libc::S_IFREG)
 }
 
+/// Whom the process is started by, and acts as: users, or groups.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Identity {
+    pub real: u32,
+    pub effective: u32,
+}
+
+/// The process's users.
+pub fn users() -> Identity {
+    let (mut real, mut effective, mut saved) = (0, 0, 0);
+    // SAFETY: three places for numbers.
+    unsafe { libc::getresuid(&raw mut real, &raw mut effective, &raw mut saved) };
+    Identity { real, effective }
+}
+
+/// The process's groups.
+pub fn groups() -> Identity {
+    let (mut real, mut effective, mut saved) = (0, 0, 0);
+    // SAFETY: three places for numbers.
+    unsafe { libc::getresgid(&raw mut real, &raw mut effective, &raw mut saved) };
+    Identity { real, effective }
+}
+
+/// Writes one line about us to standard error, without allocating, as one write.
+pub fn say_bytes(message: &[u8]) {
+    let parts = [&b"userswap: "[..], message, b"\n"].map(std::io::IoSlice::new);
+    // SAFETY: the parts are readable. A closed standard error is not our concern.
+    unsafe { libc::syscall(libc::SYS_writev, 2, parts.as_ptr(), parts.len()) };
+}
+
 /// Writes one line about us to standard error.
 pub fn say(message: &str) {
     let line = format!("userswap: {message}\n");

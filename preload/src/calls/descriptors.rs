@@ -20,10 +20,48 @@ static OURS: Lock<Vec<c_int>> = Lock::new(Vec::new());
 /// A bit for each number modulo 64 that we have: most calls need no lock.
 static MASK: AtomicU64 = AtomicU64::new(0);
 
+/// Without /proc, which descriptors are open is asked for each number below this.
+const PROBED: c_int = 2048;
+
 /// The descriptors that are open.
 pub fn open_now() -> Vec<c_int> {
-    let names = directories::names(Path::new("/proc/thread-self/fd"), usize::MAX);
-    names.unwrap_or_default().iter().filter_map(|name| name.to_str()?.parse().ok()).collect()
+    match directories::names(Path::new("/proc/thread-self/fd"), usize::MAX) {
+        Ok(names) => names.iter().filter_map(|name| name.to_str()?.parse().ok()).collect(),
+        Err(_) => (0..PROBED).filter(|fd| is_open(*fd)).collect(),
+    }
+}
+
+/// The limit on descriptors raised as far as the process may, until dropped: ours are at high numbers.
+pub struct Raised {
+    before: Option<libc::rlimit>,
+}
+
+impl Raised {
+    pub fn new() -> Self {
+        let before = limits(None).filter(|limits| limits.rlim_cur < limits.rlim_max);
+        if let Some(limit) = before {
+            limits(Some(libc::rlimit { rlim_cur: limit.rlim_max, ..limit }));
+        }
+        Self { before }
+    }
+}
+
+impl Drop for Raised {
+    fn drop(&mut self) {
+        if self.before.is_some() {
+            limits(self.before);
+        }
+    }
+}
+
+/// Sets the limits on descriptors; the ones before.
+fn limits(new: Option<libc::rlimit>) -> Option<libc::rlimit> {
+    let mut before = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    let new = new.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    let number = libc::SYS_prlimit64;
+    // SAFETY: limits or nothing, and room for limits.
+    let outcome = unsafe { libc::syscall(number, 0, libc::RLIMIT_NOFILE, new, &raw mut before) };
+    (outcome == 0).then_some(before)
 }
 
 /// Keeps the program from descriptors that were opened since; signals are blocked.

@@ -1,8 +1,9 @@
-//! execve and its relatives.
+//! execve and its relatives; what becomes of the program is for `children`.
 //!
 //! Nothing may be left pinned in a parent that lent its memory by vfork, so the strings are only touched, and
 //! the call is repeated if one of them has left again meanwhile. The entry points are as safe as the
 //! functions that they stand in for.
+use super::children::{Finds, Room, environment_for};
 use super::held::is_needed;
 use crate::abi::next::next_functions;
 use crate::abi::raw;
@@ -68,7 +69,7 @@ fn repeat(strings: Strings, call: impl Fn() -> c_int) -> c_int {
 macro_rules! repeating {
     ($(
         fn $name:ident($($argument:ident: $type:ty),* $(,)?)
-            reads $path:ident, $arguments:ident, $environment:ident;
+            reads $path:ident, $arguments:ident, $environment:ident, $finds:ident;
     )+) => {
         next_functions! { $( fn $name($($argument: $type),*) -> c_int; )+ }
         mod exported {
@@ -76,6 +77,9 @@ macro_rules! repeating {
             $(
                 #[unsafe(no_mangle)]
                 pub unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
+                    let mut room = Room::new();
+                    let $environment =
+                        environment_for($path, $environment, &mut room, Finds::$finds);
                     let strings = Strings { path: $path, lists: [$arguments, $environment] };
                     repeat(strings, || super::$name($($argument),*))
                 }
@@ -86,17 +90,17 @@ macro_rules! repeating {
 
 repeating! {
     fn execve(path: *const c_char, arguments: Texts, environment: Texts)
-        reads path, arguments, environment;
+        reads path, arguments, environment, ByPath;
     fn execvpe(path: *const c_char, arguments: Texts, environment: Texts)
-        reads path, arguments, environment;
+        reads path, arguments, environment, InSearchPath;
     fn posix_spawn(
         pid: *mut pid_t, path: *const c_char, actions: *const c_void, attributes: *const c_void,
         arguments: Texts, environment: Texts,
-    ) reads path, arguments, environment;
+    ) reads path, arguments, environment, ByPath;
     fn posix_spawnp(
         pid: *mut pid_t, path: *const c_char, actions: *const c_void, attributes: *const c_void,
         arguments: Texts, environment: Texts,
-    ) reads path, arguments, environment;
+    ) reads path, arguments, environment, InSearchPath;
 }
 
 #[unsafe(no_mangle)]

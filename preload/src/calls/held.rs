@@ -12,10 +12,10 @@ use libc::{c_char, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
 use userswap::Engine;
 use userswap::FaultMode;
-use userswap::internals::Options;
 use userswap::internals::PAGE_BYTES;
 use userswap::internals::PageRange;
 use userswap::internals::signal::Blocked;
+use userswap::internals::{Options, Rights};
 
 static NEEDED: AtomicBool = AtomicBool::new(false);
 
@@ -24,9 +24,9 @@ const SPANS_MAX: usize = 6;
 /// Bytes that may be pinned for one call: a tenth of the smallest budget.
 pub const PIECE_BYTES: usize = 1 << 20;
 
-/// Once the engine runs: finds out whether any of this is needed.
+/// Once the engine runs, and in a forked child, which may have lost rights: finds out whether any of this is needed.
 pub fn prepare(engine: &Engine, options: &Options) {
-    let is_served = userswap::probe().is_ok_and(|support| support.kernel_faults);
+    let is_served = engine.core().uffd.rights() == Rights::Kernel;
     // Where pages are copied, a page that a device writes to (O_DIRECT) must be kept from leaving: unlike
     // MOVE, a copy does not notice.
     let is_copied = engine.core().path == userswap::internals::Path::Copy;

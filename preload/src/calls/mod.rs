@@ -1,6 +1,7 @@
 //! Calls that are not about memory itself, served so that the program does not notice the engine: they get
 //! buffers that stay in RAM, and do not see the engine's descriptors and signals.
 
+pub mod children;
 pub mod descriptors;
 mod exec;
 pub mod held;

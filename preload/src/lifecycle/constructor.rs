@@ -4,11 +4,12 @@
 //! fork handlers are the first. Whatever ran before (the loader) has blocks of glibc's, and keeps them. Without
 //! options the library stays inert. Options that cannot be read end the program: it must not run
 //! unmanaged on a machine that counts on its budget.
-use super::{fork, last_thread, stats};
+use super::{fork, last_thread, rights, stats};
 use crate::abi::{callers, native, next, raw, symbols, thread_end, thread_locals};
-use crate::calls::{self, signal_stacks, signals};
+use crate::calls::{self, children, signal_stacks, signals};
 use crate::heap::{elsewhere, fork_gate, mimalloc};
 use crate::memory::{commitment, starter};
+use crate::state::notices;
 use crate::state::process::Process;
 use libc::{c_char, c_int};
 use std::ffi::CStr;
@@ -32,26 +33,31 @@ extern "C" fn construct(_: c_int, _: Texts, environment: Texts) {
     callers::find();
     look_up();
     thread_end::start();
-    let Some(text) = options_in(environment) else { return };
+    let Some(text) = value_in(environment, OPTIONS_VARIABLE).filter(|text| !text.is_empty()) else {
+        return;
+    };
+    if let Some(preloaded) = value_in(environment, "LD_PRELOAD") {
+        children::start(text, preloaded);
+    }
     if let Err(reason) = start(&text.to_string_lossy()) {
         raw::say(&format!("{OPTIONS_VARIABLE}: {reason}"));
         raw::exit_now(1);
     }
 }
 
-/// The value of our variable. The C library has not been told of its environment yet: what the dynamic
+/// The value of a variable. The C library has not been told of its environment yet: what the dynamic
 /// linker passes on is read.
-fn options_in(environment: Texts) -> Option<&'static CStr> {
+fn value_in(environment: Texts, name: &str) -> Option<&'static CStr> {
     let mut entry = environment;
     // SAFETY: the list ends with a null pointer, which has not been met yet.
     while let Some(text) = unsafe { entry.as_ref() }.filter(|text| !text.is_null()) {
         // SAFETY: an entry is a C string; those that a program starts with stay.
         let text = unsafe { CStr::from_ptr(*text) };
-        let value = text.to_bytes().strip_prefix(OPTIONS_VARIABLE.as_bytes());
+        let value = text.to_bytes().strip_prefix(name.as_bytes());
         if value.is_some_and(|value| value.starts_with(b"=")) {
             return text
                 .to_bytes_with_nul()
-                .get(OPTIONS_VARIABLE.len() + 1..)
+                .get(name.len() + 1..)
                 .and_then(|value| CStr::from_bytes_with_nul(value).ok());
         }
         // SAFETY: this was not the last entry.
@@ -69,6 +75,7 @@ fn look_up() {
     next::look_up();
     calls::look_up();
     last_thread::look_up();
+    rights::look_up();
 }
 
 fn start(text: &str) -> Result<(), String> {
@@ -80,6 +87,7 @@ fn start(text: &str) -> Result<(), String> {
     if bytes < options.ram_bytes {
         return Err(format!("only {bytes} bytes of address space: raise the limit (ulimit -v)"));
     }
+    notices::start(&options);
     signals::start(&options);
     signal_stacks::start();
     arena

@@ -5,10 +5,10 @@
 //! managed. All locks of ours are held across, so that the child finds the tables whole.
 use crate::abi::next;
 use crate::abi::raw;
-use crate::calls::{descriptors, libc_memory};
+use crate::calls::{descriptors, held, libc_memory};
 use crate::heap::{fork_gate, huge, mimalloc};
 use crate::lifecycle::stats;
-use crate::memory::starter;
+use crate::memory::{engagement, starter, unmanaged};
 use crate::state::process::{self, GlibcHeap, Process};
 use userswap::ForkTicket;
 use userswap::internals::PageRange;
@@ -39,6 +39,8 @@ pub fn install() {
 
 unsafe extern "C" fn prepare() {
     let Some(process) = process::current() else { return };
+    unmanaged::look();
+    engagement::engage_if_gathered(process);
     let blocked = Blocked::new();
     let route = GlibcHeap::new();
     let pinned = libc_memory::pin(process);
@@ -84,15 +86,18 @@ unsafe extern "C" fn in_parent() {
 unsafe extern "C" fn in_child() {
     let Some(process) = process::current() else { return };
     let Some(pass) = PASS.lock().take() else { return };
+    process::forget_routes();
     // First: threads of the engine that are about to start want it.
     libc_memory::release();
     if let (Some(engine), Some(ticket)) = (process.engine(), pass.ticket) {
+        let _raised = descriptors::Raised::new();
         let before = descriptors::open_now();
         if let Err(error) = engine.fork_child(ticket) {
             raw::say(&format!("the child of a fork cannot be served: {error}"));
             raw::exit_now(1);
         }
         descriptors::protect_new(&before);
+        held::prepare(engine, &process.options);
         pass.stack.iter().chain(&pass.pinned).for_each(|range| engine.core().unpin_range(*range));
     }
     stats::renew();

@@ -62,9 +62,9 @@ extern "C" fn before_exit() -> *mut c_void {
 fn watch() {
     let blocked = Blocked::new();
     loop {
-        match look() {
-            Some(Left::None) => break,
-            Some(Left::Some) => {}
+        match is_any_left() {
+            Some(false) => break,
+            Some(true) => {}
             // It cannot be told here (no /proc). Without an engine there is no thread of ours but this one.
             None if process::current().is_none_or(|process| process.engine().is_none()) => return,
             None => {}
@@ -76,23 +76,17 @@ fn watch() {
     unsafe { libc::exit(0) };
 }
 
-/// Whether threads of the program's run.
-enum Left {
-    Some,
-    None,
-}
-
-fn look() -> Option<Left> {
+/// Whether threads of the program's run; None where /proc does not tell.
+fn is_any_left() -> Option<bool> {
     // By the numbers of that /proc, which may be another namespace's.
     let this = fs::read_link("/proc/thread-self").ok()?;
     let main = this.components().next()?.as_os_str().to_owned();
     let threads = directories::names(Path::new(TASKS), usize::MAX).ok()?;
-    let is_left = threads.iter().filter(|thread| **thread != main).any(|thread| {
+    Some(threads.iter().filter(|thread| **thread != main).any(|thread| {
         // One that has just ended may have made another after the list was read.
         fs::read_to_string(Path::new(TASKS).join(thread).join("comm"))
             .map_or(true, |name| !NOT_THE_PROGRAMS.iter().any(|prefix| name.starts_with(prefix)))
-    });
-    Some(if is_left { Left::Some } else { Left::None })
+    }))
 }
 
 /// Looks the real function up.

@@ -3,4 +3,5 @@
 mod constructor;
 mod fork;
 mod last_thread;
+mod rights;
 mod stats;

@@ -4,6 +4,8 @@
 //! process number, every process writes its own. The entry points are as safe as the functions that they
 //! stand in for.
 use crate::abi::next;
+use crate::memory::unmanaged;
+use crate::state::notices;
 use crate::state::process::{self, Process};
 use libc::c_int;
 use std::fmt::Write as _;
@@ -32,6 +34,9 @@ fn write() {
 
 /// The process ends in order, its engine with it.
 pub fn end() {
+    if is_owner() {
+        unmanaged::look();
+    }
     write();
     // A child that shares its parent's memory (vfork) removes nothing: the name is its parent's.
     if let Some(engine) = process::current().and_then(Process::engine) {
@@ -46,12 +51,17 @@ pub fn renew() {
     OWNER.store(std::process::id(), Ordering::Release);
 }
 
+/// Whether this is the process that its memory belongs to.
+pub fn is_owner() -> bool {
+    std::process::id() == OWNER.load(Ordering::Acquire)
+}
+
 fn file_of(process: &Process) -> Option<PathBuf> {
     let name = process.options.stats.as_ref()?.to_str()?;
-    let pid = std::process::id();
-    if pid != OWNER.load(Ordering::Acquire) {
+    if !is_owner() {
         return None;
     }
+    let pid = std::process::id();
     if name.contains("%p") {
         return Some(name.replace("%p", &pid.to_string()).into());
     }
@@ -96,6 +106,7 @@ fn describe(process: &Process) -> String {
     put("slots_used", &usage.slots_used);
     put("slots_total", &usage.slots);
     put("unmanaged_bytes", &process.unmanaged_bytes.load(Ordering::Relaxed));
+    put("unmanaged_children", &notices::unmanaged_children());
     writeln!(text, "  \"accessible_pages\": {}", process.accessible_pages())
         .expect("writing to a string cannot fail");
     text.push_str("}\n");

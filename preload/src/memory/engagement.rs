@@ -1,4 +1,7 @@
 //! Engaging late: the engine is started when what the program can have filled passes the budget.
+//!
+//! What it needs rights for is gathered before that if the process is about to give rights up. A child of such
+//! a process could not gather it again, so it inherits an engine: a fork after that engages.
 use super::{locking, starter};
 use crate::abi::allocator;
 use crate::abi::raw::{self, Span};
@@ -7,8 +10,8 @@ use crate::state::process::{GlibcHeap, Phase, Process};
 use libc::c_int;
 use userswap::Engine;
 use userswap::internals::PAGE_BYTES;
-use userswap::internals::Prepared;
 use userswap::internals::signal::Blocked;
+use userswap::internals::{Gathered, Prepared};
 
 /// Starts the engine if the budget is passed. No lock of ours may be held.
 #[inline]
@@ -30,6 +33,38 @@ fn engage_if_over(process: &Process) {
     drop(blocked);
 }
 
+/// Before a call by which the process can lose what an engine needs. What cannot be had already is asked for
+/// again when the engine starts, which says so then.
+pub fn gather(process: &Process) {
+    if process.engine().is_some() {
+        return;
+    }
+    if allocator::is_foreign() {
+        return starter::engage();
+    }
+    let errno = raw::errno();
+    let _blocked = Blocked::new();
+    let _route = GlibcHeap::new();
+    if let Phase::Native(_held) = process.phase() {
+        let mut gathered = process.gathered.lock();
+        if !gathered.as_ref().is_some_and(Gathered::is_of_this_process) {
+            let _raised = descriptors::Raised::new();
+            let before = descriptors::open_now();
+            *gathered = Engine::gather(process.arena.clone(), &process.options).ok();
+            descriptors::protect_new(&before);
+        }
+    }
+    raw::set_errno(errno);
+}
+
+/// Before fork: the child of a process that has given rights up finds an engine.
+pub fn engage_if_gathered(process: &Process) {
+    let _blocked = Blocked::new();
+    if process.engine().is_none() && process.gathered.lock().is_some() {
+        engage(process);
+    }
+}
+
 /// The one time this happens in a process; signals are blocked.
 #[cold]
 fn engage(process: &Process) {
@@ -49,8 +84,13 @@ pub struct Starting {
 
 /// Makes the engine. Where the program brings an allocator, no lock of ours may be held.
 pub fn prepare(process: &Process) -> Starting {
+    let _raised = descriptors::Raised::new();
     let before = descriptors::open_now();
-    let engine = Engine::prepare(process.arena.clone(), &process.options);
+    let gathered = process.gathered.lock().take().filter(Gathered::is_of_this_process);
+    let gathered = gathered
+        .map_or_else(|| Engine::gather(process.arena.clone(), &process.options), Ok)
+        .unwrap_or_else(|error| give_up(&error));
+    let engine = Engine::prepare(gathered, &process.options);
     Starting { engine: engine.unwrap_or_else(|error| give_up(&error)), before }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! The entry points here are as safe as the functions of the C library that they stand in for.
 use super::protection::Key;
-use super::{advice, commitment, locking, mappings, protection, remap};
+use super::{advice, commitment, locking, mappings, protection, remap, unmanaged};
 use crate::abi::callers::{self, entry};
 use crate::abi::raw::{Errno, MapRequest, RemapRequest, Span, set_errno};
 use crate::state::process;
@@ -33,7 +33,11 @@ pub unsafe extern "C" fn mmap(
     offset: off_t,
 ) -> *mut c_void {
     let address = address as usize;
-    to_pointer(mappings::map(MapRequest { address, bytes, protection, flags, fd, offset }))
+    let outcome = mappings::map(MapRequest { address, bytes, protection, flags, fd, offset });
+    if outcome.is_ok_and(|address| !process::is_managed(address)) {
+        unmanaged::passed();
+    }
+    to_pointer(outcome)
 }
 
 #[unsafe(no_mangle)]
@@ -51,6 +55,9 @@ pub unsafe extern "C" fn mmap64(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn munmap(address: *mut c_void, bytes: size_t) -> c_int {
+    if !process::is_managed(address as usize) {
+        unmanaged::passed();
+    }
     to_c(mappings::unmap(Span::of(address, bytes)))
 }
 
@@ -85,6 +92,9 @@ extern "C" fn serve_mprotect(
     {
         commitment::commit(process, span);
         return 0;
+    }
+    if !process::is_managed(span.address) {
+        unmanaged::passed();
     }
     to_c(protection::protect(span, protection, Key::Kept))
 }

@@ -2,7 +2,7 @@
 
 mod advice;
 pub mod commitment;
-mod engagement;
+pub mod engagement;
 mod entries;
 mod locking;
 pub mod mappings;
@@ -11,3 +11,4 @@ pub mod ranges;
 pub mod remap;
 mod replace;
 pub mod starter;
+pub mod unmanaged;

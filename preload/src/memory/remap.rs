@@ -236,6 +236,7 @@ fn remap_over(process: &Process, request: RemapRequest) -> Result<usize, Errno> 
     let _blocked = Blocked::new();
     let phase = process.phase();
     let claim = claim_at(process, Span { address: request.new_address, bytes })?;
+    replace::separate(process, &phase, &claim)?;
     replace::with_foreign(process, &phase, &claim, || raw::remap(request))
 }
 

@@ -168,7 +168,34 @@ pub fn put_plain(
     Ok(())
 }
 
-/// Puts something of the kernel's in the place of what was there; `place` maps it, in one call.
+/// Makes a claimed range that the engine has a mapping of its own, as taking it from the engine will need one.
+///
+/// # Errors
+/// ENOMEM at the limit on mappings; nothing has changed, and the claim is given back.
+pub fn separate(process: &Process, phase: &Phase<'_>, claim: &Claim) -> Result<(), Errno> {
+    if let Phase::Engaged(_) = phase {
+        for part in process.arena.plain_within(claim.range) {
+            // For the kernel's readahead alone, which this memory has none of.
+            raw::advise(process.span_of(part), libc::MADV_RANDOM).map_err(|_| {
+                undo_separate(process, claim);
+                // madvise says EAGAIN.
+                ENOMEM
+            })?;
+        }
+    }
+    Ok(())
+}
+
+fn undo_separate(process: &Process, claim: &Claim) {
+    for part in process.arena.plain_within(claim.range) {
+        // Without effect but on the number of mappings.
+        let _ = raw::advise(process.span_of(part), libc::MADV_NORMAL);
+    }
+    claim.give_back(process);
+}
+
+/// Puts something of the kernel's in the place of what was there; `place` maps it, in one call. The claim is
+/// separate already.
 ///
 /// # Errors
 /// What `place` says. What was there is memory without content and access then.
@@ -226,7 +253,8 @@ pub fn with_mapping(
 ) -> Result<usize, Errno> {
     let exact = libc::MAP_FIXED | libc::MAP_32BIT;
     let elsewhere = MapRequest { address: 0, flags: request.flags & !exact, ..request };
-    let address = raw::map(elsewhere).inspect_err(|_| claim.give_back(process))?;
+    separate(process, phase, claim)?;
+    let address = raw::map(elsewhere).inspect_err(|_| undo_separate(process, claim))?;
     with_foreign(process, phase, claim, || {
         let bytes = request.bytes;
         let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;

@@ -71,6 +71,15 @@ pub fn wake() {
     }
 }
 
+/// Has the engine started, and waits until it is. No lock of an allocator's may be held.
+pub fn engage() {
+    let Some(process) = process::current() else { return };
+    wake();
+    while process.engine().is_none() {
+        userswap::internals::process::yield_now();
+    }
+}
+
 fn run() {
     while WANTED.load(Ordering::Acquire) == 0 {
         futex::wait(&WANTED, 0);

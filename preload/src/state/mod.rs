@@ -2,4 +2,5 @@
 
 pub mod areas;
 pub mod insistence;
+pub mod notices;
 pub mod process;

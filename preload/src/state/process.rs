@@ -3,6 +3,7 @@
 //! *Native*: the arena is plain memory of the kernel's. *Engaged*: the engine has it. Changes of mappings
 //! in the native phase exclude each other and the engagement, so that the engine never adopts a page
 //! which a thread is just giving back; afterwards the page words order everything.
+use crate::abi::allocator;
 use crate::abi::raw::Span;
 use crate::state::areas::{Area, Areas};
 use crate::state::insistence::Insistence;
@@ -10,10 +11,10 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use userswap::Engine;
-use userswap::internals::Options;
 use userswap::internals::PAGE_BYTES;
 use userswap::internals::lock::{Guard, Lock};
 use userswap::internals::{Arena, PageRange};
+use userswap::internals::{Gathered, Options};
 
 static PROCESS: AtomicPtr<Process> = AtomicPtr::new(std::ptr::null_mut());
 /// First address and length of the arena, for the checks that every `free` makes.
@@ -39,6 +40,8 @@ pub struct Process {
     pub insistence: Insistence,
     /// Bytes of private anonymous mappings that were left to the kernel, of all that the process ever made.
     pub unmanaged_bytes: AtomicU64,
+    /// What the engine will need rights for, once the process may lose them; changed in the native phase only.
+    pub gathered: Lock<Option<Gathered>>,
     engine: AtomicPtr<Engine>,
 }
 
@@ -64,6 +67,7 @@ impl Process {
             heap_pages: AtomicU64::new(0),
             insistence: Insistence::default(),
             unmanaged_bytes: AtomicU64::new(0),
+            gathered: Lock::new(None),
             engine: AtomicPtr::new(std::ptr::null_mut()),
         }
     }
@@ -203,6 +207,12 @@ pub fn routes_to_glibc() -> bool {
 /// Sends malloc to managed memory: the constructor is done.
 pub fn open_heap() {
     ROUTED_TO_GLIBC.fetch_sub(1, Ordering::Release);
+}
+
+/// In the child of a fork, whose one thread has a [`GlibcHeap`]: those of other threads are the parent's.
+pub fn forget_routes() {
+    // Relaxed: the child has one thread. A program with an allocator has its first reason for ever.
+    ROUTED_TO_GLIBC.store(1 + i32::from(allocator::is_foreign()), Ordering::Relaxed);
 }
 
 /// Sends every thread's malloc to glibc until dropped.

@@ -12,7 +12,7 @@ impl Random {
     }
 
     /// Any number.
-    pub fn next(&mut self) -> u64 {
+    pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
@@ -26,7 +26,7 @@ impl Random {
     pub fn below(&mut self, bound: u64) -> u64 {
         assert!(bound > 0, "there is no number below 0");
         // The upper half of the product: no division, and a bias far below what a run can see.
-        ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
+        ((u128::from(self.number()) * u128::from(bound)) >> 64) as u64
     }
 
     /// Whether something happens that does so in `ppm` of a million cases.
@@ -49,8 +49,8 @@ mod tests {
     #[test]
     fn numbers_are_those_of_the_published_generator() {
         let mut random = Random::new(1_234_567);
-        assert_eq!(random.next(), 6_457_827_717_110_365_317);
-        assert_eq!(random.next(), 3_203_168_211_198_807_973);
+        assert_eq!(random.number(), 6_457_827_717_110_365_317);
+        assert_eq!(random.number(), 3_203_168_211_198_807_973);
     }
 
     #[test]

@@ -105,7 +105,7 @@ impl Memory {
             .iter()
             .map(|device| {
                 let pages = machine.pages(*device.size.get_ref());
-                (device, pages, Drive::new(device, Random::new(random.next())))
+                (device, pages, Drive::new(device, Random::new(random.number())))
             })
             .collect();
         let swap = Swap::new(machine, set.rules, &set.costs, drives);

@@ -8,7 +8,7 @@ use super::load::{self, Finished};
 use super::{Failure, Options};
 use crate::machine::{Bytes, Device, Machine, Source};
 use crate::memory::{Costs, Memory, Removal, Replacement, Rules, Setup};
-use crate::report::{Report, Row, Table};
+use crate::report::{Report, Row, Standing, Table};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -144,49 +144,54 @@ impl Total {
     }
 }
 
+/// Of the runs of one variant: one number each, as a share of `base`, times `scale`.
+fn relative(case: &str, runs: &Runs, (base, scale): (f64, f64), of: fn(&Found) -> f64) -> Row {
+    let values: Vec<_> = runs.iter().map(|found| of(found) / base * scale).collect();
+    Row::predicted(case, None, values[0]).over(&values)
+}
+
+fn median(runs: &Runs, of: fn(&Found) -> f64) -> f64 {
+    relative("", runs, (1.0, 1.0), of).simulated
+}
+
+impl Variant {
+    /// What the source has of it, before or after.
+    fn published(&self, of: [f64; 2]) -> Option<f64> {
+        match self.name {
+            "wait" => Some(of[0]),
+            "stall" => Some(of[1]),
+            _ => None,
+        }
+    }
+
+    fn standing(&self) -> Standing {
+        if self.name == "wait" { Standing::Calibrated } else { Standing::Predicted }
+    }
+}
+
 impl Tables {
     fn add(&mut self, case: &str, (elapsed, system): ([f64; 2], [f64; 2]), found: &[Runs]) {
         let wait = &found[0];
-        let median = |of: fn(&Found) -> f64| {
-            let mut values: Vec<_> = wait.iter().map(of).collect();
-            values.sort_by(f64::total_cmp);
-            values[values.len() / 2]
-        };
-        let (base_elapsed, base_system) = (median(|of| of.elapsed), median(|of| of.system));
+        let base = (median(wait, |of| of.elapsed), median(wait, |of| of.system));
+        let busy = [system[0] / elapsed[0], system[1] / elapsed[1]];
         for (variant, runs) in VARIANTS.iter().zip(found) {
             let case = format!("{case}, {}", variant.name);
             let row = |published: [f64; 2], base: f64, of: fn(&Found) -> f64| {
-                let values: Vec<_> =
-                    runs.iter().map(|found| of(found) / base * published[0]).collect();
-                let of_row = Row::predicted(case.clone(), None, values[0]).over(&values);
-                match variant.name {
-                    "wait" => Row { published: Some(published[0]), ..of_row }
-                        .standing(crate::report::Standing::Calibrated),
-                    "stall" => Row { published: Some(published[1]), ..of_row },
-                    _ => of_row,
-                }
+                let row = relative(&case, runs, (base, published[0]), of);
+                Row { published: variant.published(published), ..row }.standing(variant.standing())
             };
-            self.elapsed.push(row(elapsed, base_elapsed, |of| of.elapsed));
-            self.system.push(row(system, base_system, |of| of.system));
-            let plain = |of: fn(&Found) -> f64| {
-                let values: Vec<_> = runs.iter().map(of).collect();
-                Row::predicted(case.clone(), None, values[0]).over(&values)
-            };
+            let plain = |of: fn(&Found) -> f64| relative(&case, runs, (1.0, 1.0), of);
+            self.elapsed.push(row(elapsed, base.0, |of| of.elapsed));
+            self.system.push(row(system, base.1, |of| of.system));
             self.direct.push(plain(|of| of.direct));
-            let busy = match variant.name {
-                "wait" => Some(system[0] / elapsed[0]),
-                "stall" => Some(system[1] / elapsed[1]),
-                _ => None,
-            };
-            self.cpus.push(Row { published: busy, ..plain(|of| of.system / of.elapsed) });
+            let published = variant.published(busy);
+            self.cpus.push(Row { published, ..plain(|of| of.system / of.elapsed) });
             self.stalls.push(plain(|of| of.stalls));
             if variant.name == "stall" {
-                let values: Vec<_> = runs.iter().map(|of| of.elapsed / base_elapsed).collect();
-                let published = Some(elapsed[1] / elapsed[0]);
-                let row = Row::predicted(case, published, values[0]).over(&values);
+                let row = relative(&case, runs, (base.0, 1.0), |of| of.elapsed);
                 let direct = |runs: &Runs| runs.iter().map(|of| of.direct).sum::<f64>();
                 self.total.add(elapsed, row.simulated, [direct(wait), direct(runs)]);
-                self.ratios.push(row);
+                self.ratios.push(Row { published: Some(elapsed[1] / elapsed[0]), ..row });
             }
         }
     }

@@ -133,7 +133,7 @@ fn find(name: &str) -> Result<Source, Failure> {
     if let Some((_, text)) = BUILT_IN.iter().find(|(built_in, _)| *built_in == name) {
         return Ok(Source::new(&format!("{name}.toml"), text));
     }
-    if !Path::new(name).extension().is_some_and(|extension| extension == "toml") {
+    if Path::new(name).extension().is_none_or(|extension| extension != "toml") {
         let message = format!("there is no scenario {name:?}: use {}, or a file .toml", names());
         return Err(BadFile::new(message).into());
     }

@@ -157,7 +157,7 @@ fn simulate(seed: u64, limit: Limit) -> Result<Coverage, String> {
         Memory::start(&machine, &devices, Setup { pages: pages * tasks, costs, rules, seed });
     for task in 0..tasks {
         let steps = (50 + random.below(350) as u32).min(limit.steps);
-        let random = Random::new(random.next());
+        let random = Random::new(random.number());
         program(&memory, task % machine.nodes(), task * pages..(task + 1) * pages, (steps, random));
     }
     let swapped_off = swapoffs(&memory, (random.below(5) as u32).min(limit.swapoffs), random);

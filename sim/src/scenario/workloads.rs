@@ -83,7 +83,7 @@ fn simulate(
     let memory = Memory::start(&file.machine, &file.device, setup);
     let mut random = Random::new(options.seed);
     for task in 0..tasks {
-        let (of_task, mut random) = (Rc::clone(&memory), Random::new(random.next()));
+        let (of_task, mut random) = (Rc::clone(&memory), Random::new(random.number()));
         let home = task % file.machine.nodes();
         memory.sim().program(async move {
             let thread = of_task.program_thread(home);
@@ -107,7 +107,7 @@ impl Workload {
             Workload::Random => any_of(pages),
             Workload::Hot if any_of(3) > 0 => any_of(pages / 10),
             Workload::Hot => any_of(pages),
-            Workload::Scan if step % 2 == 0 => any_of(pages / 8),
+            Workload::Scan if step.is_multiple_of(2) => any_of(pages / 8),
             Workload::Scan => pages / 8 + step / 2 % (pages - pages / 8),
         }
     }

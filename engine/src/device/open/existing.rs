@@ -91,6 +91,7 @@ pub(super) fn prepare(
         priority: None,
         node: None,
         throttle: None,
+        directory: None,
     };
     Ok(Prepared { opened, change })
 }

@@ -14,6 +14,7 @@ mod temporary;
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -63,6 +64,8 @@ pub struct OpenDevice {
     pub node: Option<u8>,
     /// How slow it is made to be.
     pub throttle: Option<Throttle>,
+    /// The directory of a temporary file, in which more of them can be made.
+    pub directory: Option<OwnedFd>,
 }
 
 /// What a device is made of.
@@ -206,6 +209,7 @@ fn prepare_any(spec: &SwapSpec, default_bytes: u64) -> Result<Prepared, OpenErro
             let mut device = prepare_temporary(&parent, size)?;
             device.opened.kind = DeviceKind::File;
             device.opened.file = None;
+            device.opened.directory = None;
             device.change = Change::Create;
             device
         }
@@ -231,12 +235,34 @@ fn prepare_memory(spec: &SwapSpec, default_bytes: u64) -> Result<Prepared, OpenE
         priority: spec.priority,
         node: spec.node,
         throttle: spec.throttle,
+        directory: None,
     };
     Ok(Prepared { opened, change: Change::None })
 }
 
 fn prepare_temporary(directory: &Path, size: SizeWanted) -> Result<Prepared, OpenError> {
-    let file = temporary::create(directory)?;
+    let opened = temporary::open_directory(directory)?;
+    let mut device = prepare_in(opened.as_fd(), directory, size)?;
+    device.opened.directory = Some(opened);
+    Ok(device)
+}
+
+/// One more temporary file like a device's, in its directory, which may have no path any more.
+///
+/// # Errors
+/// It cannot be made.
+pub fn open_beside(directory: BorrowedFd, path: &Path, bytes: u64) -> Result<File, OpenError> {
+    let size = SizeWanted { asked: None, default_bytes: bytes };
+    let opened = prepare_in(directory, path, size)?.opened;
+    Ok(opened.file.expect("a directory gives a file"))
+}
+
+fn prepare_in(
+    opened: BorrowedFd,
+    directory: &Path,
+    size: SizeWanted,
+) -> Result<Prepared, OpenError> {
+    let file = temporary::create(opened, directory)?;
     let bytes = Room::around(&file, directory)?.fit(directory, size)?;
     let bytes = whole_pages(directory, bytes)?;
     let direct = direct::try_on_empty(&file, directory)?;
@@ -251,6 +277,7 @@ fn prepare_temporary(directory: &Path, size: SizeWanted) -> Result<Prepared, Ope
         priority: None,
         node: None,
         throttle: None,
+        directory: None,
     };
     Ok(Prepared { opened, change: Change::None })
 }

@@ -1,6 +1,6 @@
 //! The audit: what the engine counts, its page words and the kernel's page tables must agree.
 use super::PAGE;
-use super::internals::{Core, ListId, NodeState, PageRange, PageState, pagemap};
+use super::internals::{Core, ListId, NodeState, PageRange, PageState, Pagemap};
 use std::collections::HashSet;
 use userswap::Engine;
 use userswap_policy::workingset::Activity;
@@ -26,10 +26,11 @@ fn faults_in_accounting(core: &Core) -> Vec<String> {
     let (mut frames, mut slots) = (HashSet::new(), HashSet::new());
     let mut mapped = vec![false; core.pages.pages() as usize];
     let start = core.arena.address();
-    pagemap::for_each_present(start, start + core.arena.bytes(), |from, to| {
-        mapped[(from - start) / PAGE..(to - start) / PAGE].fill(true);
-    })
-    .unwrap();
+    Pagemap::open()
+        .for_each_present(start, start + core.arena.bytes(), |from, to| {
+            mapped[(from - start) / PAGE..(to - start) / PAGE].fill(true);
+        })
+        .unwrap();
     // What the program has mapped over is the kernel's, and present as it likes.
     let whole = PageRange { first: 0, count: core.pages.pages() };
     for foreign in core.arena.foreign_within(whole) {

@@ -1,7 +1,7 @@
 //! What the tests use of the engine beside its public names: the one place that names its modules.
 pub use userswap::internals::{
     Arena, CONNECTIONS_MAX, Core, DeviceState, NodeState, Options, PAGE_BYTES, PageRange,
-    PageState, Parts, SlotMode, clock, fd, mapping, mapping::Access, numa, pagemap,
+    PageState, Parts, SlotMode, clock, fd, mapping, mapping::Access, numa, pagemap::Pagemap,
     protocol::REQUEST_BYTES_MAX, settings, signal, signal::Blocked, status::Status,
 };
 pub use userswap::list_lru::{Code, Group, ListLru, ShrinkRequest, Taken, Visit};

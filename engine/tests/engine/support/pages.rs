@@ -1,5 +1,5 @@
 //! Pages by address, with content that tells page, word and stamp from every other.
-use super::internals::pagemap;
+use super::internals::Pagemap;
 use super::{PAGE, WORDS};
 use userswap::Region;
 
@@ -66,10 +66,11 @@ impl Pages {
     pub fn present(&self) -> Vec<bool> {
         let mut present = vec![false; self.count];
         let end = self.address + self.count * PAGE;
-        pagemap::for_each_present(self.address, end, |from, to| {
-            present[(from - self.address) / PAGE..(to - self.address) / PAGE].fill(true);
-        })
-        .unwrap();
+        Pagemap::open()
+            .for_each_present(self.address, end, |from, to| {
+                present[(from - self.address) / PAGE..(to - self.address) / PAGE].fill(true);
+            })
+            .unwrap();
         present
     }
 }

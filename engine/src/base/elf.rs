@@ -1,13 +1,13 @@
 //! Reads as much of an ELF file as tells whether a library can be injected into it.
 //!
 //! Only headers, only the fields needed, and nothing trusted: offsets out of the file are an
-//! unreadable file, not a panic.
+//! unreadable file, not a panic. Nothing is allocated for a sound file: a child of vfork looks too.
 
 use std::fs::File;
 use std::io;
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::Path;
 
 /// Bytes of an ELF64 header and of one program header.
 const HEADER_BYTES: usize = 64;
@@ -17,7 +17,7 @@ const PROGRAM_HEADER_BYTES: usize = 56;
 const PT_INTERP: u32 = 3;
 
 /// Longer interpreter names and tables are not from any linker.
-const INTERPRETER_BYTES_MAX: u64 = 4096;
+const INTERPRETER_BYTES_MAX: usize = 256;
 const PROGRAM_HEADERS_MAX: u16 = 1024;
 
 /// This machine's number in ELF headers.
@@ -30,9 +30,10 @@ const MACHINE: u16 = 243;
 
 /// What an ELF file is, as far as injecting goes.
 #[derive(Debug, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "looked at once, and a box would allocate")]
 pub enum Linkage {
     /// Loaded by the named dynamic linker.
-    Dynamic { interpreter: PathBuf },
+    Dynamic(Interpreter),
     /// Loaded by the kernel alone: nothing can be injected.
     Static,
     /// Made for 32-bit processors.
@@ -42,6 +43,25 @@ pub enum Linkage {
         /// Its number in the ELF header.
         machine: u16,
     },
+}
+
+/// The path of a dynamic linker.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Interpreter {
+    name: [u8; INTERPRETER_BYTES_MAX],
+    bytes: usize,
+}
+
+impl Interpreter {
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        Path::new(std::ffi::OsStr::from_bytes(&self.name[..self.bytes]))
+    }
+
+    /// Whether it is another C library's than the one that the injected library is made for.
+    pub fn is_musl(&self) -> bool {
+        self.path().to_string_lossy().contains("ld-musl")
+    }
 }
 
 /// Whether a file that starts with these bytes is an ELF file.
@@ -85,14 +105,14 @@ pub fn linkage(file: &File) -> io::Result<Linkage> {
 
 fn interpreter(file: &File, program_header: &[u8]) -> io::Result<Linkage> {
     let (offset, bytes) = (u64_at(program_header, 8), u64_at(program_header, 32));
+    let bytes = bytes as usize;
     if bytes > INTERPRETER_BYTES_MAX {
         return Err(broken("impossible interpreter"));
     }
-    let mut name = vec![0; bytes as usize];
-    file.read_exact_at(&mut name, offset)?;
-    name.truncate(name.iter().position(|byte| *byte == 0).unwrap_or(name.len()));
-    let interpreter = PathBuf::from(std::ffi::OsString::from_vec(name));
-    Ok(Linkage::Dynamic { interpreter })
+    let mut name = [0; INTERPRETER_BYTES_MAX];
+    file.read_exact_at(&mut name[..bytes], offset)?;
+    let bytes = name[..bytes].iter().position(|byte| *byte == 0).unwrap_or(bytes);
+    Ok(Linkage::Dynamic(Interpreter { name, bytes }))
 }
 
 fn broken(what: &str) -> io::Error {
@@ -140,8 +160,11 @@ mod tests {
 
     #[test]
     fn the_dynamic_linker_is_named() {
-        let linkage = linkage_of(&image(PT_INTERP, b"/lib/ld.so\0")).unwrap();
-        assert_eq!(linkage, Linkage::Dynamic { interpreter: "/lib/ld.so".into() });
+        let path = |image: &[u8]| match linkage_of(image) {
+            Ok(Linkage::Dynamic(interpreter)) => interpreter.path().to_owned(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(path(&image(PT_INTERP, b"/lib/ld.so\0")), Path::new("/lib/ld.so"));
     }
 
     #[test]
@@ -177,6 +200,6 @@ mod tests {
     #[test]
     fn this_test_is_a_dynamic_program() {
         let file = File::open(std::env::current_exe().unwrap()).unwrap();
-        assert!(matches!(linkage(&file), Ok(Linkage::Dynamic { .. })));
+        assert!(matches!(linkage(&file), Ok(Linkage::Dynamic(_))));
     }
 }

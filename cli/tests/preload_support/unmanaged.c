@@ -1,0 +1,45 @@
+// Fills memory that cannot be managed: mapped past userswap, or none if so asked.
+#define _GNU_SOURCE
+#include "must.h"
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { BYTES = 48 << 20 };
+
+// Past every function, as Go does.
+static void *map_raw(long bytes, long protection, long flags) {
+    register long r10 __asm__("r10") = flags, r8 __asm__("r8") = -1, r9 __asm__("r9") = 0;
+    void *memory;
+    __asm__ volatile("syscall"
+                     : "=a"(memory)
+                     : "a"(SYS_mmap), "D"(0), "S"(bytes), "d"(protection), "r"(r10), "r"(r8), "r"(r9)
+                     : "rcx", "r11", "memory");
+    return memory;
+}
+
+int main(int count, char **arguments) {
+    const char *how = count > 1 ? arguments[1] : "";
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS;
+    void *memory = 0;
+    if (!strcmp(how, "raw"))
+        memory = map_raw(BYTES, PROT_READ | PROT_WRITE, flags);
+    else if (!strcmp(how, "sbrk"))
+        memory = sbrk(BYTES);
+    else if (!strcmp(how, "low"))
+        memory = mmap(0, BYTES, PROT_READ | PROT_WRITE, flags | MAP_32BIT, -1, 0);
+    else
+        memory = malloc(BYTES);
+    MUST(memory != MAP_FAILED);
+    memset(memory, 1, BYTES);
+    // A program without end is told of as well.
+    for (int i = 0; !strcmp(how, "low") && i < 64; i++) {
+        void *page = mmap(0, 4096, PROT_READ, flags, -1, 0);
+        MUST(page != MAP_FAILED && !munmap(page, 4096));
+    }
+    // Not the end of an ordinary process, at which there is a look as well.
+    if (!strcmp(how, "low"))
+        syscall(SYS_exit_group, 0);
+    return 0;
+}

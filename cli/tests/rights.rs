@@ -1,0 +1,76 @@
+//! Programs that give their rights up outgrow their budget, and fork, all the same.
+
+mod preload_support;
+use preload_support::{compile, compile_with, directory, run, succeed};
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+/// How a program of rights.c gives rights up.
+const WAYS: [&str; 9] = [
+    "user",
+    "user-for-good",
+    "root",
+    "root-and-user",
+    "capabilities",
+    "dumpable",
+    "landlock",
+    "descriptors",
+    "daemon",
+];
+
+fn require_root() {
+    assert!(rustix::process::geteuid().is_root(), "only root has rights to give up: run as root");
+}
+
+/// A directory that every user can reach, with an empty one in it.
+fn public_directory() -> tempfile::TempDir {
+    require_root();
+    let directory = directory();
+    fs::set_permissions(directory.path(), Permissions::from_mode(0o755)).unwrap();
+    fs::create_dir(directory.path().join("empty")).unwrap();
+    directory
+}
+
+fn gives_up(directory: &Path, program: &Path, when: &str) {
+    let by_signal = ["user", "daemon"].map(|way| (way, "signal"));
+    for (way, fault) in WAYS.map(|way| (way, "thread")).into_iter().chain(by_signal) {
+        let mut managed = run("16M", fault);
+        managed.arg(program).args([way, when]).arg(directory.join("empty"));
+        assert_eq!(succeed(&mut managed), "exact\n", "{way}, {when}, {fault}");
+    }
+}
+
+#[test]
+fn a_program_gives_rights_up_before_it_outgrows_its_budget() {
+    let directory = public_directory();
+    let program = compile(directory.path(), "rights.c");
+    gives_up(directory.path(), &program, "before");
+}
+
+#[test]
+fn a_program_gives_rights_up_under_an_engine() {
+    let directory = public_directory();
+    let program = compile(directory.path(), "rights.c");
+    gives_up(directory.path(), &program, "after");
+}
+
+#[test]
+fn a_child_of_a_program_without_rights_outgrows_its_budget() {
+    let directory = public_directory();
+    let program = compile(directory.path(), "rights.c");
+    gives_up(directory.path(), &program, "in-child");
+}
+
+#[test]
+fn a_program_that_brings_an_allocator_gives_rights_up() {
+    let directory = public_directory();
+    let allocator = compile_with(directory.path(), "allocator.c", "allocator.o", &["-c"]);
+    let flags = [allocator.to_str().unwrap(), "-pthread", "-rdynamic"];
+    let program = compile_with(directory.path(), "rights.c", "rights", &flags);
+    for (way, when) in [("user", "before"), ("root", "in-child"), ("landlock", "after")] {
+        let mut managed = run("16M", "thread");
+        managed.arg(&program).args([way, when]).arg(directory.path().join("empty")).arg("late");
+        assert_eq!(succeed(&mut managed), "exact\n", "{way}, {when}");
+    }
+}

@@ -1,0 +1,169 @@
+//! What runs outside the budget is told, once; what can be managed is.
+
+mod preload_support;
+use preload_support::{compile, compile_with, directory};
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+/// `userswap run --ram 16M` with a statistics file for each process.
+fn managed(directory: &Path) -> Command {
+    // Processes of other users write there too.
+    fs::set_permissions(directory, Permissions::from_mode(0o777)).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_userswap"));
+    command.args(["run", "--ram", "16M", "--swap", "/var/tmp", "--stats"]);
+    command.arg(directory.join("stats-%p.json"));
+    command
+}
+
+struct Outcome {
+    printed: String,
+    told: String,
+    /// Of all processes.
+    stats: Vec<serde_json::Value>,
+}
+
+impl Outcome {
+    fn of(command: &mut Command, directory: &Path) -> Self {
+        let output = command.output().expect("the command starts");
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{command:?}: {}\n{told}", output.status);
+        let files = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+        let files: Vec<_> =
+            files.filter(|path| path.extension().is_some_and(|end| end == "json")).collect();
+        let read = |path: &std::path::PathBuf| {
+            let text = fs::read_to_string(path).unwrap();
+            fs::remove_file(path).unwrap();
+            serde_json::from_str(&text).unwrap()
+        };
+        let stats = files.iter().map(read).collect();
+        Self { printed: String::from_utf8(output.stdout).unwrap(), told, stats }
+    }
+
+    fn swapped(&self) -> usize {
+        let swapped = |stats: &&serde_json::Value| stats["pswpout"].as_u64().unwrap() > 4000;
+        self.stats.iter().filter(swapped).count()
+    }
+
+    fn unmanaged_children(&self) -> u64 {
+        let of = |stats: &serde_json::Value| stats["unmanaged_children"].as_u64().unwrap();
+        self.stats.iter().map(of).max().unwrap_or(0)
+    }
+}
+
+#[test]
+fn a_child_with_an_environment_of_its_own_is_managed() {
+    let directory = directory();
+    let program = compile(directory.path(), "large.c");
+    let program = program.to_str().unwrap();
+    let python = format!("import subprocess; subprocess.run(['{program}'], env={{}}, check=True)");
+    for command in [
+        &["env", "-i", program][..],
+        &["env", "LD_PRELOAD=", program],
+        &["env", "-i", "sh", "-c", &format!("exec env -i {program}")],
+        &["python3", "-c", &python],
+    ] {
+        let outcome =
+            Outcome::of(managed(directory.path()).arg("--").args(command), directory.path());
+        assert_eq!((&*outcome.printed, &*outcome.told), ("exact\n", ""), "{command:?}");
+        assert_eq!(outcome.swapped(), 1, "{command:?}");
+    }
+}
+
+#[test]
+fn a_child_of_another_user_is_managed() {
+    assert!(rustix::process::geteuid().is_root(), "only root can become others: run as root");
+    let directory = directory();
+    let program = compile(directory.path(), "large.c");
+    for become_other in [
+        &["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"][..],
+        &["runuser", "-u", "nobody", "--"],
+    ] {
+        let mut command = managed(directory.path());
+        command.arg("--").args(become_other).arg(&program);
+        let outcome = Outcome::of(&mut command, directory.path());
+        assert_eq!((&*outcome.printed, outcome.swapped()), ("exact\n", 1), "{become_other:?}");
+    }
+}
+
+#[test]
+fn a_child_that_cannot_be_managed_is_named_once_and_counted() {
+    let directory = directory();
+    let one = compile_with(directory.path(), "large.c", "one", &["-static"]);
+    let other = compile_with(directory.path(), "large.c", "other", &["-static"]);
+    let (one, other) = (one.to_str().unwrap(), other.to_str().unwrap());
+    let script = directory.path().join("script");
+    fs::write(&script, format!("#!{other}\n")).unwrap();
+    fs::set_permissions(&script, Permissions::from_mode(0o755)).unwrap();
+    let many = format!("{one}; env {one}; {other} & wait; {}; sh -c {one}", script.display());
+    let run = |quiet: &[&str]| {
+        let mut command = managed(directory.path());
+        command.args(quiet).args(["--", "sh", "-c", &many]);
+        Outcome::of(&mut command, directory.path())
+    };
+    let outcome = run(&[]);
+    assert_eq!(outcome.unmanaged_children(), 5, "{:?}", outcome.stats);
+    let lines: Vec<_> = outcome.told.lines().collect();
+    let line = |name| {
+        format!(
+            "userswap: {name} runs outside the budget: it is statically linked; link it dynamically"
+        )
+    };
+    let named = [line(one), line(other), line(script.to_str().unwrap())];
+    assert_eq!(lines, named);
+    let quiet = run(&["--quiet"]);
+    assert_eq!((&*quiet.told, quiet.unmanaged_children()), ("", 5));
+}
+
+#[test]
+fn a_child_that_is_asked_for_without_userswap_runs_without() {
+    let directory = directory();
+    let program = compile(directory.path(), "large.c");
+    let mut command = managed(directory.path());
+    command.args(["--", "env", "USERSWAP_OPTIONS="]).arg(&program);
+    let outcome = Outcome::of(&mut command, directory.path());
+    assert_eq!((&*outcome.printed, &*outcome.told, outcome.swapped()), ("exact\n", "", 0));
+}
+
+#[test]
+fn a_child_whose_root_directory_lacks_the_library_is_named() {
+    assert!(rustix::process::geteuid().is_root(), "only root can change its root directory");
+    let directory = directory();
+    let root = directory.path().join("root");
+    fs::create_dir(&root).unwrap();
+    let program = compile(directory.path(), "large.c");
+    for file in ["/lib64/ld-linux-x86-64.so.2", "/lib/x86_64-linux-gnu/libc.so.6"] {
+        let to = root.join(&file[1..]);
+        fs::create_dir_all(to.parent().unwrap()).unwrap();
+        fs::copy(file, to).unwrap();
+    }
+    fs::copy(program, root.join("large")).unwrap();
+    let mut command = managed(directory.path());
+    let outcome =
+        Outcome::of(command.args(["--", "chroot"]).arg(&root).arg("/large"), directory.path());
+    assert_eq!(outcome.printed, "exact\n");
+    let ours = outcome.told.lines().filter(|line| line.starts_with("userswap: "));
+    let ours: Vec<_> = ours.collect();
+    assert!(ours.len() == 1 && ours[0].contains("/large runs outside the budget"), "{ours:?}");
+}
+
+#[test]
+fn memory_outside_the_budget_is_told_of_once() {
+    let directory = directory();
+    let program = compile(directory.path(), "unmanaged.c");
+    let told = |how: &str, quiet: &[&str]| {
+        let mut command = managed(directory.path());
+        let twice = format!("{0} {how}; {0} {how}", program.display());
+        command.args(quiet).args(["--", "sh", "-c", &twice]);
+        Outcome::of(&mut command, directory.path()).told
+    };
+    for how in ["raw", "sbrk", "low"] {
+        let told = told(how, &[]);
+        let line = "of its memory is outside its budget of 16M: it was mapped past userswap";
+        assert!(told.lines().count() == 1 && told.contains(line), "{how}: {told}");
+        assert!(told.starts_with("userswap: unmanaged: 4"), "{how}: {told}");
+    }
+    assert_eq!(told("raw", &["--quiet"]), "");
+    assert_eq!(told("managed", &[]), "");
+}

@@ -1,0 +1,294 @@
+//! What becomes of a program that is about to be executed: managed like this one, or not, and then the user is told.
+//!
+//! The dynamic linker puts this library into a program if the environment says so, the program is one that it
+//! loads, and the file can be read. An environment that was cleared (env -i, su) is given back what it needs,
+//! unless USERSWAP_OPTIONS is there and empty: that is how one asks for a child without. A child of vfork
+//! runs all this: memory is the parent's, and what is allocated is freed before exec.
+use crate::abi::raw;
+use crate::state::notices;
+use libc::c_char;
+use std::ffi::{CStr, OsStr};
+use std::fs::File;
+use std::mem::MaybeUninit;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use userswap::internals::OPTIONS_VARIABLE;
+use userswap::internals::elf::{self, Linkage};
+use userswap::internals::script::{self, Reader};
+
+const PRELOAD_VARIABLE: &str = "LD_PRELOAD";
+/// Larger environments are not given back what they lack.
+const ENTRIES_MAX: usize = 1024;
+const TEXT_BYTES: usize = 4096;
+/// As many scripts reading scripts as the kernel follows.
+const SCRIPT_DEPTH_MAX: u32 = 5;
+/// Tells this matter from others in what the job has told.
+const MATTER: u64 = 1;
+
+/// A list of C strings that ends with a null pointer.
+type Texts = *const *const c_char;
+
+/// What a managed program has in its environment.
+struct Ours {
+    /// `LD_PRELOAD=…`, this library alone.
+    preload: Vec<u8>,
+    /// The path of the library.
+    library: PathBuf,
+    /// `USERSWAP_OPTIONS=…`
+    options: Vec<u8>,
+}
+
+static OURS: OnceLock<Ours> = OnceLock::new();
+
+/// In the constructor: programs write over the environment that they start with.
+pub fn start(options: &CStr, preloaded: &CStr) {
+    let separators = |byte: &u8| matches!(byte, b':' | b' ');
+    let first = preloaded.to_bytes().split(separators).find(|name| !name.is_empty());
+    let Some(library) = first else { return };
+    let entry = |name: &str, value: &[u8]| [name.as_bytes(), b"=", value, b"\0"].concat();
+    let _ = OURS.set(Ours {
+        preload: entry(PRELOAD_VARIABLE, library),
+        library: OsStr::from_bytes(library).into(),
+        options: entry(OPTIONS_VARIABLE, options.to_bytes()),
+    });
+}
+
+/// Room for an environment on the stack of the caller.
+pub struct Room {
+    entries: [MaybeUninit<*const c_char>; ENTRIES_MAX],
+    text: [u8; TEXT_BYTES],
+}
+
+impl Room {
+    pub fn new() -> Self {
+        Self { entries: [MaybeUninit::uninit(); ENTRIES_MAX], text: [0; TEXT_BYTES] }
+    }
+}
+
+/// The environment for a program that is executed with `environment`; tells of one that will not be managed.
+/// `finds` says how the program was named.
+pub fn environment_for(
+    path: *const c_char,
+    environment: Texts,
+    room: &mut Room,
+    finds: Finds,
+) -> Texts {
+    let Some(ours) = OURS.get().filter(|_| !path.is_null() && !environment.is_null()) else {
+        return environment;
+    };
+    // SAFETY: the program passes a C string.
+    let path = Path::new(OsStr::from_bytes(unsafe { CStr::from_ptr(path) }.to_bytes()));
+    let given = Given::of(environment);
+    if given.options.is_some_and(<[u8]>::is_empty) {
+        return environment;
+    }
+    let Some(program) = finds.find(path) else { return environment };
+    let is_complete = given.options.is_some() && given.names(&ours.library);
+    let obstacle = obstacle(&program, ours, SCRIPT_DEPTH_MAX);
+    match obstacle {
+        None if is_complete => environment,
+        None => given.completed(ours, room).unwrap_or_else(|| {
+            tell(&program, Obstacle::Environment);
+            environment
+        }),
+        Some(obstacle) => {
+            tell(&program, obstacle);
+            environment
+        }
+    }
+}
+
+/// How a program is named.
+#[derive(Clone, Copy)]
+pub enum Finds {
+    /// By its path.
+    ByPath,
+    /// As a shell does.
+    InSearchPath,
+}
+
+impl Finds {
+    fn find(self, name: &Path) -> Option<PathBuf> {
+        let has_directory = name.as_os_str().as_bytes().contains(&b'/');
+        match self {
+            Self::InSearchPath if !has_directory => search(name),
+            _ => Some(name.to_owned()),
+        }
+    }
+}
+
+fn search(name: &Path) -> Option<PathBuf> {
+    // SAFETY: the name is a C string, and the value stays while nothing changes it.
+    let value = unsafe { libc::getenv(c"PATH".as_ptr()) };
+    // SAFETY: as above.
+    let value = (!value.is_null()).then(|| unsafe { CStr::from_ptr(value) }.to_bytes());
+    let directories = value.unwrap_or(b"/bin:/usr/bin").split(|byte| *byte == b':');
+    let paths = directories.map(|directory| Path::new(OsStr::from_bytes(directory)).join(name));
+    paths.into_iter().find(|path| File::open(path).is_ok())
+}
+
+/// Why a program will not be managed.
+#[derive(Clone, Copy)]
+enum Obstacle {
+    Static,
+    Narrow,
+    Foreign,
+    Musl,
+    Privileged,
+    Unreachable,
+    Environment,
+}
+
+impl Obstacle {
+    const fn reason_and_remedy(self) -> &'static str {
+        match self {
+            Self::Static => "it is statically linked; link it dynamically",
+            Self::Narrow => "it is a 32-bit program; use a 64-bit build",
+            Self::Foreign => "it is for another processor; use a build for this one",
+            Self::Musl => "it is linked to musl; use a build for glibc",
+            Self::Privileged => {
+                "the dynamic linker ignores userswap where privileges change; start it as the user it becomes"
+            }
+            Self::Unreachable => {
+                "it cannot read the library that userswap injects; bind-mount /run/userswap-0-lib into its root \
+                 directory"
+            }
+            Self::Environment => {
+                "its environment has no LD_PRELOAD, and is too large to be given it; keep LD_PRELOAD and \
+                 USERSWAP_OPTIONS"
+            }
+        }
+    }
+}
+
+fn tell(program: &Path, obstacle: Obstacle) {
+    notices::count_child();
+    let name = program.as_os_str().as_bytes();
+    notices::tell_once(
+        MATTER,
+        name,
+        format_args!(
+            "{} runs outside the budget: {}",
+            program.display(),
+            obstacle.reason_and_remedy()
+        ),
+    );
+}
+
+/// What will keep the library out of a program. A file that cannot be read, or is none, is the kernel's to refuse.
+fn obstacle(path: &Path, ours: &Ours, depth: u32) -> Option<Obstacle> {
+    let file = File::open(path).ok()?;
+    let mut start = [0; script::LINE_BYTES_MAX];
+    let bytes = file.read_at(&mut start, 0).ok()?;
+    if elf::is_elf(&start[..bytes]) {
+        return match elf::linkage(&file).ok()? {
+            Linkage::Static => Some(Obstacle::Static),
+            Linkage::Narrow => Some(Obstacle::Narrow),
+            Linkage::Foreign { .. } => Some(Obstacle::Foreign),
+            Linkage::Dynamic(interpreter) if interpreter.is_musl() => Some(Obstacle::Musl),
+            Linkage::Dynamic(_) if changes_privileges(&file) => Some(Obstacle::Privileged),
+            Linkage::Dynamic(_) => {
+                File::open(&ours.library).is_err().then_some(Obstacle::Unreachable)
+            }
+        };
+    }
+    let reader = script::reader(&start[..bytes]).filter(|_| depth > 0)?;
+    let reader = match reader {
+        Reader::Path(path) => PathBuf::from(path),
+        Reader::Searched(name) => search(Path::new(&name))?,
+    };
+    obstacle(&reader, ours, depth - 1)
+}
+
+/// Whether the kernel tells the dynamic linker to trust nothing in the environment.
+fn changes_privileges(file: &File) -> bool {
+    let (users, groups) = (raw::users(), raw::groups());
+    if users.real != users.effective || groups.real != groups.effective {
+        return true;
+    }
+    let (user, group) = (users.effective, groups.effective);
+    // SAFETY: asks for a flag.
+    let gains_none = unsafe { libc::prctl(libc::PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) } == 1;
+    let Ok(found) = file.metadata() else { return false };
+    let is_setuid = found.mode() & 0o4000 != 0 && found.uid() != user;
+    let is_setgid = found.mode() & 0o2010 == 0o2010 && found.gid() != group;
+    !gains_none && (is_setuid || is_setgid || user != 0 && has_capabilities(file))
+}
+
+fn has_capabilities(file: &File) -> bool {
+    let (name, nowhere) = (c"security.capability".as_ptr(), std::ptr::null_mut());
+    // SAFETY: asks for a size.
+    unsafe { libc::fgetxattr(file.as_raw_fd(), name, nowhere, 0) > 0 }
+}
+
+/// What an environment has of what a managed program needs.
+struct Given {
+    environment: Texts,
+    entries: usize,
+    options: Option<&'static [u8]>,
+    preload: Option<&'static [u8]>,
+}
+
+impl Given {
+    fn of(environment: Texts) -> Self {
+        let mut given = Self { environment, entries: 0, options: None, preload: None };
+        while let Some(text) = given.entry(given.entries) {
+            let value = |name: &str| text.strip_prefix(name.as_bytes())?.strip_prefix(b"=");
+            given.options = given.options.or_else(|| value(OPTIONS_VARIABLE));
+            given.preload = given.preload.or_else(|| value(PRELOAD_VARIABLE));
+            given.entries += 1;
+        }
+        given
+    }
+
+    fn entry(&self, index: usize) -> Option<&'static [u8]> {
+        // SAFETY: the list ends with a null pointer, before which no entry is asked for.
+        let place = unsafe { self.environment.add(index) };
+        // SAFETY: as above.
+        let text = unsafe { *place };
+        // SAFETY: an entry is a C string, which stays during the call.
+        (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_bytes())
+    }
+
+    fn names(&self, library: &Path) -> bool {
+        let library = library.as_os_str().as_bytes();
+        let mut names = self.preload.unwrap_or_default().split(|byte| matches!(byte, b':' | b' '));
+        names.any(|name| name == library)
+    }
+
+    /// The same with what is missing; None if there is no room.
+    fn completed(&self, ours: &Ours, room: &mut Room) -> Option<Texts> {
+        let mut kept = 0;
+        for index in 0..self.entries {
+            let text = self.entry(index)?;
+            let is = |name: &str| {
+                text.strip_prefix(name.as_bytes()).is_some_and(|rest| rest.starts_with(b"="))
+            };
+            if !is(OPTIONS_VARIABLE) && !is(PRELOAD_VARIABLE) {
+                room.entries.get_mut(kept)?.write(text.as_ptr().cast());
+                kept += 1;
+            }
+        }
+        let preload = match self.preload.filter(|others| !others.is_empty()) {
+            None => ours.preload.as_ptr(),
+            Some(others) => {
+                let parts = [ours.preload.strip_suffix(b"\0")?, b":", others, b"\0"];
+                let mut end = 0;
+                for part in parts {
+                    room.text.get_mut(end..end + part.len())?.copy_from_slice(part);
+                    end += part.len();
+                }
+                room.text.as_ptr()
+            }
+        };
+        for (index, entry) in
+            [preload, ours.options.as_ptr(), std::ptr::null()].into_iter().enumerate()
+        {
+            room.entries.get_mut(kept + index)?.write(entry.cast());
+        }
+        Some(room.entries.as_ptr().cast())
+    }
+}

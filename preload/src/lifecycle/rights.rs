@@ -1,0 +1,84 @@
+//! Calls by which a process gives rights up: what its engine will need is gathered before them.
+//!
+//! Another user, another root directory, no leave to look into itself, fewer descriptors, a filter of system
+//! calls: any of them can keep an engine that starts later from its devices, its page map or its userfaultfd.
+//! Landlock and seccomp are system calls without functions; both want PR_SET_NO_NEW_PRIVS before them, which
+//! has one. The entry points are as safe as the functions that they stand in for.
+use super::stats;
+use crate::abi::next::next_functions;
+use crate::abi::raw;
+use crate::memory::engagement;
+use crate::state::process;
+use libc::{c_char, c_int, c_uint, c_ulong, gid_t, pid_t, rlimit, uid_t};
+
+/// The engine raises its descriptors to 900, and has some tens of them.
+const DESCRIPTORS_MIN: u64 = 1024;
+
+fn gather() {
+    // A child that shares its parent's memory (vfork) has descriptors of its own, and will call exec.
+    if let Some(process) = process::current().filter(|_| stats::is_owner()) {
+        engagement::gather(process);
+    }
+}
+
+/// Declares entry points that gather what an engine needs and then do what the function does.
+macro_rules! giving_up {
+    ($( fn $name:ident($($argument:ident: $type:ty),* $(,)?) if $condition:expr; )+) => {
+        next_functions! { $( fn $name($($argument: $type),*) -> c_int; )+ }
+        mod exported {
+            use super::*;
+            $(
+                #[unsafe(no_mangle)]
+                pub unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
+                    if $condition {
+                        gather();
+                    }
+                    super::$name($($argument),*)
+                }
+            )+
+        }
+    };
+}
+
+giving_up! {
+    fn setuid(user: uid_t) if is_root();
+    fn setgid(group: gid_t) if is_root();
+    fn seteuid(user: uid_t) if is_root();
+    fn setegid(group: gid_t) if is_root();
+    fn setreuid(real: uid_t, effective: uid_t) if is_root();
+    fn setregid(real: gid_t, effective: gid_t) if is_root();
+    fn setresuid(real: uid_t, effective: uid_t, saved: uid_t) if is_root();
+    fn setresgid(real: gid_t, effective: gid_t, saved: gid_t) if is_root();
+    fn initgroups(user: *const c_char, group: gid_t) if is_root();
+    fn setgroups(count: usize, groups: *const gid_t) if is_root();
+    fn capset(header: *mut u64, data: *const u32) if true;
+    fn chroot(path: *const c_char) if true;
+    fn pivot_root(root: *const c_char, old: *const c_char) if true;
+    fn unshare(flags: c_int) if true;
+    fn setns(namespace: c_int, kind: c_int) if true;
+    fn prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) if gives_up(option);
+    fn setrlimit(resource: c_uint, limits: *const rlimit) if is_tight(resource, limits);
+    fn setrlimit64(resource: c_uint, limits: *const rlimit) if is_tight(resource, limits);
+    fn prlimit(process: pid_t, resource: c_uint, new: *const rlimit, old: *mut rlimit)
+        if process == 0 && is_tight(resource, new);
+    fn prlimit64(process: pid_t, resource: c_uint, new: *const rlimit, old: *mut rlimit)
+        if process == 0 && is_tight(resource, new);
+}
+
+/// An ordinary user has nothing to lose by becoming the same one again.
+fn is_root() -> bool {
+    let users = raw::users();
+    users.real == 0 || users.effective == 0
+}
+
+fn gives_up(option: c_int) -> bool {
+    matches!(option, libc::PR_SET_DUMPABLE | libc::PR_SET_NO_NEW_PRIVS | libc::PR_SET_SECCOMP)
+}
+
+/// Whether a limit that cannot be lifted again leaves no room for the engine's descriptors.
+fn is_tight(resource: c_uint, limits: *const rlimit) -> bool {
+    // SAFETY: the program passes limits, or a null pointer.
+    let limits = unsafe { limits.as_ref() };
+    resource == libc::RLIMIT_NOFILE
+        && limits.is_some_and(|limits| limits.rlim_max < DESCRIPTORS_MIN)
+}

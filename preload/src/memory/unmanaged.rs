@@ -1,0 +1,77 @@
+//! Memory of the program that is outside the budget: looked for now and then, and told once.
+//!
+//! What no call of ours ever saw (raw system calls, sbrk, stacks) can only be found in what the kernel says of the
+//! whole process. A look takes some microseconds: it comes with calls on memory that is not managed, ever more
+//! seldom, and with fork and the end of the process. Where a lock is held, by whomever, there is none. Nothing
+//! is allocated.
+use crate::state::notices;
+use crate::state::process::{self, Process};
+use std::ffi::CStr;
+use std::sync::atomic::{AtomicU32, Ordering};
+use userswap::internals::PAGE_BYTES;
+use userswap::internals::process::anonymous_bytes;
+use userswap::internals::signal::Blocked;
+
+/// Tells this matter from others in what the job has told.
+const MATTER: u64 = 2;
+/// What libraries, thread stacks and the engine itself may have.
+const NEGLIGIBLE_BYTES: u64 = 16 << 20;
+/// Calls between two looks, once there have been as many.
+const CALLS_MAX: u32 = 64;
+
+static CALLS: AtomicU32 = AtomicU32::new(0);
+
+/// A call was about memory that is not managed.
+#[inline]
+pub fn passed() {
+    // Relaxed: looking once more or less is no matter.
+    let calls = CALLS.fetch_add(1, Ordering::Relaxed);
+    if calls.is_power_of_two() || calls.is_multiple_of(CALLS_MAX) {
+        look();
+    }
+}
+
+/// Tells the user if more than a quarter of the budget is outside it.
+#[cold]
+pub fn look() {
+    let Some(process) = process::current() else { return };
+    let Some(outside) = bytes_outside(process) else { return };
+    if outside <= (process.options.ram_bytes / 4).max(NEGLIGIBLE_BYTES) {
+        return;
+    }
+    let name = program_name();
+    notices::tell_once(
+        MATTER,
+        name.to_bytes(),
+        format_args!(
+            "{}: {}M of its memory is outside its budget of {}M: it was mapped past userswap, or where that cannot \
+             manage it; leave it that much more RAM",
+            name.to_str().unwrap_or("a program"),
+            outside >> 20,
+            process.options.ram_bytes >> 20,
+        ),
+    );
+}
+
+/// At least so much is; before the engine has started, what is accessible counts as being there.
+fn bytes_outside(process: &Process) -> Option<u64> {
+    let _blocked = Blocked::new();
+    let pages = match process.engine() {
+        Some(engine) => u64::from(engine.try_pages_in_ram()?),
+        None => {
+            let opened = process.areas.try_lock()?.opened_pages();
+            opened + process.heap_pages.load(Ordering::Relaxed)
+        }
+    };
+    Some(anonymous_bytes()?.saturating_sub(pages * PAGE_BYTES as u64))
+}
+
+fn program_name() -> &'static CStr {
+    unsafe extern "C" {
+        static program_invocation_short_name: *const libc::c_char;
+    }
+    // SAFETY: the C library's variable, set before any of the program's code runs.
+    let name = unsafe { program_invocation_short_name };
+    // SAFETY: a C string for the life of the process, or not yet set.
+    if name.is_null() { c"" } else { unsafe { CStr::from_ptr(name) } }
+}
