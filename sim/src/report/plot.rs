@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::{Report, Table};
 
@@ -90,18 +91,15 @@ fn draw(table: &Table, part: &Area<'_>) -> Drawn {
         .x_label_area_size(NAMES)
         .y_label_area_size(80)
         .build_cartesian_2d(0.0..table.rows.len() as f64, 0.0..highest * 1.1)?;
-    let case = |at: &f64| {
-        table.rows.get(at.floor() as usize).map_or_else(String::new, |row| row.case.clone())
-    };
-    let upright = TextStyle::from(("sans-serif", 11)).transform(FontTransform::Rotate90);
     chart
         .configure_mesh()
         .disable_x_mesh()
-        .x_labels(table.rows.len().max(2) + 1)
-        .x_label_formatter(&case)
-        .x_label_style(upright)
+        .x_labels(0)
+        .max_light_lines(0)
         .y_label_formatter(&|height| axis.label(*height))
         .draw()?;
+    let upright = TextStyle::from(("sans-serif", 11)).transform(FontTransform::Rotate90);
+    let upright = upright.pos(Pos::new(HPos::Left, VPos::Center));
     for (at, row) in table.rows.iter().enumerate() {
         let bar = |from: f64, number: f64, style: ShapeStyle| {
             let left = at as f64 + from;
@@ -110,6 +108,9 @@ fn draw(table: &Table, part: &Area<'_>) -> Drawn {
         let published = row.published.map(|number| bar(0.1, number, BLACK.mix(0.35).filled()));
         chart.draw_series(published)?;
         chart.draw_series([bar(0.5, row.simulated, BLUE.mix(0.7).filled())])?;
+        // A little below the axis.
+        let below = (at as f64 + 0.5, highest * -0.03);
+        chart.plotting_area().draw(&Text::new(row.case.clone(), below, upright.clone()))?;
     }
     Ok(())
 }
