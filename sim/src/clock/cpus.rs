@@ -52,11 +52,6 @@ impl Cpus {
         }
     }
 
-    /// How many there are.
-    pub fn count(&self) -> u32 {
-        self.idle.borrow().len() as u32 * self.per_node
-    }
-
     /// The node of a CPU.
     pub fn node_of(&self, cpu: CpuId) -> u32 {
         cpu.0 / self.per_node

@@ -63,7 +63,7 @@ impl Lock {
     }
 
     /// Takes it if it is free and none waits for it.
-    pub(super) fn take_free(&self, _cpu: CpuId) -> bool {
+    pub(super) fn take_free(&self) -> bool {
         if self.is_held.get() {
             return false;
         }

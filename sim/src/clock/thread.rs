@@ -139,7 +139,7 @@ impl Thread {
     /// Takes a lock.
     pub async fn lock(&self, lock: &Lock) {
         self.settle().await;
-        if !lock.take_free(self.cpu()) {
+        if !lock.take_free() {
             self.wait_for_lock(lock).await;
         }
         self.own(lock);
@@ -148,7 +148,7 @@ impl Thread {
     /// Takes a lock if nobody holds it.
     pub async fn try_lock(&self, lock: &Lock) -> bool {
         self.settle().await;
-        let is_taken = lock.take_free(self.cpu());
+        let is_taken = lock.take_free();
         if is_taken {
             self.own(lock);
         }

@@ -112,8 +112,6 @@ pub struct Drive {
     busy_until: Cell<Ns>,
     in_flight: Cell<u32>,
     waiters: Waiters,
-    requests: Cell<u64>,
-    pages: Cell<u64>,
 }
 
 impl Drive {
@@ -125,19 +123,7 @@ impl Drive {
             busy_until: Cell::new(0),
             in_flight: Cell::new(0),
             waiters: Waiters::default(),
-            requests: Cell::new(0),
-            pages: Cell::new(0),
         }
-    }
-
-    /// Pages read and written.
-    pub fn pages(&self) -> u64 {
-        self.pages.get()
-    }
-
-    /// Requests made.
-    pub fn requests(&self) -> u64 {
-        self.requests.get()
     }
 
     /// Whether its content is gone at this moment.
@@ -167,8 +153,6 @@ impl Drive {
         pages: u32,
         direction: Direction,
     ) -> Result<(), IoError> {
-        self.requests.set(self.requests.get() + 1);
-        self.pages.set(self.pages.get() + u64::from(pages));
         match self.about.kind {
             DeviceKind::Copy => {
                 thread.charge(Class::System, self.duration(thread, pages));

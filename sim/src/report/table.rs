@@ -79,11 +79,6 @@ impl Table {
     pub fn new(title: impl Into<String>, rows: Vec<Row>) -> Self {
         Self { title: title.into(), rows }
     }
-
-    /// The number of a case.
-    pub fn simulated(&self, case: &str) -> Option<f64> {
-        Some(self.rows.iter().find(|row| row.case == case)?.simulated)
-    }
 }
 
 /// What a scenario found.
