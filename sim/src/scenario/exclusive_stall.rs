@@ -1,5 +1,7 @@
 //! Reclaimers that meet at one lock: they wait, all but one pause (2016), or turn to other victims.
 
+use std::num::NonZeroU32;
+
 use serde::Deserialize;
 use userswap_policy::devices::Placement;
 use userswap_policy::kernel::contention::Contention;
@@ -36,7 +38,7 @@ struct Load {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Of {
-    threads: u32,
+    threads: NonZeroU32,
     system: [f64; 2],
     elapsed: [f64; 2],
 }
@@ -86,7 +88,7 @@ pub fn run(name: &str, source: &Source, options: &Options) -> Result<Report, Fai
     for of in &file.row {
         let mut found = Vec::new();
         for variant in VARIANTS {
-            found.push(simulate(&file, of.threads, variant, options)?);
+            found.push(simulate(&file, of.threads.get(), variant, options)?);
         }
         report.events += found.iter().flatten().map(|found| found.events).sum::<u64>();
         tables.add(&format!("{} threads", of.threads), (of.elapsed, of.system), &found);

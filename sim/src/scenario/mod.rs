@@ -17,6 +17,7 @@ use serde::Deserialize;
 
 use crate::machine::{BadFile, Device, Impossible, Machine, Set, Source};
 use crate::report::Report;
+use userswap_policy::devices::DEVICES_MAX;
 
 /// The scenarios that come with the program: name and file.
 const BUILT_IN: [(&str, &str); 9] = [
@@ -46,6 +47,9 @@ const KINDS: [(&str, Run); 9] = [
     ("scale", scale::run),
     ("stress", stress::run),
 ];
+
+/// The largest device, in pages after scaling: 512 GiB, as far as the engine uses one.
+const DEVICE_PAGES_MAX: u64 = 1 << 27;
 
 /// How to run a scenario.
 #[derive(Clone, Copy, Debug)]
@@ -126,7 +130,19 @@ pub fn run(name: &str, sets: &[Set], options: &Options) -> Result<Report, Failur
 /// Whether a machine can be, with its devices.
 fn check(machine: &Machine, devices: &[Device]) -> Result<(), Impossible> {
     machine.check()?;
-    devices.iter().try_for_each(|device| device.check(machine.nodes()))
+    for (count, device) in (1..).zip(devices) {
+        device.check(machine.nodes())?;
+        let pages = machine.pages(*device.size.get_ref());
+        let refusal = match pages {
+            _ if count > DEVICES_MAX => format!("{count} devices: use {DEVICES_MAX} at most"),
+            2..=DEVICE_PAGES_MAX => continue,
+            pages => {
+                format!("a device of {pages} pages after scaling: use 2 to {DEVICE_PAGES_MAX}")
+            }
+        };
+        return Err(Impossible::new(device.size.span(), refusal));
+    }
+    Ok(())
 }
 
 fn find(name: &str) -> Result<Source, Failure> {

@@ -1,5 +1,7 @@
 //! A list of devices for each node (RFC of 2016): one list, equal priorities, per-node lists.
 
+use std::num::NonZeroU32;
+
 use serde::Deserialize;
 use userswap_policy::devices::Placement;
 use userswap_policy::named_choice;
@@ -38,7 +40,7 @@ struct File {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Run {
-    tasks: u32,
+    tasks: NonZeroU32,
     size_per_task: Bytes,
     published: Published,
 }
@@ -128,11 +130,15 @@ fn simulate(
     let pages = file.machine.pages(of.size_per_task) as u32;
     let rules =
         Rules { placement: Placement::Near, replacement: Replacement::Queue, ..Rules::default() };
-    let setup =
-        Setup { pages: pages * of.tasks, costs: file.cost.clone(), rules, seed: options.seed };
+    let setup = Setup {
+        pages: pages * of.tasks.get(),
+        costs: file.cost.clone(),
+        rules,
+        seed: options.seed,
+    };
     let memory = Memory::start(&file.machine, &listed(&file.device, listing), setup);
     let finished = Finished::default();
-    for task in 0..of.tasks {
+    for task in 0..of.tasks.get() {
         let node = task % file.machine.nodes();
         load::start(&memory, node, (task * pages..(task + 1) * pages, 1), &finished);
     }

@@ -1,6 +1,7 @@
 //! Lists of reclaimable objects: one for all, or one for each node (2013), under walkers that fill and shrink them.
 
 use std::cell::{Cell, RefCell};
+use std::num::NonZeroU32;
 use std::rc::Rc;
 
 use serde::Deserialize;
@@ -32,8 +33,8 @@ struct File {
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Load {
-    walkers: u32,
-    objects_per_walker: u32,
+    walkers: NonZeroU32,
+    objects_per_walker: NonZeroU32,
     limit_per_node: toml::Spanned<u32>,
     work: Time,
     add_hold: Time,
@@ -76,7 +77,7 @@ pub fn run(name: &str, source: &Source, options: &Options) -> Result<Report, Fai
     super::check(&file.machine, &[]).map_err(|bad| source.refuse(&bad))?;
     check_limit(&file.load).map_err(|bad| source.refuse(&bad))?;
     let mut report = Report::new(name, &file.about, options.seed);
-    let (nodes, walkers) = (file.machine.nodes(), file.load.walkers);
+    let (nodes, walkers) = (file.machine.nodes(), file.load.walkers.get());
     let mut of = |case: Case| {
         let runs = (0..file.runs.max(1)).map(|run| simulate(&file, case, options.seed + run));
         let found = runs.collect::<Result<Vec<_>, _>>()?;
@@ -195,7 +196,7 @@ fn simulate(file: &File, case: Case, seed: u64) -> Result<Found, Failure> {
 impl World {
     async fn walk_files(&self, home: u32) {
         let thread = Thread::new(&self.sim, &self.cpus, &self.times, home);
-        for _ in 0..self.load.objects_per_walker {
+        for _ in 0..self.load.objects_per_walker.get() {
             thread.charge(Class::System, self.load.work.0);
             thread.settle().await;
             let list = &self.lists[thread.node() as usize % self.lists.len()];
@@ -239,7 +240,7 @@ impl World {
         assert!(self.lists.iter().all(|list| list.items.borrow().is_valid()), "counts are lengths");
         let cpu = self.times.user.get() + self.times.system.get();
         let waited = self.waited_adding.get() + self.waited_walking.get();
-        let objects = u64::from(case.walkers) * u64::from(self.load.objects_per_walker);
+        let objects = u64::from(case.walkers) * u64::from(self.load.objects_per_walker.get());
         Found {
             waiting: waited as f64 * 100.0 / cpu as f64,
             adding: self.waited_adding.get() as f64 * 100.0 / waited.max(1) as f64,

@@ -1,6 +1,7 @@
 //! Slots given back at exit: per-CPU buffers, batches sorted by device or not (patch of 2017).
 
 use std::cell::{Cell, RefCell};
+use std::num::NonZeroU32;
 use std::rc::Rc;
 
 use serde::Deserialize;
@@ -31,7 +32,7 @@ struct File {
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Load {
-    tasks: u32,
+    tasks: NonZeroU32,
     devices: Vec<toml::Spanned<u32>>,
     calibrated_at: u32,
     pages: u64,
@@ -74,7 +75,8 @@ pub fn run(name: &str, source: &Source, options: &Options) -> Result<Report, Fai
             for (order, found) in
                 [(FreeOrder::Unsorted, &mut unsorted), (FreeOrder::Sorted, &mut sorted)]
             {
-                let one = simulate(&file, (file.load.tasks, devices), order, options.seed + run)?;
+                let one =
+                    simulate(&file, (file.load.tasks.get(), devices), order, options.seed + run)?;
                 report.events += one.events;
                 found.push(one);
             }

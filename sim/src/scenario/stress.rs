@@ -10,9 +10,12 @@ use serde::Deserialize;
 
 use super::{Checking, Failure, Options, load};
 use crate::clock::Random;
-use crate::machine::{Device, Machine, Source};
-use crate::memory::{Access, Costs, Memory, Outcome, PageId, Rules, Setup, Shared, Swapoff};
+use crate::machine::{BadFile, Device, Machine, Source};
+use crate::memory::{
+    Access, Costs, Memory, Outcome, PageId, Removal, Replacement, Rules, Setup, Shared, Swapoff,
+};
 use crate::report::{Report, Row, Table};
+use userswap_policy::devices::Placement;
 use userswap_policy::kernel::contention::Contention;
 
 #[derive(Deserialize)]
@@ -75,6 +78,11 @@ pub struct Coverage {
 /// Runs as many seeds as the file says.
 pub fn run(name: &str, source: &Source, options: &Options) -> Result<Report, Failure> {
     let file: File = source.read()?;
+    let Limit { nodes, devices, tasks, pages_per_task, .. } = file.limit;
+    if [nodes, devices, tasks, pages_per_task].contains(&0) {
+        let message = "limit.nodes, devices, tasks and pages_per_task: use 1 or more".to_owned();
+        return Err(BadFile::new(message).into());
+    }
     let mut report = Report::new(name, &file.about, options.seed);
     let mut total = Coverage::default();
     for seed in options.seed..options.seed + file.seeds {
@@ -151,7 +159,10 @@ fn simulate(seed: u64, limit: Limit) -> Result<Coverage, String> {
     let tasks = (1 + random.below(6) as u32).min(limit.tasks);
     let pages = (20 + random.below(100) as u32).min(limit.pages_per_task);
     let contention = Contention::ALL[random.below(3) as usize];
-    let rules = Rules { contention, ..Rules::default() };
+    let placement = Placement::ALL[random.below(2) as usize];
+    let removal = Removal::ALL[random.below(2) as usize];
+    let replacement = Replacement::ALL[random.below(2) as usize];
+    let rules = Rules { placement, contention, removal, replacement };
     let costs = costs().map_err(|bad| bad.to_string())?;
     let memory =
         Memory::start(&machine, &devices, Setup { pages: pages * tasks, costs, rules, seed });
@@ -172,7 +183,7 @@ fn simulate(seed: u64, limit: Limit) -> Result<Coverage, String> {
     Ok(found)
 }
 
-fn costs() -> Result<Costs, crate::machine::BadFile> {
+fn costs() -> Result<Costs, BadFile> {
     Source::new("costs", include_str!("../../scenarios/stress-costs.toml")).read()
 }
 

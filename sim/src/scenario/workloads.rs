@@ -1,5 +1,6 @@
 //! Workloads under each rule of replacement and placement: the table that a change of policy must not change unseen.
 
+use std::num::NonZeroU32;
 use std::rc::Rc;
 
 use serde::Deserialize;
@@ -41,9 +42,9 @@ struct File {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Load {
-    tasks: u32,
+    tasks: NonZeroU32,
     /// Of each task.
-    pages: u32,
+    pages: NonZeroU32,
     accesses: u32,
 }
 
@@ -59,7 +60,7 @@ pub fn run(name: &str, source: &Source, options: &Options) -> Result<Report, Fai
                 let rules = Rules { replacement, placement, ..Rules::default() };
                 let memory = simulate(&file, workload, rules, options)?;
                 let case = format!("{workload}, {replacement}, {placement}");
-                let accesses = f64::from(file.load.tasks * file.load.accesses);
+                let accesses = f64::from(file.load.tasks.get() * file.load.accesses);
                 let share = memory.counts.swapped_in.get() as f64 * 100.0 / accesses;
                 misses.push(Row::predicted(case.clone(), None, share));
                 times.push(Row::predicted(case, None, memory.sim().now() as f64 / 1e6));
@@ -78,7 +79,8 @@ fn simulate(
     rules: Rules,
     options: &Options,
 ) -> Result<Shared, Failure> {
-    let Load { tasks, pages, accesses } = file.load;
+    let (tasks, pages) = (file.load.tasks.get(), file.load.pages.get());
+    let accesses = file.load.accesses;
     let setup = Setup { pages: pages * tasks, costs: file.cost.clone(), rules, seed: options.seed };
     let memory = Memory::start(&file.machine, &file.device, setup);
     let mut random = Random::new(options.seed);
