@@ -252,6 +252,16 @@ check_wires() {
     ! is_long || python3 tests/mutants.py || fail 'no test notices that a wire is cut'
 }
 
+# Real programs against themselves without us: those that .ci/run installs, in the long form all that are there.
+check_programs() {
+    step "programs: the same as natively, as root and as an ordinary user"
+    local form=--short found=${CARGO_TARGET_DIR:-target}/programs/found line
+    ! is_long || form=--long
+    mkdir -p "${found%/*}"
+    tests/programs/run "$form" | tee "$found" || fail 'a program does not do under userswap what it does natively'
+    while read -r line; do note "a program (tests/programs): ${line#NOT TESTED: }"; done < <(grep '^NOT TESTED: ' "$found")
+}
+
 # Which device fills on an emulated machine with four nodes: ours held against the kernel's own swap.
 check_numa_guest() {
     step "numa guest: four emulated nodes, beside the kernel's own swap"
@@ -293,6 +303,7 @@ check_settings
 check_docs
 check_tests
 check_wires
+check_programs
 check_numa_guest
 
 echo

@@ -2,7 +2,7 @@
 
 /// Functions that code of this library (Rust's standard library, mimalloc) must not get from the program; it
 /// calls `__wrap_` of that name instead.
-const WRAPPED: [&str; 10] = [
+const WRAPPED: [&str; 12] = [
     "malloc",
     "calloc",
     "realloc",
@@ -13,6 +13,8 @@ const WRAPPED: [&str; 10] = [
     "__tls_get_addr",
     "pthread_mutex_lock",
     "pthread_mutex_unlock",
+    "pthread_sigmask",
+    "syscall",
 ];
 
 fn main() {

@@ -187,7 +187,23 @@ fn check_kernel(options: &Options) -> Result<(), Failure> {
     if options.transfer == Transfer::Move && !support.moving {
         return Err(Failure::usage(format!("--transfer: {}", userswap::Error::NoMove)));
     }
+    if let Some(remedy) = remedy(options.fault, support) {
+        eprintln!(
+            "userswap: note: system calls that bypass the C library (Go, io_uring) fail on swapped memory: {remedy}"
+        );
+    }
     Ok(())
+}
+
+/// What has the kernel serve all faults that system calls take; None if it does.
+fn remedy(fault: FaultMode, support: userswap::Support) -> Option<&'static str> {
+    match (fault, support.kernel_faults) {
+        (FaultMode::Thread, true) => None,
+        (FaultMode::Signal, true) => Some("--fault thread serves them"),
+        (_, false) => Some(
+            "to serve them, this user needs CAP_SYS_PTRACE, vm.unprivileged_userfaultfd=1 or access to /dev/userfaultfd",
+        ),
+    }
 }
 
 fn options(args: &RunArgs) -> Result<Options, Failure> {

@@ -18,3 +18,15 @@ fn a_program_that_locks_memory_runs_beyond_its_budget() {
         }
     }
 }
+
+#[test]
+fn what_malloc_gave_out_stays_in_ram_while_it_is_locked() {
+    let directory = directory();
+    let program = compile(directory.path(), "locked_heap.c");
+    for fault in ["thread", "signal"] {
+        assert_eq!(succeed(run("16M", fault).arg(&program)), "exact\n", "{fault}");
+        let mut locked_before = run("16M", fault);
+        locked_before.arg(&program).arg("before the engine starts");
+        assert_eq!(succeed(&mut locked_before), "exact\n", "{fault}, before");
+    }
+}

@@ -55,6 +55,22 @@ fn a_fork_with_most_pages_swapped_is_exact_on_all_sides() {
 }
 
 #[test]
+fn a_daemon_reads_the_slots_of_parents_that_have_gone_or_written_over_them() {
+    let directory = directory();
+    let program = compile(directory.path(), "borrowed.c");
+    for fault in ["thread", "signal"] {
+        let file = directory.path().join("stats.json");
+        let mut managed = std::process::Command::new(env!("CARGO_BIN_EXE_userswap"));
+        managed.args(["run", "--ram", "16M", "--fault", fault, "--swap", "/var/tmp", "--stats"]);
+        assert_eq!(succeed(managed.arg(&file).arg("--").arg(&program)), "exact\n", "{fault}");
+        let stats = std::fs::read_to_string(&file).expect("the statistics were written");
+        let stats: serde_json::Value = serde_json::from_str(&stats).unwrap();
+        assert_eq!(stats["fork_slots_copied"], 0, "{stats}");
+        assert!(stats["pswpout"].as_u64().unwrap() > 20_000, "{stats}");
+    }
+}
+
+#[test]
 fn system_calls_work_on_swapped_buffers() {
     let directory = directory();
     let program = compile(directory.path(), "calls.c");

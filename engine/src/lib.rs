@@ -75,7 +75,8 @@ pub mod internals {
     pub use crate::base::topology::Topology;
     pub use crate::base::{elf, script, size, status};
     pub use crate::control::{CONNECTIONS_MAX, directory, protocol, settings};
-    pub use crate::device::record::DeviceState;
+    pub use crate::device::loans::BORROWERS_MAX;
+    pub use crate::device::record::{DeviceState, Holding};
     pub use crate::device::{Devices, SlotMode, SlotSpan, open};
     pub use crate::state::address_space::ARENA_PAGES_MAX;
     pub use crate::state::arena::Arena;

@@ -14,6 +14,7 @@ pub mod devices;
 pub mod frames;
 pub mod free_batch;
 pub mod kernel;
+pub mod lent;
 pub mod lru;
 mod plist;
 pub mod readahead;

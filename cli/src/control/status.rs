@@ -132,6 +132,7 @@ fn devices(devices: &[DeviceStatus]) -> String {
             DeviceState::Full => "full",
             DeviceState::Retired => "retired after errors",
             DeviceState::GoingOff => "going off",
+            DeviceState::Borrowed => "the parent's, to read",
         };
         [
             plain(&device.name),
@@ -236,6 +237,7 @@ mod tests {
             kind: "file".to_owned(),
             size_bytes: 1 << 30,
             used_bytes: 3 << 20,
+            lent_bytes: 0,
             priority,
             node: (index > 0).then_some(0),
             state: DeviceState::On,

@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include "must.h"
 
 #define PAGE 4096UL
 #define SECRET (64 * PAGE)
@@ -34,9 +35,9 @@ static void go_over(char *pages, unsigned long bytes, int times) {
 }
 
 int main(int count, char **arguments) {
-    /* As OpenSSL locks what holds its keys: the library does not see it. */
+    /* By a system call that the library does not see. */
     char *secret = memory(NULL, SECRET);
-    check(syscall(SYS_mlock2, secret, SECRET, MLOCK_ONFAULT) == 0, "mlock2");
+    check(raw_call(SYS_mlock2, secret, SECRET, MLOCK_ONFAULT) == 0, "mlock2");
     for (unsigned long at = 0; at < SECRET; at += PAGE) secret[at] = 7;
     if (count > 2) check(mlockall(MCL_CURRENT | MCL_FUTURE) == 0, "mlockall");
     char *pages = memory(NULL, BYTES);

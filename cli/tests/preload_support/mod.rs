@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -54,6 +55,21 @@ pub fn compile_with(directory: &Path, name: &str, output: &str, flags: &[&str]) 
 /// `userswap run --ram RAM --fault MODE -- …`.
 pub fn run(ram: &str, fault: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_userswap"));
+    command.args(["run", "--ram", ram, "--fault", fault, "--swap", "/var/tmp", "--"]);
+    command
+}
+
+/// The same without root's rights: a user who is not served faults that system calls take. Needs root, to become
+/// that user; everybody may write into the directory then.
+pub fn as_nobody(directory: &Path, ram: &str, fault: &str) -> Command {
+    let program = directory.join("userswap-for-all");
+    if !program.exists() {
+        std::fs::copy(env!("CARGO_BIN_EXE_userswap"), &program).expect("the binary can be copied");
+    }
+    let everybody = std::fs::Permissions::from_mode(0o777);
+    std::fs::set_permissions(directory, everybody).expect("the directory is ours");
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "--"]).arg(program);
     command.args(["run", "--ram", ram, "--fault", fault, "--swap", "/var/tmp", "--"]);
     command
 }

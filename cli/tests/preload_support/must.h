@@ -11,3 +11,10 @@
             exit(1);                                                                           \
         }                                                                                      \
     } while (0)
+
+// A system call that no library sees.
+static inline long raw_call(long number, const void *address, long bytes, long third) {
+    long result;
+    __asm__ volatile("syscall" : "=a"(result) : "a"(number), "D"(address), "S"(bytes), "d"(third) : "rcx", "r11", "memory");
+    return result;
+}

@@ -86,7 +86,7 @@ static void unseen(void) {
     for (int how = 0; how < 6; how++) {
         char *at = map(0, CHUNK, PROT_NONE, ANON, -1);
         int key = how % 3 == 2 ? pkey_alloc(0, 0) : -1;
-        if (how % 3 == 0) MUST(syscall(SYS_mprotect, at, CHUNK, RW) == 0);
+        if (how % 3 == 0) MUST(raw_call(SYS_mprotect, at, CHUNK, RW) == 0);
         else MUST(pkey_mprotect(at, CHUNK, RW, key) == 0);
         fill(at, 90, CHUNK);
         all(at, CHUNK, 90);
@@ -99,7 +99,7 @@ static void unseen(void) {
         MUST(munmap(next, CHUNK) == 0);
         // Moved with what is in it.
         at = map(0, CHUNK, PROT_NONE, ANON, -1);
-        MUST(syscall(SYS_mprotect, at, CHUNK, RW) == 0);
+        MUST(raw_call(SYS_mprotect, at, CHUNK, RW) == 0);
         fill(at, 92, CHUNK);
         next = mremap(at, CHUNK, 2 * CHUNK, MREMAP_MAYMOVE);
         MUST(next != MAP_FAILED && mprotect(next, 2 * CHUNK, RW) == 0);

@@ -1,14 +1,23 @@
 //! fork, for a program that calls it itself and for the preload library.
 use crate::api::engine::Engine;
 use crate::base::error::Error;
+use crate::base::thread;
 use crate::process::fork::ForkTicket;
 
 impl Engine {
-    /// Before fork, with signals blocked: stops the engine and copies what is swapped.
+    /// Before fork, with signals blocked: stops the engine and hands its slots over.
     ///
     /// Until [`Engine::fork_parent`] or [`Engine::fork_child`] every fault on swapped memory waits. For
     /// pthread_atfork, whose other two handlers call those.
     pub fn fork_prepare(&self) -> ForkTicket {
+        thread::wait_for_starts();
+        self.fork_prepare_at_once()
+    }
+
+    /// As [`Engine::fork_prepare`], for a caller that holds locks which a thread needs to start, in a program whose
+    /// `main` is not Rust's.
+    #[doc(hidden)]
+    pub fn fork_prepare_at_once(&self) -> ForkTicket {
         self.core().stop_for_fork()
     }
 
@@ -20,7 +29,7 @@ impl Engine {
     /// After fork, in the child: goes on with descriptors and threads of its own.
     ///
     /// # Errors
-    /// The slots could not be copied, or there is no userfaultfd or thread for the child: its memory is not complete
+    /// The slots could not be handed over, or there is no device, userfaultfd or thread for the child: its memory is not complete
     /// then, and it must end.
     pub fn fork_child(&self, ticket: ForkTicket) -> Result<(), Error> {
         self.core().renew(ticket)?;

@@ -54,6 +54,8 @@ counters! {
     swpout_zero,
     /// Pages that left without a write because their slot still held the same content.
     swpout_clean,
+    /// Frames that got new physical pages before they were filled: the kernel may still have read the old ones.
+    frames_replaced,
     /// Faults served.
     pgfault,
     /// Faults that had to read from a device.
@@ -123,6 +125,8 @@ counters! {
     swap_bad_slots,
     /// Pages lost to unreadable or damaged slots.
     pages_lost,
+    /// Slots copied because a fork could not lend them to the child.
+    fork_slots_copied,
     /// Pages adopted when the engine engaged.
     pages_adopted,
     /// Objects of the program's caches that their shrinkers were asked to look at.

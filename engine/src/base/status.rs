@@ -103,6 +103,9 @@ pub struct DeviceStatus {
     pub size_bytes: u64,
     /// Bytes of its slots in use.
     pub used_bytes: u64,
+    /// Bytes of slots that the program has freed, but that children which it forked still read.
+    #[serde(default)]
+    pub lent_bytes: u64,
     /// As given, or negative when it was given automatically.
     pub priority: i32,
     /// The number of the node it is near to; None when it is near to none.
@@ -129,6 +132,8 @@ pub enum DeviceState {
     Retired,
     /// Its swapoff is under way.
     GoingOff,
+    /// It is the device of the process from which this one was forked, and gets no new pages.
+    Borrowed,
 }
 
 /// One of the program's caches, as its shrinker has been asked since it was registered.

@@ -1,18 +1,53 @@
 //! Threads of the engine. One that panics ends the process: what it owned would stay owned, and a fault that waits for
 //! it would wait for ever, in a program that only looks alive.
-use crate::sys::process;
+use crate::sys::{futex, process};
 use std::io;
-use std::thread::{Builder, JoinHandle};
+use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::{Builder, JoinHandle, ScopedJoinHandle};
+
+/// Threads that the standard library has made and not yet handed over. In a program whose `main` is Rust's it takes a
+/// lock meanwhile: the child of a fork at that moment could start no thread.
+static STARTING: AtomicU32 = AtomicU32::new(0);
 
 /// Starts a thread of the engine; its name has at most 15 bytes, as the kernel keeps it.
 ///
 /// # Errors
 /// No thread is to be had.
 pub fn spawn(name: String, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
-    Builder::new().name(name).spawn(move || {
+    STARTING.fetch_add(1, Ordering::Relaxed);
+    let thread = Builder::new().name(name).spawn(move || {
+        has_started();
         let _end = EndOnPanic;
         body();
-    })
+    });
+    if thread.is_err() {
+        has_started();
+    }
+    thread
+}
+
+fn has_started() {
+    // Release pairs with the acquire in `wait_for_starts`.
+    STARTING.fetch_sub(1, Ordering::Release);
+    futex::wake_all(&STARTING);
+}
+
+/// Waits, before fork, until all threads of the engine have started.
+pub fn wait_for_starts() {
+    loop {
+        match STARTING.load(Ordering::Acquire) {
+            0 => return,
+            starting => futex::wait(&STARTING, starting),
+        }
+    }
+}
+
+/// Waits for helpers to their very end, where they have the standard library's locks: a fork may follow at once.
+pub fn join_all(helpers: Vec<ScopedJoinHandle<'_, ()>>) {
+    for helper in helpers {
+        helper.join().unwrap_or_else(|panic| resume_unwind(panic));
+    }
 }
 
 /// Held by a thread of the engine for as long as it runs.

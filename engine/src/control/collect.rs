@@ -5,7 +5,7 @@ use crate::base::status::{
     UnmapLockStatus,
 };
 use crate::device::open::DeviceKind;
-use crate::device::record::{Device, DeviceState as Phase};
+use crate::device::record::{Device, DeviceState as Phase, Holding};
 use crate::state::core::Core;
 use crate::state::node::Node;
 use crate::sys::lock::LockCounts;
@@ -85,7 +85,8 @@ impl Core {
         let label = device.label().expect("a listed device has a label");
         let priority = self.devices.table().device(device.id()).map_or(-1, |known| known.priority);
         let store = device.store().lock();
-        let (used, pages, phase) = (store.slots.used(), store.slots.pages(), store.state);
+        let (used, pages, phase) = (store.used(), store.slots.pages(), store.state);
+        let (is_full, holding, lent) = (store.slots.is_full(), store.holding, store.lent.count());
         drop(store);
         let number = |node: NodeId| self.topology.nodes()[node.0 as usize].number as u8;
         DeviceStatus {
@@ -96,8 +97,12 @@ impl Core {
             used_bytes: u64::from(used) * PAGE_BYTES as u64,
             priority: priority.into(),
             node: label.node.map(number),
+            lent_bytes: u64::from(lent) * PAGE_BYTES as u64,
             state: match phase {
-                Phase::On if used == pages => DeviceState::Full,
+                _ if holding == Holding::Borrowed && phase != Phase::Leaving => {
+                    DeviceState::Borrowed
+                }
+                Phase::On if is_full => DeviceState::Full,
                 Phase::On | Phase::Absent => DeviceState::On,
                 Phase::Retired => DeviceState::Retired,
                 Phase::Leaving => DeviceState::GoingOff,

@@ -91,7 +91,7 @@ impl Devices {
         let mut sum = SlotUsage { used: 0, usable: 0 };
         for device in self.list() {
             let store = device.store().lock();
-            sum.used += u64::from(store.slots.used());
+            sum.used += u64::from(store.used());
             sum.usable += u64::from(store.slots.pages());
         }
         sum.used = sum.used.saturating_sub(self.buffers.slots());

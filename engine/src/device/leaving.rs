@@ -7,7 +7,7 @@
 use crate::base::error::Error;
 use crate::base::index::Slot;
 use crate::device::Devices;
-use crate::device::record::{Device, DeviceState};
+use crate::device::record::{Device, DeviceState, Holding};
 use crate::sys::clock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use userswap_policy::devices::DeviceId;
@@ -84,7 +84,7 @@ impl Devices {
         let mut store = device.store().lock();
         let mut table = self.table();
         table.swapoff_failed(device.id());
-        let is_retired = device.has_failed();
+        let is_retired = device.has_failed() || store.holding == Holding::Borrowed;
         if is_retired || store.slots.is_full() {
             table.on_full(device.id());
         } else {

@@ -5,7 +5,10 @@
 //! device's lock held when that device becomes full or gets room.
 mod cache;
 mod counts;
+pub mod inherit;
 mod leaving;
+mod lending;
+pub mod loans;
 pub mod open;
 pub mod queue;
 pub mod record;
@@ -17,7 +20,6 @@ use crate::base::error::Error;
 use crate::base::index::{NodeId, PageIndex, Slot};
 use crate::base::topology::Topology;
 use crate::sys::PAGE_BYTES;
-use crate::sys::fd;
 use crate::sys::lock::{Guard, Lock, LockUse};
 use crate::sys::request::{Direction, Pieces, Request};
 use cache::Buffers;
@@ -27,15 +29,12 @@ use leaving::Leaving;
 use open::OpenDevice;
 use record::{Cursor, Device, DeviceState, Label, Store, number_of};
 use spec::SwapSpec;
-use std::fs::File;
 use std::io;
 use std::num::NonZeroU32;
-use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use userswap_policy::devices::{DEVICES_MAX, DeviceId, DeviceTable, Placement, Search};
 use userswap_policy::free_batch::FreeOrder;
-use userswap_policy::slots::SlotRun;
 
 /// Slots of the largest device: 512 GiB. Larger ones are used in part.
 pub const DEVICE_SLOTS: u32 = 1 << 27;
@@ -114,6 +113,10 @@ impl Devices {
     /// As [`Self::new`]; nothing is changed then.
     pub fn swapon(&self, opened: OpenDevice, topology: &Topology) -> Result<DeviceId, Error> {
         let node = node_for(&opened, topology)?;
+        self.take_into_use(opened, node)
+    }
+
+    fn take_into_use(&self, opened: OpenDevice, node: Option<NodeId>) -> Result<DeviceId, Error> {
         let priority = opened.priority.map(|priority| priority as u16);
         let device = self.free_record()?;
         let name = self.unique_name(opened.path.display().to_string());
@@ -178,8 +181,9 @@ impl Devices {
     /// has first.
     pub fn allocate(&self, want: u32, near: NodeId) -> Option<SlotSpan> {
         self.take_buffered(want, near).or_else(|| self.ask_devices(want, near)).or_else(|| {
-            // The slots in buffers may be the last there are.
+            // The slots in buffers may be the last there are, or those that children read no more.
             self.drain();
+            self.list().for_each(|device| self.take_back(device));
             self.ask_devices(want, near)
         })
     }
@@ -205,7 +209,11 @@ impl Devices {
         let mut store = device.store().lock_counted(&device.allocation);
         let run = store.allocate(cursor, want)?;
         self.note_full(device, &store);
+        let asks = store.is_due(run.count);
         drop(store);
+        if asks {
+            self.take_back(device);
+        }
         if device.back_with_blocks(run, label.max) {
             device.placed[near.0 as usize].fetch_add(u64::from(run.count), Ordering::Relaxed);
             return Some(device.span(run));
@@ -232,19 +240,6 @@ impl Devices {
     fn note_full(&self, device: &Device, store: &Store) {
         if store.slots.is_full() {
             self.table.lock().on_full(device.id());
-        }
-    }
-
-    /// Frees a run of a device whose lock is held.
-    fn free_run(&self, device: &Device, store: &mut Store, run: SlotRun) {
-        let was_full = store.slots.is_full();
-        store.slots.free(run);
-        device.freed.fetch_add(u64::from(run.count), Ordering::Relaxed);
-        if store.state == DeviceState::On {
-            self.counts.add_free(run.count);
-            if was_full {
-                self.table.lock().on_not_full(device.id());
-            }
         }
     }
 
@@ -341,25 +336,6 @@ impl Devices {
     /// The device of a slot.
     pub fn device_of(&self, slot: Slot) -> &Device {
         self.by_id(DeviceId((slot.0.get() / DEVICE_SLOTS) as u8))
-    }
-
-    /// A copy of every device's used slots, in new unlinked files.
-    ///
-    /// # Errors
-    /// No room, or reading or writing failed.
-    pub fn copy_files(&self) -> Result<Vec<File>, Error> {
-        self.list().map(Device::copy_file).collect()
-    }
-
-    /// Puts copies under the devices' descriptors.
-    ///
-    /// # Errors
-    /// What dup3 says.
-    pub fn replace_files(&self, copies: Vec<File>) -> io::Result<()> {
-        for (device, copy) in self.list().zip(copies) {
-            fd::replace(device.descriptor(), copy.as_raw_fd())?;
-        }
-        Ok(())
     }
 
     /// Empties the buffers and keeps them empty: a device is going.

@@ -3,27 +3,24 @@
 //! A device is a record that is never freed but used again, as in the kernel: from the number of a slot its
 //! record is found without a lock. What a record holds changes only while the gate is closed, or under the
 //! record's lock.
-use super::open::{self, DeviceKind, OpenDevice, OpenError};
-use super::spec::SwapSpec;
-use super::throttle::{Distance, Link};
+use super::loans::Loans;
+use super::open::{DeviceKind, OpenDevice};
+use super::throttle::{Distance, Link, Throttle};
 use super::{DEVICE_SLOTS, SlotSpan, slot_of};
-use crate::base::error::Error;
 use crate::base::index::{NodeId, Slot};
 use crate::base::limits::NODES_MAX;
-use crate::base::log;
 use crate::sys::PAGE_BYTES;
 use crate::sys::fd;
 use crate::sys::lock::{Lock, LockUse};
-use crate::sys::mapping::{Access, Mapping, ZeroedSlice};
-use crate::sys::request;
-use crate::sys::request::{Direction, Pieces};
+use crate::sys::mapping::ZeroedSlice;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use userswap_policy::devices::DeviceId;
+use userswap_policy::lent::{Lent, SlotWord};
 use userswap_policy::slots::{ClusterCursor, SlotRun, Slots};
 
 /// Blocks of a file are allocated this far at a time: a full file system is noticed before a page is on
@@ -31,13 +28,11 @@ use userswap_policy::slots::{ClusterCursor, SlotRun, Slots};
 const ALLOCATE_BYTES: u64 = 128 << 20;
 /// Write errors after which a device gets no new pages.
 const ERRORS_MAX: u32 = 16;
-/// What a fork copies at a time.
-const COPY_BYTES: usize = 1 << 20;
 /// The descriptor of a record without a device.
 const NOTHING: RawFd = -1;
 
 /// What does not change while a device is in use.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Label {
     /// As the user named it, with a number if that is not unique.
     pub name: String,
@@ -50,7 +45,7 @@ pub struct Label {
     /// The engine's number of its node.
     pub node: Option<NodeId>,
     /// Where more temporary files like it can be made.
-    directory: Option<OwnedFd>,
+    pub(super) directory: Option<Arc<OwnedFd>>,
 }
 
 /// Whether a record is a device.
@@ -60,18 +55,35 @@ pub enum DeviceState {
     Absent,
     /// It takes pages.
     On,
-    /// It refused too many writes: it keeps what it has and takes nothing new.
+    /// It keeps what it has and takes nothing new: it refused too many writes, or is another process's.
     Retired,
     /// Its swapoff is under way.
     Leaving,
+}
+
+/// Whose a device is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Holding {
+    /// This process allocates its slots.
+    Own,
+    /// Another process does, from which this one was forked: slots are read and dropped.
+    Borrowed,
 }
 
 /// What the device's lock guards.
 pub struct Store {
     /// Whether there is a device.
     pub state: DeviceState,
-    /// Which slots are in use.
+    /// Whose it is.
+    pub holding: Holding,
+    /// Which slots are taken.
     pub slots: Slots,
+    /// Which of them this process has freed, but others may still read.
+    pub lent: Lent,
+    /// Slots allocated since it was last asked who reads the lent ones.
+    pub(super) allocated: u32,
+    /// Who reads its slots beside this process; None where no memory can be shared.
+    pub(super) loans: Option<Arc<Loans>>,
     /// The clusters that CPUs fill, by CPU.
     cursors: Vec<ClusterCursor>,
     file: Option<File>,
@@ -116,12 +128,7 @@ pub struct Device {
 impl Device {
     /// An empty record.
     pub fn absent(id: DeviceId) -> Self {
-        let store = Store {
-            state: DeviceState::Absent,
-            slots: Slots::new(0),
-            cursors: Vec::new(),
-            file: None,
-        };
+        let store = Store::new(DeviceState::Absent, 0);
         Self {
             id,
             descriptor: AtomicI32::new(NOTHING),
@@ -174,22 +181,38 @@ impl Device {
             kind: opened.kind,
             max,
             node,
-            directory: opened.directory,
+            directory: opened.directory.map(Arc::new),
         }));
         *self.link.lock() = opened.throttle.map(|throttle| Arc::new(Link::new(throttle)));
         self.is_throttled.store(opened.throttle.is_some(), Ordering::Release);
         self.errors.store(0, Ordering::Relaxed);
         self.placed.iter().for_each(|placed| placed.store(0, Ordering::Relaxed));
         self.descriptor.store(file.as_raw_fd(), Ordering::Release);
-        let mut store = self.store.lock();
-        let cursors = vec![ClusterCursor::new(); cpus];
-        *store = Store {
-            state: DeviceState::Leaving,
-            slots: Slots::new(max),
-            cursors,
-            file: Some(file),
-        };
+        let mut store = Store::new(DeviceState::Leaving, max);
+        store.cursors = vec![ClusterCursor::new(); cpus];
+        store.file = Some(file);
+        store.loans = Loans::new(max).ok().map(Arc::new);
+        *self.store.lock() = store;
         Ok(())
+    }
+
+    /// Its file is another one, which no other process reads, with blocks where there is content; the device's lock is held.
+    pub(super) fn set_unshared(&self, label: &Label, store: &mut Store) {
+        *self.backed.lock() = match label.kind {
+            DeviceKind::Memory => u64::MAX,
+            DeviceKind::Temporary | DeviceKind::File | DeviceKind::Block => PAGE_BYTES as u64,
+        };
+        store.loans = Loans::new(label.max).ok().map(Arc::new);
+    }
+
+    /// Changes what does not change while it is in use: in a child that has just been made.
+    pub(super) fn set_label(&self, label: Label) {
+        *self.label.lock() = Some(Arc::new(label));
+    }
+
+    /// How slow it is made to be.
+    pub fn throttle(&self) -> Option<Throttle> {
+        self.link.lock().as_ref().map(|link| link.throttle())
     }
 
     /// Empties the record; the file is closed when the returned value is dropped. No thread may be using
@@ -197,10 +220,8 @@ impl Device {
     pub fn remove(&self) -> Option<File> {
         self.descriptor.store(NOTHING, Ordering::Release);
         *self.label.lock() = None;
-        let mut store = self.store.lock();
-        store.state = DeviceState::Absent;
-        store.slots = Slots::new(0);
-        store.file.take()
+        let empty = Store::new(DeviceState::Absent, 0);
+        std::mem::replace(&mut *self.store.lock(), empty).file
     }
 
     /// Its index among the engine's devices.
@@ -256,9 +277,14 @@ impl Device {
         self.errors.load(Ordering::Relaxed) >= ERRORS_MAX
     }
 
-    /// Slots in use.
+    /// Slots in use by this process.
     pub fn used(&self) -> u32 {
-        self.store.lock().slots.used()
+        self.store.lock().used()
+    }
+
+    /// The table of those who read its slots.
+    pub fn loans(&self) -> Option<Arc<Loans>> {
+        self.store.lock().loans.clone()
     }
 
     /// Usable slots: those that are not bad and have room on the file system.
@@ -290,45 +316,34 @@ impl Device {
     pub fn backed_slots(&self) -> u32 {
         (*self.backed.lock() / PAGE_BYTES as u64).min(u64::from(u32::MAX)) as u32
     }
-
-    /// A new unlinked file (or memory) with the same content in every used slot.
-    ///
-    /// # Errors
-    /// No room for it, or reading or writing failed.
-    pub fn copy_file(&self) -> Result<File, Error> {
-        let label = self.label().expect("only devices in use are copied");
-        let bytes = u64::from(label.max) * PAGE_BYTES as u64;
-        let copy = match (label.kind, &label.directory) {
-            (DeviceKind::Memory, _) => memory_device(bytes).map_err(Error::Tables)?,
-            (_, Some(directory)) => {
-                or_memory(open::open_beside(directory.as_fd(), &label.path, bytes), bytes)?
-            }
-            (_, None) => or_memory(temporary(open::default_directory(), bytes), bytes)?,
-        };
-        copy.set_len(bytes).map_err(Error::ForkCopy)?;
-        if fd::reflink(self.descriptor(), copy.as_raw_fd()).is_err() {
-            self.copy_slots(&copy).map_err(Error::ForkCopy)?;
-        }
-        Ok(copy)
-    }
-
-    fn copy_slots(&self, copy: &File) -> io::Result<()> {
-        let buffer = Mapping::new(COPY_BYTES, Access::ReadWrite)?;
-        for run in self.store.lock().slots.used_runs() {
-            let mut offset = u64::from(run.first) * PAGE_BYTES as u64;
-            let end = u64::from(run.first + run.count) * PAGE_BYTES as u64;
-            while offset < end {
-                let pieces = Pieces::one(buffer.address(), COPY_BYTES.min((end - offset) as usize));
-                request::transfer(self.descriptor(), Direction::Read, offset, &pieces)?;
-                request::transfer(copy.as_raw_fd(), Direction::Write, offset, &pieces)?;
-                offset += pieces.bytes() as u64;
-            }
-        }
-        Ok(())
-    }
 }
 
 impl Store {
+    fn new(state: DeviceState, max: u32) -> Self {
+        Self {
+            state,
+            holding: Holding::Own,
+            slots: Slots::new(max),
+            lent: Lent::new(max),
+            allocated: 0,
+            loans: None,
+            cursors: Vec::new(),
+            file: None,
+        }
+    }
+
+    /// Slots in use by this process.
+    pub fn used(&self) -> u32 {
+        self.slots.used() - self.lent.count()
+    }
+
+    /// Its slots in use by this process, by words.
+    pub fn used_words(&self) -> impl Iterator<Item = SlotWord> {
+        let own =
+            |word: SlotWord| SlotWord { mask: word.mask & !self.lent.word(word.index), ..word };
+        self.slots.used_runs().flat_map(SlotWord::of).map(own)
+    }
+
     /// Takes up to `want` consecutive slots into use, if the device takes pages.
     pub fn allocate(&mut self, cursor: Cursor, want: u32) -> Option<SlotRun> {
         if self.state != DeviceState::On {
@@ -341,23 +356,8 @@ impl Store {
     }
 }
 
-/// A process that may not make files any more (another user, Landlock) has memory.
-fn or_memory(file: Result<File, OpenError>, bytes: u64) -> Result<File, Error> {
-    match file {
-        Err(error) if error.is_refusal() => {
-            log::swapped_to_memory(&error.to_string());
-            memory_device(bytes).map_err(Error::Tables)
-        }
-        outcome => Ok(outcome?),
-    }
-}
-
-fn temporary(directory: PathBuf, bytes: u64) -> Result<File, OpenError> {
-    let opened = open::open(&SwapSpec::at(directory), bytes)?;
-    Ok(opened.file.expect("a directory gives a file"))
-}
-
-fn memory_device(bytes: u64) -> io::Result<File> {
+/// A new file in RAM.
+pub(super) fn memory_device(bytes: u64) -> io::Result<File> {
     let file = fd::memory_file()?;
     file.set_len(bytes)?;
     Ok(File::from(fd::raise(OwnedFd::from(file))))

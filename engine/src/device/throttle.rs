@@ -46,6 +46,11 @@ impl Link {
         Self { throttle, free_at_ns: AtomicU64::new(0) }
     }
 
+    /// How slow it is.
+    pub fn throttle(&self) -> Throttle {
+        self.throttle
+    }
+
     /// Reserves the link for a request of `bytes`; returns the moment before which it has not ended.
     pub fn reserve(&self, bytes: usize, distance: Distance) -> u64 {
         let speed = match distance {

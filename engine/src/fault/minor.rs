@@ -96,6 +96,7 @@ impl Core {
         match grant {
             Grant::Spare(_) => self.map_copy(node, page, frame),
             Grant::Frames(copy) => {
+                self.replace_memory(copy);
                 pages::copy(self.frame_address(copy.first), self.frame_address(frame), 1);
                 self.map_in(node, range, copy);
             }

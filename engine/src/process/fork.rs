@@ -1,38 +1,51 @@
 //! fork: the child sees its memory exactly as it was.
 //!
 //! Before fork the gate is closed: no page is in transition and nothing is in flight, so the child's copy
-//! of the tables is a snapshot. Swapped pages the child finds in a copy of the slots, made before the
-//! fork. In the child the same tables go on over new descriptors: a new userfaultfd, copied devices and new
-//! events are put under the old numbers. Its resident pages are the kernel's copy-on-write.
+//! of the tables is a snapshot. Swapped pages the child reads from the parent's slots, which it borrows
+//! (`device::inherit`). In the child the same tables go on over new descriptors: a new userfaultfd and new events
+//! are put under the old numbers. Its resident pages are the kernel's copy-on-write.
 //!
 //! The arena is MADV_DONTFORK all the rest of the time: a child made past these functions has no such
 //! memory at all, and cannot read zeros where there was content.
+use crate::base::counters::count;
 use crate::base::error::Error;
 use crate::base::log;
+use crate::device::inherit::Estate;
 use crate::device::record::{Device, DeviceState};
 use crate::fault::sigbus;
 use crate::state::core::{Core, Path};
 use crate::sys::fd;
 use crate::sys::fd::Event;
-use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering;
 
 /// What a fork needs in the parent and in the child.
 #[must_use = "the engine stands still until the fork is finished"]
 pub struct ForkTicket {
-    copies: Result<Vec<File>, Error>,
+    estate: Result<Estate, Error>,
 }
 
 impl Core {
-    /// Closes the gate, copies the slots in use, and lets the child have the arena.
+    /// Closes the gate, hands the slots in use over, and lets the child have the arena.
     pub(crate) fn stop_for_fork(&self) -> ForkTicket {
         self.gate.close();
         self.assert_quiet();
         self.arena.hold();
-        let copies = self.devices.copy_files();
+        let estate = self.hand_over_devices();
         self.arena.advise(libc::MADV_DOFORK).expect("the arena is one range of ours");
-        ForkTicket { copies }
+        ForkTicket { estate }
+    }
+
+    fn hand_over_devices(&self) -> Result<Estate, Error> {
+        // What waits in buffers is no page's.
+        self.devices.drain();
+        // Unless another thread is looking at devices outside the gate.
+        if let Ok(_changing) = self.change_devices() {
+            self.devices.let_go_of_empty()?;
+        }
+        let estate = self.devices.hand_over()?;
+        count(&self.counters.fork_slots_copied, estate.copied);
+        Ok(estate)
     }
 
     /// In the parent: takes back what [`Self::stop_for_fork`] did.
@@ -46,12 +59,13 @@ impl Core {
     /// In the child: new files and descriptors. The gate stays closed until there are threads.
     ///
     /// # Errors
-    /// The slots could not be copied, or a descriptor cannot be made.
+    /// Slots had to be copied and could not be, or there is no room for a device or descriptor.
     pub(crate) fn renew(&self, ticket: ForkTicket) -> Result<(), Error> {
         sigbus::forget_readers();
         self.forget_changes();
         self.shrinkers.forget_scans();
-        self.devices.replace_files(ticket.copies?).map_err(Error::Tables)?;
+        self.devices.take_over(ticket.estate?)?;
+        self.shortage.devices_full.store(false, Ordering::Relaxed);
         self.renew_descriptors()?;
         self.arena.advise(libc::MADV_DONTFORK).map_err(Error::Tables)?;
         self.arena.release();

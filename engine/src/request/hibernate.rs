@@ -7,6 +7,7 @@
 use crate::base::error::Error;
 use crate::base::index::PageRange;
 use crate::base::limits::BATCH;
+use crate::base::thread;
 use crate::state::core::Core;
 use crate::state::node::Node;
 use crate::state::page::PageState;
@@ -49,12 +50,15 @@ impl Core {
         };
         std::thread::scope(|scope| {
             let blocked = Blocked::new();
-            for _ in 1..self.readers().min(batches.len() as u32) {
-                let thread = std::thread::Builder::new().name("userswap-out".into());
+            let helper = |_| {
+                let builder = std::thread::Builder::new().name("userswap-out".into());
                 // With fewer threads it only takes longer.
-                let _ = thread.spawn_scoped(scope, work);
-            }
+                builder.spawn_scoped(scope, work).ok()
+            };
+            let helpers: Vec<_> =
+                (1..self.readers().min(batches.len() as u32)).filter_map(helper).collect();
             work();
+            thread::join_all(helpers);
             drop(blocked);
         });
         self.release_written();

@@ -101,6 +101,8 @@ pub struct Core {
     pub threads: Threads,
     /// Everything was paged out on request, and not prefetched since.
     pub hibernated: AtomicBool,
+    /// The program has an io_uring, and may lend pages that are not pinned.
+    pub is_lending: AtomicBool,
     /// A swapon or swapoff is under way.
     pub changing_devices: AtomicBool,
     /// Held while the budget or the watermarks are changed.
@@ -129,8 +131,7 @@ impl Core {
         topology: Topology,
     ) -> Result<Self, Error> {
         let uffd = open_uffd(tuning.fault)?;
-        let path = choose_path(&uffd, tuning.transfer)?;
-        let pages = arena.pages();
+        let (path, pages) = (choose_path(&uffd, tuning.transfer)?, arena.pages());
         let nodes = shares::build(&tuning.budgets, pages)?;
         let memory = Memory::new(&nodes).map_err(Error::Tables)?;
         memory.bind(&nodes, &topology);
@@ -152,6 +153,7 @@ impl Core {
             shortage: Shortage::default(),
             threads: Threads::new().map_err(Error::Tables)?,
             hibernated: AtomicBool::new(false),
+            is_lending: AtomicBool::new(false),
             changing_devices: AtomicBool::new(false),
             budget_change: Lock::new(()),
             watermark_settings: Lock::new(WatermarkSettings::default()),

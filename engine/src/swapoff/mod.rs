@@ -166,11 +166,13 @@ impl Core {
         let _blocked = Blocked::new();
         let closed =
             self.gate.close_while(|| !self.devices.must_yield()).ok_or(Error::NoRoomInRam)?;
+        let is_shared = self.devices.is_shared(device);
         let file = self.devices.swapoff_done(device);
         drop(closed);
         self.note_room();
-        // Closing would unlock it too, but a queue may keep the file open a moment longer.
-        if let Some(file) = &file {
+        // Closing would unlock it too, but a queue may keep the file open a moment longer. While others read it, it is
+        // not to be had.
+        if let Some(file) = file.as_ref().filter(|_| !is_shared) {
             let _ = rustix::fs::flock(file, rustix::fs::FlockOperation::Unlock);
         }
         drop(file);

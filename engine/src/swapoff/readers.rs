@@ -3,6 +3,7 @@
 //! They are ordinary reads by a few threads, not a queue: the thread that reads a span also checks and maps it, so
 //! both the disk and all CPUs are busy, and nothing is in flight between two passages of the gate.
 use crate::base::error::Error;
+use crate::base::thread;
 use crate::state::core::Core;
 use crate::state::frame_set::FrameSet;
 use crate::state::node::{Asker, Node};
@@ -71,13 +72,15 @@ impl Core {
         std::thread::scope(|scope| {
             let blocked = Blocked::new();
             let helpers = self.readers().min(map.count().div_ceil(READ_PAGES)).max(1) - 1;
-            for _ in 0..helpers {
-                let thread = std::thread::Builder::new().name("userswap-back".into());
+            let helper = |_| {
+                let builder = std::thread::Builder::new().name("userswap-back".into());
                 // With fewer threads it only takes longer.
-                let _ = thread.spawn_scoped(scope, || Reader::new(&shared).run(None));
-            }
+                builder.spawn_scoped(scope, || Reader::new(&shared).run(None)).ok()
+            };
+            let helpers: Vec<_> = (0..helpers).filter_map(helper).collect();
             drop(blocked);
             Reader::new(&shared).run(Some(between));
+            thread::join_all(helpers);
         });
         let failure = shared.failure.lock().take();
         failure.map_or(Ok(()), Err)

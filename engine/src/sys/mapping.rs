@@ -1,4 +1,4 @@
-//! Private anonymous mappings: address space that costs nothing until it is touched.
+//! Anonymous mappings: address space that costs nothing until it is touched.
 use super::PAGE_BYTES;
 use std::io;
 use std::marker::PhantomData;
@@ -30,7 +30,19 @@ impl Mapping {
     /// # Errors
     /// What mmap and mprotect say: not enough address space, or strict overcommit.
     pub fn new(bytes: usize, access: Access) -> io::Result<Self> {
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        Self::make(bytes, access, libc::MAP_PRIVATE)
+    }
+
+    /// The same of memory that children made by fork share instead of getting a copy.
+    ///
+    /// # Errors
+    /// As [`Mapping::new`].
+    pub fn shared(bytes: usize, access: Access) -> io::Result<Self> {
+        Self::make(bytes, access, libc::MAP_SHARED)
+    }
+
+    fn make(bytes: usize, access: Access, sharing: i32) -> io::Result<Self> {
+        let flags = sharing | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists. The raw
         // system call passes by an interposed mmap.
         let address =

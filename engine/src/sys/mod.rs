@@ -21,6 +21,7 @@ pub mod peer;
 pub mod process;
 pub mod registry;
 pub mod request;
+pub mod shared;
 pub mod signal;
 pub mod sync;
 pub mod told;

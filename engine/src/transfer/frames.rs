@@ -10,6 +10,7 @@ use crate::state::node::{Asker, Grant, Node};
 use crate::sys::{PAGE_BYTES, numa};
 use crate::transfer::drop::drop_memory;
 use crate::transfer::verdict::Call;
+use std::sync::atomic::Ordering;
 use userswap_policy::frames::FrameRun;
 
 impl Core {
@@ -29,6 +30,28 @@ impl Core {
         state.on_released(run.count);
     }
 
+    /// From here on the program may lend pages to the kernel: see [`Self::replace_memory`].
+    pub fn note_lending(&self) {
+        self.is_lending.store(true, Ordering::Relaxed);
+    }
+
+    /// Takes new physical pages for held frames before they are filled, if a page that has left may be one that the
+    /// kernel still reads; true if it did, and the frames hold zeros.
+    ///
+    /// io_uring's SEND_ZC refers to pages without pinning them, and MOVE refuses pinned pages only. The old physical
+    /// page lives as long as such a reference, with the bytes that were sent.
+    pub(crate) fn replace_memory(&self, frames: FrameRun) -> bool {
+        // Relaxed: a program lends only after it was noted, in a thread that a page's departure waits for.
+        if !self.is_lending.load(Ordering::Relaxed) {
+            return false;
+        }
+        self.release_memory(frames);
+        let (to, zeros) = (self.frame_address(frames.first), self.zeros_address());
+        self.copy_pages(Call::FillFrames, to, zeros, frames.count);
+        count(&self.counters.frames_replaced, frames.count.into());
+        true
+    }
+
     /// 1 to `want` held frames to copy pages out to, on a loan if need be.
     pub(crate) fn frames_for_copy(&self, node: &Node, want: u32) -> FrameRun {
         let mut state = node.lock();
@@ -44,7 +67,10 @@ impl Core {
     /// Turns a grant into held frames with physical pages, one run; of spare pages what is over goes back.
     pub(crate) fn frames_of(&self, node: &Node, grant: Grant) -> FrameRun {
         let spare = match grant {
-            Grant::Frames(run) => return run,
+            Grant::Frames(run) => {
+                self.replace_memory(run);
+                return run;
+            }
             Grant::Spare(count) => count,
         };
         let run = node.lock().take_holes(spare.min(RUN_MAX));

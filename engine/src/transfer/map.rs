@@ -87,7 +87,9 @@ impl Core {
     /// how many, and gives the rest of the grant back.
     pub(crate) fn map_zeros(&self, node: &Node, range: PageRange, grant: Grant) -> u32 {
         let Grant::Frames(frames) = grant else { return self.map_new_zeros(node, range) };
-        pages::zero(self.frame_address(frames.first), frames.count);
+        if !self.replace_memory(frames) {
+            pages::zero(self.frame_address(frames.first), frames.count);
+        }
         self.map_frames(Call::CopyZeros, node, range, frames)
     }
 

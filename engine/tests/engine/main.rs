@@ -11,6 +11,7 @@ mod failing;
 mod foreign;
 mod fork;
 mod hibernate;
+mod lending;
 mod list_lru;
 mod nodes;
 mod races;

@@ -8,8 +8,12 @@ mod exclusive;
 #[path = "../../src/list_lru/mod.rs"]
 #[allow(dead_code, unused_imports)]
 mod list_lru;
+#[path = "../../src/device/loans.rs"]
+#[allow(dead_code)]
+mod loans;
 
 mod items;
+mod lending;
 mod reclaimers;
 
 mod sys {
@@ -31,6 +35,10 @@ mod sys {
                 self.0.lock().expect("no thread panics in a model")
             }
 
+            pub fn try_lock(&self) -> Option<Guard<'_, T>> {
+                self.0.try_lock().ok()
+            }
+
             pub fn contended(&self) -> u64 {
                 0
             }
@@ -47,6 +55,82 @@ mod sys {
         }
 
         pub fn wake_all(_word: &AtomicU32) {}
+    }
+
+    /// In the place of `engine/src/sys/shared.rs`: a process is a thread here, and its locks end when it drops them.
+    pub mod shared {
+        use super::sync::{AtomicU64, Ordering};
+        use loom::sync::{Arc, Mutex};
+        use std::io;
+
+        /// Rows that a model uses, of one word each.
+        const ROWS: usize = 4;
+        /// Words of a page: where a row begins.
+        const PAGE_WORDS: usize = 512;
+
+        pub struct SharedWords(Vec<AtomicU64>);
+
+        impl SharedWords {
+            pub fn new(_count: usize) -> io::Result<Self> {
+                Ok(Self((0..2 + ROWS).map(|_| AtomicU64::new(0)).collect()))
+            }
+
+            pub fn at(&self, index: usize) -> &AtomicU64 {
+                match index {
+                    0 | 1 => &self.0[index],
+                    _ => &self.0[1 + index / PAGE_WORDS],
+                }
+            }
+
+            pub fn clear(&self, first: usize, _count: usize) {
+                self.at(first).store(0, Ordering::Release);
+            }
+        }
+
+        /// Which description has each byte.
+        #[derive(Default)]
+        struct Holders {
+            holders: [Option<u32>; ROWS],
+            descriptions: u32,
+        }
+
+        pub struct ByteLocks {
+            file: Arc<Mutex<Holders>>,
+            own: u32,
+        }
+
+        impl ByteLocks {
+            pub fn new() -> io::Result<Self> {
+                Ok(Self { file: Arc::new(Mutex::new(Holders::default())), own: 0 })
+            }
+
+            pub fn another(&self) -> io::Result<Self> {
+                let mut file = self.file.lock().unwrap();
+                file.descriptions += 1;
+                Ok(Self { file: self.file.clone(), own: file.descriptions })
+            }
+
+            pub fn try_lock(&self, byte: u32) -> bool {
+                let holder = &mut self.file.lock().unwrap().holders[byte as usize];
+                *holder.get_or_insert(self.own) == self.own
+            }
+
+            pub fn unlock(&self, byte: u32) {
+                self.file.lock().unwrap().holders[byte as usize] = None;
+            }
+
+            pub fn become_another(&self, _other: &Self) -> io::Result<()> {
+                unreachable!("a model's processes have their own")
+            }
+        }
+
+        impl Drop for ByteLocks {
+            fn drop(&mut self) {
+                let mut file = self.file.lock().unwrap();
+                let own = file.holders.iter_mut().filter(|holder| **holder == Some(self.own));
+                own.for_each(|holder| *holder = None);
+            }
+        }
     }
 
     pub use userswap::internals::mapping;

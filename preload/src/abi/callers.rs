@@ -32,8 +32,9 @@ macro_rules! entry {
 }
 pub(crate) use entry;
 
-/// One object's executable address range.
-struct Text {
+/// One object's executable address range; entry points in assembly read it.
+#[repr(C)]
+pub struct Text {
     start: AtomicUsize,
     bytes: AtomicUsize,
 }
@@ -57,7 +58,8 @@ impl Text {
 
 static LIBC: Text = Text::new();
 static LOADER: Text = Text::new();
-static OURS: Text = Text::new();
+/// Of this library.
+pub static OURS: Text = Text::new();
 
 /// Whether the code at `address` belongs to the C library or the dynamic linker.
 #[inline]

@@ -6,5 +6,6 @@ pub mod native;
 pub mod next;
 pub mod raw;
 pub mod symbols;
+pub mod system_call;
 pub mod thread_end;
 pub mod thread_locals;

@@ -4,10 +4,11 @@
 use libc::{c_char, c_int, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// One function that the linker finds after ours.
+/// One function that the linker finds after ours; entry points in assembly read the address.
+#[repr(C)]
 pub struct Next {
-    name: &'static std::ffi::CStr,
     address: AtomicPtr<c_void>,
+    name: &'static std::ffi::CStr,
 }
 
 impl Next {
@@ -32,7 +33,22 @@ impl Next {
     }
 }
 
-/// Declares the next functions of these names, each with a caller of the right type.
+/// An identifier as a C string.
+macro_rules! name {
+    ($name:ident) => {
+        const {
+            const NAME: &str = concat!(stringify!($name), "\0");
+            match std::ffi::CStr::from_bytes_with_nul(NAME.as_bytes()) {
+                Ok(name) => name,
+                Err(_) => panic!("an identifier has no zero byte"),
+            }
+        }
+    };
+}
+pub(crate) use name;
+
+/// Declares the next functions of these names, each with a caller of the right type; a thread that is cancelled in one
+/// unwinds.
 macro_rules! next_functions {
     ($($(#[$doc:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> $result:ty;)+) => {
         /// Looks all of them up.
@@ -42,20 +58,15 @@ macro_rules! next_functions {
         $(
             #[allow(non_snake_case, reason = "named as the C function")]
             mod $name {
-                pub static NEXT: $crate::abi::next::Next = {
-                    const NAME: &str = concat!(stringify!($name), "\0");
-                    match std::ffi::CStr::from_bytes_with_nul(NAME.as_bytes()) {
-                        Ok(name) => $crate::abi::next::Next::new(name),
-                        Err(_) => panic!("an identifier has no zero byte"),
-                    }
-                };
+                pub static NEXT: $crate::abi::next::Next =
+                    $crate::abi::next::Next::new($crate::abi::next::name!($name));
             }
             $(#[$doc])*
             #[inline]
             #[allow(clippy::too_many_arguments, reason = "as many as the C function has")]
             #[allow(non_snake_case, reason = "named as the C function")]
             pub fn $name($($argument: $type),*) -> $result {
-                type Function = unsafe extern "C" fn($($type),*) -> $result;
+                type Function = unsafe extern "C-unwind" fn($($type),*) -> $result;
                 let address = $name::NEXT.address();
                 assert!(!address.is_null(), concat!("the C library has ", stringify!($name)));
                 // SAFETY: the function of this name has this type.

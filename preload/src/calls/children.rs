@@ -6,7 +6,7 @@
 //! runs all this: memory is the parent's, and what is allocated is freed before exec.
 use crate::abi::raw;
 use crate::state::notices;
-use libc::c_char;
+use libc::{c_char, c_int};
 use std::ffi::{CStr, OsStr};
 use std::fs::File;
 use std::mem::MaybeUninit;
@@ -108,6 +108,8 @@ pub enum Finds {
     ByPath,
     /// As a shell does.
     InSearchPath,
+    /// By its path from a directory that is open, or without a path by its own descriptor.
+    At(c_int),
 }
 
 impl Finds {
@@ -115,6 +117,9 @@ impl Finds {
         let has_directory = name.as_os_str().as_bytes().contains(&b'/');
         match self {
             Self::InSearchPath if !has_directory => search(name),
+            Self::At(fd) if fd != libc::AT_FDCWD && !name.is_absolute() => {
+                Some(PathBuf::from(format!("/proc/self/fd/{fd}")).join(name))
+            }
             _ => Some(name.to_owned()),
         }
     }

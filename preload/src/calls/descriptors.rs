@@ -74,13 +74,15 @@ pub fn protect_new(before: &[c_int]) {
     // Not the one that the directory itself was read by.
     new.retain(|fd| is_open(*fd));
     let mut ours = OURS.lock();
+    // A forked child has let go of some of its parent's.
+    ours.retain(|fd| is_open(*fd));
     ours.extend(new);
     let mask = ours.iter().fold(0, |mask, fd| mask | 1u64 << (fd % 64));
     MASK.store(mask, Ordering::Release);
 }
 
 /// Request queues keep the number that the kernel gave them.
-fn is_ring(fd: c_int) -> bool {
+pub fn is_ring(fd: c_int) -> bool {
     std::fs::read_link(format!("/proc/thread-self/fd/{fd}"))
         .is_ok_and(|name| name.as_os_str() == "anon_inode:[io_uring]")
 }

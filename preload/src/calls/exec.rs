@@ -3,7 +3,8 @@
 //! Nothing may be left pinned in a parent that lent its memory by vfork, so the strings are only touched, and
 //! the call is repeated if one of them has left again meanwhile. The entry points are as safe as the
 //! functions that they stand in for.
-use super::children::{Finds, Room, environment_for};
+use super::children::Finds::{At, ByPath, InSearchPath};
+use super::children::{Room, environment_for};
 use super::held::is_needed;
 use crate::abi::next::next_functions;
 use crate::abi::raw;
@@ -14,6 +15,9 @@ const REPEATS_MAX: u32 = 100;
 
 /// A list of C strings that ends with a null pointer.
 type Texts = *const *const c_char;
+
+/// What is started is a descriptor.
+const NO_PATH: *const c_char = c"".as_ptr();
 
 /// What a call reads.
 #[derive(Clone, Copy)]
@@ -69,7 +73,7 @@ fn repeat(strings: Strings, call: impl Fn() -> c_int) -> c_int {
 macro_rules! repeating {
     ($(
         fn $name:ident($($argument:ident: $type:ty),* $(,)?)
-            reads $path:ident, $arguments:ident, $environment:ident, $finds:ident;
+            reads $path:ident, $arguments:ident, $environment:ident, $finds:expr;
     )+) => {
         next_functions! { $( fn $name($($argument: $type),*) -> c_int; )+ }
         mod exported {
@@ -79,7 +83,7 @@ macro_rules! repeating {
                 pub unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
                     let mut room = Room::new();
                     let $environment =
-                        environment_for($path, $environment, &mut room, Finds::$finds);
+                        environment_for($path, $environment, &mut room, $finds);
                     let strings = Strings { path: $path, lists: [$arguments, $environment] };
                     repeat(strings, || super::$name($($argument),*))
                 }
@@ -93,6 +97,10 @@ repeating! {
         reads path, arguments, environment, ByPath;
     fn execvpe(path: *const c_char, arguments: Texts, environment: Texts)
         reads path, arguments, environment, InSearchPath;
+    fn execveat(fd: c_int, path: *const c_char, arguments: Texts, environment: Texts, flags: c_int)
+        reads path, arguments, environment, At(fd);
+    fn fexecve(fd: c_int, arguments: Texts, environment: Texts)
+        reads NO_PATH, arguments, environment, At(fd);
     fn posix_spawn(
         pid: *mut pid_t, path: *const c_char, actions: *const c_void, attributes: *const c_void,
         arguments: Texts, environment: Texts,

@@ -5,6 +5,7 @@
 //! that has begun may have taken a message off a socket that it then cannot deliver.
 //!
 //! Where the kernel's faults are served, each call costs one predictable branch.
+use super::in_flight::{self, Note};
 use crate::abi::raw::{self, Span};
 use crate::state::areas::{self, Area};
 use crate::state::process::{self, Process};
@@ -12,29 +13,41 @@ use libc::{c_char, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
 use userswap::Engine;
 use userswap::FaultMode;
-use userswap::internals::PAGE_BYTES;
 use userswap::internals::PageRange;
+use userswap::internals::pages;
 use userswap::internals::signal::Blocked;
 use userswap::internals::{Options, Rights};
 
-static NEEDED: AtomicBool = AtomicBool::new(false);
+/// Whether system calls fail on missing pages, or must keep pages from leaving.
+pub static NEEDED: AtomicBool = AtomicBool::new(false);
 
-/// Spans one call can name.
-const SPANS_MAX: usize = 6;
+/// Spans that most calls do with.
+const SPANS_INLINE: usize = 6;
+/// What this library takes of a thread's stack, below and above.
+const STACK_BYTES: usize = 4096;
 /// Bytes that may be pinned for one call: a tenth of the smallest budget.
 pub const PIECE_BYTES: usize = 1 << 20;
 
-/// Once the engine runs, and in a forked child, which may have lost rights: finds out whether any of this is needed.
-pub fn prepare(engine: &Engine, options: &Options) {
+/// Before the program's code runs: finds out whether any of this will be needed.
+pub fn start(options: &Options) {
+    let is_served = || userswap::probe().is_ok_and(|support| support.kernel_faults);
+    let is_needed = options.fault == FaultMode::Signal || !is_served();
+    NEEDED.store(is_needed, Ordering::Relaxed);
+}
+
+/// While engaging, and in a forked child, which may have lost rights; with the native phase held. From here on, memory
+/// of calls is pinned.
+pub fn prepare(process: &Process, engine: &Engine) {
     let is_served = engine.core().uffd.rights() == Rights::Kernel;
     // Where pages are copied, a page that a device writes to (O_DIRECT) must be kept from leaving: unlike
     // MOVE, a copy does not notice.
     let is_copied = engine.core().path == userswap::internals::Path::Copy;
-    let needed = options.fault == FaultMode::Signal || !is_served || is_copied;
-    NEEDED.store(needed, Ordering::Release);
+    let is_needed = process.options.fault == FaultMode::Signal || !is_served || is_copied;
+    NEEDED.store(is_needed, Ordering::Relaxed);
+    in_flight::pin_all(engine, |range| readable_pages(process, process.span_of(range)).is_some());
 }
 
-/// Whether system calls fail on missing pages, or must keep pages from leaving.
+/// The same, asked.
 #[inline]
 pub fn is_needed() -> bool {
     NEEDED.load(Ordering::Relaxed)
@@ -46,32 +59,112 @@ pub fn is_concerned(buffer: *const c_void) -> bool {
     is_needed() && process::is_managed(buffer as usize)
 }
 
+/// How some pages are kept.
+#[derive(Clone, Copy)]
+enum Kept {
+    Pinned(PageRange),
+    /// The kernel has them: they are pinned if the engine takes over meanwhile.
+    Noted(Note),
+}
+
 /// Memory kept in RAM until dropped.
 pub struct Held {
-    ranges: [Option<PageRange>; SPANS_MAX],
+    first: [Option<Kept>; SPANS_INLINE],
+    /// Of long lists.
+    more: Vec<Kept>,
+    /// Bytes that may still be kept.
+    room: usize,
 }
 
 impl Held {
+    /// Nothing yet.
+    pub const fn none() -> Self {
+        Self { first: [None; SPANS_INLINE], more: Vec::new(), room: PIECE_BYTES }
+    }
+
     /// Brings memory in, as far as it is managed and small enough, and keeps it.
     pub fn new(spans: &[Span]) -> Self {
-        let mut held = Self { ranges: [None; SPANS_MAX] };
-        let Some(process) = process::current() else { return held };
-        for (range, span) in held.ranges.iter_mut().zip(spans) {
-            *range = hold(process, *span);
-        }
+        let mut held = Self::none();
+        spans.iter().for_each(|span| held.add(*span));
         held
+    }
+
+    /// The same for more memory. What one call names is kept up to a limit: a call that finds the rest missing
+    /// ends there, with a short count.
+    pub fn add(&mut self, span: Span) {
+        if !process::is_managed(span.address) {
+            return;
+        }
+        if self.first[0].is_none() {
+            // A stack of the program's own making: this library calls the kernel from it as well.
+            let here = (&raw const self).addr();
+            self.keep(Span { address: here - STACK_BYTES, bytes: 2 * STACK_BYTES });
+        }
+        self.keep(Span { bytes: span.bytes.min(self.room), ..span });
+    }
+
+    fn keep(&mut self, span: Span) {
+        let Some(kept) = process::current().and_then(|process| keep(process, span)) else { return };
+        self.room = self.room.saturating_sub(span.bytes);
+        match self.first.iter_mut().find(|kept| kept.is_none()) {
+            Some(free) => *free = Some(kept),
+            None => {
+                let _blocked = Blocked::new();
+                self.more.push(kept);
+            }
+        }
+    }
+
+    /// Whether managed memory is there for the program to read.
+    pub fn is_readable(span: Span) -> bool {
+        let Some(process) = process::current() else { return false };
+        let _blocked = Blocked::new();
+        readable_pages(process, span).is_some()
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        let Some(engine) = process::current().and_then(Process::engine) else { return };
+        if self.first[0].is_none() {
+            return;
+        }
+        let Some(process) = process::current() else { return };
         let errno = raw::errno();
-        for range in self.ranges.iter().flatten() {
+        // The stack was the first and is the last.
+        for kept in self.more.iter().chain(self.first.iter().rev().flatten()) {
+            release(process, *kept);
+        }
+        if self.more.capacity() > 0 {
+            // A handler may be inside the same heap.
             let _blocked = Blocked::new();
-            engine.core().unpin_range(*range);
+            self.more = Vec::new();
         }
         raw::set_errno(errno);
+    }
+}
+
+fn keep(process: &Process, span: Span) -> Option<Kept> {
+    if process.engine().is_none() {
+        if span.bytes == 0 {
+            return None;
+        }
+        let range = process.pages_between(process.within_arena(span)?);
+        if let Some(note) = in_flight::note(process, range) {
+            return Some(Kept::Noted(note));
+        }
+        in_flight::await_engine(process)?;
+    }
+    hold(process, span).map(Kept::Pinned)
+}
+
+fn release(process: &Process, kept: Kept) {
+    match kept {
+        Kept::Noted(note) => in_flight::withdraw(process, note),
+        Kept::Pinned(range) => {
+            let Some(engine) = process.engine() else { return };
+            let _blocked = Blocked::new();
+            engine.core().unpin_range(range);
+        }
     }
 }
 
@@ -82,21 +175,29 @@ pub fn hold(process: &Process, span: Span) -> Option<PageRange> {
     }
     let engine = process.engine()?;
     let bytes = span.bytes.min(PIECE_BYTES);
-    let range = process.pages_between(process.within_arena(Span { bytes, ..span })?);
     let _blocked = Blocked::new();
-    // What the program itself could not touch is the kernel's to refuse.
-    let mut parts = process.areas_within(range);
-    parts.retain(|(_, area)| is_readable(*area));
-    if !areas::is_covered(range, &parts) {
+    let range = readable_pages(process, Span { bytes, ..span })?;
+    let core = engine.core();
+    if core.pin_range(range).is_err() {
+        // There is no room for more pins: most likely it is still there when the call comes to it.
+        pages::touch(core.page_address(range.first), range.count as usize);
         return None;
     }
-    engine.core().pin_range(range).ok().map(|()| range)
+    Some(range)
+}
+
+/// The pages of a span. What the program itself could not touch is the kernel's to refuse.
+fn readable_pages(process: &Process, span: Span) -> Option<PageRange> {
+    let range = process.pages_between(process.within_arena(span)?);
+    let mut parts = process.areas_within(range);
+    parts.retain(|(_, area)| is_readable(*area));
+    areas::is_covered(range, &parts).then_some(range)
 }
 
 fn is_readable(area: Area) -> bool {
     match area {
         Area::Memory(memory) => memory.protection & libc::PROT_READ != 0,
-        Area::Heap => true,
+        Area::Heap { .. } => true,
         Area::Foreign => false,
     }
 }
@@ -113,9 +214,4 @@ pub fn text(text: *const c_char) -> Span {
 /// As many values as a pointer points to.
 pub fn values<T>(first: *const T, count: usize) -> Span {
     Span::of(first, count.saturating_mul(size_of::<T>()))
-}
-
-/// What a call of unknown reach may touch: up to the end of the page.
-pub fn around(address: usize) -> Span {
-    Span { address, bytes: PAGE_BYTES - address % PAGE_BYTES }
 }

@@ -1,144 +1,179 @@
-//! The table of system calls whose arguments are kept in RAM meanwhile.
+//! Functions of the C library that stand for a system call: the call's memory is kept in RAM meanwhile.
 //!
-//! Calls that transfer as much as their caller asks for are in `transfers`, `scattered` and `streams`; those
-//! that never return are in `exec`. The entry points are as safe as the functions that they stand in for.
-use super::held::{Held, around, is_needed, text, values};
-use crate::abi::next::next_functions;
-use crate::abi::raw::Span;
-use libc::{
-    c_char, c_int, c_long, c_uint, c_void, mode_t, nfds_t, pid_t, size_t, socklen_t, ssize_t,
-};
+//! Those that transfer as much as their caller asks for are in `transfers`, `scattered` and `streams`; those
+//! that never return are in `exec`; those that wait for other threads in `locks`. All arguments are passed on
+//! in the registers that they came in, so one type serves every function. The entry points are as safe as the
+//! functions that they stand in for; a thread may be cancelled in them, and unwinds.
+use super::arguments::Memory::{self, Each, Fixed, Text};
+use super::arguments::{self, Arguments};
+use super::held::NEEDED;
+use super::table::Row;
+use crate::abi::callers::OURS;
+use crate::abi::next::Next;
+use crate::abi::raw::set_errno;
+use libc::c_long;
+use std::mem::size_of;
 
-/// Declares entry points that keep the memory of their arguments while the real function runs.
+/// How the memory of a function's arguments is known.
+enum Shape {
+    /// As that of the system call with this number.
+    Call(c_long),
+    Own(Row),
+}
+
+type Function = unsafe extern "C-unwind" fn(usize, usize, usize, usize, usize, usize) -> usize;
+
+/// Calls the function after ours; -1 with ENOSYS where the C library has none.
+pub fn pass_on(next: &Next, arguments: &Arguments) -> usize {
+    let address = next.address();
+    if address.is_null() {
+        set_errno(libc::ENOSYS);
+        return usize::MAX;
+    }
+    // SAFETY: integers and pointers travel alike, and no such function has more than six.
+    let function = unsafe { std::mem::transmute::<*mut libc::c_void, Function>(address) };
+    let [a, b, c, d, e, f] = *arguments;
+    // SAFETY: called as the program called ours.
+    unsafe { function(a, b, c, d, e, f) }
+}
+
+fn keep(next: &Next, shape: &Shape, arguments: &Arguments) -> usize {
+    let _held = match shape {
+        Shape::Call(number) => arguments::hold(*number, arguments),
+        Shape::Own(row) => arguments::hold_row(row, arguments),
+    };
+    pass_on(next, arguments)
+}
+
+/// Declares entry points. Where nothing has to be kept they jump on, and also for callers in this library: the
+/// engine calls with locks held, on any stack.
 macro_rules! keeping {
-    ($(fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty { $($span:expr),* })+) => {
-        next_functions! { $(
-            fn $name($($argument: $type),*) -> $result;
-        )+ }
-        mod exported {
-            use super::*;
-            $(
+    ($($name:ident $shape:expr;)+) => {
+        /// Looks all of them up.
+        pub fn look_up() {
+            $( $name::NEXT.look_up(); )+
+        }
+        $(
+            mod $name {
+                use super::*;
+
+                pub static NEXT: Next = Next::new($crate::abi::next::name!($name));
+                const SHAPE: Shape = $shape;
+
                 #[unsafe(no_mangle)]
-                pub unsafe extern "C" fn $name($($argument: $type),*) -> $result {
-                    if !is_needed() {
-                        return super::$name($($argument),*);
-                    }
-                    let _held = Held::new(&[$($span),*]);
-                    super::$name($($argument),*)
+                #[unsafe(naked)]
+                unsafe extern "C-unwind" fn $name() {
+                    std::arch::naked_asm!(
+                        "cmp byte ptr [rip + {needed}], 0",
+                        "je 2f",
+                        "mov r11, [rsp]",
+                        "sub r11, [rip + {ours}]",
+                        "cmp r11, [rip + {ours} + 8]",
+                        "jae {serve}",
+                        "2: mov r11, [rip + {next}]",
+                        "test r11, r11",
+                        "je {serve}",
+                        "jmp r11",
+                        needed = sym NEEDED,
+                        ours = sym OURS,
+                        next = sym NEXT,
+                        serve = sym serve,
+                    );
                 }
-            )+
+
+                extern "C-unwind" fn serve(
+                    a: usize, b: usize, c: usize, d: usize, e: usize, f: usize,
+                ) -> usize {
+                    keep(&NEXT, &SHAPE, &[a, b, c, d, e, f])
+                }
+            }
+        )+
+    };
+}
+
+macro_rules! functions {
+    (
+        calls { $($name:ident $call:ident,)+ }
+        others { $($other:ident [$($row:expr),+],)+ }
+    ) => {
+        keeping! {
+            $( $name Shape::Call(libc::$call); )+
+            $( $other Shape::Own(&[$($row),+]); )+
         }
     };
 }
 
-keeping! {
-    fn open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int { text(path) }
-    fn open64(path: *const c_char, flags: c_int, mode: mode_t) -> c_int { text(path) }
-    fn openat(fd: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int { text(path) }
-    fn openat64(fd: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int { text(path) }
-    fn creat(path: *const c_char, mode: mode_t) -> c_int { text(path) }
-    fn fopen(path: *const c_char, mode: *const c_char) -> *mut c_void { text(path) }
-    fn fopen64(path: *const c_char, mode: *const c_char) -> *mut c_void { text(path) }
-    fn opendir(path: *const c_char) -> *mut c_void { text(path) }
-    fn stat(path: *const c_char, status: *mut libc::stat) -> c_int { text(path), values(status, 1) }
-    fn stat64(path: *const c_char, status: *mut libc::stat) -> c_int { text(path), values(status, 1) }
-    fn lstat(path: *const c_char, status: *mut libc::stat) -> c_int { text(path), values(status, 1) }
-    fn lstat64(path: *const c_char, status: *mut libc::stat) -> c_int { text(path), values(status, 1) }
-    fn fstat(fd: c_int, status: *mut libc::stat) -> c_int { values(status, 1) }
-    fn fstat64(fd: c_int, status: *mut libc::stat) -> c_int { values(status, 1) }
-    fn fstatat(fd: c_int, path: *const c_char, status: *mut libc::stat, flags: c_int) -> c_int {
-        text(path), values(status, 1)
+const PATH: (usize, Memory) = (0, Text);
+const STATUS: Memory = Fixed(4);
+const TIMES: Memory = Fixed(2 * size_of::<libc::timespec>());
+const SET: Memory = Fixed(8);
+
+functions! {
+    calls {
+        open SYS_open, open64 SYS_open, openat SYS_openat, openat64 SYS_openat, creat SYS_creat, creat64 SYS_creat,
+        stat SYS_stat, stat64 SYS_stat, lstat SYS_lstat, lstat64 SYS_lstat, fstat SYS_fstat, fstat64 SYS_fstat,
+        fstatat SYS_newfstatat, fstatat64 SYS_newfstatat, statx SYS_statx, statfs SYS_statfs,
+        statfs64 SYS_statfs, fstatfs SYS_fstatfs, fstatfs64 SYS_fstatfs, access SYS_access,
+        faccessat SYS_faccessat, chdir SYS_chdir, mkdir SYS_mkdir, mkdirat SYS_mkdirat,
+        rmdir SYS_rmdir, unlink SYS_unlink, unlinkat SYS_unlinkat, rename SYS_rename, renameat SYS_renameat,
+        renameat2 SYS_renameat2, link SYS_link, linkat SYS_linkat, symlink SYS_symlink,
+        symlinkat SYS_symlinkat, readlink SYS_readlink, readlinkat SYS_readlinkat, getcwd SYS_getcwd,
+        chmod SYS_chmod, fchmodat SYS_fchmodat, chown SYS_chown, lchown SYS_lchown, fchownat SYS_fchownat,
+        truncate SYS_truncate, truncate64 SYS_truncate, utime SYS_utime, utimes SYS_utimes,
+        utimensat SYS_utimensat, futimesat SYS_futimesat, mknod SYS_mknod, mknodat SYS_mknodat,
+        setxattr SYS_setxattr, lsetxattr SYS_lsetxattr, fsetxattr SYS_fsetxattr, getxattr SYS_getxattr,
+        lgetxattr SYS_lgetxattr, fgetxattr SYS_fgetxattr, listxattr SYS_listxattr, llistxattr SYS_llistxattr,
+        flistxattr SYS_flistxattr, removexattr SYS_removexattr, lremovexattr SYS_lremovexattr,
+        fremovexattr SYS_fremovexattr, name_to_handle_at SYS_name_to_handle_at,
+        open_by_handle_at SYS_open_by_handle_at, inotify_add_watch SYS_inotify_add_watch,
+        fanotify_mark SYS_fanotify_mark, memfd_create SYS_memfd_create, mount SYS_mount, umount2 SYS_umount2,
+        mount_setattr SYS_mount_setattr, move_mount SYS_move_mount, open_tree SYS_open_tree, fsopen SYS_fsopen,
+        fspick SYS_fspick, fsconfig SYS_fsconfig, acct SYS_acct, swapon SYS_swapon,
+        swapoff SYS_swapoff, quotactl SYS_quotactl, getdents64 SYS_getdents64, sendfile SYS_sendfile,
+        sendfile64 SYS_sendfile, splice SYS_splice, copy_file_range SYS_copy_file_range, pipe SYS_pipe,
+        pipe2 SYS_pipe2, ioctl SYS_ioctl, fcntl SYS_fcntl, fcntl64 SYS_fcntl, preadv SYS_preadv,
+        preadv64 SYS_preadv, preadv2 SYS_preadv2, preadv64v2 SYS_preadv2, pwritev SYS_pwritev,
+        pwritev64 SYS_pwritev, pwritev2 SYS_pwritev2, pwritev64v2 SYS_pwritev2,
+        process_vm_readv SYS_process_vm_readv, process_vm_writev SYS_process_vm_writev,
+        process_madvise SYS_process_madvise,
+
+        bind SYS_bind, connect SYS_connect, accept SYS_accept, accept4 SYS_accept4,
+        getsockname SYS_getsockname, getpeername SYS_getpeername, getsockopt SYS_getsockopt,
+        socketpair SYS_socketpair, sendmmsg SYS_sendmmsg, recvmmsg SYS_recvmmsg,
+
+        poll SYS_poll, ppoll SYS_ppoll, select SYS_select, pselect SYS_pselect6, epoll_wait SYS_epoll_wait,
+        epoll_pwait SYS_epoll_pwait, epoll_pwait2 SYS_epoll_pwait2, epoll_ctl SYS_epoll_ctl,
+        nanosleep SYS_nanosleep, clock_nanosleep SYS_clock_nanosleep, wait4 SYS_wait4, waitid SYS_waitid,
+        sigpending SYS_rt_sigpending, sigtimedwait SYS_rt_sigtimedwait, signalfd SYS_signalfd,
+        pidfd_send_signal SYS_pidfd_send_signal, getitimer SYS_getitimer, setitimer SYS_setitimer,
+        timer_create SYS_timer_create, timer_settime SYS_timer_settime, timer_gettime SYS_timer_gettime,
+        timerfd_settime SYS_timerfd_settime, timerfd_gettime SYS_timerfd_gettime,
+        clock_gettime SYS_clock_gettime, clock_settime SYS_clock_settime, clock_getres SYS_clock_getres,
+        settimeofday SYS_settimeofday, adjtimex SYS_adjtimex, ntp_adjtime SYS_adjtimex,
+        clock_adjtime SYS_clock_adjtime,
+
+        uname SYS_uname, sysinfo SYS_sysinfo, times SYS_times, getrusage SYS_getrusage, getrlimit SYS_getrlimit,
+        getrlimit64 SYS_getrlimit,
+        getgroups SYS_getgroups, getresuid SYS_getresuid,
+        getresgid SYS_getresgid, capget SYS_capget, sethostname SYS_sethostname,
+        setdomainname SYS_setdomainname, ptrace SYS_ptrace, klogctl SYS_syslog,
+        getrandom SYS_getrandom, sched_setaffinity SYS_sched_setaffinity,
+        sched_getaffinity SYS_sched_getaffinity, sched_setparam SYS_sched_setparam,
+        sched_getparam SYS_sched_getparam, sched_setscheduler SYS_sched_setscheduler,
+        sched_rr_get_interval SYS_sched_rr_get_interval, semop SYS_semop, semtimedop SYS_semtimedop,
+        semctl SYS_semctl, shmctl SYS_shmctl, msgctl SYS_msgctl, msgsnd SYS_msgsnd, msgrcv SYS_msgrcv,
+        mq_open SYS_mq_open, mq_unlink SYS_mq_unlink, mq_timedsend SYS_mq_timedsend,
+        mq_timedreceive SYS_mq_timedreceive,
     }
-    fn fstatat64(fd: c_int, path: *const c_char, status: *mut libc::stat, flags: c_int) -> c_int {
-        text(path), values(status, 1)
-    }
-    fn statx(fd: c_int, path: *const c_char, flags: c_int, mask: c_uint, status: *mut libc::statx) -> c_int {
-        text(path), values(status, 1)
-    }
-    fn access(path: *const c_char, mode: c_int) -> c_int { text(path) }
-    fn faccessat(fd: c_int, path: *const c_char, mode: c_int, flags: c_int) -> c_int { text(path) }
-    fn chdir(path: *const c_char) -> c_int { text(path) }
-    fn mkdir(path: *const c_char, mode: mode_t) -> c_int { text(path) }
-    fn mkdirat(fd: c_int, path: *const c_char, mode: mode_t) -> c_int { text(path) }
-    fn rmdir(path: *const c_char) -> c_int { text(path) }
-    fn unlink(path: *const c_char) -> c_int { text(path) }
-    fn unlinkat(fd: c_int, path: *const c_char, flags: c_int) -> c_int { text(path) }
-    fn rename(from: *const c_char, to: *const c_char) -> c_int { text(from), text(to) }
-    fn renameat(from_fd: c_int, from: *const c_char, to_fd: c_int, to: *const c_char) -> c_int {
-        text(from), text(to)
-    }
-    fn link(from: *const c_char, to: *const c_char) -> c_int { text(from), text(to) }
-    fn symlink(from: *const c_char, to: *const c_char) -> c_int { text(from), text(to) }
-    fn readlink(path: *const c_char, buffer: *mut c_char, bytes: size_t) -> ssize_t {
-        text(path), values(buffer, bytes)
-    }
-    fn readlinkat(fd: c_int, path: *const c_char, buffer: *mut c_char, bytes: size_t) -> ssize_t {
-        text(path), values(buffer, bytes)
-    }
-    fn getcwd(buffer: *mut c_char, bytes: size_t) -> *mut c_char { values(buffer, bytes) }
-    fn chmod(path: *const c_char, mode: mode_t) -> c_int { text(path) }
-    fn chown(path: *const c_char, user: c_uint, group: c_uint) -> c_int { text(path) }
-    fn truncate(path: *const c_char, bytes: libc::off_t) -> c_int { text(path) }
-    fn utimensat(fd: c_int, path: *const c_char, times: *const libc::timespec, flags: c_int) -> c_int {
-        text(path), values(times, 2)
-    }
-    fn pipe(fds: *mut c_int) -> c_int { values(fds, 2) }
-    fn pipe2(fds: *mut c_int, flags: c_int) -> c_int { values(fds, 2) }
-    fn socketpair(family: c_int, kind: c_int, protocol: c_int, fds: *mut c_int) -> c_int { values(fds, 2) }
-    fn bind(fd: c_int, address: *const c_void, bytes: socklen_t) -> c_int {
-        values(address.cast::<u8>(), bytes as usize)
-    }
-    fn connect(fd: c_int, address: *const c_void, bytes: socklen_t) -> c_int {
-        values(address.cast::<u8>(), bytes as usize)
-    }
-    fn accept(fd: c_int, address: *mut c_void, bytes: *mut socklen_t) -> c_int {
-        around(address as usize), values(bytes, 1)
-    }
-    fn accept4(fd: c_int, address: *mut c_void, bytes: *mut socklen_t, flags: c_int) -> c_int {
-        around(address as usize), values(bytes, 1)
-    }
-    fn getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, bytes: *mut socklen_t) -> c_int {
-        around(value as usize), values(bytes, 1)
-    }
-    fn poll(entries: *mut libc::pollfd, count: nfds_t, timeout: c_int) -> c_int {
-        values(entries, count as usize)
-    }
-    fn ppoll(
-        entries: *mut libc::pollfd, count: nfds_t, timeout: *const libc::timespec, mask: *const libc::sigset_t
-    ) -> c_int { values(entries, count as usize), values(timeout, 1), values(mask, 1) }
-    fn select(
-        count: c_int, read: *mut libc::fd_set, write: *mut libc::fd_set, except: *mut libc::fd_set,
-        timeout: *mut libc::timeval
-    ) -> c_int { values(read, 1), values(write, 1), values(except, 1), values(timeout, 1) }
-    fn epoll_wait(fd: c_int, events: *mut libc::epoll_event, count: c_int, timeout: c_int) -> c_int {
-        values(events, count.max(0) as usize)
-    }
-    fn epoll_ctl(fd: c_int, action: c_int, target: c_int, event: *mut libc::epoll_event) -> c_int {
-        values(event, 1)
-    }
-    fn nanosleep(wanted: *const libc::timespec, left: *mut libc::timespec) -> c_int {
-        values(wanted, 1), values(left, 1)
-    }
-    fn getrandom(buffer: *mut c_void, bytes: size_t, flags: c_uint) -> ssize_t {
-        values(buffer.cast::<u8>(), bytes)
-    }
-    fn waitpid(pid: pid_t, status: *mut c_int, options: c_int) -> pid_t { values(status, 1) }
-    fn wait4(pid: pid_t, status: *mut c_int, options: c_int, usage: *mut libc::rusage) -> pid_t {
-        values(status, 1), values(usage, 1)
-    }
-    fn system(command: *const c_char) -> c_int { text(command) }
-    fn popen(command: *const c_char, mode: *const c_char) -> *mut c_void { text(command) }
-    fn getdents64(fd: c_int, buffer: *mut c_void, bytes: size_t) -> ssize_t {
-        values(buffer.cast::<u8>(), bytes)
-    }
-    fn sendfile(to: c_int, from: c_int, offset: *mut libc::off_t, bytes: size_t) -> ssize_t {
-        values(offset, 1)
-    }
-    fn splice(
-        from: c_int, from_offset: *mut i64, to: c_int, to_offset: *mut i64, bytes: size_t, flags: c_uint
-    ) -> ssize_t { values(from_offset, 1), values(to_offset, 1) }
-    // Only the kernel knows how long the argument is.
-    fn ioctl(fd: c_int, request: c_long, argument: usize) -> c_int {
-        around(argument), Span { address: argument.wrapping_add(256), bytes: 1 }
+    others {
+        fopen [PATH], fopen64 [PATH], freopen [PATH], freopen64 [PATH], opendir [PATH], system [PATH], popen [PATH],
+        euidaccess [PATH], eaccess [PATH], mkfifo [PATH], mkfifoat [(1, Text)], statvfs [PATH], statvfs64 [PATH],
+        umount [PATH], remove [PATH], mkstemp [PATH], mkstemp64 [PATH], mkostemp [PATH], mkostemp64 [PATH],
+        mkstemps [PATH], mkstemps64 [PATH], mkostemps [PATH], mkostemps64 [PATH], mkdtemp [PATH], mktemp [PATH],
+        realpath [PATH, (1, Fixed(libc::PATH_MAX as usize))], lutimes [PATH, (1, TIMES)], futimes [(1, TIMES)],
+        futimens [(1, TIMES)], ttyname_r [(1, Each(2, 1))], getentropy [(0, Each(1, 1))],
+        wait [(0, STATUS)], waitpid [(1, STATUS)], wait3 [(0, STATUS), (2, Fixed(size_of::<libc::rusage>()))],
+        sigwait [(0, SET), (1, STATUS)], sigwaitinfo [(0, SET), (1, Fixed(size_of::<libc::siginfo_t>()))],
+        mq_send [(1, Each(2, 1))], mq_receive [(1, Each(2, 1)), (3, STATUS)],
     }
 }

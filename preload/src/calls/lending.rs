@@ -5,11 +5,19 @@
 //! so a page that has been lent leaves, its frame serves another page, and the reader would get that one's
 //! bytes. Bytes are copied here instead, which both calls allow: they promise speed, not identity. The entry
 //! points are as safe as the functions that they stand in for.
+//!
+//! io_uring's SEND_ZC cannot be seen: once the program has a ring, the engine does not fill a frame again that
+//! held one of its pages.
+use super::descriptors::is_ring;
 use super::held::{Held, is_needed, values};
+use super::in_flight;
 use crate::abi::next::next_functions;
 use crate::abi::raw::set_errno;
+use crate::abi::symbols::{Definition, Symbol};
 use crate::state::process;
 use libc::{c_int, c_uint, c_void, iovec, size_t, socklen_t, ssize_t};
+use std::sync::atomic::{AtomicBool, Ordering};
+use userswap::Engine;
 use userswap::internals::PAGE_BYTES;
 
 next_functions! {
@@ -18,6 +26,50 @@ next_functions! {
         fd: c_int, level: c_int, name: c_int, value: *const c_void, bytes: socklen_t
     ) -> c_int;
 }
+
+/// The program has an io_uring.
+static LENDS: AtomicBool = AtomicBool::new(false);
+
+/// The program makes an io_uring: SEND_ZC lends pages without pinning them.
+pub fn note() {
+    // SeqCst, with the load in `prepare`: either the engagement sees it, or this waits for the engine.
+    if !LENDS.swap(true, Ordering::SeqCst)
+        && let Some(process) = process::current()
+        && let Some(engine) = process.engine().or_else(|| in_flight::await_engine(process))
+    {
+        engine.core().note_lending();
+    }
+}
+
+/// While engaging, after [`super::held::prepare`]; rings of the program's are among its descriptors.
+pub fn prepare(engine: &Engine, descriptors: &[c_int]) {
+    if LENDS.load(Ordering::SeqCst) || descriptors.iter().any(|fd| is_ring(*fd)) {
+        engine.core().note_lending();
+    }
+}
+
+/// liburing's ways to make a ring, which are system calls in its own code.
+macro_rules! rings {
+    ($($name:ident)+) => { $(
+        mod $name {
+            use super::*;
+            static NEXT: Symbol = Symbol::new($crate::abi::next::name!($name), Definition::AfterOurs);
+
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C-unwind" fn $name(a: usize, b: usize, c: usize, d: usize) -> c_int {
+                type Function = unsafe extern "C" fn(usize, usize, usize, usize) -> c_int;
+                note();
+                let address = NEXT.address();
+                // SAFETY: integers and pointers travel alike, and no such function has more than four.
+                let next = unsafe { std::mem::transmute::<*mut c_void, Function>(address) };
+                // SAFETY: called as the program called ours.
+                unsafe { next(a, b, c, d) }
+            }
+        }
+    )+ };
+}
+
+rings! { io_uring_queue_init io_uring_queue_init_params io_uring_queue_init_mem io_uring_setup }
 
 /// The first part that is not empty.
 fn first_part(parts: &[iovec]) -> Option<&iovec> {
@@ -39,7 +91,7 @@ mod exported {
 
     /// vmsplice: copies, the first part only, as a short count allows.
     #[unsafe(no_mangle)]
-    pub unsafe extern "C" fn vmsplice(
+    pub unsafe extern "C-unwind" fn vmsplice(
         fd: c_int,
         parts: *const iovec,
         count: size_t,
@@ -78,7 +130,7 @@ mod exported {
 
     /// setsockopt: SO_ZEROCOPY is not to be had, as on kernels without it; programs then send by copying.
     #[unsafe(no_mangle)]
-    pub unsafe extern "C" fn setsockopt(
+    pub unsafe extern "C-unwind" fn setsockopt(
         fd: c_int,
         level: c_int,
         name: c_int,

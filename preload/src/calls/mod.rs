@@ -1,17 +1,22 @@
 //! Calls that are not about memory itself, served so that the program does not notice the engine: they get
 //! buffers that stay in RAM, and do not see the engine's descriptors and signals.
 
+pub mod arguments;
+mod by_number;
 pub mod children;
 pub mod descriptors;
 mod exec;
 pub mod held;
+pub mod in_flight;
 mod kept;
-mod lending;
+pub mod lending;
 pub mod libc_memory;
+mod locks;
 mod scattered;
 pub mod signal_stacks;
 pub mod signals;
 mod streams;
+mod table;
 mod transfers;
 
 /// Looks the real functions up.
@@ -19,6 +24,7 @@ pub fn look_up() {
     exec::look_up();
     kept::look_up();
     lending::look_up();
+    locks::look_up();
     libc_memory::look_up();
     scattered::look_up();
     signals::look_up();

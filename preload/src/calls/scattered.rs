@@ -2,7 +2,8 @@
 //!
 //! A list is cut to what is kept at once, and the caller goes on after a short count; a message is taken or
 //! sent as a whole. The entry points are as safe as the functions that they stand in for.
-use super::held::{Held, PIECE_BYTES, is_needed, values};
+use super::arguments::{Arguments, hold};
+use super::held::{Held, PIECE_BYTES, is_needed};
 use crate::abi::next::next_functions;
 use crate::abi::raw::Span;
 use libc::{c_int, iovec, msghdr, ssize_t};
@@ -50,29 +51,8 @@ impl Parts {
     }
 }
 
-/// The buffers of a message must all stay: it is taken or sent as a whole.
-fn hold_message(message: *const msghdr) -> [Option<Held>; 4] {
-    let mut held = [const { None }; 4];
-    // SAFETY: null, or a message of the program's.
-    let Some(message) = (unsafe { message.as_ref() }) else { return held };
-    held[0] = Some(Held::new(&[
-        values(message, 1),
-        values(message.msg_name.cast::<u8>(), message.msg_namelen as usize),
-        values(message.msg_control.cast::<u8>(), message.msg_controllen),
-        values(message.msg_iov, message.msg_iovlen),
-    ]));
-    let mut next = 0;
-    for list in held.iter_mut().skip(1) {
-        let left = message.msg_iovlen.saturating_sub(next);
-        if left == 0 {
-            break;
-        }
-        // SAFETY: the list has `left` more entries from there.
-        let parts = Parts::first(unsafe { message.msg_iov.add(next) }, left);
-        next += parts.count;
-        *list = Some(parts.hold());
-    }
-    held
+fn of_message(message: *const msghdr) -> Arguments {
+    [0, message as usize, 0, 0, 0, 0]
 }
 
 /// Transfers as many of the parts as can be kept.
@@ -93,24 +73,36 @@ mod exported {
     use super::*;
 
     #[unsafe(no_mangle)]
-    pub unsafe extern "C" fn readv(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
+    pub unsafe extern "C-unwind" fn readv(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
         first_parts(parts, count, |parts, count| super::readv(fd, parts, count))
     }
 
     #[unsafe(no_mangle)]
-    pub unsafe extern "C" fn writev(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
+    pub unsafe extern "C-unwind" fn writev(
+        fd: c_int,
+        parts: *const iovec,
+        count: c_int,
+    ) -> ssize_t {
         first_parts(parts, count, |parts, count| super::writev(fd, parts, count))
     }
 
     #[unsafe(no_mangle)]
-    pub unsafe extern "C" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
-        let _held = is_needed().then(|| hold_message(message));
+    pub unsafe extern "C-unwind" fn recvmsg(
+        fd: c_int,
+        message: *mut msghdr,
+        flags: c_int,
+    ) -> ssize_t {
+        let _held = is_needed().then(|| hold(libc::SYS_recvmsg, &of_message(message)));
         super::recvmsg(fd, message, flags)
     }
 
     #[unsafe(no_mangle)]
-    pub unsafe extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
-        let _held = is_needed().then(|| hold_message(message));
+    pub unsafe extern "C-unwind" fn sendmsg(
+        fd: c_int,
+        message: *const msghdr,
+        flags: c_int,
+    ) -> ssize_t {
+        let _held = is_needed().then(|| hold(libc::SYS_sendmsg, &of_message(message)));
         super::sendmsg(fd, message, flags)
     }
 }

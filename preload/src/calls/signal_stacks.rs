@@ -1,6 +1,7 @@
 //! A stack for the handler of SIGBUS in every thread: the one that the thread runs on may itself be missing.
 //!
 //! The entry points are as safe as the functions that they stand in for.
+use super::held::{Held, is_needed, values};
 use super::libc_memory;
 use super::signals::is_by_signal;
 use crate::abi::allocator;
@@ -28,7 +29,7 @@ type StartFunction = extern "C" fn(*mut c_void) -> *mut c_void;
 
 /// The key whose destructor frees a thread's signal stack.
 static STACK_KEY: AtomicU32 = AtomicU32::new(u32::MAX);
-/// Signal stacks that the program put into managed memory.
+/// Signal stacks, and upper ends of stacks, that the program put into managed memory.
 static MANAGED_STACKS: Lock<Vec<PageRange>> = Lock::new(Vec::new());
 /// Room for the engine's deepest path in the handler, with direct reclaim, and the kernel's frame.
 const STACK_BYTES: usize = 64 << 10;
@@ -46,13 +47,36 @@ pub fn start() {
     give_stack();
 }
 
-/// Once the engine has the arena: signal stacks in it must not leave.
-pub fn pin(engine: &Engine) {
-    if is_by_signal() {
+/// Before the engine has the arena: a stack that is missing cannot take the signal that would bring it in.
+pub fn fill(process: &Process) {
+    if is_needed() {
         for range in MANAGED_STACKS.lock().iter() {
-            // A stack that cannot stay is brought in by luck only, and no caller could be told.
-            let _ = engine.core().pin_range(*range);
+            // Kernels before 5.14 refuse: what the program has not used of its stacks is missing then.
+            let _ = raw::advise(process.span_of(*range), libc::MADV_POPULATE_WRITE);
         }
+    }
+}
+
+/// Once the engine has the arena: stacks in it must not leave.
+pub fn pin(engine: &Engine) {
+    let stacks = MANAGED_STACKS.lock();
+    if !is_needed() || stacks.is_empty() {
+        return;
+    }
+    // What this thread has may be among them, and be missing until it is pinned.
+    let before = present_stack();
+    let apart = is_by_signal().then(map_stack).flatten();
+    if let Some(address) = apart {
+        use_stack(address);
+    }
+    for range in stacks.iter() {
+        // A stack that cannot stay is brought in by luck only, and no caller could be told.
+        let _ = engine.core().pin_range(*range);
+    }
+    if let Some(address) = apart {
+        sigaltstack(&before, std::ptr::null_mut());
+        // The mapping is not in use any more; a failure is a leak.
+        let _ = raw::unmap(Span { address, bytes: STACK_BYTES });
     }
 }
 
@@ -65,6 +89,7 @@ mod exported {
         new: *const libc::stack_t,
         old: *mut libc::stack_t,
     ) -> c_int {
+        let _held = is_needed().then(|| Held::new(&[values(new, 1), values(old, 1)]));
         super::keep_stack(new);
         super::sigaltstack(new, old)
     }
@@ -81,32 +106,58 @@ mod exported {
     }
 }
 
-/// Remembers, and under the engine pins, a signal stack in managed memory.
+/// Keeps a signal stack in managed memory in RAM: the kernel writes to it.
 fn keep_stack(new: *const libc::stack_t) {
-    if !is_by_signal() {
-        return;
-    }
     // SAFETY: null, or a description of the program's.
     let Some(new) = (unsafe { new.as_ref() }) else { return };
-    let Some(process) = process::current() else { return };
-    if new.ss_flags & libc::SS_DISABLE != 0 {
-        return;
-    }
-    if let Some(range) = managed_stack(process, new) {
-        let _blocked = Blocked::new();
-        let mut stacks = MANAGED_STACKS.lock();
-        if stacks.contains(&range) {
-            return;
-        }
-        stacks.push(range);
-        drop(stacks);
-        process.engine().map(|engine| engine.core().pin_range(range));
+    if is_needed() && new.ss_flags & libc::SS_DISABLE == 0 {
+        keep_span(Span::of(new.ss_sp, new.ss_size));
     }
 }
 
-fn managed_stack(process: &Process, stack: &libc::stack_t) -> Option<PageRange> {
-    let inside = process.within_arena(Span::of(stack.ss_sp, stack.ss_size))?;
-    Some(process.pages_between(inside))
+/// Keeps the upper end of a thread's stack in managed memory in RAM: the C library has the thread's own data there,
+/// to which the kernel writes as well (rseq, the list of robust mutexes, the word that tells its end), and the
+/// thread begins and ends there without a signal stack.
+fn keep_thread(attributes: *const libc::pthread_attr_t) {
+    if attributes.is_null() || !is_needed() {
+        return;
+    }
+    let (mut start, mut bytes) = (std::ptr::null_mut(), 0);
+    // SAFETY: the program passes attributes.
+    if unsafe { pthread_attr_getstack(attributes, &mut start, &mut bytes) } == 0 {
+        let kept = bytes.min(STACK_BYTES);
+        keep_span(Span { address: start as usize + bytes - kept, bytes: kept });
+    }
+}
+
+/// Remembers, and under the engine pins, what must not leave.
+fn keep_span(span: Span) {
+    let Some(process) = process::current() else { return };
+    let Some(inside) = process.within_arena(span) else { return };
+    let range = process.pages_between(inside);
+    let _blocked = Blocked::new();
+    let mut stacks = MANAGED_STACKS.lock();
+    let is_known = stacks.contains(&range);
+    if !is_known {
+        stacks.push(range);
+    }
+    drop(stacks);
+    if let Some(engine) = process.engine() {
+        if is_known {
+            // It may have been freed meanwhile, and its pins with it.
+            engine.core().unpin_range(range);
+        }
+        // One that cannot stay is brought in by luck only, and no caller could be told.
+        let _ = engine.core().pin_range(range);
+    }
+}
+
+unsafe extern "C" {
+    fn pthread_attr_getstack(
+        attributes: *const libc::pthread_attr_t,
+        start: *mut *mut c_void,
+        bytes: *mut usize,
+    ) -> c_int;
 }
 
 /// What a new thread is to run.
@@ -120,6 +171,7 @@ fn create_thread(
     attributes: *const libc::pthread_attr_t,
     start: Start,
 ) -> Errno {
+    keep_thread(attributes);
     if !is_by_signal() && !allocator::is_foreign() {
         return pthread_create(thread, attributes, start.function, start.argument);
     }
@@ -148,18 +200,26 @@ fn give_stack() {
     if present_stack().ss_flags & libc::SS_DISABLE == 0 {
         return;
     }
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-    let protection = libc::PROT_READ | libc::PROT_WRITE;
-    let wanted =
-        MapRequest { address: 0, bytes: STACK_BYTES, protection, flags, fd: -1, offset: 0 };
-    let Ok(address) = raw::map(wanted) else { return };
-    let stack = libc::stack_t { ss_sp: address as *mut c_void, ss_flags: 0, ss_size: STACK_BYTES };
-    sigaltstack(&stack, std::ptr::null_mut());
+    let Some(address) = map_stack() else { return };
+    use_stack(address);
     let key = STACK_KEY.load(Ordering::Relaxed);
     if key != u32::MAX {
         // SAFETY: the key exists; a failure leaves the stack to the end of the process.
         unsafe { libc::pthread_setspecific(key, address as *const c_void) };
     }
+}
+
+fn map_stack() -> Option<usize> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let wanted =
+        MapRequest { address: 0, bytes: STACK_BYTES, protection, flags, fd: -1, offset: 0 };
+    raw::map(wanted).ok()
+}
+
+fn use_stack(address: usize) {
+    let stack = libc::stack_t { ss_sp: address as *mut c_void, ss_flags: 0, ss_size: STACK_BYTES };
+    sigaltstack(&stack, std::ptr::null_mut());
 }
 
 /// This thread's.

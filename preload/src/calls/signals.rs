@@ -3,9 +3,12 @@
 //! A SIGBUS that is blocked when a page is missing kills the process, so no thread gets to block it, and the
 //! program's own handler for it is asked after the engine's. The entry points are as safe as the functions
 //! that they stand in for.
+use super::held::{Held, is_needed, values};
 use crate::abi::callers;
 use crate::abi::next::next_functions;
 use crate::abi::raw::Errno;
+use crate::abi::system_call::enter;
+use crate::state::process;
 use libc::{SIGBUS, c_int, sigset_t};
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -46,6 +49,41 @@ pub fn is_by_signal() -> bool {
     BY_SIGNAL.load(Ordering::Relaxed)
 }
 
+/// What this library means by `pthread_sigmask` (build.rs).
+///
+/// The sets may be on a stack of the program's own making that has just left, where the kernel cannot bring it
+/// back. The old set is asked for apart then: a call that could not tell it may have set the new one.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn __wrap_pthread_sigmask(
+    how: c_int,
+    new: *const sigset_t,
+    old: *mut sigset_t,
+) -> Errno {
+    if process::is_managed((&raw const how).addr()) && is_needed() {
+        set_mask(how, std::ptr::null(), old);
+        set_mask(how, new, std::ptr::null_mut())
+    } else {
+        set_mask(how, new, old)
+    }
+}
+
+fn set_mask(how: c_int, new: *const sigset_t, old: *mut sigset_t) -> Errno {
+    loop {
+        for set in [new, old.cast_const()].into_iter().filter(|set| !set.is_null()) {
+            // SAFETY: the caller passes sets.
+            std::hint::black_box(unsafe { set.cast::<u64>().read_volatile() });
+        }
+        let arguments = [how as usize, new as usize, old as usize, size_of::<u64>(), 0, 0];
+        let [a, b, c, d, e, f] = arguments;
+        // SAFETY: the kernel's sets are the first words of the C library's.
+        let returned = unsafe { enter(libc::SYS_rt_sigprocmask, a, b, c, d, e, f) };
+        match returned.wrapping_neg() as Errno {
+            libc::EFAULT => {}
+            error => return error,
+        }
+    }
+}
+
 /// Calls with a mask of the program's, less SIGBUS where that is the engine's.
 fn without_bus<R>(mask: *const sigset_t, call: impl FnOnce(*const sigset_t) -> R) -> R {
     if !is_by_signal() {
@@ -59,8 +97,13 @@ fn without_bus<R>(mask: *const sigset_t, call: impl FnOnce(*const sigset_t) -> R
     call(&mask)
 }
 
+/// Sets of the program's in managed memory.
+fn kept(new: *const sigset_t, old: *const sigset_t) -> Option<Held> {
+    is_needed().then(|| Held::new(&[values(new, 1), values(old, 1)]))
+}
+
 mod exported {
-    use super::{Errno, c_int, sigset_t, without_bus};
+    use super::{Errno, c_int, kept, sigset_t, without_bus};
     use crate::abi::callers::entry;
 
     #[unsafe(no_mangle)]
@@ -69,6 +112,7 @@ mod exported {
         new: *const sigset_t,
         old: *mut sigset_t,
     ) -> Errno {
+        let _held = kept(new, old);
         if how == libc::SIG_UNBLOCK {
             return super::pthread_sigmask(how, new, old);
         }
@@ -81,6 +125,7 @@ mod exported {
         new: *const sigset_t,
         old: *mut sigset_t,
     ) -> c_int {
+        let _held = kept(new, old);
         if how == libc::SIG_UNBLOCK {
             return super::sigprocmask(how, new, old);
         }
@@ -90,6 +135,7 @@ mod exported {
     /// Handlers run under its mask.
     #[unsafe(no_mangle)]
     pub unsafe extern "C" fn sigsuspend(mask: *const sigset_t) -> c_int {
+        let _held = kept(mask, std::ptr::null());
         without_bus(mask, super::sigsuspend)
     }
 

@@ -22,7 +22,7 @@ mod exported {
     macro_rules! stream {
         ($name:ident, $pointer:ty) => {
             #[unsafe(no_mangle)]
-            pub unsafe extern "C" fn $name(
+            pub unsafe extern "C-unwind" fn $name(
                 buffer: $pointer,
                 each: size_t,
                 count: size_t,
@@ -47,7 +47,7 @@ mod exported {
     stream!(fwrite_unlocked, *const c_void);
 
     #[unsafe(no_mangle)]
-    pub unsafe extern "C" fn fputs(text: *const libc::c_char, stream: *mut c_void) -> c_int {
+    pub unsafe extern "C-unwind" fn fputs(text: *const libc::c_char, stream: *mut c_void) -> c_int {
         // SAFETY: the program passes a C string.
         let bytes = unsafe { libc::strlen(text) };
         // SAFETY: the string has that many bytes.
@@ -56,7 +56,7 @@ mod exported {
     }
 
     #[unsafe(no_mangle)]
-    pub unsafe extern "C" fn __fread_chk(
+    pub unsafe extern "C-unwind" fn __fread_chk(
         buffer: *mut c_void,
         room: size_t,
         each: size_t,

@@ -79,7 +79,7 @@ mod exported {
     use super::*;
 
     #[unsafe(no_mangle)]
-    pub unsafe extern "C" fn read(fd: c_int, buffer: *mut c_void, bytes: size_t) -> ssize_t {
+    pub unsafe extern "C-unwind" fn read(fd: c_int, buffer: *mut c_void, bytes: size_t) -> ssize_t {
         if !is_concerned(buffer) {
             return super::read(fd, buffer, bytes);
         }
@@ -89,7 +89,7 @@ mod exported {
     }
 
     #[unsafe(no_mangle)]
-    pub unsafe extern "C" fn __read_chk(
+    pub unsafe extern "C-unwind" fn __read_chk(
         fd: c_int,
         buffer: *mut c_void,
         bytes: size_t,
@@ -101,7 +101,11 @@ mod exported {
     }
 
     #[unsafe(no_mangle)]
-    pub unsafe extern "C" fn write(fd: c_int, buffer: *const c_void, bytes: size_t) -> ssize_t {
+    pub unsafe extern "C-unwind" fn write(
+        fd: c_int,
+        buffer: *const c_void,
+        bytes: size_t,
+    ) -> ssize_t {
         if !is_concerned(buffer) {
             return super::write(fd, buffer, bytes);
         }
@@ -111,7 +115,7 @@ mod exported {
     }
 
     #[unsafe(no_mangle)]
-    pub unsafe extern "C" fn pread(
+    pub unsafe extern "C-unwind" fn pread(
         fd: c_int,
         buffer: *mut c_void,
         bytes: size_t,
@@ -126,7 +130,7 @@ mod exported {
     }
 
     #[unsafe(no_mangle)]
-    pub unsafe extern "C" fn pread64(
+    pub unsafe extern "C-unwind" fn pread64(
         fd: c_int,
         buffer: *mut c_void,
         bytes: size_t,
@@ -137,7 +141,7 @@ mod exported {
     }
 
     #[unsafe(no_mangle)]
-    pub unsafe extern "C" fn __pread64_chk(
+    pub unsafe extern "C-unwind" fn __pread64_chk(
         fd: c_int,
         buffer: *mut c_void,
         bytes: size_t,
@@ -150,7 +154,7 @@ mod exported {
     }
 
     #[unsafe(no_mangle)]
-    pub unsafe extern "C" fn pwrite(
+    pub unsafe extern "C-unwind" fn pwrite(
         fd: c_int,
         buffer: *const c_void,
         bytes: size_t,
@@ -165,7 +169,7 @@ mod exported {
     }
 
     #[unsafe(no_mangle)]
-    pub unsafe extern "C" fn pwrite64(
+    pub unsafe extern "C-unwind" fn pwrite64(
         fd: c_int,
         buffer: *const c_void,
         bytes: size_t,
@@ -176,7 +180,7 @@ mod exported {
     }
 
     #[unsafe(no_mangle)]
-    pub unsafe extern "C" fn recvfrom(
+    pub unsafe extern "C-unwind" fn recvfrom(
         fd: c_int,
         buffer: *mut c_void,
         bytes: size_t,
@@ -196,7 +200,7 @@ mod exported {
     }
 
     #[unsafe(no_mangle)]
-    pub unsafe extern "C" fn recv(
+    pub unsafe extern "C-unwind" fn recv(
         fd: c_int,
         buffer: *mut c_void,
         bytes: size_t,
@@ -208,7 +212,7 @@ mod exported {
     }
 
     #[unsafe(no_mangle)]
-    pub unsafe extern "C" fn __recv_chk(
+    pub unsafe extern "C-unwind" fn __recv_chk(
         fd: c_int,
         buffer: *mut c_void,
         bytes: size_t,
@@ -221,7 +225,7 @@ mod exported {
     }
 
     #[unsafe(no_mangle)]
-    pub unsafe extern "C" fn sendto(
+    pub unsafe extern "C-unwind" fn sendto(
         fd: c_int,
         buffer: *const c_void,
         bytes: size_t,
@@ -239,7 +243,7 @@ mod exported {
     }
 
     #[unsafe(no_mangle)]
-    pub unsafe extern "C" fn send(
+    pub unsafe extern "C-unwind" fn send(
         fd: c_int,
         buffer: *const c_void,
         bytes: size_t,

@@ -4,7 +4,7 @@
 //! (`memory/commitment`). A purge drops the content.
 //! mimalloc's one large table (its page map) is the kernel's.
 use crate::abi::raw::{self, Span};
-use crate::memory::{commitment, ranges};
+use crate::memory::{commitment, locking, ranges};
 use crate::state::areas::Area;
 use crate::state::process::{self, Process};
 use libc::{c_int, c_void};
@@ -112,7 +112,7 @@ fn heap_area(process: &Process, bytes: usize) -> Option<PageRange> {
         process.arena.free(range);
         return None;
     }
-    areas.set(range, Area::Heap);
+    areas.set(range, Area::Heap { locked: false });
     Some(range)
 }
 
@@ -158,7 +158,10 @@ extern "C" fn on_commit(
     }
     let range = process.pages_between(span.address..span.address + bytes);
     let _blocked = Blocked::new();
-    ranges::forget(process, &process.phase(), range);
+    let phase = process.phase();
+    // What the program freed without unlocking it is not its any more; locked memory cannot be emptied.
+    locking::release(process, &phase, range);
+    ranges::forget(process, &phase, range);
     commitment::release(process, span);
     true
 }

@@ -6,7 +6,7 @@
 //! unmanaged on a machine that counts on its budget.
 use super::{fork, last_thread, rights, stats};
 use crate::abi::{callers, native, next, raw, symbols, thread_end, thread_locals};
-use crate::calls::{self, children, signal_stacks, signals};
+use crate::calls::{self, children, held, signal_stacks, signals};
 use crate::heap::{elsewhere, fork_gate, mimalloc};
 use crate::memory::{commitment, starter};
 use crate::state::notices;
@@ -89,6 +89,7 @@ fn start(text: &str) -> Result<(), String> {
     }
     notices::start(&options);
     signals::start(&options);
+    held::start(&options);
     signal_stacks::start();
     arena
         .advise(libc::MADV_DONTDUMP)

@@ -5,7 +5,7 @@
 //! managed. All locks of ours are held across, so that the child finds the tables whole.
 use crate::abi::next;
 use crate::abi::raw;
-use crate::calls::{descriptors, held, libc_memory};
+use crate::calls::{descriptors, held, in_flight, libc_memory};
 use crate::heap::{fork_gate, huge, mimalloc};
 use crate::lifecycle::stats;
 use crate::memory::{engagement, starter, unmanaged};
@@ -51,7 +51,7 @@ unsafe extern "C" fn prepare() {
     process.native.hold();
     process.areas.hold();
     let stack = pin_stack(process);
-    let ticket = process.engine().map(|engine| engine.fork_prepare());
+    let ticket = process.engine().map(|engine| engine.fork_prepare_at_once());
     *PASS.lock() = Some(Pass { ticket, stack, pinned, _blocked: blocked, _route: route });
 }
 
@@ -85,6 +85,7 @@ unsafe extern "C" fn in_parent() {
 
 unsafe extern "C" fn in_child() {
     let Some(process) = process::current() else { return };
+    in_flight::forget();
     let Some(pass) = PASS.lock().take() else { return };
     process::forget_routes();
     // First: threads of the engine that are about to start want it.
@@ -97,7 +98,7 @@ unsafe extern "C" fn in_child() {
             raw::exit_now(1);
         }
         descriptors::protect_new(&before);
-        held::prepare(engine, &process.options);
+        held::prepare(process, engine);
         pass.stack.iter().chain(&pass.pinned).for_each(|range| engine.core().unpin_range(*range));
     }
     stats::renew();

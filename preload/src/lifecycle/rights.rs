@@ -7,6 +7,8 @@
 use super::stats;
 use crate::abi::next::next_functions;
 use crate::abi::raw;
+use crate::calls::arguments;
+use crate::calls::held::is_needed;
 use crate::memory::engagement;
 use crate::state::process;
 use libc::{c_char, c_int, c_uint, c_ulong, gid_t, pid_t, rlimit, uid_t};
@@ -23,7 +25,7 @@ fn gather() {
 
 /// Declares entry points that gather what an engine needs and then do what the function does.
 macro_rules! giving_up {
-    ($( fn $name:ident($($argument:ident: $type:ty),* $(,)?) if $condition:expr; )+) => {
+    ($( fn $name:ident($($argument:ident: $type:ty),* $(,)?) by $call:ident if $condition:expr; )+) => {
         next_functions! { $( fn $name($($argument: $type),*) -> c_int; )+ }
         mod exported {
             use super::*;
@@ -33,6 +35,8 @@ macro_rules! giving_up {
                     if $condition {
                         gather();
                     }
+                    let arguments = arguments::of([$($argument as usize),*]);
+                    let _held = is_needed().then(|| arguments::hold(libc::$call, &arguments));
                     super::$name($($argument),*)
                 }
             )+
@@ -41,27 +45,27 @@ macro_rules! giving_up {
 }
 
 giving_up! {
-    fn setuid(user: uid_t) if is_root();
-    fn setgid(group: gid_t) if is_root();
-    fn seteuid(user: uid_t) if is_root();
-    fn setegid(group: gid_t) if is_root();
-    fn setreuid(real: uid_t, effective: uid_t) if is_root();
-    fn setregid(real: gid_t, effective: gid_t) if is_root();
-    fn setresuid(real: uid_t, effective: uid_t, saved: uid_t) if is_root();
-    fn setresgid(real: gid_t, effective: gid_t, saved: gid_t) if is_root();
-    fn initgroups(user: *const c_char, group: gid_t) if is_root();
-    fn setgroups(count: usize, groups: *const gid_t) if is_root();
-    fn capset(header: *mut u64, data: *const u32) if true;
-    fn chroot(path: *const c_char) if true;
-    fn pivot_root(root: *const c_char, old: *const c_char) if true;
-    fn unshare(flags: c_int) if true;
-    fn setns(namespace: c_int, kind: c_int) if true;
-    fn prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) if gives_up(option);
-    fn setrlimit(resource: c_uint, limits: *const rlimit) if is_tight(resource, limits);
-    fn setrlimit64(resource: c_uint, limits: *const rlimit) if is_tight(resource, limits);
-    fn prlimit(process: pid_t, resource: c_uint, new: *const rlimit, old: *mut rlimit)
+    fn setuid(user: uid_t) by SYS_setuid if is_root();
+    fn setgid(group: gid_t) by SYS_setgid if is_root();
+    fn seteuid(user: uid_t) by SYS_setresuid if is_root();
+    fn setegid(group: gid_t) by SYS_setresgid if is_root();
+    fn setreuid(real: uid_t, effective: uid_t) by SYS_setreuid if is_root();
+    fn setregid(real: gid_t, effective: gid_t) by SYS_setregid if is_root();
+    fn setresuid(real: uid_t, effective: uid_t, saved: uid_t) by SYS_setresuid if is_root();
+    fn setresgid(real: gid_t, effective: gid_t, saved: gid_t) by SYS_setresgid if is_root();
+    fn initgroups(user: *const c_char, group: gid_t) by SYS_setgid if is_root();
+    fn setgroups(count: usize, groups: *const gid_t) by SYS_setgroups if is_root();
+    fn capset(header: *mut u64, data: *const u32) by SYS_capset if true;
+    fn chroot(path: *const c_char) by SYS_chroot if true;
+    fn pivot_root(root: *const c_char, old: *const c_char) by SYS_pivot_root if true;
+    fn unshare(flags: c_int) by SYS_unshare if true;
+    fn setns(namespace: c_int, kind: c_int) by SYS_setns if true;
+    fn prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) by SYS_prctl if gives_up(option);
+    fn setrlimit(resource: c_uint, limits: *const rlimit) by SYS_setrlimit if is_tight(resource, limits);
+    fn setrlimit64(resource: c_uint, limits: *const rlimit) by SYS_setrlimit if is_tight(resource, limits);
+    fn prlimit(process: pid_t, resource: c_uint, new: *const rlimit, old: *mut rlimit) by SYS_prlimit64
         if process == 0 && is_tight(resource, new);
-    fn prlimit64(process: pid_t, resource: c_uint, new: *const rlimit, old: *mut rlimit)
+    fn prlimit64(process: pid_t, resource: c_uint, new: *const rlimit, old: *mut rlimit) by SYS_prlimit64
         if process == 0 && is_tight(resource, new);
 }
 

@@ -97,7 +97,7 @@ fn drop_content(process: &Process, range: PageRange, area: Area, advice: i32) ->
 fn populate(process: &Process, range: PageRange, area: Area, wanted: i32) -> Result<(), Errno> {
     let protection = match area {
         Area::Memory(memory) => memory.protection,
-        Area::Heap | Area::Foreign => PROT_READ | PROT_WRITE,
+        Area::Heap { .. } | Area::Foreign => PROT_READ | PROT_WRITE,
     };
     if protection & wanted == 0 {
         return Err(ENOMEM);

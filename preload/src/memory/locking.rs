@@ -4,7 +4,7 @@
 //! kernel's locks on the arena are undone and become pins: pages can move only between mappings that are
 //! locked alike. `mlockall` before the engagement locks what is outside the arena; afterwards it is refused.
 use crate::abi::raw::{self, Errno, Span};
-use crate::state::areas::{self, Area, Memory};
+use crate::state::areas::{self, Area};
 use crate::state::process::{self, Phase, Process, Request};
 use libc::{EINVAL, ENOMEM, c_long};
 use userswap::Engine;
@@ -29,20 +29,22 @@ pub fn lock(call: c_long, span: Span, flags: i32) -> Result<usize, Errno> {
         return Err(ENOMEM);
     }
     for (part, area) in parts {
-        let Area::Memory(memory @ Memory { locked: false, .. }) = area else { continue };
-        match &phase {
-            Phase::Native(_) => {
+        match (&phase, area) {
+            (_, Area::Foreign) | (Phase::Native(_), _) => {
                 raw::lock(call, process.span_of(part), flags)?;
             }
-            Phase::Engaged(engine) => pin(engine, part, memory)?,
+            (Phase::Engaged(_), _) if area.is_locked() => {}
+            (Phase::Engaged(engine), _) => pin(engine, part, area)?,
         }
-        process.areas.lock().set(part, Area::Memory(Memory { locked: true, ..memory }));
+        process.areas.lock().set(part, area.locked());
     }
     Ok(0)
 }
 
-fn pin(engine: &Engine, range: PageRange, memory: Memory) -> Result<(), Errno> {
-    if memory.protection & libc::PROT_READ == 0 {
+fn pin(engine: &Engine, range: PageRange, area: Area) -> Result<(), Errno> {
+    if let Area::Memory(memory) = area
+        && memory.protection & libc::PROT_READ == 0
+    {
         return Err(ENOMEM);
     }
     engine.core().pin_range(range).map_err(|_| ENOMEM)
@@ -58,13 +60,21 @@ pub fn unlock(span: Span) -> Result<usize, Errno> {
     let _blocked = Blocked::new();
     let phase = process.phase();
     let parts = process.areas_within(range);
-    for (part, area) in &parts {
+    for (part, _) in parts.iter().filter(|(_, area)| *area == Area::Foreign) {
+        raw::lock(libc::SYS_munlock, process.span_of(*part), 0)?;
+    }
+    release(process, &phase, range);
+    if areas::is_covered(range, &parts) { Ok(0) } else { Err(ENOMEM) }
+}
+
+/// Undoes all locks in a range, in the table too.
+pub fn release(process: &Process, phase: &Phase<'_>, range: PageRange) {
+    for (part, area) in process.areas_within(range) {
         if area.is_locked() {
-            unlock_part(process, &phase, *part);
-            unmark(process, *part);
+            unlock_part(process, phase, part);
+            unmark(process, part);
         }
     }
-    if areas::is_covered(range, &parts) { Ok(0) } else { Err(ENOMEM) }
 }
 
 /// Undoes the lock of a part that is locked; that the part is marked as such is left to the caller.
@@ -135,9 +145,7 @@ pub fn resume(process: &Process, engine: &Engine, locked: Vec<PageRange>) {
 fn unmark(process: &Process, range: PageRange) {
     let mut areas = process.areas.lock();
     for (part, area) in areas.within(range) {
-        if let Area::Memory(memory) = area {
-            areas.set(part, Area::Memory(Memory { locked: false, ..memory }));
-        }
+        areas.set(part, area.unlocked());
     }
 }
 

@@ -4,7 +4,7 @@ mod advice;
 pub mod commitment;
 pub mod engagement;
 mod entries;
-mod locking;
+pub mod locking;
 pub mod mappings;
 mod protection;
 pub mod ranges;

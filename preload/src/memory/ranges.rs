@@ -132,7 +132,7 @@ pub fn unmap(process: &Process, range: PageRange) -> Result<(), Errno> {
                 true
             }
             // What malloc gave out is not the program's to unmap.
-            Area::Heap => continue,
+            Area::Heap { .. } => continue,
         };
         let mut areas = process.areas.lock();
         areas.clear(part);

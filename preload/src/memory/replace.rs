@@ -43,7 +43,7 @@ pub fn claim(process: &Process, range: PageRange, over: Over) -> Result<Claim, E
         return Err(EEXIST);
     }
     let parts = areas.within(range);
-    if parts.iter().any(|(_, area)| *area == Area::Heap) {
+    if parts.iter().any(|(_, area)| matches!(area, Area::Heap { .. })) {
         return Err(ENOMEM);
     }
     let gaps = process.arena.replace(range);
@@ -55,7 +55,7 @@ impl Claim {
     fn memory(&self) -> impl Iterator<Item = (PageRange, Memory)> + '_ {
         self.parts.iter().filter_map(|(part, area)| match area {
             Area::Memory(memory) => Some((*part, *memory)),
-            Area::Heap | Area::Foreign => None,
+            Area::Heap { .. } | Area::Foreign => None,
         })
     }
 

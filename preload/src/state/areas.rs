@@ -14,7 +14,10 @@ pub enum Area {
     /// Private anonymous memory of the program.
     Memory(Memory),
     /// Memory that mimalloc shares out.
-    Heap,
+    Heap {
+        /// Whether the program locked it in RAM.
+        locked: bool,
+    },
     /// The program mapped a file or shared memory over it.
     Foreign,
 }
@@ -48,7 +51,25 @@ impl Memory {
 impl Area {
     /// Whether the program locked it in RAM.
     pub fn is_locked(self) -> bool {
-        matches!(self, Area::Memory(Memory { locked: true, .. }))
+        matches!(self, Area::Memory(Memory { locked: true, .. }) | Area::Heap { locked: true })
+    }
+
+    /// The same, locked in RAM. Of what is foreign the kernel knows.
+    pub fn locked(self) -> Self {
+        match self {
+            Area::Memory(memory) => Area::Memory(Memory { locked: true, ..memory }),
+            Area::Heap { .. } => Area::Heap { locked: true },
+            Area::Foreign => Area::Foreign,
+        }
+    }
+
+    /// The same, and not locked.
+    pub fn unlocked(self) -> Self {
+        match self {
+            Area::Memory(memory) => Area::Memory(Memory { locked: false, ..memory }),
+            Area::Heap { .. } => Area::Heap { locked: false },
+            Area::Foreign => Area::Foreign,
+        }
     }
 }
 
@@ -161,7 +182,7 @@ fn opened(count: u32, area: Area) -> u64 {
     match area {
         Area::Memory(Memory { opened: true, .. }) => u64::from(count),
         // The heap counts what it commits.
-        Area::Memory(_) | Area::Heap | Area::Foreign => 0,
+        Area::Memory(_) | Area::Heap { .. } | Area::Foreign => 0,
     }
 }
 
@@ -193,7 +214,7 @@ mod tests {
             (seed >> 33) % below
         };
         let kinds = [
-            Area::Heap,
+            Area::Heap { locked: false },
             Area::Foreign,
             Area::Memory(Memory::new(libc::PROT_NONE)),
             Area::Memory(Memory::new(libc::PROT_READ)),

@@ -8,7 +8,7 @@ mod process;
 pub use audit::audit;
 pub use internals::*;
 pub use pages::{Pages, word};
-pub use process::{alone, ended, fork, fork_with, in_child, join};
+pub use process::{alone, ended, fork, in_child, join};
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::Write;

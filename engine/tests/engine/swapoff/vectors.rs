@@ -21,23 +21,24 @@ fn o1_everything_comes_back_and_the_device_goes() {
     }
 }
 
-/// Here a child has slots of its own, copied at fork: each side reads its pages once and frees its slots.
+/// A child reads the slots of its parent: each side reads its pages once and frees its slots.
 #[test]
 fn o2_parent_and_child_bring_their_pages_back_each_for_itself() {
     alone(40, || {
         let engine = with_memory(WAYS[0], 16, &["mem:64M"]);
         let (_region, pages) = paged_out(&engine, 1000, 7);
         let before = engine.counters().pswpin;
-        let work = |stamp| {
-            swapoff(&engine, "mem").unwrap();
+        let work = |name: &str, stamp| {
+            swapoff(&engine, name).unwrap();
             pages.check_all(7);
             assert_eq!((engine.counters().pswpin - before, engine.usage().slots_used), (1000, 0));
             pages.fill_all(stamp);
             pages.check_all(stamp);
             audit(&engine);
         };
-        let child = fork(&engine, || work(1));
-        work(2);
+        let borrowed = format!("mem of {}", std::process::id());
+        let child = fork(&engine, || work(&borrowed, 1));
+        work("mem", 2);
         join(child);
     });
 }

@@ -1,0 +1,68 @@
+//! System calls, locks and stacks in memory that is swapped out, where the kernel cannot bring it back by itself.
+
+mod preload_support;
+use preload_support::{as_nobody, compile, directory, run, succeed};
+use std::path::Path;
+use std::process::Command;
+
+/// Both deliveries as root, and as a user without the right to have the kernel's faults served.
+fn everywhere(ram: &str, name: &str, arguments: impl Fn(&Path) -> Vec<std::path::PathBuf>) {
+    let directory = directory();
+    let program = compile(directory.path(), name);
+    let arguments = arguments(directory.path());
+    for fault in ["thread", "signal"] {
+        let mut managed = run(ram, fault);
+        assert_eq!(
+            succeed(managed.arg(&program).args(&arguments)),
+            "exact\n",
+            "{name} as root, {fault}"
+        );
+        let mut managed = as_nobody(directory.path(), ram, fault);
+        assert_eq!(
+            succeed(managed.arg(&program).args(&arguments)),
+            "exact\n",
+            "{name} as nobody, {fault}"
+        );
+    }
+}
+
+#[test]
+fn every_kind_of_call_works_on_swapped_memory_for_every_user() {
+    everywhere("16M", "every_call.c", |directory| vec![directory.join("file")]);
+}
+
+#[test]
+fn threads_wait_for_each_other_in_memory_that_keeps_leaving() {
+    everywhere("16M", "waits.c", |_| Vec::new());
+}
+
+#[test]
+fn stacks_of_coroutines_threads_and_handlers_may_be_managed() {
+    everywhere("16M", "stacks.c", |_| Vec::new());
+}
+
+#[test]
+fn a_thread_that_is_cancelled_in_a_call_gives_its_pins_back() {
+    everywhere("16M", "cancelled.c", |_| Vec::new());
+}
+
+/// The value of a counter in a file of statistics.
+fn counted(statistics: &Path, name: &str) -> u64 {
+    let text = std::fs::read_to_string(statistics).expect("the program has written its statistics");
+    let line = text.lines().find(|line| line.contains(&format!("\"{name}\"")));
+    let value = line.and_then(|line| line.rsplit(": ").next());
+    value.and_then(|value| value.trim_end_matches(',').parse().ok()).expect("the counter is there")
+}
+
+#[test]
+fn what_io_uring_sends_without_copying_arrives_as_it_was() {
+    let directory = directory();
+    let program = compile(directory.path(), "sent.c");
+    let statistics = directory.path().join("statistics");
+    for fault in ["thread", "signal"] {
+        let mut managed = Command::new(env!("CARGO_BIN_EXE_userswap"));
+        managed.args(["run", "--ram", "32M", "--fault", fault, "--stats"]).arg(&statistics);
+        assert_eq!(succeed(managed.arg("--").arg(&program)), "exact\n", "{fault}");
+        assert!(counted(&statistics, "frames_replaced") > 0, "{fault}: frames are filled again");
+    }
+}

@@ -1,0 +1,269 @@
+//! What a forked child has of its parent's devices.
+//!
+//! It borrows those on which it has pages (`loans`), and gets an empty one of its own beside each that was the parent's
+//! own, of the same kind and in the same place. Of a device that holds nothing there is nothing to borrow. Where a device
+//! cannot be lent (no row, no number, no /proc), its slots are copied before the fork, and the child owns the copy.
+use super::Devices;
+use super::loans::Loan;
+use super::open::{self, DeviceKind, Direct, OpenDevice, OpenError};
+use super::record::{Device, DeviceState, Holding, Label, memory_device};
+use super::spec::SwapSpec;
+use crate::base::error::Error;
+use crate::base::log;
+use crate::sys::PAGE_BYTES;
+use crate::sys::fd;
+use crate::sys::mapping::{Access, Mapping};
+use crate::sys::request::{self, Direction, Pieces};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::path::PathBuf;
+use userswap_policy::devices::DEVICES_MAX;
+
+/// What is copied at a time.
+const COPY_BYTES: usize = 1 << 20;
+
+/// How a child comes by the slots of one device.
+pub enum Handed {
+    /// It has no page there.
+    Nothing,
+    /// It reads the parent's.
+    Loan(Loan),
+    /// It has a copy.
+    Copy(File),
+}
+
+/// What a fork hands over: each device in use, by index.
+pub struct Estate {
+    devices: Vec<Handed>,
+    /// Slots that had to be copied.
+    pub copied: u64,
+    /// The process that forks, for the names of its devices.
+    parent: u32,
+}
+
+impl Devices {
+    /// Before fork, with the gate closed and the buffers drained: lends or copies what is in use.
+    ///
+    /// # Errors
+    /// No room for a copy, or reading or writing failed.
+    pub fn hand_over(&self) -> Result<Estate, Error> {
+        let mut copied = 0;
+        let mut numbers = DEVICES_MAX - self.list().count();
+        let hand_over = |device: &Device| {
+            let (used, holding) = {
+                let store = device.store().lock();
+                (store.used(), store.holding)
+            };
+            if used == 0 {
+                return Ok(Handed::Nothing);
+            }
+            let needs = usize::from(holding == Holding::Own);
+            if numbers >= needs
+                && let Some(loan) = device.lend()
+            {
+                numbers -= needs;
+                return Ok(Handed::Loan(loan));
+            }
+            copied += u64::from(used);
+            device.copy_file().map(Handed::Copy)
+        };
+        let devices = self.list().map(hand_over).collect::<Result<_, _>>()?;
+        Ok(Estate { devices, copied, parent: std::process::id() })
+    }
+
+    /// In the child: goes on with what was handed over.
+    ///
+    /// # Errors
+    /// An empty device cannot be made, or what dup3 says.
+    pub fn take_over(&self, estate: Estate) -> Result<(), Error> {
+        let devices: Vec<&Device> = self.list().collect();
+        let mut own = Vec::new();
+        for (device, handed) in devices.into_iter().zip(estate.devices) {
+            let holding = device.store().lock().holding;
+            match (handed, holding) {
+                (Handed::Nothing, Holding::Borrowed) => self.let_go(device)?,
+                (Handed::Nothing, Holding::Own) => self.own(device, &device.empty_file()?)?,
+                (Handed::Copy(file), _) => self.own(device, &file)?,
+                (Handed::Loan(loan), holding) => {
+                    if holding == Holding::Own {
+                        own.push((self.like(device)?, device.label().and_then(|label| label.node)));
+                    }
+                    self.borrow(device, &loan, estate.parent)?;
+                }
+            }
+        }
+        for (opened, node) in own {
+            self.take_into_use(opened, node)?;
+        }
+        Ok(())
+    }
+
+    /// Lets go of borrowed devices that hold none of this process's pages any more; the gate is closed, and
+    /// the buffers drained.
+    ///
+    /// # Errors
+    /// As for a swapoff.
+    pub fn let_go_of_empty(&self) -> Result<(), Error> {
+        let is_empty = |device: &&Device| {
+            let store = device.store().lock();
+            store.holding == Holding::Borrowed
+                && store.state == DeviceState::Retired
+                && store.used() == 0
+        };
+        let empty: Vec<&Device> = self.list().filter(is_empty).collect();
+        empty.into_iter().try_for_each(|device| self.let_go(device))
+    }
+
+    fn let_go(&self, device: &Device) -> Result<(), Error> {
+        self.swapoff_begin(device)?;
+        drop(self.swapoff_done(device));
+        Ok(())
+    }
+
+    /// The device is another process's from now on.
+    fn borrow(&self, device: &Device, loan: &Loan, parent: u32) -> Result<(), Error> {
+        let loans = device.loans().expect("what is lent has a table");
+        loans.borrow(loan).map_err(Error::Tables)?;
+        let mut store = device.store().lock();
+        if store.state == DeviceState::On {
+            self.counts.subtract(store.counts());
+        }
+        // What the parent has lent is not the child's.
+        store.give_back(|_| 0);
+        let was = std::mem::replace(&mut store.holding, Holding::Borrowed);
+        store.state = DeviceState::Retired;
+        drop(store);
+        self.table.lock().on_full(device.id());
+        if was == Holding::Own {
+            let label = device.label().expect("a device in use has a label");
+            device.set_label(Label {
+                name: format!("{} of {parent}", label.name),
+                ..(*label).clone()
+            });
+        }
+        Ok(())
+    }
+
+    /// The device is this process's from now on, in a file that nobody else has.
+    fn own(&self, device: &Device, file: &File) -> Result<(), Error> {
+        fd::replace(device.descriptor(), file.as_raw_fd()).map_err(Error::Tables)?;
+        let label = device.label().expect("a device in use has a label");
+        let mut store = device.store().lock();
+        device.set_unshared(&label, &mut store);
+        if store.state == DeviceState::On {
+            self.counts.subtract(store.counts());
+        }
+        store.give_back(|_| 0);
+        store.holding = Holding::Own;
+        store.state = match device.has_failed() {
+            true => DeviceState::Retired,
+            false => DeviceState::On,
+        };
+        if store.state == DeviceState::On {
+            self.counts.add(store.counts());
+            if !store.slots.is_full() {
+                self.table.lock().on_not_full(device.id());
+            }
+        }
+        Ok(())
+    }
+
+    /// An empty device beside this one.
+    fn like(&self, device: &Device) -> Result<OpenDevice, Error> {
+        let label = device.label().expect("a device in use has a label");
+        let priority = self.table.lock().device(device.id()).map(|known| known.priority);
+        let directory = label.directory.as_ref().and_then(|directory| directory.try_clone().ok());
+        Ok(OpenDevice {
+            file: match label.kind {
+                DeviceKind::Memory => None,
+                DeviceKind::Temporary | DeviceKind::File | DeviceKind::Block => {
+                    Some(device.empty_file()?)
+                }
+            },
+            path: place(&label),
+            kind: match label.kind {
+                DeviceKind::Memory => DeviceKind::Memory,
+                DeviceKind::Temporary | DeviceKind::File | DeviceKind::Block => {
+                    DeviceKind::Temporary
+                }
+            },
+            bytes: u64::from(label.max) * PAGE_BYTES as u64,
+            direct: Direct::Yes,
+            warning: None,
+            priority: priority.filter(|priority| *priority >= 0),
+            node: None,
+            throttle: device.throttle(),
+            directory: directory.map(fd::raise),
+        })
+    }
+}
+
+impl Device {
+    fn lend(&self) -> Option<Loan> {
+        let store = self.store().lock();
+        let loans = store.loans.as_ref()?;
+        loans.lend(store.used_words().map(|word| (word.index, word.mask))).ok()
+    }
+
+    /// A new unlinked file (or memory) with the same content in every used slot.
+    fn copy_file(&self) -> Result<File, Error> {
+        let copy = self.empty_file()?;
+        if fd::reflink(self.descriptor(), copy.as_raw_fd()).is_err() {
+            self.copy_slots(&copy).map_err(Error::ForkCopy)?;
+        }
+        Ok(copy)
+    }
+
+    fn empty_file(&self) -> Result<File, Error> {
+        let label = self.label().expect("a device in use has a label");
+        let bytes = u64::from(label.max) * PAGE_BYTES as u64;
+        let file = match (label.kind, &label.directory) {
+            (DeviceKind::Memory, _) => return memory_device(bytes).map_err(Error::Tables),
+            (_, Some(directory)) => open::open_beside(directory.as_fd(), &label.path, bytes),
+            (_, None) => temporary(open::default_directory(), bytes),
+        };
+        let file = or_memory(file, bytes)?;
+        file.set_len(bytes).map_err(Error::ForkCopy)?;
+        Ok(file)
+    }
+
+    fn copy_slots(&self, copy: &File) -> io::Result<()> {
+        let buffer = Mapping::new(COPY_BYTES, Access::ReadWrite)?;
+        for run in self.store().lock().slots.used_runs() {
+            let mut offset = u64::from(run.first) * PAGE_BYTES as u64;
+            let end = u64::from(run.first + run.count) * PAGE_BYTES as u64;
+            while offset < end {
+                let pieces = Pieces::one(buffer.address(), COPY_BYTES.min((end - offset) as usize));
+                request::transfer(self.descriptor(), Direction::Read, offset, &pieces)?;
+                request::transfer(copy.as_raw_fd(), Direction::Write, offset, &pieces)?;
+                offset += pieces.bytes() as u64;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The directory in which a child's own file is made.
+fn place(label: &Label) -> PathBuf {
+    match label.kind {
+        DeviceKind::Temporary | DeviceKind::Memory => label.path.clone(),
+        DeviceKind::File | DeviceKind::Block => open::default_directory(),
+    }
+}
+
+/// A process that may not make files any more (another user, Landlock) has memory.
+fn or_memory(file: Result<File, OpenError>, bytes: u64) -> Result<File, Error> {
+    match file {
+        Err(error) if error.is_refusal() => {
+            log::swapped_to_memory(&error.to_string());
+            memory_device(bytes).map_err(Error::Tables)
+        }
+        outcome => Ok(outcome?),
+    }
+}
+
+fn temporary(directory: PathBuf, bytes: u64) -> Result<File, OpenError> {
+    let opened = open::open(&SwapSpec::at(directory), bytes)?;
+    Ok(opened.file.expect("a directory gives a file"))
+}

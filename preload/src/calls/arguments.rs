@@ -1,0 +1,188 @@
+//! From a system call's arguments to the memory that they name.
+use super::held::{Held, text};
+use super::table::{self, Row};
+use crate::abi::raw::Span;
+use crate::state::process;
+use libc::{c_char, c_long, iovec, mmsghdr, msghdr};
+use std::mem::size_of;
+use userswap::internals::PAGE_BYTES;
+
+/// What an argument points to. The numbers in brackets are arguments, counted from 0, unless they say otherwise.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Memory {
+    /// A C string.
+    Text,
+    /// A list of C strings, up to a null pointer.
+    Texts,
+    /// So many bytes.
+    Fixed(usize),
+    /// As many entries as an argument says, each of so many bytes.
+    Each(usize, usize),
+    /// As many bytes as the 32-bit number says that an argument points to.
+    Sized(usize),
+    /// A bit for each descriptor below the number in an argument.
+    Sets(usize),
+    /// Buffers (iovec), as many as an argument says.
+    Parts(usize),
+    /// One message (msghdr).
+    One,
+    /// Messages (mmsghdr), as many as an argument says.
+    Messages(usize),
+    /// Requests (iocb), by pointers, as many as an argument says.
+    Iocbs(usize),
+    /// What an ioctl takes, whose number in an argument may tell.
+    Request(usize),
+    /// Only the kernel knows.
+    Unknown,
+}
+
+/// A call's arguments; those that it does not have are whatever is in their registers.
+pub type Arguments = [usize; 6];
+
+/// The arguments of a call with so many.
+pub fn of<const COUNT: usize>(given: [usize; COUNT]) -> Arguments {
+    std::array::from_fn(|index| given.get(index).copied().unwrap_or(0))
+}
+
+/// How far memory of unknown length is kept.
+const UNKNOWN_BYTES: usize = 256;
+/// The kernel takes no more buffers in one list (UIO_MAXIOV).
+const PARTS_MAX: usize = 1024;
+
+/// Keeps the memory of a call in RAM.
+pub fn hold(number: c_long, arguments: &Arguments) -> Held {
+    if let Some(row) = table::row(number) {
+        return hold_row(row, arguments);
+    }
+    let mut held = Held::none();
+    arguments.iter().for_each(|argument| held.add(unknown(*argument)));
+    held
+}
+
+/// The same for a function that is no system call.
+pub fn hold_row(row: Row, arguments: &Arguments) -> Held {
+    let mut held = Held::none();
+    for (index, memory) in row {
+        keep(&mut held, *memory, arguments[*index], arguments);
+    }
+    held
+}
+
+fn keep(held: &mut Held, memory: Memory, address: usize, arguments: &Arguments) {
+    if address == 0 {
+        return;
+    }
+    let of = |bytes| Span { address, bytes };
+    match memory {
+        Memory::Text => held.add(text(address as *const c_char)),
+        Memory::Texts => texts(held, address),
+        Memory::Fixed(bytes) => held.add(of(bytes)),
+        Memory::Each(count, bytes) => held.add(of(arguments[count].saturating_mul(bytes))),
+        Memory::Sized(length) => sized(held, address, arguments[length]),
+        Memory::Sets(count) => held.add(of((arguments[count] as u32 as usize).div_ceil(64) * 8)),
+        Memory::Parts(count) => parts(held, address, arguments[count]),
+        Memory::One => message(held, address),
+        Memory::Messages(count) => messages(held, address, arguments[count] as u32 as usize),
+        Memory::Iocbs(count) => requests(held, address, arguments[count]),
+        Memory::Request(number) => request(held, address, arguments[number]),
+        Memory::Unknown => held.add(unknown(address)),
+    }
+}
+
+fn unknown(address: usize) -> Span {
+    Span { address, bytes: UNKNOWN_BYTES.max(PAGE_BYTES - address % PAGE_BYTES) }
+}
+
+/// An entry of a list that the program passes; none where the program itself could not read it.
+fn entry<T: Copy>(list: usize, index: usize) -> Option<T> {
+    let at = list.checked_add(index * size_of::<T>())?;
+    let is_readable =
+        !process::is_managed(at) || Held::is_readable(Span { address: at, bytes: size_of::<T>() });
+    // SAFETY: memory of the program's that holds such an entry, or that the kernel would refuse: what is not
+    // managed is read as the C library reads the arguments that it checks.
+    is_readable.then(|| unsafe { (at as *const T).read_unaligned() })
+}
+
+fn sized(held: &mut Held, address: usize, length: usize) {
+    held.add(Span { address: length, bytes: 4 });
+    if length != 0
+        && process::is_managed(address)
+        && let Some(bytes) = entry::<u32>(length, 0)
+    {
+        held.add(Span { address, bytes: bytes as usize });
+    }
+}
+
+fn texts(held: &mut Held, list: usize) {
+    let mut index = 0;
+    while let Some(item) = entry::<usize>(list, index).filter(|item| *item != 0) {
+        held.add(Span { address: list + index * 8, bytes: 16 });
+        held.add(text(item as *const c_char));
+        index += 1;
+    }
+}
+
+fn parts(held: &mut Held, list: usize, count: usize) {
+    let count = count.min(PARTS_MAX);
+    held.add(Span { address: list, bytes: count * size_of::<iovec>() });
+    for index in 0..count {
+        let Some(part) = entry::<iovec>(list, index) else { break };
+        held.add(Span::of(part.iov_base, part.iov_len));
+    }
+}
+
+fn message(held: &mut Held, address: usize) {
+    let Some(message) = entry::<msghdr>(address, 0) else { return };
+    held.add(Span { address, bytes: size_of::<msghdr>() });
+    held.add(Span::of(message.msg_name, message.msg_namelen as usize));
+    held.add(Span::of(message.msg_control, message.msg_controllen));
+    if !message.msg_iov.is_null() {
+        parts(held, message.msg_iov as usize, message.msg_iovlen);
+    }
+}
+
+fn messages(held: &mut Held, list: usize, count: usize) {
+    for index in 0..count.min(PARTS_MAX) {
+        let address = list + index * size_of::<mmsghdr>();
+        message(held, address);
+        held.add(Span { address, bytes: size_of::<mmsghdr>() });
+    }
+}
+
+/// The kernel's iocb: the buffer is in its fourth word, the length in the fifth.
+fn requests(held: &mut Held, list: usize, count: usize) {
+    let count = count.min(PARTS_MAX);
+    held.add(Span { address: list, bytes: count * size_of::<usize>() });
+    for index in 0..count {
+        let Some(address) = entry::<usize>(list, index).filter(|address| *address != 0) else {
+            break;
+        };
+        let Some(words) = entry::<[usize; 8]>(address, 0) else { break };
+        held.add(Span { address, bytes: size_of_val(&words) });
+        let operation = words[2] as u16;
+        match operation {
+            // IOCB_CMD_PREADV and PWRITEV.
+            7 | 8 => parts(held, words[3], words[4]),
+            _ => held.add(Span { address: words[3], bytes: words[4] }),
+        }
+    }
+}
+
+/// Newer ioctls have the length of their argument in their number; older ones are of unknown length.
+fn request(held: &mut Held, address: usize, number: usize) {
+    let told = number >> 16 & 0x3fff;
+    held.add(unknown(address));
+    held.add(Span { address, bytes: told });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_of_unknown_length_reaches_into_the_next_page() {
+        let span = unknown(3 * PAGE_BYTES - 8);
+        assert_eq!((span.address, span.bytes), (3 * PAGE_BYTES - 8, UNKNOWN_BYTES));
+        assert_eq!(unknown(PAGE_BYTES).bytes, PAGE_BYTES);
+    }
+}

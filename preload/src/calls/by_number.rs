@@ -1,0 +1,129 @@
+//! `syscall()`: what is called by number gets what is called by name.
+//!
+//! Calls that this library interposes go to its functions, so that memory which is mapped, unmapped or
+//! protected by number is managed as well. All others are made here, with their memory kept in RAM.
+use super::arguments::{self, Arguments};
+use super::held::is_needed;
+use super::{lending, locks};
+use crate::abi::system_call::{enter, to_c};
+use crate::state::process;
+use libc::{SIGCHLD, c_int, c_long};
+
+/// A function of this library's that stands for a call; integers and pointers travel alike.
+enum Served {
+    /// It returns an int.
+    Int(*const ()),
+    Long(*const ()),
+}
+
+type Function = unsafe extern "C-unwind" fn(usize, usize, usize, usize, usize, usize) -> usize;
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn syscall(
+    number: c_long,
+    a: usize,
+    b: usize,
+    c: usize,
+    d: usize,
+    e: usize,
+    f: usize,
+) -> usize {
+    let arguments = [a, b, c, d, e, f];
+    if process::current().is_some() {
+        if number == libc::SYS_clone && is_fork(&arguments) {
+            // SAFETY: the program asks for it.
+            return unsafe { libc::fork() } as isize as usize;
+        }
+        match served(number) {
+            Some(Served::Int(function)) => {
+                return call(function, &arguments) as c_int as isize as usize;
+            }
+            Some(Served::Long(function)) => return call(function, &arguments),
+            None => {}
+        }
+    }
+    plain(number, &arguments)
+}
+
+/// Makes a call of no special kind.
+fn plain(number: c_long, arguments: &Arguments) -> usize {
+    if number == libc::SYS_futex {
+        return locks::futex(arguments);
+    }
+    if number == libc::SYS_io_uring_setup {
+        lending::note();
+    }
+    let _held = is_needed().then(|| arguments::hold(number, arguments));
+    let [a, b, c, d, e, f] = *arguments;
+    // SAFETY: the program asks for it.
+    to_c(unsafe { enter(number, a, b, c, d, e, f) })
+}
+
+fn call(function: *const (), arguments: &Arguments) -> usize {
+    // SAFETY: one of the functions below.
+    let function = unsafe { std::mem::transmute::<*const (), Function>(function) };
+    let [a, b, c, d, e, f] = *arguments;
+    // SAFETY: called as the program called syscall.
+    unsafe { function(a, b, c, d, e, f) }
+}
+
+/// Whether a clone is a fork by another name.
+fn is_fork(arguments: &Arguments) -> bool {
+    let [flags, stack, ..] = *arguments;
+    flags == SIGCHLD as usize && stack == 0
+}
+
+/// What this library interposes, with the same arguments in the same order.
+fn served(number: c_long) -> Option<Served> {
+    use Served::{Int, Long};
+    Some(match number {
+        libc::SYS_mmap => Long(libc::mmap as *const ()),
+        libc::SYS_munmap => Int(libc::munmap as *const ()),
+        libc::SYS_mremap => Long(libc::mremap as *const ()),
+        libc::SYS_mprotect => Int(libc::mprotect as *const ()),
+        libc::SYS_pkey_mprotect => Int(pkey_mprotect as *const ()),
+        libc::SYS_madvise => Int(libc::madvise as *const ()),
+        libc::SYS_mincore => Int(libc::mincore as *const ()),
+        libc::SYS_mlock => Int(libc::mlock as *const ()),
+        libc::SYS_mlock2 => Int(libc::mlock2 as *const ()),
+        libc::SYS_munlock => Int(libc::munlock as *const ()),
+        libc::SYS_mlockall => Int(libc::mlockall as *const ()),
+        libc::SYS_munlockall => Int(libc::munlockall as *const ()),
+        libc::SYS_close => Int(libc::close as *const ()),
+        libc::SYS_dup2 => Int(libc::dup2 as *const ()),
+        libc::SYS_dup3 => Int(libc::dup3 as *const ()),
+        libc::SYS_close_range => Int(libc::close_range as *const ()),
+        libc::SYS_fork => Int(libc::fork as *const ()),
+        libc::SYS_execve => Int(libc::execve as *const ()),
+        libc::SYS_execveat => Int(libc::execveat as *const ()),
+        libc::SYS_read => Long(libc::read as *const ()),
+        libc::SYS_write => Long(libc::write as *const ()),
+        libc::SYS_pread64 => Long(libc::pread64 as *const ()),
+        libc::SYS_pwrite64 => Long(libc::pwrite64 as *const ()),
+        libc::SYS_readv => Long(libc::readv as *const ()),
+        libc::SYS_writev => Long(libc::writev as *const ()),
+        libc::SYS_sendto => Long(libc::sendto as *const ()),
+        libc::SYS_recvfrom => Long(libc::recvfrom as *const ()),
+        libc::SYS_vmsplice => Long(libc::vmsplice as *const ()),
+        libc::SYS_setsockopt => Int(libc::setsockopt as *const ()),
+        libc::SYS_chroot => Int(libc::chroot as *const ()),
+        libc::SYS_pivot_root => Int(pivot_root as *const ()),
+        libc::SYS_unshare => Int(libc::unshare as *const ()),
+        libc::SYS_setns => Int(libc::setns as *const ()),
+        libc::SYS_capset => Int(capset as *const ()),
+        libc::SYS_prctl => Int(libc::prctl as *const ()),
+        libc::SYS_prlimit64 => Int(libc::prlimit64 as *const ()),
+        _ => return None,
+    })
+}
+
+unsafe extern "C" {
+    fn pivot_root(root: *const libc::c_char, old: *const libc::c_char) -> c_int;
+    fn capset(header: *mut u64, data: *const u32) -> c_int;
+    fn pkey_mprotect(
+        address: *mut libc::c_void,
+        bytes: usize,
+        protection: c_int,
+        key: c_int,
+    ) -> c_int;
+}

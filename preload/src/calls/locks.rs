@@ -1,0 +1,177 @@
+//! Waiting for other threads, by words in memory that may be missing when the kernel looks at them.
+use super::arguments::{self, Arguments};
+use super::held::{Held, is_needed};
+use super::kept::pass_on;
+use crate::abi::next::Next;
+use crate::abi::raw::{Span, errno};
+use crate::abi::system_call::{enter, to_c};
+use crate::state::process;
+
+/// How often a wait is tried whose word has left again before the kernel looked; then it is kept.
+const REPEATS_MAX: u32 = 100;
+
+/// futex, by number.
+///
+/// A plain wait only reads its word, and has not begun when that is missing. It is brought in and tried again,
+/// so that a thread that waits for long keeps no page. All else writes to the word, also at the end of a wait.
+pub fn futex(arguments: &Arguments) -> usize {
+    let [word, operation, ..] = *arguments;
+    let is_concerned = process::is_managed(word) && (is_needed() || is_inherited(operation));
+    let enter = || {
+        let [a, b, c, d, e, f] = *arguments;
+        // SAFETY: the program asks for it.
+        to_c(unsafe { enter(libc::SYS_futex, a, b, c, d, e, f) })
+    };
+    if !is_concerned && !is_needed() {
+        return enter();
+    }
+    if is_plain_wait(operation) {
+        for _ in 0..REPEATS_MAX {
+            drop(hold(arguments));
+            let result = enter();
+            if result != usize::MAX || errno() != libc::EFAULT {
+                return result;
+            }
+        }
+    }
+    let _held = hold(arguments);
+    enter()
+}
+
+fn hold(arguments: &Arguments) -> Held {
+    arguments::hold(libc::SYS_futex, arguments)
+}
+
+fn command(operation: usize) -> i32 {
+    operation as i32 & !(libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME)
+}
+
+fn is_plain_wait(operation: usize) -> bool {
+    matches!(command(operation), libc::FUTEX_WAIT | libc::FUTEX_WAIT_BITSET)
+}
+
+/// Whether the kernel writes to the word where it cannot wait for a page: also with the right to have its faults
+/// served.
+fn is_inherited(operation: usize) -> bool {
+    matches!(
+        command(operation),
+        libc::FUTEX_LOCK_PI
+            | libc::FUTEX_LOCK_PI2
+            | libc::FUTEX_UNLOCK_PI
+            | libc::FUTEX_TRYLOCK_PI
+            | libc::FUTEX_WAIT_REQUEUE_PI
+            | libc::FUTEX_CMP_REQUEUE_PI
+    )
+}
+
+/// Whether a lock with this kind of mutex needs its memory kept; a static one costs a comparison.
+#[inline]
+fn is_concerned(mutex: usize) -> bool {
+    process::is_managed(mutex) && (is_needed() || has_inheritance(mutex))
+}
+
+#[inline]
+fn has_inheritance(mutex: usize) -> bool {
+    // SAFETY: the program passes a mutex, whose layout static initialisers have made part of the ABI.
+    let kind = unsafe { ((mutex + MUTEX_KIND) as *const i32).read_volatile() };
+    kind & PRIO_INHERIT != 0
+}
+
+/// Where a mutex says of what kind it is, in bytes.
+const MUTEX_KIND: usize = 16;
+/// PTHREAD_MUTEX_PRIO_INHERIT_NP.
+const PRIO_INHERIT: i32 = 32;
+/// Bytes of the C library's largest object that threads wait for (a rwlock).
+const OBJECT_BYTES: usize = 56;
+
+fn object(address: usize) -> Span {
+    Span { address, bytes: OBJECT_BYTES }
+}
+
+/// Locks a mutex by `lock`; one that is free is had without the kernel, and without more ado.
+#[inline]
+fn lock(lock: &Next, trylock: &Next, arguments: &Arguments) -> usize {
+    let mutex = arguments[0];
+    if !is_concerned(mutex) {
+        return pass_on(lock, arguments);
+    }
+    let result = pass_on(trylock, arguments);
+    if result as i32 != libc::EBUSY {
+        return result;
+    }
+    let _held = Held::new(&arguments.map(object));
+    pass_on(lock, arguments)
+}
+
+fn unlock(unlock: &Next, arguments: &Arguments) -> usize {
+    let mutex = arguments[0];
+    if !process::is_managed(mutex) || !has_inheritance(mutex) {
+        return pass_on(unlock, arguments);
+    }
+    let _held = Held::new(&[object(mutex)]);
+    pass_on(unlock, arguments)
+}
+
+/// Waits for something, perhaps up to a time.
+fn wait(next: &Next, arguments: &Arguments) -> usize {
+    if !is_needed() {
+        return pass_on(next, arguments);
+    }
+    let _held = Held::new(&arguments.map(object));
+    pass_on(next, arguments)
+}
+
+/// Waits on a condition variable, and then for its mutex.
+fn wait_with_mutex(next: &Next, arguments: &Arguments) -> usize {
+    if !is_needed() && !is_concerned(arguments[1]) {
+        return pass_on(next, arguments);
+    }
+    let _held = Held::new(&arguments.map(object));
+    pass_on(next, arguments)
+}
+
+macro_rules! entries {
+    ($($act:ident { $($name:ident $(by $try:ident)?),+ $(,)? })+) => {
+        mod next {
+            use super::Next;
+            $($(
+                #[allow(non_upper_case_globals, reason = "named as the C function")]
+                pub static $name: Next = Next::new($crate::abi::next::name!($name));
+            )+)+
+            #[allow(non_upper_case_globals, reason = "named as the C function")]
+            pub static pthread_mutex_trylock: Next = Next::new(c"pthread_mutex_trylock");
+        }
+        /// Looks all of them up.
+        pub fn look_up() {
+            $($( next::$name.look_up(); )+)+
+            next::pthread_mutex_trylock.look_up();
+        }
+        mod exported {
+            use super::*;
+            $($(
+                #[unsafe(no_mangle)]
+                pub unsafe extern "C-unwind" fn $name(a: usize, b: usize, c: usize, d: usize) -> usize {
+                    $act(&next::$name, $(&next::$try,)? &[a, b, c, d, 0, 0])
+                }
+            )+)+
+        }
+    };
+}
+
+entries! {
+    lock {
+        pthread_mutex_lock by pthread_mutex_trylock,
+        pthread_mutex_timedlock by pthread_mutex_trylock,
+        pthread_mutex_clocklock by pthread_mutex_trylock,
+    }
+    unlock { pthread_mutex_unlock }
+    wait_with_mutex {
+        pthread_cond_wait, pthread_cond_timedwait, pthread_cond_clockwait, cnd_wait, cnd_timedwait,
+    }
+    wait {
+        pthread_barrier_wait,
+        pthread_rwlock_rdlock, pthread_rwlock_wrlock, pthread_rwlock_timedrdlock,
+        pthread_rwlock_timedwrlock, pthread_rwlock_clockrdlock, pthread_rwlock_clockwrlock,
+        pthread_once, sem_wait, sem_timedwait, sem_clockwait, mtx_lock, mtx_timedlock, call_once,
+    }
+}
