@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Holds the rooms of the engine to their floors: a folder of engine/src uses itself and what is below it.
+# Holds the rooms of the engine and of the simulator to their floors: a folder uses itself and what is below it.
 #
-# floors.sh [DIR]      names each use that goes up, as FILE:LINE, and fails if there is one
+# floors.sh            names each use that goes up, as FILE:LINE, and fails if there is one
 # floors.sh --self-test
 #
 # What a file uses is what follows `crate::`, or as many `super::` as lead out of its folder: in imports, also in groups
@@ -10,13 +10,14 @@ set -euo pipefail
 
 # From the top to the bottom.
 FLOORS='api control process request swapoff fault reclaim transfer state job device base list_lru sys'
+SIM_FLOORS='scenario report memory machine clock'
 
-# The arrows that go up, and what has no floor, in the Rust files below $1.
+# The arrows that go up, and what has no floor, in the Rust files below $1, where the floors are those of $2.
 arrows_up() {
     (
         cd "$1"
         find . -name '*.rs' ! -name tests.rs ! -path '*/tests/*' ! -path ./lib.rs -print |
-            sed 's#^\./##' | sort | xargs -r awk -v floors="$FLOORS" -v prefix="$1/" "$PARSER"
+            sed 's#^\./##' | sort | xargs -r awk -v floors="$2" -v prefix="$1/" "$PARSER"
     )
 }
 
@@ -165,17 +166,17 @@ fault/server.rs:14: fault uses crate::Error, which is no room: name the room tha
 state/mod.rs:1: state uses fault, which is above it
 FOUND
     )
-    found=$(arrows_up "$house" | sed "s#^$house/##")
+    found=$(arrows_up "$house" "$FLOORS" | sed "s#^$house/##")
     diff <(echo "$expected") <(echo "$found") || {
         echo 'floors.sh: the self-test found something else than was hidden (< hidden, > found)' >&2
         exit 1
     }
 }
 
-case ${1:-engine/src} in
+case ${1:-} in
     --self-test) self_test ;;
     *)
-        found=$(arrows_up "${1:-engine/src}")
+        found=$(arrows_up engine/src "$FLOORS"; arrows_up sim/src "$SIM_FLOORS")
         [ -z "$found" ] || { printf '%s\n' "$found" >&2; exit 1; }
         ;;
 esac

@@ -14,6 +14,7 @@ mod memory;
 mod program;
 mod ram;
 mod run;
+mod sim;
 mod stress;
 
 use std::ffi::OsString;
@@ -58,6 +59,8 @@ enum Command {
     StressLoad(stress::LoadArgs),
     /// Measure a case under userswap and, with --vs kernel, on the kernel's own swap
     Bench(Box<bench::BenchLine>),
+    /// Simulate machines that swap, beside what was published about them
+    Sim(sim::SimArgs),
     /// Generate load, with the options and the output of usemem
     #[command(disable_help_flag = true)]
     Usemem {
@@ -84,6 +87,7 @@ fn main() -> ExitCode {
         Command::Stress(args) => stress::stress(&args),
         Command::StressLoad(args) => stress::load(&args),
         Command::Bench(args) => bench::bench(*args),
+        Command::Sim(args) => sim::sim(&args),
         Command::Usemem { args } => bench::usemem(args),
     };
     result.unwrap_or_else(|failure: Failure| {
