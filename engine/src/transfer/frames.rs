@@ -46,8 +46,7 @@ impl Core {
             return false;
         }
         self.release_memory(frames);
-        let (to, zeros) = (self.frame_address(frames.first), self.zeros_address());
-        self.copy_pages(Call::FillFrames, to, zeros, frames.count);
+        self.copy_zeros(Call::FillFrames, self.frame_address(frames.first), frames.count);
         count(&self.counters.frames_replaced, frames.count.into());
         true
     }
@@ -74,8 +73,7 @@ impl Core {
             Grant::Spare(count) => count,
         };
         let run = node.lock().take_holes(spare.min(RUN_MAX));
-        let (to, zeros) = (self.frame_address(run.first), self.zeros_address());
-        self.copy_pages(Call::FillFrames, to, zeros, run.count);
+        self.copy_zeros(Call::FillFrames, self.frame_address(run.first), run.count);
         node.lock().spare += spare - run.count;
         run
     }

@@ -96,19 +96,26 @@ impl Core {
     /// As [`Self::map_zeros`], with pages that are taken from the kernel.
     fn map_new_zeros(&self, node: &Node, range: PageRange) -> u32 {
         let _near = self.prefer_node(node);
-        let mut done = 0;
-        while done < range.count {
-            let count = (range.count - done).min(RUN_MAX);
-            let to = self.page_address(range.first + done);
-            let copied = self.copy_pages(Call::CopyZeros, to, self.zeros_address(), count);
-            done += copied;
-            if copied < count {
-                break;
-            }
-        }
+        let done = self.copy_zeros(Call::CopyZeros, self.page_address(range.first), range.count);
         let mut state = node.lock();
         state.resident += done;
         state.spare += range.count - done;
+        done
+    }
+
+    /// Copies zeros to missing pages, as many at a time as there are pages of zeros; returns how many, fewer than
+    /// `count` when a mapping ends there.
+    pub(crate) fn copy_zeros(&self, call: Call, to: usize, count: u32) -> u32 {
+        let mut done = 0;
+        while done < count {
+            let part = (count - done).min(RUN_MAX);
+            let copied =
+                self.copy_pages(call, to + done as usize * PAGE_BYTES, self.zeros_address(), part);
+            done += copied;
+            if copied < part {
+                break;
+            }
+        }
         done
     }
 

@@ -186,3 +186,23 @@ fn a_device_that_is_added_gives_hopeless_reclaimers_another_chance() {
     pinned.unpin(0..11 * MIB).unwrap();
     audit(&engine);
 }
+
+/// Runs of first touches are longer than there are pages of zeros to copy from.
+#[test]
+fn new_memory_is_zero_where_frames_are_replaced_in_long_runs() {
+    for way in WAYS {
+        limit(60);
+        let engine = engine(way);
+        engine.core().note_lending();
+        let written = engine.map(24 * MIB).unwrap();
+        Pages::of(&written).fill_all(5);
+        for _ in 0..rounds(4) {
+            let region = engine.map(12 * MIB).unwrap();
+            Pages::of(&region).check_all(0);
+        }
+        let replaced = engine.counters().frames_replaced;
+        assert!(replaced > 1000, "{way:?}: {replaced} frames");
+        Pages::of(&written).check_all(5);
+        audit(&engine);
+    }
+}
