@@ -6,7 +6,7 @@ use crate::random::Random;
 use std::fs::File;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
-use userswap::internals::bench::stress::{Area, Span, StressRing, in_child, lost_here};
+use userswap::internals::bench::stress::{Area, Span, StressRing, in_child, lost_here, lost_since};
 
 /// Areas of a worker.
 pub const AREAS: usize = 3;
@@ -294,9 +294,13 @@ impl<'a> Worker<'a> {
 
     fn lock(&mut self, area: usize, span: Span) -> Result<(), Wrong> {
         let span = Span { count: span.count.min(32), ..span };
+        let before = lost_here();
         if self.areas[area].lock(span, |_| {}).is_err() {
             self.note_refusal();
         }
+        // Pages of zeros are where it found lost ones.
+        let lost = lost_since(before).filter_map(|address| self.areas[area].page_at(address));
+        lost.for_each(|page| self.set_stamp(area, page, Stamp::ZEROS));
         self.verify(area, span)
     }
 

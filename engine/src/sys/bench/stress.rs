@@ -28,13 +28,23 @@ static AREAS: [[AtomicUsize; 2]; AREAS_MAX] =
 /// Pages that were lost, by all threads of this process.
 pub static LOST: AtomicU64 = AtomicU64::new(0);
 
+/// Pages found lost whose addresses a thread remembers: more than one call brings in.
+const REMEMBERED: usize = 512;
+
 thread_local! {
     static LOST_HERE: Cell<u64> = const { Cell::new(0) };
+    static LOST_AT: [Cell<usize>; REMEMBERED] = const { [const { Cell::new(0) }; REMEMBERED] };
 }
 
 /// Pages that this thread found lost.
 pub fn lost_here() -> u64 {
     LOST_HERE.get()
+}
+
+/// The addresses of the pages that this thread found lost after the first `before`.
+pub fn lost_since(before: u64) -> impl Iterator<Item = usize> {
+    assert!(lost_here() - before <= REMEMBERED as u64, "no call brings so many pages in");
+    (before..lost_here()).map(|index| LOST_AT.with(|at| at[index as usize % REMEMBERED].get()))
 }
 
 /// Has lost pages of areas replaced by pages of zeros.
@@ -60,8 +70,9 @@ extern "C" fn on_bus(_: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
         unsafe { libc::_exit(STATUS_LOST_OWN) };
     }
     LOST.fetch_add(1, Ordering::Relaxed);
-    LOST_HERE.set(LOST_HERE.get() + 1);
     let page = address & !(PAGE_BYTES - 1);
+    let index = LOST_HERE.replace(LOST_HERE.get() + 1);
+    LOST_AT.with(|at| at[index as usize % REMEMBERED].set(page));
     if map_zeros(page, 1).is_err() {
         // SAFETY: as above.
         unsafe { libc::_exit(STATUS_LOST_OWN) };
@@ -128,6 +139,12 @@ impl Area {
     /// Number of pages.
     pub fn pages(&self) -> usize {
         self.pages
+    }
+
+    /// The page at an address, if it is the area's.
+    pub fn page_at(&self, address: usize) -> Option<usize> {
+        let page = address.checked_sub(self.start)? / PAGE_BYTES;
+        (page < self.pages).then_some(page)
     }
 
     fn words(&self, page: usize) -> &[AtomicU64] {
