@@ -7,12 +7,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-/// `userswap run --ram 16M` with a statistics file for each process.
+/// `userswap run --ram 16M`, for each process, with a statistics file for each process.
 fn managed(directory: &Path) -> Command {
     // Processes of other users write there too.
     fs::set_permissions(directory, Permissions::from_mode(0o777)).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_userswap"));
-    command.args(["run", "--ram", "16M", "--swap", "/var/tmp", "--stats"]);
+    command.args(["run", "--ram", "16M", "--ram-per-process", "--swap", "/var/tmp", "--stats"]);
     command.arg(directory.join("stats-%p.json"));
     command
 }
