@@ -1,6 +1,5 @@
 # row perl: perl {file}
 # needs: perl
-# short:
 my (%texts, @blocks);
 $texts{$_} = "text " . $_ x 3 for 1 .. 300000;
 push @blocks, chr($_ % 256) x (1 << 20) for 1 .. 60;

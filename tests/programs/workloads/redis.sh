@@ -1,6 +1,5 @@
 # row redis with BGSAVE: bash {file}
 # needs: redis-server redis-cli
-# short:
 # Fills it, saves in a child while it is written to, and starts a second one on what was saved.
 start() {
     redis-server --port 0 --unixsocket "$PWD/socket" --dir "$PWD" --save "" --enable-debug-command local --daemonize no --loglevel warning >>log 2>&1 &
