@@ -154,15 +154,20 @@ def is_alive(pid):
     return not slurp(f"/proc/{pid}/stat").rpartition(")")[2].startswith((" Z", " X"))
 
 
+# Named so by engine/src/sys/bench/cleaner.rs.
+CLEANER = "userswap-clean"
+
+
 def end_all():
-    """Ends what is left of a run, and returns the names of it."""
-    names, until = [], time.monotonic() + 20
+    """Ends what is left of a run, and returns the names of it. What switches the kernel's swap off is waited for."""
+    names, until = [], time.monotonic() + 120
     while time.monotonic() < until:
         living = [pid for pid in descendants(os.getpid()) if is_alive(pid)]
         if not living:
             break
-        names += [slurp(f"/proc/{pid}/comm").strip() for pid in living if not names]
-        for pid in living:
+        ended = [pid for pid in living if slurp(f"/proc/{pid}/comm").strip() != CLEANER]
+        names += [slurp(f"/proc/{pid}/comm").strip() for pid in ended if not names]
+        for pid in ended:
             try:
                 os.kill(pid, signal.SIGKILL)
             except OSError:
