@@ -1,7 +1,4 @@
 //! What the tests of whole programs share: finding the program, and waiting for what it does.
-#![allow(unsafe_code)]
-
-use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
@@ -10,8 +7,8 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
-/// What asks a program to stop, as a shell gives it to a program in the foreground.
-const STOPS: [i32; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
+/// What asks a program to stop, as a shell gives it to a program in the foreground: not ignored.
+const HEARD: &str = "--default-signal=INT,TERM,HUP,QUIT";
 
 /// The example `standalone`, which Cargo builds beside the tests. It hears the signals that ask it to stop also
 /// where the tests do not: children of nohup and of background jobs inherit that these are ignored.
@@ -19,14 +16,8 @@ pub fn standalone() -> Command {
     let test = std::env::current_exe().unwrap();
     let path: PathBuf = test.parent().unwrap().parent().unwrap().join("examples/standalone");
     assert!(path.exists(), "{} is missing: cargo build --examples", path.display());
-    let mut command = Command::new(path);
-    let hear = || {
-        // SAFETY: sets dispositions of the child, which has one thread.
-        STOPS.iter().for_each(|signal| _ = unsafe { libc::signal(*signal, libc::SIG_DFL) });
-        Ok(())
-    };
-    // SAFETY: `signal` may be called between fork and exec.
-    unsafe { command.pre_exec(hear) };
+    let mut command = Command::new("env");
+    command.arg(HEARD).arg(path);
     command
 }
 

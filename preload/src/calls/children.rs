@@ -35,8 +35,8 @@ type Texts = *const *const c_char;
 struct Ours {
     /// `LD_PRELOAD=…`, this library alone.
     preload: Vec<u8>,
-    /// The path of the library.
-    library: PathBuf,
+    /// The path of this library.
+    injected: PathBuf,
     /// `USERSWAP_OPTIONS=…`
     options: Vec<u8>,
 }
@@ -51,7 +51,7 @@ pub fn start(options: &CStr, preloaded: &CStr) {
     let entry = |name: &str, value: &[u8]| [name.as_bytes(), b"=", value, b"\0"].concat();
     let _ = OURS.set(Ours {
         preload: entry(PRELOAD_VARIABLE, library),
-        library: OsStr::from_bytes(library).into(),
+        injected: OsStr::from_bytes(library).into(),
         options: entry(OPTIONS_VARIABLE, options.to_bytes()),
     });
 }
@@ -86,7 +86,7 @@ pub fn environment_for(
         return environment;
     }
     let Some(program) = finds.find(path) else { return environment };
-    let is_complete = given.options.is_some() && given.names(&ours.library);
+    let is_complete = given.options.is_some() && given.names(&ours.injected);
     let obstacle = obstacle(&program, ours, SCRIPT_DEPTH_MAX);
     match obstacle {
         None if is_complete => environment,
@@ -196,7 +196,7 @@ fn obstacle(path: &Path, ours: &Ours, depth: u32) -> Option<Obstacle> {
             Linkage::Dynamic(interpreter) if interpreter.is_musl() => Some(Obstacle::Musl),
             Linkage::Dynamic(_) if changes_privileges(&file) => Some(Obstacle::Privileged),
             Linkage::Dynamic(_) => {
-                File::open(&ours.library).is_err().then_some(Obstacle::Unreachable)
+                File::open(&ours.injected).is_err().then_some(Obstacle::Unreachable)
             }
         };
     }
@@ -229,6 +229,11 @@ fn has_capabilities(file: &File) -> bool {
     unsafe { libc::fgetxattr(file.as_raw_fd(), name, nowhere, 0) > 0 }
 }
 
+/// The value that an entry of an environment gives a variable, if it is that variable's.
+fn value<'a>(entry: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    entry.strip_prefix(name.as_bytes())?.strip_prefix(b"=")
+}
+
 /// What an environment has of what a managed program needs.
 struct Given {
     environment: Texts,
@@ -241,9 +246,8 @@ impl Given {
     fn of(environment: Texts) -> Self {
         let mut given = Self { environment, entries: 0, options: None, preload: None };
         while let Some(text) = given.entry(given.entries) {
-            let value = |name: &str| text.strip_prefix(name.as_bytes())?.strip_prefix(b"=");
-            given.options = given.options.or_else(|| value(OPTIONS_VARIABLE));
-            given.preload = given.preload.or_else(|| value(PRELOAD_VARIABLE));
+            given.options = given.options.or_else(|| value(text, OPTIONS_VARIABLE));
+            given.preload = given.preload.or_else(|| value(text, PRELOAD_VARIABLE));
             given.entries += 1;
         }
         given
@@ -269,10 +273,7 @@ impl Given {
         let mut kept = 0;
         for index in 0..self.entries {
             let text = self.entry(index)?;
-            let is = |name: &str| {
-                text.strip_prefix(name.as_bytes()).is_some_and(|rest| rest.starts_with(b"="))
-            };
-            if !is(OPTIONS_VARIABLE) && !is(PRELOAD_VARIABLE) {
+            if [OPTIONS_VARIABLE, PRELOAD_VARIABLE].iter().all(|name| value(text, name).is_none()) {
                 room.entries.get_mut(kept)?.write(text.as_ptr().cast());
                 kept += 1;
             }
