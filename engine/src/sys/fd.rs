@@ -1,5 +1,6 @@
 //! Descriptors: events, polling, and keeping ours out of the program's way.
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 /// Descriptors of ours live at or above this number when the limit allows: programs number theirs from
@@ -143,5 +144,16 @@ pub fn reflink(from: RawFd, to: RawFd) -> io::Result<()> {
     match unsafe { libc::ioctl(to, FICLONE, from) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// What fcntl is told of a lock on bytes of a file.
+pub(super) fn byte_lock(kind: libc::c_int, bytes: Range<usize>) -> libc::flock {
+    libc::flock {
+        l_type: kind as libc::c_short,
+        l_whence: libc::SEEK_SET as libc::c_short,
+        l_start: bytes.start as i64,
+        l_len: bytes.len() as i64,
+        l_pid: 0,
     }
 }

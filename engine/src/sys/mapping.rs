@@ -1,7 +1,9 @@
 //! Anonymous mappings: address space that costs nothing until it is touched.
 use super::PAGE_BYTES;
+use std::fs::File;
 use std::io;
 use std::marker::PhantomData;
+use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 
 /// What a new mapping may be used for.
@@ -39,6 +41,23 @@ impl Mapping {
     /// As [`Mapping::new`].
     pub fn shared(bytes: usize, access: Access) -> io::Result<Self> {
         Self::make(bytes, access, libc::MAP_SHARED)
+    }
+
+    /// The first bytes of a file, readable and writable, which all that map it share.
+    ///
+    /// # Errors
+    /// What mmap says.
+    pub fn of_file(file: &File, bytes: usize) -> io::Result<Self> {
+        let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
+        let (fd, anywhere, offset) = (file.as_raw_fd(), 0usize, 0usize);
+        // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists. The raw
+        // system call passes by an interposed mmap.
+        let address =
+            unsafe { libc::syscall(libc::SYS_mmap, anywhere, bytes, access, flags, fd, offset) };
+        match address {
+            -1 => Err(io::Error::last_os_error()),
+            address => Ok(Self { address: address as usize, bytes }),
+        }
     }
 
     fn make(bytes: usize, access: Access, sharing: i32) -> io::Result<Self> {

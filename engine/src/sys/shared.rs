@@ -94,13 +94,7 @@ impl ByteLocks {
     }
 
     fn change(&self, byte: u32, kind: libc::c_int) -> bool {
-        let range = libc::flock {
-            l_type: kind as libc::c_short,
-            l_whence: libc::SEEK_SET as libc::c_short,
-            l_start: i64::from(byte),
-            l_len: 1,
-            l_pid: 0,
-        };
+        let range = fd::byte_lock(kind, byte as usize..byte as usize + 1);
         // SAFETY: `range` is a whole struct flock; only the file's locks change.
         unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_OFD_SETLK, &raw const range) == 0 }
     }

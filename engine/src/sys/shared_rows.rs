@@ -4,6 +4,7 @@
 //! process ends, however that happens, or becomes another program (descriptors close at exec). Closing any descriptor of
 //! the file releases all of the process's locks on it, so a process opens the file once.
 use super::fd;
+use super::mapping::Mapping;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -16,7 +17,7 @@ const ROW_BYTES: usize = size_of::<[AtomicU32; WORDS]>();
 /// Rows of sixteen words in a file, mapped as long as this lives; children of a fork inherit them.
 #[derive(Debug)]
 pub struct SharedRows {
-    address: usize,
+    mapping: Mapping,
     rows: usize,
     file: File,
 }
@@ -30,17 +31,7 @@ impl SharedRows {
         let file = File::from(fd::raise(OwnedFd::from(file)));
         let bytes = rows * ROW_BYTES;
         file.set_len(bytes as u64)?;
-        let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
-        let (anywhere, offset) = (0usize, 0usize);
-        // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists. The raw
-        // system call passes by an interposed mmap.
-        let address = unsafe {
-            libc::syscall(libc::SYS_mmap, anywhere, bytes, access, flags, file.as_raw_fd(), offset)
-        };
-        match address {
-            -1 => Err(io::Error::last_os_error()),
-            address => Ok(Self { address: address as usize, rows, file }),
-        }
+        Ok(Self { mapping: Mapping::of_file(&file, bytes)?, rows, file })
     }
 
     /// The file's descriptor, which a program must not close.
@@ -66,13 +57,7 @@ impl SharedRows {
     }
 
     fn record_lock(&self, command: i32, kind: i32, bytes: Range<usize>) -> Option<libc::flock> {
-        let mut lock = libc::flock {
-            l_type: kind as libc::c_short,
-            l_whence: libc::SEEK_SET as libc::c_short,
-            l_start: bytes.start as i64,
-            l_len: bytes.len() as i64,
-            l_pid: 0,
-        };
+        let mut lock = fd::byte_lock(kind, bytes);
         // SAFETY: `lock` is a valid structure, which the call may change; it has no other effect on memory.
         let done = unsafe { libc::fcntl(self.descriptor(), command, &raw mut lock) };
         (done == 0).then_some(lock)
@@ -84,13 +69,11 @@ impl std::ops::Deref for SharedRows {
     fn deref(&self) -> &Self::Target {
         // SAFETY: the mapping holds so many rows, page aligned, until `self` is dropped; other processes change them as
         // atomics too.
-        unsafe { std::slice::from_raw_parts(self.address as *const [AtomicU32; WORDS], self.rows) }
-    }
-}
-
-impl Drop for SharedRows {
-    fn drop(&mut self) {
-        // SAFETY: this mapping is ours alone, and nothing borrows from it any more.
-        unsafe { libc::syscall(libc::SYS_munmap, self.address, self.rows * ROW_BYTES) };
+        unsafe {
+            std::slice::from_raw_parts(
+                self.mapping.address() as *const [AtomicU32; WORDS],
+                self.rows,
+            )
+        }
     }
 }

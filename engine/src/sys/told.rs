@@ -4,9 +4,9 @@
 //! moment. Children may have become other users: every user can write to it, and gains by that only that
 //! something is said twice, or not at all.
 use super::PAGE_BYTES;
-use std::fs::{File, OpenOptions, Permissions};
+use super::mapping::{Access, Mapping};
+use std::fs::{OpenOptions, Permissions};
 use std::io;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -40,7 +40,7 @@ impl Told {
         if file.metadata()?.len() < PAGE_BYTES as u64 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        Self::map(libc::MAP_SHARED, Some(&file))
+        Ok(Self::in_mapping(Mapping::of_file(&file, PAGE_BYTES)?))
     }
 
     /// A page of this process's and its forked children's own.
@@ -48,20 +48,14 @@ impl Told {
     /// # Errors
     /// No memory.
     pub fn alone() -> io::Result<Self> {
-        Self::map(libc::MAP_SHARED | libc::MAP_ANONYMOUS, None)
+        Ok(Self::in_mapping(Mapping::shared(PAGE_BYTES, Access::ReadWrite)?))
     }
 
-    fn map(flags: i32, file: Option<&File>) -> io::Result<Self> {
-        let fd = file.map_or(-1, |file| file.as_raw_fd());
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a mapping at an address of the kernel's choice.
-        let page =
-            unsafe { libc::mmap(std::ptr::null_mut(), PAGE_BYTES, protection, flags, fd, 0) };
-        if page == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
+    fn in_mapping(page: Mapping) -> Self {
+        let words = page.address() as *const [AtomicU64; WORDS];
+        std::mem::forget(page);
         // SAFETY: the page stays mapped, and is used by atomic accesses alone.
-        Ok(Self { words: unsafe { &*page.cast() } })
+        Self { words: unsafe { &*words } }
     }
 
     /// Whether a thing is told for the first time. A full table has told everything.
