@@ -414,7 +414,7 @@ fn clean_pages_leave_without_writes_and_changed_ones_with() {
     for way in WAYS {
         limit(50);
         let engine = engine(way);
-        let region = engine.map(4 * MIB).unwrap();
+        let mut region = engine.map(4 * MIB).unwrap();
         let pages = Pages::of(&region);
         pages.fill_all(1);
         region.page_out(0..region.len()).unwrap();
@@ -426,14 +426,12 @@ fn clean_pages_leave_without_writes_and_changed_ones_with() {
         assert_eq!(after.swpout_clean - before.swpout_clean, pages.count as u64);
         // One bit in the last byte of every tenth page.
         for page in (0..pages.count).step_by(10) {
-            // SAFETY: the word lies in the live region.
-            unsafe { *pages.at(page).add(WORDS - 1) ^= 1 << 63 };
+            region.as_typed_mut::<u64>()[(page + 1) * WORDS - 1] ^= 1 << 63;
         }
         region.page_out(0..region.len()).unwrap();
         assert_eq!(engine.counters().pswpout - after.pswpout, pages.count.div_ceil(10) as u64);
         for page in (0..pages.count).step_by(10) {
-            // SAFETY: as above.
-            unsafe { *pages.at(page).add(WORDS - 1) ^= 1 << 63 };
+            region.as_typed_mut::<u64>()[(page + 1) * WORDS - 1] ^= 1 << 63;
         }
         pages.check_all(1);
         audit(&engine);

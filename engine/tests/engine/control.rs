@@ -304,10 +304,9 @@ fn a_starting_engine_cleans_up_after_those_that_were_killed() {
 
 /// Another user, on this thread only: credentials are a thread's own, as far as the kernel is concerned.
 fn become_nobody() {
-    const NOBODY: libc::uid_t = 65534;
-    // SAFETY: changes the credentials of this thread, which ends after the test's question.
-    let changed = unsafe { libc::syscall(libc::SYS_setresuid, NOBODY, NOBODY, NOBODY) };
-    assert_eq!(changed, 0, "this test needs root, to become another user: run it as root");
+    let nobody = rustix::process::Uid::from_raw(65534);
+    let changed = rustix::thread::set_thread_res_uid(nobody, nobody, nobody);
+    assert_eq!(changed, Ok(()), "this test needs root, to become another user: run it as root");
 }
 
 #[test]
