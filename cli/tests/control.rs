@@ -158,7 +158,7 @@ fn a_running_program_is_listed_shown_and_set_while_its_data_stays_right() {
         for part in ["NAME", "TYPE", "SIZE", "USED", "PRIO", "NODE", "/var/tmp", "list lock: "] {
             assert!(text.contains(part), "{part:?} is not in: {text}");
         }
-        assert!(text.contains("node 0 (cpus 0") && text.contains("budget 16M"), "{text}");
+        assert!(text.contains("node 0 (cpus 0") && text.contains(": 16M of RAM,"), "{text}");
         assert!(printed(&runtime, &["status"]).contains(&text.lines().next().unwrap().to_owned()));
 
         let status = json(&runtime, &["status", &pid, "--json"]);
