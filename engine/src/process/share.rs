@@ -108,6 +108,8 @@ impl Core {
     pub(crate) fn follow_share(&self, share: u32, inherited: u32) {
         let outside = self.member().map_or(0, |member| member.outside());
         let budget = share.saturating_add(inherited).saturating_sub(outside);
+        // A process that has lost its row has no share, and goes on with what an engine needs.
+        let budget = budget.max(self.floor_pages() - self.floor_pages() / OUTSIDE_PART);
         if budget != self.holding().budget {
             let _ = self.resize(budget);
         }
