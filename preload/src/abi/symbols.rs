@@ -160,15 +160,32 @@ impl Object<'_> {
 
     /// From the first to the last byte of the executable segments.
     pub fn text(&self) -> Option<Range<usize>> {
-        let executable = |header: &&libc::Elf64_Phdr| {
-            header.p_type == libc::PT_LOAD && header.p_flags & libc::PF_X != 0
+        self.executable().reduce(|all, one| all.start.min(one.start)..all.end.max(one.end))
+    }
+
+    fn executable(&self) -> impl Iterator<Item = Range<usize>> + '_ {
+        const CODE: u32 = libc::PF_R | libc::PF_X;
+        let is_code = |header: &&libc::Elf64_Phdr| {
+            header.p_type == libc::PT_LOAD && header.p_flags & CODE == CODE
         };
         let base = self.0.dlpi_addr as usize;
-        let ranges = self.headers().iter().filter(executable).map(|header| {
+        self.headers().iter().filter(is_code).map(move |header| {
             let start = base + header.p_vaddr as usize;
             start..start + header.p_memsz as usize
-        });
-        ranges.reduce(|all, one| all.start.min(one.start)..all.end.max(one.end))
+        })
+    }
+
+    /// Whether this is the code that the kernel itself maps.
+    pub fn is_kernels(&self) -> bool {
+        self.file().starts_with(b"linux-vdso")
+    }
+
+    /// The bytes of the executable segments.
+    pub fn code(&self) -> impl Iterator<Item = &[u8]> + '_ {
+        self.executable().map(|range| {
+            // SAFETY: the loader has mapped it, and it stays while the list of objects is walked.
+            unsafe { std::slice::from_raw_parts(range.start as *const u8, range.len()) }
+        })
     }
 
     /// The address of a function that this object defines for others.

@@ -4,6 +4,7 @@
 //! process number, every process writes its own. The entry points are as safe as the functions that they
 //! stand in for.
 use crate::abi::next;
+use crate::calls::trap;
 use crate::memory::unmanaged;
 use crate::state::notices;
 use crate::state::process::{self, Process};
@@ -114,6 +115,7 @@ fn describe(process: &Process) -> String {
     put("slots_used", &usage.slots_used);
     put("slots_total", &usage.slots);
     put("unmanaged_bytes", &process.unmanaged_bytes.load(Ordering::Relaxed));
+    put("raw_calls_trapped", &trap::trapped());
     put("unmanaged_children", &notices::unmanaged_children());
     writeln!(text, "  \"accessible_pages\": {}", process.accessible_pages())
         .expect("writing to a string cannot fail");
