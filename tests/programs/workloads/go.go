@@ -1,9 +1,6 @@
 // row Go, dynamic (cgo): {build}/dynamic
 // needs: go gcc
 // build: export HOME=$PWD GOCACHE=$PWD/cache GOFLAGS=-mod=mod; cp {file} main.go; CGO_ENABLED=1 go build -o dynamic main.go
-// known root/signal: differs: EFAULT of a raw read into swapped memory
-// known user/thread: dies of SIGSEGV: as above
-// known user/signal: differs: as above
 package main
 
 // #include <stdlib.h>

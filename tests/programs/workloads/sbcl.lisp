@@ -1,9 +1,5 @@
 ;; row SBCL: sbcl --script {file}
 ;; needs: sbcl
-;; known root/thread: unmanaged, silent: its heap is mapped past the C library
-;; known root/signal: unmanaged, silent: its heap is mapped past the C library
-;; known user/thread: unmanaged, silent: its heap is mapped past the C library
-;; known user/signal: unmanaged, silent: its heap is mapped past the C library
 (let ((table (make-hash-table)) (blocks nil) (sum 0))
   (dotimes (i 400000) (setf (gethash i table) (format nil "item ~a" (mod (* i 7919) 1000))))
   (dotimes (i 80) (push (make-array (ash 1 20) :element-type '(unsigned-byte 8) :initial-element i) blocks))
