@@ -216,7 +216,7 @@ fn check_kernel(options: &Options) -> Result<(), Failure> {
     }
     if let Some(remedy) = remedy(options.fault, support) {
         eprintln!(
-            "userswap: note: system calls that bypass the C library (Go, io_uring) fail on swapped memory: {remedy}"
+            "userswap: note: requests of io_uring fail on swapped memory, and with --raw-calls pass all calls that bypass the C library: {remedy}"
         );
     }
     Ok(())

@@ -1,28 +1,19 @@
 //! System calls in a program's own code, past every function of the C library.
 
 mod preload_support;
-use preload_support::{as_nobody, compile, compile_with, directory, run, succeed};
+use preload_support::{as_nobody, compile, compile_with, directory, run, succeed, with};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// `userswap run` up to `--`, as root and as a user without rights, with each delivery of faults and more options.
 fn everywhere(directory: &Path, options: &[&str], check: impl Fn(&mut Command, &str)) {
     for fault in ["thread", "signal"] {
-        for (user, mut managed) in
+        for (user, managed) in
             [("root", run("16M", fault)), ("nobody", as_nobody(directory, "16M", fault))]
         {
-            check(&mut with(&mut managed, options), &format!("{user}, {fault}"));
+            check(&mut with(&managed, options), &format!("{user}, {fault}"));
         }
     }
-}
-
-/// The same with more options.
-fn with(command: &mut Command, options: &[&str]) -> Command {
-    let words: Vec<_> = command.get_args().map(std::ffi::OsStr::to_owned).collect();
-    let (last, first) = words.split_last().expect("the command ends with --");
-    let mut longer = Command::new(command.get_program());
-    longer.args(first).args(options).arg(last);
-    longer
 }
 
 /// What a program that has written its statistics has counted.
@@ -85,8 +76,8 @@ fn raw_calls_are_caught_where_they_matter_or_as_told() {
     let raw = compile_with(directory.path(), "unmanaged.c", "raw", &["-pthread"]);
     let trapped = |options: &[&str], words: &[&str]| {
         let mut managed =
-            with(&mut run("64M", "thread"), &["--stats", statistics.to_str().unwrap()]);
-        succeed(with(&mut managed, options).args(words));
+            with(&run("64M", "thread"), &["--stats", statistics.to_str().unwrap()]);
+        succeed(with(&managed, options).args(words));
         Counted::take(&statistics).of("raw_calls_trapped")
     };
     let raw = [raw.to_str().unwrap(), "raw"];
@@ -97,4 +88,18 @@ fn raw_calls_are_caught_where_they_matter_or_as_told() {
     let none = ["python3", "-c", "import zlib, ctypes"];
     assert!(trapped(&["--raw-calls", "trap"], &none) > 0);
     assert_eq!(trapped(&[], &none), 0);
+}
+
+#[test]
+fn a_call_by_number_does_what_the_program_asked_for() {
+    let directory = directory();
+    let program = compile(directory.path(), "by_number.c");
+    exact_everywhere(&[program.clone()], directory.path(), |counted, which| {
+        assert!(counted.of("pswpout") > 4000, "{which}");
+    });
+    // Its swap is in a directory that only root can write to; in /proc it is another's.
+    for directory in [directory.path(), Path::new("/")] {
+        let mut managed = run("16M", "thread");
+        assert_eq!(succeed(managed.arg(&program).arg("user").current_dir(directory)), "exact\n");
+    }
 }

@@ -172,10 +172,21 @@ static void handler(int signal) {
     on_stack = &here > (char *)own.ss_sp && &here < (char *)own.ss_sp + own.ss_size;
 }
 
+static int is_interrupted;
+
+// Until the call has ended.
 static void *interrupt(void *argument) {
-    int *ends = argument;
-    for (int before = handled; handled == before; usleep(1000)) RAW(SYS_tgkill, getpid(), getpid(), SIGUSR1);
-    MUST(write(ends[1], "x", 1) == 1);
+    while (!__atomic_load_n(&is_interrupted, __ATOMIC_SEQ_CST)) {
+        RAW(SYS_tgkill, getpid(), getpid(), SIGUSR1);
+        sched_yield();
+    }
+    return 0;
+}
+
+// Until handlers have run, and then ends the call.
+static void *disturb(void *end) {
+    for (int before = handled; handled < before + 20; sched_yield()) RAW(SYS_tgkill, getpid(), getpid(), SIGUSR1);
+    MUST(write(*(int *)end, "x", 1) == 1);
     return 0;
 }
 
@@ -201,12 +212,13 @@ static void signals(void) {
     char byte;
     pthread_t other;
     MUST(!pipe(ends));
-    MUST(!pthread_create(&other, 0, interrupt, ends));
+    MUST(!pthread_create(&other, 0, interrupt, 0));
     MUST(RAW(SYS_read, ends[0], &byte, 1) == -EINTR);
-    MUST(!pthread_join(other, 0) && RAW(SYS_read, ends[0], &byte, 1) == 1);
+    __atomic_store_n(&is_interrupted, 1, __ATOMIC_SEQ_CST);
+    MUST(!pthread_join(other, 0));
     new.flags |= SA_RESTART;
     MUST(!RAW(SYS_rt_sigaction, SIGUSR1, &new, 0, 8));
-    MUST(!pthread_create(&other, 0, interrupt, ends));
+    MUST(!pthread_create(&other, 0, disturb, &ends[1]));
     MUST(RAW(SYS_read, ends[0], &byte, 1) == 1 && byte == 'x');
     MUST(!pthread_join(other, 0));
     // SIGSYS is the program's as well.

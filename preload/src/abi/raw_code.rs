@@ -1,9 +1,11 @@
 //! Looks for system calls in the code of what is loaded: the instruction, with a number set for it just before.
 //!
+//! Go's programs, which can be large, are known by a note of their linker's instead: their runtime makes them all so.
 //! Two bytes turn up in any code by chance, in about one of 40 KiB; with a number before them hardly ever. What is found
 //! by chance costs time (each call is looked at), what is missed is served as if it were not looked for.
 use super::symbols::each_object;
 use libc::c_long;
+use memchr::memmem;
 use std::ops::Range;
 
 const SYSCALL: [u8; 2] = [0x0f, 0x05];
@@ -13,8 +15,8 @@ const MOVE_NUMBER: u8 = 0xb8;
 const NUMBERS: Range<u32> = 0..512;
 /// How far before the instruction its number is set: compilers set arguments in between.
 const DISTANCE_MAX: usize = 24;
-/// Objects with more code are not read: 64 MiB take some 20 ms, of each process.
-const TEXT_BYTES_MAX: usize = 64 << 20;
+/// Objects with more code are not read: 20 MiB take 4 to 6 ms, most of it for mapping them, at every start.
+const TEXT_BYTES_MAX: usize = 16 << 20;
 
 /// Whether a program or library other than those that this one knows makes such a call.
 pub fn is_any_loaded(matters: impl Fn(Number) -> bool) -> bool {
@@ -22,7 +24,7 @@ pub fn is_any_loaded(matters: impl Fn(Number) -> bool) -> bool {
         let is_known =
             object.is_libc() || object.is_loader() || object.is_ours() || object.is_kernels();
         let makes = |text| calls_in(text).any(&matters);
-        (!is_known && object.code().any(makes)).then_some(())
+        (!is_known && (object.is_go() || object.code().any(makes))).then_some(())
     })
     .is_some()
 }
@@ -37,34 +39,8 @@ pub enum Number {
 
 fn calls_in(text: &[u8]) -> impl Iterator<Item = Number> {
     let text = if text.len() <= TEXT_BYTES_MAX { text } else { &[] };
-    let mut from = 0;
-    std::iter::from_fn(move || {
-        loop {
-            let at = from + find(&text[from..])?;
-            from = at + SYSCALL.len();
-            if let Some(number) = number_before(&text[at.saturating_sub(DISTANCE_MAX)..at]) {
-                return Some(number);
-            }
-        }
-    })
-}
-
-fn find(text: &[u8]) -> Option<usize> {
-    let mut from = 0;
-    loop {
-        // SAFETY: so many bytes from there on are the text's.
-        let start = unsafe { text.as_ptr().add(from) };
-        // SAFETY: as above.
-        let found = unsafe { libc::memchr(start.cast(), SYSCALL[0].into(), text.len() - from) };
-        if found.is_null() {
-            return None;
-        }
-        let at = found as usize - text.as_ptr() as usize;
-        if text.get(at + 1) == Some(&SYSCALL[1]) {
-            return Some(at);
-        }
-        from = at + 1;
-    }
+    memmem::find_iter(text, &SYSCALL)
+        .filter_map(|at| number_before(&text[at.saturating_sub(DISTANCE_MAX)..at]))
 }
 
 fn number_before(code: &[u8]) -> Option<Number> {

@@ -12,7 +12,7 @@ use super::{by_number, clones, raw_signals, signal_stacks, signals};
 use crate::abi::context::Context;
 use crate::abi::raw_code::{self, Number};
 use crate::abi::system_call::{enter, return_from_signal, to_kernel, use_instruction_in};
-use crate::abi::{callers, raw};
+use crate::abi::{callers, raw, symbols};
 use libc::{c_int, c_long, c_void};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use userswap::RawCalls;
@@ -38,7 +38,8 @@ pub fn start(options: &Options) -> Result<(), &'static str> {
     let is_wanted = match options.raw_calls {
         RawCalls::Pass => false,
         RawCalls::Trap => true,
-        RawCalls::Auto => raw_code::is_any_loaded(matters),
+        // A sanitizer's own calls map what it looks at all memory by: it is not to meet this library there.
+        RawCalls::Auto => symbols::is_libcs(c"mmap") && raw_code::is_any_loaded(matters),
     };
     if !is_wanted {
         return Ok(());
