@@ -17,7 +17,7 @@ use tempfile::TempDir;
 /// Fills three times its budget, says so, and verifies it when it is told to; in between it does what
 /// programs do to descriptors.
 const PROGRAM: &str = "
-import os, subprocess, sys
+import ctypes, os, subprocess, sys
 os.closerange(3, 65536)
 b = bytearray(48 << 20)
 for i in range(0, len(b), 4096): b[i:i+4] = i.to_bytes(4, 'little')
@@ -25,6 +25,10 @@ os.closerange(3, 65536)
 for line in sys.stdin:
     if line == 'fork\\n':
         if os.fork() > 0: os.wait()
+    elif line == 'title\\n':
+        # As servers do: over what /proc/PID/environ shows.
+        first, end = map(int, open('/proc/self/stat').read().split()[49:51])
+        ctypes.memset(first, 0, end - first)
     elif line == 'descriptors\\n':
         found = subprocess.run(['ls', '-l', '/proc/self/fd'], capture_output=True, close_fds=False).stdout
         print(found.count(b'socket:'), flush=True)
@@ -154,7 +158,7 @@ fn a_running_program_is_listed_shown_and_set_while_its_data_stays_right() {
         for part in ["NAME", "TYPE", "SIZE", "USED", "PRIO", "NODE", "/var/tmp", "list lock: "] {
             assert!(text.contains(part), "{part:?} is not in: {text}");
         }
-        assert!(text.contains("node 0 (cpus 0") && text.contains("budget 16M"), "{text}");
+        assert!(text.contains("node 0 (cpus 0") && text.contains(": 16M of RAM,"), "{text}");
         assert!(printed(&runtime, &["status"]).contains(&text.lines().next().unwrap().to_owned()));
 
         let status = json(&runtime, &["status", &pid, "--json"]);
@@ -258,6 +262,18 @@ fn a_forked_child_is_reached_under_its_own_number() {
     assert_eq!(sockets(&runtime), [format!("{pid}.sock")]);
     assert_eq!(program.ask("verify"), "verified");
     assert!(program.child.wait().unwrap().success());
+}
+
+#[test]
+fn a_server_that_writes_over_its_environment_is_reached() {
+    let (runtime, elsewhere) = (runtime(), runtime());
+    let mut program = Program::start(&runtime, "thread", &["python3", "-c", PROGRAM]);
+    assert_eq!(program.ask("title"), program.pid());
+    let environment = fs::read(format!("/proc/{}/environ", program.pid())).unwrap();
+    assert!(environment.iter().all(|byte| *byte == 0));
+    let status = json(&elsewhere, &["status", &program.pid(), "--json"]);
+    assert_eq!(status["pid"].to_string(), program.pid());
+    assert_eq!(program.ask("verify"), "verified");
 }
 
 #[test]

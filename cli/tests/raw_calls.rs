@@ -75,8 +75,7 @@ fn raw_calls_are_caught_where_they_matter_or_as_told() {
     let statistics = directory.path().join("statistics");
     let raw = compile_with(directory.path(), "unmanaged.c", "raw", &["-pthread"]);
     let trapped = |options: &[&str], words: &[&str]| {
-        let mut managed =
-            with(&run("64M", "thread"), &["--stats", statistics.to_str().unwrap()]);
+        let mut managed = with(&run("64M", "thread"), &["--stats", statistics.to_str().unwrap()]);
         succeed(with(&managed, options).args(words));
         Counted::take(&statistics).of("raw_calls_trapped")
     };

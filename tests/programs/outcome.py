@@ -73,7 +73,7 @@ def unmanaged(native, run, budget):
     if part is None and not run.stats and native.peak_bytes > 2 * budget:
         part = 0.0
     if part is not None and part < SHARE_LEAST:
-        said = any(" outside " in line and " budget" in line for line in messages(run))
+        said = any("manage" in line or "outside the budget" in line for line in messages(run))
         return Verdict("unmanaged, said" if said else "unmanaged, silent", not said, f"{part:.0%} managed")
     return None
 

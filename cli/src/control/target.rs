@@ -80,8 +80,19 @@ fn directories(pid: u32, user: u32) -> Vec<PathBuf> {
         name => std::env::var_os(name),
     });
     let ours = directory::candidates(user, |name| std::env::var_os(name));
-    let all = told.into_iter().chain(theirs).chain(ours).chain(usual);
+    let mapped = with_ledger(pid);
+    let all = told.into_iter().chain(mapped).chain(theirs).chain(ours).chain(usual);
     private(all, user)
+}
+
+/// Where the ledger is that a process maps: servers write their titles over their environment.
+fn with_ledger(pid: u32) -> Option<PathBuf> {
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
+    let file = maps.lines().find_map(|line| {
+        let path = line.get(line.find('/')?..)?;
+        path.strip_suffix(" (deleted)").unwrap_or(path).strip_suffix(".ledger")
+    })?;
+    Path::new(file).parent().map(Path::to_owned)
 }
 
 /// Those that only `user` can enter, once each: any other could be a trap.

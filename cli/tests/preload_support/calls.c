@@ -53,6 +53,27 @@ static void files(const char *path, char *memory) {
     MUST(lseek(file, 0, SEEK_SET) == 0);
     MUST(readv(file, parts, 2) == 900000);
     compare(back, 900000);
+    // Long lists: what a file has room for is read and written by one call, whatever its parts.
+    enum { PARTS = 40 };
+    struct iovec many[PARTS];
+    for (int i = 0; i < PARTS; i++) {
+        size_t from = (size_t)BYTES / PARTS * i + i * 3, to = (size_t)BYTES / PARTS * (i + 1) + (i + 1) * 3;
+        many[i] = (struct iovec){memory + from, (i + 1 < PARTS ? to : BYTES) - from};
+    }
+    out(memory);
+    MUST(pwritev(file, many, PARTS, 0) == BYTES);
+    for (int i = 0; i < PARTS; i++) many[i].iov_base = (char *)many[i].iov_base - memory + back;
+    memset(back, 0, BYTES);
+    out(back);
+    MUST(preadv(file, many, PARTS, 0) == BYTES);
+    compare(back, BYTES);
+    MUST(lseek(file, 0, SEEK_SET) == 0);
+    memset(back, 0, BYTES);
+    out(back);
+    MUST(preadv2(file, many, PARTS, -1, 0) == BYTES && lseek(file, 0, SEEK_CUR) == BYTES);
+    compare(back, BYTES);
+    static struct iovec too_many[1025];
+    MUST(writev(file, too_many, 1025) == -1 && errno == EINVAL);
     close(file);
     FILE *stream = fopen(path, "w+");
     out(memory);
@@ -92,6 +113,15 @@ int main(int count, char **arguments) {
         MUST(recv(ends[1], to, 30000, 0) == 30000);
         MUST(memcmp(from, to, 30000) == 0);
     }
+    // The parts of a datagram are sent as one, however many they are.
+    struct iovec pieces[100];
+    for (int i = 0; i < 100; i++) pieces[i] = (struct iovec){memory + i * 5000, 300};
+    out(memory);
+    MUST(writev(ends[0], pieces, 100) == 30000);
+    for (int i = 0; i < 100; i++) pieces[i].iov_base = memory + BYTES / 2 + i * 5000;
+    out(memory);
+    MUST(readv(ends[1], pieces, 100) == 30000);
+    for (int i = 0; i < 100; i++) MUST(memcmp(memory + i * 5000, pieces[i].iov_base, 300) == 0);
     // What the program may not touch stays the kernel's to refuse.
     MUST(mprotect(memory, BYTES, PROT_NONE) == 0);
     MUST(write(ends[0], memory, 10) == -1 && errno == EFAULT);

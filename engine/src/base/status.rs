@@ -15,7 +15,7 @@ pub struct Status {
     pub program: String,
     /// How faults are delivered: `thread` or `signal`.
     pub fault: String,
-    /// The RAM budget of all nodes.
+    /// The RAM budget: that of all nodes, and what a job's process is charged with outside them.
     pub ram_bytes: u64,
     /// The job that it is a member of; None where its budget is its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -30,7 +30,8 @@ impl Core {
         let in_ram: u64 = self.nodes.iter().map(|node| u64::from(node.lock().in_ram())).sum();
         drop(inside);
         let counters = self.counters.snapshot();
-        let budget_pages: u64 = nodes.iter().map(|node| node.budget_pages).sum();
+        let of_engine: u64 = nodes.iter().map(|node| node.budget_pages).sum();
+        let budget_pages = of_engine + self.member().map_or(0, |member| member.outside().into());
         let values = counters.values().into_iter().map(|(name, value)| (name.to_owned(), value));
         Status {
             pid: std::process::id(),

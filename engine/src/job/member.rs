@@ -7,7 +7,7 @@ use crate::base::limits::RAM_MIN_BYTES;
 use crate::job::ledger::{self, Entry, Ledger, Swept};
 use crate::job::rows::{self, Row, Word};
 use crate::sys::lock::Lock;
-use crate::sys::{PAGE_BYTES, futex};
+use crate::sys::{PAGE_BYTES, clock, futex, process};
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -19,6 +19,11 @@ pub const ALLOWANCE_PAGES: u32 = (RAM_MIN_BYTES / PAGE_BYTES as u64) as u32;
 
 /// A member without an engine takes so many pages at once that it asks the ledger once for each MiB.
 const CHUNK_PAGES: u32 = 256;
+
+/// How often a child looks whether it has made pages of its parent's its own, and after how many it counts them: a
+/// count goes through all pages, the number of faults is at hand.
+const WRITTEN_NS: u64 = 4_000_000;
+const WRITTEN_PAGES: u64 = 512;
 
 /// Why a process is no member of its job.
 #[derive(Debug, thiserror::Error)]
@@ -41,6 +46,8 @@ pub struct Member {
     owner: AtomicU32,
     /// Pages that a child still shares with its parent, which answers for them.
     inherited: AtomicU32,
+    /// Pages of its share that this process has outside its engine.
+    outside: AtomicU32,
     /// Held while the share changes, and across fork.
     changing: Lock<()>,
 }
@@ -60,6 +67,7 @@ impl Member {
             row: AtomicU32::new(row),
             owner: AtomicU32::new(std::process::id()),
             inherited: AtomicU32::new(0),
+            outside: AtomicU32::new(0),
             changing: Lock::new(()),
         })
     }
@@ -191,21 +199,36 @@ impl Member {
         rows::shrink(self.ledger.rows(), self.index(), pages);
     }
 
-    /// What [`Member::wait`] compares with.
+    /// What [`Member::rest`] compares with.
     pub fn asked(&self) -> u32 {
         // Acquire pairs with the release of the one that asks.
         self.row().map_or(0, |row| Word::Asked.of(row).load(Ordering::Acquire))
     }
 
     /// Sleeps until this process is asked for pages, or for so long.
-    pub fn wait(&self, asked: u32, timeout_ns: u64) {
+    fn wait(&self, asked: u32, timeout_ns: u64) {
         match self.row() {
             Some(row) => futex::wait_shared(Word::Asked.of(row), asked, timeout_ns),
             None => futex::wait_for(&AtomicU32::new(0), 0, timeout_ns),
         }
     }
 
-    /// Ends a [`Member::wait`] of this process.
+    /// Sleeps until this process is asked for pages, for so long, or until it may have made pages of its parent's its
+    /// own: the kernel does not tell, but counts the faults by which it does.
+    pub fn rest(&self, asked: u32, timeout_ns: u64) {
+        let (until, faults) = (clock::now_ns() + timeout_ns, process::minor_faults());
+        loop {
+            let left = until.saturating_sub(clock::now_ns());
+            let step = if self.inherited() > 0 { WRITTEN_NS } else { u64::MAX };
+            self.wait(asked, left.min(step));
+            let is_over = left <= step || self.asked() != asked;
+            if is_over || process::minor_faults() - faults >= WRITTEN_PAGES {
+                return;
+            }
+        }
+    }
+
+    /// Ends a [`Member::rest`] of this process.
     pub fn wake(&self) {
         self.row().into_iter().for_each(ledger::ask);
     }
@@ -249,6 +272,16 @@ impl Member {
     /// Pages that a child still shares with its parent, which answers for them.
     pub fn inherited(&self) -> u32 {
         self.inherited.load(Ordering::Relaxed)
+    }
+
+    /// Pages of its share that this process has outside its engine.
+    pub fn outside(&self) -> u32 {
+        self.outside.load(Ordering::Relaxed)
+    }
+
+    /// Changes [`Member::outside`].
+    pub fn set_outside(&self, pages: u32) {
+        self.outside.store(pages, Ordering::Relaxed);
     }
 
     /// Whether a process without an engine should have fewer pages than it has, so that it needs one: others are short,

@@ -23,9 +23,7 @@ const LOOK_NS: u64 = 100_000_000;
 const REPAY_NS: u64 = 10_000_000;
 /// The longest time between two looks: a process that has been idle is noticed to be busy within it.
 const LOOK_NS_MAX: u64 = 1_600_000_000;
-/// Between two looks of a child that is making its parent's pages its own.
-const WRITTEN_NS: u64 = 25_000_000;
-/// As [`LOOK_NS_MAX`], of a child that may make its parent's pages its own: the kernel does not tell.
+/// As [`LOOK_NS_MAX`], of a child that may make its parent's pages its own.
 const INHERITED_NS_MAX: u64 = 400_000_000;
 /// The rate of a shorter time says nothing.
 const RATE_MS_MIN: u64 = 50;
@@ -82,15 +80,17 @@ impl Balance {
         while !self.core.is_stopping() {
             let asked = self.member.asked();
             self.look();
-            self.member.wait(asked, self.pause_ns);
+            self.member.rest(asked, self.pause_ns);
         }
     }
 
     fn look(&mut self) {
         let pressure = self.measure();
+        self.core.charge_outside(&self.member);
         let before = self.core.holding();
         let standing = self.standing(before, pressure);
-        self.member.publish(standing, before.used());
+        let outside = self.member.outside();
+        self.member.publish(standing, before.used() + outside);
         let inherited = self.member.inherited();
         self.core.take_over_inherited(&self.member);
         let is_written = inherited != self.member.inherited();
@@ -102,15 +102,14 @@ impl Balance {
             Move::Shrink(to) => self.core.follow_share(to, inherited),
         }
         let after = self.core.holding();
-        self.member.shrink((after.budget + after.debt).saturating_sub(inherited));
+        self.member.shrink((after.budget + after.debt + outside).saturating_sub(inherited));
         let is_idle = next == Move::Keep && pressure == Pressure::None && !is_written;
         self.pause_ns = match (after.debt, is_idle) {
             (1.., _) => REPAY_NS,
-            (0, _) if is_written => WRITTEN_NS,
             (0, false) => LOOK_NS,
             (0, true) => {
                 let most = if inherited > 0 { INHERITED_NS_MAX } else { LOOK_NS_MAX };
-                (self.pause_ns * 2).clamp(WRITTEN_NS, most)
+                (self.pause_ns * 2).clamp(LOOK_NS, most)
             }
         };
     }
@@ -134,6 +133,7 @@ impl Balance {
             Pressure::None => used,
             Pressure::Reclaims => holding.content.clamp(used.into(), u32::MAX.into()) as u32,
         };
+        let content = content.saturating_add(self.member.outside());
         Standing {
             share: self.member.share(),
             floor: self.core.floor_pages(),

@@ -3,11 +3,16 @@ use crate::base::error::Error;
 use crate::base::limits::{NODE_MIN_PAGES, RAM_MIN_BYTES};
 use crate::job::member::Member;
 use crate::state::core::Core;
-use crate::sys::PAGE_BYTES;
+use crate::sys::{PAGE_BYTES, process};
 use userswap_policy::lru::ListId;
 
 /// The kernel's count of this process's anonymous pages: one that n processes share counts 1/n.
 const ROLLUP: &str = "/proc/thread-self/smaps_rollup";
+
+/// At most one part in so many of a share is charged with what is outside the engine.
+const OUTSIDE_PART: u32 = 4;
+/// What it must have changed by: the kernel's count is not exact, and every step moves watermarks.
+const OUTSIDE_STEP_PAGES: u32 = 128;
 
 /// What an engine has of its budget, in pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -98,11 +103,28 @@ impl Core {
         let _ = self.divide_budget(budget.max(self.floor_pages()));
     }
 
-    /// Sets the budget to the share and what is still its parent's as well; one that cannot be stays as it is.
+    /// Sets the budget to what the share leaves the engine, and what is still its parent's as well; one that cannot be
+    /// stays as it is.
     pub(crate) fn follow_share(&self, share: u32, inherited: u32) {
-        let budget = share.saturating_add(inherited);
+        let outside = self.member().map_or(0, |member| member.outside());
+        let budget = share.saturating_add(inherited).saturating_sub(outside);
         if budget != self.holding().budget {
-            let _ = self.set_budget(budget);
+            let _ = self.resize(budget);
+        }
+    }
+
+    /// Charges the share with what this process has outside its engine: stacks, data of libraries, the engine's own
+    /// tables, memory that is not managed. At most a quarter of it: the engine has to go on, and more than
+    /// that is told the user.
+    pub(crate) fn charge_outside(&self, member: &Member) {
+        let Some(bytes) = process::anonymous_bytes() else { return };
+        let held = self.holding().held();
+        let outside = (bytes / PAGE_BYTES as u64).saturating_sub(held.into());
+        let most = member.share() / OUTSIDE_PART;
+        let outside = u32::try_from(outside).map_or(most, |outside| outside.min(most));
+        if outside.abs_diff(member.outside()) >= OUTSIDE_STEP_PAGES {
+            member.set_outside(outside);
+            self.follow_share(member.share(), member.inherited());
         }
     }
 
@@ -115,15 +137,17 @@ impl Core {
         let others = member.ledger.held().saturating_sub(u64::from(share));
         let own = u64::from(pages).saturating_sub(others).max(self.floor_pages().into());
         let own = own.min(u64::from(u32::MAX)) as u32;
+        let of_engine =
+            |share: u32| share.saturating_add(inherited).saturating_sub(member.outside());
         if own <= share {
-            self.set_budget(own.saturating_add(inherited))?;
+            self.resize(of_engine(own))?;
             member.ledger.set_limit(pages);
             return Ok(());
         }
         let before = member.ledger.limit();
         member.ledger.set_limit(pages);
         let share = member.grow(own);
-        let outcome = self.set_budget(share.saturating_add(inherited));
+        let outcome = self.resize(of_engine(share));
         if outcome.is_err() {
             member.ledger.set_limit(before);
         }
@@ -139,9 +163,11 @@ impl Core {
         let holding = self.holding();
         // Without the kernel's count all of it is taken to be its own.
         let own = anonymous_pages().unwrap_or(u32::MAX);
-        let still = holding.held().saturating_sub(own).min(inherited);
+        let all = holding.held().saturating_add(member.outside());
+        let still = all.saturating_sub(own).min(inherited);
         if still < inherited {
-            let share = member.grow(holding.budget.saturating_sub(still));
+            let budget = holding.budget.saturating_add(member.outside());
+            let share = member.grow(budget.saturating_sub(still));
             member.set_inherited(still);
             self.follow_share(share.max(self.floor_pages().saturating_sub(still)), still);
         }

@@ -16,13 +16,25 @@ impl Core {
     /// # Errors
     /// A budget below the minimum or above what the frame pools have room for; nothing is changed then.
     pub fn set_budget(&self, pages: u32) -> Result<(), Error> {
+        let bytes = u64::from(pages) * PAGE_BYTES as u64;
+        if bytes < RAM_MIN_BYTES {
+            return Err(Error::BudgetTooSmall(bytes));
+        }
+        self.resize(pages)
+    }
+
+    /// As [`Self::set_budget`], also below the smallest budget that a user can give.
+    ///
+    /// # Errors
+    /// As [`Self::set_budget`].
+    pub(crate) fn resize(&self, pages: u32) -> Result<(), Error> {
         let _inside = self.gate.enter();
         let _changing = self.budget_change.lock();
-        self.check_budget(pages)?;
+        self.check_pins(pages)?;
         self.divide_budget(pages)
     }
 
-    /// As [`Self::set_budget`], also while the gate is closed, and also below the smallest budget that a user can give.
+    /// As [`Self::resize`], also while the gate is closed.
     ///
     /// # Errors
     /// As [`Self::set_budget`].
@@ -52,13 +64,10 @@ impl Core {
         Ok(())
     }
 
-    fn check_budget(&self, pages: u32) -> Result<(), Error> {
-        let bytes = u64::from(pages) * PAGE_BYTES as u64;
-        if bytes < RAM_MIN_BYTES {
-            return Err(Error::BudgetTooSmall(bytes));
-        }
+    fn check_pins(&self, pages: u32) -> Result<(), Error> {
         let pinned = self.pins.load(Ordering::Relaxed);
         if pages < pinned.saturating_add(pinned / 2) {
+            let bytes = u64::from(pages) * PAGE_BYTES as u64;
             return Err(Error::BudgetPinned(bytes, u64::from(pinned) * PAGE_BYTES as u64));
         }
         Ok(())

@@ -55,6 +55,15 @@ pub fn anonymous_bytes() -> Option<u64> {
     Some(resident.saturating_sub(shared) * super::PAGE_BYTES as u64)
 }
 
+/// Faults of this process for which nothing was read, copies of shared pages among them.
+pub fn minor_faults() -> u64 {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the structure is as large as the call writes.
+    unsafe { libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()) };
+    // SAFETY: it is all numbers, and zero where the call has written none.
+    unsafe { usage.assume_init() }.ru_minflt as u64
+}
+
 /// The longest line that is written in one piece.
 const LINE_BYTES: usize = 512;
 

@@ -92,20 +92,7 @@ pub fn is_about_memory(number: c_long) -> bool {
         libc::SYS_vfork,
         libc::SYS_io_uring_setup,
     ];
-    let is_transfer = matches!(
-        number,
-        libc::SYS_read
-            | libc::SYS_write
-            | libc::SYS_pread64
-            | libc::SYS_pwrite64
-            | libc::SYS_readv
-            | libc::SYS_writev
-            | libc::SYS_sendto
-            | libc::SYS_recvfrom
-    );
-    MADE_HERE.contains(&number)
-        || gives_rights_up(number)
-        || served(number).is_some() && !is_transfer
+    MADE_HERE.contains(&number) || gives_rights_up(number) || other(number).is_some()
 }
 
 /// Makes a call of no special kind.
@@ -138,6 +125,28 @@ fn is_fork(arguments: &Arguments) -> bool {
 
 /// What this library interposes, with the same arguments in the same order.
 fn served(number: c_long) -> Option<Served> {
+    transfer(number).map(Served::Long).or_else(|| other(number))
+}
+
+/// What reads or writes as much as it is asked for.
+fn transfer(number: c_long) -> Option<*const ()> {
+    Some(match number {
+        libc::SYS_read => libc::read as *const (),
+        libc::SYS_write => libc::write as *const (),
+        libc::SYS_pread64 => libc::pread64 as *const (),
+        libc::SYS_pwrite64 => libc::pwrite64 as *const (),
+        libc::SYS_readv => libc::readv as *const (),
+        libc::SYS_writev => libc::writev as *const (),
+        libc::SYS_preadv => libc::preadv as *const (),
+        libc::SYS_pwritev => libc::pwritev as *const (),
+        libc::SYS_sendto => libc::sendto as *const (),
+        libc::SYS_recvfrom => libc::recvfrom as *const (),
+        libc::SYS_vmsplice => libc::vmsplice as *const (),
+        _ => return None,
+    })
+}
+
+fn other(number: c_long) -> Option<Served> {
     use Served::{Int, Long};
     Some(match number {
         libc::SYS_mmap => Long(libc::mmap as *const ()),
@@ -158,15 +167,6 @@ fn served(number: c_long) -> Option<Served> {
         libc::SYS_fork => Int(libc::fork as *const ()),
         libc::SYS_execve => Int(libc::execve as *const ()),
         libc::SYS_execveat => Int(libc::execveat as *const ()),
-        libc::SYS_read => Long(libc::read as *const ()),
-        libc::SYS_write => Long(libc::write as *const ()),
-        libc::SYS_pread64 => Long(libc::pread64 as *const ()),
-        libc::SYS_pwrite64 => Long(libc::pwrite64 as *const ()),
-        libc::SYS_readv => Long(libc::readv as *const ()),
-        libc::SYS_writev => Long(libc::writev as *const ()),
-        libc::SYS_sendto => Long(libc::sendto as *const ()),
-        libc::SYS_recvfrom => Long(libc::recvfrom as *const ()),
-        libc::SYS_vmsplice => Long(libc::vmsplice as *const ()),
         libc::SYS_setsockopt => Int(libc::setsockopt as *const ()),
         libc::SYS_chroot => Int(libc::chroot as *const ()),
         libc::SYS_pivot_root => Int(pivot_root as *const ()),

@@ -131,9 +131,7 @@ functions! {
         fspick SYS_fspick, fsconfig SYS_fsconfig, acct SYS_acct, swapon SYS_swapon,
         swapoff SYS_swapoff, quotactl SYS_quotactl, getdents64 SYS_getdents64, sendfile SYS_sendfile,
         sendfile64 SYS_sendfile, splice SYS_splice, copy_file_range SYS_copy_file_range, pipe SYS_pipe,
-        pipe2 SYS_pipe2, ioctl SYS_ioctl, fcntl SYS_fcntl, fcntl64 SYS_fcntl, preadv SYS_preadv,
-        preadv64 SYS_preadv, preadv2 SYS_preadv2, preadv64v2 SYS_preadv2, pwritev SYS_pwritev,
-        pwritev64 SYS_pwritev, pwritev2 SYS_pwritev2, pwritev64v2 SYS_pwritev2,
+        pipe2 SYS_pipe2, ioctl SYS_ioctl, fcntl SYS_fcntl, fcntl64 SYS_fcntl,
         process_vm_readv SYS_process_vm_readv, process_vm_writev SYS_process_vm_writev,
         process_madvise SYS_process_madvise,
 

@@ -1,53 +1,87 @@
 //! Transfers of several buffers at once.
 //!
-//! A list is cut to what is kept at once, and the caller goes on after a short count; a message is taken or
-//! sent as a whole. The entry points are as safe as the functions that they stand in for.
-use super::arguments::{Arguments, hold};
+//! A list that can be kept in RAM whole is passed on as it is: what is small is written to a pipe in one piece, and
+//! a datagram is one. A longer one goes piece by piece, as `transfers` do. A message is taken or sent as a whole.
+//! The entry points are as safe as the functions that they stand in for.
+use super::arguments::{self, Arguments, Memory, hold};
 use super::held::{Held, PIECE_BYTES, is_needed};
+use super::transfers::{Next, repeat};
 use crate::abi::next::next_functions;
 use crate::abi::raw::Span;
-use libc::{c_int, iovec, msghdr, ssize_t};
+use libc::{c_int, iovec, msghdr, off_t, ssize_t};
 
 next_functions! {
     fn readv(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t;
     fn writev(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t;
+    fn preadv(fd: c_int, parts: *const iovec, count: c_int, offset: off_t) -> ssize_t;
+    fn pwritev(fd: c_int, parts: *const iovec, count: c_int, offset: off_t) -> ssize_t;
+    fn preadv2(fd: c_int, parts: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t;
+    fn pwritev2(fd: c_int, parts: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t;
     fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t;
     fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t;
 }
 
-/// Buffers that one scattered transfer can name; more are left to the next call, as the kernel may.
-const PARTS_MAX: usize = 5;
+/// Buffers of one piece of a long transfer.
+const PARTS_MAX: usize = 16;
+/// The kernel takes no more buffers in one list (UIO_MAXIOV), and refuses longer ones.
+const LIST_MAX: usize = 1024;
 
-/// The first parts of a list, as much as is kept at once, in a list of its own.
+/// The program's list of buffers.
+struct List(*const iovec, usize);
+
+impl List {
+    fn parts(&self) -> impl Iterator<Item = iovec> + '_ {
+        let part = |index| self.0.wrapping_add(index);
+        // SAFETY: the program's list has that many entries.
+        (0..self.1).map(move |index| unsafe { part(index).read_unaligned() })
+    }
+
+    fn bytes(&self) -> usize {
+        self.parts().fold(0, |sum, part| sum.saturating_add(part.iov_len))
+    }
+
+    /// What comes after so many bytes, as much as is kept at once.
+    fn after(&self, done: usize) -> Parts {
+        let (mut skipped, mut room) = (done, PIECE_BYTES);
+        let mut chosen = Parts::NONE;
+        for part in self.parts() {
+            let skip = skipped.min(part.iov_len);
+            skipped -= skip;
+            let bytes = (part.iov_len - skip).min(room);
+            if chosen.count == PARTS_MAX || room == 0 {
+                break;
+            }
+            if bytes > 0 {
+                let address = part.iov_base.wrapping_byte_add(skip);
+                chosen.list[chosen.count] = iovec { iov_base: address, iov_len: bytes };
+                chosen.count += 1;
+                room -= bytes;
+            }
+        }
+        chosen
+    }
+}
+
+/// Some parts of a list, in a list of its own.
 struct Parts {
     list: [iovec; PARTS_MAX],
     count: usize,
 }
 
 impl Parts {
-    fn first(parts: *const iovec, count: usize) -> Self {
-        let empty = iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
-        let mut chosen = Self { list: [empty; PARTS_MAX], count: 0 };
-        let mut room = PIECE_BYTES;
-        for index in 0..count.min(PARTS_MAX) {
-            // SAFETY: the program's list has that many entries.
-            let entry = unsafe { parts.add(index) };
-            // SAFETY: as above.
-            let mut part = unsafe { entry.read() };
-            part.iov_len = part.iov_len.min(room);
-            chosen.list[chosen.count] = part;
-            chosen.count += 1;
-            room -= part.iov_len;
-            if room == 0 {
-                break;
-            }
-        }
-        chosen
-    }
+    const NONE: Self =
+        Self { list: [iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; PARTS_MAX], count: 0 };
 
     fn hold(&self) -> Held {
-        let spans = self.list.map(|part| Span::of(part.iov_base, part.iov_len));
-        Held::new(&spans[..self.count])
+        let mut held = Held::none();
+        for part in &self.list[..self.count] {
+            held.add(Span::of(part.iov_base, part.iov_len));
+        }
+        held
+    }
+
+    fn bytes(&self) -> usize {
+        self.list[..self.count].iter().map(|part| part.iov_len).sum()
     }
 }
 
@@ -55,18 +89,33 @@ fn of_message(message: *const msghdr) -> Arguments {
     [0, message as usize, 0, 0, 0, 0]
 }
 
-/// Transfers as many of the parts as can be kept.
-fn first_parts(
+/// Transfers the parts with their memory kept in RAM; `transfer` is told what is done already.
+fn in_parts(
     parts: *const iovec,
     count: c_int,
-    transfer: impl Fn(*const iovec, c_int) -> ssize_t,
+    next: Next,
+    transfer: impl Fn(*const iovec, c_int, off_t) -> ssize_t,
 ) -> ssize_t {
-    if !is_needed() || count <= 0 {
-        return transfer(parts, count);
+    if !is_needed() || !(1..=LIST_MAX as c_int).contains(&count) {
+        return transfer(parts, count, 0);
     }
-    let first = Parts::first(parts, count as usize);
-    let _held = first.hold();
-    transfer(first.list.as_ptr(), first.count as c_int)
+    let list = List(parts, count as usize);
+    let bytes = list.bytes();
+    if bytes <= PIECE_BYTES {
+        let named = arguments::of([parts as usize, count as usize]);
+        let _held = arguments::hold_row(&[(0, Memory::Parts(1))], &named);
+        return transfer(parts, count, 0);
+    }
+    repeat(bytes, next, |done| {
+        let piece = list.after(done);
+        let _held = piece.hold();
+        (piece.bytes(), transfer(piece.list.as_ptr(), piece.count as c_int, done as off_t))
+    })
+}
+
+/// Where a piece of a transfer goes, which may be to the descriptor's own position (-1).
+fn place(offset: off_t, done: off_t) -> off_t {
+    if offset < 0 { offset } else { offset + done }
 }
 
 mod exported {
@@ -74,7 +123,57 @@ mod exported {
 
     #[unsafe(no_mangle)]
     pub unsafe extern "C-unwind" fn readv(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
-        first_parts(parts, count, |parts, count| super::readv(fd, parts, count))
+        in_parts(parts, count, Next::OfFile(fd), |parts, count, _| super::readv(fd, parts, count))
+    }
+
+    #[unsafe(no_mangle)]
+    pub unsafe extern "C-unwind" fn preadv(
+        fd: c_int,
+        parts: *const iovec,
+        count: c_int,
+        offset: off_t,
+    ) -> ssize_t {
+        in_parts(parts, count, Next::OfFile(fd), |parts, count, done| {
+            super::preadv(fd, parts, count, place(offset, done))
+        })
+    }
+
+    #[unsafe(no_mangle)]
+    pub unsafe extern "C-unwind" fn preadv64(
+        fd: c_int,
+        parts: *const iovec,
+        count: c_int,
+        offset: off_t,
+    ) -> ssize_t {
+        in_parts(parts, count, Next::OfFile(fd), |parts, count, done| {
+            super::preadv(fd, parts, count, place(offset, done))
+        })
+    }
+
+    #[unsafe(no_mangle)]
+    pub unsafe extern "C-unwind" fn preadv2(
+        fd: c_int,
+        parts: *const iovec,
+        count: c_int,
+        offset: off_t,
+        flags: c_int,
+    ) -> ssize_t {
+        in_parts(parts, count, Next::OfFile(fd), |parts, count, done| {
+            super::preadv2(fd, parts, count, place(offset, done), flags)
+        })
+    }
+
+    #[unsafe(no_mangle)]
+    pub unsafe extern "C-unwind" fn preadv64v2(
+        fd: c_int,
+        parts: *const iovec,
+        count: c_int,
+        offset: off_t,
+        flags: c_int,
+    ) -> ssize_t {
+        in_parts(parts, count, Next::OfFile(fd), |parts, count, done| {
+            super::preadv2(fd, parts, count, place(offset, done), flags)
+        })
     }
 
     #[unsafe(no_mangle)]
@@ -83,7 +182,57 @@ mod exported {
         parts: *const iovec,
         count: c_int,
     ) -> ssize_t {
-        first_parts(parts, count, |parts, count| super::writev(fd, parts, count))
+        in_parts(parts, count, Next::Always, |parts, count, _| super::writev(fd, parts, count))
+    }
+
+    #[unsafe(no_mangle)]
+    pub unsafe extern "C-unwind" fn pwritev(
+        fd: c_int,
+        parts: *const iovec,
+        count: c_int,
+        offset: off_t,
+    ) -> ssize_t {
+        in_parts(parts, count, Next::Always, |parts, count, done| {
+            super::pwritev(fd, parts, count, place(offset, done))
+        })
+    }
+
+    #[unsafe(no_mangle)]
+    pub unsafe extern "C-unwind" fn pwritev64(
+        fd: c_int,
+        parts: *const iovec,
+        count: c_int,
+        offset: off_t,
+    ) -> ssize_t {
+        in_parts(parts, count, Next::Always, |parts, count, done| {
+            super::pwritev(fd, parts, count, place(offset, done))
+        })
+    }
+
+    #[unsafe(no_mangle)]
+    pub unsafe extern "C-unwind" fn pwritev2(
+        fd: c_int,
+        parts: *const iovec,
+        count: c_int,
+        offset: off_t,
+        flags: c_int,
+    ) -> ssize_t {
+        in_parts(parts, count, Next::Always, |parts, count, done| {
+            super::pwritev2(fd, parts, count, place(offset, done), flags)
+        })
+    }
+
+    #[unsafe(no_mangle)]
+    pub unsafe extern "C-unwind" fn pwritev64v2(
+        fd: c_int,
+        parts: *const iovec,
+        count: c_int,
+        offset: off_t,
+        flags: c_int,
+    ) -> ssize_t {
+        in_parts(parts, count, Next::Always, |parts, count, done| {
+            super::pwritev2(fd, parts, count, place(offset, done), flags)
+        })
     }
 
     #[unsafe(no_mangle)]

@@ -43,20 +43,27 @@ pub enum Next {
 
 /// Runs a transfer piece by piece; returns bytes, or what `transfer` returns when the first piece fails.
 pub fn in_pieces(buffer: Span, next: Next, transfer: impl Fn(Piece) -> ssize_t) -> ssize_t {
-    let mut done = 0;
-    loop {
+    repeat(buffer.bytes, next, |done| {
         let address = buffer.address + done;
         let bytes = (buffer.bytes - done).min(PIECE_BYTES);
-        let held = Held::new(&[Span { address, bytes }]);
-        let moved = transfer(Piece { address: address as *mut c_void, bytes, offset: done });
-        drop(held);
+        let _held = Held::new(&[Span { address, bytes }]);
+        (bytes, transfer(Piece { address: address as *mut c_void, bytes, offset: done }))
+    })
+}
+
+/// Runs a transfer of so many bytes. `piece` is told how many are done, and tells how many it has asked for next, and
+/// what came of it.
+pub fn repeat(bytes: usize, next: Next, piece: impl Fn(usize) -> (usize, ssize_t)) -> ssize_t {
+    let mut done = 0;
+    loop {
+        let (asked, moved) = piece(done);
         let Ok(moved) = usize::try_from(moved) else {
             // What went before counts; the error comes back with the next call.
             return if done > 0 { done as ssize_t } else { moved };
         };
         done += moved;
         let goes_on = match next {
-            _ if moved < bytes || done == buffer.bytes => false,
+            _ if moved < asked || done >= bytes => false,
             Next::Always => true,
             Next::OfFile(fd) => raw::is_file(fd),
         };

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use userswap::internals::anonymous_pages;
 use userswap::internals::signal::Blocked;
 
-/// Between two looks at what a child has made its own.
+/// Between two looks at what a child has made its own, unless it may be much.
 const LOOK_NS: u64 = 50_000_000;
 /// Otherwise it is woken by those that want pages; this is for the budget of a job that has been made smaller.
 const LOOK_NS_MAX: u64 = 1_600_000_000;
@@ -72,6 +72,6 @@ pub fn wait(process: &Process, ends: impl Fn() -> bool) {
         if ends() || member.must_give_way(pages, own) {
             return;
         }
-        member.wait(asked, if member.inherited() > 0 { LOOK_NS } else { LOOK_NS_MAX });
+        member.rest(asked, if member.inherited() > 0 { LOOK_NS } else { LOOK_NS_MAX });
     }
 }

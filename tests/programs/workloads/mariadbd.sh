@@ -1,7 +1,5 @@
 # row mariadbd: bash {file}
 # needs: mariadbd mariadb mariadb-install-db
-# known root/thread: dies: it drops its rights before it outgrows its budget
-# known root/signal: dies: it drops its rights before it outgrows its budget
 # As root it drops to its user after its start, as an administrator would have it.
 if [ "$(id -u)" = 0 ]; then user=mysql; chown mysql . ; else user=$(id -u); fi
 data=$PWD/data

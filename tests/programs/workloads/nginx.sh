@@ -1,9 +1,5 @@
 # row nginx: bash {file}
 # needs: nginx python3
-# known root/thread: differs: EFAULT of pwritev from swapped memory
-# known root/signal: differs: EFAULT of pwritev from swapped memory
-# known user/thread: differs: EFAULT of pwritev from swapped memory
-# known user/signal: differs: EFAULT of pwritev from swapped memory
 # Large bodies in memory, sent on by one server to another; as root its worker drops to nobody.
 cat >conf <<CONF
 daemon off; worker_processes 1; pid $PWD/pid; error_log $PWD/log;

@@ -1,7 +1,5 @@
 # row postgres: bash {file}
 # needs: initdb postgres psql setpriv
-# known root/thread: unmanaged: started by setpriv as a user who cannot read root's copy of the library
-# known root/signal: unmanaged: started by setpriv as a user who cannot read root's copy of the library
 # A server that runs as an ordinary user, as it demands, with large sorts and joins in its backends.
 become=()
 [ "$(id -u)" != 0 ] || { become=(setpriv --reuid=65534 --regid=65534 --clear-groups); chown 65534:65534 .; }

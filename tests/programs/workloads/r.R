@@ -1,7 +1,5 @@
 # row R: Rscript --vanilla {file}
 # needs: Rscript
-# known root/signal: dies of SIGSEGV: its signal stack is missing when the engine starts
-# known user/signal: dies of SIGSEGV: its signal stack is missing when the engine starts
 set.seed(1)
 n <- 2e6
 table <- data.frame(key = (seq_len(n) * 7919) %% 1000, value = runif(n))
