@@ -90,7 +90,7 @@ pub fn return_from_signal(stack: usize, reserved: u64) -> ! {
     // SAFETY: the kernel put the frame of a signal there, which it is about to take off.
     let mask = unsafe { &raw mut (*frame).uc_sigmask }.cast::<u64>();
     // SAFETY: as above; the kernel's set is the first word of the C library's.
-    unsafe { mask.write(mask.read() & !reserved) };
+    unsafe { *mask &= !reserved };
     let instruction = INSTRUCTION.load(Ordering::Relaxed);
     // SAFETY: what runs on this stack is over: the call restores another.
     unsafe {

@@ -99,13 +99,7 @@ fn describe(process: &Process) -> String {
     put("fault_latency_p95_ns", &latency.p95);
     put("fault_latency_p99_ns", &latency.p99);
     put("fault_latency_max_ns", &latency.max);
-    put("budget_pages", &usage.budget);
-    put("resident_pages", &usage.resident);
-    put("cached_pages", &usage.cached);
-    put("writing_pages", &usage.writing);
-    put("free_pages", &usage.free);
-    put("spare_pages", &usage.spare);
-    put("debt_pages", &usage.debt);
+    put_pages(&mut put, &usage);
     if let Some(member) = &process.member {
         put("job_budget_pages", &member.ledger.limit());
         put("job_held_pages_max", &member.ledger.peak());
@@ -121,6 +115,16 @@ fn describe(process: &Process) -> String {
         .expect("writing to a string cannot fail");
     text.push_str("}\n");
     text
+}
+
+fn put_pages(put: &mut impl FnMut(&str, &dyn std::fmt::Display), usage: &Usage) {
+    put("budget_pages", &usage.budget);
+    put("resident_pages", &usage.resident);
+    put("cached_pages", &usage.cached);
+    put("writing_pages", &usage.writing);
+    put("free_pages", &usage.free);
+    put("spare_pages", &usage.spare);
+    put("debt_pages", &usage.debt);
 }
 
 #[unsafe(no_mangle)]
