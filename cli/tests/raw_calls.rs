@@ -105,3 +105,15 @@ fn a_call_by_number_does_what_the_program_asked_for() {
     let mut managed = with(&run("16M", "thread"), &["--swap", private.to_str().unwrap()]);
     assert_eq!(succeed(managed.arg(&program).arg("user")), "exact\n");
 }
+
+#[test]
+fn a_child_that_a_raw_execve_starts_unmanaged_is_named() {
+    let directory = directory();
+    let program = compile(directory.path(), "raw_exec.c");
+    let child = compile_with(directory.path(), "large.c", "static", &["-static"]);
+    let output = run("16M", "thread").arg(&program).arg(&child).output().expect("it starts");
+    assert!(output.status.success(), "{output:?}");
+    let told = String::from_utf8(output.stderr).expect("text");
+    assert!(told.contains("static runs outside the budget: it is statically linked"), "{told}");
+    assert_eq!(output.stdout, b"exact\n");
+}
