@@ -111,6 +111,9 @@ fn start(text: &str) -> Result<(), String> {
     Ok(())
 }
 
+/// Tells this matter from others in what the job has told.
+const MATTER: u64 = 3;
+
 /// Takes part in the job's budget. A process that cannot has the whole budget for itself.
 fn join(options: &Options) -> Option<Arc<Member>> {
     let ledger = options.ledger.as_ref()?;
@@ -121,8 +124,9 @@ fn join(options: &Options) -> Option<Arc<Member>> {
             Some(Arc::new(member))
         }
         Err(error) => {
-            let ledger = ledger.display();
-            raw::say(&format!("{ledger}: {error}: this process has a budget of its own"));
+            let name = ledger.display();
+            let line = format_args!("{name}: {error}: this process has a budget of its own");
+            notices::tell_once(MATTER, ledger.as_os_str().as_encoded_bytes(), line);
             None
         }
     }
