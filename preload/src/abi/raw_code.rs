@@ -1,8 +1,8 @@
 //! Looks for system calls in the code of what is loaded: the instruction, with a number set for it just before.
 //!
 //! Go's programs, which can be large, are known by a note of their linker's instead: their runtime makes them all so.
-//! Its two bytes turn up in any code by chance, about once in 150 to 300 KiB; with a number before them hardly ever. What is found
-//! by chance costs time (each call is looked at), what is missed is served as if it were not looked for.
+//! The instruction's two bytes turn up in any code by chance, about once in 150 to 300 KiB; with a number before them hardly
+//! ever. What is found by chance costs time (each call is looked at), what is missed is served as if it were not looked for.
 use super::symbols::each_object;
 use libc::c_long;
 use memchr::memmem;
