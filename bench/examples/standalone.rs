@@ -12,7 +12,7 @@ use std::process::{Command, ExitCode};
 #[command(name = "bench")]
 struct Bench {
     #[command(flatten)]
-    args: userswap_bench::BenchArgs,
+    line: userswap_bench::BenchLine,
 }
 
 fn main() -> ExitCode {
@@ -21,7 +21,7 @@ fn main() -> ExitCode {
         Some("usemem") => userswap_bench::usemem::main(args),
         Some("bench") => {
             let line = std::iter::once(OsString::from("bench")).chain(args);
-            userswap_bench::run(Bench::parse_from(line).args)
+            Bench::parse_from(line).line.run().unwrap_or(ExitCode::from(2))
         }
         Some("run") => execute(args.skip_while(|arg| arg != "--").skip(1)),
         _ => {

@@ -11,10 +11,12 @@ pub mod outside;
 
 mod choice;
 mod disk;
+mod faults;
 mod figures;
 mod format;
 mod interrupt;
 pub mod kernel;
+mod line;
 mod machine;
 mod process;
 mod random;
@@ -23,5 +25,5 @@ pub mod stress;
 pub mod usemem;
 
 pub use interrupt::Interrupted;
-pub use outside::{BenchArgs, Case, run};
+pub use line::BenchLine;
 pub use process::{Finished, RunError};

@@ -1,14 +1,16 @@
 //! Runs one load to its end and says what it took.
 //!
 //! A load is a process group of its own, which dies with this thread and with an interrupting
-//! signal. Where only the part after a signal is to be measured, the signal is sent from here.
+//! signal. Where only the part after a signal, or between two, is to be measured, they are sent from here.
 
+use crate::faults::Faults;
 use crate::interrupt::{Interrupt, Interrupted};
 use crate::usemem::WAITING_MARK;
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use thiserror::Error;
@@ -25,6 +27,8 @@ pub struct Finished {
     pub user: Duration,
     /// System time of the same.
     pub sys: Duration,
+    /// Faults of the same that had to wait for a device; none where nobody counted them.
+    pub major_faults: Option<u64>,
     /// What it wrote to standard output.
     pub stdout: String,
     /// What it wrote to standard error.
@@ -64,25 +68,63 @@ pub enum RunError {
     System(#[from] io::Error),
 }
 
-/// From when on a load is measured.
+/// Which part of a load is measured. SIGUSR1 is sent whenever so many tasks wait for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum MeasureFrom {
-    Start,
-    /// From the SIGUSR1 that is sent when this many tasks wait for it.
-    Signal {
+pub(crate) enum Part {
+    Whole,
+    AfterSignal {
+        waiters: usize,
+    },
+    /// Up to the moment at which the tasks wait again.
+    BetweenSignals {
         waiters: usize,
     },
 }
 
-/// The moment from which the figures count.
-#[derive(Debug)]
+impl Part {
+    fn waiters(self) -> usize {
+        match self {
+            Self::Whole => 0,
+            Self::AfterSignal { waiters } | Self::BetweenSignals { waiters } => waiters,
+        }
+    }
+
+    fn signals(self) -> usize {
+        match self {
+            Self::Whole => 0,
+            Self::AfterSignal { .. } => 1,
+            Self::BetweenSignals { .. } => 2,
+        }
+    }
+
+    /// Where this part of a load begins and ends. One that failed before its marks has no figures; the caller shows
+    /// why.
+    fn bounds(self, start: Mark, marks: &[Mark], end: Mark) -> (Mark, Mark) {
+        let begin = if self == Self::Whole { start } else { end };
+        (marks.first().copied().unwrap_or(begin), marks.get(1).copied().unwrap_or(end))
+    }
+}
+
+/// What a load had used at a moment.
+#[derive(Debug, Clone, Copy)]
 struct Mark {
     at: Instant,
     used: CpuTime,
+    major_faults: Option<u64>,
 }
 
-/// Runs `command` to its end.
-pub(crate) fn run(command: &mut Command, from: MeasureFrom) -> Result<Finished, RunError> {
+impl Mark {
+    fn faults_since(&self, begin: &Mark) -> Option<u64> {
+        self.major_faults?.checked_sub(begin.major_faults?)
+    }
+}
+
+/// Runs `command` to its end; its major faults are counted in one place.
+pub(crate) fn run(
+    command: &mut Command,
+    part: Part,
+    faults: &Arc<Faults>,
+) -> Result<Finished, RunError> {
     let interrupt = Interrupt::hold()?;
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     sys::tie_to_this_thread(command);
@@ -93,29 +135,29 @@ pub(crate) fn run(command: &mut Command, from: MeasureFrom) -> Result<Finished, 
     })?;
     let pid = Pid::try_from(child.id()).expect("a process id is a pid_t");
     let covered = interrupt.cover(pid);
-    let readers = Readers::start(&mut child, from)?;
+    let follower = Follower { part, faults: Arc::clone(faults) };
+    let readers = Readers::start(&mut child, follower)?;
     let waited = sys::wait(pid)?;
     let ended = Instant::now();
     // Processes that are left of the group would keep the pipes open.
     sys::kill_group(pid);
     drop(covered);
-    let (stdout, mark) = join(readers.stdout)?;
+    let (stdout, marks) = join(readers.stdout)?;
     let stderr = join(readers.stderr)?;
     interrupt.check()?;
-    let mark = match (from, mark) {
-        (MeasureFrom::Start, _) => Mark { at: started, used: CpuTime::default() },
-        (MeasureFrom::Signal { .. }, Some(mark)) => mark,
-        (MeasureFrom::Signal { .. }, None) if waited.status.success() => {
-            return Err(RunError::NeverWaited);
-        }
-        // It failed before; the caller shows why.
-        (MeasureFrom::Signal { .. }, None) => Mark { at: ended, used: waited.used },
-    };
+    if marks.len() < part.signals() && waited.status.success() {
+        return Err(RunError::NeverWaited);
+    }
+    let end =
+        Mark { at: ended, used: waited.used, major_faults: faults.in_all(waited.major_faults) };
+    let start = Mark { at: started, used: CpuTime::default(), major_faults: Some(0) };
+    let (begin, end) = part.bounds(start, &marks, end);
     Ok(Finished {
         status: waited.status,
-        wall: ended - mark.at,
-        user: waited.used.user.saturating_sub(mark.used.user),
-        sys: waited.used.sys.saturating_sub(mark.used.sys),
+        wall: end.at - begin.at,
+        user: end.used.user.saturating_sub(begin.used.user),
+        sys: end.used.sys.saturating_sub(begin.used.sys),
+        major_faults: end.faults_since(&begin),
         stdout,
         stderr,
     })
@@ -129,15 +171,15 @@ struct Readers {
     stderr: Reading<String>,
 }
 
-/// What came out of standard output, and the moment the signal was sent if it was.
-type Followed = (String, Option<Mark>);
+/// What came out of standard output, and the moments at which the load waited for a signal.
+type Followed = (String, Vec<Mark>);
 
 impl Readers {
-    fn start(child: &mut Child, from: MeasureFrom) -> io::Result<Self> {
+    fn start(child: &mut Child, follower: Follower) -> io::Result<Self> {
         let stdout = child.stdout.take().expect("the output is a pipe");
         let mut stderr = child.stderr.take().expect("the output is a pipe");
         let spawn = std::thread::Builder::new;
-        let stdout = spawn().spawn(move || follow(stdout, from))?;
+        let stdout = spawn().spawn(move || follower.follow(stdout))?;
         let stderr = spawn().spawn(move || {
             let mut bytes = Vec::new();
             stderr.read_to_end(&mut bytes)?;
@@ -151,46 +193,54 @@ fn join<T>(reading: Reading<T>) -> io::Result<T> {
     reading.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// Reads all lines, and sends the signal once all tasks wait for it.
-fn follow(stdout: ChildStdout, from: MeasureFrom) -> io::Result<Followed> {
-    let mut reader = BufReader::new(stdout);
-    let mut text = String::new();
-    let mut line = Vec::new();
-    let mut waiting = Vec::new();
-    let mut mark = None;
-    while reader.read_until(b'\n', &mut line)? > 0 {
-        let printed = String::from_utf8_lossy(&line);
-        waiting.extend(waiting_pid(&printed));
-        text.push_str(&printed);
-        line.clear();
-        match from {
-            MeasureFrom::Signal { waiters } if mark.is_none() && waiting.len() == waiters => {
-                mark = Some(signal(&mut waiting)?);
+/// Reads what a load prints, and sends its signals.
+struct Follower {
+    part: Part,
+    faults: Arc<Faults>,
+}
+
+impl Follower {
+    /// Reads all lines, and sends a signal whenever all tasks wait for one.
+    fn follow(&self, stdout: ChildStdout) -> io::Result<Followed> {
+        let mut reader = BufReader::new(stdout);
+        let mut text = String::new();
+        let mut line = Vec::new();
+        let mut waiting = Vec::new();
+        let mut marks = Vec::new();
+        while reader.read_until(b'\n', &mut line)? > 0 {
+            let printed = String::from_utf8_lossy(&line);
+            waiting.extend(waiting_pid(&printed));
+            text.push_str(&printed);
+            line.clear();
+            if marks.len() < self.part.signals() && waiting.len() == self.part.waiters() {
+                marks.push(self.signal(std::mem::take(&mut waiting), &marks)?);
             }
-            _ => {}
         }
+        Ok((text, marks))
     }
-    Ok((text, mark))
+
+    /// Nothing but waiting goes on while this counts; what it takes itself is not measured.
+    fn signal(&self, mut waiting: Vec<Pid>, before: &[Mark]) -> io::Result<Mark> {
+        let waiting_since = Instant::now();
+        // Threads of one process print the same number.
+        waiting.sort_unstable();
+        waiting.dedup();
+        let mut used = CpuTime::default();
+        for &pid in waiting.iter() {
+            let of_one = used_so_far(pid)?;
+            used.user += of_one.user;
+            used.sys += of_one.sys;
+        }
+        let major_faults = waiting.iter().map(|&pid| self.faults.so_far(pid)).sum();
+        let at = if before.is_empty() { Instant::now() } else { waiting_since };
+        waiting.iter().try_for_each(|&pid| sys::send(pid, libc::SIGUSR1))?;
+        Ok(Mark { at, used, major_faults })
+    }
 }
 
 /// The process of a line such as `Read Process 17 is waiting signal`.
 fn waiting_pid(line: &str) -> Option<Pid> {
     line.trim_end().strip_suffix(WAITING_MARK)?.rsplit(' ').next()?.parse().ok()
-}
-
-fn signal(waiting: &mut Vec<Pid>) -> io::Result<Mark> {
-    // Threads of one process print the same number.
-    waiting.sort_unstable();
-    waiting.dedup();
-    let mut used = CpuTime::default();
-    for &pid in waiting.iter() {
-        let of_one = used_so_far(pid)?;
-        used.user += of_one.user;
-        used.sys += of_one.sys;
-    }
-    let mark = Mark { at: Instant::now(), used };
-    waiting.iter().try_for_each(|&pid| sys::send(pid, libc::SIGUSR1))?;
-    Ok(mark)
 }
 
 fn used_so_far(pid: Pid) -> io::Result<CpuTime> {
@@ -215,6 +265,10 @@ fn parse_used(stat: &str, ticks_per_second: u64) -> Option<CpuTime> {
 mod tests {
     use super::*;
 
+    fn run(command: &mut Command, part: Part) -> Result<Finished, RunError> {
+        super::run(command, part, &Arc::new(Faults::Kernel))
+    }
+
     fn shell(script: &str) -> Command {
         let mut command = Command::new("sh");
         command.args(["-c", script]);
@@ -224,14 +278,14 @@ mod tests {
     #[test]
     fn output_and_status_of_a_program_are_handed_back() {
         let mut command = shell("echo out; echo err >&2; exit 3");
-        let finished = run(&mut command, MeasureFrom::Start).unwrap();
+        let finished = run(&mut command, Part::Whole).unwrap();
         assert_eq!(finished.status.code(), Some(3));
         assert_eq!((finished.stdout.as_str(), finished.stderr.as_str()), ("out\n", "err\n"));
     }
 
     #[test]
     fn a_program_that_leaves_a_child_running_does_not_keep_us_waiting() {
-        let finished = run(&mut shell("sleep 1000 & echo done"), MeasureFrom::Start).unwrap();
+        let finished = run(&mut shell("sleep 1000 & echo done"), Part::Whole).unwrap();
         assert_eq!(finished.stdout, "done\n");
     }
 
@@ -239,19 +293,36 @@ mod tests {
     fn a_waiting_program_gets_its_signal() {
         let script = "trap 'echo go; exit 0' USR1; echo \"Read Process $$ is waiting signal\"; \
                       while :; do sleep 0.01; done";
-        let finished = run(&mut shell(script), MeasureFrom::Signal { waiters: 1 }).unwrap();
+        let finished = run(&mut shell(script), Part::AfterSignal { waiters: 1 }).unwrap();
         assert!(finished.stdout.ends_with("go\n"), "{finished:?}");
     }
 
     #[test]
+    fn what_comes_after_the_second_signal_is_not_measured() {
+        let script = "wait_for_it() { go=; echo \"Read Process $$ is waiting signal\"; \
+                      while [ -z \"$go\" ]; do sleep 0.01; done; }; trap 'go=1' USR1; \
+                      wait_for_it; wait_for_it; sleep 0.1; echo end";
+        let part = Part::BetweenSignals { waiters: 1 };
+        let begin = Instant::now();
+        let finished = run(&mut shell(script), part).unwrap();
+        let left_out = begin.elapsed() - finished.wall;
+        assert!(finished.stdout.ends_with("end\n"), "{finished:?}");
+        assert!(left_out >= Duration::from_millis(100), "{finished:?}");
+        let once = "trap 'exit 0' USR1; echo \"Read Process $$ is waiting signal\"; \
+                    while :; do sleep 0.01; done";
+        let result = run(&mut shell(once), part);
+        assert!(matches!(result, Err(RunError::NeverWaited)), "{result:?}");
+    }
+
+    #[test]
     fn a_program_that_should_wait_and_does_not_is_an_error() {
-        let result = run(&mut shell("true"), MeasureFrom::Signal { waiters: 1 });
+        let result = run(&mut shell("true"), Part::AfterSignal { waiters: 1 });
         assert!(matches!(result, Err(RunError::NeverWaited)), "{result:?}");
     }
 
     #[test]
     fn a_program_that_does_not_exist_is_named() {
-        let error = run(&mut Command::new("/nonexistent/program"), MeasureFrom::Start).unwrap_err();
+        let error = run(&mut Command::new("/nonexistent/program"), Part::Whole).unwrap_err();
         assert!(error.to_string().contains("/nonexistent/program"), "{error}");
     }
 

@@ -38,6 +38,15 @@ pub(crate) fn shuffled(count: usize, random: &mut Random) -> Vec<u32> {
     numbers
 }
 
+/// For each of the numbers below `count` the next one of a single cycle through all (Sattolo, 1986).
+pub(crate) fn cycle(count: usize, random: &mut Random) -> Vec<u32> {
+    let mut next: Vec<u32> = (0..count as u32).collect();
+    for index in (1..count).rev() {
+        next.swap(index, random.below(index as u64) as usize);
+    }
+    next
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -48,6 +57,18 @@ mod tests {
         assert!(!numbers.is_sorted());
         numbers.sort_unstable();
         assert!(numbers.into_iter().eq(0..1000));
+    }
+
+    #[test]
+    fn a_cycle_comes_back_only_after_all_numbers() {
+        for count in [1, 2, 3, 1000] {
+            let next = cycle(count, &mut Random::new(1));
+            let mut number = 0;
+            for step in 1..=count {
+                number = next[number as usize];
+                assert_eq!(number == 0, step == count, "step {step} of {count}");
+            }
+        }
     }
 
     #[test]

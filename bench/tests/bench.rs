@@ -13,6 +13,11 @@ fn json_is_one_object_on_standard_output_and_progress_is_not_there() {
         "swap-w-rand-mt --tasks 3",
         "swapin --tasks 2",
         "page-rand-read --tasks 2",
+        "zipf-read --tasks 2",
+        "zipf-write --tasks 3",
+        "hash-join --tasks 2",
+        "pointer-chase --tasks 2",
+        "gc-heap --tasks 2",
         "swap-w-seq --step 4096 --repeat 3",
     ] {
         let output = run(&format!("bench {case} --ram 8M --size 16M --runs 2 --json"));
@@ -30,6 +35,35 @@ fn json_is_one_object_on_standard_output_and_progress_is_not_there() {
         assert!(report["ratio"].is_null(), "{case}");
         assert!(text(&output.stderr).contains("userswap 2 of 2"), "{case}: {output:?}");
     }
+}
+
+#[test]
+fn all_cases_are_one_table_with_a_row_for_each() {
+    let output = run("bench all --ram 8M --size 16M --runs 1 --tasks 2 --fault thread");
+    assert!(output.status.success(), "{output:?}");
+    let table = text(&output.stdout);
+    for case in
+        ["swap-w-rand-mt --tasks 16", "zipf-write --tasks 2", "gc-heap --tasks 2 --size 8388608"]
+    {
+        assert!(table.contains(&format!("| `{case}` | – | ")), "{table}");
+    }
+}
+
+#[test]
+fn a_row_that_fails_is_named_and_the_others_are_measured() {
+    // Of a heap of a page for each of 16 processes nothing can be measured.
+    let output =
+        run("bench all --ram 16M --size 64K --runs 1 --tasks 1 64 --case zipf-read swapin");
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(text(&output.stderr).contains("'64K'"), "{output:?}");
+    let output = standalone()
+        .env("USERSWAP_BENCH_EXE", "false")
+        .args(["bench", "all", "--size", "16M", "--case", "gc-heap", "swapin", "--tasks", "1"])
+        .args(["--runs", "1", "--json"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert_eq!(text(&output.stderr).matches("the load failed").count(), 2, "{output:?}");
 }
 
 #[test]

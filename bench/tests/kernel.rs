@@ -167,8 +167,11 @@ fn both_sides_run_in_turns_and_give_a_ratio() {
         return;
     }
     let directory = directory();
-    for case in ["swap-w-seq", "swapin --tasks 2", "page-rand-read --tasks 2"] {
-        let line = format!("bench {case} --ram 24M --size 64M --runs 2 --vs kernel --json --swap");
+    let disk =
+        ["swap-w-seq", "swapin --tasks 2", "page-rand-read --tasks 2", "hash-join --tasks 2"];
+    let cases = disk.map(|case| format!("{case} --vs kernel"));
+    for case in cases.into_iter().chain(["zipf-write --vs zram".to_owned()]) {
+        let line = format!("bench {case} --ram 24M --size 64M --runs 2 --json --swap");
         let output = run(&format!("{line} {}", directory.path().display()));
         assert!(output.status.success(), "{output:?}");
         let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -179,6 +182,11 @@ fn both_sides_run_in_turns_and_give_a_ratio() {
         let userswap = report["median_wall_s"]["userswap"].as_f64().unwrap();
         let ratio = report["ratio"].as_f64().unwrap();
         assert!((ratio / (kernel / userswap) - 1.0).abs() < 1e-9, "{report}");
+        let kernel_faults = report["median_major_faults"]["kernel"].as_f64().unwrap();
+        assert!(kernel_faults > 0.0, "{report}");
+        let has_hits =
+            report["hit_rate"]["kernel"].as_f64().is_some_and(|rate| rate > 0.0 && rate < 1.0);
+        assert_eq!(has_hits, case.contains("rand") || case.contains("zipf"));
         assert_eq!(remains(directory.path(), 0), Vec::<String>::new());
     }
 }

@@ -95,6 +95,20 @@ fn random_page_reads_are_verified_and_counted_per_thread() {
 }
 
 #[test]
+fn scattered_loads_are_verified_and_counted_per_thread() {
+    for load in ["zipf-read", "zipf-write", "hash-join", "pointer-chase"] {
+        let lines = lines(&format!("-t 3 --load {load} --operations 1000 4m"));
+        assert_eq!(lines.len(), 3, "{load}: {lines:?}");
+        for line in &lines {
+            assert!(
+                line.starts_with("1000 operations / ") && line.ends_with(" operations/s"),
+                "{line}"
+            );
+        }
+    }
+}
+
+#[test]
 fn after_the_signal_only_the_read_is_reported() {
     let mut child = standalone()
         .args(["usemem", "-W", "-t", "2", "4m"])

@@ -58,7 +58,7 @@ enum Command {
     #[command(hide = true)]
     StressLoad(stress::LoadArgs),
     /// Measure a case under userswap and, with --vs kernel, on the kernel's own swap
-    Bench(Box<bench::BenchLine>),
+    Bench(Box<userswap_bench::BenchLine>),
     /// Simulate machines that swap, beside what was published about them
     Sim(sim::SimArgs),
     /// Generate load, with the options and the output of usemem

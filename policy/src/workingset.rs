@@ -11,8 +11,12 @@
 //! a loop that is larger than memory most pages then stay, where a queue loses every one of them just
 //! before its use. When active pages that had to give way come back themselves, neither set fits: then only
 //! one refault in [`REGRETFUL`] is activated (bimodal insertion: Qureshi and others, ISCA 2007), until that
-//! has stopped. And the share kept for newcomers grows with each activation and shrinks with each regret
-//! (as the target of ARC: Megiddo and Modha, FAST 2003), so that a program's new phase finds room.
+//! has stopped. And the share kept for newcomers grows with activations and shrinks with each regret (as the
+//! target of ARC: Megiddo and Modha, FAST 2003), the faster the longer there was no regret: a program's new
+//! phase regrets nothing and finds room, while a loop, which regrets all the time, never gets that far.
+//!
+//! Active pages that give way go before all inactive ones: their second chance is the first look at them, and
+//! newcomers, which have not had a look either, would leave for them otherwise.
 
 /// What a page is taken for when it is mapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,7 +45,10 @@ const MAPPED_MIN: u32 = 512;
 /// While active pages are regretted, one refault in so many is activated.
 pub const REGRETFUL: u32 = 8;
 /// Refaults for which one regretted page is remembered.
-const REGRET_PER_PAGE: u32 = 16;
+const REGRET_PER_PAGE: u32 = 8;
+/// Activations without a regret, as a share of the budget, for which each of them grows the newcomers' share by one
+/// page more: one in so many.
+const STREAK_SHARE: u32 = 16;
 /// Pages by which one regretted page shrinks the newcomers' share.
 const SHRINK_PER_PAGE: u32 = 4;
 /// Entries of the table that remembers demoted pages, and one page in so many that goes there.
@@ -106,6 +113,8 @@ pub struct Workingset {
     regret: u32,
     /// Refaults that were near enough.
     near: u32,
+    /// Refaults that were activated since a page was regretted.
+    streak: u32,
     /// What newcomers have beyond their minimum.
     growth: u32,
     /// Demoted pages, by their hash.
@@ -114,7 +123,7 @@ pub struct Workingset {
 
 impl Default for Workingset {
     fn default() -> Self {
-        Self { age: 0, regret: 0, near: 0, growth: 0, witnesses: [u32::MAX; WITNESSES] }
+        Self { age: 0, regret: 0, near: 0, streak: 0, growth: 0, witnesses: [u32::MAX; WITNESSES] }
     }
 }
 
@@ -136,7 +145,7 @@ impl Workingset {
         self.age += 1;
     }
 
-    /// An active page has become inactive.
+    /// An active page has become inactive; where pages have a second chance, it is the next to go.
     pub fn on_demotion(&mut self, page: u32) {
         if let Some(index) = witness(page) {
             self.witnesses[index] = page;
@@ -158,7 +167,9 @@ impl Workingset {
             return Refault::Regretted;
         }
         self.age += 1;
-        self.growth = (self.growth + 1).min(counts.growth_max());
+        self.streak = self.streak.saturating_add(1);
+        let grown = self.growth.saturating_add(self.streak / (counts.budget / STREAK_SHARE).max(1));
+        self.growth = grown.min(counts.growth_max());
         Refault::Activated
     }
 
@@ -187,6 +198,7 @@ impl Workingset {
         let Some(index) = witness(page) else { return };
         if self.witnesses[index] == page {
             self.witnesses[index] = u32::MAX;
+            self.streak = 0;
             self.growth = self.growth.saturating_sub(SHRINK_PER_PAGE * WITNESS_SHARE);
             let more = REGRET_PER_PAGE * WITNESS_SHARE;
             self.regret = (self.regret + more).min(counts.budget.saturating_mul(REGRET_PER_PAGE));
@@ -263,6 +275,28 @@ mod tests {
         // Remembered for a while, not for ever.
         let later = (0..400).map(|_| workingset.on_refault(witness + 1, near, FULL)).last();
         assert_eq!(later, Some(Refault::Activated));
+    }
+
+    #[test]
+    fn newcomers_get_more_room_the_longer_no_page_is_regretted() {
+        let mut workingset = Workingset::default();
+        let witness = (0..).find(|page| witness(*page).is_some()).unwrap();
+        let near = workingset.on_eviction();
+        let grow_by = |workingset: &mut Workingset, refaults: u32| {
+            let before = workingset.demote(FULL);
+            (0..refaults).for_each(|_| _ = workingset.on_refault(witness + 1, near, FULL));
+            workingset.demote(FULL) - before
+        };
+        let streak = FULL.budget / STREAK_SHARE;
+        assert_eq!(grow_by(&mut workingset, streak - 1), 0);
+        assert_eq!(grow_by(&mut workingset, streak), streak);
+        assert_eq!(grow_by(&mut workingset, streak), 2 * streak);
+        // A single regret, and it takes as long again; what it stands for shrinks the room.
+        workingset.on_demotion(witness);
+        let before = workingset.demote(FULL);
+        workingset.on_refault(witness, near, FULL);
+        assert_eq!(before - workingset.demote(FULL), SHRINK_PER_PAGE * WITNESS_SHARE);
+        assert_eq!(grow_by(&mut workingset, streak - 1), 0);
     }
 
     #[test]

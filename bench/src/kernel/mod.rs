@@ -1,15 +1,17 @@
 //! The rival: the kernel's own swap, set up as an administrator would set it up for one program.
 //!
-//! A fresh swap file with a priority above all others, a memory control group with the limit, the
+//! A fresh swap file, or a device in compressed memory, with a priority above all others, a memory control group with the limit, the
 //! system's own tuning otherwise. Whatever happens, it is all removed again: a cleaner process,
 //! forked before anything exists, does that when its parent tells it to or is gone.
 
 mod cgroup;
 mod swapfile;
 pub(crate) mod swapoff;
+mod zram;
 
+use crate::faults::Faults;
 use crate::interrupt::Interrupt;
-use crate::process::{self, Finished, MeasureFrom, RunError};
+use crate::process::{self, Finished, Part, RunError};
 use cgroup::{Cgroup, Hierarchy};
 use clap::ValueEnum;
 use std::ffi::CString;
@@ -19,8 +21,9 @@ use std::io::{self, PipeWriter};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
+use std::sync::Arc;
 use thiserror::Error;
-use userswap::internals::bench::cleaner::{self, LeftOver, Remains};
+use userswap::internals::bench::cleaner::{self, LeftOver, Remains, Removal};
 use userswap::internals::bench::process::{self as sys, Pid};
 
 /// Why the kernel's swap could not be measured.
@@ -55,6 +58,14 @@ pub enum KernelError {
     #[error("cannot swap to {path}: {source}")]
     SwapFile {
         /// The swap file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The device in memory could not be made.
+    #[error("cannot make a zram device: {path}: {source}: have the module zram loaded")]
+    Zram {
+        /// Of the kernel's interface.
         path: PathBuf,
         /// What the system said.
         source: io::Error,
@@ -109,6 +120,8 @@ pub(crate) const SWAP_SPARE_BYTES: u64 = 64 << 20;
 pub enum Rival {
     /// The kernel's own swap: a memory control group and a new swap file (needs root)
     Kernel,
+    /// The kernel's own swap, to a device in compressed memory instead of a file (needs root)
+    Zram,
 }
 
 /// What a program gets from the kernel.
@@ -116,7 +129,26 @@ pub enum Rival {
 pub(crate) struct Limits<'a> {
     pub(crate) ram_bytes: u64,
     pub(crate) swap_bytes: u64,
-    pub(crate) directory: &'a Path,
+    pub(crate) place: Place<'a>,
+}
+
+/// What the kernel swaps to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place<'a> {
+    /// A new file in this directory.
+    FileIn(&'a Path),
+    /// A new device in compressed memory.
+    Zram,
+}
+
+impl Place<'_> {
+    /// Finds out, without changing anything, whether this can be used.
+    pub(crate) fn check(self) -> Result<(), KernelError> {
+        match self {
+            Self::FileIn(directory) => check(directory),
+            Self::Zram => check_rights(),
+        }
+    }
 }
 
 /// Runs `command` with `ram_bytes` of RAM and a new swap file of `swap_bytes` in `dir`, and
@@ -135,7 +167,7 @@ pub fn run_limited(
     swap_bytes: u64,
     dir: &Path,
 ) -> Result<Finished, KernelError> {
-    run(command, &Limits { ram_bytes, swap_bytes, directory: dir }, MeasureFrom::Start)
+    run(command, &Limits { ram_bytes, swap_bytes, place: Place::FileIn(dir) }, Part::Whole)
 }
 
 /// Finds out, without changing anything, whether [`run_limited`] has what it needs.
@@ -143,10 +175,15 @@ pub fn run_limited(
 /// # Errors
 /// Without root, a memory control group, or a directory on a disk.
 pub fn check(dir: &Path) -> Result<(), KernelError> {
+    check_rights()?;
+    swapfile::check_directory(dir)
+}
+
+/// What a swap device of any kind needs.
+fn check_rights() -> Result<(), KernelError> {
     if !sys::is_root() {
         return Err(KernelError::NotRoot);
     }
-    swapfile::check_directory(dir)?;
     Hierarchy::find().map(drop)
 }
 
@@ -159,14 +196,14 @@ pub(crate) fn check_disk(dir: &Path) -> Result<(), KernelError> {
 pub(crate) fn run(
     command: &mut Command,
     limits: &Limits<'_>,
-    from: MeasureFrom,
+    part: Part,
 ) -> Result<Finished, KernelError> {
-    check(limits.directory)?;
+    limits.place.check()?;
     let interrupt = Interrupt::hold().map_err(RunError::from)?;
     let baseline = Baseline::set_up(limits, Vec::new())?;
     interrupt.check().map_err(RunError::from)?;
     baseline.cgroup.enter(command)?;
-    let finished = process::run(command, from);
+    let finished = process::run(command, part, &Arc::new(Faults::Kernel));
     baseline.tear_down()?;
     Ok(finished?)
 }
@@ -181,17 +218,20 @@ struct Baseline {
 impl Baseline {
     /// `page_cluster` is what the kernel's tuning has to be in the end; empty if it is not changed.
     fn set_up(limits: &Limits<'_>, page_cluster: Vec<u8>) -> Result<Self, KernelError> {
-        let directory = limits.directory.canonicalize().map_err(|source| {
-            KernelError::Directory { path: limits.directory.to_owned(), source }
-        })?;
         let hierarchy = Hierarchy::find()?;
         let name = unique_name();
-        let swap_file = directory.join(format!("{name}.swap"));
         let cgroup = hierarchy.child(&name);
-        let cleaner = Cleaner::start(swap_file.clone(), &cgroup, page_cluster)?;
+        let (swap_file, removal) = match limits.place {
+            Place::FileIn(directory) => (swapfile::path(directory, &name)?, Removal::Unlink),
+            Place::Zram => zram::add()?,
+        };
+        let cleaner = Cleaner::start(&swap_file, removal, &cgroup, page_cluster)?;
         cgroup.create(limits.ram_bytes)?;
-        swapfile::create(&swap_file, limits.swap_bytes)
-            .map_err(|source| KernelError::SwapFile { path: swap_file, source })?;
+        match limits.place {
+            Place::FileIn(_) => swapfile::create(&swap_file, limits.swap_bytes),
+            Place::Zram => zram::create(&swap_file, limits.swap_bytes),
+        }
+        .map_err(|source| KernelError::SwapFile { path: swap_file, source })?;
         Ok(Self { cgroup, cleaner })
     }
 
@@ -209,7 +249,7 @@ impl Baseline {
 }
 
 /// A name that nothing has had before: what bears it may be removed.
-fn unique_name() -> String {
+pub(crate) fn unique_name() -> String {
     // A new RandomState is seeded by the system, which makes this a random number.
     let random = RandomState::new().hash_one(std::process::id());
     format!("userswap-bench-{}-{random:016x}", std::process::id())
@@ -225,12 +265,14 @@ struct Cleaner {
 
 impl Cleaner {
     fn start(
-        swap_file: PathBuf,
+        swap_file: &Path,
+        removal: Removal,
         cgroup: &Cgroup,
         tuned_before: Vec<u8>,
     ) -> Result<Self, KernelError> {
         let remains = Remains {
-            swap_file: c_path(&swap_file),
+            swap_file: c_path(swap_file),
+            removal,
             cgroup: c_path(cgroup.directory()),
             procs: c_path(&cgroup.procs()),
             tuning: c_path(Path::new(swapoff::PAGE_CLUSTER)),
@@ -238,7 +280,7 @@ impl Cleaner {
         };
         let (reader, writer) = io::pipe().map_err(KernelError::Cleaner)?;
         let pid = cleaner::start(&remains, reader, &writer).map_err(KernelError::Cleaner)?;
-        Ok(Self { swap_file, remains, running: Some((pid, writer)) })
+        Ok(Self { swap_file: swap_file.to_owned(), remains, running: Some((pid, writer)) })
     }
 
     /// Has everything removed and says what could not be.

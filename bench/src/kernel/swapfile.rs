@@ -4,7 +4,7 @@ use super::{KernelError, c_path, open_directory};
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use userswap::internals::PAGE_BYTES;
 use userswap::internals::bench::swap;
 
@@ -27,21 +27,35 @@ pub(super) fn check_directory(path: &Path) -> Result<(), KernelError> {
     Ok(())
 }
 
+/// Where in `directory` the file `name` is going to be.
+pub(super) fn path(directory: &Path, name: &str) -> Result<PathBuf, KernelError> {
+    let unusable = |source| KernelError::Directory { path: directory.to_owned(), source };
+    Ok(directory.canonicalize().map_err(unusable)?.join(format!("{name}.swap")))
+}
+
 /// Makes the file at `path` and has the kernel swap to it before any other. The caller's cleaner
 /// removes what is there when this fails.
 pub(super) fn create(path: &Path, bytes: u64) -> io::Result<()> {
-    let page = PAGE_BYTES as u64;
-    // The first page is the header's.
-    let pages = bytes.div_ceil(page) + 1;
-    let last_page = u32::try_from(pages - 1)
-        .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "more than 2^32 pages"))?;
     let file = File::options()
         .write(true)
         .create_new(true)
         .mode(0o600)
         .custom_flags(libc::O_NOFOLLOW)
         .open(path)?;
-    fill(&file, pages * page)?;
+    fill(&file, with_header_bytes(bytes))?;
+    switch_on(&file, path, bytes)
+}
+
+/// What a swap file or device for so many bytes has in all: the first page is the header's.
+pub(super) fn with_header_bytes(bytes: u64) -> u64 {
+    let page = PAGE_BYTES as u64;
+    (bytes.div_ceil(page) + 1) * page
+}
+
+/// Signs what is open as `file` for `bytes`, and has the kernel swap to it before any other.
+pub(super) fn switch_on(file: &File, path: &Path, bytes: u64) -> io::Result<()> {
+    let last_page = u32::try_from(with_header_bytes(bytes) / PAGE_BYTES as u64 - 1)
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "more than 2^32 pages"))?;
     file.write_all_at(&header(last_page), 0)?;
     file.sync_all()?;
     let swaps = fs::read_to_string("/proc/swaps")?;

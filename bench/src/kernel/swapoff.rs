@@ -5,7 +5,7 @@
 //! kernel does it. `vm.page-cluster` is set for that moment and restored by the cleaner,
 //! whatever happens.
 
-use super::{Baseline, KernelError, Limits, c_path, check};
+use super::{Baseline, KernelError, Limits, c_path};
 use crate::interrupt::Interrupt;
 use crate::process::RunError;
 use std::fs;
@@ -45,7 +45,7 @@ pub(crate) fn seconds(
     limits: &Limits<'_>,
     load: KernelLoad,
 ) -> Result<f64, KernelError> {
-    check(limits.directory)?;
+    limits.place.check()?;
     let interrupt = Interrupt::hold().map_err(RunError::from)?;
     let tuned = |source| KernelError::Tuning { path: PAGE_CLUSTER.into(), source };
     let before = fs::read(PAGE_CLUSTER).map_err(tuned)?;

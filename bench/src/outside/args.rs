@@ -1,10 +1,12 @@
 //! The command line of `userswap bench`, and the checked plan made of it.
 
 use super::case::{Case, Tasks};
-use crate::kernel::Rival;
+use crate::choice;
+use crate::kernel::{Place, Rival};
 use crate::size::{self, SizeError};
+use crate::usemem::SCATTERED_MIN_BYTES;
 use clap::Args;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use thiserror::Error;
 use userswap::FaultMode;
 use userswap::internals::PAGE_BYTES;
@@ -72,8 +74,10 @@ pub(crate) enum UsageError {
     Share { text: String, tasks: usize },
     #[error("--ram: '{text}' is less than {least} for each of {tasks} processes: make it larger")]
     Budget { text: String, least: String, tasks: usize },
-    #[error("page-rand-read reads single pages once: leave --step and --repeat away")]
-    PageReadsAreSingle,
+    #[error("{case} does what it does once: leave --step and --repeat away")]
+    Single { case: String },
+    #[error("--size: '{text}' is too small for {case}: make it at least {least}")]
+    Small { text: String, case: String, least: String },
 }
 
 /// What is going to be measured, checked.
@@ -116,9 +120,14 @@ impl BenchArgs {
                 tasks: plan.tasks,
             });
         }
+        let case = choice::name(&plan.case);
+        if plan.case.is_single() && plan.size_bytes < SCATTERED_MIN_BYTES {
+            let least = size::display(SCATTERED_MIN_BYTES);
+            return Err(UsageError::Small { text: self.size.clone(), case, least });
+        }
         let repeated = plan.step_bytes.is_some() || plan.repeat > 1;
-        if plan.case == Case::PageRandRead && repeated {
-            return Err(UsageError::PageReadsAreSingle);
+        if plan.case.is_single() && repeated {
+            return Err(UsageError::Single { case });
         }
         Ok(plan)
     }
@@ -130,6 +139,14 @@ impl Plan {
         match self.case.tasks() {
             Tasks::Processes => self.ram_bytes / self.tasks as u64,
             Tasks::Threads => self.ram_bytes,
+        }
+    }
+
+    /// What the kernel swaps to, with its swap file in `directory`.
+    pub(crate) fn rival_place<'a>(&self, directory: &'a Path) -> Place<'a> {
+        match self.rival {
+            Some(Rival::Zram) => Place::Zram,
+            Some(Rival::Kernel) | None => Place::FileIn(directory),
         }
     }
 
@@ -207,7 +224,13 @@ pub(crate) mod tests {
             assert!(text.contains(value), "'{line}' gave: {text}");
             assert!(!text.contains('\n'), "'{line}' gave: {text}");
         }
-        check("page-rand-read --repeat 2").unwrap_err();
+        for line in ["page-rand-read --repeat 2", "zipf-read --step 4096", "hash-join --size 16K"] {
+            let text = check(line).unwrap_err().to_string();
+            assert!(
+                text.contains(line.split_whitespace().next().unwrap()),
+                "'{line}' gave: {text}"
+            );
+        }
     }
 
     #[test]

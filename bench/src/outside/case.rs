@@ -1,8 +1,9 @@
 //! The benchmark cases: what each has the load generator do, and which lines must come back.
 
 use super::args::Plan;
-use crate::process::MeasureFrom;
-use crate::usemem::{PAGE_READS_UNIT, THROUGHPUT_UNIT};
+use crate::choice;
+use crate::process::Part;
+use crate::usemem::{OPERATIONS_UNIT, PAGE_READS_UNIT, Scattered, THROUGHPUT_UNIT};
 use clap::ValueEnum;
 use serde::Serialize;
 use userswap::internals::PAGE_BYTES;
@@ -12,6 +13,12 @@ use userswap::internals::PAGE_BYTES;
 pub(crate) const RANDOM_STEP_BYTES: u64 = PAGE_BYTES as u64;
 /// The share of the pages that `page-rand-read` reads, all threads together: 1 in this many.
 const PAGES_PER_READ: u64 = 4;
+/// The same for the operations of the other loads of scattered pages, which are measured more often.
+const PAGES_PER_OPERATION: u64 = 8;
+/// Pages of the heap for one that `gc-heap` replaces: its collection costs as much as many replacements.
+const PAGES_PER_REPLACEMENT: u64 = 64;
+/// The heap with a garbage collector, for python3.
+const GC_HEAP: &str = include_str!("gc_heap.py");
 /// Both sides visit the same random positions.
 const SEED: &str = "1";
 
@@ -31,6 +38,16 @@ pub enum Case {
     Swapin,
     /// Threads read random pages of one filled mapping; the reads are measured
     PageRandRead,
+    /// Threads read pages of one filled mapping, drawn by zipf's law (0.99); the reads are measured
+    ZipfRead,
+    /// The same, but they write
+    ZipfWrite,
+    /// Threads look rows up in a hash table and write what they join; that is measured
+    HashJoin,
+    /// Threads follow pointers from page to page; that is measured
+    PointerChase,
+    /// Processes of python3 replace parts of a heap and collect its garbage; that is measured
+    GcHeap,
 }
 
 /// How the tasks of a case are told apart.
@@ -43,9 +60,37 @@ pub(crate) enum Tasks {
 impl Case {
     pub(crate) fn tasks(self) -> Tasks {
         match self {
-            Self::SwapWSeq | Self::SwapWRand | Self::Swapin => Tasks::Processes,
+            Self::SwapWSeq | Self::SwapWRand | Self::Swapin | Self::GcHeap => Tasks::Processes,
             Self::SwapWSeqMt | Self::SwapWRandMt | Self::PageRandRead => Tasks::Threads,
+            Self::ZipfRead | Self::ZipfWrite | Self::HashJoin | Self::PointerChase => {
+                Tasks::Threads
+            }
         }
+    }
+
+    /// The load generator's name for what it does to scattered pages.
+    fn scattered(self) -> Option<Scattered> {
+        match self {
+            Self::ZipfRead => Some(Scattered::ZipfRead),
+            Self::ZipfWrite => Some(Scattered::ZipfWrite),
+            Self::HashJoin => Some(Scattered::HashJoin),
+            Self::PointerChase => Some(Scattered::PointerChase),
+            _ => None,
+        }
+    }
+
+    /// Whether it does one thing once, so that there is no distance and no second pass.
+    pub(crate) fn is_single(self) -> bool {
+        matches!(self, Self::PageRandRead | Self::GcHeap) || self.scattered().is_some()
+    }
+
+    /// The operations of a load whose operations take a page each, over `size_bytes`.
+    pub(crate) fn page_operations(self, size_bytes: u64) -> Option<u64> {
+        let pages_per_one = match self {
+            Self::PageRandRead => Some(PAGES_PER_READ),
+            _ => self.scattered().map(|_| PAGES_PER_OPERATION),
+        };
+        pages_per_one.map(|pages| (size_bytes / PAGE_BYTES as u64 / pages).max(1))
     }
 
     pub(crate) fn is_random(self) -> bool {
@@ -53,11 +98,19 @@ impl Case {
     }
 }
 
-/// One run of the load generator: its arguments and what is expected of it.
+/// What runs a load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Program {
+    Usemem,
+    Python,
+}
+
+/// One run of a load: its arguments and what is expected of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Load {
+    pub(crate) program: Program,
     pub(crate) args: Vec<String>,
-    pub(crate) from: MeasureFrom,
+    pub(crate) part: Part,
     /// One result line of this kind per task.
     unit: &'static str,
     lines: usize,
@@ -68,41 +121,87 @@ pub(crate) struct Load {
 impl Load {
     /// The load of `plan` over `size_bytes`, all tasks together.
     pub(crate) fn new(plan: &Plan, size_bytes: u64) -> Self {
-        let tasks = plan.tasks as u64;
-        let page = PAGE_BYTES as u64;
-        let share = (size_bytes / tasks / page * page).max(page);
+        match (plan.case, plan.case.scattered()) {
+            (_, Some(kind)) => Self::scattered(plan, kind, size_bytes),
+            (Case::PageRandRead, None) => Self::page_reads(plan, size_bytes),
+            (Case::GcHeap, None) => Self::gc_heap(plan, size_bytes),
+            (_, None) => Self::passes(plan, size_bytes),
+        }
+    }
+
+    /// A load of usemem's whose figures are `unit`, all of it measured.
+    fn usemem(plan: &Plan, unit: &'static str) -> Self {
         let per_task = match plan.case.tasks() {
             Tasks::Processes => "-n",
             Tasks::Threads => "-t",
         };
-        let mut args = vec!["-q".to_owned(), per_task.to_owned(), tasks.to_string()];
-        let mut add = |more: &[&str]| args.extend(more.iter().map(|&arg| arg.to_owned()));
-        let mut load = Self {
-            args: Vec::new(),
-            from: MeasureFrom::Start,
-            unit: THROUGHPUT_UNIT,
+        Self {
+            program: Program::Usemem,
+            args: words(&["-q", per_task, &plan.tasks.to_string()]),
+            part: Part::Whole,
+            unit,
             lines: plan.tasks,
             kilobytes_per_unit: 1,
-        };
-        match plan.case {
-            Case::SwapWSeq | Case::SwapWSeqMt => {}
-            Case::SwapWRand | Case::SwapWRandMt => add(&["--random", "--random-seed", SEED]),
-            Case::Swapin => {
-                add(&["-W"]);
-                load.from = MeasureFrom::Signal { waiters: plan.tasks };
-            }
-            Case::PageRandRead => {
-                let reads = page_reads(size_bytes).div_ceil(tasks).to_string();
-                add(&["-W", "--random-seed", SEED, "--page-random-read", &reads]);
-                load.from = MeasureFrom::Signal { waiters: 1 };
-                load.unit = PAGE_READS_UNIT;
-                load.kilobytes_per_unit = page / 1024;
-            }
         }
-        add(&passes(plan).iter().map(String::as_str).collect::<Vec<_>>());
-        let bytes = if plan.case == Case::PageRandRead { size_bytes } else { share };
-        add(&[&bytes.to_string()]);
-        Self { args, ..load }
+    }
+
+    fn with(mut self, more: &[&str]) -> Self {
+        self.args.extend(words(more));
+        self
+    }
+
+    /// Passes over the memory of each task.
+    fn passes(plan: &Plan, size_bytes: u64) -> Self {
+        let page = PAGE_BYTES as u64;
+        let share = (size_bytes / plan.tasks as u64 / page * page).max(page);
+        let mut load = Self::usemem(plan, THROUGHPUT_UNIT);
+        if plan.case.is_random() {
+            load = load.with(&["--random", "--random-seed", SEED]);
+        }
+        if plan.case == Case::Swapin {
+            load = load.with(&["-W"]);
+            load.part = Part::AfterSignal { waiters: plan.tasks };
+        }
+        load.args.extend(passes(plan));
+        load.with(&[&share.to_string()])
+    }
+
+    fn page_reads(plan: &Plan, size_bytes: u64) -> Self {
+        let reads = operations_each(plan, size_bytes).to_string();
+        Self {
+            part: Part::AfterSignal { waiters: 1 },
+            kilobytes_per_unit: PAGE_BYTES as u64 / 1024,
+            ..Self::usemem(plan, PAGE_READS_UNIT)
+        }
+        .with(&["-W", "--random-seed", SEED, "--page-random-read", &reads])
+        .with(&[&size_bytes.to_string()])
+    }
+
+    fn scattered(plan: &Plan, kind: Scattered, size_bytes: u64) -> Self {
+        let operations = operations_each(plan, size_bytes).to_string();
+        Self {
+            part: Part::BetweenSignals { waiters: 1 },
+            kilobytes_per_unit: PAGE_BYTES as u64 / 1024,
+            ..Self::usemem(plan, OPERATIONS_UNIT)
+        }
+        .with(&["-W", "--load", &choice::name(&kind), "--operations", &operations])
+        .with(&[&size_bytes.to_string()])
+    }
+
+    fn gc_heap(plan: &Plan, size_bytes: u64) -> Self {
+        let share = size_bytes / plan.tasks as u64;
+        let replacements = (share / PAGE_BYTES as u64 / PAGES_PER_REPLACEMENT).max(1);
+        let numbers = [plan.tasks as u64, share, replacements].map(|number| number.to_string());
+        let args = ["-I", "-S", "-c", GC_HEAP].map(str::to_owned);
+        Self {
+            program: Program::Python,
+            args: args.into_iter().chain(numbers).collect(),
+            part: Part::BetweenSignals { waiters: plan.tasks },
+            unit: OPERATIONS_UNIT,
+            lines: plan.tasks,
+            // What is replaced at once: 16 nodes of about 1 KiB.
+            kilobytes_per_unit: 16,
+        }
     }
 
     /// The sum of the tasks' rates in KB/s, or why there is none.
@@ -133,9 +232,14 @@ fn passes(plan: &Plan) -> Vec<String> {
     step.into_iter().chain(repeat).flatten().collect()
 }
 
-/// The page reads of all threads over `size_bytes` of memory.
-pub(crate) fn page_reads(size_bytes: u64) -> u64 {
-    (size_bytes / PAGE_BYTES as u64 / PAGES_PER_READ).max(1)
+/// What each task of a load does of all page operations.
+fn operations_each(plan: &Plan, size_bytes: u64) -> u64 {
+    let all = plan.case.page_operations(size_bytes).expect("such a load has operations");
+    all.div_ceil(plan.tasks as u64)
+}
+
+fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(|&word| word.to_owned()).collect()
 }
 
 #[cfg(test)]
@@ -164,9 +268,21 @@ mod tests {
                 "page-rand-read --tasks 16",
                 "-q -t 16 -W --random-seed 1 --page-random-read 8192 2147483648",
             ),
+            ("zipf-write --tasks 4", "-q -t 4 -W --load zipf-write --operations 16384 2147483648"),
+            ("hash-join --size 1G", "-q -t 1 -W --load hash-join --operations 32768 1073741824"),
         ] {
             assert_eq!(load(line).args.join(" "), args, "{line}");
         }
+    }
+
+    #[test]
+    fn a_heap_is_shared_out_to_processes_of_python() {
+        let load = load("gc-heap --tasks 4 --size 1G");
+        assert_eq!(
+            (load.program, load.part),
+            (Program::Python, Part::BetweenSignals { waiters: 4 })
+        );
+        assert_eq!(load.args[4..], ["4", "268435456", "1024"]);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use super::args::Plan;
 use super::case::Case;
 use crate::choice;
 use crate::disk::Disk;
-use crate::figures::median;
+use crate::figures::{Spread, median};
 use crate::format::Shown;
 use crate::machine::{self, Machine};
 use crate::size;
@@ -42,6 +42,8 @@ pub(crate) struct Run {
     pub(crate) user_s: f64,
     pub(crate) sys_s: f64,
     pub(crate) throughput_kbs: u64,
+    /// Faults that had to wait for a device, where somebody counted them.
+    pub(crate) major_faults: Option<u64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -63,6 +65,9 @@ pub(crate) struct Report {
     fault: FaultMode,
     runs: Vec<Run>,
     median_wall_s: Medians,
+    median_major_faults: Medians,
+    /// Of the operations of a load that takes a page for each, those that did not have to wait for a device.
+    hit_rate: Medians,
     ratio: Option<f64>,
     ideal_s: Option<f64>,
     disk: Option<Disk>,
@@ -84,8 +89,9 @@ impl Shown for Report {
                 format!("userswap reads at {:.0} % of the disk's speed", share * 100.0)
             }),
         );
-        if matches!(self.case, Case::Swapin | Case::PageRandRead) {
-            lines.push("All figures are those of the reads, after the memory was filled.".into());
+        lines.extend(self.hit_rate_line());
+        if self.case == Case::Swapin || self.case.is_single() {
+            lines.push("All figures are those of the work after the memory was filled.".into());
         }
         lines.push(format!("{}, Linux {}", self.machine, self.kernel));
         lines.push(String::new());
@@ -104,7 +110,14 @@ impl Report {
         let median_wall_s =
             Medians { userswap: wall(Engine::Userswap), kernel: wall(Engine::Kernel) };
         let ratio = median_wall_s.kernel.zip(median_wall_s.userswap);
-        let reading_s = disk.filter(|_| plan.case == Case::Swapin).map(|disk| disk.read_s(plan));
+        let faults = |engine| median(of(&runs, engine).filter_map(Run::major_faults));
+        let median_major_faults =
+            Medians { userswap: faults(Engine::Userswap), kernel: faults(Engine::Kernel) };
+        // What streams past the lookups of a join takes pages too.
+        let is_join = plan.case == Case::HashJoin;
+        let operations = plan.case.page_operations(plan.size_bytes).filter(|_| !is_join);
+        let reading_s =
+            disk.filter(|_| plan.case == Case::Swapin).and_then(|disk| disk.read_s(plan));
         Self {
             case: plan.case,
             tasks: plan.tasks,
@@ -115,6 +128,8 @@ impl Report {
             fault: plan.fault,
             runs,
             median_wall_s,
+            median_major_faults,
+            hit_rate: median_major_faults.share_left_of(operations),
             ratio: ratio.map(|(kernel, userswap)| kernel / userswap),
             ideal_s,
             disk,
@@ -122,6 +137,27 @@ impl Report {
             machine: Machine::this(),
             kernel: machine::kernel_release(),
         }
+    }
+
+    /// Seconds of wall time of one side's runs.
+    pub(crate) fn wall_s(&self, engine: Engine) -> Option<Spread> {
+        Spread::of(of(&self.runs, engine).map(|run| run.wall_s))
+    }
+
+    pub(crate) fn major_faults(&self, engine: Engine) -> Option<f64> {
+        self.median_major_faults.of(engine)
+    }
+
+    pub(crate) fn hit_rate(&self, engine: Engine) -> Option<f64> {
+        self.hit_rate.of(engine)
+    }
+
+    pub(crate) fn ideal_s(&self) -> Option<f64> {
+        self.ideal_s
+    }
+
+    pub(crate) fn fault(&self) -> FaultMode {
+        self.fault
     }
 
     fn headline(&self) -> String {
@@ -138,6 +174,17 @@ impl Report {
         )
     }
 
+    fn hit_rate_line(&self) -> Option<String> {
+        let percent = |engine: &str, rate: Option<f64>| {
+            rate.map(|rate| format!("{engine} {:.1} %", rate * 100.0))
+        };
+        let rates =
+            [percent("userswap", self.hit_rate.userswap), percent("kernel", self.hit_rate.kernel)];
+        let rates: Vec<String> = rates.into_iter().flatten().collect();
+        (!rates.is_empty())
+            .then(|| format!("operations without a wait for a device: {}", rates.join(", ")))
+    }
+
     fn ideal_line(&self) -> Option<String> {
         let (ideal, disk) = (self.ideal_s?, self.disk?);
         let mib = |bytes: f64| bytes / f64::from(1 << 20);
@@ -151,7 +198,7 @@ impl Report {
     fn table(&self) -> Table {
         let mut table = Table::new();
         table.load_preset(presets::UTF8_HORIZONTAL_ONLY);
-        table.set_header(["engine", "run", "wall s", "user s", "sys s", "KB/s"]);
+        table.set_header(["engine", "run", "wall s", "user s", "sys s", "KB/s", "major faults"]);
         for engine in [Engine::Userswap, Engine::Kernel] {
             for (number, run) in of(&self.runs, engine).enumerate() {
                 table.add_row(row(engine, &(number + 1).to_string(), run));
@@ -169,11 +216,32 @@ impl Report {
     }
 }
 
+impl Run {
+    fn major_faults(&self) -> Option<f64> {
+        self.major_faults.map(|faults| faults as f64)
+    }
+}
+
+impl Medians {
+    fn of(self, engine: Engine) -> Option<f64> {
+        match engine {
+            Engine::Userswap => self.userswap,
+            Engine::Kernel => self.kernel,
+        }
+    }
+
+    /// What is left of 1 without the share that these are of `all`.
+    fn share_left_of(self, all: Option<u64>) -> Self {
+        let left = |part: Option<f64>| Some(1.0 - part? / all? as f64);
+        Self { userswap: left(self.userswap), kernel: left(self.kernel) }
+    }
+}
+
 fn of(runs: &[Run], engine: Engine) -> impl Iterator<Item = &Run> {
     runs.iter().filter(move |run| run.engine == engine)
 }
 
-fn row(engine: Engine, number: &str, run: &Run) -> [String; 6] {
+fn row(engine: Engine, number: &str, run: &Run) -> [String; 7] {
     let seconds = |seconds: f64| format!("{seconds:.2}");
     [
         engine.to_string(),
@@ -182,6 +250,7 @@ fn row(engine: Engine, number: &str, run: &Run) -> [String; 6] {
         seconds(run.user_s),
         seconds(run.sys_s),
         run.throughput_kbs.to_string(),
+        run.major_faults.map_or_else(|| "-".to_owned(), |faults| faults.to_string()),
     ]
 }
 
@@ -194,6 +263,8 @@ fn median_run(runs: &[Run], engine: Engine) -> Option<Run> {
         user_s: figure(|run| run.user_s)?,
         sys_s: figure(|run| run.sys_s)?,
         throughput_kbs: figure(|run| run.throughput_kbs as f64)? as u64,
+        major_faults: median(of(runs, engine).filter_map(Run::major_faults))
+            .map(|faults| faults as u64),
     })
 }
 
@@ -203,7 +274,14 @@ mod tests {
     use crate::outside::args::tests::plan;
 
     fn run(engine: Engine, wall_s: f64) -> Run {
-        Run { engine, wall_s, user_s: 0.5, sys_s: 0.25, throughput_kbs: 1000 }
+        Run {
+            engine,
+            wall_s,
+            user_s: 0.5,
+            sys_s: 0.25,
+            throughput_kbs: 1000,
+            major_faults: Some(4096),
+        }
     }
 
     fn report(line: &str, walls: &[(Engine, f64)]) -> Report {
@@ -243,6 +321,21 @@ mod tests {
         assert!(report.text().contains("at 50 % of the disk's speed"), "{}", report.text());
         let writing = self::report("swap-w-seq", &[(Engine::Userswap, 1.61)]);
         assert_eq!(writing.share_of_disk, None);
+    }
+
+    #[test]
+    fn operations_without_a_major_fault_are_hits() {
+        // 65536 reads.
+        let report = report("page-rand-read --size 1G", &[(Engine::Userswap, 1.0)]);
+        assert_eq!(report.hit_rate.userswap, Some(1.0 - 1.0 / 16.0));
+        assert!(report.text().contains("device: userswap 93.8 %"), "{}", report.text());
+        let joining = self::report("hash-join", &[(Engine::Userswap, 1.0)]);
+        assert_eq!(joining.hit_rate.userswap, None);
+        let writing = self::report("swap-w-rand", &[(Engine::Userswap, 1.0)]);
+        assert_eq!(
+            (writing.hit_rate.userswap, writing.median_major_faults.userswap),
+            (None, Some(4096.0))
+        );
     }
 
     #[test]

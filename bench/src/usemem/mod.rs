@@ -11,6 +11,7 @@ mod options;
 mod page_reads;
 mod pass;
 mod report;
+mod scattered;
 mod task;
 
 use barrier::Barrier;
@@ -23,7 +24,8 @@ use std::time::Instant;
 use task::{Failure, Task, Team};
 use userswap::internals::bench::process::{self, Fork, Pid};
 
-pub(crate) use report::{PAGE_READS_UNIT, THROUGHPUT_UNIT, WAITING_MARK};
+pub(crate) use report::{OPERATIONS_UNIT, PAGE_READS_UNIT, THROUGHPUT_UNIT, WAITING_MARK};
+pub(crate) use scattered::{SCATTERED_MIN_BYTES, SKEW, Scattered};
 
 /// The exit status of a wrong command line.
 const EXIT_USAGE: u8 = 2;
@@ -33,8 +35,11 @@ const EXIT_USAGE: u8 = 2;
 /// The process must have no other threads when this is called, because it may fork.
 pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
     match Options::parse(args) {
-        Ok(options) if options.page_reads.is_some() => end(page_reads::run(&options)),
-        Ok(options) => end(run(&options)),
+        Ok(options) => end(match (options.page_reads, options.load) {
+            (Some(reads), _) => page_reads::run(&options, reads),
+            (None, Some(load)) => scattered::run(&options, load),
+            (None, None) => run(&options),
+        }),
         Err(Refusal::Help(text)) => {
             println!("{text}");
             ExitCode::SUCCESS
@@ -149,6 +154,23 @@ fn run_threads(team: &Team<'_>, first: usize, leader: Lead) -> Result<(), Failur
         }
     });
     Ok(())
+}
+
+/// Runs `work` with the number of each thread of one process, all at once; ends the process at the first failure.
+fn in_threads(threads: usize, work: impl Fn(usize) -> Result<(), Failure> + Sync) {
+    let together = std::sync::Barrier::new(threads);
+    std::thread::scope(|scope| {
+        let spawn = |number| {
+            let (together, work) = (&together, &work);
+            std::thread::Builder::new().spawn_scoped(scope, move || {
+                together.wait();
+                or_exit(work(number));
+            })
+        };
+        let spawned: io::Result<Vec<_>> = (0..threads).map(spawn).collect();
+        // A thread that cannot be started would leave the others waiting for it.
+        or_exit(spawned.map_err(Failure::Start));
+    });
 }
 
 /// Ends the process at the first failure, as usemem does: the other tasks' figures are worthless.

@@ -18,10 +18,15 @@ impl Notice {
         Ok(Self { reader, writer })
     }
 
-    /// Says that this process waits, and waits.
-    pub(super) fn wait(&self) -> io::Result<()> {
+    /// Says that this process waits, and waits; the next wait is for the next signal.
+    pub(super) fn wait_alone(&self) -> io::Result<()> {
         report::print(&report::waiting("Read"))?;
-        (&self.reader).read_exact(&mut [0])?;
+        (&self.reader).read_exact(&mut [0])
+    }
+
+    /// As [`wait_alone`](Self::wait_alone), by all threads of the process for the same signal.
+    pub(super) fn wait(&self) -> io::Result<()> {
+        self.wait_alone()?;
         // The signal put one byte there; each thread that takes it leaves it for the next.
         (&self.writer).write_all(b"w")
     }

@@ -1,10 +1,12 @@
 //! usemem's command line: what it accepts, and the checked form that the rest works with.
 
+use super::scattered::{SCATTERED_MIN_BYTES, Scattered, ScatteredLoad};
 use crate::size;
 use clap::{ArgAction, Parser};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
+use userswap::internals::PAGE_BYTES;
 
 /// The words of memory are 8 bytes wide, as in usemem on a 64-bit machine.
 pub(super) const WORD_BYTES: u64 = 8;
@@ -85,6 +87,7 @@ pub(super) struct Options {
     pub(super) read_again: bool,
     pub(super) init_time: bool,
     pub(super) page_reads: Option<PageReads>,
+    pub(super) load: Option<ScatteredLoad>,
 }
 
 /// Why there are no options to run with.
@@ -180,6 +183,12 @@ struct Line {
     /// pages, or for SECONDS ("10s"); prints reads per second
     #[arg(long, value_name = "COUNT|SECONDSs")]
     page_random_read: Option<String>,
+    /// Fill one mapping shared by all threads, then have them do this to scattered pages
+    #[arg(long, value_name = "LOAD")]
+    load: Option<Scattered>,
+    /// Operations of --load, for each thread
+    #[arg(long, value_name = "COUNT", default_value = "100000")]
+    operations: String,
 }
 
 impl Options {
@@ -205,8 +214,16 @@ impl Options {
         if self.wait_for_signal && self.access != Access::Write {
             return usage("-W writes before it reads: leave -o away");
         }
-        if self.page_reads.is_some() && self.processes > 1 {
-            return usage("--page-random-read shares one mapping: use threads (-t), not -n");
+        if (self.page_reads.is_some() || self.load.is_some()) && self.processes > 1 {
+            return usage(
+                "--page-random-read and --load share one mapping: use threads (-t), not -n",
+            );
+        }
+        let least = SCATTERED_MIN_BYTES.max(self.threads as u64 * PAGE_BYTES as u64);
+        if self.load.is_some() && self.bytes < least {
+            return Err(Refusal::Usage(format!(
+                "SIZE is below {least}, which --load needs: make it larger"
+            )));
         }
         match self.processes.checked_mul(self.threads) {
             Some(tasks) if tasks <= TASKS_MAX => Ok(()),
@@ -224,7 +241,6 @@ impl Line {
         };
         let step = size("-j", &self.step, WORD_BYTES)? / WORD_BYTES;
         let runtime = self.runtime.as_deref().map(|text| seconds("-T", text)).transpose()?;
-        let page_reads = self.page_random_read.as_deref().map(page_reads).transpose()?;
         Ok(Options {
             bytes,
             processes: count("-n", &self.processes)?,
@@ -251,8 +267,14 @@ impl Line {
             sleep: sleep(&self.sleep)?,
             read_again: self.read_again,
             init_time: self.init_time,
-            page_reads,
+            page_reads: self.page_random_read.as_deref().map(page_reads).transpose()?,
+            load: self.load()?,
         })
+    }
+
+    fn load(&self) -> Result<Option<ScatteredLoad>, Refusal> {
+        let operations = count("--operations", &self.operations)?;
+        Ok(self.load.map(|kind| ScatteredLoad { kind, operations }))
     }
 
     fn source(&self) -> Result<Source, Refusal> {
@@ -373,6 +395,12 @@ mod tests {
     }
 
     #[test]
+    fn a_load_has_its_operations() {
+        let load = parse("-t 4 --load pointer-chase --operations 7 1m").unwrap().load;
+        assert_eq!(load, Some(ScatteredLoad { kind: Scattered::PointerChase, operations: 7 }));
+    }
+
+    #[test]
     fn a_wrong_value_is_named_on_one_line_with_a_remedy() {
         for (line, value) in [
             ("12Q", "\"12Q\""),
@@ -384,6 +412,9 @@ mod tests {
             ("-t x 1m", "'x'"),
             ("-u 0 1m", "\"0\""),
             ("--page-random-read 0 1m", "'0'"),
+            ("--load nonsense 1m", "'nonsense'"),
+            ("--load zipf-read --operations 0 1m", "'0'"),
+            ("--load zipf-read 32k", "65536"),
             ("--nonsense 1m", "'--nonsense'"),
         ] {
             let text = usage(line);
@@ -399,5 +430,6 @@ mod tests {
             usage(line);
         }
         usage("-n 2 --page-random-read 5 1m");
+        usage("-n 2 --load hash-join 1m");
     }
 }

@@ -5,13 +5,11 @@
 //! within the page changes with the page, so that a wrong mapping of right pages is noticed too.
 
 use super::notice::Notice;
-use super::options::{Options, PageReads, WORD_BYTES};
+use super::options::{Options, Order, PageReads, WORD_BYTES};
 use super::pass::{Pass, Work, verify};
 use super::task::{self, Failure};
-use super::{or_exit, report};
+use super::{in_threads, report};
 use crate::random::Random;
-use std::io;
-use std::sync::Barrier;
 use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 use userswap::internals::PAGE_BYTES;
@@ -22,44 +20,24 @@ const CLOCK_READS: u64 = 64;
 const SEED_STRIDE: u64 = 0x9E37_79B9;
 
 /// Fills the memory, waits for a signal if asked to, reads and reports.
-pub(super) fn run(options: &Options) -> Result<(), Failure> {
-    let reads = options.page_reads.expect("the caller has looked");
+pub(super) fn run(options: &Options, reads: PageReads) -> Result<(), Failure> {
     let notice = if options.wait_for_signal { Some(Notice::new()?) } else { None };
     let memory = task::allocate_shared(options)?;
     Pass { work: Work::Write, step_words: 1, time_is_up: &|| false }.sequential(memory.words())?;
     if let Some(notice) = notice {
-        notice.wait()?;
+        notice.wait_alone()?;
     }
-    read_in_threads(options, reads, memory.words())?;
+    let seed = match options.order {
+        Order::Random { seed: Some(seed) } => seed,
+        _ => 1,
+    };
+    in_threads(options.threads, |number| {
+        let random = Random::new(seed ^ (number as u64).wrapping_mul(SEED_STRIDE));
+        read_pages(reads, memory.words(), random)
+    });
     let clock = Instant::now();
     drop(memory);
     report::print(&report::freeing(clock.elapsed()))?;
-    Ok(())
-}
-
-fn read_in_threads(
-    options: &Options,
-    reads: PageReads,
-    words: &[AtomicU64],
-) -> Result<(), Failure> {
-    let together = Barrier::new(options.threads);
-    let seed = match options.order {
-        super::options::Order::Random { seed: Some(seed) } => seed,
-        _ => 1,
-    };
-    std::thread::scope(|scope| {
-        let spawn = |number| {
-            let together = &together;
-            let random = Random::new(seed ^ (number as u64).wrapping_mul(SEED_STRIDE));
-            std::thread::Builder::new().spawn_scoped(scope, move || {
-                together.wait();
-                or_exit(read_pages(reads, words, random));
-            })
-        };
-        let spawned: io::Result<Vec<_>> = (0..options.threads).map(spawn).collect();
-        // A thread that cannot be started would leave the others waiting for it.
-        or_exit(spawned.map_err(Failure::Start));
-    });
     Ok(())
 }
 

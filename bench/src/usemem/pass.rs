@@ -143,7 +143,7 @@ pub(super) fn verify(word: &AtomicU64, index: u64) -> Result<(), WrongData> {
 }
 
 #[cold]
-fn wrong(index: u64, found: u64) -> WrongData {
+pub(super) fn wrong(index: u64, found: u64) -> WrongData {
     WrongData { offset: index * size_of::<AtomicU64>() as u64, expected: index, found }
 }
 

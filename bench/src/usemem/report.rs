@@ -7,6 +7,8 @@ use std::time::Duration;
 pub(crate) const THROUGHPUT_UNIT: &str = " KB/s";
 /// The unit that ends a line of random page reads.
 pub(crate) const PAGE_READS_UNIT: &str = " reads/s";
+/// The unit that ends a line of a load's operations.
+pub(crate) const OPERATIONS_UNIT: &str = " operations/s";
 /// The words that say a process waits for SIGUSR1.
 pub(crate) const WAITING_MARK: &str = " is waiting signal";
 
@@ -22,6 +24,13 @@ pub(super) fn page_reads(reads: u64, taken: Duration) -> String {
     let micros = taken.as_micros().max(1);
     let rate = u128::from(reads) * 1_000_000 / micros;
     format!("{reads} page reads / {micros} usecs = {rate}{PAGE_READS_UNIT}\n")
+}
+
+/// The line of one thread of `--load`.
+pub(super) fn operations(done: u64, taken: Duration) -> String {
+    let micros = taken.as_micros().max(1);
+    let rate = u128::from(done) * 1_000_000 / micros;
+    format!("{done} operations / {micros} usecs = {rate}{OPERATIONS_UNIT}\n")
 }
 
 pub(super) fn freeing(taken: Duration) -> String {
@@ -64,6 +73,10 @@ mod tests {
         assert_eq!(
             page_reads(100, Duration::from_millis(10)),
             "100 page reads / 10000 usecs = 10000 reads/s\n"
+        );
+        assert_eq!(
+            operations(100, Duration::from_millis(10)),
+            "100 operations / 10000 usecs = 10000 operations/s\n"
         );
     }
 

@@ -62,7 +62,7 @@ impl Core {
         count(&self.counters.pgdeactivate, demoted.into());
         let mut scanned = 0;
         while scratch.count < most && scanned < quota.scan {
-            let Some(page) = state.lists.pop_oldest(ListId::Inactive) else { break };
+            let Some(page) = state.pop_inactive() else { break };
             scanned += 1;
             let word = self.pages.load(page);
             if self.claim_victim(&state, page, scratch) {

@@ -77,6 +77,8 @@ pub struct NodeState {
     generation: u8,
     /// Unevictable pages that the next batch tries again.
     retried: u32,
+    /// Pages that are the next to leave because somebody said so. Some may have gone another way.
+    cold: u32,
     /// Physical pages that may still be taken from the kernel.
     pub spare: u32,
     /// Pages mapped in regions.
@@ -141,6 +143,7 @@ impl Node {
             added: 0,
             generation: 0,
             retried: 1,
+            cold: 0,
             debt: 0,
             unused: 0,
             id,
@@ -235,9 +238,19 @@ impl NodeState {
         for _ in 0..demoted {
             let page = self.lists.pop_oldest(ListId::Active).expect("there are so many");
             self.workingset.on_demotion(page);
-            self.lists.push_newest(ListId::Inactive, page);
+            match self.cold {
+                // The next to go: its second chance is the first look at it.
+                0 => self.lists.push_oldest(ListId::Inactive, page),
+                _ => self.lists.push_newest(ListId::Inactive, page),
+            }
         }
         demoted
+    }
+
+    /// Takes the oldest inactive page off its list.
+    pub fn pop_inactive(&mut self) -> Option<PageIndex> {
+        self.cold = self.cold.saturating_sub(1);
+        self.lists.pop_oldest(ListId::Inactive)
     }
 
     /// A page that was to leave could not: it is out of the way until it is tried again.
@@ -425,9 +438,50 @@ impl NodeState {
         match self.lists.list_of(page) {
             Some(ListId::Inactive | ListId::Active) => {
                 self.lists.push_oldest(ListId::Inactive, page);
+                self.cold += 1;
             }
             Some(ListId::Cached) => self.lists.push_oldest(ListId::Cached, page),
             Some(ListId::Unevictable) | None => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NEWCOMER: PageIndex = 511;
+
+    /// Short of newcomers: one is inactive, all pages below it are active.
+    fn node_with_newcomer() -> Node {
+        let budget = 2048;
+        let marks = Watermarks { min: 64, low: 80, high: 96 };
+        let frames = FrameRun { first: 0, count: 4 * budget };
+        let node = Node::new(NodeId(0), frames, budget, marks, NEWCOMER + 1).unwrap();
+        let mut state = node.lock();
+        state.spare = 0;
+        state.lists.push_newest(ListId::Inactive, NEWCOMER);
+        (0..NEWCOMER).for_each(|page| state.lists.push_newest(ListId::Active, page));
+        drop(state);
+        node
+    }
+
+    #[test]
+    fn active_pages_that_give_way_leave_before_all_inactive_ones() {
+        let node = node_with_newcomer();
+        let mut state = node.lock();
+        assert_eq!(state.demote(32), 32);
+        let left: Vec<_> = (0..33).map_while(|_| state.pop_inactive()).collect();
+        assert_eq!((left.len(), left.last()), (33, Some(&NEWCOMER)));
+        assert!(left[..32].iter().all(|page| *page < 32), "the oldest gave way: {left:?}");
+    }
+
+    #[test]
+    fn what_somebody_called_cold_leaves_before_pages_that_give_way() {
+        let node = node_with_newcomer();
+        let mut state = node.lock();
+        state.make_oldest(NEWCOMER);
+        assert_eq!(state.demote(32), 32);
+        assert_eq!(state.pop_inactive(), Some(NEWCOMER));
     }
 }

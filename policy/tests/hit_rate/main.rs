@@ -1,4 +1,4 @@
-//! Misses of the engine's replacement beside FIFO, LRU and the optimum, over generated traces.
+//! Misses of the engine's replacement beside other policies and the optimum, over generated traces.
 //!
 //! The table in docs/hit-rate.md is what this test computes: it fails when the two differ, and writes the
 //! table anew when run with `UPDATE_TABLES=1`.
@@ -16,9 +16,11 @@ const TABLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/hit-rate.md");
 const BEGIN: &str = "<!-- table: cargo test -p userswap-policy --test hit_rate -->\n";
 
 fn table() -> String {
-    let mut text = String::from(
-        "| trace | accesses | FIFO | LRU | userswap | of them soft | optimum |\n\
-         |---|---|---|---|---|---|---|\n",
+    let others = rivals::names();
+    let mut text = format!(
+        "| trace | accesses | FIFO | LRU | {} | userswap | soft | optimum |\n|{}\n",
+        others.join(" | "),
+        "---|".repeat(7 + others.len())
     );
     for Trace { name, pages, .. } in traces::all() {
         let mut ours = Ours::new(&pages);
@@ -26,8 +28,13 @@ fn table() -> String {
         let (fifo, lru) = (rivals::fifo(&pages), rivals::lru(&pages));
         let (soft, optimum) = (ours.soft_faults(), rivals::optimum(&pages));
         let accesses = pages.len();
-        writeln!(text, "| {name} | {accesses} | {fifo} | {lru} | {misses} | +{soft} | {optimum} |")
-            .unwrap();
+        let others: Vec<String> = rivals::misses(&pages).iter().map(u64::to_string).collect();
+        let others = others.join(" | ");
+        writeln!(
+            text,
+            "| {name} | {accesses} | {fifo} | {lru} | {others} | {misses} | +{soft} | {optimum} |"
+        )
+        .unwrap();
     }
     text
 }

@@ -123,7 +123,7 @@ impl Ours {
             for _ in 0..self.workingset.demote(self.counts()).min(BATCH) {
                 let page = self.lists.pop_oldest(ListId::Active).expect("there are so many");
                 self.workingset.on_demotion(page);
-                self.lists.push_newest(ListId::Inactive, page);
+                self.lists.push_oldest(ListId::Inactive, page);
             }
             for _ in 0..BATCH {
                 let Some(page) = self.lists.pop_oldest(ListId::Inactive) else { break };

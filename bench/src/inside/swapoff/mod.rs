@@ -10,7 +10,7 @@ use crate::figures::median;
 use crate::format::{Format, Shown};
 use crate::interrupt::Interrupt;
 use crate::kernel::swapoff::{self as kernel, KernelLoad};
-use crate::kernel::{self as rival, KernelError, Limits};
+use crate::kernel::{self as rival, KernelError, Limits, Place};
 use crate::process::{RunError, own_program};
 use clap::Args;
 use ours::{Ours, Way};
@@ -174,7 +174,7 @@ fn kernel_s(args: &SwapoffArgs, bytes: u64, page_cluster: u8) -> Result<f64, Fai
     let mut command = Command::new(own_program().map_err(Failure::Exe)?);
     command.args(["bench", "swapoff-load", &bytes.to_string()]);
     let swap_bytes = bytes + rival::SWAP_SPARE_BYTES;
-    let limits = Limits { ram_bytes: args.ram, swap_bytes, directory: &args.swap };
+    let limits = Limits { ram_bytes: args.ram, swap_bytes, place: Place::FileIn(&args.swap) };
     let load = KernelLoad { bytes, page_cluster, out_mark: load::OUT_MARK };
     let seconds = kernel::seconds(&mut command, &limits, load)?;
     eprintln!("kernel with page-cluster {page_cluster}: {seconds:.2} s");

@@ -21,12 +21,15 @@ const LEFT_SWAP: u8 = 2;
 const LEFT_FILE: u8 = 4;
 const LEFT_CGROUP: u8 = 8;
 const LEFT_TUNING: u8 = 16;
+const LEFT_DEVICE: u8 = 32;
 
 /// What has to be gone in the end; each may be missing already.
 #[derive(Debug)]
 pub struct Remains {
-    /// The kernel's swap file.
+    /// The kernel's swap file or device.
     pub swap_file: CString,
+    /// How it goes.
+    pub removal: Removal,
     /// The directory of the control group.
     pub cgroup: CString,
     /// `cgroup.procs` below `cgroup`.
@@ -35,6 +38,20 @@ pub struct Remains {
     pub tuning: CString,
     /// What has to be in `tuning` again; empty for nothing.
     pub tuned_before: Vec<u8>,
+}
+
+/// How a swap file or device goes when nothing is on it any more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Removal {
+    /// Its name is removed.
+    Unlink,
+    /// The number of the device is written to a file of the kernel's.
+    Write {
+        /// That file.
+        file: CString,
+        /// That number.
+        number: CString,
+    },
 }
 
 /// What could not be removed.
@@ -58,6 +75,7 @@ impl LeftOver {
             (LEFT_FILE, "the swap file"),
             (LEFT_CGROUP, "the control group"),
             (LEFT_TUNING, "another vm.page-cluster"),
+            (LEFT_DEVICE, "the swap device"),
         ];
         names.into_iter().filter(|(bit, _)| self.0 & bit != 0).map(|(_, name)| name).collect()
     }
@@ -135,18 +153,35 @@ pub fn clean(remains: &Remains) -> LeftOver {
     if !swapoff(&remains.swap_file) {
         left |= LEFT_SWAP;
     }
-    // SAFETY: the path is a valid C string.
-    let unlinked = unsafe { libc::unlink(remains.swap_file.as_ptr()) };
-    if unlinked != 0 && errno() != libc::ENOENT {
-        left |= LEFT_FILE;
-    }
+    left |= match &remains.removal {
+        Removal::Unlink if !unlink(&remains.swap_file) => LEFT_FILE,
+        Removal::Write { file, number } if !remove_device(file, number) => LEFT_DEVICE,
+        _ => 0,
+    };
     if !remove_cgroup(&remains.cgroup) {
         left |= LEFT_CGROUP;
     }
     LeftOver(left)
 }
 
-/// Writes back what a file of the kernel's had in it.
+fn unlink(file: &CStr) -> bool {
+    // SAFETY: the path is a valid C string.
+    let unlinked = unsafe { libc::unlink(file.as_ptr()) };
+    unlinked == 0 || errno() == libc::ENOENT
+}
+
+fn remove_device(file: &CStr, number: &CStr) -> bool {
+    for _ in 0..ROUNDS_MAX {
+        if restore(file, number.to_bytes()) {
+            return true;
+        }
+        // Busy as long as somebody, such as a daemon that looks at new devices, has it open.
+        pause();
+    }
+    false
+}
+
+/// Writes what a file of the kernel's is to have in it.
 fn restore(file: &CStr, before: &[u8]) -> bool {
     if before.is_empty() {
         return true;

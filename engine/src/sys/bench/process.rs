@@ -44,6 +44,8 @@ pub struct Waited {
     pub status: ExitStatus,
     /// Processor time of them all.
     pub used: CpuTime,
+    /// Their faults that had to wait for a device of the kernel's.
+    pub major_faults: u64,
 }
 
 /// Forks; the caller must have no other threads, or the child would find their locks taken.
@@ -68,7 +70,11 @@ pub fn wait(pid: Pid) -> io::Result<Waited> {
             Err(error) => return Err(error),
         }
     }
-    Ok(Waited { status: ExitStatus::from_raw(status), used: CpuTime::of(&usage) })
+    Ok(Waited {
+        status: ExitStatus::from_raw(status),
+        used: CpuTime::of(&usage),
+        major_faults: u64::try_from(usage.ru_majflt).expect("a count is not negative"),
+    })
 }
 
 /// What this process and its threads have used so far.
