@@ -25,7 +25,7 @@ use userswap::internals::{
 use userswap::internals::{Ledger, ledger};
 use userswap::{AddressOrder, ReadaheadPolicy};
 use userswap::{ByteSize, parse_size};
-use userswap::{FaultMode, IoBackend, OnFull, Placement, Transfer};
+use userswap::{FaultMode, IoBackend, OnFull, Placement, RawCalls, Transfer};
 use userswap::{SwapPath, SwapSpec};
 
 use crate::failure::{Failure, STATUS_NOT_FOUND};
@@ -75,6 +75,9 @@ pub struct RunArgs {
     /// How pages travel: auto, move or copy
     #[arg(long, value_name = "WAY", default_value_t = Transfer::Auto)]
     transfer: Transfer,
+    /// System calls in a program's own code: auto (caught where they matter), trap or pass
+    #[arg(long, value_name = "ANSWER", default_value_t = RawCalls::Auto)]
+    raw_calls: RawCalls,
     /// How devices are driven: auto, uring or threads
     #[arg(long, value_name = "BACKEND", default_value_t = IoBackend::Auto)]
     io: IoBackend,
@@ -213,7 +216,7 @@ fn check_kernel(options: &Options) -> Result<(), Failure> {
     }
     if let Some(remedy) = remedy(options.fault, support) {
         eprintln!(
-            "userswap: note: system calls that bypass the C library (Go, io_uring) fail on swapped memory: {remedy}"
+            "userswap: note: requests of io_uring fail on swapped memory, and with --raw-calls pass all calls that bypass the C library: {remedy}"
         );
     }
     Ok(())
@@ -250,6 +253,7 @@ fn options(args: &RunArgs) -> Result<Options, Failure> {
     options.quiet = args.quiet;
     options.transfer = args.transfer;
     options.io = args.io;
+    options.raw_calls = args.raw_calls;
     options.swap_ra_policy = args.swap_ra_policy;
     options.page_cluster = args.page_cluster;
     options.vma_ra_enabled = args.vma_ra_enabled;

@@ -1,7 +1,7 @@
 //! The calls that change memory, by C programs that check every page, with a quarter of it as budget.
 
 mod preload_support;
-use preload_support::{compile, directory, run, succeed};
+use preload_support::{compile, directory, run, succeed, with};
 
 #[test]
 fn mappings_behave_like_the_kernels_under_pressure() {
@@ -130,7 +130,7 @@ fn replace(which: &str) {
     for (ram, fault, which) in
         [("1G", "thread", natively.as_str()), ("16M", "thread", which), ("16M", "signal", which)]
     {
-        let mut managed = run(ram, fault);
+        let mut managed = with(&run(ram, fault), &["--raw-calls", "pass"]);
         let printed = succeed(managed.arg(&program).arg(which).arg(&file));
         assert_eq!(printed, "exact\n", "{which}, {ram}, {fault}");
     }

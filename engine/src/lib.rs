@@ -47,7 +47,7 @@ pub use api::engine::Engine;
 pub use api::region::Region;
 pub use api::shrinker::{Registration, Scanned};
 pub use api::usage::Usage;
-pub use base::choice::{FaultMode, IoBackend, OnFull, Transfer};
+pub use base::choice::{FaultMode, IoBackend, OnFull, RawCalls, Transfer};
 pub use base::counters::{Percentiles, Snapshot};
 pub use base::error::Error;
 pub use base::open_error::OpenError;

@@ -59,7 +59,16 @@ pub fn run(ram: &str, fault: &str) -> Command {
     command
 }
 
-/// The same without root's rights: a user who is not served faults that system calls take. Needs root, to become
+/// The same with more options.
+pub fn with(command: &Command, options: &[&str]) -> Command {
+    let words: Vec<_> = command.get_args().map(std::ffi::OsStr::to_owned).collect();
+    let (last, first) = words.split_last().expect("the command ends with --");
+    let mut longer = Command::new(command.get_program());
+    longer.args(first).args(options).arg(last);
+    longer
+}
+
+/// The same as `run` without root's rights: a user who is not served faults that system calls take. Needs root, to become
 /// that user; everybody may write into the directory then.
 pub fn as_nobody(directory: &Path, ram: &str, fault: &str) -> Command {
     let program = directory.join("userswap-for-all");

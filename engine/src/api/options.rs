@@ -4,7 +4,7 @@
 //! text form is therefore strict: what one side does not know, it refuses. Whether values make sense is
 //! checked by the command line, before the program starts, where a user reads the message.
 use crate::base::choice::{
-    Allowed, FaultMode, IoBackend, OnFull, PAGE_CLUSTERS, RA_POLICIES, Transfer, VMA_RA,
+    Allowed, FaultMode, IoBackend, OnFull, PAGE_CLUSTERS, RA_POLICIES, RawCalls, Transfer, VMA_RA,
 };
 use crate::device::spec::{SpecError, SwapSpec};
 use std::fmt::Write as _;
@@ -98,6 +98,8 @@ pub struct Options {
     pub control: Option<PathBuf>,
     /// Where the job's processes note what the user was told.
     pub told: Option<PathBuf>,
+    /// What becomes of system calls in the program's own code.
+    pub raw_calls: RawCalls,
     /// Nothing is said about what runs outside the budget.
     pub quiet: bool,
     /// The process that `run` became, which alone writes `stats`; 0 is none.
@@ -125,6 +127,7 @@ impl Options {
             vma_ra_enabled: AddressOrder::Enabled,
             control: None,
             told: None,
+            raw_calls: RawCalls::Auto,
             quiet: false,
             root_pid: 0,
         }
@@ -133,7 +136,7 @@ impl Options {
     /// The text for [`OPTIONS_VARIABLE`]. Paths must be UTF-8 without line ends.
     pub fn to_text(&self) -> String {
         let mut text = format!(
-            "ram={}\nplacement={}\nfault={}\nmin_region={}\non_full={}\ntransfer={}\nio={}\nroot_pid={}\n",
+            "ram={}\nplacement={}\nfault={}\nmin_region={}\non_full={}\ntransfer={}\nio={}\nraw_calls={}\nroot_pid={}\n",
             self.ram_bytes,
             self.placement,
             self.fault,
@@ -141,6 +144,7 @@ impl Options {
             self.on_full,
             self.transfer,
             self.io,
+            self.raw_calls,
             self.root_pid,
         );
         let Self { swap_ra_policy, page_cluster, vma_ra_enabled, .. } = self;
@@ -223,6 +227,7 @@ impl Options {
             "ledger" => self.ledger = Some(PathBuf::from(value)),
             "control" => self.control = Some(PathBuf::from(value)),
             "told" => self.told = Some(PathBuf::from(value)),
+            "raw_calls" => self.raw_calls = value.parse()?,
             "quiet" => self.quiet = value == "true",
             "root_pid" => self.root_pid = number("root_pid", value)?,
             _ => return Err(OptionsError::UnknownKey(key.to_owned())),
@@ -266,6 +271,7 @@ mod tests {
         options.io = IoBackend::Threads;
         options.control = Some("/run/user/1000/user swap".into());
         options.told = Some("/run/userswap-0-lib/told-4711".into());
+        options.raw_calls = RawCalls::Trap;
         options.quiet = true;
         options.ledger = Some("/run/user/1000/4711.ledger".into());
         options.root_pid = 4711;

@@ -45,6 +45,18 @@ named_choice! {
     }
 }
 
+named_choice! {
+    /// What becomes of system calls in a program's own code.
+    pub enum RawCalls, "answer to raw calls" {
+        /// Caught where something that is loaded makes such a call and it matters.
+        Auto = "auto",
+        /// Caught always.
+        Trap = "trap",
+        /// Never caught.
+        Pass = "pass",
+    }
+}
+
 /// A setting of readahead, and what its refusal says.
 #[derive(Clone, Copy, Debug)]
 pub struct Allowed {

@@ -9,17 +9,24 @@ unsafe extern "C" {
 
 /// This thread cannot be cancelled (pthread_cancel) until dropped: to read and to write are points at which a thread
 /// ends, and a page that it owns would never be published.
-struct Uncancelled {
+pub struct Uncancelled {
     before: i32,
 }
 
 impl Uncancelled {
-    fn new() -> Self {
+    /// Until it is dropped.
+    pub fn new() -> Self {
         const DISABLE: i32 = 1;
         let mut before = 0;
         // SAFETY: the state is one of the two, and `before` takes the old one.
         unsafe { pthread_setcancelstate(DISABLE, &raw mut before) };
         Self { before }
+    }
+}
+
+impl Default for Uncancelled {
+    fn default() -> Self {
+        Self::new()
     }
 }
 
@@ -30,6 +37,10 @@ impl Drop for Uncancelled {
         unsafe { pthread_setcancelstate(self.before, &raw mut disabled) };
     }
 }
+
+/// Signals that a thread's own access or call raises: the kernel ends a program that has the one blocked.
+const SYNCHRONOUS: [i32; 5] =
+    [libc::SIGBUS, libc::SIGSEGV, libc::SIGFPE, libc::SIGILL, libc::SIGSYS];
 
 /// All signals blocked on this thread until dropped, but for those that a thread's own access raises: a
 /// blocked one would end the program, and SIGBUS may be how its fault is served.
@@ -48,7 +59,7 @@ impl Blocked {
         let mut before = MaybeUninit::uninit();
         // SAFETY: `all` is a buffer for a set.
         unsafe { libc::sigfillset(all.as_mut_ptr()) };
-        for synchronous in [libc::SIGBUS, libc::SIGSEGV, libc::SIGFPE, libc::SIGILL] {
+        for synchronous in SYNCHRONOUS {
             // SAFETY: `all` was filled in above.
             unsafe { libc::sigdelset(all.as_mut_ptr(), synchronous) };
         }
@@ -110,6 +121,8 @@ pub fn install_sigbus(handler: FaultHandler) {
     action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
     // SAFETY: the mask is part of `action`.
     unsafe { libc::sigfillset(&mut action.sa_mask) };
+    // SAFETY: as above; a call of ours may be one that is trapped.
+    unsafe { libc::sigdelset(&mut action.sa_mask, libc::SIGSYS) };
     let _blocked = Blocked::new();
     let mut guard = PREVIOUS.lock();
     let mut previous = MaybeUninit::uninit();
@@ -175,9 +188,19 @@ fn set_errno(errno: i32) {
 
 fn chain(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     let previous = PREVIOUS.lock().expect("filled in before our handler could run");
-    match previous.sa_sigaction {
+    pass_on(&previous, signal, info, context);
+}
+
+/// Does what `action` says: another's, for a signal that was not for us.
+pub fn pass_on(
+    action: &libc::sigaction,
+    signal: i32,
+    info: *mut libc::siginfo_t,
+    context: *mut libc::c_void,
+) {
+    match action.sa_sigaction {
         libc::SIG_DFL | libc::SIG_IGN => reset_to_default(signal),
-        handler if previous.sa_flags & libc::SA_SIGINFO != 0 => {
+        handler if action.sa_flags & libc::SA_SIGINFO != 0 => {
             // SAFETY: the program installed a three-argument handler.
             let handler = unsafe {
                 std::mem::transmute::<

@@ -73,6 +73,12 @@ pub fn is_ours(address: usize) -> bool {
     OURS.contains(address)
 }
 
+/// The C library's code, from its first to its last byte.
+pub fn system_text() -> Range<usize> {
+    let start = LIBC.start.load(Ordering::Relaxed);
+    start..start + LIBC.bytes.load(Ordering::Relaxed)
+}
+
 /// Finds the code of all three; called once, by the constructor.
 pub fn find() {
     each_object(|object| {

@@ -2,9 +2,11 @@
 
 pub mod allocator;
 pub mod callers;
+pub mod context;
 pub mod native;
 pub mod next;
 pub mod raw;
+pub mod raw_code;
 pub mod symbols;
 pub mod system_call;
 pub mod thread_end;

@@ -1,4 +1,5 @@
 //! The kernel's memory calls themselves, past everything that is interposed, ourselves included.
+use super::system_call::call;
 use libc::{c_int, c_long};
 use std::mem::MaybeUninit;
 
@@ -62,19 +63,19 @@ pub struct MapRequest {
 pub fn map(request: MapRequest) -> Result<usize, Errno> {
     let MapRequest { address, bytes, protection, flags, fd, offset } = request;
     // SAFETY: passed through for the program, or for a range of the arena that the caller owns.
-    outcome(unsafe { libc::syscall(libc::SYS_mmap, address, bytes, protection, flags, fd, offset) })
+    outcome(unsafe { call!(libc::SYS_mmap, address, bytes, protection, flags, fd, offset) })
 }
 
 /// munmap.
 pub fn unmap(Span { address, bytes }: Span) -> Result<usize, Errno> {
     // SAFETY: as for `map`.
-    outcome(unsafe { libc::syscall(libc::SYS_munmap, address, bytes) })
+    outcome(unsafe { call!(libc::SYS_munmap, address, bytes) })
 }
 
 /// mprotect.
 pub fn protect(Span { address, bytes }: Span, protection: c_int) -> Result<usize, Errno> {
     // SAFETY: as for `map`.
-    outcome(unsafe { libc::syscall(libc::SYS_mprotect, address, bytes, protection) })
+    outcome(unsafe { call!(libc::SYS_mprotect, address, bytes, protection) })
 }
 
 /// pkey_mprotect: mprotect that gives a protection key too; 0 is every thread's.
@@ -84,19 +85,19 @@ pub fn protect_keyed(
     key: c_int,
 ) -> Result<usize, Errno> {
     // SAFETY: as for `map`.
-    outcome(unsafe { libc::syscall(libc::SYS_pkey_mprotect, address, bytes, protection, key) })
+    outcome(unsafe { call!(libc::SYS_pkey_mprotect, address, bytes, protection, key) })
 }
 
 /// madvise.
 pub fn advise(Span { address, bytes }: Span, advice: c_int) -> Result<usize, Errno> {
     // SAFETY: as for `map`.
-    outcome(unsafe { libc::syscall(libc::SYS_madvise, address, bytes, advice) })
+    outcome(unsafe { call!(libc::SYS_madvise, address, bytes, advice) })
 }
 
 /// mincore.
 pub fn in_core(Span { address, bytes }: Span, vector: *mut u8) -> Result<usize, Errno> {
     // SAFETY: the kernel checks the vector.
-    outcome(unsafe { libc::syscall(libc::SYS_mincore, address, bytes, vector) })
+    outcome(unsafe { call!(libc::SYS_mincore, address, bytes, vector) })
 }
 
 /// What mremap is asked for.
@@ -115,27 +116,25 @@ pub struct RemapRequest {
 pub fn remap(request: RemapRequest) -> Result<usize, Errno> {
     let RemapRequest { address, bytes, new_bytes, flags, new_address } = request;
     // SAFETY: as for `map`.
-    outcome(unsafe {
-        libc::syscall(libc::SYS_mremap, address, bytes, new_bytes, flags, new_address)
-    })
+    outcome(unsafe { call!(libc::SYS_mremap, address, bytes, new_bytes, flags, new_address) })
 }
 
 /// mlock, mlock2 or munlock, by number.
 pub fn lock(call: c_long, Span { address, bytes }: Span, flags: c_int) -> Result<usize, Errno> {
     // SAFETY: changes only where the pages may be.
-    outcome(unsafe { libc::syscall(call, address, bytes, flags) })
+    outcome(unsafe { call!(call, address, bytes, flags) })
 }
 
 /// mlockall.
 pub fn lock_all(flags: c_int) -> Result<usize, Errno> {
     // SAFETY: as for `lock`.
-    outcome(unsafe { libc::syscall(libc::SYS_mlockall, flags) })
+    outcome(unsafe { call!(libc::SYS_mlockall, flags) })
 }
 
 /// munlockall.
 pub fn unlock_all() -> Result<usize, Errno> {
     // SAFETY: as for `lock`.
-    outcome(unsafe { libc::syscall(libc::SYS_munlockall) })
+    outcome(unsafe { call!(libc::SYS_munlockall) })
 }
 
 fn status_of(fd: c_int) -> Option<libc::stat> {
@@ -187,14 +186,14 @@ pub fn groups() -> Identity {
 pub fn say_bytes(message: &[u8]) {
     let parts = [&b"userswap: "[..], message, b"\n"].map(std::io::IoSlice::new);
     // SAFETY: the parts are readable. A closed standard error is not our concern.
-    unsafe { libc::syscall(libc::SYS_writev, 2, parts.as_ptr(), parts.len()) };
+    unsafe { call!(libc::SYS_writev, 2, parts.as_ptr(), parts.len()) };
 }
 
 /// Writes one line about us to standard error.
 pub fn say(message: &str) {
     let line = format!("userswap: {message}\n");
     // SAFETY: the bytes are readable. A closed standard error is not our concern.
-    unsafe { libc::syscall(libc::SYS_write, 2, line.as_ptr(), line.len()) };
+    unsafe { call!(libc::SYS_write, 2, line.as_ptr(), line.len()) };
 }
 
 /// Writes a line about us without allocating, and ends the process.
@@ -202,7 +201,7 @@ pub fn stop(line: &str) -> ! {
     let parts = ["userswap: ", line];
     for part in parts {
         // SAFETY: the bytes are readable. A closed standard error is not our concern.
-        unsafe { libc::syscall(libc::SYS_write, 2, part.as_ptr(), part.len()) };
+        unsafe { call!(libc::SYS_write, 2, part.as_ptr(), part.len()) };
     }
     exit_now(1)
 }
@@ -210,6 +209,6 @@ pub fn stop(line: &str) -> ! {
 /// Ends the process without running anything of the program's.
 pub fn exit_now(status: c_int) -> ! {
     // SAFETY: ends the process.
-    unsafe { libc::syscall(libc::SYS_exit_group, status) };
+    unsafe { call!(libc::SYS_exit_group, status) };
     unreachable!("exit_group does not return")
 }

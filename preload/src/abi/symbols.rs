@@ -8,6 +8,9 @@ use std::ffi::CStr;
 use std::ops::Range;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
+/// The owner's name in a note of Go's linker (its build's number).
+const GO_NOTE: [u8; 4] = *b"Go\0\0";
+
 /// Which definition of a name is meant.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Definition {
@@ -160,15 +163,48 @@ impl Object<'_> {
 
     /// From the first to the last byte of the executable segments.
     pub fn text(&self) -> Option<Range<usize>> {
-        let executable = |header: &&libc::Elf64_Phdr| {
-            header.p_type == libc::PT_LOAD && header.p_flags & libc::PF_X != 0
-        };
+        self.executable().reduce(|all, one| all.start.min(one.start)..all.end.max(one.end))
+    }
+
+    fn executable(&self) -> impl Iterator<Item = Range<usize>> + '_ {
+        self.segments(libc::PT_LOAD, libc::PF_R | libc::PF_X)
+    }
+
+    /// The segments of one kind that give these rights.
+    fn segments(&self, kind: u32, rights: u32) -> impl Iterator<Item = Range<usize>> + '_ {
         let base = self.0.dlpi_addr as usize;
-        let ranges = self.headers().iter().filter(executable).map(|header| {
+        let headers = self.headers().iter();
+        let is_meant = move |header: &&libc::Elf64_Phdr| {
+            header.p_type == kind && header.p_flags & rights == rights
+        };
+        headers.filter(is_meant).map(move |header| {
             let start = base + header.p_vaddr as usize;
             start..start + header.p_memsz as usize
-        });
-        ranges.reduce(|all, one| all.start.min(one.start)..all.end.max(one.end))
+        })
+    }
+
+    /// Whether this is the code that the kernel itself maps.
+    pub fn is_kernels(&self) -> bool {
+        self.file().starts_with(b"linux-vdso")
+    }
+
+    /// Whether Go's linker has left its note in it.
+    pub fn is_go(&self) -> bool {
+        self.segments(libc::PT_NOTE, libc::PF_R).any(|note| {
+            let bytes = self.bytes(note);
+            bytes.windows(GO_NOTE.len()).any(|name| name == GO_NOTE)
+        })
+    }
+
+    /// The bytes of the executable segments.
+    pub fn code(&self) -> impl Iterator<Item = &[u8]> + '_ {
+        self.executable().map(|range| self.bytes(range))
+    }
+
+    /// The bytes of one of its segments that can be read.
+    fn bytes(&self, range: Range<usize>) -> &[u8] {
+        // SAFETY: the loader has mapped it, and it stays while the list of objects is walked.
+        unsafe { std::slice::from_raw_parts(range.start as *const u8, range.len()) }
     }
 
     /// The address of a function that this object defines for others.

@@ -1,13 +1,14 @@
-//! `syscall()`: what is called by number gets what is called by name.
+//! What is called by number gets what is called by name: `syscall()`, and calls that were caught as such.
 //!
 //! Calls that this library interposes go to its functions, so that memory which is mapped, unmapped or
 //! protected by number is managed as well. All others are made here, with their memory kept in RAM.
 use super::arguments::{self, Arguments};
 use super::held::is_needed;
-use super::{lending, locks};
+use super::{descriptors, lending, locks};
 use crate::abi::system_call::{enter, to_c};
 use crate::state::process;
 use libc::{SIGCHLD, c_int, c_long};
+use std::sync::OnceLock;
 
 /// A function of this library's that stands for a call; integers and pointers travel alike.
 enum Served {
@@ -28,21 +29,70 @@ unsafe extern "C-unwind" fn syscall(
     e: usize,
     f: usize,
 ) -> usize {
-    let arguments = [a, b, c, d, e, f];
+    serve(number, &[a, b, c, d, e, f])
+}
+
+/// Makes a call; what it returns to C.
+pub fn serve(number: c_long, arguments: &Arguments) -> usize {
     if process::current().is_some() {
-        if number == libc::SYS_clone && is_fork(&arguments) {
+        if number == libc::SYS_clone && is_fork(arguments) {
             // SAFETY: the program asks for it.
             return unsafe { libc::fork() } as isize as usize;
         }
+        if number == libc::SYS_mprotect {
+            // The function knows its callers, and this library's mean something else by it.
+            let [address, bytes, protection, ..] = *arguments;
+            let keyless = arguments::of([address, bytes, protection, usize::MAX]);
+            return serve(libc::SYS_pkey_mprotect, &keyless);
+        }
         match served(number) {
             Some(Served::Int(function)) => {
-                return call(function, &arguments) as c_int as isize as usize;
+                return call(function, arguments) as c_int as isize as usize;
             }
-            Some(Served::Long(function)) => return call(function, &arguments),
+            Some(Served::Long(function)) => return call(function, arguments),
             None => {}
         }
+        if let (true, Some(gather)) = (gives_rights_up(number), BEFORE_RIGHTS_GO.get()) {
+            gather();
+        }
     }
-    plain(number, &arguments)
+    plain(number, arguments)
+}
+
+/// What is done before a call by which the process can lose rights, and which is made for one thread only where
+/// the C library's function makes it for all.
+static BEFORE_RIGHTS_GO: OnceLock<fn()> = OnceLock::new();
+
+/// In the constructor.
+pub fn before_rights_go(gather: fn()) {
+    let _ = BEFORE_RIGHTS_GO.set(gather);
+}
+
+fn gives_rights_up(number: c_long) -> bool {
+    matches!(
+        number,
+        libc::SYS_setuid
+            | libc::SYS_setgid
+            | libc::SYS_setreuid
+            | libc::SYS_setregid
+            | libc::SYS_setresuid
+            | libc::SYS_setresgid
+            | libc::SYS_setgroups
+            | libc::SYS_seccomp
+            | libc::SYS_landlock_restrict_self
+    )
+}
+
+/// Whether a call changes memory, or processes that have it: such calls are never to be missed.
+pub fn is_about_memory(number: c_long) -> bool {
+    const MADE_HERE: [c_long; 5] = [
+        libc::SYS_mprotect,
+        libc::SYS_clone,
+        libc::SYS_clone3,
+        libc::SYS_vfork,
+        libc::SYS_io_uring_setup,
+    ];
+    MADE_HERE.contains(&number) || gives_rights_up(number) || other(number).is_some()
 }
 
 /// Makes a call of no special kind.
@@ -102,7 +152,6 @@ fn other(number: c_long) -> Option<Served> {
         libc::SYS_mmap => Long(libc::mmap as *const ()),
         libc::SYS_munmap => Int(libc::munmap as *const ()),
         libc::SYS_mremap => Long(libc::mremap as *const ()),
-        libc::SYS_mprotect => Int(libc::mprotect as *const ()),
         libc::SYS_pkey_mprotect => Int(pkey_mprotect as *const ()),
         libc::SYS_madvise => Int(libc::madvise as *const ()),
         libc::SYS_mincore => Int(libc::mincore as *const ()),
@@ -111,9 +160,9 @@ fn other(number: c_long) -> Option<Served> {
         libc::SYS_munlock => Int(libc::munlock as *const ()),
         libc::SYS_mlockall => Int(libc::mlockall as *const ()),
         libc::SYS_munlockall => Int(libc::munlockall as *const ()),
-        libc::SYS_close => Int(libc::close as *const ()),
+        libc::SYS_close => Int(descriptors::close_for_program as *const ()),
         libc::SYS_dup2 => Int(libc::dup2 as *const ()),
-        libc::SYS_dup3 => Int(libc::dup3 as *const ()),
+        libc::SYS_dup3 => Int(descriptors::duplicate_for_program as *const ()),
         libc::SYS_close_range => Int(libc::close_range as *const ()),
         libc::SYS_fork => Int(libc::fork as *const ()),
         libc::SYS_execve => Int(libc::execve as *const ()),

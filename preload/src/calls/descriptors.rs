@@ -5,6 +5,7 @@
 //! open before and after it starts. The entry points are as safe as the functions that they stand in for.
 use crate::abi::callers::entry;
 use crate::abi::raw::{Errno, set_errno};
+use crate::abi::system_call::call;
 use crate::abi::{callers, next, raw};
 use crate::state::process;
 use libc::{EBADF, c_int, c_uint};
@@ -60,7 +61,7 @@ fn limits(new: Option<libc::rlimit>) -> Option<libc::rlimit> {
     let new = new.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
     let number = libc::SYS_prlimit64;
     // SAFETY: limits or nothing, and room for limits.
-    let outcome = unsafe { libc::syscall(number, 0, libc::RLIMIT_NOFILE, new, &raw mut before) };
+    let outcome = unsafe { call!(number, 0, libc::RLIMIT_NOFILE, new, &raw mut before) };
     (outcome == 0).then_some(before)
 }
 
@@ -122,6 +123,16 @@ extern "C" fn serve_close(fd: c_int, caller: usize) -> c_int {
         return refuse();
     }
     next::close(fd)
+}
+
+/// close by number.
+pub extern "C" fn close_for_program(fd: c_int) -> c_int {
+    serve_close(fd, 0)
+}
+
+/// dup3 by number.
+pub extern "C" fn duplicate_for_program(from: c_int, to: c_int, flags: c_int) -> c_int {
+    serve_dup3(from, to, flags, 0)
 }
 
 fn refuse() -> c_int {
@@ -190,7 +201,7 @@ fn close_around(first: c_uint, last: c_uint, flags: c_int) -> Result<(), Errno> 
 
 fn close_part(first: c_uint, last: c_uint, flags: c_int) -> Result<(), Errno> {
     // SAFETY: the program asks for it, and ours are not among them.
-    match unsafe { libc::syscall(libc::SYS_close_range, first, last, flags) } {
+    match unsafe { call!(libc::SYS_close_range, first, last, flags) } {
         0 => Ok(()),
         _ => Err(raw::errno()),
     }

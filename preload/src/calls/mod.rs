@@ -2,8 +2,9 @@
 //! buffers that stay in RAM, and do not see the engine's descriptors and signals.
 
 pub mod arguments;
-mod by_number;
+pub mod by_number;
 pub mod children;
+mod clones;
 pub mod descriptors;
 mod exec;
 pub mod held;
@@ -12,12 +13,14 @@ mod kept;
 pub mod lending;
 pub mod libc_memory;
 mod locks;
+mod raw_signals;
 mod scattered;
 pub mod signal_stacks;
 pub mod signals;
 mod streams;
 mod table;
 mod transfers;
+pub mod trap;
 
 /// Looks the real functions up.
 pub fn look_up() {

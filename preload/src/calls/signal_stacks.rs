@@ -1,17 +1,23 @@
-//! A stack for the handler of SIGBUS in every thread: the one that the thread runs on may itself be missing.
+//! A stack for our handlers in every thread: the one that the thread runs on may itself be missing, or be small.
 //!
 //! The entry points are as safe as the functions that they stand in for.
+use super::arguments::Arguments;
 use super::held::{Held, is_needed, values};
 use super::libc_memory;
 use super::signals::is_by_signal;
+use super::trap;
 use crate::abi::allocator;
+use crate::abi::callers::{self, entry};
+use crate::abi::context::Context;
 use crate::abi::next::next_functions;
 use crate::abi::raw::{self, Errno, MapRequest, Span};
+use crate::abi::system_call::enter_on;
 use crate::state::process::{self, Process};
 use libc::{c_int, c_void};
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU32, Ordering};
 use userswap::Engine;
+use userswap::internals::PAGE_BYTES;
 use userswap::internals::PageRange;
 use userswap::internals::lock::Lock;
 use userswap::internals::signal::Blocked;
@@ -33,10 +39,23 @@ static STACK_KEY: AtomicU32 = AtomicU32::new(u32::MAX);
 static MANAGED_STACKS: Lock<Vec<PageRange>> = Lock::new(Vec::new());
 /// Room for the engine's deepest path in the handler, with direct reclaim, and the kernel's frame.
 const STACK_BYTES: usize = 64 << 10;
+/// The same where calls are caught: one of them may start the engine.
+const STACK_BYTES_TRAPPING: usize = 512 << 10;
+const ENOMEM: usize = -libc::ENOMEM as usize;
+const EPERM: usize = -libc::EPERM as usize;
 
-/// Before the program's code runs, and after SIGBUS is known to be the engine's.
+/// Whether threads run handlers of ours.
+fn is_wanted() -> bool {
+    is_by_signal() || trap::is_armed()
+}
+
+fn stack_bytes() -> usize {
+    if trap::is_armed() { STACK_BYTES_TRAPPING } else { STACK_BYTES }
+}
+
+/// Before the program's code runs, and after it is known which signals are ours.
 pub fn start() {
-    if !is_by_signal() {
+    if !is_wanted() {
         return;
     }
     let mut key = 0;
@@ -76,8 +95,63 @@ pub fn pin(engine: &Engine) {
     if let Some(address) = apart {
         sigaltstack(&before, std::ptr::null_mut());
         // The mapping is not in use any more; a failure is a leak.
-        let _ = raw::unmap(Span { address, bytes: STACK_BYTES });
+        let _ = raw::unmap(Span { address, bytes: stack_bytes() });
     }
+}
+
+/// sigaltstack, caught. The handler may be on the stack that is to be replaced: the call is made from another.
+pub fn change_stack(context: &mut Context, arguments: &Arguments) -> usize {
+    let [new, old, ..] = *arguments;
+    let before = context.stack();
+    let on_stack = context.is_on_stack();
+    // SAFETY: null, or a description of the program's.
+    if let Some(new) = unsafe { (new as *const libc::stack_t).as_ref() } {
+        if on_stack {
+            return EPERM;
+        }
+        keep_stack(new);
+        // What a thread without any would have: a handler of ours would run on whatever stack there is.
+        let is_off = new.ss_flags == libc::SS_DISABLE;
+        let new = if is_off { own_stack().unwrap_or(*new) } else { *new };
+        let result = replace_stack(&new);
+        if result != 0 {
+            return result;
+        }
+        // The handler's return puts it in force again.
+        context.set_stack(new);
+    }
+    // SAFETY: null, or room for a description.
+    if let Some(old) = unsafe { (old as *mut libc::stack_t).as_mut() } {
+        let flags = if on_stack { libc::SS_ONSTACK } else { before.ss_flags };
+        *old = libc::stack_t { ss_flags: flags, ..before };
+    }
+    0
+}
+
+/// No signal may come before the handler has returned: it could lie on the handler's own frame.
+fn replace_stack(new: &libc::stack_t) -> usize {
+    let Ok(scratch) = map_memory(PAGE_BYTES) else { return ENOMEM };
+    // The handler's return puts the program's mask back.
+    std::mem::forget(Blocked::new());
+    // SAFETY: a stack of its own, and a description.
+    let result = unsafe {
+        enter_on(scratch + PAGE_BYTES, libc::SYS_sigaltstack, std::ptr::from_ref(new).addr())
+    };
+    // Not in use any more; a failure is a leak.
+    let _ = raw::unmap(Span { address: scratch, bytes: PAGE_BYTES });
+    result
+}
+
+/// The one that this thread was given: without any, a handler of ours would run on whatever stack there is.
+fn own_stack() -> Option<libc::stack_t> {
+    let key = STACK_KEY.load(Ordering::Relaxed);
+    // SAFETY: a key that does not exist has no value.
+    let address = unsafe { libc::pthread_getspecific(key) };
+    (!address.is_null()).then(|| libc::stack_t {
+        ss_sp: address,
+        ss_flags: 0,
+        ss_size: stack_bytes(),
+    })
 }
 
 mod exported {
@@ -94,16 +168,12 @@ mod exported {
         super::sigaltstack(new, old)
     }
 
-    /// The new thread gets a signal stack.
-    #[unsafe(no_mangle)]
-    pub unsafe extern "C" fn pthread_create(
-        thread: *mut libc::pthread_t,
-        attributes: *const libc::pthread_attr_t,
-        function: StartFunction,
-        argument: *mut c_void,
-    ) -> Errno {
-        super::create_thread(thread, attributes, Start { function, argument })
-    }
+    entry!(
+        /// The new thread gets a signal stack; those of this library's are no threads of the program's.
+        pthread_create(
+            *mut libc::pthread_t, *const libc::pthread_attr_t, StartFunction, *mut c_void
+        ) -> Errno, "r8", "x4", super::create_thread
+    );
 }
 
 /// Keeps a signal stack in managed memory in RAM: the kernel writes to it.
@@ -164,18 +234,23 @@ unsafe extern "C" {
 struct Start {
     function: StartFunction,
     argument: *mut c_void,
+    /// It runs the program's code.
+    is_programs: bool,
 }
 
-fn create_thread(
+extern "C" fn create_thread(
     thread: *mut libc::pthread_t,
     attributes: *const libc::pthread_attr_t,
-    start: Start,
+    function: StartFunction,
+    argument: *mut c_void,
+    caller: usize,
 ) -> Errno {
     keep_thread(attributes);
-    if !is_by_signal() && !allocator::is_foreign() {
-        return pthread_create(thread, attributes, start.function, start.argument);
+    if !is_wanted() && !allocator::is_foreign() {
+        return pthread_create(thread, attributes, function, argument);
     }
-    let start = Box::into_raw(Box::new(start));
+    let is_programs = !callers::is_ours(caller);
+    let start = Box::into_raw(Box::new(Start { function, argument, is_programs }));
     let error = pthread_create(thread, attributes, run_thread, start.cast());
     if error != 0 {
         // SAFETY: no thread has taken the box.
@@ -187,9 +262,12 @@ fn create_thread(
 extern "C" fn run_thread(start: *mut c_void) -> *mut c_void {
     // SAFETY: `create_thread` made the box for this thread.
     let start = unsafe { Box::from_raw(start.cast::<Start>()) };
-    let Start { function, argument } = *start;
-    if is_by_signal() {
+    let Start { function, argument, is_programs } = *start;
+    if is_by_signal() || is_programs && trap::is_armed() {
         give_stack();
+    }
+    if is_programs {
+        trap::arm_thread();
     }
     libc_memory::note_thread();
     function(argument)
@@ -210,15 +288,18 @@ fn give_stack() {
 }
 
 fn map_stack() -> Option<usize> {
+    map_memory(stack_bytes()).ok()
+}
+
+fn map_memory(bytes: usize) -> Result<usize, Errno> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     let protection = libc::PROT_READ | libc::PROT_WRITE;
-    let wanted =
-        MapRequest { address: 0, bytes: STACK_BYTES, protection, flags, fd: -1, offset: 0 };
-    raw::map(wanted).ok()
+    raw::map(MapRequest { address: 0, bytes, protection, flags, fd: -1, offset: 0 })
 }
 
 fn use_stack(address: usize) {
-    let stack = libc::stack_t { ss_sp: address as *mut c_void, ss_flags: 0, ss_size: STACK_BYTES };
+    let stack =
+        libc::stack_t { ss_sp: address as *mut c_void, ss_flags: 0, ss_size: stack_bytes() };
     sigaltstack(&stack, std::ptr::null_mut());
 }
 
@@ -238,5 +319,5 @@ unsafe extern "C" fn free_stack(address: *mut c_void) {
         sigaltstack(&none, std::ptr::null_mut());
     }
     // The mapping is not in use any more; a failure is a leak.
-    let _ = raw::unmap(Span::of(address, STACK_BYTES));
+    let _ = raw::unmap(Span::of(address, stack_bytes()));
 }

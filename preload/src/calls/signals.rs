@@ -1,7 +1,7 @@
-//! Signals, where faults are delivered by one: SIGBUS must always reach the engine.
+//! Signals that are ours: SIGBUS where faults are delivered by it, SIGSYS where system calls are caught by it.
 //!
-//! A SIGBUS that is blocked when a page is missing kills the process, so no thread gets to block it, and the
-//! program's own handler for it is asked after the engine's. The entry points are as safe as the functions
+//! One that is blocked when a page is missing or a call is caught kills the process, so no thread gets to block
+//! it, and the program's own handler for it is asked after ours. The entry points are as safe as the functions
 //! that they stand in for.
 use super::held::{Held, is_needed, values};
 use crate::abi::callers;
@@ -9,12 +9,13 @@ use crate::abi::next::next_functions;
 use crate::abi::raw::Errno;
 use crate::abi::system_call::enter;
 use crate::state::process;
-use libc::{SIGBUS, c_int, sigset_t};
+use libc::{SIGBUS, SIGSYS, c_int, c_void, siginfo_t, sigset_t};
 use std::mem::MaybeUninit;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use userswap::FaultMode;
 use userswap::internals::Options;
-use userswap::internals::signal::{is_installed, replace_chained};
+use userswap::internals::lock::Lock;
+use userswap::internals::signal::{Blocked, is_installed, pass_on, replace_chained};
 
 next_functions! {
     fn sigaction(signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int;
@@ -25,28 +26,82 @@ next_functions! {
     fn sigsuspend(mask: *const sigset_t) -> c_int;
 }
 
-/// Faults come, or will come, by signal.
-static BY_SIGNAL: AtomicBool = AtomicBool::new(false);
+/// A bit for each signal that is ours.
+static RESERVED: AtomicU64 = AtomicU64::new(0);
+/// What the program wants done for SIGSYS, once that is ours; taken with signals blocked only.
+static AFTER_SIGSYS: Lock<Option<libc::sigaction>> = Lock::new(None);
+
+/// A handler with SA_SIGINFO.
+pub type Handler = extern "C" fn(c_int, *mut siginfo_t, *mut c_void);
 
 /// Before the program's code runs.
 pub fn start(options: &Options) {
-    if options.fault != FaultMode::Signal {
-        return;
+    if options.fault == FaultMode::Signal {
+        reserve(SIGBUS);
     }
-    BY_SIGNAL.store(true, Ordering::Relaxed);
-    let mut only = MaybeUninit::uninit();
-    // SAFETY: `only` has room for a set.
-    unsafe { libc::sigemptyset(only.as_mut_ptr()) };
-    // SAFETY: `only` is a set now.
-    unsafe { libc::sigaddset(only.as_mut_ptr(), SIGBUS) };
-    // A parent may have left it blocked.
-    pthread_sigmask(libc::SIG_UNBLOCK, only.as_ptr(), std::ptr::null_mut());
+}
+
+/// From here on no thread can block this signal; a parent may have left it blocked.
+fn reserve(signal: c_int) {
+    let only = bit(signal);
+    // Relaxed: there is no second thread yet.
+    RESERVED.fetch_or(only, Ordering::Relaxed);
+    let (how, set) = (libc::SIG_UNBLOCK as usize, (&raw const only).addr());
+    // SAFETY: the kernel's sets are the first words of the C library's.
+    unsafe { enter(libc::SYS_rt_sigprocmask, how, set, 0, size_of::<u64>(), 0, 0) };
+}
+
+const fn bit(signal: c_int) -> u64 {
+    1 << (signal - 1)
+}
+
+/// The signals that are ours, a bit for each.
+#[inline]
+pub fn reserved() -> u64 {
+    RESERVED.load(Ordering::Relaxed)
 }
 
 /// Whether SIGBUS is the engine's.
 #[inline]
 pub fn is_by_signal() -> bool {
-    BY_SIGNAL.load(Ordering::Relaxed)
+    reserved() & bit(SIGBUS) != 0
+}
+
+/// Makes SIGSYS ours. The handler runs with the mask that the thread has, and can be interrupted by itself.
+pub fn take_sigsys(handler: Handler) {
+    let mut action = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: an all-zero sigaction is valid, and blocks nothing.
+    let action = unsafe { action.assume_init_mut() };
+    action.sa_sigaction = handler as *const () as usize;
+    action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER | libc::SA_RESTART;
+    let mut before = MaybeUninit::<libc::sigaction>::zeroed();
+    sigaction(SIGSYS, action, before.as_mut_ptr());
+    // SAFETY: an all-zero sigaction is valid.
+    *AFTER_SIGSYS.lock() = Some(unsafe { before.assume_init() });
+    reserve(SIGSYS);
+}
+
+/// A SIGSYS that is not ours: a filter of the program's, or another process, has sent it.
+pub fn chain_sigsys(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+    let blocked = Blocked::new();
+    let action = *AFTER_SIGSYS.lock();
+    drop(blocked);
+    pass_on(&action.expect("kept before our handler could run"), signal, info, context);
+}
+
+/// What the program wants done after us; what it wanted before. None for a signal that is not ours.
+fn replace_after(signal: c_int, new: Option<&libc::sigaction>) -> Option<libc::sigaction> {
+    match signal {
+        SIGBUS if is_by_signal() && is_installed() => Some(replace_chained(new)),
+        SIGSYS if reserved() & bit(SIGSYS) != 0 => {
+            let _blocked = Blocked::new();
+            let mut after = AFTER_SIGSYS.lock();
+            let before = *after;
+            *after = new.copied().or(before);
+            before
+        }
+        _ => None,
+    }
 }
 
 /// What this library means by `pthread_sigmask` (build.rs).
@@ -84,17 +139,23 @@ fn set_mask(how: c_int, new: *const sigset_t, old: *mut sigset_t) -> Errno {
     }
 }
 
-/// Calls with a mask of the program's, less SIGBUS where that is the engine's.
-fn without_bus<R>(mask: *const sigset_t, call: impl FnOnce(*const sigset_t) -> R) -> R {
-    if !is_by_signal() {
+/// Calls with a mask of the program's, less what is ours.
+fn without_reserved<R>(mask: *const sigset_t, call: impl FnOnce(*const sigset_t) -> R) -> R {
+    if reserved() == 0 {
         return call(mask);
     }
     // SAFETY: null, or a set of the program's.
     let Some(mask) = (unsafe { mask.as_ref() }) else { return call(mask) };
     let mut mask = *mask;
-    // SAFETY: `mask` is a valid set.
-    unsafe { libc::sigdelset(&mut mask, SIGBUS) };
+    clear_reserved(&mut mask);
     call(&mask)
+}
+
+fn clear_reserved(mask: &mut sigset_t) {
+    for signal in [SIGBUS, SIGSYS].into_iter().filter(|signal| reserved() & bit(*signal) != 0) {
+        // SAFETY: `mask` is a valid set.
+        unsafe { libc::sigdelset(mask, signal) };
+    }
 }
 
 /// Sets of the program's in managed memory.
@@ -103,7 +164,7 @@ fn kept(new: *const sigset_t, old: *const sigset_t) -> Option<Held> {
 }
 
 mod exported {
-    use super::{Errno, c_int, kept, sigset_t, without_bus};
+    use super::{Errno, c_int, kept, sigset_t, without_reserved};
     use crate::abi::callers::entry;
 
     #[unsafe(no_mangle)]
@@ -116,7 +177,7 @@ mod exported {
         if how == libc::SIG_UNBLOCK {
             return super::pthread_sigmask(how, new, old);
         }
-        without_bus(new, |new| super::pthread_sigmask(how, new, old))
+        without_reserved(new, |new| super::pthread_sigmask(how, new, old))
     }
 
     #[unsafe(no_mangle)]
@@ -129,14 +190,14 @@ mod exported {
         if how == libc::SIG_UNBLOCK {
             return super::sigprocmask(how, new, old);
         }
-        without_bus(new, |new| super::sigprocmask(how, new, old))
+        without_reserved(new, |new| super::sigprocmask(how, new, old))
     }
 
     /// Handlers run under its mask.
     #[unsafe(no_mangle)]
     pub unsafe extern "C" fn sigsuspend(mask: *const sigset_t) -> c_int {
         let _held = kept(mask, std::ptr::null());
-        without_bus(mask, super::sigsuspend)
+        without_reserved(mask, super::sigsuspend)
     }
 
     #[unsafe(no_mangle)]
@@ -145,7 +206,7 @@ mod exported {
     }
 
     entry!(
-        /// For SIGBUS the program's handler comes after the engine's, and no handler blocks SIGBUS.
+        /// For signals of ours the program's handler comes after ours, and no handler blocks them.
         sigaction(c_int, *const libc::sigaction, *mut libc::sigaction) -> c_int, "rcx", "x3", super::serve_sigaction
     );
 }
@@ -156,18 +217,16 @@ extern "C" fn serve_sigaction(
     old: *mut libc::sigaction,
     caller: usize,
 ) -> c_int {
-    if !is_by_signal() || callers::is_ours(caller) {
+    if reserved() == 0 || callers::is_ours(caller) {
         return sigaction(number, new, old);
     }
     // SAFETY: null, or an action of the program's.
     let changed = unsafe { new.as_ref() }.map(|new| {
         let mut changed = *new;
-        // SAFETY: the mask is a valid set.
-        unsafe { libc::sigdelset(&mut changed.sa_mask, SIGBUS) };
+        clear_reserved(&mut changed.sa_mask);
         changed
     });
-    if number == SIGBUS && is_installed() {
-        let before = replace_chained(changed.as_ref());
+    if let Some(before) = replace_after(number, changed.as_ref()) {
         // SAFETY: null, or room for an action.
         if let Some(old) = unsafe { old.as_mut() } {
             *old = before;
@@ -177,14 +236,19 @@ extern "C" fn serve_sigaction(
     sigaction(number, changed.as_ref().map_or(std::ptr::null(), std::ptr::from_ref), old)
 }
 
+/// sigaction as the program calls it.
+pub fn set_action(number: c_int, new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int {
+    serve_sigaction(number, new, old, 0)
+}
+
 fn serve_signal(number: c_int, handler: usize) -> usize {
-    if number != SIGBUS || !is_by_signal() || !is_installed() {
-        return signal(number, handler);
-    }
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: an all-zero sigaction is valid.
     let action = unsafe { action.assume_init_mut() };
     action.sa_sigaction = handler;
     action.sa_flags = libc::SA_RESTART;
-    replace_chained(Some(action)).sa_sigaction
+    match replace_after(number, Some(action)) {
+        Some(before) => before.sa_sigaction,
+        None => signal(number, handler),
+    }
 }

@@ -6,7 +6,7 @@
 //! unmanaged on a machine that counts on its budget.
 use super::{fork, last_thread, rights, stats};
 use crate::abi::{callers, native, next, raw, symbols, thread_end, thread_locals};
-use crate::calls::{self, children, descriptors, held, signal_stacks, signals};
+use crate::calls::{self, children, descriptors, held, signal_stacks, signals, trap};
 use crate::heap::{elsewhere, fork_gate, mimalloc};
 use crate::memory::{commitment, starter};
 use crate::state::notices;
@@ -92,7 +92,9 @@ fn start(text: &str) -> Result<(), String> {
     notices::start(&options);
     signals::start(&options);
     held::start(&options);
+    trap::start(&options)?;
     signal_stacks::start();
+    rights::start();
     arena
         .advise(libc::MADV_DONTDUMP)
         .map_err(|error| format!("no core dump would end: {error}"))?;

@@ -5,7 +5,7 @@
 //! managed. All locks of ours are held across, so that the child finds the tables whole.
 use crate::abi::next;
 use crate::abi::raw;
-use crate::calls::{descriptors, held, in_flight, libc_memory};
+use crate::calls::{descriptors, held, in_flight, libc_memory, trap};
 use crate::heap::{fork_gate, huge, mimalloc};
 use crate::lifecycle::stats;
 use crate::memory::{engagement, guard, starter, unmanaged};
@@ -91,6 +91,7 @@ unsafe extern "C" fn in_parent() {
 
 unsafe extern "C" fn in_child() {
     let Some(process) = process::current() else { return };
+    trap::arm_thread();
     in_flight::forget();
     let Some(pass) = PASS.lock().take() else { return };
     process::forget_routes();

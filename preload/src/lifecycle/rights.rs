@@ -7,14 +7,19 @@
 use super::stats;
 use crate::abi::next::next_functions;
 use crate::abi::raw;
-use crate::calls::arguments;
 use crate::calls::held::is_needed;
+use crate::calls::{arguments, by_number};
 use crate::memory::engagement;
 use crate::state::process;
 use libc::{c_char, c_int, c_uint, c_ulong, gid_t, pid_t, rlimit, uid_t};
 
 /// The engine raises its descriptors to 900, and has some tens of them.
 const DESCRIPTORS_MIN: u64 = 1024;
+
+/// In the constructor: calls by number are made for one thread, and not by the functions below.
+pub fn start() {
+    by_number::before_rights_go(gather);
+}
 
 fn gather() {
     // A child that shares its parent's memory (vfork) has descriptors of its own, and will call exec.

@@ -4,6 +4,7 @@
 //! process number, every process writes its own. The entry points are as safe as the functions that they
 //! stand in for.
 use crate::abi::next;
+use crate::calls::trap;
 use crate::memory::unmanaged;
 use crate::state::notices;
 use crate::state::process::{self, Process};
@@ -98,13 +99,7 @@ fn describe(process: &Process) -> String {
     put("fault_latency_p95_ns", &latency.p95);
     put("fault_latency_p99_ns", &latency.p99);
     put("fault_latency_max_ns", &latency.max);
-    put("budget_pages", &usage.budget);
-    put("resident_pages", &usage.resident);
-    put("cached_pages", &usage.cached);
-    put("writing_pages", &usage.writing);
-    put("free_pages", &usage.free);
-    put("spare_pages", &usage.spare);
-    put("debt_pages", &usage.debt);
+    put_pages(&mut put, &usage);
     if let Some(member) = &process.member {
         put("job_budget_pages", &member.ledger.limit());
         put("job_held_pages_max", &member.ledger.peak());
@@ -114,11 +109,22 @@ fn describe(process: &Process) -> String {
     put("slots_used", &usage.slots_used);
     put("slots_total", &usage.slots);
     put("unmanaged_bytes", &process.unmanaged_bytes.load(Ordering::Relaxed));
+    put("raw_calls_trapped", &trap::trapped());
     put("unmanaged_children", &notices::unmanaged_children());
     writeln!(text, "  \"accessible_pages\": {}", process.accessible_pages())
         .expect("writing to a string cannot fail");
     text.push_str("}\n");
     text
+}
+
+fn put_pages(put: &mut impl FnMut(&str, &dyn std::fmt::Display), usage: &Usage) {
+    put("budget_pages", &usage.budget);
+    put("resident_pages", &usage.resident);
+    put("cached_pages", &usage.cached);
+    put("writing_pages", &usage.writing);
+    put("free_pages", &usage.free);
+    put("spare_pages", &usage.spare);
+    put("debt_pages", &usage.debt);
 }
 
 #[unsafe(no_mangle)]

@@ -1,0 +1,119 @@
+//! System calls in a program's own code, past every function of the C library.
+
+mod preload_support;
+use preload_support::{as_nobody, compile, compile_with, directory, run, succeed, with};
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// `userswap run` up to `--`, as root and as a user without rights, with each delivery of faults and more options.
+fn everywhere(directory: &Path, options: &[&str], check: impl Fn(&mut Command, &str)) {
+    for fault in ["thread", "signal"] {
+        for (user, managed) in
+            [("root", run("16M", fault)), ("nobody", as_nobody(directory, "16M", fault))]
+        {
+            check(&mut with(&managed, options), &format!("{user}, {fault}"));
+        }
+    }
+}
+
+/// What a program that has written its statistics has counted.
+struct Counted(serde_json::Value);
+
+impl Counted {
+    fn take(file: &Path) -> Self {
+        let text = std::fs::read_to_string(file).expect("the program has written its statistics");
+        std::fs::remove_file(file).expect("the file can be removed");
+        Self(serde_json::from_str(&text).expect("statistics are JSON"))
+    }
+
+    fn of(&self, name: &str) -> u64 {
+        self.0[name].as_u64().expect("the counter is there")
+    }
+}
+
+/// Runs a program that prints "exact" everywhere, and looks at what each run has counted.
+fn exact_everywhere(program: &[PathBuf], directory: &Path, check: impl Fn(&Counted, &str)) {
+    let statistics = directory.join("statistics");
+    let words = ["--stats", statistics.to_str().expect("a UTF-8 path")];
+    everywhere(directory, &words, |managed, which| {
+        assert_eq!(succeed(managed.args(program)), "exact\n", "{which}");
+        check(&Counted::take(&statistics), which);
+    });
+}
+
+#[test]
+fn memory_processes_threads_and_signals_are_served_by_raw_calls_too() {
+    let directory = directory();
+    let program = [compile(directory.path(), "raw.c"), directory.path().join("file")];
+    exact_everywhere(&program, directory.path(), |counted, which| {
+        assert!(counted.of("pswpout") > 20_000, "{which}: the raw mappings are managed");
+        assert!(counted.of("raw_calls_trapped") > 100, "{which}");
+    });
+}
+
+#[test]
+fn requests_of_static_libraries_reach_memory_that_is_swapped_out() {
+    let directory = directory();
+    let program = compile(directory.path(), "raw_io.c");
+    let file = directory.path().join("file");
+    exact_everywhere(
+        &[program.clone(), "aio".into(), file.clone()],
+        directory.path(),
+        |counted, which| {
+            assert!(counted.of("pswpin") > 5000, "{which}: the buffers were swapped out");
+            assert!(counted.of("raw_calls_trapped") > 700, "{which}");
+        },
+    );
+    // Where the kernel's faults are served.
+    let mut managed = run("16M", "thread");
+    assert_eq!(succeed(managed.arg(&program).arg("ring").arg(&file)), "exact\n");
+}
+
+#[test]
+fn raw_calls_are_caught_where_they_matter_or_as_told() {
+    let directory = directory();
+    let statistics = directory.path().join("statistics");
+    let raw = compile_with(directory.path(), "unmanaged.c", "raw", &["-pthread"]);
+    let trapped = |options: &[&str], words: &[&str]| {
+        let managed = with(&run("64M", "thread"), &["--stats", statistics.to_str().unwrap()]);
+        succeed(with(&managed, options).args(words));
+        Counted::take(&statistics).of("raw_calls_trapped")
+    };
+    let raw = [raw.to_str().unwrap(), "raw"];
+    assert!(trapped(&[], &raw) > 0);
+    assert!(trapped(&["--raw-calls", "trap"], &raw) > 0);
+    assert_eq!(trapped(&["--raw-calls", "pass"], &raw), 0);
+    // Python makes none: what the dynamic linker does for it later is what is caught.
+    let none = ["python3", "-c", "import zlib, ctypes"];
+    assert!(trapped(&["--raw-calls", "trap"], &none) > 0);
+    assert_eq!(trapped(&[], &none), 0);
+}
+
+#[test]
+fn a_call_by_number_does_what_the_program_asked_for() {
+    let directory = directory();
+    let program = compile(directory.path(), "by_number.c");
+    exact_everywhere(std::slice::from_ref(&program), directory.path(), |counted, which| {
+        assert!(counted.of("pswpout") > 4000, "{which}");
+    });
+    // Its swap is where only root can make files; what is needed is taken before it is another user.
+    let private = directory.path().join("private");
+    std::fs::create_dir(&private).unwrap();
+    std::fs::set_permissions(&private, Permissions::from_mode(0o700)).unwrap();
+    let mut managed = with(&run("16M", "thread"), &["--swap", private.to_str().unwrap()]);
+    assert_eq!(succeed(managed.arg(&program).arg("user")), "exact\n");
+}
+
+#[test]
+fn a_child_that_a_raw_execve_starts_unmanaged_is_named() {
+    let directory = directory();
+    let program = compile(directory.path(), "raw_exec.c");
+    let child = compile_with(directory.path(), "large.c", "static", &["-static"]);
+    let output = run("16M", "thread").arg(&program).arg(&child).output().expect("it starts");
+    assert!(output.status.success(), "{output:?}");
+    let told = String::from_utf8(output.stderr).expect("text");
+    assert!(told.contains("static runs outside the budget: it is statically linked"), "{told}");
+    assert_eq!(output.stdout, b"exact\n");
+}

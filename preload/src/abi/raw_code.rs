@@ -1,0 +1,87 @@
+//! Looks for system calls in the code of what is loaded: the instruction, with a number set for it just before.
+//!
+//! Go's programs, which can be large, are known by a note of their linker's instead: their runtime makes them all so.
+//! The instruction's two bytes turn up in any code by chance, about once in 150 to 300 KiB; with a number before them hardly
+//! ever. What is found by chance costs time (each call is looked at), what is missed is served as if it were not looked for.
+use super::symbols::each_object;
+use libc::c_long;
+use memchr::memmem;
+use std::ops::Range;
+
+const SYSCALL: [u8; 2] = [0x0f, 0x05];
+/// `mov eax, NUMBER`, without the number.
+const MOVE_NUMBER: u8 = 0xb8;
+/// Calls that Linux has numbers for, with some to come.
+const NUMBERS: Range<u32> = 0..512;
+/// How far before the instruction its number is set: compilers set arguments in between.
+const DISTANCE_MAX: usize = 24;
+/// Objects with more code are not read: 20 MiB take 4 to 6 ms, most of it for mapping them, at every start.
+const TEXT_BYTES_MAX: usize = 16 << 20;
+
+/// Whether a program or library other than those that this one knows makes such a call.
+pub fn is_any_loaded(matters: impl Fn(Number) -> bool) -> bool {
+    each_object(|object| {
+        let is_known =
+            object.is_libc() || object.is_loader() || object.is_ours() || object.is_kernels();
+        let makes = |text| calls_in(text).any(&matters);
+        (!is_known && (object.is_go() || object.code().any(makes))).then_some(())
+    })
+    .is_some()
+}
+
+/// What is known of a call's number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Number {
+    Constant(c_long),
+    /// It comes from another register, or from the stack.
+    Variable,
+}
+
+fn calls_in(text: &[u8]) -> impl Iterator<Item = Number> {
+    let text = if text.len() <= TEXT_BYTES_MAX { text } else { &[] };
+    memmem::find_iter(text, &SYSCALL)
+        .filter_map(|at| number_before(&text[at.saturating_sub(DISTANCE_MAX)..at]))
+}
+
+fn number_before(code: &[u8]) -> Option<Number> {
+    if let [.., 0x89, modes] = code
+        && modes & 0xc7 == 0xc0
+    {
+        return Some(Number::Variable);
+    }
+    if let [.., 0x48, 0x8b, 0x44, 0x24, _] = code {
+        return Some(Number::Variable);
+    }
+    let constant = |code: &[u8]| match code {
+        [MOVE_NUMBER, a, b, c, d] => Some(u32::from_le_bytes([*a, *b, *c, *d])),
+        _ => None,
+    };
+    let mut constants = code.windows(5).rev().filter_map(constant);
+    constants.find(|number| NUMBERS.contains(number)).map(|number| Number::Constant(number.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_is_known_by_the_number_before_it() {
+        let mmap = [0x90, 0xb8, 9, 0, 0, 0, 0x31, 0xff, 0x0f, 0x05, 0xc3];
+        let go = [0x48, 0x8b, 0x44, 0x24, 0x08, 0x0f, 0x05];
+        let liburing = [0x44, 0x89, 0xe0, 0x0f, 0x05];
+        let found = |code: &[u8]| calls_in(code).collect::<Vec<_>>();
+        assert_eq!(found(&mmap), [Number::Constant(9)]);
+        assert_eq!(found(&go), [Number::Variable]);
+        assert_eq!(found(&liburing), [Number::Variable]);
+        assert_eq!(found(&[mmap, mmap].concat()).len(), 2);
+    }
+
+    #[test]
+    fn what_is_there_by_chance_is_no_call() {
+        for code in [&[0x0f, 0x05][..], &[0xb8, 9, 0, 0, 1, 0x0f, 0x05], &[0x0f, 0x0f], &[]] {
+            assert_eq!(calls_in(code).next(), None, "{code:x?}");
+        }
+        let far = [&[0xb8, 9, 0, 0, 0][..], &[0x90; 20], &[0x0f, 0x05]].concat();
+        assert_eq!(calls_in(&far).next(), None);
+    }
+}

@@ -1,0 +1,147 @@
+//! System calls in the program's own code, past every function: caught by syscall user dispatch, and served as
+//! `syscall()` serves them.
+//!
+//! The kernel raises SIGSYS in place of a call that does not come from the C library's code. It does so for each thread
+//! that has asked for it; threads of this library's have not, and neither has a thread that the program makes by such a
+//! call, whose thread-locals need not be the C library's. The handler runs with the program's own mask, so what
+//! it waits for is interrupted and begun again just as the call itself would have been. Everything that a handler's return
+//! puts back, the mask and the signal stack, is changed in what it puts back.
+use super::arguments::Arguments;
+use super::held::is_needed;
+use super::{by_number, clones, raw_signals, signal_stacks, signals};
+use crate::abi::context::Context;
+use crate::abi::raw_code::{self, Number};
+use crate::abi::system_call::{enter, return_from_signal, to_kernel, use_instruction_in};
+use crate::abi::{callers, raw, symbols};
+use libc::{c_int, c_long, c_void};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use userswap::RawCalls;
+use userswap::internals::Options;
+use userswap::internals::signal::Uncancelled;
+
+/// Calls outside the C library are trapped, in every thread that runs the program's code.
+static IS_ARMED: AtomicBool = AtomicBool::new(false);
+static TRAPPED: AtomicU64 = AtomicU64::new(0);
+
+const PR_SET_SYSCALL_USER_DISPATCH: c_int = 59;
+const PR_SYS_DISPATCH_ON: usize = 1;
+/// The reason that SIGSYS gives (si_code).
+const SYS_USER_DISPATCH: c_int = 2;
+const ENOSYS: usize = -libc::ENOSYS as usize;
+const EINVAL: usize = -libc::EINVAL as usize;
+
+/// Before the program's code runs, and after it is known whether memory of calls has to be kept.
+///
+/// # Errors
+/// What keeps a program from being served as it was asked for.
+pub fn start(options: &Options) -> Result<(), &'static str> {
+    let is_wanted = match options.raw_calls {
+        RawCalls::Pass => false,
+        RawCalls::Trap => true,
+        // A sanitizer's own calls map what it looks at all memory by: it is not to meet this library there.
+        RawCalls::Auto => symbols::is_libcs(c"mmap") && raw_code::is_any_loaded(matters),
+    };
+    if !is_wanted {
+        return Ok(());
+    }
+    if use_instruction_in(callers::system_text()) && arm() {
+        // Relaxed: there is no second thread yet.
+        IS_ARMED.store(true, Ordering::Relaxed);
+        signals::take_sigsys(on_signal);
+    } else if options.raw_calls == RawCalls::Trap {
+        return Err("raw_calls=trap needs Linux 5.11 or newer; use auto or pass");
+    }
+    Ok(())
+}
+
+/// Whether a call that something loaded seems to make would miss what this library does for it.
+fn matters(number: Number) -> bool {
+    match number {
+        // What the kernel could not bring in is not there for any call.
+        _ if is_needed() => true,
+        Number::Constant(number) => by_number::is_about_memory(number),
+        Number::Variable => false,
+    }
+}
+
+/// Whether raw calls are caught.
+#[inline]
+pub fn is_armed() -> bool {
+    IS_ARMED.load(Ordering::Relaxed)
+}
+
+/// Calls that were caught, in this process and those that it was forked from.
+pub fn trapped() -> u64 {
+    TRAPPED.load(Ordering::Relaxed)
+}
+
+/// In each thread of the program, and in the child of a fork: neither inherits it.
+pub fn arm_thread() {
+    if is_armed() && !arm() {
+        raw::stop("the kernel no longer catches system calls in the program's own code\n");
+    }
+}
+
+fn arm() -> bool {
+    let text = callers::system_text();
+    let option = PR_SET_SYSCALL_USER_DISPATCH as usize;
+    // SAFETY: without a selector, only the range is looked at.
+    unsafe { enter(libc::SYS_prctl, option, PR_SYS_DISPATCH_ON, text.start, text.len(), 0, 0) == 0 }
+}
+
+extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+    // SAFETY: the kernel passes both.
+    let code = unsafe { (*info).si_code };
+    if code != SYS_USER_DISPATCH {
+        return signals::chain_sigsys(signal, info, context);
+    }
+    // SAFETY: as above.
+    let mut context = unsafe { Context::of(context) };
+    let number = context.number();
+    if number == libc::SYS_rt_sigreturn {
+        return_from_signal(context.register(libc::REG_RSP), signals::reserved());
+    }
+    TRAPPED.fetch_add(1, Ordering::Relaxed);
+    if number == libc::SYS_arch_prctl {
+        // Errno may be another thread's afterwards, or nowhere.
+        let result = make(number, &context.arguments());
+        return context.set_result(result);
+    }
+    let errno = raw::errno();
+    let uncancelled = Uncancelled::new();
+    let result = serve(&mut context);
+    drop(uncancelled);
+    raw::set_errno(errno);
+    context.set_result(result);
+}
+
+/// What the kernel would return.
+fn serve(context: &mut Context) -> usize {
+    let (number, arguments) = (context.number(), context.arguments());
+    match number {
+        libc::SYS_rt_sigprocmask => raw_signals::change_mask(context, &arguments),
+        libc::SYS_sigaltstack => signal_stacks::change_stack(context, &arguments),
+        _ if is_own(context.register(libc::REG_RIP)) => make(number, &arguments),
+        libc::SYS_rt_sigaction => raw_signals::change_action(&arguments),
+        libc::SYS_clone | libc::SYS_vfork => clones::clone(context),
+        // Its callers fall back on clone.
+        libc::SYS_clone3 => ENOSYS,
+        // SAFETY: the program asks for it.
+        libc::SYS_exit_group => unsafe { libc::_exit(arguments[0] as c_int) },
+        libc::SYS_prctl if arguments[0] as c_int == PR_SET_SYSCALL_USER_DISPATCH => EINVAL,
+        _ => raw_signals::with_mask_of(number, arguments, |arguments| {
+            to_kernel(by_number::serve(number, arguments))
+        }),
+    }
+}
+
+/// The dynamic linker's, and what a part of this library calls past the C library.
+fn is_own(caller: usize) -> bool {
+    callers::is_ours(caller) || callers::is_system(caller)
+}
+
+fn make(number: c_long, arguments: &Arguments) -> usize {
+    let [a, b, c, d, e, f] = *arguments;
+    // SAFETY: the program asks for it.
+    unsafe { enter(number, a, b, c, d, e, f) }
+}
