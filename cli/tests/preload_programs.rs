@@ -52,7 +52,9 @@ fn statistics_tell_what_a_large_program_did() {
     assert_eq!(stats["engaged"], true);
     assert_eq!(stats["ram_bytes"], 16 << 20);
     assert_eq!(stats["fault"], "thread");
-    assert_eq!(stats["budget_pages"], 4096);
+    // What is outside the engine is charged, up to a quarter.
+    let of_engine = stats["budget_pages"].as_u64().unwrap();
+    assert!((3072..4096).contains(&of_engine), "{stats}");
     for name in
         ["pswpout", "pswpin", "pgfault", "pgmajfault", "pgsteal_kswapd", "fault_latency_p50_ns"]
     {
