@@ -8,6 +8,7 @@ use crate::api::engine::{Engine, open_devices, topology_of, tuning_of};
 use crate::api::options::Options;
 use crate::api::running::Running;
 use crate::base::error::Error;
+use crate::base::index::PageRange;
 use crate::control::Control;
 use crate::fault::sigbus;
 use crate::job::member::Member;
@@ -68,17 +69,18 @@ impl Prepared {
     }
 
     /// Takes the arena over: from here on missing pages are the engine's to bring in. Other threads may go on
-    /// touching memory meanwhile; their faults wait.
+    /// touching memory meanwhile; their faults wait. Pages of `kept` that are there stay in RAM for good.
     ///
     /// # Errors
     /// The kernel refuses; nothing is registered then.
-    pub fn engage(mut self) -> Result<Engine, Error> {
+    pub fn engage(mut self, kept: &[PageRange]) -> Result<Engine, Error> {
         let core = &self.running().core;
         // Handlers before registration, and adoption while the gate is closed: a fault in between waits there.
         sigbus::enroll(core)?;
         core.prepare_arena().map_err(Error::Tables)?;
         core.register().map_err(Error::Userfaultfd)?;
         core.adopt_present().map_err(Error::Tables)?;
+        kept.iter().for_each(|range| core.pin_adopted(*range));
         core.gate.open();
         let running = self.running.take().expect("it was there a moment ago");
         Ok(Engine { running })

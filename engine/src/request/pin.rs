@@ -34,6 +34,12 @@ impl Core {
         Ok(())
     }
 
+    /// Pins what is resident of a range; the gate is closed, and nothing is brought in.
+    pub(crate) fn pin_adopted(&self, range: PageRange) {
+        let pinned = (range.first..range.end()).filter(|page| self.try_pin(*page)).count();
+        self.pins.fetch_add(pinned as u32, Ordering::Relaxed);
+    }
+
     /// Pages that may be pinned: reclaim, readahead and writes under way need a quarter of the budget.
     fn usable_pages(&self) -> u32 {
         let budget: u32 = self.nodes.iter().map(|node| node.lock().budget).sum();

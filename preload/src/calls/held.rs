@@ -187,7 +187,7 @@ pub fn hold(process: &Process, span: Span) -> Option<PageRange> {
 }
 
 /// The pages of a span. What the program itself could not touch is the kernel's to refuse.
-fn readable_pages(process: &Process, span: Span) -> Option<PageRange> {
+pub fn readable_pages(process: &Process, span: Span) -> Option<PageRange> {
     let range = process.pages_between(process.within_arena(span)?);
     let mut parts = process.areas_within(range);
     parts.retain(|(_, area)| is_readable(*area));

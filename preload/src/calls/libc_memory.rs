@@ -3,8 +3,9 @@
 //! The C library takes streams, the locale and each thread's table of thread-locals from the program's malloc,
 //! so they are in managed memory. A child resets its streams before any handler runs; its engine's threads get
 //! stacks with tables that threads of the parent had, and look at the locale when they begin: all of that
-//! while the child's engine does not serve faults yet. Such pages are kept in RAM across fork.
-use super::held;
+//! while the child's engine does not serve faults yet. Such pages are kept in RAM across fork. And every thread looks
+//! at the locale before its signals are unblocked: where faults come by signal, that has to stay.
+use super::{held, signals};
 use crate::abi::next::next_functions;
 use crate::abi::{allocator, raw::Span, thread_locals};
 use crate::state::process::{self, Process};
@@ -22,7 +23,10 @@ next_functions! {
 /// locales that there were.
 static TABLES: Lock<BTreeSet<usize>> = Lock::new(BTreeSet::new());
 
-/// How far what begins in such a page reaches into the next: 16 bytes for each library, or 8 for each of a
+/// Those of the locales.
+static LOCALES: Lock<BTreeSet<usize>> = Lock::new(BTreeSet::new());
+
+/// The longest of both: 16 bytes for each library, or 8 for each of a
 /// locale's values.
 const TABLE_BYTES: usize = 2048;
 /// A stream with its lock and its wide part.
@@ -37,7 +41,12 @@ pub fn note_thread() {
 
 fn note(address: usize) {
     let _blocked = Blocked::new();
-    TABLES.lock().insert(address / PAGE_BYTES);
+    TABLES.lock().extend(pages_of(address));
+}
+
+/// The pages that a table is in; the second may not be there.
+fn pages_of(address: usize) -> [usize; 2] {
+    [address, address + TABLE_BYTES - 1].map(|address| address / PAGE_BYTES)
 }
 
 mod exported {
@@ -64,18 +73,47 @@ fn note_locale() {
     // public), those of LC_CTYPE first.
     if let Some(types) = unsafe { copy.cast::<usize>().as_ref() } {
         note(*types);
+        note_types(*types);
         // SAFETY: made above.
         unsafe { libc::freelocale(copy) };
     }
 }
 
-/// In the child of a fork: a thread that does not exist there may have held the table.
+fn note_types(address: usize) {
+    let _blocked = Blocked::new();
+    let mut locales = LOCALES.lock();
+    let Some(process) = process::current() else { return };
+    for page in pages_of(address) {
+        if locales.insert(page) && signals::is_by_signal() {
+            // For good, once there is an engine: what was a locale is pinned as long as it is memory at all.
+            let _ = held::hold(process, span_of(page));
+        }
+    }
+}
+
+/// What an engine keeps in RAM from its start, so that no thread can begin without it: an engine's own are made before
+/// it has the arena, and can begin later.
+pub fn kept(process: &Process) -> Vec<PageRange> {
+    if !signals::is_by_signal() {
+        return Vec::new();
+    }
+    let locales = LOCALES.lock();
+    locales.iter().filter_map(|page| held::readable_pages(process, span_of(*page))).collect()
+}
+
+fn span_of(page: usize) -> Span {
+    Span { address: page * PAGE_BYTES, bytes: PAGE_BYTES }
+}
+
+/// In the child of a fork: a thread that does not exist there may have held the tables.
 pub fn hold() {
     TABLES.hold();
+    LOCALES.hold();
 }
 
 /// After [`hold`], in the parent and in the child.
 pub fn release() {
+    LOCALES.release();
     TABLES.release();
 }
 
@@ -85,9 +123,7 @@ pub fn pin(process: &Process) -> Vec<PageRange> {
         return Vec::new();
     }
     let tables = TABLES.lock().clone();
-    let tables = tables
-        .into_iter()
-        .map(|page| Span { address: page * PAGE_BYTES, bytes: PAGE_BYTES + TABLE_BYTES });
+    let tables = tables.into_iter().map(span_of);
     // A table that is gone is not there to be pinned.
     tables.chain(streams()).filter_map(|span| held::hold(process, span)).collect()
 }

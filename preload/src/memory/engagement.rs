@@ -5,7 +5,7 @@
 use super::{guard, locking, starter};
 use crate::abi::allocator;
 use crate::abi::raw::{self, Span};
-use crate::calls::{descriptors, held, lending, signal_stacks};
+use crate::calls::{descriptors, held, lending, libc_memory, signal_stacks};
 use crate::state::process::{GlibcHeap, Phase, Process};
 use libc::c_int;
 use userswap::Engine;
@@ -116,7 +116,7 @@ pub fn take_over(process: &Process, Starting { engine, before }: Starting) {
     // Locked pages cannot move between the arena and the frames.
     let locked = locking::suspend(process);
     signal_stacks::fill(process);
-    let engine = engine.engage().unwrap_or_else(|error| give_up(&error));
+    let engine = engine.engage(&libc_memory::kept(process)).unwrap_or_else(|error| give_up(&error));
     descriptors::protect_new(&before);
     held::prepare(process, &engine);
     lending::prepare(&engine, &before);
