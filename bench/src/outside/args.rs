@@ -22,7 +22,7 @@ const RAM_MIN_BYTES: u64 = 1 << 20;
 
 /// The options of `userswap bench`.
 ///
-/// Numbers and sizes are texts here, checked by [`crate::run`], so that a wrong one is answered
+/// Numbers and sizes are texts here, checked by the command, so that a wrong one is answered
 /// with one line and status 2.
 #[derive(Debug, Clone, Args)]
 pub struct BenchArgs {
