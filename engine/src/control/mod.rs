@@ -21,6 +21,7 @@ pub use server::CONNECTIONS_MAX;
 use crate::base::error::Error;
 use crate::state::core::Core;
 use crate::sys::fd;
+use crate::sys::plain_thread::PlainThread;
 use crate::sys::signal::Blocked;
 use connection::Stop;
 use server::{Connections, Shared};
@@ -30,7 +31,6 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
 
 /// The control of one engine, started or not.
 #[derive(Default)]
@@ -43,7 +43,7 @@ struct Server {
     shared: Arc<Shared>,
     socket: Socket,
     /// None where a child could not start one.
-    thread: Option<JoinHandle<()>>,
+    thread: Option<PlainThread>,
 }
 
 impl Control {
@@ -130,8 +130,7 @@ impl Control {
         server.socket.withdraw();
         server.shared.stop.signal();
         if let Some(thread) = server.thread {
-            // A thread that panicked has said so; there is nothing to add.
-            let _ = thread.join();
+            thread.join();
         }
     }
 }

@@ -9,13 +9,13 @@ use super::protocol::Answer;
 use super::requests;
 use crate::base::error::Error;
 use crate::state::core::Core;
+use crate::sys::plain_thread::PlainThread;
 use crate::sys::{fd, peer};
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
-use std::thread::{Builder, JoinHandle};
 
 /// Connections at once; one more client is told to try again later.
 pub const CONNECTIONS_MAX: usize = 8;
@@ -103,16 +103,15 @@ impl Drop for Client {
 ///
 /// # Errors
 /// The system starts no thread.
-pub fn start(shared: Arc<Shared>) -> Result<JoinHandle<()>, Error> {
-    let thread = Builder::new().name("userswap-control".into()).stack_size(STACK_BYTES);
-    thread.spawn(move || run(&shared)).map_err(Error::Thread)
+pub fn start(shared: Arc<Shared>) -> Result<PlainThread, Error> {
+    PlainThread::spawn("userswap-contro", STACK_BYTES, move || run(&shared)).map_err(Error::Thread)
 }
 
 fn run(shared: &Arc<Shared>) {
-    let mut clients: Vec<JoinHandle<()>> = Vec::new();
+    let mut clients: Vec<PlainThread> = Vec::new();
     let stop = shared.stop.event.as_raw_fd();
     while !shared.stop.is_now() {
-        clients.retain(|client| !client.is_finished());
+        clients.extract_if(.., |client| client.has_ended()).for_each(PlainThread::join);
         match let_in(shared) {
             Ok(Some(client)) => clients.extend(start_client(client)),
             Ok(None) => {}
@@ -124,10 +123,7 @@ fn run(shared: &Arc<Shared>) {
             }
         }
     }
-    for client in clients {
-        // A thread that panicked has said so; there is nothing to add.
-        let _ = client.join();
-    }
+    clients.into_iter().for_each(PlainThread::join);
 }
 
 /// The next client, if it is one of the same user or root and there are not too many.
@@ -161,10 +157,9 @@ fn admit(shared: &Shared, stream: &UnixStream) -> Result<(), String> {
     }
 }
 
-fn start_client(client: Client) -> Option<JoinHandle<()>> {
-    let thread = Builder::new().name("userswap-client".into()).stack_size(STACK_BYTES);
+fn start_client(client: Client) -> Option<PlainThread> {
     // Without a thread the client finds its connection closed.
-    thread.spawn(move || talk(&client)).ok()
+    PlainThread::spawn("userswap-client", STACK_BYTES, move || talk(&client)).ok()
 }
 
 fn talk(client: &Client) {

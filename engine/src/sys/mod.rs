@@ -18,6 +18,7 @@ pub mod own_memory;
 pub mod pagemap;
 pub mod pages;
 pub mod peer;
+pub mod plain_thread;
 pub mod process;
 pub mod registry;
 pub mod request;
