@@ -56,16 +56,29 @@ fn send(child: i32, signal: i32) {
     assert_eq!(unsafe { libc::kill(child, signal) }, 0);
 }
 
-fn signal(child: i32, signal: i32, options: i32) {
-    send(child, signal);
-    let mut status = 0;
+fn end_child(child: i32) {
+    send(child, libc::SIGKILL);
     // SAFETY: waits for a child of this process.
-    assert_eq!(unsafe { libc::waitpid(child, &mut status, options) }, child);
+    assert_eq!(unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) }, child);
+}
+
+/// Stops a child. It is told until it does: one was seen to run on, with no signal pending any more.
+fn stop(child: i32) {
+    let options = libc::WUNTRACED | libc::WNOHANG;
+    loop {
+        send(child, libc::SIGSTOP);
+        std::thread::yield_now();
+        // SAFETY: looks at a child of this process, and wants no more than that it has stopped.
+        match unsafe { libc::waitpid(child, std::ptr::null_mut(), options) } {
+            0 => {}
+            stopped => return assert_eq!(stopped, child),
+        }
+    }
 }
 
 /// What the children use, while none of them runs.
 fn used_at_rest(children: &[i32], words: &[AtomicU32]) -> u32 {
-    children.iter().for_each(|child| signal(*child, libc::SIGSTOP, libc::WUNTRACED));
+    children.iter().for_each(|child| stop(*child));
     let used = words.iter().map(|word| word.load(Ordering::SeqCst)).sum();
     children.iter().for_each(|child| send(*child, libc::SIGCONT));
     used
@@ -84,7 +97,7 @@ fn members_killed_at_any_moment_leave_the_sum_right() {
         let mut most = 0;
         for kill in 0..kills {
             let index = (kill * 5) % MEMBERS;
-            signal(children[index], libc::SIGKILL, 0);
+            end_child(children[index]);
             words[index].store(0, Ordering::SeqCst);
             children[index] = start(&path, &words[index], kill as u64 + 100);
             if kill % 20 == 0 {
@@ -94,7 +107,7 @@ fn members_killed_at_any_moment_leave_the_sum_right() {
             }
         }
         assert!(most > LIMIT / 2, "the members did compete: {most}");
-        children.iter().for_each(|child| signal(*child, libc::SIGKILL, 0));
+        children.iter().for_each(|child| end_child(*child));
         assert!(watch.held() > 0, "the last ones died with pages");
         let last = Member::join(&path, LIMIT).unwrap();
         assert_eq!(last.grow(LIMIT), LIMIT, "the dead's pages are free");
@@ -115,7 +128,7 @@ fn a_ledger_is_swept_only_when_its_job_has_ended() {
         }
         ledger::sweep(directory.path(), |_| false);
         assert!(path.exists(), "the first process has ended, another has not");
-        signal(child, libc::SIGKILL, 0);
+        end_child(child);
         ledger::sweep(directory.path(), |root| root == 77);
         assert!(path.exists(), "the first process runs and may come back to it");
         ledger::sweep(directory.path(), |_| false);
