@@ -21,8 +21,8 @@ pub use server::CONNECTIONS_MAX;
 use crate::base::error::Error;
 use crate::state::core::Core;
 use crate::sys::fd;
-use crate::sys::plain_thread::PlainThread;
 use crate::sys::signal::Blocked;
+use crate::sys::thread::Thread;
 use connection::Stop;
 use server::{Connections, Shared};
 use socket::Socket;
@@ -43,7 +43,7 @@ struct Server {
     shared: Arc<Shared>,
     socket: Socket,
     /// None where a child could not start one.
-    thread: Option<PlainThread>,
+    thread: Option<Thread>,
 }
 
 impl Control {

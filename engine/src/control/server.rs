@@ -9,7 +9,7 @@ use super::protocol::Answer;
 use super::requests;
 use crate::base::error::Error;
 use crate::state::core::Core;
-use crate::sys::plain_thread::PlainThread;
+use crate::sys::thread::Thread;
 use crate::sys::{fd, peer};
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -21,9 +21,6 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 pub const CONNECTIONS_MAX: usize = 8;
 /// Pause after an accept that failed, in ms: without descriptors or memory it is no use trying again at once.
 const REST_MS: i32 = 100;
-/// As std's own default, which it would look up in the environment: under a lock that a fork may find taken.
-const STACK_BYTES: usize = 2 << 20;
-
 /// The descriptors of all connections, to be closed in a child and kept from the program.
 #[derive(Debug)]
 pub struct Connections {
@@ -103,15 +100,15 @@ impl Drop for Client {
 ///
 /// # Errors
 /// The system starts no thread.
-pub fn start(shared: Arc<Shared>) -> Result<PlainThread, Error> {
-    PlainThread::spawn("userswap-contro", STACK_BYTES, move || run(&shared)).map_err(Error::Thread)
+pub fn start(shared: Arc<Shared>) -> Result<Thread, Error> {
+    Thread::spawn("userswap-contro", move || run(&shared)).map_err(Error::Thread)
 }
 
 fn run(shared: &Arc<Shared>) {
-    let mut clients: Vec<PlainThread> = Vec::new();
+    let mut clients: Vec<Thread> = Vec::new();
     let stop = shared.stop.event.as_raw_fd();
     while !shared.stop.is_now() {
-        clients.extract_if(.., |client| client.has_ended()).for_each(PlainThread::join);
+        clients.extract_if(.., |client| client.has_ended()).for_each(Thread::join);
         match let_in(shared) {
             Ok(Some(client)) => clients.extend(start_client(client)),
             Ok(None) => {}
@@ -123,7 +120,7 @@ fn run(shared: &Arc<Shared>) {
             }
         }
     }
-    clients.into_iter().for_each(PlainThread::join);
+    clients.into_iter().for_each(Thread::join);
 }
 
 /// The next client, if it is one of the same user or root and there are not too many.
@@ -157,9 +154,9 @@ fn admit(shared: &Shared, stream: &UnixStream) -> Result<(), String> {
     }
 }
 
-fn start_client(client: Client) -> Option<PlainThread> {
+fn start_client(client: Client) -> Option<Thread> {
     // Without a thread the client finds its connection closed.
-    PlainThread::spawn("userswap-client", STACK_BYTES, move || talk(&client)).ok()
+    Thread::spawn("userswap-client", move || talk(&client)).ok()
 }
 
 fn talk(client: &Client) {

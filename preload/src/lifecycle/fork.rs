@@ -51,7 +51,7 @@ unsafe extern "C" fn prepare() {
     process.native.hold();
     process.areas.hold();
     let stack = pin_stack(process);
-    let ticket = process.engine().map(|engine| engine.fork_prepare_at_once());
+    let ticket = process.engine().map(|engine| engine.fork_prepare());
     if ticket.is_none() {
         process.member.iter().for_each(|member| member.hold());
     }
