@@ -9,10 +9,11 @@ use super::protocol::Answer;
 use super::requests;
 use crate::base::error::Error;
 use crate::state::core::Core;
+use crate::sys::own_fd::Own;
 use crate::sys::thread::Thread;
 use crate::sys::{fd, peer};
 use std::io::{self, ErrorKind};
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -21,7 +22,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 pub const CONNECTIONS_MAX: usize = 8;
 /// Pause after an accept that failed, in ms: without descriptors or memory it is no use trying again at once.
 const REST_MS: i32 = 100;
-/// The descriptors of all connections, to be closed in a child and kept from the program.
+/// The descriptors of all connections, to be closed in a child.
 #[derive(Debug)]
 pub struct Connections {
     fds: [AtomicI32; CONNECTIONS_MAX],
@@ -37,13 +38,6 @@ impl Default for Connections {
 }
 
 impl Connections {
-    /// Those that are open at this moment.
-    pub fn descriptors(&self) -> impl Iterator<Item = RawFd> {
-        // Relaxed: a number, which may be closed by the time it is used anyway.
-        let open = self.fds.iter().map(|fd| fd.load(Ordering::Relaxed));
-        open.filter(|fd| *fd != NONE)
-    }
-
     /// In a forked child: the connections are the parent's.
     pub fn close_inherited(&self) {
         for fd in &self.fds {
@@ -71,7 +65,7 @@ pub struct Shared {
     /// The engine.
     pub core: Arc<Core>,
     /// The socket; accepting never blocks.
-    pub listener: UnixListener,
+    pub listener: Own<UnixListener>,
     /// Ends all threads.
     pub stop: Stop,
     /// The open connections.
@@ -84,7 +78,7 @@ pub struct Shared {
 struct Client {
     shared: Arc<Shared>,
     /// Taken only to be dropped.
-    stream: Option<UnixStream>,
+    stream: Option<Own<UnixStream>>,
 }
 
 impl Drop for Client {
@@ -127,7 +121,7 @@ fn run(shared: &Arc<Shared>) {
 fn let_in(shared: &Arc<Shared>) -> io::Result<Option<Client>> {
     let inside = shared.core.gate.enter();
     let outcome = shared.listener.accept().map(|(stream, _)| {
-        let stream = UnixStream::from(fd::raise(OwnedFd::from(stream)));
+        let stream = Own::raised(stream);
         match admit(shared, &stream) {
             Ok(()) => Some(stream),
             Err(refusal) => {

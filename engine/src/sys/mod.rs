@@ -14,6 +14,7 @@ pub mod kept_file;
 pub mod lock;
 pub mod mapping;
 pub mod numa;
+pub mod own_fd;
 pub mod own_memory;
 pub mod pagemap;
 pub mod pages;
