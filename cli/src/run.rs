@@ -124,6 +124,22 @@ fn parse_address_order(text: &str) -> Result<AddressOrder, String> {
 /// Has tcmalloc take its memory from mmap, which is managed, and not from sbrk, which is not.
 const TCMALLOC_VARIABLE: &str = "TCMALLOC_SKIP_SBRK";
 
+/// How the C library is set.
+const TUNABLES_VARIABLE: &str = "GLIBC_TUNABLES";
+/// The C library keeps the stacks of all threads that have ended for others: it would free the tables of thread-locals
+/// that go with them as another thread ends, with all signals blocked, and they may be in managed memory.
+const KEEP_STACKS: &str = "glibc.pthread.stack_cache_size=0x7fffffffffff";
+
+/// The C library's settings, with what is needed where faults come by signal; of two values it takes the last.
+fn tunables(given: Option<OsString>) -> OsString {
+    let mut all = given.unwrap_or_default();
+    if !all.is_empty() {
+        all.push(":");
+    }
+    all.push(KEEP_STACKS);
+    all
+}
+
 /// Checks the options and becomes the program.
 ///
 /// # Errors
@@ -151,6 +167,9 @@ pub fn run(args: RunArgs) -> Result<Infallible, Failure> {
     let mut command = Command::new(&program.path);
     if env::var_os(TCMALLOC_VARIABLE).is_none() {
         command.env(TCMALLOC_VARIABLE, "1");
+    }
+    if options.fault == FaultMode::Signal {
+        command.env(TUNABLES_VARIABLE, tunables(env::var_os(TUNABLES_VARIABLE)));
     }
     if program.first_arguments.is_empty() {
         command.arg0(name);

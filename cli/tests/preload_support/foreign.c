@@ -5,6 +5,8 @@
 #define _GNU_SOURCE
 #include <locale.h>
 #include <pthread.h>
+#include <sched.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -77,6 +79,37 @@ static void *in_thread(void *argument) {
     return argument;
 }
 
+static pthread_barrier_t together;
+static int last;
+static void *volatile beside;
+
+static void *meet(void *argument) {
+    __atomic_store_n(&last, gettid(), __ATOMIC_RELAXED);
+    pthread_barrier_wait(&together);
+    return argument;
+}
+
+// Threads that end leave their stacks to the C library, which gives up those of others as one ends that nobody waits for, with
+// all signals blocked: each has a table in a block of malloc's.
+static void leave_stacks(int count, size_t stack_bytes) {
+    pthread_t threads[THREADS];
+    pthread_attr_t attributes;
+    pthread_barrier_init(&together, 0, (unsigned)count + 1);
+    if (pthread_attr_init(&attributes) || pthread_attr_setstacksize(&attributes, stack_bytes))
+        fail("the stacks' size");
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    for (int i = 0; i < count; i++) {
+        // Nothing that is in use is beside a table, on its page.
+        for (int j = 0; j < 16; j++)
+            beside = malloc(400);
+        if (pthread_create(&threads[i], &attributes, meet, 0))
+            fail("a thread with a large stack");
+    }
+    pthread_barrier_wait(&together);
+    while (tgkill(getpid(), last, 0) == 0)
+        sched_yield();
+}
+
 int main(int count, char **arguments) {
     (void)arguments;
     with_streams = count == 1;
@@ -96,6 +129,9 @@ int main(int count, char **arguments) {
         check(1);
         if (pthread_create(&threads[0], 0, in_thread, 0) || pthread_join(threads[0], 0))
             fail("a late thread");
+        leave_stacks(THREADS, 9 << 20);
+        check(1);
+        leave_stacks(1, (size_t)(38 + round) << 20);
     }
     for (int round = 0; round < FORKS; round++) {
         pid_t child = fork();

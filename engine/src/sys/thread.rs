@@ -3,13 +3,13 @@
 //! One that panics ends the process: what it owned would stay owned, and a fault that waits for it would wait for ever, in a
 //! program that only looks alive. None takes a lock of the standard library's: where `main` is Rust's, a thread of its own
 //! takes one as it begins and as it ends, and the child of a fork at such a moment could start no thread.
-use super::process;
+use super::{futex, process};
 use std::ffi::{CString, c_void};
 use std::io;
 use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::ScopedJoinHandle;
 
 /// As the standard library gives its own, in bytes.
@@ -19,17 +19,23 @@ const STACK_BYTES: usize = 2 << 20;
 #[derive(Debug)]
 pub struct Thread {
     thread: libc::pthread_t,
-    has_ended: Arc<AtomicBool>,
+    stage: Arc<AtomicU32>,
 }
+
+/// How far a thread is.
+const STARTING: u32 = 0;
+const RUNNING: u32 = 1;
+const ENDED: u32 = 2;
 
 struct Start<F> {
     name: CString,
     body: F,
-    has_ended: Arc<AtomicBool>,
+    stage: Arc<AtomicU32>,
 }
 
 impl Thread {
-    /// Starts a thread; its name has at most 15 bytes, as the kernel keeps it.
+    /// Starts a thread, and returns once it runs; its name has at most 15 bytes, as the kernel keeps it. What the C library
+    /// looks at as a thread begins (the locale) may be in memory that this very thread is to serve.
     ///
     /// # Errors
     /// No thread is to be had.
@@ -37,8 +43,8 @@ impl Thread {
     where
         F: FnOnce() + Send + 'static,
     {
-        let has_ended = Arc::new(AtomicBool::new(false));
-        let start = Start { name: CString::new(name)?, body, has_ended: has_ended.clone() };
+        let stage = Arc::new(AtomicU32::new(STARTING));
+        let start = Start { name: CString::new(name)?, body, stage: stage.clone() };
         let start = Box::into_raw(Box::new(start));
         let mut attributes = MaybeUninit::<libc::pthread_attr_t>::uninit();
         // SAFETY: makes them valid.
@@ -57,13 +63,16 @@ impl Thread {
             drop(unsafe { Box::from_raw(start) });
             return Err(io::Error::from_raw_os_error(error));
         }
+        while stage.load(Ordering::Acquire) == STARTING {
+            futex::wait(&stage, STARTING);
+        }
         // SAFETY: written by the call that has succeeded.
-        Ok(Self { thread: unsafe { thread.assume_init() }, has_ended })
+        Ok(Self { thread: unsafe { thread.assume_init() }, stage })
     }
 
     /// Whether joining it would not wait for its body.
     pub fn has_ended(&self) -> bool {
-        self.has_ended.load(Ordering::Acquire)
+        self.stage.load(Ordering::Acquire) == ENDED
     }
 
     /// Whether it is the one that asks.
@@ -98,7 +107,9 @@ pub fn join_all(helpers: Vec<ScopedJoinHandle<'_, ()>>) {
 extern "C" fn run<F: FnOnce()>(start: *mut c_void) -> *mut c_void {
     // SAFETY: `spawn` made the box for this thread.
     let start = unsafe { Box::from_raw(start.cast::<Start<F>>()) };
-    let Start { name, body, has_ended } = *start;
+    let Start { name, body, stage } = *start;
+    stage.store(RUNNING, Ordering::Release);
+    futex::wake_all(&stage);
     // SAFETY: names this thread; of a longer name the kernel takes the beginning.
     unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
     // What it would leave behind is not looked at again.
@@ -108,7 +119,7 @@ extern "C" fn run<F: FnOnce()>(start: *mut c_void) -> *mut c_void {
         ]);
         process::abort();
     }
-    has_ended.store(true, Ordering::Release);
+    stage.store(ENDED, Ordering::Release);
     std::ptr::null_mut()
 }
 
@@ -117,7 +128,6 @@ mod tests {
     use super::*;
     use std::os::unix::process::ExitStatusExt;
     use std::process::Command;
-    use std::sync::atomic::AtomicU32;
 
     /// Set for the process that panics.
     const PANICS: &str = "USERSWAP_TEST_THREAD_PANICS";
@@ -134,6 +144,15 @@ mod tests {
         assert_eq!(ended.status.signal(), Some(libc::SIGABRT), "{ended:?}");
         let said = String::from_utf8_lossy(&ended.stderr);
         assert!(said.contains("a thread of the engine panicked"), "{said}");
+    }
+
+    #[test]
+    fn a_thread_has_begun_when_it_is_handed_over() {
+        for _ in 0..200 {
+            let thread = Thread::spawn("userswap-begun", || {}).unwrap();
+            assert_ne!(thread.stage.load(Ordering::Relaxed), STARTING);
+            thread.join();
+        }
     }
 
     #[test]
