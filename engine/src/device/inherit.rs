@@ -8,6 +8,7 @@ use super::loans::Loan;
 use super::open::{self, DeviceKind, Direct, OpenDevice, OpenError};
 use super::record::{Device, DeviceState, Holding, Label, memory_device};
 use super::spec::SwapSpec;
+use super::sysfs::Hardware;
 use crate::base::error::Error;
 use crate::base::log;
 use crate::sys::PAGE_BYTES;
@@ -87,14 +88,16 @@ impl Devices {
                 (Handed::Copy(file), _) => self.own(device, &file)?,
                 (Handed::Loan(loan), holding) => {
                     if holding == Holding::Own {
-                        own.push((self.like(device)?, device.label().and_then(|label| label.node)));
+                        let node = device.label().and_then(|label| label.node);
+                        let is_rotational = device.is_rotational();
+                        own.push((self.like(device)?, Hardware { node, is_rotational }));
                     }
                     self.borrow(device, &loan, estate.parent)?;
                 }
             }
         }
-        for (opened, node) in own {
-            self.take_into_use(opened, node)?;
+        for (opened, hardware) in own {
+            self.take_into_use(opened, hardware)?;
         }
         Ok(())
     }

@@ -34,6 +34,7 @@ use spec::SwapSpec;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use sysfs::Hardware;
 use userswap_policy::devices::{DEVICES_MAX, DeviceId, DeviceTable, Placement, Search};
 use userswap_policy::free_batch::FreeOrder;
 
@@ -116,18 +117,18 @@ impl Devices {
     /// # Errors
     /// As [`Self::new`]; nothing is changed then.
     pub fn swapon(&self, opened: OpenDevice, topology: &Topology) -> Result<DeviceId, Error> {
-        let node = node_for(&opened, topology)?;
-        self.take_into_use(opened, node)
+        let hardware = hardware_of(&opened, topology)?;
+        self.take_into_use(opened, hardware)
     }
 
-    fn take_into_use(&self, opened: OpenDevice, node: Option<NodeId>) -> Result<DeviceId, Error> {
+    fn take_into_use(&self, opened: OpenDevice, hardware: Hardware) -> Result<DeviceId, Error> {
         let priority = opened.priority.map(|priority| priority as u16);
         let device = self.free_record()?;
         let name = self.unique_name(opened.path.display().to_string());
-        device.install(opened, name, node, self.buffers.cpus()).map_err(Error::Tables)?;
+        device.install(opened, name, hardware, self.buffers.cpus()).map_err(Error::Tables)?;
         let mut store = device.store().lock();
         let pages = store.slots.pages();
-        let taken = self.table.lock().swapon(node, priority, pages).map_err(Error::Swapon);
+        let taken = self.table.lock().swapon(hardware.node, priority, pages).map_err(Error::Swapon);
         if let Err(error) = taken {
             drop(store);
             drop(device.remove());
@@ -379,13 +380,16 @@ fn named_node(number: u8, topology: &Topology) -> Result<Option<NodeId>, Error> 
     topology.find(number).map(Some).ok_or_else(missing)
 }
 
-/// The engine's number of the node a device is close to: the one asked for, else what sysfs says.
-fn node_for(opened: &OpenDevice, topology: &Topology) -> Result<Option<NodeId>, Error> {
-    let find = |number: u32| topology.find(number);
-    match opened.node {
-        Some(number) => named_node(number, topology),
+/// What a device is on: near to the node that was asked for, else to the one that sysfs says.
+fn hardware_of(opened: &OpenDevice, topology: &Topology) -> Result<Hardware, Error> {
+    let file = opened.file.as_ref();
+    let node_of = |file| sysfs::node_of(topology.sysfs(), file);
+    let node = match opened.node {
+        Some(number) => named_node(number, topology)?,
         // On a made-up machine no device is near to a node.
-        None if topology.nodes().iter().all(|node| node.memory.is_none()) => Ok(None),
-        None => Ok(opened.file.as_ref().and_then(sysfs::node_of).and_then(find)),
-    }
+        None if topology.nodes().iter().all(|node| node.memory.is_none()) => None,
+        None => file.and_then(node_of).and_then(|number| topology.find(number)),
+    };
+    let is_rotational = file.is_some_and(|file| sysfs::is_rotational(topology.sysfs(), file));
+    Ok(Hardware { node, is_rotational })
 }
