@@ -270,14 +270,18 @@ fn a_reclaimer_that_collides_is_exclusive_until_its_node_is_balanced() {
     audit(&engine);
 }
 
-/// Does something while a thread writes to all pages again and again; then all hold what it wrote last.
-fn while_written<R>(pages: Pages, act: impl FnOnce() -> R) -> R {
+/// Does something while a thread gives all pages back and writes to them, again and again; then all hold what it wrote
+/// last.
+fn while_written<R>(mut region: Region, act: impl FnOnce() -> R) -> R {
+    let pages = Pages::of(&region);
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| {
             let mut stamp = 0;
             while !over.load(Ordering::Relaxed) {
                 stamp += 1;
+                // No page is read back then, and nothing slows the writer but want of pages.
+                region.discard(0..region.len()).unwrap();
                 pages.fill_all(stamp);
             }
             stamp
@@ -314,7 +318,7 @@ fn a_turn_until_balanced_outlasts_the_sleeps_of_its_reclaimer() {
         turns() == turns_before
     };
     // A writer that gets no CPU for a while lets its node be balanced.
-    let outlasted = while_written(pages, || (0..20).any(|_| outlasts()));
+    let outlasted = while_written(region, || (0..20).any(|_| outlasts()));
     assert!(outlasted, "every turn ended within 4 MiB");
     eventually("balanced, it gives the turn back", || core.status().unmap_lock.exclusive.is_none());
     audit(&engine);
@@ -338,7 +342,7 @@ fn faults_wait_for_the_background_reclaimer_when_its_writes_are_slow() {
         });
         counters().pgthrottle > 0
     };
-    let has_waited = while_written(Pages::of(&region), || (0..20).any(|_| throttled()));
+    let has_waited = while_written(region, || (0..20).any(|_| throttled()));
     assert!(has_waited, "no fault has waited");
     audit(&engine);
 }
