@@ -196,8 +196,9 @@ impl Devices {
         }
     }
 
-    fn free_batch(&self, slots: &mut [Slot]) {
-        let indexes_used = self.table.lock().indexes_used();
+    /// Frees slots of whatever devices, in use and in no buffer; in which order, and under how many locks, policy says.
+    pub fn free_batch(&self, slots: &mut [Slot]) {
+        let indexes_used = self.indexes_used.load(Ordering::Relaxed);
         let mut freeing = Freeing { devices: self, held: None, run: None };
         let done =
             free_batch::free_all(self.buffers.free_order(), indexes_used, slots, &mut freeing);

@@ -137,7 +137,7 @@ impl Devices {
         let was = std::mem::replace(&mut store.holding, Holding::Borrowed);
         store.state = DeviceState::Retired;
         drop(store);
-        self.table.lock().on_full(device.id());
+        self.table().on_full(device.id());
         if was == Holding::Own {
             let label = device.label().expect("a device in use has a label");
             device.set_label(Label {
@@ -166,7 +166,7 @@ impl Devices {
         if store.state == DeviceState::On {
             self.counts.add(store.counts());
             if !store.slots.is_full() {
-                self.table.lock().on_not_full(device.id());
+                self.table().on_not_full(device.id());
             }
         }
         Ok(())
@@ -175,7 +175,7 @@ impl Devices {
     /// An empty device beside this one.
     fn like(&self, device: &Device) -> Result<OpenDevice, Error> {
         let label = device.label().expect("a device in use has a label");
-        let priority = self.table.lock().device(device.id()).map(|known| known.priority);
+        let priority = self.table().device(device.id()).map(|known| known.priority);
         let directory = label.directory.as_ref().and_then(|directory| directory.try_clone().ok());
         Ok(OpenDevice {
             file: match label.kind {

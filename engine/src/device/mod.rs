@@ -72,8 +72,10 @@ pub enum SlotEnd {
 pub struct Devices {
     records: [Device; DEVICES_MAX],
     table: Lock<DeviceTable>,
-    /// How often the list lock was taken to choose a device.
+    /// How often the list lock was taken.
     pub list_lock: LockUse,
+    /// As the table says, for the path of every flush, which keeps off the list lock.
+    indexes_used: AtomicU32,
     counts: Counts,
     buffers: Buffers,
     /// Counts devices coming and going.
@@ -100,6 +102,7 @@ impl Devices {
             records: std::array::from_fn(|index| Device::absent(DeviceId(index as u8))),
             table: Lock::new(DeviceTable::new(nodes, Placement::Near)),
             list_lock: LockUse::default(),
+            indexes_used: AtomicU32::new(0),
             counts: Counts::default(),
             buffers: Buffers::new(),
             changes: AtomicU32::new(0),
@@ -128,13 +131,15 @@ impl Devices {
         device.install(opened, name, hardware, self.buffers.cpus()).map_err(Error::Tables)?;
         let mut store = device.store().lock();
         let pages = store.slots.pages();
-        let taken = self.table.lock().swapon(hardware.node, priority, pages).map_err(Error::Swapon);
+        let taken = self.table().swapon(hardware.node, priority, pages).map_err(Error::Swapon);
         if let Err(error) = taken {
             drop(store);
             drop(device.remove());
             return Err(error);
         }
         assert_eq!(taken.ok(), Some(device.id()), "records and table agree about what is free");
+        // Relaxed: a batch that has a slot of the device comes after whoever was given that slot.
+        self.indexes_used.fetch_max(u32::from(device.id().0) + 1, Ordering::Relaxed);
         store.state = DeviceState::On;
         self.counts.add(store.counts());
         drop(store);
@@ -179,7 +184,7 @@ impl Devices {
 
     /// The lists of all nodes, under their lock: the innermost one.
     pub fn table(&self) -> Guard<'_, DeviceTable> {
-        self.table.lock()
+        self.table.lock_counted(&self.list_lock)
     }
 
     /// Allocates up to `want` consecutive slots for a CPU of the node `near`, from the device that its list
@@ -197,9 +202,8 @@ impl Devices {
     fn ask_devices(&self, want: u32, near: NodeId) -> Option<SlotSpan> {
         let granted = self.counts.reserve(want)?;
         let mut search = Search::new();
-        let span =
-            std::iter::from_fn(|| self.table.lock_counted(&self.list_lock).next(near, &mut search))
-                .find_map(|id| self.allocate_on(self.by_id(id), granted, near));
+        let span = std::iter::from_fn(|| self.table().next(near, &mut search))
+            .find_map(|id| self.allocate_on(self.by_id(id), granted, near));
         let taken = span.map_or(0, |span| span.count);
         self.counts.add_free(granted - taken);
         span
@@ -235,7 +239,7 @@ impl Devices {
         store.slots.limit(device.backed_slots());
         let lost = i64::from(before - store.slots.pages());
         self.counts.subtract(SlotCounts { free: lost, total: lost });
-        self.table.lock().resize(device.id(), store.slots.pages());
+        self.table().resize(device.id(), store.slots.pages());
         let run = store.allocate(cursor, want);
         self.note_full(device, &store);
         Some(device.span(run?))
@@ -244,7 +248,7 @@ impl Devices {
     /// Takes a device without room off the lists; its lock is held.
     fn note_full(&self, device: &Device, store: &Store) {
         if store.slots.is_full() {
-            self.table.lock().on_full(device.id());
+            self.table().on_full(device.id());
         }
     }
 
@@ -258,7 +262,7 @@ impl Devices {
         if store.state == DeviceState::On {
             self.counts.subtract(SlotCounts { free: 0, total: i64::from(span.count) });
         }
-        self.table.lock().resize(device.id(), store.slots.pages());
+        self.table().resize(device.id(), store.slots.pages());
         self.note_full(device, &store);
     }
 
@@ -273,7 +277,7 @@ impl Devices {
         if store.state == DeviceState::On {
             store.state = DeviceState::Retired;
             self.counts.subtract(store.counts());
-            self.table.lock().on_full(device.id());
+            self.table().on_full(device.id());
         }
     }
 
@@ -349,7 +353,7 @@ impl Devices {
 
     /// Changes which device without a priority is asked first.
     pub fn set_placement(&self, placement: Placement) {
-        self.table.lock().set_placement(placement);
+        self.table().set_placement(placement);
     }
 
     /// Changes how slots are allocated; what is in buffers goes back to the devices.

@@ -40,9 +40,11 @@ fn freeing_locks_per_batch(order: FreeOrder) -> f64 {
             (locks + freeing, slots + device.freed.load(Ordering::Relaxed))
         })
     };
-    let before = so_far();
+    let list_lock = || engine.core().devices.list_lock.read().acquisitions;
+    let (before, list_before) = (so_far(), list_lock());
     drop(region);
-    let after = so_far();
+    let (after, list_after) = (so_far(), list_lock());
+    assert_eq!(list_after, list_before, "no device was full: nothing is to be listed");
     let slots = after.1 - before.1;
     assert!(slots > 2000, "{slots} slots were given back to the devices");
     (after.0 - before.0) as f64 * SLOT_BATCH as f64 / slots as f64
