@@ -48,6 +48,24 @@ fn slots_are_freed_in_every_order_with_every_number_of_devices() {
 }
 
 #[test]
+fn choosing_a_device_is_timed_for_every_number_of_nodes_with_both_placements() {
+    let rows = rows("device-choice --nodes 1,2,64 --choices 1000 --runs 1");
+    assert_eq!(texts(&rows, "placement"), ["near", "spread"].repeat(3));
+    let numbers =
+        |key: &str| -> Vec<u64> { rows.iter().map(|row| row[key].as_u64().unwrap()).collect() };
+    assert_eq!(numbers("devices"), [1, 1, 2, 2, 32, 32]);
+    assert_eq!(numbers("list_entries"), [1, 1, 4, 2, 64 * 32, 32]);
+}
+
+#[test]
+fn counting_is_timed_with_and_without_the_mask_up_to_a_thousand_nodes() {
+    let rows = rows("list-count --nodes 1,100,1024 --counts 1 --runs 1");
+    let of = |row: &Value| (row["nodes"].as_u64().unwrap(), row["in_use"].as_u64().unwrap());
+    let expected = [(1, 1), (100, 1), (100, 100), (1024, 1), (1024, 1024)];
+    assert!(rows.iter().map(of).eq(expected.into_iter().flat_map(|of| [of, of])), "{rows:?}");
+}
+
+#[test]
 fn every_case_of_a_program_is_measured_from_the_command_line() {
     for case in
         ["swap-w-seq", "swap-w-seq-mt", "swap-w-rand", "swap-w-rand-mt", "swapin", "page-rand-read"]

@@ -91,6 +91,11 @@ pub fn slot_of(id: DeviceId, number: u32) -> Slot {
     Slot(NonZeroU32::new(slot).expect("slot 0 is the header, and no page's"))
 }
 
+/// The device that a slot's name says.
+fn device_id_of(slot: Slot) -> DeviceId {
+    DeviceId((slot.0.get() / DEVICE_SLOTS) as u8)
+}
+
 impl Devices {
     /// Takes opened devices into use, in the order given.
     ///
@@ -337,7 +342,7 @@ impl Devices {
 
     /// The device of a slot.
     pub fn device_of(&self, slot: Slot) -> &Device {
-        self.by_id(DeviceId((slot.0.get() / DEVICE_SLOTS) as u8))
+        self.by_id(device_id_of(slot))
     }
 
     /// Empties the buffers and keeps them empty: a device is going.

@@ -9,6 +9,7 @@ use crate::choice;
 use crate::figures::{Spread, median_count};
 use crate::random::{Random, shuffled};
 use clap::{Args, ValueEnum};
+use routine::Shape;
 use serde::Serialize;
 use std::sync::Barrier;
 use std::sync::atomic::Ordering::Relaxed;
@@ -68,6 +69,10 @@ pub struct SlotFreeArgs {
     #[arg(long, value_name = "N", default_value_t = 101,
           value_parser = clap::value_parser!(u32).range(1..=10_000))]
     turns: u32,
+    /// Threads that time the batched free together, beside one alone
+    #[arg(long, value_name = "N", default_value_t = 4,
+          value_parser = clap::value_parser!(u32).range(1..=64))]
+    threads: u32,
     #[command(flatten)]
     pub(super) format: Format,
 }
@@ -87,6 +92,9 @@ pub(super) struct FreeRow {
     routine_ns: f64,
     routine_ns_least: f64,
     routine_over_unsorted: f64,
+    /// The same by several threads at once.
+    threads_ns: f64,
+    threads_over_unsorted: f64,
 }
 
 impl Row for FreeRow {
@@ -101,6 +109,8 @@ impl Row for FreeRow {
         "list locks",
         "alone, ns/slot",
         "least",
+        "over unsorted",
+        "by threads",
         "over unsorted",
     ];
 
@@ -117,6 +127,8 @@ impl Row for FreeRow {
             format!("{:.1}", self.routine_ns),
             format!("{:.1}", self.routine_ns_least),
             format!("{:+.1} %", self.routine_over_unsorted * 100.0),
+            format!("{:.1}", self.threads_ns),
+            format!("{:+.1} %", self.threads_over_unsorted * 100.0),
         ]
     }
 }
@@ -125,15 +137,16 @@ pub(super) fn measure(args: &SlotFreeArgs) -> Outcome<FreeRow> {
     let mut rows = Vec::new();
     for &devices in &args.devices {
         let runs = in_turns(args.runs, &args.free, |order| one_run(args, devices, order))?;
-        let alone = Alone::measure(args, devices)?;
-        let row = |(runs, alone)| of_medians(runs, alone);
-        rows.extend(runs.into_iter().zip(alone).filter_map(row));
+        let alone = Alone::measure(args, devices, 1)?;
+        let together = Alone::measure(args, devices, args.threads)?;
+        let row = |(runs, (alone, together))| of_medians(runs, alone, together);
+        rows.extend(runs.into_iter().zip(alone.into_iter().zip(together)).filter_map(row));
     }
     Ok(rows)
 }
 
 /// The row of a variant: medians of its times and counts.
-fn of_medians(runs: Vec<FreeRow>, alone: Alone) -> Option<FreeRow> {
+fn of_medians(runs: Vec<FreeRow>, alone: Alone, together: Alone) -> Option<FreeRow> {
     let count = |of: fn(&FreeRow) -> u64| median_count(runs.iter().map(of));
     let time = |of: fn(&FreeRow) -> f64| median(runs.iter().map(of));
     let FreeRow { order, devices, .. } = *runs.first()?;
@@ -149,6 +162,8 @@ fn of_medians(runs: Vec<FreeRow>, alone: Alone) -> Option<FreeRow> {
         routine_ns: alone.ns,
         routine_ns_least: alone.ns_least,
         routine_over_unsorted: alone.over_unsorted,
+        threads_ns: together.ns,
+        threads_over_unsorted: together.over_unsorted,
     })
 }
 
@@ -162,12 +177,15 @@ struct Alone {
 
 impl Alone {
     /// Of each of the orders, in turns.
-    fn measure(args: &SlotFreeArgs, devices: u32) -> Outcome<Self> {
+    fn measure(args: &SlotFreeArgs, devices: u32, threads: u32) -> Outcome<Self> {
         let mut orders = args.free.clone();
         orders.push(Order::Unsorted);
         let mut turns = Vec::new();
         for turn in 0..args.turns {
-            let of = |order: &Order| routine::ns_per_slot(devices, (*order).into(), turn.into());
+            let of = |order: &Order| {
+                let order = FreeOrder::from(*order);
+                routine::ns_per_slot(Shape { devices, threads, order }, turn.into())
+            };
             turns.push(orders.iter().map(of).collect::<Result<Vec<f64>, _>>()?);
         }
         let of_order = |at: usize| {
@@ -209,6 +227,8 @@ fn one_run(args: &SlotFreeArgs, devices: u32, order: Order) -> Result<FreeRow, E
         routine_ns: 0.0,
         routine_ns_least: 0.0,
         routine_over_unsorted: 0.0,
+        threads_ns: 0.0,
+        threads_over_unsorted: 0.0,
     })
 }
 
