@@ -32,6 +32,11 @@ fn every_kind_of_call_works_on_swapped_memory_for_every_user() {
 }
 
 #[test]
+fn signals_of_ours_stay_in_force_whatever_a_program_asks_for() {
+    everywhere("16M", "masks.c", |_| Vec::new());
+}
+
+#[test]
 fn threads_wait_for_each_other_in_memory_that_keeps_leaving() {
     everywhere("16M", "waits.c", |_| Vec::new());
 }
@@ -44,6 +49,11 @@ fn stacks_of_coroutines_threads_and_handlers_may_be_managed() {
 #[test]
 fn a_thread_that_is_cancelled_in_a_call_gives_its_pins_back() {
     everywhere("16M", "cancelled.c", |_| Vec::new());
+}
+
+#[test]
+fn what_other_threads_open_while_the_engine_starts_is_theirs_to_close() {
+    everywhere("16M", "descriptors.c", |_| Vec::new());
 }
 
 /// The value of a counter in a file of statistics.

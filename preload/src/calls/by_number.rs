@@ -4,8 +4,9 @@
 //! protected by number is managed as well. All others are made here, with their memory kept in RAM.
 use super::arguments::{self, Arguments};
 use super::held::is_needed;
-use super::{descriptors, lending, locks};
-use crate::abi::system_call::{enter, to_c};
+use super::{descriptors, lending, locks, raw_signals};
+use crate::abi::next::call_at;
+use crate::abi::system_call::{make, to_c};
 use crate::state::process;
 use libc::{SIGCHLD, c_int, c_long};
 use std::sync::OnceLock;
@@ -16,8 +17,6 @@ enum Served {
     Int(*const ()),
     Long(*const ()),
 }
-
-type Function = unsafe extern "C-unwind" fn(usize, usize, usize, usize, usize, usize) -> usize;
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn syscall(
@@ -45,18 +44,23 @@ pub fn serve(number: c_long, arguments: &Arguments) -> usize {
             let keyless = arguments::of([address, bytes, protection, usize::MAX]);
             return serve(libc::SYS_pkey_mprotect, &keyless);
         }
+        if let Some(returned) = raw_signals::serve(number, arguments) {
+            return to_c(returned);
+        }
         match served(number) {
             Some(Served::Int(function)) => {
-                return call(function, arguments) as c_int as isize as usize;
+                // SAFETY: one of the functions below, called as the program called syscall.
+                return unsafe { call_at(function.cast(), arguments) } as c_int as isize as usize;
             }
-            Some(Served::Long(function)) => return call(function, arguments),
+            // SAFETY: as above.
+            Some(Served::Long(function)) => return unsafe { call_at(function.cast(), arguments) },
             None => {}
         }
         if let (true, Some(gather)) = (gives_rights_up(number), BEFORE_RIGHTS_GO.get()) {
             gather();
         }
     }
-    plain(number, arguments)
+    raw_signals::with_mask_of(number, *arguments, |arguments| plain(number, arguments))
 }
 
 /// What is done before a call by which the process can lose rights, and which is made for one thread only where
@@ -104,17 +108,7 @@ fn plain(number: c_long, arguments: &Arguments) -> usize {
         lending::note();
     }
     let _held = is_needed().then(|| arguments::hold(number, arguments));
-    let [a, b, c, d, e, f] = *arguments;
-    // SAFETY: the program asks for it.
-    to_c(unsafe { enter(number, a, b, c, d, e, f) })
-}
-
-fn call(function: *const (), arguments: &Arguments) -> usize {
-    // SAFETY: one of the functions below.
-    let function = unsafe { std::mem::transmute::<*const (), Function>(function) };
-    let [a, b, c, d, e, f] = *arguments;
-    // SAFETY: called as the program called syscall.
-    unsafe { function(a, b, c, d, e, f) }
+    to_c(make(number, *arguments))
 }
 
 /// Whether a clone is a fork by another name.
@@ -125,6 +119,9 @@ fn is_fork(arguments: &Arguments) -> bool {
 
 /// What this library interposes, with the same arguments in the same order.
 fn served(number: c_long) -> Option<Served> {
+    if number == libc::SYS_sigaltstack {
+        return Some(Served::Int(libc::sigaltstack as *const ()));
+    }
     transfer(number).map(Served::Long).or_else(|| other(number))
 }
 

@@ -9,7 +9,7 @@ use super::arguments::{self, Arguments};
 use super::held::NEEDED;
 use super::table::Row;
 use crate::abi::callers::OURS;
-use crate::abi::next::Next;
+use crate::abi::next::{Next, call_at};
 use crate::abi::raw::set_errno;
 use libc::c_long;
 use std::mem::size_of;
@@ -21,8 +21,6 @@ enum Shape {
     Own(Row),
 }
 
-type Function = unsafe extern "C-unwind" fn(usize, usize, usize, usize, usize, usize) -> usize;
-
 /// Calls the function after ours; -1 with ENOSYS where the C library has none.
 pub fn pass_on(next: &Next, arguments: &Arguments) -> usize {
     let address = next.address();
@@ -30,11 +28,8 @@ pub fn pass_on(next: &Next, arguments: &Arguments) -> usize {
         set_errno(libc::ENOSYS);
         return usize::MAX;
     }
-    // SAFETY: integers and pointers travel alike, and no such function has more than six.
-    let function = unsafe { std::mem::transmute::<*mut libc::c_void, Function>(address) };
-    let [a, b, c, d, e, f] = *arguments;
-    // SAFETY: called as the program called ours.
-    unsafe { function(a, b, c, d, e, f) }
+    // SAFETY: no such function has more arguments, and it is called as the program called ours.
+    unsafe { call_at(address, arguments) }
 }
 
 fn keep(next: &Next, shape: &Shape, arguments: &Arguments) -> usize {
@@ -117,7 +112,8 @@ functions! {
         faccessat SYS_faccessat, chdir SYS_chdir, mkdir SYS_mkdir, mkdirat SYS_mkdirat,
         rmdir SYS_rmdir, unlink SYS_unlink, unlinkat SYS_unlinkat, rename SYS_rename, renameat SYS_renameat,
         renameat2 SYS_renameat2, link SYS_link, linkat SYS_linkat, symlink SYS_symlink,
-        symlinkat SYS_symlinkat, readlink SYS_readlink, readlinkat SYS_readlinkat, getcwd SYS_getcwd,
+        symlinkat SYS_symlinkat, readlink SYS_readlink, __readlink_chk SYS_readlink, readlinkat SYS_readlinkat,
+        __readlinkat_chk SYS_readlinkat, getcwd SYS_getcwd, __getcwd_chk SYS_getcwd,
         chmod SYS_chmod, fchmodat SYS_fchmodat, chown SYS_chown, lchown SYS_lchown, fchownat SYS_fchownat,
         truncate SYS_truncate, truncate64 SYS_truncate, utime SYS_utime, utimes SYS_utimes,
         utimensat SYS_utimensat, futimesat SYS_futimesat, mknod SYS_mknod, mknodat SYS_mknodat,
@@ -139,8 +135,7 @@ functions! {
         getsockname SYS_getsockname, getpeername SYS_getpeername, getsockopt SYS_getsockopt,
         socketpair SYS_socketpair, sendmmsg SYS_sendmmsg, recvmmsg SYS_recvmmsg,
 
-        poll SYS_poll, ppoll SYS_ppoll, select SYS_select, pselect SYS_pselect6, epoll_wait SYS_epoll_wait,
-        epoll_pwait SYS_epoll_pwait, epoll_pwait2 SYS_epoll_pwait2, epoll_ctl SYS_epoll_ctl,
+        poll SYS_poll, __poll_chk SYS_poll, select SYS_select, epoll_wait SYS_epoll_wait, epoll_ctl SYS_epoll_ctl,
         nanosleep SYS_nanosleep, clock_nanosleep SYS_clock_nanosleep, wait4 SYS_wait4, waitid SYS_waitid,
         sigpending SYS_rt_sigpending, sigtimedwait SYS_rt_sigtimedwait, signalfd SYS_signalfd,
         pidfd_send_signal SYS_pidfd_send_signal, getitimer SYS_getitimer, setitimer SYS_setitimer,
@@ -152,7 +147,7 @@ functions! {
 
         uname SYS_uname, sysinfo SYS_sysinfo, times SYS_times, getrusage SYS_getrusage, getrlimit SYS_getrlimit,
         getrlimit64 SYS_getrlimit,
-        getgroups SYS_getgroups, getresuid SYS_getresuid,
+        getgroups SYS_getgroups, __getgroups_chk SYS_getgroups, getresuid SYS_getresuid,
         getresgid SYS_getresgid, capget SYS_capget, sethostname SYS_sethostname,
         setdomainname SYS_setdomainname, ptrace SYS_ptrace, klogctl SYS_syslog,
         getrandom SYS_getrandom, sched_setaffinity SYS_sched_setaffinity,
@@ -168,7 +163,9 @@ functions! {
         euidaccess [PATH], eaccess [PATH], mkfifo [PATH], mkfifoat [(1, Text)], statvfs [PATH], statvfs64 [PATH],
         umount [PATH], remove [PATH], mkstemp [PATH], mkstemp64 [PATH], mkostemp [PATH], mkostemp64 [PATH],
         mkstemps [PATH], mkstemps64 [PATH], mkostemps [PATH], mkostemps64 [PATH], mkdtemp [PATH], mktemp [PATH],
-        realpath [PATH, (1, Fixed(libc::PATH_MAX as usize))], lutimes [PATH, (1, TIMES)], futimes [(1, TIMES)],
+        realpath [PATH, (1, Fixed(libc::PATH_MAX as usize))], ftok [PATH], lchmod [PATH], setmntent [PATH],
+        __realpath_chk [PATH, (1, Fixed(libc::PATH_MAX as usize))], eventfd_read [(1, Fixed(8))],
+        lutimes [PATH, (1, TIMES)], futimes [(1, TIMES)],
         futimens [(1, TIMES)], ttyname_r [(1, Each(2, 1))], getentropy [(0, Each(1, 1))],
         wait [(0, STATUS)], waitpid [(1, STATUS)], wait3 [(0, STATUS), (2, Fixed(size_of::<libc::rusage>()))],
         sigwait [(0, SET), (1, STATUS)], sigwaitinfo [(0, SET), (1, Fixed(size_of::<libc::siginfo_t>()))],

@@ -7,7 +7,7 @@ use super::held::{Held, is_needed, values};
 use crate::abi::callers;
 use crate::abi::next::next_functions;
 use crate::abi::raw::Errno;
-use crate::abi::system_call::enter;
+use crate::abi::system_call::make;
 use crate::state::process;
 use libc::{SIGBUS, SIGSYS, c_int, c_void, siginfo_t, sigset_t};
 use std::mem::MaybeUninit;
@@ -23,7 +23,6 @@ next_functions! {
     /// Returns its error.
     fn pthread_sigmask(how: c_int, new: *const sigset_t, old: *mut sigset_t) -> Errno;
     fn sigprocmask(how: c_int, new: *const sigset_t, old: *mut sigset_t) -> c_int;
-    fn sigsuspend(mask: *const sigset_t) -> c_int;
 }
 
 /// A bit for each signal that is ours.
@@ -47,8 +46,7 @@ fn reserve(signal: c_int) {
     // Relaxed: there is no second thread yet.
     RESERVED.fetch_or(only, Ordering::Relaxed);
     let (how, set) = (libc::SIG_UNBLOCK as usize, (&raw const only).addr());
-    // SAFETY: the kernel's sets are the first words of the C library's.
-    unsafe { enter(libc::SYS_rt_sigprocmask, how, set, 0, size_of::<u64>(), 0, 0) };
+    make(libc::SYS_rt_sigprocmask, [how, set, 0, size_of::<u64>(), 0, 0]);
 }
 
 const fn bit(signal: c_int) -> u64 {
@@ -129,9 +127,8 @@ fn set_mask(how: c_int, new: *const sigset_t, old: *mut sigset_t) -> Errno {
             std::hint::black_box(unsafe { set.cast::<u64>().read_volatile() });
         }
         let arguments = [how as usize, new as usize, old as usize, size_of::<u64>(), 0, 0];
-        let [a, b, c, d, e, f] = arguments;
-        // SAFETY: the kernel's sets are the first words of the C library's.
-        let returned = unsafe { enter(libc::SYS_rt_sigprocmask, a, b, c, d, e, f) };
+        // The kernel's sets are the first words of the C library's.
+        let returned = make(libc::SYS_rt_sigprocmask, arguments);
         match returned.wrapping_neg() as Errno {
             libc::EFAULT => {}
             error => return error,
@@ -140,7 +137,7 @@ fn set_mask(how: c_int, new: *const sigset_t, old: *mut sigset_t) -> Errno {
 }
 
 /// Calls with a mask of the program's, less what is ours.
-fn without_reserved<R>(mask: *const sigset_t, call: impl FnOnce(*const sigset_t) -> R) -> R {
+pub fn without_reserved<R>(mask: *const sigset_t, call: impl FnOnce(*const sigset_t) -> R) -> R {
     if reserved() == 0 {
         return call(mask);
     }
@@ -191,13 +188,6 @@ mod exported {
             return super::sigprocmask(how, new, old);
         }
         without_reserved(new, |new| super::sigprocmask(how, new, old))
-    }
-
-    /// Handlers run under its mask.
-    #[unsafe(no_mangle)]
-    pub unsafe extern "C" fn sigsuspend(mask: *const sigset_t) -> c_int {
-        let _held = kept(mask, std::ptr::null());
-        without_reserved(mask, super::sigsuspend)
     }
 
     #[unsafe(no_mangle)]
