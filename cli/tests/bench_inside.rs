@@ -22,18 +22,47 @@ fn texts(rows: &[Value], key: &str) -> Vec<String> {
 fn contention_compares_every_policy_with_every_number_of_threads() {
     let rows =
         rows("contention --ram 32M --size 64M --tasks 1 --tasks 2 --passes 2 --nodes 2 --runs 1");
-    assert_eq!(texts(&rows, "policy"), ["wait", "stall", "skip"].repeat(3));
+    assert_eq!(texts(&rows, "policy"), ["wait", "stall", "skip", "stall-balanced"].repeat(3));
     let tasks: Vec<u64> = rows.iter().map(|row| row["tasks"].as_u64().unwrap()).collect();
-    assert_eq!(tasks, [1, 1, 1, 2, 2, 2, 1, 1, 1]);
-    assert_eq!(texts(&rows[6..], "load"), ["rewrite"; 3]);
+    assert_eq!(tasks, [1, 1, 1, 1, 2, 2, 2, 2, 1, 1, 1, 1]);
+    assert_eq!(texts(&rows[8..], "load"), ["rewrite"; 4]);
     assert!(rows.iter().all(|row| row["removals"].as_u64().unwrap() > 0), "{rows:?}");
 }
 
 #[test]
 fn slots_are_freed_in_every_order_with_every_number_of_devices() {
-    let rows = rows("slot-free --ram 16M --size 32M --tasks 2 --runs 1");
-    assert_eq!(texts(&rows, "order"), ["sorted", "merged", "unsorted"].repeat(2));
-    assert!(rows.iter().all(|row| row["slots_freed"].as_u64().unwrap() > 0), "{rows:?}");
+    let rows = rows("slot-free --ram 16M --size 32M --tasks 2 --runs 1 --turns 1");
+    assert_eq!(texts(&rows, "order"), ["sorted", "merged", "unsorted"].repeat(3));
+    for row in &rows {
+        let devices = row["devices"].as_f64().unwrap();
+        let locks = row["locks_per_64"].as_f64().unwrap();
+        assert!(row["slots_freed"].as_u64().unwrap() > 1000, "{row}");
+        assert!(row["routine_ns"].as_f64().unwrap() > 0.0, "{row}");
+        match row["order"].as_str().unwrap() {
+            // A batch of one CPU's buffer: each device's lock once, and what is not in batches.
+            "sorted" | "merged" => assert!(locks <= devices + 1.0, "{row}"),
+            _ if devices == 1.0 => assert!(locks <= 2.0, "{row}"),
+            _ => assert!(locks > 16.0, "neighbours are on different devices: {row}"),
+        }
+    }
+}
+
+#[test]
+fn choosing_a_device_is_timed_for_every_number_of_nodes_with_both_placements() {
+    let rows = rows("device-choice --nodes 1,2,64 --choices 1000 --runs 1");
+    assert_eq!(texts(&rows, "placement"), ["near", "spread"].repeat(3));
+    let numbers =
+        |key: &str| -> Vec<u64> { rows.iter().map(|row| row[key].as_u64().unwrap()).collect() };
+    assert_eq!(numbers("devices"), [1, 1, 2, 2, 32, 32]);
+    assert_eq!(numbers("list_entries"), [1, 1, 4, 2, 64 * 32, 32]);
+}
+
+#[test]
+fn counting_is_timed_with_and_without_the_mask_up_to_a_thousand_nodes() {
+    let rows = rows("list-count --nodes 1,100,1024 --counts 1 --runs 1");
+    let of = |row: &Value| (row["nodes"].as_u64().unwrap(), row["in_use"].as_u64().unwrap());
+    let expected = [(1, 1), (100, 1), (100, 100), (1024, 1), (1024, 1024)];
+    assert!(rows.iter().map(of).eq(expected.into_iter().flat_map(|of| [of, of])), "{rows:?}");
 }
 
 #[test]

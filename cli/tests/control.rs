@@ -203,7 +203,7 @@ fn usage_errors_end_with_status_two() {
     }
     is_refusal(&userswap(&runtime, &["swapon", &me, "/x:12Q"]), 2, &["12Q"]);
     let wrong = userswap(&runtime, &["swapoff", &me, "/x", "--readahead", "vma"]);
-    is_refusal(&wrong, 2, &["vma", "device, scaling or fixed"]);
+    is_refusal(&wrong, 2, &["vma", "device, scaling, fixed"]);
     for arguments in [&["set", &me, "ram"][..], &["swapon", &me], &["swapoff"], &["list", "x"]] {
         assert_eq!(userswap(&runtime, arguments).status.code(), Some(2), "{arguments:?}");
     }

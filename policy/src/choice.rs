@@ -152,7 +152,7 @@ mod tests {
         assert_eq!(names!(ReadaheadPolicy), "scaling fixed vma stream off");
         assert_eq!(names!(AddressOrder), "true false");
         assert_eq!(names!(Placement), "near spread");
-        assert_eq!(names!(Contention), "wait stall skip");
+        assert_eq!(names!(Contention), "wait stall skip stall-balanced");
         assert_eq!(names!(FreeOrder), "sorted merged unsorted");
     }
 

@@ -161,7 +161,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn p6_to_p8_a_policy_is_set_by_number_with_one_newline_and_by_name() {
+    fn p6_and_p7_a_policy_is_set_by_number_with_one_newline_and_by_name() {
         for (text, choice) in [
             ("0\n", ReadaheadPolicy::Scaling),
             ("1", ReadaheadPolicy::Fixed),

@@ -4,6 +4,8 @@
 //! variants take turns, and each row is the median of its runs.
 
 mod contention;
+mod device_choice;
+mod list_count;
 mod list_lru;
 mod placement;
 mod readahead;
@@ -31,6 +33,10 @@ pub enum InsideCase {
     SlotFree(slot_free::SlotFreeArgs),
     /// Lists of reclaimable items: one lock, a lock per node, other crates' caches
     ListLru(list_lru::ListLruArgs),
+    /// Counting all items of lists by node: every counter, or a mask first
+    ListCount(list_count::ListCountArgs),
+    /// Choosing a swap device on machines of 1 to 64 nodes
+    DeviceChoice(device_choice::DeviceChoiceArgs),
     /// Devices of different nodes: one list, equal priorities, per-node lists
     Placement(placement::PlacementArgs),
     /// Swapoff of a whole device: in its order, by the kernel's walk, and by the kernel
@@ -38,7 +44,7 @@ pub enum InsideCase {
     /// The load of the kernel's side of `swapoff`
     #[command(hide = true)]
     SwapoffLoad(swapoff::SwapoffLoadArgs),
-    /// Reclaimers that unmap pages of the same memory: wait, stall, skip
+    /// Reclaimers that unmap pages of the same memory: wait, stall, skip, stall until balanced
     Contention(contention::ContentionArgs),
     /// Readahead policies against orders of reading, on one disk
     Readahead(readahead::ReadaheadArgs),
@@ -66,6 +72,10 @@ pub fn run(case: &InsideCase) -> ExitCode {
         InsideCase::SlotAlloc(args) => show("slot-alloc", slot_alloc::measure(args), args.format),
         InsideCase::SlotFree(args) => show("slot-free", slot_free::measure(args), args.format),
         InsideCase::ListLru(args) => show("list-lru", list_lru::measure(args), args.format),
+        InsideCase::ListCount(args) => show("list-count", list_count::measure(args), args.format),
+        InsideCase::DeviceChoice(args) => {
+            show("device-choice", device_choice::measure(args), args.format)
+        }
         InsideCase::Placement(args) => show("placement", placement::measure(args), args.format),
         InsideCase::Swapoff(args) => swapoff::run(args),
         InsideCase::SwapoffLoad(args) => swapoff::run_load(args),

@@ -105,13 +105,18 @@ pub(super) fn measure(args: &SlotAllocArgs) -> Outcome<AllocRow> {
     Ok(rows)
 }
 
-/// The run with the median rate, its counts as they were.
-fn middle(mut runs: Vec<AllocRow>) -> Option<AllocRow> {
-    let rate = median(runs.iter().map(|run| run.slots_per_s))?;
-    runs.sort_by(|a, b| a.slots_per_s.total_cmp(&b.slots_per_s));
-    let mut run = runs.into_iter().rev().find(|run| run.slots_per_s <= rate)?;
-    run.slots_per_s = rate;
-    Some(run)
+/// The medians of a variant's runs.
+fn middle(runs: Vec<AllocRow>) -> Option<AllocRow> {
+    let middle = |of: fn(&AllocRow) -> f64| median(runs.iter().map(of));
+    let AllocRow { mode, threads, .. } = *runs.first()?;
+    Some(AllocRow {
+        mode,
+        threads,
+        slots_per_s: middle(|run| run.slots_per_s)?,
+        list_locks_per_64: middle(|run| run.list_locks_per_64)?,
+        device_locks_per_64: middle(|run| run.device_locks_per_64)?,
+        lock_waits_per_64: middle(|run| run.lock_waits_per_64)?,
+    })
 }
 
 /// What a run took.

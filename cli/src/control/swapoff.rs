@@ -34,7 +34,7 @@ pub struct SwapoffArgs {
     /// The device, as `userswap status` names it
     path: PathBuf,
     /// How it is read: device (in its own order, by several threads), or for comparison as the kernel does,
-    /// in the order of addresses with windows of 2^page_cluster slots at most (scaling) or always (fixed)
+    /// in the order of addresses with windows of 2^page_cluster slots at most (scaling) or always (fixed), or as before Linux 5.8 (scaling-5.6, bumped-5.6, forced-5.6)
     #[arg(long, value_name = "METHOD", default_value_t)]
     readahead: SwapoffMethod,
 }

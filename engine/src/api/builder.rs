@@ -8,6 +8,7 @@ use crate::device::spec::SwapSpec;
 use crate::state::arena::Arena;
 use crate::sys::PAGE_BYTES;
 use crate::sys::mapping::Access;
+use std::path::Path;
 use std::sync::Arc;
 use userswap_policy::devices::Placement;
 use userswap_policy::readahead::{AddressOrder, PAGE_CLUSTER_MAX, ReadaheadPolicy};
@@ -104,6 +105,13 @@ impl Builder {
     /// So many made-up NUMA nodes instead of the machine's own, whose CPUs are dealt out among them; for tests.
     pub fn fake_numa(mut self, nodes: u32) -> Self {
         self.options.fake_numa = Some(nodes);
+        self
+    }
+
+    /// Nodes, and what block devices are near to, as a directory in the form of `/sys` says; for tests.
+    #[doc(hidden)]
+    pub fn sysfs(mut self, directory: &Path) -> Self {
+        self.options.sysfs = directory.to_owned();
         self
     }
 

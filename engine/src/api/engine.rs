@@ -239,7 +239,7 @@ pub fn open_devices(options: &Options, topology: &Topology) -> Result<Devices, E
 
 /// The machine, or the one that `--fake-numa` makes of it.
 pub(super) fn topology_of(options: &Options) -> Topology {
-    options.fake_numa.map_or_else(Topology::of_machine, Topology::fake)
+    options.fake_numa.map_or_else(|| Topology::of_machine(&options.sysfs), Topology::fake)
 }
 
 pub(super) fn tuning_of(options: &Options, topology: &Topology) -> Result<Tuning, Error> {

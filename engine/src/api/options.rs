@@ -6,6 +6,7 @@
 use crate::base::choice::{
     Allowed, FaultMode, IoBackend, OnFull, PAGE_CLUSTERS, RA_POLICIES, RawCalls, Transfer, VMA_RA,
 };
+use crate::base::topology::SYSFS;
 use crate::device::spec::{SpecError, SwapSpec};
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -72,6 +73,8 @@ pub struct Options {
     pub ram_by_node: Vec<(u32, u64)>,
     /// So many made-up nodes instead of the machine's own.
     pub fake_numa: Option<u32>,
+    /// Where the machine is described, as in `/sys`; not handed on by [`Self::to_text`].
+    pub sysfs: PathBuf,
     /// Swap devices in the order given; empty means a temporary file in the default directory.
     pub swaps: Vec<SwapSpec>,
     /// Which device without a priority is asked first.
@@ -114,6 +117,7 @@ impl Options {
             ledger: None,
             ram_by_node: Vec::new(),
             fake_numa: None,
+            sysfs: SYSFS.into(),
             swaps: Vec::new(),
             placement: Placement::Near,
             fault: FaultMode::Thread,

@@ -6,10 +6,10 @@
 use crate::base::index::NodeId;
 use crate::base::limits::NODES_MAX;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-/// Where the kernel describes its nodes.
-const SYSFS: &str = "/sys/devices/system/node";
+/// Where the kernel describes the machine.
+pub const SYSFS: &str = "/sys";
 
 /// Distance between nodes of a made-up machine; the kernel says 10 for a node itself.
 const FAKE_DISTANCE: u32 = 20;
@@ -32,12 +32,14 @@ pub struct TopologyNode {
 pub struct Topology {
     nodes: Vec<TopologyNode>,
     node_of_cpu: Vec<NodeId>,
+    sysfs: PathBuf,
 }
 
 impl Topology {
-    /// The machine this runs on. One node when the kernel says nothing.
-    pub fn of_machine() -> Self {
-        Self::read(Path::new(SYSFS)).unwrap_or_else(|_| Self::one())
+    /// The machine that a directory in the form of `/sys` describes. One node when it says nothing.
+    pub fn of_machine(sysfs: &Path) -> Self {
+        let read = Self::read(&sysfs.join("devices/system/node"));
+        Self { sysfs: sysfs.to_owned(), ..read.unwrap_or_else(|_| Self::one()) }
     }
 
     /// `count` made-up nodes over the CPUs of this machine: CPU c belongs to node c modulo `count`.
@@ -108,7 +110,12 @@ impl Topology {
             });
             TopologyNode { memory: node.memory, number: node.number, cpus: node.cpus, nearest }
         });
-        Self { nodes: nodes.collect(), node_of_cpu }
+        Self { nodes: nodes.collect(), node_of_cpu, sysfs: SYSFS.into() }
+    }
+
+    /// Where the machine is described, its block devices too.
+    pub fn sysfs(&self) -> &Path {
+        &self.sysfs
     }
 
     /// The nodes, by the engine's number.
@@ -225,7 +232,7 @@ mod tests {
 
     #[test]
     fn this_machine_has_a_node_for_every_cpu() {
-        let topology = Topology::of_machine();
+        let topology = Topology::of_machine(Path::new(SYSFS));
         assert!(topology.nodes().iter().map(|node| node.cpus.len()).sum::<usize>() > 0);
     }
 

@@ -136,7 +136,7 @@ const SETTINGS: [Setting; 14] = [
     },
     Setting {
         key: "reclaim_contention",
-        allowed: "wait, stall or skip",
+        allowed: "wait, stall, skip or stall-balanced",
         set: |core, value| {
             core.unmap_locks.set_contention(value.parse()?);
             Ok(())

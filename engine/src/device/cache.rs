@@ -3,7 +3,7 @@
 //! What to do is decided in `policy::slot_cache` and `policy::free_batch`; here are the locks. A buffer's
 //! lock is held while its batch is freed: after a drain has passed it, no slot of it is still on its way.
 use super::record::{Device, Store, number_of};
-use super::{Devices, SlotSpan};
+use super::{Devices, SlotSpan, device_id_of};
 use crate::base::index::{NodeId, Slot};
 use crate::sys::lock::{Guard, Lock};
 use crate::sys::{clock, numa};
@@ -53,7 +53,7 @@ impl Buffers {
             switch: Lock::new(Switch::new(cpus)),
             source: AtomicU8::new(Source::Devices as u8),
             mode: AtomicU8::new(SlotMode::Cache.index()),
-            order: AtomicU8::new(FreeOrder::Sorted.index()),
+            order: AtomicU8::new(FreeOrder::Merged.index()),
         }
     }
 
@@ -196,8 +196,9 @@ impl Devices {
         }
     }
 
-    fn free_batch(&self, slots: &mut [Slot]) {
-        let indexes_used = self.table.lock().indexes_used();
+    /// Frees slots of whatever devices, in use and in no buffer; in which order, and under how many locks, policy says.
+    pub fn free_batch(&self, slots: &mut [Slot]) {
+        let indexes_used = self.indexes_used.load(Ordering::Relaxed);
         let mut freeing = Freeing { devices: self, held: None, run: None };
         let done =
             free_batch::free_all(self.buffers.free_order(), indexes_used, slots, &mut freeing);
@@ -224,7 +225,7 @@ impl free_batch::Devices for Freeing<'_> {
     type Entry = Slot;
 
     fn device_of(&self, slot: Slot) -> DeviceId {
-        self.devices.device_of(slot).id()
+        device_id_of(slot)
     }
 
     fn check(&mut self, _: Slot) -> Result<(), Invalid> {

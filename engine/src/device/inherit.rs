@@ -8,6 +8,7 @@ use super::loans::Loan;
 use super::open::{self, DeviceKind, Direct, OpenDevice, OpenError};
 use super::record::{Device, DeviceState, Holding, Label, memory_device};
 use super::spec::SwapSpec;
+use super::sysfs::Hardware;
 use crate::base::error::Error;
 use crate::base::log;
 use crate::sys::PAGE_BYTES;
@@ -88,14 +89,16 @@ impl Devices {
                 (Handed::Copy(file), _) => self.own(device, &file)?,
                 (Handed::Loan(loan), holding) => {
                     if holding == Holding::Own {
-                        own.push((self.like(device)?, device.label().and_then(|label| label.node)));
+                        let node = device.label().and_then(|label| label.node);
+                        let is_rotational = device.is_rotational();
+                        own.push((self.like(device)?, Hardware { node, is_rotational }));
                     }
                     self.borrow(device, &loan, estate.parent)?;
                 }
             }
         }
-        for (opened, node) in own {
-            self.take_into_use(opened, node)?;
+        for (opened, hardware) in own {
+            self.take_into_use(opened, hardware)?;
         }
         Ok(())
     }
@@ -135,7 +138,7 @@ impl Devices {
         let was = std::mem::replace(&mut store.holding, Holding::Borrowed);
         store.state = DeviceState::Retired;
         drop(store);
-        self.table.lock().on_full(device.id());
+        self.table().on_full(device.id());
         if was == Holding::Own {
             let label = device.label().expect("a device in use has a label");
             device.set_label(Label {
@@ -164,7 +167,7 @@ impl Devices {
         if store.state == DeviceState::On {
             self.counts.add(store.counts());
             if !store.slots.is_full() {
-                self.table.lock().on_not_full(device.id());
+                self.table().on_not_full(device.id());
             }
         }
         Ok(())
@@ -173,7 +176,7 @@ impl Devices {
     /// An empty device beside this one.
     fn like(&self, device: &Device) -> Result<OpenDevice, Error> {
         let label = device.label().expect("a device in use has a label");
-        let priority = self.table.lock().device(device.id()).map(|known| known.priority);
+        let priority = self.table().device(device.id()).map(|known| known.priority);
         let directory = label.directory.as_ref().and_then(|directory| directory.try_clone().ok());
         Ok(OpenDevice {
             file: match label.kind {

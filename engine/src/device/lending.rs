@@ -105,7 +105,7 @@ impl Devices {
         if store.state == DeviceState::On && free > 0 {
             self.counts.add_free(free);
             if was_full {
-                self.table.lock().on_not_full(device.id());
+                self.table().on_not_full(device.id());
             }
         }
     }

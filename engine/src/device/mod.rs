@@ -34,6 +34,7 @@ use spec::SwapSpec;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use sysfs::Hardware;
 use userswap_policy::devices::{DEVICES_MAX, DeviceId, DeviceTable, Placement, Search};
 use userswap_policy::free_batch::FreeOrder;
 
@@ -71,8 +72,10 @@ pub enum SlotEnd {
 pub struct Devices {
     records: [Device; DEVICES_MAX],
     table: Lock<DeviceTable>,
-    /// How often the list lock was taken to choose a device.
+    /// How often the list lock was taken.
     pub list_lock: LockUse,
+    /// As the table says, for the path of every flush, which keeps off the list lock.
+    indexes_used: AtomicU32,
     counts: Counts,
     buffers: Buffers,
     /// Counts devices coming and going.
@@ -88,6 +91,11 @@ pub fn slot_of(id: DeviceId, number: u32) -> Slot {
     Slot(NonZeroU32::new(slot).expect("slot 0 is the header, and no page's"))
 }
 
+/// The device that a slot's name says.
+fn device_id_of(slot: Slot) -> DeviceId {
+    DeviceId((slot.0.get() / DEVICE_SLOTS) as u8)
+}
+
 impl Devices {
     /// Takes opened devices into use, in the order given.
     ///
@@ -99,6 +107,7 @@ impl Devices {
             records: std::array::from_fn(|index| Device::absent(DeviceId(index as u8))),
             table: Lock::new(DeviceTable::new(nodes, Placement::Near)),
             list_lock: LockUse::default(),
+            indexes_used: AtomicU32::new(0),
             counts: Counts::default(),
             buffers: Buffers::new(),
             changes: AtomicU32::new(0),
@@ -116,24 +125,26 @@ impl Devices {
     /// # Errors
     /// As [`Self::new`]; nothing is changed then.
     pub fn swapon(&self, opened: OpenDevice, topology: &Topology) -> Result<DeviceId, Error> {
-        let node = node_for(&opened, topology)?;
-        self.take_into_use(opened, node)
+        let hardware = hardware_of(&opened, topology)?;
+        self.take_into_use(opened, hardware)
     }
 
-    fn take_into_use(&self, opened: OpenDevice, node: Option<NodeId>) -> Result<DeviceId, Error> {
+    fn take_into_use(&self, opened: OpenDevice, hardware: Hardware) -> Result<DeviceId, Error> {
         let priority = opened.priority.map(|priority| priority as u16);
         let device = self.free_record()?;
         let name = self.unique_name(opened.path.display().to_string());
-        device.install(opened, name, node, self.buffers.cpus()).map_err(Error::Tables)?;
+        device.install(opened, name, hardware, self.buffers.cpus()).map_err(Error::Tables)?;
         let mut store = device.store().lock();
         let pages = store.slots.pages();
-        let taken = self.table.lock().swapon(node, priority, pages).map_err(Error::Swapon);
+        let taken = self.table().swapon(hardware.node, priority, pages).map_err(Error::Swapon);
         if let Err(error) = taken {
             drop(store);
             drop(device.remove());
             return Err(error);
         }
         assert_eq!(taken.ok(), Some(device.id()), "records and table agree about what is free");
+        // Relaxed: a batch that has a slot of the device comes after whoever was given that slot.
+        self.indexes_used.fetch_max(u32::from(device.id().0) + 1, Ordering::Relaxed);
         store.state = DeviceState::On;
         self.counts.add(store.counts());
         drop(store);
@@ -178,7 +189,7 @@ impl Devices {
 
     /// The lists of all nodes, under their lock: the innermost one.
     pub fn table(&self) -> Guard<'_, DeviceTable> {
-        self.table.lock()
+        self.table.lock_counted(&self.list_lock)
     }
 
     /// Allocates up to `want` consecutive slots for a CPU of the node `near`, from the device that its list
@@ -196,9 +207,8 @@ impl Devices {
     fn ask_devices(&self, want: u32, near: NodeId) -> Option<SlotSpan> {
         let granted = self.counts.reserve(want)?;
         let mut search = Search::new();
-        let span =
-            std::iter::from_fn(|| self.table.lock_counted(&self.list_lock).next(near, &mut search))
-                .find_map(|id| self.allocate_on(self.by_id(id), granted, near));
+        let span = std::iter::from_fn(|| self.table().next(near, &mut search))
+            .find_map(|id| self.allocate_on(self.by_id(id), granted, near));
         let taken = span.map_or(0, |span| span.count);
         self.counts.add_free(granted - taken);
         span
@@ -234,7 +244,7 @@ impl Devices {
         store.slots.limit(device.backed_slots());
         let lost = i64::from(before - store.slots.pages());
         self.counts.subtract(SlotCounts { free: lost, total: lost });
-        self.table.lock().resize(device.id(), store.slots.pages());
+        self.table().resize(device.id(), store.slots.pages());
         let run = store.allocate(cursor, want);
         self.note_full(device, &store);
         Some(device.span(run?))
@@ -243,7 +253,7 @@ impl Devices {
     /// Takes a device without room off the lists; its lock is held.
     fn note_full(&self, device: &Device, store: &Store) {
         if store.slots.is_full() {
-            self.table.lock().on_full(device.id());
+            self.table().on_full(device.id());
         }
     }
 
@@ -257,7 +267,7 @@ impl Devices {
         if store.state == DeviceState::On {
             self.counts.subtract(SlotCounts { free: 0, total: i64::from(span.count) });
         }
-        self.table.lock().resize(device.id(), store.slots.pages());
+        self.table().resize(device.id(), store.slots.pages());
         self.note_full(device, &store);
     }
 
@@ -272,7 +282,7 @@ impl Devices {
         if store.state == DeviceState::On {
             store.state = DeviceState::Retired;
             self.counts.subtract(store.counts());
-            self.table.lock().on_full(device.id());
+            self.table().on_full(device.id());
         }
     }
 
@@ -332,7 +342,7 @@ impl Devices {
 
     /// The device of a slot.
     pub fn device_of(&self, slot: Slot) -> &Device {
-        self.by_id(DeviceId((slot.0.get() / DEVICE_SLOTS) as u8))
+        self.by_id(device_id_of(slot))
     }
 
     /// Empties the buffers and keeps them empty: a device is going.
@@ -348,7 +358,7 @@ impl Devices {
 
     /// Changes which device without a priority is asked first.
     pub fn set_placement(&self, placement: Placement) {
-        self.table.lock().set_placement(placement);
+        self.table().set_placement(placement);
     }
 
     /// Changes how slots are allocated; what is in buffers goes back to the devices.
@@ -379,13 +389,16 @@ fn named_node(number: u8, topology: &Topology) -> Result<Option<NodeId>, Error> 
     topology.find(number).map(Some).ok_or_else(missing)
 }
 
-/// The engine's number of the node a device is close to: the one asked for, else what sysfs says.
-fn node_for(opened: &OpenDevice, topology: &Topology) -> Result<Option<NodeId>, Error> {
-    let find = |number: u32| topology.find(number);
-    match opened.node {
-        Some(number) => named_node(number, topology),
+/// What a device is on: near to the node that was asked for, else to the one that sysfs says.
+fn hardware_of(opened: &OpenDevice, topology: &Topology) -> Result<Hardware, Error> {
+    let file = opened.file.as_ref();
+    let node_of = |file| sysfs::node_of(topology.sysfs(), file);
+    let node = match opened.node {
+        Some(number) => named_node(number, topology)?,
         // On a made-up machine no device is near to a node.
-        None if topology.nodes().iter().all(|node| node.memory.is_none()) => Ok(None),
-        None => Ok(opened.file.as_ref().and_then(sysfs::node_of).and_then(find)),
-    }
+        None if topology.nodes().iter().all(|node| node.memory.is_none()) => None,
+        None => file.and_then(node_of).and_then(|number| topology.find(number)),
+    };
+    let is_rotational = file.is_some_and(|file| sysfs::is_rotational(topology.sysfs(), file));
+    Ok(Hardware { node, is_rotational })
 }

@@ -6,6 +6,7 @@
 use super::faulty::{Doom, Faulty};
 use super::loans::Loans;
 use super::open::{DeviceKind, OpenDevice};
+use super::sysfs::Hardware;
 use super::throttle::{Distance, Link, Throttle};
 use super::{DEVICE_SLOTS, SlotSpan, slot_of};
 use crate::base::index::{NodeId, Slot};
@@ -168,7 +169,7 @@ impl Device {
         &self,
         opened: OpenDevice,
         name: String,
-        node: Option<NodeId>,
+        hardware: Hardware,
         cpus: usize,
     ) -> io::Result<()> {
         let max = (opened.bytes / PAGE_BYTES as u64).min(u64::from(DEVICE_SLOTS)) as u32;
@@ -179,8 +180,7 @@ impl Device {
             let _ = self.checksums.set(ZeroedSlice::new(DEVICE_SLOTS as usize)?);
             let _ = self.pages_on.set(ZeroedSlice::new(DEVICE_SLOTS as usize)?);
         }
-        let rotational = opened.kind != DeviceKind::Memory && super::sysfs::is_rotational(&file);
-        self.is_rotational.store(rotational, Ordering::Relaxed);
+        self.is_rotational.store(hardware.is_rotational, Ordering::Relaxed);
         *self.backed.lock() = match opened.kind {
             DeviceKind::Temporary | DeviceKind::File => PAGE_BYTES as u64,
             DeviceKind::Block | DeviceKind::Memory => u64::MAX,
@@ -190,7 +190,7 @@ impl Device {
             path: opened.path,
             kind: opened.kind,
             max,
-            node,
+            node: hardware.node,
             directory: opened.directory.map(Arc::new),
         }));
         *self.link.lock() = opened.throttle.map(|throttle| Arc::new(Link::new(throttle)));

@@ -1,28 +1,36 @@
 //! What sysfs says of the block device below a file: which node it is close to, and whether it has to seek.
+use crate::base::index::NodeId;
 use std::fs::{File, canonicalize, read_to_string};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// Where the kernel lists block devices by number.
-const SYSFS: &str = "/sys/dev/block";
+/// What a device is on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Hardware {
+    /// The engine's number of the node that it is close to.
+    pub node: Option<NodeId>,
+    /// It has to seek.
+    pub is_rotational: bool,
+}
 
 /// The kernel's number of the node that a swap file or block device is close to; None for what is close to
 /// none (memory, network file systems, most virtual disks).
-pub fn node_of(file: &File) -> Option<u32> {
-    above(&block_device(file)?)
+pub fn node_of(sysfs: &Path, file: &File) -> Option<u32> {
+    above(&block_device(sysfs, file)?)
 }
 
 /// Whether the kernel takes the device for one that seeks; virtual disks are unless their host says
 /// otherwise, and what has no block device below it is not.
-pub fn is_rotational(file: &File) -> bool {
-    block_device(file).is_some_and(|device| seeks(&device))
+pub fn is_rotational(sysfs: &Path, file: &File) -> bool {
+    block_device(sysfs, file).is_some_and(|device| seeks(&device))
 }
 
-fn block_device(file: &File) -> Option<PathBuf> {
+/// Where the kernel describes the block device below a file, which it lists by number.
+fn block_device(sysfs: &Path, file: &File) -> Option<PathBuf> {
     let found = file.metadata().ok()?;
     let device = if found.file_type().is_block_device() { found.rdev() } else { found.dev() };
     let (major, minor) = (libc::major(device), libc::minor(device));
-    canonicalize(Path::new(SYSFS).join(format!("{major}:{minor}"))).ok()
+    canonicalize(sysfs.join(format!("dev/block/{major}:{minor}"))).ok()
 }
 
 /// A partition has no queue of its own: its disk's counts.
@@ -62,7 +70,8 @@ mod tests {
     #[test]
     fn memory_is_close_to_no_node_and_does_not_seek() {
         let memory = crate::sys::fd::memory_file().unwrap();
-        assert_eq!((node_of(&memory), is_rotational(&memory)), (None, false));
+        let sysfs = Path::new(crate::base::topology::SYSFS);
+        assert_eq!((node_of(sysfs, &memory), is_rotational(sysfs, &memory)), (None, false));
     }
 
     #[test]

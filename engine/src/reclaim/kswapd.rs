@@ -18,7 +18,7 @@ use crate::sys::{fd, numa};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use userswap_policy::kernel::contention::Unmapper;
+use userswap_policy::kernel::contention::{TurnEvent, Unmapper};
 use userswap_policy::reclaim::{Next, Round};
 
 /// Writes in flight: eight of a mebibyte saturate a fast disk and keep 2 % of a 512 MiB budget busy.
@@ -66,7 +66,7 @@ impl Kswapd {
                 outcome => self.sleep(outcome),
             }
         }
-        self.core.end_turn(self.core.node(self.node));
+        self.core.end_turn(self.core.node(self.node), TurnEvent::GivesUp);
         while self.queue.in_flight() > 0 {
             self.queue.wait();
             self.finish_completed();
@@ -167,7 +167,7 @@ impl Kswapd {
 
     /// The node is hopeless: its reclaimer is not woken until there is progress.
     fn give_up(&self, node: &Node) {
-        self.core.end_turn(node);
+        self.core.end_turn(node, TurnEvent::GivesUp);
         self.core.shortage.hopeless.fetch_add(1, Ordering::AcqRel);
         if node.hopeless.swap(true, Ordering::AcqRel) {
             self.core.shortage.hopeless.fetch_sub(1, Ordering::AcqRel);
@@ -239,7 +239,7 @@ impl Kswapd {
         // A thread that found the node low before that store did not signal: look again.
         let missed = open && !self.idle.is_empty() && wants_reclaim(node);
         if let Some(inside) = inside {
-            core.end_turn(node);
+            core.end_turn(node, TurnEvent::Sleeps);
             drop(inside);
         }
         let full = core.shortage.devices_full.load(Ordering::Relaxed);

@@ -2,7 +2,7 @@
 use crate::base::error::Error;
 use crate::state::core::Core;
 use crate::swapoff::Proceed;
-use crate::swapoff::kernel::walk::Windows;
+use crate::swapoff::kernel::walk::{Bump, Windows};
 use crate::swapoff::task::Task;
 use userswap_policy::named_choice;
 
@@ -13,10 +13,17 @@ named_choice! {
         /// In the order of the device, with large requests by several threads at once.
         #[default]
         Device = "device",
-        /// In the order of addresses, one window of the kernel's heuristic at a time: Linux since 5.8.
+        /// In the order of addresses, one window of the kernel's heuristic at a time, and none for a page that is
+        /// cached: Linux since 5.8.
         Scaling = "scaling",
         /// The same with windows of `2^page_cluster` slots throughout: the proposal of April 2020.
         Fixed = "fixed",
+        /// A window for every page, also for those that are cached, so that no hit is ever counted: Linux 5.1 to 5.7.
+        Scaling56 = "scaling-5.6",
+        /// The same with one hit added before each window, tried in the discussion of the proposal.
+        Bumped56 = "bumped-5.6",
+        /// The same with as many hits as the window before was large, tried there as well.
+        Forced56 = "forced-5.6",
     }
 }
 
@@ -35,6 +42,9 @@ impl Core {
             SwapoffMethod::Device => self.sweep(task, between),
             SwapoffMethod::Scaling => self.walk(task, Windows::Scaling, between),
             SwapoffMethod::Fixed => self.walk(task, Windows::Fixed, between),
+            SwapoffMethod::Scaling56 => self.walk(task, Windows::Blind(Bump::None), between),
+            SwapoffMethod::Bumped56 => self.walk(task, Windows::Blind(Bump::One), between),
+            SwapoffMethod::Forced56 => self.walk(task, Windows::Blind(Bump::LastWindow), between),
         }
     }
 }
@@ -50,7 +60,11 @@ mod tests {
         }
         for text in ["", "Device", "0", "fixed "] {
             let refusal = text.parse::<SwapoffMethod>().unwrap_err().to_string();
-            assert!(refusal.contains("use device, scaling or fixed"), "{refusal}");
+            assert!(
+                refusal
+                    .contains("use device, scaling, fixed, scaling-5.6, bumped-5.6 or forced-5.6"),
+                "{refusal}"
+            );
         }
     }
 }

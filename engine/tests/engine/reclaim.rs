@@ -96,8 +96,7 @@ fn every_contention_policy_keeps_every_byte_while_it_is_changed() {
                 if done.load(Ordering::Relaxed) {
                     break;
                 }
-                let all = [Contention::Stall, Contention::Skip, Contention::Wait];
-                core.unmap_locks.set_contention(all[turn % 3]);
+                core.unmap_locks.set_contention(Contention::ALL[turn % Contention::ALL.len()]);
                 std::thread::yield_now();
             }
         });

@@ -2,7 +2,9 @@
 //! lists, requests, turns), and fails when the engine stops asking the policy that decides. `tests/mutants` takes
 //! each wire away and expects a failure here.
 use crate::support::*;
-use std::sync::atomic::Ordering;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use userswap::internals::{Proceed, SwapoffMethod};
 use userswap::{Engine, Region};
@@ -38,9 +40,11 @@ fn freeing_locks_per_batch(order: FreeOrder) -> f64 {
             (locks + freeing, slots + device.freed.load(Ordering::Relaxed))
         })
     };
-    let before = so_far();
+    let list_lock = || engine.core().devices.list_lock.read().acquisitions;
+    let (before, list_before) = (so_far(), list_lock());
     drop(region);
-    let after = so_far();
+    let (after, list_after) = (so_far(), list_lock());
+    assert_eq!(list_after, list_before, "no device was full: nothing is to be listed");
     let slots = after.1 - before.1;
     assert!(slots > 2000, "{slots} slots were given back to the devices");
     (after.0 - before.0) as f64 * SLOT_BATCH as f64 / slots as f64
@@ -72,15 +76,27 @@ fn single_slots_come_from_a_buffer_that_asks_for_a_batch() {
     assert!(clusters >= 640, "{clusters} looks at the list without buffers");
 }
 
+/// Threads of two nodes write more than the budget has room for.
+fn write_on_both_nodes(engine: &Engine) {
+    std::thread::scope(|scope| {
+        for cpu in 0..2 {
+            scope.spawn(move || {
+                numa::run_on(&[cpu]);
+                let region = engine.map(20 * MIB).unwrap();
+                let pages = Pages::of(&region);
+                pages.fill_all(3);
+                pages.check_all(3);
+            });
+        }
+    });
+}
+
 #[test]
 fn each_node_writes_to_its_own_device_while_that_has_room() {
     limit(60);
     let builder = with_swap(builder(WAYS[0]).fake_numa(2), &["mem:64M,node=0", "mem:64M,node=1"]);
     let engine = build(builder);
-    let region = engine.map(40 * MIB).unwrap();
-    let pages = Pages::of(&region);
-    pages.fill_all(3);
-    pages.check_all(3);
+    write_on_both_nodes(&engine);
     let devices = &engine.core().devices;
     let placed: Vec<Vec<u64>> = devices
         .list()
@@ -89,6 +105,71 @@ fn each_node_writes_to_its_own_device_while_that_has_room() {
     assert!(placed[0][0] > 0 && placed[1][1] > 0, "{placed:?}");
     assert_eq!((placed[0][1], placed[1][0]), (0, 0), "device by node: {placed:?}");
     audit(&engine);
+}
+
+/// Describes, as `/sys` does, two nodes with half of the CPUs each, and what the files of `files` are on.
+fn describe_machine(sysfs: &Path, files: &Path, disk: (&str, &str)) {
+    let write = |name: &str, text: &str| {
+        let path = sysfs.join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    write("devices/system/node/online", "0-1\n");
+    for node in 0..2 {
+        let cpus: Vec<String> =
+            (0..clock::cpus()).filter(|cpu| cpu % 2 == node).map(|cpu| cpu.to_string()).collect();
+        write(&format!("devices/system/node/node{node}/cpulist"), &cpus.join(","));
+        write(&format!("devices/system/node/node{node}/distance"), "10 20\n");
+    }
+    let number = files.metadata().unwrap().dev();
+    let disk_at = format!("dev/block/{}:{}", libc::major(number), libc::minor(number));
+    write(&format!("{disk_at}/device/numa_node"), disk.0);
+    write(&format!("{disk_at}/queue/rotational"), disk.1);
+}
+
+#[test]
+fn a_device_is_near_to_the_node_that_sysfs_says() {
+    limit(60);
+    let (sysfs, files) = (tempfile::tempdir().unwrap(), tempfile::tempdir_in("/var/tmp").unwrap());
+    describe_machine(sysfs.path(), files.path(), ("1\n", "0\n"));
+    let file = format!("{}:64M", files.path().display());
+    let engine = build(with_swap(builder(WAYS[0]).sysfs(sysfs.path()), &["mem:64M", &file]));
+    assert_eq!(engine.core().nodes.len(), 2);
+    let devices = &engine.core().devices;
+    let nodes = devices.list().map(|device| device.label().unwrap().node).collect::<Vec<_>>();
+    assert_eq!(nodes, [None, Some(NodeId(1))]);
+    write_on_both_nodes(&engine);
+    let placed = |device: usize, node: usize| {
+        devices.list().nth(device).unwrap().placed[node].load(Ordering::Relaxed)
+    };
+    assert!(placed(0, 0) > 0 && placed(1, 1) > 0, "both nodes wrote");
+    assert_eq!((placed(1, 0), placed(0, 1)), (0, 0), "the file comes first on its node only");
+    audit(&engine);
+}
+
+/// Whether a fault brings the page's neighbours in memory, rather than those on the device.
+fn reads_neighbours_in_memory(rotational: &str) -> bool {
+    let (sysfs, files) = (tempfile::tempdir().unwrap(), tempfile::tempdir_in("/var/tmp").unwrap());
+    describe_machine(sysfs.path(), files.path(), ("-1\n", rotational));
+    let file = format!("{}:64M", files.path().display());
+    let builder = builder(WAYS[0]).sysfs(sysfs.path()).readahead(ReadaheadPolicy::Scaling);
+    let engine = build(with_swap(builder, &[&file]));
+    let (_region, pages) = paged_out_at_random(&engine, 2048);
+    pages.check(1000, 7);
+    eventually("the window is read", || engine.counters().swap_ra >= 6);
+    let core = engine.core();
+    let page = core.arena.page_of(pages.address) + 1001;
+    let is_in = || !matches!(core.pages.state(page), PageState::Swapped { .. });
+    let came = is_in();
+    pages.check_all(7);
+    came
+}
+
+#[test]
+fn scaling_reads_in_the_order_of_addresses_unless_a_device_seeks() {
+    limit(60);
+    assert!(reads_neighbours_in_memory("0\n"));
+    assert!(!reads_neighbours_in_memory("1\n"));
 }
 
 /// Requests of a swapoff, a window of at most 32 slots each.
@@ -131,6 +212,25 @@ fn a_scaling_walk_counts_its_hits_and_grows_to_whole_blocks() {
 }
 
 #[test]
+fn a_blind_walk_sees_no_hits_and_reads_what_made_up_ones_say() {
+    limit(100);
+    let requests = |method| {
+        let engine = engine_on(WAYS[0], &["mem:64M"]);
+        let (_region, pages) = paged_out(&engine, 2048, 7);
+        walk_requests(&engine, method, pages)
+    };
+    let (blind, bumped, forced) = (
+        requests(SwapoffMethod::Scaling56),
+        requests(SwapoffMethod::Bumped56),
+        requests(SwapoffMethod::Forced56),
+    );
+    // The first windows are of a fresh state, which has four hits; CPUs fill clusters of their own.
+    assert!((1000..1100).contains(&blind), "{blind} requests of two pages");
+    assert!((500..600).contains(&bumped), "{bumped} requests of four pages");
+    assert!((64..=96).contains(&forced), "{forced} requests of 32 pages");
+}
+
+#[test]
 fn an_unmap_lock_is_taken_once_for_a_batch() {
     limit(60);
     let engine = engine_on(WAYS[0], &["mem:64M"]);
@@ -169,6 +269,83 @@ fn a_reclaimer_that_collides_is_exclusive_until_its_node_is_balanced() {
     pages.check_all(3);
     eventually("balanced, it gives the turn back", || exclusive().is_none());
     assert!(turns() >= 1);
+    audit(&engine);
+}
+
+/// Does something while a thread gives all pages back and writes to them, again and again; then all hold what it wrote
+/// last.
+fn while_written<R>(mut region: Region, act: impl FnOnce() -> R) -> R {
+    let pages = Pages::of(&region);
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let mut stamp = 0;
+            while !over.load(Ordering::Relaxed) {
+                stamp += 1;
+                // No page is read back then, and nothing slows the writer but want of pages.
+                region.discard(0..region.len()).unwrap();
+                pages.fill_all(stamp);
+            }
+            stamp
+        });
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(act));
+        over.store(true, Ordering::Relaxed);
+        pages.check_all(writer.join().unwrap());
+        outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+/// As the exclusive reclaimer was proposed, it keeps the turn while it sleeps for a write.
+#[test]
+fn a_turn_until_balanced_outlasts_the_sleeps_of_its_reclaimer() {
+    limit(100);
+    // 4 MiB take it a fifth of a second: it sleeps between writes.
+    let engine = engine_on(WAYS[0], &["mem:128M,throttle=20"]);
+    let core = engine.core();
+    // Far from balanced as long as there is a writer.
+    core.set_watermarks(|marks| marks.second_chance_percent = 40).unwrap();
+    core.unmap_locks.set_contention(Contention::StallBalanced);
+    let region = engine.map(40 * MIB).unwrap();
+    let pages = Pages::of(&region);
+    let turns = || engine.counters().reclaim_turns;
+    let outlasts = || {
+        let held = {
+            let parts = Parts::new(&core.arena);
+            core.unmap_locks.enter_at_last(parts.of(core.arena.page_of(pages.address)))
+        };
+        eventually("a reclaimer has the turn", || core.status().unmap_lock.exclusive.is_some());
+        let (turns_before, written) = (turns(), engine.counters().pswpout);
+        drop(held);
+        eventually("4 MiB are written", || engine.counters().pswpout > written + 1024);
+        turns() == turns_before
+    };
+    // A writer that gets no CPU for a while lets its node be balanced.
+    let outlasted = while_written(region, || (0..20).any(|_| outlasts()));
+    assert!(outlasted, "every turn ended within 4 MiB");
+    eventually("balanced, it gives the turn back", || core.status().unmap_lock.exclusive.is_none());
+    audit(&engine);
+}
+
+#[test]
+fn faults_wait_for_the_background_reclaimer_when_its_writes_are_slow() {
+    limit(60);
+    let engine = engine_on(WAYS[0], &["mem:64M,throttle=20"]);
+    let region = engine.map(32 * MIB).unwrap();
+    let throttled = || {
+        engine.set("min_free", "auto").unwrap();
+        let stalls = engine.counters().allocstall;
+        eventually("all but the minimum is used", || engine.counters().allocstall > stalls + 10);
+        let written = engine.counters().pswpout;
+        // What is left is far below this one.
+        engine.set("min_free", "4M").unwrap();
+        let counters = || engine.counters();
+        eventually("a fault waits, or a MiB is written", || {
+            counters().pgthrottle > 0 || counters().pswpout > written + 256
+        });
+        counters().pgthrottle > 0
+    };
+    let has_waited = while_written(region, || (0..20).any(|_| throttled()));
+    assert!(has_waited, "no fault has waited");
     audit(&engine);
 }
 

@@ -23,7 +23,25 @@ named_choice! {
         Stall = "stall",
         /// Take victims from elsewhere, and come back to these.
         Skip = "skip",
+        /// As [`Self::Stall`], and the turn lasts until its node is balanced: the protocol as it was proposed.
+        StallBalanced = "stall-balanced",
     }
+}
+
+/// What happens to the node whose turn it is to contend.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TurnEvent {
+    /// It was seen above its high watermark.
+    Balanced,
+    /// Its reclaimer sleeps, be it for a write under way.
+    Sleeps,
+    /// Its reclaimer has found it hopeless, or ends. As proposed the turn would last for ever then.
+    GivesUp,
+}
+
+/// Whether the turn is over. Under every other answer a turn is left from before the answer was changed.
+pub fn ends_turn(contention: Contention, event: TurnEvent) -> bool {
+    contention != Contention::StallBalanced || event != TurnEvent::Sleeps
 }
 
 /// What kind of thread wants an unmap lock.
@@ -51,11 +69,11 @@ pub fn approach(contention: Contention, unmapper: Unmapper, exclusive: Option<u8
     match (contention, unmapper) {
         (Contention::Wait, _) => Approach::Block,
         (Contention::Skip, _) => Approach::TryThenSkip,
-        (Contention::Stall, Unmapper::Direct) => Approach::Block,
-        (Contention::Stall, Unmapper::Background(node)) if exclusive == Some(node) => {
-            Approach::Block
-        }
-        (Contention::Stall, Unmapper::Background(_)) => Approach::TryThenClaim,
+        (Contention::Stall | Contention::StallBalanced, unmapper) => match unmapper {
+            Unmapper::Direct => Approach::Block,
+            Unmapper::Background(node) if exclusive == Some(node) => Approach::Block,
+            Unmapper::Background(_) => Approach::TryThenClaim,
+        },
     }
 }
 
@@ -65,12 +83,24 @@ mod tests {
 
     #[test]
     fn only_a_background_reclaimer_that_is_not_exclusive_tries() {
-        let stall = |unmapper, exclusive| approach(Contention::Stall, unmapper, exclusive);
-        assert_eq!(stall(Unmapper::Background(0), None), Approach::TryThenClaim, "X1, X2");
-        assert_eq!(stall(Unmapper::Background(1), Some(0)), Approach::TryThenClaim, "X3");
-        assert_eq!(stall(Unmapper::Background(0), Some(0)), Approach::Block, "X4");
-        assert_eq!(stall(Unmapper::Direct, Some(0)), Approach::Block, "X8");
-        assert_eq!(stall(Unmapper::Direct, None), Approach::Block, "X8");
+        for contention in [Contention::Stall, Contention::StallBalanced] {
+            let stall = |unmapper, exclusive| approach(contention, unmapper, exclusive);
+            assert_eq!(stall(Unmapper::Background(0), None), Approach::TryThenClaim, "X1, X2");
+            assert_eq!(stall(Unmapper::Background(1), Some(0)), Approach::TryThenClaim, "X3");
+            assert_eq!(stall(Unmapper::Background(0), Some(0)), Approach::Block, "X4");
+            assert_eq!(stall(Unmapper::Direct, Some(0)), Approach::Block, "X8");
+            assert_eq!(stall(Unmapper::Direct, None), Approach::Block, "X8");
+        }
+    }
+
+    #[test]
+    fn only_as_proposed_a_turn_outlasts_a_sleep() {
+        for contention in Contention::ALL {
+            assert!(ends_turn(contention, TurnEvent::Balanced), "X5");
+            assert!(ends_turn(contention, TurnEvent::GivesUp), "X13");
+            let outlasts = !ends_turn(contention, TurnEvent::Sleeps);
+            assert_eq!(outlasts, contention == Contention::StallBalanced, "{contention}");
+        }
     }
 
     #[test]

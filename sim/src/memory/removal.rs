@@ -1,6 +1,6 @@
 //! Pages whose write has ended leave the index of their device, under its lock: where reclaimers meet.
 
-use userswap_policy::kernel::contention::{Approach, Contention, STALL_MAX_MS, Unmapper, approach};
+use userswap_policy::kernel::contention::{Approach, STALL_MAX_MS, Unmapper, approach};
 use userswap_policy::victims::take_same;
 
 use super::{Frame, Memory, PageId, Removal, Slot, count};
@@ -83,7 +83,7 @@ impl Memory {
 
     /// A node is balanced, or its reclaimer has given up: another one may contend.
     pub(super) fn release_claim(&self, node: u8) {
-        if self.contention() == Contention::Stall && self.exclusive.get() == Some(node) {
+        if self.exclusive.get() == Some(node) {
             self.exclusive.set(None);
             self.stalled.wake_all(&self.sim);
         }

@@ -61,7 +61,7 @@ struct Variant {
 /// The first is the source's column "before", the second "after".
 const VARIANTS: [Variant; 4] = [
     Variant { name: "wait", contention: Contention::Wait, removal: Removal::Batch },
-    Variant { name: "stall", contention: Contention::Stall, removal: Removal::Batch },
+    Variant { name: "stall", contention: Contention::StallBalanced, removal: Removal::Batch },
     Variant { name: "skip", contention: Contention::Skip, removal: Removal::Batch },
     Variant { name: "wait, page by page", contention: Contention::Wait, removal: Removal::Page },
 ];

@@ -6,14 +6,14 @@ mod ours;
 mod published;
 mod report;
 
-use crate::figures::median;
+use crate::figures::{median, median_count};
 use crate::format::{Format, Shown};
 use crate::interrupt::Interrupt;
 use crate::kernel::swapoff::{self as kernel, KernelLoad};
 use crate::kernel::{self as rival, KernelError, Limits, Place};
 use crate::process::{RunError, own_program};
 use clap::Args;
-use ours::{Ours, Way};
+use ours::{Ours, Walked, Way};
 use report::{KernelTime, Measured, Report, Row};
 use std::io;
 use std::path::PathBuf;
@@ -28,6 +28,16 @@ use userswap::parse_size;
 const FILLED_PERCENT: u64 = 85;
 /// What a careful administrator would try for the kernel's swapoff; the better one counts.
 const KERNEL_CLUSTERS: [u8; 2] = [3, 5];
+
+/// The kernel's walks, in the order of the columns: as it was in 2020, as was proposed, tried in the discussion, and
+/// done instead.
+const WALKS: [SwapoffMethod; 5] = [
+    SwapoffMethod::Scaling56,
+    SwapoffMethod::Fixed,
+    SwapoffMethod::Bumped56,
+    SwapoffMethod::Forced56,
+    SwapoffMethod::Scaling,
+];
 
 /// Options of `bench swapoff`.
 #[derive(Debug, Clone, Args)]
@@ -103,7 +113,7 @@ struct Runs {
     measured: Measured,
     /// Seconds of the kernel's swapoff with a `page_cluster`.
     kernel: Vec<(u8, f64)>,
-    walks: Vec<(Way, f64)>,
+    walks: Vec<(Way, Walked)>,
 }
 
 /// Measures and prints.
@@ -153,7 +163,7 @@ fn one_round(args: &SwapoffArgs, ours: &Ours, runs: &mut Runs) -> Result<(), Fai
     ours.page_out()?;
     runs.measured.plain_read_s.push(ours.read_plainly()?);
     let device = Way { method: SwapoffMethod::Device, page_cluster: KERNEL_CLUSTERS[0] };
-    runs.measured.device_s.push(ours.swapoff(device)?);
+    runs.measured.device_s.push(ours.swapoff(device)?.seconds);
     if args.vs.is_some() {
         for page_cluster in KERNEL_CLUSTERS {
             let bytes = runs.measured.size_bytes;
@@ -161,7 +171,7 @@ fn one_round(args: &SwapoffArgs, ours: &Ours, runs: &mut Runs) -> Result<(), Fai
         }
     }
     for &page_cluster in &args.page_cluster {
-        for method in [SwapoffMethod::Scaling, SwapoffMethod::Fixed] {
+        for method in WALKS {
             let way = Way { method, page_cluster };
             ours.page_out()?;
             runs.walks.push((way, ours.swapoff(way)?));
@@ -184,8 +194,9 @@ fn kernel_s(args: &SwapoffArgs, bytes: u64, page_cluster: u8) -> Result<f64, Fai
 fn report_of(args: &SwapoffArgs, runs: Runs) -> Report {
     let middle = |times: Vec<f64>| median(times).expect("every variant has run");
     let walk = |wanted: Way| {
-        let times = runs.walks.iter().filter(|(way, _)| *way == wanted).map(|(_, time)| *time);
-        middle(times.collect())
+        let of_way = || runs.walks.iter().filter(|(way, _)| *way == wanted).map(|(_, walk)| walk);
+        let seconds = middle(of_way().map(|walk| walk.seconds).collect());
+        Walked { seconds, requests: median_count(of_way().map(|walk| walk.requests)) }
     };
     let row = |&page_cluster: &u8| {
         let published = published::row_of(page_cluster);
@@ -193,8 +204,7 @@ fn report_of(args: &SwapoffArgs, runs: Runs) -> Report {
             page_cluster,
             published_scaling_s: published.map(|row| row.scaling_s),
             published_fixed_s: published.map(|row| row.fixed_s),
-            scaling_s: walk(Way { method: SwapoffMethod::Scaling, page_cluster }),
-            fixed_s: walk(Way { method: SwapoffMethod::Fixed, page_cluster }),
+            walks: WALKS.map(|method| walk(Way { method, page_cluster })),
         }
     };
     let of_cluster = |page_cluster: u8| {

@@ -3,6 +3,7 @@
 use super::super::words::word_at;
 use super::Failure;
 use crate::disk::{self, Requests};
+use serde::Serialize;
 use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::OpenOptionsExt;
@@ -29,6 +30,14 @@ pub(super) struct Ours {
 pub(super) struct Way {
     pub(super) method: SwapoffMethod,
     pub(super) page_cluster: u8,
+}
+
+/// What a swapoff took.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(super) struct Walked {
+    pub(super) seconds: f64,
+    /// How often it was asked between two requests whether to go on.
+    pub(super) requests: u64,
 }
 
 impl Ours {
@@ -82,11 +91,15 @@ impl Ours {
     }
 
     /// Seconds to empty the device; a new one replaces it afterwards.
-    pub(super) fn swapoff(&self, way: Way) -> Result<f64, Failure> {
+    pub(super) fn swapoff(&self, way: Way) -> Result<Walked, Failure> {
         self.engine.set("page_cluster", &way.page_cluster.to_string())?;
         let begin = Instant::now();
         let core = self.engine.core();
-        core.swapoff_by(&self.directory, way.method, &mut |_| Proceed::GoOn)?;
+        let mut requests = 0;
+        core.swapoff_by(&self.directory, way.method, &mut |_| {
+            requests += 1;
+            Proceed::GoOn
+        })?;
         let seconds = begin.elapsed().as_secs_f64();
         let resident = u64::from(self.engine.usage().resident) * PAGE_BYTES as u64;
         if resident < self.region.len() as u64 {
@@ -94,7 +107,7 @@ impl Ours {
         }
         let spec = self.spec.parse().map_err(|error| Failure::Spec(format!("{error}")))?;
         core.swapon(&spec)?;
-        Ok(seconds)
+        Ok(Walked { seconds, requests })
     }
 
     /// Looks at every word.

@@ -1,6 +1,7 @@
 //! The report of `bench swapoff`: the fields are the keys of the JSON object.
 
-use super::published;
+use super::ours::Walked;
+use super::{WALKS, published};
 use crate::figures::median;
 use crate::format::Shown;
 use crate::machine::{self, Machine};
@@ -17,9 +18,8 @@ pub(super) struct Row {
     /// The kernel's, as published in 2020.
     pub(super) published_scaling_s: Option<f64>,
     pub(super) published_fixed_s: Option<f64>,
-    /// Our engine by the kernel's walk.
-    pub(super) scaling_s: f64,
-    pub(super) fixed_s: f64,
+    /// Our engine by the kernel's walks, in the order of [`WALKS`].
+    pub(super) walks: [Walked; WALKS.len()],
 }
 
 /// The kernel's swapoff here.
@@ -69,8 +69,10 @@ impl Shown for Report {
                 size::display(self.ram_bytes),
                 self.device_s.len()
             ),
-            self.table().to_string(),
+            self.times().to_string(),
             published::SOURCE.to_owned(),
+            "requests of the walks".to_owned(),
+            self.requests().to_string(),
             format!(
                 "device order (the default)  {:.2} s, {:.0} % of the disk's speed (plain O_DIRECT reads: {:.2} s)",
                 self.median_device_s,
@@ -117,33 +119,39 @@ impl Report {
         }
     }
 
-    fn table(&self) -> Table {
+    fn times(&self) -> Table {
         let seconds = |seconds: f64| format!("{seconds:.2}");
         let published = |figure: Option<f64>| figure.map_or_else(|| "-".to_owned(), seconds);
-        let mut table = Table::new();
-        table.load_preset(presets::NOTHING).set_header([
-            "page_cluster",
-            "2020 scaling",
-            "2020 fixed",
-            "scaling",
-            "fixed",
-            "device order",
-        ]);
-        for row in &self.rows {
-            table.add_row([
-                row.page_cluster.to_string(),
-                published(row.published_scaling_s),
-                published(row.published_fixed_s),
-                seconds(row.scaling_s),
-                seconds(row.fixed_s),
-                seconds(self.median_device_s),
-            ]);
-        }
-        for column in table.column_iter_mut() {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-        table
+        let walks = WALKS.map(|method| method.to_string());
+        let header = ["page_cluster", "2020 default", "2020 fixed"].map(str::to_owned);
+        let rows = self.rows.iter().map(|row| {
+            let cluster = row.page_cluster.to_string();
+            let before = [published(row.published_scaling_s), published(row.published_fixed_s)];
+            let walks = row.walks.map(|walk| seconds(walk.seconds));
+            let device = [seconds(self.median_device_s)];
+            [cluster].into_iter().chain(before).chain(walks).chain(device).collect()
+        });
+        table(header.into_iter().chain(walks).chain(["device order".to_owned()]), rows)
     }
+
+    /// How many requests the walks made, which no other load on the disk changes.
+    fn requests(&self) -> Table {
+        let header = ["page_cluster".to_owned()].into_iter();
+        let rows = self.rows.iter().map(|row| {
+            let walks = row.walks.map(|walk| walk.requests.to_string());
+            [row.page_cluster.to_string()].into_iter().chain(walks).collect()
+        });
+        table(header.chain(WALKS.map(|method| method.to_string())), rows)
+    }
+}
+
+fn table(header: impl Iterator<Item = String>, rows: impl Iterator<Item = Vec<String>>) -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).set_header(header).add_rows(rows);
+    for column in table.column_iter_mut() {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
 }
 
 #[cfg(test)]
@@ -155,8 +163,7 @@ mod tests {
             page_cluster,
             published_scaling_s: published,
             published_fixed_s: published,
-            scaling_s: 4.0,
-            fixed_s: 3.0,
+            walks: [Walked { seconds: 4.0, requests: 77 }; WALKS.len()],
         };
         let rows = vec![row(3, Some(22.09)), row(10, None)];
         let (plain_read_s, device_s) = (vec![0.5, 0.6, 0.9], vec![1.0; 3]);
@@ -175,9 +182,10 @@ mod tests {
     #[test]
     fn what_was_published_is_told_from_what_was_measured() {
         let text = report(vec![]).text();
-        assert!(text.contains("2020 scaling") && text.contains("not measured here"), "{text}");
+        assert!(text.contains("2020 default") && text.contains("not measured here"), "{text}");
         assert!(text.contains("60 % of the disk's speed"), "{text}");
-        let last = text.lines().find(|line| line.trim_start().starts_with("10 ")).unwrap();
-        assert_eq!(last.split_whitespace().collect::<Vec<_>>()[1..3], ["-", "-"]);
+        let mut last = text.lines().filter(|line| line.trim_start().starts_with("10 "));
+        assert_eq!(last.next().unwrap().split_whitespace().collect::<Vec<_>>()[1..3], ["-", "-"]);
+        assert_eq!(last.next().unwrap().matches("77").count(), WALKS.len());
     }
 }

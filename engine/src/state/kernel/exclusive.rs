@@ -2,7 +2,7 @@
 //! and go on; the others sleep for at most ten milliseconds first (patch 3 of the 2016 series).
 //!
 //! A claim ends when the owner's node is balanced, which any thread may see and act on; and, as the patch
-//! did not, when the owner sleeps, finds its node hopeless, or ends. A release just before a
+//! did not, when the owner finds its node hopeless, or ends, or under `stall` just sleeps. A release just before a
 //! reclaimer goes to sleep is missed by it: it sleeps its full time, and nothing depends on the wake-up.
 use crate::sys::sync::{AtomicU32, Ordering, sleep, wake_all};
 

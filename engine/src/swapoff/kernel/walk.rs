@@ -4,11 +4,13 @@
 //! Each page on the device is first looked for among the cached ones; if it is not there, the window that
 //! a readahead policy gives for it is read, and the others of the window wait as cached pages until the walk
 //! comes to them. That is the walk of Linux since 5.1 with the lookup of 5.8; `fixed` is the policy proposed
-//! for it in April 2020. Pages that it misses, the default method finds afterwards.
+//! for it in April 2020. Before 5.8 the walk was blind: it asked for a window at every page, of which it read
+//! what was not cached, and never saw a hit. Pages that it misses, the default method finds afterwards.
 use crate::base::error::Error;
 use crate::base::index::NodeId;
 use crate::base::index::{PageIndex, PageRange, Slot};
 use crate::device::record::number_of;
+use crate::device::slot_of;
 use crate::state::core::Core;
 use crate::state::frame_set::FrameSet;
 use crate::state::node::Asker;
@@ -32,6 +34,29 @@ pub enum Windows {
     Scaling,
     /// All the largest.
     Fixed,
+    /// By the kernel's heuristic at every page, which is told of no hits but these.
+    Blind(Bump),
+}
+
+/// Hits that are made up before each window.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Bump {
+    /// None.
+    None,
+    /// One.
+    One,
+    /// As many as the window before had pages.
+    LastWindow,
+}
+
+/// What a walk wants to read.
+struct Wanted {
+    /// The page that it has come to, and its slot.
+    page: PageIndex,
+    slot: Slot,
+    slots: Range<u32>,
+    /// The page from which it goes on.
+    then: PageIndex,
 }
 
 /// A walk under way.
@@ -44,6 +69,10 @@ struct Walk<'a> {
     /// By slot: its page was read ahead, and the walk has not come to it yet.
     marked: Vec<bool>,
     found: Found,
+    /// Slots of the last window.
+    last_window: u32,
+    /// The cached page for which a blind walk has asked last.
+    asked: Option<PageIndex>,
 }
 
 impl Core {
@@ -71,13 +100,15 @@ impl Core {
             },
             marked: vec![false; slots as usize],
             found: Found::new(1..slots.max(1)),
+            last_window: 0,
+            asked: None,
         };
         self.look_ranges().into_iter().for_each(|range| walk.note(range));
         for range in self.look_ranges() {
             let mut rest = range;
-            while let Some((page, slot)) = walk.place_cached_until(rest) {
-                walk.read_around(range, page, slot)?;
-                rest = PageRange { first: page + 1, count: range.end() - page - 1 };
+            while let Some(wanted) = walk.place_until_read(range, rest) {
+                walk.read_around(&wanted)?;
+                rest = PageRange { first: wanted.then, count: range.end() - wanted.then };
                 if between() == Proceed::Cancel {
                     return Err(Error::SwapoffCancelled);
                 }
@@ -103,15 +134,16 @@ impl Walk<'_> {
         }
     }
 
-    /// Places pages that need no read, up to the first one that needs one.
-    fn place_cached_until(&mut self, range: PageRange) -> Option<(PageIndex, Slot)> {
+    /// Places pages of `rest` that need no read, up to the first one for which something is to be read.
+    fn place_until_read(&mut self, region: PageRange, rest: PageRange) -> Option<Wanted> {
         let core = self.core;
         let _blocked = Blocked::new();
         let _inside = core.gate.enter();
-        let missing = (range.first..range.end()).find_map(|page| {
+        let wanted = (rest.first..rest.end()).find_map(|page| {
             match core.pages.state(page) {
                 PageState::Swapped { slot } if core.is_on(self.task.device, slot) => {
-                    return Some((page, slot));
+                    let slots = self.window(region, page, slot);
+                    return Some(Wanted { page, slot, slots, then: page + 1 });
                 }
                 PageState::Resident { slot: Some(slot), .. }
                     if core.is_on(self.task.device, slot) =>
@@ -121,6 +153,9 @@ impl Walk<'_> {
                 PageState::Cached { slot: Some(slot), .. }
                     if core.is_on(self.task.device, slot) =>
                 {
+                    if let Some(slots) = self.unread_around(region, page, slot) {
+                        return Some(Wanted { page, slot, slots, then: page });
+                    }
                     self.hit(page, slot);
                     core.take_cached(page, slot, &mut self.found);
                 }
@@ -129,7 +164,26 @@ impl Walk<'_> {
             None
         });
         core.place_cached(&mut self.found);
-        missing
+        wanted
+    }
+
+    /// The window for a cached page where the walk is blind, if there is something to read in it. Asked for once.
+    fn unread_around(
+        &mut self,
+        region: PageRange,
+        page: PageIndex,
+        slot: Slot,
+    ) -> Option<Range<u32>> {
+        if !matches!(self.windows, Windows::Blind(_)) || self.asked.replace(page) == Some(page) {
+            return None;
+        }
+        let slots = self.window(region, page, slot);
+        let is_unread = |number: u32| {
+            let slot = slot_of(self.task.device.id(), number);
+            let page = self.found.map.page_at(number);
+            page.is_some_and(|page| self.core.pages.state(page) == PageState::Swapped { slot })
+        };
+        slots.clone().any(is_unread).then_some(slots)
     }
 
     /// Counts a page that was read ahead and is used now; each counts once.
@@ -138,6 +192,7 @@ impl Walk<'_> {
             let ahead = match self.windows {
                 Windows::Scaling => Scaling(&mut self.cluster).on_hit(page, &self.limits),
                 Windows::Fixed => Fixed(&mut self.cluster).on_hit(page, &self.limits),
+                Windows::Blind(_) => None,
             };
             assert_eq!(ahead, None, "the kernel's policies only count hits");
         }
@@ -156,23 +211,31 @@ impl Walk<'_> {
             now_ns: 0,
             hint: Hint::Normal,
         };
-        let window = match self.windows {
-            Windows::Scaling => Scaling(&mut self.cluster).on_fault(&fault, &self.limits),
-            Windows::Fixed => Fixed(&mut self.cluster).on_fault(&fault, &self.limits),
+        let made_up = match self.windows {
+            Windows::Scaling | Windows::Fixed | Windows::Blind(Bump::None) => 0,
+            Windows::Blind(Bump::One) => 1,
+            Windows::Blind(Bump::LastWindow) => self.last_window,
         };
-        match window {
+        (0..made_up).for_each(|_| self.cluster.count_hit());
+        let window = match self.windows {
+            Windows::Fixed => Fixed(&mut self.cluster).on_fault(&fault, &self.limits),
+            _ => Scaling(&mut self.cluster).on_fault(&fault, &self.limits),
+        };
+        let slots = match window {
             ReadWindow::One => number..number + 1,
             ReadWindow::Slots { first, count } => first..first + count,
             ReadWindow::Pages { .. } | ReadWindow::Stream(_) => {
                 unreachable!("both are in device order")
             }
-        }
+        };
+        self.last_window = slots.end - slots.start;
+        slots
     }
 
     /// Reads the window of a page; the page is placed, the others are cached and marked.
-    fn read_around(&mut self, range: PageRange, page: PageIndex, slot: Slot) -> Result<(), Error> {
+    fn read_around(&mut self, wanted: &Wanted) -> Result<(), Error> {
         let core = self.core;
-        let slots = self.window(range, page, slot);
+        let slots = &wanted.slots;
         let begun = clock::now_ns();
         loop {
             if core.devices.must_yield() || clock::now_ns() - begun > PATIENCE_NS {
@@ -185,9 +248,9 @@ impl Walk<'_> {
             let mut frames = FrameSet::new();
             core.fill_set(node, &mut frames, slots.end - slots.start, Asker::Background);
             if frames.pages() > 0 {
-                let slots = part_around(number_of(slot), &slots, frames.pages());
+                let slots = part_around(number_of(wanted.slot), slots, frames.pages());
                 let read = core.read_slots(self.task, &self.found.map, slots, frames);
-                self.settle(page, &read);
+                self.settle(wanted.page, &read);
                 return Ok(());
             }
             drop(inside);

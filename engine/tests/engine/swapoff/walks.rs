@@ -2,20 +2,28 @@
 use super::{count_present, used, with_memory};
 use crate::support::*;
 use userswap::Builder;
-use userswap::internals::SwapoffMethod;
+use userswap::internals::{Proceed, SwapoffMethod};
 
 #[test]
 fn the_kernels_walks_bring_everything_back_too() {
     for way in WAYS {
-        for method in [SwapoffMethod::Scaling, SwapoffMethod::Fixed] {
+        for method in SwapoffMethod::ALL.into_iter().filter(|way| *way != SwapoffMethod::Device) {
             limit(30);
             let engine = with_memory(way, 16, &["mem:64M"]);
             let (region, pages) = paged_out(&engine, 2500, 7);
-            for page_cluster in ["0", "1", "3", "8"] {
-                engine.set("page_cluster", page_cluster).unwrap();
+            for page_cluster in [0, 1, 3, 8] {
+                engine.set("page_cluster", &page_cluster.to_string()).unwrap();
                 let before = engine.counters().pswpin;
-                swapoff_by(&engine, "mem", method, &mut go_on).unwrap();
+                let mut requests = 0;
+                let mut count = |_| {
+                    requests += 1;
+                    Proceed::GoOn
+                };
+                swapoff_by(&engine, "mem", method, &mut count).unwrap();
                 assert_eq!(engine.counters().pswpin - before, 2500, "{way:?} {method}");
+                // The default reads a mebibyte at a time: fewer requests would be its.
+                let least = 2500 >> page_cluster;
+                assert!(requests >= least, "{way:?} {method} {page_cluster}: {requests} requests");
                 assert_eq!((count_present(pages), engine.usage().slots_used), (2500, 0));
                 pages.check_all(7);
                 audit(&engine);

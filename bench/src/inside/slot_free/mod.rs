@@ -1,12 +1,15 @@
 //! The experiment of the 2017 patch: threads write to random pages of memory larger than RAM, over
 //! several devices; measured is the time to free it all at the end, when slots that follow each other in
-//! memory are on different devices.
+//! memory are on different devices. Beside it the time of the batched free alone (`routine`).
+mod routine;
+
 use super::words::PAGE_WORDS;
 use super::{Format, Outcome, Row, in_turns, median};
 use crate::choice;
-use crate::figures::median_count;
+use crate::figures::{Spread, median_count};
 use crate::random::{Random, shuffled};
 use clap::{Args, ValueEnum};
+use routine::Shape;
 use serde::Serialize;
 use std::sync::Barrier;
 use std::sync::atomic::Ordering::Relaxed;
@@ -42,7 +45,7 @@ impl From<Order> for FreeOrder {
 #[derive(Debug, Clone, Args)]
 pub struct SlotFreeArgs {
     /// Numbers of devices, in memory, of equal priority
-    #[arg(long, value_name = "N", default_values_t = [2, 4],
+    #[arg(long, value_name = "N", default_values_t = [1, 2, 4],
           value_parser = clap::value_parser!(u32).range(1..=32))]
     devices: Vec<u32>,
     /// Orders to compare
@@ -62,6 +65,14 @@ pub struct SlotFreeArgs {
     /// Runs of each variant
     #[arg(long, value_name = "N", default_value_t = 3)]
     runs: u32,
+    /// Turns in which the batched free alone is timed, all orders in each
+    #[arg(long, value_name = "N", default_value_t = 101,
+          value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    turns: u32,
+    /// Threads that time the batched free together, beside one alone
+    #[arg(long, value_name = "N", default_value_t = 4,
+          value_parser = clap::value_parser!(u32).range(1..=64))]
+    threads: u32,
     #[command(flatten)]
     pub(super) format: Format,
 }
@@ -76,6 +87,14 @@ pub(super) struct FreeRow {
     device_locks: u64,
     lock_waits: u64,
     locks_per_64: f64,
+    list_locks: u64,
+    /// Of the batched free alone, per slot; in relation to unsorted within a turn.
+    routine_ns: f64,
+    routine_ns_least: f64,
+    routine_over_unsorted: f64,
+    /// The same by several threads at once.
+    threads_ns: f64,
+    threads_over_unsorted: f64,
 }
 
 impl Row for FreeRow {
@@ -87,6 +106,12 @@ impl Row for FreeRow {
         "device locks",
         "waits",
         "locks/64 slots",
+        "list locks",
+        "alone, ns/slot",
+        "least",
+        "over unsorted",
+        "by threads",
+        "over unsorted",
     ];
 
     fn cells(&self) -> Vec<String> {
@@ -98,6 +123,12 @@ impl Row for FreeRow {
             self.device_locks.to_string(),
             self.lock_waits.to_string(),
             format!("{:.2}", self.locks_per_64),
+            self.list_locks.to_string(),
+            format!("{:.1}", self.routine_ns),
+            format!("{:.1}", self.routine_ns_least),
+            format!("{:+.1} %", self.routine_over_unsorted * 100.0),
+            format!("{:.1}", self.threads_ns),
+            format!("{:+.1} %", self.threads_over_unsorted * 100.0),
         ]
     }
 }
@@ -106,13 +137,16 @@ pub(super) fn measure(args: &SlotFreeArgs) -> Outcome<FreeRow> {
     let mut rows = Vec::new();
     for &devices in &args.devices {
         let runs = in_turns(args.runs, &args.free, |order| one_run(args, devices, order))?;
-        rows.extend(runs.into_iter().filter_map(of_medians));
+        let alone = Alone::measure(args, devices, 1)?;
+        let together = Alone::measure(args, devices, args.threads)?;
+        let row = |(runs, (alone, together))| of_medians(runs, alone, together);
+        rows.extend(runs.into_iter().zip(alone.into_iter().zip(together)).filter_map(row));
     }
     Ok(rows)
 }
 
 /// The row of a variant: medians of its times and counts.
-fn of_medians(runs: Vec<FreeRow>) -> Option<FreeRow> {
+fn of_medians(runs: Vec<FreeRow>, alone: Alone, together: Alone) -> Option<FreeRow> {
     let count = |of: fn(&FreeRow) -> u64| median_count(runs.iter().map(of));
     let time = |of: fn(&FreeRow) -> f64| median(runs.iter().map(of));
     let FreeRow { order, devices, .. } = *runs.first()?;
@@ -124,7 +158,44 @@ fn of_medians(runs: Vec<FreeRow>) -> Option<FreeRow> {
         device_locks: count(|run| run.device_locks),
         lock_waits: count(|run| run.lock_waits),
         locks_per_64: time(|run| run.locks_per_64)?,
+        list_locks: count(|run| run.list_locks),
+        routine_ns: alone.ns,
+        routine_ns_least: alone.ns_least,
+        routine_over_unsorted: alone.over_unsorted,
+        threads_ns: together.ns,
+        threads_over_unsorted: together.over_unsorted,
     })
+}
+
+/// The batched free alone, of one order.
+#[derive(Debug, Clone, Copy)]
+struct Alone {
+    ns: f64,
+    ns_least: f64,
+    over_unsorted: f64,
+}
+
+impl Alone {
+    /// Of each of the orders, in turns.
+    fn measure(args: &SlotFreeArgs, devices: u32, threads: u32) -> Outcome<Self> {
+        let mut orders = args.free.clone();
+        orders.push(Order::Unsorted);
+        let mut turns = Vec::new();
+        for turn in 0..args.turns {
+            let of = |order: &Order| {
+                let order = FreeOrder::from(*order);
+                routine::ns_per_slot(Shape { devices, threads, order }, turn.into())
+            };
+            turns.push(orders.iter().map(of).collect::<Result<Vec<f64>, _>>()?);
+        }
+        let of_order = |at: usize| {
+            let ns = Spread::of(turns.iter().map(|turn| turn[at]))?;
+            let unsorted = args.free.len();
+            let over = median(turns.iter().map(|turn| turn[at] / turn[unsorted] - 1.0))?;
+            Some(Self { ns: ns.median, ns_least: ns.least, over_unsorted: over })
+        };
+        Ok((0..args.free.len()).filter_map(of_order).collect())
+    }
 }
 
 fn one_run(args: &SlotFreeArgs, devices: u32, order: Order) -> Result<FreeRow, Error> {
@@ -152,6 +223,12 @@ fn one_run(args: &SlotFreeArgs, devices: u32, order: Order) -> Result<FreeRow, E
         device_locks,
         lock_waits: after.waits - before.waits,
         locks_per_64: device_locks as f64 * 64.0 / slots_freed.max(1) as f64,
+        list_locks: after.list_locks - before.list_locks,
+        routine_ns: 0.0,
+        routine_ns_least: 0.0,
+        routine_over_unsorted: 0.0,
+        threads_ns: 0.0,
+        threads_over_unsorted: 0.0,
     })
 }
 
@@ -161,14 +238,19 @@ struct Freed {
     slots: u64,
     locks: u64,
     waits: u64,
+    list_locks: u64,
 }
 
 impl Freed {
     fn so_far(engine: &Engine) -> Self {
-        engine.core().devices.list().fold(Self::default(), |sum, device| {
+        let devices = &engine.core().devices;
+        let list_locks = devices.list_lock.read().acquisitions;
+        let before = Self { list_locks, ..Self::default() };
+        devices.list().fold(before, |sum, device| {
             let lock = device.freeing.read();
             let slots = sum.slots + device.freed.load(Relaxed);
-            Self { slots, locks: sum.locks + lock.acquisitions, waits: sum.waits + lock.waits }
+            let (locks, waits) = (sum.locks + lock.acquisitions, sum.waits + lock.waits);
+            Self { slots, locks, waits, ..sum }
         })
     }
 }
