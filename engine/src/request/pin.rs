@@ -54,6 +54,12 @@ impl Core {
                 assert!(pins < PINS_MAX, "page {page} is pinned too often");
                 self.pages.claim(page, seen, PageState::Resident { slot, pins: pins + 1, node })
             }
+            // Its first write finds the protection.
+            PageState::Clean { slot, node } => self.pages.claim(
+                page,
+                seen,
+                PageState::Resident { slot: Some(slot), pins: 1, node },
+            ),
             _ => false,
         }
     }

@@ -187,7 +187,7 @@ impl Core {
     }
 
     /// Lets pages that stay be written again, as far as they are still there.
-    fn unprotect(&self, range: PageRange) {
+    pub(crate) fn unprotect(&self, range: PageRange) {
         let (address, bytes) = self.span_of(range);
         let Err(errno) = self.uffd.write_protect(address, bytes, Protect::Off) else { return };
         match verdict(Call::Unprotect, Extent::of(range.count), errno) {

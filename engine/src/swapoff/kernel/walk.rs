@@ -113,7 +113,7 @@ impl Walk<'_> {
                 PageState::Swapped { slot } if core.is_on(self.task.device, slot) => {
                     return Some((page, slot));
                 }
-                PageState::Resident { slot: Some(slot), .. }
+                PageState::Resident { slot: Some(slot), .. } | PageState::Clean { slot, .. }
                     if core.is_on(self.task.device, slot) =>
                 {
                     core.forget_slot(page, slot);
