@@ -76,6 +76,10 @@ impl Core {
     /// The kernel said EBUSY: shared by fork, or pinned for a device.
     fn move_out_shared(&self, node: &Node, page: PageIndex) -> Unmapped {
         let address = self.page_address(page);
+        if self.clean_pages.is_any() {
+            // The write that unshares it takes no fault.
+            self.unprotect(PageRange { first: page, count: 1 });
+        }
         if pages::unshare(address) {
             count(&self.counters.pgcopy, 1);
         }

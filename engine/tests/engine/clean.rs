@@ -3,7 +3,7 @@
 use crate::support::*;
 use io_uring::{IoUring, opcode, types};
 use std::fs::File;
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use userswap::{Engine, Region};
@@ -271,6 +271,36 @@ fn a_childs_pages_are_not_clean_and_its_writes_stay() {
 }
 
 #[test]
+fn a_page_that_was_clean_and_is_pinned_is_written_to_while_no_fault_is_served() {
+    alone(60, || {
+        for way in CLEAN_WAYS {
+            if !can_drop() {
+                return;
+            }
+            let engine = engine_on(way, &["mem:128M"]);
+            let core = engine.core();
+            let (region, pages, order) = in_disorder(&engine, 8, &mut Random::new(seed()));
+            let clean = read_some(&engine, pages, &order);
+            let (without_slot, with_slot) = (&clean[..5], &clean[5..10]);
+            for page in without_slot {
+                let page = core.arena.page_of(pages.at(*page) as usize);
+                assert!(core.pages.drop_slot(page, core.pages.load(page)), "{way:?}");
+            }
+            let bytes = |page: usize| page * PAGE..(page + 1) * PAGE;
+            let pinned = without_slot.iter().chain(with_slot);
+            pinned.clone().for_each(|page| region.pin(bytes(*page)).unwrap());
+            // As a thread does whose stack is managed memory.
+            let ticket = engine.fork_prepare();
+            pinned.clone().for_each(|page| pages.fill(*page, 8));
+            engine.fork_parent(ticket);
+            pinned.clone().for_each(|page| region.unpin(bytes(*page)).unwrap());
+            region.page_out(0..region.len()).unwrap();
+            pinned.for_each(|page| pages.check(*page, 8));
+        }
+    });
+}
+
+#[test]
 fn while_a_device_may_hold_pages_none_is_dropped() {
     alone(60, || {
         for way in CLEAN_WAYS {
@@ -296,6 +326,41 @@ fn while_a_device_may_hold_pages_none_is_dropped() {
             pages.check_all(7);
             audit(&engine);
         }
+    });
+}
+
+#[test]
+fn a_clean_page_that_a_child_shares_leaves_by_being_moved_too() {
+    alone(60, || {
+        if !can_drop() {
+            return;
+        }
+        let engine = engine_on(WAYS[0], &["mem:128M"]);
+        let core = engine.core();
+        let (region, pages, order) = in_disorder(&engine, 8, &mut Random::new(seed()));
+        let clean = read_some(&engine, pages, &order);
+        let number = |page: usize| core.arena.page_of(pages.at(page) as usize);
+        let (end_of_child, mut end) = std::io::pipe().unwrap();
+        let child = fork(&engine, || {
+            let mut told = [0u8];
+            (&end_of_child).read_exact(&mut told).unwrap();
+            clean.iter().for_each(|page| pages.check(*page, 7));
+        });
+        // Without its slot, and to another place.
+        let (without_slot, moved) = (clean[0], clean[1]);
+        assert!(core.pages.drop_slot(number(without_slot), core.pages.load(number(without_slot))));
+        region.page_out(without_slot * PAGE..(without_slot + 1) * PAGE).unwrap();
+        assert!(!pages.present()[without_slot], "it can leave");
+        pages.check(without_slot, 7);
+        let other = engine.map(PAGE).unwrap();
+        let to = core.arena.page_of(other.as_slice().as_ptr() as usize);
+        core.move_range(PageRange { first: number(moved), count: 1 }, to);
+        // SAFETY: both pages are the test's own.
+        let is_there = unsafe { Pages::of(&other).at(0).read_volatile() } == word(7, moved, 0);
+        assert!(is_there, "its content has moved");
+        pages.check(moved, 0);
+        end.write_all(&[1]).unwrap();
+        join(child);
     });
 }
 
