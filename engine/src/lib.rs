@@ -86,7 +86,7 @@ pub mod internals {
     pub use crate::state::arena::Arena;
     pub use crate::state::core::{Core, Path};
     pub use crate::state::node::NodeState;
-    pub use crate::state::page::PageState;
+    pub use crate::state::page::{Mapped, PageState};
     pub use crate::state::range_set::RangeSet;
     pub use crate::state::unmap_lock::Parts;
     pub use crate::swapoff::method::SwapoffMethod;
@@ -94,7 +94,7 @@ pub mod internals {
     pub use crate::sys::uffd::Rights;
     pub use crate::sys::{
         PAGE_BYTES, bench, clock, directory as directories, fd, futex, lock, mapping, numa, own_fd,
-        pagemap, pages, process, signal, told,
+        pagemap, pages, process, scattered, signal, told,
     };
     pub use userswap_policy::readahead::{Hint, PAGE_CLUSTER_DEFAULT, page_cluster_of};
 }

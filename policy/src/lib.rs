@@ -10,6 +10,7 @@ extern crate alloc;
 
 mod bits;
 pub mod choice;
+pub mod clean;
 pub mod devices;
 pub mod faulty;
 pub mod frames;

@@ -54,6 +54,8 @@ counters! {
     swpout_zero,
     /// Pages that left without a write because their slot still held the same content.
     swpout_clean,
+    /// Clean pages dropped: mapped write-protected since they were read, they left in one call with others.
+    swpout_dropped,
     /// Frames that got new physical pages before they were filled: the kernel may still have read the old ones.
     frames_replaced,
     /// Faults served.
@@ -62,6 +64,8 @@ counters! {
     pgmajfault,
     /// Faults on pages on their second chance or read ahead.
     pgfault_cached,
+    /// Faults of writes to pages that are mapped write-protected.
+    pgfault_wp,
     /// Pages filled with zeros at first touch.
     pgzero,
     /// Pages looked at by the background reclaimer.

@@ -29,8 +29,8 @@ pub const NODES_MAX: usize = 64;
 /// Frames a word can name: 512 GiB.
 pub const FRAMES_MAX: u64 = 1 << 27;
 
-/// Pins one page can have: sixteen bits of its word.
-pub const PINS_MAX: u32 = (1 << 16) - 1;
+/// Pins one page can have: sixteen bits of its word, of which one value says that the page is clean.
+pub const PINS_MAX: u32 = (1 << 16) - 2;
 
 /// The smallest budget: below it the frames of one reclaim batch and one readahead window of every
 /// thread would be a large part of everything.

@@ -6,8 +6,10 @@ use crate::base::counters::count;
 use crate::base::index::{FrameIndex, PageIndex, PageRange};
 use crate::state::batch::SwapEntry;
 use crate::state::core::Core;
+use crate::state::node::Node;
 use crate::state::page::PageState;
 use crate::state::reads::{ReadJob, ReadRecord};
+use crate::sys::uffd::Access;
 use crate::transfer::lru_add::Origin;
 use std::ops::Range;
 
@@ -48,6 +50,9 @@ impl Core {
         let Some(lowest) = entries.first() else { return };
         let node = self.node(record.node);
         let range = PageRange { first: lowest.page, count: entries.len() as u32 };
+        if self.map_clean(record, node, first, entries) {
+            return;
+        }
         self.map_set(node, range, &record.frames, first);
         // One answer for all: in between a device may begin to go.
         let keep = !self.devices.is_crowded()
@@ -57,6 +62,27 @@ impl Core {
         if !keep {
             entries.iter().for_each(|entry| self.free_slot(entry.slot));
         }
+    }
+
+    /// Maps a page alone that was read to be read, protected, as a clean one; false if it is not to be such a page.
+    fn map_clean(
+        &self,
+        record: &ReadRecord,
+        node: &Node,
+        index: u32,
+        entries: &[SwapEntry],
+    ) -> bool {
+        let &[SwapEntry { page, slot }] = entries else { return false };
+        let wants = record.access == Some(Access::Read)
+            && self.clean_pages.wants(page)
+            && !self.devices.is_crowded()
+            && !self.devices.is_leaving(slot);
+        if !wants || !self.map_protected(node, page, record.frame_at(index)) {
+            return false;
+        }
+        let state = PageState::Clean { slot, node: node.id };
+        self.publish_mapped(node, PageRange { first: page, count: 1 }, Origin::Read, |_| state);
+        true
     }
 
     fn keep_marked(&self, record: &ReadRecord, entry: SwapEntry, frame: FrameIndex) {

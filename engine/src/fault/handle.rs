@@ -6,9 +6,10 @@ use crate::base::counters::count;
 use crate::base::index::{PageIndex, PageRange};
 use crate::state::core::Core;
 use crate::state::node::Node;
-use crate::state::page::{PageState, Word};
+use crate::state::page::{Mapped, PageState, Waiters, Word};
 use crate::state::reads::ReadJob;
 use crate::sys::PAGE_BYTES;
+use crate::sys::uffd::Access;
 
 /// What became of a fault.
 #[derive(Debug)]
@@ -25,7 +26,7 @@ pub enum Step {
 
 impl Core {
     /// Serves a fault on `page` by a CPU of `near`; safe in a signal handler.
-    pub(crate) fn handle_fault(&self, page: PageIndex, near: &Node) -> Step {
+    pub(crate) fn handle_fault(&self, page: PageIndex, access: Access, near: &Node) -> Step {
         count(&self.counters.pgfault, 1);
         loop {
             let seen = self.pages.load(page);
@@ -35,10 +36,12 @@ impl Core {
                     count(&self.counters.fault_busy, 1);
                     self.pages.note_waiter(page).then_some(Step::Busy)
                 }
-                PageState::Resident { .. } => self.confirm_resident(page, seen),
+                PageState::Resident { .. } | PageState::Clean { .. } => {
+                    self.confirm_mapped(page, seen, access)
+                }
                 PageState::Cached { .. } => self.map_cached(page, seen, near),
                 PageState::Writing { .. } => self.copy_from_write(page, seen),
-                PageState::Swapped { .. } => self.start_read(page, near).map(Step::Read),
+                PageState::Swapped { .. } => self.start_read(page, access, near).map(Step::Read),
                 PageState::Lost => self.poison_again(page, seen),
             };
             if let Some(step) = step {
@@ -47,19 +50,33 @@ impl Core {
         }
     }
 
-    /// The word says that the page is there: the message is older than its answer, or the program dropped the
-    /// page past us, by a raw madvise; then it gets zeros, as it would from the kernel.
-    fn confirm_resident(&self, page: PageIndex, seen: Word) -> Option<Step> {
-        let PageState::Resident { slot, pins, node } = seen.state() else { return None };
+    /// The word says that the page is there: it is protected and to be written to, the message is older than its
+    /// answer, or the program dropped the page past us, by a raw madvise; then it gets zeros, as it would from the
+    /// kernel.
+    fn confirm_mapped(&self, page: PageIndex, seen: Word, access: Access) -> Option<Step> {
+        let Mapped { slot, pins, node } = seen.state().mapped()?;
         if !self.pages.claim(page, seen, PageState::Leaving { slot }) {
             return None;
         }
+        let range = PageRange { first: page, count: 1 };
+        if access == Access::Protected {
+            count(&self.counters.pgfault_wp, 1);
+            self.clean_pages.on_write(page);
+            self.unprotect(range);
+        }
         // Owned: the page cannot be unmapped between the look and the copy, which fails where a page is.
-        let _was_missing =
-            self.uffd.copy(self.page_address(page), self.zeros_address(), PAGE_BYTES);
-        self.publish(page, PageState::Resident { slot, pins, node });
+        let copied = self.uffd.copy(self.page_address(page), self.zeros_address(), PAGE_BYTES);
+        let state = match seen.state() {
+            clean @ PageState::Clean { .. } if copied.is_err() && access != Access::Protected => {
+                clean
+            }
+            _ => PageState::Resident { slot, pins, node },
+        };
+        if self.pages.publish_mapped(page, state, seen.standing()) == Waiters::Some {
+            self.wake_faults(range);
+        }
         self.node(node).lock().enlist(&self.pages, page, 1);
-        self.wake_faults(PageRange { first: page, count: 1 });
+        self.wake_faults(range);
         Some(Step::Done)
     }
 }

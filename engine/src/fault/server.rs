@@ -117,7 +117,7 @@ impl Server {
         self.make_sure_of_room();
         let near = self.node_of_thread(fault.thread);
         let page = core.arena.page_of(fault.address);
-        match core.handle_fault(page, core.node(near)) {
+        match core.handle_fault(page, fault.access, core.node(near)) {
             Step::Done => core.counters.latency.record(clock::now_ns() - since),
             Step::Busy => core.note_fault_waits(page, fault.thread, since),
             Step::Read(job) => {

@@ -11,6 +11,7 @@ use crate::state::page::PageState;
 use crate::state::waits::{Wait, Waited};
 use crate::sys::registry::Registry;
 use crate::sys::signal::Verdict;
+use crate::sys::uffd::Access;
 use crate::sys::{PAGE_BYTES, clock, signal};
 use std::sync::Arc;
 
@@ -54,7 +55,8 @@ fn serve(core: &Core, address: usize) -> Verdict {
     let since = clock::now_ns();
     let page = core.arena.page_of(address & !(PAGE_BYTES - 1));
     let inside = core.gate.enter();
-    let step = core.handle_fault(page, core.node_here());
+    // A signal does not say what the thread was about to do.
+    let step = core.handle_fault(page, Access::Write, core.node_here());
     if let Step::Busy = step {
         drop(inside);
         core.wait_owned_watched(page);

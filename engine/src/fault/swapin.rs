@@ -14,10 +14,16 @@ use crate::state::page::PageState;
 use crate::state::reads::{ReadJob, ReadRecord};
 use crate::sys::PAGE_BYTES;
 use crate::sys::request::{Direction, Request};
+use crate::sys::uffd::Access;
 
 impl Core {
     /// Claims what a fault on a swapped page should read; None if its word has changed.
-    pub(crate) fn start_read(&self, page: PageIndex, near: &Node) -> Option<ReadJob> {
+    pub(crate) fn start_read(
+        &self,
+        page: PageIndex,
+        access: Access,
+        near: &Node,
+    ) -> Option<ReadJob> {
         let PageState::Swapped { slot } = self.pages.state(page) else { return None };
         let target = SwapEntry { page, slot };
         let job = self.reads.take();
@@ -27,7 +33,7 @@ impl Core {
         // The neighbours are readahead, and get what that may have.
         let wanted = record.batch.len();
         let (node, first) = self.obtain(near, 1 + readahead_room(near, wanted - 1));
-        record.node = node.id;
+        (record.node, record.access) = (node.id, Some(access));
         record.frames = FrameSet::new();
         record.frames.push(self.frames_of(node, first));
         self.fill_set(node, &mut record.frames, wanted, Asker::Readahead);

@@ -73,6 +73,7 @@ impl Core {
             PageState::Leaving { slot } => ("Leaving: another thread takes it out", slot),
             PageState::Untouched
             | PageState::Resident { .. }
+            | PageState::Clean { .. }
             | PageState::Cached { .. }
             | PageState::Writing { .. }
             | PageState::Swapped { .. }

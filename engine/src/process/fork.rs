@@ -15,6 +15,7 @@ use crate::device::record::{Device, DeviceState};
 use crate::fault::sigbus;
 use crate::job::member::Member;
 use crate::state::core::{Core, Path};
+use crate::state::page::PageState;
 use crate::sys::fd;
 use crate::sys::fd::Event;
 use std::os::fd::AsRawFd;
@@ -76,7 +77,23 @@ impl Core {
         }
         self.arena.advise(libc::MADV_DONTFORK).map_err(Error::Tables)?;
         self.arena.release();
+        self.distrust_all();
         Ok(())
+    }
+
+    /// The kernel does not pass write protections on to a child: its pages may be written to without a fault, and are
+    /// clean no longer. The gate is closed, and there is one thread.
+    fn distrust_all(&self) {
+        if !self.clean_pages.is_any() {
+            return;
+        }
+        for page in self.look_ranges().into_iter().flat_map(|range| range.first..range.end()) {
+            let seen = self.pages.load(page);
+            if let PageState::Clean { .. } = seen.state() {
+                assert!(self.pages.distrust(page, seen), "no other thread changes page {page}");
+            }
+        }
+        self.clean_pages.forget();
     }
 
     /// The thread that was adding or removing a device does so in the parent; here the device stays.
@@ -99,7 +116,9 @@ impl Core {
         let before = self.uffd.rights();
         if self.uffd.renew().map_err(Error::Userfaultfd)? != before {
             log::user_faults_only();
+            self.clean_pages.forbid();
         }
+        self.clean_pages.renew();
         match self.own_memory.renew() {
             Err(error) if self.path == Path::Copy => return Err(Error::OwnMemory(error)),
             _ => {}

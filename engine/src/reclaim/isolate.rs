@@ -1,5 +1,5 @@
-//! One batch of reclaim: isolate the oldest pages, then have them unmapped (`victims.rs`) and what needs no write
-//! sorted out (`sort.rs`).
+//! One batch of reclaim: isolate the oldest pages, have clean ones (`clean.rs`) and then the others (`victims.rs`)
+//! unmapped, and what needs no write sorted out (`sort.rs`).
 //!
 //! The same batch serves the background reclaimer, which keeps many writes in flight, and a faulting
 //! thread that finds nothing left (direct reclaim), which writes at once.
@@ -8,7 +8,7 @@ use crate::base::index::PageIndex;
 use crate::base::limits::BATCH;
 use crate::state::core::Core;
 use crate::state::node::{Node, NodeState};
-use crate::state::page::{GENERATIONS, PageState, Standing};
+use crate::state::page::{GENERATIONS, Mapped, PageState, Standing, Word};
 use crate::state::scratch::Scratch;
 use userswap_policy::kernel::contention::Unmapper;
 use userswap_policy::lru::ListId;
@@ -45,8 +45,9 @@ impl Core {
         scratch: &mut Scratch,
     ) -> Reclaimed {
         let scanned = self.isolate(node, quota, scratch);
+        let clean = self.unmap_clean(node, scratch);
         self.unmap_victims(node, unmapper, scratch);
-        let unmapped = scratch.count as u32;
+        let unmapped = scratch.count as u32 + clean;
         self.sort_out(node, scratch);
         self.feed_readahead();
         Reclaimed { scanned, unmapped }
@@ -56,12 +57,12 @@ impl Core {
     fn isolate(&self, node: &Node, quota: Quota, scratch: &mut Scratch) -> u32 {
         let most = quota.unmap.min(BATCH);
         let mut state = node.lock();
-        scratch.count = 0;
+        scratch.clear();
         let demoted = state.demote(BATCH as u32);
         state.retry_unevictable();
         count(&self.counters.pgdeactivate, demoted.into());
         let mut scanned = 0;
-        while scratch.count < most && scanned < quota.scan {
+        while scratch.added() < most && scanned < quota.scan {
             let Some(page) = state.pop_inactive() else { break };
             scanned += 1;
             let word = self.pages.load(page);
@@ -82,16 +83,27 @@ impl Core {
             let seen = self.pages.load(page);
             // Pinned pages are listed again when they are unpinned; a page that was meanwhile mapped on another
             // node is on that node's list.
-            let PageState::Resident { slot, pins: 0, node } = seen.state() else { return false };
+            let Some(Mapped { slot, pins: 0, node }) = seen.state().mapped() else { return false };
             if node != state.id() {
                 return false;
             }
             if self.pages.claim(page, seen, PageState::Leaving { slot }) {
-                scratch.add(page, slot);
+                self.add_victim(page, seen, scratch);
                 return true;
             }
             // Its slot was freed, or it was pinned: whatever changed the word counts on finding the page listed,
             // so it is looked at again rather than forgotten.
+        }
+    }
+
+    /// A page that was mapped as its word said, and is owned in Leaving now, is one of the batch.
+    pub(crate) fn add_victim(&self, page: PageIndex, was: Word, scratch: &mut Scratch) {
+        match was.state() {
+            // From a device that is being emptied a page has to go elsewhere.
+            PageState::Clean { slot, .. } if !self.devices.is_leaving(slot) => {
+                scratch.add_clean(page, slot);
+            }
+            state => scratch.add(page, state.mapped().and_then(|mapped| mapped.slot)),
         }
     }
 
@@ -106,11 +118,11 @@ impl Core {
     ) -> u32 {
         let block = page / NEIGHBOURS * NEIGHBOURS;
         let end = (block + NEIGHBOURS).min(self.pages.pages());
-        let before = scratch.count;
+        let before = scratch.added();
         for (from, step) in [(page + 1, 1i64), (page.wrapping_sub(1), -1)] {
             let mut neighbour = from;
             while (block..end).contains(&neighbour)
-                && !scratch.is_full()
+                && scratch.added() < BATCH
                 && self.is_as_cold(state, neighbour, standing)
                 && self.claim_victim(state, neighbour, scratch)
             {
@@ -118,7 +130,7 @@ impl Core {
                 neighbour = (i64::from(neighbour) + step) as PageIndex;
             }
         }
-        let along = (scratch.count - before) as u32;
+        let along = (scratch.added() - before) as u32;
         count(&self.counters.pgsteal_neighbour, along.into());
         along
     }

@@ -3,11 +3,12 @@
 //! | file | responsible for |
 //! |---|---|
 //! | [`kswapd`], [`direct`] | the two reclaimers: a thread per node, and a fault that found no page |
-//! | [`isolate`], [`victims`], [`sort`], [`writeback`] | a batch: chosen, unmapped, told apart, written |
+//! | [`isolate`], [`clean`], [`victims`], [`sort`], [`writeback`] | a batch: chosen, dropped, unmapped, told apart, written |
 //! | [`turn`] | the end of a reclaimer's turn under the kernel's `stall` |
 //! | [`slots`], [`repay`], [`shrink`] | what else is given up: slots of mapped pages, memory over the budget, caches |
 //!
 //! How hard to look and when to give up is `policy::reclaim`; unmapping and mapping are `transfer`'s.
+pub mod clean;
 pub mod direct;
 pub mod isolate;
 pub mod kswapd;

@@ -5,7 +5,6 @@
 use crate::base::index::{PageIndex, Slot};
 use crate::state::core::Core;
 use crate::state::node::{Node, NodeState};
-use crate::state::page::PageState;
 use userswap_policy::lru::ListId;
 
 /// Pages looked at in one go, under the node's lock.
@@ -44,7 +43,7 @@ impl Core {
     /// Takes its slot from a mapped page; the caller frees it.
     fn detach_slot(&self, page: PageIndex) -> Option<Slot> {
         let seen = self.pages.load(page);
-        let PageState::Resident { slot: Some(slot), .. } = seen.state() else { return None };
+        let slot = seen.state().mapped()?.slot?;
         self.pages.drop_slot(page, seen).then_some(slot)
     }
 }

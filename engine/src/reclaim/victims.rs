@@ -90,6 +90,7 @@ impl Core {
     /// Unmaps pages that the caller owns in Leaving, in the order of addresses, and writes them at once; returns
     /// how many no device would take.
     pub(crate) fn unmap_claimed(&self, node: &Node, scratch: &mut Scratch) -> u32 {
+        self.unmap_clean(node, scratch);
         self.unmap_victims(node, Unmapper::Direct, scratch);
         self.sort_out(node, scratch);
         self.write_at_once(node, scratch)

@@ -2,7 +2,7 @@
 use crate::base::index::{FrameIndex, PageIndex, PageRange, Slot};
 use crate::state::core::Core;
 use crate::state::node::Node;
-use crate::state::page::{PageState, Word};
+use crate::state::page::{Mapped, PageState, Word};
 use crate::state::scratch::Unmapped;
 use crate::sys::{PAGE_BYTES, futex, process};
 use crate::transfer::drop::drop_memory;
@@ -66,7 +66,9 @@ impl Core {
                     futex::wait_for(&self.shortage.freed, freed, WAIT_NS);
                     continue;
                 }
-                PageState::Resident { .. } => self.take_resident(page, seen, take_for),
+                PageState::Resident { .. } | PageState::Clean { .. } => {
+                    self.take_resident(page, seen, take_for)
+                }
                 _ => self.take_unmapped(page, seen),
             };
             if let Some(content) = taken {
@@ -112,7 +114,7 @@ impl Core {
     /// Takes the content of a resident page; None if its word has changed, or if it is to be tried again because a
     /// device or a system call holds the page.
     fn take_resident(&self, page: PageIndex, seen: Word, take_for: TakeFor) -> Option<Content> {
-        let PageState::Resident { slot, pins, node } = seen.state() else { return None };
+        let Mapped { slot, pins, node } = seen.state().mapped()?;
         if !self.pages.claim(page, seen, PageState::Leaving { slot }) {
             return None;
         }

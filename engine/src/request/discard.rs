@@ -5,7 +5,7 @@ use crate::base::limits::RUN_MAX;
 use crate::request::content::{Content, TakeFor};
 use crate::state::core::Core;
 use crate::state::node::Node;
-use crate::state::page::PageState;
+use crate::state::page::{Mapped, PageState};
 use crate::state::scratch::Unmapped;
 
 impl Core {
@@ -40,7 +40,9 @@ impl Core {
         let mut node = None;
         let claimed = (first..first + most).take_while(|page| {
             let seen = self.pages.load(*page);
-            let PageState::Resident { slot, node: here, pins } = seen.state() else { return false };
+            let Some(Mapped { slot, node: here, pins }) = seen.state().mapped() else {
+                return false;
+            };
             let claimed = *node.get_or_insert(here) == here
                 && self.pages.claim(*page, seen, PageState::Leaving { slot });
             if claimed {

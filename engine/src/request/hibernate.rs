@@ -137,7 +137,9 @@ impl Core {
         for range in self.look_ranges() {
             for page in range.first..range.end() {
                 match self.pages.state(page) {
-                    PageState::Resident { pins: 0, .. } => stayed.others += 1,
+                    PageState::Resident { pins: 0, .. } | PageState::Clean { .. } => {
+                        stayed.others += 1;
+                    }
                     PageState::Resident { .. } => stayed.pinned += 1,
                     _ => {}
                 }

@@ -41,7 +41,7 @@ impl Core {
 
     fn cool_page(&self, page: PageIndex) {
         let node = match self.pages.state(page) {
-            PageState::Resident { node, .. } => self.node(node),
+            PageState::Resident { node, .. } | PageState::Clean { node, .. } => self.node(node),
             PageState::Cached { frame, .. } => self.node_of_frame(frame),
             _ => return,
         };

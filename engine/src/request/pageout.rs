@@ -2,7 +2,7 @@
 use crate::base::index::{NodeId, PageIndex, PageRange};
 use crate::base::limits::RUN_MAX;
 use crate::state::core::Core;
-use crate::state::page::PageState;
+use crate::state::page::{Mapped, PageState};
 use crate::state::scratch::Scratch;
 
 impl Core {
@@ -35,7 +35,7 @@ impl Core {
     pub(crate) fn page_out_batch(&self, range: PageRange, scratch: &mut Scratch) -> u32 {
         let mut put_back = 0;
         for node in &self.nodes {
-            scratch.count = 0;
+            scratch.clear();
             (range.first..range.end()).for_each(|page| claim(self, node.id, page, scratch));
             put_back += self.unmap_claimed(node, scratch);
         }
@@ -47,8 +47,8 @@ impl Core {
 /// Claims a page if it is resident on the node `of` and not pinned.
 fn claim(core: &Core, of: NodeId, page: PageIndex, scratch: &mut Scratch) {
     let seen = core.pages.load(page);
-    let PageState::Resident { slot, pins: 0, node } = seen.state() else { return };
+    let Some(Mapped { slot, pins: 0, node }) = seen.state().mapped() else { return };
     if node == of && core.pages.claim(page, seen, PageState::Leaving { slot }) {
-        scratch.add(page, slot);
+        core.add_victim(page, seen, scratch);
     }
 }

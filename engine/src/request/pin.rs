@@ -3,7 +3,7 @@ use crate::base::error::Error;
 use crate::base::index::{NodeId, PageIndex, PageRange};
 use crate::base::limits::{PINS_MAX, RESERVE};
 use crate::state::core::Core;
-use crate::state::page::PageState;
+use crate::state::page::{Mapped, PageState};
 use crate::sys::pages;
 use std::sync::atomic::Ordering;
 
@@ -46,16 +46,21 @@ impl Core {
         budget - (budget / 4).max(8 * RESERVE).min(budget)
     }
 
-    /// Pins a page if it is resident.
+    /// Pins a page if it is mapped; it can be written to without a fault then.
     fn try_pin(&self, page: PageIndex) -> bool {
         let seen = self.pages.load(page);
-        match seen.state() {
-            PageState::Resident { slot, pins, node } => {
-                assert!(pins < PINS_MAX, "page {page} is pinned too often");
-                self.pages.claim(page, seen, PageState::Resident { slot, pins: pins + 1, node })
-            }
-            _ => false,
+        let Some(Mapped { slot, pins, node }) = seen.state().mapped() else { return false };
+        assert!(pins < PINS_MAX, "page {page} is pinned too often");
+        let pinned = PageState::Resident { slot, pins: pins + 1, node };
+        if !self.pages.claim(page, seen, pinned) {
+            return false;
         }
+        if pins == 0 && self.clean_pages.is_any() {
+            // What is pinned may be written to while no fault is served: a stack at a fork. By a fault, as this thread cannot
+            // own a page that may be of its own stack.
+            pages::prepare_write(self.page_address(page));
+        }
+        true
     }
 
     /// Takes one pin off each page of a range; pages without are left alone.

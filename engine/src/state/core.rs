@@ -8,6 +8,7 @@ use crate::base::topology::Topology;
 use crate::device::Devices;
 use crate::job::member::Member;
 use crate::state::arena::Arena;
+use crate::state::clean::CleanPages;
 use crate::state::frame_flag::FrameFlags;
 use crate::state::gate::Gate;
 use crate::state::memory::Memory;
@@ -75,6 +76,8 @@ pub struct Core {
     pub nodes: Vec<Node>,
     /// Delivers faults, and maps pages.
     pub uffd: Uffd,
+    /// Pages that are protected since they were read.
+    pub clean_pages: CleanPages,
     /// Where the bytes of pages are read.
     pub own_memory: OwnMemory,
     /// Where pages are swapped out to.
@@ -130,6 +133,7 @@ impl Core {
     ///
     /// # Errors
     /// userfaultfd not allowed, no memory for the tables.
+    #[expect(clippy::too_many_lines, reason = "a line for each part")]
     pub(crate) fn new(
         arena: Arc<Arena>,
         devices: Devices,
@@ -142,6 +146,7 @@ impl Core {
         let memory = Memory::new(&nodes, &topology).map_err(Error::Tables)?;
         let frames = nodes.iter().map(Node::positions).sum();
         let core = Self {
+            clean_pages: CleanPages::new(pages, &uffd, tuning.fault).map_err(Error::Tables)?,
             pages: PageTable::new(pages).map_err(Error::Tables)?,
             frame_flags: FrameFlags::new(frames).map_err(Error::Tables)?,
             shrinkers: Shrinkers::new(nodes.len()),

@@ -3,6 +3,7 @@
 pub mod address_space;
 pub mod arena;
 pub mod batch;
+pub mod clean;
 pub mod core;
 pub mod frame_flag;
 pub mod frame_set;
@@ -25,3 +26,4 @@ pub mod waits;
 pub mod wake;
 pub mod wants;
 pub mod watermarks;
+pub mod word;

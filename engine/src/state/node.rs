@@ -391,7 +391,9 @@ impl NodeState {
         for page in first..first + count {
             let word = pages.load(page);
             match word.state() {
-                PageState::Resident { node, .. } if node == self.id => {
+                PageState::Resident { node, .. } | PageState::Clean { node, .. }
+                    if node == self.id =>
+                {
                     self.lists.push_newest(ListId::of(word.standing().activity), page);
                     self.on_lru_add();
                 }

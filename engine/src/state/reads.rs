@@ -11,6 +11,7 @@ use crate::state::waits::{Entry, Wait};
 use crate::sys::futex;
 use crate::sys::lock::{Guard, Lock};
 use crate::sys::request::Pieces;
+use crate::sys::uffd::Access;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use userswap_policy::retry::Tries;
 
@@ -27,6 +28,8 @@ pub struct ReadRecord {
     pub node: NodeId,
     /// What becomes of the pages.
     pub landing: Landing,
+    /// What its fault was about to do; reading ahead has none.
+    pub access: Option<Access>,
     /// Where the bytes of the request under way go; stays in place while the device writes there.
     pub pieces: Pieces,
     /// Which request that is.
@@ -73,6 +76,7 @@ impl Reads {
                 frames: FrameSet::new(),
                 node: NodeId(0),
                 landing: Landing::Mapped { marker: None },
+                access: None,
                 pieces: Pieces::default(),
                 stage: Stage::Whole,
                 tries: Tries::default(),

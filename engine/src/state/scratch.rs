@@ -2,6 +2,7 @@
 use crate::base::index::{FrameIndex, PageIndex, Slot};
 use crate::base::limits::BATCH;
 use crate::sys::request::Pieces;
+use crate::sys::scattered::{SCATTERED_MAX, Scattered};
 use std::num::NonZeroU32;
 use userswap_policy::retry::Tries;
 
@@ -17,34 +18,57 @@ pub struct Victim {
     pub checksum: u64,
 }
 
+const _: () = assert!(BATCH <= SCATTERED_MAX, "a batch of clean pages is dropped by one call");
+
 /// Memory for one batch, allocated beforehand: direct reclaim may run in a signal handler.
 pub struct Scratch {
     pub(crate) victims: [Victim; BATCH],
     pub(crate) count: usize,
+    pub(crate) clean: [Victim; BATCH],
+    pub(crate) clean_count: usize,
+    pub(crate) scattered: Scattered,
     pub(crate) taken: [Unmapped; BATCH],
     pub(crate) write: WriteOp,
 }
 
 impl Scratch {
     pub fn new() -> Self {
-        let none = Victim { page: 0, slot: None, frame: 0, checksum: 0 };
         Self {
-            victims: [none; BATCH],
+            victims: [Self::victim(0, None); BATCH],
             count: 0,
+            clean: [Self::victim(0, None); BATCH],
+            clean_count: 0,
+            scattered: Scattered::default(),
             taken: [Unmapped::Stayed; BATCH],
             write: WriteOp::new(),
         }
     }
 
+    /// A page that is still mapped.
+    pub(crate) fn victim(page: PageIndex, slot: Option<Slot>) -> Victim {
+        Victim { page, slot, frame: 0, checksum: 0 }
+    }
+
+    /// Takes all pages out.
+    pub fn clear(&mut self) {
+        (self.count, self.clean_count) = (0, 0);
+    }
+
     /// One more page, owned in Leaving.
     pub fn add(&mut self, page: PageIndex, slot: Option<Slot>) {
-        self.victims[self.count] = Victim { page, slot, frame: 0, checksum: 0 };
+        self.victims[self.count] = Self::victim(page, slot);
         self.count += 1;
     }
 
-    /// Whether there is no room for one more.
-    pub fn is_full(&self) -> bool {
-        self.count == BATCH
+    /// One more page, owned in Leaving, that was Clean.
+    pub fn add_clean(&mut self, page: PageIndex, slot: Slot) {
+        self.clean[self.clean_count] = Self::victim(page, Some(slot));
+        self.clean_count += 1;
+    }
+
+    /// Pages that were added, clean ones among them.
+    pub fn added(&self) -> usize {
+        self.count + self.clean_count
     }
 
     /// One more page, owned, whose content is in a held frame.

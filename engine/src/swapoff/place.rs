@@ -60,7 +60,7 @@ impl Core {
     /// Writes pages to another device from their frames, which are free then: no fault has asked for these pages.
     /// What no device takes is mapped.
     fn write_elsewhere(&self, node: &Node, victims: &[Victim], scratch: &mut Scratch) {
-        scratch.count = 0;
+        scratch.clear();
         victims.iter().for_each(|victim| scratch.add_held(*victim));
         self.write_at_once(node, scratch);
         for victim in victims {

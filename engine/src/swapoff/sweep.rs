@@ -4,7 +4,7 @@ use crate::base::index::{PageIndex, PageRange, Slot};
 use crate::base::limits::BATCH;
 use crate::device::record::{Device, number_of};
 use crate::state::core::Core;
-use crate::state::page::PageState;
+use crate::state::page::{Mapped, PageState};
 use crate::state::scratch::{Scratch, Victim};
 use crate::swapoff::Proceed;
 use crate::swapoff::task::{Goal, Task};
@@ -65,9 +65,10 @@ impl Core {
                 (_, PageState::Swapped { slot }) if self.is_on(task.device, slot) => {
                     found.map.put(number_of(slot), page);
                 }
-                (Goal::Empty, PageState::Resident { slot: Some(slot), .. })
-                    if self.is_on(task.device, slot) =>
-                {
+                (
+                    Goal::Empty,
+                    PageState::Resident { slot: Some(slot), .. } | PageState::Clean { slot, .. },
+                ) if self.is_on(task.device, slot) => {
                     self.forget_slot(page, slot);
                 }
                 (Goal::Empty, PageState::Cached { slot: Some(slot), .. })
@@ -84,7 +85,7 @@ impl Core {
     /// Frees the slot of a mapped page.
     pub(crate) fn forget_slot(&self, page: PageIndex, slot: Slot) {
         let seen = self.pages.load(page);
-        let PageState::Resident { slot: Some(held), .. } = seen.state() else { return };
+        let Some(Mapped { slot: Some(held), .. }) = seen.state().mapped() else { return };
         if held == slot && self.pages.drop_slot(page, seen) {
             self.free_slot(slot);
         }

@@ -7,6 +7,7 @@
 
 pub mod bench;
 pub mod clock;
+pub mod device_pins;
 pub mod directory;
 pub mod fd;
 pub mod futex;
@@ -22,6 +23,7 @@ pub mod peer;
 pub mod process;
 pub mod registry;
 pub mod request;
+pub mod scattered;
 pub mod shared;
 pub mod shared_rows;
 pub mod signal;

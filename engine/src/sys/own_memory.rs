@@ -5,6 +5,7 @@
 use super::kept_file::KeptFile;
 use super::process;
 use std::io;
+use std::os::fd::RawFd;
 
 /// The file, if there is one.
 #[derive(Debug)]
@@ -38,7 +39,29 @@ impl OwnMemory {
     /// EIO where something is missing or may not be read, ENOENT without the file, EBADF when the program has closed
     /// it.
     pub fn read(&self, from: usize, to: usize, bytes: usize) -> Result<(), i32> {
-        process::read_at(self.0.descriptor()?, from, to, bytes)
+        self.reader()?.read(from, to, bytes)
+    }
+
+    /// For many reads in a row: looks only once whether the file is still its own.
+    ///
+    /// # Errors
+    /// ENOENT without the file, EBADF when the program has closed it.
+    pub fn reader(&self) -> Result<Reader, i32> {
+        self.0.descriptor().map(Reader)
+    }
+}
+
+/// The file, for the moment.
+#[derive(Clone, Copy, Debug)]
+pub struct Reader(RawFd);
+
+impl Reader {
+    /// As [`OwnMemory::read`].
+    ///
+    /// # Errors
+    /// EIO where something is missing or may not be read.
+    pub fn read(self, from: usize, to: usize, bytes: usize) -> Result<(), i32> {
+        process::read_at(self.0, from, to, bytes)
     }
 }
 

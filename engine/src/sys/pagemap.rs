@@ -64,6 +64,14 @@ impl Pagemap {
         Ok(entry[7] & 0xC0 != 0)
     }
 
+    /// For many looks in a row: finds out only once whether the file is still its own.
+    ///
+    /// # Errors
+    /// It could not be opened.
+    pub fn entries(&self) -> io::Result<Entries> {
+        self.descriptor().map(Entries)
+    }
+
     /// Calls `each` with the bounds of every stretch in `start..end` that has pages, present or in the kernel's
     /// own swap.
     ///
@@ -104,6 +112,19 @@ impl Pagemap {
 
     fn descriptor(&self) -> io::Result<RawFd> {
         self.0.descriptor().map_err(io::Error::from_raw_os_error)
+    }
+}
+
+/// The page map, for the moment.
+#[derive(Clone, Copy, Debug)]
+pub struct Entries(RawFd);
+
+impl Entries {
+    /// Whether a page is mapped at `address` and protected against writing by userfaultfd. False without an answer.
+    pub fn is_protected(self, address: usize) -> bool {
+        let mut entry = [0u8; 8];
+        // Bits 63 and 57.
+        read_at(self.0, address, &mut entry).is_ok() && entry[7] & 0x82 == 0x82
     }
 }
 

@@ -34,6 +34,15 @@ pub fn unshare(address: usize) -> bool {
     super::futex::rewrite(address)
 }
 
+/// Makes the page at `address` ready to be written to, by a fault if it is protected by userfaultfd, without changing a
+/// byte. Where the program has forbidden writing nothing happens.
+pub fn prepare_write(address: usize) {
+    // SAFETY: changes nothing. The raw system call passes by an interposed madvise.
+    unsafe {
+        libc::syscall(libc::SYS_madvise, address, PAGE_BYTES, libc::MADV_POPULATE_WRITE);
+    }
+}
+
 /// Reads one byte of every page in a range, so that missing ones are swapped in.
 pub fn touch(address: usize, pages: usize) {
     for page in 0..pages {

@@ -43,6 +43,20 @@ pub fn read_at(fd: RawFd, offset: usize, to: usize, bytes: usize) -> Result<(), 
     }
 }
 
+/// Whether the kernel may merge any page of the process with one of the same content (KSM).
+pub fn merges_memory() -> bool {
+    const PR_GET_MEMORY_MERGE: libc::c_int = 68;
+    // SAFETY: only asks. The raw system call passes by an interposed one.
+    unsafe { libc::syscall(libc::SYS_prctl, PR_GET_MEMORY_MERGE, 0, 0, 0, 0) == 1 }
+}
+
+/// Reads from the start of a file as much as fits and comes at once; None when it cannot be read.
+pub fn read_some(fd: RawFd, to: &mut [u8]) -> Option<usize> {
+    // SAFETY: the slice is the caller's. The raw system call passes by an interposed pread.
+    let read = unsafe { libc::syscall(libc::SYS_pread64, fd, to.as_mut_ptr(), to.len(), 0) };
+    usize::try_from(read).ok()
+}
+
 /// Bytes of RAM that the process has, but for those of files and shared memory; None without /proc. Allocates nothing.
 pub fn anonymous_bytes() -> Option<u64> {
     // Pages in the address space, in RAM, and of those the ones of files and shared memory; then others.

@@ -31,7 +31,9 @@ const REGISTER_MISSING: u64 = 1 << 0;
 const REGISTER_WP: u64 = 1 << 1;
 const WP_SET: u64 = 1 << 0;
 const EVENT_PAGEFAULT: u8 = 0x12;
+const FAULT_WRITE: u64 = 1 << 0;
 const FAULT_WP: u64 = 1 << 1;
+const COPY_WP: u64 = 1 << 1;
 
 const fn iowr(number: u64, bytes: usize) -> u64 {
     (3 << 30) | ((bytes as u64) << 16) | (TYPE << 8) | number
@@ -93,8 +95,30 @@ pub struct Fault {
     pub address: usize,
     /// The faulting thread, when the kernel names it.
     pub thread: i32,
-    /// The page is there, but protected against writing.
-    pub write_protect: bool,
+    /// What the thread was about to do.
+    pub access: Access,
+}
+
+/// What a thread that faults was about to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Access {
+    /// To read a missing page.
+    #[default]
+    Read,
+    /// To write to a missing page; also when that is not known.
+    Write,
+    /// To write to a page that is there, but protected against it.
+    Protected,
+}
+
+impl Access {
+    fn of_flags(flags: u64) -> Self {
+        match (flags & FAULT_WP, flags & FAULT_WRITE) {
+            (0, 0) => Self::Read,
+            (0, _) => Self::Write,
+            _ => Self::Protected,
+        }
+    }
 }
 
 /// How far a transfer got before it stopped.
@@ -238,6 +262,15 @@ impl Uffd {
         self.transfer(iowr(0x03, size_of::<TransferArg>()), to, from, bytes)
     }
 
+    /// Copies a page's bytes into a missing page, which is protected against writing from the start.
+    ///
+    /// # Errors
+    /// As [`Uffd::copy`]; EINVAL where the range is not registered for write-protect faults.
+    pub fn copy_protected(&self, to: usize, from: usize) -> Result<(), Stopped> {
+        let code = iowr(0x03, size_of::<TransferArg>());
+        self.transfer_with(COPY_WP, code, [to, from, PAGE_BYTES])
+    }
+
     /// Protects a range against writing, or lifts that and wakes the writers.
     ///
     /// # Errors
@@ -283,7 +316,7 @@ impl Uffd {
                 faults[kept] = Fault {
                     address: message.address as usize & !(PAGE_BYTES - 1),
                     thread: message.thread as i32,
-                    write_protect: message.flags & FAULT_WP != 0,
+                    access: Access::of_flags(message.flags),
                 };
                 kept += 1;
             }
@@ -296,13 +329,22 @@ impl Uffd {
     }
 
     fn transfer(&self, code: u64, to: usize, from: usize, bytes: usize) -> Result<(), Stopped> {
+        self.transfer_with(0, code, [to, from, bytes])
+    }
+
+    fn transfer_with(
+        &self,
+        mode: u64,
+        code: u64,
+        [to, from, bytes]: [usize; 3],
+    ) -> Result<(), Stopped> {
         let mut done = 0;
         while done < bytes {
             let mut argument = TransferArg {
                 to: (to + done) as u64,
                 from: (from + done) as u64,
                 bytes: (bytes - done) as u64,
-                mode: 0,
+                mode,
                 done: 0,
             };
             let outcome = self.ioctl(code, &mut argument);

@@ -8,7 +8,7 @@ use crate::base::counters::count;
 use crate::base::index::{PageIndex, PageRange, Slot};
 use crate::state::core::Core;
 use crate::state::node::{Node, NodeState};
-use crate::state::page::{Standing, Waiters, Word};
+use crate::state::page::{PageState, Standing, Waiters, Word};
 use userswap_policy::workingset::{Activity, Refault};
 
 /// Pages decided about at a time: one bit each.
@@ -39,6 +39,18 @@ impl Core {
         origin: Origin,
         slot: impl Fn(PageIndex) -> Option<Slot>,
     ) {
+        let state = |page| PageState::Resident { slot: slot(page), pins: 0, node: node.id };
+        self.publish_mapped(node, range, origin, state);
+    }
+
+    /// Publishes pages that were just mapped in the states that they are in, and puts them on their node's list.
+    pub(crate) fn publish_mapped(
+        &self,
+        node: &Node,
+        range: PageRange,
+        origin: Origin,
+        state: impl Fn(PageIndex) -> PageState,
+    ) {
         let mut first = range.first;
         while first < range.end() {
             let chunk = PageRange { first, count: (range.end() - first).min(CHUNK) };
@@ -47,8 +59,7 @@ impl Core {
                 let is_active = active >> (page - first) & 1 == 1;
                 let activity = if is_active { Activity::Active } else { Activity::Inactive };
                 let standing = Standing { activity, generation };
-                let word = (slot(page), node.id);
-                if self.pages.publish_resident(page, word, standing) == Waiters::Some {
+                if self.pages.publish_mapped(page, state(page), standing) == Waiters::Some {
                     self.wake_faults(PageRange { first: page, count: 1 });
                 }
             }

@@ -64,6 +64,22 @@ impl Core {
         copies() || (self.spare_a_run(node) && copies())
     }
 
+    /// Maps a held frame at a page that the caller owns in Filling, protected against writing; the frame is given up.
+    /// False when the kernel refuses: then nothing has changed, and mapping the page unprotected finds out why.
+    pub(crate) fn map_protected(&self, node: &Node, page: PageIndex, frame: FrameIndex) -> bool {
+        let takes = || self.take_spare(node, 1) == 1;
+        let has_spare = takes() || (self.spare_a_run(node) && takes());
+        let near = self.prefer_node(node);
+        let copied =
+            self.uffd.copy_protected(self.page_address(page), self.frame_address(frame)).is_ok();
+        drop(near);
+        node.lock().spare += u32::from(has_spare);
+        if copied {
+            self.settle_copied(node, FrameRun { first: frame, count: 1 });
+        }
+        copied
+    }
+
     /// Gives a run of frames back to the kernel, one flush for all of them; false when there is none, or the node
     /// would come near its low watermark meanwhile.
     fn spare_a_run(&self, node: &Node) -> bool {

@@ -76,6 +76,10 @@ impl Core {
     /// The kernel said EBUSY: shared by fork, or pinned for a device.
     fn move_out_shared(&self, node: &Node, page: PageIndex) -> Unmapped {
         let address = self.page_address(page);
+        if self.clean_pages.is_any() {
+            // The write that unshares it takes no fault.
+            self.unprotect(PageRange { first: page, count: 1 });
+        }
         if pages::unshare(address) {
             count(&self.counters.pgcopy, 1);
         }
@@ -187,7 +191,7 @@ impl Core {
     }
 
     /// Lets pages that stay be written again, as far as they are still there.
-    fn unprotect(&self, range: PageRange) {
+    pub(crate) fn unprotect(&self, range: PageRange) {
         let (address, bytes) = self.span_of(range);
         let Err(errno) = self.uffd.write_protect(address, bytes, Protect::Off) else { return };
         match verdict(Call::Unprotect, Extent::of(range.count), errno) {

@@ -5,6 +5,7 @@
 #![allow(unsafe_code)]
 
 mod api;
+mod clean;
 mod control;
 mod edges;
 mod failing;

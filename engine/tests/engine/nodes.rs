@@ -28,7 +28,7 @@ fn a_page_belongs_to_the_node_of_the_cpu_that_touches_it() {
             let core = engine.core();
             let first = core.arena.page_of(pages.address);
             for page in first..first + pages.count as u32 {
-                let PageState::Resident { node, .. } = core.pages.state(page) else {
+                let Some(Mapped { node, .. }) = core.pages.state(page).mapped() else {
                     panic!("page {page} fits its node's share: {:?}", core.pages.state(page))
                 };
                 assert_eq!(u32::from(node.0), cpu % 2, "page {page} {way:?}");

@@ -15,7 +15,7 @@ fn state_of(engine: &Engine, pages: &Pages, page: usize) -> PageState {
 }
 
 fn is_resident(engine: &Engine, pages: &Pages, page: usize) -> bool {
-    matches!(state_of(engine, pages, page), PageState::Resident { .. })
+    state_of(engine, pages, page).mapped().is_some()
 }
 
 /// Memory without access leaves as any other.

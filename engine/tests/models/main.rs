@@ -5,6 +5,12 @@
 //! names, with the checker's locks and atomics.
 #[path = "../../src/state/kernel/exclusive.rs"]
 mod exclusive;
+#[path = "../../src/base/index.rs"]
+#[allow(dead_code)]
+mod index;
+#[path = "../../src/base/limits.rs"]
+#[allow(dead_code)]
+mod limits;
 #[path = "../../src/list_lru/mod.rs"]
 #[allow(dead_code, unused_imports)]
 mod list_lru;
@@ -14,13 +20,23 @@ mod loans;
 #[path = "../../src/job/rows.rs"]
 #[allow(dead_code)]
 mod rows;
+#[path = "../../src/state/word.rs"]
+#[allow(dead_code)]
+mod word;
 
+mod clean;
 mod items;
 mod lending;
 mod reclaimers;
 mod shares;
 
+mod base {
+    pub(crate) use crate::{index, limits};
+}
+
 mod sys {
+    pub use userswap::internals::PAGE_BYTES;
+
     /// In the place of `engine/src/sys/sync.rs`.
     pub mod sync {
         pub use loom::sync::atomic::{

@@ -10,7 +10,6 @@ use crate::state::process::{Phase, Process, Request};
 use libc::{EINVAL, ENOMEM, PROT_READ, PROT_WRITE};
 use userswap::internals::Hint;
 use userswap::internals::PageRange;
-use userswap::internals::PageState;
 use userswap::internals::signal::Blocked;
 
 /// Not in the C library's headers everywhere (Linux 6.13).
@@ -153,7 +152,7 @@ pub fn in_core(span: Span, vector: *mut u8) -> Result<usize, Errno> {
     }
     let Some(engine) = process.engine() else { return raw::in_core(span, vector) };
     for (index, page) in (range.first..range.end()).enumerate() {
-        let is_resident = matches!(engine.core().pages.state(page), PageState::Resident { .. });
+        let is_resident = engine.core().pages.state(page).mapped().is_some();
         // SAFETY: the program gave a vector with a byte for each page.
         let entry = unsafe { vector.add(index) };
         // SAFETY: as above.

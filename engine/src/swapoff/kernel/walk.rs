@@ -145,7 +145,7 @@ impl Walk<'_> {
                     let slots = self.window(region, page, slot);
                     return Some(Wanted { page, slot, slots, then: page + 1 });
                 }
-                PageState::Resident { slot: Some(slot), .. }
+                PageState::Resident { slot: Some(slot), .. } | PageState::Clean { slot, .. }
                     if core.is_on(self.task.device, slot) =>
                 {
                     core.forget_slot(page, slot);

@@ -51,6 +51,14 @@ fn faults_in_accounting(core: &Core) -> Vec<String> {
                 slot_of = slot;
                 list = (pins == 0).then_some((node.0, ListId::Inactive));
             }
+            PageState::Clean { slot, node } => {
+                resident[node.0 as usize] += 1;
+                (slot_of, list) = (Some(slot), Some((node.0, ListId::Inactive)));
+                let address = start + page as usize * PAGE;
+                if !core.uffd.pagemap.entries().unwrap().is_protected(address) {
+                    faults.push(format!("page {page} {word:?} may be written to"));
+                }
+            }
             PageState::Cached { frame, slot, .. } => {
                 let node = core.node_of_frame(frame).id.0;
                 held[node as usize] += 1;
@@ -82,7 +90,7 @@ fn faults_in_accounting(core: &Core) -> Vec<String> {
         if slot_of.is_some_and(|slot| !slots.insert(slot.0.get())) {
             faults.push(format!("page {page} {word:?} shares its slot"));
         }
-        if mapped[page as usize] != matches!(word, PageState::Resident { .. }) {
+        if mapped[page as usize] != word.mapped().is_some() {
             faults.push(format!("page {page} {word:?} is mapped: {}", mapped[page as usize]));
         }
     }

@@ -15,6 +15,7 @@ fn pages_on(engine: &Engine, name: &str) -> usize {
         let slot = match core.pages.state(*page) {
             PageState::Swapped { slot } | PageState::Writing { slot, .. } => slot,
             PageState::Cached { slot: Some(slot), .. }
+            | PageState::Clean { slot, .. }
             | PageState::Resident { slot: Some(slot), .. } => slot,
             _ => return false,
         };

@@ -26,6 +26,7 @@ fn used(engine: &Engine) -> Vec<usize> {
         let slot = match core.pages.state(page) {
             PageState::Swapped { slot } => slot,
             PageState::Cached { slot: Some(slot), .. }
+            | PageState::Clean { slot, .. }
             | PageState::Resident { slot: Some(slot), .. } => slot,
             _ => continue,
         };

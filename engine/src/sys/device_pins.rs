@@ -1,0 +1,58 @@
+//! Whether the kernel counts memory of the process that is pinned for devices, or locked: /proc/self/status.
+//!
+//! Nothing tells which pages those are. RDMA and registered buffers of io_uring are counted as pinned, VFIO as locked;
+//! transfers that end by themselves (O_DIRECT) are not counted.
+use super::kept_file::KeptFile;
+use super::process;
+
+/// Enough for the lines before them, with some hundred groups.
+const TEXT_BYTES: usize = 2048;
+
+/// The file, if it could be opened.
+pub struct DevicePins(KeptFile);
+
+impl DevicePins {
+    /// Opens it.
+    pub fn open() -> Self {
+        Self(KeptFile::open("/proc/self/status").unwrap_or_else(|_| KeptFile::none()))
+    }
+
+    /// After fork, in the child: the file is about the parent, and is replaced or never used again.
+    pub fn renew(&self) {
+        // What is asked of it has no answer then.
+        let _ = self.0.renew();
+    }
+
+    /// Whether there are none for certain. Allocates nothing; the text is not to be on the stack of callers that run in
+    /// a signal handler, where there are no clean pages.
+    #[inline(never)]
+    pub fn are_none(&self) -> bool {
+        let mut text = [0u8; TEXT_BYTES];
+        let Ok(file) = self.0.descriptor() else { return false };
+        let Some(bytes) = process::read_some(file, &mut text) else { return false };
+        let lines = || text[..bytes].split(|byte| *byte == b'\n');
+        let is_zero = |name: &[u8]| {
+            let value = lines().find_map(|line| line.strip_prefix(name));
+            value.is_some_and(|value| value.trim_ascii() == b"0 kB")
+        };
+        is_zero(b"VmLck:") && is_zero(b"VmPin:")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::PAGE_BYTES;
+    use super::super::mapping::{Access, Mapping};
+    use super::*;
+
+    #[test]
+    fn memory_that_is_locked_is_seen() {
+        let (pins, memory) =
+            (DevicePins::open(), Mapping::new(PAGE_BYTES, Access::ReadWrite).unwrap());
+        let address = memory.address() as *const libc::c_void;
+        // Other tests of this process lock memory, too: only what this one does is certain.
+        // SAFETY: changes only where the page may be.
+        assert_eq!(unsafe { libc::mlock(address, PAGE_BYTES) }, 0);
+        assert!(!pins.are_none() && !DevicePins(KeptFile::none()).are_none());
+    }
+}

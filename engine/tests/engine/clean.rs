@@ -1,0 +1,433 @@
+//! Clean pages: mapped write-protected by a fault that reads them, copied and dropped in hundreds. No byte that a
+//! thread, a system call, a child or a device writes into such a page may be lost.
+use crate::support::*;
+use io_uring::{IoUring, opcode, types};
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
+use userswap::{Engine, Region};
+
+/// The ways in which there are clean pages: by signal a system call's write to one would be EFAULT.
+const CLEAN_WAYS: [Way; 2] = [WAYS[0], WAYS[2]];
+
+/// Whether this kernel can drop scattered pages of its own process; said, where it cannot.
+fn can_drop() -> bool {
+    let can = userswap::internals::scattered::is_supported();
+    if !can {
+        println!("before Linux 6.16 there are no clean pages: nothing to test");
+    }
+    can
+}
+
+/// Pages of a region that have been swapped out, in an order of chance.
+fn in_disorder(engine: &Engine, mib: usize, random: &mut Random) -> (Region, Pages, Vec<usize>) {
+    let (region, pages) = paged_out(engine, mib * MIB / PAGE, 7);
+    let mut order: Vec<usize> = (0..pages.count).collect();
+    (1..pages.count).rev().for_each(|last| order.swap(last, random.below(last + 1)));
+    (region, pages, order)
+}
+
+/// Reads pages by faults in disorder until some are clean; returns those that are.
+fn read_some(engine: &Engine, pages: Pages, order: &[usize]) -> Vec<usize> {
+    order.iter().for_each(|page| pages.check(*page, 7));
+    let clean: Vec<usize> =
+        order.iter().copied().filter(|page| is_clean(engine, pages, *page)).collect();
+    assert!(clean.len() > order.len() / 2, "{} of {} are clean", clean.len(), order.len());
+    clean
+}
+
+fn is_clean(engine: &Engine, pages: Pages, page: usize) -> bool {
+    matches!(state_of(engine, pages, page), PageState::Clean { .. })
+}
+
+fn state_of(engine: &Engine, pages: Pages, page: usize) -> PageState {
+    let core = engine.core();
+    core.pages.state(core.arena.page_of(pages.at(page) as usize))
+}
+
+#[test]
+fn pages_that_are_only_read_leave_by_being_dropped() {
+    limit(60);
+    for way in CLEAN_WAYS {
+        if !can_drop() {
+            return;
+        }
+        let engine = engine_on(way, &["mem:128M"]);
+        let (region, pages, order) = in_disorder(&engine, 48, &mut Random::new(seed()));
+        eventually("what the reclaimer writes is written", || {
+            engine.core().nodes.iter().all(|node| node.lock().writing == 0)
+        });
+        let before = engine.counters();
+        for _ in 0..2 {
+            order.iter().for_each(|page| pages.check(*page, 7));
+        }
+        let after = engine.counters();
+        let dropped = after.swpout_dropped - before.swpout_dropped;
+        assert!(dropped > pages.count as u64, "{way:?}: {dropped} were dropped");
+        assert_eq!(after.pswpout, before.pswpout, "{way:?}: nothing was written again");
+        audit(&engine);
+        drop(region);
+        audit(&engine);
+    }
+}
+
+#[test]
+fn a_clean_page_that_was_dropped_has_a_second_chance() {
+    limit(60);
+    for way in CLEAN_WAYS {
+        if !can_drop() {
+            return;
+        }
+        let engine = engine_on(way, &["mem:128M"]);
+        let (_region, pages, order) = in_disorder(&engine, 48, &mut Random::new(seed()));
+        let mut was_clean = vec![false; pages.count];
+        for page in &order {
+            pages.check(*page, 7);
+            was_clean[*page] = is_clean(&engine, pages, *page);
+        }
+        let before = engine.counters();
+        assert!(before.swpout_dropped > 1000, "{way:?}: {before:?}");
+        let is_cached =
+            |page: usize| matches!(state_of(&engine, pages, page), PageState::Cached { .. });
+        let cached: Vec<usize> =
+            (0..pages.count).filter(|page| was_clean[*page] && is_cached(*page)).collect();
+        cached.iter().for_each(|page| pages.check(*page, 7));
+        let came_back = engine.counters().pgfault_cached - before.pgfault_cached;
+        assert!(came_back > 20, "{way:?}: {came_back} of {} had a second chance", cached.len());
+        audit(&engine);
+    }
+}
+
+#[test]
+fn by_signal_and_after_a_write_no_page_is_clean() {
+    limit(60);
+    for way in WAYS {
+        let engine = engine_on(way, &["mem:128M"]);
+        let (_region, pages, order) = in_disorder(&engine, 12, &mut Random::new(seed()));
+        order.iter().for_each(|page| {
+            // SAFETY: the page lies in a live region that no other thread uses.
+            unsafe { pages.at(*page).write_volatile(word(7, *page, 0)) };
+        });
+        assert!(!order.iter().any(|page| is_clean(&engine, pages, *page)), "{way:?}");
+        if way.0 == FaultMode::Signal {
+            engine.set_budget(32 << 20).unwrap();
+            pages.check_all(7);
+            assert!(!order.iter().any(|page| is_clean(&engine, pages, *page)), "{way:?}");
+        }
+        audit(&engine);
+    }
+}
+
+/// Reads and writes pages of its own at random, each read first, until told to end.
+fn use_pages(pages: Pages, (owner, owners): (usize, usize), steps: usize, random: &mut Random) {
+    let mine = pages.count / owners;
+    let mut stamps = vec![7; mine];
+    for step in 0..steps {
+        let index = random.below(mine);
+        let page = index * owners + owner;
+        pages.check(page, stamps[index]);
+        if random.below(4) == 0 {
+            stamps[index] = 8 + step as u64;
+            pages.fill(page, stamps[index]);
+        }
+    }
+    (0..mine).for_each(|index| pages.check(index * owners + owner, stamps[index]));
+}
+
+#[test]
+fn what_threads_write_to_clean_pages_stays_while_others_are_dropped() {
+    limit(120);
+    for way in CLEAN_WAYS {
+        if !can_drop() {
+            return;
+        }
+        let engine = engine_on(way, &["mem:128M"]);
+        let seed = seed();
+        let (_region, pages, _) = in_disorder(&engine, 32, &mut Random::new(seed));
+        std::thread::scope(|scope| {
+            for owner in 0..4 {
+                let mut random = Random::new(seed ^ (owner as u64 + 1) << 20);
+                scope.spawn(move || use_pages(pages, (owner, 4), rounds(6000), &mut random));
+            }
+        });
+        let counters = engine.counters();
+        assert!(counters.swpout_dropped > 500 && counters.pgfault_wp > 500, "{counters:?}");
+        assert_eq!(counters.pages_lost, 0);
+        audit(&engine);
+    }
+}
+
+#[test]
+fn where_pages_are_written_to_after_each_read_few_are_protected() {
+    limit(60);
+    if !can_drop() {
+        return;
+    }
+    let engine = engine_on(WAYS[0], &["mem:128M"]);
+    let (_region, pages, order) = in_disorder(&engine, 48, &mut Random::new(seed()));
+    for page in &order {
+        pages.check(*page, 7);
+        pages.fill(*page, 9);
+    }
+    let counters = engine.counters();
+    let written = counters.pgfault_wp;
+    assert!(written > 0 && written < pages.count as u64 / 4, "{written} protections were lifted");
+    pages.check_all(9);
+}
+
+#[test]
+fn requests_know_clean_pages() {
+    limit(60);
+    for way in CLEAN_WAYS {
+        if !can_drop() {
+            return;
+        }
+        let engine = engine_on(way, &["mem:128M", "mem:128M"]);
+        let core = engine.core();
+        let (mut region, pages, order) = in_disorder(&engine, 8, &mut Random::new(seed()));
+        let clean = read_some(&engine, pages, &order);
+        let bytes = |page: usize| page * PAGE..(page + 1) * PAGE;
+        // Pinned: not dropped, and still to be written to.
+        let (pinned, rest) = clean.split_at(5);
+        pinned.iter().for_each(|page| region.pin(bytes(*page)).unwrap());
+        let before = engine.counters().swpout_dropped;
+        region.page_out(0..region.len()).unwrap();
+        assert!(engine.counters().swpout_dropped - before >= rest.len() as u64 - 100, "{way:?}");
+        let present = pages.present();
+        assert!(pinned.iter().all(|page| present[*page]), "{way:?}: pins keep pages");
+        pinned.iter().for_each(|page| pages.fill(*page, 8));
+        pinned.iter().for_each(|page| region.unpin(bytes(*page)).unwrap());
+        audit(&engine);
+        // Discarded: zeros. Swapped off: their slots are given up, their content is not.
+        let clean = read_some(&engine, pages, rest);
+        let (dropped, kept) = clean.split_at(50);
+        dropped.iter().for_each(|page| region.discard(bytes(*page)).unwrap());
+        dropped.iter().for_each(|page| pages.check(*page, 0));
+        let first = core.devices.list().next().unwrap().label().unwrap().name.clone();
+        swapoff(&engine, first).unwrap();
+        audit(&engine);
+        kept.iter().for_each(|page| pages.check(*page, 7));
+        kept.iter().for_each(|page| pages.fill(*page, 9));
+        engine.page_out_all();
+        audit(&engine);
+        kept.iter().for_each(|page| pages.check(*page, 9));
+        pinned.iter().for_each(|page| pages.check(*page, 8));
+    }
+}
+
+#[test]
+fn a_write_after_mprotect_still_ends_a_page_being_clean() {
+    limit(60);
+    for way in CLEAN_WAYS {
+        if !can_drop() {
+            return;
+        }
+        let engine = engine_on(way, &["mem:128M"]);
+        let (region, pages, order) = in_disorder(&engine, 8, &mut Random::new(seed()));
+        let clean = read_some(&engine, pages, &order);
+        for access in [libc::PROT_READ, libc::PROT_NONE, libc::PROT_READ | libc::PROT_WRITE] {
+            let whole = pages.at(0).cast();
+            // SAFETY: the region is the test's own.
+            assert_eq!(unsafe { libc::mprotect(whole, region.len(), access) }, 0);
+        }
+        clean.iter().for_each(|page| pages.fill(*page, 8));
+        assert!(!clean.iter().any(|page| is_clean(&engine, pages, *page)), "{way:?}");
+        region.page_out(0..region.len()).unwrap();
+        clean.iter().for_each(|page| pages.check(*page, 8));
+        audit(&engine);
+    }
+}
+
+#[test]
+fn a_childs_pages_are_not_clean_and_its_writes_stay() {
+    alone(50, || {
+        for way in CLEAN_WAYS {
+            if !can_drop() {
+                return;
+            }
+            let engine = engine_on(way, &["mem:128M"]);
+            let (region, pages, order) = in_disorder(&engine, 12, &mut Random::new(seed()));
+            let clean = read_some(&engine, pages, &order);
+            let child = fork(&engine, || {
+                audit(&engine);
+                clean.iter().for_each(|page| pages.fill(*page, 8));
+                region.page_out(0..region.len()).unwrap();
+                clean.iter().for_each(|page| pages.check(*page, 8));
+                audit(&engine);
+            });
+            // The parent's stay protected, and are dropped while the child has them.
+            let still = clean.iter().filter(|page| is_clean(&engine, pages, **page)).count();
+            assert!(still > 100, "{still} pages of the parent are clean");
+            region.page_out(0..region.len()).unwrap();
+            clean.iter().step_by(2).for_each(|page| pages.fill(*page, 9));
+            join(child);
+            for (index, page) in clean.iter().enumerate() {
+                pages.check(*page, if index % 2 == 0 { 9 } else { 7 });
+            }
+            audit(&engine);
+        }
+    });
+}
+
+#[test]
+fn a_page_that_was_clean_and_is_pinned_is_written_to_while_no_fault_is_served() {
+    alone(60, || {
+        for way in CLEAN_WAYS {
+            if !can_drop() {
+                return;
+            }
+            let engine = engine_on(way, &["mem:128M"]);
+            let core = engine.core();
+            let (region, pages, order) = in_disorder(&engine, 8, &mut Random::new(seed()));
+            let clean = read_some(&engine, pages, &order);
+            let (without_slot, with_slot) = (&clean[..5], &clean[5..10]);
+            for page in without_slot {
+                let page = core.arena.page_of(pages.at(*page) as usize);
+                assert!(core.pages.drop_slot(page, core.pages.load(page)), "{way:?}");
+            }
+            let bytes = |page: usize| page * PAGE..(page + 1) * PAGE;
+            let pinned = without_slot.iter().chain(with_slot);
+            pinned.clone().for_each(|page| region.pin(bytes(*page)).unwrap());
+            // As a thread does whose stack is managed memory.
+            let ticket = engine.fork_prepare();
+            pinned.clone().for_each(|page| pages.fill(*page, 8));
+            engine.fork_parent(ticket);
+            pinned.clone().for_each(|page| region.unpin(bytes(*page)).unwrap());
+            region.page_out(0..region.len()).unwrap();
+            pinned.for_each(|page| pages.check(*page, 8));
+        }
+    });
+}
+
+#[test]
+fn while_a_device_may_hold_pages_none_is_dropped() {
+    alone(60, || {
+        for way in CLEAN_WAYS {
+            if !can_drop() {
+                return;
+            }
+            let engine = engine_on(way, &["mem:128M"]);
+            let (region, pages, order) = in_disorder(&engine, 8, &mut Random::new(seed()));
+            let dropped = || {
+                read_some(&engine, pages, &order);
+                let before = engine.counters().swpout_dropped;
+                region.page_out(0..region.len()).unwrap();
+                engine.counters().swpout_dropped - before
+            };
+            let mut lent = vec![0u8; 1 << 20];
+            let ring = IoUring::new(4).unwrap();
+            let part = libc::iovec { iov_base: lent.as_mut_ptr().cast(), iov_len: lent.len() };
+            // SAFETY: the memory lives until it is unregistered.
+            unsafe { ring.submitter().register_buffers(&[part]) }.unwrap();
+            assert_eq!(dropped(), 0, "{way:?}: a device holds pages");
+            ring.submitter().unregister_buffers().unwrap();
+            eventually("the device lets go", || dropped() > 100);
+            pages.check_all(7);
+            audit(&engine);
+        }
+    });
+}
+
+#[test]
+fn a_clean_page_that_a_child_shares_leaves_by_being_moved_too() {
+    alone(60, || {
+        if !can_drop() {
+            return;
+        }
+        let engine = engine_on(WAYS[0], &["mem:128M"]);
+        let core = engine.core();
+        let (region, pages, order) = in_disorder(&engine, 8, &mut Random::new(seed()));
+        let clean = read_some(&engine, pages, &order);
+        let number = |page: usize| core.arena.page_of(pages.at(page) as usize);
+        let (end_of_child, mut end) = std::io::pipe().unwrap();
+        let child = fork(&engine, || {
+            let mut told = [0u8];
+            (&end_of_child).read_exact(&mut told).unwrap();
+            clean.iter().for_each(|page| pages.check(*page, 7));
+        });
+        // Without its slot, and to another place.
+        let (without_slot, moved) = (clean[0], clean[1]);
+        assert!(core.pages.drop_slot(number(without_slot), core.pages.load(number(without_slot))));
+        region.page_out(without_slot * PAGE..(without_slot + 1) * PAGE).unwrap();
+        assert!(!pages.present()[without_slot], "it can leave");
+        pages.check(without_slot, 7);
+        let other = engine.map(PAGE).unwrap();
+        let to = core.arena.page_of(other.as_slice().as_ptr() as usize);
+        core.move_range(PageRange { first: number(moved), count: 1 }, to);
+        // SAFETY: both pages are the test's own.
+        let is_there = unsafe { Pages::of(&other).at(0).read_volatile() } == word(7, moved, 0);
+        assert!(is_there, "its content has moved");
+        pages.check(moved, 0);
+        end.write_all(&[1]).unwrap();
+        join(child);
+    });
+}
+
+/// A file with the content of pages under a stamp, read without the page cache.
+fn file_of(pages: Pages, stamp: u64) -> File {
+    let mut bytes = Vec::with_capacity(pages.count * PAGE);
+    for page in 0..pages.count {
+        (0..WORDS).for_each(|index| bytes.extend(word(stamp, page, index).to_ne_bytes()));
+    }
+    let mut file = tempfile::NamedTempFile::new_in("/var/tmp").unwrap();
+    file.write_all(&bytes).unwrap();
+    file.as_file().sync_all().unwrap();
+    let direct = File::options().read(true).custom_flags(libc::O_DIRECT).open(file.path());
+    direct.expect("/var/tmp is on a disk")
+}
+
+/// Reads pages from a file, by a system call or by a ring of the program's own.
+fn read_from(file: &File, pages: Pages, page: usize, ring: Option<&mut IoUring>) {
+    let (to, offset) = (pages.at(page).cast::<u8>(), page * PAGE);
+    let Some(ring) = ring else {
+        // SAFETY: the page lies in a live region, and has one user.
+        let got = unsafe { libc::pread(file.as_raw_fd(), to.cast(), PAGE, offset as i64) };
+        assert_eq!(got, PAGE as isize, "{}", std::io::Error::last_os_error());
+        return;
+    };
+    let read = opcode::Read::new(types::Fd(file.as_raw_fd()), to, PAGE as u32);
+    // SAFETY: as above; the request has ended before this returns.
+    unsafe { ring.submission().push(&read.offset(offset as u64).build()) }.unwrap();
+    ring.submit_and_wait(1).unwrap();
+    assert_eq!(ring.completion().next().unwrap().result(), PAGE as i32);
+}
+
+#[test]
+fn what_a_device_delivers_into_clean_pages_stays() {
+    limit(120);
+    if !can_drop() {
+        return;
+    }
+    // Of pages that are copied, dirty ones at that, nothing tells which a device holds.
+    let engine = engine_on(WAYS[0], &["mem:128M"]);
+    let seed = seed();
+    let (_region, pages, _) = in_disorder(&engine, 32, &mut Random::new(seed));
+    let file = &file_of(pages, 8);
+    std::thread::scope(|scope| {
+        for owner in 0..2 {
+            let mut random = Random::new(seed ^ (owner as u64 + 1) << 20);
+            scope.spawn(move || {
+                let mut ring = IoUring::new(4).unwrap();
+                let mut stamps = vec![7; pages.count / 2];
+                for _ in 0..rounds(8000) {
+                    let index = random.below(stamps.len());
+                    let page = index * 2 + owner;
+                    pages.check(page, stamps[index]);
+                    match random.below(8) {
+                        0 => read_from(file, pages, page, None),
+                        1 => read_from(file, pages, page, Some(&mut ring)),
+                        _ => continue,
+                    }
+                    stamps[index] = 8;
+                }
+                for (index, stamp) in stamps.iter().enumerate() {
+                    pages.check(index * 2 + owner, *stamp);
+                }
+            });
+        }
+    });
+    let counters = engine.counters();
+    assert!(counters.swpout_dropped > 500 && counters.pgfault_wp > 300, "{counters:?}");
+    audit(&engine);
+}
