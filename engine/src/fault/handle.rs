@@ -9,6 +9,7 @@ use crate::state::node::Node;
 use crate::state::page::{PageState, Word};
 use crate::state::reads::ReadJob;
 use crate::sys::PAGE_BYTES;
+use userswap_trace::{Event, Kind};
 
 /// What became of a fault.
 #[derive(Debug)]
@@ -42,6 +43,7 @@ impl Core {
                 PageState::Lost => self.poison_again(page, seen),
             };
             if let Some(step) = step {
+                self.trace.note(|| event_of(page, seen.state(), &step));
                 return step;
             }
         }
@@ -62,4 +64,17 @@ impl Core {
         self.wake_faults(PageRange { first: page, count: 1 });
         Some(Step::Done)
     }
+}
+
+/// What a trace says of a fault: the state that it met, and what became of it.
+fn event_of(page: PageIndex, state: PageState, step: &Step) -> Event {
+    let kind = match (state, step) {
+        (_, Step::Foreign) | (PageState::Lost, _) => Kind::Nothing,
+        (PageState::Untouched, _) => Kind::FirstTouch,
+        (PageState::Filling { .. } | PageState::Leaving { .. }, _) => Kind::Waited,
+        (PageState::Resident { .. }, _) => Kind::Present,
+        (PageState::Cached { .. } | PageState::Writing { .. }, _) => Kind::SecondChance,
+        (PageState::Swapped { .. }, _) => Kind::Read,
+    };
+    Event::fault(kind, page)
 }

@@ -19,6 +19,7 @@ use crate::state::scratch::Scratch;
 use crate::state::shares;
 use crate::state::shrinkers::Shrinkers;
 use crate::state::threads::Threads;
+use crate::state::trace::{Trace, TraceFile};
 use crate::state::unmap_lock::UnmapLocks;
 use crate::state::waits::Waits;
 use crate::state::wake::Shortage;
@@ -50,6 +51,8 @@ pub struct Tuning {
     pub budgets: Vec<u32>,
     /// Readahead at the start.
     pub readahead: Settings,
+    /// Where what happens to pages is written.
+    pub trace: Option<TraceFile>,
 }
 
 /// How pages travel, after probing.
@@ -103,6 +106,8 @@ pub struct Core {
     pub shortage: Shortage,
     /// The engine's own threads.
     pub threads: Threads,
+    /// What happens to pages, where that is recorded.
+    pub trace: Trace,
     /// Everything was paged out on request, and not prefetched since.
     pub hibernated: AtomicBool,
     /// The program has an io_uring, and may lend pages that are not pinned.
@@ -157,6 +162,7 @@ impl Core {
             path,
             shortage: Shortage::default(),
             threads: Threads::new().map_err(Error::Tables)?,
+            trace: Trace::new(tuning.trace.is_some()).map_err(Error::Tables)?,
             hibernated: AtomicBool::new(false),
             is_lending: AtomicBool::new(false),
             changing_devices: AtomicBool::new(false),

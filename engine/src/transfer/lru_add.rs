@@ -10,6 +10,7 @@ use crate::state::core::Core;
 use crate::state::node::{Node, NodeState};
 use crate::state::page::{Standing, Waiters, Word};
 use userswap_policy::workingset::{Activity, Refault};
+use userswap_trace::Kind;
 
 /// Pages decided about at a time: one bit each.
 const CHUNK: u32 = u64::BITS;
@@ -29,6 +30,16 @@ pub enum Origin {
     Unasked,
 }
 
+impl Origin {
+    /// What a trace says of it.
+    fn kind(self) -> Kind {
+        match self {
+            Self::New => Kind::Fresh,
+            Self::SecondChance | Self::Read | Self::Again | Self::Unasked => Kind::Back,
+        }
+    }
+}
+
 impl Core {
     /// Publishes pages that were just mapped, each with the slot that still holds its content, and puts them on
     /// their node's list.
@@ -39,6 +50,7 @@ impl Core {
         origin: Origin,
         slot: impl Fn(PageIndex) -> Option<Slot>,
     ) {
+        self.trace.note_run(origin.kind(), range);
         let mut first = range.first;
         while first < range.end() {
             let chunk = PageRange { first, count: (range.end() - first).min(CHUNK) };
