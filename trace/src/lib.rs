@@ -6,6 +6,7 @@ mod code;
 mod event;
 mod header;
 mod reader;
+pub mod recorded;
 mod uses;
 mod writer;
 
