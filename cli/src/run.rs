@@ -253,8 +253,10 @@ fn options(args: &RunArgs) -> Result<Options, Failure> {
     options.fault = args.fault;
     options.min_region_bytes = args.min_region.0;
     options.on_full = args.on_full;
-    options.stats = args.stats.as_ref().map(|file| check_output("--stats", &here.join(file))).transpose()?;
-    options.trace = args.trace.as_ref().map(|file| check_output("--trace", &here.join(file))).transpose()?;
+    options.stats =
+        args.stats.as_ref().map(|file| check_output("--stats", &here.join(file))).transpose()?;
+    options.trace =
+        args.trace.as_ref().map(|file| check_output("--trace", &here.join(file))).transpose()?;
     options.quiet = args.quiet;
     options.transfer = args.transfer;
     options.io = args.io;

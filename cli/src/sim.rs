@@ -56,7 +56,8 @@ pub fn sim(args: &SimArgs) -> Result<ExitCode, Failure> {
         "all" => scenario::list().map(|(name, _)| name).collect(),
         name => vec![name],
     };
-    let reports = names.into_iter().map(|name| run(name, &sets, args)).collect::<Result<Vec<_>, _>>()?;
+    let reports =
+        names.into_iter().map(|name| run(name, &sets, args)).collect::<Result<Vec<_>, _>>()?;
     if let (Some(file), [report]) = (&args.plot, &reports[..]) {
         report::plot(report, file).map_err(|bad| {
             Failure::usage(format!("--plot: {bad}: use a file that can be written"))

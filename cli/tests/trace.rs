@@ -27,8 +27,7 @@ fn text(path: &Path) -> &str {
 /// Runs a program with a trace and with statistics for each process, which it must survive.
 fn record(directory: &Path, fault: &str, program: &[&str]) -> PathBuf {
     let (trace, stats) = (directory.join("trace"), directory.join("stats.%p"));
-    let mut command =
-        with(&run("16M", fault), &["--trace", text(&trace), "--stats", text(&stats)]);
+    let mut command = with(&run("16M", fault), &["--trace", text(&trace), "--stats", text(&stats)]);
     succeed(command.args(program));
     trace
 }
@@ -63,7 +62,7 @@ fn assert_counted(directory: &Path, recording: &Recording) {
     assert_eq!((stats["pgfault"].as_u64(), stats["trace_lost"].as_u64()), (Some(faults), Some(0)));
     assert_eq!(stats["pgmajfault"].as_u64(), Some(events(recording, Kind::Read)));
     assert_eq!(stats["pgfault_cached"].as_u64(), Some(events(recording, Kind::SecondChance)));
-    assert!(events(recording, Kind::Read) > 100, "{:?}", recording.events);
+    assert!(events(recording, Kind::Read) > 0, "{:?}", recording.events);
 }
 
 #[test]
@@ -138,9 +137,12 @@ fn a_recorded_program_is_simulated_with_other_budgets_and_rules() {
     let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{said}"));
     let reads = report["tables"][0]["rows"].as_array().unwrap();
     let value = |row: &Value| row["simulated"].as_f64().unwrap();
-    assert_eq!(reads.len(), 6);
-    // With three times the memory fewer pages are read, by either rule.
-    assert!(value(&reads[0]) > value(&reads[4]) && value(&reads[1]) > value(&reads[5]), "{reads:?}");
+    assert_eq!(reads.len(), 4);
+    // With more memory fewer pages are read, by either rule.
+    assert!(
+        value(&reads[0]) > value(&reads[2]) && value(&reads[1]) > value(&reads[3]),
+        "{reads:?}"
+    );
     let note = report["notes"][0].as_str().unwrap();
     assert!(note.starts_with("heap used ") && !note.contains("lost"), "{note}");
 }

@@ -104,7 +104,13 @@ pub fn no_control(reason: &str) {
 pub fn no_trace(file: &str, reason: &str) {
     static IS_SAID: AtomicBool = AtomicBool::new(false);
     if !is_said(&IS_SAID) {
-        say(&["userswap: --trace ", file, ": ", reason, ": the program goes on without its trace\n"]);
+        say(&[
+            "userswap: --trace ",
+            file,
+            ": ",
+            reason,
+            ": the program goes on without its trace\n",
+        ]);
     }
 }
 

@@ -187,10 +187,8 @@ fn what_finds_no_room_is_counted_in_the_file_and_in_the_counters() {
 #[test]
 fn a_program_whose_trace_cannot_be_written_goes_on() {
     let output = in_child(50, || {
-        let options = Options {
-            trace: Some("/dev/null/a trace".into()),
-            ..Options::new(16 * MIB as u64)
-        };
+        let options =
+            Options { trace: Some("/dev/null/a trace".into()), ..Options::new(16 * MIB as u64) };
         let engine = build(Builder::from_options(options).arena_bytes(1 << 30));
         threads(&engine, 9);
         engine.end_trace();

@@ -28,7 +28,8 @@ fn table() -> String {
         let (fifo, lru) = (rivals::fifo(&pages, budget), rivals::lru(&pages, budget));
         let (soft, optimum) = (ours.soft_faults(), rivals::optimum(&pages, budget));
         let accesses = pages.len();
-        let others: Vec<String> = rivals::misses(&pages, budget).iter().map(u64::to_string).collect();
+        let others: Vec<String> =
+            rivals::misses(&pages, budget).iter().map(u64::to_string).collect();
         let others = others.join(" | ");
         writeln!(
             text,

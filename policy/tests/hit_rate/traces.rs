@@ -136,6 +136,7 @@ fn real((name, file): &(&str, &[u8])) -> [Trace; 2] {
     let (pages, _) = recording.accesses();
     [("half", 2), ("3/4", 3)].map(|(share, quarters)| {
         let budget = recording.pages * quarters / 4;
+        assert!(budget >= 2 * recording.header.budget_pages, "less tells of the recording");
         let name = format!("{name}, {share} of {} pages", recording.pages);
         Trace { name, pages: pages.clone(), budget, hot: None }
     })
