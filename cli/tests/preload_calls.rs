@@ -46,6 +46,11 @@ fn a_thread_that_is_cancelled_in_a_call_gives_its_pins_back() {
     everywhere("16M", "cancelled.c", |_| Vec::new());
 }
 
+#[test]
+fn what_other_threads_open_while_the_engine_starts_is_theirs_to_close() {
+    everywhere("16M", "descriptors.c", |_| Vec::new());
+}
+
 /// The value of a counter in a file of statistics.
 fn counted(statistics: &Path, name: &str) -> u64 {
     let text = std::fs::read_to_string(statistics).expect("the program has written its statistics");

@@ -93,7 +93,7 @@ pub mod internals {
     pub use crate::swapoff::{Proceed, Progress};
     pub use crate::sys::uffd::Rights;
     pub use crate::sys::{
-        PAGE_BYTES, bench, clock, directory as directories, fd, futex, lock, mapping, numa,
+        PAGE_BYTES, bench, clock, directory as directories, fd, futex, lock, mapping, numa, own_fd,
         pagemap, pages, process, signal, told,
     };
     pub use userswap_policy::readahead::{Hint, PAGE_CLUSTER_DEFAULT, page_cluster_of};

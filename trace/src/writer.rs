@@ -74,10 +74,9 @@ impl<W: Write> Writer<W> {
     ///
     /// # Errors
     /// As [`Self::flush`].
-    pub fn end(mut self, at_ms: u64) -> io::Result<W> {
+    pub fn end(&mut self, at_ms: u64) -> io::Result<()> {
         self.flush(at_ms)?;
-        self.write_block(BlockHead { at_ms, ..BlockHead::default() }, 0)?;
-        Ok(self.to)
+        self.write_block(BlockHead { at_ms, ..BlockHead::default() }, 0)
     }
 
     /// In one call: a program that is killed leaves whole blocks.

@@ -18,7 +18,8 @@ fn header() -> Header {
 
 /// Writes blocks, with what was lost before each.
 fn written(blocks: &[(u64, Vec<Event>)]) -> Vec<u8> {
-    let mut writer = Writer::new(Vec::new(), &header()).unwrap();
+    let mut bytes = Vec::new();
+    let mut writer = Writer::new(&mut bytes, &header()).unwrap();
     for (at_ms, (lost, events)) in (0..).zip(blocks) {
         writer.note_lost(*lost);
         for event in events {
@@ -28,7 +29,8 @@ fn written(blocks: &[(u64, Vec<Event>)]) -> Vec<u8> {
         }
         writer.flush(at_ms).unwrap();
     }
-    writer.end(blocks.len() as u64).unwrap()
+    writer.end(blocks.len() as u64).unwrap();
+    bytes
 }
 
 struct Read {

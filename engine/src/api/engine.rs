@@ -21,7 +21,6 @@ use crate::state::trace::TraceFile;
 use crate::state::{readahead, shares};
 use crate::sys::PAGE_BYTES;
 use crate::sys::signal::Blocked;
-use std::os::fd::RawFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use userswap_policy::readahead::{PAGE_CLUSTER_MAX, ReadaheadPolicy};
@@ -152,12 +151,6 @@ impl Engine {
         // Inside the gate: a child could find the lock held by a thread that it does not have.
         let _inside = self.running.core.gate.enter();
         self.running.control.socket()
-    }
-
-    /// Descriptors of the control socket's connections at this moment, which a program must not close.
-    #[doc(hidden)]
-    pub fn control_connections(&self) -> impl Iterator<Item = RawFd> {
-        self.running.control.connections()
     }
 
     /// Removes the control socket's name: the process is about to end without dropping its engine.

@@ -1,7 +1,6 @@
 //! fork, for a program that calls it itself and for the preload library.
 use crate::api::engine::Engine;
 use crate::base::error::Error;
-use crate::base::thread;
 use crate::process::fork::ForkTicket;
 
 impl Engine {
@@ -10,14 +9,6 @@ impl Engine {
     /// Until [`Engine::fork_parent`] or [`Engine::fork_child`] every fault on swapped memory waits. For
     /// pthread_atfork, whose other two handlers call those.
     pub fn fork_prepare(&self) -> ForkTicket {
-        thread::wait_for_starts();
-        self.fork_prepare_at_once()
-    }
-
-    /// As [`Engine::fork_prepare`], for a caller that holds locks which a thread needs to start, in a program whose
-    /// `main` is not Rust's.
-    #[doc(hidden)]
-    pub fn fork_prepare_at_once(&self) -> ForkTicket {
         self.core().stop_for_fork()
     }
 

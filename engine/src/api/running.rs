@@ -5,14 +5,14 @@ use crate::fault::sigbus;
 use crate::process::balance;
 use crate::state::core::Core;
 use crate::sys::signal::Blocked;
+use crate::sys::thread::Thread;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
 
 /// A core with the threads that serve it.
 pub(crate) struct Running {
     pub(crate) core: Arc<Core>,
-    pub(crate) threads: Mutex<Vec<JoinHandle<()>>>,
+    pub(crate) threads: Mutex<Vec<Thread>>,
     pub(crate) control: Control,
 }
 
@@ -57,9 +57,7 @@ impl Running {
 
     /// In a forked child, where the handles are of threads that exist in the parent only.
     pub(crate) fn renew_threads(&self) -> Result<(), Error> {
-        let parents = std::mem::take(&mut *self.threads.lock().expect("the lock was free at fork"));
-        // Not dropped: that would detach threads that were never in this process.
-        std::mem::forget(parents);
+        self.threads.lock().expect("the lock was free at fork").clear();
         self.start_threads()
     }
 }
@@ -73,11 +71,10 @@ impl Drop for Running {
         sigbus::strike(&self.core);
         for thread in self.threads.get_mut().expect("no thread panics with it").drain(..) {
             // A cache that a scan dropped may have been the last to hold the engine.
-            if thread.thread().id() == std::thread::current().id() {
+            if thread.is_current() {
                 continue;
             }
-            // A thread that panicked has said so; there is nothing to add.
-            let _ = thread.join();
+            thread.join();
         }
     }
 }

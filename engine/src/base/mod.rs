@@ -13,5 +13,4 @@ pub mod open_error;
 pub mod script;
 pub mod size;
 pub mod status;
-pub mod thread;
 pub mod topology;

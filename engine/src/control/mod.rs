@@ -21,12 +21,13 @@ pub use server::CONNECTIONS_MAX;
 use crate::base::error::Error;
 use crate::state::core::Core;
 use crate::sys::fd;
-use crate::sys::plain_thread::PlainThread;
+use crate::sys::own_fd::Own;
 use crate::sys::signal::Blocked;
+use crate::sys::thread::Thread;
 use connection::Stop;
 use server::{Connections, Shared};
 use socket::Socket;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -43,7 +44,7 @@ struct Server {
     shared: Arc<Shared>,
     socket: Socket,
     /// None where a child could not start one.
-    thread: Option<PlainThread>,
+    thread: Option<Thread>,
 }
 
 impl Control {
@@ -109,11 +110,6 @@ impl Control {
         server.as_ref().map(|server| server.socket.path.clone())
     }
 
-    /// Descriptors of open connections: unlike the engine's other descriptors they come and go.
-    pub fn connections(&self) -> impl Iterator<Item = RawFd> {
-        self.connections.descriptors()
-    }
-
     /// Removes the socket's name, unless another thread holds the lock: the process is about to end, in whatever state.
     pub fn withdraw(&self) {
         if let Ok(server) = self.server.try_lock()
@@ -135,10 +131,10 @@ impl Control {
     }
 }
 
-fn listen(directory: &Path) -> Result<(UnixListener, Socket), Error> {
+fn listen(directory: &Path) -> Result<(Own<UnixListener>, Socket), Error> {
     let refuse = |source| Error::ControlSocket { directory: directory.to_owned(), source };
     let (listener, socket) = Socket::bind(directory).map_err(refuse)?;
-    Ok((UnixListener::from(fd::raise(OwnedFd::from(listener))), socket))
+    Ok((Own::raised(listener), socket))
 }
 
 fn replace(old: RawFd, new: RawFd) -> Result<(), Error> {

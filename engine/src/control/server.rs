@@ -9,10 +9,11 @@ use super::protocol::Answer;
 use super::requests;
 use crate::base::error::Error;
 use crate::state::core::Core;
-use crate::sys::plain_thread::PlainThread;
+use crate::sys::own_fd::Own;
+use crate::sys::thread::Thread;
 use crate::sys::{fd, peer};
 use std::io::{self, ErrorKind};
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -21,10 +22,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 pub const CONNECTIONS_MAX: usize = 8;
 /// Pause after an accept that failed, in ms: without descriptors or memory it is no use trying again at once.
 const REST_MS: i32 = 100;
-/// As std's own default, which it would look up in the environment: under a lock that a fork may find taken.
-const STACK_BYTES: usize = 2 << 20;
-
-/// The descriptors of all connections, to be closed in a child and kept from the program.
+/// The descriptors of all connections, to be closed in a child.
 #[derive(Debug)]
 pub struct Connections {
     fds: [AtomicI32; CONNECTIONS_MAX],
@@ -40,13 +38,6 @@ impl Default for Connections {
 }
 
 impl Connections {
-    /// Those that are open at this moment.
-    pub fn descriptors(&self) -> impl Iterator<Item = RawFd> {
-        // Relaxed: a number, which may be closed by the time it is used anyway.
-        let open = self.fds.iter().map(|fd| fd.load(Ordering::Relaxed));
-        open.filter(|fd| *fd != NONE)
-    }
-
     /// In a forked child: the connections are the parent's.
     pub fn close_inherited(&self) {
         for fd in &self.fds {
@@ -74,7 +65,7 @@ pub struct Shared {
     /// The engine.
     pub core: Arc<Core>,
     /// The socket; accepting never blocks.
-    pub listener: UnixListener,
+    pub listener: Own<UnixListener>,
     /// Ends all threads.
     pub stop: Stop,
     /// The open connections.
@@ -87,7 +78,7 @@ pub struct Shared {
 struct Client {
     shared: Arc<Shared>,
     /// Taken only to be dropped.
-    stream: Option<UnixStream>,
+    stream: Option<Own<UnixStream>>,
 }
 
 impl Drop for Client {
@@ -103,15 +94,15 @@ impl Drop for Client {
 ///
 /// # Errors
 /// The system starts no thread.
-pub fn start(shared: Arc<Shared>) -> Result<PlainThread, Error> {
-    PlainThread::spawn("userswap-contro", STACK_BYTES, move || run(&shared)).map_err(Error::Thread)
+pub fn start(shared: Arc<Shared>) -> Result<Thread, Error> {
+    Thread::spawn("userswap-contro", move || run(&shared)).map_err(Error::Thread)
 }
 
 fn run(shared: &Arc<Shared>) {
-    let mut clients: Vec<PlainThread> = Vec::new();
+    let mut clients: Vec<Thread> = Vec::new();
     let stop = shared.stop.event.as_raw_fd();
     while !shared.stop.is_now() {
-        clients.extract_if(.., |client| client.has_ended()).for_each(PlainThread::join);
+        clients.extract_if(.., |client| client.has_ended()).for_each(Thread::join);
         match let_in(shared) {
             Ok(Some(client)) => clients.extend(start_client(client)),
             Ok(None) => {}
@@ -123,14 +114,14 @@ fn run(shared: &Arc<Shared>) {
             }
         }
     }
-    clients.into_iter().for_each(PlainThread::join);
+    clients.into_iter().for_each(Thread::join);
 }
 
 /// The next client, if it is one of the same user or root and there are not too many.
 fn let_in(shared: &Arc<Shared>) -> io::Result<Option<Client>> {
     let inside = shared.core.gate.enter();
     let outcome = shared.listener.accept().map(|(stream, _)| {
-        let stream = UnixStream::from(fd::raise(OwnedFd::from(stream)));
+        let stream = Own::raised(stream);
         match admit(shared, &stream) {
             Ok(()) => Some(stream),
             Err(refusal) => {
@@ -157,9 +148,9 @@ fn admit(shared: &Shared, stream: &UnixStream) -> Result<(), String> {
     }
 }
 
-fn start_client(client: Client) -> Option<PlainThread> {
+fn start_client(client: Client) -> Option<Thread> {
     // Without a thread the client finds its connection closed.
-    PlainThread::spawn("userswap-client", STACK_BYTES, move || talk(&client)).ok()
+    Thread::spawn("userswap-client", move || talk(&client)).ok()
 }
 
 fn talk(client: &Client) {

@@ -13,6 +13,7 @@ use crate::base::log;
 use crate::sys::PAGE_BYTES;
 use crate::sys::fd;
 use crate::sys::mapping::{Access, Mapping};
+use crate::sys::own_fd::Own;
 use crate::sys::request::{self, Direction, Pieces};
 use std::fs::File;
 use std::io;
@@ -195,7 +196,7 @@ impl Devices {
             node: None,
             throttle: device.throttle(),
             faulty: device.faulty().map(|faulty| faulty.plan),
-            directory: directory.map(fd::raise),
+            directory: directory.map(Own::raised),
         })
     }
 }

@@ -9,6 +9,7 @@ use crate::base::index::Slot;
 use crate::device::Devices;
 use crate::device::record::{Device, DeviceState, Holding};
 use crate::sys::clock;
+use crate::sys::own_fd::Own;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use userswap_policy::devices::DeviceId;
 
@@ -107,7 +108,7 @@ impl Devices {
     ///
     /// # Panics
     /// When it holds a page.
-    pub(crate) fn swapoff_done(&self, device: &Device) -> Option<std::fs::File> {
+    pub(crate) fn swapoff_done(&self, device: &Device) -> Option<Own<std::fs::File>> {
         assert_eq!(device.used(), 0, "a device that is let go of holds no page");
         self.table().swapoff_done(device.id());
         self.set_leaving(None);

@@ -3,11 +3,11 @@
 //! A queue belongs to one thread, which starts requests and takes their completions; the memory of a
 //! request stays held until its completion was taken.
 use crate::base::choice::IoBackend;
-use crate::base::thread;
 use crate::sys::clock;
 use crate::sys::fd;
 use crate::sys::fd::Event;
 use crate::sys::request::{Injected, Piece, Pieces, Request};
+use crate::sys::thread::Thread;
 use crate::sys::uring::Ring;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -231,7 +231,7 @@ impl Workers {
                     finished.signal();
                 }
             };
-            thread::spawn("userswap-io".into(), work)?;
+            Thread::spawn("userswap-io", work)?.detach();
         }
         Ok(Self { jobs, done, finished })
     }

@@ -14,6 +14,7 @@ use crate::sys::PAGE_BYTES;
 use crate::sys::fd;
 use crate::sys::lock::{Lock, LockUse};
 use crate::sys::mapping::ZeroedSlice;
+use crate::sys::own_fd::Own;
 use crate::sys::request::Direction;
 use std::fs::File;
 use std::io;
@@ -49,7 +50,7 @@ pub struct Label {
     /// The engine's number of its node.
     pub node: Option<NodeId>,
     /// Where more temporary files like it can be made.
-    pub(super) directory: Option<Arc<OwnedFd>>,
+    pub(super) directory: Option<Arc<Own<OwnedFd>>>,
 }
 
 /// Whether a record is a device.
@@ -90,7 +91,7 @@ pub struct Store {
     pub(super) loans: Option<Arc<Loans>>,
     /// The clusters that CPUs fill, by CPU.
     cursors: Vec<ClusterCursor>,
-    file: Option<File>,
+    file: Option<Own<File>>,
 }
 
 /// Which cluster new slots come from.
@@ -171,10 +172,8 @@ impl Device {
         cpus: usize,
     ) -> io::Result<()> {
         let max = (opened.bytes / PAGE_BYTES as u64).min(u64::from(DEVICE_SLOTS)) as u32;
-        let file = match opened.file {
-            Some(file) => File::from(fd::raise(OwnedFd::from(file))),
-            None => memory_device(opened.bytes)?,
-        };
+        let file = opened.file.map_or_else(|| memory_device(opened.bytes), Ok)?;
+        let file = Own::raised(file);
         if self.checksums.get().is_none() {
             // For the largest device: the record may hold another one later. Only address space.
             let _ = self.checksums.set(ZeroedSlice::new(DEVICE_SLOTS as usize)?);
@@ -231,7 +230,7 @@ impl Device {
 
     /// Empties the record; the file is closed when the returned value is dropped. No thread may be using
     /// the device: the gate is closed, or it was never listed.
-    pub fn remove(&self) -> Option<File> {
+    pub fn remove(&self) -> Option<Own<File>> {
         self.descriptor.store(NOTHING, Ordering::Release);
         *self.label.lock() = None;
         let empty = Store::new(DeviceState::Absent, 0);
@@ -388,7 +387,7 @@ impl Store {
 pub(super) fn memory_device(bytes: u64) -> io::Result<File> {
     let file = fd::memory_file()?;
     file.set_len(bytes)?;
-    Ok(File::from(fd::raise(OwnedFd::from(file))))
+    Ok(file)
 }
 
 /// The slot's number on its device.

@@ -7,7 +7,6 @@ use crate::base::choice::FaultMode;
 use crate::base::error::Error;
 use crate::base::index::NodeId;
 use crate::base::limits::AHEAD_MAX;
-use crate::base::thread;
 use crate::device::queue::{Completion, Queue};
 use crate::fault::handle::Step;
 use crate::fault::wants::Started;
@@ -18,6 +17,7 @@ use crate::state::node::Node;
 use crate::state::reads::ReadJob;
 use crate::state::waits::{Wait, Waited};
 use crate::state::wants::{Span, WANTS_MAX, Want};
+use crate::sys::thread::Thread;
 use crate::sys::uffd::{FAULTS_MAX, Fault};
 use crate::sys::{clock, fd, numa, signal};
 use std::collections::{HashMap, VecDeque};
@@ -320,7 +320,7 @@ impl Server {
 ///
 /// # Errors
 /// No thread or no queue to be had.
-pub fn start(core: Arc<Core>) -> Result<std::thread::JoinHandle<()>, Error> {
+pub fn start(core: Arc<Core>) -> Result<Thread, Error> {
     let queue = Queue::new(core.tuning.io, DEPTH as u32).map_err(Error::Thread)?;
     core.threads.queue_fds.lock().push(queue.as_raw_fd());
     let mut server = Server {
@@ -332,5 +332,5 @@ pub fn start(core: Arc<Core>) -> Result<std::thread::JoinHandle<()>, Error> {
         wants: VecDeque::with_capacity(WANTS_MAX),
         foreign: Foreign { fault: Fault::default(), times: 0 },
     };
-    thread::spawn("userswap-fault".into(), move || server.run()).map_err(Error::Thread)
+    Thread::spawn("userswap-fault", move || server.run()).map_err(Error::Thread)
 }

@@ -6,10 +6,10 @@
 use crate::base::counters::count;
 use crate::base::error::Error;
 use crate::base::index::{PageIndex, Slot};
-use crate::base::thread;
 use crate::state::core::Core;
 use crate::state::page::PageState;
 use crate::state::waits::{Wait, Waited, Waits};
+use crate::sys::thread::Thread;
 use crate::sys::{clock, futex, process};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -115,6 +115,6 @@ impl Core {
 ///
 /// # Errors
 /// No thread to be had.
-pub fn start(core: Arc<Core>) -> Result<std::thread::JoinHandle<()>, Error> {
-    thread::spawn("userswap-watch".into(), move || core.watch()).map_err(Error::Thread)
+pub fn start(core: Arc<Core>) -> Result<Thread, Error> {
+    Thread::spawn("userswap-watch", move || core.watch()).map_err(Error::Thread)
 }

@@ -7,14 +7,13 @@
 //! A child of a fork shares its parent's pages until either writes, and its parent answers for them. What has become
 //! its own is measured by the kernel's own count (Pss_Anon), and taken from the ledger then.
 use crate::base::error::Error;
-use crate::base::thread;
 use crate::job::member::Member;
 use crate::process::share::Holding;
 use crate::state::core::Core;
 use crate::sys::clock;
+use crate::sys::thread::Thread;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::thread::JoinHandle;
 use userswap_policy::job::{Move, Standing, smoothed};
 
 /// Between two looks of a process that reclaims or refaults.
@@ -32,11 +31,11 @@ const RATE_MS_MIN: u64 = 50;
 ///
 /// # Errors
 /// The system starts no thread.
-pub fn start(core: Arc<Core>, member: Arc<Member>) -> Result<JoinHandle<()>, Error> {
+pub fn start(core: Arc<Core>, member: Arc<Member>) -> Result<Thread, Error> {
     let counts = Counts::of(&core);
     let begun_ns = clock::now_ns();
     let mut balance = Balance { core, member, counts, rate: 0, begun_ns, pause_ns: LOOK_NS };
-    thread::spawn("userswap-share".into(), move || balance.run()).map_err(Error::Thread)
+    Thread::spawn("userswap-share", move || balance.run()).map_err(Error::Thread)
 }
 
 struct Balance {

@@ -106,13 +106,18 @@ impl Core {
     /// Sets the budget to what the share leaves the engine, and what is still its parent's as well; one that cannot be
     /// stays as it is.
     pub(crate) fn follow_share(&self, share: u32, inherited: u32) {
-        let outside = self.member().map_or(0, |member| member.outside());
-        let budget = share.saturating_add(inherited).saturating_sub(outside);
+        let budget = self.of_share(share, inherited);
         // A process that has lost its row has no share, and goes on with what an engine needs.
         let budget = budget.max(self.floor_pages() - self.floor_pages() / OUTSIDE_PART);
         if budget != self.holding().budget {
             let _ = self.resize(budget);
         }
+    }
+
+    /// What a share leaves the engine, with what is still its parent's as well.
+    fn of_share(&self, share: u32, inherited: u32) -> u32 {
+        let outside = self.member().map_or(0, |member| member.outside());
+        share.saturating_add(inherited).saturating_sub(outside)
     }
 
     /// Charges the share with what this process has outside its engine: stacks, data of libraries, the engine's own
@@ -139,17 +144,15 @@ impl Core {
         let others = member.ledger.held().saturating_sub(u64::from(share));
         let own = u64::from(pages).saturating_sub(others).max(self.floor_pages().into());
         let own = own.min(u64::from(u32::MAX)) as u32;
-        let of_engine =
-            |share: u32| share.saturating_add(inherited).saturating_sub(member.outside());
         if own <= share {
-            self.resize(of_engine(own))?;
+            self.resize(self.of_share(own, inherited))?;
             member.ledger.set_limit(pages);
             return Ok(());
         }
         let before = member.ledger.limit();
         member.ledger.set_limit(pages);
         let share = member.grow(own);
-        let outcome = self.resize(of_engine(share));
+        let outcome = self.resize(self.of_share(share, inherited));
         if outcome.is_err() {
             member.ledger.set_limit(before);
         }

@@ -4,16 +4,17 @@
 //! no gate. The file of each process is its own: a forked child makes another, and what it inherits it does not touch.
 use crate::base::counters::count;
 use crate::base::error::Error;
-use crate::base::{log, thread};
+use crate::base::log;
 use crate::state::core::{Core, Path};
 use crate::state::trace::TraceFile;
-use crate::sys::{PAGE_BYTES, clock, fd};
+use crate::sys::own_fd::Own;
+use crate::sys::thread::Thread;
+use crate::sys::{PAGE_BYTES, clock};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, RawFd};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use userswap_trace::{Header, Writer};
 
 /// Between two looks at the ring.
@@ -28,14 +29,14 @@ const NAMES_MAX: u32 = 1000;
 /// What the thread has.
 struct Recorder {
     core: Arc<Core>,
-    writer: Writer<File>,
+    writer: Writer<Own<File>>,
     began_ns: u64,
     flushed_ns: u64,
 }
 
 impl Recorder {
     /// Until the end is asked for, or the engine stops.
-    fn run(mut self) -> io::Result<()> {
+    fn run(&mut self) -> io::Result<()> {
         let core = self.core.clone();
         loop {
             let is_last = core.trace.is_ending() || core.is_stopping();
@@ -71,7 +72,7 @@ impl Recorder {
         self.writer.flush((self.flushed_ns - self.began_ns) / 1_000_000)
     }
 
-    fn end(mut self) -> io::Result<()> {
+    fn end(&mut self) -> io::Result<()> {
         let core = self.core.clone();
         // A thread that has a number may not have been on a CPU since.
         let until = clock::now_ns() + PAUSE_NS;
@@ -79,31 +80,31 @@ impl Recorder {
             std::thread::yield_now();
             self.drain()?;
         }
-        self.writer.end((clock::now_ns() - self.began_ns) / 1_000_000)?;
-        Ok(())
+        self.writer.end((clock::now_ns() - self.began_ns) / 1_000_000)
     }
 }
 
 impl Core {
     /// Begins the trace of this process, if one is wanted; without a file the program goes on without it.
-    pub(crate) fn start_trace(self: &Arc<Self>) -> Result<Option<JoinHandle<()>>, Error> {
+    pub(crate) fn start_trace(self: &Arc<Self>) -> Result<Option<Thread>, Error> {
         let Some(to) = &self.tuning.trace else { return Ok(None) };
         self.trace.stop();
         let opened = open(to).and_then(|file| {
-            self.threads.queue_fds.lock().push(file.as_raw_fd());
-            Writer::new(file, &self.trace_header(to))
+            let number = file.as_raw_fd();
+            Ok((number, Writer::new(file, &self.trace_header(to))?))
         });
-        let writer = match opened {
-            Ok(writer) => writer,
+        let (number, writer) = match opened {
+            Ok(opened) => opened,
             Err(error) => {
                 log::no_trace(&to.path.display().to_string(), &error.to_string());
                 return Ok(None);
             }
         };
+        self.threads.queue_fds.lock().push(number);
         self.trace.begin();
         let began_ns = clock::now_ns();
         let recorder = Recorder { core: self.clone(), writer, began_ns, flushed_ns: began_ns };
-        thread::spawn("userswap-trace".into(), move || record(recorder))
+        Thread::spawn("userswap-trace", move || record(recorder, number))
             .map(Some)
             .map_err(Error::Thread)
     }
@@ -124,17 +125,22 @@ impl Core {
     }
 }
 
-fn record(recorder: Recorder) {
+fn record(mut recorder: Recorder, number: RawFd) {
     let core = recorder.core.clone();
     if let Err(error) = recorder.run() {
         let file = core.tuning.trace.as_ref().map(|to| to.path.display().to_string());
         log::no_trace(&file.unwrap_or_default(), &error.to_string());
     }
     core.trace.stop();
+    // Together, as a fork sees it: the number may be another file's as soon as it is closed.
+    core.inside_gate(|| {
+        core.threads.queue_fds.lock().retain(|fd| *fd != number);
+        drop(recorder);
+    });
 }
 
 /// A file that was not there: the name itself for the process that is the root, with a number for all others.
-fn open(to: &TraceFile) -> io::Result<File> {
+fn open(to: &TraceFile) -> io::Result<Own<File>> {
     let process = std::process::id();
     let is_root = process == to.root;
     let name = |try_: u32| {
@@ -148,7 +154,7 @@ fn open(to: &TraceFile) -> io::Result<File> {
     };
     for try_ in u32::from(!is_root)..NAMES_MAX {
         match File::options().write(true).create_new(true).open(name(try_)) {
-            Ok(file) => return Ok(File::from(fd::raise(OwnedFd::from(file)))),
+            Ok(file) => return Ok(Own::raised(file)),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error),
         }

@@ -7,13 +7,13 @@ use crate::base::counters::count;
 use crate::base::error::Error;
 use crate::base::index::NodeId;
 use crate::base::limits::BATCH;
-use crate::base::thread;
 use crate::device::queue::{Completion, Queue};
 use crate::reclaim::isolate::Quota;
 use crate::state::core::Core;
 use crate::state::gate::InFlight;
 use crate::state::node::Node;
 use crate::state::scratch::{Scratch, WriteOp};
+use crate::sys::thread::Thread;
 use crate::sys::{fd, numa};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
@@ -315,7 +315,7 @@ enum Outcome {
 ///
 /// # Errors
 /// No thread or no queue to be had.
-pub fn start(core: Arc<Core>, node: NodeId) -> Result<std::thread::JoinHandle<()>, Error> {
+pub fn start(core: Arc<Core>, node: NodeId) -> Result<Thread, Error> {
     let queue = Queue::new(core.tuning.io, DEPTH as u32).map_err(Error::Thread)?;
     core.threads.queue_fds.lock().push(queue.as_raw_fd());
     let mut kswapd = Kswapd {
@@ -330,7 +330,7 @@ pub fn start(core: Arc<Core>, node: NodeId) -> Result<std::thread::JoinHandle<()
         pass: Pass::default(),
         changes_seen: 0,
     };
-    thread::spawn(format!("userswapd{}", node.0), move || kswapd.run()).map_err(Error::Thread)
+    Thread::spawn(&format!("userswapd{}", node.0), move || kswapd.run()).map_err(Error::Thread)
 }
 
 /// Whether the node, once all writes under way have finished, would still not be above its high watermark.

@@ -12,17 +12,16 @@ use crate::base::counters::count;
 use crate::base::error::Error;
 use crate::base::index::NodeId;
 use crate::base::log;
-use crate::base::thread;
 use crate::list_lru::ShrinkRequest;
 use crate::state::core::Core;
 use crate::state::node::Node;
 use crate::state::shrinkers::{Registered, Request, ShrinkResult, Turn};
 use crate::sys::clock::thread_id;
 use crate::sys::futex;
+use crate::sys::thread::Thread;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::thread::JoinHandle;
 use userswap_policy::shrink::{Share, Work};
 
 /// How long a fault that has no page left to hope for waits for the caches.
@@ -148,9 +147,9 @@ impl Registered {
 ///
 /// # Errors
 /// No thread is to be had.
-pub(crate) fn start(core: Arc<Core>) -> Result<JoinHandle<()>, Error> {
+pub(crate) fn start(core: Arc<Core>) -> Result<Thread, Error> {
     let asking = core.clone();
-    let thread = thread::spawn("userswap-shrink".into(), move || asking.ask_shrinkers());
+    let thread = Thread::spawn("userswap-shrink", move || asking.ask_shrinkers());
     let thread = thread.map_err(Error::Thread)?;
     core.shrinkers.has_thread.store(true, Ordering::Relaxed);
     Ok(thread)

@@ -7,7 +7,6 @@
 use crate::base::error::Error;
 use crate::base::index::PageRange;
 use crate::base::limits::BATCH;
-use crate::base::thread;
 use crate::state::core::Core;
 use crate::state::node::Node;
 use crate::state::page::PageState;
@@ -17,6 +16,7 @@ use crate::swapoff::room::room_in_ram;
 use crate::swapoff::task::{Goal, PATIENCE_NS, Task, WAIT_NS};
 use crate::sys::lock::Lock;
 use crate::sys::signal::Blocked;
+use crate::sys::thread;
 use crate::sys::{clock, futex};
 use std::sync::atomic::Ordering;
 

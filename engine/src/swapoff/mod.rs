@@ -173,7 +173,7 @@ impl Core {
         // Closing would unlock it too, but a queue may keep the file open a moment longer. While others read it, it is
         // not to be had.
         if let Some(file) = file.as_ref().filter(|_| !is_shared) {
-            let _ = rustix::fs::flock(file, rustix::fs::FlockOperation::Unlock);
+            let _ = rustix::fs::flock(&**file, rustix::fs::FlockOperation::Unlock);
         }
         drop(file);
         Ok(())

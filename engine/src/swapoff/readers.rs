@@ -3,7 +3,6 @@
 //! They are ordinary reads by a few threads, not a queue: the thread that reads a span also checks and maps it, so
 //! both the disk and all CPUs are busy, and nothing is in flight between two passages of the gate.
 use crate::base::error::Error;
-use crate::base::thread;
 use crate::state::core::Core;
 use crate::state::frame_set::FrameSet;
 use crate::state::node::{Asker, Node};
@@ -13,6 +12,7 @@ use crate::swapoff::room::room_in_ram;
 use crate::swapoff::task::{Goal, PATIENCE_NS, READ_PAGES, Task, WAIT_NS};
 use crate::sys::lock::Lock;
 use crate::sys::signal::Blocked;
+use crate::sys::thread;
 use crate::sys::{clock, futex};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

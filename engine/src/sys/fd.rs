@@ -1,15 +1,12 @@
-//! Descriptors: events, polling, and keeping ours out of the program's way.
+//! Descriptors: events, polling, files in RAM.
+use super::own_fd::{self, Own};
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-/// Descriptors of ours live at or above this number when the limit allows: programs number theirs from
-/// zero, and many close everything up to some small bound.
-const HIGH: i32 = 900;
-
 /// A counter to wait for with [`poll`].
 #[derive(Debug)]
-pub struct Event(OwnedFd);
+pub struct Event(Own<OwnedFd>);
 
 impl Event {
     /// An event that is not signalled yet.
@@ -23,7 +20,7 @@ impl Event {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: the descriptor is new and ours.
-        Ok(Self(raise(unsafe { OwnedFd::from_raw_fd(fd) })))
+        Ok(Self(Own::raised(unsafe { OwnedFd::from_raw_fd(fd) })))
     }
 
     /// Signals the event; safe in a signal handler.
@@ -53,41 +50,6 @@ pub fn poll(fds: &[RawFd; 3], timeout_ms: i32) -> [bool; 3] {
     // SAFETY: `entries` is an array of that length; an interrupted wait is a spurious wake-up.
     unsafe { libc::poll(entries.as_mut_ptr(), entries.len() as libc::nfds_t, timeout_ms) };
     entries.map(|entry| entry.revents != 0)
-}
-
-/// Moves a descriptor to a high number if it can, so that programs which close "all" small ones miss it.
-pub fn raise(fd: OwnedFd) -> OwnedFd {
-    // SAFETY: duplicates a descriptor that we own.
-    let high = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, HIGH) };
-    if high < 0 {
-        return fd;
-    }
-    // SAFETY: the descriptor is new and ours.
-    unsafe { OwnedFd::from_raw_fd(high) }
-}
-
-/// Creates something whose descriptor cannot be renumbered later, with the low numbers taken meanwhile.
-pub fn at_high_number<T>(create: impl FnOnce() -> T) -> T {
-    let mut taken = Vec::new();
-    if let Ok(event) = Event::new() {
-        loop {
-            // SAFETY: duplicates a descriptor that we own.
-            let fd = unsafe { libc::fcntl(event.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 0) };
-            if fd < 0 {
-                break;
-            }
-            // SAFETY: the descriptor is new and ours.
-            taken.push(unsafe { OwnedFd::from_raw_fd(fd) });
-            if fd >= HIGH {
-                break;
-            }
-        }
-        // Out of descriptors: give them back first, what is created then gets a low number.
-        if taken.last().is_none_or(|last| last.as_raw_fd() < HIGH) {
-            taken.clear();
-        }
-    }
-    create()
 }
 
 /// A file in RAM, for `mem:` devices.
@@ -130,6 +92,7 @@ pub fn replace(old: RawFd, new: RawFd) -> io::Result<()> {
 
 /// Closes a descriptor by number, after fork: its owner is a thread that does not exist in the child.
 pub fn close_inherited(fd: RawFd) {
+    own_fd::forget(fd);
     // SAFETY: the descriptor is ours and nobody in this process uses it.
     unsafe { libc::close(fd) };
 }

@@ -3,9 +3,10 @@
 //! A program can become another user, change its root directory, or forbid others to look into it: from then on
 //! its own files in /proc are closed to it, what it has opened is not.
 use super::fd;
+use super::own_fd::Own;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Debug)]
 pub struct KeptFile {
     path: &'static str,
-    file: Option<File>,
+    file: Option<Own<File>>,
     /// Tells the file from any other that the program may open under its number; 0 when there is none.
     inode: AtomicU64,
     device: AtomicU64,
@@ -70,8 +71,8 @@ impl KeptFile {
     }
 }
 
-fn open_raised(path: &str) -> io::Result<File> {
-    Ok(File::from(fd::raise(OwnedFd::from(File::open(path)?))))
+fn open_raised(path: &str) -> io::Result<Own<File>> {
+    File::open(path).map(Own::raised)
 }
 
 #[cfg(test)]

@@ -57,11 +57,16 @@ pub fn anonymous_bytes() -> Option<u64> {
 
 /// Faults of this process for which nothing was read, copies of shared pages among them.
 pub fn minor_faults() -> u64 {
-    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    used().ru_minflt as u64
+}
+
+/// What this process and its threads have used so far.
+pub(super) fn used() -> libc::rusage {
+    let mut usage = std::mem::MaybeUninit::zeroed();
     // SAFETY: the structure is as large as the call writes.
     unsafe { libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()) };
     // SAFETY: it is all numbers, and zero where the call has written none.
-    unsafe { usage.assume_init() }.ru_minflt as u64
+    unsafe { usage.assume_init() }
 }
 
 /// The longest line that is written in one piece.

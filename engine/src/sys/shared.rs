@@ -6,9 +6,10 @@
 use super::PAGE_BYTES;
 use super::fd;
 use super::mapping::{Access, Mapping};
+use super::own_fd::Own;
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -51,7 +52,7 @@ impl SharedWords {
 /// An open file description whose locks last until every process that inherited it has closed it, by ending or exec.
 #[derive(Debug)]
 pub struct ByteLocks {
-    file: OwnedFd,
+    file: Own<File>,
 }
 
 impl ByteLocks {
@@ -60,7 +61,7 @@ impl ByteLocks {
     /// # Errors
     /// No descriptor to be had.
     pub fn new() -> io::Result<Self> {
-        Ok(Self { file: fd::raise(OwnedFd::from(fd::memory_file()?)) })
+        Ok(Self { file: Own::raised(fd::memory_file()?) })
     }
 
     /// Another description of the same file, to which the locks of this one are taken.
@@ -69,9 +70,9 @@ impl ByteLocks {
     /// No descriptor to be had, or no /proc.
     pub fn another(&self) -> io::Result<Self> {
         let path = format!("/proc/thread-self/fd/{}", self.file.as_raw_fd());
-        let file: File =
+        let file =
             OpenOptions::new().read(true).write(true).custom_flags(libc::O_CLOEXEC).open(path)?;
-        Ok(Self { file: OwnedFd::from(file) })
+        Ok(Self { file: Own::raised(file) })
     }
 
     /// Locks a byte, unless another description has it locked.

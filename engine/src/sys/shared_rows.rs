@@ -5,10 +5,11 @@
 //! the file releases all of the process's locks on it, so a process opens the file once.
 use super::fd;
 use super::mapping::Mapping;
+use super::own_fd::Own;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::AtomicU32;
 
 const WORDS: usize = 16;
@@ -19,7 +20,7 @@ const ROW_BYTES: usize = size_of::<[AtomicU32; WORDS]>();
 pub struct SharedRows {
     mapping: Mapping,
     rows: usize,
-    file: File,
+    file: Own<File>,
 }
 
 impl SharedRows {
@@ -28,13 +29,13 @@ impl SharedRows {
     /// # Errors
     /// The file cannot be made that long, or mapped.
     pub fn new(file: File, rows: usize) -> io::Result<Self> {
-        let file = File::from(fd::raise(OwnedFd::from(file)));
+        let file = Own::raised(file);
         let bytes = rows * ROW_BYTES;
         file.set_len(bytes as u64)?;
         Ok(Self { mapping: Mapping::of_file(&file, bytes)?, rows, file })
     }
 
-    /// The file's descriptor, which a program must not close.
+    /// The file's.
     pub fn descriptor(&self) -> RawFd {
         self.file.as_raw_fd()
     }

@@ -2,6 +2,7 @@
 //!
 //! Numbers are those of the kernel's `linux/userfaultfd.h` (6.8): distributions still ship older headers.
 use super::kept_file::KeptFile;
+use super::own_fd::Own;
 use super::pagemap::Pagemap;
 use super::{PAGE_BYTES, fd};
 use std::io;
@@ -111,7 +112,7 @@ pub const FAULTS_MAX: usize = 16;
 /// A userfaultfd with the features that were agreed on.
 #[derive(Debug)]
 pub struct Uffd {
-    fd: OwnedFd,
+    fd: Own<OwnedFd>,
     features: u64,
     serves_kernel: AtomicBool,
     /// Gives a forked child its own, whatever rights are left then.
@@ -134,7 +135,7 @@ impl Uffd {
         let features = required | (available & wished);
         let maker = if rights == Rights::Kernel { maker() } else { KeptFile::none() };
         // The handshake is possible once per descriptor: a second one asks for what the first has shown.
-        let fd = fd::raise(new_fd(rights, &maker)?);
+        let fd = Own::raised(new_fd(rights, &maker)?);
         handshake(&fd, features)?;
         let serves_kernel = AtomicBool::new(rights == Rights::Kernel);
         Ok(Self { fd, features, serves_kernel, maker, pagemap: Pagemap::open() })

@@ -1,16 +1,17 @@
 //! Requests in flight on an io_uring.
+use super::own_fd::{Own, raised_copy};
 use super::request::{Direction, Pieces, Request};
 use io_uring::squeue::Flags;
 use io_uring::{IoUring, opcode, types};
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, IntoRawFd, RawFd};
 
 /// The token of a timeout that a throttled request waits for: its completion is nobody's.
 const WAITED: u64 = u64::MAX;
 
 /// A ring with room for `entries` requests.
 pub struct Ring {
-    ring: IoUring,
+    ring: Own<IoUring>,
 }
 
 impl Ring {
@@ -20,13 +21,14 @@ impl Ring {
     /// EPERM or ENOSYS where io_uring is forbidden, ENOMEM.
     pub fn new(entries: u32) -> io::Result<Self> {
         // One thread submits and reaps, and it enters the kernel anyway: completions need no interrupt.
-        let ring = super::fd::at_high_number(|| {
-            IoUring::builder()
-                .setup_coop_taskrun()
-                .build(2 * entries)
-                .or_else(|_| IoUring::new(2 * entries))
-        })?;
-        Ok(Self { ring })
+        let ring = IoUring::builder()
+            .setup_coop_taskrun()
+            .build(2 * entries)
+            .or_else(|_| IoUring::new(2 * entries))?;
+        let Some(high) = raised_copy(&ring) else { return Ok(Self { ring: Own::new(ring) }) };
+        // SAFETY: the same ring under another number, with its own parameters.
+        let raised = unsafe { IoUring::from_fd(high.into_raw_fd(), ring.params().clone()) }?;
+        Ok(Self { ring: Own::new(raised) })
     }
 
     /// Lets the ring keep the devices open. When the process ends, their last reference goes with the ring,

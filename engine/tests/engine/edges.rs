@@ -5,11 +5,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use userswap::Builder;
 use userswap::internals::Proceed;
 
-fn touch(address: usize) {
-    // SAFETY: the page belongs to a region of the test.
-    unsafe { (address as *const u8).read_volatile() };
-}
-
 /// The pages that the server reads itself must not be all there is, as long as it waits for a page.
 #[test]
 fn many_readers_of_a_slow_device_beside_pinned_memory_all_go_on() {
@@ -66,7 +61,7 @@ fn a_message_older_than_its_answer_harms_no_thread() {
         scope.spawn(move || {
             while !done.load(Ordering::Relaxed) {
                 let range = other.arena.allocate(64, 1).unwrap();
-                (range.first..range.end()).for_each(|page| touch(other.page_address(page)));
+                (range.first..range.end()).for_each(|page| _ = touch(other.page_address(page)));
                 other.drop_range(range);
                 other.arena.free(range);
             }
@@ -74,7 +69,7 @@ fn a_message_older_than_its_answer_harms_no_thread() {
         for round in 1..=rounds {
             let range = core.arena.allocate(1024, 1).unwrap();
             // A sequential program: the windows grow, and the next one begins at `page`.
-            (range.first..range.first + 512).for_each(|page| touch(core.page_address(page)));
+            (range.first..range.first + 512).for_each(|page| _ = touch(core.page_address(page)));
             let fresh = |page: &u32| core.pages.state(*page) == PageState::Untouched;
             let page = (range.first + 512..range.end()).find(fresh).unwrap_or(range.first);
             address.store(core.page_address(page), Ordering::Release);
@@ -103,31 +98,22 @@ fn protecting_pages_that_fork_left_shared_while_they_leave_ends_no_program() {
             scope.spawn(move || {
                 while !done.load(Ordering::Relaxed) {
                     for protection in [libc::PROT_READ, libc::PROT_READ | libc::PROT_WRITE] {
-                        let (at, bytes) = (pages.at(0).cast(), pages.count * PAGE);
-                        // SAFETY: the whole region, which only this test uses.
-                        assert_eq!(unsafe { libc::mprotect(at, bytes, protection) }, 0);
+                        protect(pages, protection);
                     }
                 }
             });
             for _ in 0..10 {
-                (0..pages.count).for_each(|page| touch(pages.at(page) as usize));
+                (0..pages.count).for_each(|page| _ = touch(pages.at(page) as usize));
                 let blocked = signal::Blocked::new();
                 let ticket = engine.fork_prepare();
-                // SAFETY: the child only sleeps until it is killed.
-                let child = unsafe { libc::fork() };
+                let child = forked();
                 if child == 0 {
-                    loop {
-                        // SAFETY: sleeps.
-                        unsafe { libc::pause() };
-                    }
+                    rest();
                 }
                 engine.fork_parent(ticket);
                 drop(blocked);
                 region.page_out(0..8 * MIB).unwrap();
-                // SAFETY: our child.
-                unsafe { libc::kill(child, libc::SIGKILL) };
-                // SAFETY: our child; its status is not wanted.
-                unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
+                kill(child);
             }
             done.store(true, Ordering::Relaxed);
         });
@@ -185,7 +171,7 @@ fn a_lost_page_is_dropped_beside_a_growing_run() {
         let (other, done) = (core.clone(), &done);
         scope.spawn(move || {
             while !done.load(Ordering::Relaxed) {
-                (range.first..lost).for_each(|page| touch(other.page_address(page)));
+                (range.first..lost).for_each(|page| _ = touch(other.page_address(page)));
                 other.drop_range(PageRange { first: range.first, count: 20 });
             }
         });
@@ -211,10 +197,8 @@ fn pages_taken_away_past_us_read_as_zeros() {
         let region = engine.map(4 * MIB).unwrap();
         let pages = Pages::of(&region);
         (0..4).for_each(|page| pages.fill(page, 1));
-        // SAFETY: a page of the region; its content is given up.
-        unsafe { libc::madvise(pages.at(1).cast(), PAGE, libc::MADV_DONTNEED) };
-        // SAFETY: the same page.
-        assert_eq!(unsafe { pages.at(1).read_volatile() }, 0, "{way:?}");
+        drop_raw(&pages, 1, 1);
+        pages.check(1, 0);
         [0, 2, 3].into_iter().for_each(|page| pages.check(page, 1));
         audit(&engine);
     }

@@ -2,7 +2,6 @@
 //! kernel's: an engine starts around it, and a forked child has it.
 use crate::support::*;
 use std::io::Write;
-use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use userswap::Engine;
 
@@ -11,21 +10,14 @@ fn map_file(arena: &Arena, range: PageRange) -> u8 {
     let mut file = tempfile::tempfile_in("/var/tmp").unwrap();
     let byte = 0xA7;
     file.write_all(&vec![byte; range.count as usize * PAGE]).unwrap();
-    let (address, bytes) = (arena.address_of(range.first), range.count as usize * PAGE);
-    let flags = libc::MAP_PRIVATE | libc::MAP_FIXED;
-    // SAFETY: the range is allocated for this, and nothing refers to it.
-    let mapped = unsafe {
-        libc::mmap(address as *mut _, bytes, libc::PROT_READ, flags, file.as_raw_fd(), 0)
-    };
-    assert_eq!(mapped as usize, address);
+    cover_with(&file, arena.address_of(range.first), range.count as usize);
     arena.set_foreign(range);
     byte
 }
 
 fn is_as_mapped(arena: &Arena, range: PageRange, byte: u8) -> bool {
-    let first = arena.address_of(range.first) as *const u8;
-    // SAFETY: the file is mapped there for as long as the arena lives.
-    (0..range.count as usize * PAGE).all(|at| unsafe { first.add(at).read_volatile() } == byte)
+    let first = arena.address_of(range.first);
+    (0..range.count as usize * PAGE).all(|at| touch(first + at) == byte)
 }
 
 fn engages_around_a_file(way: Way) {

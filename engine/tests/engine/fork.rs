@@ -150,14 +150,11 @@ fn forks_under_load(way: Way) {
     let label = |page: usize| (page as u64) << 32;
     let fill = |page: usize, turn: u64| {
         for index in 0..WORDS {
-            // SAFETY: the page lies in the live region and has one writer.
-            unsafe { pages.at(page).add(index).write_volatile(label(page) | turn) };
+            pages.write(page, index, label(page) | turn);
         }
     };
     let check = |page: usize| {
-        // SAFETY: as above.
-        let words: Vec<u64> =
-            (0..WORDS).map(|index| unsafe { pages.at(page).add(index).read_volatile() }).collect();
+        let words: Vec<u64> = (0..WORDS).map(|index| pages.read(page, index)).collect();
         let (first, last) = (words[0], words[WORDS - 1]);
         assert!(words.iter().all(|word| word & !0xFFFF_FFFF == label(page)), "page {page}");
         // The child may see a page half written, never two turns that are not neighbours.

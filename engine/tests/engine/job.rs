@@ -1,5 +1,5 @@
 //! The ledger of a job: members that take pages at once, and die at any moment.
-use crate::support::{alone, is_long};
+use crate::support::{alone, end, forked, is_long, kill, send, stop};
 use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -39,43 +39,6 @@ fn start(path: &Path, used: &AtomicU32, seed: u64) -> i32 {
     }
 }
 
-fn forked() -> i32 {
-    // SAFETY: the process has no thread that the child would miss: see `alone`.
-    let child = unsafe { libc::fork() };
-    assert!(child >= 0, "fork works");
-    child
-}
-
-fn end() -> ! {
-    // SAFETY: ends the child without running what belongs to its parent.
-    unsafe { libc::_exit(0) }
-}
-
-fn send(child: i32, signal: i32) {
-    // SAFETY: to a child of this process.
-    assert_eq!(unsafe { libc::kill(child, signal) }, 0);
-}
-
-fn end_child(child: i32) {
-    send(child, libc::SIGKILL);
-    // SAFETY: waits for a child of this process.
-    assert_eq!(unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) }, child);
-}
-
-/// Stops a child. It is told until it does: one was seen to run on, with no signal pending any more.
-fn stop(child: i32) {
-    let options = libc::WUNTRACED | libc::WNOHANG;
-    loop {
-        send(child, libc::SIGSTOP);
-        std::thread::yield_now();
-        // SAFETY: looks at a child of this process, and wants no more than that it has stopped.
-        match unsafe { libc::waitpid(child, std::ptr::null_mut(), options) } {
-            0 => {}
-            stopped => return assert_eq!(stopped, child),
-        }
-    }
-}
-
 /// What the children use, while none of them runs.
 fn used_at_rest(children: &[i32], words: &[AtomicU32]) -> u32 {
     children.iter().for_each(|child| stop(*child));
@@ -95,19 +58,19 @@ fn members_killed_at_any_moment_leave_the_sum_right() {
             words.iter().zip(1..).map(|(word, seed)| start(&path, word, seed)).collect();
         let kills = if is_long() { 16_000 } else { 2000 };
         let mut most = 0;
-        for kill in 0..kills {
-            let index = (kill * 5) % MEMBERS;
-            end_child(children[index]);
+        for round in 0..kills {
+            let index = (round * 5) % MEMBERS;
+            kill(children[index]);
             words[index].store(0, Ordering::SeqCst);
-            children[index] = start(&path, &words[index], kill as u64 + 100);
-            if kill % 20 == 0 {
+            children[index] = start(&path, &words[index], round as u64 + 100);
+            if round % 20 == 0 {
                 let used = used_at_rest(&children, words);
-                assert!(used <= LIMIT, "kill {kill}: {used} pages are used of {LIMIT}");
+                assert!(used <= LIMIT, "kill {round}: {used} pages are used of {LIMIT}");
                 most = most.max(used);
             }
         }
         assert!(most > LIMIT / 2, "the members did compete: {most}");
-        children.iter().for_each(|child| end_child(*child));
+        children.iter().for_each(|child| kill(*child));
         assert!(watch.held() > 0, "the last ones died with pages");
         let last = Member::join(&path, LIMIT).unwrap();
         assert_eq!(last.grow(LIMIT), LIMIT, "the dead's pages are free");
@@ -128,7 +91,7 @@ fn a_ledger_is_swept_only_when_its_job_has_ended() {
         }
         ledger::sweep(directory.path(), |_| false);
         assert!(path.exists(), "the first process has ended, another has not");
-        end_child(child);
+        kill(child);
         ledger::sweep(directory.path(), |root| root == 77);
         assert!(path.exists(), "the first process runs and may come back to it");
         ledger::sweep(directory.path(), |_| false);
@@ -150,7 +113,7 @@ fn the_child_of_a_fork_never_writes_to_its_parents_row() {
             member.shrink(0);
             assert!(member.covers(LIMIT));
             member.leave();
-            end();
+            end(0);
         }
         crate::support::join(child);
         assert_eq!((member.share(), member.ledger.held()), (LIMIT / 2, u64::from(LIMIT / 2)));
@@ -162,7 +125,7 @@ fn the_child_of_a_fork_never_writes_to_its_parents_row() {
             assert_eq!(member.renew(LIMIT, 0), LIMIT / 2, "what its parent has left");
             assert_eq!(member.inherited(), LIMIT / 2);
             assert!(member.covers(LIMIT) && !member.covers(LIMIT + 1));
-            end();
+            end(0);
         }
         member.release();
         crate::support::join(child);

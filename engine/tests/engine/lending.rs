@@ -53,9 +53,7 @@ impl Child {
     }
 
     fn kill(self) {
-        // SAFETY: ends a child of this process.
-        unsafe { libc::kill(self.pid, libc::SIGKILL) };
-        assert_eq!(libc::WTERMSIG(ended(self.pid)), libc::SIGKILL);
+        kill(self.pid);
     }
 }
 
@@ -397,9 +395,7 @@ impl Member<'_> {
 
     fn kill(&mut self) {
         let child = self.children.remove(self.random.below(self.children.len()));
-        // SAFETY: ends a child of this process.
-        unsafe { libc::kill(child, libc::SIGKILL) };
-        ended(child);
+        kill(child);
     }
 
     fn write(&mut self, stamp: u64) {

@@ -209,9 +209,7 @@ fn a_page_that_is_moved_while_a_device_holds_it_keeps_every_byte() {
         let (from, to) = (Pages::of(&first), Pages::of(&second));
         (0..16).for_each(|page| from.fill(page, 9));
         let ring = io_uring::IoUring::new(4).unwrap();
-        let held = libc::iovec { iov_base: from.address as *mut _, iov_len: 16 * PAGE };
-        // SAFETY: the memory outlives the ring, and no request uses the registration.
-        unsafe { ring.submitter().register_buffers(&[held]) }.unwrap();
+        register(&ring, from);
         let core = engine.core();
         core.move_range(core.range_at(from.address, first.len()), core.arena.page_of(to.address));
         let wrong: Vec<_> = (0..16).filter_map(|page| to.wrong(page, 9)).collect();

@@ -3,31 +3,10 @@
 use crate::support::*;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
-use userswap::{Engine, Region};
+use userswap::Engine;
 
 fn small(way: Way) -> Engine {
     engine_on(way, &["mem:256M"])
-}
-
-fn protect(region: &Region, protection: i32) {
-    let address = Pages::of(region).address as *mut libc::c_void;
-    // SAFETY: the test looks at the memory again only when it may be read.
-    assert_eq!(unsafe { libc::mprotect(address, region.len(), protection) }, 0);
-}
-
-/// What a program does past the engine.
-fn drop_raw(pages: &Pages, first: usize, count: usize) {
-    let address = pages.address + first * PAGE;
-    // SAFETY: the content of these pages is no longer looked at.
-    let done =
-        unsafe { libc::syscall(libc::SYS_madvise, address, count * PAGE, libc::MADV_DONTNEED) };
-    assert_eq!(done, 0);
-}
-
-fn lock_raw(pages: &Pages, first: usize, count: usize) {
-    // SAFETY: changes only where the pages may be.
-    let done = unsafe { libc::mlock((pages.address + first * PAGE) as *const _, count * PAGE) };
-    assert_eq!(done, 0, "root, or a limit that allows it");
 }
 
 fn state_of(engine: &Engine, pages: &Pages, page: usize) -> PageState {
@@ -46,7 +25,7 @@ fn protected_memory_leaves(way: Way, protection: i32) {
     let region = engine.map(12 * MIB).unwrap();
     let pages = Pages::of(&region);
     pages.fill_all(3);
-    protect(&region, protection);
+    protect(Pages::of(&region), protection);
     let other = engine.map(24 * MIB).unwrap();
     let others = Pages::of(&other);
     others.fill_all(4);
@@ -59,7 +38,7 @@ fn protected_memory_leaves(way: Way, protection: i32) {
     region.page_out(0..region.len()).unwrap();
     assert!((0..pages.count).all(|page| has_left(&page)), "the others leave on request");
     audit(&engine);
-    protect(&region, libc::PROT_READ | libc::PROT_WRITE);
+    protect(Pages::of(&region), libc::PROT_READ | libc::PROT_WRITE);
     pages.check_all(3);
     others.check_all(5);
     audit(&engine);
@@ -84,7 +63,7 @@ fn memory_without_access_is_moved_elsewhere() {
         let (from, to) = (engine.map(8 * PAGE).unwrap(), engine.map(8 * PAGE).unwrap());
         let (pages, target) = (Pages::of(&from), Pages::of(&to));
         pages.fill_all(3);
-        protect(&from, libc::PROT_NONE);
+        protect(Pages::of(&from), libc::PROT_NONE);
         let core = engine.core();
         core.move_range(
             core.range_at(pages.address, from.len()),
@@ -105,7 +84,7 @@ fn pages_gone_past_us(way: Way, protection: i32) {
     // Some have a copy on their slots, too.
     region.page_out(0..16 * PAGE).unwrap();
     (0..16).for_each(|page| pages.check(page, 3));
-    protect(&region, protection);
+    protect(Pages::of(&region), protection);
     drop_raw(&pages, 0, 64);
     drop_raw(&pages, 70, 1);
     // The others are reclaim's.
@@ -118,7 +97,7 @@ fn pages_gone_past_us(way: Way, protection: i32) {
     Pages::of(&other).fill_all(5);
     let resident = (0..64).filter(|page| is_resident(&engine, &pages, *page)).count();
     assert_eq!(resident, 0, "what is not there holds no budget");
-    protect(&region, libc::PROT_READ | libc::PROT_WRITE);
+    protect(Pages::of(&region), libc::PROT_READ | libc::PROT_WRITE);
     for page in 0..pages.count {
         pages.check(page, if page < 64 || page == 70 { 0 } else { 3 });
     }
@@ -179,11 +158,11 @@ fn a_child_copies_its_own_memory_out() {
             let region = engine.map(64 * PAGE).unwrap();
             let pages = Pages::of(&region);
             pages.fill_all(3);
-            protect(&region, libc::PROT_READ);
+            protect(Pages::of(&region), libc::PROT_READ);
             let child = fork(&engine, || {
-                protect(&region, libc::PROT_READ | libc::PROT_WRITE);
+                protect(Pages::of(&region), libc::PROT_READ | libc::PROT_WRITE);
                 pages.fill_all(4);
-                protect(&region, libc::PROT_READ);
+                protect(Pages::of(&region), libc::PROT_READ);
                 region.page_out(0..region.len()).unwrap();
                 assert!(!is_resident(&engine, &pages, 0));
                 pages.check_all(4);
@@ -247,11 +226,6 @@ fn locked_memory_is_moved_elsewhere() {
     audit(&engine);
 }
 
-fn lock_all(flags: i32) {
-    // SAFETY: changes only where the pages may be.
-    assert_eq!(unsafe { libc::mlockall(flags) }, 0, "root, or a limit that allows it");
-}
-
 #[test]
 fn an_engine_of_a_program_that_locks_all_its_future_memory_works() {
     alone(60, || {
@@ -293,12 +267,7 @@ fn a_pool_that_is_locked_later_gives_its_memory_back() {
 /// still waits to be read.
 fn cover_with_a_file(pages: &Pages, first: usize, count: usize) {
     let file = std::fs::File::open("/proc/self/exe").unwrap();
-    let address = (pages.address + first * PAGE) as *mut libc::c_void;
-    let flags = libc::MAP_PRIVATE | libc::MAP_FIXED;
-    let fd = std::os::fd::AsRawFd::as_raw_fd(&file);
-    // SAFETY: the pages have no content, and nothing borrows them.
-    let mapped = unsafe { libc::mmap(address, count * PAGE, libc::PROT_READ, flags, fd, 0) };
-    assert_eq!(mapped, address);
+    cover_with(&file, pages.address + first * PAGE, count);
 }
 
 /// Waits until a thread sleeps.
@@ -322,8 +291,7 @@ fn a_message_that_is_too_old(way: Way, used: usize) {
         core.gate.close();
         let reader = scope.spawn(|| {
             faulting.store(clock::thread_id() as u64, Ordering::Release);
-            // SAFETY: a page of a live region.
-            unsafe { pages.at(20).cast::<u8>().read_volatile() }
+            touch(pages.at(20) as usize)
         });
         eventually("the thread runs", || faulting.load(Ordering::Acquire) != 0);
         until_asleep(faulting.load(Ordering::Acquire));
@@ -360,10 +328,7 @@ fn memory_with_a_hole_is_forked_and_dropped() {
             let mut region = engine.map(64 * PAGE).unwrap();
             let pages = Pages::of(&region);
             pages.fill_all(3);
-            // SAFETY: nobody looks at these pages again.
-            let done =
-                unsafe { libc::syscall(libc::SYS_munmap, pages.address + 8 * PAGE, 4 * PAGE) };
-            assert_eq!(done, 0);
+            unmap_raw(&pages, 8, 4);
             let others = || (0..64).filter(|page| !(8..12).contains(page));
             join(fork(&engine, || {
                 others().for_each(|page| pages.check(page, 3));

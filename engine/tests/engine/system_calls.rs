@@ -217,9 +217,7 @@ fn registered_buffers(way: Way) {
     (0..16).for_each(|page| Pages::of(&source).fill(page, 2));
     file.write_all_at(bytes(Pages::of(&source), 0, 16), 0).unwrap();
     let mut ring = io_uring::IoUring::new(4).unwrap();
-    let held = libc::iovec { iov_base: pages.at(0).cast(), iov_len: 16 * PAGE };
-    // SAFETY: the region outlives the ring.
-    unsafe { ring.submitter().register_buffers(&[held]) }.unwrap();
+    register(&ring, Pages { count: 16, ..pages });
     if must_pin(way) {
         region.pin(0..16 * PAGE).unwrap();
     }

@@ -8,12 +8,7 @@ use userswap::{Engine, Region};
 /// A ring whose registered buffers hold all of a region, so that none of its pages can be moved.
 fn hold(region: &Region) -> io_uring::IoUring {
     let ring = io_uring::IoUring::new(4).unwrap();
-    let held = libc::iovec {
-        iov_base: region.as_slice().as_ptr().cast_mut().cast(),
-        iov_len: region.len(),
-    };
-    // SAFETY: the caller keeps the region for longer than the ring.
-    unsafe { ring.submitter().register_buffers(&[held]) }.unwrap();
+    register(&ring, Pages::of(region));
     ring
 }
 

@@ -1,6 +1,7 @@
 //! The functions that ours stand in front of: the next ones of the same name in the order of the linker.
 //!
 //! All are looked up by the constructor, so that none has to be in a signal handler or after fork.
+use super::system_call::Arguments;
 use libc::{c_char, c_int, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -31,6 +32,17 @@ impl Next {
         self.address.store(found, Ordering::Relaxed);
         found
     }
+}
+
+type Function = unsafe extern "C-unwind" fn(usize, usize, usize, usize, usize, usize) -> usize;
+
+/// Calls the function at an address, whatever integers and pointers it takes: they travel alike.
+pub unsafe fn call_at(function: *const c_void, arguments: &Arguments) -> usize {
+    // SAFETY: the caller's promise.
+    let function = unsafe { std::mem::transmute::<*const c_void, Function>(function) };
+    let [a, b, c, d, e, f] = *arguments;
+    // SAFETY: as above.
+    unsafe { function(a, b, c, d, e, f) }
 }
 
 /// An identifier as a C string.

@@ -66,6 +66,13 @@ pub fn map(request: MapRequest) -> Result<usize, Errno> {
     outcome(unsafe { call!(libc::SYS_mmap, address, bytes, protection, flags, fd, offset) })
 }
 
+/// Maps memory for a stack, past all management; an address.
+pub fn map_stack(bytes: usize) -> Result<usize, Errno> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    map(MapRequest { address: 0, bytes, protection, flags, fd: -1, offset: 0 })
+}
+
 /// munmap.
 pub fn unmap(Span { address, bytes }: Span) -> Result<usize, Errno> {
     // SAFETY: as for `map`.

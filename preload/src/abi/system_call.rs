@@ -1,5 +1,5 @@
 //! System calls by number, past everything that is interposed.
-use super::raw::{errno, set_errno};
+use super::raw::{Errno, errno, set_errno};
 use libc::c_long;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,6 +18,20 @@ pub fn use_instruction_in(text: Range<usize>) -> bool {
     let found = code.windows(INSTRUCTION_CODE.len()).position(|code| code == INSTRUCTION_CODE);
     // Relaxed: the constructor, before there is a second thread.
     found.inspect(|at| INSTRUCTION.store(text.start + at, Ordering::Relaxed)).is_some()
+}
+
+/// A call's arguments; those that it does not have are whatever is in their registers.
+pub type Arguments = [usize; 6];
+
+/// What the kernel returns with an error.
+pub const fn error(number: Errno) -> usize {
+    -(number as isize) as usize
+}
+
+/// A call that the program asks for; what the kernel returns, errors as negative numbers.
+pub fn make(number: c_long, [a, b, c, d, e, f]: Arguments) -> usize {
+    // SAFETY: the program's own call, by which it answers for its memory.
+    unsafe { enter(number, a, b, c, d, e, f) }
 }
 
 /// The call itself; what the kernel returns, errors as negative numbers.
@@ -81,7 +95,7 @@ pub unsafe extern "C" fn enter_on(stack: usize, number: c_long, argument: usize)
 
 /// What C saw, as the kernel returned it.
 pub fn to_kernel(returned: usize) -> usize {
-    if returned == usize::MAX { -errno() as usize } else { returned }
+    if returned == usize::MAX { error(errno()) } else { returned }
 }
 
 /// Ends a handler of the program's by a call of its own (rt_sigreturn); no signal of `reserved` stays blocked.
@@ -117,9 +131,7 @@ pub(crate) use call;
 /// What the macro stands for.
 pub unsafe fn with<const COUNT: usize>(number: c_long, given: [usize; COUNT]) -> c_long {
     let argument = |index: usize| given.get(index).copied().unwrap_or(0);
-    let [a, b, c, d, e, f] = std::array::from_fn(argument);
-    // SAFETY: the caller's promise.
-    to_c(unsafe { enter(number, a, b, c, d, e, f) }) as c_long
+    to_c(make(number, std::array::from_fn(argument))) as c_long
 }
 
 /// What this library and what is linked into it mean by `syscall` (build.rs): the program's is another.

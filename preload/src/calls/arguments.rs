@@ -2,6 +2,7 @@
 use super::held::{Held, text};
 use super::table::{self, Row};
 use crate::abi::raw::Span;
+pub use crate::abi::system_call::Arguments;
 use crate::state::process;
 use libc::{c_char, c_long, iovec, mmsghdr, msghdr};
 use std::mem::size_of;
@@ -35,9 +36,6 @@ pub enum Memory {
     /// Only the kernel knows.
     Unknown,
 }
-
-/// A call's arguments; those that it does not have are whatever is in their registers.
-pub type Arguments = [usize; 6];
 
 /// The arguments of a call with so many.
 pub fn of<const COUNT: usize>(given: [usize; COUNT]) -> Arguments {

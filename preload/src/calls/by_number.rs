@@ -5,7 +5,8 @@
 use super::arguments::{self, Arguments};
 use super::held::is_needed;
 use super::{descriptors, lending, locks};
-use crate::abi::system_call::{enter, to_c};
+use crate::abi::next::call_at;
+use crate::abi::system_call::{make, to_c};
 use crate::state::process;
 use libc::{SIGCHLD, c_int, c_long};
 use std::sync::OnceLock;
@@ -16,8 +17,6 @@ enum Served {
     Int(*const ()),
     Long(*const ()),
 }
-
-type Function = unsafe extern "C-unwind" fn(usize, usize, usize, usize, usize, usize) -> usize;
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn syscall(
@@ -47,9 +46,11 @@ pub fn serve(number: c_long, arguments: &Arguments) -> usize {
         }
         match served(number) {
             Some(Served::Int(function)) => {
-                return call(function, arguments) as c_int as isize as usize;
+                // SAFETY: one of the functions below, called as the program called syscall.
+                return unsafe { call_at(function.cast(), arguments) } as c_int as isize as usize;
             }
-            Some(Served::Long(function)) => return call(function, arguments),
+            // SAFETY: as above.
+            Some(Served::Long(function)) => return unsafe { call_at(function.cast(), arguments) },
             None => {}
         }
         if let (true, Some(gather)) = (gives_rights_up(number), BEFORE_RIGHTS_GO.get()) {
@@ -104,17 +105,7 @@ fn plain(number: c_long, arguments: &Arguments) -> usize {
         lending::note();
     }
     let _held = is_needed().then(|| arguments::hold(number, arguments));
-    let [a, b, c, d, e, f] = *arguments;
-    // SAFETY: the program asks for it.
-    to_c(unsafe { enter(number, a, b, c, d, e, f) })
-}
-
-fn call(function: *const (), arguments: &Arguments) -> usize {
-    // SAFETY: one of the functions below.
-    let function = unsafe { std::mem::transmute::<*const (), Function>(function) };
-    let [a, b, c, d, e, f] = *arguments;
-    // SAFETY: called as the program called syscall.
-    unsafe { function(a, b, c, d, e, f) }
+    to_c(make(number, *arguments))
 }
 
 /// Whether a clone is a fork by another name.

@@ -6,16 +6,14 @@
 //! handler's frame is on its parent's.
 use super::{by_number, trap};
 use crate::abi::context::Context;
-use crate::abi::raw::{self, MapRequest, Span};
-use crate::abi::system_call::{enter, to_kernel};
+use crate::abi::raw::{self, Span};
+use crate::abi::system_call::{enter, error, make, to_kernel};
 use libc::{CLONE_VFORK, CLONE_VM, SIGCHLD};
 use libc::{REG_EFL, REG_RDI, REG_RDX, REG_RIP, REG_RSI, REG_RSP};
 use libc::{REG_R8, REG_R9, REG_R10, REG_R12, REG_R13, REG_R14, REG_R15, REG_RBP, REG_RBX};
 
 /// For the handlers of a child that borrows its parent's stack, in bytes; exec needs most.
 const SCRATCH_BYTES: usize = 128 << 10;
-const EINVAL: usize = -libc::EINVAL as usize;
-const ENOMEM: usize = -libc::ENOMEM as usize;
 
 /// What a child begins with; `begin` knows the order.
 #[repr(C)]
@@ -65,7 +63,7 @@ pub fn clone(context: &Context) -> usize {
     let is_shared = flags & CLONE_VM as usize != 0;
     match stack {
         0 if !is_shared => to_kernel(by_number::serve(libc::SYS_clone, &context.arguments())),
-        0 if flags & CLONE_VFORK as usize == 0 => EINVAL,
+        0 if flags & CLONE_VFORK as usize == 0 => error(libc::EINVAL),
         0 => borrow(context, flags),
         // Its thread-locals need not be the C library's: it is not caught again.
         stack => start(context, flags, Begin::of(context, stack).put(stack)),
@@ -74,7 +72,7 @@ pub fn clone(context: &Context) -> usize {
 
 /// A child on its parent's stack, until it calls exec or ends.
 fn borrow(context: &Context, flags: usize) -> usize {
-    let Ok(address) = map_scratch() else { return ENOMEM };
+    let Ok(address) = raw::map_stack(SCRATCH_BYTES) else { return error(libc::ENOMEM) };
     let signal_stack = libc::stack_t {
         ss_sp: address as *mut libc::c_void,
         ss_flags: 0,
@@ -86,12 +84,6 @@ fn borrow(context: &Context, flags: usize) -> usize {
     // The child does not use it any more; a failure is a leak.
     let _ = raw::unmap(Span { address, bytes: SCRATCH_BYTES });
     child
-}
-
-fn map_scratch() -> Result<usize, raw::Errno> {
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-    let protection = libc::PROT_READ | libc::PROT_WRITE;
-    raw::map(MapRequest { address: 0, bytes: SCRATCH_BYTES, protection, flags, fd: -1, offset: 0 })
 }
 
 /// No signal of the program's comes before the child has its own signal stack.
@@ -111,16 +103,14 @@ fn set_mask(mask: u64) {
     let mask = kept.iter().filter(|_| all).fold(mask, |mask, signal| mask & !(1 << (signal - 1)));
     let (how, mask, bytes) =
         (libc::SIG_SETMASK as usize, (&raw const mask).addr(), size_of::<u64>());
-    // SAFETY: a set of the kernel's.
-    unsafe { enter(libc::SYS_rt_sigprocmask, how, mask, 0, bytes, 0, 0) };
+    make(libc::SYS_rt_sigprocmask, [how, mask, 0, bytes, 0, 0]);
 }
 
 /// In the child, on the stack that it has been given; thread-locals may be nobody's.
 extern "C" fn settle(begin: &Begin) {
     if let Some(stack) = &begin.signal_stack {
         let stack = std::ptr::from_ref(stack).addr();
-        // SAFETY: a stack that lasts as long as this child needs it.
-        unsafe { enter(libc::SYS_sigaltstack, stack, 0, 0, 0, 0, 0) };
+        make(libc::SYS_sigaltstack, [stack, 0, 0, 0, 0, 0]);
         trap::arm_thread();
     }
     set_mask(begin.mask);

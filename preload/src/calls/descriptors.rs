@@ -1,31 +1,32 @@
 //! Our descriptors do not exist for the program: it can neither close nor replace them.
 //!
 //! Programs that close everything above standard error, as daemons do, would otherwise take the engine's
-//! swap away. The engine puts its descriptors at high numbers; which they are is found by comparing what is
-//! open before and after it starts. The entry points are as safe as the functions that they stand in for.
+//! swap away. The engine puts its descriptors at high numbers, and knows them. The entry points are as safe as the
+//! functions that they stand in for.
 use crate::abi::callers::entry;
 use crate::abi::raw::{Errno, set_errno};
 use crate::abi::system_call::call;
 use crate::abi::{callers, next, raw};
-use crate::state::process;
 use libc::{EBADF, c_int, c_uint};
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
 use userswap::internals::directories;
-use userswap::internals::lock::Lock;
-
-/// The engine raises its descriptors to this number where the limit allows.
-const HIGH: c_int = 900;
-
-static OURS: Lock<Vec<c_int>> = Lock::new(Vec::new());
-/// A bit for each number modulo 64 that we have: most calls need no lock.
-static MASK: AtomicU64 = AtomicU64::new(0);
+use userswap::internals::own_fd::{is_own, own_within};
 
 /// Without /proc, which descriptors are open is asked for each number below this.
 const PROBED: c_int = 2048;
 
+/// Whether the program has an io_uring.
+pub fn has_ring() -> bool {
+    open_now().into_iter().any(|fd| !is_own(fd) && is_ring(fd))
+}
+
+fn is_ring(fd: c_int) -> bool {
+    std::fs::read_link(format!("/proc/thread-self/fd/{fd}"))
+        .is_ok_and(|name| name.as_os_str() == "anon_inode:[io_uring]")
+}
+
 /// The descriptors that are open.
-pub fn open_now() -> Vec<c_int> {
+fn open_now() -> Vec<c_int> {
     match directories::names(Path::new("/proc/thread-self/fd"), usize::MAX) {
         Ok(names) => names.iter().filter_map(|name| name.to_str()?.parse().ok()).collect(),
         Err(_) => (0..PROBED).filter(|fd| is_open(*fd)).collect(),
@@ -65,52 +66,9 @@ fn limits(new: Option<libc::rlimit>) -> Option<libc::rlimit> {
     (outcome == 0).then_some(before)
 }
 
-/// Keeps the program from descriptors that were opened since; signals are blocked.
-pub fn protect_new(before: &[c_int]) {
-    let mut new: Vec<c_int> = open_now().into_iter().filter(|fd| !before.contains(fd)).collect();
-    // Other low numbers are what other threads opened meanwhile, unless ours could not be raised.
-    if new.iter().any(|fd| *fd >= HIGH) {
-        new.retain(|fd| *fd >= HIGH || is_ring(*fd));
-    }
-    // Not the one that the directory itself was read by.
-    new.retain(|fd| is_open(*fd));
-    let mut ours = OURS.lock();
-    // A forked child has let go of some of its parent's.
-    ours.retain(|fd| is_open(*fd));
-    ours.extend(new);
-    let mask = ours.iter().fold(0, |mask, fd| mask | 1u64 << (fd % 64));
-    MASK.store(mask, Ordering::Release);
-}
-
-/// Keeps the program from one descriptor; signals are blocked.
-pub fn protect(fd: c_int) {
-    OURS.lock().push(fd);
-    MASK.fetch_or(1u64 << (fd % 64), Ordering::Release);
-}
-
-/// Request queues keep the number that the kernel gave them.
-pub fn is_ring(fd: c_int) -> bool {
-    std::fs::read_link(format!("/proc/thread-self/fd/{fd}"))
-        .is_ok_and(|name| name.as_os_str() == "anon_inode:[io_uring]")
-}
-
 fn is_open(fd: c_int) -> bool {
     // SAFETY: asks for flags.
     unsafe { libc::fcntl(fd, libc::F_GETFD) >= 0 }
-}
-
-fn is_ours(fd: c_int) -> bool {
-    let listed = fd >= 0 && MASK.load(Ordering::Acquire) & 1u64 << (fd % 64) != 0 && {
-        let _blocked = userswap::internals::signal::Blocked::new();
-        OURS.lock().contains(&fd)
-    };
-    listed || clients().any(|client| client == fd)
-}
-
-/// Descriptors of the connections to the control socket: they come and go.
-fn clients() -> impl Iterator<Item = c_int> {
-    let engine = process::current().and_then(process::Process::engine);
-    engine.into_iter().flat_map(|engine| engine.control_connections())
 }
 
 entry!(
@@ -119,7 +77,7 @@ entry!(
 );
 
 extern "C" fn serve_close(fd: c_int, caller: usize) -> c_int {
-    if is_ours(fd) && !callers::is_ours(caller) {
+    if is_own(fd) && !callers::is_ours(caller) {
         return refuse();
     }
     next::close(fd)
@@ -142,7 +100,7 @@ fn refuse() -> c_int {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dup2(from: c_int, to: c_int) -> c_int {
-    if is_ours(from) || is_ours(to) { refuse() } else { next::dup2(from, to) }
+    if is_own(from) || is_own(to) { refuse() } else { next::dup2(from, to) }
 }
 
 entry!(
@@ -151,7 +109,7 @@ entry!(
 );
 
 extern "C" fn serve_dup3(from: c_int, to: c_int, flags: c_int, caller: usize) -> c_int {
-    if !callers::is_ours(caller) && (is_ours(from) || is_ours(to)) {
+    if !callers::is_ours(caller) && (is_own(from) || is_own(to)) {
         return refuse();
     }
     next::dup3(from, to, flags)
@@ -175,21 +133,11 @@ pub unsafe extern "C" fn closefrom(first: c_int) {
 }
 
 fn close_around(first: c_uint, last: c_uint, flags: c_int) -> Result<(), Errno> {
-    let mut ours: Vec<c_uint> = match process::current() {
-        Some(_) => {
-            let _blocked = userswap::internals::signal::Blocked::new();
-            OURS.lock().iter().copied().chain(clients()).map(|fd| fd as c_uint).collect()
-        }
-        None => Vec::new(),
-    };
-    ours.retain(|fd| (first..=last).contains(fd));
-    ours.sort_unstable();
-    ours.dedup();
     if first > last {
         return close_part(first, last, flags);
     }
     let mut next = first;
-    for fd in ours {
+    for fd in own_within(first..=last) {
         if next < fd {
             close_part(next, fd - 1, flags)?;
         }

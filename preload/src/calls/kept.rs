@@ -9,7 +9,7 @@ use super::arguments::{self, Arguments};
 use super::held::NEEDED;
 use super::table::Row;
 use crate::abi::callers::OURS;
-use crate::abi::next::Next;
+use crate::abi::next::{Next, call_at};
 use crate::abi::raw::set_errno;
 use libc::c_long;
 use std::mem::size_of;
@@ -21,8 +21,6 @@ enum Shape {
     Own(Row),
 }
 
-type Function = unsafe extern "C-unwind" fn(usize, usize, usize, usize, usize, usize) -> usize;
-
 /// Calls the function after ours; -1 with ENOSYS where the C library has none.
 pub fn pass_on(next: &Next, arguments: &Arguments) -> usize {
     let address = next.address();
@@ -30,11 +28,8 @@ pub fn pass_on(next: &Next, arguments: &Arguments) -> usize {
         set_errno(libc::ENOSYS);
         return usize::MAX;
     }
-    // SAFETY: integers and pointers travel alike, and no such function has more than six.
-    let function = unsafe { std::mem::transmute::<*mut libc::c_void, Function>(address) };
-    let [a, b, c, d, e, f] = *arguments;
-    // SAFETY: called as the program called ours.
-    unsafe { function(a, b, c, d, e, f) }
+    // SAFETY: no such function has more arguments, and it is called as the program called ours.
+    unsafe { call_at(address, arguments) }
 }
 
 fn keep(next: &Next, shape: &Shape, arguments: &Arguments) -> usize {

@@ -8,7 +8,7 @@
 //!
 //! io_uring's SEND_ZC cannot be seen: once the program has a ring, the engine does not fill a frame again that
 //! held one of its pages.
-use super::descriptors::is_ring;
+use super::descriptors;
 use super::held::{Held, is_needed, values};
 use super::in_flight;
 use crate::abi::next::next_functions;
@@ -42,8 +42,8 @@ pub fn note() {
 }
 
 /// While engaging, after [`super::held::prepare`]; rings of the program's are among its descriptors.
-pub fn prepare(engine: &Engine, descriptors: &[c_int]) {
-    if LENDS.load(Ordering::SeqCst) || descriptors.iter().any(|fd| is_ring(*fd)) {
+pub fn prepare(engine: &Engine) {
+    if LENDS.load(Ordering::SeqCst) || descriptors::has_ring() {
         engine.core().note_lending();
     }
 }

@@ -19,11 +19,10 @@ next_functions! {
     fn setlocale(category: c_int, name: *const c_char) -> *mut c_char;
 }
 
-/// Pages with tables of threads, also of some that have ended: their stacks may be used again; and with the
-/// locales that there were.
+/// Pages with tables of threads, also of some that have ended: their stacks may be used again.
 static TABLES: Lock<BTreeSet<usize>> = Lock::new(BTreeSet::new());
 
-/// Those of the locales.
+/// Pages with the locales that there were.
 static LOCALES: Lock<BTreeSet<usize>> = Lock::new(BTreeSet::new());
 
 /// The longest of both: 16 bytes for each library, or 8 for each of a
@@ -35,13 +34,9 @@ const STREAM_BYTES: usize = 1024;
 /// On a new thread: its table is one that a fork may need.
 pub fn note_thread() {
     if allocator::is_foreign() {
-        note(thread_locals::table());
+        let _blocked = Blocked::new();
+        TABLES.lock().extend(pages_of(thread_locals::table()));
     }
-}
-
-fn note(address: usize) {
-    let _blocked = Blocked::new();
-    TABLES.lock().extend(pages_of(address));
 }
 
 /// The pages that a table is in; the second may not be there.
@@ -72,7 +67,6 @@ fn note_locale() {
     // SAFETY: null, or a locale, which begins with pointers to the values of each category (its layout is
     // public), those of LC_CTYPE first.
     if let Some(types) = unsafe { copy.cast::<usize>().as_ref() } {
-        note(*types);
         note_types(*types);
         // SAFETY: made above.
         unsafe { libc::freelocale(copy) };
@@ -122,10 +116,15 @@ pub fn pin(process: &Process) -> Vec<PageRange> {
     if process.engine().is_none() || !allocator::is_foreign() {
         return Vec::new();
     }
-    let tables = TABLES.lock().clone();
-    let tables = tables.into_iter().map(span_of);
-    // A table that is gone is not there to be pinned.
-    tables.chain(streams()).filter_map(|span| held::hold(process, span)).collect()
+    let mut pages = TABLES.lock().clone();
+    pages.extend(LOCALES.lock().iter());
+    // What is gone is not there to be pinned.
+    pages
+        .into_iter()
+        .map(span_of)
+        .chain(streams())
+        .filter_map(|span| held::hold(process, span))
+        .collect()
 }
 
 /// All streams that are open.

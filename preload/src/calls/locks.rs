@@ -4,7 +4,7 @@ use super::held::{Held, is_needed};
 use super::kept::pass_on;
 use crate::abi::next::Next;
 use crate::abi::raw::{Span, errno};
-use crate::abi::system_call::{enter, to_c};
+use crate::abi::system_call::{make, to_c};
 use crate::state::process;
 
 /// How often a wait is tried whose word has left again before the kernel looked; then it is kept.
@@ -17,11 +17,7 @@ const REPEATS_MAX: u32 = 100;
 pub fn futex(arguments: &Arguments) -> usize {
     let [word, operation, ..] = *arguments;
     let is_concerned = process::is_managed(word) && (is_needed() || is_inherited(operation));
-    let enter = || {
-        let [a, b, c, d, e, f] = *arguments;
-        // SAFETY: the program asks for it.
-        to_c(unsafe { enter(libc::SYS_futex, a, b, c, d, e, f) })
-    };
+    let enter = || to_c(make(libc::SYS_futex, *arguments));
     if !is_concerned && !is_needed() {
         return enter();
     }

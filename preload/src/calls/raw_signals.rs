@@ -6,12 +6,11 @@ use super::arguments::{self, Arguments};
 use super::held::is_needed;
 use super::signals::{reserved, set_action};
 use crate::abi::context::Context;
-use crate::abi::system_call::{enter, to_kernel};
+use crate::abi::system_call::{error, make, to_kernel};
 use libc::{c_int, c_long};
 use std::mem::MaybeUninit;
 
 const SET_BYTES: usize = size_of::<u64>();
-const EINVAL: usize = -libc::EINVAL as usize;
 /// Signals whose handlers are the C library's own, and which its sigaction refuses.
 const INTERNAL: [usize; 2] = [32, 33];
 
@@ -45,11 +44,6 @@ impl Action {
     }
 }
 
-fn make(number: c_long, [a, b, c, d, e, f]: Arguments) -> usize {
-    // SAFETY: the program asks for it.
-    unsafe { enter(number, a, b, c, d, e, f) }
-}
-
 /// rt_sigprocmask.
 pub fn change_mask(context: &mut Context, arguments: &Arguments) -> usize {
     let [how, new, old, bytes, ..] = *arguments;
@@ -72,7 +66,7 @@ fn without_reserved(set: usize) -> Option<u64> {
 pub fn change_action(arguments: &Arguments) -> usize {
     let [number, new, old, bytes, ..] = *arguments;
     if bytes != SET_BYTES {
-        return EINVAL;
+        return error(libc::EINVAL);
     }
     if INTERNAL.contains(&number) {
         return make(libc::SYS_rt_sigaction, *arguments);

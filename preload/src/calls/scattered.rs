@@ -145,9 +145,8 @@ mod exported {
         count: c_int,
         offset: off_t,
     ) -> ssize_t {
-        in_parts(parts, count, Next::OfFile(fd), |parts, count, done| {
-            super::preadv(fd, parts, count, place(offset, done))
-        })
+        // SAFETY: the same.
+        unsafe { preadv(fd, parts, count, offset) }
     }
 
     #[unsafe(no_mangle)]
@@ -171,9 +170,8 @@ mod exported {
         offset: off_t,
         flags: c_int,
     ) -> ssize_t {
-        in_parts(parts, count, Next::OfFile(fd), |parts, count, done| {
-            super::preadv2(fd, parts, count, place(offset, done), flags)
-        })
+        // SAFETY: the same.
+        unsafe { preadv2(fd, parts, count, offset, flags) }
     }
 
     #[unsafe(no_mangle)]
@@ -204,9 +202,8 @@ mod exported {
         count: c_int,
         offset: off_t,
     ) -> ssize_t {
-        in_parts(parts, count, Next::Always, |parts, count, done| {
-            super::pwritev(fd, parts, count, place(offset, done))
-        })
+        // SAFETY: the same.
+        unsafe { pwritev(fd, parts, count, offset) }
     }
 
     #[unsafe(no_mangle)]
@@ -230,9 +227,8 @@ mod exported {
         offset: off_t,
         flags: c_int,
     ) -> ssize_t {
-        in_parts(parts, count, Next::Always, |parts, count, done| {
-            super::pwritev2(fd, parts, count, place(offset, done), flags)
-        })
+        // SAFETY: the same.
+        unsafe { pwritev2(fd, parts, count, offset, flags) }
     }
 
     #[unsafe(no_mangle)]

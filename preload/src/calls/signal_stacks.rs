@@ -10,8 +10,8 @@ use crate::abi::allocator;
 use crate::abi::callers::{self, entry};
 use crate::abi::context::Context;
 use crate::abi::next::next_functions;
-use crate::abi::raw::{self, Errno, MapRequest, Span};
-use crate::abi::system_call::enter_on;
+use crate::abi::raw::{self, Errno, Span};
+use crate::abi::system_call::{enter_on, error};
 use crate::state::process::{self, Process};
 use libc::{c_int, c_void};
 use std::mem::MaybeUninit;
@@ -41,8 +41,6 @@ static MANAGED_STACKS: Lock<Vec<PageRange>> = Lock::new(Vec::new());
 const STACK_BYTES: usize = 64 << 10;
 /// The same where calls are caught: one of them may start the engine.
 const STACK_BYTES_TRAPPING: usize = 512 << 10;
-const ENOMEM: usize = -libc::ENOMEM as usize;
-const EPERM: usize = -libc::EPERM as usize;
 
 /// Whether threads run handlers of ours.
 fn is_wanted() -> bool {
@@ -107,7 +105,7 @@ pub fn change_stack(context: &mut Context, arguments: &Arguments) -> usize {
     // SAFETY: null, or a description of the program's.
     if let Some(new) = unsafe { (new as *const libc::stack_t).as_ref() } {
         if on_stack {
-            return EPERM;
+            return error(libc::EPERM);
         }
         keep_stack(new);
         // What a thread without any would have: a handler of ours would run on whatever stack there is.
@@ -130,7 +128,7 @@ pub fn change_stack(context: &mut Context, arguments: &Arguments) -> usize {
 
 /// No signal may come before the handler has returned: it could lie on the handler's own frame.
 fn replace_stack(new: &libc::stack_t) -> usize {
-    let Ok(scratch) = map_memory(PAGE_BYTES) else { return ENOMEM };
+    let Ok(scratch) = raw::map_stack(PAGE_BYTES) else { return error(libc::ENOMEM) };
     // The handler's return puts the program's mask back.
     std::mem::forget(Blocked::new());
     // SAFETY: a stack of its own, and a description.
@@ -288,13 +286,7 @@ fn give_stack() {
 }
 
 fn map_stack() -> Option<usize> {
-    map_memory(stack_bytes()).ok()
-}
-
-fn map_memory(bytes: usize) -> Result<usize, Errno> {
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-    let protection = libc::PROT_READ | libc::PROT_WRITE;
-    raw::map(MapRequest { address: 0, bytes, protection, flags, fd: -1, offset: 0 })
+    raw::map_stack(stack_bytes()).ok()
 }
 
 fn use_stack(address: usize) {

@@ -7,7 +7,7 @@ use super::held::{Held, is_needed, values};
 use crate::abi::callers;
 use crate::abi::next::next_functions;
 use crate::abi::raw::Errno;
-use crate::abi::system_call::enter;
+use crate::abi::system_call::make;
 use crate::state::process;
 use libc::{SIGBUS, SIGSYS, c_int, c_void, siginfo_t, sigset_t};
 use std::mem::MaybeUninit;
@@ -47,8 +47,7 @@ fn reserve(signal: c_int) {
     // Relaxed: there is no second thread yet.
     RESERVED.fetch_or(only, Ordering::Relaxed);
     let (how, set) = (libc::SIG_UNBLOCK as usize, (&raw const only).addr());
-    // SAFETY: the kernel's sets are the first words of the C library's.
-    unsafe { enter(libc::SYS_rt_sigprocmask, how, set, 0, size_of::<u64>(), 0, 0) };
+    make(libc::SYS_rt_sigprocmask, [how, set, 0, size_of::<u64>(), 0, 0]);
 }
 
 const fn bit(signal: c_int) -> u64 {
@@ -129,9 +128,8 @@ fn set_mask(how: c_int, new: *const sigset_t, old: *mut sigset_t) -> Errno {
             std::hint::black_box(unsafe { set.cast::<u64>().read_volatile() });
         }
         let arguments = [how as usize, new as usize, old as usize, size_of::<u64>(), 0, 0];
-        let [a, b, c, d, e, f] = arguments;
-        // SAFETY: the kernel's sets are the first words of the C library's.
-        let returned = unsafe { enter(libc::SYS_rt_sigprocmask, a, b, c, d, e, f) };
+        // The kernel's sets are the first words of the C library's.
+        let returned = make(libc::SYS_rt_sigprocmask, arguments);
         match returned.wrapping_neg() as Errno {
             libc::EFAULT => {}
             error => return error,

@@ -6,14 +6,13 @@
 //! call, whose thread-locals need not be the C library's. The handler runs with the program's own mask, so what
 //! it waits for is interrupted and begun again just as the call itself would have been. Everything that a handler's return
 //! puts back, the mask and the signal stack, is changed in what it puts back.
-use super::arguments::Arguments;
 use super::held::is_needed;
 use super::{by_number, clones, raw_signals, signal_stacks, signals};
 use crate::abi::context::Context;
 use crate::abi::raw_code::{self, Number};
-use crate::abi::system_call::{enter, return_from_signal, to_kernel, use_instruction_in};
+use crate::abi::system_call::{error, make, return_from_signal, to_kernel, use_instruction_in};
 use crate::abi::{callers, raw, symbols};
-use libc::{c_int, c_long, c_void};
+use libc::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use userswap::RawCalls;
 use userswap::internals::Options;
@@ -27,8 +26,6 @@ const PR_SET_SYSCALL_USER_DISPATCH: c_int = 59;
 const PR_SYS_DISPATCH_ON: usize = 1;
 /// The reason that SIGSYS gives (si_code).
 const SYS_USER_DISPATCH: c_int = 2;
-const ENOSYS: usize = -libc::ENOSYS as usize;
-const EINVAL: usize = -libc::EINVAL as usize;
 
 /// Before the program's code runs, and after it is known whether memory of calls has to be kept.
 ///
@@ -85,8 +82,7 @@ pub fn arm_thread() {
 fn arm() -> bool {
     let text = callers::system_text();
     let option = PR_SET_SYSCALL_USER_DISPATCH as usize;
-    // SAFETY: without a selector, only the range is looked at.
-    unsafe { enter(libc::SYS_prctl, option, PR_SYS_DISPATCH_ON, text.start, text.len(), 0, 0) == 0 }
+    make(libc::SYS_prctl, [option, PR_SYS_DISPATCH_ON, text.start, text.len(), 0, 0]) == 0
 }
 
 extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
@@ -104,7 +100,7 @@ extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, context: *mut
     TRAPPED.fetch_add(1, Ordering::Relaxed);
     if number == libc::SYS_arch_prctl {
         // Errno may be another thread's afterwards, or nowhere.
-        let result = make(number, &context.arguments());
+        let result = make(number, context.arguments());
         return context.set_result(result);
     }
     let errno = raw::errno();
@@ -121,14 +117,16 @@ fn serve(context: &mut Context) -> usize {
     match number {
         libc::SYS_rt_sigprocmask => raw_signals::change_mask(context, &arguments),
         libc::SYS_sigaltstack => signal_stacks::change_stack(context, &arguments),
-        _ if is_own(context.register(libc::REG_RIP)) => make(number, &arguments),
+        _ if is_own(context.register(libc::REG_RIP)) => make(number, arguments),
         libc::SYS_rt_sigaction => raw_signals::change_action(&arguments),
         libc::SYS_clone | libc::SYS_vfork => clones::clone(context),
         // Its callers fall back on clone.
-        libc::SYS_clone3 => ENOSYS,
+        libc::SYS_clone3 => error(libc::ENOSYS),
         // SAFETY: the program asks for it.
         libc::SYS_exit_group => unsafe { libc::_exit(arguments[0] as c_int) },
-        libc::SYS_prctl if arguments[0] as c_int == PR_SET_SYSCALL_USER_DISPATCH => EINVAL,
+        libc::SYS_prctl if arguments[0] as c_int == PR_SET_SYSCALL_USER_DISPATCH => {
+            error(libc::EINVAL)
+        }
         _ => raw_signals::with_mask_of(number, arguments, |arguments| {
             to_kernel(by_number::serve(number, arguments))
         }),
@@ -138,10 +136,4 @@ fn serve(context: &mut Context) -> usize {
 /// The dynamic linker's, and what a part of this library calls past the C library.
 fn is_own(caller: usize) -> bool {
     callers::is_ours(caller) || callers::is_system(caller)
-}
-
-fn make(number: c_long, arguments: &Arguments) -> usize {
-    let [a, b, c, d, e, f] = *arguments;
-    // SAFETY: the program asks for it.
-    unsafe { enter(number, a, b, c, d, e, f) }
 }

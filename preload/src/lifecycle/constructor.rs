@@ -6,7 +6,7 @@
 //! unmanaged on a machine that counts on its budget.
 use super::{fork, last_thread, rights, stats};
 use crate::abi::{callers, native, next, raw, symbols, thread_end, thread_locals};
-use crate::calls::{self, children, descriptors, held, signal_stacks, signals, trap};
+use crate::calls::{self, children, held, signal_stacks, signals, trap};
 use crate::heap::{elsewhere, fork_gate, mimalloc};
 use crate::memory::{commitment, starter};
 use crate::state::notices;
@@ -119,10 +119,7 @@ fn join(options: &Options) -> Option<Arc<Member>> {
     let ledger = options.ledger.as_ref()?;
     let pages = u32::try_from(options.ram_bytes / PAGE_BYTES as u64).unwrap_or(u32::MAX);
     match Member::join(ledger, pages) {
-        Ok(member) => {
-            descriptors::protect(member.ledger.descriptor());
-            Some(Arc::new(member))
-        }
+        Ok(member) => Some(Arc::new(member)),
         Err(error) => {
             let name = ledger.display();
             let line = format_args!("{name}: {error}: this process has a budget of its own");

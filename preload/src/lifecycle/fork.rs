@@ -51,7 +51,7 @@ unsafe extern "C" fn prepare() {
     process.native.hold();
     process.areas.hold();
     let stack = pin_stack(process);
-    let ticket = process.engine().map(|engine| engine.fork_prepare_at_once());
+    let ticket = process.engine().map(|engine| engine.fork_prepare());
     if ticket.is_none() {
         process.member.iter().for_each(|member| member.hold());
     }
@@ -99,12 +99,10 @@ unsafe extern "C" fn in_child() {
     libc_memory::release();
     if let (Some(engine), Some(ticket)) = (process.engine(), pass.ticket) {
         let _raised = descriptors::Raised::new();
-        let before = descriptors::open_now();
         if let Err(error) = engine.fork_child(ticket) {
             raw::say(&format!("the child of a fork cannot be served: {error}"));
             raw::exit_now(1);
         }
-        descriptors::protect_new(&before);
         held::prepare(process, engine);
         pass.stack.iter().chain(&pass.pinned).for_each(|range| engine.core().unpin_range(*range));
     }

@@ -7,7 +7,6 @@ use crate::abi::allocator;
 use crate::abi::raw::{self, Span};
 use crate::calls::{descriptors, held, lending, libc_memory, signal_stacks};
 use crate::state::process::{GlibcHeap, Phase, Process};
-use libc::c_int;
 use userswap::Engine;
 use userswap::internals::PAGE_BYTES;
 use userswap::internals::signal::Blocked;
@@ -50,9 +49,7 @@ pub fn gather(process: &Process) {
         let mut gathered = process.gathered.lock();
         if !gathered.as_ref().is_some_and(Gathered::is_of_this_process) {
             let _raised = descriptors::Raised::new();
-            let before = descriptors::open_now();
             *gathered = Engine::gather(process.arena.clone(), &process.options).ok();
-            descriptors::protect_new(&before);
         }
     }
     raw::set_errno(errno);
@@ -92,34 +89,25 @@ pub fn engage(process: &Process) {
     raw::set_errno(errno);
 }
 
-/// An engine that has yet to take the arena over.
-pub struct Starting {
-    engine: Prepared,
-    /// Descriptors that were open before it.
-    before: Vec<c_int>,
-}
-
 /// Makes the engine. Where the program brings an allocator, no lock of ours may be held.
-pub fn prepare(process: &Process) -> Starting {
+pub fn prepare(process: &Process) -> Prepared {
     let _raised = descriptors::Raised::new();
-    let before = descriptors::open_now();
     let gathered = process.gathered.lock().take().filter(Gathered::is_of_this_process);
     let gathered = gathered
         .map_or_else(|| Engine::gather(process.arena.clone(), &process.options), Ok)
         .unwrap_or_else(|error| give_up(&error));
     let engine = Engine::prepare(gathered, &process.options, process.member.clone());
-    Starting { engine: engine.unwrap_or_else(|error| give_up(&error)), before }
+    engine.unwrap_or_else(|error| give_up(&error))
 }
 
 /// Gives the engine the arena; the native phase is held, and nothing here calls the program's malloc.
-pub fn take_over(process: &Process, Starting { engine, before }: Starting) {
+pub fn take_over(process: &Process, engine: Prepared) {
     // Locked pages cannot move between the arena and the frames.
     let locked = locking::suspend(process);
     signal_stacks::fill(process);
     let engine = engine.engage(&libc_memory::kept(process)).unwrap_or_else(|error| give_up(&error));
-    descriptors::protect_new(&before);
     held::prepare(process, &engine);
-    lending::prepare(&engine, &before);
+    lending::prepare(&engine);
     locking::resume(process, &engine, locked);
     signal_stacks::pin(&engine);
     process.set_engine(engine);

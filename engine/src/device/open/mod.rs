@@ -12,6 +12,7 @@ mod existing;
 mod room;
 mod temporary;
 
+use crate::sys::own_fd::Own;
 use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -68,7 +69,7 @@ pub struct OpenDevice {
     /// By which plan it fails, for tests.
     pub faulty: Option<Plan>,
     /// The directory of a temporary file, in which more of them can be made.
-    pub directory: Option<OwnedFd>,
+    pub directory: Option<Own<OwnedFd>>,
 }
 
 /// What a device is made of.

@@ -10,16 +10,16 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, openat, unlinkat};
 use rustix::io::Errno;
 
 use super::OpenError;
-use crate::sys::fd::raise;
+use crate::sys::own_fd::Own;
 
 /// Names already taken are passed over this often; only leftovers of a crash can be in the way.
 const NAME_ATTEMPTS: u32 = 100;
 
 /// Where files are made, found once: the process may change its root directory later.
-pub(super) fn open_directory(path: &Path) -> Result<OwnedFd, OpenError> {
+pub(super) fn open_directory(path: &Path) -> Result<Own<OwnedFd>, OpenError> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     openat(CWD, path, flags, Mode::empty())
-        .map(raise)
+        .map(Own::raised)
         .map_err(|error| OpenError::io(path, "make a swap file in", error))
 }
 

@@ -79,11 +79,7 @@ pub fn wait(pid: Pid) -> io::Result<Waited> {
 
 /// What this process and its threads have used so far.
 pub fn used_by_us() -> CpuTime {
-    // SAFETY: rusage is plain numbers, for which zeros are valid.
-    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: the pointer is valid for writing during the call, which cannot fail with these arguments.
-    unsafe { libc::getrusage(libc::RUSAGE_SELF, &mut usage) };
-    CpuTime::of(&usage)
+    CpuTime::of(&crate::sys::process::used())
 }
 
 fn duration(time: libc::timeval) -> Duration {

@@ -2,7 +2,7 @@
 pub use userswap::internals::{
     Arena, BORROWERS_MAX, CONNECTIONS_MAX, Core, DeviceState, Holding, NodeState, Options,
     PAGE_BYTES, PageRange, PageState, Parts, SlotMode, clock, fd, mapping, mapping::Access, numa,
-    pagemap::Pagemap, protocol::REQUEST_BYTES_MAX, settings, signal, signal::Blocked,
+    own_fd, pagemap::Pagemap, protocol::REQUEST_BYTES_MAX, settings, signal, signal::Blocked,
     status::Status,
 };
 pub use userswap::list_lru::{Code, Group, ListLru, ShrinkRequest, Taken, Visit};

@@ -3,12 +3,14 @@
 mod audit;
 mod internals;
 mod pages;
+mod past;
 mod process;
 
 pub use audit::audit;
 pub use internals::*;
 pub use pages::{Pages, word};
-pub use process::{alone, ended, fork, in_child, join};
+pub use past::*;
+pub use process::{alone, end, ended, fork, forked, in_child, join, kill, rest, send, stop};
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::Write;

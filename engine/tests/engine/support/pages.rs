@@ -31,16 +31,26 @@ impl Pages {
 
     pub fn fill(&self, page: usize, stamp: u64) {
         for index in 0..WORDS {
-            // SAFETY: the page lies in a live region, and the test gives each page one writer.
-            unsafe { self.at(page).add(index).write_volatile(word(stamp, page, index)) };
+            self.write(page, index, word(stamp, page, index));
         }
+    }
+
+    pub fn write(&self, page: usize, index: usize, word: u64) {
+        assert!(index < WORDS);
+        // SAFETY: the page lies in a live region, and the test gives each page one writer.
+        unsafe { self.at(page).add(index).write_volatile(word) };
+    }
+
+    pub fn read(&self, page: usize, index: usize) -> u64 {
+        assert!(index < WORDS);
+        // SAFETY: as in `write`; others only write to other pages.
+        unsafe { self.at(page).add(index).read_volatile() }
     }
 
     /// The first word that is not as it should be.
     pub fn wrong(&self, page: usize, stamp: u64) -> Option<String> {
         (0..WORDS).find_map(|index| {
-            // SAFETY: as in `fill`; others only write to other pages.
-            let found = unsafe { self.at(page).add(index).read_volatile() };
+            let found = self.read(page, index);
             let expected = word(stamp, page, index);
             (found != expected).then(|| {
                 format!("page {page} word {index}: {found:#x}, not {expected:#x} (stamp {stamp})")

@@ -54,9 +54,7 @@ pub fn fork(engine: &Engine, work: impl FnOnce()) -> i32 {
 pub fn fork_with(engine: &Engine, work: impl FnOnce(Result<(), Error>)) -> i32 {
     let blocked = Blocked::new();
     let ticket = engine.fork_prepare();
-    // SAFETY: the child goes on with the accounting as it is, which is what this tests.
-    let child = unsafe { libc::fork() };
-    assert!(child >= 0, "fork works");
+    let child = forked();
     if child > 0 {
         engine.fork_parent(ticket);
         drop(blocked);
@@ -67,8 +65,52 @@ pub fn fork_with(engine: &Engine, work: impl FnOnce(Result<(), Error>)) -> i32 {
     drop(blocked);
     let work = std::panic::AssertUnwindSafe(|| work(outcome));
     let code = i32::from(std::panic::catch_unwind(work).is_err());
-    // SAFETY: ends the child without running what belongs to the parent.
+    end(code)
+}
+
+/// fork past every engine.
+pub fn forked() -> i32 {
+    // SAFETY: the child goes on with the accounting as it is, and misses no thread: see `alone`.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0, "fork works");
+    child
+}
+
+/// What a child does that is only there.
+pub fn rest() -> ! {
+    loop {
+        std::thread::park();
+    }
+}
+
+/// Ends a child without running what belongs to its parent.
+pub fn end(code: i32) -> ! {
+    // SAFETY: ends the process.
     unsafe { libc::_exit(code) }
+}
+
+pub fn send(child: i32, signal: i32) {
+    // SAFETY: to a child of this process.
+    assert_eq!(unsafe { libc::kill(child, signal) }, 0);
+}
+
+pub fn kill(child: i32) {
+    send(child, libc::SIGKILL);
+    assert_eq!(libc::WTERMSIG(ended(child)), libc::SIGKILL);
+}
+
+/// Stops a child. It is told until it does: one was seen to run on, with no signal pending any more.
+pub fn stop(child: i32) {
+    let options = libc::WUNTRACED | libc::WNOHANG;
+    loop {
+        send(child, libc::SIGSTOP);
+        std::thread::yield_now();
+        // SAFETY: looks at a child of this process, and wants no more than that it has stopped.
+        match unsafe { libc::waitpid(child, std::ptr::null_mut(), options) } {
+            0 => {}
+            stopped => return assert_eq!(stopped, child),
+        }
+    }
 }
 
 /// The status that a child ended with.

@@ -1,16 +1,23 @@
-//! Threads without the standard library's locks.
+//! Threads of the engine.
 //!
-//! In a program whose `main` is Rust's, a thread of the standard library's takes a lock as it begins and as it ends. The
-//! child of a fork at such a moment could start no thread: those that come and go while a program forks are made here.
+//! One that panics ends the process: what it owned would stay owned, and a fault that waits for it would wait for ever, in a
+//! program that only looks alive. None takes a lock of the standard library's: where `main` is Rust's, a thread of its own
+//! takes one as it begins and as it ends, and the child of a fork at such a moment could start no thread.
+use super::process;
 use std::ffi::{CString, c_void};
 use std::io;
 use std::mem::MaybeUninit;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::ScopedJoinHandle;
 
-/// A thread, to be joined.
+/// As the standard library gives its own, in bytes.
+const STACK_BYTES: usize = 2 << 20;
+
+/// A thread of the engine. It goes on when this is dropped, and keeps its stack until it is joined or detached.
 #[derive(Debug)]
-pub struct PlainThread {
+pub struct Thread {
     thread: libc::pthread_t,
     has_ended: Arc<AtomicBool>,
 }
@@ -21,12 +28,12 @@ struct Start<F> {
     has_ended: Arc<AtomicBool>,
 }
 
-impl PlainThread {
-    /// Starts a thread; its name has at most 15 bytes. A panic in it ends the process.
+impl Thread {
+    /// Starts a thread; its name has at most 15 bytes, as the kernel keeps it.
     ///
     /// # Errors
     /// No thread is to be had.
-    pub fn spawn<F>(name: &str, stack_bytes: usize, body: F) -> io::Result<Self>
+    pub fn spawn<F>(name: &str, body: F) -> io::Result<Self>
     where
         F: FnOnce() + Send + 'static,
     {
@@ -37,7 +44,7 @@ impl PlainThread {
         // SAFETY: makes them valid.
         unsafe { libc::pthread_attr_init(attributes.as_mut_ptr()) };
         // SAFETY: they are valid; a size that is refused leaves the usual one.
-        unsafe { libc::pthread_attr_setstacksize(attributes.as_mut_ptr(), stack_bytes) };
+        unsafe { libc::pthread_attr_setstacksize(attributes.as_mut_ptr(), STACK_BYTES) };
         let mut thread = MaybeUninit::uninit();
         // SAFETY: `run` takes the box, of this very type, and what is in it may be sent to another thread.
         let error = unsafe {
@@ -59,6 +66,20 @@ impl PlainThread {
         self.has_ended.load(Ordering::Acquire)
     }
 
+    /// Whether it is the one that asks.
+    pub fn is_current(&self) -> bool {
+        // SAFETY: has no conditions.
+        let current = unsafe { libc::pthread_self() };
+        // SAFETY: compares two numbers.
+        unsafe { libc::pthread_equal(current, self.thread) != 0 }
+    }
+
+    /// Leaves it to itself.
+    pub fn detach(self) {
+        // SAFETY: a thread that nobody has joined, as this takes its only handle.
+        unsafe { libc::pthread_detach(self.thread) };
+    }
+
     /// Waits for its end.
     pub fn join(self) {
         // SAFETY: a thread that nobody has joined, as this takes its only handle.
@@ -66,14 +87,27 @@ impl PlainThread {
     }
 }
 
-/// What the thread runs; a panic does not get past it, and ends the process.
+/// Waits for helpers to their very end, where they have the standard library's locks: a fork may follow at once.
+pub fn join_all(helpers: Vec<ScopedJoinHandle<'_, ()>>) {
+    for helper in helpers {
+        helper.join().unwrap_or_else(|panic| resume_unwind(panic));
+    }
+}
+
+/// What the thread runs.
 extern "C" fn run<F: FnOnce()>(start: *mut c_void) -> *mut c_void {
     // SAFETY: `spawn` made the box for this thread.
     let start = unsafe { Box::from_raw(start.cast::<Start<F>>()) };
     let Start { name, body, has_ended } = *start;
     // SAFETY: names this thread; of a longer name the kernel takes the beginning.
     unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
-    body();
+    // What it would leave behind is not looked at again.
+    if catch_unwind(AssertUnwindSafe(body)).is_err() {
+        process::say(&[
+            "userswap: a thread of the engine panicked (see above): the program ends, as nobody would serve its memory\n",
+        ]);
+        process::abort();
+    }
     has_ended.store(true, Ordering::Release);
     std::ptr::null_mut()
 }
@@ -81,7 +115,26 @@ extern "C" fn run<F: FnOnce()>(start: *mut c_void) -> *mut c_void {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::Command;
     use std::sync::atomic::AtomicU32;
+
+    /// Set for the process that panics.
+    const PANICS: &str = "USERSWAP_TEST_THREAD_PANICS";
+
+    #[test]
+    fn a_thread_that_panics_ends_the_process_and_says_so() {
+        if std::env::var_os(PANICS).is_some() {
+            let panics = || resume_unwind(Box::new("as a broken assertion would"));
+            return Thread::spawn("panics", panics).unwrap().join();
+        }
+        let name = "sys::thread::tests::a_thread_that_panics_ends_the_process_and_says_so";
+        let mut again = Command::new(std::env::current_exe().unwrap());
+        let ended = again.args(["--exact", name, "--nocapture"]).env(PANICS, "1").output().unwrap();
+        assert_eq!(ended.status.signal(), Some(libc::SIGABRT), "{ended:?}");
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert!(said.contains("a thread of the engine panicked"), "{said}");
+    }
 
     #[test]
     fn a_thread_runs_its_body_under_its_name_and_is_waited_for() {
@@ -94,10 +147,10 @@ mod tests {
                     assert_eq!(name, "userswap-plain\n");
                     sum.fetch_add(part, Ordering::Relaxed);
                 };
-                PlainThread::spawn("userswap-plain", 256 << 10, body).unwrap()
+                Thread::spawn("userswap-plain", body).unwrap()
             })
             .collect();
-        threads.into_iter().for_each(PlainThread::join);
+        threads.into_iter().for_each(Thread::join);
         assert_eq!(sum.load(Ordering::Relaxed), 55);
     }
 }
