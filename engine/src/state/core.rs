@@ -146,7 +146,7 @@ impl Core {
         let nodes = shares::build(&tuning.budgets, pages)?;
         let memory = Memory::new(&nodes, &topology).map_err(Error::Tables)?;
         let frames = nodes.iter().map(Node::positions).sum();
-        let core = Self {
+        Ok(Self {
             pages: PageTable::new(pages).map_err(Error::Tables)?,
             frame_flags: FrameFlags::new(frames).map_err(Error::Tables)?,
             shrinkers: Shrinkers::new(nodes.len()),
@@ -172,16 +172,15 @@ impl Core {
             member: OnceLock::new(),
             pins: AtomicU32::new(0),
             scratch: std::array::from_fn(|_| Lock::new(Box::new(Scratch::new()))),
-            readahead: Readahead::new(tuning.readahead, pages).map_err(Error::Tables)?,
+            readahead: Readahead::new(tuning.readahead, pages, &tuning.budgets)
+                .map_err(Error::Tables)?,
             reads: Reads::new(),
             waits: Waits::new(),
             wants: Wants::new(),
             memory,
             arena,
             tuning,
-        };
-        core.readahead.fit(&core.tuning.budgets);
-        Ok(core)
+        })
     }
 
     /// Small pages only, no arena for a child made past us: from here on a fork needs the engine.
