@@ -17,8 +17,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use userswap_trace::{Header, Writer};
 
-/// Between two looks at the ring.
-const PAUSE_NS: u64 = 20_000_000;
+/// Between two looks at the ring: a CPU that has run this thread is told of pages that leave until it runs another program's.
+const PAUSE_NS: u64 = 250_000_000;
+
+/// How long an event that is being noted is waited for at the end.
+const LATE_NS: u64 = 20_000_000;
 
 /// After which events are written though they fill no block: what a killed program loses.
 const BLOCK_NS: u64 = 1_000_000_000;
@@ -75,7 +78,7 @@ impl Recorder {
     fn end(&mut self) -> io::Result<()> {
         let core = self.core.clone();
         // A thread that has a number may not have been on a CPU since.
-        let until = clock::now_ns() + PAUSE_NS;
+        let until = clock::now_ns() + LATE_NS;
         while core.trace.is_pending() && clock::now_ns() < until {
             std::thread::yield_now();
             self.drain()?;

@@ -12,8 +12,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use userswap_trace::{Event, Kind, RUN_MAX};
 
-/// Events that wait at most: 1 MiB, what a million faults a second make in the time that the thread sleeps six times.
-const RING_EVENTS: u64 = 1 << 17;
+/// Events that wait at most, in 2 MiB: what a million a second are while the thread sleeps.
+const RING_EVENTS: u64 = 1 << 18;
 
 /// How long the end of a program waits for its trace: many times what a full ring takes.
 const PATIENCE_NS: u64 = 2_000_000_000;
@@ -182,7 +182,8 @@ impl Ring {
     }
 
     fn clear(&self) {
-        self.entries.iter().for_each(|entry| entry.store(0, Ordering::Relaxed));
+        let waiting = self.start.load(Ordering::Relaxed)..self.end.load(Ordering::Relaxed);
+        waiting.for_each(|number| self.entry(number).store(0, Ordering::Relaxed));
         for number in [&self.end, &self.start, &self.lost] {
             number.store(0, Ordering::Relaxed);
         }
