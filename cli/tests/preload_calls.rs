@@ -32,6 +32,11 @@ fn every_kind_of_call_works_on_swapped_memory_for_every_user() {
 }
 
 #[test]
+fn signals_of_ours_stay_in_force_whatever_a_program_asks_for() {
+    everywhere("16M", "masks.c", |_| Vec::new());
+}
+
+#[test]
 fn threads_wait_for_each_other_in_memory_that_keeps_leaving() {
     everywhere("16M", "waits.c", |_| Vec::new());
 }

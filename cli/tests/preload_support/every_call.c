@@ -2,12 +2,15 @@
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <linux/futex.h>
+#include <mntent.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/inotify.h>
+#include <sys/ipc.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
@@ -31,6 +34,14 @@
 #include <time.h>
 #include <unistd.h>
 #include "must.h"
+
+// What calls become where the compiler checks buffers (_FORTIFY_SOURCE), as distributions have it.
+extern int __poll_chk(struct pollfd *, nfds_t, int, size_t), __getgroups_chk(int, gid_t *, size_t);
+extern int __ppoll_chk(struct pollfd *, nfds_t, const struct timespec *, const sigset_t *, size_t);
+extern char *__realpath_chk(const char *, char *, size_t), *__getcwd_chk(char *, size_t, size_t);
+extern ssize_t __readlink_chk(const char *, char *, size_t, size_t), __readlinkat_chk(int, const char *, char *, size_t, size_t);
+extern ssize_t __recvfrom_chk(int, void *, size_t, size_t, int, struct sockaddr *, socklen_t *);
+extern size_t __fread_unlocked_chk(void *, size_t, size_t, size_t, FILE *);
 
 enum { BYTES = 48 << 20, PAGE = 4096 };
 static char *memory;
@@ -74,7 +85,23 @@ static void paths(const char *path) {
     CALL(strcpy(a, "more"), syscall(SYS_pwrite64, fd, a, 4L, 0L) == 4);
     CALL(, syscall(SYS_pread64, fd, a, 4L, 0L) == 4 && strcmp(a, "more") == 0);
     CALL(((struct flock *)a)->l_type = F_WRLCK, fcntl(fd, F_GETLK, a) == 0 && ((struct flock *)a)->l_type == F_UNLCK);
-    close(fd);
+    CALL(strcpy(a, path), ftok(a, 1) != -1 && lchmod(a, 0644) == 0);
+    CALL(strcpy(a, "/proc/mounts"), setmntent(a, "r") != 0);
+    CALL(strcpy(a, path); strcat(a, "2"), symlink(path, a) == 0);
+    CALL(strcpy(a, path); strcat(a, "2"), __readlink_chk(a, b, 1000, PAGE) == (ssize_t)strlen(path));
+    CALL(strcpy(a, path); strcat(a, "2"), __readlinkat_chk(AT_FDCWD, a, b, 1000, PAGE) == (ssize_t)strlen(path) && unlink(a) == 0);
+    CALL(strcpy(a, path), __realpath_chk(a, b, 2 * PAGE) == b && strcmp(b, path) == 0);
+    CALL(, __getcwd_chk(a, PAGE, PAGE) == a && a[0] == '/');
+    // A buffer of the program's, which the C library would read and write.
+    FILE *stream = fdopen(fd, "r+");
+    MUST(stream && setvbuf(stream, a, _IOFBF, PAGE) == 0);
+    MUST(fseek(stream, 0, SEEK_SET) == 0 && (out(), fgetc(stream)) == 'm' && fseek(stream, 0, SEEK_SET) == 0);
+    memset(b, 'x', 4000), b[4000] = 0;
+    for (int i = 0; i < 20; i++) MUST((out(), fputs(b, stream)) >= 0);
+    MUST((out(), fflush(stream)) == 0 && fseek(stream, 0, SEEK_SET) == 0);
+    memset(b, 0, PAGE);
+    MUST((out(), __fread_unlocked_chk(b, PAGE, 1, 4, stream)) == 4 && b[3] == 'x');
+    fclose(stream);
     // Another user may come next.
     MUST(unlink(path) == 0);
 }
@@ -85,6 +112,8 @@ static void sockets(void) {
     MUST(socketpair(AF_UNIX, SOCK_DGRAM, 0, pair) == 0);
     CALL(*length = 100, getsockname(in, (void *)a, length) == 0 && *length == 16);
     CALL(*length = 100, getpeername(pair[0], (void *)a, length) == 0);
+    MUST(write(pair[0], "text", 4) == 4);
+    CALL(*length = 100, __recvfrom_chk(pair[1], a, 100, PAGE, 0, (void *)(b + 8), length) == 4 && memcmp(a, "text", 4) == 0);
     struct iovec part = {a, 100};
     struct mmsghdr message = {.msg_hdr = {.msg_iov = (void *)(b + 1000), .msg_iovlen = 1}};
     for (int i = 0; i < 100; i++) {
@@ -107,6 +136,10 @@ static void waiting(void) {
     CALL(, epoll_pwait(epoll, (void *)a, 1, 0, 0) == 1 && ((struct epoll_event *)a)->data.u64 == 42);
     CALL(FD_SET(ends[0], (fd_set *)a), pselect(ends[0] + 1, (void *)a, 0, 0, (void *)b, 0) == 1);
     CALL(((struct pollfd *)a)->fd = ends[0], ppoll((void *)a, 1, (void *)b, 0) == 0);
+    CALL(((struct pollfd *)a)->fd = ends[0], __ppoll_chk((void *)a, 1, (void *)b, 0, PAGE) == 0);
+    CALL(((struct pollfd *)a)->fd = ends[0], __poll_chk((void *)a, 1, 0, PAGE) == 0);
+    CALL(, epoll_pwait2(epoll, (void *)a, 1, (void *)b, 0) == 1 && ((struct epoll_event *)a)->data.u64 == 42);
+    CALL(, eventfd_read(eventfd(3, 0), (void *)a) == 0 && *(long *)a == 3);
     CALL(CHILD(), waitid(P_ALL, 0, info, WEXITED) == 0 && info->si_status == 7);
     CALL(CHILD(), wait3((void *)a, 0, (void *)b) > 0 && WEXITSTATUS(*(int *)a) == 7);
     CALL(CHILD(), wait((void *)a) > 0 && WEXITSTATUS(*(int *)a) == 7);
@@ -133,7 +166,7 @@ static void machine(void) {
     CALL(, times((void *)a) != -1 && getrlimit(RLIMIT_NOFILE, (void *)b) == 0 && ((struct rlimit *)b)->rlim_cur > 0);
     CALL(, prlimit(0, RLIMIT_NOFILE, 0, (void *)a) == 0 && ((struct rlimit *)a)->rlim_cur > 0);
     CALL(, sched_getaffinity(0, 128, (void *)a) == 0 && sched_setaffinity(0, 128, (void *)a) == 0);
-    CALL(, getgroups(64, (void *)a) >= 0);
+    CALL(, getgroups(64, (void *)a) >= 0 && __getgroups_chk(64, (void *)b, PAGE) >= 0);
     CALL(strcpy(a, "name"), prctl(PR_SET_NAME, a) == 0);
     CALL(, prctl(PR_GET_NAME, a) == 0 && strcmp(a, "name") == 0);
     CALL(, clock_getres(CLOCK_PROCESS_CPUTIME_ID, (void *)a) == 0);

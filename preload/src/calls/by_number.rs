@@ -4,7 +4,7 @@
 //! protected by number is managed as well. All others are made here, with their memory kept in RAM.
 use super::arguments::{self, Arguments};
 use super::held::is_needed;
-use super::{descriptors, lending, locks};
+use super::{descriptors, lending, locks, raw_signals};
 use crate::abi::next::call_at;
 use crate::abi::system_call::{make, to_c};
 use crate::state::process;
@@ -44,6 +44,9 @@ pub fn serve(number: c_long, arguments: &Arguments) -> usize {
             let keyless = arguments::of([address, bytes, protection, usize::MAX]);
             return serve(libc::SYS_pkey_mprotect, &keyless);
         }
+        if let Some(returned) = raw_signals::serve(number, arguments) {
+            return to_c(returned);
+        }
         match served(number) {
             Some(Served::Int(function)) => {
                 // SAFETY: one of the functions below, called as the program called syscall.
@@ -57,7 +60,7 @@ pub fn serve(number: c_long, arguments: &Arguments) -> usize {
             gather();
         }
     }
-    plain(number, arguments)
+    raw_signals::with_mask_of(number, *arguments, |arguments| plain(number, arguments))
 }
 
 /// What is done before a call by which the process can lose rights, and which is made for one thread only where
@@ -116,6 +119,9 @@ fn is_fork(arguments: &Arguments) -> bool {
 
 /// What this library interposes, with the same arguments in the same order.
 fn served(number: c_long) -> Option<Served> {
+    if number == libc::SYS_sigaltstack {
+        return Some(Served::Int(libc::sigaltstack as *const ()));
+    }
     transfer(number).map(Served::Long).or_else(|| other(number))
 }
 

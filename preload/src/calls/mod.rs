@@ -13,6 +13,7 @@ mod kept;
 pub mod lending;
 pub mod libc_memory;
 mod locks;
+mod masked;
 mod raw_signals;
 mod scattered;
 pub mod signal_stacks;
@@ -28,6 +29,7 @@ pub fn look_up() {
     kept::look_up();
     lending::look_up();
     locks::look_up();
+    masked::look_up();
     libc_memory::look_up();
     scattered::look_up();
     signals::look_up();

@@ -1,7 +1,7 @@
-//! Calls about signals that were caught in the program's own code, as the kernel takes them: sets of one word.
+//! Calls about signals by number, as the kernel takes them: sets of one word.
 //!
-//! They are made in a handler, whose return puts back the mask that it reads here. What is ours stays unblocked in every set,
-//! also in those that a call puts in force only for as long as it waits.
+//! What is ours stays unblocked in every set, also in those that a call puts in force only for as long as it waits. One
+//! that was caught is made in a handler, whose return puts back the mask that it reads here.
 use super::arguments::{self, Arguments};
 use super::held::is_needed;
 use super::signals::{reserved, set_action};
@@ -44,13 +44,26 @@ impl Action {
     }
 }
 
-/// rt_sigprocmask.
-pub fn change_mask(context: &mut Context, arguments: &Arguments) -> usize {
+/// What concerns our signals; None for any other call.
+pub fn serve(number: c_long, arguments: &Arguments) -> Option<usize> {
+    match number {
+        libc::SYS_rt_sigprocmask => Some(set_mask(arguments)),
+        libc::SYS_rt_sigaction => Some(change_action(arguments)),
+        _ => None,
+    }
+}
+
+fn set_mask(arguments: &Arguments) -> usize {
     let [how, new, old, bytes, ..] = *arguments;
     let _held = is_needed().then(|| arguments::hold(libc::SYS_rt_sigprocmask, arguments));
-    let changed = without_reserved(new);
-    let new = changed.as_ref().map_or(0, |mask| std::ptr::from_ref(mask).addr());
-    let result = make(libc::SYS_rt_sigprocmask, [how, new, old, bytes, 0, 0]);
+    let changed = if how == libc::SIG_UNBLOCK as usize { None } else { without_reserved(new) };
+    let new = changed.as_ref().map_or(new, |mask| std::ptr::from_ref(mask).addr());
+    make(libc::SYS_rt_sigprocmask, [how, new, old, bytes, 0, 0])
+}
+
+/// rt_sigprocmask, caught.
+pub fn change_mask(context: &mut Context, arguments: &Arguments) -> usize {
+    let result = set_mask(arguments);
     let mut now = context.mask();
     make(libc::SYS_rt_sigprocmask, [0, 0, (&raw mut now).addr(), SET_BYTES, 0, 0]);
     context.set_mask(now);
@@ -62,8 +75,7 @@ fn without_reserved(set: usize) -> Option<u64> {
     unsafe { (set as *const u64).as_ref() }.map(|set| set & !reserved())
 }
 
-/// rt_sigaction.
-pub fn change_action(arguments: &Arguments) -> usize {
+fn change_action(arguments: &Arguments) -> usize {
     let [number, new, old, bytes, ..] = *arguments;
     if bytes != SET_BYTES {
         return error(libc::EINVAL);

@@ -23,7 +23,6 @@ next_functions! {
     /// Returns its error.
     fn pthread_sigmask(how: c_int, new: *const sigset_t, old: *mut sigset_t) -> Errno;
     fn sigprocmask(how: c_int, new: *const sigset_t, old: *mut sigset_t) -> c_int;
-    fn sigsuspend(mask: *const sigset_t) -> c_int;
 }
 
 /// A bit for each signal that is ours.
@@ -138,7 +137,7 @@ fn set_mask(how: c_int, new: *const sigset_t, old: *mut sigset_t) -> Errno {
 }
 
 /// Calls with a mask of the program's, less what is ours.
-fn without_reserved<R>(mask: *const sigset_t, call: impl FnOnce(*const sigset_t) -> R) -> R {
+pub fn without_reserved<R>(mask: *const sigset_t, call: impl FnOnce(*const sigset_t) -> R) -> R {
     if reserved() == 0 {
         return call(mask);
     }
@@ -189,13 +188,6 @@ mod exported {
             return super::sigprocmask(how, new, old);
         }
         without_reserved(new, |new| super::sigprocmask(how, new, old))
-    }
-
-    /// Handlers run under its mask.
-    #[unsafe(no_mangle)]
-    pub unsafe extern "C" fn sigsuspend(mask: *const sigset_t) -> c_int {
-        let _held = kept(mask, std::ptr::null());
-        without_reserved(mask, super::sigsuspend)
     }
 
     #[unsafe(no_mangle)]

@@ -14,6 +14,7 @@ next_functions! {
     fn fwrite(buffer: *const c_void, each: size_t, count: size_t, stream: *mut c_void) -> size_t;
     fn fread_unlocked(buffer: *mut c_void, each: size_t, count: size_t, stream: *mut c_void) -> size_t;
     fn fwrite_unlocked(buffer: *const c_void, each: size_t, count: size_t, stream: *mut c_void) -> size_t;
+    fn setvbuf(stream: *mut c_void, buffer: *mut libc::c_char, mode: c_int, bytes: size_t) -> c_int;
 }
 
 mod exported {
@@ -53,6 +54,50 @@ mod exported {
         // SAFETY: the string has that many bytes.
         let written = unsafe { fwrite(text.cast(), 1, bytes, stream) };
         if written == bytes { 1 } else { libc::EOF }
+    }
+
+    /// What the C library reads into and writes from is its own buffer then, which it may use as well.
+    #[unsafe(no_mangle)]
+    pub unsafe extern "C-unwind" fn setvbuf(
+        stream: *mut c_void,
+        buffer: *mut libc::c_char,
+        mode: c_int,
+        bytes: size_t,
+    ) -> c_int {
+        match is_concerned(buffer.cast()) {
+            true => super::setvbuf(stream, std::ptr::null_mut(), mode, 0),
+            false => super::setvbuf(stream, buffer, mode, bytes),
+        }
+    }
+
+    #[unsafe(no_mangle)]
+    pub unsafe extern "C-unwind" fn setbuffer(
+        stream: *mut c_void,
+        buffer: *mut libc::c_char,
+        bytes: size_t,
+    ) {
+        let mode = if buffer.is_null() { libc::_IONBF } else { libc::_IOFBF };
+        // SAFETY: the same.
+        unsafe { setvbuf(stream, buffer, mode, bytes) };
+    }
+
+    #[unsafe(no_mangle)]
+    pub unsafe extern "C-unwind" fn setbuf(stream: *mut c_void, buffer: *mut libc::c_char) {
+        // SAFETY: the same.
+        unsafe { setbuffer(stream, buffer, libc::BUFSIZ as size_t) };
+    }
+
+    #[unsafe(no_mangle)]
+    pub unsafe extern "C-unwind" fn __fread_unlocked_chk(
+        buffer: *mut c_void,
+        room: size_t,
+        each: size_t,
+        count: size_t,
+        stream: *mut c_void,
+    ) -> size_t {
+        check(each.saturating_mul(count), room);
+        // SAFETY: the same.
+        unsafe { fread_unlocked(buffer, each, count, stream) }
     }
 
     #[unsafe(no_mangle)]

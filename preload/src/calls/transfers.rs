@@ -207,6 +207,22 @@ mod exported {
     }
 
     #[unsafe(no_mangle)]
+    #[allow(clippy::too_many_arguments, reason = "as many as the C function has")]
+    pub unsafe extern "C-unwind" fn __recvfrom_chk(
+        fd: c_int,
+        buffer: *mut c_void,
+        bytes: size_t,
+        room: size_t,
+        flags: c_int,
+        address: *mut c_void,
+        address_bytes: *mut socklen_t,
+    ) -> ssize_t {
+        check(bytes, room);
+        // SAFETY: the same.
+        unsafe { recvfrom(fd, buffer, bytes, flags, address, address_bytes) }
+    }
+
+    #[unsafe(no_mangle)]
     pub unsafe extern "C-unwind" fn recv(
         fd: c_int,
         buffer: *mut c_void,

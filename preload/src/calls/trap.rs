@@ -118,7 +118,6 @@ fn serve(context: &mut Context) -> usize {
         libc::SYS_rt_sigprocmask => raw_signals::change_mask(context, &arguments),
         libc::SYS_sigaltstack => signal_stacks::change_stack(context, &arguments),
         _ if is_own(context.register(libc::REG_RIP)) => make(number, arguments),
-        libc::SYS_rt_sigaction => raw_signals::change_action(&arguments),
         libc::SYS_clone | libc::SYS_vfork => clones::clone(context),
         // Its callers fall back on clone.
         libc::SYS_clone3 => error(libc::ENOSYS),
@@ -127,9 +126,7 @@ fn serve(context: &mut Context) -> usize {
         libc::SYS_prctl if arguments[0] as c_int == PR_SET_SYSCALL_USER_DISPATCH => {
             error(libc::EINVAL)
         }
-        _ => raw_signals::with_mask_of(number, arguments, |arguments| {
-            to_kernel(by_number::serve(number, arguments))
-        }),
+        _ => to_kernel(by_number::serve(number, &arguments)),
     }
 }
 
