@@ -69,6 +69,9 @@ pub struct RunArgs {
     /// Write counters as JSON to this file at exit
     #[arg(long, value_name = "FILE")]
     stats: Option<PathBuf>,
+    /// Record faults and the pages that leave to this file, FILE.PID for children; see docs/trace.md
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
     /// Do not say what runs outside the budget
     #[arg(long)]
     quiet: bool,
@@ -164,6 +167,7 @@ pub fn run(args: RunArgs) -> Result<Infallible, Failure> {
             .map(|directory| make_ledger(directory, &options))
             .transpose()?,
     };
+    options.trace.as_deref().map_or(Ok(()), remove_older)?;
     let mut command = Command::new(&program.path);
     if env::var_os(TCMALLOC_VARIABLE).is_none() {
         command.env(TCMALLOC_VARIABLE, "1");
@@ -268,7 +272,10 @@ fn options(args: &RunArgs) -> Result<Options, Failure> {
     options.fault = args.fault;
     options.min_region_bytes = args.min_region.0;
     options.on_full = args.on_full;
-    options.stats = args.stats.as_ref().map(|file| check_stats(&here.join(file))).transpose()?;
+    options.stats =
+        args.stats.as_ref().map(|file| check_output("--stats", &here.join(file))).transpose()?;
+    options.trace =
+        args.trace.as_ref().map(|file| check_output("--trace", &here.join(file))).transpose()?;
     options.quiet = args.quiet;
     options.transfer = args.transfer;
     options.io = args.io;
@@ -330,12 +337,25 @@ fn check_swaps(options: &Options) -> Result<Vec<String>, Failure> {
     Ok(warnings)
 }
 
+/// Removes an older trace, so that one that is there at the end is of this run: a program that fits its budget writes none.
+fn remove_older(trace: &Path) -> Result<(), Failure> {
+    let removed = match fs::symlink_metadata(trace) {
+        Err(_) => Ok(()),
+        Ok(there) if there.is_file() => fs::remove_file(trace).map_err(|error| error.to_string()),
+        Ok(_) => Err("is no plain file".to_owned()),
+    };
+    removed.map_err(|reason| {
+        let file = trace.display();
+        Failure::usage(format!("--trace {file}: {reason}; name a new file"))
+    })
+}
+
 /// Makes sure that the program will be able to write `file`, without creating it.
-fn check_stats(file: &Path) -> Result<PathBuf, Failure> {
+fn check_output(option: &str, file: &Path) -> Result<PathBuf, Failure> {
     let refuse = |reason: &str| {
         let file = file.display();
         Err(Failure::usage(format!(
-            "--stats {file}: {reason}; name a file in a writable directory"
+            "{option} {file}: {reason}; name a file in a writable directory"
         )))
     };
     if !is_plain(file) {
@@ -387,10 +407,10 @@ mod tests {
     fn a_statistics_file_needs_a_writable_directory() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("stats.json");
-        assert_eq!(check_stats(&file), Ok(file.clone()));
+        assert_eq!(check_output("--stats", &file), Ok(file.clone()));
         assert!(!file.exists());
         for bad in [directory.path().to_owned(), directory.path().join("no/stats.json")] {
-            let failure = check_stats(&bad).unwrap_err();
+            let failure = check_output("--stats", &bad).unwrap_err();
             assert!(failure.message.contains(&bad.display().to_string()), "{}", failure.message);
         }
     }

@@ -1,6 +1,6 @@
 //! `userswap sim`: machines that swap, simulated in virtual time. All of it is in the crate of the simulator.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use crate::failure::Failure;
@@ -19,6 +19,9 @@ pub struct SimArgs {
     /// Gives a key of the scenario another value (repeatable): machine.nodes=4
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<Set>,
+    /// A recorded program for the scenario `trace`: a file of run --trace
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
     /// JSON instead of tables
     #[arg(long)]
     json: bool,
@@ -39,6 +42,10 @@ pub fn sim(args: &SimArgs) -> Result<ExitCode, Failure> {
         scenario::list().for_each(|(name, about)| println!("{name:18} {about}"));
         return Ok(ExitCode::SUCCESS);
     }
+    let mut sets = args.set.clone();
+    if let Some(file) = &args.trace {
+        sets.push(trace_of(file, args)?);
+    }
     let names: Vec<&str> = match args.scenario.as_str() {
         "all" if args.plot.is_some() => {
             return Err(Failure::usage("--plot draws one scenario: name it instead of all"));
@@ -49,7 +56,8 @@ pub fn sim(args: &SimArgs) -> Result<ExitCode, Failure> {
         "all" => scenario::list().map(|(name, _)| name).collect(),
         name => vec![name],
     };
-    let reports = names.into_iter().map(|name| run(name, args)).collect::<Result<Vec<_>, _>>()?;
+    let reports =
+        names.into_iter().map(|name| run(name, &sets, args)).collect::<Result<Vec<_>, _>>()?;
     if let (Some(file), [report]) = (&args.plot, &reports[..]) {
         report::plot(report, file).map_err(|bad| {
             Failure::usage(format!("--plot: {bad}: use a file that can be written"))
@@ -59,10 +67,22 @@ pub fn sim(args: &SimArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn run(name: &str, args: &SimArgs) -> Result<Report, Failure> {
+/// The key of the scenario that names the file.
+fn trace_of(file: &Path, args: &SimArgs) -> Result<Set, Failure> {
+    if args.scenario == "all" {
+        return Err(Failure::usage("--trace is for one scenario: name it instead of all"));
+    }
+    let name = file.to_str().filter(|name| !name.contains(char::is_control));
+    let name = name.ok_or_else(|| {
+        Failure::usage(format!("--trace {}: use a name in plain UTF-8", file.display()))
+    })?;
+    format!("trace.file={name:?}").parse().map_err(|bad| Failure::usage(format!("--trace: {bad}")))
+}
+
+fn run(name: &str, sets: &[Set], args: &SimArgs) -> Result<Report, Failure> {
     let checking = if args.check { Checking::EveryEvent } else { Checking::Off };
     let options = Options { seed: args.seed, checking };
-    scenario::run(name, &args.set, &options).map_err(|failure| match failure {
+    scenario::run(name, sets, &options).map_err(|failure| match failure {
         scenario::Failure::Bad(bad) => Failure::usage(bad),
         scenario::Failure::Broken(what) => Failure::unavailable(format!("{name}: {what}")),
     })

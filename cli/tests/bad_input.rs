@@ -229,3 +229,17 @@ fn a_statistics_file_that_cannot_be_written_is_refused_before_the_program_runs()
     refused(&["run", "--stats", text(&nowhere), "--", "echo", "ran"], 2, &["--stats", "directory"]);
     refused(&["run", "--stats", text(directory.path()), "--", "echo"], 2, &["is a directory"]);
 }
+
+#[test]
+fn a_trace_that_cannot_be_written_is_refused_before_the_program_runs() {
+    let directory = directory();
+    let nowhere = directory.path().join("no/a.trace");
+    refused(&["run", "--trace", text(&nowhere), "--", "echo", "ran"], 2, &["--trace", "directory"]);
+    refused(&["run", "--trace", text(directory.path()), "--", "echo"], 2, &["is a directory"]);
+    refused(&["run", "--trace", "/dev/null", "--", "echo", "ran"], 2, &["is no plain file"]);
+    // An older trace is not touched by a run that is refused.
+    let older = directory.path().join("older");
+    fs::write(&older, "older").unwrap();
+    refused(&["run", "--trace", text(&older), "--", "/no/such"], 127, &["/no/such"]);
+    assert_eq!(fs::read_to_string(&older).unwrap(), "older");
+}

@@ -17,6 +17,7 @@ use crate::job::member::Member;
 use crate::request::hibernate::Stayed;
 use crate::state::arena::Arena;
 use crate::state::core::{Core, Tuning};
+use crate::state::trace::TraceFile;
 use crate::state::{readahead, shares};
 use crate::sys::PAGE_BYTES;
 use crate::sys::signal::Blocked;
@@ -161,6 +162,12 @@ impl Engine {
         }
     }
 
+    /// Ends the trace: the process is about to end without dropping its engine.
+    #[doc(hidden)]
+    pub fn end_trace(&self) {
+        self.core().trace.end();
+    }
+
     pub(crate) fn renew_threads(&self) -> Result<(), Error> {
         self.running.renew_threads()?;
         if let Err(error) = self.running.control.renew() {
@@ -261,6 +268,15 @@ pub(super) fn tuning_of(options: &Options, topology: &Topology) -> Result<Tuning
             page_cluster: options.page_cluster.min(PAGE_CLUSTER_MAX),
             address_order: options.vma_ra_enabled,
         },
+        trace: options.trace.clone().map(|path| TraceFile { path, root: root_of(options) }),
         budgets: shares::budgets(topology, (ram / PAGE_BYTES as u64) as u32, &options.ram_by_node)?,
     })
+}
+
+/// The process whose files have plain names; a library's is the one that made it.
+fn root_of(options: &Options) -> u32 {
+    match options.root_pid {
+        0 => std::process::id(),
+        root => root,
+    }
 }

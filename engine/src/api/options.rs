@@ -87,6 +87,8 @@ pub struct Options {
     pub on_full: OnFull,
     /// Where the root process writes its counters at exit.
     pub stats: Option<PathBuf>,
+    /// Where each process that has an engine records what happens to its pages.
+    pub trace: Option<PathBuf>,
     /// How pages travel.
     pub transfer: Transfer,
     /// How devices are driven.
@@ -124,6 +126,7 @@ impl Options {
             min_region_bytes: MIN_REGION_DEFAULT_BYTES,
             on_full: OnFull::Exceed,
             stats: None,
+            trace: None,
             transfer: Transfer::Auto,
             io: IoBackend::Auto,
             swap_ra_policy: ReadaheadPolicy::Stream,
@@ -177,6 +180,7 @@ impl Options {
         let files = [
             ("ledger", &self.ledger),
             ("stats", &self.stats),
+            ("trace", &self.trace),
             ("control", &self.control),
             ("told", &self.told),
         ];
@@ -220,6 +224,7 @@ impl Options {
             "min_region" => self.min_region_bytes = number("min_region", value)?,
             "on_full" => self.on_full = value.parse()?,
             "stats" => self.stats = Some(PathBuf::from(value)),
+            "trace" => self.trace = Some(PathBuf::from(value)),
             "transfer" => self.transfer = value.parse()?,
             "io" => self.io = value.parse()?,
             "swap_ra_policy" => self.swap_ra_policy = readahead(value, RA_POLICIES)?,
@@ -271,6 +276,7 @@ mod tests {
         options.min_region_bytes = 4096;
         options.on_full = OnFull::Stop;
         options.stats = Some("/tmp/a=b stats.json".into());
+        options.trace = Some("/tmp/a trace".into());
         options.transfer = Transfer::Copy;
         options.io = IoBackend::Threads;
         options.control = Some("/run/user/1000/user swap".into());

@@ -31,6 +31,7 @@ impl Running {
             keep(balance::start(self.core.clone(), member.clone())?);
         }
         keep(crate::fault::watchdog::start(self.core.clone())?);
+        self.core.start_trace()?.into_iter().for_each(keep);
         if self.core.shrinkers.has_thread() {
             keep(crate::reclaim::shrink::start(self.core.clone())?);
         }
@@ -65,6 +66,7 @@ impl Drop for Running {
     fn drop(&mut self) {
         // First: what it was asked to do needs the other threads.
         self.control.stop();
+        self.core.trace.end();
         self.core.stop();
         sigbus::strike(&self.core);
         for thread in self.threads.get_mut().expect("no thread panics with it").drain(..) {

@@ -143,6 +143,8 @@ counters! {
     slabs_freed,
     /// Pages dropped by the program.
     pgdrop,
+    /// Events of the trace that were lost because too many came at once.
+    trace_lost,
 }
 
 /// Fixed logarithmic buckets: cheap and safe enough for a signal handler.

@@ -100,6 +100,20 @@ pub fn no_control(reason: &str) {
     }
 }
 
+/// What happens to pages is not recorded, or not any more.
+pub fn no_trace(file: &str, reason: &str) {
+    static IS_SAID: AtomicBool = AtomicBool::new(false);
+    if !is_said(&IS_SAID) {
+        say(&[
+            "userswap: --trace ",
+            file,
+            ": ",
+            reason,
+            ": the program goes on without its trace\n",
+        ]);
+    }
+}
+
 /// A job has more processes than its budget has room for.
 pub fn crowded_job(processes: u64) {
     let mut digits = [0; 20];

@@ -10,6 +10,7 @@ use crate::state::page::{Mapped, PageState, Waiters, Word};
 use crate::state::reads::ReadJob;
 use crate::sys::PAGE_BYTES;
 use crate::sys::uffd::Access;
+use userswap_trace::{Event, Kind};
 
 /// What became of a fault.
 #[derive(Debug)]
@@ -45,6 +46,7 @@ impl Core {
                 PageState::Lost => self.poison_again(page, seen),
             };
             if let Some(step) = step {
+                self.trace.note(|| event_of(page, seen.state(), &step));
                 return step;
             }
         }
@@ -79,4 +81,17 @@ impl Core {
         self.wake_faults(range);
         Some(Step::Done)
     }
+}
+
+/// What a trace says of a fault: the state that it met, and what became of it.
+fn event_of(page: PageIndex, state: PageState, step: &Step) -> Event {
+    let kind = match (state, step) {
+        (_, Step::Foreign) | (PageState::Lost, _) => Kind::Nothing,
+        (PageState::Untouched, _) => Kind::FirstTouch,
+        (PageState::Filling { .. } | PageState::Leaving { .. }, _) => Kind::Waited,
+        (PageState::Resident { .. } | PageState::Clean { .. }, _) => Kind::Present,
+        (PageState::Cached { .. } | PageState::Writing { .. }, _) => Kind::SecondChance,
+        (PageState::Swapped { .. }, _) => Kind::Read,
+    };
+    Event::fault(kind, page)
 }

@@ -5,3 +5,4 @@ pub mod balance;
 pub mod fork;
 pub mod probe;
 pub mod share;
+pub mod trace;

@@ -5,7 +5,7 @@
 //! keeps its physical page. So nothing that is dropped here can be the only copy, and what was copied before the
 //! protection was looked at is what the page holds when it goes.
 use crate::base::counters::count;
-use crate::base::index::FrameIndex;
+use crate::base::index::{FrameIndex, PageRange};
 use crate::state::core::Core;
 use crate::state::node::{Asker, Grant, Node};
 use crate::state::page::PageState;
@@ -15,6 +15,7 @@ use crate::sys::pagemap::Entries;
 use crate::sys::{PAGE_BYTES, pages};
 use userswap_policy::frames::FrameRun;
 use userswap_policy::lru::ListId;
+use userswap_trace::Kind;
 
 /// Copies clean pages to frames.
 struct Copier<'a> {
@@ -124,6 +125,7 @@ impl Core {
         drop(state);
         for Victim { page, slot, frame, .. } in dropped {
             self.clean_pages.on_drop(*page);
+            self.trace.note_run(Kind::Left, PageRange { first: *page, count: 1 });
             let cached = PageState::Cached { frame: *frame, slot: *slot, marker: false };
             self.publish(*page, cached);
         }

@@ -69,6 +69,7 @@ impl Core {
             let range = PageRange { first: scratch.victims[from].page, count: run as u32 };
             let taken = &mut scratch.taken[..run];
             self.unmap(node, range, taken);
+            self.trace.note_left(range, taken);
             for (index, outcome) in taken.iter().enumerate() {
                 let victim = scratch.victims[from + index];
                 match *outcome {

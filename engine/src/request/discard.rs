@@ -7,6 +7,7 @@ use crate::state::core::Core;
 use crate::state::node::Node;
 use crate::state::page::{Mapped, PageState};
 use crate::state::scratch::Unmapped;
+use userswap_trace::Kind;
 
 impl Core {
     /// Forgets the content of a range: nothing is written, and the pages read as zeros afterwards.
@@ -15,6 +16,7 @@ impl Core {
         self.readahead.forget(range.first);
         for part in self.pages.touched.within(range) {
             self.drop_part(part);
+            self.trace.note_run(Kind::Dropped, part);
             count(&self.counters.pgdrop, u64::from(part.count));
         }
         self.announce_freed();

@@ -20,6 +20,7 @@ use crate::state::scratch::Scratch;
 use crate::state::shares;
 use crate::state::shrinkers::Shrinkers;
 use crate::state::threads::Threads;
+use crate::state::trace::{Trace, TraceFile};
 use crate::state::unmap_lock::UnmapLocks;
 use crate::state::waits::Waits;
 use crate::state::wake::Shortage;
@@ -51,6 +52,8 @@ pub struct Tuning {
     pub budgets: Vec<u32>,
     /// Readahead at the start.
     pub readahead: Settings,
+    /// Where what happens to pages is written.
+    pub trace: Option<TraceFile>,
 }
 
 /// How pages travel, after probing.
@@ -106,6 +109,8 @@ pub struct Core {
     pub shortage: Shortage,
     /// The engine's own threads.
     pub threads: Threads,
+    /// What happens to pages, where that is recorded.
+    pub trace: Trace,
     /// Everything was paged out on request, and not prefetched since.
     pub hibernated: AtomicBool,
     /// The program has an io_uring, and may lend pages that are not pinned.
@@ -145,7 +150,7 @@ impl Core {
         let nodes = shares::build(&tuning.budgets, pages)?;
         let memory = Memory::new(&nodes, &topology).map_err(Error::Tables)?;
         let frames = nodes.iter().map(Node::positions).sum();
-        let core = Self {
+        Ok(Self {
             clean_pages: CleanPages::new(pages, &uffd, tuning.fault).map_err(Error::Tables)?,
             pages: PageTable::new(pages).map_err(Error::Tables)?,
             frame_flags: FrameFlags::new(frames).map_err(Error::Tables)?,
@@ -162,6 +167,7 @@ impl Core {
             path,
             shortage: Shortage::default(),
             threads: Threads::new().map_err(Error::Tables)?,
+            trace: Trace::new(tuning.trace.is_some()).map_err(Error::Tables)?,
             hibernated: AtomicBool::new(false),
             is_lending: AtomicBool::new(false),
             changing_devices: AtomicBool::new(false),
@@ -171,16 +177,15 @@ impl Core {
             member: OnceLock::new(),
             pins: AtomicU32::new(0),
             scratch: std::array::from_fn(|_| Lock::new(Box::new(Scratch::new()))),
-            readahead: Readahead::new(tuning.readahead, pages).map_err(Error::Tables)?,
+            readahead: Readahead::new(tuning.readahead, pages, &tuning.budgets)
+                .map_err(Error::Tables)?,
             reads: Reads::new(),
             waits: Waits::new(),
             wants: Wants::new(),
             memory,
             arena,
             tuning,
-        };
-        core.readahead.fit(&core.tuning.budgets);
-        Ok(core)
+        })
     }
 
     /// Small pages only, no arena for a child made past us: from here on a fork needs the engine.

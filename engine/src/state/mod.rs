@@ -21,6 +21,7 @@ pub mod shares;
 pub mod shrinkers;
 pub mod threads;
 pub mod touched;
+pub mod trace;
 pub mod unmap_lock;
 pub mod waits;
 pub mod wake;

@@ -35,7 +35,7 @@ impl Readahead {
     ///
     /// # Errors
     /// What mmap says.
-    pub fn new(settings: Settings, pages: u32) -> io::Result<Self> {
+    pub fn new(settings: Settings, pages: u32, budgets: &[u32]) -> io::Result<Self> {
         let readahead = Self {
             choice: AtomicU8::new(0),
             page_cluster: AtomicU8::new(settings.page_cluster),
@@ -45,6 +45,7 @@ impl Readahead {
             areas: ZeroedSlice::new(pages as usize)?,
         };
         readahead.set_policy(settings.policy);
+        readahead.fit(budgets);
         Ok(readahead)
     }
 

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The threads' common state.
 pub struct Threads {
-    /// Descriptors of the threads' queues: a forked child has none of those threads.
+    /// Descriptors of the threads' queues, and of a trace: a forked child has none of those threads.
     pub queue_fds: Lock<Vec<RawFd>>,
     /// Wakes the server for readahead.
     pub server_wanted: Event,

@@ -1,5 +1,6 @@
 //! Descriptors of ours: at high numbers, and known, so that `run` keeps the program from closing them.
 use std::fmt;
+use std::io;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut, RangeInclusive};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -85,6 +86,16 @@ impl<T: AsRawFd> Deref for Own<T> {
 impl<T: AsRawFd> DerefMut for Own<T> {
     fn deref_mut(&mut self) -> &mut T {
         &mut self.0
+    }
+}
+
+impl<T: AsRawFd + io::Write> io::Write for Own<T> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
     }
 }
 

@@ -10,6 +10,7 @@ use crate::state::core::Core;
 use crate::state::node::{Node, NodeState};
 use crate::state::page::{PageState, Standing, Waiters, Word};
 use userswap_policy::workingset::{Activity, Refault};
+use userswap_trace::Kind;
 
 /// Pages decided about at a time: one bit each.
 const CHUNK: u32 = u64::BITS;
@@ -27,6 +28,16 @@ pub enum Origin {
     Again,
     /// Swapped in before a fault asked for it.
     Unasked,
+}
+
+impl Origin {
+    /// What a trace says of it.
+    fn kind(self) -> Kind {
+        match self {
+            Self::New => Kind::Fresh,
+            Self::SecondChance | Self::Read | Self::Again | Self::Unasked => Kind::Back,
+        }
+    }
 }
 
 impl Core {
@@ -51,6 +62,7 @@ impl Core {
         origin: Origin,
         state: impl Fn(PageIndex) -> PageState,
     ) {
+        self.trace.note_run(origin.kind(), range);
         let mut first = range.first;
         while first < range.end() {
             let chunk = PageRange { first, count: (range.end() - first).min(CHUNK) };

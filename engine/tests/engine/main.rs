@@ -25,6 +25,7 @@ mod shrinkers;
 mod support;
 mod swapoff;
 mod system_calls;
+mod trace;
 mod unevictable;
 mod verify;
 mod wiring;

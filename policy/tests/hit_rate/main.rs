@@ -1,4 +1,4 @@
-//! Misses of the engine's replacement beside other policies and the optimum, over generated traces.
+//! Misses of the engine's replacement beside other policies and the optimum, over traces generated and recorded.
 //!
 //! The table in docs/hit-rate.md is what this test computes: it fails when the two differ, and writes the
 //! table anew when run with `UPDATE_TABLES=1`.
@@ -10,7 +10,7 @@ use ours::Ours;
 use std::fmt::Write;
 use traces::Trace;
 
-/// Pages of memory.
+/// Pages of memory for the traces that are generated.
 const BUDGET: u32 = 8192;
 const TABLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/hit-rate.md");
 const BEGIN: &str = "<!-- table: cargo test -p userswap-policy --test hit_rate -->\n";
@@ -22,13 +22,14 @@ fn table() -> String {
         others.join(" | "),
         "---|".repeat(7 + others.len())
     );
-    for Trace { name, pages, .. } in traces::all() {
-        let mut ours = Ours::new(&pages);
+    for Trace { name, pages, budget, .. } in traces::all() {
+        let mut ours = Ours::new(&pages, budget);
         let misses = pages.iter().filter(|page| ours.access(**page).is_miss()).count();
-        let (fifo, lru) = (rivals::fifo(&pages), rivals::lru(&pages));
-        let (soft, optimum) = (ours.soft_faults(), rivals::optimum(&pages));
+        let (fifo, lru) = (rivals::fifo(&pages, budget), rivals::lru(&pages, budget));
+        let (soft, optimum) = (ours.soft_faults(), rivals::optimum(&pages, budget));
         let accesses = pages.len();
-        let others: Vec<String> = rivals::misses(&pages).iter().map(u64::to_string).collect();
+        let others: Vec<String> =
+            rivals::misses(&pages, budget).iter().map(u64::to_string).collect();
         let others = others.join(" | ");
         writeln!(
             text,
@@ -54,9 +55,9 @@ fn the_table_in_the_documentation_is_what_the_policy_does() {
 
 #[test]
 fn a_hot_set_stays_while_a_scan_runs_through() {
-    for Trace { name, pages, hot } in traces::all() {
+    for Trace { name, pages, hot, budget } in traces::all() {
         let Some(hot) = hot else { continue };
-        let mut ours = Ours::new(&pages);
+        let mut ours = Ours::new(&pages, budget);
         let (mut accesses, mut hits) = (0u32, 0u32);
         for (page, outcome) in pages.iter().map(|page| (*page, ours.access(*page))) {
             if hot.contains(&page) {
@@ -71,10 +72,10 @@ fn a_hot_set_stays_while_a_scan_runs_through() {
 
 #[test]
 fn no_trace_gets_much_worse_than_with_lru() {
-    for Trace { name, pages, .. } in traces::all() {
-        let mut ours = Ours::new(&pages);
+    for Trace { name, pages, budget, .. } in traces::all() {
+        let mut ours = Ours::new(&pages, budget);
         let misses = pages.iter().filter(|page| ours.access(**page).is_miss()).count() as u64;
-        let lru = rivals::lru(&pages);
+        let lru = rivals::lru(&pages, budget);
         // A page of a new phase may have to come twice before it is believed.
         assert!(misses <= 2 * lru, "{name}: {misses} misses, LRU has {lru}");
     }

@@ -1,6 +1,5 @@
 //! The flow of pages in one node of the engine, as its `node.rs`, `fault.rs` and `reclaim.rs` have it, with
 //! the same lists and decisions, one page at a time.
-use crate::BUDGET;
 use userswap_policy::lru::{Link, ListId, Lists};
 use userswap_policy::watermark::{Pressure, Watermarks, min_free_kib};
 use userswap_policy::workingset::{Activity, Counts, Shadow, Workingset};
@@ -39,22 +38,24 @@ pub struct Ours {
     lists: Lists<Vec<Link>>,
     states: Vec<State>,
     workingset: Workingset,
+    budget: u32,
     free: u32,
     marks: Watermarks,
     soft: u64,
 }
 
 impl Ours {
-    /// Empty memory for the pages of a trace.
-    pub fn new(trace: &[u32]) -> Self {
+    /// Empty memory of so many pages for a trace.
+    pub fn new(trace: &[u32], budget: u32) -> Self {
         let pages = trace.iter().max().map_or(0, |last| *last as usize + 1);
-        let min_pages = min_free_kib(u64::from(BUDGET) * 4) / 4;
+        let min_pages = min_free_kib(u64::from(budget) * 4) / 4;
         Self {
             lists: Lists::new(vec![Link::default(); pages]),
             states: vec![State::Untouched; pages],
             workingset: Workingset::default(),
-            free: BUDGET,
-            marks: Watermarks::new(min_pages, BUDGET.into(), WATERMARK_SCALE),
+            budget,
+            free: budget,
+            marks: Watermarks::new(min_pages, budget.into(), WATERMARK_SCALE),
             soft: 0,
         }
     }
@@ -92,7 +93,7 @@ impl Ours {
             inactive: self.lists.len(ListId::Inactive),
             active: self.lists.len(ListId::Active),
             unmapped: self.lists.len(ListId::Cached) + self.free,
-            budget: BUDGET,
+            budget: self.budget,
             reserved: self.marks.high,
         }
     }

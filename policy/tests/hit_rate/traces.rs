@@ -1,10 +1,13 @@
-//! Traces of page accesses, generated from fixed seeds.
+//! Traces of page accesses: generated from fixed seeds, and recorded from real programs.
 use crate::BUDGET;
 use std::ops::Range;
+use userswap_trace::{Reader, Recording, recorded};
 
 pub struct Trace {
     pub name: String,
     pub pages: Vec<u32>,
+    /// Pages of memory.
+    pub budget: u32,
     /// Pages of which nearly all accesses should hit.
     pub hot: Option<Range<u32>>,
 }
@@ -44,11 +47,12 @@ pub fn all() -> Vec<Trace> {
     traces.push(phases());
     traces.push(sliding(30));
     traces.push(sliding(80));
+    traces.extend(recorded::ALL.iter().flat_map(real));
     traces
 }
 
 fn plain(name: String, pages: Vec<u32>) -> Trace {
-    Trace { name, pages, hot: None }
+    Trace { name, pages, budget: BUDGET, hot: None }
 }
 
 /// Accesses to a hot set, in turns with a scan over four times the memory; before it a scan alone.
@@ -59,7 +63,7 @@ fn scan_and_hot(name: &str, hot: u32, before: u32) -> Trace {
         pages.push(random.below(hot));
         pages.push(hot + time % (4 * BUDGET));
     }
-    Trace { name: name.to_owned(), pages, hot: Some(0..hot) }
+    Trace { name: name.to_owned(), pages, budget: BUDGET, hot: Some(0..hot) }
 }
 
 fn looping(percent: u32) -> Trace {
@@ -123,4 +127,17 @@ fn sliding(percent: u32) -> Trace {
     let moving = (0..60 * BUDGET).map(|time| BUDGET + time / 12 + random.below(window));
     let pages = (0..BUDGET).chain(moving).collect();
     plain(format!("a sliding window of {percent} % of memory"), pages)
+}
+
+/// A real program, with memory for a half and for three quarters of its pages.
+fn real((name, file): &(&str, &[u8])) -> [Trace; 2] {
+    let reader = Reader::new((*name).to_owned(), *file).expect("a trace of this version");
+    let recording = Recording::read(reader).expect("a whole trace");
+    let (pages, _) = recording.accesses();
+    [("half", 2), ("3/4", 3)].map(|(share, quarters)| {
+        let budget = recording.pages * quarters / 4;
+        assert!(budget >= 2 * recording.header.budget_pages, "less tells of the recording");
+        let name = format!("{name}, {share} of {} pages", recording.pages);
+        Trace { name, pages: pages.clone(), budget, hot: None }
+    })
 }

@@ -13,7 +13,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use userswap::internals::signal::Blocked;
-use userswap::{Snapshot, Usage};
+use userswap::{Engine, Snapshot, Usage};
 
 static WRITTEN: AtomicBool = AtomicBool::new(false);
 /// The process that this memory belongs to.
@@ -35,13 +35,15 @@ fn write() {
 
 /// The process ends in order, its engine with it.
 pub fn end() {
+    let engine = process::current().and_then(Process::engine);
     if is_owner() {
         unmanaged::look();
+        engine.into_iter().for_each(Engine::end_trace);
     }
     write();
     // A child that shares its parent's memory (vfork) removes nothing: the name is its parent's.
     let Some(process) = process::current() else { return };
-    if let Some(engine) = process.engine() {
+    if let Some(engine) = engine {
         engine.withdraw_control();
     }
     process.member.iter().for_each(|member| member.leave());

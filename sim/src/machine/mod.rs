@@ -12,7 +12,7 @@ use crate::clock::{Cpus, LineCost};
 
 pub use device::{Device, DeviceKind, Drive, Fault, IoError};
 pub use file::{BadFile, Set, Source};
-pub use quantity::{Bytes, Time};
+pub use quantity::{Bytes, PAGE_BYTES, Time};
 
 /// Most nodes that a machine may have: what policy numbers by eight bits.
 pub const NODES_MAX: u32 = 255;

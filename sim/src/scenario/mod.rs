@@ -9,6 +9,7 @@ mod per_node_lru;
 mod scale;
 mod sorted_free;
 mod stress;
+mod trace;
 mod workloads;
 
 use std::path::Path;
@@ -20,7 +21,7 @@ use crate::report::Report;
 use userswap_policy::devices::DEVICES_MAX;
 
 /// The scenarios that come with the program: name and file.
-const BUILT_IN: [(&str, &str); 9] = [
+const BUILT_IN: [(&str, &str); 10] = [
     ("per-node-devices", include_str!("../../scenarios/per-node-devices.toml")),
     ("eight-nodes", include_str!("../../scenarios/eight-nodes.toml")),
     ("exclusive-stall", include_str!("../../scenarios/exclusive-stall.toml")),
@@ -30,13 +31,14 @@ const BUILT_IN: [(&str, &str); 9] = [
     ("workloads", include_str!("../../scenarios/workloads.toml")),
     ("scale", include_str!("../../scenarios/scale.toml")),
     ("stress", include_str!("../../scenarios/stress.toml")),
+    ("trace", include_str!("../../scenarios/trace.toml")),
 ];
 
 /// Reads and runs a scenario of one kind.
 type Run = fn(&str, &Source, &Options) -> Result<Report, Failure>;
 
 /// The kinds of scenarios.
-const KINDS: [(&str, Run); 9] = [
+const KINDS: [(&str, Run); 10] = [
     ("per-node-devices", per_node_devices::run),
     ("device-use", device_use::run),
     ("exclusive-stall", exclusive_stall::run),
@@ -46,6 +48,7 @@ const KINDS: [(&str, Run); 9] = [
     ("workloads", workloads::run),
     ("scale", scale::run),
     ("stress", stress::run),
+    ("trace", trace::run),
 ];
 
 /// The largest device, in pages after scaling: 512 GiB, as far as the engine uses one.

@@ -7,7 +7,6 @@ mod queue;
 mod s3_fifo;
 mod sieve;
 
-use crate::BUDGET;
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 
 /// A policy that sees every access, as none does that has no accessed bits.
@@ -35,16 +34,16 @@ pub fn names() -> Vec<&'static str> {
 }
 
 /// The misses of each, in the order of [`names`].
-pub fn misses(trace: &[u32]) -> Vec<u64> {
+pub fn misses(trace: &[u32], budget: u32) -> Vec<u64> {
     let pages = trace.iter().max().map_or(0, |last| *last as usize + 1);
     let of = |maker: &Maker| {
-        let mut rival = maker(pages, BUDGET as usize);
+        let mut rival = maker(pages, budget as usize);
         trace.iter().filter(|page| !rival.access(**page)).count() as u64
     };
     RIVALS.iter().map(|(_, maker)| of(maker)).collect()
 }
 
-pub fn fifo(trace: &[u32]) -> u64 {
+pub fn fifo(trace: &[u32], budget: u32) -> u64 {
     let (mut queue, mut present) = (VecDeque::new(), HashSet::new());
     let mut misses = 0;
     for page in trace {
@@ -53,29 +52,29 @@ pub fn fifo(trace: &[u32]) -> u64 {
         }
         misses += 1;
         queue.push_back(*page);
-        if queue.len() > BUDGET as usize {
+        if queue.len() > budget as usize {
             present.remove(&queue.pop_front().expect("it is not empty"));
         }
     }
     misses
 }
 
-pub fn lru(trace: &[u32]) -> u64 {
-    misses_keeping_largest(trace, |time| time)
+pub fn lru(trace: &[u32], budget: u32) -> u64 {
+    misses_keeping_largest(trace, budget, |time| time)
 }
 
 /// The page that is used latest has to go.
-pub fn optimum(trace: &[u32]) -> u64 {
+pub fn optimum(trace: &[u32], budget: u32) -> u64 {
     let mut next = vec![0; trace.len()];
     let mut seen = HashMap::new();
     for (time, page) in trace.iter().enumerate().rev() {
         next[time] = seen.insert(*page, time).unwrap_or(usize::MAX);
     }
-    misses_keeping_largest(trace, |time| usize::MAX - next[time])
+    misses_keeping_largest(trace, budget, |time| usize::MAX - next[time])
 }
 
 /// Misses when the page with the smallest value goes; the value is that of its last access.
-fn misses_keeping_largest(trace: &[u32], value: impl Fn(usize) -> usize) -> u64 {
+fn misses_keeping_largest(trace: &[u32], budget: u32, value: impl Fn(usize) -> usize) -> u64 {
     let mut order: BTreeSet<(usize, u32)> = BTreeSet::new();
     let mut values = HashMap::new();
     let mut misses = 0;
@@ -84,7 +83,7 @@ fn misses_keeping_largest(trace: &[u32], value: impl Fn(usize) -> usize) -> u64 
             order.remove(&(old, *page));
         } else {
             misses += 1;
-            if order.len() == BUDGET as usize {
+            if order.len() == budget as usize {
                 let (_, gone) = order.pop_first().expect("it is full");
                 values.remove(&gone);
             }
@@ -96,10 +95,11 @@ fn misses_keeping_largest(trace: &[u32], value: impl Fn(usize) -> usize) -> u64 
 
 #[test]
 fn the_optimum_of_a_loop_keeps_all_but_what_does_not_fit() {
-    let pages = BUDGET + 1;
+    let budget = 8192;
+    let pages = budget + 1;
     let trace: Vec<u32> = (0..10 * pages).map(|time| time % pages).collect();
-    assert_eq!(lru(&trace), u64::from(10 * pages));
-    assert!(optimum(&trace) < u64::from(pages + 20));
+    assert_eq!(lru(&trace, budget), u64::from(10 * pages));
+    assert!(optimum(&trace, budget) < u64::from(pages + 20));
 }
 
 /// Random accesses, some of them to few pages: each rival keeps to its memory, says what it did, and knows no future.

@@ -1,0 +1,166 @@
+//! The thread that writes a trace (`state/trace.rs`): it empties the ring into a file, block by block.
+//!
+//! It sleeps between looks, since waking it would cost the fault that does it a system call. It takes no lock, and passes
+//! no gate. The file of each process is its own: a forked child makes another, and what it inherits it does not touch.
+use crate::base::counters::count;
+use crate::base::error::Error;
+use crate::base::log;
+use crate::state::core::{Core, Path};
+use crate::state::trace::TraceFile;
+use crate::sys::own_fd::Own;
+use crate::sys::thread::Thread;
+use crate::sys::{PAGE_BYTES, clock};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::path::PathBuf;
+use std::sync::Arc;
+use userswap_trace::{Header, Writer};
+
+/// Between two looks at the ring: a CPU that has run this thread is told of pages that leave until it runs another program's.
+const PAUSE_NS: u64 = 250_000_000;
+
+/// How long an event that is being noted is waited for at the end.
+const LATE_NS: u64 = 20_000_000;
+
+/// After which events are written though they fill no block: what a killed program loses.
+const BLOCK_NS: u64 = 1_000_000_000;
+
+/// Names that are tried for a file: programs that a process has become by exec have one each.
+const NAMES_MAX: u32 = 1000;
+
+/// What the thread has.
+struct Recorder {
+    core: Arc<Core>,
+    writer: Writer<Own<File>>,
+    began_ns: u64,
+    flushed_ns: u64,
+}
+
+impl Recorder {
+    /// Until the end is asked for, or the engine stops.
+    fn run(&mut self) -> io::Result<()> {
+        let core = self.core.clone();
+        loop {
+            let is_last = core.trace.is_ending() || core.is_stopping();
+            self.drain()?;
+            if is_last {
+                return self.end();
+            }
+            if clock::now_ns() >= self.flushed_ns + BLOCK_NS {
+                self.flush()?;
+            }
+            core.trace.wait(PAUSE_NS);
+        }
+    }
+
+    /// Takes what is in the ring; what is noted meanwhile has its turn in the next look.
+    fn drain(&mut self) -> io::Result<()> {
+        let core = self.core.clone();
+        let lost = core.trace.take_lost();
+        if lost > 0 {
+            count(&core.counters.trace_lost, lost);
+            self.writer.note_lost(lost);
+        }
+        while let Some(event) = core.trace.take() {
+            if self.writer.push(event) {
+                self.flush()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.flushed_ns = clock::now_ns();
+        self.writer.flush((self.flushed_ns - self.began_ns) / 1_000_000)
+    }
+
+    fn end(&mut self) -> io::Result<()> {
+        let core = self.core.clone();
+        // A thread that has a number may not have been on a CPU since.
+        let until = clock::now_ns() + LATE_NS;
+        while core.trace.is_pending() && clock::now_ns() < until {
+            std::thread::yield_now();
+            self.drain()?;
+        }
+        self.writer.end((clock::now_ns() - self.began_ns) / 1_000_000)
+    }
+}
+
+impl Core {
+    /// Begins the trace of this process, if one is wanted; without a file the program goes on without it.
+    pub(crate) fn start_trace(self: &Arc<Self>) -> Result<Option<Thread>, Error> {
+        let Some(to) = &self.tuning.trace else { return Ok(None) };
+        self.trace.stop();
+        let opened = open(to).and_then(|file| {
+            let number = file.as_raw_fd();
+            Ok((number, Writer::new(file, &self.trace_header(to))?))
+        });
+        let (number, writer) = match opened {
+            Ok(opened) => opened,
+            Err(error) => {
+                log::no_trace(&to.path.display().to_string(), &error.to_string());
+                return Ok(None);
+            }
+        };
+        self.threads.queue_fds.lock().push(number);
+        self.trace.begin();
+        let began_ns = clock::now_ns();
+        let recorder = Recorder { core: self.clone(), writer, began_ns, flushed_ns: began_ns };
+        Thread::spawn("userswap-trace", move || record(recorder, number))
+            .map(Some)
+            .map_err(Error::Thread)
+    }
+
+    fn trace_header(&self, to: &TraceFile) -> Header {
+        let name = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
+        Header {
+            program: name.trim_end().to_owned(),
+            pid: std::process::id(),
+            page_bytes: PAGE_BYTES as u32,
+            budget_pages: self.budget_pages(),
+            pages: self.pages.pages(),
+            fault: self.tuning.fault.to_string(),
+            transfer: if self.path == Path::Move { "move" } else { "copy" }.to_owned(),
+            readahead: self.tuning.readahead.policy.to_string(),
+            forked: std::process::id() != to.root,
+        }
+    }
+}
+
+fn record(mut recorder: Recorder, number: RawFd) {
+    let core = recorder.core.clone();
+    if let Err(error) = recorder.run() {
+        let file = core.tuning.trace.as_ref().map(|to| to.path.display().to_string());
+        log::no_trace(&file.unwrap_or_default(), &error.to_string());
+    }
+    core.trace.stop();
+    // Together, as a fork sees it: the number may be another file's as soon as it is closed.
+    core.inside_gate(|| {
+        core.threads.queue_fds.lock().retain(|fd| *fd != number);
+        drop(recorder);
+    });
+}
+
+/// A file that was not there: the name itself for the process that is the root, with a number for all others.
+fn open(to: &TraceFile) -> io::Result<Own<File>> {
+    let process = std::process::id();
+    let is_root = process == to.root;
+    let name = |try_: u32| {
+        let mut name = to.path.clone().into_os_string();
+        match (is_root, try_) {
+            (true, 0) => {}
+            (_, 0 | 1) => name.push(format!(".{process}")),
+            _ => name.push(format!(".{process}.{try_}")),
+        }
+        PathBuf::from(name)
+    };
+    for try_ in u32::from(!is_root)..NAMES_MAX {
+        match File::options().write(true).create_new(true).open(name(try_)) {
+            Ok(file) => return Ok(Own::raised(file)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(io::ErrorKind::AlreadyExists.into())
+}

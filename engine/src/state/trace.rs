@@ -1,0 +1,295 @@
+//! Recording: what happens to pages is noted in a ring, which a thread of its own empties into a file (`process/trace.rs`).
+//!
+//! Notes are made by threads that own pages, some of them in signal handlers: no lock, no allocation, no wait. All threads
+//! note in one ring, because the order of events is what a trace is for; that is one compare-exchange beside a fault. With
+//! the ring full an event is lost, and counted. Everything noted is noted inside the gate: at a fork nobody is half-way.
+use crate::base::index::{PageIndex, PageRange};
+use crate::state::scratch::Unmapped;
+use crate::sys::mapping::ZeroedSlice;
+use crate::sys::{clock, futex};
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use userswap_trace::{Event, Kind, RUN_MAX};
+
+/// Events that wait at most, in 2 MiB: what a million a second are while the thread sleeps.
+const RING_EVENTS: u64 = 1 << 18;
+
+/// How long the end of a program waits for its trace: many times what a full ring takes.
+const PATIENCE_NS: u64 = 2_000_000_000;
+
+/// Where a trace goes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TraceFile {
+    /// The file of the process that [`Self::root`] names; those of others have their process's number added.
+    pub path: PathBuf,
+    /// The process that `run` became.
+    pub root: u32,
+}
+
+/// Nothing is noted.
+const OFF: u32 = 0;
+/// Events are noted, and a thread writes them.
+const ON: u32 = 1;
+/// As before, and the thread is to write what there is and go.
+const ENDING: u32 = 2;
+
+/// What an engine notes of its pages.
+#[derive(Default)]
+pub struct Trace {
+    state: AtomicU32,
+    ring: Option<Ring>,
+}
+
+impl Trace {
+    /// Memory for events, if they are wanted; nothing is noted until [`Self::begin`].
+    ///
+    /// # Errors
+    /// No address space.
+    pub fn new(is_wanted: bool) -> io::Result<Self> {
+        let ring = is_wanted.then(Ring::new).transpose()?;
+        Ok(Self { ring, ..Self::default() })
+    }
+
+    /// From here on events are noted. In a forked child, whose parent's are forgotten, the gate is closed.
+    pub fn begin(&self) {
+        self.ring.iter().for_each(Ring::clear);
+        self.state.store(ON, Ordering::Release);
+    }
+
+    /// From here on nothing is noted, and nobody waits for the thread.
+    pub fn stop(&self) {
+        // Release pairs with the acquire in `end`: the file has what was noted.
+        self.state.store(OFF, Ordering::Release);
+        futex::wake_all(&self.state);
+    }
+
+    #[inline]
+    fn is_on(&self) -> bool {
+        // Relaxed: an event more or less at the start or the end.
+        self.state.load(Ordering::Relaxed) != OFF
+    }
+
+    /// Notes what `event` says; safe in a signal handler.
+    #[inline]
+    pub fn note(&self, event: impl FnOnce() -> Event) {
+        if self.is_on() {
+            self.push(event());
+        }
+    }
+
+    /// Notes what became of pages, by runs.
+    #[inline]
+    pub fn note_run(&self, kind: Kind, range: PageRange) {
+        if self.is_on() {
+            self.push_run(kind, range);
+        }
+    }
+
+    /// Notes the pages of a range that have left.
+    #[inline]
+    pub fn note_left(&self, range: PageRange, outcomes: &[Unmapped]) {
+        if self.is_on() {
+            self.push_left(range.first, outcomes);
+        }
+    }
+
+    #[cold]
+    fn push_left(&self, first: PageIndex, outcomes: &[Unmapped]) {
+        let has_left = |outcome: &Unmapped| !matches!(outcome, Unmapped::Stayed);
+        let mut from = first;
+        for run in outcomes.chunk_by(|one, next| has_left(one) == has_left(next)) {
+            let count = run.len() as u32;
+            if has_left(&run[0]) {
+                self.push_run(Kind::Left, PageRange { first: from, count });
+            }
+            from += count;
+        }
+    }
+
+    #[cold]
+    fn push_run(&self, kind: Kind, range: PageRange) {
+        let mut first = range.first;
+        while first < range.end() {
+            let count = (range.end() - first).min(RUN_MAX);
+            self.push(Event { kind, first, count });
+            first += count;
+        }
+    }
+
+    #[cold]
+    fn push(&self, event: Event) {
+        if let Some(ring) = &self.ring {
+            ring.push(event);
+        }
+    }
+
+    /// Takes the oldest event; for the thread that writes.
+    pub fn take(&self) -> Option<Event> {
+        self.ring.as_ref()?.pop()
+    }
+
+    /// Whether a thread is about to note an event.
+    pub fn is_pending(&self) -> bool {
+        self.ring.as_ref().is_some_and(|ring| !ring.is_empty())
+    }
+
+    /// Events lost since it was asked last.
+    pub fn take_lost(&self) -> u64 {
+        self.ring.as_ref().map_or(0, |ring| ring.lost.swap(0, Ordering::Relaxed))
+    }
+
+    /// Ends the trace, and waits until the file has it; not for ever.
+    pub fn end(&self) {
+        let ends = self.state.compare_exchange(ON, ENDING, Ordering::Relaxed, Ordering::Relaxed);
+        if ends == Err(OFF) {
+            return;
+        }
+        futex::wake_all(&self.state);
+        let until = clock::now_ns() + PATIENCE_NS;
+        while self.state.load(Ordering::Acquire) == ENDING && clock::now_ns() < until {
+            futex::wait_for(&self.state, ENDING, until.saturating_sub(clock::now_ns()));
+        }
+    }
+
+    /// Whether the thread is to write what there is and go.
+    pub fn is_ending(&self) -> bool {
+        // Relaxed: what was noted before is in the ring, which orders it.
+        self.state.load(Ordering::Relaxed) == ENDING
+    }
+
+    /// Sleeps for so long, or until the trace is to end.
+    pub fn wait(&self, pause_ns: u64) {
+        futex::wait_for(&self.state, ON, pause_ns);
+    }
+}
+
+/// Events on their way to one thread. An entry of 0 is empty.
+struct Ring {
+    entries: ZeroedSlice<AtomicU64>,
+    /// The next number to be given out.
+    end: AtomicU64,
+    /// The next number to be taken.
+    start: AtomicU64,
+    lost: AtomicU64,
+}
+
+impl Ring {
+    fn new() -> io::Result<Self> {
+        let entries = ZeroedSlice::new(RING_EVENTS as usize)?;
+        let [end, start, lost] = [const { AtomicU64::new(0) }; 3];
+        Ok(Self { entries, end, start, lost })
+    }
+
+    fn clear(&self) {
+        let waiting = self.start.load(Ordering::Relaxed)..self.end.load(Ordering::Relaxed);
+        waiting.for_each(|number| self.entry(number).store(0, Ordering::Relaxed));
+        for number in [&self.end, &self.start, &self.lost] {
+            number.store(0, Ordering::Relaxed);
+        }
+    }
+
+    fn push(&self, event: Event) {
+        let mut end = self.end.load(Ordering::Relaxed);
+        loop {
+            // Acquire pairs with the release in `pop`: the entry is empty.
+            if end - self.start.load(Ordering::Acquire) >= RING_EVENTS {
+                self.lost.fetch_add(1, Ordering::Relaxed);
+                return;
+            }
+            let next = end + 1;
+            match self.end.compare_exchange_weak(end, next, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => break,
+                Err(now) => end = now,
+            }
+        }
+        // The number is this thread's. Release pairs with the acquire in `pop`.
+        self.entry(end).store(event.to_bits(), Ordering::Release);
+    }
+
+    /// One thread calls this.
+    fn pop(&self) -> Option<Event> {
+        let start = self.start.load(Ordering::Relaxed);
+        let event = Event::from_bits(self.entry(start).load(Ordering::Acquire))?;
+        self.entry(start).store(0, Ordering::Relaxed);
+        self.start.store(start + 1, Ordering::Release);
+        Some(event)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.start.load(Ordering::Relaxed) == self.end.load(Ordering::Relaxed)
+    }
+
+    fn entry(&self, number: u64) -> &AtomicU64 {
+        &self.entries[(number % RING_EVENTS) as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(page: u32) -> Event {
+        Event::fault(Kind::Read, page)
+    }
+
+    #[test]
+    fn a_full_ring_keeps_the_oldest_events_and_counts_the_others() {
+        let trace = Trace::new(true).unwrap();
+        trace.note(|| event(1));
+        assert!(!trace.is_pending(), "it has not begun");
+        trace.begin();
+        for round in 0..3 {
+            let most = RING_EVENTS as u32;
+            (0..most + 5).for_each(|page| trace.note(|| event(page)));
+            assert_eq!((trace.take_lost(), trace.take_lost()), (5, 0), "round {round}");
+            (0..most).for_each(|page| assert_eq!(trace.take(), Some(event(page))));
+            assert_eq!((trace.take(), trace.is_pending()), (None, false));
+        }
+    }
+
+    #[test]
+    fn of_many_threads_each_event_comes_once_and_in_its_threads_order() {
+        const EACH: u32 = 100_000;
+        const THREADS: u32 = 4;
+        let trace = Trace::new(true).unwrap();
+        trace.begin();
+        let mut next = [0; THREADS as usize];
+        std::thread::scope(|scope| {
+            let trace = &trace;
+            for thread in 0..THREADS {
+                scope.spawn(move || {
+                    for number in 0..EACH {
+                        // As long as there is room: none may be lost here.
+                        let ring = trace.ring.as_ref().unwrap();
+                        let used = || {
+                            ring.end.load(Ordering::Relaxed) - ring.start.load(Ordering::Relaxed)
+                        };
+                        while used() > RING_EVENTS - u64::from(2 * THREADS) {
+                            std::thread::yield_now();
+                        }
+                        trace.note(|| event(thread << 24 | number));
+                    }
+                });
+            }
+            while next.iter().sum::<u32>() < THREADS * EACH {
+                let Some(event) = trace.take() else { continue };
+                let (thread, number) = (event.first >> 24, event.first & 0xff_ffff);
+                assert_eq!(next[thread as usize], number);
+                next[thread as usize] += 1;
+            }
+        });
+        assert_eq!((trace.take(), trace.take_lost()), (None, 0));
+    }
+
+    #[test]
+    fn what_has_left_is_noted_in_runs() {
+        let trace = Trace::new(true).unwrap();
+        trace.begin();
+        use Unmapped::{Frame, Gone, Stayed};
+        let outcomes = [Stayed, Frame(9), Frame(5), Gone, Stayed, Frame(1)];
+        trace.note_left(PageRange { first: 10, count: 6 }, &outcomes);
+        let run = |first, count| Some(Event { kind: Kind::Left, first, count });
+        assert_eq!([trace.take(), trace.take(), trace.take()], [run(11, 3), run(15, 1), None]);
+    }
+}

@@ -1,0 +1,17 @@
+//! Recorded traces: the file that `userswap run --trace` writes, and what simulations read (docs/trace.md).
+//!
+//! The engine records events; [`Writer`] packs them into blocks that each stand alone, so that the file of a program that was
+//! killed is whole up to its last block. [`Reader`] gives them back, or says in one line what is wrong with a file.
+mod code;
+mod event;
+mod header;
+mod reader;
+pub mod recorded;
+mod uses;
+mod writer;
+
+pub use event::{Event, Kind, RUN_MAX};
+pub use header::{Header, VERSION};
+pub use reader::{BadTrace, Block, Reader};
+pub use uses::{Recording, Use};
+pub use writer::Writer;

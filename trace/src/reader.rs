@@ -1,0 +1,211 @@
+//! Reading a trace, block by block; nothing that a file says is believed before it is checked.
+use crate::header::{LINE_MAX, MAGIC};
+use crate::{Event, Header, VERSION, code};
+use std::fmt;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::Path;
+use twox_hash::XxHash3_64;
+
+/// Bytes of a block's events at most.
+pub(crate) const BLOCK_BYTES_MAX: usize = 64 << 10;
+
+const HEAD_BYTES: usize = 36;
+const HASHED_FROM: usize = 8;
+
+/// What stands before a block's events.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub(crate) struct BlockHead {
+    /// Bytes of the events; 0 without lost ones is the end of the trace.
+    pub bytes: u32,
+    /// The same, compressed.
+    pub packed: u32,
+    pub events: u32,
+    /// Events that are missing before these.
+    pub lost: u64,
+    pub at_ms: u64,
+}
+
+impl BlockHead {
+    pub fn to_bytes(self, packed: &[u8]) -> [u8; HEAD_BYTES] {
+        let mut head = [0; HEAD_BYTES];
+        head[8..12].copy_from_slice(&self.bytes.to_le_bytes());
+        head[12..16].copy_from_slice(&self.packed.to_le_bytes());
+        head[16..20].copy_from_slice(&self.events.to_le_bytes());
+        head[20..28].copy_from_slice(&self.lost.to_le_bytes());
+        head[28..].copy_from_slice(&self.at_ms.to_le_bytes());
+        let hash = hash(&head, packed);
+        head[..HASHED_FROM].copy_from_slice(&hash.to_le_bytes());
+        head
+    }
+
+    fn from_bytes(head: &[u8; HEAD_BYTES]) -> Self {
+        let word = |at: usize| u32::from_le_bytes(head[at..at + 4].try_into().expect("four"));
+        let long = |at: usize| u64::from_le_bytes(head[at..at + 8].try_into().expect("eight"));
+        let (lost, at_ms) = (long(20), long(28));
+        Self { bytes: word(8), packed: word(12), events: word(16), lost, at_ms }
+    }
+
+    fn is_end(self) -> bool {
+        self.events == 0 && self.lost == 0
+    }
+}
+
+fn hash(head: &[u8; HEAD_BYTES], packed: &[u8]) -> u64 {
+    let of_head = XxHash3_64::oneshot(&head[HASHED_FROM..]);
+    XxHash3_64::oneshot_with_seed(of_head, packed)
+}
+
+/// What is wrong with a trace: one line, with the file.
+#[derive(Debug)]
+pub struct BadTrace {
+    file: String,
+    reason: String,
+}
+
+impl fmt::Display for BadTrace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.file, self.reason)
+    }
+}
+
+impl std::error::Error for BadTrace {}
+
+/// Events that were written together.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Block {
+    /// What happened, in its order.
+    pub events: Vec<Event>,
+    /// Events that are missing before these.
+    pub lost: u64,
+    /// When it was written, since the trace began.
+    pub at_ms: u64,
+}
+
+/// A trace that is being read.
+pub struct Reader<R: BufRead> {
+    file: String,
+    from: R,
+    header: Header,
+    /// Bytes read so far.
+    offset: u64,
+    has_ended: bool,
+}
+
+impl Reader<BufReader<File>> {
+    /// Opens a file.
+    ///
+    /// # Errors
+    /// It cannot be read, or is no trace of this version.
+    pub fn open(path: &Path) -> Result<Self, BadTrace> {
+        let file = path.display().to_string();
+        let refuse = |error: io::Error| BadTrace { file: file.clone(), reason: error.to_string() };
+        let opened = File::open(path).map_err(refuse)?;
+        Self::new(file, BufReader::new(opened))
+    }
+}
+
+impl<R: BufRead> Reader<R> {
+    /// Reads the header of what is called `file`.
+    ///
+    /// # Errors
+    /// It is no trace of this version.
+    pub fn new(file: String, mut from: R) -> Result<Self, BadTrace> {
+        let bad = |reason: String| BadTrace { file: file.clone(), reason };
+        let no_trace = || bad("is no trace: name a file that userswap run --trace wrote".into());
+        let mut line = Vec::new();
+        let limited = Read::by_ref(&mut from).take(LINE_MAX as u64).read_until(b'\n', &mut line);
+        limited.map_err(|error| bad(error.to_string()))?;
+        let text = std::str::from_utf8(&line).map_err(|_| no_trace())?;
+        let rest = text.strip_prefix(MAGIC).and_then(|rest| rest.strip_suffix('\n'));
+        let (version, fields) = rest.and_then(|rest| rest.split_once(' ')).ok_or_else(no_trace)?;
+        if version != VERSION.to_string() {
+            let known = format!("this userswap reads version {VERSION}: record it again");
+            return Err(bad(format!("is a trace of version {version:?}, {known}")));
+        }
+        let header: Header = serde_json::from_str(fields)
+            .map_err(|error| bad(format!("its header is damaged ({error}): record it again")))?;
+        if header.page_bytes == 0 || header.pages == 0 {
+            return Err(bad("its header has no pages: record it again".into()));
+        }
+        Ok(Self { offset: line.len() as u64, file, from, header, has_ended: false })
+    }
+
+    /// What the trace is of.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// Whether the end has been read: that of a program that was killed is missing.
+    pub fn has_ended(&self) -> bool {
+        self.has_ended
+    }
+
+    /// The next block; None after the last one.
+    ///
+    /// # Errors
+    /// The file is cut or damaged, or cannot be read.
+    pub fn next_block(&mut self) -> Result<Option<Block>, BadTrace> {
+        let Some((head, packed)) = self.next_packed()? else { return Ok(None) };
+        if head.is_end() {
+            self.has_ended = true;
+            let goes_on = self.fill(&mut [0])? > 0;
+            return if goes_on { Err(self.damaged("goes on after its end")) } else { Ok(None) };
+        }
+        let mut bytes = vec![0; head.bytes as usize];
+        let unpacked = lz4_flex::block::decompress_into(&packed, &mut bytes);
+        let events = unpacked.ok().filter(|unpacked| *unpacked == bytes.len());
+        let events = events.and_then(|_| code::decode(&bytes));
+        let is_of_header = |events: &Vec<Event>| {
+            let last = |event: &Event| u64::from(event.first) + u64::from(event.count);
+            events.len() == head.events as usize
+                && events.iter().all(|event| last(event) <= u64::from(self.header.pages))
+        };
+        let events = events.filter(is_of_header).ok_or_else(|| self.damaged("is damaged"))?;
+        Ok(Some(Block { events, lost: head.lost, at_ms: head.at_ms }))
+    }
+
+    fn next_packed(&mut self) -> Result<Option<(BlockHead, Vec<u8>)>, BadTrace> {
+        let mut bytes = [0; HEAD_BYTES];
+        if self.has_ended || self.fill(&mut bytes)? == 0 {
+            return Ok(None);
+        }
+        let head = BlockHead::from_bytes(&bytes);
+        let packed_max = lz4_flex::block::get_maximum_output_size(BLOCK_BYTES_MAX);
+        if head.bytes as usize > BLOCK_BYTES_MAX || head.packed as usize > packed_max {
+            return Err(self.damaged("is damaged"));
+        }
+        let mut packed = vec![0; head.packed as usize];
+        if !packed.is_empty() && self.fill(&mut packed)? == 0 {
+            return Err(self.damaged("is cut"));
+        }
+        if hash(&bytes, &packed).to_le_bytes() != bytes[..HASHED_FROM] {
+            return Err(self.damaged("is damaged"));
+        }
+        self.offset += (HEAD_BYTES + packed.len()) as u64;
+        Ok(Some((head, packed)))
+    }
+
+    /// Fills `bytes`; 0 if there is nothing left.
+    fn fill(&mut self, bytes: &mut [u8]) -> Result<usize, BadTrace> {
+        let mut filled = 0;
+        while filled < bytes.len() {
+            match self.from.read(&mut bytes[filled..]) {
+                Ok(0) if filled == 0 => return Ok(0),
+                Ok(0) => return Err(self.damaged("is cut")),
+                Ok(count) => filled += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.bad(error.to_string())),
+            }
+        }
+        Ok(filled)
+    }
+
+    fn damaged(&self, how: &str) -> BadTrace {
+        self.bad(format!("{how} at byte {}: record it again", self.offset))
+    }
+
+    fn bad(&self, reason: String) -> BadTrace {
+        BadTrace { file: self.file.clone(), reason }
+    }
+}

@@ -1,0 +1,185 @@
+//! The format there and back, and every way to break a file.
+use proptest::prelude::*;
+use userswap_trace::{BadTrace, Event, Header, Kind, RUN_MAX, Reader, Recording, Use, Writer};
+
+fn header() -> Header {
+    Header {
+        program: "a \"program\"\nof two lines".into(),
+        pid: 4711,
+        page_bytes: 4096,
+        budget_pages: 4096,
+        pages: u32::MAX,
+        fault: "thread".into(),
+        transfer: "move".into(),
+        readahead: "off".into(),
+        forked: true,
+    }
+}
+
+/// Writes blocks, with what was lost before each.
+fn written(blocks: &[(u64, Vec<Event>)]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut writer = Writer::new(&mut bytes, &header()).unwrap();
+    for (at_ms, (lost, events)) in (0..).zip(blocks) {
+        writer.note_lost(*lost);
+        for event in events {
+            if writer.push(*event) {
+                writer.flush(at_ms).unwrap();
+            }
+        }
+        writer.flush(at_ms).unwrap();
+    }
+    writer.end(blocks.len() as u64).unwrap();
+    bytes
+}
+
+struct Read {
+    header: Header,
+    events: Vec<Event>,
+    lost: u64,
+    has_ended: bool,
+}
+
+fn read(bytes: &[u8]) -> Result<Read, BadTrace> {
+    let mut reader = Reader::new("a.trace".into(), bytes)?;
+    let (mut events, mut lost) = (Vec::new(), 0);
+    while let Some(block) = reader.next_block()? {
+        events.extend(block.events);
+        lost += block.lost;
+    }
+    Ok(Read { header: reader.header().clone(), events, lost, has_ended: reader.has_ended() })
+}
+
+fn any_event() -> impl Strategy<Value = Event> {
+    let first = prop_oneof![0..200u32, any::<u32>().prop_map(|page| page.min(u32::MAX - 1))];
+    let count = prop_oneof![1..300u32, 1..=RUN_MAX];
+    (0..Kind::ALL.len(), first, count).prop_map(|(kind, first, count)| {
+        let kind = Kind::ALL[kind];
+        let count = if kind.is_fault() { 1 } else { count.min(u32::MAX - first) };
+        Event { kind, first, count }
+    })
+}
+
+proptest! {
+    #[test]
+    fn every_trace_reads_back_as_it_was_written(
+        blocks in prop::collection::vec((0..3u64, prop::collection::vec(any_event(), 0..60)), 0..6)
+    ) {
+        let all: Vec<Event> = blocks.iter().flat_map(|block| block.1.clone()).collect();
+        let read = read(&written(&blocks)).unwrap();
+        prop_assert_eq!((read.header, read.has_ended), (header(), true));
+        prop_assert_eq!(read.lost, blocks.iter().map(|block| block.0).sum::<u64>());
+        prop_assert_eq!(read.events, all);
+    }
+
+    #[test]
+    fn every_event_is_a_number_and_back(event in any_event()) {
+        prop_assert_ne!(event.to_bits(), 0);
+        prop_assert_eq!(Event::from_bits(event.to_bits()), Some(event));
+    }
+
+    #[test]
+    fn what_is_no_trace_gets_one_line(bytes in prop::collection::vec(any::<u8>(), 0..200), has_header: bool) {
+        let mut file = if has_header { written(&[])[..written(&[]).len() - 36].to_vec() } else { Vec::new() };
+        file.extend(bytes);
+        if let Err(bad) = read(&file) {
+            prop_assert!(!bad.to_string().contains('\n'), "{}", bad);
+        } else {
+            prop_assert!(has_header && file.len() == written(&[]).len() - 36);
+        }
+    }
+}
+
+/// A sequence of faults that one page in eight breaks off, and reclaim: what a program makes.
+fn usual() -> Vec<(u64, Vec<Event>)> {
+    let blocks = (0..3u32).map(|block| {
+        let events = (0..400u32).flat_map(move |index| {
+            let page = block * 1000 + index * 7 % 400;
+            let left = Event { kind: Kind::Left, first: page + 5000, count: 1 + index % 9 };
+            [Event::fault(Kind::Read, page), left]
+        });
+        (u64::from(block), events.collect())
+    });
+    blocks.collect()
+}
+
+#[test]
+fn a_file_that_is_cut_anywhere_is_refused_or_known_to_lack_its_end() {
+    let bytes = written(&usual());
+    let whole = read(&bytes).unwrap().events;
+    let mut at_a_block = 0;
+    for length in 0..bytes.len() {
+        match read(&bytes[..length]) {
+            Ok(read) => {
+                assert!(!read.has_ended && whole.starts_with(&read.events), "{length}");
+                at_a_block += 1;
+            }
+            Err(bad) => {
+                let line = bad.to_string();
+                assert!(line.starts_with("a.trace: ") && !line.contains('\n'), "{length}: {line}");
+                assert!(line.contains("is cut at byte") || line.contains("is no trace"), "{line}");
+            }
+        }
+    }
+    assert_eq!(at_a_block, 4, "after the header, and after each block");
+}
+
+#[test]
+fn a_byte_that_is_damaged_anywhere_is_found() {
+    let bytes = written(&usual());
+    let whole = read(&bytes).unwrap();
+    for at in 0..bytes.len() {
+        for flip in [1, 0x80] {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= flip;
+            match read(&damaged) {
+                // The text of the header's fields is believed.
+                Ok(read) => assert_ne!(read.header, whole.header, "byte {at}"),
+                Err(bad) => assert_eq!(bad.to_string().lines().count(), 1, "byte {at}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn another_version_and_what_follows_the_end_are_named() {
+    let bytes = written(&usual());
+    let mut newer = bytes.clone();
+    let at = newer.iter().position(|byte| *byte == b'1').unwrap();
+    newer[at] = b'2';
+    let refusal = read(&newer).err().unwrap().to_string();
+    assert!(refusal.contains("version \"2\"") && refusal.contains("reads version 1"), "{refusal}");
+    let refusal = read(&[&bytes[..], b"x"].concat()).err().unwrap().to_string();
+    assert!(refusal.contains("goes on after its end"), "{refusal}");
+}
+
+#[test]
+fn an_event_takes_few_bytes() {
+    let events: usize = usual().iter().map(|block| block.1.len()).sum();
+    let bytes = written(&usual()).len();
+    assert!(bytes < 3 * events, "{bytes} bytes for {events} events");
+}
+
+#[test]
+fn uses_are_faults_and_runs_that_came_new() {
+    let run = |kind, first, count| Event { kind, first, count };
+    let events = vec![
+        run(Kind::Fresh, 70, 3),
+        Event::fault(Kind::FirstTouch, 70),
+        run(Kind::Left, 70, 3),
+        Event::fault(Kind::Read, 72),
+        run(Kind::Back, 70, 3),
+        run(Kind::Dropped, 69, 3),
+        run(Kind::Fresh, 70, 1),
+        Event::fault(Kind::FirstTouch, 70),
+        Event::fault(Kind::SecondChance, 72),
+        Event::fault(Kind::Nothing, 5),
+    ];
+    let bytes = written(&[(0, events), (7, Vec::new())]);
+    let recording = Recording::read(Reader::new("a.trace".into(), &bytes[..]).unwrap()).unwrap();
+    let (access, drop) = (Use::Access, Use::Drop);
+    let uses = [access(0), access(1), access(2), drop(0), drop(1), access(0), access(2)];
+    assert_eq!((&recording.uses[..], recording.pages, recording.lost), (&uses[..], 3, 7));
+    assert_eq!(recording.accesses(), (vec![0, 1, 2, 3, 2], 5));
+    assert_eq!(recording.events, [2, 1, 1, 0, 0, 1, 2, 1, 1, 1]);
+}
