@@ -143,6 +143,16 @@ fn tunables(given: Option<OsString>) -> OsString {
     all
 }
 
+/// Sets what libraries of the program's look up in the environment.
+fn set_libraries(command: &mut Command, fault: FaultMode) {
+    if env::var_os(TCMALLOC_VARIABLE).is_none() {
+        command.env(TCMALLOC_VARIABLE, "1");
+    }
+    if fault == FaultMode::Signal {
+        command.env(TUNABLES_VARIABLE, tunables(env::var_os(TUNABLES_VARIABLE)));
+    }
+}
+
 /// Checks the options and becomes the program.
 ///
 /// # Errors
@@ -169,12 +179,7 @@ pub fn run(args: RunArgs) -> Result<Infallible, Failure> {
     };
     options.trace.as_deref().map_or(Ok(()), remove_older)?;
     let mut command = Command::new(&program.path);
-    if env::var_os(TCMALLOC_VARIABLE).is_none() {
-        command.env(TCMALLOC_VARIABLE, "1");
-    }
-    if options.fault == FaultMode::Signal {
-        command.env(TUNABLES_VARIABLE, tunables(env::var_os(TUNABLES_VARIABLE)));
-    }
+    set_libraries(&mut command, options.fault);
     if program.first_arguments.is_empty() {
         command.arg0(name);
     }
