@@ -17,7 +17,7 @@
 void *own_new(size_t bytes);
 void own_delete(void *pointer);
 
-enum { THREADS = 4, BLOCKS = 4000, BYTES = 4000, FORKS = 4 };
+enum { THREADS = 4, BLOCKS = 4000, BYTES = 4000, FORKS = 4, MANY = 24 };
 static int with_streams = 1;
 static char *blocks[THREADS][BLOCKS];
 
@@ -83,6 +83,19 @@ static pthread_barrier_t together;
 static int last;
 static void *volatile beside;
 
+// The next block for a table begins 16 bytes before a page: what comes first lies on another page than all else, beside blocks
+// that are not in use, and no other table.
+static void put_next_across_pages(void) {
+    for (int i = 0; i < 1000; i++) {
+        beside = malloc(400);
+        if (i > 16 && (uintptr_t)beside % 4096 == 4080 - 512)
+            return;
+        if ((uintptr_t)beside % 512 != 4080 % 512)
+            beside = malloc(10);
+    }
+    fail("no such block");
+}
+
 static void *meet(void *argument) {
     __atomic_store_n(&last, gettid(), __ATOMIC_RELAXED);
     pthread_barrier_wait(&together);
@@ -91,20 +104,21 @@ static void *meet(void *argument) {
 
 // Threads that end leave their stacks to the C library, which gives up those of others as one ends that nobody waits for, with
 // all signals blocked: each has a table in a block of malloc's.
-static void leave_stacks(int count, size_t stack_bytes) {
-    pthread_t threads[THREADS];
+static void start_waiting(int count, size_t stack_bytes) {
+    pthread_t threads[MANY];
     pthread_attr_t attributes;
     pthread_barrier_init(&together, 0, (unsigned)count + 1);
     if (pthread_attr_init(&attributes) || pthread_attr_setstacksize(&attributes, stack_bytes))
         fail("the stacks' size");
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     for (int i = 0; i < count; i++) {
-        // Nothing that is in use is beside a table, on its page.
-        for (int j = 0; j < 16; j++)
-            beside = malloc(400);
+        put_next_across_pages();
         if (pthread_create(&threads[i], &attributes, meet, 0))
             fail("a thread with a large stack");
     }
+}
+
+static void let_go(void) {
     pthread_barrier_wait(&together);
     while (tgkill(getpid(), last, 0) == 0)
         sched_yield();
@@ -113,6 +127,7 @@ static void leave_stacks(int count, size_t stack_bytes) {
 int main(int count, char **arguments) {
     (void)arguments;
     with_streams = count == 1;
+    alarm(120);
     // The C library keeps a part of it in a block of malloc's, which each new thread reads.
     setlocale(LC_ALL, "C.UTF-8");
     FILE *open[20];
@@ -129,10 +144,15 @@ int main(int count, char **arguments) {
         check(1);
         if (pthread_create(&threads[0], 0, in_thread, 0) || pthread_join(threads[0], 0))
             fail("a late thread");
-        leave_stacks(THREADS, 9 << 20);
+        start_waiting(THREADS, 9 << 20);
+        let_go();
         check(1);
-        leave_stacks(1, (size_t)(38 + round) << 20);
+        start_waiting(1, (size_t)(38 + round) << 20);
+        let_go();
     }
+    // With stacks such as an engine's threads take, those of a child before all others.
+    start_waiting(MANY, 2 << 20);
+    check(1);
     for (int round = 0; round < FORKS; round++) {
         pid_t child = fork();
         if (child == 0) {
@@ -154,6 +174,7 @@ int main(int count, char **arguments) {
         }
         check(7);
     }
+    let_go();
     for (int thread = 0; thread < THREADS; thread++)
         for (int block = 0; block < BLOCKS; block++)
             block % 3 ? free(blocks[thread][block]) : own_delete(blocks[thread][block]);

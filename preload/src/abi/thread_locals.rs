@@ -28,12 +28,15 @@ fn pointer() -> usize {
     pointer
 }
 
-/// Where this thread's table of thread-locals is.
+/// An entry of a table: a pointer, and what is to be freed with it.
+const ENTRY_BYTES: usize = 2 * size_of::<usize>();
+
+/// Where the block with this thread's table of thread-locals begins: with the number of its entries.
 pub fn table() -> usize {
     // The word after the pointer itself, or the first one.
     let word = pointer() + if cfg!(target_arch = "x86_64") { size_of::<usize>() } else { 0 };
     // SAFETY: the layout is part of the ABI.
-    unsafe { *(word as *const usize) }
+    unsafe { *(word as *const usize) - ENTRY_BYTES }
 }
 
 /// What the compiler passes.

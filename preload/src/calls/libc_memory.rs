@@ -11,6 +11,7 @@ use crate::abi::{allocator, raw::Span, thread_locals};
 use crate::state::process::{self, Process};
 use libc::{c_char, c_int, c_void};
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU32, Ordering};
 use userswap::internals::lock::Lock;
 use userswap::internals::signal::Blocked;
 use userswap::internals::{PAGE_BYTES, PageRange};
@@ -31,12 +32,36 @@ const TABLE_BYTES: usize = 2048;
 /// A stream with its lock and its wide part.
 const STREAM_BYTES: usize = 1024;
 
+/// The key whose destructor notes a thread's table again: it moves when a library is loaded for which it is too short.
+static TABLE_KEY: AtomicU32 = AtomicU32::new(u32::MAX);
+
+/// In the constructor.
+pub fn start() {
+    let mut key = 0;
+    // SAFETY: the destructor lives as long as the process.
+    if allocator::is_foreign() && unsafe { libc::pthread_key_create(&mut key, Some(on_end)) } == 0 {
+        TABLE_KEY.store(key, Ordering::Relaxed);
+    }
+}
+
+unsafe extern "C" fn on_end(_: *mut c_void) {
+    note_table();
+}
+
 /// On a new thread: its table is one that a fork may need.
 pub fn note_thread() {
-    if allocator::is_foreign() {
-        let _blocked = Blocked::new();
-        TABLES.lock().extend(pages_of(thread_locals::table()));
+    if !allocator::is_foreign() {
+        return;
     }
+    note_table();
+    let noted = std::ptr::dangling::<c_void>();
+    // SAFETY: a key that does not exist is refused; the value only tells that there is one.
+    unsafe { libc::pthread_setspecific(TABLE_KEY.load(Ordering::Relaxed), noted) };
+}
+
+fn note_table() {
+    let _blocked = Blocked::new();
+    TABLES.lock().extend(pages_of(thread_locals::table()));
 }
 
 /// The pages that a table is in; the second may not be there.

@@ -6,7 +6,7 @@
 //! unmanaged on a machine that counts on its budget.
 use super::{fork, last_thread, rights, stats};
 use crate::abi::{callers, native, next, raw, symbols, thread_end, thread_locals};
-use crate::calls::{self, children, held, signal_stacks, signals, trap};
+use crate::calls::{self, children, held, libc_memory, signal_stacks, signals, trap};
 use crate::heap::{elsewhere, fork_gate, mimalloc};
 use crate::memory::{commitment, starter};
 use crate::state::notices;
@@ -94,6 +94,7 @@ fn start(text: &str) -> Result<(), String> {
     held::start(&options);
     trap::start(&options)?;
     signal_stacks::start();
+    libc_memory::start();
     rights::start();
     arena
         .advise(libc::MADV_DONTDUMP)
