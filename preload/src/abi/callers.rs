@@ -32,7 +32,7 @@ macro_rules! entry {
 }
 pub(crate) use entry;
 
-/// One object's executable address range; entry points in assembly read it.
+/// One object's range of addresses, of its code unless it says otherwise; entry points in assembly read it.
 #[repr(C)]
 pub struct Text {
     start: AtomicUsize,
@@ -58,6 +58,8 @@ impl Text {
 
 static LIBC: Text = Text::new();
 static LOADER: Text = Text::new();
+/// Their variables.
+static VARIABLES: [Text; 2] = [Text::new(), Text::new()];
 /// Of this library.
 pub static OURS: Text = Text::new();
 
@@ -79,14 +81,24 @@ pub fn system_text() -> Range<usize> {
     start..start + LIBC.bytes.load(Ordering::Relaxed)
 }
 
+/// The variables of the C library and of the dynamic linker, all of which can be read.
+pub fn system_variables() -> impl Iterator<Item = Range<usize>> {
+    VARIABLES.iter().map(|range| {
+        let start = range.start.load(Ordering::Relaxed);
+        start..start + range.bytes.load(Ordering::Relaxed)
+    })
+}
+
 /// Finds the code of all three; called once, by the constructor.
 pub fn find() {
     each_object(|object| {
         let text = object.text()?;
         if object.is_libc() {
             LIBC.set(text);
+            VARIABLES[0].set(object.variables()?);
         } else if object.is_loader() {
             LOADER.set(text);
+            VARIABLES[1].set(object.variables()?);
         } else if object.is_ours() {
             OURS.set(text);
         }

@@ -166,6 +166,12 @@ impl Object<'_> {
         self.executable().reduce(|all, one| all.start.min(one.start)..all.end.max(one.end))
     }
 
+    /// From the first to the last byte of the segments for variables.
+    pub fn variables(&self) -> Option<Range<usize>> {
+        let all = self.segments(libc::PT_LOAD, libc::PF_R | libc::PF_W);
+        all.reduce(|all, one| all.start.min(one.start)..all.end.max(one.end))
+    }
+
     fn executable(&self) -> impl Iterator<Item = Range<usize>> + '_ {
         self.segments(libc::PT_LOAD, libc::PF_R | libc::PF_X)
     }

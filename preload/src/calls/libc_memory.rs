@@ -7,11 +7,11 @@
 //! at the locale before its signals are unblocked: where faults come by signal, that has to stay.
 use super::{held, signals};
 use crate::abi::next::next_functions;
-use crate::abi::{allocator, raw::Span, thread_locals};
+use crate::abi::{allocator, callers, raw::Span, thread_locals};
 use crate::state::process::{self, Process};
 use libc::{c_char, c_int, c_void};
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use userswap::internals::lock::Lock;
 use userswap::internals::signal::Blocked;
 use userswap::internals::{PAGE_BYTES, PageRange};
@@ -29,6 +29,8 @@ static LOCALES: Lock<BTreeSet<usize>> = Lock::new(BTreeSet::new());
 /// The longest of both: 16 bytes for each library, or 8 for each of a
 /// locale's values.
 const TABLE_BYTES: usize = 2048;
+/// Of what a variable points to, as much as is kept.
+const NAMED_BYTES: usize = 1024;
 /// A stream with its lock and its wide part.
 const STREAM_BYTES: usize = 1024;
 
@@ -148,8 +150,23 @@ pub fn pin(process: &Process) -> Vec<PageRange> {
         .into_iter()
         .map(span_of)
         .chain(streams())
+        .chain(named())
         .filter_map(|span| held::hold(process, span))
         .collect()
+}
+
+/// What variables of the C library and the dynamic linker point to: the configuration of name services, which fork copies
+/// after all handlers, and whatever else there is.
+fn named() -> Vec<Span> {
+    let words = callers::system_variables().flat_map(|range| range.step_by(size_of::<usize>()));
+    let mut found: Vec<usize> = words
+        // SAFETY: a word of a segment that stays, which others may write to.
+        .map(|address| unsafe { &*(address as *const AtomicUsize) }.load(Ordering::Relaxed))
+        .filter(|value| process::is_managed(*value))
+        .collect();
+    found.sort_unstable();
+    found.dedup();
+    found.into_iter().map(|address| Span { address, bytes: NAMED_BYTES }).collect()
 }
 
 /// All streams that are open.
