@@ -7,7 +7,7 @@ use crate::format::Shown;
 use crate::machine::{self, Machine};
 use crate::size;
 use comfy_table::{CellAlignment, Table, presets};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 const A_ROUND: &str = "there is a round";
 
@@ -19,6 +19,7 @@ pub(super) struct Row {
     pub(super) published_scaling_s: Option<f64>,
     pub(super) published_fixed_s: Option<f64>,
     /// Our engine by the kernel's walks, in the order of [`WALKS`].
+    #[serde(serialize_with = "by_method")]
     pub(super) walks: [Walked; WALKS.len()],
 }
 
@@ -152,6 +153,10 @@ fn table(header: impl Iterator<Item = String>, rows: impl Iterator<Item = Vec<St
         column.set_cell_alignment(CellAlignment::Right);
     }
     table
+}
+
+fn by_method<S: Serializer>(walks: &[Walked; WALKS.len()], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_map(WALKS.iter().map(ToString::to_string).zip(walks))
 }
 
 #[cfg(test)]
