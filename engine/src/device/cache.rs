@@ -118,8 +118,14 @@ impl Buffers {
 impl Devices {
     /// Slots from this CPU's buffer, as many as follow each other; None when the devices are to be asked.
     pub(super) fn take_buffered(&self, want: u32, near: NodeId) -> Option<SlotSpan> {
-        // A large request is a batch by itself.
-        if want as usize >= BATCH || self.buffers.mode() != SlotMode::Cache {
+        if self.buffers.mode() != SlotMode::Cache {
+            return None;
+        }
+        // A large request is a batch by itself. What it is given can be freed one by one.
+        if want as usize >= BATCH {
+            if self.buffers.source() == Source::Devices {
+                self.buffers.decide(self.room().free);
+            }
             return None;
         }
         let cpu = &self.buffers.cpus[self.buffers.cpu()];

@@ -60,6 +60,27 @@ fn slots_go_back_in_batches_each_device_locked_once_and_unsorted_for_nearly_ever
 }
 
 #[test]
+fn what_was_given_in_runs_alone_goes_back_in_batches_too() {
+    limit(60);
+    let engine = engine_on(WAYS[0], &["mem:64M"]);
+    let mut region = engine.map(8 * MIB).unwrap();
+    let pages = Pages::of(&region);
+    pages.fill_all(5);
+    region.page_out(0..8 * MIB).unwrap();
+    let locks =
+        || engine.core().devices.list().map(|one| one.freeing.read().acquisitions).sum::<u64>();
+    let before = locks();
+    for page in (0..pages.count).step_by(2) {
+        region.discard(page * PAGE..(page + 1) * PAGE).unwrap();
+    }
+    let taken = locks() - before;
+    let most = pages.count as u64 / 2 / SLOT_BATCH + u64::from(clock::cpus());
+    assert!(taken <= most, "{taken} locks for {} slots", pages.count / 2);
+    (1..pages.count).step_by(2).for_each(|page| pages.check(page, 5));
+    audit(&engine);
+}
+
+#[test]
 fn single_slots_come_from_a_buffer_that_asks_for_a_batch() {
     limit(60);
     let list_locks_for = |mode: SlotMode| {
