@@ -192,8 +192,8 @@ impl Ring {
     fn push(&self, event: Event) {
         let mut end = self.end.load(Ordering::Relaxed);
         loop {
-            // Acquire pairs with the release in `pop`: the entry is empty.
-            if end - self.start.load(Ordering::Acquire) >= RING_EVENTS {
+            // Acquire pairs with the release in `pop`: the entry is empty. An `end` that is old may be behind it.
+            if end.saturating_sub(self.start.load(Ordering::Acquire)) >= RING_EVENTS {
                 self.lost.fetch_add(1, Ordering::Relaxed);
                 return;
             }
@@ -257,29 +257,36 @@ mod tests {
         let mut next = [0; THREADS as usize];
         std::thread::scope(|scope| {
             let trace = &trace;
-            for thread in 0..THREADS {
+            let work = |thread| {
                 scope.spawn(move || {
                     for number in 0..EACH {
                         // As long as there is room: none may be lost here.
                         let ring = trace.ring.as_ref().unwrap();
                         let used = || {
-                            ring.end.load(Ordering::Relaxed) - ring.start.load(Ordering::Relaxed)
+                            let start = ring.start.load(Ordering::Acquire);
+                            ring.end.load(Ordering::Relaxed).saturating_sub(start)
                         };
                         while used() > RING_EVENTS - u64::from(2 * THREADS) {
                             std::thread::yield_now();
                         }
                         trace.note(|| event(thread << 24 | number));
                     }
-                });
-            }
-            while next.iter().sum::<u32>() < THREADS * EACH {
-                let Some(event) = trace.take() else { continue };
+                })
+            };
+            let threads: Vec<_> = (0..THREADS).map(work).collect();
+            loop {
+                let is_over = threads.iter().all(|thread| thread.is_finished());
+                let event = match trace.take() {
+                    Some(event) => event,
+                    None if is_over => break,
+                    None => continue,
+                };
                 let (thread, number) = (event.first >> 24, event.first & 0xff_ffff);
                 assert_eq!(next[thread as usize], number);
                 next[thread as usize] += 1;
             }
         });
-        assert_eq!((trace.take(), trace.take_lost()), (None, 0));
+        assert_eq!((next, trace.take_lost()), ([EACH; THREADS as usize], 0));
     }
 
     #[test]
