@@ -5,7 +5,7 @@ use io_uring::{IoUring, opcode, types};
 use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use userswap::{Engine, Region};
 
 /// The ways in which there are clean pages: by signal a system call's write to one would be EFAULT.
@@ -106,8 +106,7 @@ fn by_signal_and_after_a_write_no_page_is_clean() {
         let engine = engine_on(way, &["mem:128M"]);
         let (_region, pages, order) = in_disorder(&engine, 12, &mut Random::new(seed()));
         order.iter().for_each(|page| {
-            // SAFETY: the page lies in a live region that no other thread uses.
-            unsafe { pages.at(*page).write_volatile(word(7, *page, 0)) };
+            pages.write(*page, 0, word(7, *page, 0));
         });
         assert!(!order.iter().any(|page| is_clean(&engine, pages, *page)), "{way:?}");
         if way.0 == FaultMode::Signal {
@@ -227,9 +226,7 @@ fn a_write_after_mprotect_still_ends_a_page_being_clean() {
         let (region, pages, order) = in_disorder(&engine, 8, &mut Random::new(seed()));
         let clean = read_some(&engine, pages, &order);
         for access in [libc::PROT_READ, libc::PROT_NONE, libc::PROT_READ | libc::PROT_WRITE] {
-            let whole = pages.at(0).cast();
-            // SAFETY: the region is the test's own.
-            assert_eq!(unsafe { libc::mprotect(whole, region.len(), access) }, 0);
+            protect(pages, access);
         }
         clean.iter().for_each(|page| pages.fill(*page, 8));
         assert!(!clean.iter().any(|page| is_clean(&engine, pages, *page)), "{way:?}");
@@ -317,9 +314,7 @@ fn while_a_device_may_hold_pages_none_is_dropped() {
             };
             let mut lent = vec![0u8; 1 << 20];
             let ring = IoUring::new(4).unwrap();
-            let part = libc::iovec { iov_base: lent.as_mut_ptr().cast(), iov_len: lent.len() };
-            // SAFETY: the memory lives until it is unregistered.
-            unsafe { ring.submitter().register_buffers(&[part]) }.unwrap();
+            register(&ring, Pages { address: lent.as_mut_ptr().addr(), count: lent.len() / PAGE });
             assert_eq!(dropped(), 0, "{way:?}: a device holds pages");
             ring.submitter().unregister_buffers().unwrap();
             eventually("the device lets go", || dropped() > 100);
@@ -355,8 +350,7 @@ fn a_clean_page_that_a_child_shares_leaves_by_being_moved_too() {
         let other = engine.map(PAGE).unwrap();
         let to = core.arena.page_of(other.as_slice().as_ptr() as usize);
         core.move_range(PageRange { first: number(moved), count: 1 }, to);
-        // SAFETY: both pages are the test's own.
-        let is_there = unsafe { Pages::of(&other).at(0).read_volatile() } == word(7, moved, 0);
+        let is_there = Pages::of(&other).read(0, 0) == word(7, moved, 0);
         assert!(is_there, "its content has moved");
         pages.check(moved, 0);
         end.write_all(&[1]).unwrap();
@@ -379,18 +373,12 @@ fn file_of(pages: Pages, stamp: u64) -> File {
 
 /// Reads pages from a file, by a system call or by a ring of the program's own.
 fn read_from(file: &File, pages: Pages, page: usize, ring: Option<&mut IoUring>) {
-    let (to, offset) = (pages.at(page).cast::<u8>(), page * PAGE);
+    let (to, offset) = (bytes(pages, page, 1), (page * PAGE) as u64);
     let Some(ring) = ring else {
-        // SAFETY: the page lies in a live region, and has one user.
-        let got = unsafe { libc::pread(file.as_raw_fd(), to.cast(), PAGE, offset as i64) };
-        assert_eq!(got, PAGE as isize, "{}", std::io::Error::last_os_error());
-        return;
+        return assert_eq!(file.read_at(to, offset).unwrap(), PAGE);
     };
-    let read = opcode::Read::new(types::Fd(file.as_raw_fd()), to, PAGE as u32);
-    // SAFETY: as above; the request has ended before this returns.
-    unsafe { ring.submission().push(&read.offset(offset as u64).build()) }.unwrap();
-    ring.submit_and_wait(1).unwrap();
-    assert_eq!(ring.completion().next().unwrap().result(), PAGE as i32);
+    let read = opcode::Read::new(types::Fd(file.as_raw_fd()), to.as_mut_ptr(), PAGE as u32);
+    assert_eq!(answered(ring, &read.offset(offset).build()), PAGE as i32);
 }
 
 #[test]

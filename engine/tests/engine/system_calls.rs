@@ -12,12 +12,6 @@ use userswap::Engine;
 /// Pages of one transfer.
 const CHUNK: usize = 32;
 
-fn bytes<'a>(pages: Pages, first: usize, count: usize) -> &'a mut [u8] {
-    assert!(first + count <= pages.count);
-    // SAFETY: the pages lie in a live region, and each test gives every page one user at a time.
-    unsafe { std::slice::from_raw_parts_mut(pages.at(first).cast(), count * PAGE) }
-}
-
 /// Takes out pages of `pages`, and fills others so that everything has to leave, until `done`.
 fn press(engine: &Engine, pages: Pages, done: &AtomicBool) {
     let other = engine.map(20 * MIB).unwrap();
@@ -205,7 +199,6 @@ fn a_device_reads_what_was_written_last() {
 }
 
 /// A ring's registered buffers are held for as long as the ring lives: the page may leave neither way.
-#[expect(clippy::too_many_lines, reason = "one story, told in order")]
 fn registered_buffers(way: Way) {
     limit(50);
     let engine = engine(way);
@@ -228,10 +221,7 @@ fn registered_buffers(way: Way) {
     }
     let fd = io_uring::types::Fd(file.as_raw_fd());
     let read = io_uring::opcode::ReadFixed::new(fd, pages.at(0).cast(), (16 * PAGE) as u32, 0);
-    // SAFETY: the buffer is registered and lives.
-    unsafe { ring.submission().push(&read.build()) }.unwrap();
-    ring.submit_and_wait(1).unwrap();
-    assert_eq!(ring.completion().next().unwrap().result(), (16 * PAGE) as i32);
+    assert_eq!(answered(&mut ring, &read.build()), (16 * PAGE) as i32);
     let wrong: Vec<_> = (0..16).filter_map(|page| pages.wrong(page, 2)).collect();
     assert!(
         wrong.is_empty(),

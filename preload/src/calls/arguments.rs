@@ -1,5 +1,5 @@
 //! From a system call's arguments to the memory that they name.
-use super::held::{Held, text};
+use super::held::{Held, is_needed, text};
 use super::table::{self, Row};
 use crate::abi::raw::Span;
 pub use crate::abi::system_call::Arguments;
@@ -55,6 +55,11 @@ pub fn hold(number: c_long, arguments: &Arguments) -> Held {
     let mut held = Held::none();
     arguments.iter().for_each(|argument| held.add(unknown(*argument)));
     held
+}
+
+/// The same, where it is needed at all.
+pub fn hold_if_needed(number: c_long, arguments: &Arguments) -> Option<Held> {
+    is_needed().then(|| hold(number, arguments))
 }
 
 /// The same for a function that is no system call.

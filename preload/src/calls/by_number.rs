@@ -3,7 +3,6 @@
 //! Calls that this library interposes go to its functions, so that memory which is mapped, unmapped or
 //! protected by number is managed as well. All others are made here, with their memory kept in RAM.
 use super::arguments::{self, Arguments};
-use super::held::is_needed;
 use super::{descriptors, lending, locks, raw_signals};
 use crate::abi::next::call_at;
 use crate::abi::system_call::{make, to_c};
@@ -107,7 +106,7 @@ fn plain(number: c_long, arguments: &Arguments) -> usize {
     if number == libc::SYS_io_uring_setup {
         lending::note();
     }
-    let _held = is_needed().then(|| arguments::hold(number, arguments));
+    let _held = arguments::hold_if_needed(number, arguments);
     to_c(make(number, *arguments))
 }
 

@@ -2,7 +2,7 @@
 //!
 //! The entry points are as safe as the functions that they stand in for; a thread may be cancelled in them.
 use super::arguments;
-use super::held::{Held, is_needed};
+use super::held::Held;
 use super::signals::without_reserved;
 use super::transfers::check;
 use crate::abi::next::next_functions;
@@ -25,7 +25,7 @@ next_functions! {
 }
 
 fn hold<const COUNT: usize>(number: c_long, named: [usize; COUNT]) -> Option<Held> {
-    is_needed().then(|| arguments::hold(number, &arguments::of(named)))
+    arguments::hold_if_needed(number, &arguments::of(named))
 }
 
 mod exported {

@@ -3,7 +3,6 @@
 //! What is ours stays unblocked in every set, also in those that a call puts in force only for as long as it waits. One
 //! that was caught is made in a handler, whose return puts back the mask that it reads here.
 use super::arguments::{self, Arguments};
-use super::held::is_needed;
 use super::signals::{reserved, set_action};
 use crate::abi::context::Context;
 use crate::abi::system_call::{error, make, to_kernel};
@@ -55,7 +54,7 @@ pub fn serve(number: c_long, arguments: &Arguments) -> Option<usize> {
 
 fn set_mask(arguments: &Arguments) -> usize {
     let [how, new, old, bytes, ..] = *arguments;
-    let _held = is_needed().then(|| arguments::hold(libc::SYS_rt_sigprocmask, arguments));
+    let _held = arguments::hold_if_needed(libc::SYS_rt_sigprocmask, arguments);
     let changed = if how == libc::SIG_UNBLOCK as usize { None } else { without_reserved(new) };
     let new = changed.as_ref().map_or(new, |mask| std::ptr::from_ref(mask).addr());
     make(libc::SYS_rt_sigprocmask, [how, new, old, bytes, 0, 0])

@@ -3,7 +3,7 @@
 //! A list that can be kept in RAM whole is passed on as it is: what is small is written to a pipe in one piece, and
 //! a datagram is one. A longer one goes piece by piece, as `transfers` do. A message is taken or sent as a whole.
 //! The entry points are as safe as the functions that they stand in for.
-use super::arguments::{self, Arguments, Memory, hold};
+use super::arguments::{self, Arguments, Memory, hold_if_needed};
 use super::held::{Held, PIECE_BYTES, is_needed};
 use super::transfers::{Next, repeat};
 use crate::abi::next::next_functions;
@@ -237,7 +237,7 @@ mod exported {
         message: *mut msghdr,
         flags: c_int,
     ) -> ssize_t {
-        let _held = is_needed().then(|| hold(libc::SYS_recvmsg, &of_message(message)));
+        let _held = hold_if_needed(libc::SYS_recvmsg, &of_message(message));
         super::recvmsg(fd, message, flags)
     }
 
@@ -247,7 +247,7 @@ mod exported {
         message: *const msghdr,
         flags: c_int,
     ) -> ssize_t {
-        let _held = is_needed().then(|| hold(libc::SYS_sendmsg, &of_message(message)));
+        let _held = hold_if_needed(libc::SYS_sendmsg, &of_message(message));
         super::sendmsg(fd, message, flags)
     }
 }

@@ -87,29 +87,23 @@ mod exported {
         unsafe { setbuffer(stream, buffer, libc::BUFSIZ as size_t) };
     }
 
-    #[unsafe(no_mangle)]
-    pub unsafe extern "C-unwind" fn __fread_unlocked_chk(
-        buffer: *mut c_void,
-        room: size_t,
-        each: size_t,
-        count: size_t,
-        stream: *mut c_void,
-    ) -> size_t {
-        check(each.saturating_mul(count), room);
-        // SAFETY: the same.
-        unsafe { fread_unlocked(buffer, each, count, stream) }
+    /// The same where the compiler knows the room that there is.
+    macro_rules! checked {
+        ($name:ident, $plain:ident) => {
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C-unwind" fn $name(
+                buffer: *mut c_void,
+                room: size_t,
+                each: size_t,
+                count: size_t,
+                stream: *mut c_void,
+            ) -> size_t {
+                check(each.saturating_mul(count), room);
+                // SAFETY: the same.
+                unsafe { $plain(buffer, each, count, stream) }
+            }
+        };
     }
-
-    #[unsafe(no_mangle)]
-    pub unsafe extern "C-unwind" fn __fread_chk(
-        buffer: *mut c_void,
-        room: size_t,
-        each: size_t,
-        count: size_t,
-        stream: *mut c_void,
-    ) -> size_t {
-        check(each.saturating_mul(count), room);
-        // SAFETY: the same.
-        unsafe { fread(buffer, each, count, stream) }
-    }
+    checked!(__fread_chk, fread);
+    checked!(__fread_unlocked_chk, fread_unlocked);
 }

@@ -1,6 +1,7 @@
 //! What a program does to its memory past the engine. The pages are a test's own, which looks at them again only as what it
 //! has done allows.
 use super::{PAGE, Pages};
+use io_uring::{IoUring, squeue};
 use std::fs::File;
 use std::os::fd::AsRawFd;
 
@@ -8,6 +9,13 @@ use std::os::fd::AsRawFd;
 pub fn touch(address: usize) -> u8 {
     // SAFETY: a page of a region or an arena of the test.
     unsafe { (address as *const u8).read_volatile() }
+}
+
+/// What pages hold, for one user at a time.
+pub fn bytes<'a>(pages: Pages, first: usize, count: usize) -> &'a mut [u8] {
+    assert!(first + count <= pages.count);
+    // SAFETY: the pages lie in a live region, and each test gives every page one user at a time.
+    unsafe { std::slice::from_raw_parts_mut(pages.at(first).cast(), count * PAGE) }
 }
 
 /// mprotect of all of them.
@@ -49,8 +57,16 @@ pub fn lock_all(flags: i32) {
 }
 
 /// Pins pages for a ring, which they outlive; from when on a device may write into them.
-pub fn register(ring: &io_uring::IoUring, pages: Pages) {
+pub fn register(ring: &IoUring, pages: Pages) {
     let held = libc::iovec { iov_base: pages.at(0).cast(), iov_len: pages.count * PAGE };
     // SAFETY: see above.
     unsafe { ring.submitter().register_buffers(&[held]) }.unwrap();
+}
+
+/// Makes a request whose memory lives, and waits; what the kernel answers.
+pub fn answered(ring: &mut IoUring, request: &squeue::Entry) -> i32 {
+    // SAFETY: see above; the request has ended before this returns.
+    unsafe { ring.submission().push(request) }.unwrap();
+    ring.submit_and_wait(1).unwrap();
+    ring.completion().next().unwrap().result()
 }
