@@ -14,6 +14,7 @@ use std::process::Command;
 use clap::Args;
 use rustix::fs::{Access, access};
 use userswap::internals::PAGE_CLUSTER_DEFAULT;
+use userswap::internals::cpu_latency;
 use userswap::internals::directories::names;
 use userswap::internals::open;
 use userswap::internals::page_cluster_of;
@@ -23,7 +24,7 @@ use userswap::internals::{
     RAM_MIN_BYTES, VMA_RA, directory,
 };
 use userswap::internals::{Ledger, ledger};
-use userswap::{AddressOrder, ReadaheadPolicy};
+use userswap::{AddressOrder, Poll, ReadaheadPolicy};
 use userswap::{ByteSize, parse_size};
 use userswap::{FaultMode, IoBackend, OnFull, Placement, RawCalls, Transfer};
 use userswap::{SwapPath, SwapSpec};
@@ -84,6 +85,10 @@ pub struct RunArgs {
     /// How devices are driven: auto, uring or threads
     #[arg(long, value_name = "BACKEND", default_value_t = IoBackend::Auto)]
     io: IoBackend,
+    /// How the thread that serves faults waits: auto (it looks on while that pays), off (it sleeps), idle
+    /// (as auto, and idle CPUs do not halt while faults are dense) or microseconds to look on for
+    #[arg(long, value_name = "WAY", default_value_t = Poll::Auto, allow_hyphen_values = true)]
+    poll: Poll,
     /// What is read ahead: stream, scaling (or 0), fixed (or 1), vma or off
     #[arg(long, value_name = "POLICY", default_value_t = ReadaheadPolicy::Stream, value_parser = parse_policy)]
     swap_ra_policy: ReadaheadPolicy,
@@ -247,6 +252,11 @@ fn check_kernel(options: &Options) -> Result<(), Failure> {
             "userswap: note: requests of io_uring fail on swapped memory, and with --raw-calls pass all calls that bypass the C library: {remedy}"
         );
     }
+    if options.poll == Poll::Idle
+        && let Err(error) = cpu_latency::check()
+    {
+        eprintln!("userswap: note: --poll idle: {error}");
+    }
     Ok(())
 }
 
@@ -284,6 +294,7 @@ fn options(args: &RunArgs) -> Result<Options, Failure> {
     options.quiet = args.quiet;
     options.transfer = args.transfer;
     options.io = args.io;
+    options.poll = args.poll;
     options.raw_calls = args.raw_calls;
     options.swap_ra_policy = args.swap_ra_policy;
     options.page_cluster = args.page_cluster;

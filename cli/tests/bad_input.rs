@@ -94,6 +94,7 @@ fn words_that_do_not_exist_are_refused_with_those_that_do() {
         ("--on-full", "exceed or stop"),
         ("--transfer", "auto, move or copy"),
         ("--io", "auto, uring or threads"),
+        ("--poll", "auto, off, idle or a number of microseconds from 1 to 1000"),
     ] {
         refused(&["run", option, "fast", "--", "echo", "ran"], 2, &[option, "\"fast\"", allowed]);
     }

@@ -62,6 +62,7 @@ pub use state::readahead::Settings as ReadaheadSettings;
 pub use state::shrinkers::{ShrinkResult, Shrinker};
 pub use userswap_policy::choice::Unknown;
 pub use userswap_policy::devices::{NodeId, Placement, SwaponError};
+pub use userswap_policy::polling::Poll;
 pub use userswap_policy::readahead::{AddressOrder, ReadaheadPolicy};
 
 /// What the other crates of this workspace need beside the public names; it may change at any time.
@@ -93,8 +94,8 @@ pub mod internals {
     pub use crate::swapoff::{Proceed, Progress};
     pub use crate::sys::uffd::Rights;
     pub use crate::sys::{
-        PAGE_BYTES, bench, clock, directory as directories, fd, futex, lock, mapping, numa, own_fd,
-        pagemap, pages, process, scattered, signal, told,
+        PAGE_BYTES, bench, clock, cpu_latency, directory as directories, fd, futex, lock, mapping,
+        numa, own_fd, pagemap, pages, process, scattered, signal, told,
     };
     pub use userswap_policy::readahead::{Hint, PAGE_CLUSTER_DEFAULT, page_cluster_of};
 }

@@ -20,6 +20,7 @@ pub mod kernel;
 pub mod lent;
 pub mod lru;
 mod plist;
+pub mod polling;
 pub mod readahead;
 pub mod reclaim;
 pub mod retry;

@@ -226,6 +226,7 @@ impl Bench<'_> {
         let mut command = Command::new(&self.exe);
         command.args(["run", "--ram", &self.plan.ram_bytes.to_string()]);
         command.args(["--fault", &self.plan.fault.to_string()]);
+        command.args(["--poll", &self.plan.poll.to_string()]);
         for spec in &self.plan.swap {
             command.args(["--swap", spec]);
         }
@@ -242,14 +243,14 @@ mod tests {
 
     #[test]
     fn userswap_runs_the_same_load_with_one_budget_for_all_processes() {
-        let plan = plan("swap-w-seq --tasks 2 --fault signal --swap /a --swap /b:1G");
+        let plan = plan("swap-w-seq --tasks 2 --fault signal --poll 30 --swap /a --swap /b:1G");
         let bench = Bench { plan: &plan, exe: PathBuf::from("us"), directory: Path::new("/") };
         let load = Load::new(&plan, plan.size_bytes);
         let command = bench.userswap(&load, Path::new("/s/%p.json"));
         let args: Vec<_> = command.get_args().map(|arg| arg.to_str().unwrap()).collect();
         assert_eq!(
             args.join(" "),
-            "run --ram 536870912 --fault signal --swap /a --swap /b:1G --stats /s/%p.json -- \
+            "run --ram 536870912 --fault signal --poll 30 --swap /a --swap /b:1G --stats /s/%p.json -- \
              us usemem -q -n 2 1073741824"
         );
     }

@@ -8,9 +8,9 @@ use crate::usemem::SCATTERED_MIN_BYTES;
 use clap::Args;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
-use userswap::FaultMode;
 use userswap::internals::PAGE_BYTES;
 use userswap::internals::open::default_directory;
+use userswap::{FaultMode, Poll};
 use userswap::{SwapPath, SwapSpec};
 
 /// More tasks or runs than this are a mistake.
@@ -45,6 +45,9 @@ pub struct BenchArgs {
     /// faults gets one)
     #[arg(long, value_name = "MODE", default_value_t = FaultMode::Thread)]
     pub fault: FaultMode,
+    /// How the engine waits for faults, as for `userswap run`
+    #[arg(long, value_name = "WAY", default_value_t = Poll::Auto, allow_hyphen_values = true)]
+    pub poll: Poll,
     /// Swap device of the engine, as for `userswap run`; may be repeated
     #[arg(long, value_name = "SPEC")]
     pub swap: Vec<String>,
@@ -89,6 +92,7 @@ pub(crate) struct Plan {
     pub(crate) tasks: usize,
     pub(crate) runs: usize,
     pub(crate) fault: FaultMode,
+    pub(crate) poll: Poll,
     pub(crate) swap: Vec<String>,
     pub(crate) rival: Option<Rival>,
     pub(crate) step_bytes: Option<u64>,
@@ -105,6 +109,7 @@ impl BenchArgs {
             tasks: number("--tasks", &self.tasks, TASKS_MAX)?,
             runs: number("--runs", &self.runs, RUNS_MAX)?,
             fault: self.fault,
+            poll: self.poll,
             swap: self.swap.clone(),
             rival: self.vs,
             step_bytes,

@@ -15,7 +15,7 @@ use crate::size;
 use clap::Args;
 use serde::Serialize;
 use std::process::ExitCode;
-use userswap::FaultMode;
+use userswap::{FaultMode, Poll};
 
 /// The options of `userswap bench all`; those that a case has too mean the same.
 #[derive(Debug, Clone, Args)]
@@ -38,6 +38,9 @@ pub struct TableArgs {
     /// How faults reach the engine, one column each
     #[arg(long, value_name = "MODE", num_args = 1.., default_values = ["thread", "signal"])]
     fault: Vec<FaultMode>,
+    /// How the engine waits for faults, as for `userswap run`
+    #[arg(long, value_name = "WAY", default_value_t = Poll::Auto)]
+    poll: Poll,
     /// Swap device of the engine, as for `userswap run`; may be repeated
     #[arg(long, value_name = "SPEC")]
     swap: Vec<String>,
@@ -86,20 +89,20 @@ fn loads(args: &TableArgs) -> Vec<BenchArgs> {
         tasks: tasks.to_owned(),
         runs: args.runs.clone(),
         fault: args.fault[0],
+        poll: args.poll,
         swap: args.swap.clone(),
         vs: args.vs,
         json: false,
         step: None,
         repeat: "1".to_owned(),
     };
-    let passes = BenchArgs {
-        step: Some("4096".to_owned()),
-        repeat: "3".to_owned(),
-        ..one(Case::SwapWSeq, "1")
-    };
     let mut loads = vec![
         one(Case::SwapWSeq, "1"),
-        passes,
+        BenchArgs {
+            step: Some("4096".to_owned()),
+            repeat: "3".to_owned(),
+            ..one(Case::SwapWSeq, "1")
+        },
         one(Case::SwapWSeqMt, "2"),
         one(Case::SwapWSeqMt, "16"),
         one(Case::SwapWRand, "1"),

@@ -3,14 +3,17 @@ use crate::api::engine::Engine;
 use crate::api::options::Options;
 use crate::base::choice::{FaultMode, IoBackend, OnFull, Transfer};
 use crate::base::error::Error;
+use crate::base::log;
 use crate::control::directory;
 use crate::device::spec::SwapSpec;
 use crate::state::arena::Arena;
 use crate::sys::PAGE_BYTES;
+use crate::sys::cpu_latency;
 use crate::sys::mapping::Access;
 use std::path::Path;
 use std::sync::Arc;
 use userswap_policy::devices::Placement;
+use userswap_policy::polling::Poll;
 use userswap_policy::readahead::{AddressOrder, PAGE_CLUSTER_MAX, ReadaheadPolicy};
 
 /// Address space of an engine unless told otherwise: 256 GiB, which costs nothing until used.
@@ -74,6 +77,13 @@ impl Builder {
     /// How requests reach the devices: by io_uring by default where it is permitted.
     pub fn io(mut self, backend: IoBackend) -> Self {
         self.options.io = backend;
+        self
+    }
+
+    /// How the thread that serves faults waits for them: by default it looks on for as long as that pays. Without the right to
+    /// keep idle CPUs from halting, [`Poll::Idle`] is [`Poll::Auto`], and says so.
+    pub fn poll(mut self, poll: Poll) -> Self {
+        self.options.poll = poll;
         self
     }
 
@@ -148,6 +158,9 @@ impl Builder {
         let pages = (self.arena_bytes / PAGE_BYTES as u64).min(u64::from(u32::MAX)) as u32;
         let arena = Arena::reserve(pages, Access::ReadWrite).map_err(Error::Tables)?;
         let engine = Engine::start(Arc::new(arena), &self.options)?;
+        if let (Poll::Idle, Err(error)) = (self.options.poll, cpu_latency::check()) {
+            log::no_idle(&error.to_string());
+        }
         if self.listens {
             let candidates = match &self.options.control {
                 Some(directory) => vec![directory.clone()],

@@ -262,6 +262,7 @@ pub(super) fn tuning_of(options: &Options, topology: &Topology) -> Result<Tuning
         fault: options.fault,
         transfer: options.transfer,
         io: options.io,
+        poll: options.poll,
         on_full: options.on_full,
         readahead: readahead::Settings {
             policy: options.swap_ra_policy,

@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use userswap_policy::choice::Unknown;
 use userswap_policy::devices::Placement;
+use userswap_policy::polling::Poll;
 use userswap_policy::readahead::{
     AddressOrder, PAGE_CLUSTER_DEFAULT, ReadaheadPolicy, page_cluster_of,
 };
@@ -93,6 +94,8 @@ pub struct Options {
     pub transfer: Transfer,
     /// How devices are driven.
     pub io: IoBackend,
+    /// How the server waits.
+    pub poll: Poll,
     /// What is read ahead of its use.
     pub swap_ra_policy: ReadaheadPolicy,
     /// Binary logarithm of the largest window of the kernel's policies, in pages: 0 to 10.
@@ -129,6 +132,7 @@ impl Options {
             trace: None,
             transfer: Transfer::Auto,
             io: IoBackend::Auto,
+            poll: Poll::Auto,
             swap_ra_policy: ReadaheadPolicy::Stream,
             page_cluster: PAGE_CLUSTER_DEFAULT,
             vma_ra_enabled: AddressOrder::Enabled,
@@ -143,7 +147,7 @@ impl Options {
     /// The text for [`OPTIONS_VARIABLE`]. Paths must be UTF-8 without line ends.
     pub fn to_text(&self) -> String {
         let mut text = format!(
-            "ram={}\nplacement={}\nfault={}\nmin_region={}\non_full={}\ntransfer={}\nio={}\nraw_calls={}\nroot_pid={}\n",
+            "ram={}\nplacement={}\nfault={}\nmin_region={}\non_full={}\ntransfer={}\nio={}\npoll={}\nraw_calls={}\nroot_pid={}\n",
             self.ram_bytes,
             self.placement,
             self.fault,
@@ -151,6 +155,7 @@ impl Options {
             self.on_full,
             self.transfer,
             self.io,
+            self.poll,
             self.raw_calls,
             self.root_pid,
         );
@@ -227,6 +232,7 @@ impl Options {
             "trace" => self.trace = Some(PathBuf::from(value)),
             "transfer" => self.transfer = value.parse()?,
             "io" => self.io = value.parse()?,
+            "poll" => self.poll = value.parse()?,
             "swap_ra_policy" => self.swap_ra_policy = readahead(value, RA_POLICIES)?,
             "page_cluster" => {
                 self.page_cluster =
@@ -279,6 +285,7 @@ mod tests {
         options.trace = Some("/tmp/a trace".into());
         options.transfer = Transfer::Copy;
         options.io = IoBackend::Threads;
+        options.poll = Poll::Micros(30);
         options.control = Some("/run/user/1000/user swap".into());
         options.told = Some("/run/userswap-0-lib/told-4711".into());
         options.raw_calls = RawCalls::Trap;
@@ -306,6 +313,7 @@ mod tests {
             ("ram", "\"ram\""),
             ("ram=many", "\"many\""),
             ("ram=5\nfault=fast", "\"fast\" is not a fault mode: use thread or signal"),
+            ("ram=5\npoll=0", "\"0\" is not a way of polling: use auto, off, idle or a number"),
             ("ram=5\nswap=mem", "\"mem\""),
             ("ram=5\nswap_ra_policy=2", "\"2\" is not allowed: use scaling"),
             ("ram=5\npage_cluster=11", "\"11\" is not allowed: use a whole number from 0 to 10"),

@@ -119,6 +119,16 @@ counters! {
     pgcopy,
     /// Faults that met a page in transition and waited for its owner.
     fault_busy,
+    /// Times the server looked on for work before sleeping.
+    poll_attempted,
+    /// Times it found some.
+    poll_successful,
+    /// Nanoseconds that it looked on for until it found some.
+    poll_success_ns,
+    /// Nanoseconds that it looked on for in vain.
+    poll_fail_ns,
+    /// Nanoseconds for which idle CPUs were kept from halting.
+    idle_awake_ns,
     /// Times the watchdog reported a fault that waited for too long.
     faults_stuck,
     /// Pages granted beyond the budget because no device had room.

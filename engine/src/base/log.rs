@@ -114,6 +114,11 @@ pub fn no_trace(file: &str, reason: &str) {
     }
 }
 
+/// Idle CPUs cannot be kept from halting.
+pub fn no_idle(reason: &str) {
+    say(&["userswap: ", reason, "\n"]);
+}
+
 /// A job has more processes than its budget has room for.
 pub fn crowded_job(processes: u64) {
     let mut digits = [0; 20];

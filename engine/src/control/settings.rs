@@ -40,7 +40,7 @@ impl From<Unknown> for Refusal {
 }
 
 /// In the order in which they are shown.
-const SETTINGS: [Setting; 14] = [
+const SETTINGS: [Setting; 15] = [
     Setting {
         key: "ram",
         allowed: "a size of at least 16M, such as 512M",
@@ -144,6 +144,12 @@ const SETTINGS: [Setting; 14] = [
         value: |core| core.unmap_locks.contention().to_string(),
     },
     Setting {
+        key: "poll",
+        allowed: "auto, off, idle or a number of microseconds from 1 to 1000",
+        set: set_poll,
+        value: |core| core.polling.setting().to_string(),
+    },
+    Setting {
         key: "patience",
         allowed: SECONDS,
         set: |core, value| {
@@ -226,6 +232,15 @@ fn set_min_free(core: &Core, value: &str) -> Result<(), Refusal> {
         }
     };
     set_watermarks(core, |watermarks| watermarks.min_free_kib = kib)
+}
+
+fn set_poll(core: &Core, value: &str) -> Result<(), Refusal> {
+    let poll = value.parse()?;
+    // Inside the gate, as it may open a file, which a forked child replaces.
+    core.inside_gate(|| core.polling.set(poll))
+        .map_err(|error| Refusal::Because(error.to_string()))?;
+    core.wake_watchdog();
+    Ok(())
 }
 
 fn set_ram(core: &Core, value: &str) -> Result<(), Refusal> {

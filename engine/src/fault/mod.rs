@@ -6,6 +6,7 @@
 //! | [`handle`] | the dispatch: what the page's word asks for |
 //! | [`zero`], [`minor`], [`swapin`] | the three ways to a page: zeros, a frame that has it, its device |
 //! | [`retry`], [`finish`], [`lost`] | the end of a read: asked for again, mapped, or lost |
+//! | [`waiting`], [`awake`] | how the server waits; idle CPUs that may not halt meanwhile |
 //! | [`alloc`] | which node gives the pages for it |
 //! | [`readahead`], [`kernel`] | what to read together with a page, by our policy and by the kernel's |
 //! | [`watchdog`] | a word about faults that wait for too long |
@@ -13,6 +14,7 @@
 //!
 //! The steps on the way (frames, mapping, lists) are `transfer`'s; making room is `reclaim`'s.
 pub mod alloc;
+pub mod awake;
 pub mod entries;
 pub mod finish;
 pub mod handle;
@@ -24,6 +26,7 @@ pub mod retry;
 pub mod server;
 pub mod sigbus;
 pub mod swapin;
+pub mod waiting;
 pub mod wants;
 pub mod watchdog;
 pub mod zero;

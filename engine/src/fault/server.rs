@@ -9,6 +9,7 @@ use crate::base::index::NodeId;
 use crate::base::limits::AHEAD_MAX;
 use crate::device::queue::{Completion, Queue};
 use crate::fault::handle::Step;
+use crate::fault::waiting::Waiting;
 use crate::fault::wants::Started;
 use crate::state::batch::Batch;
 use crate::state::core::Core;
@@ -21,7 +22,7 @@ use crate::sys::thread::Thread;
 use crate::sys::uffd::{FAULTS_MAX, Fault};
 use crate::sys::{clock, fd, numa, signal};
 use std::collections::{HashMap, VecDeque};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 
 /// Reads in flight at most; a fault beyond that reads at once.
@@ -72,6 +73,7 @@ struct Server {
     wants: VecDeque<Want>,
     /// The last fault outside every region.
     foreign: Foreign,
+    waiting: Waiting,
 }
 
 /// Where a thread ran, and when.
@@ -98,11 +100,13 @@ impl Server {
             }
             let mut busy = arrived > 0;
             busy |= self.finish_completed() > 0;
-            busy |= self.read_ahead();
-            if !busy {
-                let wanted = self.core.threads.server_wanted.as_raw_fd();
-                fd::poll(&[uffd, self.queue.as_raw_fd(), wanted], -1);
-                self.core.threads.server_wanted.clear();
+            // Who wants something ahead signals it, which ends the sleep: until then it can wait.
+            busy |= (busy || !self.waiting.is_looking()) && self.read_ahead();
+            match busy {
+                true => self.waiting.found(&self.core),
+                false
+                    if by_message && self.waiting.looks_on(&self.core, self.queue.in_flight()) => {}
+                false => self.sleep(uffd),
             }
         }
         while self.queue.in_flight() > 0 {
@@ -110,10 +114,19 @@ impl Server {
         }
     }
 
+    fn sleep(&mut self, uffd: RawFd) {
+        let wanted = &self.core.threads.server_wanted;
+        let [.., is_wanted] = fd::poll(&[uffd, self.queue.as_raw_fd(), wanted.as_raw_fd()], -1);
+        if is_wanted {
+            wanted.clear();
+        }
+    }
+
     fn serve(&mut self, fault: Fault) {
         let core = self.core.clone();
         let since = clock::now_ns();
         let _inside = self.enter(&core.gate);
+        core.note_density(since);
         self.make_sure_of_room();
         let near = self.node_of_thread(fault.thread);
         let page = core.arena.page_of(fault.address);
@@ -331,6 +344,7 @@ pub fn start(core: Arc<Core>) -> Result<Thread, Error> {
         seen: HashMap::new(),
         wants: VecDeque::with_capacity(WANTS_MAX),
         foreign: Foreign { fault: Fault::default(), times: 0 },
+        waiting: Waiting::default(),
     };
     Thread::spawn("userswap-fault", move || server.run()).map_err(Error::Thread)
 }

@@ -55,6 +55,7 @@ fn serve(core: &Core, address: usize) -> Verdict {
     let since = clock::now_ns();
     let page = core.arena.page_of(address & !(PAGE_BYTES - 1));
     let inside = core.gate.enter();
+    core.note_density(since);
     // A signal does not say what the thread was about to do.
     let step = core.handle_fault(page, Access::Write, core.node_here());
     if let Step::Busy = step {

@@ -95,20 +95,23 @@ impl Core {
     }
 
     fn watch(&self) {
-        let mut quiet_until_ns = 0;
+        let (mut quiet_until_ns, mut awake) = (0, None);
         while !self.is_stopping() {
             let seen = self.waits.changes.load(Ordering::Acquire);
             let limit_ns = self.waits.limit_ns.load(Ordering::Relaxed);
             let pause_ns = if limit_ns == 0 { IDLE_NS } else { (limit_ns / LOOKS).max(1_000_000) };
+            let (held, awake_ns) = self.keep_awake(awake);
+            awake = held;
             // `stop` changes the word after it has told: what it told is seen above, or ends this sleep.
             if !self.is_stopping() {
-                futex::wait_for(&self.waits.changes, seen, pause_ns);
+                futex::wait_for(&self.waits.changes, seen, pause_ns.min(awake_ns));
             }
             let now = clock::now_ns();
             if limit_ns > 0 && now >= quiet_until_ns && self.report_stuck(limit_ns) {
                 quiet_until_ns = now + limit_ns;
             }
         }
+        self.keep_awake(awake);
     }
 }
 

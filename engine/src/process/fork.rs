@@ -69,6 +69,7 @@ impl Core {
         self.forget_changes();
         self.shrinkers.forget_scans();
         self.waits.forget();
+        self.polling.renew();
         self.devices.take_over(ticket.estate?)?;
         self.shortage.devices_full.store(false, Ordering::Relaxed);
         self.renew_descriptors()?;

@@ -14,6 +14,7 @@ use crate::state::gate::Gate;
 use crate::state::memory::Memory;
 use crate::state::node::Node;
 use crate::state::page::PageTable;
+use crate::state::polling::Polling;
 use crate::state::readahead::{Readahead, Settings};
 use crate::state::reads::Reads;
 use crate::state::scratch::Scratch;
@@ -32,6 +33,7 @@ use crate::sys::uffd::{Rights, Uffd, feature};
 use crate::sys::{PAGE_BYTES, clock, numa};
 use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Arc, OnceLock};
+use userswap_policy::polling::Poll;
 use userswap_policy::stream::Streams;
 
 /// Threads that may reclaim directly at once; more wait for one of them.
@@ -46,6 +48,8 @@ pub struct Tuning {
     pub transfer: Transfer,
     /// How devices are driven.
     pub io: IoBackend,
+    /// How the server waits at the start.
+    pub poll: Poll,
     /// What happens when no device has room.
     pub on_full: OnFull,
     /// Physical pages allowed on each node.
@@ -99,6 +103,8 @@ pub struct Core {
     pub reads: Reads,
     /// What threads wait for, and since when.
     pub waits: Waits,
+    /// How the server waits.
+    pub polling: Polling,
     /// What the server is to read ahead.
     pub wants: Wants,
     /// What it was built with.
@@ -181,6 +187,7 @@ impl Core {
                 .map_err(Error::Tables)?,
             reads: Reads::new(),
             waits: Waits::new(),
+            polling: Polling::new(tuning.poll),
             wants: Wants::new(),
             memory,
             arena,

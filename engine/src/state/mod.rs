@@ -13,6 +13,7 @@ pub mod kernel;
 pub mod memory;
 pub mod node;
 pub mod page;
+pub mod polling;
 pub mod range_set;
 pub mod readahead;
 pub mod reads;

@@ -4,7 +4,7 @@
 //! its own files in /proc are closed to it, what it has opened is not.
 use super::fd;
 use super::own_fd::Own;
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::MetadataExt;
@@ -14,10 +14,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Debug)]
 pub struct KeptFile {
     path: &'static str,
+    to: To,
     file: Option<Own<File>>,
     /// Tells the file from any other that the program may open under its number; 0 when there is none.
     inode: AtomicU64,
     device: AtomicU64,
+}
+
+/// What it is opened for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum To {
+    Read,
+    Write,
 }
 
 impl KeptFile {
@@ -26,14 +34,32 @@ impl KeptFile {
     /// # Errors
     /// What the system says.
     pub fn open(path: &'static str) -> io::Result<Self> {
-        let kept = Self { file: Some(open_raised(path)?), ..Self::none() };
+        Self::open_to(path, To::Read)
+    }
+
+    /// As [`KeptFile::open`], for writing only.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn open_to_write(path: &'static str) -> io::Result<Self> {
+        Self::open_to(path, To::Write)
+    }
+
+    fn open_to(path: &'static str, to: To) -> io::Result<Self> {
+        let kept = Self { file: Some(open_raised(path, to)?), ..Self::none() };
         kept.remember()?;
-        Ok(Self { path, ..kept })
+        Ok(Self { path, to, ..kept })
     }
 
     /// Without the file.
     pub fn none() -> Self {
-        Self { path: "", file: None, inode: AtomicU64::new(0), device: AtomicU64::new(0) }
+        Self {
+            path: "",
+            to: To::Read,
+            file: None,
+            inode: AtomicU64::new(0),
+            device: AtomicU64::new(0),
+        }
     }
 
     /// After fork, in the child: a file about the parent is replaced, or never used again.
@@ -43,8 +69,18 @@ impl KeptFile {
     pub fn renew(&self) -> io::Result<()> {
         self.inode.store(0, Ordering::Relaxed);
         let Some(file) = &self.file else { return Ok(()) };
-        fd::replace(file.as_raw_fd(), open_raised(self.path)?.as_raw_fd())?;
+        fd::replace(file.as_raw_fd(), open_raised(self.path, self.to)?.as_raw_fd())?;
         self.remember()
+    }
+
+    /// As [`KeptFile::renew`]; where that fails, the parent's file at least is not held open any longer.
+    pub fn renew_or_let_go(&self) {
+        if self.renew().is_err()
+            && let (Some(file), Ok(other)) = (&self.file, fd::Event::new())
+        {
+            // What is left then is the number of another file: `descriptor` does not give it out.
+            let _ = fd::replace(file.as_raw_fd(), other.as_raw_fd());
+        }
     }
 
     /// Its number.
@@ -71,8 +107,10 @@ impl KeptFile {
     }
 }
 
-fn open_raised(path: &str) -> io::Result<Own<File>> {
-    File::open(path).map(Own::raised)
+fn open_raised(path: &str, to: To) -> io::Result<Own<File>> {
+    let mut options = OpenOptions::new();
+    options.read(to == To::Read).write(to == To::Write);
+    options.open(path).map(Own::raised)
 }
 
 #[cfg(test)]
@@ -88,5 +126,15 @@ mod tests {
         kept.renew().unwrap();
         assert_eq!(kept.descriptor(), Ok(number));
         assert_eq!(KeptFile::none().descriptor(), Err(libc::ENOENT));
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_opened_again_is_let_go_of() {
+        let kept = KeptFile { path: "/nowhere", ..KeptFile::open_to_write("/dev/null").unwrap() };
+        let number = kept.descriptor().unwrap();
+        kept.renew_or_let_go();
+        assert_eq!(kept.descriptor(), Err(libc::ENOENT));
+        let there = std::fs::read_link(format!("/proc/self/fd/{number}")).unwrap();
+        assert_eq!(there.to_str(), Some("anon_inode:[eventfd]"));
     }
 }

@@ -7,6 +7,7 @@
 
 pub mod bench;
 pub mod clock;
+pub mod cpu_latency;
 pub mod device_pins;
 pub mod directory;
 pub mod fd;

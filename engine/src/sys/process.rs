@@ -43,6 +43,20 @@ pub fn read_at(fd: RawFd, offset: usize, to: usize, bytes: usize) -> Result<(), 
     }
 }
 
+/// Writes a number to a file that takes one.
+///
+/// # Errors
+/// The error number; EIO for a short write.
+pub fn write_word(fd: RawFd, word: i32) -> Result<(), i32> {
+    // SAFETY: `word` is four readable bytes. The raw system call passes by an interposed write.
+    let written = unsafe { libc::syscall(libc::SYS_write, fd, &raw const word, size_of::<i32>()) };
+    match written {
+        4 => Ok(()),
+        0.. => Err(libc::EIO),
+        _ => Err(io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)),
+    }
+}
+
 /// Whether the kernel may merge any page of the process with one of the same content (KSM).
 pub fn merges_memory() -> bool {
     const PR_GET_MEMORY_MERGE: libc::c_int = 68;
@@ -74,11 +88,20 @@ pub fn minor_faults() -> u64 {
     used().ru_minflt as u64
 }
 
+/// Times that the kernel has taken the CPU away from this thread for other work.
+pub fn preemptions() -> u64 {
+    used_by(libc::RUSAGE_THREAD).ru_nivcsw as u64
+}
+
 /// What this process and its threads have used so far.
 pub(super) fn used() -> libc::rusage {
+    used_by(libc::RUSAGE_SELF)
+}
+
+fn used_by(of: libc::c_int) -> libc::rusage {
     let mut usage = std::mem::MaybeUninit::zeroed();
     // SAFETY: the structure is as large as the call writes.
-    unsafe { libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()) };
+    unsafe { libc::getrusage(of, usage.as_mut_ptr()) };
     // SAFETY: it is all numbers, and zero where the call has written none.
     unsafe { usage.assume_init() }
 }

@@ -17,6 +17,7 @@ mod job;
 mod lending;
 mod list_lru;
 mod nodes;
+mod polling;
 mod races;
 mod readahead;
 mod reclaim;
