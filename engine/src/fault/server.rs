@@ -93,8 +93,10 @@ impl Server {
         let by_message = self.core.tuning.fault == FaultMode::Thread;
         let uffd = if by_message { self.core.uffd.as_raw_fd() } else { -1 };
         let mut faults = [Fault::default(); FAULTS_MAX];
+        // A sleep that a device has ended says so: reading messages then would find none.
+        let mut may_have_faults = by_message;
         while !self.core.is_stopping() {
-            let arrived = if by_message { self.core.uffd.read(&mut faults) } else { 0 };
+            let arrived = if may_have_faults { self.core.uffd.read(&mut faults) } else { 0 };
             for fault in &faults[..arrived] {
                 self.serve(*fault);
             }
@@ -102,11 +104,12 @@ impl Server {
             busy |= self.finish_completed() > 0;
             // Who wants something ahead signals it, which ends the sleep: until then it can wait.
             busy |= (busy || !self.waiting.is_looking()) && self.read_ahead();
+            may_have_faults = by_message;
             match busy {
                 true => self.waiting.found(&self.core),
                 false
                     if by_message && self.waiting.looks_on(&self.core, self.queue.in_flight()) => {}
-                false => self.sleep(uffd),
+                false => may_have_faults = self.sleep(uffd),
             }
         }
         while self.queue.in_flight() > 0 {
@@ -114,12 +117,15 @@ impl Server {
         }
     }
 
-    fn sleep(&mut self, uffd: RawFd) {
+    /// Sleeps until there is something to do; whether that is faults.
+    fn sleep(&self, uffd: RawFd) -> bool {
         let wanted = &self.core.threads.server_wanted;
-        let [.., is_wanted] = fd::poll(&[uffd, self.queue.as_raw_fd(), wanted.as_raw_fd()], -1);
+        let [has_faults, _, is_wanted] =
+            fd::poll(&[uffd, self.queue.as_raw_fd(), wanted.as_raw_fd()], -1);
         if is_wanted {
             wanted.clear();
         }
+        has_faults
     }
 
     fn serve(&mut self, fault: Fault) {
