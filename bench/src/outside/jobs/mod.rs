@@ -1,0 +1,67 @@
+//! `bench jobs`: jobs that people run, natively, under `userswap run` and on the kernel's swap, their results compared.
+//!
+//! `args` checks the command line, `job` has the jobs, `programs/` what they execute, `workshop` and `venv` what they need
+//! of the machine, `measure` runs them in turns, `verdict` says how a run ended, `report` shows the figures.
+
+mod args;
+mod job;
+mod measure;
+mod report;
+mod venv;
+mod verdict;
+mod workshop;
+
+pub use args::JobsArgs;
+
+use super::alternate::BenchError;
+use crate::format::Shown;
+use crate::process;
+use args::Plan;
+use measure::Bench;
+use report::Report;
+use std::process::ExitCode;
+
+/// Measures the jobs and prints the table; the status is 1 if a run failed or gave another result than the native one.
+pub(crate) fn run(args: &JobsArgs) -> ExitCode {
+    if args.list {
+        return print_list(args);
+    }
+    let measured = args.check().map_err(BenchError::from).and_then(|plan| measure(&plan));
+    let (report, interrupted) = match measured {
+        Ok(measured) => measured,
+        Err(error) => return error.told(),
+    };
+    if let Err(error) = report.print(args.format) {
+        return BenchError::Print(error).told();
+    }
+    match interrupted {
+        Some(error) => error.told(),
+        None if report.is_right() => ExitCode::SUCCESS,
+        None => ExitCode::FAILURE,
+    }
+}
+
+/// What was measured until the end, or until an interruption.
+fn measure(plan: &Plan) -> Result<(Report, Option<BenchError>), BenchError> {
+    let exe = process::own_program().map_err(BenchError::Exe)?;
+    let bench = Bench::new(plan, &exe)?;
+    let mut rows = Vec::new();
+    for (number, &job) in plan.jobs.iter().enumerate() {
+        eprintln!("{} of {}: {job}", number + 1, plan.jobs.len());
+        match bench.measure(job) {
+            Ok(row) => rows.push(row),
+            Err(error) if error.interrupted().is_some() => {
+                return Ok((Report::new(plan, rows), Some(error)));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok((Report::new(plan, rows), None))
+}
+
+fn print_list(args: &JobsArgs) -> ExitCode {
+    for job in args.jobs() {
+        println!("{:<8} {}", job.to_string(), job.about());
+    }
+    ExitCode::SUCCESS
+}
