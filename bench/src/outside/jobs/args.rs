@@ -1,6 +1,6 @@
 //! The command line of `userswap bench jobs`, and the checked plan made of it.
 
-use super::job::Job;
+use super::job::{Job, Runtime};
 use super::venv;
 use crate::format::Format;
 use crate::kernel::Rival;
@@ -75,7 +75,9 @@ impl JobsArgs {
     pub(super) fn check(&self) -> Result<Plan, UsageError> {
         let limit = self.limit.as_deref();
         let venv = self.venv.clone().unwrap_or_else(venv::default_directory);
-        venv::check(&venv)?;
+        if self.jobs().iter().any(|job| job.program().runtime == Runtime::Venv) {
+            venv::check(&venv)?;
+        }
         Ok(Plan {
             jobs: self.jobs(),
             ram_bytes: bytes("--ram", &self.ram, RAM_MIN_BYTES)?,

@@ -100,10 +100,10 @@ impl Job {
     /// The part of what a run printed that all runs must have in common.
     pub(super) fn result(self, stdout: &str) -> Cow<'_, str> {
         match self {
-            // Bytes, and after them their rate.
+            // Bytes, and after them their rate; the other lines are times.
             Self::Usemem => {
-                let bytes = |line: &str| line.split(" / ").next().unwrap_or_default().to_owned();
-                Cow::Owned(stdout.lines().map(bytes).collect::<Vec<_>>().join("\n"))
+                let bytes = stdout.lines().filter_map(|line| Some(line.split_once(" / ")?.0));
+                Cow::Owned(bytes.collect::<Vec<_>>().join("\n"))
             }
             _ => Cow::Borrowed(stdout),
         }
@@ -123,9 +123,9 @@ mod tests {
     #[test]
     fn a_rate_is_no_result() {
         let one = "1048576 bytes / 17 usecs = 60235 KB/s\n";
-        let other = "1048576 bytes / 99 usecs = 10343 KB/s\n";
+        let other = "1048576 bytes / 99 usecs = 10343 KB/s\n9 usecs to free memory\n";
         assert_eq!(Job::Usemem.result(one), Job::Usemem.result(other));
-        assert_ne!(Job::Usemem.result(one), Job::Usemem.result("4096 bytes / 17 usecs"));
+        assert_ne!(Job::Usemem.result(one), Job::Usemem.result("4096 bytes / 17 usecs = 9 KB/s"));
         assert_ne!(Job::Sqlite.result(one), Job::Sqlite.result(other));
     }
 

@@ -2,7 +2,7 @@
 
 use super::args::Plan;
 use super::job::Job;
-use super::report::{Row, State};
+use super::row::{Row, State};
 use super::verdict::{JobPart, Verdict, parts};
 use super::workshop::{Prepared, Workshop};
 use crate::interrupt::Interrupt;

@@ -1,12 +1,14 @@
 //! `bench jobs`: jobs that people run, natively, under `userswap run` and on the kernel's swap, their results compared.
 //!
 //! `args` checks the command line, `job` has the jobs, `programs/` what they execute, `workshop` and `venv` what they need
-//! of the machine, `measure` runs them in turns, `verdict` says how a run ended, `report` shows the figures.
+//! of the machine, `measure` runs them in turns, `verdict` says how a run ended, `row` has the runs of a
+//! job, `report` shows them all.
 
 mod args;
 mod job;
 mod measure;
 mod report;
+mod row;
 mod venv;
 mod verdict;
 mod workshop;

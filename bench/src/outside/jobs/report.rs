@@ -2,124 +2,14 @@
 
 use super::args::Plan;
 use super::job::Job;
-use super::measure::{Run, Side};
-use super::verdict::Verdict;
-use crate::figures::Spread;
+use super::measure::Side;
+use super::row::{Ratio, Row, State};
 use crate::format::Shown;
 use crate::machine::{self, Machine};
-use crate::outside::cells::{figure, none, ratio, seconds};
+use crate::outside::cells::{figure, none, ratio};
 use crate::size;
 use serde::Serialize;
 use std::fmt::Write;
-
-/// One job.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub(super) struct Row {
-    pub(super) job: Job,
-    #[serde(flatten)]
-    pub(super) state: State,
-}
-
-/// What is known of a job.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[serde(rename_all = "kebab-case", tag = "state")]
-pub(super) enum State {
-    /// It did not run.
-    NotInstalled { what: String },
-    /// It ran, the native run first.
-    Measured { count: u64, limit_s: f64, runs: Vec<Run> },
-}
-
-/// How long one side took.
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Taken {
-    /// It did not run, or not well.
-    Unknown,
-    Known(Spread),
-    /// A run was killed after this.
-    Longer(f64),
-}
-
-/// How often the time of one side is that of the other.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-struct Ratio {
-    value: f64,
-    bound: Bound,
-}
-
-/// What a ratio says that has a run in it that was killed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-enum Bound {
-    Exact,
-    AtMost,
-    AtLeast,
-}
-
-impl Row {
-    pub(super) fn runs(&self) -> &[Run] {
-        match &self.state {
-            State::NotInstalled { .. } => &[],
-            State::Measured { runs, .. } => runs,
-        }
-    }
-
-    fn of(&self, side: Side) -> impl Iterator<Item = &Run> {
-        self.runs().iter().filter(move |run| run.side == side)
-    }
-
-    fn taken(&self, side: Side) -> Taken {
-        if self.of(side).any(|run| run.verdict.complaint().is_some()) {
-            return Taken::Unknown;
-        }
-        match self.of(side).find(|run| run.verdict == Verdict::TooLong) {
-            Some(killed) => Taken::Longer(killed.wall_s),
-            None => {
-                Spread::of(self.of(side).map(|run| run.wall_s)).map_or(Taken::Unknown, Taken::Known)
-            }
-        }
-    }
-
-    /// The kernel's time divided by that of `side`; natively, where the kernel was not asked.
-    fn ratio(&self, side: Side, to: Side) -> Option<Ratio> {
-        let (value, bound) = match (self.taken(to), self.taken(side)) {
-            (Taken::Known(rival), Taken::Known(ours)) => (rival.median / ours.median, Bound::Exact),
-            (Taken::Known(rival), Taken::Longer(ours)) => (rival.median / ours, Bound::AtMost),
-            (Taken::Longer(rival), Taken::Known(ours)) => (rival / ours.median, Bound::AtLeast),
-            _ => return None,
-        };
-        Some(Ratio { value, bound })
-    }
-
-    fn anon(&self, side: Side) -> String {
-        let most = self.of(side).map(|run| run.anon_bytes_max).max();
-        most.map_or_else(none, |bytes| size::display(bytes >> 20 << 20))
-    }
-
-    fn time(&self, side: Side) -> String {
-        let bad = self.of(side).find_map(|run| match run.verdict {
-            Verdict::Wrong { .. } => Some("**wrong**"),
-            Verdict::Failed { .. } => Some("**failed**"),
-            Verdict::Same | Verdict::TooLong => None,
-        });
-        if let Some(bad) = bad {
-            return bad.to_owned();
-        }
-        match self.taken(side) {
-            Taken::Unknown => none(),
-            Taken::Known(one) if one.least == one.most => figure(one.median),
-            Taken::Known(spread) => seconds(Some(spread)),
-            Taken::Longer(limit) => format!("killed after {}", figure(limit)),
-        }
-    }
-
-    /// Median seconds of the parts of the job on one side, by the native run's order.
-    fn part(&self, side: Side, name: &str) -> Option<f64> {
-        let named =
-            |run: &Run| run.parts.iter().find(|part| part.name == name).map(|part| part.seconds);
-        Spread::of(self.of(side).filter_map(named)).map(|spread| spread.median)
-    }
-}
 
 /// All rows. The fields are the keys of the JSON object.
 #[derive(Debug, Serialize)]
@@ -128,7 +18,9 @@ pub(super) struct Report {
     scale: f64,
     runs: usize,
     rows: Vec<Row>,
-    /// For each fault mode.
+    /// Of each job that has one, for each fault mode.
+    ratios: Vec<JobRatio>,
+    /// Of these, for each fault mode.
     geometric_means: Vec<Mean>,
     machine: Machine,
     kernel: String,
@@ -137,6 +29,15 @@ pub(super) struct Report {
     /// What the ratios are to.
     #[serde(skip)]
     to: Side,
+}
+
+/// How often the time of one side is that of the kernel; natively, where the kernel was not asked.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+struct JobRatio {
+    job: Job,
+    side: Side,
+    #[serde(flatten)]
+    ratio: Ratio,
 }
 
 /// The geometric mean of the ratios of all jobs that have one.
@@ -151,17 +52,26 @@ impl Report {
     pub(super) fn new(plan: &Plan, mut rows: Vec<Row>) -> Self {
         let sides: Vec<Side> = plan.faults.iter().map(|&fault| Side::Userswap(fault)).collect();
         let to = plan.rival.map_or(Side::Native, |_| Side::Kernel);
+        let ratios: Vec<JobRatio> = rows
+            .iter()
+            .flat_map(|row| {
+                let of_side =
+                    |&side| Some(JobRatio { job: row.job, side, ratio: row.ratio(side, to)? });
+                sides.iter().filter_map(of_side).collect::<Vec<_>>()
+            })
+            .collect();
         let worst = |row: &Row| {
-            let ratios = sides.iter().filter_map(|&side| row.ratio(side, to));
-            ratios.map(|ratio| ratio.value).fold(f64::INFINITY, f64::min)
+            let of_row = ratios.iter().filter(|ratio| ratio.job == row.job);
+            of_row.map(|of| of.ratio.value).fold(f64::INFINITY, f64::min)
         };
         rows.sort_by(|one, other| worst(one).total_cmp(&worst(other)));
-        let geometric_means = sides.iter().filter_map(|&side| mean(&rows, side, to)).collect();
+        let geometric_means = sides.iter().filter_map(|&side| mean(&ratios, side)).collect();
         Self {
             ram_bytes: plan.ram_bytes,
             scale: plan.scale,
             runs: plan.runs,
             rows,
+            ratios,
             geometric_means,
             machine: Machine::this(),
             kernel: machine::kernel_release(),
@@ -277,20 +187,60 @@ impl Shown for Report {
     }
 }
 
-impl Ratio {
-    fn text(self) -> String {
-        let bound = match self.bound {
-            Bound::Exact => "",
-            Bound::AtMost => "< ",
-            Bound::AtLeast => "> ",
-        };
-        format!("{bound}{}", ratio(self.value))
-    }
-}
-
-fn mean(rows: &[Row], side: Side, to: Side) -> Option<Mean> {
-    let ratios = rows.iter().filter_map(|row| row.ratio(side, to));
-    let logs: Vec<f64> = ratios.map(|ratio| ratio.value.ln()).collect();
+fn mean(ratios: &[JobRatio], side: Side) -> Option<Mean> {
+    let of_side = ratios.iter().filter(|ratio| ratio.side == side);
+    let logs: Vec<f64> = of_side.map(|of| of.ratio.value.ln()).collect();
     let jobs = logs.len();
     (jobs > 0).then(|| Mean { side, ratio: (logs.iter().sum::<f64>() / jobs as f64).exp(), jobs })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outside::jobs::args::tests::plan;
+    use crate::outside::jobs::row::tests::{OURS, ended, row};
+    use crate::outside::jobs::verdict::Verdict;
+
+    fn report(rows: Vec<Row>) -> Report {
+        Report::new(&plan("--vs kernel"), rows)
+    }
+
+    #[test]
+    fn the_worst_row_comes_first_and_the_mean_is_geometric() {
+        let text =
+            report(vec![row(Job::Node, &[8.0], &[1.0]), row(Job::Java, &[1.0], &[2.0])]).text();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0], "| job | memory | native | kernel | thread | ratio | RAM, thread |");
+        assert_eq!(lines[2], "| `java` | 520 MiB | 1.00 | 1.00 | 2.00 | **0.50** | 520 MiB |");
+        assert_eq!(lines[3], "| `node` | 520 MiB | 1.00 | 8.00 | 1.00 | 8.00 | 520 MiB |");
+        assert_eq!(lines[7], "| `java` fill | 0.50 | 0.50 | 1.00 | **0.50** |");
+        assert!(text.contains("geometric mean of kernel / thread: 2.00 (2 jobs)"), "{text}");
+        let columns = |line: &str| line.matches('|').count();
+        assert_eq!(columns(lines[0]), columns(lines[1]));
+        assert_eq!(columns(lines[5]), columns(lines[6]));
+    }
+
+    #[test]
+    fn what_is_not_installed_is_a_row_and_a_note_and_no_failure() {
+        let state = State::NotInstalled { what: "node".to_owned() };
+        let report = report(vec![Row { job: Job::Node, state }, row(Job::Java, &[1.0], &[1.0])]);
+        let text = report.text();
+        assert!(text.contains("| `node` | not installed: node |"), "{text}");
+        assert!(text.contains("not measured, because not installed: node\n"), "{text}");
+        assert!(report.is_right());
+    }
+
+    #[test]
+    fn a_wrong_result_is_a_failure_and_a_run_that_was_killed_is_none() {
+        let wrong = Verdict::Wrong { native: "1".to_owned(), here: "2".to_owned() };
+        let wrong = report(vec![ended(row(Job::Node, &[1.0], &[1.0]), OURS, &wrong)]);
+        assert!(!wrong.is_right());
+        assert!(wrong.text().contains("node: thread: wrong: natively \"1\", here \"2\""));
+        let killed = report(vec![ended(row(Job::Node, &[1.0], &[9.0]), OURS, &Verdict::TooLong)]);
+        assert!(killed.is_right());
+        let json = serde_json::to_value(&killed).unwrap();
+        assert_eq!(json["rows"][0]["runs"][2]["verdict"], "too-long");
+        assert_eq!(json["ratios"][0]["bound"], "at-most");
+        assert_eq!(json["geometric_means"][0]["jobs"], 1);
+    }
 }
