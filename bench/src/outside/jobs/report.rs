@@ -157,6 +157,9 @@ impl Report {
             let _ =
                 writeln!(text, "geometric mean of {} / {side}: {ratio:.2} ({jobs} jobs)", self.to);
         }
+        if self.ratios.iter().any(|of| of.ratio.is_bound()) {
+            text.push_str("a run that was killed counts with the time that it had\n");
+        }
         let missing =
             self.rows.iter().filter(|row| matches!(row.state, State::NotInstalled { .. }));
         let missing: Vec<String> = missing.map(|row| row.job.to_string()).collect();
@@ -237,7 +240,7 @@ mod tests {
         assert!(!wrong.is_right());
         assert!(wrong.text().contains("node: thread: wrong: natively \"1\", here \"2\""));
         let killed = report(vec![ended(row(Job::Node, &[1.0], &[9.0]), OURS, &Verdict::TooLong)]);
-        assert!(killed.is_right());
+        assert!(killed.is_right() && killed.text().contains("a run that was killed counts"));
         let json = serde_json::to_value(&killed).unwrap();
         assert_eq!(json["rows"][0]["runs"][2]["verdict"], "too-long");
         assert_eq!(json["ratios"][0]["bound"], "at-most");

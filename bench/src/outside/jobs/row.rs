@@ -88,7 +88,8 @@ impl Row {
     }
 
     pub(super) fn anon(&self, side: Side) -> String {
-        let most = self.of(side).map(|run| run.anon_bytes_max).max();
+        // A run may be over before anybody looks.
+        let most = self.of(side).map(|run| run.anon_bytes_max).max().filter(|&bytes| bytes > 0);
         most.map_or_else(none, |bytes| size::display(bytes >> 20 << 20))
     }
 
@@ -118,6 +119,11 @@ impl Row {
 }
 
 impl Ratio {
+    /// Whether one of the two times is only known to be longer.
+    pub(super) fn is_bound(self) -> bool {
+        self.bound != Bound::Exact
+    }
+
     pub(super) fn text(self) -> String {
         let bound = match self.bound {
             Bound::Exact => "",
