@@ -72,7 +72,7 @@ impl Job {
             Self::Pandas => program!(Venv, "pandas_table.py", 15_000_000),
             Self::Polars => program!(Venv, "polars_table.py", 15_000_000),
             Self::Duckdb => program!(Venv, "duckdb_tables.py", 8_000_000),
-            Self::Sqlite => program!(Python, "sqlite_index.py", 900_000),
+            Self::Sqlite => program!(Python, "sqlite_index.py", 500_000),
             Self::Java => program!(Java, "HashMapJob.java", 6_000_000),
             Self::Node => program!(Node, "node_map.js", 2_500_000),
             Self::Usemem => {

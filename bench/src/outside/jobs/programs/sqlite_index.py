@@ -13,7 +13,7 @@ def show(query):
 
 
 base.execute("create table t(a integer primary key, b text, c integer)")
-rows = ((i, f"{i * 7919 % count:0400d}", i * 31 % 1000) for i in range(count))
+rows = ((i, f"{i * 7919 % count:0800d}", i * 31 % 1000) for i in range(count))
 base.executemany("insert into t values(?, ?, ?)", rows)
 part("insert")
 base.execute("create index text_of_t on t(b)")
