@@ -29,36 +29,34 @@ pub(crate) fn run(args: &JobsArgs) -> ExitCode {
         return print_list(args);
     }
     let measured = args.check().map_err(BenchError::from).and_then(|plan| measure(&plan));
-    let (report, interrupted) = match measured {
+    let (report, end) = match measured {
         Ok(measured) => measured,
         Err(error) => return error.told(),
     };
     if let Err(error) = report.print(args.format) {
         return BenchError::Print(error).told();
     }
-    match interrupted {
-        Some(error) => error.told(),
-        None if report.is_right() => ExitCode::SUCCESS,
-        None => ExitCode::FAILURE,
+    match end {
+        Err(error) => error.told(),
+        Ok(()) if report.is_right() => ExitCode::SUCCESS,
+        Ok(()) => ExitCode::FAILURE,
     }
 }
 
-/// What was measured until the end, or until an interruption.
-fn measure(plan: &Plan) -> Result<(Report, Option<BenchError>), BenchError> {
+/// What was measured, and what ended it early: the jobs before it took minutes.
+fn measure(plan: &Plan) -> Result<(Report, Result<(), BenchError>), BenchError> {
     let exe = process::own_program().map_err(BenchError::Exe)?;
     let bench = Bench::new(plan, &exe)?;
     let mut rows = Vec::new();
-    for (number, &job) in plan.jobs.iter().enumerate() {
-        eprintln!("{} of {}: {job}", number + 1, plan.jobs.len());
-        match bench.measure(job) {
-            Ok(row) => rows.push(row),
-            Err(error) if error.interrupted().is_some() => {
-                return Ok((Report::new(plan, rows), Some(error)));
-            }
-            Err(error) => return Err(error),
+    let mut all = || {
+        for (number, &job) in plan.jobs.iter().enumerate() {
+            eprintln!("{} of {}: {job}", number + 1, plan.jobs.len());
+            rows.push(bench.measure(job)?);
         }
-    }
-    Ok((Report::new(plan, rows), None))
+        Ok(())
+    };
+    let end = all();
+    Ok((Report::new(plan, rows), end))
 }
 
 fn print_list(args: &JobsArgs) -> ExitCode {

@@ -39,6 +39,9 @@ impl Verdict {
             return Self::Failed { why };
         }
         let (native, here) = (job.result(expected), job.result(&finished.stdout));
+        if native.is_empty() {
+            return Self::Failed { why: "it printed no result natively".to_owned() };
+        }
         if native == here {
             return Self::Same;
         }
@@ -126,6 +129,8 @@ mod tests {
         assert_eq!(killed, Verdict::TooLong);
         let died = Verdict::of(Job::Node, &finished(11, "", Ending::Own), "a\n");
         let complaint = died.complaint().unwrap();
+        let silent = Verdict::of(Job::Usemem, &finished(0, "9 usecs\n", Ending::Own), "7 usecs\n");
+        assert!(silent.complaint().unwrap().contains("no result"), "{silent:?}");
         assert!(
             complaint.contains("SIGSEGV") && complaint.ends_with("no more memory"),
             "{complaint}"
