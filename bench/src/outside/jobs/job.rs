@@ -71,7 +71,7 @@ impl Job {
             Self::Numpy => program!(Venv, "numpy_arrays.py", 40_000_000),
             Self::Pandas => program!(Venv, "pandas_table.py", 15_000_000),
             Self::Polars => program!(Venv, "polars_table.py", 15_000_000),
-            Self::Duckdb => program!(Venv, "duckdb_tables.py", 8_000_000),
+            Self::Duckdb => program!(Venv, "duckdb_tables.py", 9_000_000),
             Self::Sqlite => program!(Python, "sqlite_index.py", 500_000),
             Self::Java => program!(Java, "HashMapJob.java", 6_000_000),
             Self::Node => program!(Node, "node_map.js", 2_500_000),
