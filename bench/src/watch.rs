@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use userswap::internals::bench::process::{Pid, kill_group};
 
-/// Between two looks. A look reads a file for each process and each thread, which takes less than a thousandth of this.
+/// Between two looks. One at a process of 27 threads takes a millisecond.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// What a load is watched for.
@@ -44,18 +44,17 @@ impl Watch {
     /// Watches the process group that `leader` leads.
     pub(crate) fn begin(self, leader: Pid) -> io::Result<Watching> {
         let (over, is_over) = mpsc::channel();
-        let deadline = self.limit.map(|limit| Instant::now() + limit);
+        let mut deadline = self.limit.map(|limit| Instant::now() + limit);
         let watch = move || {
             let mut seen = Seen { anon_bytes_max: 0, ending: Ending::Own };
             loop {
-                let left =
-                    deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-                let pause = left.filter(|_| seen.ending == Ending::Own).unwrap_or(LOOK_AGAIN);
-                if is_over.recv_timeout(pause.min(LOOK_AGAIN)) != Err(RecvTimeoutError::Timeout) {
+                let left = |at: Instant| at.saturating_duration_since(Instant::now());
+                let pause = deadline.map_or(LOOK_AGAIN, left).min(LOOK_AGAIN);
+                if is_over.recv_timeout(pause) != Err(RecvTimeoutError::Timeout) {
                     return seen;
                 }
                 seen.anon_bytes_max = seen.anon_bytes_max.max(anon_bytes(leader));
-                if seen.ending == Ending::Own && deadline.is_some_and(|at| at <= Instant::now()) {
+                if deadline.take_if(|at| *at <= Instant::now()).is_some() {
                     kill_group(leader);
                     seen.ending = Ending::Killed;
                 }

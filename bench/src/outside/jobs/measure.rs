@@ -4,7 +4,7 @@ use super::args::Plan;
 use super::job::Job;
 use super::row::{Row, State};
 use super::verdict::{JobPart, Verdict, parts};
-use super::workshop::{Prepared, Workshop};
+use super::workshop::{NotInstalled, Workshop};
 use crate::interrupt::Interrupt;
 use crate::kernel::{self, Limits};
 use crate::outside::alternate::BenchError;
@@ -105,8 +105,8 @@ impl<'a> Bench<'a> {
     /// All runs of `job`.
     pub(super) fn measure(&self, job: Job) -> Result<Row, BenchError> {
         let words = match self.workshop.prepare(job, self.plan.scale)? {
-            Prepared::Ready(words) => words,
-            Prepared::NotInstalled(what) => {
+            Ok(words) => words,
+            Err(NotInstalled(what)) => {
                 eprintln!("{job}: not installed: {what}");
                 return Ok(Row { job, state: State::NotInstalled { what } });
             }

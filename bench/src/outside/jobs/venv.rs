@@ -1,5 +1,6 @@
 //! python's packages for the jobs, in an environment that is made once and kept.
 
+use super::workshop::NotInstalled;
 use crate::outside::alternate::BenchError;
 use crate::outside::args::UsageError;
 use crate::process::{self, Course, Part, RunError};
@@ -30,14 +31,14 @@ pub(super) fn check(directory: &Path) -> Result<(), UsageError> {
 }
 
 /// Has the packages installed below `directory`: python there, or why there is none.
-pub(super) fn python(directory: &Path) -> Result<Result<PathBuf, String>, BenchError> {
+pub(super) fn python(directory: &Path) -> Result<Result<PathBuf, NotInstalled>, BenchError> {
     let python = directory.join("bin/python3");
     let stamp = directory.join(STAMP);
     if fs::read_to_string(&stamp).is_ok_and(|text| text == REQUIREMENTS) && python.exists() {
         return Ok(Ok(python));
     }
     eprintln!("installing {} in {}", words(REQUIREMENTS), directory.display());
-    let failed = |step: &str, why: String| Ok(Err(format!("{step}: {why}")));
+    let failed = |step: &str, why: String| Ok(Err(NotInstalled(format!("{step}: {why}"))));
     if let Err(error) = fs::create_dir_all(directory).and_then(|()| fs::write(&stamp, "")) {
         return failed(&directory.display().to_string(), error.to_string());
     }

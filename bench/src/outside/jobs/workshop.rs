@@ -5,6 +5,7 @@ use super::venv;
 use crate::kernel;
 use crate::outside::alternate::BenchError;
 use crate::process::{self, Course, Finished, Part, RunError};
+use clap::ValueEnum;
 use std::ffi::OsString;
 use std::fs;
 use std::io;
@@ -23,14 +24,9 @@ const FIRST_HEAP_SHARE: u64 = 4;
 /// Far beyond what the job needs; named because node would derive it from a control group's limit.
 const NODE_HEAP: &str = "--max-old-space-size=16384";
 
-/// What runs a job here.
+/// What a job needs is not there: what that is, or why.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Prepared {
-    /// A program and its arguments.
-    Ready(Vec<OsString>),
-    /// Why it cannot run.
-    NotInstalled(String),
-}
+pub(super) struct NotInstalled(pub(super) String);
 
 /// A directory with the programs, which goes with the value.
 #[derive(Debug)]
@@ -47,54 +43,43 @@ impl<'a> Workshop<'a> {
         fs::create_dir(&directory)?;
         let workshop = Self { directory, exe, venv };
         fs::write(workshop.directory.join(PARTS.0), PARTS.1)?;
+        let programs = Job::value_variants().iter().map(|job| job.program());
+        for Program { file, text, .. } in programs.filter(|program| !program.file.is_empty()) {
+            fs::write(workshop.directory.join(file), text)?;
+        }
         Ok(workshop)
     }
 
-    /// Makes everything that `job` needs.
-    pub(super) fn prepare(&self, job: Job, scale: f64) -> Result<Prepared, BenchError> {
-        let program = job.program();
+    /// Makes everything that `job` needs: the program that runs it, and its arguments.
+    pub(super) fn prepare(
+        &self,
+        job: Job,
+        scale: f64,
+    ) -> Result<Result<Vec<OsString>, NotInstalled>, BenchError> {
+        let (program, count) = (job.program(), job.count(scale));
         let file = self.directory.join(program.file);
-        if !program.file.is_empty() {
-            fs::write(&file, program.text).map_err(BenchError::Workshop)?;
-        }
-        let count = job.count(scale);
-        let mut words: Vec<OsString> = match program.runtime {
-            Runtime::Venv => match venv::python(self.venv)? {
-                Ok(python) => python_words(python),
-                Err(why) => return Ok(Prepared::NotInstalled(why)),
-            },
-            Runtime::Python => match answer("python3", &["-c", FIND_PYTHON])? {
-                Some(found) => python_words(found.stdout.trim().into()),
-                None => return Ok(Prepared::NotInstalled("python3 with sqlite3".to_owned())),
-            },
-            Runtime::Node => match answer("node", &["--version"])? {
-                Some(_) => vec!["node".into(), NODE_HEAP.into()],
-                None => return Ok(Prepared::NotInstalled("node".to_owned())),
-            },
-            Runtime::Java => match self.compiled(program)? {
-                Some(classes) => java_words(&classes, count),
-                None => return Ok(Prepared::NotInstalled("java and javac".to_owned())),
-            },
-            Runtime::Usemem => {
-                let words = ["usemem", "-q", "-R", "--random-seed", "1", "-j", "4096", "-r", "2"];
-                let words = words.map(OsString::from);
-                [self.exe.into()].into_iter().chain(words).collect()
-            }
+        let missing = |what: &str| NotInstalled(what.to_owned());
+        let words = match program.runtime {
+            Runtime::Venv => venv::python(self.venv)?.map(|python| python_words(python, file)),
+            Runtime::Python => answer("python3", &["-c", FIND_PYTHON])?
+                .map(|found| python_words(found.stdout.trim().into(), file))
+                .ok_or_else(|| missing("python3 with sqlite3")),
+            Runtime::Node => answer("node", &["--version"])?
+                .map(|_| vec!["node".into(), NODE_HEAP.into(), file.into()])
+                .ok_or_else(|| missing("node")),
+            Runtime::Java => self
+                .compiled(&file)?
+                .map(|classes| java_words(&classes, &file, count))
+                .ok_or_else(|| missing("java and javac")),
+            Runtime::Usemem => Ok(usemem_words(self.exe)),
         };
-        match program.runtime {
-            Runtime::Java => words.push(file.file_stem().unwrap_or_default().to_owned()),
-            Runtime::Usemem => {}
-            _ => words.push(file.into()),
-        }
-        words.push(count.to_string().into());
-        Ok(Prepared::Ready(words))
+        Ok(words.map(|words| [words, vec![count.to_string().into()]].concat()))
     }
 
     /// Where the classes of a program are.
-    fn compiled(&self, program: Program) -> Result<Option<PathBuf>, BenchError> {
+    fn compiled(&self, file: &Path) -> Result<Option<PathBuf>, BenchError> {
         let classes = self.directory.join("classes");
-        let [to, from] = [classes.clone(), self.directory.join(program.file)];
-        let words = ["-d".as_ref(), to.as_os_str(), from.as_os_str()];
+        let words = ["-d".as_ref(), classes.as_os_str(), file.as_os_str()];
         let is_there = answer("java", &["-version"])?.is_some();
         Ok((is_there && answer("javac", &words)?.is_some()).then_some(classes))
     }
@@ -107,19 +92,26 @@ impl Drop for Workshop<'_> {
 }
 
 /// Without the user's own packages and settings; the directory of the program is where `parts` is.
-fn python_words(python: PathBuf) -> Vec<OsString> {
-    vec![python.into(), "-E".into(), "-s".into(), "-B".into()]
+fn python_words(python: PathBuf, file: PathBuf) -> Vec<OsString> {
+    vec![python.into(), "-E".into(), "-s".into(), "-B".into(), file.into()]
 }
 
 /// Nothing is left to what java would derive from the machine or from a control group's limit.
-fn java_words(classes: &Path, count: u64) -> Vec<OsString> {
+fn java_words(classes: &Path, file: &Path, count: u64) -> Vec<OsString> {
     let heap = (count * HEAP_BYTES_PER_ENTRY).max(HEAP_MIN_BYTES);
     let sizes = [format!("-Xms{}", heap / FIRST_HEAP_SHARE), format!("-Xmx{heap}")];
     let mut words: Vec<OsString> =
         ["java", "-XX:+UseG1GC", "-XX:-UseContainerSupport"].map(OsString::from).to_vec();
     words.extend(sizes.map(OsString::from));
     words.extend(["-cp".into(), classes.into()]);
+    words.extend(file.file_stem().map(OsString::from));
     words
+}
+
+/// A page at a time, in the same random order on all sides; the second pass checks what the first wrote.
+fn usemem_words(exe: &Path) -> Vec<OsString> {
+    let words = ["usemem", "-q", "-R", "--random-seed", "1", "-j", "4096", "-r", "2"];
+    [exe.into()].into_iter().chain(words.map(OsString::from)).collect()
 }
 
 /// What a program prints; none if it is not there or fails.
