@@ -47,7 +47,7 @@ const REFUSED: &[(&str, &str, &str)] = &[
         "machine.node=4",
         "eight-nodes.toml: there is no machine.node: use kind, about, machine.nodes,",
     ),
-    ("eight-nodes", "machine.nodes=0", "eight-nodes.toml:8: 0 nodes: use 1 to 255"),
+    ("eight-nodes", "machine.nodes=0", "eight-nodes.toml:8: 0 nodes: use 1 to 1024"),
     ("eight-nodes", "device.3.node=8", "eight-nodes.toml:57: a device on node 8: use 0 to 7"),
     ("eight-nodes", "machine.memory_per_node=0 GiB", "0 pages per node after scaling: use 64 to"),
     (
