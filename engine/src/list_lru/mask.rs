@@ -22,12 +22,13 @@ impl NodeMask {
         Self { first: AtomicU64::new(0), others }
     }
 
-    #[inline]
+    /// A call, as [`NodeMask::remove`]: few additions are of a node's only item, and all would pay for a longer path.
+    #[cold]
     pub(super) fn insert(&self, node: NodeId) {
         self.word(node).fetch_or(bit(node), Ordering::Relaxed);
     }
 
-    #[inline]
+    #[cold]
     pub(super) fn remove(&self, node: NodeId) {
         self.word(node).fetch_and(!bit(node), Ordering::Relaxed);
     }
@@ -49,7 +50,6 @@ impl NodeMask {
         })
     }
 
-    #[inline]
     fn word(&self, node: NodeId) -> &AtomicU64 {
         match usize::from(node.0) / WORD_NODES {
             0 => &self.first,
@@ -58,7 +58,6 @@ impl NodeMask {
     }
 }
 
-#[inline]
 fn bit(node: NodeId) -> u64 {
     1 << (usize::from(node.0) % WORD_NODES)
 }
