@@ -41,7 +41,11 @@ fn nothing_is_wrong_after_any_event_of_a_large_machine() {
 
 /// A scenario, a setting, and what is said about it.
 const REFUSED: &[(&str, &str, &str)] = &[
-    ("eight-node", "", "there is no scenario \"eight-node\": use per-node-devices, eight-nodes,"),
+    (
+        "eight-node",
+        "",
+        "there is no scenario \"eight-node\": use per-node-devices, four-nodes, eight-nodes,",
+    ),
     (
         "eight-nodes",
         "machine.node=4",
