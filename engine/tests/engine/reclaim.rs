@@ -113,6 +113,15 @@ fn collide(core: &Core, pages: Pages, contention: Contention) {
     });
 }
 
+/// Each policy is seen at work; then each meets at any moment what another one left behind.
+fn change_contention(core: &Core, pages: Pages) {
+    Contention::ALL.into_iter().for_each(|contention| collide(core, pages, contention));
+    for turn in 0..1000 {
+        core.unmap_locks.set_contention(Contention::ALL[turn % Contention::ALL.len()]);
+        std::thread::yield_now();
+    }
+}
+
 #[test]
 fn every_contention_policy_waits_stalls_or_skips_and_keeps_every_byte_while_it_is_changed() {
     limit(100);
@@ -137,16 +146,7 @@ fn every_contention_policy_waits_stalls_or_skips_and_keeps_every_byte_while_it_i
                 pass
             })
         });
-        let change = || {
-            for _ in 0..rounds(3) {
-                Contention::ALL.into_iter().for_each(|policy| collide(&core, pages, policy));
-                // And what the last one left behind is met by the next one at any moment.
-                for turn in 0..1000 {
-                    core.unmap_locks.set_contention(Contention::ALL[turn % Contention::ALL.len()]);
-                    std::thread::yield_now();
-                }
-            }
-        };
+        let change = || (0..rounds(3)).for_each(|_| change_contention(&core, pages));
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(change));
         done.store(true, Ordering::Relaxed);
         outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
