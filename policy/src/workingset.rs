@@ -13,7 +13,8 @@
 //! one refault in [`REGRETFUL`] is activated (bimodal insertion: Qureshi and others, ISCA 2007), until that
 //! has stopped. And the share kept for newcomers grows with activations and shrinks with each regret (as the
 //! target of ARC: Megiddo and Modha, FAST 2003), the faster the longer there was no regret: a program's new
-//! phase regrets nothing and finds room, while a loop, which regrets all the time, never gets that far.
+//! phase regrets nothing and finds room, while a loop, which regrets all the time, never gets that far. A page
+//! that is touched for the first time counts like an activation: what a program has just allocated it uses soon.
 //!
 //! Active pages that give way go before all inactive ones: their second chance is the first look at them, and
 //! newcomers, which have not had a look either, would leave for them otherwise.
@@ -46,7 +47,7 @@ const MAPPED_MIN: u32 = 512;
 pub const REGRETFUL: u32 = 8;
 /// Refaults for which one regretted page is remembered.
 const REGRET_PER_PAGE: u32 = 8;
-/// Activations without a regret, as a share of the budget, for which each of them grows the newcomers' share by one
+/// Activations and first touches without a regret, as a share of the budget, for which each of them grows the newcomers' share by one
 /// page more: one in so many.
 const STREAK_SHARE: u32 = 16;
 /// Pages by which one regretted page shrinks the newcomers' share.
@@ -113,7 +114,7 @@ pub struct Workingset {
     regret: u32,
     /// Refaults that were near enough.
     near: u32,
-    /// Refaults that were activated since a page was regretted.
+    /// Refaults that were activated, and first touches without room, since a page was regretted.
     streak: u32,
     /// What newcomers have beyond their minimum.
     growth: u32,
@@ -129,8 +130,12 @@ impl Default for Workingset {
 
 impl Workingset {
     /// What a page that is touched for the first time is taken for.
-    pub fn on_first_touch(&self, counts: Counts) -> Activity {
-        if self.has_room(counts) { Activity::Active } else { Activity::Inactive }
+    pub fn on_first_touch(&mut self, counts: Counts) -> Activity {
+        if self.has_room(counts) {
+            return Activity::Active;
+        }
+        self.grow(counts);
+        Activity::Inactive
     }
 
     /// A page leaves memory: what remains of it.
@@ -167,10 +172,15 @@ impl Workingset {
             return Refault::Regretted;
         }
         self.age += 1;
+        self.grow(counts);
+        Refault::Activated
+    }
+
+    /// A sign that newcomers are worth more room.
+    fn grow(&mut self, counts: Counts) {
         self.streak = self.streak.saturating_add(1);
         let grown = self.growth.saturating_add(self.streak / (counts.budget / STREAK_SHARE).max(1));
         self.growth = grown.min(counts.growth_max());
-        Refault::Activated
     }
 
     /// How many of the oldest active pages should become inactive now.
@@ -255,7 +265,7 @@ mod tests {
 
     #[test]
     fn newcomers_are_active_as_long_as_there_is_room() {
-        let workingset = Workingset::default();
+        let mut workingset = Workingset::default();
         let some = Counts { active: 7379, ..FULL };
         assert_eq!(workingset.on_first_touch(some), Activity::Active);
         let many = Counts { active: 7380, ..FULL };
@@ -297,6 +307,15 @@ mod tests {
         workingset.on_refault(witness, near, FULL);
         assert_eq!(before - workingset.demote(FULL), SHRINK_PER_PAGE * WITNESS_SHARE);
         assert_eq!(grow_by(&mut workingset, streak - 1), 0);
+    }
+
+    #[test]
+    fn newcomers_get_more_room_while_a_program_allocates() {
+        let mut workingset = Workingset::default();
+        let streak = FULL.budget / STREAK_SHARE;
+        let before = workingset.demote(FULL);
+        (0..2 * streak).for_each(|_| _ = workingset.on_first_touch(FULL));
+        assert_eq!(workingset.demote(FULL) - before, streak + 2);
     }
 
     #[test]

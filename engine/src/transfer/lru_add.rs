@@ -87,7 +87,10 @@ impl Core {
         let mut state = node.lock();
         let bits = words.enumerate().map(|(index, (page, word))| {
             let activity = match origin {
-                Origin::New => state.workingset.on_first_touch(state.counts()),
+                Origin::New => {
+                    let counts = state.counts();
+                    state.workingset.on_first_touch(counts)
+                }
                 Origin::Again | Origin::Unasked => Activity::Inactive,
                 Origin::SecondChance => {
                     state.workingset.on_activation();
