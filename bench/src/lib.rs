@@ -23,6 +23,7 @@ mod random;
 mod size;
 pub mod stress;
 pub mod usemem;
+mod watch;
 
 pub use interrupt::Interrupted;
 pub use line::BenchLine;

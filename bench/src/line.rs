@@ -1,7 +1,7 @@
 //! The command line of `userswap bench`: a program under `run`, all of them, or a mechanism of the engine.
 
 use crate::inside::{self, InsideCase};
-use crate::outside::{self, BenchArgs, TableArgs};
+use crate::outside::{self, BenchArgs, JobsArgs, TableArgs};
 use clap::{Args, Subcommand};
 use std::process::ExitCode;
 
@@ -19,6 +19,8 @@ pub struct BenchLine {
 enum Other {
     /// Every case, the worst ratio first
     All(TableArgs),
+    /// Jobs that people run, their results compared with the native ones, the worst ratio first
+    Jobs(JobsArgs),
     #[command(flatten)]
     Inside(InsideCase),
 }
@@ -28,6 +30,7 @@ impl BenchLine {
     pub fn run(self) -> Option<ExitCode> {
         match (self.other, self.program) {
             (Some(Other::All(args)), _) => Some(outside::run_all(&args)),
+            (Some(Other::Jobs(args)), _) => Some(outside::run_jobs(&args)),
             (Some(Other::Inside(case)), _) => Some(inside::run(&case)),
             (None, program) => program.map(outside::run),
         }

@@ -1,11 +1,13 @@
 //! Runs one load to its end and says what it took.
 //!
 //! A load is a process group of its own, which dies with this thread and with an interrupting
-//! signal. Where only the part after a signal, or between two, is to be measured, they are sent from here.
+//! signal. Where only the part after a signal, or between two, is to be measured, they are sent from here; what is
+//! looked at meanwhile is in `watch`.
 
 use crate::faults::Faults;
 use crate::interrupt::{Interrupt, Interrupted};
 use crate::usemem::WAITING_MARK;
+use crate::watch::{Seen, Watch, Watching};
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -29,6 +31,8 @@ pub struct Finished {
     pub sys: Duration,
     /// Faults of the same that had to wait for a device; none where nobody counted them.
     pub major_faults: Option<u64>,
+    /// What was seen while it ran, where somebody looked.
+    pub(crate) seen: Option<Seen>,
     /// What it wrote to standard output.
     pub stdout: String,
     /// What it wrote to standard error.
@@ -105,6 +109,21 @@ impl Part {
     }
 }
 
+/// How a load is followed.
+#[derive(Debug, Clone)]
+pub(crate) struct Course {
+    pub(crate) part: Part,
+    pub(crate) faults: Arc<Faults>,
+    pub(crate) watch: Option<Watch>,
+}
+
+impl Course {
+    /// With the kernel's count of major faults, and nobody looking.
+    pub(crate) fn new(part: Part) -> Self {
+        Self { part, faults: Arc::new(Faults::Kernel), watch: None }
+    }
+}
+
 /// What a load had used at a moment.
 #[derive(Debug, Clone, Copy)]
 struct Mark {
@@ -119,26 +138,20 @@ impl Mark {
     }
 }
 
-/// Runs `command` to its end; its major faults are counted in one place.
-pub(crate) fn run(
-    command: &mut Command,
-    part: Part,
-    faults: &Arc<Faults>,
-) -> Result<Finished, RunError> {
+/// Runs `command` to its end.
+pub(crate) fn run(command: &mut Command, course: &Course) -> Result<Finished, RunError> {
+    let Course { part, faults, watch } = course;
     let interrupt = Interrupt::hold()?;
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-    sys::tie_to_this_thread(command);
     let started = Instant::now();
-    let mut child = command.spawn().map_err(|source| RunError::Start {
-        program: command.get_program().display().to_string(),
-        source,
-    })?;
+    let mut child = spawn(command)?;
     let pid = Pid::try_from(child.id()).expect("a process id is a pid_t");
     let covered = interrupt.cover(pid);
-    let follower = Follower { part, faults: Arc::clone(faults) };
+    let watching = watch.map(|watch| watch.begin(pid)).transpose()?;
+    let follower = Follower { part: *part, faults: Arc::clone(faults) };
     let readers = Readers::start(&mut child, follower)?;
     let waited = sys::wait(pid)?;
     let ended = Instant::now();
+    let seen = watching.map(Watching::end);
     // Processes that are left of the group would keep the pipes open.
     sys::kill_group(pid);
     drop(covered);
@@ -158,8 +171,19 @@ pub(crate) fn run(
         user: end.used.user.saturating_sub(begin.used.user),
         sys: end.used.sys.saturating_sub(begin.used.sys),
         major_faults: end.faults_since(&begin),
+        seen,
         stdout,
         stderr,
+    })
+}
+
+/// Starts `command` as the leader of a process group.
+fn spawn(command: &mut Command) -> Result<Child, RunError> {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    sys::tie_to_this_thread(command);
+    command.spawn().map_err(|source| RunError::Start {
+        program: command.get_program().display().to_string(),
+        source,
     })
 }
 
@@ -266,7 +290,7 @@ mod tests {
     use super::*;
 
     fn run(command: &mut Command, part: Part) -> Result<Finished, RunError> {
-        super::run(command, part, &Arc::new(Faults::Kernel))
+        super::run(command, &Course::new(part))
     }
 
     fn shell(script: &str) -> Command {

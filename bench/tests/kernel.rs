@@ -4,7 +4,7 @@ mod common;
 
 use common::{run, standalone, text, until};
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
@@ -233,4 +233,35 @@ fn a_bench_whose_cleaner_is_killed_cleans_up_itself() {
     let output = bench.wait_with_output().unwrap();
     assert_eq!(remains(directory.path(), pid), Vec::<String>::new());
     assert_eq!(output.status.code(), Some(143), "{output:?}");
+}
+
+#[test]
+fn a_job_that_is_killed_on_the_kernels_swap_leaves_nothing() {
+    if !root() {
+        return;
+    }
+    let directory = directory();
+    let tools = tempfile::tempdir().unwrap();
+    let stand_in = tools.path().join("stand-in");
+    // Endless where memory is limited only.
+    let script = "#!/bin/sh\ngrep -q userswap-bench /proc/self/cgroup && sleep 1000\n\
+                  echo '4096 bytes / 1 usecs = 1 KB/s'\n";
+    fs::write(&stand_in, script).unwrap();
+    fs::set_permissions(&stand_in, fs::Permissions::from_mode(0o755)).unwrap();
+    let child = standalone()
+        .env("USERSWAP_BENCH_EXE", &stand_in)
+        .args(["bench", "jobs", "usemem", "--vs", "kernel", "--limit", "2", "--json", "--swap"])
+        .arg(directory.path())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let pid = child.id();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let runs = report["rows"][0]["runs"].as_array().unwrap();
+    let killed = runs.iter().find(|run| run["side"] == "kernel").unwrap();
+    assert_eq!(killed["verdict"], "too-long");
+    assert_eq!(report["ratios"][0]["bound"], "at-least");
+    assert_eq!(remains(directory.path(), pid), Vec::<String>::new());
 }

@@ -42,7 +42,10 @@ fn json_has_the_same_tables_and_a_plot_is_drawn() {
 fn what_cannot_be_gets_one_line_and_status_2() {
     for (args, said) in [
         (&["eight-node"][..], "there is no scenario \"eight-node\": use per-node-devices,"),
-        (&["eight-nodes", "--set", "machine.nodes=0"], "eight-nodes.toml:8: 0 nodes: use 1 to 255"),
+        (
+            &["eight-nodes", "--set", "machine.nodes=0"],
+            "eight-nodes.toml:8: 0 nodes: use 1 to 1024",
+        ),
         (&["eight-nodes", "--set", "nodes"], "--set: \"nodes\" is no setting: use TABLE.KEY=VALUE"),
         (&["all", "--plot", "a.svg"], "--plot draws one scenario"),
         (

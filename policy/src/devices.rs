@@ -38,7 +38,7 @@ pub struct DeviceId(pub u8);
 
 /// A NUMA node, counted from 0.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct NodeId(pub u8);
+pub struct NodeId(pub u16);
 
 named_choice! {
     /// What happens to devices without a user's priority.
@@ -167,7 +167,7 @@ impl DeviceTable {
     ///
     /// # Panics
     /// When `nodes` is 0.
-    pub fn new(nodes: u8, placement: Placement) -> Self {
+    pub fn new(nodes: u16, placement: Placement) -> Self {
         assert!(nodes > 0, "a machine has a node");
         Self {
             devices: [None; DEVICES_MAX],

@@ -41,13 +41,17 @@ fn nothing_is_wrong_after_any_event_of_a_large_machine() {
 
 /// A scenario, a setting, and what is said about it.
 const REFUSED: &[(&str, &str, &str)] = &[
-    ("eight-node", "", "there is no scenario \"eight-node\": use per-node-devices, eight-nodes,"),
+    (
+        "eight-node",
+        "",
+        "there is no scenario \"eight-node\": use per-node-devices, four-nodes, eight-nodes,",
+    ),
     (
         "eight-nodes",
         "machine.node=4",
         "eight-nodes.toml: there is no machine.node: use kind, about, machine.nodes,",
     ),
-    ("eight-nodes", "machine.nodes=0", "eight-nodes.toml:8: 0 nodes: use 1 to 255"),
+    ("eight-nodes", "machine.nodes=0", "eight-nodes.toml:8: 0 nodes: use 1 to 1024"),
     ("eight-nodes", "device.3.node=8", "eight-nodes.toml:57: a device on node 8: use 0 to 7"),
     ("eight-nodes", "machine.memory_per_node=0 GiB", "0 pages per node after scaling: use 64 to"),
     (

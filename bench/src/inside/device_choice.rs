@@ -14,8 +14,8 @@ use userswap_policy::devices::{DEVICES_MAX, DeviceId, DeviceTable, Placement, Se
 pub struct DeviceChoiceArgs {
     /// Numbers of nodes, with a device each as long as there are numbers for devices
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [1, 2, 4, 8, 16, 32, 64],
-          value_parser = clap::value_parser!(u8).range(1..))]
-    nodes: Vec<u8>,
+          value_parser = clap::value_parser!(u16).range(1..=1024))]
+    nodes: Vec<u16>,
     /// Choices that are timed together
     #[arg(long, value_name = "N", default_value_t = 100_000,
           value_parser = clap::value_parser!(u32).range(1000..))]
@@ -31,7 +31,7 @@ pub struct DeviceChoiceArgs {
 /// One machine; times are medians, with the least.
 #[derive(Debug, Serialize)]
 pub(super) struct ChoiceRow {
-    nodes: u8,
+    nodes: u16,
     devices: u32,
     placement: &'static str,
     choose_ns: f64,
@@ -67,7 +67,7 @@ impl Row for ChoiceRow {
 /// A machine, and which lists it has.
 #[derive(Debug, Clone, Copy)]
 struct Variant {
-    nodes: u8,
+    nodes: u16,
     placement: Placement,
 }
 
@@ -80,7 +80,7 @@ struct Times {
 
 pub(super) fn measure(args: &DeviceChoiceArgs) -> Outcome<ChoiceRow> {
     let of_nodes =
-        |&nodes: &u8| Placement::ALL.map(|placement| Variant { nodes, placement }).into_iter();
+        |&nodes: &u16| Placement::ALL.map(|placement| Variant { nodes, placement }).into_iter();
     let variants: Vec<Variant> = args.nodes.iter().flat_map(of_nodes).collect();
     let runs = in_turns(args.runs, &variants, |variant| Ok(one_run(args, variant)))?;
     let row = |(variant, runs): (&Variant, Vec<Times>)| {
@@ -98,14 +98,14 @@ pub(super) fn measure(args: &DeviceChoiceArgs) -> Outcome<ChoiceRow> {
     Ok(variants.iter().zip(runs).filter_map(row).collect())
 }
 
-fn devices_of(nodes: u8) -> u32 {
+fn devices_of(nodes: u16) -> u32 {
     u32::from(nodes).min(DEVICES_MAX as u32)
 }
 
 fn one_run(args: &DeviceChoiceArgs, variant: Variant) -> Times {
     let mut table = DeviceTable::new(variant.nodes, variant.placement);
     for device in 0..devices_of(variant.nodes) {
-        table.swapon(Some(NodeId(device as u8)), None, 1 << 20).expect("there is such a node");
+        table.swapon(Some(NodeId(device as u16)), None, 1 << 20).expect("there is such a node");
     }
     let lists = match variant.placement {
         Placement::Near => variant.nodes,
@@ -116,7 +116,7 @@ fn one_run(args: &DeviceChoiceArgs, variant: Variant) -> Times {
     let (table, used) = (Lock::new(table), LockUse::default());
     let begin = Instant::now();
     for choice in 0..args.choices {
-        let near = NodeId((choice % u32::from(variant.nodes)) as u8);
+        let near = NodeId((choice % u32::from(variant.nodes)) as u16);
         let chosen = table.lock_counted(&used).next(near, &mut Search::new());
         black_box(chosen.expect("a device has room"));
     }

@@ -1,8 +1,5 @@
 //! What counting all items of a container by node costs on machines of up to a thousand nodes: looking at every node's
 //! counter, as Linux does since 4.0, or at a mask of the nodes that have any first, as in 2013.
-//!
-//! A `ListLru` has 64 nodes at most: a machine of more is so many containers, which has a counter per node and a word of
-//! mask per 64 nodes, as one container of that size would.
 use super::{Format, Outcome, Row, in_turns};
 use crate::figures::median;
 use clap::Args;
@@ -15,15 +12,12 @@ use userswap::{Error, NodeId};
 /// Larger than the caches of a CPU: going through it, they forget all else.
 const FORGET_BYTES: usize = 64 << 20;
 
-/// A number of nodes is at most this: sixteen words of mask.
-const MACHINE_NODES_MAX: i64 = 1024;
-
 /// Options of `bench list-count`.
 #[derive(Debug, Clone, Args)]
 pub struct ListCountArgs {
     /// Numbers of nodes
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [1, 4, 16, 64, 256, 1024],
-          value_parser = clap::value_parser!(u32).range(1..=MACHINE_NODES_MAX))]
+          value_parser = clap::value_parser!(u32).range(1..=NODES_MAX as i64))]
     nodes: Vec<u32>,
     /// Counts that are timed together where the caches are warm
     #[arg(long, value_name = "N", default_value_t = 10_000,
@@ -107,12 +101,11 @@ pub(super) fn measure(args: &ListCountArgs) -> Outcome<CountRow> {
 }
 
 fn one_run(args: &ListCountArgs, variant: Variant) -> Result<Times, Error> {
-    let lists = containers(variant.nodes)?;
-    for node in 0..variant.in_use {
-        let list = &lists[node as usize / NODES_MAX];
-        assert!(list.add(NodeId((node as usize % NODES_MAX) as u8), 0), "the item is new");
+    let list = ListLru::new(variant.nodes as usize, 1).map_err(Error::Tables)?;
+    for node in (0..variant.in_use as u16).map(NodeId) {
+        assert!(list.add(node, 0), "the item is new");
     }
-    let count = || lists.iter().map(|list| items(list, variant.how)).sum::<u64>();
+    let count = || items(&list, variant.how);
     assert_eq!(count(), u64::from(variant.in_use), "every item is counted");
     let begin = Instant::now();
     (0..args.counts).for_each(|_| _ = black_box(count()));
@@ -125,16 +118,9 @@ fn one_run(args: &ListCountArgs, variant: Variant) -> Result<Times, Error> {
     Ok(Times { warm_ns, cold_ns: begin.elapsed().as_nanos() as f64 })
 }
 
-fn containers(nodes: u32) -> Result<Vec<ListLru>, Error> {
-    let full = (0..nodes as usize / NODES_MAX).map(|_| NODES_MAX);
-    let rest = Some(nodes as usize % NODES_MAX).filter(|rest| *rest > 0);
-    let new = |nodes| ListLru::new(nodes, 1).map_err(Error::Tables);
-    full.chain(rest).map(new).collect()
-}
-
 fn items(list: &ListLru, how: How) -> u64 {
     match how {
-        How::Every => (0..list.nodes()).map(|node| list.count_node(NodeId(node as u8))).sum(),
+        How::Every => (0..list.nodes()).map(|node| list.count_node(NodeId(node as u16))).sum(),
         How::Mask => list.count(),
     }
 }

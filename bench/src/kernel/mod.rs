@@ -9,9 +9,8 @@ mod swapfile;
 pub(crate) mod swapoff;
 mod zram;
 
-use crate::faults::Faults;
 use crate::interrupt::Interrupt;
-use crate::process::{self, Finished, Part, RunError};
+use crate::process::{self, Course, Finished, Part, RunError};
 use cgroup::{Cgroup, Hierarchy};
 use clap::ValueEnum;
 use std::ffi::CString;
@@ -21,7 +20,6 @@ use std::io::{self, PipeWriter};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
-use std::sync::Arc;
 use thiserror::Error;
 use userswap::internals::bench::cleaner::{self, LeftOver, Remains, Removal};
 use userswap::internals::bench::process::{self as sys, Pid};
@@ -124,6 +122,16 @@ pub enum Rival {
     Zram,
 }
 
+impl Rival {
+    /// What the kernel swaps to, with its swap file, if it has one, in `directory`.
+    pub(crate) fn place(self, directory: &Path) -> Place<'_> {
+        match self {
+            Self::Kernel => Place::FileIn(directory),
+            Self::Zram => Place::Zram,
+        }
+    }
+}
+
 /// What a program gets from the kernel.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits<'a> {
@@ -167,7 +175,8 @@ pub fn run_limited(
     swap_bytes: u64,
     dir: &Path,
 ) -> Result<Finished, KernelError> {
-    run(command, &Limits { ram_bytes, swap_bytes, place: Place::FileIn(dir) }, Part::Whole)
+    let limits = Limits { ram_bytes, swap_bytes, place: Place::FileIn(dir) };
+    run(command, &limits, &Course::new(Part::Whole))
 }
 
 /// Finds out, without changing anything, whether [`run_limited`] has what it needs.
@@ -192,18 +201,18 @@ pub(crate) fn check_disk(dir: &Path) -> Result<(), KernelError> {
     swapfile::check_directory(dir)
 }
 
-/// As [`run_limited`], measured from a moment of choice.
+/// As [`run_limited`], followed in a way of choice.
 pub(crate) fn run(
     command: &mut Command,
     limits: &Limits<'_>,
-    part: Part,
+    course: &Course,
 ) -> Result<Finished, KernelError> {
     limits.place.check()?;
     let interrupt = Interrupt::hold().map_err(RunError::from)?;
     let baseline = Baseline::set_up(limits, Vec::new())?;
     interrupt.check().map_err(RunError::from)?;
     baseline.cgroup.enter(command)?;
-    let finished = process::run(command, part, &Arc::new(Faults::Kernel));
+    let finished = process::run(command, course);
     baseline.tear_down()?;
     Ok(finished?)
 }

@@ -1,21 +1,20 @@
 //! The measurement: runs of both sides in turns, so that a machine that drifts drifts for both.
 
 use super::args::{BenchArgs, Plan, UsageError};
+use super::budget::Budget;
 use super::case::{Load, Program};
 use super::ideal;
 use super::report::{Engine, Report, Run};
 use crate::disk::Disk;
-use crate::faults::{Engines, Faults};
 use crate::format::{Format, Shown};
 use crate::interrupt::{Interrupt, Interrupted};
-use crate::kernel::{self, KernelError, Limits};
+use crate::kernel::{self, KernelError, Limits, Rival};
 use crate::machine;
-use crate::process::{self, Finished, RunError};
+use crate::process::{self, Course, Finished, RunError};
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus};
-use std::sync::Arc;
 use thiserror::Error;
 use userswap::internals::PAGE_BYTES;
 
@@ -39,6 +38,8 @@ pub(super) enum BenchError {
     Output { side: Side, why: String, stderr: String },
     #[error("cannot make a directory for statistics below TMPDIR: {0}")]
     Statistics(io::Error),
+    #[error("cannot make a directory for programs below TMPDIR: {0}")]
+    Workshop(io::Error),
     #[error("cannot print the report: {0}")]
     Print(io::Error),
 }
@@ -100,8 +101,8 @@ pub fn run(args: BenchArgs) -> ExitCode {
 /// Runs what `plan` says; without the speed of a disk there is no ideal.
 pub(super) fn measure(plan: &Plan, disk: Option<Disk>) -> Result<Report, BenchError> {
     let directory = plan.swap_directory();
-    if plan.rival.is_some() {
-        plan.rival_place(&directory).check()?;
+    if let Some(rival) = plan.rival {
+        rival.place(&directory).check()?;
     }
     // Held over all runs, so that a signal between two of them counts for the next.
     let interrupt = Interrupt::hold().map_err(RunError::from)?;
@@ -153,8 +154,7 @@ impl Bench<'_> {
         let least = self.plan.tasks as u64 * PAGE_BYTES as u64;
         let part = whole.min((machine::available_bytes() / NATIVE_SHARE).max(least));
         let load = Load::new(self.plan, part);
-        let faults = Arc::new(Faults::Kernel);
-        let finished = process::run(&mut self.native(&load), load.part, &faults)?;
+        let finished = process::run(&mut self.native(&load), &Course::new(load.part))?;
         self.throughput(Side::Native, &load, &finished)?;
         let user_s = finished.user.as_secs_f64() * whole as f64 / part as f64;
         eprintln!("without a limit: {:.2} s, {user_s:.2} s of it user time", {
@@ -165,15 +165,20 @@ impl Bench<'_> {
 
     fn run(&self, engine: Engine) -> Result<Run, BenchError> {
         let load = Load::new(self.plan, self.plan.size_bytes);
+        let course = Course::new(load.part);
         let finished = match engine {
-            Engine::Userswap => self.run_userswap(&load)?,
+            Engine::Userswap => {
+                let mut words = self.program(&load);
+                words.extend(load.args.iter().map(OsString::from));
+                self.budget().run(&words, course)?
+            }
             Engine::Kernel => {
                 let limits = Limits {
                     ram_bytes: self.plan.ram_bytes,
                     swap_bytes: self.plan.size_bytes + kernel::SWAP_SPARE_BYTES,
-                    place: self.plan.rival_place(self.directory),
+                    place: self.plan.rival.unwrap_or(Rival::Kernel).place(self.directory),
                 };
-                kernel::run(&mut self.native(&load), &limits, load.part)?
+                kernel::run(&mut self.native(&load), &limits, &course)?
             }
         };
         let throughput_kbs = self.throughput(Side::Limited(engine), &load, &finished)?;
@@ -187,11 +192,9 @@ impl Bench<'_> {
         })
     }
 
-    fn run_userswap(&self, load: &Load) -> Result<Finished, BenchError> {
-        let engines =
-            Engines::new(&self.exe, &kernel::unique_name()).map_err(BenchError::Statistics)?;
-        let mut command = self.userswap(load, &engines.pattern());
-        Ok(process::run(&mut command, load.part, &Arc::new(Faults::Engine(engines)))?)
+    fn budget(&self) -> Budget<'_> {
+        let Plan { ram_bytes, fault, poll, ref swap, .. } = *self.plan;
+        Budget { exe: &self.exe, ram_bytes, fault, poll, swap }
     }
 
     /// A run that failed or did not say what it should is an error, never a number.
@@ -220,38 +223,5 @@ impl Bench<'_> {
             Program::Usemem => vec![self.exe.clone().into(), "usemem".into()],
             Program::Python => vec!["python3".into()],
         }
-    }
-
-    fn userswap(&self, load: &Load, statistics: &Path) -> Command {
-        let mut command = Command::new(&self.exe);
-        command.args(["run", "--ram", &self.plan.ram_bytes.to_string()]);
-        command.args(["--fault", &self.plan.fault.to_string()]);
-        command.args(["--poll", &self.plan.poll.to_string()]);
-        for spec in &self.plan.swap {
-            command.args(["--swap", spec]);
-        }
-        command.arg("--stats").arg(statistics);
-        command.arg("--").args(self.program(load)).args(&load.args);
-        command
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::outside::args::tests::plan;
-
-    #[test]
-    fn userswap_runs_the_same_load_with_one_budget_for_all_processes() {
-        let plan = plan("swap-w-seq --tasks 2 --fault signal --poll 30 --swap /a --swap /b:1G");
-        let bench = Bench { plan: &plan, exe: PathBuf::from("us"), directory: Path::new("/") };
-        let load = Load::new(&plan, plan.size_bytes);
-        let command = bench.userswap(&load, Path::new("/s/%p.json"));
-        let args: Vec<_> = command.get_args().map(|arg| arg.to_str().unwrap()).collect();
-        assert_eq!(
-            args.join(" "),
-            "run --ram 536870912 --fault signal --poll 30 --swap /a --swap /b:1G --stats /s/%p.json -- \
-             us usemem -q -n 2 1073741824"
-        );
     }
 }

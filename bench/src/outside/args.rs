@@ -2,11 +2,11 @@
 
 use super::case::{Case, Tasks};
 use crate::choice;
-use crate::kernel::{Place, Rival};
+use crate::kernel::Rival;
 use crate::size::{self, SizeError};
 use crate::usemem::SCATTERED_MIN_BYTES;
 use clap::Args;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use thiserror::Error;
 use userswap::internals::PAGE_BYTES;
 use userswap::internals::open::default_directory;
@@ -15,7 +15,7 @@ use userswap::{SwapPath, SwapSpec};
 
 /// More tasks or runs than this are a mistake.
 const TASKS_MAX: usize = 4096;
-const RUNS_MAX: usize = 10_000;
+pub(super) const RUNS_MAX: usize = 10_000;
 const REPEAT_MAX: usize = 1_000_000;
 /// A smaller budget than this holds not even the load generator's own pages on the kernel's side.
 const RAM_MIN_BYTES: u64 = 1 << 20;
@@ -67,12 +67,16 @@ pub struct BenchArgs {
 }
 
 /// A command line that cannot be carried out.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[derive(Debug, Clone, PartialEq, Error)]
 pub(crate) enum UsageError {
     #[error("{0}: {1}")]
     Size(&'static str, SizeError),
     #[error("{option}: '{text}' is not usable: give a whole number from 1 to {most}")]
     Number { option: &'static str, text: String, most: usize },
+    #[error("{option}: '{text}' is not usable: give a number above 0, up to {most}")]
+    Fraction { option: &'static str, text: String, most: f64 },
+    #[error("--venv: {0} holds other things: name a directory that does not exist")]
+    Venv(PathBuf),
     #[error("--size: '{text}' is less than a page for each of {tasks} tasks: make it larger")]
     Share { text: String, tasks: usize },
     #[error("--ram: '{text}' is less than {least} for each of {tasks} processes: make it larger")]
@@ -147,30 +151,26 @@ impl Plan {
         }
     }
 
-    /// What the kernel swaps to, with its swap file in `directory`.
-    pub(crate) fn rival_place<'a>(&self, directory: &'a Path) -> Place<'a> {
-        match self.rival {
-            Some(Rival::Zram) => Place::Zram,
-            Some(Rival::Kernel) | None => Place::FileIn(directory),
-        }
-    }
-
-    /// Where the kernel's swap file goes: beside userswap's.
     pub(crate) fn swap_directory(&self) -> PathBuf {
-        let specs = self.swap.iter().filter_map(|spec| spec.parse::<SwapSpec>().ok());
-        let mut directories = specs.filter_map(|spec| match spec.path {
-            SwapPath::Path(path) if path.is_dir() => Some(path),
-            _ => None,
-        });
-        directories.next().unwrap_or_else(default_directory)
+        swap_directory(&self.swap)
     }
 }
 
-fn bytes(option: &'static str, text: &str, least: u64) -> Result<u64, UsageError> {
+/// Where the kernel's swap file goes: beside userswap's.
+pub(super) fn swap_directory(swap: &[String]) -> PathBuf {
+    let specs = swap.iter().filter_map(|spec| spec.parse::<SwapSpec>().ok());
+    let mut directories = specs.filter_map(|spec| match spec.path {
+        SwapPath::Path(path) if path.is_dir() => Some(path),
+        _ => None,
+    });
+    directories.next().unwrap_or_else(default_directory)
+}
+
+pub(super) fn bytes(option: &'static str, text: &str, least: u64) -> Result<u64, UsageError> {
     size::parse(text, least).map_err(|error| UsageError::Size(option, error))
 }
 
-fn number(option: &'static str, text: &str, most: usize) -> Result<usize, UsageError> {
+pub(super) fn number(option: &'static str, text: &str, most: usize) -> Result<usize, UsageError> {
     let number = text.parse().ok().filter(|number| (1..=most).contains(number));
     number.ok_or_else(|| UsageError::Number { option, text: text.to_owned(), most })
 }

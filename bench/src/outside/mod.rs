@@ -1,17 +1,23 @@
-//! Programs measured from outside: the load generator under `userswap run` and, beside it, on the kernel's swap.
+//! Programs measured from outside: under `userswap run` and, beside it, on the kernel's swap.
 //!
 //! `args` checks the command line, `case` says what the load generator has to do, `alternate` runs both
 //! sides in turns, `ideal` is the time that no swap can undercut, `report` shows the figures, and `table` those of all cases.
+//! `jobs` are programs that people run, `budget` is how any program gets its share from us, `cells` how figures look.
 
 mod alternate;
 mod args;
+mod budget;
 mod case;
+mod cells;
 mod ideal;
+mod jobs;
 mod report;
 mod table;
 
 pub use alternate::run;
 pub use args::BenchArgs;
 pub use case::Case;
+pub use jobs::JobsArgs;
+pub(crate) use jobs::run as run_jobs;
 pub use table::TableArgs;
 pub(crate) use table::run as run_all;

@@ -5,9 +5,9 @@
 use super::alternate::{BenchError, disk, measure};
 use super::args::BenchArgs;
 use super::case::Case;
+use super::cells::{figure, none, ratio, seconds};
 use super::report::{Engine, Report};
 use crate::choice;
-use crate::figures::Spread;
 use crate::format::{Format, Shown};
 use crate::kernel::Rival;
 use crate::machine::{self, Machine};
@@ -194,26 +194,6 @@ impl Row {
         cells.extend(self.reports.iter().map(|report| waits(report, Engine::Userswap)));
         format!("| {} |\n", cells.join(" | "))
     }
-}
-
-fn none() -> String {
-    "–".to_owned()
-}
-
-/// A ratio below 1 is one that we lose.
-fn ratio(ratio: f64) -> String {
-    if ratio < 1.0 { format!("**{ratio:.2}**") } else { format!("{ratio:.2}") }
-}
-
-/// Three digits, as long as they mean something.
-fn figure(seconds: f64) -> String {
-    if seconds < 10.0 { format!("{seconds:.2}") } else { format!("{seconds:.1}") }
-}
-
-fn seconds(spread: Option<Spread>) -> String {
-    spread.map_or_else(none, |Spread { least, median, most }| {
-        format!("{} ({}–{})", figure(median), figure(least), figure(most))
-    })
 }
 
 /// Major faults, and the share of operations that had none where the load has operations.

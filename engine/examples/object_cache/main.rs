@@ -40,7 +40,7 @@ fn main() -> Result<(), Error> {
 
 /// The nodes in turn, as in a program whose threads run on all of them.
 fn node_of(engine: &Engine, key: u64) -> NodeId {
-    NodeId((key % engine.nodes() as u64) as u8)
+    NodeId((key % engine.nodes() as u64) as u16)
 }
 
 fn read_all(engine: &Engine, cache: &ObjectCache) {
@@ -58,7 +58,7 @@ fn show(what: &str, engine: &Engine, cache: &ObjectCache) {
     }
     let usage = engine.usage();
     let mib = |pages: u64| pages as f64 * PAGE_BYTES as f64 / f64::from(1 << 20);
-    let objects: usize = (0..engine.nodes() as u8).map(|node| cache.len(NodeId(node))).sum();
+    let objects: usize = (0..engine.nodes() as u16).map(|node| cache.len(NodeId(node))).sum();
     println!(
         "{what:<24}{:>9.1}{:>9.1}{:>9.1}{:>10.0} %{:>10.0} %",
         mib(objects as u64),

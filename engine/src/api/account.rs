@@ -106,7 +106,7 @@ impl Account {
 
 impl Drop for Account {
     fn drop(&mut self) {
-        for node in 0..self.charged.len() as u8 {
+        for node in 0..self.charged.len() as u16 {
             self.uncharge(NodeId(node), self.charged(NodeId(node)));
         }
     }

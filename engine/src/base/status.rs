@@ -124,7 +124,7 @@ pub struct UnmapLockStatus {
     /// Batches for which a reclaimer looked elsewhere.
     pub skipped: u64,
     /// The node whose turn it is to contend.
-    pub exclusive: Option<u8>,
+    pub exclusive: Option<u16>,
 }
 
 /// One swap device.
@@ -146,7 +146,7 @@ pub struct DeviceStatus {
     /// As given, or negative when it was given automatically.
     pub priority: i32,
     /// The number of the node it is near to; None when it is near to none.
-    pub node: Option<u8>,
+    pub node: Option<u16>,
     /// Whether new pages can go to it.
     pub state: DeviceState,
     /// The lock, as taken to allocate slots.
@@ -188,7 +188,7 @@ pub struct ShrinkerStatus {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeStatus {
     /// The number that users know it by.
-    pub node: u8,
+    pub node: u16,
     /// The numbers of its CPUs.
     pub cpus: Vec<u32>,
     /// Its share of the budget.

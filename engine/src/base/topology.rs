@@ -98,12 +98,12 @@ impl Topology {
         let mut node_of_cpu = vec![NodeId(0); cpus as usize];
         for (index, node) in described.iter().enumerate() {
             for cpu in &node.cpus {
-                node_of_cpu[*cpu as usize] = NodeId(index as u8);
+                node_of_cpu[*cpu as usize] = NodeId(index as u16);
             }
         }
         let count = described.len();
         let nodes = described.into_iter().enumerate().map(|(index, node)| {
-            let mut nearest: Vec<NodeId> = (0..count as u8).map(NodeId).collect();
+            let mut nearest: Vec<NodeId> = (0..count as u16).map(NodeId).collect();
             nearest.sort_by_key(|other| {
                 let distance = node.distances.get(other.0 as usize).copied();
                 (other.0 as usize != index, distance.unwrap_or(FAKE_DISTANCE), other.0)
@@ -136,7 +136,7 @@ impl Topology {
     /// The engine's number for the node that users call `number`.
     pub fn find(&self, number: u32) -> Option<NodeId> {
         let index = self.nodes.iter().position(|node| node.number == number)?;
-        Some(NodeId(index as u8))
+        Some(NodeId(index as u16))
     }
 
     /// The numbers that users know of all nodes, for a message.
@@ -212,7 +212,7 @@ mod tests {
         let numbers: Vec<u32> = topology.nodes().iter().map(|node| node.number).collect();
         assert_eq!(numbers, [0, 3, 5]);
         assert_eq!(topology.nodes()[0].cpus, [0, 1, 4]);
-        let nodes: Vec<u8> = (0..7).map(|cpu| topology.node_of_cpu(cpu).0).collect();
+        let nodes: Vec<u16> = (0..7).map(|cpu| topology.node_of_cpu(cpu).0).collect();
         assert_eq!(nodes, [0, 0, 1, 1, 0, 2, 0]);
         assert_eq!(topology.nearest(NodeId(0)), [NodeId(0), NodeId(1), NodeId(2)]);
         assert_eq!(topology.nearest(NodeId(2)), [NodeId(2), NodeId(1), NodeId(0)]);

@@ -70,7 +70,7 @@ impl Core {
             wait_ns: read(&used.wait_ns),
             stalled: read(&used.stalled),
             skipped: read(&used.skipped),
-            exclusive: exclusive.map(|node| self.topology.nodes()[node as usize].number as u8),
+            exclusive: exclusive.map(|node| self.topology.nodes()[node as usize].number as u16),
         }
     }
 
@@ -90,7 +90,7 @@ impl Core {
         let (used, pages, phase) = (store.used(), store.slots.pages(), store.state);
         let (is_full, holding, lent) = (store.slots.is_full(), store.holding, store.lent.count());
         drop(store);
-        let number = |node: NodeId| self.topology.nodes()[node.0 as usize].number as u8;
+        let number = |node: NodeId| self.topology.nodes()[node.0 as usize].number as u16;
         DeviceStatus {
             index: device.id().0.into(),
             name: label.name.clone(),
@@ -135,7 +135,7 @@ impl Core {
         let placed = placed.collect();
         let state = node.lock();
         NodeStatus {
-            node: known.number as u8,
+            node: known.number as u16,
             cpus: known.cpus.clone(),
             budget_pages: state.budget.into(),
             resident_pages: state.resident.into(),

@@ -102,7 +102,7 @@ impl Devices {
     /// # Errors
     /// No memory for the tables of a device, a node that does not exist, too many devices.
     pub fn new(opened: Vec<OpenDevice>, topology: &Topology) -> Result<Self, Error> {
-        let nodes = topology.nodes().len() as u8;
+        let nodes = topology.nodes().len() as u16;
         let devices = Self {
             records: std::array::from_fn(|index| Device::absent(DeviceId(index as u8))),
             table: Lock::new(DeviceTable::new(nodes, Placement::Near)),
@@ -383,7 +383,7 @@ impl Devices {
     }
 }
 
-fn named_node(number: u8, topology: &Topology) -> Result<Option<NodeId>, Error> {
+fn named_node(number: u16, topology: &Topology) -> Result<Option<NodeId>, Error> {
     let number = u32::from(number);
     let missing = || Error::NoNode(number, topology.numbers());
     topology.find(number).map(Some).ok_or_else(missing)

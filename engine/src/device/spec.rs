@@ -19,6 +19,9 @@ use userswap_policy::faulty::Plan;
 /// The highest priority a device can be given, as for `swapon(8)`.
 pub const PRIORITY_MAX: i16 = 32767;
 
+/// The highest number of a node: kernels are built for 1024 nodes at most.
+const NODE_NUMBER_MAX: u16 = 1023;
+
 /// The word that stands for memory in place of a path.
 const MEMORY_WORD: &str = "mem";
 
@@ -41,7 +44,7 @@ pub struct SwapSpec {
     /// 0 to 32767, higher is used first; left out, priorities are given automatically.
     pub priority: Option<i16>,
     /// The NUMA node the device is near to; left out, the block device is asked.
-    pub node: Option<u8>,
+    pub node: Option<u16>,
     /// Made slower than it is, for measuring.
     pub throttle: Option<Throttle>,
     /// Fails by this plan, for tests.
@@ -160,7 +163,7 @@ impl FromStr for SwapSpec {
 #[derive(Default)]
 struct SpecOptions {
     priority: Option<i16>,
-    node: Option<u8>,
+    node: Option<u16>,
     /// In megabytes per second.
     bandwidth: Option<NearFar>,
     /// In microseconds.
@@ -233,11 +236,12 @@ fn parse_priority(spec: &str, value: &str) -> Result<i16, SpecError> {
     })
 }
 
-fn parse_node(spec: &str, value: &str) -> Result<u8, SpecError> {
-    value.parse().map_err(|_| SpecError::OptionValue {
+fn parse_node(spec: &str, value: &str) -> Result<u16, SpecError> {
+    let node = value.parse().ok().filter(|node| *node <= NODE_NUMBER_MAX);
+    node.ok_or_else(|| SpecError::OptionValue {
         spec: spec.to_owned(),
         option: format!("node={value}"),
-        allowed: "a node is 0 to 255",
+        allowed: "a node is 0 to 1023",
     })
 }
 
@@ -382,7 +386,7 @@ mod tests {
             ("/a,pri=-1", "pri=-1", "0 to 32767"),
             ("/a,pri=32768", "pri=32768", "0 to 32767"),
             ("/a,pri=", "pri=", "0 to 32767"),
-            ("/a,node=256", "node=256", "0 to 255"),
+            ("/a,node=1024", "node=1024", "0 to 1023"),
             ("mem:1G,throttle=0", "throttle=0", "above 0"),
             ("mem:1G,latency=5:x", "latency=5:x", "NEAR:FAR"),
             ("/a,prio=1", "prio=1", "pri=N"),

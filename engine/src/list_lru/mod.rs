@@ -47,6 +47,7 @@
 //!
 //! Not for signal handlers: one that interrupts the holder of a node's lock would wait for ever.
 mod groups;
+mod mask;
 mod walk;
 
 pub use groups::Group;
@@ -54,15 +55,16 @@ pub use userswap_policy::lru::Code;
 pub use walk::{ShrinkRequest, Visit};
 
 use crate::sys::mapping::ZeroedSlice;
-use crate::sys::sync::{AtomicI64, AtomicU32, AtomicU64, Guard, Lock, Ordering};
+use crate::sys::sync::{AtomicI64, AtomicU32, Guard, Lock, Ordering};
 use groups::Numbers;
+use mask::NodeMask;
 use std::io;
 use std::sync::Arc;
 use userswap_policy::devices::NodeId;
 use userswap_policy::lru::sublists::{self, Chain, Link, ListNumber, Sublists};
 
-/// Nodes that one container can have: bits of its mask.
-pub const NODES_MAX: usize = u64::BITS as usize;
+/// Nodes that one container can have: as many as a machine of Linux, whatever an engine has.
+pub const NODES_MAX: usize = 1024;
 /// Items that one node of a container can have.
 pub const ITEMS_MAX: u32 = sublists::ITEMS_MAX;
 /// Groups that one container can have at a time.
@@ -79,10 +81,8 @@ pub struct ListLru {
     others: Box<[Part]>,
     /// As [`Part::ungrouped`] for each group, by node.
     grouped: Box<[Box<[AtomicI64]>]>,
-    /// Bit n is set while node n has items: one look tells which nodes are worth a visit (the mask of
-    /// 2013, dropped by Linux 4.0 with the machines of a thousand nodes in mind). Changed under the node's
-    /// lock, read without one.
-    active: AtomicU64,
+    /// The nodes that have items; changed under the node's lock, read without one.
+    active: NodeMask,
     /// One after the highest list number that was ever in use.
     lists_end: AtomicU32,
     numbers: Lock<Numbers>,
@@ -164,7 +164,7 @@ impl ListLru {
             first: Part::new(items, groups)?,
             others,
             grouped: (0..nodes).map(counters).collect(),
-            active: AtomicU64::new(0),
+            active: NodeMask::new(nodes),
             lists_end: AtomicU32::new(1),
             numbers: Lock::new(Numbers::new(groups + 1)),
             identity: Arc::new(()),
@@ -235,10 +235,9 @@ impl ListLru {
     }
 
     /// The nodes that have items at this moment.
-    pub fn active_nodes(&self) -> impl Iterator<Item = NodeId> + use<> {
-        // Relaxed: a hint. A bit may be cleared before its node is looked at.
-        let active = self.active.load(Ordering::Relaxed);
-        (0..NODES_MAX as u8).filter(move |node| active >> node & 1 == 1).map(NodeId)
+    pub fn active_nodes(&self) -> impl Iterator<Item = NodeId> + '_ {
+        // A hint: a bit may be cleared before its node is looked at.
+        self.active.nodes()
     }
 
     /// Takes the last items out that were put in, as many as there are and `items` has room for.
@@ -264,12 +263,11 @@ impl ListLru {
     /// Every count agrees with the lists and the mask. Walks all lists under their locks; wrong while a
     /// walk is between an isolation and the end of its callback.
     pub fn is_valid(&self) -> bool {
-        (0..).zip(self.parts()).all(|(node, part)| {
+        (0..).map(NodeId).zip(self.parts()).all(|(node, part)| {
             let lists = part.lists.lock();
-            let active = self.active.load(Ordering::Relaxed) >> node & 1 == 1;
             lists.is_valid()
-                && self.count_node(NodeId(node)) == sublists::shown(lists.count())
-                && active == (lists.count() > 0)
+                && self.count_node(node) == sublists::shown(lists.count())
+                && self.active.contains(node) == (lists.count() > 0)
         })
     }
 
@@ -290,7 +288,7 @@ impl ListLru {
         let Some(list) = lists.add(list, item) else { return false };
         self.publish(node, lists, list);
         if lists.has_at_most(1) {
-            self.active.fetch_or(1 << node.0, Ordering::Relaxed);
+            self.active.insert(node);
         }
         true
     }
@@ -326,7 +324,7 @@ impl ListLru {
     #[inline]
     fn note_fewer(&self, node: NodeId, lists: &Guard<'_, Lists>) {
         if lists.has_at_most(0) {
-            self.active.fetch_and(!(1 << node.0), Ordering::Relaxed);
+            self.active.remove(node);
         }
     }
 }

@@ -21,7 +21,7 @@ pub fn build(budgets: &[u32], pages: u32) -> Result<Vec<Node>, Error> {
     for (index, budget) in budgets.iter().enumerate() {
         let run = FrameRun { first, count: pool_frames(*budget, budgets.len() as u32) };
         first += run.count;
-        let id = NodeId(index as u8);
+        let id = NodeId(index as u16);
         let watermarks = WatermarkSettings::default().of_node(*budget, budgets.iter().sum());
         nodes.push(Node::new(id, run, *budget, watermarks, pages).map_err(Error::Tables)?);
     }

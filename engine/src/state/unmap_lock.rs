@@ -206,7 +206,7 @@ mod tests {
         });
     }
 
-    fn background(node: u8) -> Unmapper {
+    fn background(node: u16) -> Unmapper {
         Unmapper::Background(node)
     }
 

@@ -177,7 +177,7 @@ impl Word {
             0 => PageState::Untouched,
             1 => PageState::Filling { slot },
             2 => {
-                let node = NodeId((frame >> NODE_SHIFT) as u8 & (NODES_MAX - 1) as u8);
+                let node = NodeId((frame >> NODE_SHIFT) as u16 & (NODES_MAX - 1) as u16);
                 match frame & CLEAN {
                     CLEAN => PageState::Clean { slot: required(), node },
                     pins => PageState::Resident { slot, pins, node },
@@ -200,7 +200,7 @@ impl Word {
     /// left on request.
     pub fn shadow(self) -> Option<(NodeId, Shadow)> {
         let noted = matches!(self.0 & STATE, 1 | 6) && self.0 & SHADOWED != 0;
-        let node = NodeId((self.0 >> SHADOW_NODE_SHIFT) as u8 & (NODES_MAX - 1) as u8);
+        let node = NodeId((self.0 >> SHADOW_NODE_SHIFT) as u16 & (NODES_MAX - 1) as u16);
         noted.then(|| (node, Shadow::new((self.0 >> SHADOW_SHIFT) as u32)))
     }
 
@@ -250,10 +250,10 @@ mod tests {
             Just(PageState::Lost),
             maybe.clone().prop_map(|slot| PageState::Filling { slot }),
             maybe.clone().prop_map(|slot| PageState::Leaving { slot }),
-            (maybe.clone(), 0..=PINS_MAX, 0..NODES_MAX as u8).prop_map(|(slot, pins, node)| {
+            (maybe.clone(), 0..=PINS_MAX, 0..NODES_MAX as u16).prop_map(|(slot, pins, node)| {
                 PageState::Resident { slot, pins, node: NodeId(node) }
             }),
-            (some.clone(), 0..NODES_MAX as u8)
+            (some.clone(), 0..NODES_MAX as u16)
                 .prop_map(|(slot, node)| PageState::Clean { slot, node: NodeId(node) }),
             (frame.clone(), maybe, any::<bool>())
                 .prop_map(|(frame, slot, marker)| PageState::Cached { frame, slot, marker }),
@@ -272,7 +272,7 @@ mod tests {
     proptest! {
         #[test]
         fn notes_change_no_state(
-            number in 1u32.., bits in 0u32..1 << SHADOW_BITS, node in 0..NODES_MAX as u8,
+            number in 1u32.., bits in 0u32..1 << SHADOW_BITS, node in 0..NODES_MAX as u16,
             generation in 0..GENERATIONS, pins in 0..=PINS_MAX,
         ) {
             let (slot, node) = (slot(number), NodeId(node));

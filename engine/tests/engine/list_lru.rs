@@ -39,6 +39,34 @@ fn l19_the_mask_follows_the_nodes_that_have_items() {
 }
 
 #[test]
+fn every_node_of_the_largest_container_is_found_by_its_bit() {
+    const LAST: u16 = userswap::list_lru::NODES_MAX as u16 - 1;
+    let lru = ListLru::new(userswap::list_lru::NODES_MAX, 4).unwrap();
+    for node in 0..=LAST {
+        assert!(lru.add(NodeId(node), 0));
+        assert_eq!(active(&lru), [NodeId(node)]);
+        assert!(lru.del(NodeId(node), 0));
+    }
+    // The ends of words, and both ends of all.
+    let nodes = [0, 62, 63, 64, 127, 128, 960, LAST].map(NodeId);
+    nodes.iter().for_each(|node| assert!(lru.add(*node, 1) && lru.add(*node, 2)));
+    assert_eq!((active(&lru), lru.count()), (nodes.to_vec(), 16));
+    let mut visited = Vec::new();
+    let isolated = lru.walk(&mut 15, |visit| {
+        visited.push(visit.node());
+        removed(visit)
+    });
+    assert_eq!((isolated, visited), (15, nodes.map(|node| [node; 2]).concat()[..15].to_vec()));
+    assert_eq!((active(&lru), lru.count(), lru.is_valid()), (vec![NodeId(LAST)], 1, true));
+}
+
+#[test]
+#[should_panic(expected = "1025 nodes, not 1 to 1024")]
+fn a_container_of_more_nodes_is_refused() {
+    _ = ListLru::new(1025, 1);
+}
+
+#[test]
 fn l20_a_walk_over_all_nodes_ends_with_its_budget() {
     let lru = ListLru::new(3, 4).unwrap();
     for (node, count) in [(N0, 2), (N2, 4)] {
@@ -240,15 +268,20 @@ struct Owned {
 }
 
 impl Owned {
-    fn new() -> Self {
-        let lru = ListLru::with_groups(2, ITEMS, 8).unwrap();
+    fn new(nodes: u16) -> Self {
+        let lru = ListLru::with_groups(nodes.into(), ITEMS, 8).unwrap();
         let groups = Mutex::new(vec![lru.group(None).unwrap()]);
-        let owners = (0..2 * ITEMS).map(|_| AtomicU8::new(FREE)).collect();
+        let owners = (0..u32::from(nodes) * ITEMS).map(|_| AtomicU8::new(FREE)).collect();
         Self { lru, owners, groups }
     }
 
     fn owner(&self, node: NodeId, item: u32) -> &AtomicU8 {
         &self.owners[(u32::from(node.0) * ITEMS + item) as usize]
+    }
+
+    fn listed(&self) -> u64 {
+        let is_listed = |owner: &&AtomicU8| owner.load(Ordering::SeqCst) == LISTED;
+        self.owners.iter().filter(is_listed).count() as u64
     }
 
     /// An item that is taken off a list was on one.
@@ -286,9 +319,9 @@ impl Owned {
         }
     }
 
-    fn walk(&self, node: NodeId, random: &mut Random) {
-        let (group, mut budget) = (self.some_group(random), 1 + random.below(20) as u64);
-        self.lru.walk_one(node, Some(&group), &mut budget, |visit| match random.below(6) {
+    /// What becomes of an item that a walk has come to.
+    fn decide(&self, visit: &mut Visit<'_>, random: &mut Random) -> Code {
+        match random.below(6) {
             0 => Code::Rotate,
             1 => Code::Skip,
             2 => {
@@ -305,26 +338,38 @@ impl Owned {
                 self.release(visit.node(), visit.item());
                 removed(visit)
             }
-        });
+        }
+    }
+
+    fn walk(&self, node: NodeId, random: &mut Random) {
+        let (group, mut budget) = (self.some_group(random), 1 + random.below(20) as u64);
+        let isolated = match random.below(3) {
+            0 => self.lru.walk(&mut budget, |visit| self.decide(visit, random)),
+            _ => {
+                let decide = |visit: &mut Visit<'_>| self.decide(visit, random);
+                self.lru.walk_one(node, Some(&group), &mut budget, decide)
+            }
+        };
+        assert!(isolated <= 20, "a walk ends with its budget");
     }
 
     fn round(&self, random: &mut Random) {
-        let (node, item) = (NodeId(random.below(2) as u8), random.below(ITEMS as usize) as u32);
+        let item = random.below(ITEMS as usize) as u32;
+        let node = NodeId(random.below(self.lru.nodes()) as u16);
         match random.below(16) {
             0..8 => self.add(node, item, random),
-            8..12 if self.lru.del(node, item) => self.release(node, item),
-            8..12 => {}
+            8..11 if self.lru.del(node, item) => self.release(node, item),
+            8..11 => {}
+            11 => assert!(self.lru.count() <= self.owners.len() as u64, "no count is off"),
             12 => self.change_groups(random),
             _ => self.walk(node, random),
         }
     }
 }
 
-#[test]
-fn many_threads_lose_no_item_and_get_none_twice() {
-    limit(120);
+fn many_threads_lose_nothing(nodes: u16) {
     let seed = seed();
-    let owned = Owned::new();
+    let owned = Owned::new(nodes);
     std::thread::scope(|scope| {
         for thread in 1..=6u64 {
             let owned = &owned;
@@ -334,10 +379,18 @@ fn many_threads_lose_no_item_and_get_none_twice() {
             });
         }
     });
-    let lru = &owned.lru;
+    let (lru, listed) = (&owned.lru, owned.listed());
     assert!(lru.is_valid());
-    let listed = owned.owners.iter().filter(|owner| owner.load(Ordering::SeqCst) == LISTED).count();
-    assert_eq!(lru.count(), listed as u64);
-    assert_eq!(lru.walk(&mut { u64::MAX }, removed), listed as u64);
-    assert_eq!((lru.count(), active(lru)), (0, vec![]));
+    let of_nodes: Vec<u64> = (0..nodes).map(|node| lru.count_node(NodeId(node))).collect();
+    assert_eq!((lru.count(), of_nodes.iter().sum()), (listed, listed), "{nodes} nodes");
+    let with_items = of_nodes.iter().filter(|count| **count > 0).count();
+    assert_eq!(active(lru).len(), with_items, "{nodes} nodes: the mask has those with items");
+    assert_eq!(lru.walk(&mut { u64::MAX }, removed), listed);
+    assert_eq!((lru.count(), active(lru), lru.is_valid()), (0, vec![], true));
+}
+
+#[test]
+fn many_threads_lose_no_item_and_get_none_twice() {
+    limit(120);
+    [1, 2, 64, 65, 1024].into_iter().for_each(many_threads_lose_nothing);
 }

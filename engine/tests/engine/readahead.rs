@@ -338,6 +338,18 @@ fn settings_that_are_not_allowed_are_refused_and_change_nothing() {
     }
 }
 
+/// The kernel's file would say `1` and a newline.
+#[test]
+fn p8_a_policy_that_was_set_by_number_is_read_by_name_and_can_be_set_by_what_was_read() {
+    let engine = engine(WAYS[0]);
+    for (written, read) in
+        [("0\n", "scaling"), ("1", "fixed"), ("0", "scaling"), ("1\n", "fixed"), ("fixed", "fixed")]
+    {
+        assert_eq!(engine.set("swap_ra_policy", written).unwrap(), read, "{written:?}");
+        assert_eq!(engine.core().status().readahead.swap_ra_policy, read, "{written:?}");
+    }
+}
+
 /// Threads that own every fourth page read and write in several orders, while another one changes policies
 /// and page_cluster and gives hints.
 fn everything_changes(way: Way, steps: usize) {

@@ -14,7 +14,7 @@ fn in_every_order(model: impl Fn() + Send + Sync + 'static) {
 }
 
 /// A reclaimer that meets a taken lock; returns whether it slept.
-fn collide(exclusive: &Exclusive, owners: &AtomicU32, node: u8) -> bool {
+fn collide(exclusive: &Exclusive, owners: &AtomicU32, node: u16) -> bool {
     match exclusive.claim(node) {
         Claim::Won => {
             assert_eq!(owners.fetch_add(1, Ordering::AcqRel), 0, "never two owners");

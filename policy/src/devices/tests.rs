@@ -17,14 +17,14 @@ struct Bench {
 impl Bench {
     /// Runs a script: `A@1=5` swaps A on, on node 1 with priority 5; `-A` off; `!A` off, which fails;
     /// `^A` reports A full, `vA` that it has room.
-    fn new(nodes: u8, placement: Placement, script: &str) -> Self {
+    fn new(nodes: u16, placement: Placement, script: &str) -> Self {
         let table = DeviceTable::new(nodes, placement);
         let mut bench = Self { table, ids: BTreeMap::new() };
         bench.run(script);
         bench
     }
 
-    fn near(nodes: u8, script: &str) -> Self {
+    fn near(nodes: u16, script: &str) -> Self {
         Self::new(nodes, Placement::Near, script)
     }
 
@@ -58,7 +58,7 @@ impl Bench {
     }
 
     /// The list of a node as `A:1 B:3`.
-    fn listed(&self, node: u8) -> String {
+    fn listed(&self, node: u16) -> String {
         let listed = self.table.listed(NodeId(node));
         let words: Vec<_> = listed.map(|(id, key)| format!("{}:{key}", self.name(id))).collect();
         words.join(" ")
@@ -73,14 +73,14 @@ impl Bench {
     }
 
     /// The devices that as many searches on `node` ask first.
-    fn picks(&mut self, node: u8, count: u32) -> String {
+    fn picks(&mut self, node: u16, count: u32) -> String {
         let mut pick = || self.table.next(NodeId(node), &mut Search::new()).unwrap();
         let picked: Vec<_> = (0..count).map(|_| pick()).collect();
         picked.into_iter().map(|id| self.name(id)).collect()
     }
 
     /// The devices that one search asks until it finds no more.
-    fn walk(&mut self, node: u8) -> String {
+    fn walk(&mut self, node: u16) -> String {
         let mut walk = Search::new();
         let asked: Vec<_> =
             core::iter::from_fn(|| self.table.next(NodeId(node), &mut walk)).take(99).collect();
@@ -100,7 +100,7 @@ impl<'a> UnzipOr<'a> for Option<(&'a str, &'a str)> {
 }
 
 /// Number, nodes, script, priorities with the least one, lists from node 0 on.
-type Row = (&'static str, u8, String, &'static str, i16, &'static [&'static str]);
+type Row = (&'static str, u16, String, &'static str, i16, &'static [&'static str]);
 
 fn after_q(script: &str) -> String {
     format!("{Q} {script}")

@@ -48,7 +48,7 @@ pub fn ends_turn(contention: Contention, event: TurnEvent) -> bool {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unmapper {
     /// The background reclaimer of the node with this number.
-    Background(u8),
+    Background(u16),
     /// A thread that needs a page.
     Direct,
 }
@@ -65,7 +65,7 @@ pub enum Approach {
 }
 
 /// How `unmapper` goes about a lock while `exclusive` is the node that may contend, if any.
-pub fn approach(contention: Contention, unmapper: Unmapper, exclusive: Option<u8>) -> Approach {
+pub fn approach(contention: Contention, unmapper: Unmapper, exclusive: Option<u16>) -> Approach {
     match (contention, unmapper) {
         (Contention::Wait, _) => Approach::Block,
         (Contention::Skip, _) => Approach::TryThenSkip,

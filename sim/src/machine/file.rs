@@ -113,7 +113,7 @@ fn keys_of(lines: &[String]) -> Vec<(usize, String)> {
             && !line.contains('=')
             && !line.starts_with("[\"")
         {
-            table = format!("{name}.");
+            table = format!("{}.", in_last_of_array(name, &seen));
         } else if let Some((key, _)) = line.split_once('=')
             && !key.is_empty()
             && key.trim().chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
@@ -122,6 +122,15 @@ fn keys_of(lines: &[String]) -> Vec<(usize, String)> {
         }
     }
     keys
+}
+
+/// The name of a table, with its number if it is in one of an array: the last one so far.
+fn in_last_of_array(name: &str, arrays: &[String]) -> String {
+    let of_array = name.split_once('.').and_then(|(array, rest)| {
+        let count = arrays.iter().filter(|other| *other == array).count();
+        Some(format!("{array}.{}.{rest}", count.checked_sub(1)?))
+    });
+    of_array.unwrap_or_else(|| name.to_owned())
 }
 
 #[cfg(test)]
@@ -159,6 +168,19 @@ mod tests {
         let file = with("device.1.size=5 GiB").unwrap();
         assert_eq!(file.device.map_size(), [1 << 30, 5 << 30]);
         assert_eq!(with("machine.nodes=7").unwrap().machine.nodes, 7);
+    }
+
+    #[test]
+    fn a_table_in_a_table_of_an_array_is_of_the_last_one_before_it() {
+        let text =
+            "[[run]]\ntasks = 1\n[run.published]\nnear = 1\n[[run]]\n[run.published]\nnear = 2\n";
+        let lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        let expected = [
+            (1, "run.0.tasks".to_owned()),
+            (3, "run.0.published.near".to_owned()),
+            (6, "run.1.published.near".to_owned()),
+        ];
+        assert_eq!(keys_of(&lines), expected);
     }
 
     trait MapSize {

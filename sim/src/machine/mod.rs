@@ -14,8 +14,8 @@ pub use device::{Device, DeviceKind, Drive, Fault, IoError};
 pub use file::{BadFile, Set, Source};
 pub use quantity::{Bytes, PAGE_BYTES, Time};
 
-/// Most nodes that a machine may have: what policy numbers by eight bits.
-pub const NODES_MAX: u32 = 255;
+/// Most nodes that a machine may have, as those of Linux.
+pub const NODES_MAX: u32 = 1024;
 /// Most CPUs of a node.
 const CPUS_MAX: u32 = 1024;
 

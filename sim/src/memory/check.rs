@@ -55,7 +55,7 @@ impl Memory {
                         expected,
                     )?;
                 }
-                slots.own(slot.device, slot.index, page, "slot")?;
+                slots.own(slot.device.into(), slot.index, page, "slot")?;
             }
         }
         Ok(slots.counts)
@@ -109,7 +109,7 @@ impl Memory {
                 return Err(format!("device {device} is gone, and {of_pages} pages are on it"));
             }
         }
-        for node in 0..self.kswapd.len().min(255) as u8 {
+        for node in 0..self.kswapd.len() as u16 {
             let keys: Vec<i32> = table.listed(NodeId(node)).map(|(_, key)| key).collect();
             if !keys.is_sorted() {
                 return Err(format!("node {node}: the devices are listed by {keys:?}"));
@@ -158,7 +158,7 @@ impl Owners {
         Self { counts: vec![0; pages.len()], pages }
     }
 
-    fn own(&mut self, of: u8, index: u32, page: PageId, what: &str) -> Result<(), String> {
+    fn own(&mut self, of: u16, index: u32, page: PageId, what: &str) -> Result<(), String> {
         let owner = &mut self.pages[usize::from(of)][index as usize];
         if *owner != NOBODY {
             return Err(format!("pages {owner} and {page} both have {what} {index} of {of}"));

@@ -208,7 +208,7 @@ impl Memory {
     pub(super) fn take_frame(&self, from: u32, worst: Pressure) -> Option<Frame> {
         let mut state = self.state.borrow_mut();
         let count = state.nodes.len() as u32;
-        let order = |step| ((from + step) % count) as u8;
+        let order = |step| ((from + step) % count) as u16;
         for node in (0..count).map(order) {
             if state.nodes[usize::from(node)].pressure() < Pressure::Low {
                 return state.take(node);
@@ -217,7 +217,7 @@ impl Memory {
         for node in (0..count).map(order) {
             self.wake_kswapd(&mut state, node);
         }
-        let may = |node: &u8| state.nodes[usize::from(*node)].pressure() <= worst;
+        let may = |node: &u16| state.nodes[usize::from(*node)].pressure() <= worst;
         let mut allowed = (0..count).map(order).filter(may).collect::<Vec<_>>().into_iter();
         allowed.find_map(|node| state.take(node))
     }
@@ -230,7 +230,7 @@ impl Memory {
         loop {
             let (mut scanned, mut reclaimed) = (0, 0);
             for step in 0..nodes {
-                let node = ((home + step) % nodes) as u8;
+                let node = ((home + step) % nodes) as u16;
                 let most = round.scan(self.length(node), BATCH).min(BATCH);
                 let pass = self.shrink(thread, node, most, None).await;
                 scanned += pass.scanned;

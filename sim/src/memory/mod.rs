@@ -82,7 +82,7 @@ pub struct Memory {
     page_waiters: Vec<Waiters>,
     frame_waiters: Waiters,
     /// The node whose reclaimer may contend.
-    exclusive: Cell<Option<u8>>,
+    exclusive: Cell<Option<u16>>,
     stalled: Waiters,
     /// What the last check has seen.
     checked: Cell<u64>,
@@ -128,7 +128,7 @@ impl Memory {
             counts: Counts::default(),
             costs: set.costs,
         });
-        for node in 0..nodes as u8 {
+        for node in 0..nodes as u16 {
             let reclaimer = Rc::clone(&memory);
             memory.sim.daemon(async move { reclaimer.kswapd(node).await });
         }

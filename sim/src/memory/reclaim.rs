@@ -29,7 +29,7 @@ pub struct Pass {
 }
 
 impl Memory {
-    pub(super) fn wake_kswapd(&self, state: &mut State, node: u8) {
+    pub(super) fn wake_kswapd(&self, state: &mut State, node: u16) {
         let of = &mut state.nodes[usize::from(node)];
         if of.pressure() >= Pressure::Low && !of.health.is_hopeless() {
             of.is_woken = true;
@@ -41,7 +41,7 @@ impl Memory {
     }
 
     /// A node's reclaimer.
-    pub(super) async fn kswapd(&self, node: u8) {
+    pub(super) async fn kswapd(&self, node: u16) {
         let thread = self.system_thread(node.into());
         loop {
             if !std::mem::take(&mut self.state.borrow_mut().nodes[usize::from(node)].is_woken) {
@@ -55,7 +55,7 @@ impl Memory {
     }
 
     /// Reclaims until the node is above its high mark, or nothing helps.
-    async fn balance(&self, thread: &Thread, node: u8) {
+    async fn balance(&self, thread: &Thread, node: u16) {
         let mut round = Round::background(self.state.borrow().nodes[usize::from(node)].marks.high);
         while !self.is_balanced(node) {
             let mut pass = Pass::default();
@@ -80,7 +80,7 @@ impl Memory {
     }
 
     /// Whether a node's reclaimer may stop; if so its claim to contend has ended.
-    fn is_balanced(&self, node: u8) -> bool {
+    fn is_balanced(&self, node: u16) -> bool {
         let is = self.state.borrow().nodes[usize::from(node)].pressure() == Pressure::Balanced;
         if is {
             self.release_claim(node);
@@ -88,7 +88,7 @@ impl Memory {
         is
     }
 
-    pub(super) fn length(&self, node: u8) -> u32 {
+    pub(super) fn length(&self, node: u16) -> u32 {
         let lists = &self.state.borrow().nodes[usize::from(node)].lists;
         lists.len(ListId::Inactive) + lists.len(ListId::Active)
     }
@@ -97,9 +97,9 @@ impl Memory {
     pub(super) async fn shrink(
         &self,
         thread: &Thread,
-        node: u8,
+        node: u16,
         most: u32,
-        background: Option<u8>,
+        background: Option<u16>,
     ) -> Pass {
         if !self.swap.has_room() {
             return Pass::default();

@@ -20,7 +20,7 @@ impl Memory {
         &self,
         thread: &Thread,
         mut victims: Vec<Victim>,
-        background: Option<u8>,
+        background: Option<u16>,
     ) -> u32 {
         let total = victims.len() as u32;
         let mut skipped = Vec::new();
@@ -51,7 +51,7 @@ impl Memory {
         &self,
         thread: &Thread,
         lock: &crate::clock::Lock,
-        background: Option<u8>,
+        background: Option<u16>,
     ) -> bool {
         let unmapper = background.map_or(Unmapper::Direct, Unmapper::Background);
         match approach(self.contention(), unmapper, self.exclusive.get()) {
@@ -72,7 +72,7 @@ impl Memory {
         true
     }
 
-    async fn claim_or_stall(&self, thread: &Thread, background: Option<u8>) {
+    async fn claim_or_stall(&self, thread: &Thread, background: Option<u16>) {
         if self.exclusive.get().is_none() {
             self.exclusive.set(background);
             return;
@@ -82,7 +82,7 @@ impl Memory {
     }
 
     /// A node is balanced, or its reclaimer has given up: another one may contend.
-    pub(super) fn release_claim(&self, node: u8) {
+    pub(super) fn release_claim(&self, node: u16) {
         if self.exclusive.get() == Some(node) {
             self.exclusive.set(None);
             self.stalled.wake_all(&self.sim);

@@ -16,7 +16,7 @@ pub type PageId = u32;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Frame {
     /// The node.
-    pub node: u8,
+    pub node: u16,
     /// Among the node's frames.
     pub index: u32,
 }
@@ -153,7 +153,7 @@ impl State {
     }
 
     /// A free frame of a node.
-    pub fn take(&mut self, node: u8) -> Option<Frame> {
+    pub fn take(&mut self, node: u16) -> Option<Frame> {
         let run = self.nodes[usize::from(node)].pool.take_free(1)?;
         Some(Frame { node, index: run.first })
     }
@@ -182,7 +182,7 @@ impl State {
     }
 
     /// Takes up to `most` of a node's oldest pages for reclaim: they are Leaving then.
-    pub fn isolate(&mut self, node: u8, most: u32) -> Vec<(PageId, Frame)> {
+    pub fn isolate(&mut self, node: u16, most: u32) -> Vec<(PageId, Frame)> {
         self.demote(node);
         let mut victims = Vec::new();
         while victims.len() < most as usize {
@@ -199,7 +199,7 @@ impl State {
         victims
     }
 
-    fn demote(&mut self, node: u8) {
+    fn demote(&mut self, node: u16) {
         let node = &mut self.nodes[usize::from(node)];
         for _ in 0..node.workingset.demote(node.counts()) {
             let index = node.lists.oldest(ListId::Active).expect("there are so many active pages");

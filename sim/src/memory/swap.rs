@@ -60,13 +60,13 @@ impl Swap {
         costs: &Costs,
         drives: Vec<(&Device, u64, Drive)>,
     ) -> Self {
-        let nodes = u8::try_from(machine.nodes().min(255)).expect("at most 255");
+        let nodes = u16::try_from(machine.nodes()).expect("the machine was checked");
         let mut table = DeviceTable::new(nodes, rules.placement);
         let cpus = (machine.nodes() * *machine.cpus_per_node.get_ref()) as usize;
         let stores = drives.into_iter().map(|(device, pages, drive)| {
             let pages = u32::try_from(pages).expect("a scenario's devices are small").max(2);
             let node = device.node.as_ref().filter(|_| device.is_listed_by_node);
-            let node = node.map(|node| NodeId(*node.get_ref() as u8));
+            let node = node.map(|node| NodeId(*node.get_ref() as u16));
             table.swapon(node, device.priority, pages - 1).expect("the scenario was checked");
             Store {
                 drive,
@@ -116,7 +116,7 @@ impl Swap {
         }
         let mut search = Search::new();
         loop {
-            let next = || self.table().next(NodeId(thread.node() as u8), &mut search);
+            let next = || self.table().next(NodeId(thread.node() as u16), &mut search);
             let device = thread.with(&self.list_lock, self.choose_hold, next).await?;
             let store = self.store(device.0);
             let hold = self.slot_hold * Ns::from(self.turn);

@@ -21,8 +21,9 @@ use crate::report::Report;
 use userswap_policy::devices::DEVICES_MAX;
 
 /// The scenarios that come with the program: name and file.
-const BUILT_IN: [(&str, &str); 10] = [
+const BUILT_IN: [(&str, &str); 11] = [
     ("per-node-devices", include_str!("../../scenarios/per-node-devices.toml")),
+    ("four-nodes", include_str!("../../scenarios/four-nodes.toml")),
     ("eight-nodes", include_str!("../../scenarios/eight-nodes.toml")),
     ("exclusive-stall", include_str!("../../scenarios/exclusive-stall.toml")),
     ("sorted-free", include_str!("../../scenarios/sorted-free.toml")),

@@ -42,7 +42,7 @@ struct File {
 struct Run {
     tasks: NonZeroU32,
     size_per_task: Bytes,
-    published: Published,
+    published: Option<Published>,
 }
 
 #[derive(Deserialize)]
@@ -94,12 +94,12 @@ type Rates = [f64; Listing::ALL.len()];
 
 fn rate_row(of: &Run, listing: Listing, found: &[Rates]) -> Row {
     let values: Vec<_> = found.iter().map(|rates| rates[usize::from(listing.index())]).collect();
+    let published = of.published.as_ref().map(|published| published.of(listing));
     let standing = match listing {
-        Listing::OneList => Standing::Calibrated,
-        Listing::Equal | Listing::Near => Standing::Predicted,
+        Listing::OneList if published.is_some() => Standing::Calibrated,
+        _ => Standing::Predicted,
     };
     let case = format!("{} tasks, {listing}", of.tasks);
-    let published = Some(of.published.of(listing));
     Row { case, published, simulated: values[0], range: None, standing }.over(&values)
 }
 
@@ -108,9 +108,9 @@ fn ratio_rows(of: &Run, found: &[Rates]) -> [Row; 3] {
         let of_run =
             |rates: &Rates| rates[usize::from(above.index())] / rates[usize::from(below.index())];
         let values: Vec<_> = found.iter().map(of_run).collect();
-        let published = of.published.of(above) / of.published.of(below);
+        let published = of.published.as_ref().map(|rates| rates.of(above) / rates.of(below));
         let case = format!("{} tasks, {above} / {below}", of.tasks);
-        Row::predicted(case, Some(published), values[0]).over(&values)
+        Row::predicted(case, published, values[0]).over(&values)
     };
     let (one, equal, near) = (Listing::OneList, Listing::Equal, Listing::Near);
     [(equal, one), (near, one), (near, equal)].map(ratio)

@@ -100,7 +100,9 @@ impl Container for PerNode {
     }
 
     fn node_of(&self, thread: u32) -> NodeId {
-        NodeId((thread % self.0.nodes() as u32) as u8)
+        // Of more than 64 nodes threads use some of each word of the mask.
+        let apart = self.0.nodes().div_ceil(64) as u32;
+        NodeId((thread * apart % self.0.nodes() as u32) as u16)
     }
 
     fn add(&self, node: NodeId, item: u32) {

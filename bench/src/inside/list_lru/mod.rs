@@ -14,6 +14,7 @@ use containers::{Container, LruCrate, PerNode, Plain, QuickCache, Size};
 use loads::{Find, Mixed, Outcome};
 use serde::Serialize;
 use userswap::Error;
+use userswap::list_lru::NODES_MAX;
 
 /// Options of `bench list-lru`.
 #[derive(Debug, Clone, Args)]
@@ -24,7 +25,7 @@ pub struct ListLruArgs {
     threads: Vec<u32>,
     /// Numbers of made-up nodes
     #[arg(long, value_name = "N", value_delimiter = ',', num_args = 1.., default_values_t = [1, 2, 4],
-          value_parser = clap::value_parser!(u32).range(1..=64))]
+          value_parser = clap::value_parser!(u32).range(1..=NODES_MAX as i64))]
     nodes: Vec<u32>,
     /// Operations by all threads together
     #[arg(long, value_name = "N", default_value_t = 4_000_000,
@@ -151,7 +152,7 @@ impl Load {
         let find = (args.walkers > 0).then(|| {
             Self::Find(Find {
                 walkers: args.walkers,
-                reclaimers: args.nodes.iter().copied().max().unwrap_or(1),
+                reclaimers: args.nodes.iter().copied().max().unwrap_or(1).min(args.walkers),
                 items: args.items / args.walkers * 4,
                 objects: args.files / u64::from(args.walkers),
                 limit: args.items.into(),

@@ -63,7 +63,7 @@ pub struct OpenDevice {
     /// The priority asked for.
     pub priority: Option<i16>,
     /// The NUMA node asked for.
-    pub node: Option<u8>,
+    pub node: Option<u16>,
     /// How slow it is made to be.
     pub throttle: Option<Throttle>,
     /// By which plan it fails, for tests.

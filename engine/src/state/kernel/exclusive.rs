@@ -34,13 +34,13 @@ impl Exclusive {
     }
 
     /// The node that may contend.
-    pub fn owner(&self) -> Option<u8> {
+    pub fn owner(&self) -> Option<u16> {
         let owner = self.owner.load(Ordering::Acquire);
-        (owner != NONE).then_some(owner as u8)
+        (owner != NONE).then_some(owner as u16)
     }
 
     /// A background reclaimer of `node` has met a taken lock.
-    pub fn claim(&self, node: u8) -> Claim {
+    pub fn claim(&self, node: u16) -> Claim {
         // AcqRel pairs with `release`: the next owner sees what the last one did.
         let claimed =
             self.owner.compare_exchange(NONE, node.into(), Ordering::AcqRel, Ordering::Acquire);
@@ -53,7 +53,7 @@ impl Exclusive {
     }
 
     /// `node` does not contend any more; true if it was its turn.
-    pub fn release(&self, node: u8) -> bool {
+    pub fn release(&self, node: u16) -> bool {
         // Almost always it is not: a load is all that the path of every allocation pays.
         if self.owner() != Some(node) {
             return false;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 /// What a naive table knows of a device.
 #[derive(Clone, Debug)]
 struct Plain {
-    node: Option<u8>,
+    node: Option<u16>,
     user: Option<u16>,
     leaving: bool,
     full: bool,
@@ -31,10 +31,10 @@ struct Model {
 #[derive(Clone, Default)]
 struct ModelWalk {
     visited: Vec<u8>,
-    successor: Option<(u8, u8)>,
+    successor: Option<(u16, u8)>,
 }
 
-const NODES: u8 = 3;
+const NODES: u16 = 3;
 
 impl Model {
     fn priority(&self, id: u8) -> i32 {
@@ -51,11 +51,11 @@ impl Model {
 
     fn key(&self, id: u8, list: usize) -> i32 {
         let device = &self.devices[&id];
-        let is_near = self.placement == Placement::Near && device.node == Some(list as u8);
+        let is_near = self.placement == Placement::Near && device.node == Some(list as u16);
         if device.user.is_none() && is_near { 1 } else { -self.priority(id) }
     }
 
-    fn list_number(&self, node: u8) -> usize {
+    fn list_number(&self, node: u16) -> usize {
         if self.placement == Placement::Near { usize::from(node) } else { 0 }
     }
 
@@ -84,8 +84,8 @@ impl Model {
         }
     }
 
-    fn next(&mut self, node: u8, walk: &mut ModelWalk) -> Option<u8> {
-        let mut order: Vec<(u8, u8)> = Vec::new();
+    fn next(&mut self, node: u16, walk: &mut ModelWalk) -> Option<u8> {
+        let mut order: Vec<(u16, u8)> = Vec::new();
         if let Some((node, id)) = walk.successor {
             let list = self.lists[self.list_number(node)].iter();
             order.extend(list.skip_while(|other| **other != id).map(|id| (node, *id)));
@@ -107,13 +107,13 @@ impl Model {
 
 #[derive(Clone, Debug)]
 enum Operation {
-    On(Option<u8>, Option<u16>),
+    On(Option<u16>, Option<u16>),
     Begin(u8),
     Done(u8),
     Failed(u8),
     Full(u8),
     NotFull(u8),
-    Next(u8, usize),
+    Next(u16, usize),
     StartWalk(usize),
     SetPlacement(Placement),
 }
@@ -193,7 +193,7 @@ impl Pair {
         self.model.devices.get(&id).is_some_and(|device| device.leaving)
     }
 
-    fn swapon(&mut self, node: Option<u8>, user: Option<u16>) {
+    fn swapon(&mut self, node: Option<u16>, user: Option<u16>) {
         let id = (0..32).find(|id| !self.model.devices.contains_key(id));
         let result = self.table.swapon(node.map(NodeId), user, 9);
         assert_eq!(result, id.map(DeviceId).ok_or(SwaponError::TooManyDevices));
@@ -304,7 +304,7 @@ proptest! {
                 None => prop_assert!(listed.iter().all(|id| asked.contains(id))),
             }
             // The model does not know of this walk's turns.
-            pair.model.lists = (0..pair.model.lists.len() as u8)
+            pair.model.lists = (0..pair.model.lists.len() as u16)
                 .map(|node| pair.table.listed(NodeId(node)).map(|(id, _)| id.0).collect())
                 .collect();
         }

@@ -1,0 +1,65 @@
+//! A program under `userswap run`: the command line, and the statistics that its engines leave.
+
+use super::alternate::BenchError;
+use crate::faults::{Engines, Faults};
+use crate::kernel;
+use crate::process::{self, Course, Finished};
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use userswap::{FaultMode, Poll};
+
+/// What a program gets from us.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Budget<'a> {
+    /// The binary that has the verb `run`.
+    pub(super) exe: &'a Path,
+    pub(super) ram_bytes: u64,
+    pub(super) fault: FaultMode,
+    pub(super) poll: Poll,
+    pub(super) swap: &'a [String],
+}
+
+impl Budget<'_> {
+    /// Runs the program with its arguments; its major faults are those of its engines, whoever counts in `course`.
+    pub(super) fn run(&self, program: &[OsString], course: Course) -> Result<Finished, BenchError> {
+        let engines =
+            Engines::new(self.exe, &kernel::unique_name()).map_err(BenchError::Statistics)?;
+        let mut command = self.command(program, &engines.pattern());
+        let faults = Arc::new(Faults::Engine(engines));
+        Ok(process::run(&mut command, &Course { faults, ..course })?)
+    }
+
+    fn command(&self, program: &[OsString], statistics: &Path) -> Command {
+        let mut command = Command::new(self.exe);
+        command.args(["run", "--ram", &self.ram_bytes.to_string()]);
+        command.args(["--fault", &self.fault.to_string()]);
+        command.args(["--poll", &self.poll.to_string()]);
+        for spec in self.swap {
+            command.args(["--swap", spec]);
+        }
+        command.arg("--stats").arg(statistics).arg("--").args(program);
+        command
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_keeps_its_arguments_and_has_one_budget_for_all_its_processes() {
+        let swap = ["/a", "/b:1G"].map(str::to_owned);
+        let (exe, fault, poll) = (Path::new("us"), FaultMode::Signal, Poll::Micros(30));
+        let budget = Budget { exe, ram_bytes: 512 << 20, fault, poll, swap: &swap };
+        let program = ["us", "usemem", "-n", "2"].map(OsString::from);
+        let command = budget.command(&program, Path::new("/s/%p.json"));
+        let args: Vec<_> = command.get_args().map(|arg| arg.to_str().unwrap()).collect();
+        assert_eq!(
+            args.join(" "),
+            "run --ram 536870912 --fault signal --poll 30 --swap /a --swap /b:1G --stats /s/%p.json -- \
+             us usemem -n 2"
+        );
+    }
+}
