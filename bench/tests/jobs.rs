@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{run, standalone, text, until};
+use common::{refuses, run, standalone, text, until};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -146,11 +146,7 @@ fn wrong_values_are_named_on_one_line_and_end_with_status_2() {
         ("--limit x", "'x'"),
         ("--venv /proc/self", "/proc/self"),
     ] {
-        let output = run(&format!("bench jobs {options}"));
-        assert_eq!(output.status.code(), Some(2), "{options}: {output:?}");
-        let message = text(&output.stderr);
-        assert_eq!(message.lines().count(), 1, "{options}: {message}");
-        assert!(message.contains(value), "{options}: {message}");
+        refuses(&format!("bench jobs {options}"), value);
     }
 }
 

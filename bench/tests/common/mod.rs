@@ -31,6 +31,17 @@ pub fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
+/// A wrong value of a command line is named on one line, nothing else is printed, and the status is 2.
+#[allow(dead_code, reason = "not every test has command lines that are wrong")]
+pub fn refuses(line: &str, value: &str) {
+    let output = run(line);
+    assert_eq!(output.status.code(), Some(2), "{line}: {output:?}");
+    assert!(output.stdout.is_empty(), "{line}: {output:?}");
+    let message = text(&output.stderr);
+    assert_eq!(message.lines().count(), 1, "{line}: {message}");
+    assert!(message.contains(value), "{line}: {message}");
+}
+
 /// Looks again and again until `done` is true.
 #[allow(dead_code, reason = "not every test waits")]
 pub fn until(what: &str, mut done: impl FnMut() -> bool) {

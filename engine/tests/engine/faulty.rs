@@ -1,6 +1,5 @@
 //! Devices that fail by a plan (`faulty:`): trouble that passes is outlasted, and what does not pass costs only the pages
 //! that the device really lost, with both deliveries, both transfers and both ways of doing requests.
-use crate::failing::is_lost;
 use crate::support::*;
 use std::sync::atomic::Ordering;
 use userswap::Engine;

@@ -2,12 +2,14 @@
 //! a test's own, a generator, and how long a test may take.
 mod audit;
 mod internals;
+mod lost;
 mod pages;
 mod past;
 mod process;
 
 pub use audit::audit;
 pub use internals::*;
+pub use lost::is_lost;
 pub use pages::{Pages, word};
 pub use past::*;
 pub use process::{alone, end, ended, fork, forked, in_child, join, kill, rest, send, stop};
