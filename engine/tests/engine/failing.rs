@@ -288,15 +288,10 @@ fn writes_that_a_limit_refuses_cost_no_page() {
         for way in WAYS {
             let directory = tempfile::tempdir_in("/var/tmp").unwrap();
             let engine = engine_on(way, &[&format!("{}:64M", directory.path().display())]);
-            // SAFETY: a limit of this process, which ends with this test; the signal is turned into EFBIG.
-            unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
-            let limit = |bytes| libc::rlimit { rlim_cur: bytes, rlim_max: libc::RLIM_INFINITY };
-            // SAFETY: as above.
-            unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &limit(6 << 20)) };
+            limit_files(6 << 20);
             use_too_much(&engine, 30);
             let counters = engine.counters();
-            // SAFETY: as above.
-            unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &limit(libc::RLIM_INFINITY)) };
+            limit_files(libc::RLIM_INFINITY);
             assert!(counters.swap_write_errors > 0, "{counters:?}");
             // The first 6 MiB are good; some of that waits in other CPUs' buffers when the device is given up.
             assert!(counters.pswpout > 500, "{counters:?}");

@@ -12,7 +12,9 @@ pub use internals::*;
 pub use lost::is_lost;
 pub use pages::{Pages, word};
 pub use past::*;
-pub use process::{alone, end, ended, fork, forked, in_child, join, kill, rest, send, stop};
+pub use process::{
+    alone, end, ended, fork, forked, in_child, join, kill, limit_files, rest, send, stop,
+};
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::Write;

@@ -126,3 +126,12 @@ pub fn join(child: i32) {
     let status = ended(child);
     assert_eq!(status, 0, "a child ended with {status:#x}");
 }
+
+/// Has this process write no file beyond so many bytes; that is EFBIG then, not a signal.
+pub fn limit_files(bytes: u64) {
+    // SAFETY: ignores a signal that nothing here waits for.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+    let limit = libc::rlimit { rlim_cur: bytes, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: a limit of this process alone.
+    unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &limit) };
+}
