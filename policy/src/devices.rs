@@ -135,7 +135,7 @@ pub enum SwapoffError {
 #[derive(Clone, Debug, Default)]
 pub struct Search {
     /// Bit per device that was returned.
-    visited: u32,
+    visited: u64,
     /// The list that is walked, and the device that came after the one returned last.
     successor: Option<(NodeId, u8)>,
 }

@@ -15,7 +15,7 @@ use crate::memory::{
     Access, Costs, Memory, Outcome, PageId, Removal, Replacement, Rules, Setup, Shared, Swapoff,
 };
 use crate::report::{Report, Row, Table};
-use userswap_policy::devices::Placement;
+use userswap_policy::devices::{DEVICES_MAX, Placement};
 use userswap_policy::kernel::contention::Contention;
 
 #[derive(Deserialize)]
@@ -81,6 +81,10 @@ pub fn run(name: &str, source: &Source, options: &Options) -> Result<Report, Fai
     let Limit { nodes, devices, tasks, pages_per_task, .. } = file.limit;
     if [nodes, devices, tasks, pages_per_task].contains(&0) {
         let message = "limit.nodes, devices, tasks and pages_per_task: use 1 or more".to_owned();
+        return Err(BadFile::new(message).into());
+    }
+    if devices as usize > DEVICES_MAX {
+        let message = format!("limit.devices={devices}: use 1 to {DEVICES_MAX}");
         return Err(BadFile::new(message).into());
     }
     let mut report = Report::new(name, &file.about, options.seed);
@@ -201,7 +205,9 @@ fn machine(random: &mut Random, limit: Limit) -> Result<(Machine, Vec<Device>), 
         1 + random.below(3),
         4 * (64 + random.below(64)),
     );
-    let count = (1 + random.below(4) as u32).min(limit.devices);
+    // The same case for each limit up to the usual one.
+    let most = limit.devices.max(Limit::default().devices);
+    let count = (1 + random.below(most.into()) as u32).min(limit.devices);
     for index in 0..count {
         let fault = fault(random);
         text += &device(random, nodes);
