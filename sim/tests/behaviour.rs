@@ -102,8 +102,12 @@ const REFUSED: &[(&str, &str, &str)] = &[
     ("exclusive-stall", "row.4.threads=0", "exclusive-stall.toml:"),
     ("sorted-free", "load.tasks=0", "invalid value: integer `0`, expected a nonzero u32"),
     ("sorted-free", "load.devices=[65]", "65 devices: use 1 to 64"),
-    ("stress", "limit.devices=65", "limit.devices=65: use 1 to 64"),
-    ("stress", "limit.tasks=0", "limit.nodes, devices, tasks and pages_per_task: use 1 or more"),
+    ("stress", "limit.devices=65", "stress.toml:6: 65 devices: use 1 to 64"),
+    (
+        "stress",
+        "limit.tasks=0",
+        "stress.toml:6: 0 nodes, devices, tasks or pages_per_task: use 1 or more",
+    ),
     ("eight-nodes", "device.0.size=1024 TiB", "pages after scaling: use 2 to 134217728"),
     ("no-such-file.toml", "", "no-such-file.toml: No such file or directory"),
 ];
