@@ -2,27 +2,35 @@
 //! children, who need numbers for devices of their own.
 use crate::support::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use userswap::Engine;
 use userswap::internals::SlotSpan;
+use userswap::{Engine, Region};
 use userswap_policy::banks::BANK_SLOTS;
 use userswap_policy::devices::{DEVICES_MAX, Placement};
 
 /// More than a bank of slots.
 const LARGE: &str = "mem:300G";
 
-/// Which device each page of a region is on, by index, and its slot there.
-fn places(engine: &Engine, pages: Pages) -> Vec<(usize, u32)> {
+/// Which device a page is on, by index, and its slot there.
+fn place(engine: &Engine, pages: Pages, page: usize) -> Option<(usize, u32)> {
     let core = engine.core();
-    let first = core.arena.page_of(pages.address);
-    let place = |page: usize| {
-        let slot = match core.pages.state(first + page as u32) {
-            PageState::Swapped { slot } | PageState::Cached { slot: Some(slot), .. } => slot,
-            state => panic!("page {page} was paged out, and is {state:?}"),
-        };
-        let device = core.devices.device_of(slot);
-        (usize::from(device.id().0), device.number_of(slot))
+    let slot = match core.pages.state(core.arena.page_of(pages.address) + page as u32) {
+        PageState::Swapped { slot } | PageState::Cached { slot: Some(slot), .. } => slot,
+        _ => return None,
     };
-    (0..pages.count).map(place).collect()
+    let device = core.devices.device_of(slot);
+    Some((usize::from(device.id().0), device.number_of(slot)))
+}
+
+/// Where all pages of a region are, once those that were busy have left too.
+fn places(engine: &Engine, region: &Region) -> Vec<(usize, u32)> {
+    let pages = Pages::of(region);
+    let mut places = Vec::new();
+    eventually("every page is on a device", || {
+        region.page_out(0..region.len()).unwrap();
+        places = (0..pages.count).filter_map(|page| place(engine, pages, page)).collect();
+        places.len() == pages.count
+    });
+    places
 }
 
 /// Has everything on all devices in turns: without an own node and a priority.
@@ -67,7 +75,7 @@ fn sixty_four(way: Way) {
     assert_eq!(said, "there are 64 swap devices already: swap one off first");
     let (region, pages) = paged_out(&engine, 64 * MIB / PAGE, 1);
     let mut on = [0; DEVICES_MAX];
-    places(&engine, pages).iter().for_each(|(device, _)| on[*device] += 1);
+    places(&engine, &region).iter().for_each(|(device, _)| on[*device] += 1);
     assert!(on.iter().all(|pages| *pages > 0), "all devices have pages: {on:?}");
     let (wanted, done) = (rounds(80), AtomicUsize::new(0));
     let seed = seed();
@@ -127,7 +135,7 @@ fn a_large_device_keeps_every_page_on_both_sides_of_its_banks_border() {
             taken.push(span);
         }
         let (region, pages) = paged_out(&engine, 4000, 5);
-        let places = places(&engine, pages);
+        let places = places(&engine, &region);
         let beyond = places.iter().filter(|(_, number)| *number >= BANK_SLOTS).count();
         assert!((1..4000).contains(&beyond), "{beyond} pages of 4000 are in the second bank");
         assert!(places.iter().all(|(device, _)| *device == 1), "{places:?}");
@@ -172,8 +180,8 @@ fn a_child_has_copies_of_what_it_finds_no_numbers_for() {
     alone(60, || {
         for (spec, count, copied) in [("mem:2M", 40, 16), (LARGE, 20, 8), ("mem:2M", 24, 0)] {
             let engine = many(WAYS[0], spec, count);
-            let (_region, pages) = paged_out(&engine, 40 * MIB / PAGE, 1);
-            let on = places(&engine, pages);
+            let (region, pages) = paged_out(&engine, 40 * MIB / PAGE, 1);
+            let on = places(&engine, &region);
             let child = fork(&engine, || {
                 let core = engine.core();
                 let own = |device: &&Device| holding_of(device) == Holding::Own;
