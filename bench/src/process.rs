@@ -8,6 +8,7 @@ use crate::faults::Faults;
 use crate::interrupt::{Interrupt, Interrupted};
 use crate::usemem::WAITING_MARK;
 use crate::watch::{Seen, Watch, Watching};
+use serde::Serialize;
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -37,6 +38,28 @@ pub struct Finished {
     pub stdout: String,
     /// What it wrote to standard error.
     pub stderr: String,
+}
+
+/// What a run took, as every report has it.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(crate) struct Figures {
+    pub(crate) wall_s: f64,
+    pub(crate) user_s: f64,
+    pub(crate) sys_s: f64,
+    /// Faults that had to wait for a device, where somebody counted them.
+    pub(crate) major_faults: Option<u64>,
+}
+
+impl Finished {
+    /// The figures of a report.
+    pub(crate) fn figures(&self) -> Figures {
+        Figures {
+            wall_s: self.wall.as_secs_f64(),
+            user_s: self.user.as_secs_f64(),
+            sys_s: self.sys.as_secs_f64(),
+            major_faults: self.major_faults,
+        }
+    }
 }
 
 /// Names the binary that has the verbs `run`, `bench` and `usemem`, when it is not the running one.

@@ -18,6 +18,7 @@ mod sim;
 mod stress;
 
 use std::ffi::OsString;
+use std::num::{IntErrorKind, ParseIntError};
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -121,7 +122,15 @@ fn value_refusal(error: &clap::Error) -> Option<String> {
     match (error.kind(), error.get(ContextKind::ValidValue)) {
         (ErrorKind::ValueValidation, _) => {
             let reason = std::error::Error::source(error)?;
-            Some(format!("{option}: {reason}"))
+            let value = text(ContextKind::InvalidValue).unwrap_or_default();
+            // The standard library's error names no value.
+            Some(match reason.downcast_ref::<ParseIntError>().map(ParseIntError::kind) {
+                Some(IntErrorKind::PosOverflow) => {
+                    format!("{option}: {value}: use a smaller number")
+                }
+                Some(_) => format!("{option}: {value:?}: use a whole number"),
+                None => format!("{option}: {reason}"),
+            })
         }
         (ErrorKind::InvalidValue, Some(ContextValue::Strings(allowed))) => {
             let value = text(ContextKind::InvalidValue).unwrap_or_default();

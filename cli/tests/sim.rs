@@ -47,6 +47,9 @@ fn what_cannot_be_gets_one_line_and_status_2() {
             "eight-nodes.toml:8: 0 nodes: use 1 to 1024",
         ),
         (&["eight-nodes", "--set", "nodes"], "--set: \"nodes\" is no setting: use TABLE.KEY=VALUE"),
+        (&["list", "--seed", "x"], "--seed: \"x\": use a whole number"),
+        (&["list", "--seed", "18446744073709551616"], "use a smaller number"),
+        (&["stress", "--set", "limit.devices=65"], "stress.toml:6: 65 devices: use 1 to 64"),
         (&["all", "--plot", "a.svg"], "--plot draws one scenario"),
         (
             &["eight-nodes", "--set", "machine.scale=1024", "--plot", "/no/such/a.svg"],

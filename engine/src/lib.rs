@@ -78,7 +78,7 @@ pub mod internals {
     pub use crate::base::{elf, script, size, status};
     pub use crate::control::{CONNECTIONS_MAX, directory, protocol, settings};
     pub use crate::device::loans::BORROWERS_MAX;
-    pub use crate::device::record::{DeviceState, Holding};
+    pub use crate::device::record::{Device, DeviceState, Holding};
     pub use crate::device::{Devices, SlotMode, SlotSpan, open};
     pub use crate::job::ledger::{self, Ledger};
     pub use crate::job::member::Member;

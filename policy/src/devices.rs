@@ -24,6 +24,8 @@ use alloc::vec::Vec;
 
 /// Most devices at a time.
 pub const DEVICES_MAX: usize = IDS_MAX;
+/// Nodes that a machine can have: kernels are built for so many at most.
+pub const MACHINE_NODES_MAX: u16 = 1024;
 /// Highest priority that a user can give: the kernel's interface carries 15 bits.
 pub const PRIORITY_MAX: u16 = 0x7fff;
 
@@ -133,7 +135,7 @@ pub enum SwapoffError {
 #[derive(Clone, Debug, Default)]
 pub struct Search {
     /// Bit per device that was returned.
-    visited: u32,
+    visited: u64,
     /// The list that is walked, and the device that came after the one returned last.
     successor: Option<(NodeId, u8)>,
 }

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 extern crate alloc;
 
+pub mod banks;
 mod bits;
 pub mod block;
 pub mod choice;

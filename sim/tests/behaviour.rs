@@ -39,6 +39,40 @@ fn nothing_is_wrong_after_any_event_of_a_large_machine() {
     assert!(read.rows.iter().any(|row| row.simulated > 1.0), "the programs swap: {report}");
 }
 
+/// The eight nodes with so many devices, in a file of its own, which goes with the directory.
+fn with_devices(directory: &tempfile::TempDir, count: u32) -> String {
+    let (text, _) = EIGHT_NODES.split_once("[[device]]").unwrap();
+    let of = |device| {
+        let node = device % 8;
+        format!(
+            "[[device]]\nnode = {node}\nsize = \"2 GiB\"\nkind = \"copy\"\npage = \"2500 ns\"\n"
+        )
+    };
+    let path = directory.path().join(format!("{count}.toml"));
+    let devices: String = (0..count).map(of).collect();
+    std::fs::write(&path, format!("{text}{devices}")).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+const EIGHT_NODES: &str = include_str!("../scenarios/eight-nodes.toml");
+
+#[test]
+fn sixty_four_devices_fill_and_lose_no_page_and_one_more_is_refused_by_its_line() {
+    let directory = tempfile::tempdir().unwrap();
+    let small = ["machine.scale=4096", "cost.slots_per_turn=1"];
+    let report = run(&with_devices(&directory, 64), &small, 1, Checking::EveryEvent).unwrap();
+    let used = &report.table("in use on each device, GiB").unwrap().rows;
+    let spread: Vec<_> = used.iter().filter(|row| row.case.starts_with("spread")).collect();
+    assert_eq!(spread.len(), 64);
+    assert!(spread.iter().all(|row| row.simulated > 0.0), "{report}");
+    let refusal = run(&with_devices(&directory, 65), &small, 1, Checking::Off).unwrap_err();
+    assert!(refusal.ends_with("65.toml:360: 65 devices: use 64 at most"), "{refusal}");
+    let many = ["limit.devices=64", "limit.tasks=2", "seeds=20"];
+    let few = ["limit.devices=4", "limit.tasks=2", "seeds=20"];
+    let events = |sets| run("stress", sets, 5, Checking::EveryEvent).unwrap().events;
+    assert_ne!(events(&many), events(&few));
+}
+
 /// A scenario, a setting, and what is said about it.
 const REFUSED: &[(&str, &str, &str)] = &[
     (
@@ -67,7 +101,13 @@ const REFUSED: &[(&str, &str, &str)] = &[
     ),
     ("exclusive-stall", "row.4.threads=0", "exclusive-stall.toml:"),
     ("sorted-free", "load.tasks=0", "invalid value: integer `0`, expected a nonzero u32"),
-    ("stress", "limit.tasks=0", "limit.nodes, devices, tasks and pages_per_task: use 1 or more"),
+    ("sorted-free", "load.devices=[65]", "65 devices: use 1 to 64"),
+    ("stress", "limit.devices=65", "stress.toml:6: 65 devices: use 1 to 64"),
+    (
+        "stress",
+        "limit.tasks=0",
+        "stress.toml:6: 0 nodes, devices, tasks or pages_per_task: use 1 or more",
+    ),
     ("eight-nodes", "device.0.size=1024 TiB", "pages after scaling: use 2 to 134217728"),
     ("no-such-file.toml", "", "no-such-file.toml: No such file or directory"),
 ];

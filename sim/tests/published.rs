@@ -68,11 +68,23 @@ fn a_fixed_window_gains_with_its_size_and_a_scaled_one_never() {
     let time = |case: &str| row(&report, "swapoff by page_cluster, s", case).simulated;
     let default: Vec<_> = (1..=8).map(|cluster| time(&format!("default, {cluster}"))).collect();
     assert!(default.iter().all(|time| (time / default[0] - 1.0).abs() < 0.02), "{default:?}");
-    for cluster in ["1", "2", "3", "4"] {
+    for cluster in ["1", "2", "3", "4", "5", "6", "7"] {
         assert_within(row(&report, "mean of default / fixed by page_cluster", cluster), 15.0);
     }
+    // A window that is looked up at every page costs more than it saves in the end.
+    assert!(time("fixed, 5") < time("fixed, 3") && time("fixed, 5") < time("fixed, 7"));
     let look_up = row(&report, "other walks, page_cluster 3, s", "look-up first").simulated;
     assert!(look_up < time("default, 3") / 2.0);
+}
+
+/// The source's system time is that of the program: its reclaimers are the kernel's threads.
+#[test]
+fn the_baselines_of_the_exclusive_stall_keep_as_many_cpus_busy_as_the_source_says() {
+    let report = run("exclusive-stall");
+    for threads in [1, 3, 5, 7, 8] {
+        let busy = row(&report, "CPUs busy for the system", &format!("{threads} threads, wait"));
+        assert_within(busy, if threads == 1 { 5.0 } else { 30.0 });
+    }
 }
 
 /// What is outside the source's own noise: all runs together take longer, most of all with a thread on every CPU, because

@@ -7,14 +7,16 @@ use std::hint::black_box;
 use std::time::Instant;
 use userswap::NodeId;
 use userswap::internals::lock::{Lock, LockUse};
-use userswap_policy::devices::{DEVICES_MAX, DeviceId, DeviceTable, Placement, Search};
+use userswap_policy::devices::{
+    DEVICES_MAX, DeviceId, DeviceTable, MACHINE_NODES_MAX, Placement, Search,
+};
 
 /// Options of `bench device-choice`.
 #[derive(Debug, Clone, Args)]
 pub struct DeviceChoiceArgs {
     /// Numbers of nodes, with a device each as long as there are numbers for devices
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [1, 2, 4, 8, 16, 32, 64],
-          value_parser = clap::value_parser!(u16).range(1..=1024))]
+          value_parser = clap::value_parser!(u16).range(1..=i64::from(MACHINE_NODES_MAX)))]
     nodes: Vec<u16>,
     /// Choices that are timed together
     #[arg(long, value_name = "N", default_value_t = 100_000,

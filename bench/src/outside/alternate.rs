@@ -122,7 +122,7 @@ pub(super) fn measure(plan: &Plan, disk: Option<Disk>) -> Result<Report, BenchEr
         for &engine in engines {
             interrupt.check().map_err(RunError::from)?;
             let run = bench.run(engine)?;
-            eprintln!("{engine} {number} of {}: {:.2} s", plan.runs, run.wall_s);
+            eprintln!("{engine} {number} of {}: {:.2} s", plan.runs, run.figures.wall_s);
             runs.push(run);
         }
     }
@@ -182,14 +182,7 @@ impl Bench<'_> {
             }
         };
         let throughput_kbs = self.throughput(Side::Limited(engine), &load, &finished)?;
-        Ok(Run {
-            engine,
-            wall_s: finished.wall.as_secs_f64(),
-            user_s: finished.user.as_secs_f64(),
-            sys_s: finished.sys.as_secs_f64(),
-            throughput_kbs,
-            major_faults: finished.major_faults,
-        })
+        Ok(Run { engine, figures: finished.figures(), throughput_kbs })
     }
 
     fn budget(&self) -> Budget<'_> {

@@ -7,6 +7,7 @@ use crate::disk::Disk;
 use crate::figures::{Spread, median};
 use crate::format::Shown;
 use crate::machine::{self, Machine};
+use crate::process::Figures;
 use crate::size;
 use comfy_table::{CellAlignment, Table, presets};
 use serde::{Serialize, Serializer};
@@ -38,12 +39,9 @@ fn as_text<T: fmt::Display, S: Serializer>(value: &T, to: S) -> Result<S::Ok, S:
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Run {
     pub(crate) engine: Engine,
-    pub(crate) wall_s: f64,
-    pub(crate) user_s: f64,
-    pub(crate) sys_s: f64,
+    #[serde(flatten)]
+    pub(crate) figures: Figures,
     pub(crate) throughput_kbs: u64,
-    /// Faults that had to wait for a device, where somebody counted them.
-    pub(crate) major_faults: Option<u64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -106,7 +104,7 @@ impl Report {
         ideal_s: Option<f64>,
         disk: Option<Disk>,
     ) -> Self {
-        let wall = |engine| median(of(&runs, engine).map(|run| run.wall_s));
+        let wall = |engine| median(of(&runs, engine).map(|run| run.figures.wall_s));
         let median_wall_s =
             Medians { userswap: wall(Engine::Userswap), kernel: wall(Engine::Kernel) };
         let ratio = median_wall_s.kernel.zip(median_wall_s.userswap);
@@ -141,7 +139,7 @@ impl Report {
 
     /// Seconds of wall time of one side's runs.
     pub(crate) fn wall_s(&self, engine: Engine) -> Option<Spread> {
-        Spread::of(of(&self.runs, engine).map(|run| run.wall_s))
+        Spread::of(of(&self.runs, engine).map(|run| run.figures.wall_s))
     }
 
     pub(crate) fn major_faults(&self, engine: Engine) -> Option<f64> {
@@ -218,7 +216,7 @@ impl Report {
 
 impl Run {
     fn major_faults(&self) -> Option<f64> {
-        self.major_faults.map(|faults| faults as f64)
+        self.figures.major_faults.map(|faults| faults as f64)
     }
 }
 
@@ -246,11 +244,11 @@ fn row(engine: Engine, number: &str, run: &Run) -> [String; 7] {
     [
         engine.to_string(),
         number.to_owned(),
-        seconds(run.wall_s),
-        seconds(run.user_s),
-        seconds(run.sys_s),
+        seconds(run.figures.wall_s),
+        seconds(run.figures.user_s),
+        seconds(run.figures.sys_s),
         run.throughput_kbs.to_string(),
-        run.major_faults.map_or_else(|| "-".to_owned(), |faults| faults.to_string()),
+        run.figures.major_faults.map_or_else(|| "-".to_owned(), |faults| faults.to_string()),
     ]
 }
 
@@ -259,12 +257,14 @@ fn median_run(runs: &[Run], engine: Engine) -> Option<Run> {
     let figure = |of_run: fn(&Run) -> f64| median(of(runs, engine).map(of_run));
     Some(Run {
         engine,
-        wall_s: figure(|run| run.wall_s)?,
-        user_s: figure(|run| run.user_s)?,
-        sys_s: figure(|run| run.sys_s)?,
+        figures: Figures {
+            wall_s: figure(|run| run.figures.wall_s)?,
+            user_s: figure(|run| run.figures.user_s)?,
+            sys_s: figure(|run| run.figures.sys_s)?,
+            major_faults: median(of(runs, engine).filter_map(Run::major_faults))
+                .map(|faults| faults as u64),
+        },
         throughput_kbs: figure(|run| run.throughput_kbs as f64)? as u64,
-        major_faults: median(of(runs, engine).filter_map(Run::major_faults))
-            .map(|faults| faults as u64),
     })
 }
 
@@ -276,11 +276,8 @@ mod tests {
     fn run(engine: Engine, wall_s: f64) -> Run {
         Run {
             engine,
-            wall_s,
-            user_s: 0.5,
-            sys_s: 0.25,
+            figures: Figures { wall_s, user_s: 0.5, sys_s: 0.25, major_faults: Some(4096) },
             throughput_kbs: 1000,
-            major_faults: Some(4096),
         }
     }
 

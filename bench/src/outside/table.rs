@@ -243,6 +243,7 @@ mod tests {
     use crate::disk::Disk;
     use crate::outside::args::tests::plan;
     use crate::outside::report::Run;
+    use crate::process::Figures;
     use clap::Parser;
 
     #[derive(Debug, Parser)]
@@ -259,11 +260,8 @@ mod tests {
     fn row(case: &str, walls: [f64; 3]) -> Row {
         let run = |engine, wall_s| Run {
             engine,
-            wall_s,
-            user_s: 0.0,
-            sys_s: 0.0,
+            figures: Figures { wall_s, user_s: 0.0, sys_s: 0.0, major_faults: Some(8192) },
             throughput_kbs: 1,
-            major_faults: Some(8192),
         };
         let disk = Disk { write_bytes_per_s: 1e9, read_bytes_per_s: 2e9 };
         let thread = vec![run(Engine::Kernel, walls[0]), run(Engine::Userswap, walls[1])];

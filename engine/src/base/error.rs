@@ -65,6 +65,12 @@ pub enum Error {
     /// As many devices as there are records for are in use.
     #[error("there are {0} swap devices already: swap one off first")]
     TooManyDevices(usize),
+    /// The devices in use leave no numbers for the slots of one of that many bytes.
+    #[error(
+        "no room for a device of {}: all devices may have 16T together, in parts of 256G: give it a SIZE of 256G or less, or swap one off",
+        crate::base::size::ByteSize(*.0)
+    )]
+    NoSlotNumbers(u64),
     /// The table of devices refused one.
     #[error("the device cannot be used: {}", swapon_reason(.0))]
     Swapon(SwaponError),

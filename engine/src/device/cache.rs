@@ -2,8 +2,8 @@
 //!
 //! What to do is decided in `policy::slot_cache` and `policy::free_batch`; here are the locks. A buffer's
 //! lock is held while its batch is freed: after a drain has passed it, no slot of it is still on its way.
-use super::record::{Device, Store, number_of};
-use super::{Devices, SlotSpan, device_id_of};
+use super::record::{Device, Store};
+use super::{Devices, SlotSpan};
 use crate::base::index::{NodeId, Slot};
 use crate::sys::lock::{Guard, Lock};
 use crate::sys::{clock, numa};
@@ -172,7 +172,7 @@ impl Devices {
         if self.buffers.source() == Source::Devices || span.count as usize >= BATCH {
             let device = self.device_of(span.first);
             let mut store = device.store().lock_counted(&device.freeing);
-            let run = SlotRun { first: number_of(span.first), count: span.count };
+            let run = SlotRun { first: device.number_of(span.first), count: span.count };
             return self.free_run(device, &mut store, run);
         }
         let cpu = &self.buffers.cpus[self.buffers.cpu()];
@@ -231,7 +231,7 @@ impl free_batch::Devices for Freeing<'_> {
     type Entry = Slot;
 
     fn device_of(&self, slot: Slot) -> DeviceId {
-        device_id_of(slot)
+        self.devices.id_of(slot)
     }
 
     fn check(&mut self, _: Slot) -> Result<(), Invalid> {
@@ -249,7 +249,8 @@ impl free_batch::Devices for Freeing<'_> {
     }
 
     fn free(&mut self, slot: Slot) -> Result<(), Invalid> {
-        let number = number_of(slot);
+        let (device, _) = self.held.as_ref().expect("the lock of the slot's device is held");
+        let number = device.number_of(slot);
         match &mut self.run {
             Some(run) if run.first + run.count == number => run.count += 1,
             _ => {

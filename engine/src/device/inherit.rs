@@ -20,7 +20,6 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::PathBuf;
-use userswap_policy::devices::DEVICES_MAX;
 
 /// What is copied at a time.
 const COPY_BYTES: usize = 1 << 20;
@@ -51,8 +50,9 @@ impl Devices {
     /// No room for a copy, or reading or writing failed.
     pub fn hand_over(&self) -> Result<Estate, Error> {
         let mut copied = 0;
-        let mut numbers = DEVICES_MAX - self.list().count();
+        let mut banks = self.banks();
         let hand_over = |device: &Device| {
+            let max = device.label().map_or(0, |label| label.max);
             let (used, holding) = {
                 let store = device.store().lock();
                 (store.used(), store.holding)
@@ -60,11 +60,11 @@ impl Devices {
             if used == 0 {
                 return Ok(Handed::Nothing);
             }
-            let needs = usize::from(holding == Holding::Own);
-            if numbers >= needs
-                && let Some(loan) = device.lend()
-            {
-                numbers -= needs;
+            // Beside one of the parent's own the child gets another of its size.
+            let mut then = banks;
+            let is_numbered = holding == Holding::Borrowed || then.take(max).is_some();
+            if is_numbered && let Some(loan) = device.lend() {
+                banks = then;
                 return Ok(Handed::Loan(loan));
             }
             copied += u64::from(used);
@@ -80,11 +80,11 @@ impl Devices {
     /// An empty device cannot be made, or what dup3 says.
     pub fn take_over(&self, estate: Estate) -> Result<(), Error> {
         let devices: Vec<&Device> = self.list().collect();
-        let mut own = Vec::new();
+        let (mut own, mut unused) = (Vec::new(), Vec::new());
         for (device, handed) in devices.into_iter().zip(estate.devices) {
             let holding = device.store().lock().holding;
             match (handed, holding) {
-                (Handed::Nothing, Holding::Borrowed) => self.let_go(device)?,
+                (Handed::Nothing, Holding::Borrowed) => unused.push(device),
                 (Handed::Nothing, Holding::Own) => self.own(device, &device.empty_file()?)?,
                 (Handed::Copy(file), _) => self.own(device, &file)?,
                 (Handed::Loan(loan), holding) => {
@@ -100,7 +100,8 @@ impl Devices {
         for (opened, hardware) in own {
             self.take_into_use(opened, hardware)?;
         }
-        Ok(())
+        // Only now: the parent has found numbers for the others beside these.
+        unused.into_iter().try_for_each(|device| self.let_go(device))
     }
 
     /// Lets go of borrowed devices that hold none of this process's pages any more; the gate is closed, and

@@ -29,17 +29,18 @@ pub use cache::SlotMode;
 use counts::{Counts, SlotCounts};
 use leaving::Leaving;
 use open::OpenDevice;
-use record::{Cursor, Device, DeviceState, Label, Store, number_of};
+use record::{Cursor, Device, DeviceState, Label, Store, slots_of};
 use spec::SwapSpec;
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use sysfs::Hardware;
+use userswap_policy::banks::{BANK_SLOTS, BANKS, Banks, bank_of, banks_from};
 use userswap_policy::devices::{DEVICES_MAX, DeviceId, DeviceTable, Placement, Search};
 use userswap_policy::free_batch::FreeOrder;
 
 /// Slots of the largest device: 512 GiB. Larger ones are used in part.
-pub const DEVICE_SLOTS: u32 = 1 << 27;
+pub const DEVICE_SLOTS: u32 = 2 * BANK_SLOTS;
 
 /// Consecutive slots of one device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,8 +55,9 @@ impl SlotSpan {
     /// The slots one by one, in order.
     pub fn slots(self) -> impl Iterator<Item = Slot> {
         let number = self.first.0.get();
-        (number..number + self.count)
-            .map(|number| Slot(NonZeroU32::new(number).expect("what follows a slot is not zero")))
+        (0..self.count).map(move |index| {
+            Slot(NonZeroU32::new(number + index).expect("what follows a slot is not zero"))
+        })
     }
 }
 
@@ -71,6 +73,8 @@ pub enum SlotEnd {
 /// The swap devices of an engine.
 pub struct Devices {
     records: [Device; DEVICES_MAX],
+    /// The device that each bank of slot numbers belongs to, if it belongs to one.
+    of_bank: [AtomicU8; BANKS as usize],
     table: Lock<DeviceTable>,
     /// How often the list lock was taken.
     pub list_lock: LockUse,
@@ -85,17 +89,6 @@ pub struct Devices {
     leaving: Leaving,
 }
 
-/// The engine-wide name of a device's slot.
-pub fn slot_of(id: DeviceId, number: u32) -> Slot {
-    let slot = u32::from(id.0) * DEVICE_SLOTS + number;
-    Slot(NonZeroU32::new(slot).expect("slot 0 is the header, and no page's"))
-}
-
-/// The device that a slot's name says.
-fn device_id_of(slot: Slot) -> DeviceId {
-    DeviceId((slot.0.get() / DEVICE_SLOTS) as u8)
-}
-
 impl Devices {
     /// Takes opened devices into use, in the order given.
     ///
@@ -105,6 +98,7 @@ impl Devices {
         let nodes = topology.nodes().len() as u16;
         let devices = Self {
             records: std::array::from_fn(|index| Device::absent(DeviceId(index as u8))),
+            of_bank: [const { AtomicU8::new(0) }; BANKS as usize],
             table: Lock::new(DeviceTable::new(nodes, Placement::Near)),
             list_lock: LockUse::default(),
             indexes_used: AtomicU32::new(0),
@@ -132,9 +126,15 @@ impl Devices {
     fn take_into_use(&self, opened: OpenDevice, hardware: Hardware) -> Result<DeviceId, Error> {
         let priority = opened.priority.map(|priority| priority as u16);
         let device = self.free_record()?;
+        let slots = slots_of(opened.bytes);
+        let bank = self.banks().take(slots).ok_or(Error::NoSlotNumbers(opened.bytes))?;
         let name = self.unique_name(opened.path.display().to_string());
         device.install(opened, name, hardware, self.buffers.cpus()).map_err(Error::Tables)?;
         let mut store = device.store().lock();
+        device.number_from(bank);
+        for bank in banks_from(bank, slots) {
+            self.of_bank[bank as usize].store(device.id().0, Ordering::Relaxed);
+        }
         let pages = store.slots.pages();
         let taken = self.table().swapon(hardware.node, priority, pages).map_err(Error::Swapon);
         if let Err(error) = taken {
@@ -262,7 +262,7 @@ impl Devices {
         let device = self.device_of(span.first);
         let mut store = device.store().lock();
         for slot in span.slots() {
-            store.slots.mark_bad(number_of(slot));
+            store.slots.mark_bad(device.number_of(slot));
         }
         if store.state == DeviceState::On {
             self.counts.subtract(SlotCounts { free: 0, total: i64::from(span.count) });
@@ -289,23 +289,26 @@ impl Devices {
     /// The checksum kept for a slot.
     pub fn checksum(&self, slot: Slot) -> u64 {
         // Relaxed: the page word that names the slot was published after the checksum was stored.
-        self.device_of(slot).checksums()[number_of(slot) as usize].load(Ordering::Relaxed)
+        let device = self.device_of(slot);
+        device.checksums()[device.number_of(slot) as usize].load(Ordering::Relaxed)
     }
 
     /// Keeps a checksum for a slot.
     pub fn set_checksum(&self, slot: Slot, checksum: u64) {
-        self.device_of(slot).checksums()[number_of(slot) as usize]
-            .store(checksum, Ordering::Relaxed);
+        let device = self.device_of(slot);
+        device.checksums()[device.number_of(slot) as usize].store(checksum, Ordering::Relaxed);
     }
 
     /// The page that was given a slot last; its word says whether that still holds.
     pub fn page_on(&self, slot: Slot) -> PageIndex {
-        self.device_of(slot).pages_on()[number_of(slot) as usize].load(Ordering::Relaxed)
+        let device = self.device_of(slot);
+        device.pages_on()[device.number_of(slot) as usize].load(Ordering::Relaxed)
     }
 
     /// Keeps which page is given a slot.
     pub fn set_page(&self, slot: Slot, page: PageIndex) {
-        self.device_of(slot).pages_on()[number_of(slot) as usize].store(page, Ordering::Relaxed);
+        let device = self.device_of(slot);
+        device.pages_on()[device.number_of(slot) as usize].store(page, Ordering::Relaxed);
     }
 
     /// Whether some device has to seek.
@@ -315,8 +318,9 @@ impl Devices {
 
     /// The device of a slot, and the slot's number there.
     pub fn describe(&self, slot: Slot) -> (Arc<Label>, u32) {
-        let label = self.device_of(slot).label();
-        (label.expect("a slot in use is on a device in use"), number_of(slot))
+        let device = self.device_of(slot);
+        let label = device.label().expect("a slot in use is on a device in use");
+        (label, device.number_of(slot))
     }
 
     /// A request for consecutive slots, by a CPU of `near`.
@@ -328,12 +332,13 @@ impl Devices {
         near: NodeId,
     ) -> Request {
         let device = self.device_of(first);
-        let offset = u64::from(number_of(first)) * PAGE_BYTES as u64;
+        let number = device.number_of(first);
+        let offset = u64::from(number) * PAGE_BYTES as u64;
         let request = Request::new(device.descriptor(), direction, offset);
         if !device.is_hampered() {
             return request;
         }
-        let doom = device.doom(direction, number_of(first), bytes);
+        let doom = device.doom(direction, number, bytes);
         let late = if doom.late_ns > 0 { clock::now_ns() + doom.late_ns } else { 0 };
         let not_before_ns = device.not_before_ns(bytes, near);
         let slowed = request.no_sooner_than(not_before_ns).no_sooner_than(late);
@@ -342,7 +347,29 @@ impl Devices {
 
     /// The device of a slot.
     pub fn device_of(&self, slot: Slot) -> &Device {
-        self.by_id(device_id_of(slot))
+        self.by_id(self.id_of(slot))
+    }
+
+    /// The index of a slot's device.
+    fn id_of(&self, slot: Slot) -> DeviceId {
+        // Relaxed: a bank changes hands while no slot of it is in use, and under the lock that slots come from.
+        DeviceId(self.of_bank[bank_of(slot.0.get()) as usize].load(Ordering::Relaxed))
+    }
+
+    /// The number of a slot on its device.
+    pub fn number_of(&self, slot: Slot) -> u32 {
+        self.device_of(slot).number_of(slot)
+    }
+
+    /// Which numbers are taken.
+    fn banks(&self) -> Banks {
+        let mut banks = Banks::default();
+        self.list().for_each(|device| {
+            if let Some(label) = device.label() {
+                banks.keep(device.first_bank(), label.max);
+            }
+        });
+        banks
     }
 
     /// Empties the buffers and keeps them empty: a device is going.

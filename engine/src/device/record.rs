@@ -8,7 +8,7 @@ use super::loans::Loans;
 use super::open::{DeviceKind, OpenDevice};
 use super::sysfs::Hardware;
 use super::throttle::{Distance, Link, Throttle};
-use super::{DEVICE_SLOTS, SlotSpan, slot_of};
+use super::{DEVICE_SLOTS, SlotSpan};
 use crate::base::index::{NodeId, Slot};
 use crate::base::limits::NODES_MAX;
 use crate::sys::PAGE_BYTES;
@@ -19,10 +19,12 @@ use crate::sys::own_fd::Own;
 use crate::sys::request::Direction;
 use std::fs::File;
 use std::io;
+use std::num::NonZeroU32;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use userswap_policy::banks::{BANK_SLOTS, bank_of};
 use userswap_policy::devices::DeviceId;
 use userswap_policy::lent::{Lent, SlotWord};
 use userswap_policy::slots::{ClusterCursor, SlotRun, Slots};
@@ -108,6 +110,8 @@ pub enum Cursor {
 pub struct Device {
     id: DeviceId,
     descriptor: AtomicI32,
+    /// Among the numbers of all slots, that of its header.
+    first_number: AtomicU32,
     label: Lock<Option<Arc<Label>>>,
     store: Lock<Store>,
     checksums: OnceLock<ZeroedSlice<AtomicU64>>,
@@ -143,6 +147,7 @@ impl Device {
         Self {
             id,
             descriptor: AtomicI32::new(NOTHING),
+            first_number: AtomicU32::new(0),
             label: Lock::new(None),
             store: Lock::new(store),
             checksums: OnceLock::new(),
@@ -172,7 +177,7 @@ impl Device {
         hardware: Hardware,
         cpus: usize,
     ) -> io::Result<()> {
-        let max = (opened.bytes / PAGE_BYTES as u64).min(u64::from(DEVICE_SLOTS)) as u32;
+        let max = slots_of(opened.bytes);
         let file = opened.file.map_or_else(|| memory_device(opened.bytes), Ok)?;
         let file = Own::raised(file);
         if self.checksums.get().is_none() {
@@ -318,9 +323,36 @@ impl Device {
         self.store.lock().slots.pages()
     }
 
+    /// Its slots are numbered from that bank on; it has none in use yet.
+    pub(super) fn number_from(&self, bank: u32) {
+        self.first_number.store(bank * BANK_SLOTS, Ordering::Relaxed);
+    }
+
+    /// The bank of its first slot.
+    pub(super) fn first_bank(&self) -> u32 {
+        bank_of(self.first())
+    }
+
+    fn first(&self) -> u32 {
+        // Relaxed: it is stored under the device's lock, before any slot of the device is given out.
+        self.first_number.load(Ordering::Relaxed)
+    }
+
+    /// The number of one of its slots on it.
+    pub fn number_of(&self, slot: Slot) -> u32 {
+        // It wraps for a slot that is not its own any more, which only messages of the watchdog can name.
+        slot.0.get().wrapping_sub(self.first())
+    }
+
+    /// The slot of that number on it.
+    pub fn slot(&self, number: u32) -> Slot {
+        let slot = NonZeroU32::new(self.first() + number);
+        Slot(slot.expect("slot 0 is the header, and no page's"))
+    }
+
     /// Consecutive slots of this device, engine-wide.
     pub fn span(&self, run: SlotRun) -> SlotSpan {
-        SlotSpan { first: slot_of(self.id, run.first), count: run.count }
+        SlotSpan { first: self.slot(run.first), count: run.count }
     }
 
     /// Makes sure the file has blocks for `run`; false when the file system is full.
@@ -390,7 +422,7 @@ pub(super) fn memory_device(bytes: u64) -> io::Result<File> {
     Ok(file)
 }
 
-/// The slot's number on its device.
-pub fn number_of(slot: Slot) -> u32 {
-    slot.0.get() % DEVICE_SLOTS
+/// Slots of a device of that size, the header included.
+pub(super) fn slots_of(bytes: u64) -> u32 {
+    (bytes / PAGE_BYTES as u64).min(u64::from(DEVICE_SLOTS)) as u32
 }

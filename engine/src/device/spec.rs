@@ -14,13 +14,11 @@ use std::str::FromStr;
 use super::faulty;
 use super::throttle::{Speed, Throttle};
 use crate::base::size::{ByteSize, SizeError, parse_size};
+use userswap_policy::devices::MACHINE_NODES_MAX;
 use userswap_policy::faulty::Plan;
 
 /// The highest priority a device can be given, as for `swapon(8)`.
 pub const PRIORITY_MAX: i16 = 32767;
-
-/// The highest number of a node: kernels are built for 1024 nodes at most.
-const NODE_NUMBER_MAX: u16 = 1023;
 
 /// The word that stands for memory in place of a path.
 const MEMORY_WORD: &str = "mem";
@@ -237,7 +235,7 @@ fn parse_priority(spec: &str, value: &str) -> Result<i16, SpecError> {
 }
 
 fn parse_node(spec: &str, value: &str) -> Result<u16, SpecError> {
-    let node = value.parse().ok().filter(|node| *node <= NODE_NUMBER_MAX);
+    let node = value.parse().ok().filter(|node| *node < MACHINE_NODES_MAX);
     node.ok_or_else(|| SpecError::OptionValue {
         spec: spec.to_owned(),
         option: format!("node={value}"),

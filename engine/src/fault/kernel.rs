@@ -6,8 +6,7 @@
 //! the page's word says whether that is still true.
 use crate::base::index::{NodeId, PageIndex, PageRange};
 use crate::base::limits::RUN_MAX;
-use crate::device::record::number_of;
-use crate::device::{SlotSpan, slot_of};
+use crate::device::SlotSpan;
 use crate::fault::readahead::ReadPlan;
 use crate::state::batch::{Batch, SwapEntry};
 use crate::state::core::Core;
@@ -66,10 +65,10 @@ impl Core {
 
     /// Swapped pages on `numbers` of the target's device, of the aligned block of [`RUN_MAX`] that the target is in.
     pub(crate) fn find_on_slots(&self, target: SwapEntry, numbers: Range<u32>, found: &mut Batch) {
-        let id = self.devices.device_of(target.slot).id();
-        let block = number_of(target.slot) / RUN_MAX * RUN_MAX;
+        let device = self.devices.device_of(target.slot);
+        let block = device.number_of(target.slot) / RUN_MAX * RUN_MAX;
         let numbers = numbers.start.max(block)..numbers.end.min(block + RUN_MAX);
-        let slots = numbers.map(|number| slot_of(id, number));
+        let slots = numbers.map(|number| device.slot(number));
         slots.filter_map(|slot| self.entry_on(slot)).for_each(|entry| found.push(entry));
     }
 
@@ -79,8 +78,8 @@ impl Core {
         let is_rest = plan.found > claimed;
         let span = match plan.window {
             ReadWindow::Slots { first, count } if is_rest || count > RUN_MAX => {
-                let id = self.devices.device_of(plan.target.slot).id();
-                Span::Slots(SlotSpan { first: slot_of(id, first), count })
+                let device = self.devices.device_of(plan.target.slot);
+                Span::Slots(SlotSpan { first: device.slot(first), count })
             }
             ReadWindow::Pages { first, count } if is_rest => {
                 Span::Pages(PageRange { first, count })

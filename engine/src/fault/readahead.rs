@@ -6,7 +6,6 @@
 use crate::base::counters::count;
 use crate::base::index::{NodeId, PageIndex};
 use crate::base::limits::{AHEAD_MAX, RUN_MAX};
-use crate::device::record::number_of;
 use crate::fault::wants::pages_along;
 use crate::state::batch::{Batch, Gaps, SwapEntry};
 use crate::state::core::Core;
@@ -66,7 +65,7 @@ impl Core {
     /// What to read for a fault on a swapped page; `found` gets the swapped pages of the window that one
     /// request could have together with it, the page among them.
     pub(crate) fn plan_read(&self, target: SwapEntry, near: NodeId, found: &mut Batch) -> ReadPlan {
-        let slot = number_of(target.slot);
+        let slot = self.devices.number_of(target.slot);
         let fault = Fault { slot, ..self.fault_without_slot(target.page, near) };
         let window = self.window_for(fault, target);
         let gaps = if matches!(window, ReadWindow::Stream(_)) { Gaps::Small } else { Gaps::None };

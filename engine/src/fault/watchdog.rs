@@ -86,7 +86,7 @@ impl Core {
     /// The device's name can only be asked inside the gate, which a fork may have closed.
     fn describe_slot(&self, slot: Slot) -> String {
         let device = self.devices.device_of(slot);
-        let number = crate::device::record::number_of(slot);
+        let number = device.number_of(slot);
         let label = self.gate.try_enter().and_then(|_inside| device.label());
         match label {
             Some(label) => format!(", slot {number} of {}", label.name),

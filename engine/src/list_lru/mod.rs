@@ -60,11 +60,11 @@ use groups::Numbers;
 use mask::NodeMask;
 use std::io;
 use std::sync::Arc;
-use userswap_policy::devices::NodeId;
+use userswap_policy::devices::{MACHINE_NODES_MAX, NodeId};
 use userswap_policy::lru::sublists::{self, Chain, Link, ListNumber, Sublists};
 
-/// Nodes that one container can have: as many as a machine of Linux, whatever an engine has.
-pub const NODES_MAX: usize = 1024;
+/// Nodes that one container can have: as many as a machine, whatever an engine has.
+pub const NODES_MAX: usize = MACHINE_NODES_MAX as usize;
 /// Items that one node of a container can have.
 pub const ITEMS_MAX: u32 = sublists::ITEMS_MAX;
 /// Groups that one container can have at a time.

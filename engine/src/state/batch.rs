@@ -5,6 +5,7 @@
 //! request (4 KiB requests in parallel reach a quarter of the bandwidth of large ones).
 use crate::base::index::{PageIndex, Slot};
 use crate::base::limits::{GAP_MAX, RUN_MAX};
+use userswap_policy::banks::bank_of;
 
 /// Gaps in one request: each is a piece of it, and so is what lies between, and what frames do not join.
 const GAPS_MAX: u32 = 23;
@@ -127,16 +128,15 @@ fn joins(entries: &[SwapEntry], gaps: Gaps) -> bool {
         Gaps::None => 0,
         Gaps::Small => GAP_MAX,
     };
-    // The slot between two devices is the header of the second one: nothing is read over it.
-    next - one <= widest + 1
-        && one / crate::device::DEVICE_SLOTS == next / crate::device::DEVICE_SLOTS
+    // Where a bank ends the next device may begin, with its header: nothing is read over it.
+    next - one <= widest + 1 && bank_of(one) == bank_of(next)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::DEVICE_SLOTS;
     use proptest::prelude::*;
+    use userswap_policy::banks::BANK_SLOTS;
 
     /// Page n on the n-th of these slots.
     fn batch(slots: &[u32]) -> Batch {
@@ -155,12 +155,12 @@ mod tests {
 
     #[test]
     fn a_request_ends_at_a_gap_that_is_too_wide_and_at_a_devices_end() {
-        let first_of_next = DEVICE_SLOTS + 1;
+        let first_of_next = BANK_SLOTS + 1;
         for (numbers, gaps, expected) in [
             (&[5, 6, 7, 9][..], Gaps::None, 3),
             (&[5, 6, 7, 9], Gaps::Small, 4),
             (&[5, 9, 13, 18], Gaps::Small, 3),
-            (&[DEVICE_SLOTS - 1, first_of_next], Gaps::Small, 1),
+            (&[BANK_SLOTS - 1, first_of_next], Gaps::Small, 1),
             (&[], Gaps::Small, 0),
         ] {
             assert_eq!(batch(numbers).stretch(gaps, 64), expected, "{numbers:?}");

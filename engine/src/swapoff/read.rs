@@ -1,7 +1,6 @@
 //! One request of a swapoff: the slots whose pages are still on them are claimed, read, and checked.
 use crate::base::counters::count;
 use crate::base::index::{FrameIndex, PageIndex, Slot};
-use crate::device::slot_of;
 use crate::state::core::Core;
 use crate::state::frame_set::FrameSet;
 use crate::state::page::PageState;
@@ -28,7 +27,7 @@ impl Core {
         let node = self.node_of_frame(run.first);
         let claim = |number: u32| {
             let page = map.page_at(number)?;
-            let slot = slot_of(task.device.id(), number);
+            let slot = task.device.slot(number);
             let filling = PageState::Filling { slot: Some(slot) };
             self.pages.change(page, PageState::Swapped { slot }, filling).then_some(page)
         };
@@ -40,12 +39,12 @@ impl Core {
         let last = claimed.iter().rposition(Option::is_some).expect("there is a first one");
         self.put_back_frames(node, &mut frames, last as u32 + 1);
         let pieces = self.pieces_from(&frames, first as u32);
-        let slot = slot_of(task.device.id(), slots.start + first as u32);
+        let slot = task.device.slot(slots.start + first as u32);
         let outcome = self.devices.read_patiently(slot, &pieces, node.id);
         let mut victims = Vec::with_capacity(claimed.len());
         for (index, page) in (0..frames.pages()).zip(claimed) {
             let frame = frames.run_at(index, 1).first;
-            let slot = slot_of(task.device.id(), slots.start + index);
+            let slot = task.device.slot(slots.start + index);
             match page {
                 None => node.lock().put_free(FrameRun { first: frame, count: 1 }),
                 Some(page) if self.has_come(slot, frame, &outcome) => {

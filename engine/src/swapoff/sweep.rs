@@ -2,7 +2,7 @@
 use crate::base::error::Error;
 use crate::base::index::{PageIndex, PageRange, Slot};
 use crate::base::limits::BATCH;
-use crate::device::record::{Device, number_of};
+use crate::device::record::Device;
 use crate::state::core::Core;
 use crate::state::page::{Mapped, PageState};
 use crate::state::scratch::{Scratch, Victim};
@@ -63,7 +63,7 @@ impl Core {
         for page in range.first..range.end() {
             match (task.goal, self.pages.state(page)) {
                 (_, PageState::Swapped { slot }) if self.is_on(task.device, slot) => {
-                    found.map.put(number_of(slot), page);
+                    found.map.put(task.device.number_of(slot), page);
                 }
                 (
                     Goal::Empty,

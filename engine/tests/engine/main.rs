@@ -18,6 +18,7 @@ mod job;
 mod lending;
 mod list_lru;
 mod nodes;
+mod numbers;
 mod polling;
 mod races;
 mod readahead;

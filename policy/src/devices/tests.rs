@@ -234,7 +234,7 @@ fn what_cannot_be_swapped_on_is_refused() {
         assert_eq!(table.swapon(None, None, 1), Ok(DeviceId(index)));
     }
     assert_eq!(table.swapon(None, None, 1), Err(SwaponError::TooManyDevices));
-    assert_eq!(table.priority_least, -33);
+    assert_eq!(table.priority_least, -1 - DEVICES_MAX as i16);
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod quantity;
 use std::rc::Rc;
 
 use serde::Deserialize;
+use userswap_policy::devices::MACHINE_NODES_MAX;
 
 use crate::clock::{Cpus, LineCost};
 
@@ -14,8 +15,6 @@ pub use device::{Device, DeviceKind, Drive, Fault, IoError};
 pub use file::{BadFile, Set, Source};
 pub use quantity::{Bytes, PAGE_BYTES, Time};
 
-/// Most nodes that a machine may have, as those of Linux.
-pub const NODES_MAX: u32 = 1024;
 /// Most CPUs of a node.
 const CPUS_MAX: u32 = 1024;
 
@@ -57,7 +56,7 @@ impl Machine {
             count if (1..=most).contains(&count) => Ok(()),
             count => Err(Impossible::new(value.span(), format!("{count} {what}: use 1 to {most}"))),
         };
-        between(&self.nodes, NODES_MAX, "nodes")?;
+        between(&self.nodes, MACHINE_NODES_MAX.into(), "nodes")?;
         between(&self.cpus_per_node, CPUS_MAX, "CPUs per node")?;
         if *self.scale.get_ref() == 0 {
             return Err(Impossible::new(self.scale.span(), "scale 0: use 1 or more".to_owned()));

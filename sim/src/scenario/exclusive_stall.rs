@@ -253,7 +253,8 @@ fn simulate_once(
     let share = |of: u64| of as f64 * 100.0 / counts.swapped_out.get().max(1) as f64;
     Ok(Found {
         elapsed: finished.last() as f64,
-        system: (memory.programs.system.get() + memory.background.system.get()) as f64,
+        // As the source measured: the time of the program, not that of the kernel's own threads.
+        system: memory.programs.system.get() as f64,
         direct: share(counts.direct.get()),
         stalls: counts.stalls.get() as f64,
         events: memory.sim().events(),

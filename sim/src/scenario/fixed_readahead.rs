@@ -51,6 +51,7 @@ struct Load {
     run_pages: u32,
     streams: u32,
     call: Time,
+    look_up: Time,
     page_cpu: Time,
     page_transfer: Time,
     request: Time,
@@ -237,6 +238,7 @@ impl Swapoff {
     async fn read_ahead(&self, thread: &Thread, page: u32, slot: u32) {
         let (first, count) = self.window(thread, page, slot);
         self.last_window.set(count);
+        thread.charge(Class::System, self.load.look_up.0 * u64::from(count));
         let missing: Vec<u32> = {
             let cached = self.cached.borrow();
             (first..first + count).filter(|slot| cached[*slot as usize] == Cached::No).collect()

@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use std::rc::Rc;
 
 use serde::Deserialize;
-use userswap_policy::devices::{DeviceId, DeviceTable, NodeId, Placement, Search};
+use userswap_policy::devices::{DEVICES_MAX, DeviceId, DeviceTable, NodeId, Placement, Search};
 use userswap_policy::free_batch::{self, Devices, FreeOrder, Invalid};
 use userswap_policy::slot_cache::{BATCH, Batch, Put, Returned, Source as From};
 
@@ -13,9 +13,6 @@ use super::{Failure, Options};
 use crate::clock::{Class, CpuId, Cpus, Lock, Ns, Random, Sim, Stop, Thread, Times, Waiting};
 use crate::machine::{Impossible, Machine, Source, Time};
 use crate::report::{Report, Row, Standing, Table};
-
-/// Most devices that the table numbers.
-const DEVICES_MAX: u32 = 32;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -95,7 +92,7 @@ pub fn run(name: &str, source: &Source, options: &Options) -> Result<Report, Fai
 }
 
 fn check_devices(load: &Load) -> Result<(), Impossible> {
-    let allowed = 1..=DEVICES_MAX;
+    let allowed = 1..=DEVICES_MAX as u32;
     match load.devices.iter().find(|devices| !allowed.contains(devices.get_ref())) {
         None => Ok(()),
         Some(devices) => {

@@ -10,12 +10,12 @@ use serde::Deserialize;
 
 use super::{Checking, Failure, Options, load};
 use crate::clock::Random;
-use crate::machine::{BadFile, Device, Machine, Source};
+use crate::machine::{BadFile, Device, Impossible, Machine, Source};
 use crate::memory::{
     Access, Costs, Memory, Outcome, PageId, Removal, Replacement, Rules, Setup, Shared, Swapoff,
 };
 use crate::report::{Report, Row, Table};
-use userswap_policy::devices::Placement;
+use userswap_policy::devices::{DEVICES_MAX, Placement};
 use userswap_policy::kernel::contention::Contention;
 
 #[derive(Deserialize)]
@@ -25,7 +25,7 @@ struct File {
     _kind: String,
     about: String,
     seeds: u64,
-    limit: Limit,
+    limit: toml::Spanned<Limit>,
 }
 
 /// The most that a case may have of each.
@@ -41,6 +41,20 @@ pub struct Limit {
     steps: u32,
     pages_per_task: u32,
     swapoffs: u32,
+}
+
+impl Limit {
+    /// What would do, if a limit allows no case.
+    fn check(&self) -> Result<(), String> {
+        let Self { nodes, devices, tasks, pages_per_task, .. } = *self;
+        if [nodes, devices, tasks, pages_per_task].contains(&0) {
+            return Err("0 nodes, devices, tasks or pages_per_task: use 1 or more".to_owned());
+        }
+        match devices as usize > DEVICES_MAX {
+            true => Err(format!("{devices} devices: use 1 to {DEVICES_MAX}")),
+            false => Ok(()),
+        }
+    }
 }
 
 impl Default for Limit {
@@ -78,16 +92,12 @@ pub struct Coverage {
 /// Runs as many seeds as the file says.
 pub fn run(name: &str, source: &Source, options: &Options) -> Result<Report, Failure> {
     let file: File = source.read()?;
-    let Limit { nodes, devices, tasks, pages_per_task, .. } = file.limit;
-    if [nodes, devices, tasks, pages_per_task].contains(&0) {
-        let message = "limit.nodes, devices, tasks and pages_per_task: use 1 or more".to_owned();
-        return Err(BadFile::new(message).into());
-    }
+    let limit = *file.limit.get_ref();
+    limit.check().map_err(|message| source.refuse(&Impossible::new(file.limit.span(), message)))?;
     let mut report = Report::new(name, &file.about, options.seed);
     let mut total = Coverage::default();
     for seed in options.seed..options.seed + file.seeds {
-        let found =
-            run_case(seed, file.limit).map_err(|_| Failure::Broken(explain(seed, file.limit)))?;
+        let found = run_case(seed, limit).map_err(|_| Failure::Broken(explain(seed, limit)))?;
         total.add(&found);
     }
     report.events = total.events;
@@ -201,7 +211,9 @@ fn machine(random: &mut Random, limit: Limit) -> Result<(Machine, Vec<Device>), 
         1 + random.below(3),
         4 * (64 + random.below(64)),
     );
-    let count = (1 + random.below(4) as u32).min(limit.devices);
+    // The same case for each limit up to the usual one.
+    let most = limit.devices.max(Limit::default().devices);
+    let count = (1 + random.below(most.into()) as u32).min(limit.devices);
     for index in 0..count {
         let fault = fault(random);
         text += &device(random, nodes);

@@ -9,7 +9,7 @@ use crate::interrupt::Interrupt;
 use crate::kernel::{self, Limits};
 use crate::outside::alternate::BenchError;
 use crate::outside::budget::Budget;
-use crate::process::{self, Course, Finished, Part, RunError};
+use crate::process::{self, Course, Figures, Finished, Part, RunError};
 use crate::watch::Watch;
 use serde::{Serialize, Serializer};
 use std::ffi::OsString;
@@ -54,11 +54,8 @@ impl Serialize for Side {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Run {
     pub(super) side: Side,
-    pub(super) wall_s: f64,
-    pub(super) user_s: f64,
-    pub(super) sys_s: f64,
-    /// Faults that had to wait for a device, where somebody counted them.
-    pub(super) major_faults: Option<u64>,
+    #[serde(flatten)]
+    pub(super) figures: Figures,
     /// The most anonymous memory in RAM of all processes together.
     pub(super) anon_bytes_max: u64,
     pub(super) parts: Vec<JobPart>,
@@ -70,10 +67,7 @@ impl Run {
     fn new(side: Side, finished: &Finished, verdict: Verdict) -> Self {
         Self {
             side,
-            wall_s: finished.wall.as_secs_f64(),
-            user_s: finished.user.as_secs_f64(),
-            sys_s: finished.sys.as_secs_f64(),
-            major_faults: finished.major_faults,
+            figures: finished.figures(),
             anon_bytes_max: finished.seen.map_or(0, |seen| seen.anon_bytes_max),
             parts: parts(&finished.stderr),
             verdict,
@@ -170,9 +164,9 @@ impl<'a> Bench<'a> {
         match run.verdict.complaint() {
             Some(complaint) => eprintln!("{job}: {side}: {complaint}"),
             None if run.verdict == Verdict::TooLong => {
-                eprintln!("{job}: {side}: killed after {:.2} s", run.wall_s);
+                eprintln!("{job}: {side}: killed after {:.2} s", run.figures.wall_s);
             }
-            None => eprintln!("{job}: {side}: {:.2} s", run.wall_s),
+            None => eprintln!("{job}: {side}: {:.2} s", run.figures.wall_s),
         }
         run
     }

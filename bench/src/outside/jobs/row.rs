@@ -69,10 +69,9 @@ impl Row {
             return Taken::Unknown;
         }
         match self.of(side).find(|run| run.verdict == Verdict::TooLong) {
-            Some(killed) => Taken::Longer(killed.wall_s),
-            None => {
-                Spread::of(self.of(side).map(|run| run.wall_s)).map_or(Taken::Unknown, Taken::Known)
-            }
+            Some(killed) => Taken::Longer(killed.figures.wall_s),
+            None => Spread::of(self.of(side).map(|run| run.figures.wall_s))
+                .map_or(Taken::Unknown, Taken::Known),
         }
     }
 
@@ -138,6 +137,7 @@ impl Ratio {
 pub(super) mod tests {
     use super::*;
     use crate::outside::jobs::verdict::JobPart;
+    use crate::process::Figures;
     use userswap::FaultMode;
 
     pub(in super::super) const OURS: Side = Side::Userswap(FaultMode::Thread);
@@ -145,10 +145,7 @@ pub(super) mod tests {
     fn run(side: Side, wall_s: f64, verdict: Verdict) -> Run {
         Run {
             side,
-            wall_s,
-            user_s: 0.5,
-            sys_s: 0.25,
-            major_faults: None,
+            figures: Figures { wall_s, user_s: 0.5, sys_s: 0.25, major_faults: None },
             anon_bytes_max: 520 << 20,
             parts: vec![JobPart { name: "fill".to_owned(), seconds: wall_s / 2.0 }],
             verdict,

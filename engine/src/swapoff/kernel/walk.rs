@@ -9,8 +9,6 @@
 use crate::base::error::Error;
 use crate::base::index::NodeId;
 use crate::base::index::{PageIndex, PageRange, Slot};
-use crate::device::record::number_of;
-use crate::device::slot_of;
 use crate::state::core::Core;
 use crate::state::frame_set::FrameSet;
 use crate::state::node::Asker;
@@ -127,7 +125,7 @@ impl Walk<'_> {
         for page in range.first..range.end() {
             match core.pages.state(page) {
                 PageState::Swapped { slot } if core.is_on(self.task.device, slot) => {
-                    self.found.map.put(number_of(slot), page);
+                    self.found.map.put(self.task.device.number_of(slot), page);
                 }
                 _ => {}
             }
@@ -179,7 +177,7 @@ impl Walk<'_> {
         }
         let slots = self.window(region, page, slot);
         let is_unread = |number: u32| {
-            let slot = slot_of(self.task.device.id(), number);
+            let slot = self.task.device.slot(number);
             let page = self.found.map.page_at(number);
             page.is_some_and(|page| self.core.pages.state(page) == PageState::Swapped { slot })
         };
@@ -188,7 +186,7 @@ impl Walk<'_> {
 
     /// Counts a page that was read ahead and is used now; each counts once.
     fn hit(&mut self, page: PageIndex, slot: Slot) {
-        if std::mem::take(&mut self.marked[number_of(slot) as usize]) {
+        if std::mem::take(&mut self.marked[self.task.device.number_of(slot) as usize]) {
             let ahead = match self.windows {
                 Windows::Scaling => Scaling(&mut self.cluster).on_hit(page, &self.limits),
                 Windows::Fixed => Fixed(&mut self.cluster).on_hit(page, &self.limits),
@@ -200,7 +198,7 @@ impl Walk<'_> {
 
     /// The slots to read for a page.
     fn window(&mut self, range: PageRange, page: PageIndex, slot: Slot) -> Range<u32> {
-        let number = number_of(slot);
+        let number = self.task.device.number_of(slot);
         let fault = Fault {
             page,
             region_first: range.first,
@@ -248,7 +246,8 @@ impl Walk<'_> {
             let mut frames = FrameSet::new();
             core.fill_set(node, &mut frames, slots.end - slots.start, Asker::Background);
             if frames.pages() > 0 {
-                let slots = part_around(number_of(wanted.slot), slots, frames.pages());
+                let slots =
+                    part_around(self.task.device.number_of(wanted.slot), slots, frames.pages());
                 let read = core.read_slots(self.task, &self.found.map, slots, frames);
                 self.settle(wanted.page, &read);
                 return Ok(());
@@ -271,7 +270,7 @@ impl Walk<'_> {
             core.publish(victim.page, PageState::Cached { frame, slot, marker: false });
             core.node_of_frame(frame).lock().enlist(&core.pages, victim.page, 1);
             if let Some(slot) = slot {
-                self.marked[number_of(slot) as usize] = true;
+                self.marked[self.task.device.number_of(slot) as usize] = true;
             }
         }
         core.announce_freed();

@@ -194,7 +194,7 @@ impl Pair {
     }
 
     fn swapon(&mut self, node: Option<u16>, user: Option<u16>) {
-        let id = (0..32).find(|id| !self.model.devices.contains_key(id));
+        let id = (0..DEVICES_MAX as u8).find(|id| !self.model.devices.contains_key(id));
         let result = self.table.swapon(node.map(NodeId), user, 9);
         assert_eq!(result, id.map(DeviceId).ok_or(SwaponError::TooManyDevices));
         if let Some(id) = id {
