@@ -1,0 +1,17 @@
+//! Prints userswap.h: `cargo run -p userswap-capi --example header >capi/include/userswap.h`.
+fn main() {
+    let root = env!("CARGO_MANIFEST_DIR");
+    let config = cbindgen::Config::from_file(format!("{root}/cbindgen.toml")).expect("it is TOML");
+    let header = cbindgen::Builder::new().with_crate(root).with_config(config).generate();
+    let mut text = Vec::new();
+    header.expect("the source can be read").write(&mut text);
+    let text = String::from_utf8(text).expect("the source is UTF-8");
+    // What Rust calls safety goes without saying in C: arguments are what their types and names say.
+    let mut in_safety = false;
+    for line in text.lines() {
+        in_safety = line.starts_with("//") && (in_safety || line == "// # Safety");
+        if !in_safety {
+            println!("{line}");
+        }
+    }
+}
