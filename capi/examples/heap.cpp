@@ -81,9 +81,9 @@ int main(int argc, char **argv) try {
     us_usage usage;
     if (us_usage_read(engine, &usage, sizeof usage) != US_OK) throw std::runtime_error(us_last_error());
     us_engine_close(engine);
-    std::printf("right; %llu pages swapped out, %llu in, %llu left\n", static_cast<unsigned long long>(out),
-                static_cast<unsigned long long>(in), static_cast<unsigned long long>(usage.resident + usage.slots_used));
-    return in && out && usage.resident + usage.slots_used == 0 ? 0 : 1;
+    std::printf("right; %llu pages swapped out, %llu in; %llu slots left in use\n", static_cast<unsigned long long>(out),
+                static_cast<unsigned long long>(in), static_cast<unsigned long long>(usage.slots_used));
+    return in && out && !usage.slots_used ? 0 : 1;
 } catch (const std::exception &error) {
     std::fprintf(stderr, "heap: %s\n", error.what());
     return 1;

@@ -1,5 +1,4 @@
 // userswap: memory with a RAM budget of its own, and swap devices of its own, for C and C++. See docs/c.md.
-//
 // Functions that return int return US_OK (0) or another us_error; those that return a pointer, NULL on failure. us_last_error()
 // has one line of text then. Every function may be called by any thread, none by a signal handler. A handle that is closed,
 // or NULL, is an error, never a crash.
@@ -160,7 +159,6 @@ us_options *us_options_new(uint64_t ram_bytes);
 // swap_ra_policy stream|scaling|fixed|vma|off; page_cluster 0-10; vma_ra_enabled true|false;
 // arena SIZE (address space, 256G); ram_of_node NODE:SIZE (again for each node); fake_numa NODES;
 // control on (a socket for `userswap status`). All is looked at when the engine is built.
-//
 int us_options_set(us_options *options,
                    const char *key,
                    const char *value);
@@ -178,7 +176,6 @@ int us_engine_close(us_engine *engine);
 int us_set_budget(us_engine *engine, uint64_t ram_bytes);
 
 // Changes a setting as `userswap set` does, such as "swap_ra_policy" to "off".
-//
 int us_set(us_engine *engine, const char *key, const char *value);
 
 // Swaps everything out and gives the memory back to the kernel; pinned pages stay.
@@ -188,11 +185,9 @@ int us_page_out_all(us_engine *engine);
 int us_prefetch_all(us_engine *engine);
 
 // Takes one more swap device into use: PATH[:SIZE][,pri=N] or mem:SIZE.
-//
 int us_swapon(us_engine *engine, const char *device);
 
 // Empties a swap device, by its path, and lets go of it; waits for that.
-//
 int us_swapoff(us_engine *engine, const char *path);
 
 // How many NUMA nodes the engine has, which count from 0; 0 on failure.
@@ -203,7 +198,6 @@ uint32_t us_node_here(const us_engine *engine);
 
 // Writes the path of the control socket into `room` bytes, ended by zero. US_INVALID without a socket (the option
 // "control"), US_RANGE if there is not room enough.
-//
 int us_control_socket(const us_engine *engine,
                       char *path,
                       size_t room);
@@ -273,29 +267,24 @@ int us_heap_discard(us_heap *heap,
 const char *us_counter_name(size_t number);
 
 // A counter by name, such as "pswpin": pages read from swap.
-//
 int us_counter(const us_engine *engine, const char *name, uint64_t *value);
 
 // All counters at one moment, by number, as many as there is room for; `count` has how many there are afterwards.
-//
 int us_counters(const us_engine *engine,
                 uint64_t *values,
                 size_t *count);
 
 // What the budget is used for. `bytes` is the size of what the program takes for the struct, sizeof(us_usage): a later
 // library may know more members, and fills in only those.
-//
 int us_usage_read(const us_engine *engine,
                   us_usage *usage,
                   size_t bytes);
 
 // How long faults took since the start of the engine.
-//
 int us_fault_latency(const us_engine *engine, us_latency *latency);
 
 // Asks a cache to become smaller from now on, whenever pages are reclaimed; `name` is what `userswap status` calls it. NULL on
 // failure.
-//
 us_shrinker *us_shrinker_new(us_engine *engine,
                              const char *name,
                              const us_cache *cache);
@@ -304,7 +293,6 @@ us_shrinker *us_shrinker_new(us_engine *engine,
 int us_shrinker_close(us_shrinker *shrinker);
 
 // Objects that the cache was asked to look at, and that it freed.
-//
 int us_shrinker_totals(const us_shrinker *shrinker, uint64_t *scanned, uint64_t *freed);
 
 // An account on which nothing is charged; NULL on failure.

@@ -97,7 +97,7 @@ static void ranges_are_looked_at(us_engine *engine) {
     REFUSED(us_set(engine, "colour", "red"), US_INVALID, "colour");
     REFUSED(us_set(engine, "page_cluster", "red"), US_INVALID, "red");
     REFUSED(us_swapon(engine, "mem:"), US_INVALID, "mem:");
-    REFUSED(us_swapon(engine, "/nowhere"), US_DEVICE, "/nowhere");
+    REFUSED(us_swapon(engine, "/nowhere/at/all"), US_DEVICE, "/nowhere/at/all");
     REFUSED(us_swapoff(engine, "/nowhere"), US_DEVICE, "/nowhere is not a swap device of this program");
     REFUSED(us_control_socket(engine, NULL, 0), US_INVALID, "has no control socket");
     REFUSED(us_counter(engine, "colour", &number), US_INVALID, "\"colour\" is no counter");
@@ -134,7 +134,10 @@ static void blocks_are_looked_at(us_engine *engine) {
 }
 
 // A defect stops at the border: pins that are never undone, until the page's word has no room for more.
-static void no_panic_crosses(us_engine *engine) {
+static void no_panic_crosses(void) {
+    us_options *options = us_options_new(512 * MIB);
+    us_engine *engine = us_engine_new(options);
+    MUST(engine && us_options_free(options) == US_OK);
     us_region *region = us_map(engine, PAGE);
     int code = US_OK;
     for (int pins = 0; code == US_OK && pins < 1 << 20; pins++) code = us_region_advise(region, 0, PAGE, US_PIN);
@@ -142,7 +145,7 @@ static void no_panic_crosses(us_engine *engine) {
     MUST(strstr(us_last_error(), "a defect of the library"));
     fill(us_region_address(region), PAGE, 1);
     check(us_region_address(region), PAGE, 1);
-    MUST(us_unmap(region) == US_OK);
+    MUST(us_unmap(region) == US_OK && us_engine_close(engine) == US_OK);
 }
 
 int main(void) {
@@ -160,7 +163,7 @@ int main(void) {
     options_name_what_is_wrong();
     ranges_are_looked_at(engine);
     blocks_are_looked_at(engine);
-    no_panic_crosses(engine);
+    no_panic_crosses();
     MUST(us_engine_close(engine) == US_OK);
     all_refuse(engine, US_CLOSED, "it was closed, or never opened");
     puts("ok");
