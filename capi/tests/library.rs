@@ -170,6 +170,19 @@ fn containers_of_cpp_live_in_a_heap() {
 }
 
 #[test]
+fn the_program_of_the_documentation_runs() {
+    let page = std::fs::read_to_string(format!("{HERE}/../docs/c.md")).unwrap();
+    let program = page.split("```c\n").nth(1).and_then(|rest| rest.split("```").next());
+    let source = installed().join("first.c");
+    std::fs::write(&source, program.expect("docs/c.md has a program")).unwrap();
+    let program = compile(source.to_str().unwrap(), Linked::Shared, &SANITIZERS);
+    let said = succeeded(&mut Command::new(program));
+    let pages =
+        said.strip_suffix(" pages swapped out\n").and_then(|pages| pages.parse::<u64>().ok());
+    assert!(pages.is_some_and(|pages| pages > 40_000), "{said}");
+}
+
+#[test]
 fn the_header_is_what_the_source_says() {
     let kept = std::fs::read_to_string(format!("{HERE}/include/userswap.h")).unwrap();
     let remedy = "cargo run -p userswap-capi --example header >capi/include/userswap.h";
