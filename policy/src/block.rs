@@ -69,7 +69,7 @@ impl Recent {
         let known = self.batches.min(REMEMBERED);
         let mut costs = self.costs;
         costs[..known].sort_unstable();
-        costs[..known].iter().take(2).last().copied()
+        costs[..known].iter().take(2).next_back().copied()
     }
 }
 
