@@ -21,8 +21,18 @@ pub struct Region {
 }
 
 impl Region {
-    pub(crate) fn new(running: Arc<Running>, range: PageRange, bytes: usize) -> Self {
-        Self { running, range, bytes }
+    /// At a multiple of `align` bytes.
+    pub(crate) fn allocate(
+        running: &Arc<Running>,
+        bytes: usize,
+        align: usize,
+    ) -> Result<Self, Error> {
+        let full = || Error::ArenaFull(bytes as u64);
+        let pages = |bytes: usize| u32::try_from(bytes.div_ceil(PAGE_BYTES).max(1)).ok();
+        let (count, align) = pages(bytes).zip(pages(align)).ok_or_else(full)?;
+        let _blocked = Blocked::new();
+        let range = running.core.arena.allocate(count, align).ok_or_else(full)?;
+        Ok(Self { running: running.clone(), range, bytes })
     }
 
     /// Length in bytes, as given to [`Engine::map`](crate::Engine::map).
@@ -33,6 +43,11 @@ impl Region {
     /// Whether the length is 0.
     pub fn is_empty(&self) -> bool {
         self.bytes == 0
+    }
+
+    /// Where the memory begins, at a multiple of the page; valid for as long as the region exists.
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.address() as *mut u8
     }
 
     /// The memory as bytes: plain reads, of which those of swapped pages fault.
@@ -149,6 +164,15 @@ impl Region {
     /// # Errors
     /// Bytes outside the region.
     pub fn discard(&mut self, bytes: Range<usize>) -> Result<(), Error> {
+        self.forget(bytes)
+    }
+
+    /// As [`Region::discard`], for other languages, whose programs see to it that nobody uses these bytes.
+    ///
+    /// # Errors
+    /// Bytes outside the region.
+    #[doc(hidden)]
+    pub fn forget(&self, bytes: Range<usize>) -> Result<(), Error> {
         let range = self.pages_touching(bytes.clone())?;
         let skip_first = !bytes.start.is_multiple_of(PAGE_BYTES);
         let skip_last = !bytes.end.is_multiple_of(PAGE_BYTES) && bytes.end != self.bytes;
@@ -192,7 +216,7 @@ impl Region {
         &self.running.core
     }
 
-    fn address(&self) -> usize {
+    pub(crate) fn address(&self) -> usize {
         self.core().page_address(self.range.first)
     }
 

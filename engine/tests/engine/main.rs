@@ -13,6 +13,7 @@ mod failing;
 mod faulty;
 mod foreign;
 mod fork;
+mod heap;
 mod hibernate;
 mod job;
 mod lending;
