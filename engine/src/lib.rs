@@ -19,6 +19,7 @@
 //!
 //! - [`Builder`] chooses the budget, the swap devices ([`SwapSpec`]) and how faults and pages travel.
 //! - [`Region`] is the memory: slices, advice, pins.
+//! - [`Heap`] is a malloc on such memory.
 //! - [`Engine`] maps regions, changes the budget and settings while the program runs, counts, and survives fork.
 //! - [`Shrinker`] and [`Account`] let a program's own caches share the budget and give way to its pages.
 //! - [`list_lru::ListLru`] is the list that such a cache needs; the example `object_cache` has all three.
@@ -42,8 +43,10 @@ mod sys;
 mod transfer;
 
 pub use api::account::Account;
+pub use api::advice::Advice;
 pub use api::builder::Builder;
 pub use api::engine::Engine;
+pub use api::heap::Heap;
 pub use api::region::Region;
 pub use api::shrinker::{Registration, Scanned};
 pub use api::usage::Usage;

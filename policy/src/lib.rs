@@ -25,6 +25,7 @@ pub mod readahead;
 pub mod reclaim;
 pub mod retry;
 pub mod shrink;
+pub mod slab;
 pub mod slot_cache;
 pub mod slots;
 pub mod spans;

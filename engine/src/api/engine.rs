@@ -19,9 +19,10 @@ use crate::state::arena::Arena;
 use crate::state::core::{Core, Tuning};
 use crate::state::trace::TraceFile;
 use crate::state::{readahead, shares};
+use crate::swapoff::Proceed;
 use crate::sys::PAGE_BYTES;
 use crate::sys::signal::Blocked;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use userswap_policy::readahead::{PAGE_CLUSTER_MAX, ReadaheadPolicy};
 
@@ -47,12 +48,7 @@ impl Engine {
     /// # Errors
     /// [`Error::ArenaFull`]: no address space is left; [`Builder::arena_bytes`](crate::Builder::arena_bytes) sets it.
     pub fn map(&self, bytes: usize) -> Result<Region, Error> {
-        let pages = bytes.div_ceil(PAGE_BYTES).max(1);
-        let full = || Error::ArenaFull(bytes as u64);
-        let count = u32::try_from(pages).map_err(|_| full())?;
-        let _blocked = Blocked::new();
-        let range = self.running.core.arena.allocate(count, 1).ok_or_else(full)?;
-        Ok(Region::new(self.running.clone(), range, bytes))
+        Region::allocate(&self.running, bytes, PAGE_BYTES)
     }
 
     /// Changes the RAM budget, in bytes, while the program runs; a smaller one is reclaimed for in the background.
@@ -78,6 +74,24 @@ impl Engine {
     /// [`Error::DevicesChanging`]: a device is being added or removed at this moment.
     pub fn prefetch_all(&self) -> Result<(), Error> {
         self.running.core.prefetch_all()
+    }
+
+    /// Takes one more swap device into use.
+    ///
+    /// # Errors
+    /// [`Error::DevicesChanging`], or the device cannot be used.
+    pub fn swapon(&self, spec: &SwapSpec) -> Result<(), Error> {
+        let _blocked = Blocked::new();
+        self.core().swapon(spec)
+    }
+
+    /// Empties a device, by the path that it was given as, and lets go of it; takes as long as that takes.
+    ///
+    /// # Errors
+    /// [`Error::DevicesChanging`]; there is no such device; or no room for its pages elsewhere: it stays in use then.
+    pub fn swapoff(&self, path: &Path) -> Result<(), Error> {
+        let _blocked = Blocked::new();
+        self.core().swapoff(path, &mut |_| Proceed::GoOn)
     }
 
     /// Changes one of the settings that `userswap set` knows, such as `swap_ra_policy`; returns its value, which may be

@@ -9,12 +9,14 @@ impl Engine {
     /// Until [`Engine::fork_parent`] or [`Engine::fork_child`] every fault on swapped memory waits. For
     /// pthread_atfork, whose other two handlers call those.
     pub fn fork_prepare(&self) -> ForkTicket {
+        self.running.heaps.hold();
         self.core().stop_for_fork()
     }
 
     /// After fork, in the parent, also when fork failed: goes on.
     pub fn fork_parent(&self, ticket: ForkTicket) {
         self.core().go_on_in_parent(ticket);
+        self.running.heaps.release();
     }
 
     /// After fork, in the child: goes on with descriptors and threads of its own.
@@ -26,6 +28,7 @@ impl Engine {
         self.core().renew(ticket)?;
         self.renew_threads()?;
         self.core().gate.open();
+        self.running.heaps.release();
         Ok(())
     }
 }

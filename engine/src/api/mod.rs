@@ -1,9 +1,11 @@
 //! What a user of the library sees: building an engine, regions, caches that give way, numbers. Thin: the acts are in
 //! the rooms below.
 pub mod account;
+pub mod advice;
 pub mod builder;
 pub mod engine;
 pub mod fork;
+pub mod heap;
 pub mod options;
 pub mod prepared;
 pub mod region;

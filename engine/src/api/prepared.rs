@@ -5,6 +5,7 @@
 //! call the C library, which calls the program's malloc; where that is one that the program brings along, it
 //! must not happen under locks that its own mmap would wait for.
 use crate::api::engine::{Engine, open_devices, topology_of, tuning_of};
+use crate::api::heap::Heaps;
 use crate::api::options::Options;
 use crate::api::running::Running;
 use crate::base::error::Error;
@@ -56,8 +57,12 @@ impl Prepared {
             core.begin_share(&member)?;
             assert!(core.member.set(member).is_ok(), "an engine is new");
         }
-        let running =
-            Running { core, threads: Mutex::new(Vec::new()), control: Control::default() };
+        let running = Running {
+            core,
+            threads: Mutex::new(Vec::new()),
+            control: Control::default(),
+            heaps: Heaps::new(),
+        };
         // From here on an error drops this, which ends the threads.
         let prepared = Self { running: Some(Arc::new(running)) };
         prepared.running().start_threads()?;

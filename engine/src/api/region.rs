@@ -21,8 +21,18 @@ pub struct Region {
 }
 
 impl Region {
-    pub(crate) fn new(running: Arc<Running>, range: PageRange, bytes: usize) -> Self {
-        Self { running, range, bytes }
+    /// At a multiple of `align` bytes.
+    pub(crate) fn allocate(
+        running: &Arc<Running>,
+        bytes: usize,
+        align: usize,
+    ) -> Result<Self, Error> {
+        let full = || Error::ArenaFull(bytes as u64);
+        let pages = |bytes: usize| u32::try_from(bytes.div_ceil(PAGE_BYTES).max(1)).ok();
+        let (count, align) = pages(bytes).zip(pages(align)).ok_or_else(full)?;
+        let _blocked = Blocked::new();
+        let range = running.core.arena.allocate(count, align).ok_or_else(full)?;
+        Ok(Self { running: running.clone(), range, bytes })
     }
 
     /// Length in bytes, as given to [`Engine::map`](crate::Engine::map).
@@ -192,7 +202,7 @@ impl Region {
         &self.running.core
     }
 
-    fn address(&self) -> usize {
+    pub(crate) fn address(&self) -> usize {
         self.core().page_address(self.range.first)
     }
 

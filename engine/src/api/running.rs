@@ -1,4 +1,5 @@
 //! What runs as long as an engine or one of its regions exists: the core, and the threads that serve it.
+use crate::api::heap::Heaps;
 use crate::base::error::Error;
 use crate::control::Control;
 use crate::fault::sigbus;
@@ -14,6 +15,7 @@ pub(crate) struct Running {
     pub(crate) core: Arc<Core>,
     pub(crate) threads: Mutex<Vec<Thread>>,
     pub(crate) control: Control,
+    pub(crate) heaps: Heaps,
 }
 
 impl Running {

@@ -118,6 +118,16 @@ pub enum Error {
         "no address space left for a region of {0} bytes: drop regions or build with a larger arena"
     )]
     ArenaFull(u64),
+    /// An address that a heap has not given out, or has taken back already.
+    #[error(
+        "{0:#x} is not the address of a block of this heap: free a block once, in the heap that it came from"
+    )]
+    NotABlock(usize),
+    /// Memory that is in no region or heap of the engine: its address, and the length in bytes.
+    #[error(
+        "{1} bytes at {0:#x} are not memory of this engine: pass what one of its regions or heaps gave out"
+    )]
+    NotManaged(usize, usize),
     /// A range that reaches beyond its region: first byte, end, the region's length.
     #[error("bytes {0}..{1} lie outside the region of {2} bytes")]
     OutOfRange(usize, usize, usize),

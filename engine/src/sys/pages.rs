@@ -51,6 +51,18 @@ pub fn touch(address: usize, pages: usize) {
     }
 }
 
+/// Fills a block of a heap with zeros; the caller was just given it.
+pub fn clear(address: usize, bytes: usize) {
+    // SAFETY: the block is mapped and nobody else's.
+    unsafe { std::ptr::write_bytes(address as *mut u8, 0, bytes) };
+}
+
+/// Copies what is in one block of a heap to another; the caller owns both.
+pub fn copy_block(to: usize, from: usize, bytes: usize) {
+    // SAFETY: both blocks are mapped, distinct, that long at least, and nobody else uses them meanwhile.
+    unsafe { std::ptr::copy_nonoverlapping(from as *const u8, to as *mut u8, bytes) };
+}
+
 /// A view of a region's memory.
 pub fn view<'a>(address: usize, bytes: usize) -> &'a [u8] {
     // SAFETY: the range is one live region, readable for as long as the region handle is borrowed.

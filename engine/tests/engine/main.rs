@@ -12,6 +12,7 @@ mod failing;
 mod faulty;
 mod foreign;
 mod fork;
+mod heap;
 mod hibernate;
 mod job;
 mod lending;
