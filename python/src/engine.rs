@@ -5,7 +5,7 @@ use crate::pool::Pool;
 use crate::refusal::{raised, value};
 use crate::request::Target;
 use crate::view::Layout;
-use pyo3::exceptions::{PyKeyError, PyMemoryError};
+use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict};
 use std::path::Path;
@@ -13,7 +13,7 @@ use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use userswap::internals::{PAGE_BYTES, Proceed, Progress};
-use userswap::{Builder, Error as EngineError, SwapSpec};
+use userswap::{Builder, SwapSpec};
 
 /// Time between two looks at signals while a device is emptied: shorter than a person notices.
 const LOOK_PERIOD: Duration = Duration::from_millis(50);
@@ -65,11 +65,7 @@ impl Engine {
     /// Memory for an array, all zero.
     fn allocate(&self, bytes: usize) -> PyResult<Memory> {
         let pool = self.pool()?;
-        let block = pool.map(bytes).map_err(|error| match error {
-            EngineError::ArenaFull(_) => PyMemoryError::new_err(error.to_string()),
-            error => raised(error),
-        })?;
-        Ok(Memory::new(pool, block))
+        Memory::new(pool, bytes).map_err(raised)
     }
 
     #[pyo3(signature = (layout, progress=None))]
@@ -119,21 +115,17 @@ impl Engine {
     fn swapon(&self, py: Python<'_>, spec: &str) -> PyResult<()> {
         let pool = self.pool()?;
         let spec = parsed::<SwapSpec>(spec)?;
-        py.detach(|| pool.engine.core().swapon(&spec)).map_err(raised)
+        py.detach(|| pool.engine.swapon(&spec)).map_err(raised)
     }
 
     /// Empties a device and lets go of it; `progress` is told pages left and pages in all.
     #[pyo3(signature = (path, progress=None))]
-    fn swapoff(
-        &self,
-        py: Python<'_>,
-        path: &str,
-        progress: Option<Py<PyAny>>,
-    ) -> PyResult<()> {
+    fn swapoff(&self, py: Python<'_>, path: &str, progress: Option<Py<PyAny>>) -> PyResult<()> {
         let pool = self.pool()?;
         let mut watch = Watch { progress, looked: Instant::now(), raised: None };
-        let outcome = py
-            .detach(|| pool.engine.core().swapoff(Path::new(path), &mut |now| watch.after_batch(now)));
+        let outcome = py.detach(|| {
+            pool.engine.core().swapoff(Path::new(path), &mut |now| watch.after_batch(now))
+        });
         watch.raised.map_or(outcome.map_err(raised), Err)
     }
 

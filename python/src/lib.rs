@@ -2,7 +2,7 @@
 //!
 //! Python code (`lib/userswap`) checks what people pass and makes arrays; this crate translates, and decides nothing.
 //! The GIL is released around everything that can wait, and signals are looked at in between. `unsafe` is where numpy
-//! and the C library call in: `numpy.rs`, `fork.rs`, and the zeroing of parts of pages in `pool.rs`.
+//! and the C library call in: `numpy.rs` and `fork.rs`.
 mod engine;
 mod fork;
 mod memory;
@@ -28,7 +28,7 @@ mod _native {
     #[pymodule_export]
     use crate::refusal::parse_size;
 
-    use super::{PyModule, PyResult, Bound, fork};
+    use super::{Bound, PyModule, PyResult, fork};
 
     #[pymodule_init]
     fn init(_module: &Bound<'_, PyModule>) -> PyResult<()> {

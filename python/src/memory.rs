@@ -1,20 +1,27 @@
-//! The owner of a block, as the base of the arrays that lie on it.
-use crate::pool::{Block, Pool};
+//! The owner of a block of the heap, as the base of the arrays that lie on it.
+use crate::pool::{Pool, layout};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use std::ptr::NonNull;
 use std::sync::Arc;
+use userswap::Error;
 
 /// Bytes of a pool, freed when the last array on them goes.
 #[pyclass(frozen, module = "userswap._native")]
 pub struct Memory {
     pool: Arc<Pool>,
-    block: Arc<Block>,
+    address: usize,
+    bytes: usize,
 }
 
 impl Memory {
-    /// The owner of a block that was just mapped.
-    pub fn new(pool: Arc<Pool>, block: Arc<Block>) -> Self {
-        Self { pool, block }
+    /// Bytes that are all zero.
+    ///
+    /// # Errors
+    /// No address space is left.
+    pub fn new(pool: Arc<Pool>, bytes: usize) -> Result<Self, Error> {
+        let address = pool.heap.allocate_zeroed(layout(bytes)?)?.expose_provenance().get();
+        Ok(Self { pool, address, bytes })
     }
 }
 
@@ -25,9 +32,9 @@ impl Memory {
     #[getter]
     fn __array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let interface = PyDict::new(py);
-        interface.set_item("shape", (self.block.bytes,))?;
+        interface.set_item("shape", (self.bytes,))?;
         interface.set_item("typestr", "|u1")?;
-        interface.set_item("data", (self.block.address, false))?;
+        interface.set_item("data", (self.address, false))?;
         interface.set_item("version", 3)?;
         Ok(interface)
     }
@@ -35,6 +42,8 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        drop(self.pool.unmap(self.block.address));
+        let block = NonNull::new(std::ptr::with_exposed_provenance_mut(self.address));
+        let block = block.expect("no block begins at zero");
+        self.pool.heap.free(block).expect("the block was allocated here and is freed once");
     }
 }

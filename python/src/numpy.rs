@@ -1,20 +1,17 @@
 //! numpy's allocator protocol (NEP 49): a capsule with four C functions, chosen by context.
 //!
 //! numpy keeps a reference to the capsule in every array that it allocated by it, so that the capsule, and the pool in it,
-//! outlive the array. Blocks from `MANAGED_MIN_BYTES` on are regions; smaller ones are the C library's, because a region
-//! is whole pages. Which of the two an address is, the arena says. numpy calls these functions from any thread; none
-//! needs the GIL.
+//! outlive the array. The blocks are the heap's, of any size. numpy calls these functions from any thread; none needs the GIL.
 #![expect(unsafe_code, reason = "numpy's C interface")]
-use crate::pool::Pool;
+use crate::pool::{Pool, layout};
 use pyo3::exceptions::PyImportError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 use std::ffi::c_void;
+use std::ptr::NonNull;
 use std::sync::Arc;
-
-/// The smallest block that is managed, in bytes: what glibc, too, gives a mapping of its own.
-const MANAGED_MIN_BYTES: usize = 128 << 10;
+use userswap::Error;
 
 /// Length of a handler's name in numpy's structure, in bytes.
 const NAME_BYTES: usize = 127;
@@ -101,65 +98,36 @@ pub fn set_handler<'py>(handler: &Bound<'py, PyCapsule>) -> PyResult<Bound<'py, 
 }
 
 unsafe extern "C" fn malloc(pool: *const Pool, bytes: usize) -> *mut c_void {
-    if bytes < MANAGED_MIN_BYTES {
-        // SAFETY: any size will do; numpy must get a pointer of its own for 0 as well.
-        return unsafe { libc::malloc(bytes.max(1)) };
-    }
     // SAFETY: the capsule that numpy holds keeps the pool.
-    map(unsafe { &*pool }, bytes)
+    let pool = unsafe { &*pool };
+    address_of(layout(bytes).and_then(|layout| pool.heap.allocate(layout)))
 }
 
 unsafe extern "C" fn calloc(pool: *const Pool, count: usize, item_bytes: usize) -> *mut c_void {
-    let Some(bytes) = count.checked_mul(item_bytes) else { return std::ptr::null_mut() };
-    if bytes < MANAGED_MIN_BYTES {
-        // SAFETY: any sizes will do.
-        return unsafe { libc::calloc(bytes.max(1), 1) };
-    }
     // SAFETY: as in `malloc`.
-    map(unsafe { &*pool }, bytes)
+    let pool = unsafe { &*pool };
+    let bytes = count.saturating_mul(item_bytes);
+    address_of(layout(bytes).and_then(|layout| pool.heap.allocate_zeroed(layout)))
 }
 
 unsafe extern "C" fn realloc(pool: *const Pool, old: *mut c_void, bytes: usize) -> *mut c_void {
-    // SAFETY: as in `malloc`.
-    let managed = unsafe { &*pool };
-    if !is_managed(managed, old) && bytes < MANAGED_MIN_BYTES {
-        // SAFETY: what is not managed is the C library's, or NULL.
-        return unsafe { libc::realloc(old, bytes.max(1)) };
-    }
-    let old_bytes = match managed.block_at(old.addr()) {
-        Some(block) => block.bytes,
-        // SAFETY: as above.
-        None => unsafe { libc::malloc_usable_size(old) },
+    let Some(block) = NonNull::new(old.cast()) else {
+        // SAFETY: the same pool.
+        return unsafe { malloc(pool, bytes) };
     };
-    // SAFETY: the same pool.
-    let new = unsafe { malloc(pool, bytes) };
-    if !new.is_null() {
-        // SAFETY: both are as long at least, and numpy uses neither meanwhile.
-        unsafe { std::ptr::copy_nonoverlapping(old.cast::<u8>(), new.cast(), bytes.min(old_bytes)) };
-        // SAFETY: numpy gives the old block up.
-        unsafe { free(pool, old, old_bytes) };
-    }
-    new
+    // SAFETY: as in `malloc`.
+    let pool = unsafe { &*pool };
+    address_of(layout(bytes).and_then(|layout| pool.heap.reallocate(block, layout)))
 }
 
 unsafe extern "C" fn free(pool: *const Pool, old: *mut c_void, _bytes: usize) {
+    let Some(block) = NonNull::new(old.cast()) else { return };
     // SAFETY: as in `malloc`.
     let pool = unsafe { &*pool };
-    if is_managed(pool, old) {
-        let block = pool.unmap(old.addr());
-        assert!(block.is_some(), "numpy frees {old:p}, which is no block of its pool");
-    } else {
-        // SAFETY: what is not managed is the C library's, or NULL.
-        unsafe { libc::free(old) };
-    }
+    pool.heap.free(block).expect("numpy frees by the handler that allocated, and once");
 }
 
-fn is_managed(pool: &Pool, address: *mut c_void) -> bool {
-    pool.engine.core().arena.contains(address.addr())
-}
-
-fn map(pool: &Pool, bytes: usize) -> *mut c_void {
-    // numpy makes a MemoryError of NULL.
-    let address = pool.map(bytes).map_or(0, |block| block.address);
-    std::ptr::with_exposed_provenance_mut(address)
+/// numpy makes a MemoryError of NULL.
+fn address_of(block: Result<NonNull<u8>, Error>) -> *mut c_void {
+    block.map_or(std::ptr::null_mut(), |block| block.as_ptr().cast())
 }

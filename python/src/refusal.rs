@@ -1,11 +1,16 @@
 //! What goes wrong, as Python sees it: `ValueError` for a value that cannot be, `userswap.Error` for what a sound call met.
 use pyo3::create_exception;
-use pyo3::exceptions::{PyException, PyValueError};
+use pyo3::exceptions::{PyException, PyMemoryError, PyValueError};
 use pyo3::prelude::*;
 use std::fmt::Display;
 use userswap::Error as EngineError;
 
-create_exception!(userswap, Error, PyException, "What userswap cannot do; the message is one line.");
+create_exception!(
+    userswap,
+    Error,
+    PyException,
+    "What userswap cannot do; the message is one line."
+);
 
 /// An engine's error as an exception with the same message.
 pub fn raised(error: EngineError) -> PyErr {
@@ -14,6 +19,7 @@ pub fn raised(error: EngineError) -> PyErr {
         | EngineError::BudgetTooLarge(..)
         | EngineError::Setting(_)
         | EngineError::NoSuchDevice(..) => value(error),
+        EngineError::ArenaFull(_) => PyMemoryError::new_err(error.to_string()),
         _ => Error::new_err(error.to_string()),
     }
 }

@@ -1,11 +1,14 @@
 //! Carrying out a request for an array: in parts, without the GIL, with a look at signals after each.
-use crate::pool::{Block, Pool};
+use crate::pool::Pool;
 use crate::refusal::{raised, value};
-use crate::view::{Join, Layout, PAGE_BYTES, Runs};
+use crate::view::{Join, Layout, Runs};
 use pyo3::prelude::*;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
-use userswap::Error;
+use userswap::internals::pages;
+use userswap::internals::signal::Blocked;
+use userswap::internals::{PAGE_BYTES, PageRange};
+use userswap::{Advice, Error};
 
 /// Bytes between two looks at signals: 10 ms of a fast disk, a tenth of a second of a slow one.
 const PART_BYTES: usize = 16 << 20;
@@ -13,10 +16,9 @@ const PART_BYTES: usize = 16 << 20;
 /// Runs between two looks at signals, where they are short: about a millisecond.
 const PART_RUNS: usize = 1024;
 
-/// Pieces of the runs of an array, as bytes of its block. None is longer than a part, and no piece ends inside a page which the
+/// Pieces of the runs of an array, as addresses. None is longer than a part, and no piece ends inside a page which the
 /// next one continues: each page is of one piece only.
 struct Pieces {
-    base: usize,
     runs: Runs,
     rest: Range<usize>,
 }
@@ -26,8 +28,7 @@ impl Iterator for Pieces {
 
     fn next(&mut self) -> Option<Range<usize>> {
         if self.rest.is_empty() {
-            let run = self.runs.next()?;
-            self.rest = run.start - self.base..run.end - self.base;
+            self.rest = self.runs.next()?;
         }
         let end = (self.rest.start + PART_BYTES) / PAGE_BYTES * PAGE_BYTES;
         let piece = self.rest.start..end.min(self.rest.end);
@@ -36,29 +37,28 @@ impl Iterator for Pieces {
     }
 }
 
-/// An array that a pool's memory holds.
+/// An array that lies in a pool's memory.
 pub struct Target {
     pool: Arc<Pool>,
-    block: Arc<Block>,
     layout: Layout,
 }
 
 impl Target {
-    /// Finds an array's block; None for an array without bytes.
+    /// For an array that has bytes; None for one without.
     ///
     /// # Errors
     /// The array is not of this pool.
     pub fn find(pool: Arc<Pool>, layout: Layout) -> PyResult<Option<Self>> {
         let Some(extent) = layout.extent() else { return Ok(None) };
-        let Some(block) = pool.block_of(&layout) else {
+        let arena = &pool.engine.core().arena;
+        if !arena.contains(extent.start) || !arena.contains(extent.end - 1) {
             return Err(value(format!(
-                "the array of {} bytes at {:#x} is not managed by this pool: use one that pool.empty() and its relatives \
-                 made, or numpy within pool.numpy() with at least 128 KiB",
+                "the array of {} bytes at {:#x} is not of this pool: use one that it has made, or numpy within its numpy()",
                 extent.len(),
                 extent.start
             )));
-        };
-        Ok(Some(Self { pool, block, layout }))
+        }
+        Ok(Some(Self { pool, layout }))
     }
 
     /// Swaps in what there is room for; tells `progress` bytes that are done.
@@ -66,7 +66,7 @@ impl Target {
     /// # Errors
     /// What a signal handler raised.
     pub fn prefetch(&self, py: Python<'_>, progress: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
-        self.each_piece(py, Join::Pages, progress, |piece| self.block.region().prefetch(piece))
+        self.each_piece(py, Join::Pages, progress, |piece| self.advise(&piece, Advice::Prefetch))
     }
 
     /// Swaps out the pages that are the array's alone; returns their bytes.
@@ -76,9 +76,9 @@ impl Target {
     pub fn page_out(&self, py: Python<'_>) -> PyResult<usize> {
         let mut bytes = 0;
         self.each_piece(py, Join::Bytes, None, |piece| {
-            let whole = self.block.whole_pages(piece);
+            let whole = whole_pages(&piece);
             bytes += whole.len();
-            self.block.region().page_out(whole)
+            self.advise(&whole, Advice::PageOut)
         })?;
         Ok(bytes)
     }
@@ -89,7 +89,10 @@ impl Target {
     /// What a signal handler raised.
     pub fn discard(&self, py: Python<'_>) -> PyResult<()> {
         self.each_piece(py, Join::Bytes, None, |piece| {
-            self.pool.discard(&self.block, piece);
+            let whole = whole_pages(&piece);
+            pages::clear(piece.start, whole.start - piece.start);
+            self.forget(&whole);
+            pages::clear(whole.end, piece.end - whole.end);
             Ok(())
         })
     }
@@ -101,13 +104,12 @@ impl Target {
     pub fn pin(&self, py: Python<'_>) -> PyResult<()> {
         let (mut done, mut pages_done) = (0, 0);
         let outcome = self.each_piece(py, Join::Pages, None, |piece| {
-            let pages = pages_of(&piece);
-            self.block.region().pin(piece).map_err(|error| match error {
+            self.advise(&piece, Advice::Pin).map_err(|error| match error {
                 Error::PinTooLarge(_, room) => Error::PinTooLarge(self.pages(), room + pages_done),
                 error => error,
             })?;
             done += 1;
-            pages_done += pages;
+            pages_done += pages_of(&piece);
             Ok(())
         });
         if outcome.is_err() {
@@ -123,8 +125,25 @@ impl Target {
 
     fn unpin_first(&self, pieces: usize) {
         for piece in self.pieces(Join::Pages).take(pieces) {
-            self.block.region().unpin(piece).expect("a piece lies in its block");
+            self.advise(&piece, Advice::Unpin).expect("the array keeps its memory");
         }
+    }
+
+    fn advise(&self, bytes: &Range<usize>, advice: Advice) -> Result<(), Error> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        self.pool.engine.advise(bytes.start, bytes.len(), advice)
+    }
+
+    fn forget(&self, whole: &Range<usize>) {
+        if whole.is_empty() {
+            return;
+        }
+        let core = self.pool.engine.core();
+        let first = core.arena.page_of(whole.start);
+        let _blocked = Blocked::new();
+        core.drop_range(PageRange { first, count: (whole.len() / PAGE_BYTES) as u32 });
     }
 
     fn pages(&self) -> u32 {
@@ -132,7 +151,7 @@ impl Target {
     }
 
     fn pieces(&self, join: Join) -> Pieces {
-        Pieces { base: self.block.address, runs: self.layout.runs(join), rest: 0..0 }
+        Pieces { runs: self.layout.runs(join), rest: 0..0 }
     }
 
     fn each_piece(
@@ -155,6 +174,12 @@ impl Target {
             }
         }
     }
+}
+
+/// The pages that lie within these bytes as a whole; empty, within the bytes, where there are none.
+fn whole_pages(bytes: &Range<usize>) -> Range<usize> {
+    let start = bytes.start.next_multiple_of(PAGE_BYTES).min(bytes.end);
+    start..(bytes.end / PAGE_BYTES * PAGE_BYTES).max(start)
 }
 
 fn pages_of(piece: &Range<usize>) -> u32 {

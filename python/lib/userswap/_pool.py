@@ -161,7 +161,7 @@ class Pool:
         return array
 
     def numpy(self) -> Numpy:
-        """Within `with pool.numpy():` what numpy allocates is of this pool, from 128 KiB on.
+        """Within `with pool.numpy():` what numpy allocates is of this pool.
 
         That goes for the thread that runs the block (numpy keeps its allocator in a context variable), also within what it
         calls: pandas and scikit-learn allocate by numpy. The arrays may outlive the block and the pool.
