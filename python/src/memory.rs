@@ -20,7 +20,7 @@ impl Memory {
     /// # Errors
     /// No address space is left.
     pub fn new(pool: Arc<Pool>, bytes: usize) -> Result<Self, Error> {
-        let address = pool.heap.allocate_zeroed(layout(bytes)?)?.expose_provenance().get();
+        let address = pool.heap.allocate_zeroed(layout(bytes)?)?.as_ptr().expose_provenance();
         Ok(Self { pool, address, bytes })
     }
 }

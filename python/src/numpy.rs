@@ -80,7 +80,7 @@ pub fn set_handler<'py>(handler: &Bound<'py, PyCapsule>) -> PyResult<Bound<'py, 
     }
     let table = functions.cast::<*const c_void>();
     // SAFETY: every numpy has this entry.
-    let function = unsafe { *table.add(FEATURE_VERSION) };
+    let function = unsafe { *table.wrapping_add(FEATURE_VERSION) };
     // SAFETY: this entry of numpy's table is of this type.
     let version = unsafe { std::mem::transmute::<*const c_void, FeatureVersion>(function) };
     // SAFETY: the function only returns a number.
@@ -88,7 +88,7 @@ pub fn set_handler<'py>(handler: &Bound<'py, PyCapsule>) -> PyResult<Bound<'py, 
         return Err(PyImportError::new_err("pool.numpy() needs numpy 1.22 or newer"));
     }
     // SAFETY: numpy is new enough to have this entry.
-    let function = unsafe { *table.add(SET_HANDLER) };
+    let function = unsafe { *table.wrapping_add(SET_HANDLER) };
     // SAFETY: as above.
     let set = unsafe { std::mem::transmute::<*const c_void, SetHandler>(function) };
     // SAFETY: the GIL is held, and the capsule is a handler.
