@@ -69,12 +69,12 @@ class Recorder:
     def __exit__(self, *_):
         self.over.set()
         self.thread.join()
+        self.pages_in = self.pool.counters["pswpin"]
 
     def look(self):
         while True:
             usage = self.pool.usage
             self.samples.append((time.perf_counter() - self.begin, usage.in_ram, usage.swapped))
-            self.pages_in = self.pool.counters["pswpin"]
             if self.over.wait(0.1):
                 return
 
