@@ -19,6 +19,12 @@ pub fn raised(error: EngineError) -> PyErr {
         | EngineError::BudgetTooLarge(..)
         | EngineError::Setting(_)
         | EngineError::NoSuchDevice(..) => value(error),
+        // Its memory is another engine's: the arena came from an mmap that `userswap run` has replaced.
+        EngineError::Userfaultfd(reason) if reason.raw_os_error() == Some(libc::EBUSY) => {
+            Error::new_err(
+                "this process runs under `userswap run`, which manages its memory already: start it without",
+            )
+        }
         EngineError::ArenaFull(_) => PyMemoryError::new_err(error.to_string()),
         _ => Error::new_err(error.to_string()),
     }

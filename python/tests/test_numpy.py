@@ -80,8 +80,7 @@ class Numpy(TestCase):
                 b = np.ones(LARGE)
             c = np.ones(LARGE)
         d = np.ones(LARGE)
-        block = first.numpy()
-        with block, block:
+        with first.numpy(), first.numpy():
             e = np.ones(LARGE)
         f = np.ones(LARGE)
         for array, owner in ((a, first), (b, second), (c, first), (d, None), (e, first), (f, None)):

@@ -1,4 +1,7 @@
 """Signals, forks, and the end of a process."""
+import os
+import subprocess
+import sys
 import unittest
 
 from support import TestCase, run
@@ -179,6 +182,20 @@ class End(TestCase):
             "c = np.ones(1 << 20)\n"
             "threading.Thread(target=a.sort, daemon=True).start()\n"
         )
+
+    def test_a_pool_under_userswap_run_is_refused(self):
+        binary = os.environ.get("USERSWAP_BINARY")
+        if not binary:
+            print("not tested: a pool under `userswap run`, whose binary is not built", file=sys.__stdout__)
+            return
+        pool_there = "import userswap; userswap.Pool('16M', 'mem:64M')"
+        for ram in ("16M", "1G"):
+            ended = subprocess.run(
+                [binary, "run", "--ram", ram, "--swap", "mem:1G", "--", sys.executable, "-c", pool_there],
+                capture_output=True,
+                text=True,
+            )
+            self.assertIn("userswap.Error: this process runs under `userswap run`", ended.stderr)
 
     def test_an_error_is_one_line(self):
         said = run(

@@ -1,11 +1,12 @@
 """A pool: arrays that share a RAM budget."""
 from __future__ import annotations
 
-import atexit
 import math
 import operator
 import os
-from collections.abc import Iterable
+import weakref
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -69,8 +70,8 @@ class Pool:
             _bytes("ram", ram), [os.fspath(spec) for spec in specs], list(options.items())
         )
         if control:
-            # The name of the socket goes with the process; the engine is told by nobody that it ends.
-            atexit.register(self._engine.withdraw_control)
+            # Nobody tells an engine that its process ends, and the name of its socket would stay.
+            weakref.finalize(self, self._engine.withdraw_control)
 
     def close(self) -> None:
         """Makes no more arrays; those that there are stay valid. Closing twice does nothing."""
@@ -160,7 +161,7 @@ class Pool:
         fill(array, path, offset)
         return array
 
-    def numpy(self) -> Numpy:
+    def numpy(self) -> AbstractContextManager[None]:
         """Within `with pool.numpy():` what numpy allocates is of this pool.
 
         That goes for the thread that runs the block (numpy keeps its allocator in a context variable), also within what it
@@ -171,7 +172,7 @@ class Pool:
         ...     pool.page_out(a) > 7_900_000
         True
         """
-        return Numpy(self._engine)
+        return _allocating_by(self._engine.numpy_handler())
 
     # What is where
 
@@ -263,19 +264,13 @@ class Pool:
         return html(None if self.closed else (self.usage, self.counters))
 
 
-class Numpy:
-    """The block of `pool.numpy()`; blocks nest, also those of different pools."""
-
-    def __init__(self, engine: _native.Engine) -> None:
-        self._handler = engine.numpy_handler()
-        self._before: list[object] = []
-
-    def __enter__(self) -> Numpy:
-        self._before.append(_native.set_handler(self._handler))
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        _native.set_handler(self._before.pop())
+@contextmanager
+def _allocating_by(handler: object) -> Iterator[None]:
+    before = _native.set_handler(handler)
+    try:
+        yield
+    finally:
+        _native.set_handler(before)
 
 
 def _whole(update: Any) -> Any:
