@@ -73,10 +73,10 @@ check_policy() {
 }
 
 check_unsafe() {
-    step 'unsafe: only in engine/src/sys, preload, the edges of python, and tests'
+    step 'unsafe: only in engine/src/sys, preload, capi, the edges of python, and tests'
     local files code
     mapfile -t files < <(rust_files |
-        grep -Ev '^\./(engine/src/sys/|preload/|python/src/(numpy|fork)\.rs)|/tests/|/tests\.rs$')
+        grep -Ev '^\./(engine/src/sys/|preload/|capi/src/|python/src/(numpy|fork)\.rs)|/tests/|/tests\.rs$')
     code=$(code_of "${files[@]}")
     [ -n "$code" ] || fail 'no code to look at'
     refuse 'unsafe code in the wrong place' "$code" '\bunsafe\b'
@@ -178,7 +178,7 @@ check_clippy() {
 check_machine() {
     step 'machine: what the tests need'
     local program
-    for program in cc make python3 sqlite3 xz sort bash; do
+    for program in cc gcc g++ ld objcopy nm make python3 sqlite3 xz sort bash; do
         command -v "$program" >/dev/null ||
             fail "$program is missing, and the tests run it: install it, or run .ci/run, which does"
     done

@@ -57,6 +57,9 @@ impl Engine {
     /// A budget below 16 MiB, above what the engine was built for, or too small for what is pinned; nothing is changed
     /// then.
     pub fn set_budget(&self, bytes: u64) -> Result<(), Error> {
+        if bytes < RAM_MIN_BYTES {
+            return Err(Error::BudgetTooSmall(bytes));
+        }
         let pages = (bytes / PAGE_BYTES as u64).min(u64::from(u32::MAX)) as u32;
         let _blocked = Blocked::new();
         self.running.core.set_budget(pages)

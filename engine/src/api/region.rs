@@ -45,6 +45,11 @@ impl Region {
         self.bytes == 0
     }
 
+    /// Where the memory begins, at a multiple of the page; valid for as long as the region exists.
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.address() as *mut u8
+    }
+
     /// The memory as bytes: plain reads, of which those of swapped pages fault.
     pub fn as_slice(&self) -> &[u8] {
         pages::view(self.address(), self.bytes)
@@ -159,6 +164,15 @@ impl Region {
     /// # Errors
     /// Bytes outside the region.
     pub fn discard(&mut self, bytes: Range<usize>) -> Result<(), Error> {
+        self.forget(bytes)
+    }
+
+    /// As [`Region::discard`], for other languages, whose programs see to it that nobody uses these bytes.
+    ///
+    /// # Errors
+    /// Bytes outside the region.
+    #[doc(hidden)]
+    pub fn forget(&self, bytes: Range<usize>) -> Result<(), Error> {
         let range = self.pages_touching(bytes.clone())?;
         let skip_first = !bytes.start.is_multiple_of(PAGE_BYTES);
         let skip_last = !bytes.end.is_multiple_of(PAGE_BYTES) && bytes.end != self.bytes;

@@ -1,0 +1,93 @@
+//! Handles: numbers in the guise of pointers, each given out once, so that a stale one is known.
+use crate::failure::{Failure, us_error};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use userswap::internals::lock::Lock;
+
+/// A type of handle, and what is behind it.
+pub trait Handle: Sized + 'static {
+    /// The type's name in C.
+    const NAME: &'static str;
+    /// What a handle stands for.
+    type Value: Send + Sync;
+    /// All that are open.
+    fn open() -> &'static Open<Self>;
+}
+
+/// The open handles of a type. Its lock is held for a look-up only, and across fork; signals are not blocked, as none of this may
+/// be called by a signal handler.
+pub struct Open<H: Handle> {
+    values: Lock<BTreeMap<usize, Arc<H::Value>>>,
+}
+
+/// No handle looks like a small number, or like an address that something else has.
+static NEXT: AtomicUsize = AtomicUsize::new(0x1000);
+
+impl<H: Handle> Open<H> {
+    pub const fn new() -> Self {
+        Self { values: Lock::new(BTreeMap::new()) }
+    }
+
+    /// Opens a handle.
+    pub fn insert(&self, value: H::Value) -> *mut H {
+        let number = NEXT.fetch_add(16, Ordering::Relaxed);
+        self.values.lock().insert(number, Arc::new(value));
+        std::ptr::without_provenance_mut(number)
+    }
+
+    /// What a handle stands for.
+    pub fn find(&self, handle: *const H) -> Result<Arc<H::Value>, Failure> {
+        let value = self.values.lock().get(&handle.addr()).cloned();
+        value.ok_or_else(|| refusal::<H>(handle))
+    }
+
+    /// Closes a handle. What it stands for goes when no other thread is in the middle of a call with it.
+    pub fn remove(&self, handle: *const H) -> Result<Arc<H::Value>, Failure> {
+        let value = self.values.lock().remove(&handle.addr());
+        value.ok_or_else(|| refusal::<H>(handle))
+    }
+
+    /// Everything that is open, oldest first; the lock is held until [`Open::release`].
+    pub fn hold(&self) -> Vec<Arc<H::Value>> {
+        let values = self.values.lock();
+        let all = values.values().cloned().collect();
+        std::mem::forget(values);
+        all
+    }
+
+    pub fn release(&self) {
+        self.values.release();
+    }
+}
+
+fn refusal<H: Handle>(handle: *const H) -> Failure {
+    if handle.is_null() {
+        return Failure::invalid(format!(
+            "the {} is NULL: was it not made? ask us_last_error() then",
+            H::NAME
+        ));
+    }
+    let line = format!("{handle:p} is no open {}: it was closed, or never opened", H::NAME);
+    Failure::new(us_error::US_CLOSED, line)
+}
+
+/// Finds what a handle stands for.
+pub fn find<H: Handle>(handle: *const H) -> Result<Arc<H::Value>, Failure> {
+    H::open().find(handle)
+}
+
+/// Declares a type of handle.
+#[macro_export]
+macro_rules! handle {
+    ($name:ident, $value:ty) => {
+        impl $crate::handle::Handle for $name {
+            const NAME: &'static str = stringify!($name);
+            type Value = $value;
+            fn open() -> &'static $crate::handle::Open<Self> {
+                static OPEN: $crate::handle::Open<$name> = $crate::handle::Open::new();
+                &OPEN
+            }
+        }
+    };
+}
