@@ -9,6 +9,7 @@
 extern crate alloc;
 
 mod bits;
+pub mod block;
 pub mod choice;
 pub mod clean;
 pub mod devices;

@@ -56,6 +56,10 @@ counters! {
     swpout_clean,
     /// Clean pages dropped: mapped write-protected since they were read, they left in one call with others.
     swpout_dropped,
+    /// Scattered pages that left by the block: copied, and dropped by the kernel as nobody else held them.
+    swpout_block,
+    /// Pages of such blocks that something held: they were brought back.
+    swpout_block_kept,
     /// Frames that got new physical pages before they were filled: the kernel may still have read the old ones.
     frames_replaced,
     /// Faults served.

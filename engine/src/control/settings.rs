@@ -40,7 +40,7 @@ impl From<Unknown> for Refusal {
 }
 
 /// In the order in which they are shown.
-const SETTINGS: [Setting; 15] = [
+const SETTINGS: [Setting; 16] = [
     Setting {
         key: "ram",
         allowed: "a size of at least 16M, such as 512M",
@@ -142,6 +142,15 @@ const SETTINGS: [Setting; 15] = [
             Ok(())
         },
         value: |core| core.unmap_locks.contention().to_string(),
+    },
+    Setting {
+        key: "reclaim_way",
+        allowed: "auto, runs or blocks",
+        set: |core, value| {
+            core.set_reclaim_way(value.parse()?);
+            Ok(())
+        },
+        value: |core| core.reclaim_way().to_string(),
     },
     Setting {
         key: "poll",

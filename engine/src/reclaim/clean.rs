@@ -98,7 +98,7 @@ impl Core {
     ///
     /// What is dropped becomes spare, and faults live on that: a copy takes the frame of one before it. Where most of what
     /// is available is spare already, copies take that, or the second chance would be short for ever.
-    fn frames_at_hand(&self, node: &Node, want: u32) -> FrameRun {
+    pub(crate) fn frames_at_hand(&self, node: &Node, want: u32) -> FrameRun {
         let mut state = node.lock();
         if state.spare <= state.lists.len(ListId::Cached) {
             let missing = want.saturating_sub(state.pool.free());

@@ -116,10 +116,13 @@ impl Core {
         self.shortage.devices_full.load(Ordering::Relaxed) && self.devices.room().free <= 0
     }
 
-    /// The background reclaimer is near enough to its end that one more in its way would not help.
+    /// The background reclaimer is near enough to its end that one more in its way would not help, or goes a way that costs
+    /// less, and on which pages that leave one by one would be in its way.
     fn is_throttled(&self, node: &Node) -> bool {
+        let goes_by_block = node.goes_by_block.load(Ordering::Relaxed);
         let state = node.lock();
-        let throttled = state.health.throttles(state.available(), state.watermarks.min);
+        let throttled =
+            goes_by_block || state.health.throttles(state.available(), state.watermarks.min);
         // While the gate is closed it does not work, and a fork waits for us.
         throttled && state.writing > 0 && !self.gate.is_closed()
     }

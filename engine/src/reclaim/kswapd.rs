@@ -8,16 +8,18 @@ use crate::base::error::Error;
 use crate::base::index::NodeId;
 use crate::base::limits::BATCH;
 use crate::device::queue::{Completion, Queue};
-use crate::reclaim::isolate::Quota;
+use crate::reclaim::isolate::{Quota, Reclaimed};
+use crate::state::blocks::Blocks;
 use crate::state::core::Core;
 use crate::state::gate::InFlight;
 use crate::state::node::Node;
 use crate::state::scratch::{Scratch, WriteOp};
 use crate::sys::thread::Thread;
-use crate::sys::{fd, numa};
+use crate::sys::{clock, fd, numa};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use userswap_policy::block::Way;
 use userswap_policy::kernel::contention::{TurnEvent, Unmapper};
 use userswap_policy::reclaim::{Next, Round};
 
@@ -46,6 +48,7 @@ struct Kswapd {
     in_flight: Vec<Option<InFlight>>,
     idle: Vec<usize>,
     scratch: Box<Scratch>,
+    blocks: Blocks,
     round: Option<Round>,
     pass: Pass,
     /// The device changes at which the queue was last told what to keep open.
@@ -119,8 +122,7 @@ impl Kswapd {
             self.pass = Pass { left: scan, ..Pass::default() };
         }
         let quota = Quota { scan: self.pass.left.min(SCAN_MAX), unmap: BATCH };
-        let unmapper = Unmapper::Background(node.id.0);
-        let batch = self.core.unmap_batch(node, quota, unmapper, &mut self.scratch);
+        let batch = self.unmap(node, quota);
         count(&self.core.counters.pgscan_kswapd, u64::from(batch.scanned));
         count(&self.core.counters.pgsteal_kswapd, u64::from(batch.unmapped));
         self.core.shrink_caches(node.id, batch.scanned, counts.inactive + counts.active);
@@ -135,6 +137,19 @@ impl Kswapd {
         };
         let outcome = if self.pass.left == 0 { self.end_pass(node) } else { Outcome::GoesOn };
         if put_back > 0 { Outcome::Stuck } else { outcome }
+    }
+
+    /// Unmaps a batch, in the way that costs less.
+    fn unmap(&mut self, node: &Node, quota: Quota) -> Reclaimed {
+        let (core, unmapper) = (self.core.clone(), Unmapper::Background(node.id.0));
+        let block = core.unmap_block(node, &mut self.blocks, &mut self.scratch);
+        node.goes_by_block.store(block.is_some(), Ordering::Relaxed);
+        block.unwrap_or_else(|| {
+            let start = clock::now_ns();
+            let batch = core.unmap_batch(node, quota, unmapper, &mut self.scratch);
+            self.blocks.ways.on_batch(Way::Runs, batch.unmapped, clock::now_ns() - start);
+            batch
+        })
     }
 
     /// A pass is over: what the round says comes next.
@@ -326,6 +341,7 @@ pub fn start(core: Arc<Core>, node: NodeId) -> Result<Thread, Error> {
         in_flight: (0..DEPTH).map(|_| None).collect(),
         idle: (0..DEPTH).collect(),
         scratch: Box::new(Scratch::new()),
+        blocks: Blocks::new(),
         round: None,
         pass: Pass::default(),
         changes_seen: 0,

@@ -4,10 +4,12 @@
 //! |---|---|
 //! | [`kswapd`], [`direct`] | the two reclaimers: a thread per node, and a fault that found no page |
 //! | [`isolate`], [`clean`], [`victims`], [`sort`], [`writeback`] | a batch: chosen, dropped, unmapped, told apart, written |
+//! | [`block`] | instead of a batch: all that is mapped of a block of scattered pages |
 //! | [`turn`] | the end of a reclaimer's turn under the kernel's `stall` |
 //! | [`slots`], [`repay`], [`shrink`] | what else is given up: slots of mapped pages, memory over the budget, caches |
 //!
 //! How hard to look and when to give up is `policy::reclaim`; unmapping and mapping are `transfer`'s.
+pub mod block;
 pub mod clean;
 pub mod direct;
 pub mod isolate;

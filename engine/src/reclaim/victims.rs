@@ -98,14 +98,14 @@ impl Core {
     }
 
     /// A victim that was not there: it has no content, in a slot neither.
-    fn forget_gone(&self, victim: &Victim) {
+    pub(crate) fn forget_gone(&self, victim: &Victim) {
         self.publish(victim.page, PageState::Untouched);
         self.free_any_slot(victim.slot);
         self.announce_freed();
     }
 
     /// A victim that is still mapped, with the slot that it had.
-    fn stay(&self, node: &Node, victim: &Victim) {
+    pub(crate) fn stay(&self, node: &Node, victim: &Victim) {
         let range = PageRange { first: victim.page, count: 1 };
         self.publish_resident(node, range, Origin::Again, |_| victim.slot);
     }

@@ -31,8 +31,9 @@ use crate::sys::lock::Lock;
 use crate::sys::own_memory::OwnMemory;
 use crate::sys::uffd::{Rights, Uffd, feature};
 use crate::sys::{PAGE_BYTES, clock, numa};
-use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32};
 use std::sync::{Arc, OnceLock};
+use userswap_policy::block::ReclaimWay;
 use userswap_policy::polling::Poll;
 use userswap_policy::stream::Streams;
 
@@ -129,6 +130,7 @@ pub struct Core {
     pub watermark_settings: Lock<WatermarkSettings>,
     /// Under which pages are unmapped, by region.
     pub unmap_locks: UnmapLocks,
+    pub(super) reclaim_way: AtomicU8,
     /// The program's caches.
     pub shrinkers: Shrinkers,
     /// This process in its job; a library's engine, and one with a budget of its own, is in none.
@@ -180,6 +182,7 @@ impl Core {
             budget_change: Lock::new(()),
             watermark_settings: Lock::new(WatermarkSettings::default()),
             unmap_locks: UnmapLocks::new(),
+            reclaim_way: AtomicU8::new(ReclaimWay::default().index()),
             member: OnceLock::new(),
             pins: AtomicU32::new(0),
             scratch: std::array::from_fn(|_| Lock::new(Box::new(Scratch::new()))),

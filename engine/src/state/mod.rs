@@ -3,6 +3,7 @@
 pub mod address_space;
 pub mod arena;
 pub mod batch;
+pub mod blocks;
 pub mod clean;
 pub mod core;
 pub mod frame_flag;

@@ -112,6 +112,8 @@ pub struct Node {
     pub reclaim_awake: AtomicBool,
     /// The reclaimer is not woken until there is progress; follows the node's health.
     pub hopeless: AtomicBool,
+    /// The last background batch was a block of scattered pages, which costs less than what a fault could do.
+    pub goes_by_block: AtomicBool,
     state: Lock<NodeState>,
 }
 
@@ -157,6 +159,7 @@ impl Node {
             reclaim_wanted: Event::new()?,
             reclaim_awake: AtomicBool::new(false),
             hopeless: AtomicBool::new(false),
+            goes_by_block: AtomicBool::new(false),
             state: Lock::new(state),
         })
     }

@@ -109,6 +109,12 @@ impl PageTable {
         self.publish_word(page, Word::new(next))
     }
 
+    /// Ends an ownership that has changed nothing: the word is what it was.
+    pub fn restore(&self, page: PageIndex, seen: Word) -> Waiters {
+        debug_assert!(!seen.is_owned(), "what was owned then was somebody else's");
+        self.publish_word(page, seen)
+    }
+
     /// Publishes a mapped page with its standing.
     pub fn publish_mapped(&self, page: PageIndex, state: PageState, standing: Standing) -> Waiters {
         self.publish_word(page, Word::new(state).with_standing(standing))

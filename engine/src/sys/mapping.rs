@@ -96,6 +96,18 @@ impl Mapping {
         Ok(Self { address, bytes })
     }
 
+    /// Makes all of it address space only again, whatever was put there since.
+    ///
+    /// # Errors
+    /// What mmap says.
+    pub fn reserve_again(&self) -> io::Result<()> {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
+        let (address, bytes, none) = (self.address, self.bytes, libc::PROT_NONE);
+        // SAFETY: the address space is ours alone. The raw system call passes by an interposed mmap.
+        let made = unsafe { libc::syscall(libc::SYS_mmap, address, bytes, none, flags, -1, 0) };
+        if made == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
     fn open(&self) -> io::Result<()> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: the mapping is ours alone. The raw system call passes by an interposed mprotect.

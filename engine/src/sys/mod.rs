@@ -5,6 +5,7 @@
 //! touched only by its holder, a page in Filling or Leaving only by the thread that set that state.
 #![allow(unsafe_code)]
 
+pub mod alias;
 pub mod bench;
 pub mod clock;
 pub mod cpu_latency;
@@ -30,6 +31,7 @@ pub mod shared_rows;
 pub mod signal;
 pub mod sync;
 pub mod thread;
+pub mod thread_status;
 pub mod told;
 pub mod uffd;
 pub mod uring;

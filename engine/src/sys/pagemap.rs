@@ -120,6 +120,23 @@ impl Pagemap {
 pub struct Entries(RawFd);
 
 impl Entries {
+    /// Whether one of `pages` pages from `address` on is a guard of the kernel's (MADV_GUARD_INSTALL; seen since 6.15).
+    ///
+    /// # Errors
+    /// The error number.
+    pub fn has_guard(self, address: usize, pages: usize) -> io::Result<bool> {
+        let mut entries = [0u8; 8 * 64];
+        for first in (0..pages).step_by(64) {
+            let part = &mut entries[..8 * (pages - first).min(64)];
+            read_at(self.0, address + first * PAGE_BYTES, part)?;
+            // Bit 58.
+            if part.chunks_exact(8).any(|entry| entry[7] & 4 != 0) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// Whether a page is mapped at `address` and protected against writing by userfaultfd. False without an answer.
     pub fn is_protected(self, address: usize) -> bool {
         let mut entry = [0u8; 8];

@@ -84,7 +84,7 @@ impl Core {
     /// would come near its low watermark meanwhile.
     fn spare_a_run(&self, node: &Node) -> bool {
         let mut state = node.lock();
-        if state.available() < state.watermarks.low + RUN_MAX {
+        if state.available() < state.watermarks.min + 2 * RUN_MAX {
             return false;
         }
         let missing = RUN_MAX.saturating_sub(state.pool.free());
@@ -103,6 +103,10 @@ impl Core {
     /// how many, and gives the rest of the grant back.
     pub(crate) fn map_zeros(&self, node: &Node, range: PageRange, grant: Grant) -> u32 {
         let Grant::Frames(frames) = grant else { return self.map_new_zeros(node, range) };
+        if frames.count == 1 && self.path == Path::Move && self.take_spare(node, 1) == 1 {
+            node.lock().put_free(frames);
+            return self.map_new_zeros(node, range);
+        }
         if !self.replace_memory(frames) {
             pages::zero(self.frame_address(frames.first), frames.count);
         }

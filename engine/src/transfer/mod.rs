@@ -1,6 +1,7 @@
 //! The steps that both flows share: mapping pages, unmapping them, the frames for it, and the lists they go to.
 //!
 //! Each is given pages that its caller owns, and decides nothing about which; `fault` and `reclaim` do.
+pub mod block;
 pub mod cached;
 pub mod drop;
 pub mod frames;

@@ -132,7 +132,12 @@ impl Core {
     }
 
     /// Copies pages to frames and drops them; the accounting is the caller's.
-    fn copy_run_out(&self, range: PageRange, first_frame: FrameIndex, out: &mut [Unmapped]) {
+    pub(crate) fn copy_run_out(
+        &self,
+        range: PageRange,
+        first_frame: FrameIndex,
+        out: &mut [Unmapped],
+    ) {
         match self.copy_protected(range, first_frame) {
             Ok(()) => self.drop_copied(range, first_frame, out),
             Err(Verdict::PageByPage) => {

@@ -22,6 +22,8 @@ pub(crate) enum Call {
     MoveOut,
     /// The same for one page that was shared by fork and is the process's own now.
     MoveUnshared,
+    /// UFFDIO_MOVE of a page back to where it was.
+    MoveBack,
     /// UFFDIO_WRITEPROTECT of pages that are going to be copied.
     Protect,
     /// Lifting that from pages that stay.
@@ -73,6 +75,8 @@ pub(crate) enum Verdict {
     CopyInstead,
     /// A write that changes nothing makes the page the process's own; then it is tried once more.
     Unshare,
+    /// The page's mapping is moved instead.
+    Remap,
     /// The memory is unlocked, and the call repeated.
     Unlock,
     /// The process ends: there is no going on without losing a page.
@@ -108,10 +112,12 @@ const fn alone(page: Verdict) -> Meaning {
     Meaning { run: Verdict::PageByPage, page }
 }
 
-use Verdict::{Again, CopyInstead, Die, Gone, GoneIfMissing, GoneOrDie, Stays, Unlock, Unshare};
+use Verdict::{
+    Again, CopyInstead, Die, Gone, GoneIfMissing, GoneOrDie, Remap, Stays, Unlock, Unshare,
+};
 
 #[rustfmt::skip]
-const ROWS: [Row; 36] = [
+const ROWS: [Row; 40] = [
     row(Call::MoveIn, libc::EBUSY, both(Again), "the device that filled the frame lets go of it a moment after the read has returned"),
     row(Call::MoveIn, libc::EINVAL, both(CopyInstead), "the pages are protected or locked otherwise than the frames, or in several mappings: a copy does not mind"),
     row(Call::MoveIn, libc::ENOENT, both(CopyInstead), "no mapping of ours is there any more: the copy finds out of which pages that is true"),
@@ -134,6 +140,11 @@ const ROWS: [Row; 36] = [
     row(Call::MoveUnshared, libc::ENOENT, both(Gone), "a raw system call dropped or unmapped it meanwhile"),
     row(Call::MoveUnshared, libc::EFAULT, both(Stays), "a mark of the kernel's, as above"),
     row(Call::MoveUnshared, libc::ENOMEM, both(Stays), "no memory for a page table, for the moment"),
+
+    row(Call::MoveBack, libc::EBUSY, both(Remap), "a device holds it, or another process shares it: it goes back with its mapping"),
+    row(Call::MoveBack, libc::EINVAL, both(CopyInstead), "the program has protected its place meanwhile"),
+    row(Call::MoveBack, libc::ENOENT, both(Gone), "the kernel has dropped it, or a raw system call its place"),
+    row(Call::MoveBack, libc::ENOMEM, both(Again), "no memory for a page table, for the moment"),
 
     row(Call::Protect, libc::ENOENT, alone(GoneIfMissing), "part of the run is no mapping of ours any more; or the kernel cannot protect on this processor"),
     row(Call::Protect, libc::EINVAL, both(Stays), "a kernel that cannot protect against writing: a copy would not be safe"),
@@ -168,13 +179,14 @@ pub(crate) fn verdict(call: Call, extent: Extent, errno: i32) -> Verdict {
 mod tests {
     use super::*;
 
-    const CALLS: [Call; 13] = [
+    const CALLS: [Call; 14] = [
         Call::MoveIn,
         Call::CopyIn,
         Call::CopyZeros,
         Call::FillFrames,
         Call::MoveOut,
         Call::MoveUnshared,
+        Call::MoveBack,
         Call::Protect,
         Call::Unprotect,
         Call::Read,
@@ -190,7 +202,8 @@ mod tests {
             Call::MoveIn => matches!(verdict, Again | CopyInstead | Die),
             Call::CopyIn | Call::FillFrames => matches!(verdict, Again | Verdict::PageByPage | Die),
             Call::CopyZeros => matches!(verdict, Again | Verdict::PageByPage | Gone | Die),
-            Call::MoveOut => !matches!(verdict, Again | GoneIfMissing | GoneOrDie | Unlock),
+            Call::MoveOut => !matches!(verdict, Again | GoneIfMissing | GoneOrDie | Remap | Unlock),
+            Call::MoveBack => matches!(verdict, Again | CopyInstead | Gone | Remap | Die),
             Call::MoveUnshared => matches!(verdict, Stays | Gone | Die),
             Call::Protect | Call::Read | Call::DropCopied => {
                 matches!(verdict, Verdict::PageByPage | Stays | Gone | GoneIfMissing | Die)

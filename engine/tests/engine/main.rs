@@ -5,6 +5,7 @@
 #![allow(unsafe_code)]
 
 mod api;
+mod blocks;
 mod clean;
 mod control;
 mod edges;

@@ -1,6 +1,7 @@
 //! What the tests of the engine share: engines of every kind, pages with known content, the audit, processes of
 //! a test's own, a generator, and how long a test may take.
 mod audit;
+mod files;
 mod internals;
 mod lost;
 mod pages;
@@ -8,6 +9,7 @@ mod past;
 mod process;
 
 pub use audit::audit;
+pub use files::{file_of, read_from};
 pub use internals::*;
 pub use lost::is_lost;
 pub use pages::{Pages, word};

@@ -1,0 +1,240 @@
+//! Instead of a batch: all that is mapped of the block in which the oldest page lies leaves, where that costs less.
+//!
+//! What of it is in use comes back from its second chance. The block's words are owned all of them, also those of pages
+//! that are not mapped, which are what they were afterwards. When blocks are worth it is `policy::block`'s; how their pages
+//! leave is `transfer::block`'s.
+use crate::base::counters::count;
+use crate::base::index::{FrameIndex, PageIndex, PageRange};
+use crate::reclaim::isolate::Reclaimed;
+use crate::state::blocks::Blocks;
+use crate::state::core::{Core, Path};
+use crate::state::node::{Node, NodeState};
+use crate::state::page::{PageState, Waiters, Word};
+use crate::state::scratch::{Scratch, Unmapped, Victim};
+use crate::state::unmap_lock::Parts;
+use crate::sys::{PAGE_BYTES, clock};
+use userswap_policy::block::{BLOCK_PAGES, Way, pays};
+use userswap_policy::lru::ListId;
+
+/// Blocks that are looked at for one that may be taken: of some a page is being written or read just now.
+const CANDIDATES: usize = 16;
+
+/// Pages of the list that are looked at for those blocks.
+const LOOKED_AT_MAX: u32 = 1 << 10;
+
+impl Core {
+    /// Unmaps the block of the oldest inactive page, if blocks are what costs less; None if not. Afterwards `scratch`
+    /// holds the dirty pages, owned in Leaving, to be written.
+    pub(crate) fn unmap_block(
+        &self,
+        node: &Node,
+        blocks: &mut Blocks,
+        scratch: &mut Scratch,
+    ) -> Option<Reclaimed> {
+        if self.path != Path::Move || blocks.ways.next(self.reclaim_way()) == Way::Runs {
+            return None;
+        }
+        let start = clock::now_ns();
+        scratch.clear();
+        let reclaimed = self.try_block(node, blocks, scratch);
+        let unmapped = reclaimed.map_or(0, |reclaimed| reclaimed.unmapped);
+        if unmapped == 0 {
+            blocks.ways.on_refused();
+            return None;
+        }
+        blocks.ways.on_batch(Way::Block, unmapped, clock::now_ns() - start);
+        self.sort_out(node, scratch);
+        self.feed_readahead();
+        reclaimed
+    }
+
+    fn try_block(
+        &self,
+        node: &Node,
+        blocks: &mut Blocks,
+        scratch: &mut Scratch,
+    ) -> Option<Reclaimed> {
+        if !blocks.open(&self.threads) {
+            return None;
+        }
+        let mut pages = self.oldest_of(node).into_iter();
+        let (range, mapped) = pages.find_map(|page| self.claim_block(node, page?, blocks))?;
+        let part = Parts::new(&self.arena).of(range.first);
+        let guard = self.unmap_locks.enter_at_last(part);
+        self.frames_for_block(node, mapped, &mut blocks.frames);
+        if !self.unmap_block_pages(node, range, blocks) {
+            let all = (range.first..range.end()).zip(blocks.seen.iter());
+            all.for_each(|(page, seen)| self.give_back(page, *seen));
+            return None;
+        }
+        self.account_for_block(node, range, blocks);
+        drop(guard);
+        for (index, page) in (0..).zip(range.first..range.end()) {
+            self.settle_page(node, page, (blocks.seen[index], blocks.outcomes[index]), scratch);
+        }
+        let unmapped = scratch.count as u32;
+        count(&self.counters.swpout_block, unmapped.into());
+        self.announce_freed();
+        Some(Reclaimed { scanned: mapped, unmapped })
+    }
+
+    /// Some of the pages that are the next to leave, each of another block.
+    fn oldest_of(&self, node: &Node) -> [Option<PageIndex>; CANDIDATES] {
+        let mut state = node.lock();
+        let demoted = state.demote(CANDIDATES as u32);
+        count(&self.counters.pgdeactivate, demoted.into());
+        let mut next = state.lists.oldest(ListId::Inactive);
+        let (mut found, mut steps) = ([None; CANDIDATES], 0);
+        let mut free = 0;
+        while let Some(page) = next.filter(|_| free < CANDIDATES && steps < LOOKED_AT_MAX) {
+            let block = |page: PageIndex| page / BLOCK_PAGES;
+            if !found[..free].iter().flatten().any(|other| block(*other) == block(page)) {
+                found[free] = Some(page);
+                free += 1;
+            }
+            next = state.lists.after(page);
+            steps += 1;
+        }
+        found
+    }
+
+    /// The part of its region that lies in the block of a page.
+    fn block_of(&self, page: PageIndex) -> Option<PageRange> {
+        let region = self.arena.region_of(page)?;
+        // Blocks are of addresses, and the arena may begin anywhere.
+        let before = (self.arena.address() / PAGE_BYTES) as u32 % BLOCK_PAGES;
+        let start = (page + before) / BLOCK_PAGES * BLOCK_PAGES;
+        let first = start.saturating_sub(before).max(region.first);
+        let end = (start + BLOCK_PAGES - before).min(region.end());
+        Some(PageRange { first, count: end - first })
+    }
+
+    /// Owns all pages of the block of a page, and takes those that are mapped off their lists; returns how many those
+    /// are. None, and nothing has changed, when that does not pay, or a page is somebody else's.
+    fn claim_block(
+        &self,
+        node: &Node,
+        page: PageIndex,
+        blocks: &mut Blocks,
+    ) -> Option<(PageRange, u32)> {
+        let range = self.block_of(page)?;
+        let mut state = node.lock();
+        let mapped = self.look_at_block(&state, range, blocks)?;
+        if !pays(mapped) {
+            return None;
+        }
+        for (index, page) in (0..).zip(range.first..range.end()) {
+            let seen = blocks.seen[index];
+            if !self.pages.claim(page, seen, owned_from(seen.state())) {
+                drop(state);
+                let claimed = (range.first..page).zip(blocks.seen.iter());
+                claimed.for_each(|(page, seen)| self.give_back(page, *seen));
+                return None;
+            }
+        }
+        for (page, seen) in (range.first..range.end()).zip(blocks.seen.iter()) {
+            if seen.state().mapped().is_some() {
+                state.lists.remove(page);
+            }
+        }
+        Some((range, mapped))
+    }
+
+    /// Looks at the words of a range, and counts mapped pages; None when a page of it is owned, or not to be touched.
+    fn look_at_block(
+        &self,
+        state: &NodeState,
+        range: PageRange,
+        blocks: &mut Blocks,
+    ) -> Option<u32> {
+        let mut mapped = 0;
+        for (seen, page) in blocks.seen.iter_mut().zip(range.first..range.end()) {
+            *seen = self.pages.load(page);
+            match seen.state() {
+                PageState::Untouched | PageState::Swapped { .. } | PageState::Cached { .. } => {}
+                PageState::Resident { pins: 0, node, .. } | PageState::Clean { node, .. }
+                    if node == state.id()
+                        && state.lists.list_of(page) != Some(ListId::Unevictable) =>
+                {
+                    mapped += 1;
+                }
+                _ => return None,
+            }
+        }
+        Some(mapped)
+    }
+
+    /// A page that is owned is what it was; if its list has forgotten it meanwhile, it is there again.
+    fn give_back(&self, page: PageIndex, seen: Word) {
+        if self.pages.restore(page, seen) == Waiters::Some {
+            self.wake_faults(PageRange { first: page, count: 1 });
+        }
+        let node = match seen.state() {
+            PageState::Cached { frame, .. } => self.node_of_frame(frame),
+            PageState::Resident { node, .. } | PageState::Clean { node, .. } => self.node(node),
+            _ => return,
+        };
+        let mut state = node.lock();
+        if state.lists.list_of(page).is_none() {
+            state.enlist(&self.pages, page, 1);
+        }
+    }
+
+    /// Held frames for so many copies, on a loan if need be.
+    fn frames_for_block(&self, node: &Node, want: u32, frames: &mut Vec<FrameIndex>) {
+        while frames.len() < want as usize {
+            let missing = want - frames.len() as u32;
+            let at_hand = self.frames_at_hand(node, missing);
+            let run = if at_hand.count > 0 { at_hand } else { self.frames_for_copy(node, missing) };
+            frames.extend(run.first..run.first + run.count);
+        }
+    }
+
+    fn account_for_block(&self, node: &Node, range: PageRange, blocks: &Blocks) {
+        let outcomes = &blocks.outcomes[..range.count as usize];
+        let has_left = |outcome: &&Unmapped| !matches!(outcome, Unmapped::Stayed);
+        let left = outcomes.iter().filter(has_left).count() as u32;
+        let mut state = node.lock();
+        state.on_moved_out(left);
+        state.on_released(left);
+        drop(state);
+        self.trace.note_left(range, outcomes);
+    }
+
+    /// Publishes a page of a block, or, if it has left, adds it to `scratch`.
+    fn settle_page(
+        &self,
+        node: &Node,
+        page: PageIndex,
+        (seen, outcome): (Word, Unmapped),
+        scratch: &mut Scratch,
+    ) {
+        let Some(mapped) = seen.state().mapped() else { return self.give_back(page, seen) };
+        let victim = Scratch::victim(page, mapped.slot);
+        match outcome {
+            Unmapped::Frame(frame) => {
+                if matches!(seen.state(), PageState::Clean { .. }) {
+                    self.clean_pages.on_drop(page);
+                }
+                scratch.add_held(Victim { frame, ..victim });
+            }
+            Unmapped::Gone => self.forget_gone(&victim),
+            Unmapped::Stayed => {
+                self.stay(node, &victim);
+                node.lock().set_unevictable(page);
+            }
+        }
+    }
+}
+
+/// The state of an owned page that was in another.
+fn owned_from(state: PageState) -> PageState {
+    match state {
+        PageState::Cached { slot, .. } => PageState::Filling { slot },
+        PageState::Swapped { slot } => PageState::Filling { slot: Some(slot) },
+        state => match state.mapped() {
+            Some(mapped) => PageState::Leaving { slot: mapped.slot },
+            None => PageState::Filling { slot: None },
+        },
+    }
+}

@@ -1,0 +1,63 @@
+//! Memory for a block of pages on its way out, allocated beforehand, and the address that it is taken to.
+use crate::base::index::FrameIndex;
+use crate::state::core::Core;
+use crate::state::page::{PageState, Word};
+use crate::state::scratch::Unmapped;
+use crate::state::threads::Threads;
+use crate::sys::alias::{Alias, HELD_MAX};
+use std::sync::atomic::Ordering;
+use userswap_policy::block::{BLOCK_PAGES, ReclaimWay, Ways};
+
+/// A reclaimer's memory for one block.
+pub(crate) struct Blocks {
+    pub alias: Option<Alias>,
+    /// No other address was to be had, or the kernel does not do what is needed.
+    impossible: bool,
+    pub ways: Ways,
+    /// The words before their pages were owned.
+    pub seen: Box<[Word; BLOCK_PAGES as usize]>,
+    pub outcomes: Box<[Unmapped; BLOCK_PAGES as usize]>,
+    /// Held frames that have no page yet.
+    pub frames: Vec<FrameIndex>,
+}
+
+impl Blocks {
+    pub fn new() -> Self {
+        let untouched = Word::new(PageState::Untouched);
+        Self {
+            alias: None,
+            impossible: false,
+            ways: Ways::default(),
+            seen: Box::new([untouched; BLOCK_PAGES as usize]),
+            outcomes: Box::new([Unmapped::Stayed; BLOCK_PAGES as usize]),
+            frames: Vec::with_capacity(HELD_MAX),
+        }
+    }
+
+    /// Whether there is an address to take blocks to, and nothing is known that would keep them; gets one at the first
+    /// call.
+    pub fn open(&mut self, threads: &Threads) -> bool {
+        if self.alias.is_none() && !self.impossible {
+            self.alias = Alias::new().ok();
+            self.impossible = self.alias.is_none();
+            let descriptors = self.alias.iter().flat_map(Alias::descriptors);
+            threads.queue_fds.lock().extend(descriptors);
+        }
+        self.alias.as_ref().is_some_and(Alias::may_take)
+    }
+}
+
+/// Relaxed: it orders nothing, and the next batch is early enough.
+const ORDER: Ordering = Ordering::Relaxed;
+
+impl Core {
+    /// Which way scattered pages leave.
+    pub fn reclaim_way(&self) -> ReclaimWay {
+        ReclaimWay::of_index(self.reclaim_way.load(ORDER))
+    }
+
+    /// Changes it.
+    pub fn set_reclaim_way(&self, way: ReclaimWay) {
+        self.reclaim_way.store(way.index(), ORDER);
+    }
+}

@@ -1,0 +1,224 @@
+//! Scattered pages that leave by the block: copied at another address of ours, and dropped by the kernel where nobody holds
+//! them. No byte may be lost that a thread, a system call or a device writes, and no page that was never touched may come
+//! to have content.
+use crate::support::*;
+use io_uring::{IoUring, opcode, types};
+use std::collections::HashSet;
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use userswap::Engine;
+
+/// Blocks are taken where pages are moved otherwise.
+const BLOCK_WAYS: [Way; 2] = [WAYS[0], WAYS[1]];
+
+/// An engine whose background reclaimer takes blocks wherever it can.
+fn engine_of_blocks(way: Way) -> Engine {
+    let engine = engine_on(way, &["mem:256M"]);
+    engine.set("reclaim_way", "blocks").unwrap();
+    engine
+}
+
+/// Reads and writes pages of its own at random, until told to end or through with its steps. Every fourth page is never
+/// touched, and stays zero.
+struct Owner {
+    pages: Pages,
+    owner: usize,
+    owners: usize,
+    stamps: Vec<u64>,
+    random: Random,
+}
+
+impl Owner {
+    fn new(pages: Pages, owner: usize, owners: usize, seed: u64) -> Self {
+        let random = Random::new(seed ^ (owner as u64 + 1) << 20);
+        Self { pages, owner, owners, stamps: vec![0; pages.count / owners], random }
+    }
+
+    fn step(&mut self, stamp: u64) {
+        let index = self.random.below(self.stamps.len());
+        if index % 4 == 3 {
+            return;
+        }
+        self.check(index);
+        if self.random.below(3) != 0 {
+            self.stamps[index] = stamp;
+            self.pages.fill(index * self.owners + self.owner, stamp);
+        }
+    }
+
+    fn check(&self, index: usize) {
+        let page = index * self.owners + self.owner;
+        match self.stamps[index] {
+            0 => assert!(bytes(self.pages, page, 1).iter().all(|byte| *byte == 0), "page {page}"),
+            stamp => self.pages.check(page, stamp),
+        }
+    }
+
+    fn check_all(&self) {
+        (0..self.stamps.len()).for_each(|index| self.check(index));
+    }
+}
+
+#[test]
+fn what_threads_write_stays_while_blocks_leave() {
+    alone(120, || {
+        for way in BLOCK_WAYS {
+            let engine = engine_of_blocks(way);
+            let region = engine.map(64 * MIB).unwrap();
+            let (pages, seed) = (Pages::of(&region), seed());
+            std::thread::scope(|scope| {
+                for owner in 0..4 {
+                    let mut owner = Owner::new(pages, owner, 4, seed);
+                    scope.spawn(move || {
+                        (1..=rounds(12_000)).for_each(|stamp| owner.step(stamp));
+                        owner.check_all();
+                    });
+                }
+            });
+            let counters = engine.counters();
+            assert!(counters.swpout_block > 5_000, "{way:?}: {counters:?}");
+            assert_eq!(counters.pages_lost, 0);
+            audit(&engine);
+            drop(region);
+            audit(&engine);
+        }
+    });
+}
+
+#[test]
+fn what_is_used_of_a_block_has_a_second_chance() {
+    alone(60, || {
+        let engine = engine_of_blocks(WAYS[0]);
+        engine.set("second_chance", "40").unwrap();
+        let region = engine.map(64 * MIB).unwrap();
+        let mut owner = Owner::new(Pages::of(&region), 0, 1, seed());
+        (1..=20_000).for_each(|stamp| owner.step(stamp));
+        let counters = engine.counters();
+        assert!(counters.swpout_block > 2_000 && counters.pgfault_cached > 500, "{counters:?}");
+        owner.check_all();
+        audit(&engine);
+    });
+}
+
+#[test]
+fn blocks_are_not_taken_when_told_so_nor_while_memory_is_locked() {
+    alone(60, || {
+        let engine = engine_of_blocks(WAYS[0]);
+        let region = engine.map(48 * MIB).unwrap();
+        let mut owner = Owner::new(Pages::of(&region), 0, 1, seed());
+        let mut taken = |engine: &Engine| {
+            let before = engine.counters().swpout_block;
+            (1..=6_000).for_each(|stamp| owner.step(stamp));
+            engine.counters().swpout_block - before
+        };
+        taken(&engine);
+        assert!(taken(&engine) > 500);
+        engine.set("reclaim_way", "runs").unwrap();
+        // One may have been under way.
+        taken(&engine);
+        assert_eq!(taken(&engine), 0);
+        engine.set("reclaim_way", "blocks").unwrap();
+        assert!(taken(&engine) > 500);
+        let memory = [0u8; PAGE];
+        // SAFETY: changes no memory.
+        assert_eq!(unsafe { libc::mlock(memory.as_ptr().cast(), PAGE) }, 0);
+        taken(&engine);
+        assert_eq!(taken(&engine), 0);
+        audit(&engine);
+    });
+}
+
+/// Keeps reads of a program's own ring under way into pages of its own, as a database does; pages are checked when they have
+/// come, and again at the end.
+struct Reader<'a> {
+    file: &'a File,
+    ring: IoUring,
+    owner: Owner,
+    /// Of the reads under way, the pages.
+    under_way: HashSet<usize>,
+}
+
+/// Reads under way at a time.
+const DEPTH: usize = 32;
+
+impl Reader<'_> {
+    fn step(&mut self, stamp: u64) {
+        let index = self.owner.random.below(self.owner.stamps.len());
+        if !self.under_way.contains(&index) {
+            self.owner.check(index);
+            match self.owner.random.below(4) {
+                0 => {
+                    self.owner.stamps[index] = stamp;
+                    self.owner.pages.fill(self.page(index), stamp);
+                }
+                _ => self.start(index),
+            }
+        }
+        if self.under_way.len() >= DEPTH {
+            self.ring.submit_and_wait(1).unwrap();
+            self.take_finished();
+        }
+    }
+
+    fn page(&self, index: usize) -> usize {
+        index * self.owner.owners + self.owner.owner
+    }
+
+    fn start(&mut self, index: usize) {
+        let page = self.page(index);
+        let to = self.owner.pages.at(page).cast();
+        let read = opcode::Read::new(types::Fd(self.file.as_raw_fd()), to, PAGE as u32);
+        let entry = read.offset((page * PAGE) as u64).build().user_data(index as u64);
+        // SAFETY: the page lies in a live region, and nobody touches it until the read has ended.
+        unsafe { self.ring.submission().push(&entry).unwrap() };
+        self.under_way.insert(index);
+    }
+
+    fn take_finished(&mut self) {
+        let finished: Vec<_> = self.ring.completion().collect();
+        for entry in finished {
+            let index = entry.user_data() as usize;
+            assert_eq!(entry.result(), PAGE as i32);
+            assert!(self.under_way.remove(&index));
+            self.owner.stamps[index] = FROM_FILE;
+            self.owner.check(index);
+        }
+    }
+
+    fn finish(&mut self) {
+        while !self.under_way.is_empty() {
+            self.ring.submit_and_wait(1).unwrap();
+            self.take_finished();
+        }
+        self.owner.check_all();
+    }
+}
+
+/// The stamp of the file's content.
+const FROM_FILE: u64 = 1 << 20;
+
+#[test]
+fn what_a_device_delivers_into_pages_of_blocks_stays() {
+    alone(120, || {
+        let engine = engine_of_blocks(WAYS[0]);
+        let region = engine.map(64 * MIB).unwrap();
+        let (pages, seed) = (Pages::of(&region), seed());
+        let file = &file_of(pages, FROM_FILE);
+        std::thread::scope(|scope| {
+            for number in 0..3 {
+                let owner = Owner::new(pages, number, 3, seed);
+                scope.spawn(move || {
+                    let (ring, under_way) = (IoUring::new(64).unwrap(), HashSet::new());
+                    let mut reader = Reader { file, ring, owner, under_way };
+                    (1..=rounds(12_000)).for_each(|stamp| reader.step(stamp));
+                    reader.finish();
+                });
+            }
+        });
+        let counters = engine.counters();
+        println!("{counters:?}");
+        assert!(counters.swpout_block > 3_000 && counters.swpout_block_kept > 0, "{counters:?}");
+        assert_eq!(counters.pages_lost, 0);
+        audit(&engine);
+    });
+}

@@ -1,0 +1,189 @@
+//! Whether scattered pages leave one by one, or by the block: all of a block that are there in a few calls.
+//!
+//! A block costs a few flushes of the other CPUs' TLBs, and a copy of each of its pages; what of it is still in use comes
+//! back from its second chance. A page alone costs a flush. What either costs depends on the machine and on how many CPUs
+//! the program keeps busy, so both are measured all the time.
+use crate::named_choice;
+
+/// Pages of a block: what one table of the kernel's maps.
+pub const BLOCK_PAGES: u32 = 512;
+
+/// Mapped pages at least that a block must have; with fewer its flushes are not shared by enough.
+const MAPPED_MIN: u32 = 32;
+
+/// Mapped pages that can be copied at a time: the pages of the largest pipe that everybody may have.
+const MAPPED_MAX: u32 = 256;
+
+/// Batches between two that go the way that costs more, to see whether it still does.
+const PROBED: u32 = 16;
+
+/// Batches of each way whose costs are remembered.
+const REMEMBERED: usize = 4;
+
+/// Batches that go page by page after a block was refused, doubled with each refusal in a row up to this power.
+const REFUSED_MAX: u32 = 6;
+
+/// Whether taking a block is worth it of which so many pages are mapped.
+pub fn pays(mapped: u32) -> bool {
+    (MAPPED_MIN..=MAPPED_MAX).contains(&mapped)
+}
+
+named_choice! {
+    /// Which way scattered pages leave.
+    #[derive(Default)]
+    pub enum ReclaimWay, "way out" {
+        /// The one that costs less.
+        #[default]
+        Auto = "auto",
+        /// Each run of pages by a call.
+        Runs = "runs",
+        /// By the block wherever there is one to be had.
+        Blocks = "blocks",
+    }
+}
+
+/// A way out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Way {
+    /// Each run of pages by a call.
+    Runs,
+    /// A block at a time.
+    Block,
+}
+
+/// What a page cost in the last batches of one way, in nanoseconds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Recent {
+    costs: [u64; REMEMBERED],
+    batches: usize,
+}
+
+impl Recent {
+    fn add(&mut self, cost: u64) {
+        self.costs[self.batches % REMEMBERED] = cost;
+        self.batches += 1;
+    }
+
+    /// The second lowest: during a batch that took long its CPU may have been taken away. None as long as nothing is known.
+    fn cost(&self) -> Option<u64> {
+        let known = self.batches.min(REMEMBERED);
+        let mut costs = self.costs;
+        costs[..known].sort_unstable();
+        costs[..known].iter().take(2).last().copied()
+    }
+}
+
+/// What the ways cost of late.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Ways {
+    runs: Recent,
+    block: Recent,
+    batches: u32,
+    /// Batches that no block is looked for.
+    rest: u32,
+    refused: u32,
+}
+
+impl Ways {
+    /// The way that the next batch should go.
+    pub fn next(&mut self, chosen: ReclaimWay) -> Way {
+        match chosen {
+            ReclaimWay::Auto => self.cheaper(),
+            ReclaimWay::Runs => Way::Runs,
+            ReclaimWay::Blocks => Way::Block,
+        }
+    }
+
+    fn cheaper(&mut self) -> Way {
+        self.batches = self.batches.wrapping_add(1);
+        if self.rest > 0 {
+            self.rest -= 1;
+            return Way::Runs;
+        }
+        let (Some(runs), Some(block)) = (self.runs.cost(), self.block.cost()) else {
+            return if self.runs.batches == 0 { Way::Runs } else { Way::Block };
+        };
+        match (self.batches.is_multiple_of(PROBED), block < runs) {
+            (false, true) | (true, false) => Way::Block,
+            (false, false) | (true, true) => Way::Runs,
+        }
+    }
+
+    /// A batch has gone a way: so many pages, and what it took.
+    pub fn on_batch(&mut self, way: Way, pages: u32, ns: u64) {
+        let Some(cost) = ns.checked_div(pages.into()) else { return };
+        match way {
+            Way::Runs => self.runs.add(cost),
+            Way::Block => {
+                self.block.add(cost);
+                self.refused = 0;
+            }
+        }
+    }
+
+    /// There was no block to be had.
+    pub fn on_refused(&mut self) {
+        self.rest = 1 << self.refused;
+        self.refused = (self.refused + 1).min(REFUSED_MAX);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_pays_with_enough_pages_that_can_be_copied() {
+        assert!(pays(32) && pays(256));
+        assert!(!pays(31) && !pays(257));
+    }
+
+    #[test]
+    fn the_cheaper_way_is_gone_and_the_other_probed() {
+        let mut ways = Ways::default();
+        assert_eq!(ways.cheaper(), Way::Runs, "nothing is known yet");
+        ways.on_batch(Way::Runs, 256, 256 * 15_000);
+        assert_eq!(ways.cheaper(), Way::Block, "its cost is to be found out");
+        ways.on_batch(Way::Block, 100, 100 * 3_000);
+        let count = |ways: &mut Ways, way| (0..160).filter(|_| ways.cheaper() == way).count();
+        assert_eq!(count(&mut ways, Way::Runs), 10);
+        // One that took long by chance changes nothing, nor does one that took no time.
+        ways.on_batch(Way::Block, 100, 100 * 90_000);
+        ways.on_batch(Way::Block, 100, 100 * 3_500);
+        ways.on_batch(Way::Runs, 256, 256 * 1_000);
+        ways.on_batch(Way::Runs, 256, 256 * 15_000);
+        ways.on_batch(Way::Runs, 0, 7);
+        assert_eq!(count(&mut ways, Way::Runs), 10);
+        for _ in 0..4 {
+            ways.on_batch(Way::Runs, 256, 256 * 200);
+        }
+        assert_eq!(count(&mut ways, Way::Block), 10);
+    }
+
+    #[test]
+    fn a_way_that_is_chosen_is_gone() {
+        let mut ways = Ways::default();
+        ways.on_refused();
+        assert_eq!(ways.next(ReclaimWay::Blocks), Way::Block);
+        assert_eq!(ways.next(ReclaimWay::Runs), Way::Runs);
+        assert_eq!(ways.next(ReclaimWay::Auto), Way::Runs, "one was refused");
+    }
+
+    #[test]
+    fn after_refusals_no_block_is_looked_for_ever_longer() {
+        let mut ways = Ways::default();
+        ways.on_batch(Way::Runs, 1, 9);
+        for times in 0..12 {
+            let mut rest = 0;
+            while ways.cheaper() == Way::Runs {
+                rest += 1;
+            }
+            assert!(times == 0 || rest >= 1 << (times - 1).min(REFUSED_MAX), "{times}: {rest}");
+            ways.on_refused();
+        }
+        ways.rest = 0;
+        ways.on_batch(Way::Block, 1, 1);
+        ways.on_refused();
+        assert_eq!(ways.rest, 1, "a block that was to be had ends the streak");
+    }
+}
