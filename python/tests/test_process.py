@@ -91,6 +91,39 @@ class Fork(TestCase):
             PYTHONWARNINGS="ignore",
         )
 
+    def test_requests_under_way_on_other_threads_go_on(self):
+        run_both(
+            """
+            slow = "/var/tmp"
+            pool.swapon(f"{slow}:256M,pri=9,throttle=32")
+            a += 0
+            told, stop = [], threading.Event()
+            def swapoff():
+                pool._engine.swapoff(slow, lambda left, total: told.append(left))
+            def prefetch():
+                while not stop.is_set():
+                    pool.prefetch(b)
+                    pool.page_out(b)
+                    pool.discard(c)
+            c = pool.zeros(1 << 20)
+            threads = [threading.Thread(target=work) for work in (swapoff, prefetch)]
+            [thread.start() for thread in threads]
+            while not told:
+                os.sched_yield()
+            for _ in range(3):
+                child = os.fork()
+                if child == 0:
+                    ok = (a == values).all() and (b == values[: 1 << 20]).all() and pool.usage.swap > 700 << 20
+                    os._exit(0 if ok else 1)
+                wait(child)
+            stop.set()
+            [thread.join() for thread in threads]
+            assert told[0] > told[-1] and pool.usage.swap < 700 << 20
+            check()
+            """.replace("\n            ", "\n"),
+            PYTHONWARNINGS="ignore",
+        )
+
     def test_several_pools_come_along_and_closed_ones_with_arrays(self):
         run_both(
             """

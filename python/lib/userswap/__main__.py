@@ -39,7 +39,7 @@ def demo(pool: Pool, length: int) -> int:
         array[first : first + BLOCK] = block
     report("written", array.nbytes, begin)
     begin = time.perf_counter()
-    wrong = sum(np.count_nonzero(array[first : first + BLOCK] != block) for first, block in blocks(length))
+    wrong = sum(int(np.count_nonzero(array[first : first + BLOCK] != block)) for first, block in blocks(length))
     report("verified", array.nbytes, begin)
     begin = time.perf_counter()
     array.sort()
@@ -62,13 +62,13 @@ def wrong_after_sort(array: np.ndarray) -> int:
     wrong, last, total = 0, np.uint64(0), np.uint64(0)
     for first in range(0, len(array), BLOCK):
         block = array[first : first + BLOCK]
-        wrong += int(block[0] < last) + np.count_nonzero(block[1:] < block[:-1])
+        wrong += int(block[0] < last) + int(np.count_nonzero(block[1:] < block[:-1]))
         last = block[-1]
         total += block.sum(dtype=np.uint64)
     right = np.uint64(0)
     for _, block in blocks(len(array)):
         right += block.sum(dtype=np.uint64)
-    return int(wrong) + int(total != right)
+    return wrong + int(total != right)
 
 
 def report(what: str, done: int, begin: float) -> None:

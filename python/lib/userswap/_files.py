@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -10,7 +10,7 @@ import numpy as np
 PART_BYTES = 4 << 20
 
 
-def header_of(path: str | os.PathLike[str]) -> tuple[np.dtype, tuple[int, ...], str, int]:
+def header_of(path: str | os.PathLike[str]) -> tuple[np.dtype, tuple[int, ...], Literal["C", "F"], int]:
     """The dtype, shape and order that a .npy file says, and where its values begin."""
     with open(path, "rb") as file:
         try:
@@ -32,7 +32,7 @@ def fill(array: np.ndarray, path: str | os.PathLike[str], offset: int) -> None:
     with open(path, "rb", buffering=0) as file:
         file.seek(offset)
         while done < to.size:
-            read = file.readinto(part[: to.size - done])
+            read = file.readinto(part[: to.size - done].data)
             if not read:
                 raise EOFError(f"{os.fspath(path)} became shorter while it was read: {done} of {to.size} bytes")
             to[done : done + read] = part[:read]

@@ -7,7 +7,7 @@ import os
 import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from ._show import Usage, html, size
 
 Size: TypeAlias = "int | str"
 Shape: TypeAlias = "int | tuple[int, ...]"
+Order: TypeAlias = Literal["C", "F"]
 Swap: TypeAlias = "str | os.PathLike[str]"
 
 
@@ -90,7 +91,7 @@ class Pool:
 
     # Arrays
 
-    def empty(self, shape: Shape, dtype: Any = float, order: str = "C") -> np.ndarray:
+    def empty(self, shape: Shape, dtype: Any = float, order: Order = "C") -> np.ndarray:
         """An array of this pool; as memory from the kernel, it is zero.
 
         Its memory is freed when the last array on it goes, views included. It pickles as any array does.
@@ -110,13 +111,13 @@ class Pool:
             raise ValueError(f"order {order!r} is not one of 'C' and 'F'")
         lengths = _lengths(shape)
         memory = self._engine.allocate(_array_bytes(lengths, kind))
-        return np.ndarray(lengths, kind, buffer=np.asarray(memory), order=order)  # type: ignore[call-overload]
+        return np.ndarray(lengths, kind, buffer=np.asarray(memory), order=order)
 
-    def zeros(self, shape: Shape, dtype: Any = float, order: str = "C") -> np.ndarray:
+    def zeros(self, shape: Shape, dtype: Any = float, order: Order = "C") -> np.ndarray:
         """As `empty`, for code that says what it means; takes no memory until it is used."""
         return self.empty(shape, dtype, order)
 
-    def full(self, shape: Shape, fill_value: Any, dtype: Any = None, order: str = "C") -> np.ndarray:
+    def full(self, shape: Shape, fill_value: Any, dtype: Any = None, order: Order = "C") -> np.ndarray:
         """An array with one value everywhere; the dtype is the value's unless named.
 
         >>> Pool(ram="16M", swap="mem:64M").full(3, 7)
@@ -141,7 +142,7 @@ class Pool:
         array([[0, 1, 2],
                [3, 4, 5]])
         """
-        order = "C"
+        order: Order = "C"
         if dtype is None:
             if shape is not None or offset != 0:
                 raise ValueError("a .npy file says its shape: leave shape and offset out, or give a dtype")

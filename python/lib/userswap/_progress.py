@@ -24,7 +24,7 @@ def bar(label: str, total: int, wanted: bool | None) -> Iterator[Callable[[int],
 
 def _tqdm() -> Any:
     try:
-        from tqdm.auto import tqdm
+        from tqdm.auto import tqdm  # type: ignore[import-untyped]
     except ImportError:
         return None
     return tqdm
