@@ -46,7 +46,7 @@ impl Engine {
             builder = with_option(builder, &key, &word)?;
         }
         let engine = py.detach(|| builder.build()).map_err(raised)?;
-        let pool = Pool::new(engine);
+        let pool = Pool::new(engine, ram_bytes);
         crate::fork::enroll(&pool);
         Ok(Self { pool: Mutex::new(Some(pool)) })
     }
@@ -104,7 +104,9 @@ impl Engine {
 
     fn set_budget(&self, py: Python<'_>, bytes: u64) -> PyResult<()> {
         let pool = self.pool()?;
-        py.detach(|| pool.engine.set_budget(bytes)).map_err(raised)
+        py.detach(|| pool.engine.set_budget(bytes)).map_err(raised)?;
+        pool.recent.note_budget(bytes);
+        Ok(())
     }
 
     fn set(&self, py: Python<'_>, key: &str, word: &str) -> PyResult<String> {

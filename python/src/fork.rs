@@ -38,6 +38,7 @@ unsafe extern "C" fn prepare() {
     let blocked = Blocked::new();
     let pools = POOLS.lock();
     let stopped = pools.iter().filter_map(Weak::upgrade).map(|pool| {
+        pool.recent.hold();
         let ticket = pool.engine.fork_prepare();
         (pool, ticket)
     });
@@ -51,6 +52,7 @@ unsafe extern "C" fn in_parent() {
     let Some(pass) = PASS.lock().take() else { return };
     for (pool, ticket) in pass.stopped {
         pool.engine.fork_parent(ticket);
+        pool.recent.release();
     }
     POOLS.release();
 }
@@ -61,6 +63,7 @@ unsafe extern "C" fn in_child() {
         if let Err(error) = pool.engine.fork_child(ticket) {
             end(&format!("userswap: the child of a fork cannot be served: {error}\n"));
         }
+        pool.recent.release();
     }
     POOLS.release();
 }

@@ -8,6 +8,7 @@ mod fork;
 mod memory;
 mod numpy;
 mod pool;
+mod recent;
 mod refusal;
 mod request;
 mod view;

@@ -100,14 +100,14 @@ pub fn set_handler<'py>(handler: &Bound<'py, PyCapsule>) -> PyResult<Bound<'py, 
 unsafe extern "C" fn malloc(pool: *const Pool, bytes: usize) -> *mut c_void {
     // SAFETY: the capsule that numpy holds keeps the pool.
     let pool = unsafe { &*pool };
-    address_of(layout(bytes).and_then(|layout| pool.heap.allocate(layout)))
+    address_of(pool.recent.allocate(&pool.heap, bytes))
 }
 
 unsafe extern "C" fn calloc(pool: *const Pool, count: usize, item_bytes: usize) -> *mut c_void {
     // SAFETY: as in `malloc`.
     let pool = unsafe { &*pool };
     let bytes = count.saturating_mul(item_bytes);
-    address_of(layout(bytes).and_then(|layout| pool.heap.allocate_zeroed(layout)))
+    address_of(pool.recent.allocate_zeroed(&pool.heap, bytes))
 }
 
 unsafe extern "C" fn realloc(pool: *const Pool, old: *mut c_void, bytes: usize) -> *mut c_void {
@@ -124,7 +124,9 @@ unsafe extern "C" fn free(pool: *const Pool, old: *mut c_void, _bytes: usize) {
     let Some(block) = NonNull::new(old.cast()) else { return };
     // SAFETY: as in `malloc`.
     let pool = unsafe { &*pool };
-    pool.heap.free(block).expect("numpy frees by the handler that allocated, and once");
+    pool.recent
+        .free(&pool.heap, block)
+        .expect("numpy frees by the handler that allocated, and once");
 }
 
 /// numpy makes a MemoryError of NULL.

@@ -1,4 +1,5 @@
 //! An engine and its heap, from which all memory of arrays comes.
+use crate::recent::Recent;
 use std::alloc::Layout;
 use std::sync::Arc;
 use userswap::internals::PAGE_BYTES;
@@ -17,13 +18,15 @@ pub struct Pool {
     pub engine: Engine,
     /// Where the blocks come from.
     pub heap: Heap,
+    /// Blocks that numpy's allocator keeps.
+    pub recent: Recent,
 }
 
 impl Pool {
     /// A pool without blocks.
-    pub fn new(engine: Engine) -> Arc<Self> {
+    pub fn new(engine: Engine, budget_bytes: u64) -> Arc<Self> {
         let heap = engine.heap();
-        Arc::new(Self { engine, heap })
+        Arc::new(Self { engine, heap, recent: Recent::new(budget_bytes) })
     }
 }
 

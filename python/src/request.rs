@@ -102,6 +102,7 @@ impl Target {
     /// # Errors
     /// Too much is pinned, or what a signal handler raised.
     pub fn pin(&self, py: Python<'_>) -> PyResult<()> {
+        self.pool.recent.turn_off(&self.pool.heap);
         let (mut done, mut pages_done) = (0, 0);
         let outcome = self.each_piece(py, Join::Pages, None, |piece| {
             self.advise(&piece, Advice::Pin).map_err(|error| match error {

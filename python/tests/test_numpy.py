@@ -56,6 +56,46 @@ class Numpy(TestCase):
         self.assertGreater(empty, 0)
         self.assertLess(of.usage.in_ram, SLABS)
 
+    def test_temporary_arrays_take_no_faults(self):
+        of = pool()
+        with of.numpy():
+            a = np.ones(20_000)
+            b = a + 1
+            before = of.counters["pgfault"]
+            for _ in range(100):
+                b = a + 1
+            self.assertLess(of.counters["pgfault"] - before, 100)
+            np.testing.assert_array_equal(b, 2)
+            for length in (20_000, 19_000, 16_000, 5_000, 120_000):
+                np.full(length, 7)
+                self.assertFalse(np.zeros(length).any())
+
+    def test_what_is_kept_is_little_whatever_the_sizes(self):
+        of = pool(ram="64M")
+        with of.numpy():
+            for length in range(20_000, 500_000, 1_000):
+                np.ones(length)
+            for length in [70_000] * 100:
+                arrays = [np.ones(length) for _ in range(60)]
+            del arrays
+        self.assertLess(of.usage.in_ram, (64 << 20) // 16 + SLABS)
+        of.ram = "16M"
+        with of.numpy():
+            np.ones(20_000)
+        self.assertLess(of.usage.in_ram, RAM // 16 + SLABS)
+
+    def test_pins_go_with_arrays_that_numpy_made(self):
+        of = pool()
+        with of.numpy():
+            for length in (3_000, 20_000, 80_000, 40_000):
+                a = np.ones(length)
+                del a
+                a = np.ones(length)
+                of.pin(a)
+                del a
+        large = of.zeros(RAM, "u1")
+        of.pin(large[: RAM * 3 // 4 - 32 * 4096])
+
     def test_arrays_grow_and_shrink_in_place(self):
         of = pool()
         lengths = [10, 5000, 20_000, 40_000, LARGE, 2 * LARGE, 700_000, 16_385, 16_384, 16_383, 1, 0, 30_000]
