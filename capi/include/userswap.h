@@ -154,7 +154,7 @@ const char *us_version(void);
 us_options *us_options_new(uint64_t ram_bytes);
 
 // Chooses something other than the default. Keys and values:
-// swap PATH[:SIZE][,pri=N] or mem:SIZE (again for each device); fault thread|signal; transfer auto|move|copy;
+// swap `PATH[:SIZE][,pri=N]` or `mem:SIZE` (again for each device); fault thread|signal; transfer auto|move|copy;
 // io auto|uring|threads; on_full exceed|stop; placement near|spread; poll auto|off|idle|MICROSECONDS;
 // swap_ra_policy stream|scaling|fixed|vma|off; page_cluster 0-10; vma_ra_enabled true|false;
 // arena SIZE (address space, 256G); ram_of_node NODE:SIZE (again for each node); fake_numa NODES;
@@ -184,7 +184,7 @@ int us_page_out_all(us_engine *engine);
 // Swaps in what the budget has room for.
 int us_prefetch_all(us_engine *engine);
 
-// Takes one more swap device into use: PATH[:SIZE][,pri=N] or mem:SIZE.
+// Takes one more swap device into use: `PATH[:SIZE][,pri=N]` or `mem:SIZE`.
 int us_swapon(us_engine *engine, const char *device);
 
 // Empties a swap device, by its path, and lets go of it; waits for that.

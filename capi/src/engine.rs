@@ -72,7 +72,7 @@ pub extern "C" fn us_prefetch_all(engine: *mut us_engine) -> c_int {
     code_of(|| Ok(find(engine)?.prefetch_all()?))
 }
 
-/// Takes one more swap device into use: PATH[:SIZE][,pri=N] or mem:SIZE.
+/// Takes one more swap device into use: `PATH[:SIZE][,pri=N]` or `mem:SIZE`.
 ///
 /// # Safety
 /// The text is NULL or a C string.

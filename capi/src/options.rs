@@ -30,7 +30,7 @@ pub extern "C" fn us_options_new(ram_bytes: u64) -> *mut us_options {
 }
 
 /// Chooses something other than the default. Keys and values:
-/// swap PATH[:SIZE][,pri=N] or mem:SIZE (again for each device); fault thread|signal; transfer auto|move|copy;
+/// swap `PATH[:SIZE][,pri=N]` or `mem:SIZE` (again for each device); fault thread|signal; transfer auto|move|copy;
 /// io auto|uring|threads; on_full exceed|stop; placement near|spread; poll auto|off|idle|MICROSECONDS;
 /// swap_ra_policy stream|scaling|fixed|vma|off; page_cluster 0-10; vma_ra_enabled true|false;
 /// arena SIZE (address space, 256G); ram_of_node NODE:SIZE (again for each node); fake_numa NODES;

@@ -24,6 +24,12 @@ static void *busy(void *argument) {
     return NULL;
 }
 
+// The lock of a table of handles is held most of the time: a child would find it so.
+static void *asking(void *region) {
+    while (!atomic_load(&is_over)) MUST(us_region_bytes(region) == MIB);
+    return NULL;
+}
+
 static void use(char *region, char *block, char *others, uint64_t stamp) {
     fill(region, 8 * MIB, stamp + 1);
     void *more = us_malloc(heap, 2 * MIB);
@@ -48,13 +54,17 @@ int main(int argc, char **argv) {
     fill(region, 24 * MIB, 10);
     fill(block, 4 * MIB, 20);
     fill(others, 4 * MIB, 30);
-    pthread_t thread;
-    MUST(!pthread_create(&thread, NULL, busy, NULL));
-    for (uint64_t round = 0; round < 6; round++) {
+    pthread_t threads[3];
+    MUST(!pthread_create(&threads[0], NULL, busy, NULL));
+    us_region *asked = us_map(other, MIB);
+    for (int i = 1; i < 3; i++) MUST(!pthread_create(&threads[i], NULL, asking, asked));
+    for (uint64_t round = 0; round < 12; round++) {
         MUST(us_page_out_all(engine) == US_OK);
         pid_t child = fork();
         MUST(child >= 0);
         if (!child) {
+            // Nothing here takes this long: a child that hangs ends.
+            alarm(60);
             check(region + 8 * MIB, 16 * MIB - PAGE, 10 + MIB);
             use(region, block, others, 1000 * round);
             _exit(0);
@@ -65,7 +75,7 @@ int main(int argc, char **argv) {
         MUST(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     }
     atomic_store(&is_over, 1);
-    pthread_join(thread, NULL);
+    for (int i = 0; i < 3; i++) pthread_join(threads[i], NULL);
     MUST(counter(engine, "pswpin") > 1000 && counter(engine, "pages_lost") == 0);
     // A fork that was not prepared is told so, and nothing else happens.
     us_fork_parent();

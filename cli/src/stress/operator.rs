@@ -61,7 +61,7 @@ fn set(key: &str, value: &str) -> Request {
 
 fn request(next: &mut impl FnMut(u64) -> u64, client: &mut Client) -> Request {
     let of = |values: &[&str], at: u64| values[at as usize % values.len()].to_owned();
-    match next(12) {
+    match next(13) {
         0..3 => set("ram", &of(&["16M", "18M", "24M", "40M"], next(4))),
         3 => Request::Swapon { spec: of(&["mem:32M", "/var/tmp:48M", "mem:48M,pri=9"], next(3)) },
         4 => {
@@ -76,6 +76,7 @@ fn request(next: &mut impl FnMut(u64) -> u64, client: &mut Client) -> Request {
         8 => set("second_chance", &of(&["0", "10", "50"], next(3))),
         9 => set("slot_cache", &of(&["cache", "clusters", "shared"], next(3))),
         10 => set("watermark_scale", &of(&["10", "100", "1000"], next(3))),
+        11 => set("reclaim_way", &of(&["blocks", "auto", "blocks"], next(3))),
         _ => set("placement", &of(&["near", "spread"], next(2))),
     }
 }

@@ -221,7 +221,7 @@ fn seconds(value: &str) -> Result<u64, Refusal> {
     let is_plain = value.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     let number: Option<f64> = value.parse().ok().filter(|_| is_plain);
     let number = number.filter(|seconds| (0.0..=86400.0).contains(seconds));
-    number.map(|seconds| (seconds * 1e9) as u64).ok_or(Refusal::Value)
+    number.map(|seconds| (seconds * 1e9).round() as u64).ok_or(Refusal::Value)
 }
 
 fn in_seconds(nanoseconds: &AtomicU64) -> String {

@@ -49,7 +49,8 @@ impl WatermarkSettings {
         // Below a run reclaim by copying could not begin.
         let bare = Watermarks::new(share.max(RESERVE.into()), pages.into(), self.scale);
         let more = (u64::from(pages) * u64::from(self.second_chance_percent) / 100) as u32;
-        Watermarks { min: bare.min, low: bare.low + more, high: bare.high + more }
+        let (low, high) = (bare.low.saturating_add(more), bare.high.saturating_add(more));
+        Watermarks { min: bare.min, low, high }
     }
 }
 
@@ -71,5 +72,7 @@ mod tests {
         let settings =
             WatermarkSettings { min_free_kib: Some(4), scale: 100, second_chance_percent: 10 };
         assert_eq!(settings.of_node(4096, 4096), Watermarks { min: 64, low: 513, high: 553 });
+        let most = WatermarkSettings { min_free_kib: Some(u64::MAX), ..settings };
+        assert_eq!(most.of_node(4096, 4096).high, u32::MAX);
     }
 }

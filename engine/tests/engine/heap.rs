@@ -214,20 +214,27 @@ fn a_forked_child_has_the_heap_whatever_other_threads_did_in_it() {
         let mut random = Random::new(11);
         let mut blocks = churn(&heap, &mut random, 3 << 20, 1500);
         let done = AtomicBool::new(false);
+        let is_done = || done.load(Ordering::Relaxed);
         std::thread::scope(|scope| {
-            for thread in 0..2 {
-                let (heap, done) = (&heap, &done);
-                scope.spawn(move || {
-                    let mut random = Random::new(100 + thread);
-                    while !done.load(Ordering::Relaxed) {
-                        churn(heap, &mut random, 10_000, 50)
-                            .into_iter()
-                            .for_each(|block| block.free(heap));
+            scope.spawn(|| {
+                let mut random = Random::new(100);
+                while !is_done() {
+                    let blocks = churn(&heap, &mut random, 10_000, 50);
+                    blocks.into_iter().for_each(|block| block.free(&heap));
+                }
+            });
+            // The lock of a class is held most of the time: a child would find it so.
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while !is_done() {
+                        let block = heap.allocate(layout(16, 1)).unwrap();
+                        heap.free(block).unwrap();
                     }
                 });
             }
-            for _ in 0..rounds(8) {
+            for _ in 0..rounds(20) {
                 let child = fork(&engine, || {
+                    heap.allocate(layout(16, 1)).unwrap();
                     blocks.iter().for_each(Block::check);
                     let more = churn(&heap, &mut Random::new(3), 100_000, 300);
                     more.into_iter().for_each(|block| block.free(&heap));

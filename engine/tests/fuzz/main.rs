@@ -11,10 +11,10 @@ use std::fs;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::time::{Duration, Instant};
-use userswap::internals::open;
 use userswap::internals::protocol::Request;
 use userswap::internals::{Options, PAGE_BYTES};
-use userswap::{ByteSize, SwapSpec, parse_size};
+use userswap::internals::{open, settings};
+use userswap::{Builder, ByteSize, SwapSpec, parse_size};
 
 /// Inputs of each target where no time is given.
 const INPUTS: u64 = 20_000;
@@ -190,6 +190,51 @@ fn requests() {
         Err(refusal) => {
             one_line(refusal);
             Verdict::Refused
+        }
+    });
+}
+
+/// What is set says how it is, and can be set so again; a refusal changes nothing.
+#[test]
+fn settings() {
+    let engine = Builder::new(16 << 20).arena_bytes(64 << 20).swap("mem:32M".parse().unwrap());
+    let engine = engine.build().expect("root, or a permitted userfaultfd");
+    let core = engine.core();
+    let shown = || settings::all(core).into_iter().map(|row| (row.key, row.value));
+    let corpus: Vec<String> = shown().map(|(key, value)| format!("{key} {value}")).collect();
+    let corpus: Vec<&str> = corpus.iter().map(String::as_str).collect();
+    let words = [
+        "0",
+        "1",
+        "16M",
+        "auto",
+        "-1",
+        "1e3",
+        "86400.0001",
+        "stall",
+        "\n",
+        "\0",
+        "4294967296",
+        " ",
+    ];
+    fuzz(&corpus, &words, |input| {
+        let Ok(text) = std::str::from_utf8(input) else { return Verdict::Refused };
+        let (key, value) = text.split_once(' ').unwrap_or((text, ""));
+        let before: Vec<_> = shown().collect();
+        match settings::set(core, key, value) {
+            Ok(is) if key == "hibernate" => {
+                assert!(is.starts_with(value.trim()), "{value:?}: {is:?}");
+                Verdict::Accepted
+            }
+            Ok(is) => {
+                assert_eq!(settings::set(core, key, &is).as_ref(), Ok(&is), "{value:?}");
+                Verdict::Accepted
+            }
+            Err(refusal) => {
+                one_line(refusal);
+                assert_eq!(shown().collect::<Vec<_>>(), before);
+                Verdict::Refused
+            }
         }
     });
 }
