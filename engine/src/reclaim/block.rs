@@ -72,6 +72,9 @@ impl Core {
         for (index, page) in (0..).zip(range.first..range.end()) {
             self.settle_page(node, page, (blocks.seen[index], blocks.outcomes[index]), scratch);
         }
+        let mut state = node.lock();
+        blocks.held.iter().for_each(|page| state.set_unevictable(*page));
+        drop(state);
         let unmapped = scratch.count as u32;
         count(&self.counters.swpout_block, unmapped.into());
         self.announce_freed();
@@ -82,6 +85,7 @@ impl Core {
     fn oldest_of(&self, node: &Node) -> [Option<PageIndex>; CANDIDATES] {
         let mut state = node.lock();
         let demoted = state.demote(CANDIDATES as u32);
+        state.retry_unevictable();
         count(&self.counters.pgdeactivate, demoted.into());
         let mut next = state.lists.oldest(ListId::Inactive);
         let (mut found, mut steps) = ([None; CANDIDATES], 0);
@@ -177,6 +181,10 @@ impl Core {
         let mut state = node.lock();
         if state.lists.list_of(page).is_none() {
             state.enlist(&self.pages, page, 1);
+            if state.lists.list_of(page) == Some(ListId::Cached) {
+                // What passed it was taking the oldest.
+                state.lists.push_oldest(ListId::Cached, page);
+            }
         }
     }
 
@@ -219,10 +227,7 @@ impl Core {
                 scratch.add_held(Victim { frame, ..victim });
             }
             Unmapped::Gone => self.forget_gone(&victim),
-            Unmapped::Stayed => {
-                self.stay(node, &victim);
-                node.lock().set_unevictable(page);
-            }
+            Unmapped::Stayed => self.stay(node, &victim),
         }
     }
 }

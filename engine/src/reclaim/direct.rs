@@ -9,13 +9,17 @@ use crate::base::log::{self, OutOfPages};
 use crate::reclaim::isolate::Quota;
 use crate::state::core::Core;
 use crate::state::node::Node;
-use crate::sys::{futex, process, signal};
+use crate::sys::{clock, futex, process, signal};
 use std::sync::atomic::Ordering;
 use userswap_policy::kernel::contention::Unmapper;
 use userswap_policy::reclaim::{DIRECT_TARGET, Next, Round};
 
 /// How long a fault that found nothing to reclaim waits for writes under way before looking again.
 const WAIT_NS: u64 = 10_000_000;
+
+/// How long after it has taken a block the background reclaimer counts as going that way: longer than a block takes that the
+/// device has to be waited for.
+const BLOCK_NS: u64 = 50_000_000;
 
 /// How often all devices must be found full in a row before that is believed.
 const FULL_LOOKS: u32 = 3;
@@ -119,7 +123,8 @@ impl Core {
     /// The background reclaimer is near enough to its end that one more in its way would not help, or goes a way that costs
     /// less, and on which pages that leave one by one would be in its way.
     fn is_throttled(&self, node: &Node) -> bool {
-        let goes_by_block = node.goes_by_block.load(Ordering::Relaxed);
+        let taken_ns = node.block_taken_ns.load(Ordering::Relaxed);
+        let goes_by_block = clock::now_ns() - taken_ns < BLOCK_NS;
         let state = node.lock();
         let throttled =
             goes_by_block || state.health.throttles(state.available(), state.watermarks.min);

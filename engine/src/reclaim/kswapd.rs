@@ -143,7 +143,8 @@ impl Kswapd {
     fn unmap(&mut self, node: &Node, quota: Quota) -> Reclaimed {
         let (core, unmapper) = (self.core.clone(), Unmapper::Background(node.id.0));
         let block = core.unmap_block(node, &mut self.blocks, &mut self.scratch);
-        node.goes_by_block.store(block.is_some(), Ordering::Relaxed);
+        let taken_ns = block.map_or(0, |_| clock::now_ns());
+        node.block_taken_ns.store(taken_ns, Ordering::Relaxed);
         block.unwrap_or_else(|| {
             let start = clock::now_ns();
             let batch = core.unmap_batch(node, quota, unmapper, &mut self.scratch);

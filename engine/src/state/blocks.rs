@@ -1,5 +1,5 @@
 //! Memory for a block of pages on its way out, allocated beforehand, and the address that it is taken to.
-use crate::base::index::FrameIndex;
+use crate::base::index::{FrameIndex, PageIndex};
 use crate::state::core::Core;
 use crate::state::page::{PageState, Word};
 use crate::state::scratch::Unmapped;
@@ -19,6 +19,8 @@ pub(crate) struct Blocks {
     pub outcomes: Box<[Unmapped; BLOCK_PAGES as usize]>,
     /// Held frames that have no page yet.
     pub frames: Vec<FrameIndex>,
+    /// Pages of the last block that something holds.
+    pub held: Vec<PageIndex>,
 }
 
 impl Blocks {
@@ -31,6 +33,7 @@ impl Blocks {
             seen: Box::new([untouched; BLOCK_PAGES as usize]),
             outcomes: Box::new([Unmapped::Stayed; BLOCK_PAGES as usize]),
             frames: Vec::with_capacity(HELD_MAX),
+            held: Vec::with_capacity(HELD_MAX),
         }
     }
 

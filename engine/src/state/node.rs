@@ -12,7 +12,7 @@ use crate::sys::fd::Event;
 use crate::sys::lock::{Guard, Lock};
 use crate::sys::mapping::ZeroedSlice;
 use std::io;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use userswap_policy::frames::{FrameRun, Pool};
 use userswap_policy::lru::{Link, ListId, Lists};
 use userswap_policy::reclaim::Health;
@@ -112,8 +112,8 @@ pub struct Node {
     pub reclaim_awake: AtomicBool,
     /// The reclaimer is not woken until there is progress; follows the node's health.
     pub hopeless: AtomicBool,
-    /// The last background batch was a block of scattered pages, which costs less than what a fault could do.
-    pub goes_by_block: AtomicBool,
+    /// When the last background batch was taken, if it was a block of scattered pages; else 0.
+    pub block_taken_ns: AtomicU64,
     state: Lock<NodeState>,
 }
 
@@ -159,7 +159,7 @@ impl Node {
             reclaim_wanted: Event::new()?,
             reclaim_awake: AtomicBool::new(false),
             hopeless: AtomicBool::new(false),
-            goes_by_block: AtomicBool::new(false),
+            block_taken_ns: AtomicU64::new(0),
             state: Lock::new(state),
         })
     }

@@ -1,28 +1,35 @@
-//! A block of pages at another address of ours, where no thread of the program reaches it: there the kernel itself drops
-//! what no device holds, many pages for one flush.
+//! A block of pages at another address, where no thread of the program reaches it: there the kernel itself drops what no
+//! device holds, many pages for one flush.
 //!
 //! Only UFFDIO_MOVE tells of a page alone whether a device holds it, and flushes every other CPU's TLB for it. The
 //! kernel's reclaim tells as well: of pages given up by MADV_FREE it drops those that were not written to since, and that
 //! nobody but the page tables refers to; MADV_PAGEOUT makes it do so at once. (try_to_unmap_one in mm/rmap.c; what
-//! delivers into a page marks it dirty before it lets go of it.) What is to be dropped is copied in between, and held
-//! meanwhile, by a pipe, so that the kernel does not drop it sooner by itself.
+//! delivers into a page marks it dirty before it lets go of it, but for what `thread_status` looks for.) What is to be
+//! dropped is copied in between, and held meanwhile, by a pipe, so that the kernel does not drop it sooner by itself.
+//!
+//! The address is the kernel's choice each time, and the whole range stays mapped until it is given up: nothing that another
+//! thread maps can come to lie in it.
 use super::mapping::{self, Access, Mapping};
 use super::own_fd::Own;
+use super::pagemap::Pagemap;
 use super::thread_status::Conditions;
 use super::{PAGE_BYTES, pages};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::MetadataExt;
 
-/// Bytes of a block: what one table of the kernel's maps.
-pub const BLOCK_BYTES: usize = 2 << 20;
-
 /// Pages of a block that can be held: the pages of the largest pipe that everybody may have.
 pub const HELD_MAX: usize = 256;
 
-/// The other address, and the pipe.
+/// Tries to see it work: the kernel keeps a page that is just in a list of another CPU.
+const TRIES: u32 = 3;
+
+/// The pipe, and where the block is at the moment.
 pub struct Alias {
-    space: Mapping,
+    /// Of the block: its own address, where it is, and its length in bytes; 0 when there is none.
+    from: usize,
+    at: usize,
+    bytes: usize,
     reader: Own<OwnedFd>,
     writer: Own<OwnedFd>,
     inode: u64,
@@ -35,46 +42,68 @@ pub struct Alias {
 unsafe impl Send for Alias {}
 
 impl Alias {
-    /// Address space for a block, and a pipe.
+    /// A pipe, and what is to be known of the calling thread; used by that alone.
     ///
     /// # Errors
-    /// No address space or descriptors to be had, EPERM when the user's pipes are too large together, EOPNOTSUPP where the
-    /// kernel drops what is held or keeps what is not.
+    /// No descriptors to be had, EPERM when the user's pipes are too large together, EOPNOTSUPP where system calls are
+    /// filtered, memory is strictly accounted (which a mapping that moves leaves wrong), or the kernel drops what is held or
+    /// keeps what is not.
     pub fn new() -> io::Result<Self> {
+        let mut alias = Self::unasked()?;
+        // Asked first: the try itself makes the calls that might be filtered.
+        let is_permitted = alias.may_take() && !is_strict();
+        for _ in 0..TRIES {
+            if is_permitted && alias.works()? {
+                return Ok(alias);
+            }
+        }
+        Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP))
+    }
+
+    fn unasked() -> io::Result<Self> {
+        let conditions = Conditions::new()?;
         let (reader, writer) = new_pipe()?;
         let inode = inode_of(writer.as_raw_fd())?;
         let none = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
-        let space = Mapping::new(2 * BLOCK_BYTES, Access::Reserved)?;
-        let conditions = Conditions::new()?;
-        let parts = [none; HELD_MAX];
-        let mut alias = Self { space, reader, writer, inode, conditions, parts, held: 0 };
-        if alias.works()? { Ok(alias) } else { Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP)) }
+        let (parts, held) = ([none; HELD_MAX], 0);
+        let (from, at, bytes) = (0, 0, 0);
+        Ok(Self { from, at, bytes, reader, writer, inode, conditions, parts, held })
     }
 
     /// Its descriptors, of which a forked child has no use.
     pub fn descriptors(&self) -> impl Iterator<Item = RawFd> {
         let ends = [self.reader.as_raw_fd(), self.writer.as_raw_fd()];
-        ends.into_iter().chain(self.conditions.descriptor())
+        ends.into_iter().chain(self.conditions.descriptors())
     }
 
-    /// Whether the calls that it takes are permitted still, and the kernel counts no page of the process as pinned or
-    /// locked: a registered buffer's device lets go of a page without marking it.
+    /// Whether the calls that it takes are permitted still, and no device is known that would let go of a page without
+    /// marking it.
     pub fn may_take(&self) -> bool {
         self.conditions.hold()
     }
 
-    /// Where the block is that lies at `address` otherwise: in the same place of a block of page tables.
-    pub fn address_for(&self, address: usize) -> usize {
-        self.space.address().next_multiple_of(BLOCK_BYTES) + address % BLOCK_BYTES
+    /// Where something is that lies at `address` otherwise.
+    pub fn place_of(&self, address: usize) -> usize {
+        self.at + (address - self.from)
     }
 
-    /// Takes the pages of a range within a block away to here; the range stays mapped, without pages.
+    /// Takes the pages of a range away; the range itself stays mapped, without pages.
     ///
     /// # Errors
     /// What mremap says: EFAULT where the range is not one mapping.
-    pub fn take(&self, address: usize, bytes: usize) -> io::Result<()> {
-        let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP;
-        move_mapping(address, bytes, flags, self.address_for(address))
+    ///
+    /// # Panics
+    /// One has been taken and not given up.
+    pub fn take(&mut self, address: usize, bytes: usize) -> io::Result<()> {
+        assert_eq!(self.bytes, 0, "one block at a time");
+        let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_DONTUNMAP;
+        // SAFETY: the caller owns the pages of the range. The raw system call passes by an interposed mremap.
+        let at = unsafe { libc::syscall(libc::SYS_mremap, address, bytes, bytes, flags, 0usize) };
+        if at == -1 {
+            return Err(io::Error::last_os_error());
+        }
+        (self.from, self.at, self.bytes) = (address, at as usize, bytes);
+        Ok(())
     }
 
     /// Puts one page back where it was, whatever holds it: its place gets the page's mapping, which is not registered.
@@ -82,40 +111,54 @@ impl Alias {
     /// # Errors
     /// What mremap says.
     pub fn put_back(&self, address: usize) -> io::Result<()> {
-        let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
-        move_mapping(self.address_for(address), PAGE_BYTES, flags, address)
+        let (place, bytes) = (self.place_of(address), PAGE_BYTES);
+        // The range stays mapped here, too: no hole is to be found by another thread's mmap.
+        let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP;
+        // SAFETY: the caller owns the page, and its place. The raw system call passes by an interposed mremap.
+        let moved = unsafe { libc::syscall(libc::SYS_mremap, place, bytes, bytes, flags, address) };
+        if moved == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// Holds pages that are here, of which it is given the addresses: the kernel does not drop them by itself until
-    /// [`Self::copy_held`]. False when that cannot be; then none is held.
+    /// Gives a page the protection that its place has by now, for [`Self::put_back`].
+    ///
+    /// # Errors
+    /// What mprotect says; ENOMEM where nothing is mapped.
+    pub fn protect_as_its_place(&self, address: usize) -> io::Result<()> {
+        mapping::protect(self.place_of(address), PAGE_BYTES, mapping::protection_at(address)?)
+    }
+
+    /// Holds pages, of which it is given the places: the kernel does not drop them by itself until [`Self::copy_held`] or
+    /// [`Self::let_go`]. False when that cannot be; then none is held.
     ///
     /// # Panics
     /// More than [`HELD_MAX`] pages, or some are held.
-    pub fn hold(&mut self, addresses: impl Iterator<Item = usize>) -> bool {
+    pub fn hold(&mut self, places: impl Iterator<Item = usize>) -> bool {
         assert_eq!(self.held, 0, "what was held has been copied");
-        // The program may have closed the pipe, and have something else under its number.
-        if inode_of(self.writer.as_raw_fd()).ok() != Some(self.inode) {
+        // The program may have closed an end, and have something else under its number.
+        let is_ours = |fd: &Own<OwnedFd>| inode_of(fd.as_raw_fd()).ok() == Some(self.inode);
+        if !is_ours(&self.writer) || !is_ours(&self.reader) {
             return false;
         }
-        let count = self.fill(addresses);
-        let fd = self.writer.as_raw_fd();
+        let count = self.fill(places);
+        let (fd, parts, flags) =
+            (self.writer.as_raw_fd(), self.parts.as_ptr(), libc::SPLICE_F_NONBLOCK);
         // SAFETY: the kernel refers to pages that nobody else writes to. The raw system call passes by an interposed one.
-        let held = unsafe { libc::syscall(libc::SYS_vmsplice, fd, self.parts.as_ptr(), count, 0) };
+        let held = unsafe { libc::syscall(libc::SYS_vmsplice, fd, parts, count, flags) };
         let bytes = usize::try_from(held).unwrap_or(0);
         self.held = bytes.div_ceil(PAGE_BYTES);
         let all = bytes == count * PAGE_BYTES;
         if !all {
-            self.let_go(bytes);
+            self.let_go();
         }
         all
     }
 
-    /// Gives the pages of a range that is here up, as far as nobody writes to them from now on.
+    /// Gives the pages of the block up, as far as nobody writes to them from now on.
     ///
     /// # Errors
     /// What madvise says.
-    pub fn give_up(&self, address: usize, bytes: usize) -> io::Result<()> {
-        mapping::advise(self.address_for(address), bytes, libc::MADV_FREE)
+    pub fn give_up(&self) -> io::Result<()> {
+        mapping::advise(self.at, self.bytes, libc::MADV_FREE)
     }
 
     /// Copies the pages that are held to held frames, in their order, and lets go of them; false when the pipe is not
@@ -124,6 +167,9 @@ impl Alias {
         let count = self.fill(frames);
         assert_eq!(count, std::mem::take(&mut self.held), "a frame for each page that is held");
         let (mut from, fd) = (0, self.reader.as_raw_fd());
+        if inode_of(fd).ok() != Some(self.inode) {
+            return false;
+        }
         while from < count {
             let parts = &self.parts[from..count];
             // SAFETY: the caller holds these frames. The raw system call passes by an interposed readv.
@@ -143,16 +189,48 @@ impl Alias {
     ///
     /// # Errors
     /// What madvise says.
-    pub fn drop_given_up(&self, address: usize, bytes: usize) -> io::Result<()> {
-        mapping::advise(self.address_for(address), bytes, libc::MADV_PAGEOUT)
+    pub fn drop_given_up(&self) -> io::Result<()> {
+        mapping::advise(self.at, self.bytes, libc::MADV_PAGEOUT)
     }
 
-    /// Nothing is here any more but address space.
+    /// Whether a page that was given up, and has not been dropped a moment ago, is there; from then on it stays.
+    ///
+    /// Holding it answers that: of one that was dropped meanwhile the kernel holds its page of zeros. None when it cannot
+    /// be held.
+    pub fn keeps(&mut self, address: usize, pagemap: &Pagemap) -> Option<bool> {
+        let place = self.place_of(address);
+        if !self.hold(std::iter::once(place)) {
+            return None;
+        }
+        let is_there = pagemap.is_zero_page(place).ok().map(|is_zero| !is_zero);
+        // A write, which changes nothing, ends that it was given up.
+        let stays = is_there == Some(true) && pages::unshare(place);
+        self.let_go();
+        is_there.filter(|is_there| *is_there == stays)
+    }
+
+    /// Lets go of what is held.
+    pub fn let_go(&mut self) {
+        let mut unused = [0u8; PAGE_BYTES];
+        for _ in 0..std::mem::take(&mut self.held) {
+            let (fd, to) = (self.reader.as_raw_fd(), unused.as_mut_ptr());
+            // SAFETY: the array has that many bytes. The raw system call passes by an interposed read.
+            if unsafe { libc::syscall(libc::SYS_read, fd, to, PAGE_BYTES) } <= 0 {
+                break;
+            }
+        }
+    }
+
+    /// The block is of no use any more, nor where it is.
     ///
     /// # Errors
-    /// What mmap says.
-    pub fn clear(&self) -> io::Result<()> {
-        self.space.reserve_again()
+    /// What munmap says.
+    pub fn clear(&mut self) -> io::Result<()> {
+        let (at, bytes) = (self.at, std::mem::take(&mut self.bytes));
+        // SAFETY: the kernel gave us this range, and nothing was mapped there since. The raw system call passes by an
+        // interposed munmap.
+        let gone = unsafe { libc::syscall(libc::SYS_munmap, at, bytes) };
+        if gone == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
     fn fill(&mut self, addresses: impl Iterator<Item = usize>) -> usize {
@@ -165,51 +243,50 @@ impl Alias {
         count
     }
 
-    /// Takes `bytes` bytes out of the pipe that nobody needs.
-    fn let_go(&mut self, mut bytes: usize) {
-        let mut unused = [0u8; PAGE_BYTES];
-        while bytes > 0 {
-            let most = bytes.min(PAGE_BYTES);
-            // SAFETY: the array has that many bytes.
-            let read = unsafe {
-                libc::syscall(libc::SYS_read, self.reader.as_raw_fd(), unused.as_mut_ptr(), most)
-            };
-            if read <= 0 {
-                break;
-            }
-            bytes -= read as usize;
-        }
-        self.held = 0;
-    }
-
     /// Whether this kernel keeps what is held, and drops what is not.
     fn works(&mut self) -> io::Result<bool> {
-        let memory = Mapping::new(2 * BLOCK_BYTES, Access::ReadWrite)?;
-        let first = memory.address().next_multiple_of(BLOCK_BYTES);
-        let addresses = [first, first + 2 * PAGE_BYTES];
-        addresses.iter().for_each(|address| pages::view_mut(*address, PAGE_BYTES).fill(7));
-        let frames = Mapping::new(PAGE_BYTES, Access::ReadWrite)?;
         let bytes = 3 * PAGE_BYTES;
+        let (memory, frame) =
+            (Mapping::new(bytes, Access::ReadWrite)?, Mapping::new(PAGE_BYTES, Access::ReadWrite)?);
+        let first = memory.address();
+        let there = [first, first + 2 * PAGE_BYTES];
+        there.iter().for_each(|address| pages::view_mut(*address, PAGE_BYTES).fill(7));
         self.take(first, bytes)?;
-        let here = addresses.map(|address| self.address_for(address));
-        let held = self.hold([here[0]].into_iter());
-        self.give_up(first, bytes)?;
-        self.drop_given_up(first, bytes)?;
-        let copied = held && self.copy_held([frames.address()].into_iter());
-        let pagemap = super::pagemap::Pagemap::open();
-        let is_there = |address| pagemap.is_present(address);
-        let kept = (is_there(here[0])?, is_there(here[1])?);
-        let is_same = pages::view(frames.address(), PAGE_BYTES).iter().all(|byte| *byte == 7);
+        let places = there.map(|address| self.place_of(address));
+        let pagemap = Pagemap::open();
+        // The first is held throughout, as a device would: by a second pipe.
+        let (other, device) = new_pipe()?;
+        let part = libc::iovec { iov_base: places[0] as *mut _, iov_len: PAGE_BYTES };
+        // SAFETY: as in `hold`.
+        let lent = unsafe { libc::syscall(libc::SYS_vmsplice, device.as_raw_fd(), &part, 1, 0) };
+        let held = self.hold(places.into_iter().skip(1));
+        self.give_up()?;
+        let copied = held && self.copy_held(std::iter::once(frame.address()));
+        self.drop_given_up()?;
+        let is_there = |place| pagemap.is_present(place);
+        let seen = (is_there(places[0])?, is_there(places[1])?);
+        let keeps = (self.keeps(there[0], &pagemap), self.keeps(there[1], &pagemap));
+        drop(other);
         self.clear()?;
-        Ok(copied && is_same && kept == (true, false))
+        let is_same = pages::view(frame.address(), PAGE_BYTES).iter().all(|byte| *byte == 7);
+        let lent = lent == PAGE_BYTES as i64;
+        Ok(lent && copied && is_same && seen == (true, false) && keeps == (Some(true), Some(false)))
     }
 }
 
-fn move_mapping(from: usize, bytes: usize, flags: i32, to: usize) -> io::Result<()> {
-    // SAFETY: the caller owns both ranges: the pages of one, and the place of the other. The raw system call passes by an
-    // interposed mremap.
-    let moved = unsafe { libc::syscall(libc::SYS_mremap, from, bytes, bytes, flags, to) };
-    if moved == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+impl Drop for Alias {
+    fn drop(&mut self) {
+        // After a try that ended half-way.
+        if self.bytes > 0 {
+            drop(self.clear());
+        }
+    }
+}
+
+/// Whether memory is strictly accounted (vm.overcommit_memory=2), or that is not to be known.
+fn is_strict() -> bool {
+    let mode = std::fs::read_to_string("/proc/sys/vm/overcommit_memory");
+    !matches!(mode.as_deref().map(str::trim), Ok("0" | "1"))
 }
 
 fn new_pipe() -> io::Result<(Own<OwnedFd>, Own<OwnedFd>)> {
@@ -231,5 +308,61 @@ fn new_pipe() -> io::Result<(Own<OwnedFd>, Own<OwnedFd>)> {
 fn inode_of(fd: RawFd) -> io::Result<u64> {
     // SAFETY: a borrowed number; what is there is only looked at.
     let file = std::mem::ManuallyDrop::new(unsafe { std::fs::File::from_raw_fd(fd) });
-    Ok(file.metadata()?.ino())
+    let found = file.metadata()?;
+    // Pipes have a file system of their own: a number of another one is not to be taken for one.
+    Ok(found.ino() ^ found.dev() << 40)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Three pages, of which the first and the last have content, taken away.
+    fn taken() -> (Alias, Mapping) {
+        let memory = Mapping::new(3 * PAGE_BYTES, Access::ReadWrite).unwrap();
+        let mut alias = Alias::unasked().unwrap();
+        for page in [0, 2] {
+            pages::view_mut(memory.address() + page * PAGE_BYTES, PAGE_BYTES).fill(page as u8 + 1);
+        }
+        alias.take(memory.address(), 3 * PAGE_BYTES).unwrap();
+        (alias, memory)
+    }
+
+    #[test]
+    fn what_is_held_is_copied_and_what_nobody_holds_is_dropped() {
+        let mut alias = Alias::unasked().unwrap();
+        assert!((0..TRIES).any(|_| alias.works().unwrap()), "as on every Linux since 6.8");
+        let all = (alias.bytes, alias.held);
+        assert_eq!(all, (0, 0));
+    }
+
+    #[test]
+    fn a_page_goes_back_with_the_protection_that_its_place_has_by_now() {
+        let (mut alias, memory) = taken();
+        let (first, bytes) = (memory.address(), 3 * PAGE_BYTES);
+        mapping::protect(first, bytes, libc::PROT_READ).unwrap();
+        for page in [0, 2] {
+            let address = first + page * PAGE_BYTES;
+            alias.protect_as_its_place(address).unwrap();
+            alias.put_back(address).unwrap();
+            let is_same =
+                pages::view(address, PAGE_BYTES).iter().all(|byte| *byte == page as u8 + 1);
+            assert!(is_same, "page {page} is there again");
+            assert_eq!(mapping::protection_at(address).unwrap(), libc::PROT_READ);
+        }
+        // The whole range is there until it is given up.
+        assert!(mapping::protection_at(alias.at + PAGE_BYTES).is_ok());
+        alias.clear().unwrap();
+    }
+
+    #[test]
+    fn a_pipe_that_was_closed_holds_nothing() {
+        let (mut alias, memory) = taken();
+        let place = alias.place_of(memory.address());
+        assert!(alias.hold(std::iter::once(place)));
+        alias.let_go();
+        let other = new_pipe().unwrap().0;
+        super::super::fd::replace(alias.reader.as_raw_fd(), other.as_raw_fd()).unwrap();
+        assert!(!alias.hold(std::iter::once(place)), "another file has its number");
+    }
 }

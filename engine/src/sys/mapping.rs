@@ -96,18 +96,6 @@ impl Mapping {
         Ok(Self { address, bytes })
     }
 
-    /// Makes all of it address space only again, whatever was put there since.
-    ///
-    /// # Errors
-    /// What mmap says.
-    pub fn reserve_again(&self) -> io::Result<()> {
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
-        let (address, bytes, none) = (self.address, self.bytes, libc::PROT_NONE);
-        // SAFETY: the address space is ours alone. The raw system call passes by an interposed mmap.
-        let made = unsafe { libc::syscall(libc::SYS_mmap, address, bytes, none, flags, -1, 0) };
-        if made == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
-    }
-
     fn open(&self) -> io::Result<()> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: the mapping is ours alone. The raw system call passes by an interposed mprotect.
@@ -154,6 +142,40 @@ pub fn advise(address: usize, bytes: usize, advice: i32) -> io::Result<()> {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
+}
+
+/// mprotect by raw system call, past an interposed one.
+///
+/// # Errors
+/// What the kernel says.
+pub fn protect(address: usize, bytes: usize, protection: i32) -> io::Result<()> {
+    // SAFETY: the engine calls this for ranges it owns.
+    match unsafe { libc::syscall(libc::SYS_mprotect, address, bytes, protection) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// The protection of what is mapped at an address.
+///
+/// # Errors
+/// ENOMEM where nothing is mapped; without /proc.
+pub fn protection_at(address: usize) -> io::Result<i32> {
+    let maps = std::fs::read_to_string("/proc/thread-self/maps")?;
+    let found = maps.lines().find_map(|line| protection_in(line, address));
+    found.ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))
+}
+
+/// What a line of the map says of an address, if it is about it.
+fn protection_in(line: &str, address: usize) -> Option<i32> {
+    let (range, rest) = line.split_once(' ')?;
+    let (start, end) = range.split_once('-')?;
+    let number = |text| usize::from_str_radix(text, 16).ok();
+    if !(number(start)?..number(end)?).contains(&address) {
+        return None;
+    }
+    let bit = |letter, bit| if rest[..3].contains(letter) { bit } else { 0 };
+    Some(bit('r', libc::PROT_READ) | bit('w', libc::PROT_WRITE) | bit('x', libc::PROT_EXEC))
 }
 
 /// Drops the memory of a range: what is touched there again is missing.
@@ -226,5 +248,22 @@ impl<T> std::ops::Deref for ZeroedSlice<T> {
     type Target = [T];
     fn deref(&self) -> &[T] {
         self.as_ref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_protection_is_found_by_address() {
+        let memory = Mapping::new(3 * PAGE_BYTES, Access::ReadWrite).unwrap();
+        let middle = memory.address() + PAGE_BYTES;
+        for protection in [libc::PROT_NONE, libc::PROT_READ, libc::PROT_READ | libc::PROT_WRITE] {
+            protect(middle, PAGE_BYTES, protection).unwrap();
+            assert_eq!(protection_at(middle + 7).unwrap(), protection);
+            assert_eq!(protection_at(middle - 1).unwrap(), libc::PROT_READ | libc::PROT_WRITE);
+        }
+        assert_eq!(protection_at(7).unwrap_err().raw_os_error(), Some(libc::ENOMEM));
     }
 }

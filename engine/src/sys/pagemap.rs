@@ -4,11 +4,13 @@
 use super::kept_file::KeptFile;
 use super::{PAGE_BYTES, process};
 use std::io;
+use std::ops::Range;
 use std::os::fd::RawFd;
 
 const SCAN: u64 = (3 << 30) | (96 << 16) | ((b'f' as u64) << 8) | 16;
 const IS_PRESENT: u64 = 1 << 3;
 const IS_SWAPPED: u64 = 1 << 4;
+const IS_ZERO_PAGE: u64 = 1 << 5;
 const REGIONS: usize = 256;
 /// Entries of /proc/thread-self/pagemap read at a time.
 const ENTRIES: usize = 4096;
@@ -72,6 +74,17 @@ impl Pagemap {
         self.descriptor().map(Entries)
     }
 
+    /// Whether the kernel's page of zeros is mapped at `address`.
+    ///
+    /// # Errors
+    /// It could not be opened, or the kernel does not tell (before Linux 6.7).
+    pub fn is_zero_page(&self, address: usize) -> io::Result<bool> {
+        let mut region = [Region::default()];
+        let bounds = address..address + PAGE_BYTES;
+        let (found, _) = scan(self.descriptor()?, bounds, IS_ZERO_PAGE, &mut region)?;
+        Ok(found > 0)
+    }
+
     /// Calls `each` with the bounds of every stretch in `start..end` that has pages, present or in the kernel's
     /// own swap.
     ///
@@ -87,25 +100,14 @@ impl Pagemap {
         let mut from = start;
         while from < end {
             let mut regions = [Region::default(); REGIONS];
-            let mut argument = ScanArg {
-                size: size_of::<ScanArg>() as u64,
-                start: from as u64,
-                end: end as u64,
-                regions: regions.as_mut_ptr() as u64,
-                regions_max: REGIONS as u64,
-                any_of: IS_PRESENT | IS_SWAPPED,
-                return_mask: IS_PRESENT | IS_SWAPPED,
-                ..ScanArg::default()
-            };
-            // SAFETY: the argument is laid out as the kernel's pm_scan_arg, and `regions` has that many elements.
-            let found = unsafe { libc::ioctl(fd, SCAN, std::ptr::from_mut(&mut argument)) };
-            if found < 0 {
+            let Ok((found, walked)) = scan(fd, from..end, IS_PRESENT | IS_SWAPPED, &mut regions)
+            else {
                 return read_entries(fd, from, end, each);
-            }
-            for region in &regions[..found as usize] {
+            };
+            for region in &regions[..found] {
                 each(region.start as usize, region.end as usize);
             }
-            from = argument.walk_end as usize;
+            from = walked;
         }
         Ok(())
     }
@@ -113,6 +115,29 @@ impl Pagemap {
     fn descriptor(&self) -> io::Result<RawFd> {
         self.0.descriptor().map_err(io::Error::from_raw_os_error)
     }
+}
+
+/// Finds the stretches of a range that are of one of `categories`; returns how many, and how far it has come.
+fn scan(
+    fd: RawFd,
+    bounds: Range<usize>,
+    categories: u64,
+    regions: &mut [Region],
+) -> io::Result<(usize, usize)> {
+    let mut argument = ScanArg {
+        size: size_of::<ScanArg>() as u64,
+        start: bounds.start as u64,
+        end: bounds.end as u64,
+        regions: regions.as_mut_ptr() as u64,
+        regions_max: regions.len() as u64,
+        any_of: categories,
+        return_mask: categories,
+        ..ScanArg::default()
+    };
+    // SAFETY: the argument is laid out as the kernel's pm_scan_arg, and `regions` has that many elements.
+    let found = unsafe { libc::ioctl(fd, SCAN, std::ptr::from_mut(&mut argument)) };
+    let found = usize::try_from(found).map_err(|_| io::Error::last_os_error())?;
+    Ok((found, argument.walk_end as usize))
 }
 
 /// The page map, for the moment.

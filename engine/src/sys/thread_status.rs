@@ -1,72 +1,78 @@
-//! What /proc says of the calling thread that could forbid a call, and of memory that devices hold for long.
+//! What forbids a way out on which the kernel decides what nobody holds: see `alias`.
+//!
+//! Filters of system calls, which may kill a process for a call that it did not make before; memory that is locked; and
+//! devices that let go of a page without marking it as written to. Those are registered buffers of io_uring, which the kernel
+//! counts as pinned, and its sockets for cryptography (AF_ALG), which it does not count: as long as it has such sockets at all,
+//! some may be the program's.
 use super::kept_file::KeptFile;
 use super::process;
 use std::cell::Cell;
 use std::io;
 use std::os::fd::RawFd;
 
-/// Enough for the lines that are looked at, with some hundred groups before them.
-const TEXT_BYTES: usize = 4096;
+/// Enough for the lines that are looked at, with some hundred groups before them, and for all protocols.
+const TEXT_BYTES: usize = 1 << 14;
 
-/// Of the thread that made it: as long as they hold, what was permitted then is permitted still, and the kernel counts no
-/// page of the process as pinned or locked.
+/// What is known of the thread that made it, to be asked by nobody else.
 pub struct Conditions {
-    file: KeptFile,
-    /// The filters of system calls (seccomp) at the beginning: one more might kill the process for a call.
-    filters: Option<u64>,
+    status: KeptFile,
+    protocols: KeptFile,
     /// Pages were pinned once: nothing tells when a device writes to one that is about to be.
     pinned: Cell<bool>,
 }
 
 impl Conditions {
-    /// Of the calling thread, to be asked by nobody else.
+    /// Of the calling thread.
     ///
     /// # Errors
     /// Without /proc.
     pub fn new() -> io::Result<Self> {
-        let file = KeptFile::open("/proc/thread-self/status")?;
-        let mut conditions = Self { file, filters: None, pinned: Cell::new(false) };
-        conditions.filters = conditions.with_text(filters).flatten();
-        Ok(conditions)
+        let status = KeptFile::open("/proc/thread-self/status")?;
+        let protocols = KeptFile::open("/proc/thread-self/net/protocols")?;
+        Ok(Self { status, protocols, pinned: Cell::new(false) })
     }
 
-    /// Its descriptor.
-    pub fn descriptor(&self) -> Option<RawFd> {
-        self.file.descriptor().ok()
+    /// Its descriptors.
+    pub fn descriptors(&self) -> impl Iterator<Item = RawFd> {
+        [&self.status, &self.protocols].into_iter().filter_map(|file| file.descriptor().ok())
     }
 
-    /// Whether that is so for certain.
+    /// Whether nothing forbids it for certain.
     pub fn hold(&self) -> bool {
-        let is_known = self.filters.is_some() && !self.pinned.get() && !process::merges_memory();
-        is_known && self.with_text(|text| self.hold_by(text)).unwrap_or(false)
+        !self.pinned.get()
+            && !process::merges_memory()
+            && is_so(&self.status, |text| self.status_permits(text))
+            && is_so(&self.protocols, marks_what_it_writes)
     }
 
-    fn hold_by(&self, text: &[u8]) -> bool {
+    fn status_permits(&self, text: &[u8]) -> bool {
         self.pinned.set(value_of(text, b"VmPin:") != Some(0));
-        !self.pinned.get() && value_of(text, b"VmLck:") == Some(0) && filters(text) == self.filters
-    }
-
-    fn with_text<T>(&self, look: impl FnOnce(&[u8]) -> T) -> Option<T> {
-        let mut text = [0u8; TEXT_BYTES];
-        let bytes = process::read_some(self.file.descriptor().ok()?, &mut text)?;
-        Some(look(&text[..bytes]))
+        let is_zero = |name: &[u8]| value_of(text, name) == Some(0);
+        !self.pinned.get() && is_zero(b"VmLck:") && is_zero(b"Seccomp:")
     }
 }
 
-/// The filters of system calls; None when that is not said.
-fn filters(text: &[u8]) -> Option<u64> {
-    match value_of(text, b"Seccomp:")? {
-        0 => Some(0),
-        // Since Linux 5.9; without it a second one would not be seen.
-        _ => value_of(text, b"Seccomp_filters:"),
-    }
+/// What `look` says of a file; false when it cannot be read to its end.
+fn is_so(file: &KeptFile, look: impl FnOnce(&[u8]) -> bool) -> bool {
+    let mut text = [0u8; TEXT_BYTES];
+    let read = file.descriptor().ok().and_then(|fd| process::read_some(fd, &mut text));
+    read.is_some_and(|bytes| bytes < TEXT_BYTES && look(&text[..bytes]))
+}
+
+/// Whether the kernel has no sockets of that kind.
+fn marks_what_it_writes(protocols: &[u8]) -> bool {
+    let mut names = protocols.split(|byte| *byte == b'\n').filter_map(first_word);
+    names.next() == Some(b"protocol") && names.all(|name| name != b"ALG")
 }
 
 /// The number that a line begins with, after its name.
 fn value_of(text: &[u8], name: &[u8]) -> Option<u64> {
     let line = text.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(name))?;
-    let digits = line.trim_ascii_start().split(|byte| byte.is_ascii_whitespace()).next()?;
-    std::str::from_utf8(digits).ok()?.parse().ok()
+    std::str::from_utf8(first_word(line)?).ok()?.parse().ok()
+}
+
+fn first_word(line: &[u8]) -> Option<&[u8]> {
+    line.split(u8::is_ascii_whitespace).find(|word| !word.is_empty())
 }
 
 #[cfg(test)]
@@ -75,31 +81,30 @@ mod tests {
     use super::super::mapping::{Access, Mapping};
     use super::*;
 
-    const TEXT: &[u8] = b"VmLck:\t       0 kB\nVmPin:\t 12 kB\nSeccomp:\t2\nSeccomp_filters:\t3\n";
+    fn status(locked: u8, pinned: u8, filters: u8) -> String {
+        format!("Groups:\t0 \nVmLck:\t  {locked} kB\nVmPin:\t{pinned} kB\nSeccomp:\t{filters}\n")
+    }
 
-    #[test]
-    fn lines_are_read_as_the_kernel_writes_them() {
-        assert_eq!(value_of(TEXT, b"VmLck:"), Some(0));
-        assert_eq!(value_of(TEXT, b"VmPin:"), Some(12));
-        assert_eq!(value_of(TEXT, b"VmHWM:"), None);
-        assert_eq!(filters(TEXT), Some(3));
-        assert_eq!(filters(b"Seccomp:\t0\n"), Some(0));
-        assert_eq!(filters(b"Seccomp:\t2\n"), None);
-        assert_eq!(filters(b""), None);
+    fn permits(conditions: &Conditions, text: &str) -> bool {
+        conditions.status_permits(text.as_bytes())
     }
 
     #[test]
-    fn what_was_pinned_once_is_not_trusted_again_and_another_filter_is_seen() {
-        let all =
-            |filters| Conditions { file: KeptFile::none(), filters, pinned: Cell::new(false) };
-        let clean = |filters: u8| {
-            format!("VmLck:\t0 kB\nVmPin:\t0 kB\nSeccomp:\t2\nSeccomp_filters:\t{filters}\n")
-        };
-        let conditions = all(Some(1));
-        assert!(conditions.hold_by(clean(1).as_bytes()));
-        assert!(!conditions.hold_by(clean(2).as_bytes()));
-        assert!(!conditions.hold_by(TEXT) && conditions.pinned.get());
-        assert!(!conditions.hold() && !all(None).hold());
+    fn what_was_pinned_once_is_not_trusted_again() {
+        let conditions = Conditions::new().unwrap();
+        assert!(permits(&conditions, &status(0, 0, 0)));
+        assert!(!permits(&conditions, &status(4, 0, 0)) && permits(&conditions, &status(0, 0, 0)));
+        assert!(!permits(&conditions, &status(0, 0, 2)) && permits(&conditions, &status(0, 0, 0)));
+        assert!(!permits(&conditions, &status(0, 4, 0)) && !conditions.hold());
+        assert!(!permits(&conditions, "") && conditions.descriptors().count() == 2);
+    }
+
+    #[test]
+    fn protocols_are_looked_through() {
+        let head = "protocol  size sockets\nUDP 1 2\n";
+        assert!(marks_what_it_writes(head.as_bytes()));
+        assert!(!marks_what_it_writes(format!("{head}ALG 1024 0\n").as_bytes()));
+        assert!(!marks_what_it_writes(b""));
     }
 
     #[test]
@@ -108,6 +113,6 @@ mod tests {
         let memory = Mapping::new(PAGE_BYTES, Access::ReadWrite).unwrap();
         // SAFETY: changes only where the page may be.
         assert_eq!(unsafe { libc::mlock(memory.address() as *const _, PAGE_BYTES) }, 0);
-        assert!(conditions.descriptor().is_some() && !conditions.hold());
+        assert!(!conditions.hold());
     }
 }

@@ -8,6 +8,7 @@ use crate::base::index::{FrameIndex, PageIndex, PageRange};
 use crate::state::blocks::Blocks;
 use crate::state::core::Core;
 use crate::state::node::Node;
+use crate::state::page::{PageState, Word};
 use crate::state::scratch::Unmapped;
 use crate::sys::alias::Alias;
 use crate::sys::{PAGE_BYTES, pages, process};
@@ -19,11 +20,11 @@ use userswap_policy::frames::FrameRun;
 /// What became of a page that went back to its place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Back {
-    /// It is there, and stays until somebody takes it out.
+    /// It is there.
     There,
-    /// It is there, not to be written to; the kernel may take it for given up.
-    Doubtful,
-    /// The kernel has dropped it, or its place has gone.
+    /// It is there, and something holds it.
+    Held,
+    /// It was not there, or its place has gone.
     Missing,
 }
 
@@ -38,17 +39,19 @@ enum Copies {
 
 impl Core {
     /// Unmaps those pages of a block that `blocks.seen` says are mapped, to the frames of `blocks`; what has become of each
-    /// is in `blocks.outcomes` then. The accounting is the caller's. False when nothing could be done.
+    /// is in `blocks.outcomes` then, and those that a device holds in `blocks.held`. The accounting is the caller's. False
+    /// when nothing could be done.
     pub(crate) fn unmap_block_pages(
         &self,
         node: &Node,
         range: PageRange,
         blocks: &mut Blocks,
     ) -> bool {
-        let Blocks { alias: Some(alias), seen, outcomes, frames, .. } = blocks else {
+        let Blocks { alias: Some(alias), seen, outcomes, frames, held, .. } = blocks else {
             unreachable!("the caller has opened it")
         };
-        if !self.takes(alias, range) {
+        held.clear();
+        if !self.takes(alias, range, &seen[..]) {
             frames.drain(..).for_each(|frame| self.put_frame(node, frame));
             return false;
         }
@@ -73,7 +76,7 @@ impl Core {
         self.look_at(alias, range, &mut there);
         for (index, page) in (0..).zip(range.first..range.end()) {
             if let (Unmapped::Frame(frame), true) = (outcomes[index], there[index]) {
-                outcomes[index] = self.keep(alias, page, frame, copies);
+                outcomes[index] = self.keep(alias, page, (frame, copies), held);
                 if outcomes[index] != Unmapped::Frame(frame) {
                     self.put_frame(node, frame);
                 }
@@ -85,31 +88,35 @@ impl Core {
         true
     }
 
-    /// Takes a range away, if it is one mapping that may be written to, without guards of the kernel's.
-    fn takes(&self, alias: &Alias, range: PageRange) -> bool {
+    /// Takes a range away, if it is one mapping that may be written to, without guards of the kernel's: elsewhere a page that
+    /// stays could not be taken back from the kernel.
+    fn takes(&self, alias: &mut Alias, range: PageRange, seen: &[Word]) -> bool {
         let (address, bytes) = self.bytes_of(range);
+        // A Clean one is protected all the same.
+        let is_dirty = |word: &Word| matches!(word.state(), PageState::Resident { .. });
+        let pages = (range.first..range.end()).zip(seen);
+        let mut dirty = pages.filter(|(_, word)| is_dirty(word)).map(|(page, _)| page);
         let guards = self.uffd.pagemap.entries();
         let guards = guards.and_then(|entries| entries.has_guard(address, range.count as usize));
-        matches!(guards, Ok(false)) && alias.take(address, bytes).is_ok()
+        dirty.next().is_some_and(|page| pages::unshare(self.page_address(page)))
+            && matches!(guards, Ok(false))
+            && alias.take(address, bytes).is_ok()
     }
 
     /// Copies the pages that have frames, and has the kernel drop them, as far as it does.
     fn copy_and_drop(&self, alias: &mut Alias, range: PageRange, out: &[Unmapped]) -> Copies {
-        let (address, bytes) = self.bytes_of(range);
         let pages = || {
             (0..).zip(out).filter_map(|(index, outcome)| match outcome {
                 Unmapped::Frame(frame) => Some((range.first + index, *frame)),
                 _ => None,
             })
         };
-        let to = alias.address_for(address);
+        let to = alias.place_of(self.page_address(range.first));
         let place = |(page, _): (PageIndex, _)| to + (page - range.first) as usize * PAGE_BYTES;
-        // Where the program may not write, a page that stays could not be taken back from the kernel.
-        let writes = pages().next().is_some_and(|first| pages::unshare(place(first)));
-        if !writes || !alias.hold(pages().map(place)) {
+        if !alias.hold(pages().map(place)) {
             return Copies::None;
         }
-        let given_up = alias.give_up(address, bytes);
+        let given_up = alias.give_up();
         // As late as can be: a buffer that is being registered is pinned first, and counted then.
         let may_drop = given_up.is_ok() && alias.may_take();
         if !alias.copy_held(pages().map(|(_, frame)| self.frame_address(frame))) {
@@ -117,34 +124,42 @@ impl Core {
         }
         if may_drop {
             // What the kernel refuses to drop stays, and is seen.
-            let _ = alias.drop_given_up(address, bytes);
+            let _ = alias.drop_given_up();
         }
         Copies::Exact
     }
 
-    /// A page that was not dropped stays in its place; where it has gone from there after all, its copy counts.
-    fn keep(&self, alias: &Alias, page: PageIndex, frame: FrameIndex, copies: Copies) -> Unmapped {
+    /// A page that was not dropped goes back to its place, with what was delivered into it; of one that has been dropped
+    /// after all the copy counts.
+    fn keep(
+        &self,
+        alias: &mut Alias,
+        page: PageIndex,
+        (frame, copies): (FrameIndex, Copies),
+        held: &mut Vec<PageIndex>,
+    ) -> Unmapped {
+        if copies == Copies::Exact {
+            match alias.keeps(self.page_address(page), &self.uffd.pagemap) {
+                Some(true) => {}
+                Some(false) => return Unmapped::Frame(frame),
+                None => process::die("userswap: cannot look at a page that stays", 0),
+            }
+        }
         count(&self.counters.swpout_block_kept, 1);
-        let dropped = match copies {
-            Copies::Exact => Unmapped::Frame(frame),
-            Copies::None => Unmapped::Gone,
-        };
-        match (self.bring_back(alias, page), copies) {
-            (Back::Missing, _) => dropped,
-            (Back::There, _) | (Back::Doubtful, Copies::None) => Unmapped::Stayed,
-            (Back::Doubtful, Copies::Exact) => {
-                let mut out = [Unmapped::Stayed];
-                self.copy_run_out(PageRange { first: page, count: 1 }, frame, &mut out);
-                if out[0] == Unmapped::Gone { dropped } else { out[0] }
+        match self.bring_back(alias, page) {
+            Back::Missing => Unmapped::Gone,
+            Back::There => Unmapped::Stayed,
+            Back::Held => {
+                held.push(page);
+                Unmapped::Stayed
             }
         }
     }
 
-    /// Brings back a page that the caller owns. The kernel may still take it for given up: a write that changes nothing
-    /// ends that, if it is not too late.
+    /// Brings back a page that the caller owns, and that the kernel does not take for given up.
     fn bring_back(&self, alias: &Alias, page: PageIndex) -> Back {
         let to = self.page_address(page);
-        let from = alias.address_for(to);
+        let from = alias.place_of(to);
         let mut tries = 0;
         while let Err(stopped) = self.uffd.move_pages(to, from, PAGE_BYTES) {
             match verdict(Call::MoveBack, Extent::Page, stopped.error) {
@@ -153,37 +168,33 @@ impl Core {
                     tries += 1;
                     process::yield_now();
                 }
-                Verdict::Remap => {
-                    self.put_mapping_back(alias, to);
-                    break;
-                }
-                Verdict::CopyInstead => {
-                    let copied = self.copy_pages(Call::CopyZeros, to, from, 1);
-                    return if copied == 1 { Back::There } else { Back::Missing };
+                Verdict::Again | Verdict::Remap => return self.put_mapping_back(alias, to),
+                Verdict::RemapProtected => {
+                    // Where nothing is mapped any more, there is nothing to put it to.
+                    let Ok(()) = alias.protect_as_its_place(to) else { return Back::Missing };
+                    return self.put_mapping_back(alias, to);
                 }
                 _ => process::die("userswap: cannot move a page back", stopped.error),
             }
         }
-        match pages::unshare(to) {
-            true => Back::There,
-            false if self.is_missing(page) => Back::Missing,
-            false => Back::Doubtful,
-        }
+        Back::There
     }
 
-    /// A page that a device holds goes back with its mapping; until that is registered again it is there.
-    fn put_mapping_back(&self, alias: &Alias, address: usize) {
-        let outcome =
-            alias.put_back(address).and_then(|()| self.uffd.register(address, PAGE_BYTES));
-        if let Err(error) = outcome {
-            process::die("userswap: cannot put a page back", error.raw_os_error().unwrap_or(0));
+    /// A page that cannot be moved goes back with its mapping; until that is registered again it is there.
+    fn put_mapping_back(&self, alias: &Alias, address: usize) -> Back {
+        let put = alias.put_back(address);
+        match put.and_then(|()| self.uffd.register(address, PAGE_BYTES)) {
+            Ok(()) => Back::Held,
+            Err(error) => {
+                process::die("userswap: cannot put a page back", error.raw_os_error().unwrap_or(0))
+            }
         }
     }
 
     /// Which pages of a range that was taken away are there.
     fn look_at(&self, alias: &Alias, range: PageRange, there: &mut [bool]) {
         let (address, bytes) = self.bytes_of(range);
-        let from = alias.address_for(address);
+        let from = alias.place_of(address);
         there.fill(false);
         let looked = self.uffd.pagemap.for_each_present(from, from + bytes, |start, end| {
             there[(start - from) / PAGE_BYTES..(end - from) / PAGE_BYTES].fill(true);

@@ -6,6 +6,7 @@ use io_uring::{IoUring, opcode, types};
 use std::collections::HashSet;
 use std::fs::File;
 use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use userswap::Engine;
 
 /// Blocks are taken where pages are moved otherwise.
@@ -219,6 +220,74 @@ fn what_a_device_delivers_into_pages_of_blocks_stays() {
         println!("{counters:?}");
         assert!(counters.swpout_block > 3_000 && counters.swpout_block_kept > 0, "{counters:?}");
         assert_eq!(counters.pages_lost, 0);
+        audit(&engine);
+    });
+}
+
+#[test]
+fn memory_without_access_or_only_to_be_read_leaves_and_comes_back() {
+    alone(60, || {
+        for access in [libc::PROT_NONE, libc::PROT_READ] {
+            let engine = engine_of_blocks(WAYS[0]);
+            let region = engine.map(24 * MIB).unwrap();
+            let pages = Pages::of(&region);
+            let mut random = Random::new(seed());
+            let written: HashSet<usize> = (0..3_000).map(|_| random.below(pages.count)).collect();
+            written.iter().for_each(|page| pages.fill(*page, 5));
+            protect(pages, access);
+            let other = engine.map(48 * MIB).unwrap();
+            let mut owner = Owner::new(Pages::of(&other), 0, 1, seed());
+            (1..=16_000).for_each(|stamp| owner.step(stamp));
+            protect(pages, libc::PROT_READ | libc::PROT_WRITE);
+            written.iter().for_each(|page| pages.check(*page, 5));
+            owner.check_all();
+            assert!(engine.counters().swpout_block > 1_000, "{:?}", engine.counters());
+            audit(&engine);
+        }
+    });
+}
+
+#[test]
+fn what_is_mapped_elsewhere_meanwhile_is_not_touched() {
+    alone(60, || {
+        let engine = engine_of_blocks(WAYS[0]);
+        let region = engine.map(64 * MIB).unwrap();
+        let (pages, seed) = (Pages::of(&region), seed());
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let mapping = scope.spawn(|| {
+                let mut found = 0;
+                while !over.load(Ordering::Relaxed) {
+                    // As small mappings and large ones come and go, they lie where a block was a moment ago.
+                    let maps: Vec<_> = [1, 3, 512, 1024]
+                        .into_iter()
+                        .map(|pages| {
+                            mapping::Mapping::new(pages * PAGE, mapping::Access::ReadWrite)
+                        })
+                        .collect::<Result<_, _>>()
+                        .unwrap();
+                    for map in &maps {
+                        let one = Pages { address: map.address(), count: 1 };
+                        one.fill(0, 9);
+                        one.check(0, 9);
+                        found += 1;
+                    }
+                    std::thread::yield_now();
+                    maps.iter()
+                        .for_each(|map| Pages { address: map.address(), count: 1 }.check(0, 9));
+                }
+                found
+            });
+            // The pages that a pipe holds go back with their mappings.
+            let mut owner = Owner::new(pages, 0, 1, seed);
+            for stamp in 1..=rounds(12_000) {
+                owner.step(stamp);
+            }
+            owner.check_all();
+            over.store(true, Ordering::Relaxed);
+            assert!(mapping.join().unwrap() > 100);
+        });
+        assert!(engine.counters().swpout_block > 3_000, "{:?}", engine.counters());
         audit(&engine);
     });
 }

@@ -1,11 +1,8 @@
 //! Clean pages: mapped write-protected by a fault that reads them, copied and dropped in hundreds. No byte that a
 //! thread, a system call, a child or a device writes into such a page may be lost.
 use crate::support::*;
-use io_uring::{IoUring, opcode, types};
-use std::fs::File;
+use io_uring::IoUring;
 use std::io::{Read as _, Write as _};
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use userswap::{Engine, Region};
 
 /// The ways in which there are clean pages: by signal a system call's write to one would be EFAULT.
