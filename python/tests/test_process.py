@@ -2,6 +2,7 @@
 import os
 import subprocess
 import sys
+import textwrap
 import unittest
 
 from support import TestCase, run
@@ -26,7 +27,7 @@ def wait(child):
 
 
 def run_both(program, **options):
-    return [run(BEGIN + program, fault, **options) for fault in ("thread", "signal")]
+    return [run(BEGIN + textwrap.dedent(program), fault, **options) for fault in ("thread", "signal")]
 
 
 class Fork(TestCase):
@@ -48,7 +49,7 @@ class Fork(TestCase):
             assert (a == values - 1).all()
             a += 1
             check()
-            """.replace("\n            ", "\n"),
+            """,
             PYTHONWARNINGS="ignore",
         )
 
@@ -87,7 +88,7 @@ class Fork(TestCase):
             [thread.join() for thread in threads]
             assert not wrong
             check()
-            """.replace("\n            ", "\n"),
+            """,
             PYTHONWARNINGS="ignore",
         )
 
@@ -120,7 +121,7 @@ class Fork(TestCase):
             [thread.join() for thread in threads]
             assert told[0] > told[-1] and pool.usage.swap < 700 << 20
             check()
-            """.replace("\n            ", "\n"),
+            """,
             PYTHONWARNINGS="ignore",
         )
 
@@ -138,7 +139,7 @@ class Fork(TestCase):
             wait(child)
             assert ok
             check()
-            """.replace("\n            ", "\n"),
+            """,
             PYTHONWARNINGS="ignore",
         )
 
@@ -156,7 +157,7 @@ class Fork(TestCase):
                 copy = workers.apply(np.sort, (b,))
             assert (copy == np.sort(values[: 1 << 20])).all()
             check()
-            """.replace("\n            ", "\n"),
+            """,
             PYTHONWARNINGS="ignore",
         )
 
@@ -167,7 +168,7 @@ class Fork(TestCase):
             for options in ({}, {"preexec_fn": lambda: None}):
                 assert subprocess.run(["echo", "1"], capture_output=True, **options).stdout == b"1\\n"
             check()
-            """.replace("\n            ", "\n"),
+            """,
         )
 
 
@@ -189,7 +190,7 @@ class Signals(TestCase):
             except LookupError as error:
                 assert error.args == (16 << 20,), error
             check()
-            """.replace("\n            ", "\n"),
+            """,
         )
 
     def test_faulthandler_and_a_pool_do_not_disturb_each_other(self):
