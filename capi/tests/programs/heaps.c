@@ -1,6 +1,9 @@
 // Heaps: blocks of all sizes from several threads, swapped out and in, of two engines that keep apart. The argument: thread or signal.
 #include "must.h"
 #include <pthread.h>
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#endif
 
 enum { THREADS = 4, BLOCKS = 3000 };
 
@@ -88,6 +91,24 @@ static void each_function(us_engine *engine) {
     MUST(us_heap_close(heap) == US_OK);
 }
 
+// What the address sanitizer notes about managed memory stays with it, also when that is swapped.
+static void sanitizers_know_the_memory(us_engine *engine) {
+#ifdef __SANITIZE_ADDRESS__
+    us_heap *heap = us_heap_new(engine);
+    char *block = us_malloc(heap, 8 * MIB);
+    fill(block, 8 * MIB, 9);
+    __asan_poison_memory_region(block + 4 * MIB, 4 * MIB);
+    MUST(us_page_out_all(engine) == US_OK);
+    MUST(!__asan_region_is_poisoned(block, 4 * MIB));
+    MUST(__asan_region_is_poisoned(block, 8 * MIB) == block + 4 * MIB);
+    __asan_unpoison_memory_region(block, 8 * MIB);
+    check(block, 8 * MIB, 9);
+    MUST(us_heap_close(heap) == US_OK);
+#else
+    (void)engine;
+#endif
+}
+
 static void engines_keep_apart(us_engine *engine, const char *fault) {
     us_engine *other = small_engine(fault);
     us_heap *heap = us_heap_new(engine), *others = us_heap_new(other);
@@ -111,6 +132,7 @@ int main(int argc, char **argv) {
     us_engine *engine = small_engine(fault);
     each_function(engine);
     threads_share_a_heap(engine);
+    sanitizers_know_the_memory(engine);
     engines_keep_apart(engine, fault);
     puts("ok");
     return 0;
