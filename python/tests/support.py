@@ -3,6 +3,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import time
 import unittest
 
 import numpy as np
@@ -39,6 +40,13 @@ def run(program, *arguments, status=0, timeout=120, **environment):
 
 
 class TestCase(unittest.TestCase):
+    def eventually(self, condition):
+        """Writes that are under way hold their pages until they have ended."""
+        end = time.monotonic() + 60
+        while not condition():
+            self.assertLess(time.monotonic(), end, "it never came true")
+            os.sched_yield()
+
     def assertSwapped(self, of, pages=1):
         """Content really went to a device and came back."""
         counters = of.counters
