@@ -56,6 +56,7 @@ check_format() {
     cargo fmt --all --check || fail 'some files are not formatted: run cargo fmt --all'
     cargo fmt --manifest-path tests/bare-policy/Cargo.toml --check ||
         fail 'tests/bare-policy is not formatted: run cargo fmt there'
+    cargo fmt --manifest-path python/Cargo.toml --check || fail 'python is not formatted: run cargo fmt there'
 }
 
 # A crate without std takes policy in (tests/bare-policy): where policy needs std, that does not build.
@@ -72,10 +73,10 @@ check_policy() {
 }
 
 check_unsafe() {
-    step 'unsafe: only in engine/src/sys, preload, capi and tests'
+    step 'unsafe: only in engine/src/sys, preload, capi, the edges of python, and tests'
     local files code
     mapfile -t files < <(rust_files |
-        grep -Ev '^\./(engine/src/sys/|preload/|capi/src/)|/tests/|/tests\.rs$')
+        grep -Ev '^\./(engine/src/sys/|preload/|capi/src/|python/src/(numpy|fork)\.rs)|/tests/|/tests\.rs$')
     code=$(code_of "${files[@]}")
     [ -n "$code" ] || fail 'no code to look at'
     refuse 'unsafe code in the wrong place' "$code" '\bunsafe\b'
@@ -290,6 +291,24 @@ check_numa_guest() {
     esac
 }
 
+# The Python package as its users get it. Its crate is outside the workspace: an extension module needs a Python.
+check_python() {
+    step 'python: lints, and the package in a fresh environment'
+    local status=0 found=${CARGO_TARGET_DIR:-target}/python-found
+    mkdir -p "${found%/*}"
+    PYO3_NO_PYTHON=1 cargo clippy --manifest-path python/Cargo.toml --all-targets \
+        --target-dir "${CARGO_TARGET_DIR:-target}/python" -- -D warnings || fail 'clippy has something to say about python'
+    python/test | tee "$found" || status=$?
+    case $status in
+        0) ;;
+        3)
+            [ "${CI:-}" != true ] || fail 'CI=true, but the Python package cannot be tested: .ci/run installs what it needs'
+            note "$(sed -n 's/^NOT TESTED: //p' "$found")"
+            ;;
+        *) fail 'the Python package does not do what its tests say' ;;
+    esac
+}
+
 # The command and the library are both called userswap and would overwrite each other's pages: the
 # command first, the library's pages stay.
 check_docs() {
@@ -315,6 +334,7 @@ check_stress
 check_wires
 check_programs
 check_numa_guest
+check_python
 
 echo
 for what in "${not_tested[@]}"; do

@@ -1,0 +1,228 @@
+//! The engine as Python holds it: opening, closing, allocating, changing, counting.
+use crate::memory::Memory;
+use crate::numpy;
+use crate::pool::Pool;
+use crate::refusal::{raised, value};
+use crate::request::Target;
+use crate::view::Layout;
+use pyo3::exceptions::PyKeyError;
+use pyo3::prelude::*;
+use pyo3::types::{PyCapsule, PyDict};
+use std::path::Path;
+use std::str::FromStr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use userswap::internals::{PAGE_BYTES, Proceed, Progress};
+use userswap::{Builder, SwapSpec};
+
+/// Time between two looks at signals while a device is emptied: shorter than a person notices.
+const LOOK_PERIOD: Duration = Duration::from_millis(50);
+
+/// An engine, until it is closed. Memory and numpy handlers of it keep it running.
+#[pyclass(frozen, module = "userswap._native")]
+pub struct Engine {
+    // Not across anything that waits.
+    pool: Mutex<Option<Arc<Pool>>>,
+}
+
+/// Address, bytes of an item, shape, strides.
+type LayoutParts = (usize, usize, Vec<usize>, Vec<isize>);
+
+#[pymethods]
+impl Engine {
+    /// Starts an engine; `options` are words, by the names of `userswap run`'s options.
+    #[new]
+    fn new(
+        py: Python<'_>,
+        ram_bytes: u64,
+        swap: Vec<String>,
+        options: Vec<(String, String)>,
+    ) -> PyResult<Self> {
+        let mut builder = Builder::new(ram_bytes);
+        for spec in swap {
+            builder = builder.swap(parsed::<SwapSpec>(&spec)?);
+        }
+        for (key, word) in options {
+            builder = with_option(builder, &key, &word)?;
+        }
+        let engine = py.detach(|| builder.build()).map_err(raised)?;
+        let pool = Pool::new(engine, ram_bytes);
+        crate::fork::enroll(&pool);
+        Ok(Self { pool: Mutex::new(Some(pool)) })
+    }
+
+    /// Lets go of the engine, which ends with its last array.
+    fn close(&self, py: Python<'_>) {
+        let pool = self.slot().take();
+        py.detach(|| drop(pool));
+    }
+
+    #[getter]
+    fn closed(&self) -> bool {
+        self.slot().is_none()
+    }
+
+    /// Memory for an array, all zero.
+    fn allocate(&self, bytes: usize) -> PyResult<Memory> {
+        let pool = self.pool()?;
+        Memory::new(pool, bytes).map_err(raised)
+    }
+
+    #[pyo3(signature = (layout, progress=None))]
+    fn prefetch(
+        &self,
+        py: Python<'_>,
+        layout: LayoutParts,
+        progress: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        self.target(layout)?.map_or(Ok(()), |target| target.prefetch(py, progress))
+    }
+
+    fn page_out(&self, py: Python<'_>, layout: LayoutParts) -> PyResult<usize> {
+        self.target(layout)?.map_or(Ok(0), |target| target.page_out(py))
+    }
+
+    fn discard(&self, py: Python<'_>, layout: LayoutParts) -> PyResult<()> {
+        self.target(layout)?.map_or(Ok(()), |target| target.discard(py))
+    }
+
+    fn pin(&self, py: Python<'_>, layout: LayoutParts) -> PyResult<()> {
+        self.target(layout)?.map_or(Ok(()), |target| target.pin(py))
+    }
+
+    fn unpin(&self, py: Python<'_>, layout: LayoutParts) -> PyResult<()> {
+        if let Some(target) = self.target(layout)? {
+            target.unpin(py);
+        }
+        Ok(())
+    }
+
+    /// A capsule for `set_handler`, which keeps the engine running.
+    fn numpy_handler<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
+        numpy::handler(py, self.pool()?)
+    }
+
+    fn set_budget(&self, py: Python<'_>, bytes: u64) -> PyResult<()> {
+        let pool = self.pool()?;
+        py.detach(|| pool.engine.set_budget(bytes)).map_err(raised)?;
+        pool.recent.note_budget(bytes);
+        Ok(())
+    }
+
+    fn set(&self, py: Python<'_>, key: &str, word: &str) -> PyResult<String> {
+        let pool = self.pool()?;
+        py.detach(|| pool.engine.set(key, word)).map_err(raised)
+    }
+
+    fn swapon(&self, py: Python<'_>, spec: &str) -> PyResult<()> {
+        let pool = self.pool()?;
+        let spec = parsed::<SwapSpec>(spec)?;
+        py.detach(|| pool.engine.swapon(&spec)).map_err(raised)
+    }
+
+    /// Empties a device and lets go of it; `progress` is told pages left and pages in all.
+    #[pyo3(signature = (path, progress=None))]
+    fn swapoff(&self, py: Python<'_>, path: &str, progress: Option<Py<PyAny>>) -> PyResult<()> {
+        let pool = self.pool()?;
+        let mut watch = Watch { progress, looked: Instant::now(), raised: None };
+        let outcome = py.detach(|| {
+            pool.engine.core().swapoff(Path::new(path), &mut |now| watch.after_batch(now))
+        });
+        watch.raised.map_or(outcome.map_err(raised), Err)
+    }
+
+    fn counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let counters = PyDict::new(py);
+        for (name, count) in self.pool()?.engine.counters().values() {
+            counters.set_item(name, count)?;
+        }
+        Ok(counters)
+    }
+
+    /// In bytes.
+    fn usage<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let pool = self.pool()?;
+        let usage = py.detach(|| pool.engine.usage());
+        let parts = [
+            ("ram", u64::from(usage.budget)),
+            ("resident", u64::from(usage.resident)),
+            ("cached", u64::from(usage.cached)),
+            ("writing", u64::from(usage.writing)),
+            ("free", u64::from(usage.free)),
+            ("spare", u64::from(usage.spare)),
+            ("debt", u64::from(usage.debt)),
+            ("swapped", usage.slots_used),
+            ("swap", usage.slots),
+        ];
+        let dict = PyDict::new(py);
+        for (name, pages) in parts {
+            dict.set_item(name, pages * PAGE_BYTES as u64)?;
+        }
+        Ok(dict)
+    }
+
+    /// Removes the control socket's name, at the end of the process.
+    fn withdraw_control(&self) {
+        if let Ok(pool) = self.pool() {
+            pool.engine.withdraw_control();
+        }
+    }
+}
+
+impl Engine {
+    fn slot(&self) -> std::sync::MutexGuard<'_, Option<Arc<Pool>>> {
+        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn pool(&self) -> PyResult<Arc<Pool>> {
+        self.slot().clone().ok_or_else(|| value("this pool is closed: make another one"))
+    }
+
+    fn target(&self, layout: LayoutParts) -> PyResult<Option<Target>> {
+        let (address, item_bytes, shape, strides) = layout;
+        Target::find(self.pool()?, Layout { address, item_bytes, shape, strides })
+    }
+}
+
+/// Looks on while a device is emptied.
+struct Watch {
+    progress: Option<Py<PyAny>>,
+    looked: Instant,
+    raised: Option<PyErr>,
+}
+
+impl Watch {
+    fn after_batch(&mut self, now: Progress) -> Proceed {
+        if self.looked.elapsed() < LOOK_PERIOD {
+            return Proceed::GoOn;
+        }
+        self.looked = Instant::now();
+        let looked = Python::attach(|py| {
+            if let Some(progress) = &self.progress {
+                progress.call1(py, (now.pages_left, now.pages_total))?;
+            }
+            py.check_signals()
+        });
+        self.raised = looked.err();
+        if self.raised.is_some() { Proceed::Cancel } else { Proceed::GoOn }
+    }
+}
+
+fn parsed<T: FromStr<Err: std::fmt::Display>>(word: &str) -> PyResult<T> {
+    word.parse().map_err(value)
+}
+
+fn with_option(builder: Builder, key: &str, word: &str) -> PyResult<Builder> {
+    Ok(match key {
+        "fault" => builder.fault(parsed(word)?),
+        "transfer" => builder.transfer(parsed(word)?),
+        "io" => builder.io(parsed(word)?),
+        "poll" => builder.poll(parsed(word)?),
+        "on_full" => builder.on_full(parsed(word)?),
+        "placement" => builder.placement(parsed(word)?),
+        "readahead" => builder.readahead(parsed(word)?),
+        "arena" => builder.arena_bytes(userswap::parse_size(word).map_err(value)?),
+        "control" => builder.control(),
+        _ => return Err(PyKeyError::new_err(key.to_owned())),
+    })
+}

@@ -1,0 +1,180 @@
+"""What a pool says and refuses, and what can be changed while it runs."""
+import contextlib
+import gc
+import os
+import tempfile
+
+import numpy as np
+import userswap
+from support import RAM, TestCase, numbers, pool
+
+
+class Refusals(TestCase):
+    def test_options_that_cannot_be_used_are_named(self):
+        for options, kind, named in (
+            ({"ram": -1}, ValueError, "ram=-1"),
+            ({"ram": 0}, ValueError, "ram=0"),
+            ({"ram": "much"}, ValueError, "much"),
+            ({"ram": 4096}, ValueError, "4096"),
+            ({"ram": "900T"}, ValueError, "too large"),
+            ({"ram": None}, TypeError, "None"),
+            ({"ram": True}, TypeError, "True"),
+            ({"ram": 2.5e9}, TypeError, "2500000000.0"),
+            ({"swap": "mem"}, ValueError, "mem"),
+            ({"swap": ["mem:64M", "/var/tmp:1Q"]}, ValueError, "1Q"),
+            ({"swap": "/no/such/directory"}, userswap.Error, "/no/such/directory"),
+            ({"swap": 5}, TypeError, "int"),
+            ({"fault": "fast"}, ValueError, "fast"),
+            ({"fault": None}, TypeError, "fault=None"),
+            ({"io": "quick"}, ValueError, "quick"),
+            ({"readahead": "all"}, ValueError, "all"),
+            ({"arena": -5}, ValueError, "arena=-5"),
+        ):
+            with self.subTest(options=options), self.assertRaisesRegex(kind, named):
+                pool(**options)
+        with self.assertRaises(TypeError):
+            pool(budget=5)
+
+    def test_shapes_and_dtypes_that_cannot_be_are_named(self):
+        of = pool()
+        for arguments, kind, named in (
+            ((-1,), ValueError, "-1"),
+            (((3, -2),), ValueError, r"\(3, -2\)"),
+            (("wide",), TypeError, "wide"),
+            ((2.5,), TypeError, "2.5"),
+            ((None,), TypeError, "None"),
+            ((3, "no such type"), TypeError, "no such type"),
+            ((3, object), TypeError, "object"),
+            ((3, [("a", "O")]), TypeError, "O"),
+            ((3, "f8", "K"), ValueError, "'K'"),
+            ((1 << 60,), MemoryError, str(1 << 60)),
+            ((1 << 39,), MemoryError, "no address space"),
+        ):
+            with self.subTest(arguments=arguments), self.assertRaisesRegex(kind, named):
+                of.empty(*arguments)
+
+    def test_arrays_of_others_are_refused(self):
+        of, other = pool(), pool()
+        theirs, native = other.zeros(10), np.zeros(10)
+        for request in (of.prefetch, of.page_out, of.pin, of.unpin, of.discard):
+            for array in (theirs, native, native[::2], np.ones(())):
+                with self.assertRaisesRegex(ValueError, "at 0x[0-9a-f]+ is not of this pool"):
+                    request(array)
+            for thing in ([1, 2], None, "text"):
+                with self.assertRaisesRegex(TypeError, type(thing).__name__):
+                    request(thing)
+        self.assertEqual(native.sum(), 0)
+
+    def test_views_that_reach_outside_are_refused(self):
+        of = pool()
+        a = of.full(1000, 1, "u1")
+        for shape, strides in (((2, 2), (1 << 40, 1)), ((2,), (-1 << 40,)), ((1 << 45,), (1,)), ((1 << 40, 9), (1 << 40, 1))):
+            beyond = np.lib.stride_tricks.as_strided(a, shape, strides)
+            for request in (of.prefetch, of.page_out, of.pin, of.unpin, of.discard):
+                with self.assertRaisesRegex(ValueError, "not of this pool"):
+                    request(beyond)
+        self.assertEqual(a.sum(), 1000)
+
+    def test_a_closed_pool_says_so(self):
+        of = pool()
+        a = of.full(10, 1.0)
+        of.close()
+        of.close()
+        for act in (
+            lambda: of.empty(3),
+            lambda: of.prefetch(a),
+            lambda: of.discard(a),
+            lambda: of.usage,
+            lambda: of.counters,
+            lambda: of.numpy(),
+            lambda: of.ram,
+            lambda: setattr(of, "ram", "1G"),
+            lambda: of.swapon("mem:64M"),
+        ):
+            with self.assertRaisesRegex(ValueError, "closed"):
+                act()
+        self.assertIn("closed", repr(of))
+        self.assertIn("closed", of._repr_html_())
+        self.assertEqual(a.sum(), 10)
+
+
+class Running(TestCase):
+    def test_the_budget_changes_and_content_stays(self):
+        of = pool(ram="64M")
+        a = of.empty(6 << 20, np.int64)
+        a[...] = numbers(len(a))
+        for ram in ("16M", 48 << 20, "32M"):
+            of.ram = ram
+            np.testing.assert_array_equal(a, numbers(len(a)))
+        self.assertEqual((of.ram, of.usage.ram), (32 << 20, 32 << 20))
+        self.assertSwapped(of)
+        with self.assertRaisesRegex(ValueError, "ram=-3"):
+            of.ram = -3
+        with self.assertRaises(ValueError):
+            of.ram = "1K"
+        self.assertEqual(of.ram, 32 << 20)
+
+    def test_devices_come_and_go(self):
+        with tempfile.TemporaryDirectory(dir="/var/tmp") as directory:
+            first, second = (os.path.join(directory, name) for name in ("first", "second"))
+            of = pool(swap=f"{first}:256M")
+            a = of.empty(3 * RAM // 8, np.int64)
+            a[...] = numbers(len(a))
+            self.assertGreater(of.usage.swapped, 0)
+            of.swapon(f"{second}:256M")
+            of.swapoff(first, progress=False)
+            self.assertEqual(of.usage.swap < 300 << 20, True)
+            np.testing.assert_array_equal(a, numbers(len(a)))
+            with self.assertRaisesRegex(ValueError, "nothing-here"):
+                of.swapoff("nothing-here")
+            with self.assertRaisesRegex(userswap.Error, "room"):
+                of.swapoff(second)
+            np.testing.assert_array_equal(a, numbers(len(a)))
+            with self.assertRaises(ValueError):
+                of.swapon("mem:")
+            self.assertSwapped(of)
+
+    def test_settings_are_those_of_the_command(self):
+        of = pool()
+        self.assertEqual(of.set("swap_ra_policy", "off"), "off")
+        with self.assertRaisesRegex(ValueError, "no_such_key"):
+            of.set("no_such_key", 1)
+
+    def test_a_pool_shows_itself(self):
+        of = pool(ram="32M")
+        a = of.full(5 << 20, 1.0)
+        self.assertRegex(repr(of), r"^<userswap.Pool ram=32M in use=[\d.]+M swapped=[\d.]+M>$")
+        html = of._repr_html_()
+        for word in ("userswap.Pool", "in RAM", "swapped", "faults", "</table>"):
+            self.assertIn(word, html)
+        self.assertEqual(of.usage._asdict().keys(), userswap.Usage._fields and dict.fromkeys(userswap.Usage._fields).keys())
+        self.assertEqual(a.sum(), 5 << 20)
+
+    def test_engines_end_with_their_last_array(self):
+        def threads():
+            return len(os.listdir("/proc/self/task"))
+
+        gc.collect()
+        before = threads()
+        with contextlib.ExitStack() as stack:
+            arrays = [stack.enter_context(pool()).full(1 << 20, 1.0)[5:] for _ in range(3)]
+        self.assertGreater(threads(), before)
+        del arrays, stack
+        gc.collect()
+        self.assertEqual(threads(), before)
+
+    def test_a_control_socket_is_there_if_wanted(self):
+        from support import run
+
+        run(
+            """
+            import glob, os, userswap
+            os.environ["XDG_RUNTIME_DIR"] = __import__("sys").argv[1]
+            pool = userswap.Pool("16M", "mem:64M", control=True)
+            sockets = glob.glob(os.environ["XDG_RUNTIME_DIR"] + "/**/*", recursive=True)
+            assert any(str(os.getpid()) in name for name in sockets), sockets
+            """,
+            directory := tempfile.mkdtemp(),
+        )
+        left = [name for _, _, files in os.walk(directory) for name in files]
+        self.assertEqual(left, [])
