@@ -113,6 +113,7 @@ impl From<Error> for Failure {
             Error::Device(_)
             | Error::Swapon(_)
             | Error::TooManyDevices(_)
+            | Error::NoSlotNumbers(_)
             | Error::NoSuchDevice(..)
             | Error::NoRoomToSwapoff(..)
             | Error::NoRoomInRam
