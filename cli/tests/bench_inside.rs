@@ -53,8 +53,8 @@ fn choosing_a_device_is_timed_for_every_number_of_nodes_with_both_placements() {
     assert_eq!(texts(&rows, "placement"), ["near", "spread"].repeat(3));
     let numbers =
         |key: &str| -> Vec<u64> { rows.iter().map(|row| row[key].as_u64().unwrap()).collect() };
-    assert_eq!(numbers("devices"), [1, 1, 2, 2, 32, 32]);
-    assert_eq!(numbers("list_entries"), [1, 1, 4, 2, 64 * 32, 32]);
+    assert_eq!(numbers("devices"), [1, 1, 2, 2, 64, 64]);
+    assert_eq!(numbers("list_entries"), [1, 1, 4, 2, 64 * 64, 64]);
 }
 
 #[test]
