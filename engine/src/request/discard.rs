@@ -15,6 +15,8 @@ impl Core {
         let _inside = self.gate.enter();
         self.readahead.forget(range.first);
         for part in self.pages.touched.within(range) {
+            self.drop_spans(part);
+            // What another thread had just then.
             self.drop_part(part);
             self.trace.note_run(Kind::Dropped, part);
             count(&self.counters.pgdrop, u64::from(part.count));

@@ -10,3 +10,4 @@ pub mod mremap;
 pub mod pageout;
 pub mod pin;
 pub mod prefetch;
+mod spans;

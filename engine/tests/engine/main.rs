@@ -8,6 +8,7 @@ mod api;
 mod blocks;
 mod clean;
 mod control;
+mod discard;
 mod edges;
 mod failing;
 mod faulty;
