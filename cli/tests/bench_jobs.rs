@@ -5,8 +5,8 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// A database in memory of several times the budget.
-const JOB: [&str; 7] = ["sqlite", "--scale", "0.03", "--ram", "20M", "--runs", "1"];
+/// A database in memory of twice the budget; with less the kernel kills the job on its side, where the disk is slow.
+const JOB: [&str; 7] = ["sqlite", "--scale", "0.06", "--ram", "32M", "--runs", "1"];
 
 fn bench(options: &[&str]) -> Value {
     let directory = tempfile::tempdir_in("/var/tmp").unwrap();
@@ -34,7 +34,7 @@ fn a_job_has_the_native_result_with_less_ram_than_it_needs() {
         assert_eq!(run["parts"].as_array().unwrap().len(), 4, "{report}");
     }
     let anon = |run: &Value| run["anon_bytes_max"].as_u64().unwrap();
-    assert!(anon(runs[0]) > 24 << 20, "{report}");
+    assert!(anon(runs[0]) > 40 << 20, "{report}");
     for ours in &runs[1..] {
         assert!(ours["major_faults"].as_u64() > Some(1000), "{report}");
         assert!(anon(ours) < anon(runs[0]), "{report}");
