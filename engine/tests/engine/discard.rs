@@ -2,6 +2,7 @@
 //! other threads touch meanwhile are one or the other.
 use crate::support::*;
 use std::sync::atomic::{AtomicBool, Ordering};
+use userswap::Engine;
 
 /// Every third page of a region, half of which are on a device by then.
 fn scattered(pages: Pages) -> impl Iterator<Item = usize> {
@@ -32,6 +33,23 @@ fn scattered_pages_are_forgotten_in_one_go_and_their_neighbours_stay() {
     }
 }
 
+/// Fills twenty of sixty-four pages that are the owner's, looks at them, and forgets all sixty-four, again and again, all in
+/// the first `half` pages.
+fn fill_and_forget(engine: &Engine, (pages, half): (Pages, usize), owner: usize, seed: u64) {
+    let mut random = Random::new(seed ^ (owner as u64 + 1) << 20);
+    for stamp in 1..=rounds(400) {
+        let first = random.below(half / 2 - 64) * 2;
+        let mine = (0..32).filter(|index| index % 3 != 0).map(|index| first + 2 * index + owner);
+        mine.clone().for_each(|page| pages.fill(page, stamp));
+        for page in mine {
+            let found = pages.read(page, 5);
+            assert!(found == word(stamp, page, 5) || found == 0, "page {page} has {found:#x}");
+        }
+        let core = engine.core();
+        core.drop_range(core.range_at(pages.at(first) as usize, 64 * PAGE));
+    }
+}
+
 #[test]
 fn pages_that_threads_fill_while_others_are_forgotten_are_theirs_or_zero() {
     limit(120);
@@ -49,33 +67,10 @@ fn pages_that_threads_fill_while_others_are_forgotten_are_theirs_or_zero() {
                     (half..pages.count).step_by(5).for_each(|page| pages.fill(page, stamp));
                 }
             });
-            let owners: Vec<_> = (0..2)
-                .map(|owner| {
-                    let mut random = Random::new(seed ^ (owner as u64 + 1) << 20);
-                    let engine = &engine;
-                    scope.spawn(move || {
-                        for stamp in 1..=rounds(400) {
-                            // Twenty pages of mine in sixty-four, and then none of them.
-                            let first = random.below(half / 2 - 64) * 2;
-                            let mine = |index: usize| first + 2 * index + owner;
-                            (0..32).filter(|index| index % 3 != 0).for_each(|index| {
-                                pages.fill(mine(index), stamp);
-                            });
-                            (0..32).filter(|index| index % 3 != 0).for_each(|index| {
-                                let found = pages.read(mine(index), 5);
-                                let is_mine = found == word(stamp, mine(index), 5);
-                                assert!(
-                                    is_mine || found == 0,
-                                    "page {} has {found:#x}",
-                                    mine(index)
-                                );
-                            });
-                            let core = engine.core();
-                            core.drop_range(core.range_at(pages.at(first) as usize, 64 * PAGE));
-                        }
-                    })
-                })
-                .collect();
+            let engine = &engine;
+            let owns =
+                |owner| scope.spawn(move || fill_and_forget(engine, (pages, half), owner, seed));
+            let owners = [owns(0), owns(1)];
             owners.into_iter().for_each(|owner| owner.join().unwrap());
             over.store(true, Ordering::Relaxed);
             pressing.join().unwrap();
