@@ -4,6 +4,8 @@
 
 mod address;
 mod counters;
+#[cfg(test)]
+mod documents;
 mod exposition;
 mod family;
 mod gather;
