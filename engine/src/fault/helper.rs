@@ -61,13 +61,12 @@ impl Helping {
         core.note_density(since);
         let near = self.messages.node_of(&core, fault.thread);
         let page = core.arena.page_of(fault.address);
+        let wait = Wait { waited: Waited::Page(page), thread: fault.thread, since_ns: since };
         match core.handle_fault(page, fault.access, core.node(near)) {
             Step::Done => core.counters.latency.record(clock::now_ns() - since),
-            Step::Busy => core.note_fault_waits(page, fault.thread, since),
+            Step::Busy => core.note_fault_waits(wait),
             Step::Read(job) => {
-                let waited = Waited::Page(page);
-                let wait = Wait { waited, thread: fault.thread, since_ns: since };
-                core.reads.note_wait(&job, wait);
+                core.note_read_waits(&job, wait);
                 core.read_now(job);
                 core.counters.latency.record(clock::now_ns() - since);
             }
