@@ -119,7 +119,7 @@ impl Load {
         let program = self.program.display();
         let start_error = |error| Failure::unavailable(format!("{program}: {error}"));
         let mut child = Command::new(&self.program)
-            .args(["run", "--ram", &self.ram_bytes.to_string(), "--stats"])
+            .args(["run", "--no-defaults", "--ram", &self.ram_bytes.to_string(), "--stats"])
             .arg(statistics)
             .arg("--")
             .args(self.command())

@@ -6,8 +6,10 @@
 
 mod bench;
 mod control;
+mod defaults;
 mod demo;
 mod demo_load;
+mod doctor;
 mod failure;
 mod library;
 mod memory;
@@ -22,7 +24,7 @@ use std::num::{IntErrorKind, ParseIntError};
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use failure::{Failure, STATUS_USAGE};
 
@@ -38,6 +40,8 @@ struct CommandLine {
 enum Command {
     /// Run a program with a RAM budget; what does not fit is swapped in user space
     Run(run::RunArgs),
+    /// Say what this machine allows, and how to allow the rest
+    Doctor(doctor::DoctorArgs),
     /// List the programs that have outgrown their budget and are served
     List,
     /// Show a program's swap devices, every node's list of them, memory and locks
@@ -77,7 +81,8 @@ fn main() -> ExitCode {
         Err(error) => return refuse_usage(&error),
     };
     let result = match command {
-        Command::Run(args) => run::run(args).map(|never| match never {}),
+        Command::Run(args) => with_defaults(args).and_then(run::run).map(|never| match never {}),
+        Command::Doctor(args) => doctor::doctor(&args),
         Command::List => control::list(),
         Command::Status(args) => control::status(&args),
         Command::Swapon(args) => control::swapon(args),
@@ -97,6 +102,21 @@ fn main() -> ExitCode {
     })
 }
 
+/// The same command line once more, now that it is known to be one of `run`, with the user's defaults.
+fn with_defaults(args: run::RunArgs) -> Result<run::RunArgs, Failure> {
+    if args.no_defaults {
+        return Ok(args);
+    }
+    let defaults = defaults::Defaults::find()?;
+    let mut command = CommandLine::command().mut_subcommand("run", |run| defaults.apply(run));
+    let matches = command.try_get_matches_from_mut(std::env::args_os());
+    let line = matches.and_then(|matches| CommandLine::from_arg_matches(&matches));
+    match line.expect("every default was tried, and the rest has been read once").command {
+        Command::Run(args) => Ok(args),
+        _ => unreachable!("defaults do not change the command"),
+    }
+}
+
 /// A value that does not fit its option gets one line; clap's own text, with the usage, the rest.
 fn refuse_usage(error: &clap::Error) -> ExitCode {
     match value_refusal(error) {
@@ -112,6 +132,7 @@ fn refuse_usage(error: &clap::Error) -> ExitCode {
     }
 }
 
+/// The line for a value that does not fit its option.
 fn value_refusal(error: &clap::Error) -> Option<String> {
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.as_str()),
@@ -147,8 +168,6 @@ fn value_refusal(error: &clap::Error) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]

@@ -100,6 +100,9 @@ pub struct RunArgs {
     #[arg(long, value_name = "BOOL", default_value_t = AddressOrder::Enabled,
           value_parser = parse_address_order)]
     vma_ra_enabled: AddressOrder,
+    /// Do not look at variables and files of defaults (docs/options.md)
+    #[arg(long)]
+    pub no_defaults: bool,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM ARGS")]
     command: Vec<OsString>,
@@ -199,6 +202,22 @@ pub fn run(args: RunArgs) -> Result<Infallible, Failure> {
         std::io::ErrorKind::NotFound => Err(Failure { status: STATUS_NOT_FOUND, message }),
         _ => Err(Failure::not_runnable(message)),
     }
+}
+
+/// What `run` would use with these options.
+pub struct Checked {
+    pub swaps: Vec<SwapSpec>,
+    pub warnings: Vec<String>,
+}
+
+/// Checks the options as [`run`] does, and changes nothing.
+///
+/// # Errors
+/// As for [`run`].
+pub fn checked(args: &RunArgs) -> Result<Checked, Failure> {
+    let options = options(args)?;
+    let warnings = check_swaps(&options)?;
+    Ok(Checked { swaps: options.swaps, warnings })
 }
 
 /// Where the job's processes note what the user was told; without it they may say it more than once.
