@@ -5,6 +5,7 @@
 //! the program, in a shared object that this binary carries and injects.
 
 mod bench;
+mod completion;
 mod control;
 mod defaults;
 mod demo;
@@ -12,6 +13,7 @@ mod demo_load;
 mod doctor;
 mod failure;
 mod library;
+mod manual;
 mod memory;
 mod program;
 mod ram;
@@ -30,7 +32,11 @@ use failure::{Failure, STATUS_USAGE};
 
 /// Give a program more memory than it has RAM.
 #[derive(Parser)]
-#[command(name = "userswap", version)]
+#[command(
+    name = "userswap",
+    version,
+    after_help = "Start here:\n  userswap doctor\n      what this machine allows\n  userswap demo\n      what it does\n  userswap run --ram 512M -- PROGRAM ARGUMENTS\n      give a program 512 MiB of RAM, and swap for the rest\n\nEach command has examples: userswap run --help"
+)]
 struct CommandLine {
     #[command(subcommand)]
     command: Command,
@@ -66,6 +72,10 @@ enum Command {
     Bench(Box<userswap_bench::BenchLine>),
     /// Simulate machines that swap, beside what was published about them
     Sim(sim::SimArgs),
+    /// Print the script that completes userswap's command line in a shell
+    Completions(completion::CompletionsArgs),
+    /// Print the man page, or write those of all commands
+    Man(manual::ManArgs),
     /// Generate load, with the options and the output of usemem
     #[command(disable_help_flag = true)]
     Usemem {
@@ -75,8 +85,20 @@ enum Command {
     },
 }
 
+/// The command line, with examples in its help.
+fn command() -> clap::Command {
+    manual::examples::add(CommandLine::command())
+}
+
+fn parse() -> Result<CommandLine, clap::Error> {
+    let mut command = command();
+    let matches = command.try_get_matches_from_mut(std::env::args_os())?;
+    CommandLine::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+}
+
 fn main() -> ExitCode {
-    let command = match CommandLine::try_parse() {
+    completion::answer(command);
+    let command = match parse() {
         Ok(line) => line.command,
         Err(error) => return refuse_usage(&error),
     };
@@ -94,6 +116,8 @@ fn main() -> ExitCode {
         Command::StressLoad(args) => stress::load(&args),
         Command::Bench(args) => bench::bench(*args),
         Command::Sim(args) => sim::sim(&args),
+        Command::Completions(args) => completion::completions(&args),
+        Command::Man(args) => manual::man(&args),
         Command::Usemem { args } => bench::usemem(args),
     };
     result.unwrap_or_else(|failure: Failure| {
@@ -172,6 +196,6 @@ mod tests {
 
     #[test]
     fn the_command_line_is_consistent() {
-        CommandLine::command().debug_assert();
+        command().debug_assert();
     }
 }

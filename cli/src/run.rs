@@ -100,7 +100,8 @@ pub struct RunArgs {
     #[arg(long, value_name = "BOOL", default_value_t = AddressOrder::Enabled,
           value_parser = parse_address_order)]
     vma_ra_enabled: AddressOrder,
-    /// Do not look at variables and files of defaults (docs/options.md)
+    /// Take no defaults from variables (USERSWAP_RAM), ~/.config/userswap.toml and /etc/userswap.toml, which count in
+    /// this order after the command line
     #[arg(long)]
     pub no_defaults: bool,
     /// The program and its arguments

@@ -186,7 +186,7 @@ mod tests {
             paths(|name| Some(set.iter().find(|(variable, _)| *variable == name)?.1.into()))
         };
         let machines = PathBuf::from("/etc/userswap.toml");
-        assert_eq!(with(&[]), [machines.clone()]);
+        assert_eq!(with(&[]), std::slice::from_ref(&machines));
         for (set, users) in [
             (&[("HOME", "/h")][..], "/h/.config/userswap.toml"),
             (&[("HOME", "/h"), ("XDG_CONFIG_HOME", "/x")], "/x/userswap.toml"),
