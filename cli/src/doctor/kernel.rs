@@ -116,8 +116,14 @@ pub fn speed(means: &Means, machine: &Machine) -> Vec<Finding> {
         Err(error) => Finding::limited(
             "block reclaim",
             format!("scattered pages leave one by one ({error})"),
-            "none is needed; usual reasons are vm.overcommit_memory=2, a seccomp filter, and pipes over \
-             fs.pipe-user-pages-soft",
+            match machine.is_filtered() {
+                true => {
+                    "it is not used behind a filter, whatever that permits: run without one if you may"
+                }
+                false => {
+                    "usual reasons are vm.overcommit_memory=2 and pipes over fs.pipe-user-pages-soft: change these"
+                }
+            },
         ),
     };
     vec![uring, scattered, blocks]

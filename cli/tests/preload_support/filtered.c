@@ -12,7 +12,7 @@
 
 #include "must.h"
 
-enum { CALLS_MAX = 16 };
+enum { CALLS_MAX = 64 };
 
 int main(int count, char **words) {
     MUST(count > 2);
