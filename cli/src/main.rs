@@ -9,7 +9,6 @@ mod completion;
 mod control;
 mod defaults;
 mod demo;
-mod demo_load;
 mod doctor;
 mod failure;
 mod library;
@@ -62,7 +61,7 @@ enum Command {
     Demo(demo::DemoArgs),
     /// The demo's workload
     #[command(hide = true)]
-    DemoLoad(demo_load::LoadArgs),
+    DemoLoad(demo::load::LoadArgs),
     /// Try to find a wrong byte, a hang or a crash: verified loads under everything that can happen to memory
     Stress(stress::StressArgs),
     /// The load of a round of stress
@@ -111,7 +110,7 @@ fn main() -> ExitCode {
         Command::Swapoff(args) => control::swapoff(args),
         Command::Set(args) => control::set(args),
         Command::Demo(args) => demo::demo(&args),
-        Command::DemoLoad(args) => demo_load::load(args),
+        Command::DemoLoad(args) => demo::load::load(args),
         Command::Stress(args) => stress::stress(&args),
         Command::StressLoad(args) => stress::load(&args),
         Command::Bench(args) => bench::bench(*args),

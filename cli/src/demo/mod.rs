@@ -4,6 +4,8 @@
 //! `userswap run`; then, where that is possible, the same on the kernel's own swap. The report shows
 //! what it took and what the time went to.
 
+pub mod load;
+
 use std::fs;
 use std::io::{BufRead, BufReader, IsTerminal};
 use std::path::{Path, PathBuf};
@@ -16,10 +18,10 @@ use userswap::ByteSize;
 use userswap::internals::open::default_directory;
 use userswap_bench::kernel::{self, KernelError};
 
-use crate::demo_load::{Line, PASSES};
 use crate::failure::Failure;
 use crate::memory::PAGE_BYTES;
 use crate::{library, ram};
+use load::{Line, PASSES};
 
 /// Enough to see rates, little enough to take seconds.
 const RAM_DEFAULT_BYTES: u64 = 128 << 20;
