@@ -387,7 +387,10 @@ fn remove_older(trace: &Path) -> Result<(), Failure> {
 }
 
 /// Makes sure that the program will be able to write `file`, without creating it.
-fn check_output(option: &str, file: &Path) -> Result<PathBuf, Failure> {
+///
+/// # Errors
+/// It will not; the text names the option.
+pub fn check_output(option: &str, file: &Path) -> Result<PathBuf, Failure> {
     let refuse = |reason: &str| {
         let file = file.display();
         Err(Failure::usage(format!(

@@ -70,7 +70,10 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         "demo",
         &[
             example("userswap demo", "512 MiB of data in 128 MiB of RAM"),
-            example("userswap demo --ram 1G --no-kernel", "larger, and not on the kernel's swap"),
+            example(
+                "userswap demo --ram 1G --no-kernel --svg demo.svg",
+                "larger, with its picture in a file",
+            ),
         ],
     ),
     (
