@@ -16,6 +16,7 @@ mod ram;
 mod run;
 mod sim;
 mod stress;
+mod top;
 
 use std::ffi::OsString;
 use std::num::{IntErrorKind, ParseIntError};
@@ -40,6 +41,8 @@ enum Command {
     Run(run::RunArgs),
     /// List the programs that have outgrown their budget and are served
     List,
+    /// Watch these programs live, and change their settings
+    Top(top::TopArgs),
     /// Show a program's swap devices, every node's list of them, memory and locks
     Status(control::StatusArgs),
     /// Give a running program one more swap device
@@ -79,6 +82,7 @@ fn main() -> ExitCode {
     let result = match command {
         Command::Run(args) => run::run(args).map(|never| match never {}),
         Command::List => control::list(),
+        Command::Top(args) => top::top(&args),
         Command::Status(args) => control::status(&args),
         Command::Swapon(args) => control::swapon(args),
         Command::Swapoff(args) => control::swapoff(args),

@@ -1,0 +1,246 @@
+//! One program: what it is, graphs of the last minutes, how long faults took, and its nodes, devices and job below.
+
+use std::time::Duration;
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::Style;
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Block, Paragraph, Sparkline, Wrap};
+use userswap::internals::directory::EngineName;
+use userswap::internals::status::Status;
+
+use super::super::figures::Figures;
+use super::super::model::Model;
+use super::super::program::{Presence, Program};
+use super::super::text::{duration, events, megabytes, or_dash, percent, size};
+use super::{Paint, details};
+use crate::control::plain;
+
+/// Columns of the box with the histogram.
+const LATENCY_WIDTH: u16 = 30;
+/// Rows of a graph with its title where the terminal is as small as it can be.
+const GRAPH_ROWS_MIN: u16 = 4;
+/// Of the rows that a larger terminal has, one in so many goes to each of the two graphs above each other.
+const GRAPH_ROWS_PART: u16 = 6;
+/// A terminal as wide has a third column of graphs.
+const WIDE: u16 = 120;
+
+/// Which program, how far its lower part is moved up, and how it is painted.
+pub struct Shown {
+    pub of: EngineName,
+    pub scroll: u16,
+    pub paint: Paint,
+}
+
+/// Returns how many lines of the lower part do not fit.
+pub fn draw(frame: &mut Frame, area: Rect, model: &Model, shown: &Shown) -> u16 {
+    let Some(program) = model.programs.get(&shown.of) else {
+        frame.render_widget(
+            Line::raw(format!("{}: no such program (Esc: back to the list)", shown.of)),
+            area,
+        );
+        return 0;
+    };
+    let Some(status) = program.history.status() else {
+        frame.render_widget(Line::raw(format!("{}: {}", shown.of, state_of(model, program))), area);
+        return 0;
+    };
+    let graph_rows = GRAPH_ROWS_MIN + area.height.saturating_sub(22) / GRAPH_ROWS_PART;
+    let [head, facts, graphs, below] = Layout::vertical([
+        Constraint::Length(1),
+        Constraint::Length(1),
+        Constraint::Length(graph_rows * 2),
+        Constraint::Fill(1),
+    ])
+    .areas(area);
+    frame.render_widget(head_of(model, shown, program, status), head);
+    frame.render_widget(facts_of(model, program), facts);
+    draw_graphs(frame, graphs, &Graphs { model, program, status, paint: shown.paint });
+    let [latency, lower] =
+        Layout::horizontal([Constraint::Length(LATENCY_WIDTH), Constraint::Fill(1)]).areas(below);
+    draw_latency(frame, latency, program, status, shown.paint);
+    draw_details(frame, lower, program, status, shown)
+}
+
+/// Nothing as long as it answers.
+fn state_of(model: &Model, program: &Program) -> String {
+    match (&program.presence, program.silent(model.now, model.interval)) {
+        (Presence::Gone(reason), _) => reason.clone(),
+        (_, Some(silence)) => {
+            format!("no answer for {} s: it is stopped, or busy with a fork", silence.as_secs())
+        }
+        (_, None) if program.history.status().is_none() => "asked".to_owned(),
+        (_, None) => String::new(),
+    }
+}
+
+fn head_of(model: &Model, shown: &Shown, program: &Program, status: &Status) -> Line<'static> {
+    let what = format!(
+        "   faults by {}, placement {}{}{}",
+        plain(&status.fault),
+        plain(&status.placement),
+        if status.hibernated { ", hibernated" } else { "" },
+        if status.pins > 0 { format!(", {} pins", status.pins) } else { String::new() },
+    );
+    let state = state_of(model, program);
+    let name = format!("{} {}", shown.of, program.name());
+    match state.as_str() {
+        "" => Line::from_iter([Span::styled(name, shown.paint.title()), Span::raw(what)]),
+        state => Line::from_iter([
+            Span::styled(name, shown.paint.title()),
+            Span::styled(format!("   {state}"), shown.paint.warning()),
+        ]),
+    }
+}
+
+/// `831 faults/s   stalled 3.1%   97% of readahead used   37 MB outside the engine`.
+fn facts_of(model: &Model, program: &Program) -> Line<'static> {
+    let row = program.row(model.now, model.interval);
+    let outside = program.history.status().map(|status| status.unmanaged_bytes);
+    Line::raw(format!(
+        "{} faults/s   stalled {}   readahead hit {}   {} not managed",
+        or_dash(row.faults_per_second, events),
+        or_dash(row.stall_share, percent),
+        or_dash(row.hit_rate, percent),
+        or_dash(outside, size),
+    ))
+}
+
+/// What the graphs are of.
+struct Graphs<'a> {
+    model: &'a Model,
+    program: &'a Program,
+    status: &'a Status,
+    paint: Paint,
+}
+
+/// One graph.
+struct Graph {
+    title: String,
+    value: fn(&Figures) -> f64,
+    /// The height of the graph, or the most that there was.
+    most: Option<f64>,
+    style: Style,
+}
+
+fn draw_graphs(frame: &mut Frame, area: Rect, of: &Graphs) {
+    let columns = if area.width < WIDE { 2 } else { 3 };
+    let halves = Layout::horizontal(vec![Constraint::Fill(1); columns]).spacing(2).split(area);
+    let graphs = graphs_of(of);
+    for (half, graphs) in halves.iter().zip(graphs.chunks(2)) {
+        let places: [Rect; 2] = Layout::vertical([Constraint::Fill(1); 2]).areas(*half);
+        for (place, graph) in places.into_iter().zip(graphs) {
+            draw_graph(frame, place, of, graph);
+        }
+    }
+}
+
+/// In pairs, one above the other.
+fn graphs_of(of: &Graphs) -> Vec<Graph> {
+    let row = of.program.row(of.model.now, of.model.interval);
+    let (ram, swap) =
+        (of.status.ram_bytes, of.status.devices.iter().map(|device| device.size_bytes).sum());
+    let most = |value| of.program.history.most(of.model.now, of.model.span, value);
+    let rate = |bytes: Option<f64>, most| {
+        format!("{} MB/s, at most {}", or_dash(bytes, megabytes), megabytes(most))
+    };
+    let (inward, outward) = (of.paint.inward(), of.paint.outward());
+    let (most_in, most_out) =
+        (most(|it| it.in_bytes_per_second), most(|it| it.out_bytes_per_second));
+    let both = Some(most_in.max(most_out));
+    let graph = |title, value, most, style| Graph { title, value, most, style };
+    let (resident, swapped) = (or_dash(row.resident_bytes, size), or_dash(row.swapped_bytes, size));
+    vec![
+        graph(
+            format!("RAM {resident} of {}", size(ram)),
+            |it| it.resident_bytes as f64,
+            Some(ram as f64),
+            inward,
+        ),
+        graph(
+            format!("Swap {swapped} of {}", size(swap)),
+            |it| it.swapped_bytes as f64,
+            None,
+            outward,
+        ),
+        graph(
+            format!("In {}", rate(row.in_bytes_per_second, most_in)),
+            |it| it.in_bytes_per_second,
+            both,
+            inward,
+        ),
+        graph(
+            format!("Out {}", rate(row.out_bytes_per_second, most_out)),
+            |it| it.out_bytes_per_second,
+            both,
+            outward,
+        ),
+        graph(
+            format!("Faults {} a second", or_dash(row.faults_per_second, events)),
+            |it| it.faults_per_second,
+            None,
+            inward,
+        ),
+    ]
+}
+
+/// Values are drawn in thousandths of the height.
+const HEIGHT: f64 = 1000.0;
+
+fn draw_graph(frame: &mut Frame, area: Rect, of: &Graphs, graph: &Graph) {
+    let [title, bars] = Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(area);
+    let values =
+        of.program.history.columns(of.model.now, of.model.span, bars.width.into(), graph.value);
+    let most =
+        values.iter().flatten().fold(graph.most.unwrap_or(0.0), |most, value| most.max(*value));
+    let scaled = |value: f64| (value / most.max(1.0) * HEIGHT).round() as u64;
+    let data: Vec<_> = values.into_iter().map(|value| value.map(scaled)).collect();
+    let span = format!("{} min", of.model.span.as_secs() / 60);
+    let free = usize::from(title.width).saturating_sub(graph.title.len() + span.len());
+    let text = Line::from_iter([
+        Span::styled(graph.title.clone(), of.paint.title()),
+        Span::raw(format!("{}{span}", " ".repeat(free))),
+    ]);
+    frame.render_widget(text, title);
+    let bars_of = Sparkline::default().data(data).max(HEIGHT as u64).style(graph.style);
+    frame.render_widget(bars_of.absent_value_symbol(" "), bars);
+}
+
+fn draw_latency(frame: &mut Frame, area: Rect, program: &Program, status: &Status, paint: Paint) {
+    let block = Block::bordered().title(Span::styled(" Latency of faults ", paint.title()));
+    let inner = block.inner(area);
+    frame.render_widget(block, area);
+    let told = &status.fault_latency_ns;
+    let _ = program;
+    let lines =
+        [("median", told.p50), ("95 %", told.p95), ("99 %", told.p99), ("slowest", told.max)];
+    let lines = lines.map(|(what, time)| Line::raw(format!("{what:>9} {:>8}", duration(time))));
+    frame.render_widget(Paragraph::new(lines.to_vec()), inner);
+}
+
+fn draw_details(
+    frame: &mut Frame,
+    area: Rect,
+    program: &Program,
+    status: &Status,
+    shown: &Shown,
+) -> u16 {
+    let inner_width = area.width.saturating_sub(2);
+    let lines = details::lines(&program.history, status, inner_width.into(), shown.paint);
+    let rows = usize::from(area.height.saturating_sub(2));
+    let hidden = lines.len().saturating_sub(rows);
+    let scroll = usize::from(shown.scroll).min(hidden);
+    let mut block =
+        Block::bordered().title(Span::styled(" Nodes, devices, job ", shown.paint.title()));
+    if hidden > scroll {
+        block = block
+            .title_bottom(Line::raw(format!(" ↓ {} more lines ", hidden - scroll)).right_aligned());
+    }
+    let text: Vec<_> = lines.into_iter().skip(scroll).collect();
+    frame.render_widget(Paragraph::new(text).wrap(Wrap { trim: false }).block(block), area);
+    u16::try_from(hidden).unwrap_or(u16::MAX)
+}
+
+#[expect(dead_code, reason = "the histogram comes with the engine's buckets")]
+const MINUTE: Duration = Duration::from_secs(60);
