@@ -44,7 +44,18 @@ pub fn status() -> Status {
         nodes: vec![node(0)],
         counters,
         fault_latency_ns: Default::default(),
+        fault_latency: Default::default(),
+        stall_ns: 0,
     }
+}
+
+/// The same, with so many faults that took less than 1024 ns, 2048 ns, and so on.
+pub fn with_latency(counts: &[u64]) -> Status {
+    let bucket = |(power, count): (usize, &u64)| serde_json::json!({ "below_ns": 1024u64 << power, "count": count });
+    let buckets: Vec<_> = counts.iter().enumerate().map(bucket).collect();
+    let latency = serde_json::json!({ "buckets": buckets, "count": 0, "sum_ns": 0 });
+    let fault_latency = serde_json::from_value(latency).expect("a histogram is so written");
+    Status { fault_latency, ..status() }
 }
 
 /// A device with 40M in use.
@@ -62,6 +73,9 @@ pub fn device(index: u32, name: &str) -> DeviceStatus {
         alloc_lock: LockStatus::default(),
         free_lock: LockStatus::default(),
         slots_freed: 0,
+        reads: Default::default(),
+        writes: Default::default(),
+        busy_ns: 0,
     }
 }
 

@@ -11,8 +11,8 @@ use super::figures::Figures;
 pub const SPAN_MAX: Duration = Duration::from_secs(15 * 60);
 /// Steps that are kept of one program: the whole span at the interval unless set, the last minutes at shorter ones.
 const STEPS_MAX: usize = 2000;
-/// What histograms, hit rates and the speed of devices are taken over.
-pub const RECENT: Duration = Duration::from_secs(60);
+/// What histograms and hit rates are taken over.
+const RECENT: Duration = Duration::from_secs(60);
 /// Whole answers are kept this far apart, as each has thousands of bytes.
 const ANSWERS_APART: Duration = Duration::from_secs(1);
 
@@ -83,12 +83,6 @@ impl History {
     /// The answer of a minute ago, or the first one since.
     pub fn minute_ago(&self) -> Option<&Status> {
         self.recent.front().map(|answer| &*answer.status)
-    }
-
-    /// The answer before the latest one that was kept, and how long before it came.
-    pub fn before(&self) -> Option<(&Status, Duration)> {
-        let (before, last) = (self.recent.back()?, self.last.as_ref()?);
-        Some((&before.status, last.at.saturating_sub(before.at)))
     }
 
     /// The most of `value` in the `span` before `now`.
@@ -196,7 +190,5 @@ mod tests {
         let minute = history.minute_ago().unwrap();
         assert!((11_390..=11_400).contains(&faults(minute)), "{}", faults(minute));
         assert_eq!(history.steps.len(), STEPS_MAX);
-        let (before, apart) = history.before().unwrap();
-        assert!(apart <= seconds(1) && faults(before) < 11_999, "{apart:?}");
     }
 }

@@ -134,7 +134,7 @@ fn open_settings(model: &mut Model) -> Option<Act> {
 fn open_swapoff(model: &mut Model) {
     let Some(of) = model.target() else { return };
     let Some(program) = model.programs.get(&of) else { return };
-    if program.swapoff.as_ref().is_some_and(|swapoff| swapoff.state.is_under_way()) {
+    if model.is_swapoff_under_way_of(of) {
         model.panel = Panel::Swapoff(of);
     } else if program.history.status().is_some_and(|status| !status.devices.is_empty()) {
         model.panel = Panel::Devices { of, selected: 0 };

@@ -298,8 +298,13 @@ impl Model {
 
     /// Whether leaving would cancel a swapoff.
     pub fn is_swapoff_under_way(&self) -> bool {
-        let mut swapoffs = self.programs.values().filter_map(|program| program.swapoff.as_ref());
-        swapoffs.any(|swapoff| swapoff.state.is_under_way())
+        self.programs.keys().any(|name| self.is_swapoff_under_way_of(*name))
+    }
+
+    /// Whether an engine works at one.
+    pub fn is_swapoff_under_way_of(&self, of: EngineName) -> bool {
+        let swapoff = self.programs.get(&of).and_then(|program| program.swapoff.as_ref());
+        swapoff.is_some_and(|swapoff| swapoff.state.is_under_way())
     }
 }
 

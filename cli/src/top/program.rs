@@ -103,7 +103,7 @@ impl Program {
             faults_per_second: figures.map(|it| it.faults_per_second),
             in_bytes_per_second: figures.map(|it| it.in_bytes_per_second),
             out_bytes_per_second: figures.map(|it| it.out_bytes_per_second),
-            stall_share: None,
+            stall_share: figures.and_then(|it| it.stall_share),
             hit_rate: self.history.minute_ago().and_then(|before| hit_rate(before, status)),
         }
     }

@@ -4,12 +4,14 @@ use ratatui::text::{Line, Span};
 use userswap::internals::status::{DeviceState, DeviceStatus, JobStatus, NodeStatus, Status};
 
 use super::super::history::History;
-use super::super::text::{ABSENT, pages, size};
+use super::super::text::{megabytes, or_dash, pages, percent, size};
 use super::{Paint, left, right};
 use crate::control::plain;
 
-/// Columns of a device's numbers: used, size, in, out, with a space before each.
-const DEVICE_NUMBERS: usize = 6 + 6 + 8 + 9;
+/// Columns of a device's numbers: used, size, in, out, busy, with a space before each.
+const DEVICE_NUMBERS: usize = 6 + 6 + 8 + 9 + 6;
+/// Of a device's name, at least and at most.
+const DEVICE_NAME: std::ops::RangeInclusive<usize> = 8..=40;
 
 /// Lines of at most `width` columns.
 pub fn lines(history: &History, status: &Status, width: usize, paint: Paint) -> Vec<Line<'static>> {
@@ -68,24 +70,35 @@ fn device_lines(
     width: usize,
     paint: Paint,
 ) -> Vec<Line<'static>> {
-    let name_width = width.saturating_sub(DEVICE_NUMBERS).max(8);
-    let row = |name: &str, cells: [&str; 4]| {
-        let [used, size, inward, outward] = cells;
+    let name_width =
+        width.saturating_sub(DEVICE_NUMBERS).clamp(*DEVICE_NAME.start(), *DEVICE_NAME.end());
+    let row = |name: &str, cells: [&str; 5]| {
+        let [used, size, inward, outward, busy] = cells;
         format!(
-            "{}{}{}{}{}",
+            "{}{}{}{}{}{}",
             left(name, name_width),
             right(used, 6),
             right(size, 6),
             right(inward, 8),
-            right(outward, 9)
+            right(outward, 9),
+            right(busy, 6)
         )
     };
-    let mut lines =
-        vec![Line::styled(row("Device", ["USED", "SIZE", "IN MB/S", "OUT MB/S"]), paint.title())];
+    let mut lines = vec![Line::styled(
+        row("Device", ["USED", "SIZE", "IN MB/S", "OUT MB/S", "BUSY"]),
+        paint.title(),
+    )];
     for device in devices {
-        let _ = history;
-        let (used, all) = (size(device.used_bytes), size(device.size_bytes));
-        lines.push(Line::raw(row(&plain(&device.name), [&used, &all, ABSENT, ABSENT])));
+        let figures =
+            history.figures().and_then(|it| it.devices.iter().find(|it| it.index == device.index));
+        let cells = [
+            size(device.used_bytes),
+            size(device.size_bytes),
+            or_dash(figures, |it| megabytes(it.in_bytes_per_second)),
+            or_dash(figures, |it| megabytes(it.out_bytes_per_second)),
+            or_dash(figures, |it| percent(it.busy_share)),
+        ];
+        lines.push(Line::raw(row(&plain(&device.name), cells.each_ref().map(String::as_str))));
         if let Some(state) = state_of(device.state) {
             lines.push(Line::from_iter([Span::raw(" "), Span::styled(state, paint.warning())]));
         }

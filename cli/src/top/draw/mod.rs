@@ -20,6 +20,9 @@ use super::panel::Panel;
 const WIDTH_MIN: u16 = 80;
 const HEIGHT_MIN: u16 = 24;
 
+/// A refusal is a long line.
+const NOTE_ROWS_MAX: usize = 3;
+
 /// Whether there is colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Paint {
@@ -138,7 +141,10 @@ fn keys_of(model: &Model) -> Line<'static> {
         (Panel::Edit(_), _) => &[("Enter", "set"), ("Esc", "back")],
         (Panel::Devices { .. }, _) => &[("↑↓", "select"), ("Enter", "take away"), ("Esc", "back")],
         (Panel::Question(_), _) => &[("n", "no"), ("Esc", "no")],
-        (Panel::Swapoff(_), _) => &[("c", "cancel"), ("Esc", "let it go on")],
+        (Panel::Swapoff(of), _) if model.is_swapoff_under_way_of(*of) => {
+            &[("c", "cancel"), ("Esc", "let it go on")]
+        }
+        (Panel::Swapoff(_), _) => &[("any key", "back")],
     };
     let spans = keys.iter().enumerate().flat_map(|(at, (key, what))| {
         let gap = if at == 0 { "" } else { "  " };

@@ -224,11 +224,9 @@ fn draw_swapoff(
             format!("{} of {} left", pages(swapoff.pages_left), pages(swapoff.pages_total))
         }
         SwapoffState::Cancelling => "cancelling: the device stays in use".to_owned(),
-        SwapoffState::Done => "done: the device is gone (any key: back)".to_owned(),
-        SwapoffState::Cancelled => {
-            "cancelled: the device is in use as before (any key: back)".to_owned()
-        }
-        SwapoffState::Refused => "refused, nothing is changed (any key: back)".to_owned(),
+        SwapoffState::Done => "done: the device is gone".to_owned(),
+        SwapoffState::Cancelled => "cancelled: the device is in use as before".to_owned(),
+        SwapoffState::Refused => "refused: nothing is changed; why is said below".to_owned(),
     };
     frame.render_widget(Line::raw(text), state);
 }

@@ -1,7 +1,5 @@
 //! One program: what it is, graphs of the last minutes, how long faults took, and its nodes, devices and job below.
 
-use std::time::Duration;
-
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Style;
@@ -11,14 +9,18 @@ use userswap::internals::directory::EngineName;
 use userswap::internals::status::Status;
 
 use super::super::figures::Figures;
+use super::super::latency::{self, Bar};
 use super::super::model::Model;
 use super::super::program::{Presence, Program};
 use super::super::text::{duration, events, megabytes, or_dash, percent, size};
-use super::{Paint, details};
+use super::{Paint, details, left};
 use crate::control::plain;
 
 /// Columns of the box with the histogram.
 const LATENCY_WIDTH: u16 = 30;
+const LATENCY_WIDTH_WIDE: u16 = 60;
+/// Of these, beside a bar.
+const BAR_BESIDE: usize = 15;
 /// Rows of a graph with its title where the terminal is as small as it can be.
 const GRAPH_ROWS_MIN: u16 = 4;
 /// Of the rows that a larger terminal has, one in so many goes to each of the two graphs above each other.
@@ -57,9 +59,10 @@ pub fn draw(frame: &mut Frame, area: Rect, model: &Model, shown: &Shown) -> u16 
     frame.render_widget(head_of(model, shown, program, status), head);
     frame.render_widget(facts_of(model, program), facts);
     draw_graphs(frame, graphs, &Graphs { model, program, status, paint: shown.paint });
+    let latency_width = if area.width < WIDE { LATENCY_WIDTH } else { LATENCY_WIDTH_WIDE };
     let [latency, lower] =
-        Layout::horizontal([Constraint::Length(LATENCY_WIDTH), Constraint::Fill(1)]).areas(below);
-    draw_latency(frame, latency, program, status, shown.paint);
+        Layout::horizontal([Constraint::Length(latency_width), Constraint::Fill(1)]).areas(below);
+    draw_latency(frame, latency, program, shown);
     draw_details(frame, lower, program, status, shown)
 }
 
@@ -182,6 +185,12 @@ fn graphs_of(of: &Graphs) -> Vec<Graph> {
             None,
             inward,
         ),
+        graph(
+            format!("Stalled {} of the time", or_dash(row.stall_share, percent)),
+            |it| it.stall_share.unwrap_or(0.0),
+            Some(1.0),
+            outward,
+        ),
     ]
 }
 
@@ -194,7 +203,7 @@ fn draw_graph(frame: &mut Frame, area: Rect, of: &Graphs, graph: &Graph) {
         of.program.history.columns(of.model.now, of.model.span, bars.width.into(), graph.value);
     let most =
         values.iter().flatten().fold(graph.most.unwrap_or(0.0), |most, value| most.max(*value));
-    let scaled = |value: f64| (value / most.max(1.0) * HEIGHT).round() as u64;
+    let scaled = |value: f64| (value / most.max(f64::MIN_POSITIVE) * HEIGHT).round() as u64;
     let data: Vec<_> = values.into_iter().map(|value| value.map(scaled)).collect();
     let span = format!("{} min", of.model.span.as_secs() / 60);
     let free = usize::from(title.width).saturating_sub(graph.title.len() + span.len());
@@ -207,16 +216,45 @@ fn draw_graph(frame: &mut Frame, area: Rect, of: &Graphs, graph: &Graph) {
     frame.render_widget(bars_of.absent_value_symbol(" "), bars);
 }
 
-fn draw_latency(frame: &mut Frame, area: Rect, program: &Program, status: &Status, paint: Paint) {
-    let block = Block::bordered().title(Span::styled(" Latency of faults ", paint.title()));
+fn draw_latency(frame: &mut Frame, area: Rect, program: &Program, shown: &Shown) {
+    let Some(status) = program.history.status() else { return };
+    let block = Block::bordered().title(Span::styled(" Latency of faults ", shown.paint.title()));
     let inner = block.inner(area);
     frame.render_widget(block, area);
-    let told = &status.fault_latency_ns;
-    let _ = program;
-    let lines =
-        [("median", told.p50), ("95 %", told.p95), ("99 %", told.p99), ("slowest", told.max)];
-    let lines = lines.map(|(what, time)| Line::raw(format!("{what:>9} {:>8}", duration(time))));
-    frame.render_widget(Paragraph::new(lines.to_vec()), inner);
+    let times = &status.fault_latency_ns;
+    let rows = usize::from(inner.height).saturating_sub(2);
+    let bars = latency::bars(program.history.minute_ago(), status, rows);
+    let lines = if bars.is_empty() {
+        let all = [
+            ("median", times.p50),
+            ("95 %", times.p95),
+            ("99 %", times.p99),
+            ("slowest", times.max),
+        ];
+        all.map(|(what, time)| Line::raw(format!("{what:>9} {:>8}", duration(time)))).to_vec()
+    } else {
+        let head = format!("median {}, 99 % {}", duration(times.p50), duration(times.p99));
+        let most = bars.iter().map(|bar| bar.share).fold(0.0, f64::max);
+        let width = usize::from(inner.width).saturating_sub(BAR_BESIDE);
+        let line = |bar: &Bar| bar_line(bar, (bar.share / most * width as f64, width), shown.paint);
+        [Line::raw(head), Line::raw("of all, those of a minute:")]
+            .into_iter()
+            .chain(bars.iter().map(line))
+            .collect()
+    };
+    frame.render_widget(Paragraph::new(lines), inner);
+}
+
+/// `< 65 µs ████████▌   52%`.
+fn bar_line(bar: &Bar, (length, width): (f64, usize), paint: Paint) -> Line<'static> {
+    let eighths = (length * 8.0).round() as usize;
+    let part = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"][eighths % 8];
+    let drawn = format!("{}{part}", "█".repeat(eighths / 8));
+    Line::from_iter([
+        Span::raw(format!("<{:>7} ", duration(bar.below_ns))),
+        Span::styled(left(&drawn, width), paint.inward()),
+        Span::raw(format!(" {:>5}", percent(bar.share))),
+    ])
 }
 
 fn draw_details(
@@ -241,6 +279,3 @@ fn draw_details(
     frame.render_widget(Paragraph::new(text).wrap(Wrap { trim: false }).block(block), area);
     u16::try_from(hidden).unwrap_or(u16::MAX)
 }
-
-#[expect(dead_code, reason = "the histogram comes with the engine's buckets")]
-const MINUTE: Duration = Duration::from_secs(60);
