@@ -259,3 +259,93 @@ fn ask_status(client: &mut Client) -> Result<Box<Status>, Failure> {
         other => Err(client.nonsense(&format!("{other:?}"))),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader, Write};
+    use std::os::unix::net::UnixListener;
+
+    use super::super::examples::status;
+    use super::*;
+
+    const NAME: EngineName = EngineName { pid: 7, number: 1 };
+
+    /// An engine that reads a line and sends each of `answers` in turn; its last word is read by nobody.
+    fn engine(answers: Vec<Vec<u8>>) -> (tempfile::TempDir, PathBuf) {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("7.sock");
+        let listener = UnixListener::bind(&socket).unwrap();
+        thread::spawn(move || {
+            let (stream, _) = listener.accept().unwrap();
+            let mut lines = BufReader::new(stream);
+            for answer in answers {
+                lines.read_line(&mut String::new()).unwrap();
+                lines.get_mut().write_all(&answer).unwrap();
+            }
+        });
+        (directory, socket)
+    }
+
+    fn asking(socket: PathBuf) -> (Asking, Receiver<News>) {
+        let (sender, news) = channel();
+        let sockets = Arc::new(Mutex::new([(NAME, socket)].into()));
+        (Asking { news: sender, swapoffs: BTreeMap::new(), sockets }, news)
+    }
+
+    #[test]
+    fn a_swapoff_tells_its_progress_and_ends_when_it_is_told_to() {
+        let progress = Answer::Progress { pages_left: 3, pages_total: 9 }.to_line();
+        let (_directory, socket) = engine(vec![progress, Answer::Cancelled {}.to_line()]);
+        let (mut asking, news) = asking(socket);
+        asking.swapoff(NAME, "/swap".to_owned());
+        let first = news.recv().unwrap();
+        assert!(
+            matches!(first, News::Progress { of: NAME, pages_left: 3, pages_total: 9 }),
+            "{first:?}"
+        );
+        asking.cancel_swapoff(NAME);
+        let last = news.recv().unwrap();
+        assert!(
+            matches!(&last, News::SwapoffEnded { state: SwapoffState::Cancelled, told, .. } if told.contains("/swap")),
+            "{last:?}"
+        );
+    }
+
+    #[test]
+    fn a_setting_is_told_with_what_all_are_now() {
+        let set = Answer::Set { key: "ram".to_owned(), value: "24M".to_owned() };
+        let all = Answer::Settings { settings: Vec::new() };
+        let (_directory, socket) = engine(vec![set.to_line(), all.to_line()]);
+        let (asking, news) = asking(socket);
+        asking.set(NAME, "ram".to_owned(), "24M".to_owned());
+        assert!(matches!(news.recv().unwrap(), News::Settings(NAME, _)));
+        assert!(matches!(news.recv().unwrap(), News::Told(line) if line == "7: ram = 24M"));
+    }
+
+    #[test]
+    fn what_is_refused_is_told_in_the_engines_words() {
+        for (answer, part) in [
+            (Answer::error("ram: too small"), "ram: too small"),
+            (Answer::Done {}, "does not understand"),
+        ] {
+            let (_directory, socket) = engine(vec![answer.to_line()]);
+            let (asking, news) = asking(socket);
+            asking.settings(NAME);
+            assert!(matches!(news.recv().unwrap(), News::Told(line) if line.contains(part)));
+        }
+    }
+
+    #[test]
+    fn an_engine_is_watched_until_its_connection_ends() {
+        let status = Answer::Status { status: Box::new(status()) }.to_line();
+        let (_directory, socket) = engine(vec![status.clone(), status]);
+        let (sender, news) = channel();
+        let watcher = Watcher { name: NAME, socket, news: sender, interval: Duration::ZERO };
+        assert!(matches!(watcher.go_on(), Watched::Ended));
+        let news: Vec<_> = news.into_iter().collect();
+        assert!(
+            matches!(&news[..], [News::Status(..), News::Status(..), News::Gone(NAME, why)] if why.contains("ended")),
+            "{news:?}"
+        );
+    }
+}

@@ -172,8 +172,9 @@ mod tests {
     #[test]
     fn another_engine_begins_anew() {
         let mut history = History::default();
-        [(1, 500), (2, 600), (3, 4)]
-            .map(|(at, count)| history.push(seconds(at), with_faults(count)));
+        for (at, count) in [(1, 500), (2, 600), (3, 4)] {
+            history.push(seconds(at), with_faults(count));
+        }
         assert_eq!(history.figures(), None);
         assert!(history.minute_ago().is_none());
         history.push(seconds(4), with_faults(9));

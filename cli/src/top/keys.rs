@@ -279,3 +279,166 @@ fn on_swapoff(model: &mut Model, of: EngineName, key: KeyCode) -> Option<Act> {
     model.panel = Panel::Swapoff(of);
     act
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::examples::{device, status};
+    use super::super::model::{Column, Direction, News};
+    use super::*;
+
+    const NAME: EngineName = EngineName { pid: 4711, number: 1 };
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// One program with two devices.
+    fn model() -> Model {
+        let mut model = Model::new(SECOND);
+        let mut status = status();
+        status.devices.push(device(1, "mem"));
+        model.hear(SECOND, News::Status(NAME, Box::new(status)));
+        model
+    }
+
+    /// Presses keys one after the other; what the last one says is to be done.
+    fn press_all(model: &mut Model, keys: &[KeyCode]) -> Option<Act> {
+        let (last, before) = keys.split_last().unwrap();
+        for key in before {
+            assert_eq!(press(model, (*key).into()), None, "{key:?}");
+        }
+        press(model, (*last).into())
+    }
+
+    fn typed(text: &str) -> Vec<KeyCode> {
+        text.chars().map(KeyCode::Char).collect()
+    }
+
+    fn set(key: &str, value: &str) -> Option<Act> {
+        Some(Act::Set { of: NAME, key: key.to_owned(), value: value.to_owned() })
+    }
+
+    #[test]
+    fn q_escape_and_control_c_leave() {
+        assert_eq!(press_all(&mut model(), &typed("q")), Some(Act::Leave));
+        assert_eq!(
+            press_all(&mut model(), &[KeyCode::Enter, KeyCode::Esc, KeyCode::Esc]),
+            Some(Act::Leave)
+        );
+        let control = |letter| KeyEvent::new(KeyCode::Char(letter), KeyModifiers::CONTROL);
+        let mut asked = model();
+        press_all(&mut asked, &typed("b"));
+        assert_eq!(press(&mut asked, control('c')), Some(Act::Leave), "whatever lies on top");
+        assert_eq!(press(&mut model(), control('z')), Some(Act::Suspend));
+    }
+
+    #[test]
+    fn a_budget_is_typed_and_sent() {
+        let mut model = model();
+        let keys =
+            [typed("b12G"), vec![KeyCode::Backspace, KeyCode::Char('M'), KeyCode::Enter]].concat();
+        assert_eq!(press_all(&mut model, &keys), set("ram", "12M"));
+        assert_eq!(model.panel, Panel::Nothing);
+        assert_eq!(
+            press_all(&mut model, &[KeyCode::Char('b'), KeyCode::Enter]),
+            None,
+            "nothing was typed"
+        );
+        assert!(matches!(model.panel, Panel::Edit(_)));
+        let long: Vec<_> = std::iter::repeat_n(KeyCode::Char('1'), 1000).collect();
+        press_all(&mut model, &long);
+        assert!(matches!(&model.panel, Panel::Edit(edit) if edit.value.len() == VALUE_BYTES_MAX));
+    }
+
+    #[test]
+    fn a_setting_is_chosen_among_its_values() {
+        let mut model = model();
+        assert_eq!(press_all(&mut model, &typed("s")), Some(Act::AskSettings(NAME)));
+        let setting = |key: &str, value: &str, allowed: &str| SettingValue {
+            key: key.to_owned(),
+            value: value.to_owned(),
+            allowed: allowed.to_owned(),
+        };
+        let settings =
+            vec![setting("ram", "16M", "a size"), setting("poll", "auto", "auto, off or idle")];
+        model.hear(SECOND, News::Settings(NAME, settings));
+        let keys = [
+            KeyCode::Down,
+            KeyCode::Down,
+            KeyCode::Enter,
+            KeyCode::Char('i'),
+            KeyCode::Left,
+            KeyCode::Enter,
+        ];
+        assert_eq!(press_all(&mut model, &keys), set("poll", "off"));
+        assert!(
+            matches!(&model.panel, Panel::Settings(settings) if settings.selected == 1),
+            "and back"
+        );
+        assert_eq!(press_all(&mut model, &[KeyCode::Esc]), None);
+        assert_eq!(model.panel, Panel::Nothing);
+    }
+
+    #[test]
+    fn a_swapoff_is_asked_for_twice_by_different_keys() {
+        let mut model = model();
+        let chosen = [KeyCode::Char('o'), KeyCode::Down, KeyCode::Enter];
+        press_all(&mut model, &chosen);
+        assert_eq!(press_all(&mut model, &typed("yyyyy")), None, "a key that is held down");
+        assert_eq!(press_all(&mut model, &typed("n")), None);
+        assert_eq!(model.panel, Panel::Nothing);
+        assert_eq!(model.note(), Some("nothing is changed"));
+        press_all(&mut model, &chosen);
+        assert_eq!(press_all(&mut model, &typed("Y")), None, "the first time it is y");
+        let device = "mem".to_owned();
+        assert_eq!(press_all(&mut model, &typed("yY")), Some(Act::Swapoff { of: NAME, device }));
+        assert_eq!(model.panel, Panel::Swapoff(NAME));
+    }
+
+    #[test]
+    fn a_swapoff_under_way_is_cancelled_once_and_not_by_leaving() {
+        let mut model = model();
+        press_all(
+            &mut model,
+            &[KeyCode::Char('o'), KeyCode::Enter, KeyCode::Char('y'), KeyCode::Char('Y')],
+        );
+        model.hear(SECOND, News::Progress { of: NAME, pages_left: 3, pages_total: 9 });
+        assert_eq!(press_all(&mut model, &[KeyCode::Esc, KeyCode::Char('q')]), None);
+        assert_eq!(model.panel, Panel::Question(Question::Leave));
+        press_all(&mut model, &typed("no"));
+        assert_eq!(model.panel, Panel::Swapoff(NAME), "o shows the one under way");
+        assert_eq!(press_all(&mut model, &typed("c")), Some(Act::CancelSwapoff(NAME)));
+        assert_eq!(press_all(&mut model, &typed("c")), None, "it was told");
+        let told = "cancelled".to_owned();
+        model.hear(SECOND, News::SwapoffEnded { of: NAME, state: SwapoffState::Cancelled, told });
+        assert_eq!(press_all(&mut model, &typed("xq")), Some(Act::Leave));
+    }
+
+    #[test]
+    fn hibernation_is_asked_and_turned_round() {
+        let mut model = model();
+        assert_eq!(press_all(&mut model, &typed("hn")), None);
+        assert_eq!(press_all(&mut model, &typed("hy")), set("hibernate", "1"));
+        let asleep = userswap::internals::status::Status { hibernated: true, ..status() };
+        model.hear(2 * SECOND, News::Status(NAME, Box::new(asleep)));
+        assert_eq!(press_all(&mut model, &typed("hy")), set("hibernate", "0"));
+    }
+
+    #[test]
+    fn columns_and_their_order_are_chosen() {
+        let mut model = model();
+        press_all(&mut model, &[KeyCode::Left]);
+        assert_eq!((model.sort, model.direction), (Column::Swapped, Direction::Descending));
+        press_all(&mut model, &typed(">>>>>>"));
+        assert_eq!((model.sort, model.direction), (Column::Pid, Direction::Ascending));
+        press_all(&mut model, &typed("r"));
+        assert_eq!(model.direction, Direction::Descending);
+    }
+
+    #[test]
+    fn without_programs_no_key_does_anything() {
+        let mut model = Model::new(SECOND);
+        assert_eq!(press_all(&mut model, &typed("bsohjkr<>")), None);
+        assert_eq!(press_all(&mut model, &[KeyCode::Enter, KeyCode::End, KeyCode::PageUp]), None);
+        assert_eq!((model.panel, model.screen), (Panel::Nothing, Screen::List));
+    }
+}

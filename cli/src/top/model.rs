@@ -324,3 +324,97 @@ fn value_of(column: Column, row: &Row) -> f64 {
     };
     value.unwrap_or(-1.0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::examples::status;
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn name(pid: u32) -> EngineName {
+        EngineName { pid, number: 1 }
+    }
+
+    fn hear_status(model: &mut Model, pid: u32, change: impl FnOnce(&mut Status)) {
+        let mut status = status();
+        change(&mut status);
+        model.hear(SECOND, News::Status(name(pid), Box::new(status)));
+    }
+
+    fn order(model: &Model) -> Vec<u32> {
+        model.sorted().into_iter().map(|row| row.0.pid).collect()
+    }
+
+    #[test]
+    fn the_list_is_sorted_by_each_column() {
+        let mut model = Model::new(SECOND);
+        hear_status(&mut model, 1, |status| status.program = "b".to_owned());
+        hear_status(&mut model, 2, |status| {
+            status.program = "a".to_owned();
+            status.ram_bytes = 99 << 20;
+        });
+        model.hear(SECOND, News::Found(vec![name(1), name(2), name(3)]));
+        model.sort = Column::Ram;
+        assert_eq!(order(&model), [2, 1, 3], "what is not known comes last");
+        model.turn_round();
+        assert_eq!(order(&model), [3, 1, 2]);
+        model.sort = Column::Program;
+        assert_eq!(order(&model), [2, 1, 3]);
+        model.sort = Column::Faults;
+        assert_eq!(order(&model), [1, 2, 3], "equal ones by their numbers");
+    }
+
+    #[test]
+    fn the_selection_stays_with_its_program_and_moves_to_the_ends_at_most() {
+        let mut model = Model::new(SECOND);
+        model.hear(SECOND, News::Found((1..=5).map(name).collect()));
+        assert_eq!(model.selected, Some(name(1)));
+        model.select(2);
+        model.sort = Column::Pid;
+        assert_eq!(model.selected, Some(name(3)));
+        model.select(isize::MAX);
+        assert_eq!(model.selected, Some(name(1)), "it comes last: they are in descending order");
+        model.hear(SECOND, News::Found(vec![name(4), name(5)]));
+        assert_eq!(model.selected, Some(name(5)));
+        model.hear(SECOND, News::Found(vec![]));
+        assert_eq!(model.selected, None);
+    }
+
+    #[test]
+    fn a_program_that_ends_stays_only_while_it_is_looked_at() {
+        let mut model = Model::new(SECOND);
+        hear_status(&mut model, 1, |_| ());
+        hear_status(&mut model, 2, |_| ());
+        model.screen = Screen::Program { of: name(2), scroll: 0 };
+        for pid in [1, 2] {
+            model.hear(SECOND, News::Gone(name(pid), "ended".to_owned()));
+        }
+        model.hear(SECOND, News::Found(vec![]));
+        let left: Vec<_> =
+            model.programs.iter().map(|(name, it)| (name.pid, &it.presence)).collect();
+        assert_eq!(left, [(2, &Presence::Gone("ended".to_owned()))]);
+        model.screen = Screen::List;
+        model.hear(SECOND, News::Found(vec![]));
+        assert!(model.programs.is_empty());
+    }
+
+    #[test]
+    fn a_note_goes_by_itself() {
+        let mut model = Model::new(SECOND);
+        model.hear(SECOND, News::Told("set".to_owned()));
+        assert_eq!(model.note(), Some("set"));
+        model.now = 30 * SECOND;
+        assert_eq!(model.note(), None);
+    }
+
+    #[test]
+    fn graphs_have_one_of_three_spans() {
+        let mut model = Model::new(SECOND);
+        let mut next = || {
+            model.next_span();
+            model.span.as_secs() / 60
+        };
+        assert_eq!([next(), next(), next(), next()], [15, 1, 5, 15]);
+    }
+}

@@ -118,3 +118,37 @@ fn give_back_on_panic() {
         process::exit(STATUS_PANIC);
     }));
 }
+
+#[cfg(test)]
+#[path = "../../tests/terminal_support/mod.rs"]
+mod real;
+
+#[cfg(test)]
+mod tests {
+    use super::real::Tmux;
+    use super::*;
+
+    /// The name of the test below, as the test program knows it.
+    const PANICS: &str = "top::terminal::tests::panics_while_the_terminal_is_ours";
+
+    #[test]
+    fn a_panic_of_any_thread_gives_the_terminal_back() {
+        let this = std::env::current_exe().unwrap();
+        let terminal = Tmux::start(&[], (80, 24));
+        terminal.remember_settings();
+        let end =
+            terminal.run(&format!("{} --exact {PANICS} --ignored --nocapture", this.display()));
+        terminal.shows(&format!("{end}{STATUS_PANIC}"));
+        terminal.shows("the story ends here");
+        terminal.is_as_remembered();
+    }
+
+    #[test]
+    #[ignore = "the test above runs it on a terminal"]
+    fn panics_while_the_terminal_is_ours() {
+        let _screen = Screen::enter().map_err(|failure| failure.message).unwrap();
+        std::thread::spawn(|| panic!("the story ends here"))
+            .join()
+            .expect("it does not come so far");
+    }
+}

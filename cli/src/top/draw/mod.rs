@@ -22,6 +22,8 @@ const HEIGHT_MIN: u16 = 24;
 
 /// A refusal is a long line.
 const NOTE_ROWS_MAX: usize = 3;
+/// Most words in it are shorter.
+const NOTE_WORD: usize = 12;
 
 /// Whether there is colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,9 +81,12 @@ pub fn draw(frame: &mut Frame, model: &Model, paint: Paint) -> u16 {
         draw_too_small(frame, area);
         return 0;
     }
-    let [main, told, keys] =
-        Layout::vertical([Constraint::Fill(1), Constraint::Length(1), Constraint::Length(1)])
-            .areas(area);
+    let note = model.note().unwrap_or_default();
+    // Lines end with a word, a little before the width.
+    let note_rows = note.chars().count().div_ceil(usize::from(area.width) - NOTE_WORD);
+    let note_rows = note_rows.clamp(1, NOTE_ROWS_MAX) as u16;
+    let rows = [Constraint::Fill(1), Constraint::Length(note_rows), Constraint::Length(1)];
+    let [main, told, keys] = Layout::vertical(rows).areas(area);
     let hidden_lines = match model.screen {
         Screen::List => {
             list::draw(frame, main, model, paint);
@@ -91,12 +96,8 @@ pub fn draw(frame: &mut Frame, model: &Model, paint: Paint) -> u16 {
             program::draw(frame, main, model, &program::Shown { of, scroll, paint })
         }
     };
-    if let Some(note) = model.note() {
-        frame.render_widget(
-            Span::styled(super::text::cut(note, told.width.into()), paint.warning()),
-            told,
-        );
-    }
+    let note = Paragraph::new(note).wrap(Wrap { trim: true }).style(paint.warning());
+    frame.render_widget(note, told);
     frame.render_widget(keys_of(model), keys);
     panel::draw(frame, main, model, paint);
     hidden_lines
@@ -165,3 +166,6 @@ fn left(text: &str, width: usize) -> String {
     let free = width.saturating_sub(Span::raw(&text).width());
     format!("{text}{}", " ".repeat(free))
 }
+
+#[cfg(test)]
+mod tests;

@@ -12,10 +12,12 @@ use super::super::figures::Figures;
 use super::super::latency::{self, Bar};
 use super::super::model::Model;
 use super::super::program::{Presence, Program};
-use super::super::text::{duration, events, megabytes, or_dash, percent, size};
+use super::super::text::{cut, duration, events, megabytes, or_dash, percent, size};
 use super::{Paint, details, left};
 use crate::control::plain;
 
+/// Of the name of its file.
+const NAME_MAX: usize = 20;
 /// Columns of the box with the histogram.
 const LATENCY_WIDTH: u16 = 30;
 const LATENCY_WIDTH_WIDE: u16 = 60;
@@ -56,8 +58,8 @@ pub fn draw(frame: &mut Frame, area: Rect, model: &Model, shown: &Shown) -> u16 
         Constraint::Fill(1),
     ])
     .areas(area);
-    frame.render_widget(head_of(model, shown, program, status), head);
-    frame.render_widget(facts_of(model, program), facts);
+    frame.render_widget(head_of(shown, program, status), head);
+    frame.render_widget(facts_of(model, program, shown.paint), facts);
     draw_graphs(frame, graphs, &Graphs { model, program, status, paint: shown.paint });
     let latency_width = if area.width < WIDE { LATENCY_WIDTH } else { LATENCY_WIDTH_WIDE };
     let [latency, lower] =
@@ -78,7 +80,7 @@ fn state_of(model: &Model, program: &Program) -> String {
     }
 }
 
-fn head_of(model: &Model, shown: &Shown, program: &Program, status: &Status) -> Line<'static> {
+fn head_of(shown: &Shown, program: &Program, status: &Status) -> Line<'static> {
     let what = format!(
         "   faults by {}, placement {}{}{}",
         plain(&status.fault),
@@ -86,19 +88,16 @@ fn head_of(model: &Model, shown: &Shown, program: &Program, status: &Status) -> 
         if status.hibernated { ", hibernated" } else { "" },
         if status.pins > 0 { format!(", {} pins", status.pins) } else { String::new() },
     );
-    let state = state_of(model, program);
-    let name = format!("{} {}", shown.of, program.name());
-    match state.as_str() {
-        "" => Line::from_iter([Span::styled(name, shown.paint.title()), Span::raw(what)]),
-        state => Line::from_iter([
-            Span::styled(name, shown.paint.title()),
-            Span::styled(format!("   {state}"), shown.paint.warning()),
-        ]),
-    }
+    let name = format!("{} {}", shown.of, cut(&program.name(), NAME_MAX));
+    Line::from_iter([Span::styled(name, shown.paint.title()), Span::raw(what)])
 }
 
-/// `831 faults/s   stalled 3.1%   97% of readahead used   37 MB outside the engine`.
-fn facts_of(model: &Model, program: &Program) -> Line<'static> {
+/// `831 faults/s   stalled 3.1%   readahead hit 97%   3.6M not managed`, or why none of it is known.
+fn facts_of(model: &Model, program: &Program, paint: Paint) -> Line<'static> {
+    let state = state_of(model, program);
+    if !state.is_empty() {
+        return Line::styled(state, paint.warning());
+    }
     let row = program.row(model.now, model.interval);
     let outside = program.history.status().map(|status| status.unmanaged_bytes);
     Line::raw(format!(
@@ -224,7 +223,9 @@ fn draw_latency(frame: &mut Frame, area: Rect, program: &Program, shown: &Shown)
     let times = &status.fault_latency_ns;
     let rows = usize::from(inner.height).saturating_sub(2);
     let bars = latency::bars(program.history.minute_ago(), status, rows);
-    let lines = if bars.is_empty() {
+    let lines = if times.max == 0 {
+        vec![Line::raw("no fault yet")]
+    } else if bars.is_empty() {
         let all = [
             ("median", times.p50),
             ("95 %", times.p95),
@@ -233,11 +234,11 @@ fn draw_latency(frame: &mut Frame, area: Rect, program: &Program, shown: &Shown)
         ];
         all.map(|(what, time)| Line::raw(format!("{what:>9} {:>8}", duration(time)))).to_vec()
     } else {
-        let head = format!("median {}, 99 % {}", duration(times.p50), duration(times.p99));
+        let head = format!("median {}, p99 {}", duration(times.p50), duration(times.p99));
         let most = bars.iter().map(|bar| bar.share).fold(0.0, f64::max);
         let width = usize::from(inner.width).saturating_sub(BAR_BESIDE);
         let line = |bar: &Bar| bar_line(bar, (bar.share / most * width as f64, width), shown.paint);
-        [Line::raw(head), Line::raw("of all, those of a minute:")]
+        [Line::raw(head), Line::raw("in the last minute:")]
             .into_iter()
             .chain(bars.iter().map(line))
             .collect()
