@@ -49,13 +49,13 @@ pub fn or_dash<T>(value: Option<T>, show: impl FnOnce(T) -> String) -> String {
 
 /// A duration with its unit: `820 ns`, `57 µs`, `1.3 ms`, `2.0 s`.
 pub fn duration(nanoseconds: u64) -> String {
-    let value = nanoseconds as f64;
-    let (value, unit) = match nanoseconds {
-        ..1_000 => return format!("{nanoseconds} ns"),
-        ..1_000_000 => (value / 1e3, "µs"),
-        ..1_000_000_000 => (value / 1e6, "ms"),
-        _ => (value / 1e9, "s"),
-    };
+    if nanoseconds < 1000 {
+        return format!("{nanoseconds} ns");
+    }
+    let units = ["µs", "ms", "s"];
+    let unit = (nanoseconds.ilog10() / 3).min(units.len() as u32);
+    let value = nanoseconds as f64 / 1000f64.powi(unit as i32);
+    let unit = units[unit as usize - 1];
     if value < 9.95 { format!("{value:.1} {unit}") } else { format!("{value:.0} {unit}") }
 }
 

@@ -3,6 +3,7 @@
 //! Nothing is said by colour alone: `NO_COLOR` takes it away.
 
 mod details;
+mod graphs;
 mod list;
 mod panel;
 mod program;
@@ -20,6 +21,8 @@ use super::panel::Panel;
 const WIDTH_MIN: u16 = 80;
 const HEIGHT_MIN: u16 = 24;
 
+/// A terminal as wide has a third column of graphs, and longer bars.
+const WIDE: u16 = 120;
 /// A refusal is a long line.
 const NOTE_ROWS_MAX: usize = 3;
 /// Most words in it are shorter.

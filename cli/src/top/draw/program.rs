@@ -2,18 +2,17 @@
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
-use ratatui::style::Style;
 use ratatui::text::{Line, Span};
-use ratatui::widgets::{Block, Paragraph, Sparkline, Wrap};
+use ratatui::widgets::{Block, Paragraph, Wrap};
 use userswap::internals::directory::EngineName;
 use userswap::internals::status::Status;
 
-use super::super::figures::Figures;
 use super::super::latency::{self, Bar};
 use super::super::model::Model;
 use super::super::program::{Presence, Program};
-use super::super::text::{cut, duration, events, megabytes, or_dash, percent, size};
-use super::{Paint, details, left};
+use super::super::text::{cut, duration, events, or_dash, percent, size};
+use super::graphs::{self, Graphs};
+use super::{Paint, WIDE, details, left};
 use crate::control::plain;
 
 /// Of the name of its file.
@@ -27,8 +26,6 @@ const BAR_BESIDE: usize = 15;
 const GRAPH_ROWS_MIN: u16 = 4;
 /// Of the rows that a larger terminal has, one in so many goes to each of the two graphs above each other.
 const GRAPH_ROWS_PART: u16 = 6;
-/// A terminal as wide has a third column of graphs.
-const WIDE: u16 = 120;
 
 /// Which program, how far its lower part is moved up, and how it is painted.
 pub struct Shown {
@@ -51,7 +48,7 @@ pub fn draw(frame: &mut Frame, area: Rect, model: &Model, shown: &Shown) -> u16 
         return 0;
     };
     let graph_rows = GRAPH_ROWS_MIN + area.height.saturating_sub(22) / GRAPH_ROWS_PART;
-    let [head, facts, graphs, below] = Layout::vertical([
+    let [head, facts, graph_area, below] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Length(1),
         Constraint::Length(graph_rows * 2),
@@ -60,7 +57,7 @@ pub fn draw(frame: &mut Frame, area: Rect, model: &Model, shown: &Shown) -> u16 
     .areas(area);
     frame.render_widget(head_of(shown, program, status), head);
     frame.render_widget(facts_of(model, program, shown.paint), facts);
-    draw_graphs(frame, graphs, &Graphs { model, program, status, paint: shown.paint });
+    graphs::draw(frame, graph_area, &Graphs { model, program, status, paint: shown.paint });
     let latency_width = if area.width < WIDE { LATENCY_WIDTH } else { LATENCY_WIDTH_WIDE };
     let [latency, lower] =
         Layout::horizontal([Constraint::Length(latency_width), Constraint::Fill(1)]).areas(below);
@@ -107,112 +104,6 @@ fn facts_of(model: &Model, program: &Program, paint: Paint) -> Line<'static> {
         or_dash(row.hit_rate, percent),
         or_dash(outside, size),
     ))
-}
-
-/// What the graphs are of.
-struct Graphs<'a> {
-    model: &'a Model,
-    program: &'a Program,
-    status: &'a Status,
-    paint: Paint,
-}
-
-/// One graph.
-struct Graph {
-    title: String,
-    value: fn(&Figures) -> f64,
-    /// The height of the graph, or the most that there was.
-    most: Option<f64>,
-    style: Style,
-}
-
-fn draw_graphs(frame: &mut Frame, area: Rect, of: &Graphs) {
-    let columns = if area.width < WIDE { 2 } else { 3 };
-    let halves = Layout::horizontal(vec![Constraint::Fill(1); columns]).spacing(2).split(area);
-    let graphs = graphs_of(of);
-    for (half, graphs) in halves.iter().zip(graphs.chunks(2)) {
-        let places: [Rect; 2] = Layout::vertical([Constraint::Fill(1); 2]).areas(*half);
-        for (place, graph) in places.into_iter().zip(graphs) {
-            draw_graph(frame, place, of, graph);
-        }
-    }
-}
-
-/// In pairs, one above the other.
-fn graphs_of(of: &Graphs) -> Vec<Graph> {
-    let row = of.program.row(of.model.now, of.model.interval);
-    let (ram, swap) =
-        (of.status.ram_bytes, of.status.devices.iter().map(|device| device.size_bytes).sum());
-    let most = |value| of.program.history.most(of.model.now, of.model.span, value);
-    let rate = |bytes: Option<f64>, most| {
-        format!("{} MB/s, at most {}", or_dash(bytes, megabytes), megabytes(most))
-    };
-    let (inward, outward) = (of.paint.inward(), of.paint.outward());
-    let (most_in, most_out) =
-        (most(|it| it.in_bytes_per_second), most(|it| it.out_bytes_per_second));
-    let both = Some(most_in.max(most_out));
-    let graph = |title, value, most, style| Graph { title, value, most, style };
-    let (resident, swapped) = (or_dash(row.resident_bytes, size), or_dash(row.swapped_bytes, size));
-    vec![
-        graph(
-            format!("RAM {resident} of {}", size(ram)),
-            |it| it.resident_bytes as f64,
-            Some(ram as f64),
-            inward,
-        ),
-        graph(
-            format!("Swap {swapped} of {}", size(swap)),
-            |it| it.swapped_bytes as f64,
-            None,
-            outward,
-        ),
-        graph(
-            format!("In {}", rate(row.in_bytes_per_second, most_in)),
-            |it| it.in_bytes_per_second,
-            both,
-            inward,
-        ),
-        graph(
-            format!("Out {}", rate(row.out_bytes_per_second, most_out)),
-            |it| it.out_bytes_per_second,
-            both,
-            outward,
-        ),
-        graph(
-            format!("Faults {} a second", or_dash(row.faults_per_second, events)),
-            |it| it.faults_per_second,
-            None,
-            inward,
-        ),
-        graph(
-            format!("Stalled {} of the time", or_dash(row.stall_share, percent)),
-            |it| it.stall_share.unwrap_or(0.0),
-            Some(1.0),
-            outward,
-        ),
-    ]
-}
-
-/// Values are drawn in thousandths of the height.
-const HEIGHT: f64 = 1000.0;
-
-fn draw_graph(frame: &mut Frame, area: Rect, of: &Graphs, graph: &Graph) {
-    let [title, bars] = Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(area);
-    let values =
-        of.program.history.columns(of.model.now, of.model.span, bars.width.into(), graph.value);
-    let most =
-        values.iter().flatten().fold(graph.most.unwrap_or(0.0), |most, value| most.max(*value));
-    let scaled = |value: f64| (value / most.max(f64::MIN_POSITIVE) * HEIGHT).round() as u64;
-    let data: Vec<_> = values.into_iter().map(|value| value.map(scaled)).collect();
-    let span = format!("{} min", of.model.span.as_secs() / 60);
-    let free = usize::from(title.width).saturating_sub(graph.title.len() + span.len());
-    let text = Line::from_iter([
-        Span::styled(graph.title.clone(), of.paint.title()),
-        Span::raw(format!("{}{span}", " ".repeat(free))),
-    ]);
-    frame.render_widget(text, title);
-    let bars_of = Sparkline::default().data(data).max(HEIGHT as u64).style(graph.style);
-    frame.render_widget(bars_of.absent_value_symbol(" "), bars);
 }
 
 fn draw_latency(frame: &mut Frame, area: Rect, program: &Program, shown: &Shown) {

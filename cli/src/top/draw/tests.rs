@@ -187,9 +187,8 @@ fn a_small_terminal_is_told_what_it_takes() {
     }
 }
 
-/// Every panel over every screen at every size: nothing panics, and each shows what it is about.
-#[test]
-fn panels_lie_over_the_screens() {
+/// Every panel, and a part of what it shows.
+fn panels() -> Vec<(Panel, &'static str)> {
     let setting = SettingValue {
         key: "reclaim_contention".to_owned(),
         value: "wait".to_owned(),
@@ -199,7 +198,7 @@ fn panels_lie_over_the_screens() {
     let edit = Edit { of: BUSY, setting, value: "stall".to_owned(), under: None };
     let twice = Question::Swapoff { of: BUSY, device: "/var/tmp".to_owned(), times: Times::Twice };
     let once = Question::Swapoff { of: BUSY, device: "/var/tmp".to_owned(), times: Times::Once };
-    for (panel, part) in [
+    vec![
         (Panel::Help, "share of the time in which a thread waited"),
         (
             Panel::Settings(settings),
@@ -214,7 +213,13 @@ fn panels_lie_over_the_screens() {
         (Panel::Question(Question::Wake { of: BUSY }), "Wake 4711 python3.11?"),
         (Panel::Question(Question::Leave), "leaving cancels it"),
         (Panel::Swapoff(BUSY), "3.9M of 15.6M left"),
-    ] {
+    ]
+}
+
+/// Over every screen and at every size: nothing panics, and each shows what it is about.
+#[test]
+fn panels_lie_over_the_screens() {
+    for (panel, part) in panels() {
         let mut model = model();
         model.panel = panel;
         model.programs.get_mut(&BUSY).unwrap().swapoff = Some(Swapoff {
