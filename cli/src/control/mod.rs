@@ -19,3 +19,4 @@ pub use status::{StatusArgs, status};
 pub use swapoff::{SwapoffArgs, swapoff};
 pub use swapon::{SwaponArgs, swapon};
 pub use table::plain;
+pub use target::all;
