@@ -204,47 +204,60 @@ fn promtool(text: &str) {
     assert!(output.status.success() && said.is_empty(), "{}", String::from_utf8_lossy(&said));
 }
 
+/// What an engine at rest says, and what metrics tell of it then.
+fn at_rest(runtime: &TempDir, pid: &str) -> (Value, String) {
+    let look = || -> Value {
+        let text = printed(runtime, &["status", pid, "--json"]);
+        let mut status: Value = serde_json::from_str(&text).unwrap();
+        // Being asked changes these two.
+        status["unmanaged_bytes"] = Value::Null;
+        status["list_lock"] = Value::Null;
+        status
+    };
+    let (mut status, mut text) = (Value::Null, String::new());
+    // What the reclaimer still does is over when two looks are the same.
+    eventually("the engine rests", || {
+        status = look();
+        text = printed(runtime, &["metrics"]);
+        status == look()
+    });
+    (status, text)
+}
+
+/// Some metrics of each kind, with what the status says of them.
+fn expected(status: &Value) -> Vec<(&'static str, f64)> {
+    let number = |value: &Value| value.as_f64().unwrap_or_else(|| panic!("{value}: {status}"));
+    let pages = |value: &Value| number(value) * 4096.0;
+    let seconds = |value: &Value| number(value) / 1e9;
+    let (counters, node) = (&status["counters"], &status["nodes"][0]);
+    let (device, latency) = (&status["devices"][0], &status["fault_latency"]);
+    vec![
+        ("engine_up", 1.0),
+        ("budget_bytes", number(&status["ram_bytes"])),
+        ("swap_in_bytes_total", pages(&counters["pswpin"])),
+        ("swap_out_bytes_total", pages(&counters["pswpout"])),
+        ("faults_total", number(&counters["pgfault"])),
+        ("stall_seconds_total", seconds(&status["stall_ns"])),
+        ("node_resident_bytes", pages(&node["resident_pages"])),
+        ("node_low_watermark_bytes", pages(&node["low_pages"])),
+        ("device_used_bytes", number(&device["used_bytes"])),
+        ("device_read_bytes_total", number(&device["reads"]["bytes"])),
+        ("device_writes_total", number(&device["writes"]["requests"])),
+        ("device_busy_seconds_total", seconds(&device["busy_ns"])),
+        ("fault_latency_seconds_count", number(&latency["count"])),
+        ("fault_latency_seconds_sum", seconds(&latency["sum_ns"])),
+    ]
+}
+
 #[test]
 fn what_is_told_is_what_the_engine_says_and_counters_only_grow() {
     let runtime = runtime();
     let mut program = Program::start(&runtime);
     let pid = program.pid();
-    // At rest: what the reclaimer still does is over when two looks are the same.
-    let (mut status, mut text) = (Value::Null, String::new());
-    eventually("the engine rests", || {
-        let look = || -> Value {
-            let mut status: Value =
-                serde_json::from_str(&printed(&runtime, &["status", &pid, "--json"])).unwrap();
-            // Being asked changes these two.
-            status["unmanaged_bytes"] = Value::Null;
-            status["list_lock"] = Value::Null;
-            status
-        };
-        status = look();
-        text = printed(&runtime, &["metrics"]);
-        status == look()
-    });
+    let (status, text) = at_rest(&runtime, &pid);
     assert!(text.ends_with("\n# EOF\n"), "{text}");
     let told = samples(&text);
-    let number = |value: &Value| value.as_f64().unwrap_or_else(|| panic!("{value}: {status}"));
-    let page = 4096.0;
-    let (node, device) = (&status["nodes"][0], &status["devices"][0]);
-    for (name, expected) in [
-        ("engine_up", 1.0),
-        ("budget_bytes", number(&status["ram_bytes"])),
-        ("swap_in_bytes_total", number(&status["counters"]["pswpin"]) * page),
-        ("swap_out_bytes_total", number(&status["counters"]["pswpout"]) * page),
-        ("faults_total", number(&status["counters"]["pgfault"])),
-        ("stall_seconds_total", number(&status["stall_ns"]) / 1e9),
-        ("node_resident_bytes", number(&node["resident_pages"]) * page),
-        ("node_low_watermark_bytes", number(&node["low_pages"]) * page),
-        ("device_used_bytes", number(&device["used_bytes"])),
-        ("device_read_bytes_total", number(&device["reads"]["bytes"])),
-        ("device_writes_total", number(&device["writes"]["requests"])),
-        ("device_busy_seconds_total", number(&device["busy_ns"]) / 1e9),
-        ("fault_latency_seconds_count", number(&status["fault_latency"]["count"])),
-        ("fault_latency_seconds_sum", number(&status["fault_latency"]["sum_ns"]) / 1e9),
-    ] {
+    for (name, expected) in expected(&status) {
         let seen = value(&told, &format!("userswap_{name}"), &pid);
         assert!((seen - expected).abs() <= expected * 1e-9, "{name}: {seen}, not {expected}");
     }
