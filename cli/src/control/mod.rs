@@ -10,7 +10,7 @@ mod status;
 mod swapoff;
 mod swapon;
 mod table;
-mod target;
+pub mod target;
 
 pub use client::Client;
 pub use list::{engines, list};
@@ -18,4 +18,5 @@ pub use set::{SetArgs, set};
 pub use status::{StatusArgs, status};
 pub use swapoff::{SwapoffArgs, swapoff};
 pub use swapon::{SwaponArgs, swapon};
+pub use table::plain;
 pub use target::all;
