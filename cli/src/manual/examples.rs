@@ -41,6 +41,13 @@ const EXAMPLES: &[(&str, &[Example])] = &[
     ),
     ("list", &[example("userswap list", "your programs that have outgrown their budget")]),
     (
+        "top",
+        &[
+            example("userswap top", "all of yours, live"),
+            example("userswap top --pid 4711 --interval 0.5", "one of them, twice a second"),
+        ],
+    ),
+    (
         "status",
         &[
             example("userswap status 4711", "one program"),
