@@ -116,8 +116,6 @@ fn reading_ahead_stalls_nobody_until_a_thread_comes_for_it() {
         let engine = engine_on(way, &[SILENT]);
         set_patience(&engine, ENDLESS_NS);
         let (region, pages) = paged_out(&engine, MIB / PAGE, 5);
-        // A helper would not know what the server reads ahead.
-        engine.set("servers", "1").unwrap();
         nobody_stalls(&engine);
         let before = engine.core().status();
         strike(&engine);
