@@ -14,6 +14,7 @@ mod failure;
 mod library;
 mod manual;
 mod memory;
+mod metrics;
 mod program;
 mod ram;
 mod run;
@@ -57,6 +58,8 @@ enum Command {
     Swapoff(control::SwapoffArgs),
     /// Change a setting of a running program, such as its budget
     Set(control::SetArgs),
+    /// Tell Prometheus about all programs: print, serve or write metrics in its text formats
+    Metrics(metrics::MetricsArgs),
     /// Show what it does: a verified workload of four times its budget, and the kernel beside it
     Demo(demo::DemoArgs),
     /// The demo's workload
@@ -109,6 +112,7 @@ fn main() -> ExitCode {
         Command::Swapon(args) => control::swapon(args),
         Command::Swapoff(args) => control::swapoff(args),
         Command::Set(args) => control::set(args),
+        Command::Metrics(args) => metrics::metrics(args),
         Command::Demo(args) => demo::demo(&args),
         Command::DemoLoad(args) => demo::load::load(args),
         Command::Stress(args) => stress::stress(&args),
