@@ -73,6 +73,7 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         )],
     ),
     ("swapoff", &[example("userswap swapoff 4711 /var/tmp", "empty the device and let go of it")]),
+    ("metrics", &[example("userswap metrics", "the figures of all your programs, once")]),
     (
         "demo",
         &[
