@@ -29,28 +29,32 @@ impl Helping {
     fn run(&mut self) {
         let core = self.core.clone();
         let helper = &core.threads.helpers[self.number];
-        let mut fault = [Fault::default()];
-        while !core.is_stopping() {
-            match core.uffd.read(&mut fault) {
-                0 => self.wait(helper),
-                _ => self.serve(fault[0]),
+        loop {
+            fd::poll(&[helper.wanted.as_raw_fd(), -1, -1], -1);
+            helper.wanted.clear();
+            // What is set before a signal is seen after it.
+            if core.is_stopping() {
+                return;
             }
+            self.help();
+            helper.awake.store(false, Ordering::Relaxed);
         }
     }
 
-    fn wait(&self, helper: &Helper) {
-        let uffd = self.core.uffd.as_raw_fd();
-        let [has_faults, ..] = fd::poll(&[uffd, helper.wanted.as_raw_fd(), -1], PATIENCE_MS);
-        if has_faults {
-            return;
+    /// Serves messages until there has been none for a while.
+    fn help(&mut self) {
+        let core = self.core.clone();
+        let mut fault = [Fault::default()];
+        while !core.is_stopping() {
+            if core.uffd.read(&mut fault) > 0 {
+                self.serve(fault[0]);
+                continue;
+            }
+            let [has_faults, ..] = fd::poll(&[core.uffd.as_raw_fd(), -1, -1], PATIENCE_MS);
+            if !has_faults {
+                return;
+            }
         }
-        helper.wanted.clear();
-        helper.awake.store(false, Ordering::Relaxed);
-        if !self.core.is_stopping() {
-            fd::poll(&[helper.wanted.as_raw_fd(), -1, -1], -1);
-            helper.wanted.clear();
-        }
-        helper.awake.store(true, Ordering::Relaxed);
     }
 
     fn serve(&mut self, fault: Fault) {
@@ -80,7 +84,9 @@ pub fn start(core: &Arc<Core>) -> Vec<Thread> {
     if core.tuning.fault != FaultMode::Thread {
         return Vec::new();
     }
-    let start = |number| {
+    let start = |number: usize| {
+        // A forked child has the flag of its parent's.
+        core.threads.helpers[number].awake.store(false, Ordering::Relaxed);
         let mut helping = Helping { core: core.clone(), number, messages: Messages::default() };
         Thread::spawn("userswap-fault+", move || helping.run()).ok()
     };
