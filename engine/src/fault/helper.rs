@@ -7,7 +7,6 @@ use crate::base::counters::count;
 use crate::fault::handle::Step;
 use crate::fault::messages::Messages;
 use crate::state::core::Core;
-use crate::state::threads::Helper;
 use crate::state::waits::{Wait, Waited};
 use crate::sys::thread::Thread;
 use crate::sys::uffd::Fault;
