@@ -147,6 +147,8 @@ counters! {
     swap_bad_slots,
     /// Pages lost to unreadable or damaged slots.
     pages_lost,
+    /// Times the process forked with its engine.
+    forks,
     /// Slots copied because a fork could not lend them to the child.
     fork_slots_copied,
     /// Pages adopted when the engine engaged.
@@ -212,6 +214,12 @@ impl Latency {
             return Percentiles::default();
         }
         Percentiles { p50: bound(50), p95: bound(95), p99: bound(99), max }
+    }
+
+    /// Upper bounds in nanoseconds, and how many faults there were in each so far.
+    pub fn buckets(&self) -> Vec<(u64, u64)> {
+        let counts = self.buckets.iter().map(|count| count.load(Ordering::Relaxed));
+        (0..).map(Self::upper_bound).zip(counts).collect()
     }
 
     fn bucket(nanoseconds: u64) -> usize {
