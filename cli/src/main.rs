@@ -13,6 +13,7 @@ mod library;
 mod memory;
 mod program;
 mod ram;
+mod report;
 mod run;
 mod sim;
 mod stress;
@@ -62,6 +63,8 @@ enum Command {
     Bench(Box<userswap_bench::BenchLine>),
     /// Simulate machines that swap, beside what was published about them
     Sim(sim::SimArgs),
+    /// Say and draw what held a recorded run back, and what would help
+    Report(report::ReportArgs),
     /// Generate load, with the options and the output of usemem
     #[command(disable_help_flag = true)]
     Usemem {
@@ -89,6 +92,7 @@ fn main() -> ExitCode {
         Command::StressLoad(args) => stress::load(&args),
         Command::Bench(args) => bench::bench(*args),
         Command::Sim(args) => sim::sim(&args),
+        Command::Report(args) => report::report(&args),
         Command::Usemem { args } => bench::usemem(args),
     };
     result.unwrap_or_else(|failure: Failure| {

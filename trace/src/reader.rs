@@ -118,7 +118,8 @@ impl<R: BufRead> Reader<R> {
     /// It is no trace of this version.
     pub fn new(file: String, mut from: R) -> Result<Self, BadTrace> {
         let bad = |reason: String| BadTrace { file: file.clone(), reason };
-        let no_trace = || bad("is no trace: name a file that userswap run --trace or --record wrote".into());
+        let no_trace =
+            || bad("is no trace: name a file that userswap run --trace or --record wrote".into());
         let mut line = Vec::new();
         let limited = Read::by_ref(&mut from).take(LINE_MAX as u64).read_until(b'\n', &mut line);
         limited.map_err(|error| bad(error.to_string()))?;
@@ -126,7 +127,8 @@ impl<R: BufRead> Reader<R> {
         let rest = text.strip_prefix(MAGIC).and_then(|rest| rest.strip_suffix('\n'));
         let (version, fields) = rest.and_then(|rest| rest.split_once(' ')).ok_or_else(no_trace)?;
         if ![VERSION, RECORD_VERSION].iter().any(|known| version == known.to_string()) {
-            let known = format!("this userswap reads {VERSION} and {RECORD_VERSION}: record it again");
+            let known =
+                format!("this userswap reads {VERSION} and {RECORD_VERSION}: record it again");
             return Err(bad(format!("is a trace of version {version:?}, {known}")));
         }
         let header: Header = serde_json::from_str(fields)
@@ -166,7 +168,8 @@ impl<R: BufRead> Reader<R> {
         if !unpacked.is_ok_and(|unpacked| unpacked == bytes.len()) {
             return Err(self.damaged("is damaged"));
         }
-        let mut block = Block { events: Vec::new(), lost: head.lost, at_ms: head.at_ms, sample: None };
+        let mut block =
+            Block { events: Vec::new(), lost: head.lost, at_ms: head.at_ms, sample: None };
         if head.events == SAMPLE {
             block.sample = Some(self.sample(&bytes)?);
         } else {

@@ -17,10 +17,10 @@ pub struct Sample {
     /// How long faults took.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fault_latency: Vec<Bucket>,
-    /// Nanoseconds in which at least one thread waited for a page, and in which all that had work did.
-    pub stall_some_ns: u64,
-    /// See [`Self::stall_some_ns`].
-    pub stall_full_ns: u64,
+    /// Nanoseconds of all faults together.
+    pub fault_ns: u64,
+    /// Nanoseconds in which at least one thread waited for a page's read, or for reclaim.
+    pub stall_ns: u64,
     /// The devices.
     pub devices: Vec<DeviceSample>,
     /// Settings that have changed, at the start all that are followed.
@@ -76,6 +76,8 @@ pub struct DeviceSample {
     pub reads: u64,
     /// Write requests.
     pub writes: u64,
+    /// Nanoseconds in which it had a request under way.
+    pub busy_ns: u64,
 }
 
 /// Consecutive pages that the program has mapped together.

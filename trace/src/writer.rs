@@ -52,7 +52,8 @@ impl<W: Write> Writer<W> {
         if self.events == 0 && self.lost == 0 {
             return Ok(());
         }
-        let head = BlockHead { events: self.events, lost: self.lost, at_ms, ..BlockHead::default() };
+        let head =
+            BlockHead { events: self.events, lost: self.lost, at_ms, ..BlockHead::default() };
         self.write_packed(head)?;
         self.encoder = Encoder::default();
         (self.events, self.lost) = (0, 0);

@@ -18,3 +18,4 @@ pub use set::{SetArgs, set};
 pub use status::{StatusArgs, status};
 pub use swapoff::{SwapoffArgs, swapoff};
 pub use swapon::{SwaponArgs, swapon};
+pub use table::{Lean, plain, table};

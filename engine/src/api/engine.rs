@@ -293,7 +293,8 @@ pub(super) fn tuning_of(options: &Options, topology: &Topology) -> Result<Tuning
 
 fn trace_file(options: &Options) -> Option<TraceFile> {
     let wanted = [(&options.record, Detail::Record), (&options.trace, Detail::Trace)];
-    let (path, detail) = wanted.into_iter().find_map(|(path, detail)| Some((path.clone()?, detail)))?;
+    let (path, detail) =
+        wanted.into_iter().find_map(|(path, detail)| Some((path.clone()?, detail)))?;
     Some(TraceFile { path, detail, root: root_of(options) })
 }
 

@@ -51,7 +51,8 @@ impl Sampler {
         let before = replace(&mut self.latency, now.iter().map(|(_, faults)| *faults).collect());
         let before = before.into_iter().chain(std::iter::repeat(0));
         let buckets = now.into_iter().zip(before);
-        let grown = buckets.map(|((below_ns, now), before)| Bucket { below_ns, faults: now - before });
+        let grown =
+            buckets.map(|((below_ns, now), before)| Bucket { below_ns, faults: now - before });
         grown.filter(|bucket| bucket.faults > 0).collect()
     }
 

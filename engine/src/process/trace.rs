@@ -5,8 +5,8 @@
 use crate::base::counters::count;
 use crate::base::error::Error;
 use crate::base::log;
-use crate::state::core::{Core, Path};
 use crate::process::sample::Sampler;
+use crate::state::core::{Core, Path};
 use crate::state::trace::{Detail, TraceFile};
 use crate::sys::own_fd::Own;
 use crate::sys::thread::Thread;
@@ -99,7 +99,9 @@ impl Recorder {
     fn pause_ns(&self) -> u64 {
         match self.sampler {
             None => PAUSE_NS,
-            Some(_) => ((clock::now_ns() - self.began_ns) / LOOKS_OF_AGE).clamp(PAUSE_MIN_NS, PAUSE_NS),
+            Some(_) => {
+                ((clock::now_ns() - self.began_ns) / LOOKS_OF_AGE).clamp(PAUSE_MIN_NS, PAUSE_NS)
+            }
         }
     }
 
@@ -128,7 +130,11 @@ impl Core {
         let (number, writer) = match opened {
             Ok(opened) => opened,
             Err(error) => {
-                log::no_trace(to.detail.option(), &to.path.display().to_string(), &error.to_string());
+                log::no_trace(
+                    to.detail.option(),
+                    &to.path.display().to_string(),
+                    &error.to_string(),
+                );
                 return Ok(None);
             }
         };
