@@ -8,6 +8,9 @@ const STEPS: usize = 4;
 /// Powers of two that have buckets: up to about 18 minutes in nanoseconds.
 const POWERS: usize = 40;
 
+/// The powers of two that others are told of: 1 µs to 17 s. A series in a database has the same for good.
+const TOLD_POWERS: std::ops::RangeInclusive<u32> = 10..=34;
+
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident),+ $(,)?) => {
         /// Event counts since the engine started. Each is exact; together they are no snapshot of one instant.
@@ -168,11 +171,13 @@ counters! {
 pub struct Latency {
     buckets: [AtomicU64; STEPS * POWERS],
     max: AtomicU64,
+    sum: AtomicU64,
 }
 
 impl Default for Latency {
     fn default() -> Self {
-        Self { buckets: [const { AtomicU64::new(0) }; STEPS * POWERS], max: AtomicU64::new(0) }
+        let buckets = [const { AtomicU64::new(0) }; STEPS * POWERS];
+        Self { buckets, max: AtomicU64::new(0), sum: AtomicU64::new(0) }
     }
 }
 
@@ -189,11 +194,32 @@ pub struct Percentiles {
     pub max: u64,
 }
 
+/// How many faults took how long.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Histogram {
+    /// Faults by their time, shortest first, each fault in one of them; those above the last bound are in none.
+    pub buckets: Vec<Bucket>,
+    /// All faults.
+    pub count: u64,
+    /// Nanoseconds of all of them together.
+    pub sum_ns: u64,
+}
+
+/// Faults that took less than a time, and no less than the bucket before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bucket {
+    /// The time, in nanoseconds.
+    pub below_ns: u64,
+    /// How many.
+    pub count: u64,
+}
+
 impl Latency {
     /// Records one duration; safe in a signal handler.
     pub fn record(&self, nanoseconds: u64) {
         self.buckets[Self::bucket(nanoseconds)].fetch_add(1, Ordering::Relaxed);
         self.max.fetch_max(nanoseconds, Ordering::Relaxed);
+        self.sum.fetch_add(nanoseconds, Ordering::Relaxed);
     }
 
     /// The percentiles so far.
@@ -216,10 +242,31 @@ impl Latency {
         Percentiles { p50: bound(50), p95: bound(95), p99: bound(99), max }
     }
 
+    /// Nanoseconds of all faults together.
+    pub fn sum_ns(&self) -> u64 {
+        self.sum.load(Ordering::Relaxed)
+    }
+
     /// Upper bounds in nanoseconds, and how many faults there were in each so far.
     pub fn buckets(&self) -> Vec<(u64, u64)> {
         let counts = self.buckets.iter().map(|count| count.load(Ordering::Relaxed));
         (0..).map(Self::upper_bound).zip(counts).collect()
+    }
+
+    /// All faults so far, by powers of two.
+    pub fn histogram(&self) -> Histogram {
+        let counts = self.buckets.iter().map(|bucket| bucket.load(Ordering::Relaxed));
+        let mut counts = counts.enumerate().peekable();
+        let told = TOLD_POWERS.map(|power| {
+            let below_ns = 1 << power;
+            let within = |(bucket, _): &(usize, u64)| Self::upper_bound(*bucket) <= below_ns;
+            let count = std::iter::from_fn(|| counts.next_if(within)).map(|(_, count)| count).sum();
+            Bucket { below_ns, count }
+        });
+        let buckets: Vec<Bucket> = told.collect();
+        let beyond: u64 = counts.map(|(_, count)| count).sum();
+        let count = buckets.iter().map(|bucket| bucket.count).sum::<u64>() + beyond;
+        Histogram { buckets, count, sum_ns: self.sum_ns() }
     }
 
     fn bucket(nanoseconds: u64) -> usize {
@@ -266,5 +313,24 @@ mod tests {
         assert!((500_000..625_000).contains(&percentiles.p50), "{percentiles:?}");
         assert!((990_000..=1_000_000).contains(&percentiles.p99), "{percentiles:?}");
         assert_eq!(percentiles.max, 1_000_000);
+    }
+
+    #[test]
+    fn each_duration_is_in_the_one_bucket_of_the_histogram_whose_bounds_are_around_it() {
+        for (value, expected) in
+            [(0, 0), (1023, 0), (1024, 1), (2047, 1), (5000, 3), ((1 << 34) - 1, 24)]
+        {
+            let latency = Latency::default();
+            latency.record(value);
+            let Histogram { buckets, count, sum_ns } = latency.histogram();
+            let holds = |bucket: usize| buckets[bucket].count;
+            assert_eq!((count, sum_ns, holds(expected)), (1, value, 1), "{value}");
+            assert!(value < buckets[expected].below_ns);
+            assert_eq!(buckets.iter().map(|bucket| bucket.count).sum::<u64>(), 1);
+        }
+        let latency = Latency::default();
+        [1 << 34, 1 << 50].map(|value| latency.record(value));
+        let told = latency.histogram();
+        assert!(told.count == 2 && told.buckets.iter().all(|bucket| bucket.count == 0), "{told:?}");
     }
 }

@@ -1,6 +1,7 @@
 //! What every room uses: numbers that name things, bounds, choices, sizes, errors, counters, the machine.
 //!
 //! No act and no state of an engine is here; nothing here knows another room but `sys`.
+pub mod busy;
 pub mod checksum;
 pub mod choice;
 pub mod counters;

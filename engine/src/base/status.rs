@@ -2,7 +2,7 @@
 //! socket (docs/control.md has the JSON).
 //!
 //! Only data, which the room `control` collects. Fields may be added: a reader ignores those it does not know.
-use crate::base::counters::Percentiles;
+use crate::base::counters::{Histogram, Percentiles};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -54,6 +54,12 @@ pub struct Status {
     pub counters: BTreeMap<String, u64>,
     /// How long faults took.
     pub fault_latency_ns: Percentiles,
+    /// The same, all of it.
+    #[serde(default)]
+    pub fault_latency: Histogram,
+    /// Nanoseconds in which a thread of the program waited for a page's read, or for reclaim: PSI's "some".
+    #[serde(default)]
+    pub stall_ns: u64,
 }
 
 /// A job: processes that share one budget.
@@ -155,6 +161,26 @@ pub struct DeviceStatus {
     pub free_lock: LockStatus,
     /// Slots freed since it was taken into use.
     pub slots_freed: u64,
+    /// What was read from it since it was taken into use.
+    #[serde(default)]
+    pub reads: TrafficStatus,
+    /// What was written to it since it was taken into use.
+    #[serde(default)]
+    pub writes: TrafficStatus,
+    /// Nanoseconds in which it had a request under way.
+    #[serde(default)]
+    pub busy_ns: u64,
+}
+
+/// Requests to a device, in one direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TrafficStatus {
+    /// Those that succeeded.
+    pub requests: u64,
+    /// What they transferred: for reads also the slots between those that were wanted.
+    pub bytes: u64,
+    /// Those that failed; each repeat is one of its own.
+    pub errors: u64,
 }
 
 /// Whether new pages can go to a device.

@@ -2,10 +2,11 @@
 use crate::base::index::NodeId;
 use crate::base::status::{
     DeviceState, DeviceStatus, ListEntry, LockStatus, NodeStatus, Placed, ReadaheadStatus, Status,
-    UnmapLockStatus,
+    TrafficStatus, UnmapLockStatus,
 };
 use crate::device::open::DeviceKind;
 use crate::device::record::{Device, DeviceState as Phase, Holding};
+use crate::device::traffic::Flow;
 use crate::state::core::Core;
 use crate::state::node::Node;
 use crate::sys::lock::LockCounts;
@@ -54,6 +55,8 @@ impl Core {
             nodes,
             counters: values.collect(),
             fault_latency_ns: counters.fault_latency_ns,
+            fault_latency: self.counters.latency.histogram(),
+            stall_ns: self.waits.stalled.ns(),
         }
     }
 
@@ -112,6 +115,9 @@ impl Core {
             alloc_lock: lock_status(device.allocation.read()),
             free_lock: lock_status(device.freeing.read()),
             slots_freed: device.freed.load(Ordering::Relaxed),
+            reads: traffic_status(&device.traffic.reads),
+            writes: traffic_status(&device.traffic.writes),
+            busy_ns: device.traffic.busy.ns(),
         }
     }
 
@@ -161,6 +167,14 @@ impl Core {
 
 fn lock_status(LockCounts { acquisitions, waits }: LockCounts) -> LockStatus {
     LockStatus { acquisitions, waits }
+}
+
+fn traffic_status(flow: &Flow) -> TrafficStatus {
+    TrafficStatus {
+        requests: flow.requests.load(Ordering::Relaxed),
+        bytes: flow.bytes.load(Ordering::Relaxed),
+        errors: flow.errors.load(Ordering::Relaxed),
+    }
 }
 
 fn kind_name(kind: DeviceKind) -> &'static str {

@@ -17,6 +17,7 @@ pub mod retry;
 pub mod spec;
 mod sysfs;
 pub mod throttle;
+pub mod traffic;
 
 use crate::base::error::Error;
 use crate::base::index::{NodeId, PageIndex, Slot};
@@ -323,7 +324,7 @@ impl Devices {
         (label, device.number_of(slot))
     }
 
-    /// A request for consecutive slots, by a CPU of `near`.
+    /// A request for consecutive slots, by a CPU of `near`; its end is told by [`Self::note_end`].
     pub fn request(
         &self,
         direction: Direction,
@@ -332,6 +333,7 @@ impl Devices {
         near: NodeId,
     ) -> Request {
         let device = self.device_of(first);
+        device.traffic.busy.begin();
         let number = device.number_of(first);
         let offset = u64::from(number) * PAGE_BYTES as u64;
         let request = Request::new(device.descriptor(), direction, offset);

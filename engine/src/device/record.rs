@@ -8,6 +8,7 @@ use super::loans::Loans;
 use super::open::{DeviceKind, OpenDevice};
 use super::sysfs::Hardware;
 use super::throttle::{Distance, Link, Throttle};
+use super::traffic::Traffic;
 use super::{DEVICE_SLOTS, SlotSpan};
 use crate::base::index::{NodeId, Slot};
 use crate::base::limits::NODES_MAX;
@@ -136,6 +137,8 @@ pub struct Device {
     pub freeing: LockUse,
     /// Slots freed since it was taken into use.
     pub freed: AtomicU64,
+    /// Its requests since it was taken into use.
+    pub traffic: Traffic,
     /// Slots given to the CPUs of each node since it was taken into use.
     pub placed: [AtomicU64; NODES_MAX],
 }
@@ -162,6 +165,7 @@ impl Device {
             allocation: LockUse::default(),
             freeing: LockUse::default(),
             freed: AtomicU64::new(0),
+            traffic: Traffic::default(),
             placed: [const { AtomicU64::new(0) }; NODES_MAX],
         }
     }
@@ -204,6 +208,7 @@ impl Device {
         self.is_hampered.store(is_hampered, Ordering::Release);
         self.is_given_up.store(false, Ordering::Relaxed);
         self.errors.store(0, Ordering::Relaxed);
+        self.traffic.reset();
         self.placed.iter().for_each(|placed| placed.store(0, Ordering::Relaxed));
         self.descriptor.store(file.as_raw_fd(), Ordering::Release);
         let mut store = Store::new(DeviceState::Leaving, max);

@@ -90,11 +90,18 @@ impl Devices {
         }
     }
 
-    /// A request has succeeded.
-    pub fn note_answer(&self, slot: Slot) {
+    /// A request of [`Self::request`] has ended.
+    pub fn note_end(
+        &self,
+        direction: Direction,
+        slot: Slot,
+        bytes: usize,
+        outcome: &io::Result<()>,
+    ) {
         let device = self.device_of(slot);
+        device.traffic.end(direction, bytes, outcome);
         // Almost always it says no already: no shared line is written to.
-        if device.is_given_up.load(Ordering::Relaxed) {
+        if outcome.is_ok() && device.is_given_up.load(Ordering::Relaxed) {
             device.is_given_up.store(false, Ordering::Relaxed);
         }
     }
@@ -108,10 +115,9 @@ impl Devices {
         let (mut tries, mut not_before_ns) = (Tries::default(), 0);
         loop {
             let request = self.request(Direction::Read, first, pieces.bytes(), near);
-            let Err(error) = request.no_sooner_than(not_before_ns).transfer(pieces) else {
-                self.note_answer(first);
-                return Ok(());
-            };
+            let outcome = request.no_sooner_than(not_before_ns).transfer(pieces);
+            self.note_end(Direction::Read, first, pieces.bytes(), &outcome);
+            let Err(error) = outcome else { return Ok(()) };
             not_before_ns = self.again(first, &mut tries, &error, parts).ok_or(error)?;
         }
     }

@@ -8,7 +8,6 @@ use crate::base::counters::count;
 use crate::reclaim::direct::Tried;
 use crate::state::core::Core;
 use crate::state::node::{Asker, Grant, Node};
-use crate::state::waits::{Waited, Waits};
 use std::sync::atomic::Ordering;
 use userswap_policy::watermark::Pressure;
 
@@ -34,9 +33,7 @@ impl Core {
                     }
                 }
             }
-            waiting.get_or_insert_with(|| {
-                self.waits.begin(Waits::of_this_thread(Waited::Frame), |_| false)
-            });
+            waiting.get_or_insert_with(|| self.wait_for_frame());
             self.make_room(node, seen, &mut tried);
         }
     }

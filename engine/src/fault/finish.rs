@@ -40,7 +40,9 @@ impl Core {
         }
         self.map_read(&record, first..entries.len());
         drop(record);
-        self.reads.give_back(job);
+        if self.reads.give_back(job) {
+            self.waits.stalled.end();
+        }
     }
 
     /// Maps entries of a read, whose pages follow each other.

@@ -7,7 +7,7 @@ use crate::base::index::{FrameIndex, Slot};
 use crate::device::retry::Parts;
 use crate::state::core::Core;
 use crate::state::reads::{ReadJob, ReadRecord, Stage};
-use crate::sys::request::Pieces;
+use crate::sys::request::{Direction, Pieces};
 use crate::sys::{PAGE_BYTES, pages};
 use std::io;
 use std::ops::Range;
@@ -18,13 +18,12 @@ impl Core {
     /// is returned; None when there is none.
     pub(crate) fn next_request(&self, job: &ReadJob, outcome: &io::Result<()>) -> Option<u64> {
         let mut record = self.reads.record(job);
-        match outcome {
-            Ok(()) => self.devices.note_answer(record.requested()),
-            Err(error) => {
-                count(&self.counters.swap_read_errors, 1);
-                if let Some(moment) = self.repeat(&mut record, error) {
-                    return Some(moment);
-                }
+        let (slot, bytes) = (record.requested(), record.pieces.bytes());
+        self.devices.note_end(Direction::Read, slot, bytes, outcome);
+        if let Err(error) = outcome {
+            count(&self.counters.swap_read_errors, 1);
+            if let Some(moment) = self.repeat(&mut record, error) {
+                return Some(moment);
             }
         }
         let next = match record.stage {

@@ -5,7 +5,7 @@
 //! to say, and what of a want there is to read `wants.rs`'s.
 use crate::base::choice::FaultMode;
 use crate::base::error::Error;
-use crate::base::index::NodeId;
+use crate::base::index::{NodeId, PageIndex};
 use crate::base::limits::AHEAD_MAX;
 use crate::device::queue::{Completion, Queue};
 use crate::fault::handle::Step;
@@ -15,6 +15,7 @@ use crate::state::batch::Batch;
 use crate::state::core::Core;
 use crate::state::gate::{Gate, InFlight, Inside};
 use crate::state::node::Node;
+use crate::state::page::PageState;
 use crate::state::reads::ReadJob;
 use crate::state::waits::{Wait, Waited};
 use crate::state::wants::{Span, WANTS_MAX, Want};
@@ -138,14 +139,33 @@ impl Server {
         let page = core.arena.page_of(fault.address);
         match core.handle_fault(page, fault.access, core.node(near)) {
             Step::Done => core.counters.latency.record(clock::now_ns() - since),
-            Step::Busy => core.note_fault_waits(page, fault.thread, since),
+            Step::Busy => {
+                let wait =
+                    Wait { waited: Waited::Page(page), thread: fault.thread, since_ns: since };
+                self.wait_with_read(page, wait);
+            }
             Step::Read(job) => {
                 let waited = Waited::Page(page);
                 let wait = Wait { waited, thread: fault.thread, since_ns: since };
-                core.reads.note_wait(&job, wait);
+                core.note_read_waits(&job, wait);
                 self.start(job, Some(since));
             }
             Step::Foreign => self.refuse(fault),
+        }
+    }
+
+    /// Another thread owns the page. Where that is one of our own reads ahead, the thread waits for the device.
+    fn wait_with_read(&self, page: PageIndex, wait: Wait) {
+        let core = &self.core;
+        let brings = |reading: &&Reading| {
+            let record = core.reads.record(&reading.job);
+            record.batch.index_of(page).is_some()
+        };
+        let is_read = matches!(core.pages.state(page), PageState::Filling { slot: Some(_) });
+        let reading = self.reading.iter().flatten().filter(|_| is_read).find(brings);
+        let is_noted = reading.is_some_and(|reading| core.note_read_waits(&reading.job, wait));
+        if !is_noted {
+            core.note_fault_waits(wait);
         }
     }
 
@@ -167,7 +187,10 @@ impl Server {
             let state = node.lock();
             state.available() > state.watermarks.min
         };
-        while self.queue.in_flight() > 0 && !self.core.nodes.iter().any(has_room) {
+        let core = self.core.clone();
+        let mut waiting = None;
+        while self.queue.in_flight() > 0 && !core.nodes.iter().any(has_room) {
+            waiting.get_or_insert_with(|| core.wait_for_frame());
             self.wait_for_reads();
         }
     }

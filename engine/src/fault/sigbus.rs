@@ -67,7 +67,7 @@ fn serve(core: &Core, address: usize) -> Verdict {
     if let Step::Read(job) = step {
         let waited = Waited::Page(page);
         let wait = Wait { waited, thread: clock::thread_id(), since_ns: since };
-        core.reads.note_wait(&job, wait);
+        core.note_read_waits(&job, wait);
         core.read_now(job);
     }
     core.counters.latency.record(clock::now_ns() - since);

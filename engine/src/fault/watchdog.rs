@@ -8,7 +8,8 @@ use crate::base::error::Error;
 use crate::base::index::{PageIndex, Slot};
 use crate::state::core::Core;
 use crate::state::page::PageState;
-use crate::state::waits::{Wait, Waited, Waits};
+use crate::state::reads::ReadJob;
+use crate::state::waits::{Wait, Waited, Waiting, Waits};
 use crate::sys::thread::Thread;
 use crate::sys::{clock, futex, process};
 use std::sync::Arc;
@@ -28,10 +29,23 @@ impl Core {
         self.pages.wait_owned(page);
     }
 
+    /// This thread waits for a page of RAM.
+    pub(crate) fn wait_for_frame(&self) -> Waiting<'_> {
+        self.waits.begin(Waits::of_this_thread(Waited::Frame), |_| false)
+    }
+
     /// A thread waits in the kernel until another has done with a page.
-    pub(crate) fn note_fault_waits(&self, page: PageIndex, thread: i32, since_ns: u64) {
-        let wait = Wait { waited: Waited::Page(page), thread, since_ns };
+    pub(crate) fn note_fault_waits(&self, wait: Wait) {
         self.waits.begin(wait, |page| !self.pages.load(page).is_owned()).leave();
+    }
+
+    /// A thread waits for a read, which brings its page; whether it is the first.
+    pub(crate) fn note_read_waits(&self, job: &ReadJob, wait: Wait) -> bool {
+        let is_first = self.reads.note_wait(job, wait);
+        if is_first {
+            self.waits.stalled.begin();
+        }
+        is_first
     }
 
     /// Reports the longest of the waits that are over the limit; returns whether there was one.

@@ -1,9 +1,12 @@
 //! How an engine is doing, for a record: what has changed since the sample before.
 use crate::base::index::PageRange;
+use crate::device::record::Device;
+use crate::device::traffic::Traffic;
 use crate::state::core::Core;
 use crate::sys::process;
 use std::collections::BTreeMap;
 use std::mem::replace;
+use std::sync::atomic::{AtomicU64, Ordering};
 use userswap_policy::lru::ListId;
 use userswap_policy::readahead::AddressOrder;
 use userswap_trace::{Bucket, DeviceSample, MAPPINGS_MAX, Mapping, Pages, Sample};
@@ -17,6 +20,9 @@ pub(super) struct Sampler {
     samples: u32,
     counters: BTreeMap<&'static str, u64>,
     latency: Vec<u64>,
+    fault_ns: u64,
+    stall_ns: u64,
+    traffic: BTreeMap<u32, DeviceSample>,
     settings: BTreeMap<String, String>,
     mappings: Vec<Mapping>,
 }
@@ -25,7 +31,7 @@ impl Sampler {
     /// None while a fork keeps everybody out.
     pub(super) fn sample(&mut self, core: &Core) -> Option<Sample> {
         let inside = core.gate.try_enter()?;
-        let (pages, devices) = (pages(core), devices(core));
+        let (pages, devices) = (pages(core), self.devices(core));
         let settings = changed(&mut self.settings, settings(core));
         let is_turn = self.samples.is_multiple_of(MAPPINGS_EVERY);
         let mappings = if is_turn { self.mappings(core) } else { None };
@@ -38,12 +44,34 @@ impl Sampler {
             pages,
             counters: growth,
             fault_latency: self.latency(core),
+            fault_ns: since(&mut self.fault_ns, core.counters.latency.sum_ns()),
+            stall_ns: since(&mut self.stall_ns, core.waits.stalled.ns()),
             devices,
             settings,
             mappings,
             cpu_ms: process::cpu_ms(),
-            ..Sample::default()
         })
+    }
+
+    fn devices(&mut self, core: &Core) -> Vec<DeviceSample> {
+        core.devices.list().map(|device| self.device(device)).collect()
+    }
+
+    fn device(&mut self, device: &Device) -> DeviceSample {
+        let now = traffic(device);
+        let before = self.traffic.insert(device.id().0.into(), now.clone()).unwrap_or_default();
+        // Less than before is another device under the same number.
+        let grown =
+            |of: fn(&DeviceSample) -> u64| of(&now).checked_sub(of(&before)).unwrap_or(of(&now));
+        DeviceSample {
+            name: device.label().map(|label| label.name.clone()).unwrap_or_default(),
+            used_pages: device.store().lock().used().into(),
+            read_bytes: grown(|device| device.read_bytes),
+            written_bytes: grown(|device| device.written_bytes),
+            reads: grown(|device| device.reads),
+            writes: grown(|device| device.writes),
+            busy_ns: grown(|device| device.busy_ns),
+        }
     }
 
     fn latency(&mut self, core: &Core) -> Vec<Bucket> {
@@ -76,6 +104,10 @@ impl Sampler {
     }
 }
 
+fn since(before: &mut u64, now: u64) -> u64 {
+    now.saturating_sub(replace(before, now))
+}
+
 fn pages(core: &Core) -> Pages {
     let mut pages = Pages::default();
     for node in &core.nodes {
@@ -90,13 +122,17 @@ fn pages(core: &Core) -> Pages {
     pages
 }
 
-fn devices(core: &Core) -> Vec<DeviceSample> {
-    let sample = |device: &crate::device::record::Device| {
-        let name = device.label().map(|label| label.name.clone());
-        let used_pages = u64::from(device.store().lock().used());
-        DeviceSample { name: name.unwrap_or_default(), used_pages, ..DeviceSample::default() }
-    };
-    core.devices.list().map(sample).collect()
+fn traffic(device: &Device) -> DeviceSample {
+    let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    let Traffic { reads, writes, busy } = &device.traffic;
+    DeviceSample {
+        read_bytes: read(&reads.bytes),
+        written_bytes: read(&writes.bytes),
+        reads: read(&reads.requests),
+        writes: read(&writes.requests),
+        busy_ns: busy.ns(),
+        ..DeviceSample::default()
+    }
 }
 
 /// Those settings that say how a record is to be read.

@@ -110,10 +110,8 @@ impl Core {
     /// When a write that has ended is to be repeated; None when it has succeeded, or is to be given up.
     pub(crate) fn write_again(&self, write: &mut WriteOp, outcome: &io::Result<()>) -> Option<u64> {
         let slot = write.slot();
-        let Err(error) = outcome else {
-            self.devices.note_answer(slot);
-            return None;
-        };
+        self.devices.note_end(Direction::Write, slot, write.pieces.bytes(), outcome);
+        let Err(error) = outcome else { return None };
         count(&self.counters.swap_write_errors, 1);
         let moment = self.devices.again(slot, &mut write.tries, error, Parts::One)?;
         count(&self.counters.swap_retries, 1);

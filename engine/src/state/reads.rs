@@ -110,9 +110,15 @@ impl Reads {
         self.records[job.0 as usize].lock()
     }
 
-    /// A fault waits for the read.
-    pub fn note_wait(&self, job: &ReadJob, wait: Wait) {
-        self.waits[job.0 as usize].set(wait);
+    /// A fault waits for the read; whether it is the first.
+    #[must_use]
+    pub fn note_wait(&self, job: &ReadJob, wait: Wait) -> bool {
+        let entry = &self.waits[job.0 as usize];
+        let is_first = entry.read().is_none();
+        if is_first {
+            entry.set(wait);
+        }
+        is_first
     }
 
     /// The faults that wait for reads.
@@ -120,14 +126,17 @@ impl Reads {
         self.waits.iter().filter_map(Entry::read)
     }
 
-    /// Lets others have the record.
-    pub fn give_back(&self, job: ReadJob) {
-        self.waits[job.0 as usize].clear();
+    /// Lets others have the record; returns whether a fault waited for the read.
+    pub fn give_back(&self, job: ReadJob) -> bool {
+        let entry = &self.waits[job.0 as usize];
+        let was_waited_for = entry.read().is_some();
+        entry.clear();
         let before = self.free.fetch_or(1 << job.0, Ordering::Release);
         if before == 0 {
             self.returned.fetch_add(1, Ordering::Release);
             futex::wake_all(&self.returned);
         }
+        was_waited_for
     }
 }
 

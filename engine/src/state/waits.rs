@@ -3,6 +3,7 @@
 //! Only a thread that is about to sleep, or whose read is about to start, writes here: a fault that is served at once
 //! touches none of it. An entry is a hint, and may outlive its wait: what it says counts as long as the page's word
 //! says that the page is owned.
+use crate::base::busy::Busy;
 use crate::base::index::PageIndex;
 use crate::sys::clock;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
@@ -48,16 +49,22 @@ pub struct Waits {
     pub limit_ns: AtomicU64,
     /// Counts changes of the limit; the watchdog sleeps on it.
     pub changes: AtomicU32,
+    /// The time in which a thread waited, for reads ([`super::reads`]) too.
+    pub stalled: Busy,
 }
 
 /// A wait under way; dropping it ends it.
 #[derive(Debug)]
 #[must_use = "dropping it ends the wait"]
-pub struct Waiting<'a>(Option<(&'a Entry, u64)>);
+pub struct Waiting<'a> {
+    entry: Option<(&'a Entry, u64)>,
+    stalled: &'a Busy,
+}
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        if let Some((entry, since_ns)) = self.0 {
+        self.stalled.end();
+        if let Some((entry, since_ns)) = self.entry {
             // The entry may be another's by now: then the page was free meanwhile.
             let (done, kept) = (Ordering::Relaxed, Ordering::Relaxed);
             let _ = entry.since_ns.compare_exchange(since_ns, 0, done, kept);
@@ -106,6 +113,7 @@ impl Waits {
             entries: std::array::from_fn(|_| Entry::default()),
             limit_ns: AtomicU64::new(LIMIT_NS),
             changes: AtomicU32::new(0),
+            stalled: Busy::default(),
         }
     }
 
@@ -124,10 +132,9 @@ impl Waits {
             is_free && entry.since_ns.compare_exchange(before, wait.since_ns, done, kept).is_ok()
         };
         let entry = self.entries.iter().find(takes);
-        Waiting(entry.map(|entry| {
-            entry.describe(wait);
-            (entry, wait.since_ns)
-        }))
+        self.stalled.begin();
+        let entry = entry.inspect(|entry| entry.describe(wait));
+        Waiting { entry: entry.map(|entry| (entry, wait.since_ns)), stalled: &self.stalled }
     }
 
     /// A wait of this thread, from now on.
@@ -143,12 +150,14 @@ impl Waits {
     /// In a forked child, whose other threads are the parent's.
     pub fn forget(&self) {
         self.entries.iter().for_each(Entry::clear);
+        self.stalled.forget();
     }
 }
 
 impl Waiting<'_> {
-    /// The wait goes on, and its end is seen by what it waits for.
+    /// The wait goes on, and its end is seen by what it waits for; for how long it stalls is not known.
     pub fn leave(self) {
+        self.stalled.end();
         std::mem::forget(self);
     }
 }
@@ -171,6 +180,27 @@ mod tests {
         assert_eq!(waits.list().collect::<Vec<_>>(), [wait(2, 20)]);
         waits.forget();
         assert_eq!(waits.list().count(), 0);
+    }
+
+    #[test]
+    fn a_wait_stalls_as_long_as_its_end_is_known() {
+        let waits = Waits::new();
+        let is_stalled = || {
+            let (before, moment) = (waits.stalled.ns(), clock::now_ns());
+            while clock::now_ns() < moment + 10_000 {
+                std::hint::spin_loop();
+            }
+            waits.stalled.ns() > before
+        };
+        let first = waits.begin(wait(1, 10), |_| false);
+        assert!(is_stalled());
+        waits.begin(wait(2, 20), |_| false).leave();
+        drop(first);
+        assert!(!is_stalled());
+        std::mem::forget(waits.begin(wait(3, 30), |_| false));
+        assert!(is_stalled(), "the parent's thread");
+        waits.forget();
+        assert!(!is_stalled(), "is not the child's");
     }
 
     #[test]

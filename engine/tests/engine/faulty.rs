@@ -10,7 +10,7 @@ const IO: [IoBackend; 2] = [IoBackend::Uring, IoBackend::Threads];
 const HASTY_NS: u64 = 12_000_000;
 
 /// Nobody waits that long: what ends is ended by the test.
-const ENDLESS_NS: u64 = 86_400_000_000_000;
+pub const ENDLESS_NS: u64 = 86_400_000_000_000;
 
 /// Runs `work` with an engine of every kind, on one device.
 fn on_every_kind(swap: &str, work: impl Fn(&Engine)) {
@@ -24,7 +24,7 @@ fn on_every_kind(swap: &str, work: impl Fn(&Engine)) {
     }
 }
 
-fn set_patience(engine: &Engine, nanoseconds: u64) {
+pub fn set_patience(engine: &Engine, nanoseconds: u64) {
     engine.core().devices.set_patience_ns(nanoseconds);
 }
 
@@ -41,7 +41,7 @@ fn heal(engine: &Engine) {
 }
 
 /// Has the next request be the first of an outage that begins with number a million.
-fn strike(engine: &Engine) {
+pub fn strike(engine: &Engine) {
     let device = engine.core().devices.list().next().unwrap();
     device.faulty().unwrap().requests.store(1_000_000, Ordering::Relaxed);
 }
@@ -263,14 +263,14 @@ fn a_device_that_has_gone_is_waited_for_once_and_not_for_every_page() {
 }
 
 /// The number of the state in which a page is waited for.
-fn is_filling(engine: &Engine, pages: Pages, page: usize) -> bool {
+pub fn is_filling(engine: &Engine, pages: Pages, page: usize) -> bool {
     let core = engine.core();
     let index = core.arena.page_of(pages.address) + page as u32;
     matches!(core.pages.state(index), PageState::Filling { .. })
 }
 
 /// Heals an engine's device when it goes.
-struct Healed<'a>(&'a Engine);
+pub struct Healed<'a>(pub &'a Engine);
 
 impl Drop for Healed<'_> {
     fn drop(&mut self) {

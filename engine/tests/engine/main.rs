@@ -19,6 +19,7 @@ mod hibernate;
 mod job;
 mod lending;
 mod list_lru;
+mod measured;
 mod nodes;
 mod numbers;
 mod polling;

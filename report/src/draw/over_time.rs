@@ -131,7 +131,9 @@ pub fn stalled(record: &Record) -> Option<Picture> {
     }
     let mut picture = Picture::new("stalled", "Waiting", HEIGHT * 0.5);
     let y = Scale::to(100.0, picture.inside());
-    [0.0, 25.0, 50.0, 75.0, 100.0].map(|tick| picture.tick_y(y.at(tick), &format!("{tick} %")));
+    for tick in [0.0, 25.0, 50.0, 75.0, 100.0] {
+        picture.tick_y(y.at(tick), &format!("{tick} %"));
+    }
     let x = time_axis(&mut picture, record);
     let point = |step: &Step| {
         let percent = step.rate(|moment| moment.sample.stall_ns) / 1e7;
