@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 pub const WIDTH: f64 = 900.0;
 pub const INNER: f64 = WIDTH - LEFT - RIGHT;
 /// Room for the labels of the axes.
-pub const LEFT: f64 = 76.0;
+pub const LEFT: f64 = 104.0;
 const RIGHT: f64 = 14.0;
 const TOP: f64 = 10.0;
 const BOTTOM: f64 = 24.0;
