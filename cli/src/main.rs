@@ -4,6 +4,7 @@
 //! errors into one line and an exit status. One file per subcommand; the engine itself runs inside
 //! the program, in a shared object that this binary carries and injects.
 
+mod advise;
 mod bench;
 mod control;
 mod demo;
@@ -65,6 +66,8 @@ enum Command {
     Sim(sim::SimArgs),
     /// Say and draw what held a recorded run back, and what would help
     Report(report::ReportArgs),
+    /// Run a program once, and say how much RAM it needs
+    Advise(advise::AdviseArgs),
     /// Generate load, with the options and the output of usemem
     #[command(disable_help_flag = true)]
     Usemem {
@@ -93,6 +96,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::bench(*args),
         Command::Sim(args) => sim::sim(&args),
         Command::Report(args) => report::report(&args),
+        Command::Advise(args) => advise::advise(&args),
         Command::Usemem { args } => bench::usemem(args),
     };
     result.unwrap_or_else(|failure: Failure| {

@@ -69,6 +69,12 @@ impl Form {
 }
 
 pub(crate) fn open(file: &Path) -> Result<Record, Failure> {
+    if !file.exists() {
+        let file = file.display();
+        return Err(Failure::usage(format!(
+            "{file}: does not exist: name a file of run --record; a program writes none that fits its budget"
+        )));
+    }
     Record::open(file).map_err(Failure::usage)
 }
 

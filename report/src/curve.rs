@@ -76,11 +76,16 @@ impl Curve {
         }
     }
 
-    /// A page has no content any more.
-    pub fn dropped(&mut self, page: u32) {
-        if self.is_tracked(page) {
-            self.out.take(page);
+    /// So many pages have no content any more: those of a large mapping, most of which never had any.
+    pub fn dropped(&mut self, first: u32, count: u32) {
+        let end = u64::from(first) + u64::from(count);
+        if count as usize > self.out.len() {
+            self.out.retain(|page| page < first || u64::from(page) >= end);
+            return;
         }
+        (first..=first + (count - 1)).for_each(|page| {
+            self.out.take(page);
+        });
     }
 
     /// Pages read with a budget of so many pages, not below the recorded one.
@@ -265,7 +270,9 @@ mod tests {
     fn what_is_dropped_is_not_read_and_makes_room() {
         let mut curve = Curve::default();
         (0..10).for_each(|page| curve.left(page));
-        (5..10).for_each(|page| curve.dropped(page));
+        curve.dropped(5, 5);
+        curve.dropped(100, 50);
+        assert_eq!(curve.out.len(), 5);
         let ram = Ram { budget: 0, cached: 0 };
         curve.back(9, ram);
         curve.back(0, ram);

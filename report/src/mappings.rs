@@ -3,9 +3,9 @@ use std::collections::HashMap;
 use userswap_trace::Mapping;
 
 /// What a mapping cost, as long as it was known.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
-    /// Where it was, and what the program called it.
+    /// Where it was.
     pub mapping: Mapping,
     /// Pages of it that came back with their content.
     pub back: u64,
@@ -18,8 +18,8 @@ pub struct Cost {
 pub(crate) struct Costs {
     /// Those that are there, by address.
     now: Vec<Mapping>,
-    /// By first page and name: a mapping that grows is the same.
-    all: HashMap<(u32, String), Cost>,
+    /// By first page: a mapping that grows is the same.
+    all: HashMap<u32, Cost>,
     pub unknown: Cost,
 }
 
@@ -36,10 +36,8 @@ impl Costs {
         match around.filter(|mapping| page - mapping.first < mapping.count) {
             None => &mut self.unknown,
             Some(mapping) => {
-                let key = (mapping.first, mapping.name.clone());
-                let cost = self.all.entry(key).or_default();
+                let cost = self.all.entry(mapping.first).or_default();
                 cost.mapping.first = mapping.first;
-                cost.mapping.name.clone_from(&mapping.name);
                 cost.mapping.count = cost.mapping.count.max(mapping.count);
                 cost
             }
@@ -48,7 +46,7 @@ impl Costs {
 
     /// The dearest first.
     pub fn ranked(&self) -> Vec<Cost> {
-        let mut all: Vec<Cost> = self.all.values().filter(|cost| cost.back > 0).cloned().collect();
+        let mut all: Vec<Cost> = self.all.values().copied().filter(|cost| cost.back > 0).collect();
         all.sort_unstable_by_key(|cost| {
             let Cost { faults, back, mapping } = cost;
             (u64::MAX - faults, u64::MAX - back, mapping.first)
@@ -63,19 +61,16 @@ mod tests {
 
     #[test]
     fn a_page_is_charged_to_the_mapping_that_was_there() {
-        let mapping = |first, count, name: &str| Mapping { first, count, name: name.into() };
+        let mapping = |first, count| Mapping { first, count };
         let mut costs = Costs::default();
         costs.of(10).back += 1;
-        costs.set(vec![mapping(100, 10, "cache"), mapping(10, 5, "")]);
+        costs.set(vec![mapping(100, 10), mapping(10, 5)]);
         [10, 14, 15, 109, 110, 5].iter().for_each(|page| costs.of(*page).back += 1);
-        costs.set(vec![mapping(10, 500, "")]);
+        costs.set(vec![mapping(10, 500)]);
         [10, 105].iter().for_each(|page| costs.of(*page).back += 1);
-        let ranked: Vec<(u64, u32, String)> = costs
-            .ranked()
-            .into_iter()
-            .map(|cost| (cost.back, cost.mapping.count, cost.mapping.name))
-            .collect();
-        assert_eq!(ranked, [(4, 500, String::new()), (1, 10, "cache".into())]);
-        assert_eq!(costs.unknown.back, 4);
+        let ranked = costs.ranked();
+        let ranked: Vec<(u64, u32)> =
+            ranked.iter().map(|cost| (cost.back, cost.mapping.count)).collect();
+        assert_eq!((ranked, costs.unknown.back), (vec![(4, 500), (1, 10)], 4));
     }
 }

@@ -92,7 +92,7 @@ impl Record {
         }
         looks.take_events();
         let Looks { moments, totals, curve, access, costs, lost, .. } = looks;
-        let (has_ended, unknown_cost) = (reader.has_ended(), costs.unknown.clone());
+        let (has_ended, unknown_cost) = (reader.has_ended(), costs.unknown);
         let costs = costs.ranked();
         Ok(Self { header, moments, totals, curve, access, costs, unknown_cost, lost, has_ended })
     }
@@ -110,7 +110,8 @@ impl Record {
     /// The budget that it ended with.
     pub fn budget_pages(&self) -> u64 {
         let last = self.moments.last().map(|moment| moment.sample.pages.budget);
-        last.unwrap_or(self.header.budget_pages.into())
+        // No engine has more.
+        last.unwrap_or(self.header.budget_pages.into()).min(u32::MAX.into())
     }
 
     /// The share of the time for which at least one thread waited.
@@ -131,6 +132,9 @@ impl Record {
 
 /// Events that wait for the sample after them, which says what was mapped, at most.
 const WAITING_MAX: usize = 1 << 20;
+
+/// Pages that leave or come back in one run, at most: many times what the engine does.
+const RUN_MAX: u32 = 1 << 20;
 
 /// What grows as a record is read.
 #[derive(Default)]
@@ -167,10 +171,10 @@ impl Looks {
     }
 
     fn take_event(&mut self, event: Event) {
-        let pages = event.first..=event.first + (event.count - 1);
+        let pages = event.first..=event.first + (event.count.min(RUN_MAX) - 1);
         match event.kind {
             Kind::Left => pages.for_each(|page| self.curve.left(page)),
-            Kind::Fresh | Kind::Dropped => pages.for_each(|page| self.curve.dropped(page)),
+            Kind::Fresh | Kind::Dropped => self.curve.dropped(event.first, event.count),
             Kind::Back => pages.for_each(|page| {
                 self.curve.back(page, self.ram);
                 self.costs.of(page).back += 1;

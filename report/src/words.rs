@@ -155,16 +155,12 @@ fn hint(record: &Record) -> Option<String> {
     })
 }
 
-/// A mapping by its name, or where it is.
+/// A mapping by its size and where it is.
 pub fn place(record: &Record, cost: &Cost) -> String {
     let address = record.header.record.as_ref().map_or(0, |record| record.address);
     let bytes = u64::from(cost.mapping.count) * size::PAGE_BYTES;
     let from = address.wrapping_add(u64::from(cost.mapping.first) * size::PAGE_BYTES);
-    let name: String = cost.mapping.name.chars().filter(|c| !c.is_control()).collect();
-    match name.as_str() {
-        "" => format!("{} at {from:#x}", size::bytes(bytes)),
-        name => format!("\"{name}\", {} at {from:#x}", size::bytes(bytes)),
-    }
+    format!("{} at {from:#x}", size::bytes(bytes))
 }
 
 fn doubts(record: &Record) -> String {

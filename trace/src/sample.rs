@@ -81,14 +81,11 @@ pub struct DeviceSample {
 }
 
 /// Consecutive pages that the program has mapped together.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Mapping {
     /// Its first page.
     pub first: u32,
     /// So many.
     pub count: u32,
-    /// As the program named it (PR_SET_VMA_ANON_NAME); empty if it did not.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub name: String,
 }

@@ -88,9 +88,8 @@ impl Sampler {
     fn mappings(&mut self, core: &Core) -> Option<Vec<Mapping>> {
         let all = core.arena.allocated(PageRange { first: 0, count: core.arena.pages() });
         let plain = all.into_iter().filter(|range| !core.arena.is_foreign(range.first));
-        let mut mappings: Vec<_> = plain
-            .map(|range| Mapping { first: range.first, count: range.count, name: String::new() })
-            .collect();
+        let mut mappings: Vec<_> =
+            plain.map(|range| Mapping { first: range.first, count: range.count }).collect();
         if mappings.len() > MAPPINGS_MAX {
             mappings.select_nth_unstable_by_key(MAPPINGS_MAX, |mapping| u32::MAX - mapping.count);
             mappings.truncate(MAPPINGS_MAX);

@@ -20,8 +20,9 @@ struct Grid {
 /// The column of a time; columns are as many as moments, up to [`COLUMNS_MAX`].
 fn columns(record: &Record) -> (usize, impl Fn(u64) -> usize) {
     let columns = COLUMNS_MAX.min(record.moments.len() as u64).max(1);
-    let duration = record.duration_ms().max(1);
-    let column = move |at_ms: u64| (at_ms.saturating_sub(1) * columns / duration).min(columns - 1);
+    let duration = record.duration_ms().max(1) as f64;
+    let share = move |at_ms: u64| at_ms.saturating_sub(1) as f64 / duration;
+    let column = move |at_ms| ((share(at_ms) * columns as f64) as u64).min(columns - 1);
     (columns as usize, move |at_ms| column(at_ms) as usize)
 }
 
