@@ -6,7 +6,7 @@ use crate::handle;
 use crate::handle::{Handle, find};
 use std::ffi::{c_int, c_void};
 use std::ops::Range;
-use userswap::{Advice, Region};
+use userswap::Region;
 
 /// Memory of an engine, all zero at first.
 pub struct us_region {
@@ -55,17 +55,7 @@ pub extern "C" fn us_region_advise(
     code_of(|| {
         let region = find(region)?;
         let range = range(first, bytes)?;
-        Ok(match advice_of(advice)? {
-            Advice::Normal => region.normal(range),
-            Advice::Sequential => region.sequential(range),
-            Advice::Random => region.random(range),
-            Advice::WillNeed => region.will_need(range),
-            Advice::Cold => region.cold(range),
-            Advice::Prefetch => region.prefetch(range),
-            Advice::PageOut => region.page_out(range),
-            Advice::Pin => region.pin(range),
-            Advice::Unpin => region.unpin(range),
-        }?)
+        Ok(region.advise(range, advice_of(advice)?)?)
     })
 }
 

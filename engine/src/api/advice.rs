@@ -2,6 +2,7 @@
 use crate::api::engine::Engine;
 use crate::base::error::Error;
 use crate::base::index::PageRange;
+use crate::state::core::Core;
 use crate::sys::PAGE_BYTES;
 use crate::sys::signal::Blocked;
 use userswap_policy::readahead::Hint;
@@ -30,6 +31,25 @@ pub enum Advice {
     Unpin,
 }
 
+impl Core {
+    /// Does with pages what the advice says.
+    pub(super) fn advise(&self, range: PageRange, advice: Advice) -> Result<(), Error> {
+        let _blocked = Blocked::new();
+        match advice {
+            Advice::Normal => self.arena.hints.set(range, Hint::Normal),
+            Advice::Sequential => self.arena.hints.set(range, Hint::Sequential),
+            Advice::Random => self.arena.hints.set(range, Hint::Random),
+            Advice::WillNeed => self.will_need(range),
+            Advice::Cold => self.cool(range),
+            Advice::Prefetch => self.prefetch_range(range),
+            Advice::PageOut => self.page_out_range(range),
+            Advice::Pin => return self.pin_range(range),
+            Advice::Unpin => self.unpin_range(range),
+        }
+        Ok(())
+    }
+}
+
 impl Engine {
     /// Gives advice for all pages that a range of addresses touches, which may be of a region, or of a heap's blocks: small
     /// ones share their pages with others.
@@ -40,21 +60,7 @@ impl Engine {
     /// # Panics
     /// As for [`Region::pin`](crate::Region::pin).
     pub fn advise(&self, address: usize, bytes: usize, advice: Advice) -> Result<(), Error> {
-        let range = self.pages_at(address, bytes)?;
-        let core = self.core();
-        let _blocked = Blocked::new();
-        match advice {
-            Advice::Normal => core.arena.hints.set(range, Hint::Normal),
-            Advice::Sequential => core.arena.hints.set(range, Hint::Sequential),
-            Advice::Random => core.arena.hints.set(range, Hint::Random),
-            Advice::WillNeed => core.will_need(range),
-            Advice::Cold => core.cool(range),
-            Advice::Prefetch => core.prefetch_range(range),
-            Advice::PageOut => core.page_out_range(range),
-            Advice::Pin => return core.pin_range(range),
-            Advice::Unpin => core.unpin_range(range),
-        }
-        Ok(())
+        self.core().advise(self.pages_at(address, bytes)?, advice)
     }
 
     fn pages_at(&self, address: usize, bytes: usize) -> Result<PageRange, Error> {

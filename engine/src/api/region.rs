@@ -1,4 +1,5 @@
 //! A region: memory of an engine that a program sees as a plain slice.
+use crate::api::advice::Advice;
 use crate::api::running::Running;
 use crate::base::error::Error;
 use crate::base::index::PageRange;
@@ -8,7 +9,6 @@ use crate::sys::{PAGE_BYTES, pages};
 use bytemuck::{AnyBitPattern, NoUninit};
 use std::ops::Range;
 use std::sync::Arc;
-use userswap_policy::readahead::Hint;
 
 /// Memory of an engine; dropping it forgets its content, without any write.
 ///
@@ -84,9 +84,7 @@ impl Region {
     /// # Errors
     /// [`Error::OutOfRange`]: bytes outside the region.
     pub fn prefetch(&self, bytes: Range<usize>) -> Result<(), Error> {
-        let _blocked = Blocked::new();
-        self.core().prefetch_range(self.pages_touching(bytes)?);
-        Ok(())
+        self.advise(bytes, Advice::Prefetch)
     }
 
     /// Takes back [`Region::sequential`] and [`Region::random`] for these bytes.
@@ -94,7 +92,7 @@ impl Region {
     /// # Errors
     /// Bytes outside the region.
     pub fn normal(&self, bytes: Range<usize>) -> Result<(), Error> {
-        self.hint(bytes, Hint::Normal)
+        self.advise(bytes, Advice::Normal)
     }
 
     /// These bytes will be used in order: from the first fault on they are read ahead in large windows,
@@ -103,7 +101,7 @@ impl Region {
     /// # Errors
     /// Bytes outside the region.
     pub fn sequential(&self, bytes: Range<usize>) -> Result<(), Error> {
-        self.hint(bytes, Hint::Sequential)
+        self.advise(bytes, Advice::Sequential)
     }
 
     /// These bytes will be used in no order: nothing is read ahead.
@@ -111,12 +109,7 @@ impl Region {
     /// # Errors
     /// Bytes outside the region.
     pub fn random(&self, bytes: Range<usize>) -> Result<(), Error> {
-        self.hint(bytes, Hint::Random)
-    }
-
-    fn hint(&self, bytes: Range<usize>, hint: Hint) -> Result<(), Error> {
-        self.core().arena.hints.set(self.pages_touching(bytes)?, hint);
-        Ok(())
+        self.advise(bytes, Advice::Random)
     }
 
     /// These bytes will be needed soon: as [`Region::prefetch`], without waiting, and not beyond half of the
@@ -125,9 +118,7 @@ impl Region {
     /// # Errors
     /// Bytes outside the region.
     pub fn will_need(&self, bytes: Range<usize>) -> Result<(), Error> {
-        let _blocked = Blocked::new();
-        self.core().will_need(self.pages_touching(bytes)?);
-        Ok(())
+        self.advise(bytes, Advice::WillNeed)
     }
 
     /// These bytes will not be needed soon: their pages are the next to be reclaimed.
@@ -135,9 +126,7 @@ impl Region {
     /// # Errors
     /// Bytes outside the region.
     pub fn cold(&self, bytes: Range<usize>) -> Result<(), Error> {
-        let _blocked = Blocked::new();
-        self.core().cool(self.pages_touching(bytes)?);
-        Ok(())
+        self.advise(bytes, Advice::Cold)
     }
 
     /// The content of these bytes is not needed any more: as [`Region::discard`].
@@ -153,9 +142,7 @@ impl Region {
     /// # Errors
     /// Bytes outside the region.
     pub fn page_out(&self, bytes: Range<usize>) -> Result<(), Error> {
-        let _blocked = Blocked::new();
-        self.core().page_out_range(self.pages_touching(bytes)?);
-        Ok(())
+        self.advise(bytes, Advice::PageOut)
     }
 
     /// Forgets the pages that lie within these bytes as a whole: nothing is written, they read as zeros afterwards.
@@ -197,9 +184,7 @@ impl Region {
     /// # Panics
     /// A page is pinned too often: a pin is missing its [`Region::unpin`].
     pub fn pin(&self, bytes: Range<usize>) -> Result<(), Error> {
-        let range = self.pages_touching(bytes)?;
-        let _blocked = Blocked::new();
-        self.core().pin_range(range)
+        self.advise(bytes, Advice::Pin)
     }
 
     /// Undoes one [`Region::pin`] of the same bytes; pages without a pin are left alone.
@@ -207,9 +192,18 @@ impl Region {
     /// # Errors
     /// Bytes outside the region.
     pub fn unpin(&self, bytes: Range<usize>) -> Result<(), Error> {
-        let _blocked = Blocked::new();
-        self.core().unpin_range(self.pages_touching(bytes)?);
-        Ok(())
+        self.advise(bytes, Advice::Unpin)
+    }
+
+    /// Gives advice for these bytes: the method of that name.
+    ///
+    /// # Errors
+    /// As that method.
+    ///
+    /// # Panics
+    /// As [`Region::pin`].
+    pub fn advise(&self, bytes: Range<usize>, advice: Advice) -> Result<(), Error> {
+        self.core().advise(self.pages_touching(bytes)?, advice)
     }
 
     fn core(&self) -> &Core {

@@ -13,6 +13,7 @@ use crate::state::page::{PageState, Waiters, Word};
 use crate::state::scratch::{Scratch, Unmapped, Victim};
 use crate::state::unmap_lock::Parts;
 use crate::sys::{PAGE_BYTES, clock};
+use std::ops::Range;
 use userswap_policy::block::{BLOCK_PAGES, Way, pays};
 use userswap_policy::lru::ListId;
 
@@ -63,8 +64,7 @@ impl Core {
         let guard = self.unmap_locks.enter_at_last(part);
         self.frames_for_block(node, mapped, &mut blocks.frames);
         if !self.unmap_block_pages(node, range, blocks) {
-            let all = (range.first..range.end()).zip(blocks.seen.iter());
-            all.for_each(|(page, seen)| self.give_back(page, *seen));
+            self.give_all_back(range.first..range.end(), blocks);
             return None;
         }
         self.account_for_block(node, range, blocks);
@@ -131,8 +131,7 @@ impl Core {
             let seen = blocks.seen[index];
             if !self.pages.claim(page, seen, owned_from(seen.state())) {
                 drop(state);
-                let claimed = (range.first..page).zip(blocks.seen.iter());
-                claimed.for_each(|(page, seen)| self.give_back(page, *seen));
+                self.give_all_back(range.first..page, blocks);
                 return None;
             }
         }
@@ -166,6 +165,11 @@ impl Core {
             }
         }
         Some(mapped)
+    }
+
+    /// The first pages of a block, which are owned, are what they were.
+    fn give_all_back(&self, pages: Range<PageIndex>, blocks: &Blocks) {
+        pages.zip(blocks.seen.iter()).for_each(|(page, seen)| self.give_back(page, *seen));
     }
 
     /// A page that is owned is what it was; if its list has forgotten it meanwhile, it is there again.

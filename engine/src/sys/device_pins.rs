@@ -30,13 +30,18 @@ impl DevicePins {
         let mut text = [0u8; TEXT_BYTES];
         let Ok(file) = self.0.descriptor() else { return false };
         let Some(bytes) = process::read_some(file, &mut text) else { return false };
-        let lines = || text[..bytes].split(|byte| *byte == b'\n');
-        let is_zero = |name: &[u8]| {
-            let value = lines().find_map(|line| line.strip_prefix(name));
-            value.is_some_and(|value| value.trim_ascii() == b"0 kB")
-        };
-        is_zero(b"VmLck:") && is_zero(b"VmPin:")
+        let is_none = |name| says(&text[..bytes], name, NONE);
+        is_none(b"VmLck:") && is_none(b"VmPin:")
     }
+}
+
+/// How /proc says that there is no memory of a kind.
+pub(super) const NONE: &[u8] = b"0 kB";
+
+/// Whether a line of a status begins with `name`, and goes on with `value`.
+pub(super) fn says(status: &[u8], name: &[u8], value: &[u8]) -> bool {
+    let found = status.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(name));
+    found.is_some_and(|found| found.trim_ascii() == value)
 }
 
 #[cfg(test)]

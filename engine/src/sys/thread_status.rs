@@ -4,6 +4,7 @@
 //! devices that let go of a page without marking it as written to. Those are registered buffers of io_uring, which the kernel
 //! counts as pinned, and its sockets for cryptography (AF_ALG), which it does not count: as long as it has such sockets at all,
 //! some may be the program's.
+use super::device_pins::{NONE, says};
 use super::kept_file::KeptFile;
 use super::process;
 use std::cell::Cell;
@@ -46,9 +47,8 @@ impl Conditions {
     }
 
     fn status_permits(&self, text: &[u8]) -> bool {
-        self.pinned.set(value_of(text, b"VmPin:") != Some(0));
-        let is_zero = |name: &[u8]| value_of(text, name) == Some(0);
-        !self.pinned.get() && is_zero(b"VmLck:") && is_zero(b"Seccomp:")
+        self.pinned.set(!says(text, b"VmPin:", NONE));
+        !self.pinned.get() && says(text, b"VmLck:", NONE) && says(text, b"Seccomp:", b"0")
     }
 }
 
@@ -63,12 +63,6 @@ fn is_so(file: &KeptFile, look: impl FnOnce(&[u8]) -> bool) -> bool {
 fn marks_what_it_writes(protocols: &[u8]) -> bool {
     let mut names = protocols.split(|byte| *byte == b'\n').filter_map(first_word);
     names.next() == Some(b"protocol") && names.all(|name| name != b"ALG")
-}
-
-/// The number that a line begins with, after its name.
-fn value_of(text: &[u8], name: &[u8]) -> Option<u64> {
-    let line = text.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(name))?;
-    std::str::from_utf8(first_word(line)?).ok()?.parse().ok()
 }
 
 fn first_word(line: &[u8]) -> Option<&[u8]> {

@@ -91,7 +91,7 @@ impl Core {
     /// Takes a range away, if it is one mapping that may be written to, without guards of the kernel's: elsewhere a page that
     /// stays could not be taken back from the kernel.
     fn takes(&self, alias: &mut Alias, range: PageRange, seen: &[Word]) -> bool {
-        let (address, bytes) = self.bytes_of(range);
+        let (address, bytes) = self.span_of(range);
         // A Clean one is protected all the same.
         let is_dirty = |word: &Word| matches!(word.state(), PageState::Resident { .. });
         let pages = (range.first..range.end()).zip(seen);
@@ -193,7 +193,7 @@ impl Core {
 
     /// Which pages of a range that was taken away are there.
     fn look_at(&self, alias: &Alias, range: PageRange, there: &mut [bool]) {
-        let (address, bytes) = self.bytes_of(range);
+        let (address, bytes) = self.span_of(range);
         let from = alias.place_of(address);
         there.fill(false);
         let looked = self.uffd.pagemap.for_each_present(from, from + bytes, |start, end| {
@@ -206,9 +206,5 @@ impl Core {
 
     fn put_frame(&self, node: &Node, frame: FrameIndex) {
         node.lock().put_free(FrameRun { first: frame, count: 1 });
-    }
-
-    fn bytes_of(&self, range: PageRange) -> (usize, usize) {
-        (self.page_address(range.first), range.count as usize * PAGE_BYTES)
     }
 }

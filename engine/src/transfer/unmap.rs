@@ -132,12 +132,7 @@ impl Core {
     }
 
     /// Copies pages to frames and drops them; the accounting is the caller's.
-    pub(crate) fn copy_run_out(
-        &self,
-        range: PageRange,
-        first_frame: FrameIndex,
-        out: &mut [Unmapped],
-    ) {
+    fn copy_run_out(&self, range: PageRange, first_frame: FrameIndex, out: &mut [Unmapped]) {
         match self.copy_protected(range, first_frame) {
             Ok(()) => self.drop_copied(range, first_frame, out),
             Err(Verdict::PageByPage) => {
@@ -215,7 +210,8 @@ impl Core {
         matches!(self.uffd.pagemap.is_present(self.page_address(page)), Ok(false))
     }
 
-    fn span_of(&self, range: PageRange) -> (usize, usize) {
+    /// The address of pages, and their length in bytes.
+    pub(super) fn span_of(&self, range: PageRange) -> (usize, usize) {
         (self.page_address(range.first), range.count as usize * PAGE_BYTES)
     }
 }

@@ -120,9 +120,8 @@ fn blocks_are_not_taken_when_told_so_nor_while_memory_is_locked() {
         assert_eq!(taken(&engine), 0);
         engine.set("reclaim_way", "blocks").unwrap();
         assert!(taken(&engine) > 500);
-        let memory = [0u8; PAGE];
-        // SAFETY: changes no memory.
-        assert_eq!(unsafe { libc::mlock(memory.as_ptr().cast(), PAGE) }, 0);
+        let memory = mapping::Mapping::new(PAGE, mapping::Access::ReadWrite).unwrap();
+        lock_raw(&Pages { address: memory.address(), count: 1 }, 0, 1);
         taken(&engine);
         assert_eq!(taken(&engine), 0);
         audit(&engine);
@@ -170,8 +169,7 @@ impl Reader<'_> {
         let to = self.owner.pages.at(page).cast();
         let read = opcode::Read::new(types::Fd(self.file.as_raw_fd()), to, PAGE as u32);
         let entry = read.offset((page * PAGE) as u64).build().user_data(index as u64);
-        // SAFETY: the page lies in a live region, and nobody touches it until the read has ended.
-        unsafe { self.ring.submission().push(&entry).unwrap() };
+        enqueue(&mut self.ring, &entry);
         self.under_way.insert(index);
     }
 

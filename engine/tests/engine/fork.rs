@@ -246,13 +246,10 @@ fn a_child_may_drop_its_engine_and_build_another() {
                     });
                 }
                 for _ in 0..rounds(2) {
-                    let shared: *const Engine = engine.as_ref().unwrap();
-                    let (engine, region) = (&mut engine, &mut region);
-                    // SAFETY: `fork` uses the engine in the parent only while nothing drops it there.
-                    let child = fork(unsafe { &*shared }, || {
+                    let child = fork_away(&mut engine, |theirs| {
                         pages.check(7, 1);
                         drop(region.take());
-                        drop(engine.take());
+                        drop(theirs);
                         let engine = crate::support::engine(way);
                         let region = engine.map(20 * MIB).unwrap();
                         let pages = Pages::of(&region);

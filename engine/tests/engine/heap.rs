@@ -26,14 +26,12 @@ impl Block {
     }
 
     fn write(&self, index: usize) {
-        // SAFETY: the block is the test's, and that long.
-        unsafe { self.at.cast::<u64>().add(index).write(word(self.stamp, 0, index)) };
+        write_at(self.at.cast().as_ptr(), index, word(self.stamp, 0, index));
     }
 
     fn check(&self) {
         for index in 0..self.words {
-            // SAFETY: as above.
-            let found = unsafe { self.at.cast::<u64>().add(index).read() };
+            let found = read_at(self.at.cast().as_ptr(), index);
             assert_eq!(found, word(self.stamp, 0, index), "word {index} of {:?}", self.at);
         }
     }
@@ -161,9 +159,8 @@ fn large_zeroed_blocks_are_zero_without_being_touched() {
         let again = heap.allocate_zeroed(layout(words * 8, 8)).unwrap();
         assert!(words > 20_000 || again == place, "a block is used again");
         assert!(words < 2048 || engine.usage().resident == resident, "{words} words");
-        // SAFETY: the block is the test's.
-        let bytes = unsafe { std::slice::from_raw_parts(again.as_ptr(), words * 8) };
-        assert!(bytes.iter().all(|byte| *byte == 0), "{words} words");
+        let word_of = |index| read_at(again.cast().as_ptr(), index);
+        assert!((0..words).all(|index| word_of(index) == 0), "{words} words");
         heap.free(again).unwrap();
     }
 }
@@ -194,8 +191,8 @@ fn what_is_no_block_in_use_is_refused() {
                 && heap.discard(at, 0..1).is_err()
         };
         assert!(refused(&other, block), "of another heap");
-        // SAFETY: within the block.
-        assert!(refused(&heap, unsafe { block.add(8) }), "in the middle of a block");
+        let middle = NonNull::new(block.as_ptr().wrapping_add(8)).unwrap();
+        assert!(refused(&heap, middle), "in the middle of a block");
         heap.free(block).unwrap();
         assert!(refused(&heap, block), "freed already");
     }

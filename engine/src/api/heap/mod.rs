@@ -11,7 +11,6 @@ use crate::api::engine::Engine;
 use crate::api::region::Region;
 use crate::api::running::Running;
 use crate::base::error::Error;
-use crate::base::index::PageRange;
 use crate::sys::lock::Lock;
 use crate::sys::signal::Blocked;
 use crate::sys::{PAGE_BYTES, pages};
@@ -233,19 +232,15 @@ impl Shared {
 
     fn discard(&self, address: usize, bytes: usize) {
         let _blocked = Blocked::new();
-        self.running.core.drop_range(self.pages(address, bytes));
+        let core = &self.running.core;
+        core.drop_range(core.range_at(address, bytes));
     }
 
     /// Between blocks that are regions, of which the other one is new.
     fn move_pages(&self, from: usize, to: usize, bytes: usize) {
         let _blocked = Blocked::new();
         let core = &self.running.core;
-        core.move_range(self.pages(from, bytes), core.arena.page_of(to));
-    }
-
-    fn pages(&self, address: usize, bytes: usize) -> PageRange {
-        let first = self.running.core.arena.page_of(address);
-        PageRange { first, count: bytes.div_ceil(PAGE_BYTES) as u32 }
+        core.move_range(core.range_at(from, bytes), core.arena.page_of(to));
     }
 }
 

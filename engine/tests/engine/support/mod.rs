@@ -12,10 +12,10 @@ pub use audit::audit;
 pub use files::{file_of, read_from};
 pub use internals::*;
 pub use lost::is_lost;
-pub use pages::{Pages, word};
+pub use pages::{Pages, read_at, word, write_at};
 pub use past::*;
 pub use process::{
-    alone, end, ended, fork, forked, in_child, join, kill, limit_files, rest, send, stop,
+    alone, end, ended, fork, fork_away, forked, in_child, join, kill, limit_files, rest, send, stop,
 };
 
 use std::hash::{BuildHasher, Hasher, RandomState};

@@ -12,6 +12,18 @@ pub fn word(stamp: u64, page: usize, index: usize) -> u64 {
     mixed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1
 }
 
+/// Writes the word at `index` of memory of a test's own: the part of a live region or heap that it names has one writer.
+pub fn write_at(memory: *mut u64, index: usize, word: u64) {
+    // SAFETY: see above.
+    unsafe { memory.add(index).write_volatile(word) };
+}
+
+/// Reads the word at `index` of such memory.
+pub fn read_at(memory: *const u64, index: usize) -> u64 {
+    // SAFETY: as in `write_at`; others only write elsewhere.
+    unsafe { memory.add(index).read_volatile() }
+}
+
 /// Pages by address: tests share a region between threads in ways that slices do not allow.
 #[derive(Clone, Copy)]
 pub struct Pages {
@@ -37,14 +49,12 @@ impl Pages {
 
     pub fn write(&self, page: usize, index: usize, word: u64) {
         assert!(index < WORDS);
-        // SAFETY: the page lies in a live region, and the test gives each page one writer.
-        unsafe { self.at(page).add(index).write_volatile(word) };
+        write_at(self.at(page), index, word);
     }
 
     pub fn read(&self, page: usize, index: usize) -> u64 {
         assert!(index < WORDS);
-        // SAFETY: as in `write`; others only write to other pages.
-        unsafe { self.at(page).add(index).read_volatile() }
+        read_at(self.at(page), index)
     }
 
     /// The first word that is not as it should be.

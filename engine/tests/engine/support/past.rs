@@ -63,10 +63,15 @@ pub fn register(ring: &IoUring, pages: Pages) {
     unsafe { ring.submitter().register_buffers(&[held]) }.unwrap();
 }
 
+/// Has a request be made with the next submission; its memory lives, and is the kernel's until it has ended.
+pub fn enqueue(ring: &mut IoUring, request: &squeue::Entry) {
+    // SAFETY: see above.
+    unsafe { ring.submission().push(request) }.unwrap();
+}
+
 /// Makes a request whose memory lives, and waits; what the kernel answers.
 pub fn answered(ring: &mut IoUring, request: &squeue::Entry) -> i32 {
-    // SAFETY: see above; the request has ended before this returns.
-    unsafe { ring.submission().push(request) }.unwrap();
+    enqueue(ring, request);
     ring.submit_and_wait(1).unwrap();
     ring.completion().next().unwrap().result()
 }

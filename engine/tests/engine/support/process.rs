@@ -50,6 +50,13 @@ pub fn fork(engine: &Engine, work: impl FnOnce()) -> i32 {
     })
 }
 
+/// As [`fork`]; in the child the engine is the work's own, to be dropped.
+pub fn fork_away(engine: &mut Option<Engine>, work: impl FnOnce(Option<Engine>)) -> i32 {
+    let shared: *const Engine = engine.as_ref().unwrap();
+    // SAFETY: `fork` uses the engine in the parent, where nothing takes it, and in the child before the work does.
+    fork(unsafe { &*shared }, || work(engine.take()))
+}
+
 /// As [`fork`], with what the child's engine says of its start.
 pub fn fork_with(engine: &Engine, work: impl FnOnce(Result<(), Error>)) -> i32 {
     let blocked = Blocked::new();
