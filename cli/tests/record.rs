@@ -43,8 +43,13 @@ fn the_curve_of_a_loop_falls_where_all_of_it_fits() {
         let record = opened(&file);
         assert!(record.has_ended && record.lost == 0 && !record.header.forked);
         // Samples are differences: their sum is what was counted, up to the last one.
-        for name in ["pgfault", "pgmajfault", "pswpin", "pswpout"] {
+        for name in ["pgfault", "pgmajfault"] {
             assert_eq!(stats[name].as_u64(), Some(record.counter(name)), "{name}");
+        }
+        // What the engine does by itself goes on after it.
+        for name in ["pswpin", "pswpout"] {
+            let (recorded, counted) = (record.counter(name), stats[name].as_u64().unwrap());
+            assert!(recorded <= counted && recorded * 10 > counted * 9, "{name}: {recorded}, {counted}");
         }
         assert!(record.counter("pswpin") > LOOP_PAGES, "{:?}", record.totals.counters);
         let faults: u64 = record.totals.fault_latency.values().sum();
