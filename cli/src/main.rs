@@ -12,6 +12,7 @@ mod demo_load;
 mod failure;
 mod library;
 mod memory;
+mod metrics;
 mod program;
 mod ram;
 mod report;
@@ -50,6 +51,8 @@ enum Command {
     Swapoff(control::SwapoffArgs),
     /// Change a setting of a running program, such as its budget
     Set(control::SetArgs),
+    /// Tell Prometheus about all programs: print, serve or write metrics in its text formats
+    Metrics(metrics::MetricsArgs),
     /// Show what it does: a verified workload of four times its budget, and the kernel beside it
     Demo(demo::DemoArgs),
     /// The demo's workload
@@ -89,6 +92,7 @@ fn main() -> ExitCode {
         Command::Swapon(args) => control::swapon(args),
         Command::Swapoff(args) => control::swapoff(args),
         Command::Set(args) => control::set(args),
+        Command::Metrics(args) => metrics::metrics(args),
         Command::Demo(args) => demo::demo(&args),
         Command::DemoLoad(args) => demo_load::load(args),
         Command::Stress(args) => stress::stress(&args),

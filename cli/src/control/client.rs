@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-use userswap::internals::directory::EngineName;
+use userswap::internals::directory::{self, EngineName};
 use userswap::internals::protocol::{Answer, Request};
 use userswap::internals::status::Status;
 
@@ -47,10 +47,13 @@ impl Client {
                 ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
                     format!("process {name} has just ended: `userswap list` shows those that run")
                 }
+                ErrorKind::WouldBlock => {
+                    format!("process {name} has not answered anybody for long: is it stopped?")
+                }
                 _ => format!("process {name}: {}: {error}", socket.display()),
             })
         };
-        let stream = UnixStream::connect(socket).map_err(refuse)?;
+        let stream = directory::connect(socket).map_err(refuse)?;
         stream.set_read_timeout(Some(ANSWER_TIME_MAX)).map_err(refuse)?;
         stream.set_write_timeout(Some(ANSWER_TIME_MAX)).map_err(refuse)?;
         Ok(Client { name, stream: BufReader::new(stream), partial: Vec::new() })
@@ -91,6 +94,20 @@ impl Client {
         match self.ask(&Request::Status {})? {
             Answer::Status { status } => Ok(*status),
             other => Err(self.nonsense(&format!("{other:?}"))),
+        }
+    }
+
+    /// As [`status`](Client::status), if it comes within `patience`.
+    ///
+    /// # Errors
+    /// As for [`ask`](Client::ask).
+    pub fn status_within(&mut self, patience: Duration) -> Result<Option<Status>, Failure> {
+        self.send(&Request::Status {})?;
+        match self.answer_within(patience)? {
+            Some(Answer::Status { status }) => Ok(Some(*status)),
+            Some(Answer::Error { message }) => Err(self.refusal(&message)),
+            Some(other) => Err(self.nonsense(&format!("{other:?}"))),
+            None => Ok(None),
         }
     }
 

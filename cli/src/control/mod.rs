@@ -19,3 +19,4 @@ pub use status::{StatusArgs, status};
 pub use swapoff::{SwapoffArgs, swapoff};
 pub use swapon::{SwaponArgs, swapon};
 pub use table::{Lean, plain, table};
+pub use target::all;

@@ -242,7 +242,7 @@ fn locks(status: &Status) -> String {
 
 #[cfg(test)]
 mod tests {
-    use userswap::internals::status::{ListEntry, Placed, ReadaheadStatus};
+    use userswap::internals::status::{ListEntry, Placed, ReadaheadStatus, TrafficStatus};
 
     use super::*;
 
@@ -260,6 +260,9 @@ mod tests {
             alloc_lock: LockStatus { acquisitions: 4, waits: 1 },
             free_lock: LockStatus { acquisitions: 2, waits: 0 },
             slots_freed: 100,
+            reads: TrafficStatus { requests: 9, bytes: 36 << 10, errors: 0 },
+            writes: TrafficStatus { requests: 3, bytes: 3 << 20, errors: 1 },
+            busy_ns: 2_000_000,
         }
     }
 
@@ -335,6 +338,8 @@ mod tests {
             nodes: vec![node()],
             counters: [("swap_ra".to_owned(), 40), ("swap_ra_hit".to_owned(), 30)].into(),
             fault_latency_ns: Default::default(),
+            fault_latency: Default::default(),
+            stall_ns: 1_500_000_000,
         };
         let text = describe(EngineName { pid: 7, number: 2 }, &status);
         let expected = "\

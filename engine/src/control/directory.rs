@@ -5,10 +5,11 @@
 //! to, or one that no process ever will again: sockets get their name after they listen, so a socket that refuses a
 //! connection is stale.
 use crate::sys::directory;
+use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::ffi::OsString;
 use std::fmt;
 use std::fs::{self, DirBuilder};
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -199,7 +200,22 @@ pub fn is_running(pid: u32) -> bool {
 
 /// Whether no process listens at a socket any more.
 pub fn is_stale(socket: &Path) -> bool {
-    UnixStream::connect(socket).is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
+    connect(socket).is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
+}
+
+/// Connects to a socket without waiting: one that has not been listened to for long, as its process is stopped, has no
+/// room for another connection.
+///
+/// # Errors
+/// What the system says; `WouldBlock` where there is no room.
+pub fn connect(socket: &Path) -> io::Result<UnixStream> {
+    let address = SocketAddrUnix::new(socket)?;
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let descriptor = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    net::connect(&descriptor, &address)?;
+    let stream = UnixStream::from(descriptor);
+    stream.set_nonblocking(false)?;
+    Ok(stream)
 }
 
 #[cfg(test)]
@@ -207,6 +223,26 @@ mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
     use std::os::unix::net::UnixListener;
+
+    #[test]
+    fn a_socket_that_nobody_listens_to_is_not_waited_for() {
+        let parent = tempfile::tempdir().unwrap();
+        let path = parent.path().join("1.sock");
+        let listener = UnixListener::bind(&path).unwrap();
+        // Room for one.
+        net::listen(&listener, 0).unwrap();
+        let mut waiting = Vec::new();
+        let full = loop {
+            match connect(&path) {
+                Ok(stream) => waiting.push(stream),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(full.kind(), ErrorKind::WouldBlock);
+        assert!(!waiting.is_empty() && !is_stale(&path));
+        drop(listener);
+        assert!(is_stale(&path));
+    }
 
     #[test]
     fn a_directory_is_made_private_and_one_that_is_not_is_refused() {
