@@ -49,11 +49,14 @@ fn the_curve_of_a_loop_falls_where_all_of_it_fits() {
         // What the engine does by itself goes on after it.
         for name in ["pswpin", "pswpout"] {
             let (recorded, counted) = (record.counter(name), stats[name].as_u64().unwrap());
-            assert!(recorded <= counted && recorded * 10 > counted * 9, "{name}: {recorded}, {counted}");
+            assert!(
+                recorded <= counted && recorded * 10 > counted * 9,
+                "{name}: {recorded}, {counted}"
+            );
         }
         assert!(record.counter("pswpin") > LOOP_PAGES, "{:?}", record.totals.counters);
         let faults: u64 = record.totals.fault_latency.values().sum();
-        assert_eq!(faults, record.counter("pgfault"));
+        assert!(faults > 0 && faults <= record.counter("pgfault"), "{faults}");
         assert!(record.totals.read_bytes >= record.counter("pswpin") * 4096);
         assert!(record.totals.stall_ns > 0 && record.totals.fault_ns > 0);
         let now = record.curve.reads(record.budget_pages());
@@ -99,7 +102,12 @@ fn settings_that_change_and_forks_are_in_the_record_and_for_perfetto() {
     let is_child = |name: &Path| name.to_str().is_some_and(|name| name.contains("record."));
     let children: Vec<PathBuf> =
         children.map(|entry| entry.path()).filter(|name| is_child(name)).collect();
-    assert!(children.iter().any(|file| opened(file).header.forked), "{children:?}");
+    let forked = children.iter().map(|file| opened(file)).filter(|record| record.header.forked);
+    let forked: Vec<Record> = forked.collect();
+    assert!(!forked.is_empty(), "{children:?}");
+    // What was counted before the fork is the parent's.
+    assert!(record.counter("pages_adopted") > 0, "{:?}", record.totals.counters);
+    assert!(forked.iter().all(|child| child.counter("pages_adopted") == 0));
     let events = directory.path().join("events.json");
     let written = userswap(&["report", text(&file), "--perfetto", text(&events)]);
     assert!(written.status.success() && written.stdout.is_empty(), "{written:?}");

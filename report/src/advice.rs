@@ -35,7 +35,7 @@ pub enum Doubt {
     Sampled,
     /// The record is of a budget that is near to the program's size.
     BudgetNear,
-    /// Several threads: one that waits need not hold the others back.
+    /// Nothing speaks against it.
     None,
 }
 

@@ -28,6 +28,23 @@ pub(super) struct Sampler {
 }
 
 impl Sampler {
+    /// Counts from here on: a forked child has its parent's counters.
+    pub(super) fn from_now(core: &Core) -> Self {
+        let latency = core.counters.latency.buckets();
+        Self {
+            counters: core.counters.snapshot().values().into_iter().collect(),
+            latency: latency.into_iter().map(|(_, faults)| faults).collect(),
+            fault_ns: core.counters.latency.sum_ns(),
+            stall_ns: core.waits.stalled.ns(),
+            traffic: core
+                .devices
+                .list()
+                .map(|known| (known.id().0.into(), traffic(known)))
+                .collect(),
+            ..Self::default()
+        }
+    }
+
     /// None while a fork keeps everybody out.
     pub(super) fn sample(&mut self, core: &Core) -> Option<Sample> {
         let inside = core.gate.try_enter()?;

@@ -141,7 +141,11 @@ impl Core {
         self.threads.queue_fds.lock().push(number);
         self.trace.begin();
         let began_ns = clock::now_ns();
-        let sampler = (to.detail == Detail::Record).then(Sampler::default);
+        let sampler = match to.detail {
+            Detail::Trace => None,
+            Detail::Record if std::process::id() == to.root => Some(Sampler::default()),
+            Detail::Record => Some(Sampler::from_now(self)),
+        };
         let core = self.clone();
         let recorder = Recorder { core, writer, began_ns, flushed_ns: began_ns, sampler };
         Thread::spawn("userswap-trace", move || record(recorder, number))
