@@ -309,6 +309,29 @@ check_python() {
     esac
 }
 
+# Runs checks that wait more than they compute beside each other. What one prints comes when it has ended.
+together() {
+    local logs check line pids=() failed=0 index=0
+    logs=$(mktemp -d)
+    for check; do
+        (
+            not_tested=()
+            "$check"
+            printf '%s\n' "${not_tested[@]}" >"$logs/$check.notes"
+        ) >"$logs/$check" 2>&1 &
+        pids+=("$!")
+    done
+    for check; do
+        wait "${pids[index]}" || failed=1
+        index=$((index + 1))
+        cat "$logs/$check"
+        [ -e "$logs/$check.notes" ] || continue
+        while read -r line; do [ -z "$line" ] || note "$line"; done <"$logs/$check.notes"
+    done
+    rm -r "$logs"
+    [ "$failed" = 0 ] || exit 1
+}
+
 # The command and the library are both called userswap and would overwrite each other's pages: the
 # command first, the library's pages stay.
 check_docs() {
@@ -330,10 +353,8 @@ check_options
 check_settings
 check_docs
 check_tests
-check_stress
 check_wires
-check_programs
-check_numa_guest
+together check_stress check_programs check_numa_guest
 check_python
 
 echo

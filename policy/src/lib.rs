@@ -26,6 +26,7 @@ pub mod polling;
 pub mod readahead;
 pub mod reclaim;
 pub mod retry;
+pub mod servers;
 pub mod shrink;
 pub mod slab;
 pub mod slot_cache;

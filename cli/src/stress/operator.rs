@@ -61,7 +61,7 @@ fn set(key: &str, value: &str) -> Request {
 
 fn request(next: &mut impl FnMut(u64) -> u64, client: &mut Client) -> Request {
     let of = |values: &[&str], at: u64| values[at as usize % values.len()].to_owned();
-    match next(13) {
+    match next(14) {
         0..3 => set("ram", &of(&["16M", "18M", "24M", "40M"], next(4))),
         3 => Request::Swapon { spec: of(&["mem:32M", "/var/tmp:48M", "mem:48M,pri=9"], next(3)) },
         4 => {
@@ -77,6 +77,7 @@ fn request(next: &mut impl FnMut(u64) -> u64, client: &mut Client) -> Request {
         9 => set("slot_cache", &of(&["cache", "clusters", "shared"], next(3))),
         10 => set("watermark_scale", &of(&["10", "100", "1000"], next(3))),
         11 => set("reclaim_way", &of(&["blocks", "auto", "blocks"], next(3))),
+        12 => set("servers", &of(&["4", "1", "2"], next(3))),
         _ => set("placement", &of(&["near", "spread"], next(2))),
     }
 }

@@ -37,6 +37,7 @@ impl Running {
         if self.core.shrinkers.has_thread() {
             keep(crate::reclaim::shrink::start(self.core.clone())?);
         }
+        crate::fault::helper::start(&self.core).into_iter().for_each(keep);
         Ok(())
     }
 

@@ -73,6 +73,8 @@ counters! {
     pgfault_cached,
     /// Faults of writes to pages that are mapped write-protected.
     pgfault_wp,
+    /// Faults served by another server than the first, which did not keep up.
+    pgfault_helped,
     /// Pages filled with zeros at first touch.
     pgzero,
     /// Pages looked at by the background reclaimer.

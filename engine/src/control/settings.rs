@@ -13,6 +13,7 @@ use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering};
 use userswap_policy::choice::Unknown;
 use userswap_policy::readahead::page_cluster_of;
+use userswap_policy::servers::SERVERS_MAX;
 
 /// One row.
 struct Setting {
@@ -40,7 +41,7 @@ impl From<Unknown> for Refusal {
 }
 
 /// In the order in which they are shown.
-const SETTINGS: [Setting; 16] = [
+const SETTINGS: [Setting; 17] = [
     Setting {
         key: "ram",
         allowed: "a size of at least 16M, such as 512M",
@@ -157,6 +158,16 @@ const SETTINGS: [Setting; 16] = [
         allowed: "auto, off, idle or a number of microseconds from 1 to 1000",
         set: set_poll,
         value: |core| core.polling.setting().to_string(),
+    },
+    Setting {
+        key: "servers",
+        allowed: "a number from 1 to 4",
+        set: |core, value| {
+            let number = value.parse().ok().filter(|number| (1..=SERVERS_MAX).contains(number));
+            core.threads.set_servers(number.ok_or(Refusal::Value)?);
+            Ok(())
+        },
+        value: |core| core.threads.servers().to_string(),
     },
     Setting {
         key: "patience",

@@ -3,6 +3,7 @@
 //! | file | responsible for |
 //! |---|---|
 //! | [`server`], [`sigbus`] | the two deliveries: by message to a thread, by signal to the thread that faults |
+//! | [`helper`], [`messages`] | more servers while one does not keep up; what each knows of those whose messages it reads |
 //! | [`handle`] | the dispatch: what the page's word asks for |
 //! | [`zero`], [`minor`], [`swapin`] | the three ways to a page: zeros, a frame that has it, its device |
 //! | [`retry`], [`finish`], [`lost`] | the end of a read: asked for again, mapped, or lost |
@@ -18,8 +19,10 @@ pub mod awake;
 pub mod entries;
 pub mod finish;
 pub mod handle;
+pub mod helper;
 pub mod kernel;
 pub mod lost;
+mod messages;
 pub mod minor;
 pub mod readahead;
 pub mod retry;

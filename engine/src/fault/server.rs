@@ -5,10 +5,11 @@
 //! to say, and what of a want there is to read `wants.rs`'s.
 use crate::base::choice::FaultMode;
 use crate::base::error::Error;
-use crate::base::index::{NodeId, PageIndex};
+use crate::base::index::PageIndex;
 use crate::base::limits::AHEAD_MAX;
 use crate::device::queue::{Completion, Queue};
 use crate::fault::handle::Step;
+use crate::fault::messages::Messages;
 use crate::fault::waiting::Waiting;
 use crate::fault::wants::Started;
 use crate::state::batch::Batch;
@@ -21,23 +22,14 @@ use crate::state::waits::{Wait, Waited};
 use crate::state::wants::{Span, WANTS_MAX, Want};
 use crate::sys::thread::Thread;
 use crate::sys::uffd::{FAULTS_MAX, Fault};
-use crate::sys::{clock, fd, numa, signal};
-use std::collections::{HashMap, VecDeque};
+use crate::sys::{clock, fd};
+use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
+use userswap_policy::servers::Backlog;
 
 /// Reads in flight at most; a fault beyond that reads at once.
 const DEPTH: usize = 32;
-
-/// How long a faulting thread is believed to stay on its node.
-const SEEN_NS: u64 = 10_000_000;
-
-/// Times in a row that a thread must fault in memory of no region before it gets SIGSEGV: the first message may be
-/// older than the answer to it, and the thread long gone on.
-const FOREIGN_TIMES: u32 = 3;
-
-/// Threads whose node is remembered; with more of them all are forgotten.
-const SEEN_MAX: usize = 1024;
 
 /// Reads in flight with which readahead starts no more, so that faults find room.
 const DEPTH_AHEAD: usize = 24;
@@ -68,25 +60,11 @@ struct Server {
     queue: Queue,
     reading: Vec<Option<Reading>>,
     idle: Vec<usize>,
-    /// Where threads that fault were seen last, by thread id.
-    seen: HashMap<i32, Sighting>,
+    messages: Messages,
+    backlog: Backlog,
     /// What is wanted ahead, in turns.
     wants: VecDeque<Want>,
-    /// The last fault outside every region.
-    foreign: Foreign,
     waiting: Waiting,
-}
-
-/// Where a thread ran, and when.
-struct Sighting {
-    node: NodeId,
-    at_ns: u64,
-}
-
-/// A fault outside every region, and how often it came in a row.
-struct Foreign {
-    fault: Fault,
-    times: u32,
 }
 
 impl Server {
@@ -97,7 +75,13 @@ impl Server {
         // A sleep that a device has ended says so: reading messages then would find none.
         let mut may_have_faults = by_message;
         while !self.core.is_stopping() {
-            let arrived = if may_have_faults { self.core.uffd.read(&mut faults) } else { 0 };
+            // What is read here no helper finds.
+            let most = if self.core.threads.is_helped() { 1 } else { FAULTS_MAX };
+            let arrived =
+                if may_have_faults { self.core.uffd.read(&mut faults[..most]) } else { 0 };
+            if self.backlog.on_look(faults[..arrived].iter().map(|fault| fault.thread)) {
+                self.core.threads.wake_helper();
+            }
             for fault in &faults[..arrived] {
                 self.serve(*fault);
             }
@@ -135,7 +119,7 @@ impl Server {
         let _inside = self.enter(&core.gate);
         core.note_density(since);
         self.make_sure_of_room();
-        let near = self.node_of_thread(fault.thread);
+        let near = self.messages.node_of(&core, fault.thread);
         let page = core.arena.page_of(fault.address);
         match core.handle_fault(page, fault.access, core.node(near)) {
             Step::Done => core.counters.latency.record(clock::now_ns() - since),
@@ -150,7 +134,7 @@ impl Server {
                 core.note_read_waits(&job, wait);
                 self.start(job, Some(since));
             }
-            Step::Foreign => self.refuse(fault),
+            Step::Foreign => self.messages.refuse(&core, fault),
         }
     }
 
@@ -169,18 +153,6 @@ impl Server {
         }
     }
 
-    /// Memory that was unmapped or never mapped: what a program expects there is SIGSEGV. Messages are read
-    /// in batches, though, and this one may have been answered with another's run: a thread that still is there
-    /// faults again when it is woken.
-    fn refuse(&mut self, fault: Fault) {
-        let times = if self.foreign.fault == fault { self.foreign.times + 1 } else { 1 };
-        self.foreign = Foreign { fault, times };
-        if times >= FOREIGN_TIMES {
-            signal::send(fault.thread, libc::SIGSEGV);
-        }
-        self.core.uffd.wake(fault.address, crate::sys::PAGE_BYTES);
-    }
-
     /// Serving a fault may wait for a page; what this thread is reading itself would never come then.
     fn make_sure_of_room(&mut self) {
         let has_room = |node: &Node| {
@@ -193,26 +165,6 @@ impl Server {
             waiting.get_or_insert_with(|| core.wait_for_frame());
             self.wait_for_reads();
         }
-    }
-
-    /// The node of a thread that faults. A message does not say where it runs, and /proc is slow to ask: the
-    /// answer is kept for a scheduler's tick or two.
-    fn node_of_thread(&mut self, thread: i32) -> NodeId {
-        if self.core.nodes.len() == 1 {
-            return NodeId(0);
-        }
-        let now = clock::now_ns();
-        match self.seen.get(&thread) {
-            Some(Sighting { node, at_ns }) if now - at_ns < SEEN_NS => return *node,
-            _ => {}
-        }
-        if self.seen.len() >= SEEN_MAX {
-            self.seen.clear();
-        }
-        let cpu = numa::cpu_of_thread(thread).unwrap_or(0);
-        let node = self.core.topology.node_of_cpu(cpu);
-        self.seen.insert(thread, Sighting { node, at_ns: now });
-        node
     }
 
     /// Comes in through the gate; closing it waits for our reads, so they are finished meanwhile.
@@ -370,9 +322,9 @@ pub fn start(core: Arc<Core>) -> Result<Thread, Error> {
         queue,
         reading: (0..DEPTH).map(|_| None).collect(),
         idle: (0..DEPTH).collect(),
-        seen: HashMap::new(),
+        messages: Messages::default(),
+        backlog: Backlog::default(),
         wants: VecDeque::with_capacity(WANTS_MAX),
-        foreign: Foreign { fault: Fault::default(), times: 0 },
         waiting: Waiting::default(),
     };
     Thread::spawn("userswap-fault", move || server.run()).map_err(Error::Thread)

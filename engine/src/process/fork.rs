@@ -111,7 +111,8 @@ impl Core {
             fd::close_inherited(fd);
         }
         let events = self.nodes.iter().map(|node| &node.reclaim_wanted);
-        for event in events.chain([&self.threads.server_wanted]) {
+        let helpers = self.threads.helpers.iter().map(|helper| &helper.wanted);
+        for event in events.chain(helpers).chain([&self.threads.server_wanted]) {
             let new = Event::new().map_err(Error::Tables)?;
             fd::replace(event.as_raw_fd(), new.as_raw_fd()).map_err(Error::Tables)?;
         }

@@ -4,7 +4,9 @@ use crate::sys::fd::Event;
 use crate::sys::lock::Lock;
 use std::io;
 use std::os::fd::RawFd;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::thread::available_parallelism;
+use userswap_policy::servers::servers;
 
 /// The threads' common state.
 pub struct Threads {
@@ -12,6 +14,11 @@ pub struct Threads {
     pub queue_fds: Lock<Vec<RawFd>>,
     /// Wakes the server for readahead.
     pub server_wanted: Event,
+    /// Servers that help while one does not keep up.
+    pub helpers: Vec<Helper>,
+    /// Servers that may be awake at once, and those that there are; the first is counted in both.
+    servers: AtomicU8,
+    servers_max: AtomicU8,
     stopping: AtomicBool,
 }
 
@@ -21,11 +28,62 @@ impl Threads {
     /// # Errors
     /// No descriptor to be had.
     pub fn new() -> io::Result<Self> {
+        let servers = servers(available_parallelism().map_or(1, usize::from));
+        let helpers = (1..servers).map(|_| Helper::new());
         Ok(Self {
             queue_fds: Lock::new(Vec::new()),
             server_wanted: Event::new()?,
+            helpers: helpers.collect::<io::Result<_>>()?,
+            servers: AtomicU8::new(servers),
+            servers_max: AtomicU8::new(1),
             stopping: AtomicBool::new(false),
         })
+    }
+}
+
+/// A server that helps.
+pub struct Helper {
+    /// Wakes it.
+    pub wanted: Event,
+    /// It is looking for messages, or has been woken.
+    pub awake: AtomicBool,
+}
+
+impl Helper {
+    fn new() -> io::Result<Self> {
+        Ok(Self { wanted: Event::new()?, awake: AtomicBool::new(false) })
+    }
+}
+
+impl Threads {
+    /// Whether any helper is awake.
+    pub fn is_helped(&self) -> bool {
+        // Relaxed: who reads an old value takes more messages at once, or fewer, once more.
+        self.helpers.iter().any(|helper| helper.awake.load(Ordering::Relaxed))
+    }
+
+    /// Wakes one more helper, if there is one asleep.
+    pub fn wake_helper(&self) {
+        let allowed = usize::from(self.servers()) - 1;
+        let is_asleep = |helper: &&Helper| !helper.awake.swap(true, Ordering::Relaxed);
+        if let Some(helper) = self.helpers[..allowed].iter().find(is_asleep) {
+            helper.wanted.signal();
+        }
+    }
+
+    /// How many servers there may be awake at once, the first included.
+    pub fn servers(&self) -> u8 {
+        self.servers.load(Ordering::Relaxed).min(self.servers_max.load(Ordering::Relaxed))
+    }
+
+    /// From now on no more than so many are woken.
+    pub fn set_servers(&self, number: u8) {
+        self.servers.store(number.max(1), Ordering::Relaxed);
+    }
+
+    /// There are so many helpers, though more might have been wanted.
+    pub fn has_helpers(&self, number: usize) {
+        self.servers_max.store(number as u8 + 1, Ordering::Relaxed);
     }
 }
 
@@ -37,6 +95,7 @@ impl Core {
         self.devices.set_patience_ns(0);
         self.nodes.iter().for_each(|node| node.reclaim_wanted.signal());
         self.threads.server_wanted.signal();
+        self.threads.helpers.iter().for_each(|helper| helper.wanted.signal());
         self.shrinkers.wake();
         self.member.get().into_iter().for_each(|member| member.wake());
         self.wake_watchdog();

@@ -304,9 +304,9 @@ impl Uffd {
     }
 
     /// Reads pending faults without waiting; returns how many.
-    pub fn read(&self, faults: &mut [Fault; FAULTS_MAX]) -> usize {
+    pub fn read(&self, faults: &mut [Fault]) -> usize {
         let mut messages = [Message::default(); FAULTS_MAX];
-        let bytes = size_of_val(&messages);
+        let bytes = size_of_val(&messages[..faults.len()]);
         // SAFETY: the buffer is valid for `bytes`, and the kernel writes whole messages.
         let got = unsafe { libc::read(self.fd.as_raw_fd(), messages.as_mut_ptr().cast(), bytes) };
         let count = got.max(0) as usize / size_of::<Message>();

@@ -27,6 +27,7 @@ mod races;
 mod readahead;
 mod reclaim;
 mod refusals;
+mod servers;
 mod shrinkers;
 mod support;
 mod swapoff;
