@@ -52,6 +52,17 @@ impl Random {
         Event { kind, first, count }
     }
 
+    fn device(&mut self) -> DeviceSample {
+        DeviceSample {
+            name: self.name(),
+            used_pages: self.number(),
+            read_bytes: self.number(),
+            written_bytes: self.number(),
+            busy_ns: self.number(),
+            ..DeviceSample::default()
+        }
+    }
+
     fn sample(&mut self) -> Sample {
         Sample {
             pages: Pages {
@@ -78,14 +89,7 @@ impl Random {
                 .some(4, |random| Bucket { below_ns: random.number(), faults: random.number() }),
             fault_ns: self.number(),
             stall_ns: self.number(),
-            devices: self.some(3, |random| DeviceSample {
-                name: random.name(),
-                used_pages: random.number(),
-                read_bytes: random.number(),
-                written_bytes: random.number(),
-                busy_ns: random.number(),
-                ..DeviceSample::default()
-            }),
+            devices: self.some(3, Self::device),
             settings: [(self.name(), self.name())].into(),
             mappings: (self.below(2) == 0).then(|| {
                 self.some(5, |random| Mapping {
