@@ -6,11 +6,14 @@
 
 mod advise;
 mod bench;
+mod completion;
 mod control;
+mod defaults;
 mod demo;
-mod demo_load;
+mod doctor;
 mod failure;
 mod library;
+mod manual;
 mod memory;
 mod metrics;
 mod program;
@@ -25,13 +28,17 @@ use std::num::{IntErrorKind, ParseIntError};
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use failure::{Failure, STATUS_USAGE};
 
 /// Give a program more memory than it has RAM.
 #[derive(Parser)]
-#[command(name = "userswap", version)]
+#[command(
+    name = "userswap",
+    version,
+    after_help = "Start here:\n  userswap doctor\n      what this machine allows\n  userswap demo\n      what it does\n  userswap run --ram 512M -- PROGRAM ARGUMENTS\n      give a program 512 MiB of RAM, and swap for the rest\n\nEach command has examples: userswap run --help"
+)]
 struct CommandLine {
     #[command(subcommand)]
     command: Command,
@@ -41,6 +48,8 @@ struct CommandLine {
 enum Command {
     /// Run a program with a RAM budget; what does not fit is swapped in user space
     Run(run::RunArgs),
+    /// Say what this machine allows, and how to allow the rest
+    Doctor(doctor::DoctorArgs),
     /// List the programs that have outgrown their budget and are served
     List,
     /// Show a program's swap devices, every node's list of them, memory and locks
@@ -57,7 +66,7 @@ enum Command {
     Demo(demo::DemoArgs),
     /// The demo's workload
     #[command(hide = true)]
-    DemoLoad(demo_load::LoadArgs),
+    DemoLoad(demo::load::LoadArgs),
     /// Try to find a wrong byte, a hang or a crash: verified loads under everything that can happen to memory
     Stress(stress::StressArgs),
     /// The load of a round of stress
@@ -71,6 +80,10 @@ enum Command {
     Report(report::ReportArgs),
     /// Run a program once, and say how much RAM it needs
     Advise(advise::AdviseArgs),
+    /// Print the script that completes userswap's command line in a shell
+    Completions(completion::CompletionsArgs),
+    /// Print the man page, or write those of all commands
+    Man(manual::ManArgs),
     /// Generate load, with the options and the output of usemem
     #[command(disable_help_flag = true)]
     Usemem {
@@ -80,13 +93,26 @@ enum Command {
     },
 }
 
+/// The command line, with examples in its help.
+fn command() -> clap::Command {
+    manual::examples::add(CommandLine::command())
+}
+
+fn parse() -> Result<CommandLine, clap::Error> {
+    let mut command = command();
+    let matches = command.try_get_matches_from_mut(std::env::args_os())?;
+    CommandLine::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+}
+
 fn main() -> ExitCode {
-    let command = match CommandLine::try_parse() {
+    completion::answer(command);
+    let command = match parse() {
         Ok(line) => line.command,
         Err(error) => return refuse_usage(&error),
     };
     let result = match command {
-        Command::Run(args) => run::run(args).map(|never| match never {}),
+        Command::Run(args) => with_defaults(args).and_then(run::run).map(|never| match never {}),
+        Command::Doctor(args) => doctor::doctor(&args),
         Command::List => control::list(),
         Command::Status(args) => control::status(&args),
         Command::Swapon(args) => control::swapon(args),
@@ -94,19 +120,36 @@ fn main() -> ExitCode {
         Command::Set(args) => control::set(args),
         Command::Metrics(args) => metrics::metrics(args),
         Command::Demo(args) => demo::demo(&args),
-        Command::DemoLoad(args) => demo_load::load(args),
+        Command::DemoLoad(args) => demo::load::load(args),
         Command::Stress(args) => stress::stress(&args),
         Command::StressLoad(args) => stress::load(&args),
         Command::Bench(args) => bench::bench(*args),
         Command::Sim(args) => sim::sim(&args),
         Command::Report(args) => report::report(&args),
         Command::Advise(args) => advise::advise(&args),
+        Command::Completions(args) => completion::completions(&args),
+        Command::Man(args) => manual::man(&args),
         Command::Usemem { args } => bench::usemem(args),
     };
     result.unwrap_or_else(|failure: Failure| {
         eprintln!("userswap: {}", failure.message);
         ExitCode::from(failure.status)
     })
+}
+
+/// The same command line once more, now that it is known to be one of `run`, with the user's defaults.
+fn with_defaults(args: run::RunArgs) -> Result<run::RunArgs, Failure> {
+    if args.no_defaults {
+        return Ok(args);
+    }
+    let defaults = defaults::Defaults::find()?;
+    let mut command = CommandLine::command().mut_subcommand("run", |run| defaults.apply(run));
+    let matches = command.try_get_matches_from_mut(std::env::args_os());
+    let line = matches.and_then(|matches| CommandLine::from_arg_matches(&matches));
+    match line.expect("every default was tried, and the rest has been read once").command {
+        Command::Run(args) => Ok(args),
+        _ => unreachable!("defaults do not change the command"),
+    }
 }
 
 /// A value that does not fit its option gets one line; clap's own text, with the usage, the rest.
@@ -124,6 +167,7 @@ fn refuse_usage(error: &clap::Error) -> ExitCode {
     }
 }
 
+/// The line for a value that does not fit its option.
 fn value_refusal(error: &clap::Error) -> Option<String> {
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.as_str()),
@@ -159,12 +203,10 @@ fn value_refusal(error: &clap::Error) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]
     fn the_command_line_is_consistent() {
-        CommandLine::command().debug_assert();
+        command().debug_assert();
     }
 }

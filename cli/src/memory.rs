@@ -28,7 +28,8 @@ pub fn available_bytes() -> Option<u64> {
     available_below(Path::new("/"))
 }
 
-fn available_below(root: &Path) -> Option<u64> {
+/// The same, of the machine whose files are below `root`.
+pub fn available_below(root: &Path) -> Option<u64> {
     let machine = machine_bytes(&fs::read_to_string(root.join("proc/meminfo")).ok()?)?;
     let of_groups = groups(root).into_iter().filter_map(|Group { directory, mount, names }| {
         let path = directory.ancestors().take_while(|path| path.starts_with(&mount));
@@ -36,6 +37,30 @@ fn available_below(root: &Path) -> Option<u64> {
     });
     Some(of_groups.fold(machine, u64::min))
 }
+
+/// What a memory group may have at most.
+pub struct Limit {
+    pub group: PathBuf,
+    pub bytes: u64,
+}
+
+/// The tightest limit of a memory group of this process, on the machine whose files are below `root`.
+pub fn limit_below(root: &Path) -> Option<Limit> {
+    let limits = groups(root).into_iter().flat_map(|Group { directory, mount, names }| {
+        let path = directory.ancestors().take_while(|path| path.starts_with(&mount));
+        let limit = |group: &Path| {
+            let text = fs::read_to_string(group.join(names.limit)).ok()?;
+            // The first version's word for none is a number that no machine has.
+            let bytes = text.trim().parse().ok().filter(|bytes| *bytes < NO_LIMIT_BYTES)?;
+            Some(Limit { group: group.to_owned(), bytes })
+        };
+        path.filter_map(limit).collect::<Vec<_>>()
+    });
+    limits.min_by_key(|limit| limit.bytes)
+}
+
+/// More than any address space.
+const NO_LIMIT_BYTES: u64 = 1 << 60;
 
 fn machine_bytes(meminfo: &str) -> Option<u64> {
     let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;

@@ -103,6 +103,10 @@ pub struct RunArgs {
     #[arg(long, value_name = "BOOL", default_value_t = AddressOrder::Enabled,
           value_parser = parse_address_order)]
     vma_ra_enabled: AddressOrder,
+    /// Take no defaults from variables (USERSWAP_RAM), ~/.config/userswap.toml and /etc/userswap.toml, which count in
+    /// this order after the command line
+    #[arg(long)]
+    pub no_defaults: bool,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM ARGS")]
     command: Vec<OsString>,
@@ -203,6 +207,22 @@ pub fn run(args: RunArgs) -> Result<Infallible, Failure> {
         std::io::ErrorKind::NotFound => Err(Failure { status: STATUS_NOT_FOUND, message }),
         _ => Err(Failure::not_runnable(message)),
     }
+}
+
+/// What `run` would use with these options.
+pub struct Checked {
+    pub swaps: Vec<SwapSpec>,
+    pub warnings: Vec<String>,
+}
+
+/// Checks the options as [`run`] does, and changes nothing.
+///
+/// # Errors
+/// As for [`run`].
+pub fn checked(args: &RunArgs) -> Result<Checked, Failure> {
+    let options = options(args)?;
+    let warnings = check_swaps(&options)?;
+    Ok(Checked { swaps: options.swaps, warnings })
 }
 
 /// Where the job's processes note what the user was told; without it they may say it more than once.
@@ -373,7 +393,10 @@ fn remove_older(option: &str, trace: &Path) -> Result<(), Failure> {
 }
 
 /// Makes sure that the program will be able to write `file`, without creating it.
-fn check_output(option: &str, file: &Path) -> Result<PathBuf, Failure> {
+///
+/// # Errors
+/// It will not; the text names the option.
+pub fn check_output(option: &str, file: &Path) -> Result<PathBuf, Failure> {
     let refuse = |reason: &str| {
         let file = file.display();
         Err(Failure::usage(format!(

@@ -85,6 +85,7 @@ pub mod internals {
     pub use crate::device::{Devices, SlotMode, SlotSpan, open};
     pub use crate::job::ledger::{self, Ledger};
     pub use crate::job::member::Member;
+    pub use crate::process::probe::{Means, means};
     pub use crate::process::share::anonymous_pages;
     pub use crate::state::address_space::ARENA_PAGES_MAX;
     pub use crate::state::arena::Arena;
@@ -95,7 +96,7 @@ pub mod internals {
     pub use crate::state::unmap_lock::Parts;
     pub use crate::swapoff::method::SwapoffMethod;
     pub use crate::swapoff::{Proceed, Progress};
-    pub use crate::sys::uffd::Rights;
+    pub use crate::sys::uffd::{Rights, Way};
     pub use crate::sys::{
         PAGE_BYTES, bench, clock, cpu_latency, directory as directories, fd, futex, lock, mapping,
         numa, own_fd, pagemap, pages, process, scattered, signal, told,

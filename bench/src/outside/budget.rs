@@ -33,7 +33,7 @@ impl Budget<'_> {
 
     fn command(&self, program: &[OsString], statistics: &Path) -> Command {
         let mut command = Command::new(self.exe);
-        command.args(["run", "--ram", &self.ram_bytes.to_string()]);
+        command.args(["run", "--no-defaults", "--ram", &self.ram_bytes.to_string()]);
         command.args(["--fault", &self.fault.to_string()]);
         command.args(["--poll", &self.poll.to_string()]);
         for spec in self.swap {
@@ -58,7 +58,7 @@ mod tests {
         let args: Vec<_> = command.get_args().map(|arg| arg.to_str().unwrap()).collect();
         assert_eq!(
             args.join(" "),
-            "run --ram 536870912 --fault signal --poll 30 --swap /a --swap /b:1G --stats /s/%p.json -- \
+            "run --no-defaults --ram 536870912 --fault signal --poll 30 --swap /a --swap /b:1G --stats /s/%p.json -- \
              us usemem -n 2"
         );
     }

@@ -1,5 +1,6 @@
 //! `userswap list`: the programs of this user that have an engine.
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use userswap::ByteSize;
@@ -71,13 +72,19 @@ fn job_rows(job: &JobStatus) -> Vec<[String; 6]> {
 /// The status of every engine of this user; one that cannot be asked is reported.
 pub fn statuses() -> Vec<(EngineName, Status)> {
     let mut statuses = Vec::new();
-    for (name, socket) in target::all() {
-        match Client::connect(name, &socket).and_then(|mut client| client.status()) {
+    for (name, status) in engines() {
+        match status {
             Ok(status) => statuses.push((name, status)),
             Err(failure) => eprintln!("userswap: {}", failure.message),
         }
     }
     statuses
+}
+
+/// Every engine of this user, asked.
+pub fn engines() -> impl Iterator<Item = (EngineName, Result<Status, Failure>)> {
+    let ask = |name, socket: &Path| Client::connect(name, socket)?.status();
+    target::all().into_iter().map(move |(name, socket)| (name, ask(name, &socket)))
 }
 
 fn row(name: EngineName, status: &Status) -> [String; 5] {

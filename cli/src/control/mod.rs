@@ -13,7 +13,7 @@ mod table;
 mod target;
 
 pub use client::Client;
-pub use list::list;
+pub use list::{engines, list};
 pub use set::{SetArgs, set};
 pub use status::{StatusArgs, status};
 pub use swapoff::{SwapoffArgs, swapoff};

@@ -169,7 +169,9 @@ impl Round {
         let program = std::env::current_exe().map_err(Failure::unavailable)?;
         let Kind { fault, transfer, devices } = self.kind;
         let mut command = Command::new(&program);
-        command.args(["run", "--ram", "16M", "--min-region", "64K", "--stats"]).arg(statistics);
+        command
+            .args(["run", "--no-defaults", "--ram", "16M", "--min-region", "64K", "--stats"])
+            .arg(statistics);
         command.args(["--fault", fault.name(), "--transfer", transfer.name()]);
         for spec in devices.specs(directory, self.seed) {
             command.args(["--swap", &spec]);

@@ -203,6 +203,20 @@ impl Uffd {
         handshake(&new_fd(rights, &maker())?, 0)
     }
 
+    /// Which of the ways to one is open to this process, the first that is tried first.
+    ///
+    /// # Errors
+    /// None: what the system call says.
+    pub fn way() -> io::Result<Way> {
+        if new_fd(Rights::Kernel, &KeptFile::none()).is_ok() {
+            return Ok(Way::Call);
+        }
+        if make_fd(&maker()).is_ok() {
+            return Ok(Way::Device);
+        }
+        new_fd(Rights::UserOnly, &KeptFile::none()).map(|_| Way::UserOnly)
+    }
+
     /// Whether `feature` was agreed on.
     pub fn has(&self, feature: u64) -> bool {
         self.features & feature != 0
@@ -376,6 +390,17 @@ pub enum Rights {
     /// Also those the kernel takes for a system call.
     Kernel,
     /// Only the program's own.
+    UserOnly,
+}
+
+/// How a process gets a userfaultfd.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Way {
+    /// The system call permits it the kernel's faults: CAP_SYS_PTRACE, or `vm.unprivileged_userfaultfd`.
+    Call,
+    /// `/dev/userfaultfd` does.
+    Device,
+    /// It may serve its own faults only.
     UserOnly,
 }
 

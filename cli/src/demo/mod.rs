@@ -4,6 +4,11 @@
 //! `userswap run`; then, where that is possible, the same on the kernel's own swap. The report shows
 //! what it took and what the time went to.
 
+mod chart;
+pub mod load;
+mod svg;
+mod watch;
+
 use std::fs;
 use std::io::{BufRead, BufReader, IsTerminal};
 use std::path::{Path, PathBuf};
@@ -16,10 +21,13 @@ use userswap::ByteSize;
 use userswap::internals::open::default_directory;
 use userswap_bench::kernel::{self, KernelError};
 
-use crate::demo_load::{Line, PASSES};
 use crate::failure::Failure;
 use crate::memory::PAGE_BYTES;
+use crate::run::check_output;
 use crate::{library, ram};
+use chart::Colours;
+use load::{Line, PASSES};
+use watch::{Sample, Watch};
 
 /// Enough to see rates, little enough to take seconds.
 const RAM_DEFAULT_BYTES: u64 = 128 << 20;
@@ -37,6 +45,9 @@ pub struct DemoArgs {
     /// Leave out the comparison with the kernel's own swap
     #[arg(long)]
     no_kernel: bool,
+    /// Write the picture of the run to this file as well
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
 }
 
 /// What a run of the workload took.
@@ -80,6 +91,8 @@ impl Figures {
 /// # Errors
 /// The workload cannot be run, or its data came back wrong.
 pub fn demo(args: &DemoArgs) -> Result<ExitCode, Failure> {
+    // Not when all is done and seen.
+    args.svg.as_ref().map_or(Ok(()), |file| check_picture(file))?;
     let program = std::env::current_exe()
         .map_err(|error| Failure::unavailable(format!("this program's own path: {error}")))?;
     // Whole pages, so that what is verified is exactly what was asked for.
@@ -94,13 +107,33 @@ pub fn demo(args: &DemoArgs) -> Result<ExitCode, Failure> {
     );
     let statistics = Statistics::at(library::private_directory()?);
     let load = Load { program, bytes: load_bytes, ram_bytes: args.ram };
-    let figures = load.run_under_userswap(&statistics.path)?;
+    let Course { figures, samples } = load.run_under_userswap(&statistics.path)?;
     print!("{}", report(&figures, &statistics.read()?));
-    if args.no_kernel {
-        return Ok(ExitCode::SUCCESS);
+    if !args.no_kernel {
+        load.compare_with_kernel(&directory, &figures)?;
     }
-    load.compare_with_kernel(&directory, &figures)?;
+    print!("{}", chart::draw(&samples, Colours::of_output()));
+    if let Some(file) = &args.svg {
+        let title = format!(
+            "{} of data, written, read back and verified {PASSES} times in {} of RAM: {:.2} s",
+            ByteSize(load_bytes),
+            ByteSize(args.ram),
+            figures.wall().as_secs_f64()
+        );
+        svg::write(&samples, &title, file)?;
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+fn check_picture(file: &Path) -> Result<(), Failure> {
+    let file = std::path::absolute(file).map_err(Failure::usage)?;
+    check_output("--svg", &file).map(drop)
+}
+
+/// A run of the workload that was watched.
+struct Course {
+    figures: Figures,
+    samples: Vec<Sample>,
 }
 
 /// The workload, and the RAM that it gets.
@@ -115,11 +148,11 @@ impl Load {
         [self.program.clone().into(), "demo-load".into(), self.bytes.to_string().into()]
     }
 
-    fn run_under_userswap(&self, statistics: &Path) -> Result<Figures, Failure> {
+    fn run_under_userswap(&self, statistics: &Path) -> Result<Course, Failure> {
         let program = self.program.display();
         let start_error = |error| Failure::unavailable(format!("{program}: {error}"));
         let mut child = Command::new(&self.program)
-            .args(["run", "--ram", &self.ram_bytes.to_string(), "--stats"])
+            .args(["run", "--no-defaults", "--ram", &self.ram_bytes.to_string(), "--stats"])
             .arg(statistics)
             .arg("--")
             .args(self.command())
@@ -128,10 +161,12 @@ impl Load {
             .spawn()
             .map_err(start_error)?;
         let output = child.stdout.take().expect("standard output was asked for");
-        let figures = follow(BufReader::new(output), self.bytes);
+        let mut watch = Watch::of(child.id());
+        let figures = follow(BufReader::new(output), self.bytes, |done| watch.look(done));
+        let samples = watch.samples();
         let status = child.wait().map_err(start_error)?;
         match status.success() {
-            true if figures.is_complete(self.bytes) => Ok(figures),
+            true if figures.is_complete(self.bytes) => Ok(Course { figures, samples }),
             true => Err(Failure::unavailable("the workload did not verify all of its data")),
             false => Err(Failure::unavailable(format!("the workload failed ({status})"))),
         }
@@ -171,12 +206,13 @@ impl Load {
 }
 
 /// Reads the workload's output to its end and shows how far it is.
-fn follow(output: impl BufRead, load_bytes: u64) -> Figures {
+fn follow(output: impl BufRead, load_bytes: u64, mut look: impl FnMut(u64)) -> Figures {
     let progress = Progress::new(load_bytes * PASSES * 2);
     let mut figures = Figures::default();
     for line in output.lines().map_while(Result::ok).filter_map(|line| line.parse().ok()) {
         if let Line::Progress(bytes) = line {
             progress.set(bytes);
+            look(bytes);
         }
         figures.add(line);
         if let Line::Pass(time) = line {
@@ -320,7 +356,7 @@ mod tests {
     fn figures() -> Figures {
         let output = "progress 5\npass 1000000\nnoise\npass 2500000\nown 500000 250000\nall 900000\n\
                       verified 2000000000\n";
-        follow(output.as_bytes(), 1_000_000_000)
+        follow(output.as_bytes(), 1_000_000_000, |_| {})
     }
 
     #[test]
