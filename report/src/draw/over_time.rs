@@ -1,6 +1,6 @@
 //! Lines and bands over time: RAM and swap, devices, waiting.
 use super::axis::Scale;
-use super::svg::{COLOURS, INNER, Picture};
+use super::svg::{INNER, Picture};
 use crate::record::{Moment, Record};
 use crate::size::{self, PAGE_BYTES};
 
@@ -110,12 +110,15 @@ pub fn throughput(record: &Record) -> Option<Picture> {
     let mut picture = Picture::new("throughput", "Device throughput", HEIGHT * 0.75);
     let y = byte_axis(&mut picture, highest, "/s");
     let x = time_axis(&mut picture, record);
-    let rates: [(&str, &dyn Fn(&Step) -> f64); 2] = [("read", &read), ("written", &written)];
-    for (colour, (name, rate)) in COLOURS.iter().zip(rates) {
-        let point = |step: &Step| (x.at(step.end_ms as f64 / 1e3), y.at(rate(step)));
-        picture.line(colour, &steps.iter().map(point).collect::<Vec<_>>());
+    let x_of = |step: &Step| x.at(step.end_ms as f64 / 1e3);
+    let mut draw = |colour: &'static str, name: &str, rates: Vec<f64>| {
+        let along = steps.iter().map(x_of);
+        picture
+            .line(colour, &along.zip(rates.into_iter().map(|rate| y.at(rate))).collect::<Vec<_>>());
         picture.legend.push((colour, name.to_owned()));
-    }
+    };
+    draw("a", "read", steps.iter().map(read).collect());
+    draw("b", "written", steps.iter().map(written).collect());
     let names: Vec<&str> = steps
         .last()
         .map(|step| step.last().sample.devices.iter().map(|device| device.name.as_str()).collect())

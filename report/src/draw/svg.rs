@@ -10,9 +10,6 @@ const RIGHT: f64 = 14.0;
 const TOP: f64 = 10.0;
 const BOTTOM: f64 = 24.0;
 
-/// A series has one of these colours, in this order.
-pub const COLOURS: [&str; 4] = ["a", "b", "c", "d"];
-
 /// A picture with a title; its body is SVG.
 #[derive(Debug)]
 pub struct Picture {
