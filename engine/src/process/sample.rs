@@ -5,7 +5,7 @@ use crate::device::traffic::Traffic;
 use crate::state::core::Core;
 use crate::sys::process;
 use std::collections::BTreeMap;
-use std::mem::replace;
+use std::mem::{replace, take};
 use std::sync::atomic::{AtomicU64, Ordering};
 use userswap_policy::lru::ListId;
 use userswap_policy::readahead::AddressOrder;
@@ -55,7 +55,7 @@ impl Sampler {
         drop(inside);
         self.samples += 1;
         let mut counters = core.counters.snapshot().values().into_iter().collect();
-        let growth = grown(&counters, &replace(&mut self.counters, BTreeMap::new()));
+        let growth = grown(&counters, &take(&mut self.counters));
         self.counters.append(&mut counters);
         Some(Sample {
             pages,
