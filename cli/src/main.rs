@@ -22,6 +22,7 @@ mod report;
 mod run;
 mod sim;
 mod stress;
+mod top;
 
 use std::ffi::OsString;
 use std::num::{IntErrorKind, ParseIntError};
@@ -52,6 +53,8 @@ enum Command {
     Doctor(doctor::DoctorArgs),
     /// List the programs that have outgrown their budget and are served
     List,
+    /// Watch these programs live, and change their settings
+    Top(top::TopArgs),
     /// Show a program's swap devices, every node's list of them, memory and locks
     Status(control::StatusArgs),
     /// Give a running program one more swap device
@@ -114,6 +117,7 @@ fn main() -> ExitCode {
         Command::Run(args) => with_defaults(args).and_then(run::run).map(|never| match never {}),
         Command::Doctor(args) => doctor::doctor(&args),
         Command::List => control::list(),
+        Command::Top(args) => top::top(&args),
         Command::Status(args) => control::status(&args),
         Command::Swapon(args) => control::swapon(args),
         Command::Swapoff(args) => control::swapoff(args),

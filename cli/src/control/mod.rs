@@ -10,7 +10,7 @@ mod status;
 mod swapoff;
 mod swapon;
 mod table;
-mod target;
+pub mod target;
 
 pub use client::Client;
 pub use list::{engines, list};

@@ -50,13 +50,17 @@ pub fn find(name: EngineName) -> Result<PathBuf, Failure> {
 
 /// The engines of this user, with their sockets; what ended ones left behind is removed.
 pub fn all() -> Vec<(EngineName, PathBuf)> {
+    named().into_iter().filter(|(_, socket)| !directory::is_stale(socket)).collect()
+}
+
+/// As [`all`], without a connection to each: a program that is stopped would keep its caller waiting. At some nobody may listen.
+pub fn named() -> Vec<(EngineName, PathBuf)> {
     let mut found = Vec::new();
     for directory in private(directory::candidates_here(), directory::user()) {
         directory::sweep(&directory, usize::MAX);
         ledger::sweep(&directory, directory::is_running);
         let names = directory::names(&directory).into_iter();
-        let sockets = names.map(|name| (name, directory.join(name.file())));
-        found.extend(sockets.filter(|(_, socket)| !directory::is_stale(socket)));
+        found.extend(names.map(|name| (name, directory.join(name.file()))));
     }
     found.sort_unstable();
     found

@@ -41,6 +41,13 @@ const EXAMPLES: &[(&str, &[Example])] = &[
     ),
     ("list", &[example("userswap list", "your programs that have outgrown their budget")]),
     (
+        "top",
+        &[
+            example("userswap top", "all of yours, live"),
+            example("userswap top --pid 4711 --interval 0.5", "one of them, twice a second"),
+        ],
+    ),
+    (
         "status",
         &[
             example("userswap status 4711", "one program"),
@@ -66,6 +73,7 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         )],
     ),
     ("swapoff", &[example("userswap swapoff 4711 /var/tmp", "empty the device and let go of it")]),
+    ("metrics", &[example("userswap metrics", "the figures of all your programs, once")]),
     (
         "demo",
         &[

@@ -55,6 +55,7 @@ pub const COUNTERS: &[Counter] = &[
         Number,
         "Faults of writes to memory mapped write-protected",
     ),
+    row("pgfault_helped", "helped_faults", Number, "Faults served by a helper of the server"),
     row("pgzero", "zero_filled", Pages, "Filled with zeros at first touch"),
     row("pgscan_kswapd", "background_scanned", Pages, "Looked at by the background reclaimer"),
     row("pgscan_direct", "direct_scanned", Pages, "Looked at by faulting threads"),
