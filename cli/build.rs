@@ -13,11 +13,13 @@ use std::process::Command;
 const LIBRARY: &str = "libuserswap_preload.so";
 
 /// What the shared object is made of, relative to the workspace.
-const INPUTS: [&str; 9] = [
+const INPUTS: [&str; 11] = [
     "Cargo.toml",
     "Cargo.lock",
     "policy/Cargo.toml",
     "policy/src",
+    "trace/Cargo.toml",
+    "trace/src",
     "engine/Cargo.toml",
     "engine/src",
     "preload/Cargo.toml",

@@ -4,6 +4,7 @@
 //! errors into one line and an exit status. One file per subcommand; the engine itself runs inside
 //! the program, in a shared object that this binary carries and injects.
 
+mod advise;
 mod bench;
 mod completion;
 mod control;
@@ -17,6 +18,7 @@ mod memory;
 mod metrics;
 mod program;
 mod ram;
+mod report;
 mod run;
 mod sim;
 mod stress;
@@ -77,6 +79,10 @@ enum Command {
     Bench(Box<userswap_bench::BenchLine>),
     /// Simulate machines that swap, beside what was published about them
     Sim(sim::SimArgs),
+    /// Say and draw what held a recorded run back, and what would help
+    Report(report::ReportArgs),
+    /// Run a program once, and say how much RAM it needs
+    Advise(advise::AdviseArgs),
     /// Print the script that completes userswap's command line in a shell
     Completions(completion::CompletionsArgs),
     /// Print the man page, or write those of all commands
@@ -123,6 +129,8 @@ fn main() -> ExitCode {
         Command::StressLoad(args) => stress::load(&args),
         Command::Bench(args) => bench::bench(*args),
         Command::Sim(args) => sim::sim(&args),
+        Command::Report(args) => report::report(&args),
+        Command::Advise(args) => advise::advise(&args),
         Command::Completions(args) => completion::completions(&args),
         Command::Man(args) => manual::man(&args),
         Command::Usemem { args } => bench::usemem(args),

@@ -73,6 +73,9 @@ pub struct RunArgs {
     /// Record faults and the pages that leave to this file, FILE.PID for children; see docs/trace.md
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
+    /// Record that and how the engine is doing to this file, for `userswap report`; see docs/record.md
+    #[arg(long, value_name = "FILE", conflicts_with = "trace")]
+    record: Option<PathBuf>,
     /// Do not say what runs outside the budget
     #[arg(long)]
     quiet: bool,
@@ -186,7 +189,8 @@ pub fn run(args: RunArgs) -> Result<Infallible, Failure> {
             .map(|directory| make_ledger(directory, &options))
             .transpose()?,
     };
-    options.trace.as_deref().map_or(Ok(()), remove_older)?;
+    options.trace.as_deref().map_or(Ok(()), |file| remove_older("--trace", file))?;
+    options.record.as_deref().map_or(Ok(()), |file| remove_older("--record", file))?;
     let mut command = Command::new(&program.path);
     set_libraries(&mut command, options.fault);
     if program.first_arguments.is_empty() {
@@ -307,10 +311,12 @@ fn options(args: &RunArgs) -> Result<Options, Failure> {
     options.fault = args.fault;
     options.min_region_bytes = args.min_region.0;
     options.on_full = args.on_full;
-    options.stats =
-        args.stats.as_ref().map(|file| check_output("--stats", &here.join(file))).transpose()?;
-    options.trace =
-        args.trace.as_ref().map(|file| check_output("--trace", &here.join(file))).transpose()?;
+    let output = |option, file: &Option<PathBuf>| {
+        file.as_ref().map(|file| check_output(option, &here.join(file))).transpose()
+    };
+    options.stats = output("--stats", &args.stats)?;
+    options.trace = output("--trace", &args.trace)?;
+    options.record = output("--record", &args.record)?;
     options.quiet = args.quiet;
     options.transfer = args.transfer;
     options.io = args.io;
@@ -374,7 +380,7 @@ fn check_swaps(options: &Options) -> Result<Vec<String>, Failure> {
 }
 
 /// Removes an older trace, so that one that is there at the end is of this run: a program that fits its budget writes none.
-fn remove_older(trace: &Path) -> Result<(), Failure> {
+fn remove_older(option: &str, trace: &Path) -> Result<(), Failure> {
     let removed = match fs::symlink_metadata(trace) {
         Err(_) => Ok(()),
         Ok(there) if there.is_file() => fs::remove_file(trace).map_err(|error| error.to_string()),
@@ -382,7 +388,7 @@ fn remove_older(trace: &Path) -> Result<(), Failure> {
     };
     removed.map_err(|reason| {
         let file = trace.display();
-        Failure::usage(format!("--trace {file}: {reason}; name a new file"))
+        Failure::usage(format!("{option} {file}: {reason}; name a new file"))
     })
 }
 

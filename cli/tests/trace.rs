@@ -154,9 +154,9 @@ fn a_file_that_is_no_trace_gets_one_line_and_status_2() {
     let mut damaged = whole.to_vec();
     damaged[whole.len() / 2] ^= 1;
     for (content, said) in [
-        (&b""[..], "is no trace: name a file that userswap run --trace wrote"),
+        (&b""[..], "is no trace: name a file that userswap run --trace or --record wrote"),
         (b"#!/bin/sh\n", "is no trace"),
-        (b"userswap-trace 2 {}\n", "is a trace of version \"2\""),
+        (b"userswap-trace 3 {}\n", "is a trace of version \"3\""),
         (b"userswap-trace 1 {}\n", "its header is damaged"),
         (&whole[..whole.len() / 2], "is cut at byte"),
         (&damaged, "is damaged at byte"),

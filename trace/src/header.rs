@@ -1,14 +1,17 @@
 //! The first line of a trace: what it is of.
 use serde::{Deserialize, Serialize};
 
-/// The version of the format; another one is refused.
+/// The version of a trace.
 pub const VERSION: u32 = 1;
+
+/// The version of a record: a trace with [`Sample`](crate::Sample)s in it. Others are refused.
+pub const RECORD_VERSION: u32 = 2;
 
 /// What the line begins with, before the version.
 pub(crate) const MAGIC: &str = "userswap-trace ";
 
 /// Bytes of the line at most.
-pub(crate) const LINE_MAX: usize = 4096;
+pub(crate) const LINE_MAX: usize = 8192;
 
 /// What was recorded, and how.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -31,12 +34,31 @@ pub struct Header {
     pub readahead: String,
     /// The process was forked with pages that the trace does not have.
     pub forked: bool,
+    /// What a record says beyond a trace; None in a trace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub record: Option<RecordHeader>,
+}
+
+/// What a record says at its start.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RecordHeader {
+    /// The program and its arguments.
+    pub command: String,
+    /// The address of page 0.
+    pub address: u64,
+    /// CPUs that the process may use.
+    pub cpus: u32,
 }
 
 impl Header {
+    fn version(&self) -> u32 {
+        if self.record.is_some() { RECORD_VERSION } else { VERSION }
+    }
+
     /// The line, with its end.
     pub(crate) fn line(&self) -> String {
         let fields = serde_json::to_string(self).expect("plain fields are JSON");
-        format!("{MAGIC}{VERSION} {fields}\n")
+        format!("{MAGIC}{} {fields}\n", self.version())
     }
 }

@@ -1,6 +1,6 @@
 //! Reading a trace, block by block; nothing that a file says is believed before it is checked.
 use crate::header::{LINE_MAX, MAGIC};
-use crate::{Event, Header, VERSION, code};
+use crate::{Event, Header, RECORD_VERSION, Sample, VERSION, code};
 use std::fmt;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -13,6 +13,9 @@ pub(crate) const BLOCK_BYTES_MAX: usize = 64 << 10;
 const HEAD_BYTES: usize = 36;
 const HASHED_FROM: usize = 8;
 
+/// Stands for the number of events where a block has a sample.
+pub(crate) const SAMPLE: u32 = u32::MAX;
+
 /// What stands before a block's events.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(crate) struct BlockHead {
@@ -20,6 +23,7 @@ pub(crate) struct BlockHead {
     pub bytes: u32,
     /// The same, compressed.
     pub packed: u32,
+    /// [`SAMPLE`] if they are no events.
     pub events: u32,
     /// Events that are missing before these.
     pub lost: u64,
@@ -80,6 +84,8 @@ pub struct Block {
     pub lost: u64,
     /// When it was written, since the trace began.
     pub at_ms: u64,
+    /// A block of a record has this, or events.
+    pub sample: Option<Box<Sample>>,
 }
 
 /// A trace that is being read.
@@ -112,19 +118,24 @@ impl<R: BufRead> Reader<R> {
     /// It is no trace of this version.
     pub fn new(file: String, mut from: R) -> Result<Self, BadTrace> {
         let bad = |reason: String| BadTrace { file: file.clone(), reason };
-        let no_trace = || bad("is no trace: name a file that userswap run --trace wrote".into());
+        let no_trace =
+            || bad("is no trace: name a file that userswap run --trace or --record wrote".into());
         let mut line = Vec::new();
         let limited = Read::by_ref(&mut from).take(LINE_MAX as u64).read_until(b'\n', &mut line);
         limited.map_err(|error| bad(error.to_string()))?;
         let text = std::str::from_utf8(&line).map_err(|_| no_trace())?;
         let rest = text.strip_prefix(MAGIC).and_then(|rest| rest.strip_suffix('\n'));
         let (version, fields) = rest.and_then(|rest| rest.split_once(' ')).ok_or_else(no_trace)?;
-        if version != VERSION.to_string() {
-            let known = format!("this userswap reads version {VERSION}: record it again");
+        if ![VERSION, RECORD_VERSION].iter().any(|known| version == known.to_string()) {
+            let known =
+                format!("this userswap reads {VERSION} and {RECORD_VERSION}: record it again");
             return Err(bad(format!("is a trace of version {version:?}, {known}")));
         }
         let header: Header = serde_json::from_str(fields)
             .map_err(|error| bad(format!("its header is damaged ({error}): record it again")))?;
+        if header.record.is_some() != (version == RECORD_VERSION.to_string()) {
+            return Err(bad("its header is damaged (another version's): record it again".into()));
+        }
         if header.page_bytes == 0 || header.pages == 0 {
             return Err(bad("its header has no pages: record it again".into()));
         }
@@ -154,15 +165,32 @@ impl<R: BufRead> Reader<R> {
         }
         let mut bytes = vec![0; head.bytes as usize];
         let unpacked = lz4_flex::block::decompress_into(&packed, &mut bytes);
-        let events = unpacked.ok().filter(|unpacked| *unpacked == bytes.len());
-        let events = events.and_then(|_| code::decode(&bytes));
+        if !unpacked.is_ok_and(|unpacked| unpacked == bytes.len()) {
+            return Err(self.damaged("is damaged"));
+        }
+        let mut block =
+            Block { events: Vec::new(), lost: head.lost, at_ms: head.at_ms, sample: None };
+        if head.events == SAMPLE {
+            block.sample = Some(self.sample(&bytes)?);
+        } else {
+            block.events = self.events(head, &bytes)?;
+        }
+        Ok(Some(block))
+    }
+
+    fn sample(&self, bytes: &[u8]) -> Result<Box<Sample>, BadTrace> {
+        let sample = serde_json::from_slice(bytes).ok().filter(|_| self.header.record.is_some());
+        sample.ok_or_else(|| self.damaged("is damaged"))
+    }
+
+    fn events(&self, head: BlockHead, bytes: &[u8]) -> Result<Vec<Event>, BadTrace> {
+        let events = code::decode(bytes);
         let is_of_header = |events: &Vec<Event>| {
             let last = |event: &Event| u64::from(event.first) + u64::from(event.count);
             events.len() == head.events as usize
                 && events.iter().all(|event| last(event) <= u64::from(self.header.pages))
         };
-        let events = events.filter(is_of_header).ok_or_else(|| self.damaged("is damaged"))?;
-        Ok(Some(Block { events, lost: head.lost, at_ms: head.at_ms }))
+        events.filter(is_of_header).ok_or_else(|| self.damaged("is damaged"))
     }
 
     fn next_packed(&mut self) -> Result<Option<(BlockHead, Vec<u8>)>, BadTrace> {

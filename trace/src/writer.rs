@@ -1,7 +1,7 @@
 //! Writing a trace: events gather in memory, and go out as blocks that stand alone.
 use crate::code::{EVENT_BYTES_MAX, Encoder};
-use crate::reader::{BLOCK_BYTES_MAX, BlockHead};
-use crate::{Event, Header};
+use crate::reader::{BLOCK_BYTES_MAX, BlockHead, SAMPLE};
+use crate::{Event, Header, Sample};
 use std::io::{self, Write};
 
 /// A trace that is being written.
@@ -52,22 +52,39 @@ impl<W: Write> Writer<W> {
         if self.events == 0 && self.lost == 0 {
             return Ok(());
         }
+        let head =
+            BlockHead { events: self.events, lost: self.lost, at_ms, ..BlockHead::default() };
+        self.write_packed(head)?;
+        self.encoder = Encoder::default();
+        (self.events, self.lost) = (0, 0);
+        Ok(())
+    }
+
+    /// Writes what there is, and how the program is doing, as of so many milliseconds since the record began.
+    ///
+    /// # Errors
+    /// As [`Self::flush`].
+    pub fn sample(&mut self, mut sample: Sample, at_ms: u64) -> io::Result<()> {
+        self.flush(at_ms)?;
+        self.bytes = serde_json::to_vec(&sample)?;
+        if self.bytes.len() > BLOCK_BYTES_MAX {
+            // Names of devices and mappings can be long; numbers alone fit.
+            sample.mappings = None;
+            sample.devices.iter_mut().for_each(|device| device.name.truncate(0));
+            self.bytes = serde_json::to_vec(&sample)?;
+        }
+        self.write_packed(BlockHead { events: SAMPLE, at_ms, ..BlockHead::default() })
+    }
+
+    /// Compresses and writes `bytes`.
+    fn write_packed(&mut self, head: BlockHead) -> io::Result<()> {
         self.packed.clear();
         self.packed.resize(lz4_flex::block::get_maximum_output_size(self.bytes.len()), 0);
         let packed = lz4_flex::block::compress_into(&self.bytes, &mut self.packed)
             .map_err(io::Error::other)?;
-        let head = BlockHead {
-            bytes: self.bytes.len() as u32,
-            packed: packed as u32,
-            events: self.events,
-            lost: self.lost,
-            at_ms,
-        };
-        self.write_block(head, packed)?;
-        self.encoder = Encoder::default();
+        let head = BlockHead { bytes: self.bytes.len() as u32, packed: packed as u32, ..head };
         self.bytes.clear();
-        (self.events, self.lost) = (0, 0);
-        Ok(())
+        self.write_block(head, packed)
     }
 
     /// Writes what there is, and the end.

@@ -1,6 +1,9 @@
 //! The format there and back, and every way to break a file.
 use proptest::prelude::*;
-use userswap_trace::{BadTrace, Event, Header, Kind, RUN_MAX, Reader, Recording, Use, Writer};
+use userswap_trace::{
+    BadTrace, Bucket, DeviceSample, Event, Header, Kind, Mapping, RUN_MAX, Reader, RecordHeader,
+    Recording, Sample, Use, Writer,
+};
 
 fn header() -> Header {
     Header {
@@ -13,6 +16,7 @@ fn header() -> Header {
         transfer: "move".into(),
         readahead: "off".into(),
         forked: true,
+        record: None,
     }
 }
 
@@ -146,11 +150,78 @@ fn another_version_and_what_follows_the_end_are_named() {
     let bytes = written(&usual());
     let mut newer = bytes.clone();
     let at = newer.iter().position(|byte| *byte == b'1').unwrap();
+    newer[at] = b'3';
+    let refusal = read(&newer).err().unwrap().to_string();
+    assert!(refusal.contains("version \"3\"") && refusal.contains("reads 1 and 2"), "{refusal}");
     newer[at] = b'2';
     let refusal = read(&newer).err().unwrap().to_string();
-    assert!(refusal.contains("version \"2\"") && refusal.contains("reads version 1"), "{refusal}");
+    assert!(refusal.contains("its header is damaged"), "{refusal}");
     let refusal = read(&[&bytes[..], b"x"].concat()).err().unwrap().to_string();
     assert!(refusal.contains("goes on after its end"), "{refusal}");
+}
+
+fn sample(number: u64) -> Sample {
+    Sample {
+        counters: [("pgfault".to_owned(), number)].into(),
+        fault_latency: vec![Bucket { below_ns: 1000, faults: number }],
+        devices: vec![DeviceSample { used_pages: number, ..DeviceSample::default() }],
+        mappings: (number == 1).then(|| vec![Mapping { first: 7, count: 5 }]),
+        ..Sample::default()
+    }
+}
+
+fn record(samples: impl Iterator<Item = Sample>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let header = Header { record: Some(RecordHeader::default()), ..header() };
+    let mut writer = Writer::new(&mut bytes, &header).unwrap();
+    for (at_ms, sample) in (0..).zip(samples) {
+        for page in 0..100 {
+            assert!(!writer.push(Event::fault(Kind::Read, page)));
+        }
+        writer.sample(sample, at_ms).unwrap();
+    }
+    writer.end(9).unwrap();
+    bytes
+}
+
+#[test]
+fn a_record_has_its_samples_after_the_events_before_them() {
+    let bytes = record((0..3).map(sample));
+    let mut reader = Reader::new("a.record".into(), &bytes[..]).unwrap();
+    for number in 0..3 {
+        let events = reader.next_block().unwrap().unwrap();
+        assert_eq!((events.events.len(), events.at_ms, events.sample), (100, number, None));
+        let block = reader.next_block().unwrap().unwrap();
+        assert_eq!((block.sample.as_deref(), block.at_ms), (Some(&sample(number)), number));
+        assert!(block.events.is_empty());
+    }
+    assert_eq!(reader.next_block().unwrap(), None);
+    assert!(reader.has_ended());
+    // What reads traces reads records.
+    let recording = Recording::read(Reader::new("a.record".into(), &bytes[..]).unwrap()).unwrap();
+    assert_eq!((recording.pages, recording.events[Kind::Read as usize - 1]), (100, 300));
+}
+
+#[test]
+fn a_sample_whose_names_do_not_fit_keeps_its_numbers() {
+    let mut big = sample(5);
+    big.devices[0].name = "a".repeat(200_000);
+    let bytes = record([big].into_iter());
+    let mut reader = Reader::new("a.record".into(), &bytes[..]).unwrap();
+    reader.next_block().unwrap();
+    assert_eq!(reader.next_block().unwrap().unwrap().sample.as_deref(), Some(&sample(5)));
+}
+
+#[test]
+fn a_byte_of_a_record_that_is_damaged_is_found() {
+    let bytes = record((0..3).map(sample));
+    let header = bytes.iter().position(|byte| *byte == b'\n').unwrap();
+    for at in header..bytes.len() {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 0x10;
+        let bad = read(&damaged).err().unwrap_or_else(|| panic!("byte {at}")).to_string();
+        assert_eq!(bad.lines().count(), 1, "{bad}");
+    }
 }
 
 #[test]

@@ -18,5 +18,5 @@ pub use set::{SetArgs, set};
 pub use status::{StatusArgs, status};
 pub use swapoff::{SwapoffArgs, swapoff};
 pub use swapon::{SwaponArgs, swapon};
-pub use table::plain;
+pub use table::{Lean, plain, table};
 pub use target::all;

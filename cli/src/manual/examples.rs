@@ -99,6 +99,21 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         ],
     ),
     (
+        "report",
+        &[
+            example("userswap report job.record", "what held a recorded run back, in words"),
+            example("userswap report job.record -o job.html", "in pictures, for a browser"),
+            example("userswap report --compare a.record b.record", "two runs beside each other"),
+        ],
+    ),
+    (
+        "advise",
+        &[example(
+            "userswap advise -- python3 job.py",
+            "runs it once, and says how much RAM it needs",
+        )],
+    ),
+    (
         "usemem",
         &[example("userswap usemem -n 2 -r 3 1G", "two processes go through 1 GiB three times")],
     ),

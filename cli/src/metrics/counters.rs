@@ -183,6 +183,7 @@ pub const COUNTERS: &[Counter] = &[
         "Slots taken out of service because their device refused or damaged a page",
     ),
     row("pages_lost", "lost", Pages, "Lost to unreadable or damaged slots"),
+    row("forks", "forks", Number, "Times the process forked with its engine"),
     row(
         "fork_slots_copied",
         "fork_slots_copied",

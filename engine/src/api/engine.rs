@@ -17,7 +17,7 @@ use crate::job::member::Member;
 use crate::request::hibernate::Stayed;
 use crate::state::arena::Arena;
 use crate::state::core::{Core, Tuning};
-use crate::state::trace::TraceFile;
+use crate::state::trace::{Detail, TraceFile};
 use crate::state::{readahead, shares};
 use crate::swapoff::Proceed;
 use crate::sys::PAGE_BYTES;
@@ -286,9 +286,16 @@ pub(super) fn tuning_of(options: &Options, topology: &Topology) -> Result<Tuning
             page_cluster: options.page_cluster.min(PAGE_CLUSTER_MAX),
             address_order: options.vma_ra_enabled,
         },
-        trace: options.trace.clone().map(|path| TraceFile { path, root: root_of(options) }),
+        trace: trace_file(options),
         budgets: shares::budgets(topology, (ram / PAGE_BYTES as u64) as u32, &options.ram_by_node)?,
     })
+}
+
+fn trace_file(options: &Options) -> Option<TraceFile> {
+    let wanted = [(&options.record, Detail::Record), (&options.trace, Detail::Trace)];
+    let (path, detail) =
+        wanted.into_iter().find_map(|(path, detail)| Some((path.clone()?, detail)))?;
+    Some(TraceFile { path, detail, root: root_of(options) })
 }
 
 /// The process whose files have plain names; a library's is the one that made it.

@@ -90,6 +90,8 @@ pub struct Options {
     pub stats: Option<PathBuf>,
     /// Where each process that has an engine records what happens to its pages.
     pub trace: Option<PathBuf>,
+    /// The same with samples; of the two one is given.
+    pub record: Option<PathBuf>,
     /// How pages travel.
     pub transfer: Transfer,
     /// How devices are driven.
@@ -130,6 +132,7 @@ impl Options {
             on_full: OnFull::Exceed,
             stats: None,
             trace: None,
+            record: None,
             transfer: Transfer::Auto,
             io: IoBackend::Auto,
             poll: Poll::Auto,
@@ -186,6 +189,7 @@ impl Options {
             ("ledger", &self.ledger),
             ("stats", &self.stats),
             ("trace", &self.trace),
+            ("record", &self.record),
             ("control", &self.control),
             ("told", &self.told),
         ];
@@ -230,6 +234,7 @@ impl Options {
             "on_full" => self.on_full = value.parse()?,
             "stats" => self.stats = Some(PathBuf::from(value)),
             "trace" => self.trace = Some(PathBuf::from(value)),
+            "record" => self.record = Some(PathBuf::from(value)),
             "transfer" => self.transfer = value.parse()?,
             "io" => self.io = value.parse()?,
             "poll" => self.poll = value.parse()?,
@@ -283,6 +288,7 @@ mod tests {
         options.on_full = OnFull::Stop;
         options.stats = Some("/tmp/a=b stats.json".into());
         options.trace = Some("/tmp/a trace".into());
+        options.record = Some("/tmp/a record".into());
         options.transfer = Transfer::Copy;
         options.io = IoBackend::Threads;
         options.poll = Poll::Micros(30);

@@ -152,6 +152,8 @@ counters! {
     swap_bad_slots,
     /// Pages lost to unreadable or damaged slots.
     pages_lost,
+    /// Times the process forked with its engine.
+    forks,
     /// Slots copied because a fork could not lend them to the child.
     fork_slots_copied,
     /// Pages adopted when the engine engaged.
@@ -242,6 +244,17 @@ impl Latency {
         Percentiles { p50: bound(50), p95: bound(95), p99: bound(99), max }
     }
 
+    /// Nanoseconds of all faults together.
+    pub fn sum_ns(&self) -> u64 {
+        self.sum.load(Ordering::Relaxed)
+    }
+
+    /// Upper bounds in nanoseconds, and how many faults there were in each so far.
+    pub fn buckets(&self) -> Vec<(u64, u64)> {
+        let counts = self.buckets.iter().map(|count| count.load(Ordering::Relaxed));
+        (0..).map(Self::upper_bound).zip(counts).collect()
+    }
+
     /// All faults so far, by powers of two.
     pub fn histogram(&self) -> Histogram {
         let counts = self.buckets.iter().map(|bucket| bucket.load(Ordering::Relaxed));
@@ -255,7 +268,7 @@ impl Latency {
         let buckets: Vec<Bucket> = told.collect();
         let beyond: u64 = counts.map(|(_, count)| count).sum();
         let count = buckets.iter().map(|bucket| bucket.count).sum::<u64>() + beyond;
-        Histogram { buckets, count, sum_ns: self.sum.load(Ordering::Relaxed) }
+        Histogram { buckets, count, sum_ns: self.sum_ns() }
     }
 
     fn bucket(nanoseconds: u64) -> usize {

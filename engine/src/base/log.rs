@@ -101,15 +101,17 @@ pub fn no_control(reason: &str) {
 }
 
 /// What happens to pages is not recorded, or not any more.
-pub fn no_trace(file: &str, reason: &str) {
+pub fn no_trace(option: &str, file: &str, reason: &str) {
     static IS_SAID: AtomicBool = AtomicBool::new(false);
     if !is_said(&IS_SAID) {
         say(&[
-            "userswap: --trace ",
+            "userswap: ",
+            option,
+            " ",
             file,
             ": ",
             reason,
-            ": the program goes on without its trace\n",
+            ": the program goes on, and nothing more is recorded\n",
         ]);
     }
 }

@@ -54,6 +54,7 @@ impl Core {
     /// In the parent: takes back what [`Self::stop_for_fork`] did.
     pub(crate) fn go_on_in_parent(&self, ticket: ForkTicket) {
         drop(ticket);
+        count(&self.counters.forks, 1);
         self.member().into_iter().for_each(Member::release);
         self.arena.advise(libc::MADV_DONTFORK).expect("the arena is one range of ours");
         self.arena.release();

@@ -4,5 +4,6 @@ pub mod adopt;
 pub mod balance;
 pub mod fork;
 pub mod probe;
+mod sample;
 pub mod share;
 pub mod trace;

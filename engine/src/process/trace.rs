@@ -1,30 +1,40 @@
 //! The thread that writes a trace (`state/trace.rs`): it empties the ring into a file, block by block.
 //!
-//! It sleeps between looks, since waking it would cost the fault that does it a system call. It takes no lock, and passes
-//! no gate. The file of each process is its own: a forked child makes another, and what it inherits it does not touch.
+//! It sleeps between looks, since waking it would cost the fault that does it a system call. For a trace it takes no lock, and
+//! passes no gate; for a record's samples (`sample.rs`) it does, and leaves one out rather than wait for a fork. The file of each process is its own: a forked child makes another, and what it inherits it does not touch.
 use crate::base::counters::count;
 use crate::base::error::Error;
 use crate::base::log;
+use crate::process::sample::Sampler;
 use crate::state::core::{Core, Path};
-use crate::state::trace::TraceFile;
+use crate::state::trace::{Detail, TraceFile};
 use crate::sys::own_fd::Own;
 use crate::sys::thread::Thread;
-use crate::sys::{PAGE_BYTES, clock};
+use crate::sys::{PAGE_BYTES, clock, process};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::path::PathBuf;
 use std::sync::Arc;
-use userswap_trace::{Header, Writer};
+use userswap_trace::{Header, RecordHeader, Writer};
 
 /// Between two looks at the ring: a CPU that has run this thread is told of pages that leave until it runs another program's.
 const PAUSE_NS: u64 = 250_000_000;
+
+/// A record begins with looks as often as this, so that one of a short run has a shape too.
+const PAUSE_MIN_NS: u64 = 50_000_000;
+
+/// And has a look every 32nd of its age.
+const LOOKS_OF_AGE: u64 = 32;
 
 /// How long an event that is being noted is waited for at the end.
 const LATE_NS: u64 = 20_000_000;
 
 /// After which events are written though they fill no block: what a killed program loses.
 const BLOCK_NS: u64 = 1_000_000_000;
+
+/// Bytes of the program and its arguments that a record has.
+const COMMAND_BYTES_MAX: usize = 500;
 
 /// Names that are tried for a file: programs that a process has become by exec have one each.
 const NAMES_MAX: u32 = 1000;
@@ -35,6 +45,8 @@ struct Recorder {
     writer: Writer<Own<File>>,
     began_ns: u64,
     flushed_ns: u64,
+    /// What a record has beyond a trace.
+    sampler: Option<Sampler>,
 }
 
 impl Recorder {
@@ -47,10 +59,11 @@ impl Recorder {
             if is_last {
                 return self.end();
             }
+            self.sample()?;
             if clock::now_ns() >= self.flushed_ns + BLOCK_NS {
                 self.flush()?;
             }
-            core.trace.wait(PAUSE_NS);
+            core.trace.wait(self.pause_ns());
         }
     }
 
@@ -75,6 +88,23 @@ impl Recorder {
         self.writer.flush((self.flushed_ns - self.began_ns) / 1_000_000)
     }
 
+    /// The events until now stay before the sample of now.
+    fn sample(&mut self) -> io::Result<()> {
+        let Some(sampler) = &mut self.sampler else { return Ok(()) };
+        let Some(sample) = sampler.sample(&self.core) else { return Ok(()) };
+        self.flushed_ns = clock::now_ns();
+        self.writer.sample(sample, (self.flushed_ns - self.began_ns) / 1_000_000)
+    }
+
+    fn pause_ns(&self) -> u64 {
+        match self.sampler {
+            None => PAUSE_NS,
+            Some(_) => {
+                ((clock::now_ns() - self.began_ns) / LOOKS_OF_AGE).clamp(PAUSE_MIN_NS, PAUSE_NS)
+            }
+        }
+    }
+
     fn end(&mut self) -> io::Result<()> {
         let core = self.core.clone();
         // A thread that has a number may not have been on a CPU since.
@@ -83,6 +113,7 @@ impl Recorder {
             std::thread::yield_now();
             self.drain()?;
         }
+        self.sample()?;
         self.writer.end((clock::now_ns() - self.began_ns) / 1_000_000)
     }
 }
@@ -99,14 +130,24 @@ impl Core {
         let (number, writer) = match opened {
             Ok(opened) => opened,
             Err(error) => {
-                log::no_trace(&to.path.display().to_string(), &error.to_string());
+                log::no_trace(
+                    to.detail.option(),
+                    &to.path.display().to_string(),
+                    &error.to_string(),
+                );
                 return Ok(None);
             }
         };
         self.threads.queue_fds.lock().push(number);
         self.trace.begin();
         let began_ns = clock::now_ns();
-        let recorder = Recorder { core: self.clone(), writer, began_ns, flushed_ns: began_ns };
+        let sampler = match to.detail {
+            Detail::Trace => None,
+            Detail::Record if std::process::id() == to.root => Some(Sampler::default()),
+            Detail::Record => Some(Sampler::from_now(self)),
+        };
+        let core = self.clone();
+        let recorder = Recorder { core, writer, began_ns, flushed_ns: began_ns, sampler };
         Thread::spawn("userswap-trace", move || record(recorder, number))
             .map(Some)
             .map_err(Error::Thread)
@@ -124,6 +165,11 @@ impl Core {
             transfer: if self.path == Path::Move { "move" } else { "copy" }.to_owned(),
             readahead: self.tuning.readahead.policy.to_string(),
             forked: std::process::id() != to.root,
+            record: (to.detail == Detail::Record).then(|| RecordHeader {
+                command: process::command_line(COMMAND_BYTES_MAX),
+                address: self.arena.address() as u64,
+                cpus: process::usable_cpus(),
+            }),
         }
     }
 }
@@ -131,8 +177,8 @@ impl Core {
 fn record(mut recorder: Recorder, number: RawFd) {
     let core = recorder.core.clone();
     if let Err(error) = recorder.run() {
-        let file = core.tuning.trace.as_ref().map(|to| to.path.display().to_string());
-        log::no_trace(&file.unwrap_or_default(), &error.to_string());
+        let to = core.tuning.trace.as_ref().expect("a recorder has a file");
+        log::no_trace(to.detail.option(), &to.path.display().to_string(), &error.to_string());
     }
     core.trace.stop();
     // Together, as a fork sees it: the number may be another file's as soon as it is closed.

@@ -18,9 +18,30 @@ const RING_EVENTS: u64 = 1 << 18;
 /// How long the end of a program waits for its trace: many times what a full ring takes.
 const PATIENCE_NS: u64 = 2_000_000_000;
 
+/// How much is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Detail {
+    /// What happens to pages.
+    Trace,
+    /// That, and how the engine is doing, several times a second.
+    Record,
+}
+
+impl Detail {
+    /// The option of `run` that asks for it.
+    pub fn option(self) -> &'static str {
+        match self {
+            Self::Trace => "--trace",
+            Self::Record => "--record",
+        }
+    }
+}
+
 /// Where a trace goes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TraceFile {
+    /// What it has.
+    pub detail: Detail,
     /// The file of the process that [`Self::root`] names; those of others have their process's number added.
     pub path: PathBuf,
     /// The process that `run` became.

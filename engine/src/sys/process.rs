@@ -88,6 +88,25 @@ pub fn minor_faults() -> u64 {
     used().ru_minflt as u64
 }
 
+/// CPU time of all threads so far.
+pub fn cpu_ms() -> u64 {
+    let usage = used();
+    let ms = |time: libc::timeval| time.tv_sec as u64 * 1000 + time.tv_usec as u64 / 1000;
+    ms(usage.ru_utime) + ms(usage.ru_stime)
+}
+
+/// CPUs that the process may use.
+pub fn usable_cpus() -> u32 {
+    std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u32)
+}
+
+/// The program and its arguments, as much of them as `bytes` hold; empty without /proc.
+pub fn command_line(bytes: usize) -> String {
+    let text = std::fs::read("/proc/thread-self/cmdline").unwrap_or_default();
+    let text = String::from_utf8_lossy(&text[..text.len().min(bytes)]).replace('\0', " ");
+    text.trim_end().to_owned()
+}
+
 /// Times that the kernel has taken the CPU away from this thread for other work.
 pub fn preemptions() -> u64 {
     used_by(libc::RUSAGE_THREAD).ru_nivcsw as u64

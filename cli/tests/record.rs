@@ -1,0 +1,259 @@
+//! `run --record`, `report` and `advise` on programs whose use of memory is known.
+
+mod preload_support;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use preload_support::{compile, directory, run, succeed, with};
+use serde_json::Value;
+use userswap_report::Record;
+
+/// Pages of the program that goes round and round.
+const LOOP_PAGES: u64 = (48 << 20) / 4096;
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("a plain name")
+}
+
+fn userswap(args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_userswap"));
+    command.args(args).output().expect("the command starts")
+}
+
+/// Runs a program with a record and with statistics, which it must survive.
+fn record(directory: &Path, fault: &str, program: &Path) -> (PathBuf, Value) {
+    let (file, stats) = (directory.join("record"), directory.join("stats.json"));
+    let options = ["--record", text(&file), "--stats", text(&stats)];
+    succeed(with(&run("16M", fault), &options).arg(program));
+    (file, serde_json::from_slice(&fs::read(stats).unwrap()).unwrap())
+}
+
+fn opened(file: &Path) -> Record {
+    Record::open(file).unwrap_or_else(|bad| panic!("{bad}"))
+}
+
+#[test]
+fn the_curve_of_a_loop_falls_where_all_of_it_fits() {
+    for fault in ["thread", "signal"] {
+        let directory = directory();
+        let program = compile(directory.path(), "loop_then_hot.c");
+        let (file, stats) = record(directory.path(), fault, &program);
+        let record = opened(&file);
+        assert!(record.has_ended && record.lost == 0 && !record.header.forked);
+        // Samples are differences: their sum is what was counted, up to the last one.
+        for name in ["pgfault", "pgmajfault"] {
+            assert_eq!(stats[name].as_u64(), Some(record.counter(name)), "{name}");
+        }
+        // What the engine does by itself goes on after it.
+        for name in ["pswpin", "pswpout"] {
+            let (recorded, counted) = (record.counter(name), stats[name].as_u64().unwrap());
+            assert!(
+                recorded <= counted && recorded * 10 > counted * 9,
+                "{name}: {recorded}, {counted}"
+            );
+        }
+        assert!(record.counter("pswpin") > LOOP_PAGES, "{:?}", record.totals.counters);
+        let faults: u64 = record.totals.fault_latency.values().sum();
+        assert!(faults > 0 && faults <= record.counter("pgfault"), "{faults}");
+        assert!(record.totals.read_bytes >= record.counter("pswpin") * 4096);
+        assert!(record.totals.stall_ns > 0 && record.totals.fault_ns > 0);
+        let now = record.curve.reads(record.budget_pages());
+        let [before, after] = [LOOP_PAGES * 8 / 10, LOOP_PAGES * 13 / 10];
+        assert!(record.curve.reads(before) * 10 > now * 7, "{fault}: {:?}", record.curve);
+        assert!(record.curve.reads(after) * 10 < now, "{fault}: {:?}", record.curve);
+        // It is what the one large mapping cost.
+        let dearest = &record.costs[0];
+        assert!(u64::from(dearest.mapping.count) >= LOOP_PAGES, "{:?}", record.costs);
+        assert!(dearest.back * 10 > now * 7, "{:?}", record.costs);
+    }
+}
+
+/// Fills three times its budget, changes a setting of its own, forks, and reads everything back.
+const EVENTFUL: &str = "
+import os, subprocess, sys
+b = bytearray(48 << 20)
+for i in range(0, len(b), 4096): b[i:i+4] = i.to_bytes(4, 'little')
+subprocess.run([sys.argv[1], 'set', str(os.getpid()), 'swap_ra_policy', 'fixed'], check=True)
+if os.fork() == 0:
+    assert all(int.from_bytes(b[i:i+4], 'little') == i for i in range(0, len(b), 4096))
+    sys.exit(0)
+assert os.wait()[1] == 0
+assert all(int.from_bytes(b[i:i+4], 'little') == i for i in range(0, len(b), 4096))
+";
+
+#[test]
+fn settings_that_change_and_forks_are_in_the_record_and_for_perfetto() {
+    let (directory, runtime) = (directory(), directory());
+    let script = directory.path().join("script.py");
+    fs::write(&script, EVENTFUL).unwrap();
+    let file = directory.path().join("record");
+    let mut command = with(&run("16M", "thread"), &["--record", text(&file)]);
+    command.env("XDG_RUNTIME_DIR", runtime.path());
+    succeed(command.args(["python3", text(&script), env!("CARGO_BIN_EXE_userswap")]));
+    let record = opened(&file);
+    let settings = record.moments.iter().map(|moment| moment.sample.settings.get("swap_ra_policy"));
+    let settings: Vec<&str> = settings.flatten().map(String::as_str).collect();
+    assert_eq!(settings, ["stream", "fixed"]);
+    // subprocess may start its child by vfork, which is none.
+    assert!(record.counter("forks") >= 1, "{:?}", record.totals.counters);
+    let children = fs::read_dir(directory.path()).unwrap().flatten();
+    let is_child = |name: &Path| name.to_str().is_some_and(|name| name.contains("record."));
+    let children: Vec<PathBuf> =
+        children.map(|entry| entry.path()).filter(|name| is_child(name)).collect();
+    let forked = children.iter().map(|file| opened(file)).filter(|record| record.header.forked);
+    let forked: Vec<Record> = forked.collect();
+    assert!(!forked.is_empty(), "{children:?}");
+    // What was counted before the fork is the parent's.
+    assert!(record.counter("pages_adopted") > 0, "{:?}", record.totals.counters);
+    assert!(forked.iter().all(|child| child.counter("pages_adopted") == 0));
+    let events = directory.path().join("events.json");
+    let written = userswap(&["report", text(&file), "--perfetto", text(&events)]);
+    assert!(written.status.success() && written.stdout.is_empty(), "{written:?}");
+    let events: Value = serde_json::from_slice(&fs::read(events).unwrap()).unwrap();
+    let events = events["traceEvents"].as_array().unwrap();
+    let named = |name: &str| events.iter().filter(|event| event["name"] == name).count();
+    assert_eq!((named("engaged"), named("settings changed")), (1, 1));
+    assert_eq!(named("RAM, MiB"), record.moments.len());
+    assert!(events.iter().all(|event| event["pid"] == record.header.pid));
+}
+
+/// What a browser makes of a page: in words of its own, and as it looks.
+struct Seen {
+    dom: String,
+    errors: String,
+    looks: [Vec<u8>; 2],
+}
+
+/// Opens a page three times at once, with nothing to reach outside: as a document, in light and in dark.
+fn browse(directory: &Path, page: &Path) -> Seen {
+    let start = |name: &str, options: &[&str]| {
+        let profile = directory.join(format!("profile-{name}"));
+        Command::new("chromium")
+            .args(["--headless=new", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr"])
+            .args(["--proxy-server=127.0.0.1:9", "--window-size=1000,2600"])
+            .arg(format!("--user-data-dir={}", profile.display()))
+            .args(options)
+            .arg(page)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("chromium is installed: .ci/run does so")
+    };
+    let files = ["light.png", "dark.png"].map(|name| directory.join(name));
+    let shot = |file: &Path| format!("--screenshot={}", file.display());
+    let scheme = |number| format!("--blink-settings=preferredColorScheme={number}");
+    let children = [
+        start("dom", &["--dump-dom"]),
+        start("light", &[&shot(&files[0]), &scheme(1)]),
+        start("dark", &[&shot(&files[1]), &scheme(0)]),
+    ];
+    let outputs = children.map(|child| child.wait_with_output().unwrap());
+    let of = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let errors = outputs.iter().map(|output| of(&output.stderr)).collect();
+    Seen { dom: of(&outputs[0].stdout), errors, looks: files.map(|file| fs::read(file).unwrap()) }
+}
+
+#[test]
+fn a_report_opens_in_a_browser_in_light_and_dark_and_asks_nobody() {
+    let directory = directory();
+    let program = compile(directory.path(), "loop_then_hot.c");
+    let (file, _) = record(directory.path(), "thread", &program);
+    let page = directory.path().join("report.html");
+    let written = userswap(&["report", text(&file), "-o", text(&page)]);
+    assert!(written.status.success(), "{written:?}");
+    let html = fs::read_to_string(&page).unwrap();
+    // The name of SVG is the only address in it.
+    let addresses = html.replace("http://www.w3.org/2000/svg", "");
+    for outside in ["http:", "https:", "url(", "@import", "src=", "<script"] {
+        assert!(!addresses.contains(outside), "{outside}");
+    }
+    let seen = browse(directory.path(), &page);
+    for id in ["ram", "throughput", "stalled", "latency", "access", "curve"] {
+        assert!(seen.dom.contains(&format!("<svg id=\"{id}\"")), "{id}: {}", seen.dom);
+    }
+    assert_eq!(seen.dom.matches("<svg").count(), seen.dom.matches("</svg>").count());
+    assert!(!seen.errors.contains("CONSOLE"), "{}", seen.errors);
+    let [light, dark] = seen.looks;
+    assert!(light.starts_with(b"\x89PNG") && light.len() > 20_000 && light != dark);
+    let svg = directory.path().join("report.svg");
+    assert!(userswap(&["report", text(&file), "-o", text(&svg)]).status.success());
+    assert!(fs::read_to_string(svg).unwrap().contains("prefers-color-scheme: dark"));
+}
+
+#[test]
+fn words_say_what_more_ram_would_do_and_two_records_are_compared() {
+    let directory = directory();
+    let program = compile(directory.path(), "loop_then_hot.c");
+    let (file, _) = record(directory.path(), "thread", &program);
+    let said = succeed(Command::new(env!("CARGO_BIN_EXE_userswap")).arg("report").arg(&file));
+    for part in
+        ["RECORD", "loop_then_hot", "More RAM: ", "MAPPING", "PAGES BACK", "How sure that is"]
+    {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let compared = userswap(&["report", "--compare", text(&file), text(&file)]);
+    let compared = String::from_utf8_lossy(&compared.stdout).into_owned();
+    assert!(
+        compared.contains("Both took the same time") && compared.contains("1.00"),
+        "{compared}"
+    );
+    let page = directory.path().join("both.html");
+    let args = ["report", "--compare", text(&file), text(&file), "-o", text(&page)];
+    assert!(userswap(&args).status.success());
+    let page = fs::read_to_string(page).unwrap();
+    assert!(page.contains("id=\"first-curve\"") && page.contains("id=\"second-curve\""));
+}
+
+#[test]
+fn advice_names_a_budget_that_holds_the_loop() {
+    let directory = directory();
+    let program = compile(directory.path(), "loop_then_hot.c");
+    let advised = userswap(&["advise", "--", text(&program)]);
+    let said = String::from_utf8_lossy(&advised.stderr).into_owned();
+    assert!(advised.status.success() && advised.stdout.is_empty(), "{said}");
+    let rest = said.split("of native speed: ").nth(1).unwrap_or_else(|| panic!("{said}"));
+    let budget: u64 = rest.split('M').next().unwrap().parse().unwrap();
+    assert!((40..=64).contains(&budget), "{said}");
+    let advised = userswap(&["advise", "--", "true"]);
+    let said = String::from_utf8_lossy(&advised.stderr).into_owned();
+    assert!(said.starts_with("The program fits 16M"), "{said}");
+}
+
+#[test]
+fn what_is_no_record_gets_one_line_and_status_2() {
+    let directory = directory();
+    let program = compile(directory.path(), "loop_then_hot.c");
+    let (file, _) = record(directory.path(), "thread", &program);
+    let whole = fs::read(&file).unwrap();
+    let bad = directory.path().join("bad");
+    let mut damaged = whole.clone();
+    damaged[whole.len() / 2] ^= 1;
+    for (content, said) in [
+        (&b"nonsense"[..], "is no trace: name a file"),
+        (userswap_trace::recorded::NUMPY_SORT, "is a trace without samples"),
+        (&whole[..whole.len() / 2], "is cut at byte"),
+        (&damaged, "is damaged at byte"),
+    ] {
+        fs::write(&bad, content).unwrap();
+        refused(&["report", text(&bad)], &[text(&bad), said]);
+    }
+    let good = text(&file);
+    refused(&["report", "/no/such"], &["/no/such", "name a file of run --record"]);
+    refused(&["report", good, "-o", "report.png"], &["report.png", "ends in .html or .svg"]);
+    refused(&["report", good, "-o", "/no/such/a.svg"], &["/no/such/a.svg", "can be written"]);
+    refused(&["report", good, good], &["--compare"]);
+    refused(&["report", "--compare", good], &["name one more"]);
+    let args = ["report", "--compare", good, good, "-o", "a.svg"];
+    refused(&args, &["--compare draws .html"]);
+}
+
+fn refused(args: &[&str], parts: &[&str]) {
+    let output = userswap(args);
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    let (status, lines) = (output.status.code(), error.lines().count());
+    assert_eq!((status, lines), (Some(2), 1), "{args:?}: {error}");
+    assert!(parts.iter().all(|part| error.contains(part)), "{parts:?} are not in {error}");
+}

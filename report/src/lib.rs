@@ -1,0 +1,19 @@
+//! What a record (`userswap run --record`, docs/record.md) says of a run.
+//!
+//! [`Record`] reads a file once, in its order, and keeps what reports need: moments, a miss-ratio curve, an access map, costs by
+//! mapping. [`words`] says in words what held the run back, [`draw`] makes pictures, [`perfetto`] events for another program to
+//! show. Nothing here asks a running program or the machine.
+#![forbid(unsafe_code)]
+
+pub mod access;
+pub mod advice;
+pub mod curve;
+pub mod draw;
+mod mappings;
+pub mod perfetto;
+mod record;
+pub mod size;
+pub mod words;
+
+pub use mappings::Cost;
+pub use record::{Moment, Record, Totals};
