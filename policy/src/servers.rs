@@ -14,8 +14,8 @@ const FOUND_AT_ONCE: usize = 3;
 const FOUND_IN_A_ROW: u32 = 64;
 
 /// Servers on a machine with so many CPUs.
-pub fn servers(cpus: usize) -> u8 {
-    cpus.clamp(1, usize::from(SERVERS_MAX)) as u8
+pub fn servers(cpus: u32) -> u8 {
+    cpus.clamp(1, u32::from(SERVERS_MAX)) as u8
 }
 
 /// What the first server has found lately.

@@ -1,7 +1,7 @@
 //! For how long at least one of many was at something, as the kernel counts pressure: threads that wait, requests of a
 //! device that are under way. Two at once count once.
 //!
-//! One word, so that it can be read at any moment, by a signal handler or after a fork: how many there are, and, with
+//! One word, so that it can be changed at any moment, by a signal handler or after a fork: how many there are, and, with
 //! none, the time so far, else that time taken off the moment. It begins and ends with one exchange each.
 use crate::sys::clock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +17,12 @@ const TICK_NS: u64 = 1 << 10;
 
 /// The time in which at least one was at it.
 #[derive(Debug, Default)]
-pub struct Busy(AtomicU64);
+pub struct Busy {
+    word: AtomicU64,
+    /// The most that was told: an end is of the moment at which it looked at the clock, which can be a while before
+    /// others see it.
+    told: AtomicU64,
+}
 
 impl Busy {
     /// One more is at it, until [`Self::end`].
@@ -33,12 +38,13 @@ impl Busy {
         });
     }
 
-    /// Nanoseconds so far, in whole ticks: those of what is under way included.
+    /// Nanoseconds so far, in whole ticks: those of what is under way included. Never less than was told before.
     pub fn ns(&self) -> u64 {
         // As in `change`.
-        let word = self.0.load(Ordering::Acquire);
+        let word = self.word.load(Ordering::Acquire);
         let time = if word & COUNT == 0 { word } else { turned(word) };
-        (time >> COUNT_BITS) * TICK_NS
+        let ns = (time >> COUNT_BITS) * TICK_NS;
+        self.told.fetch_max(ns, Ordering::Relaxed).max(ns)
     }
 
     /// Nobody is at it any more: in a forked child, whose other threads are the parent's.
@@ -48,14 +54,15 @@ impl Busy {
 
     /// Nobody was ever at it.
     pub fn reset(&self) {
-        self.0.store(0, Ordering::Relaxed);
+        self.word.store(0, Ordering::Relaxed);
+        self.told.store(0, Ordering::Relaxed);
     }
 
     fn change(&self, next: impl Fn(u64) -> u64) {
         // Acquire and release pair with each other: who sees a word reads a clock that is not behind the one it was
         // made with, and no time is counted twice.
         let change = |word| Some(next(word));
-        let _ = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, change);
+        let _ = self.word.fetch_update(Ordering::AcqRel, Ordering::Acquire, change);
     }
 }
 
@@ -134,6 +141,6 @@ mod tests {
             }
         });
         assert!(busy.ns() <= clock::now_ns() - before + TICK_NS);
-        assert_eq!(busy.0.load(Ordering::Relaxed) & COUNT, 0);
+        assert_eq!(busy.word.load(Ordering::Relaxed) & COUNT, 0);
     }
 }

@@ -83,9 +83,9 @@ pub fn start(core: &Arc<Core>) -> Vec<Thread> {
     if core.tuning.fault != FaultMode::Thread {
         return Vec::new();
     }
+    // A forked child has the flags of its parent's.
+    core.threads.helpers.iter().for_each(|helper| helper.awake.store(false, Ordering::Relaxed));
     let start = |number: usize| {
-        // A forked child has the flag of its parent's.
-        core.threads.helpers[number].awake.store(false, Ordering::Relaxed);
         let mut helping = Helping { core: core.clone(), number, messages: Messages::default() };
         Thread::spawn("userswap-fault+", move || helping.run()).ok()
     };

@@ -12,6 +12,9 @@ const SEEN_NS: u64 = 10_000_000;
 /// older than the answer to it, and the thread long gone on.
 const FOREIGN_TIMES: u32 = 3;
 
+/// In a row means that no more time lies between two: a thread that still is there faults again at once.
+const FOREIGN_NS: u64 = 1_000_000_000;
+
 /// Threads whose node is remembered; with more of them all are forgotten.
 const SEEN_MAX: usize = 1024;
 
@@ -35,6 +38,7 @@ struct Sighting {
 struct Foreign {
     fault: Fault,
     times: u32,
+    at_ns: u64,
 }
 
 impl Messages {
@@ -42,8 +46,11 @@ impl Messages {
     /// in batches, though, and this one may have been answered with another's run: a thread that still is there
     /// faults again when it is woken.
     pub(super) fn refuse(&mut self, core: &Core, fault: Fault) {
-        let times = if self.foreign.fault == fault { self.foreign.times + 1 } else { 1 };
-        self.foreign = Foreign { fault, times };
+        let now = clock::now_ns();
+        let last = &self.foreign;
+        let is_again = last.fault == fault && now - last.at_ns < FOREIGN_NS;
+        let times = if is_again { last.times + 1 } else { 1 };
+        self.foreign = Foreign { fault, times, at_ns: now };
         if times >= FOREIGN_TIMES {
             signal::send(fault.thread, libc::SIGSEGV);
         }

@@ -2,10 +2,10 @@
 use crate::state::core::Core;
 use crate::sys::fd::Event;
 use crate::sys::lock::Lock;
+use crate::sys::process;
 use std::io;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::thread::available_parallelism;
 use userswap_policy::servers::servers;
 
 /// The threads' common state.
@@ -28,7 +28,7 @@ impl Threads {
     /// # Errors
     /// No descriptor to be had.
     pub fn new() -> io::Result<Self> {
-        let servers = servers(available_parallelism().map_or(1, usize::from));
+        let servers = servers(process::usable_cpus());
         let helpers = (1..servers).map(|_| Helper::new());
         Ok(Self {
             queue_fds: Lock::new(Vec::new()),

@@ -19,7 +19,7 @@ static WANTED: AtomicU32 = AtomicU32::new(0);
 const STACK_BYTES: usize = 2 << 20;
 
 /// Threads whose stacks are left to the C library's cache: an engine's, and some clients'.
-const SPARE_STACKS: usize = 8;
+const SPARE_STACKS: usize = 11;
 
 /// In the constructor: an engine's threads shall find stacks, each with its table of thread-locals, in the C
 /// library's cache. A program with one thread may have an allocator that is not made for two, so that making
