@@ -10,6 +10,7 @@ use crate::options::us_options;
 use crate::region::us_region;
 use std::sync::Arc;
 use userswap::internals::lock::Lock;
+use userswap::internals::process;
 use userswap::internals::signal::Blocked;
 use userswap::{Engine, ForkTicket};
 
@@ -60,7 +61,9 @@ pub extern "C" fn us_fork_child() {
         let Forking { engines, _blocked } = taken()?;
         for (engine, ticket) in engines {
             if let Err(error) = engine.fork_child(ticket) {
-                eprintln!("userswap: a forked process cannot have its memory: {error}");
+                // A thread of the parent may have held the lock of standard error.
+                let line = format!("userswap: a forked process cannot have its memory: {error}\n");
+                process::say(&[&line]);
                 std::process::abort();
             }
         }

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <userswap.h>
 
 #define MIB ((size_t)1 << 20)
@@ -60,9 +61,14 @@ static inline us_usage usage(const us_engine *engine) {
     return now;
 }
 
-// Nothing is in use, but for a run of zeros that the server was about to map when its memory went.
+// Nothing is in use any more, as soon as reads ahead that were under way have ended, but for a run of zeros that the
+// server was about to map when its memory went.
 static inline void all_is_back(const us_engine *engine) {
     us_usage now = usage(engine);
+    for (int i = 0; i < 60000 && (now.slots_used != 0 || now.resident > 256); i++) {
+        usleep(1000);
+        now = usage(engine);
+    }
     MUST(now.slots_used == 0 && now.resident <= 256);
 }
 

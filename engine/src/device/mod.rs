@@ -73,7 +73,8 @@ pub enum SlotEnd {
 
 /// The swap devices of an engine.
 pub struct Devices {
-    records: [Device; DEVICES_MAX],
+    /// As many as there can be. Not in here: an engine may be made on a signal's stack.
+    records: Box<[Device]>,
     /// The device that each bank of slot numbers belongs to, if it belongs to one.
     of_bank: [AtomicU8; BANKS as usize],
     table: Lock<DeviceTable>,
@@ -98,7 +99,7 @@ impl Devices {
     pub fn new(opened: Vec<OpenDevice>, topology: &Topology) -> Result<Self, Error> {
         let nodes = topology.nodes().len() as u16;
         let devices = Self {
-            records: std::array::from_fn(|index| Device::absent(DeviceId(index as u8))),
+            records: (0..DEVICES_MAX as u8).map(|index| Device::absent(DeviceId(index))).collect(),
             of_bank: [const { AtomicU8::new(0) }; BANKS as usize],
             table: Lock::new(DeviceTable::new(nodes, Placement::Near)),
             list_lock: LockUse::default(),
