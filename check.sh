@@ -277,8 +277,6 @@ check_programs() {
 check_numa_guest() {
     step "numa guest: four emulated nodes, beside the kernel's own swap"
     local status=0 reason
-    cargo build --package userswap-cli --package userswap-numa-guest ||
-        fail 'the programs of the NUMA guest do not build'
     local guest=(cargo run --quiet --package userswap-numa-guest --bin numa-guest)
     { reason=$("${guest[@]}" 2>&1 >&3) || status=$?; } 3>&1
     [ -z "$reason" ] || printf '%s\n' "$reason" >&2
@@ -308,6 +306,12 @@ check_python() {
             ;;
         *) fail 'the Python package does not do what its tests say' ;;
     esac
+}
+
+# What the checks beside each other run is made before: none may replace it under the others.
+build_programs() {
+    { cargo build --package userswap-numa-guest && cargo build --package userswap-cli; } ||
+        fail 'the command and the programs of the NUMA guest do not build'
 }
 
 # Runs checks that wait more than they compute beside each other. What one prints comes when it has ended.
@@ -355,6 +359,7 @@ check_settings
 check_docs
 check_tests
 check_wires
+build_programs
 together check_stress check_programs check_numa_guest
 check_python
 
