@@ -360,8 +360,7 @@ check_docs
 check_tests
 check_wires
 build_programs
-together check_stress check_programs check_numa_guest
-check_python
+together check_stress check_programs check_numa_guest check_python
 
 echo
 for what in "${not_tested[@]}"; do
