@@ -28,8 +28,8 @@ use std::time::{Duration, Instant};
 /// The exit status that says that nothing was tested.
 const STATUS_UNAVAILABLE: u8 = 3;
 /// The boots take about 80 and 12 s on a host with two CPUs, which may have other things to do.
-const PLACEMENT_SECONDS_MAX: u64 = 360;
-const COPY_SECONDS_MAX: u64 = 120;
+const PLACEMENT_SECONDS_MAX: u64 = 600;
+const COPY_SECONDS_MAX: u64 = 300;
 /// Programs of the host that the test starts.
 const TOOLS: [&str; 6] = [machine::EMULATOR, "busybox", "cpio", "ldd", "setpriv", "swapon"];
 
