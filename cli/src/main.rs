@@ -16,6 +16,7 @@ mod library;
 mod manual;
 mod memory;
 mod metrics;
+mod pattern;
 mod program;
 mod ram;
 mod report;

@@ -7,10 +7,10 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use preload_support::directory;
+use preload_support::served::{Served, is_refusal, printed, runtime, userswap_in};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -43,75 +43,17 @@ for line in sys.stdin:
 /// No program takes this long to get an engine, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A program under `run` that answers on its standard output.
-struct Program {
-    child: Child,
-    input: ChildStdin,
-    output: BufReader<ChildStdout>,
+/// A program of 16M, served in this mode.
+fn served(runtime: &TempDir, fault: &str, command: &[&str]) -> Served {
+    served_with(runtime, &["--fault", fault], command)
 }
 
-impl Program {
-    fn start(runtime: &TempDir, fault: &str, command: &[&str]) -> Self {
-        Self::start_with(runtime, &["--fault", fault], command)
-    }
-
-    fn start_with(runtime: &TempDir, options: &[&str], command: &[&str]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_userswap"))
-            .args(["run", "--ram", "16M", "--swap", "/var/tmp"])
-            .args(options)
-            .arg("--")
-            .args(command)
-            .env("XDG_RUNTIME_DIR", runtime.path())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let input = child.stdin.take().unwrap();
-        let output = BufReader::new(child.stdout.take().unwrap());
-        Self { child, input, output }
-    }
-
-    fn ask(&mut self, line: &str) -> String {
-        writeln!(self.input, "{line}").unwrap();
-        self.hear()
-    }
-
-    fn hear(&mut self) -> String {
-        let mut answer = String::new();
-        self.output.read_line(&mut answer).unwrap();
-        answer.trim_end().to_owned()
-    }
-
-    fn pid(&self) -> String {
-        self.child.id().to_string()
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        // It may have ended in order.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// A runtime directory of the test's own: other tests' programs are not in it.
-fn runtime() -> TempDir {
-    let runtime = directory();
-    fs::set_permissions(runtime.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    runtime
+fn served_with(runtime: &TempDir, more: &[&str], command: &[&str]) -> Served {
+    Served::start(runtime, &[&["--ram", "16M", "--swap", "/var/tmp"], more].concat(), command)
 }
 
 fn userswap(runtime: &TempDir, arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_userswap"));
-    command.args(arguments).env("XDG_RUNTIME_DIR", runtime.path()).output().unwrap()
-}
-
-fn printed(runtime: &TempDir, arguments: &[&str]) -> String {
-    let output = userswap(runtime, arguments);
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{arguments:?}: {}: {error}", output.status);
-    String::from_utf8(output.stdout).unwrap()
+    userswap_in(runtime, arguments).output().unwrap()
 }
 
 fn json(runtime: &TempDir, arguments: &[&str]) -> Value {
@@ -121,14 +63,6 @@ fn json(runtime: &TempDir, arguments: &[&str]) -> Value {
 /// Expects status 1 and one line that has all of `parts`.
 fn refused(runtime: &TempDir, arguments: &[&str], parts: &[&str]) {
     is_refusal(&userswap(runtime, arguments), 1, parts);
-}
-
-fn is_refusal(output: &Output, status: i32, parts: &[&str]) {
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(status), "{error}");
-    assert!(error.starts_with("userswap: ") && error.lines().count() == 1, "{error}");
-    parts.iter().for_each(|part| assert!(error.contains(part), "{part:?} is not in: {error}"));
-    assert!(output.stdout.is_empty());
 }
 
 fn sockets(runtime: &TempDir) -> Vec<String> {
@@ -144,7 +78,7 @@ fn sockets(runtime: &TempDir) -> Vec<String> {
 fn a_running_program_is_listed_shown_and_set_while_its_data_stays_right() {
     for fault in ["thread", "signal"] {
         let runtime = runtime();
-        let mut program = Program::start(&runtime, fault, &["python3", "-c", PROGRAM]);
+        let mut program = served(&runtime, fault, &["python3", "-c", PROGRAM]);
         let pid = program.pid();
         assert_eq!(program.ask("hello"), pid);
         let list = printed(&runtime, &["list"]);
@@ -223,7 +157,7 @@ fn a_program_that_is_not_served_is_told_from_one_that_is_not_served_yet() {
         refused(&runtime, arguments, &[&me, "not served by userswap", "userswap run"]);
     }
     let script = "while read line; do echo $line; done";
-    let mut small = Program::start(&runtime, "thread", &["sh", "-c", script]);
+    let mut small = served(&runtime, "thread", &["sh", "-c", script]);
     assert_eq!(small.ask("hello"), "hello");
     refused(&runtime, &["status", &small.pid()], &["no engine yet", "fits its budget"]);
     // Engines of other programs of this user may be there.
@@ -236,7 +170,7 @@ fn a_program_that_is_not_served_is_told_from_one_that_is_not_served_yet() {
 #[test]
 fn descriptors_are_out_of_the_programs_way_and_out_of_its_children() {
     let runtime = runtime();
-    let mut program = Program::start(&runtime, "thread", &["python3", "-c", PROGRAM]);
+    let mut program = served(&runtime, "thread", &["python3", "-c", PROGRAM]);
     let pid = program.pid();
     assert_eq!(program.ask("hello"), pid);
     assert_eq!(program.ask("descriptors"), "0");
@@ -247,7 +181,7 @@ fn descriptors_are_out_of_the_programs_way_and_out_of_its_children() {
 fn a_forked_child_is_reached_under_its_own_number() {
     let runtime = runtime();
     let options = ["--ram-per-process"];
-    let mut program = Program::start_with(&runtime, &options, &["python3", "-c", PROGRAM]);
+    let mut program = served_with(&runtime, &options, &["python3", "-c", PROGRAM]);
     let pid = program.pid();
     assert_eq!(program.ask("hello"), pid);
     let child = program.ask("fork");
@@ -267,7 +201,7 @@ fn a_forked_child_is_reached_under_its_own_number() {
 #[test]
 fn a_server_that_writes_over_its_environment_is_reached() {
     let (runtime, elsewhere) = (runtime(), runtime());
-    let mut program = Program::start(&runtime, "thread", &["python3", "-c", PROGRAM]);
+    let mut program = served(&runtime, "thread", &["python3", "-c", PROGRAM]);
     assert_eq!(program.ask("title"), program.pid());
     let environment = fs::read(format!("/proc/{}/environ", program.pid())).unwrap();
     assert!(environment.iter().all(|byte| *byte == 0));
@@ -279,7 +213,7 @@ fn a_server_that_writes_over_its_environment_is_reached() {
 #[test]
 fn what_a_killed_program_leaves_is_cleaned_up_by_the_list() {
     let runtime = runtime();
-    let mut program = Program::start(&runtime, "thread", &["python3", "-c", PROGRAM]);
+    let mut program = served(&runtime, "thread", &["python3", "-c", PROGRAM]);
     let pid = program.pid();
     assert_eq!(program.ask("hello"), pid);
     drop(program);
@@ -311,7 +245,7 @@ fn as_nobody(directory: &Path) -> Command {
 fn a_stranger_is_refused_and_root_may_ask_all() {
     let runtime = runtime();
     let home = runtime.path();
-    let mine = Program::start(&runtime, "thread", &["sh", "-c", "read line"]);
+    let mine = served(&runtime, "thread", &["sh", "-c", "read line"]);
     let output = as_nobody(home).args(["status", &mine.pid()]).output().unwrap();
     is_refusal(&output, 1, &[&mine.pid(), "belongs to user 0", "as root"]);
 

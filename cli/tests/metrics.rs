@@ -6,13 +6,14 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
-use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Output, Stdio};
+use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use preload_support::directory;
+use preload_support::served::{Served, is_refusal, printed, runtime, userswap_in};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -30,82 +31,18 @@ for line in sys.stdin: fill()
 /// Nothing takes this long, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A program under `run` with an engine; at rest unless it is told to fill its memory.
-struct Program {
-    child: Child,
-    input: ChildStdin,
-    output: BufReader<ChildStdout>,
-}
-
-impl Program {
-    fn start(runtime: &TempDir) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_userswap"))
-            .args(["run", "--ram", "16M", "--swap", "/var/tmp", "--", "python3", "-c", PROGRAM])
-            .env("XDG_RUNTIME_DIR", runtime.path())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let input = child.stdin.take().unwrap();
-        let output = BufReader::new(child.stdout.take().unwrap());
-        let mut program = Self { child, input, output };
-        program.hear();
-        program
-    }
-
-    fn hear(&mut self) {
-        let mut answer = String::new();
-        self.output.read_line(&mut answer).unwrap();
-        assert_eq!(answer.trim_end(), self.pid());
-    }
-
-    fn fill(&mut self) {
-        writeln!(self.input, "fill").unwrap();
-        self.hear();
-    }
-
-    fn pid(&self) -> String {
-        self.child.id().to_string()
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        end(&mut self.child);
-    }
+/// A program with an engine; at rest unless it is told to fill its memory.
+fn served(runtime: &TempDir) -> Served {
+    let options = ["--ram", "16M", "--swap", "/var/tmp"];
+    let mut program = Served::start(runtime, &options, &["python3", "-c", PROGRAM]);
+    assert_eq!(program.hear(), program.pid());
+    program
 }
 
 fn end(child: &mut Child) {
     // It may have ended in order.
     let _ = child.kill();
     let _ = child.wait();
-}
-
-/// A runtime directory of the test's own: other tests' programs are not in it.
-fn runtime() -> TempDir {
-    let runtime = directory();
-    fs::set_permissions(runtime.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    runtime
-}
-
-fn command(runtime: &TempDir, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_userswap"));
-    command.args(arguments).env("XDG_RUNTIME_DIR", runtime.path());
-    command
-}
-
-fn printed(runtime: &TempDir, arguments: &[&str]) -> String {
-    let output = command(runtime, arguments).output().unwrap();
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{arguments:?}: {}: {error}", output.status);
-    String::from_utf8(output.stdout).unwrap()
-}
-
-fn is_refusal(output: &Output, status: i32, parts: &[&str]) {
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(status), "{error}");
-    assert!(error.starts_with("userswap: ") && error.lines().count() == 1, "{error}");
-    parts.iter().for_each(|part| assert!(error.contains(part), "{part:?} is not in: {error}"));
 }
 
 fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
@@ -124,7 +61,7 @@ struct Serving {
 
 impl Serving {
     fn start(runtime: &TempDir, arguments: &[&str]) -> Self {
-        let mut child = command(runtime, &["metrics"])
+        let mut child = userswap_in(runtime, &["metrics"])
             .args(arguments)
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -252,7 +189,7 @@ fn expected(status: &Value) -> Vec<(&'static str, f64)> {
 #[test]
 fn what_is_told_is_what_the_engine_says_and_counters_only_grow() {
     let runtime = runtime();
-    let mut program = Program::start(&runtime);
+    let mut program = served(&runtime);
     let pid = program.pid();
     let (status, text) = at_rest(&runtime, &pid);
     assert!(text.ends_with("\n# EOF\n"), "{text}");
@@ -262,7 +199,7 @@ fn what_is_told_is_what_the_engine_says_and_counters_only_grow() {
         assert!((seen - expected).abs() <= expected * 1e-9, "{name}: {seen}, not {expected}");
     }
     assert!(value(&told, "userswap_swap_in_bytes_total", &pid) > 0.0, "{text}");
-    program.fill();
+    assert_eq!(program.ask("fill"), program.pid());
     let later = samples(&printed(&runtime, &["metrics"]));
     let counts = |name: &str| {
         let name = name.split('{').next().unwrap();
@@ -293,7 +230,7 @@ fn buckets_are_cumulative(samples: &BTreeMap<String, f64>, pid: &str) {
 #[test]
 fn a_scrape_gets_its_format_and_promtool_finds_nothing_to_say() {
     let runtime = runtime();
-    let program = Program::start(&runtime);
+    let program = served(&runtime);
     let mut serving = Serving::start(&runtime, &["--listen", "127.0.0.1:0"]);
     let address = serving.address();
     let connect = || TcpStream::connect(&address).unwrap();
@@ -314,7 +251,7 @@ fn a_scrape_gets_its_format_and_promtool_finds_nothing_to_say() {
 #[test]
 fn a_real_prometheus_scrapes_it() {
     let runtime = runtime();
-    let program = Program::start(&runtime);
+    let program = served(&runtime);
     let mut serving = Serving::start(&runtime, &["--listen", "0"]);
     let target = serving.address();
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
@@ -381,13 +318,13 @@ fn a_socket_is_for_its_user_only_and_goes_with_the_server() {
     assert!(found.file_type().is_socket() && found.mode() & 0o777 == 0o600, "{:o}", found.mode());
     let connect = || UnixStream::connect(&path).unwrap();
     assert!(got(connect(), "/metrics", "*/*").0.contains("200 OK"));
-    let second = command(&runtime, &["metrics", "--listen", &listen]).output().unwrap();
+    let second = userswap_in(&runtime, &["metrics", "--listen", &listen]).output().unwrap();
     is_refusal(&second, 1, &["--listen", &listen, "choose another one"]);
     assert!(got(connect(), "/metrics", "*/*").0.contains("200 OK"), "the first one goes on");
     serving.stop("-TERM");
     assert_eq!(fs::symlink_metadata(&path).unwrap_err().kind(), ErrorKind::NotFound);
     fs::write(&path, "a file of the user's").unwrap();
-    let refused = command(&runtime, &["metrics", "--listen", &listen]).output().unwrap();
+    let refused = userswap_in(&runtime, &["metrics", "--listen", &listen]).output().unwrap();
     is_refusal(&refused, 1, &[&listen]);
     assert_eq!(fs::read_to_string(&path).unwrap(), "a file of the user's");
 }
@@ -395,7 +332,7 @@ fn a_socket_is_for_its_user_only_and_goes_with_the_server() {
 #[test]
 fn a_file_is_replaced_as_a_whole_again_and_again() {
     let runtime = runtime();
-    let program = Program::start(&runtime);
+    let program = served(&runtime);
     let home = directory();
     let file = home.path().join("userswap.prom");
     let name = file.to_str().unwrap();
@@ -414,7 +351,7 @@ fn a_file_is_replaced_as_a_whole_again_and_again() {
     serving.stop("-TERM");
     assert_eq!(names_in(home.path()), ["userswap.prom"]);
     let nowhere = home.path().join("no/such.prom");
-    let refused = command(&runtime, &["metrics", "--textfile", nowhere.to_str().unwrap()]);
+    let refused = userswap_in(&runtime, &["metrics", "--textfile", nowhere.to_str().unwrap()]);
     is_refusal(&{ refused }.output().unwrap(), 1, &["--textfile", "no/such.prom", "directory"]);
 }
 
@@ -426,7 +363,7 @@ fn names_in(directory: &Path) -> Vec<String> {
 #[test]
 fn a_program_that_is_stopped_is_told_as_such_and_hides_no_other() {
     let runtime = runtime();
-    let (stopped, running) = (Program::start(&runtime), Program::start(&runtime));
+    let (stopped, running) = (served(&runtime), served(&runtime));
     let pid = stopped.pid();
     let signal = |name: &str| Command::new("kill").args([name, &pid]).status().unwrap();
     assert!(signal("-STOP").success());
@@ -445,7 +382,7 @@ fn nobody_is_told_of_the_programs_of_others() {
     let is_root = fs::metadata("/proc/self").unwrap().uid() == 0;
     assert!(is_root, "this test needs root, to become another user: run it as root");
     let runtime = runtime();
-    let mine = Program::start(&runtime);
+    let mine = served(&runtime);
     let program = runtime.path().join("userswap-for-all");
     fs::copy(env!("CARGO_BIN_EXE_userswap"), &program).unwrap();
     let output = Command::new("setpriv")
@@ -464,7 +401,7 @@ fn nobody_is_told_of_the_programs_of_others() {
 fn bad_input_is_refused_in_one_line() {
     let runtime = runtime();
     let metrics =
-        |arguments: &[&str]| command(&runtime, &["metrics"]).args(arguments).output().unwrap();
+        |arguments: &[&str]| userswap_in(&runtime, &["metrics"]).args(arguments).output().unwrap();
     for (arguments, parts) in [
         (["--listen", "nonsense"], ["--listen", "\"nonsense\"", "127.0.0.1:9877"]),
         (["--listen", "unix:"], ["--listen", "\"unix:\"", "unix:/"]),

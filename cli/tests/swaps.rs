@@ -3,12 +3,10 @@
 
 mod preload_support;
 
-use std::fs;
-use std::io::{BufRead, BufReader, Write};
-use std::os::unix::fs::PermissionsExt;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
+use std::process::Output;
 
 use preload_support::directory;
+use preload_support::served::{Served, is_refusal, printed, runtime, userswap_in};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -31,65 +29,36 @@ for line in sys.stdin:
     print('right', flush=True)
 ";
 
-/// The program under `run`.
+/// The program under `run`, in a runtime directory of its own.
 struct Program {
-    child: Child,
-    input: ChildStdin,
-    output: BufReader<ChildStdout>,
+    served: Served,
     runtime: TempDir,
 }
 
 impl Program {
     fn start(options: &[&str]) -> Self {
-        let runtime = directory();
-        fs::set_permissions(runtime.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        let mut child = Command::new(env!("CARGO_BIN_EXE_userswap"))
-            .arg("run")
-            .args(options)
-            .args(["--", "python3", "-c", PROGRAM])
-            .env("XDG_RUNTIME_DIR", runtime.path())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let input = child.stdin.take().unwrap();
-        let output = BufReader::new(child.stdout.take().unwrap());
-        let mut program = Self { child, input, output, runtime };
-        assert_eq!(program.hear(), "filled");
-        program
-    }
-
-    fn hear(&mut self) -> String {
-        let mut answer = String::new();
-        self.output.read_line(&mut answer).unwrap();
-        answer.trim_end().to_owned()
+        let runtime = runtime();
+        let mut served = Served::start(&runtime, options, &["python3", "-c", PROGRAM]);
+        assert_eq!(served.hear(), "filled");
+        Self { served, runtime }
     }
 
     /// Has it verify its memory, and change it if `line` says so.
     fn ask(&mut self, line: &str) {
-        writeln!(self.input, "{line}").unwrap();
-        assert_eq!(self.hear(), "right");
+        assert_eq!(self.served.ask(line), "right");
     }
 
     fn userswap(&self, verb: &str, arguments: &[&str]) -> Output {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_userswap"));
-        command.arg(verb).arg(self.child.id().to_string()).args(arguments);
-        command.env("XDG_RUNTIME_DIR", self.runtime.path()).output().unwrap()
+        let pid = self.served.pid();
+        userswap_in(&self.runtime, &[&[verb, &pid], arguments].concat()).output().unwrap()
     }
 
     fn done(&self, verb: &str, arguments: &[&str]) -> String {
-        let output = self.userswap(verb, arguments);
-        let error = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{verb} {arguments:?}: {}: {error}", output.status);
-        String::from_utf8(output.stdout).unwrap()
+        printed(&self.runtime, &[&[verb, &self.served.pid()], arguments].concat())
     }
 
     fn refused(&self, verb: &str, arguments: &[&str], parts: &[&str]) {
-        let output = self.userswap(verb, arguments);
-        let error = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{verb} {arguments:?}: {error}");
-        assert!(error.starts_with("userswap: ") && error.lines().count() == 1, "{error}");
-        parts.iter().for_each(|part| assert!(error.contains(part), "{part:?} not in: {error}"));
+        is_refusal(&self.userswap(verb, arguments), 1, parts);
     }
 
     fn status(&self) -> Value {
@@ -115,14 +84,6 @@ impl Program {
             entries.collect::<Vec<_>>().join(" ")
         };
         nodes.map(list).collect()
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        // It may have ended in order.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

@@ -5,13 +5,11 @@ mod preload_support;
 mod terminal_support;
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
-use std::os::unix::fs::PermissionsExt;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use preload_support::directory;
+use preload_support::served::{Served, printed, runtime};
 use serde_json::Value;
 use tempfile::TempDir;
 use terminal_support::Tmux;
@@ -29,47 +27,30 @@ for line in sys.stdin:
 
 /// The program under `run`, in a runtime directory of its own.
 struct Program {
-    child: Child,
-    input: ChildStdin,
-    output: BufReader<ChildStdout>,
+    served: Served,
     runtime: TempDir,
 }
 
 impl Program {
     fn start(devices: &[&str]) -> Self {
-        let runtime = directory();
-        fs::set_permissions(runtime.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_userswap"));
-        command.args(["run", "--ram", "16M"]);
-        devices.iter().for_each(|device| _ = command.args(["--swap", device]));
-        command.args(["--", "python3", "-c", PROGRAM]).env("XDG_RUNTIME_DIR", runtime.path());
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let input = child.stdin.take().unwrap();
-        let output = BufReader::new(child.stdout.take().unwrap());
-        let mut program = Self { child, input, output, runtime };
-        program.hears("filled");
-        program
-    }
-
-    fn hears(&mut self, expected: &str) {
-        let mut line = String::new();
-        self.output.read_line(&mut line).unwrap();
-        assert_eq!(line.trim_end(), expected);
+        let runtime = runtime();
+        let swap = devices.iter().flat_map(|device| ["--swap", device]);
+        let options: Vec<_> = ["--ram", "16M"].into_iter().chain(swap).collect();
+        let mut served = Served::start(&runtime, &options, &["python3", "-c", PROGRAM]);
+        assert_eq!(served.hear(), "filled");
+        Self { served, runtime }
     }
 
     fn verify(&mut self) {
-        writeln!(self.input, "verify").unwrap();
-        self.hears("right");
+        assert_eq!(self.served.ask("verify"), "right");
     }
 
     fn pid(&self) -> String {
-        self.child.id().to_string()
+        self.served.pid()
     }
 
     fn status(&self) -> Value {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_userswap"));
-        command.args(["status", "--json", &self.pid()]).env("XDG_RUNTIME_DIR", self.runtime.path());
-        serde_json::from_slice(&command.output().unwrap().stdout).unwrap()
+        serde_json::from_str(&printed(&self.runtime, &["status", "--json", &self.pid()])).unwrap()
     }
 
     /// A terminal that runs `top`, and shows this program's screen: in the list there may be others, which are none of ours to
@@ -90,14 +71,6 @@ impl Program {
 
     fn send(&self, signal: &str) {
         send(signal, &self.pid());
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        // It may have ended in order.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

@@ -53,7 +53,7 @@ pub fn all() -> Vec<(EngineName, PathBuf)> {
     named().into_iter().filter(|(_, socket)| !directory::is_stale(socket)).collect()
 }
 
-/// As [`all`], without a connection to each: a program that is stopped would keep its caller waiting. At some nobody may listen.
+/// As [`all`], without a connection to each: at some nobody may listen any more.
 pub fn named() -> Vec<(EngineName, PathBuf)> {
     let mut found = Vec::new();
     for directory in private(directory::candidates_here(), directory::user()) {

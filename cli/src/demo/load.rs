@@ -14,6 +14,7 @@ use clap::Args;
 use userswap::parse_size;
 
 use crate::failure::Failure;
+use crate::pattern::pattern;
 
 /// How often everything is written and read; the second time everything is on the disk already.
 pub const PASSES: u64 = 2;
@@ -124,14 +125,6 @@ fn say(line: Line) -> Result<(), Failure> {
 /// The index of a piece's first word in the pattern; passes have different patterns.
 fn first_word(pass: u64, piece: usize) -> u64 {
     (pass << 48) + (piece * PIECE_WORDS) as u64
-}
-
-/// A word that no neighbour shares and no compressor shrinks (the finaliser of splitmix64).
-fn pattern(index: u64) -> u64 {
-    let mut word = index.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    word ^ (word >> 31)
 }
 
 fn fill(piece: &mut [u64], first: u64) {

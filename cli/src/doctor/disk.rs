@@ -11,6 +11,7 @@ use userswap::SwapSpec;
 use userswap::internals::open;
 
 use crate::memory::PAGE_BYTES;
+use crate::pattern::pattern;
 
 /// What is written at most, and what the reads are spread over.
 const FILE_BYTES: u64 = 1 << 30;
@@ -73,7 +74,7 @@ fn write(file: &File, bytes: u64, time: Duration) -> io::Result<Written> {
     while done + WRITE_BYTES as u64 <= bytes && (done == 0 || begun.elapsed() < time) {
         // No two blocks are the same to a disk that shares them.
         for (word, number) in buffer.chunks_exact_mut(8).zip(done..) {
-            word.copy_from_slice(&scattered(number).to_ne_bytes());
+            word.copy_from_slice(&pattern(number).to_ne_bytes());
         }
         file.write_all_at(buffer, done)?;
         done += WRITE_BYTES as u64;
@@ -100,7 +101,7 @@ fn reads(file: &File, Reads { pages, readers, time }: Reads) -> io::Result<f64> 
         let mut memory = vec![0; 2 * PAGE_BYTES as usize];
         let buffer = aligned(&mut memory, PAGE_BYTES as usize);
         for turn in 0.. {
-            let page = scattered(turn * READERS + reader) % pages;
+            let page = pattern(turn * READERS + reader) % pages;
             file.read_exact_at(buffer, page * PAGE_BYTES)?;
             // Relaxed: read once all have ended.
             done.fetch_add(1, Ordering::Relaxed);
@@ -123,14 +124,6 @@ fn reads(file: &File, Reads { pages, readers, time }: Reads) -> io::Result<f64> 
 fn aligned(memory: &mut [u8], bytes: usize) -> &mut [u8] {
     let unaligned = memory.as_ptr().align_offset(PAGE_BYTES as usize);
     &mut memory[unaligned..][..bytes]
-}
-
-/// Numbers without an order (the finaliser of splitmix64).
-fn scattered(number: u64) -> u64 {
-    let mut word = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    word ^ (word >> 31)
 }
 
 #[cfg(test)]

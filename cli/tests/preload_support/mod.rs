@@ -1,6 +1,8 @@
 //! What the tests of the injected library share: C programs, and running them under `userswap run`.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub mod served;
+
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};

@@ -121,16 +121,11 @@ impl Server {
         self.make_sure_of_room();
         let near = self.messages.node_of(&core, fault.thread);
         let page = core.arena.page_of(fault.address);
+        let wait = Wait { waited: Waited::Page(page), thread: fault.thread, since_ns: since };
         match core.handle_fault(page, fault.access, core.node(near)) {
             Step::Done => core.counters.latency.record(clock::now_ns() - since),
-            Step::Busy => {
-                let wait =
-                    Wait { waited: Waited::Page(page), thread: fault.thread, since_ns: since };
-                self.wait_with_read(page, wait);
-            }
+            Step::Busy => self.wait_with_read(page, wait),
             Step::Read(job) => {
-                let waited = Waited::Page(page);
-                let wait = Wait { waited, thread: fault.thread, since_ns: since };
                 core.note_read_waits(&job, wait);
                 self.start(job, Some(since));
             }

@@ -39,23 +39,7 @@ impl Threads {
             stopping: AtomicBool::new(false),
         })
     }
-}
 
-/// A server that helps.
-pub struct Helper {
-    /// Wakes it.
-    pub wanted: Event,
-    /// It is looking for messages, or has been woken.
-    pub awake: AtomicBool,
-}
-
-impl Helper {
-    fn new() -> io::Result<Self> {
-        Ok(Self { wanted: Event::new()?, awake: AtomicBool::new(false) })
-    }
-}
-
-impl Threads {
     /// Whether any helper is awake.
     pub fn is_helped(&self) -> bool {
         // Relaxed: who reads an old value takes more messages at once, or fewer, once more.
@@ -84,6 +68,20 @@ impl Threads {
     /// There are so many helpers, though more might have been wanted.
     pub fn has_helpers(&self, number: usize) {
         self.servers_max.store(number as u8 + 1, Ordering::Relaxed);
+    }
+}
+
+/// A server that helps.
+pub struct Helper {
+    /// Wakes it.
+    pub wanted: Event,
+    /// It is looking for messages, or has been woken.
+    pub awake: AtomicBool,
+}
+
+impl Helper {
+    fn new() -> io::Result<Self> {
+        Ok(Self { wanted: Event::new()?, awake: AtomicBool::new(false) })
     }
 }
 

@@ -1,5 +1,5 @@
 //! The ledger of a job: members that take pages at once, and die at any moment.
-use crate::support::{alone, end, forked, is_long, kill, send, stop};
+use crate::support::{alone, end, forked, is_long, kill, send, shared_words, stop};
 use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -7,17 +7,6 @@ use userswap::internals::{Ledger, Member, ledger};
 
 const LIMIT: u32 = 10_000;
 const MEMBERS: usize = 4;
-
-/// Numbers that the processes of a test share: what each says that it uses.
-fn shared_words() -> &'static [AtomicU32; MEMBERS] {
-    let (access, flags) =
-        (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
-    // SAFETY: a new mapping touches nothing that exists.
-    let address = unsafe { libc::mmap(std::ptr::null_mut(), 4096, access, flags, -1, 0) };
-    assert_ne!(address, libc::MAP_FAILED);
-    // SAFETY: a page of zeros, which stays to the end of the process.
-    unsafe { &*address.cast() }
-}
 
 /// A child that takes and gives back pages until it is killed; it uses them only between the two.
 fn start(path: &Path, used: &AtomicU32, seed: u64) -> i32 {
@@ -53,7 +42,7 @@ fn members_killed_at_any_moment_leave_the_sum_right() {
         let directory = tempfile::tempdir().unwrap();
         let path = Ledger::create(directory.path(), 1, LIMIT).unwrap();
         let watch = Ledger::open(&path, LIMIT).unwrap();
-        let words = shared_words();
+        let words = shared_words::<MEMBERS>();
         let mut children: Vec<i32> =
             words.iter().zip(1..).map(|(word, seed)| start(&path, word, seed)).collect();
         let kills = if is_long() { 16_000 } else { 2000 };
@@ -84,7 +73,7 @@ fn a_ledger_is_swept_only_when_its_job_has_ended() {
     alone(60, || {
         let directory = tempfile::tempdir().unwrap();
         let path = Ledger::create(directory.path(), 77, LIMIT).unwrap();
-        let words = shared_words();
+        let words = shared_words::<MEMBERS>();
         let child = start(&path, &words[0], 3);
         while words[0].load(Ordering::SeqCst) == 0 {
             std::hint::spin_loop();

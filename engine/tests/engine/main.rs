@@ -1,8 +1,6 @@
 //! The engine as a program uses it. Tests share this process; one that forks, or that changes what belongs to
 //! the whole process (handlers, limits, credentials), runs again in a process of its own: `support::alone`.
-#![allow(clippy::multiple_unsafe_ops_per_block)]
 #![allow(clippy::needless_range_loop)]
-#![allow(unsafe_code)]
 
 mod api;
 mod blocks;
@@ -29,6 +27,7 @@ mod reclaim;
 mod refusals;
 mod servers;
 mod shrinkers;
+#[allow(unsafe_code, clippy::multiple_unsafe_ops_per_block)]
 mod support;
 mod swapoff;
 mod system_calls;

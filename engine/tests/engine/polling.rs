@@ -132,17 +132,6 @@ fn wishes() -> Vec<i32> {
     numbers.map(|number| number.parse().unwrap()).filter(is_wish).collect()
 }
 
-/// Whether a descriptor of this process is another process's under the same number: the same open file, not only the same path.
-fn is_shared_with(process: i32, number: i32) -> bool {
-    const KCMP_FILE: i32 = 0;
-    let this = std::process::id();
-    let call = libc::SYS_kcmp;
-    // SAFETY: compares two descriptors by number.
-    let order = unsafe { libc::syscall(call, this, process, KCMP_FILE, number, number) };
-    assert!(order >= 0, "kcmp: {}", std::io::Error::last_os_error());
-    order == 0
-}
-
 fn awake_ns(engine: &Engine) -> u64 {
     engine.counters().idle_awake_ns
 }
@@ -223,8 +212,7 @@ fn a_program_that_has_closed_the_file_keeps_what_it_has_in_its_place() {
 fn without_the_right_to_keep_cpus_from_halting_the_setting_is_refused_in_one_line() {
     alone(50, || {
         let engine = engine_polling(WAYS[0], Poll::Off);
-        // SAFETY: changes this process, which is the test's own.
-        assert_eq!(unsafe { libc::setresuid(12345, 12345, 12345) }, 0);
+        become_user(12345);
         let refusal = engine.set("poll", "idle").unwrap_err().to_string();
         assert!(refusal.starts_with("poll: /dev/cpu_dma_latency cannot be opened ("), "{refusal}");
         assert!(refusal.ends_with("run as root, or use --poll auto"), "{refusal}");

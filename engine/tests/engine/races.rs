@@ -222,11 +222,9 @@ fn a_page_that_is_moved_while_a_device_holds_it_keeps_every_byte() {
 fn handler_touches_memory(way: Way) {
     static ADDRESS: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
     static TURN: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
-    extern "C" fn touch(_: i32) {
+    extern "C" fn touch_one(_: i32) {
         let page = TURN.fetch_add(997, Ordering::Relaxed) % 6144;
-        let word = (ADDRESS.load(Ordering::Relaxed) + page * PAGE) as *const u64;
-        // SAFETY: the timer runs only while the region lives.
-        let _ = unsafe { word.read_volatile() };
+        touch(ADDRESS.load(Ordering::Relaxed) + page * PAGE);
     }
     let engine = engine(way);
     let watched = engine.map(24 * MIB).unwrap();
@@ -234,33 +232,20 @@ fn handler_touches_memory(way: Way) {
     let pages = Pages::of(&watched);
     pages.fill_all(5);
     ADDRESS.store(pages.address, Ordering::Relaxed);
-    // SAFETY: the handler only reads memory that exists.
-    unsafe { libc::signal(libc::SIGVTALRM, touch as *const () as usize) };
-    let every = libc::timeval { tv_sec: 0, tv_usec: 200 };
-    let timer = libc::itimerval { it_interval: every, it_value: every };
-    // SAFETY: a timer of CPU time for this process.
-    unsafe { libc::setitimer(libc::ITIMER_VIRTUAL, &timer, std::ptr::null_mut()) };
-    for turn in 0..rounds(40) {
-        let all = 0..region.len();
-        region.as_mut_slice().iter_mut().step_by(PAGE).for_each(|byte| *byte = turn as u8 | 1);
-        region.page_out(all.clone()).unwrap();
-        region.prefetch(all.clone()).unwrap();
-        region.pin(0..64 * PAGE).unwrap();
-        region.unpin(0..64 * PAGE).unwrap();
-        region.discard(all).unwrap();
-        engine.set_budget((16 + turn % 2) << 20).unwrap();
-    }
-    let stop = libc::itimerval { it_interval: never(), it_value: never() };
-    // SAFETY: stops the timer before the memory goes that its handler touches.
-    unsafe { libc::setitimer(libc::ITIMER_VIRTUAL, &stop, std::ptr::null_mut()) };
-    // SAFETY: a signal that is already on its way is ignored.
-    unsafe { libc::signal(libc::SIGVTALRM, libc::SIG_IGN) };
+    interrupted_by(touch_one, || {
+        for turn in 0..rounds(40) {
+            let all = 0..region.len();
+            region.as_mut_slice().iter_mut().step_by(PAGE).for_each(|byte| *byte = turn as u8 | 1);
+            region.page_out(all.clone()).unwrap();
+            region.prefetch(all.clone()).unwrap();
+            region.pin(0..64 * PAGE).unwrap();
+            region.unpin(0..64 * PAGE).unwrap();
+            region.discard(all).unwrap();
+            engine.set_budget((16 + turn % 2) << 20).unwrap();
+        }
+    });
     pages.check_all(5);
     audit(&engine);
-}
-
-fn never() -> libc::timeval {
-    libc::timeval { tv_sec: 0, tv_usec: 0 }
 }
 
 #[test]

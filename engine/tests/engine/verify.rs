@@ -61,11 +61,6 @@ fn threads_at_random(engine: &Engine, threads: usize, steps: usize) {
     audit(engine);
 }
 
-fn atomics(words: &mut [u64]) -> &[AtomicU64] {
-    // SAFETY: same size and alignment on this architecture, and the exclusive borrow is given up for it.
-    unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), words.len()) }
-}
-
 #[test]
 fn every_word_is_read_back_by_message_and_move() {
     verify(&engine(WAYS[0]), 3);

@@ -12,10 +12,11 @@ pub use audit::audit;
 pub use files::{file_of, read_from};
 pub use internals::*;
 pub use lost::is_lost;
-pub use pages::{Pages, read_at, word, write_at};
+pub use pages::{Pages, atomics, read_at, word, write_at};
 pub use past::*;
 pub use process::{
-    alone, end, ended, fork, fork_away, forked, in_child, join, kill, limit_files, rest, send, stop,
+    alone, become_user, end, ended, fork, fork_away, forked, in_child, interrupted_by,
+    is_shared_with, join, kill, limit_files, rest, send, shared_words, stay_on, stop,
 };
 
 use std::hash::{BuildHasher, Hasher, RandomState};

@@ -1,6 +1,7 @@
 //! Pages by address, with content that tells page, word and stamp from every other.
 use super::internals::Pagemap;
 use super::{PAGE, WORDS};
+use std::sync::atomic::AtomicU64;
 use userswap::Region;
 
 /// The word at `index` of `page` under a stamp; stamp 0 is a page of zeros.
@@ -22,6 +23,12 @@ pub fn write_at(memory: *mut u64, index: usize, word: u64) {
 pub fn read_at(memory: *const u64, index: usize) -> u64 {
     // SAFETY: as in `write_at`; others only write elsewhere.
     unsafe { memory.add(index).read_volatile() }
+}
+
+/// Words as several threads may use them.
+pub fn atomics(words: &mut [u64]) -> &[AtomicU64] {
+    // SAFETY: same size and alignment on this architecture, and the exclusive borrow is given up for it.
+    unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), words.len()) }
 }
 
 /// Pages by address: tests share a region between threads in ways that slices do not allow.

@@ -3,6 +3,7 @@ use super::internals::Blocked;
 use super::{is_long, limit, progress};
 use std::any::type_name;
 use std::process::{Command, Output};
+use std::sync::atomic::AtomicU32;
 use userswap::{Engine, Error};
 
 const CHILD: &str = "USERSWAP_TEST_CHILD";
@@ -141,4 +142,60 @@ pub fn limit_files(bytes: u64) {
     let limit = libc::rlimit { rlim_cur: bytes, rlim_max: libc::RLIM_INFINITY };
     // SAFETY: a limit of this process alone.
     unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &limit) };
+}
+
+/// Takes this process's rights away: it is another user's from here on.
+pub fn become_user(id: u32) {
+    // SAFETY: changes this process, which is the test's own.
+    assert_eq!(unsafe { libc::setresuid(id, id, id) }, 0);
+}
+
+/// Keeps the calling thread on one CPU.
+pub fn stay_on(cpu: usize) {
+    // SAFETY: all zero is an empty set.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: a set of this thread's own.
+    unsafe { libc::CPU_SET(cpu, &mut set) };
+    // SAFETY: the set lives, and its size is given.
+    assert_eq!(unsafe { libc::sched_setaffinity(0, size_of_val(&set), &set) }, 0);
+}
+
+/// Whether a descriptor of this process is another process's under the same number: the same open file, not only the same path.
+pub fn is_shared_with(process: i32, number: i32) -> bool {
+    const KCMP_FILE: i32 = 0;
+    let this = std::process::id();
+    let call = libc::SYS_kcmp;
+    // SAFETY: compares two descriptors by number.
+    let order = unsafe { libc::syscall(call, this, process, KCMP_FILE, number, number) };
+    assert!(order >= 0, "kcmp: {}", std::io::Error::last_os_error());
+    order == 0
+}
+
+/// Numbers that the processes of a test share.
+pub fn shared_words<const COUNT: usize>() -> &'static [AtomicU32; COUNT] {
+    let bytes = size_of::<[AtomicU32; COUNT]>();
+    let (access, flags) =
+        (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
+    // SAFETY: a new mapping touches nothing that exists.
+    let address = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, flags, -1, 0) };
+    assert_ne!(address, libc::MAP_FAILED);
+    // SAFETY: zeros, which stay to the end of the process.
+    unsafe { &*address.cast() }
+}
+
+/// Does `work`, in which a signal has `handler` called 5000 times a second of CPU time.
+pub fn interrupted_by(handler: extern "C" fn(i32), work: impl FnOnce()) {
+    let every = |tv_usec| {
+        let time = libc::timeval { tv_sec: 0, tv_usec };
+        let timer = libc::itimerval { it_interval: time, it_value: time };
+        // SAFETY: a timer of CPU time for this process.
+        unsafe { libc::setitimer(libc::ITIMER_VIRTUAL, &timer, std::ptr::null_mut()) };
+    };
+    // SAFETY: the handler does what a handler may.
+    unsafe { libc::signal(libc::SIGVTALRM, handler as *const () as usize) };
+    every(200);
+    work();
+    every(0);
+    // SAFETY: a signal that is already on its way is ignored.
+    unsafe { libc::signal(libc::SIGVTALRM, libc::SIG_IGN) };
 }

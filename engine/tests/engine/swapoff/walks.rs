@@ -61,16 +61,6 @@ fn pinned_pages_stay_where_they_are_and_give_their_slots_up() {
     audit(&engine);
 }
 
-/// Keeps the calling thread on one CPU.
-fn stay_on(cpu: usize) {
-    // SAFETY: all zero is an empty set.
-    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // SAFETY: a set of this thread's own.
-    unsafe { libc::CPU_SET(cpu, &mut set) };
-    // SAFETY: the set lives, and its size is given.
-    assert_eq!(unsafe { libc::sched_setaffinity(0, size_of_val(&set), &set) }, 0);
-}
-
 /// A node full of pinned pages has nothing to offer; the others have.
 #[test]
 fn pages_go_to_whichever_node_has_room() {
