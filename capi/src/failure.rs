@@ -106,6 +106,7 @@ impl From<Error> for Failure {
             | Error::BudgetTooLarge(..)
             | Error::NodeBudgetTooSmall(..)
             | Error::BudgetPinned(..)
+            | Error::BudgetStored(..)
             | Error::WatermarksTooHigh(..)
             | Error::PinTooLarge(..) => US_BUDGET,
             Error::Userfaultfd(_) => US_NOT_PERMITTED,

@@ -82,6 +82,7 @@ pub mod internals {
     pub use crate::control::{CONNECTIONS_MAX, directory, protocol, settings};
     pub use crate::device::loans::BORROWERS_MAX;
     pub use crate::device::record::{Device, DeviceState, Holding};
+    pub use crate::device::zram::{Stored, codec};
     pub use crate::device::{Devices, SlotMode, SlotSpan, open};
     pub use crate::job::ledger::{self, Ledger};
     pub use crate::job::member::Member;

@@ -11,6 +11,7 @@ extern crate alloc;
 pub mod banks;
 mod bits;
 pub mod block;
+pub mod cells;
 pub mod choice;
 pub mod clean;
 pub mod devices;

@@ -47,7 +47,7 @@ pub struct Pages {
     pub free: u64,
     /// In frames whose write is under way.
     pub writing: u64,
-    /// Held by the program's own caches.
+    /// Held by the program's own caches, and by compressed pages.
     pub charged: u64,
 }
 

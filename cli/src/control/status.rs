@@ -79,6 +79,7 @@ fn describe(name: EngineName, status: &Status) -> String {
     );
     text.push_str(&status.job.as_ref().map(job).unwrap_or_default());
     text.push_str(&devices(&status.devices));
+    status.devices.iter().for_each(|device| text.push_str(&compressed(device)));
     for node in &status.nodes {
         text.push_str(&list_of(node));
     }
@@ -163,6 +164,21 @@ fn devices(devices: &[DeviceStatus]) -> String {
     table(titles, &devices.iter().map(row).collect::<Vec<_>>())
 }
 
+/// `zram: 64M of pages in 25M of RAM, 2.6 to 1; 3100 pages of one value, 12 not compressed`.
+fn compressed(device: &DeviceStatus) -> String {
+    let Some(found) = &device.compressed else { return String::new() };
+    let pages_bytes = found.pages.saturating_mul(PAGE_BYTES);
+    format!(
+        "{}: {} of pages in {} of RAM, {:.1} to 1; {} pages of one value, {} not compressed\n",
+        plain(&device.name),
+        ByteSize(pages_bytes).rounded(),
+        ByteSize(found.pool_bytes).rounded(),
+        pages_bytes as f64 / found.pool_bytes.max(1) as f64,
+        found.same_pages,
+        found.huge_pages
+    )
+}
+
 /// `node 0 (cpus 0-3): swap0 (1) swap1 (3)`.
 fn list_of(node: &NodeStatus) -> String {
     let cpus = match &node.cpus[..] {
@@ -190,7 +206,7 @@ fn ranges(numbers: &[u32]) -> String {
 fn memory_of(node: &NodeStatus) -> String {
     let size = |pages: u64| ByteSize(pages.saturating_mul(PAGE_BYTES)).rounded();
     format!(
-        "node {} memory: budget {}, resident {} ({} active, {} inactive), cached {}, caches {}, writing {}, \
+        "node {} memory: budget {}, resident {} ({} active, {} inactive), cached {}, caches {}, compressed {}, writing {}, \
          free {}, spare {}; watermarks {} {} {}; slots given {}{}\n",
         node.node,
         size(node.budget_pages),
@@ -199,6 +215,7 @@ fn memory_of(node: &NodeStatus) -> String {
         size(node.inactive_pages),
         size(node.cached_pages),
         size(node.charged_pages),
+        size(node.compressed_pages),
         size(node.writing_pages),
         size(node.free_pages),
         size(node.spare_pages),
@@ -242,7 +259,9 @@ fn locks(status: &Status) -> String {
 
 #[cfg(test)]
 mod tests {
-    use userswap::internals::status::{ListEntry, Placed, ReadaheadStatus, TrafficStatus};
+    use userswap::internals::status::{
+        CompressedStatus, ListEntry, Placed, ReadaheadStatus, TrafficStatus,
+    };
 
     use super::*;
 
@@ -254,6 +273,7 @@ mod tests {
             size_bytes: 1 << 30,
             used_bytes: 3 << 20,
             lent_bytes: 0,
+            compressed: None,
             priority,
             node: (index > 0).then_some(0),
             state: DeviceState::On,
@@ -278,6 +298,7 @@ mod tests {
             cached_pages: 256,
             unevictable_pages: 0,
             charged_pages: 512,
+            compressed_pages: 256,
             writing_pages: 0,
             free_pages: 1,
             spare_pages: 0,
@@ -297,6 +318,13 @@ mod tests {
     fn the_text_shows_devices_lists_memory_and_locks() {
         let mut devices = vec![device(0, "/swap0", -2), device(1, "/swap1", -3)];
         devices[1].state = DeviceState::GoingOff;
+        devices[1].compressed = Some(CompressedStatus {
+            pages: 8192,
+            same_pages: 12,
+            huge_pages: 7,
+            compressed_bytes: 9 << 20,
+            pool_bytes: 10 << 20,
+        });
         let status = Status {
             pid: 7,
             program: "sort".to_owned(),
@@ -348,8 +376,9 @@ job 6: 32M for 2 processes, 16M held, at most 24M; taken beyond it 64K
 NAME   TYPE SIZE USED PRIO NODE
 /swap0 file   1G   3M   -2    -
 /swap1 file   1G   3M   -3    0 going off
+/swap1: 32M of pages in 10M of RAM, 3.2 to 1; 12 pages of one value, 7 not compressed
 node 0 (cpus 0-3,8): /swap1 (1) /swap0 (2)
-node 0 memory: budget 16M, resident 8M (3.9M active, 4M inactive), cached 1M, caches 2M, writing 0, free 4K, spare 0; watermarks 256K 512K 1M; slots given 3M; reclaim is hopeless
+node 0 memory: budget 16M, resident 8M (3.9M active, 4M inactive), cached 1M, caches 2M, compressed 1M, writing 0, free 4K, spare 0; watermarks 256K 512K 1M; slots given 3M; reclaim is hopeless
 cache objects: 256 objects scanned, 200 freed
 readahead: fixed (page_cluster 5, vma_ra_enabled true), 40 pages ahead, 30 hits, 0 wasted
 list lock: 12 acquisitions, 3 waits

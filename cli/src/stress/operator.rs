@@ -63,7 +63,9 @@ fn request(next: &mut impl FnMut(u64) -> u64, client: &mut Client) -> Request {
     let of = |values: &[&str], at: u64| values[at as usize % values.len()].to_owned();
     match next(14) {
         0..3 => set("ram", &of(&["16M", "18M", "24M", "40M"], next(4))),
-        3 => Request::Swapon { spec: of(&["mem:32M", "/var/tmp:48M", "mem:48M,pri=9"], next(3)) },
+        3 => Request::Swapon {
+            spec: of(&["mem:32M", "/var/tmp:48M", "mem:48M,pri=9", "zram:48M,pri=8"], next(4)),
+        },
         4 => {
             let devices = client.status().map_or(Vec::new(), |status| status.devices);
             let count = devices.len().max(1) as u64;

@@ -32,6 +32,7 @@ impl Gathered {
         let tuning = tuning_of(options, &topology)?;
         let devices = open_devices(options, &topology)?;
         let core = Arc::new(Core::new(arena, devices, tuning, topology)?);
+        core.limit_stored();
         Ok(Self { core, process: std::process::id() })
     }
 

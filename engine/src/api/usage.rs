@@ -13,6 +13,8 @@ pub struct Usage {
     pub cached: u32,
     /// Held by the program's own caches: charged to an [`Account`](crate::Account).
     pub charged: u32,
+    /// Held by compressed pages: the memory of `zram:` devices.
+    pub compressed: u32,
     /// Being written to a device.
     pub writing: u32,
     /// Allocated from the kernel, and unused.
@@ -40,6 +42,7 @@ impl Core {
             usage.resident += state.resident;
             usage.cached += state.lists.len(ListId::Cached);
             usage.charged += state.charged;
+            usage.compressed += state.stored;
             usage.writing += state.writing;
             usage.free += state.pool.free();
             usage.spare += state.spare;

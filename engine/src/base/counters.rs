@@ -53,6 +53,10 @@ counters! {
     pswpin,
     /// Pages written to devices.
     pswpout,
+    /// Of the pages read, those from compressed memory.
+    zswpin,
+    /// Of the pages written, those to compressed memory.
+    zswpout,
     /// Pages that left without a slot because they held only zeros.
     swpout_zero,
     /// Pages that left without a write because their slot still held the same content.

@@ -110,6 +110,12 @@ pub enum Error {
         "a budget of {0} bytes is too small while {1} bytes are pinned: unpin some, or use half as much again"
     )]
     BudgetPinned(u64, u64),
+    /// Compressed pages would leave too little of the budget.
+    #[error(
+        "a budget of {0} bytes is too small while compressed pages take {1} bytes of it: swapoff the zram device \
+         first, or use at least 12 MiB more than that and what is pinned"
+    )]
+    BudgetStored(u64, u64),
     /// A setting that does not exist or does not take the value.
     #[error("{0}")]
     Setting(String),

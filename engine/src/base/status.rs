@@ -140,7 +140,7 @@ pub struct DeviceStatus {
     pub index: u32,
     /// As the user named it.
     pub name: String,
-    /// `temporary`, `file`, `block` or `memory`.
+    /// `temporary`, `file`, `block`, `memory` or `zram`.
     pub kind: String,
     /// Bytes of its usable slots.
     pub size_bytes: u64,
@@ -149,6 +149,9 @@ pub struct DeviceStatus {
     /// Bytes of slots that the program has freed, but that children which it forked still read.
     #[serde(default)]
     pub lent_bytes: u64,
+    /// What compressed memory holds; None for every other device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compressed: Option<CompressedStatus>,
     /// As given, or negative when it was given automatically.
     pub priority: i32,
     /// The number of the node it is near to; None when it is near to none.
@@ -181,6 +184,21 @@ pub struct TrafficStatus {
     pub bytes: u64,
     /// Those that failed; each repeat is one of its own.
     pub errors: u64,
+}
+
+/// The content of a compressed device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CompressedStatus {
+    /// Pages of content.
+    pub pages: u64,
+    /// Of these, kept as the single value that they repeat.
+    pub same_pages: u64,
+    /// Of these, kept as they are, as they hardly compress.
+    pub huge_pages: u64,
+    /// Bytes that all of them were compressed to.
+    pub compressed_bytes: u64,
+    /// Bytes of memory that they take.
+    pub pool_bytes: u64,
 }
 
 /// Whether new pages can go to a device.
@@ -235,6 +253,9 @@ pub struct NodeStatus {
     /// Held by the program's own caches.
     #[serde(default)]
     pub charged_pages: u64,
+    /// Held by compressed pages.
+    #[serde(default)]
+    pub compressed_pages: u64,
     /// In frames whose write is under way.
     pub writing_pages: u64,
     /// Present and unused.

@@ -1,12 +1,13 @@
 //! Collecting the status of an engine, for a client of the control socket.
 use crate::base::index::NodeId;
 use crate::base::status::{
-    DeviceState, DeviceStatus, ListEntry, LockStatus, NodeStatus, Placed, ReadaheadStatus, Status,
-    TrafficStatus, UnmapLockStatus,
+    CompressedStatus, DeviceState, DeviceStatus, ListEntry, LockStatus, NodeStatus, Placed,
+    ReadaheadStatus, Status, TrafficStatus, UnmapLockStatus,
 };
 use crate::device::open::DeviceKind;
 use crate::device::record::{Device, DeviceState as Phase, Holding};
 use crate::device::traffic::Flow;
+use crate::device::zram::Stored;
 use crate::state::core::Core;
 use crate::state::node::Node;
 use crate::sys::lock::LockCounts;
@@ -43,7 +44,7 @@ impl Core {
             placement: placement.to_string(),
             readahead: self.readahead_status(),
             hibernated: self.hibernated.load(Ordering::Relaxed),
-            pins: self.pins.load(Ordering::Relaxed).into(),
+            pins: self.devices.allowance.pins.load(Ordering::Relaxed).into(),
             unmanaged_bytes: process::anonymous_bytes()
                 .map_or(0, |bytes| bytes.saturating_sub(in_ram * PAGE_BYTES as u64)),
             free_slots: room.free.max(0) as u64,
@@ -91,7 +92,7 @@ impl Core {
         let priority = self.devices.table().device(device.id()).map_or(-1, |known| known.priority);
         let store = device.store().lock();
         let (used, pages, phase) = (store.used(), store.slots.pages(), store.state);
-        let (is_full, holding, lent) = (store.slots.is_full(), store.holding, store.lent.count());
+        let (is_full, holding, lent) = (store.is_full(), store.holding, store.lent.count());
         drop(store);
         let number = |node: NodeId| self.topology.nodes()[node.0 as usize].number as u16;
         DeviceStatus {
@@ -100,6 +101,7 @@ impl Core {
             kind: kind_name(label.kind).to_owned(),
             size_bytes: u64::from(pages) * PAGE_BYTES as u64,
             used_bytes: u64::from(used) * PAGE_BYTES as u64,
+            compressed: device.stored().map(compressed_status),
             priority: priority.into(),
             node: label.node.map(number),
             lent_bytes: u64::from(lent) * PAGE_BYTES as u64,
@@ -121,6 +123,14 @@ impl Core {
         }
     }
 
+    fn placed_near(&self, node: &Node) -> Vec<Placed> {
+        let placed = self.devices.list().map(|device| Placed {
+            device: device.id().0.into(),
+            slots: device.placed[node.id.0 as usize].load(Ordering::Relaxed),
+        });
+        placed.collect()
+    }
+
     fn node_status(&self, node: &Node, devices: &[DeviceStatus]) -> NodeStatus {
         let known = &self.topology.nodes()[node.id.0 as usize];
         let table = self.devices.table();
@@ -134,11 +144,7 @@ impl Core {
             let device = u32::from(id.0);
             ListEntry { device, name: name_of(device), key }
         };
-        let placed = self.devices.list().map(|device| Placed {
-            device: device.id().0.into(),
-            slots: device.placed[node.id.0 as usize].load(Ordering::Relaxed),
-        });
-        let placed = placed.collect();
+        let placed = self.placed_near(node);
         let state = node.lock();
         NodeStatus {
             node: known.number as u16,
@@ -150,6 +156,7 @@ impl Core {
             cached_pages: state.lists.len(ListId::Cached).into(),
             unevictable_pages: state.lists.len(ListId::Unevictable).into(),
             charged_pages: state.charged.into(),
+            compressed_pages: state.stored.into(),
             writing_pages: state.writing.into(),
             free_pages: state.pool.free().into(),
             spare_pages: state.spare.into(),
@@ -169,6 +176,16 @@ fn lock_status(LockCounts { acquisitions, waits }: LockCounts) -> LockStatus {
     LockStatus { acquisitions, waits }
 }
 
+fn compressed_status(stored: Stored) -> CompressedStatus {
+    CompressedStatus {
+        pages: stored.pages,
+        same_pages: stored.same_pages,
+        huge_pages: stored.huge_pages,
+        compressed_bytes: stored.compressed_bytes,
+        pool_bytes: stored.slab_bytes,
+    }
+}
+
 fn traffic_status(flow: &Flow) -> TrafficStatus {
     TrafficStatus {
         requests: flow.requests.load(Ordering::Relaxed),
@@ -183,6 +200,7 @@ fn kind_name(kind: DeviceKind) -> &'static str {
         DeviceKind::File => "file",
         DeviceKind::Block => "block",
         DeviceKind::Memory => "memory",
+        DeviceKind::Compressed(_) => "zram",
     }
 }
 

@@ -1,6 +1,6 @@
 //! How many slots there are: what allocation reserves from, and what reports and room checks ask.
 use super::Devices;
-use super::record::{Device, DeviceState, Store};
+use super::record::{Device, DeviceState, Store, Supply};
 use std::sync::atomic::{AtomicI64, Ordering};
 
 /// Slots, as counted: less than there are while a thread searches.
@@ -65,9 +65,13 @@ impl Counts {
 
 impl Store {
     /// What the device adds to the counts while it takes pages.
-    pub(super) fn counts(&self) -> SlotCounts {
+    pub(crate) fn counts(&self) -> SlotCounts {
         let (pages, used) = (i64::from(self.slots.pages()), i64::from(self.slots.used()));
-        SlotCounts { free: pages - used, total: pages }
+        match self.supply {
+            Supply::Enough => SlotCounts { free: pages - used, total: pages },
+            // No more than it holds, whatever it was made for: how full all are goes by that.
+            Supply::Short => SlotCounts { free: 0, total: used },
+        }
     }
 }
 

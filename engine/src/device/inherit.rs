@@ -30,6 +30,8 @@ pub enum Handed {
     Nothing,
     /// It reads the parent's.
     Loan(Loan),
+    /// It has a copy already: the pages are in memory that fork has copied.
+    Memory,
     /// It has a copy.
     Copy(File),
 }
@@ -57,6 +59,9 @@ impl Devices {
                 let store = device.store().lock();
                 (store.used(), store.holding)
             };
+            if device.is_compressed() {
+                return Ok(Handed::Memory);
+            }
             if used == 0 {
                 return Ok(Handed::Nothing);
             }
@@ -86,6 +91,7 @@ impl Devices {
             match (handed, holding) {
                 (Handed::Nothing, Holding::Borrowed) => unused.push(device),
                 (Handed::Nothing, Holding::Own) => self.own(device, &device.empty_file()?)?,
+                (Handed::Memory, _) => {}
                 (Handed::Copy(file), _) => self.own(device, &file)?,
                 (Handed::Loan(loan), holding) => {
                     if holding == Holding::Own {
@@ -167,7 +173,7 @@ impl Devices {
         };
         if store.state == DeviceState::On {
             self.counts.add(store.counts());
-            if !store.slots.is_full() {
+            if !store.is_full() {
                 self.table().on_not_full(device.id());
             }
         }
@@ -181,14 +187,14 @@ impl Devices {
         let directory = label.directory.as_ref().and_then(|directory| directory.try_clone().ok());
         Ok(OpenDevice {
             file: match label.kind {
-                DeviceKind::Memory => None,
+                DeviceKind::Memory | DeviceKind::Compressed(_) => None,
                 DeviceKind::Temporary | DeviceKind::File | DeviceKind::Block => {
                     Some(device.empty_file()?)
                 }
             },
             path: place(&label),
             kind: match label.kind {
-                DeviceKind::Memory => DeviceKind::Memory,
+                kind @ (DeviceKind::Memory | DeviceKind::Compressed(_)) => kind,
                 DeviceKind::Temporary | DeviceKind::File | DeviceKind::Block => {
                     DeviceKind::Temporary
                 }
@@ -225,7 +231,9 @@ impl Device {
         let label = self.label().expect("a device in use has a label");
         let bytes = u64::from(label.max) * PAGE_BYTES as u64;
         let file = match (label.kind, &label.directory) {
-            (DeviceKind::Memory, _) => return memory_device(bytes).map_err(Error::Tables),
+            (DeviceKind::Memory | DeviceKind::Compressed(_), _) => {
+                return memory_device(bytes).map_err(Error::Tables);
+            }
             (_, Some(directory)) => open::open_beside(directory.as_fd(), &label.path, bytes),
             (_, None) => temporary(open::default_directory(), bytes),
         };
@@ -253,7 +261,9 @@ impl Device {
 /// The directory in which a child's own file is made.
 fn place(label: &Label) -> PathBuf {
     match label.kind {
-        DeviceKind::Temporary | DeviceKind::Memory => label.path.clone(),
+        DeviceKind::Temporary | DeviceKind::Memory | DeviceKind::Compressed(_) => {
+            label.path.clone()
+        }
         DeviceKind::File | DeviceKind::Block => open::default_directory(),
     }
 }

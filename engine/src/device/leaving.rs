@@ -86,7 +86,7 @@ impl Devices {
         let mut table = self.table();
         table.swapoff_failed(device.id());
         let is_retired = device.has_failed() || store.holding == Holding::Borrowed;
-        if is_retired || store.slots.is_full() {
+        if is_retired || store.is_full() {
             table.on_full(device.id());
         } else {
             table.on_not_full(device.id());

@@ -3,8 +3,9 @@
 //! What the owner frees while a borrower has it is *lent*: taken, but this process's no more. It is asked again who still
 //! reads those every so often as slots are allocated, and before a device counts as full.
 use super::Devices;
+use super::counts::SlotCounts;
 use super::loans::{Part, Table};
-use super::record::{Device, DeviceState, Holding, Store};
+use super::record::{Device, DeviceState, Holding, Store, Supply};
 use std::sync::atomic::Ordering;
 use userswap_policy::lent::SlotWord;
 use userswap_policy::slots::SlotRun;
@@ -59,7 +60,8 @@ impl Devices {
     /// Frees a run of a device whose lock is held.
     pub(super) fn free_run(&self, device: &Device, store: &mut Store, run: SlotRun) {
         device.freed.fetch_add(u64::from(run.count), Ordering::Relaxed);
-        let was_full = store.slots.is_full();
+        let was_full = store.is_full();
+        device.forget(run);
         let loans = store.loans.as_ref().filter(|loans| loans.table().any()).cloned();
         let free = match (loans, store.holding) {
             (Some(loans), Holding::Own) => store.free_or_lend(loans.table(), run),
@@ -87,9 +89,9 @@ impl Devices {
         // Not under the device's lock: these are system calls.
         loans.bury();
         let mut store = device.store().lock();
-        let was_full = store.slots.is_full();
+        let was_full = store.is_full();
         let free = store.give_back(|word| loans.table().borrowed(word));
-        self.note_freed(device, &store, was_full, free);
+        self.note_freed(device, &mut store, was_full, free);
     }
 
     /// Whether other processes have its file.
@@ -101,7 +103,13 @@ impl Devices {
         loans.table().any()
     }
 
-    fn note_freed(&self, device: &Device, store: &Store, was_full: bool, free: u32) {
+    fn note_freed(&self, device: &Device, store: &mut Store, was_full: bool, free: u32) {
+        if store.supply == Supply::Short {
+            if store.state == DeviceState::On {
+                self.counts.subtract(SlotCounts { free: 0, total: free.into() });
+            }
+            return self.supply_again(device, store);
+        }
         if store.state == DeviceState::On && free > 0 {
             self.counts.add_free(free);
             if was_full {

@@ -13,17 +13,19 @@ pub mod loans;
 pub mod open;
 pub mod queue;
 pub mod record;
+pub mod request;
 pub mod retry;
 pub mod spec;
 mod sysfs;
 pub mod throttle;
 pub mod traffic;
+pub mod zram;
 
 use crate::base::error::Error;
 use crate::base::index::{NodeId, PageIndex, Slot};
 use crate::base::topology::Topology;
 use crate::sys::lock::{Guard, Lock, LockUse};
-use crate::sys::request::{Direction, Request};
+use crate::sys::request::{self as kernel, Direction};
 use crate::sys::{PAGE_BYTES, clock};
 use cache::Buffers;
 pub use cache::SlotMode;
@@ -31,6 +33,7 @@ use counts::{Counts, SlotCounts};
 use leaving::Leaving;
 use open::OpenDevice;
 use record::{Cursor, Device, DeviceState, Label, Store, slots_of};
+use request::Request;
 use spec::SwapSpec;
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -39,6 +42,8 @@ use sysfs::Hardware;
 use userswap_policy::banks::{BANK_SLOTS, BANKS, Banks, bank_of, banks_from};
 use userswap_policy::devices::{DEVICES_MAX, DeviceId, DeviceTable, Placement, Search};
 use userswap_policy::free_batch::FreeOrder;
+use userswap_policy::slots::SlotRun;
+use zram::allowance::Allowance;
 
 /// Slots of the largest device: 512 GiB. Larger ones are used in part.
 pub const DEVICE_SLOTS: u32 = 2 * BANK_SLOTS;
@@ -89,6 +94,12 @@ pub struct Devices {
     /// How long trouble that passes is waited for.
     pub patience_ns: AtomicU64,
     leaving: Leaving,
+    /// The memory of compressed devices.
+    pub allowance: Arc<Allowance>,
+    /// Compressed devices that were ever in use.
+    compressed: AtomicU32,
+    /// Times that one had no memory, since all were looked at.
+    shortages: AtomicU32,
 }
 
 impl Devices {
@@ -109,6 +120,9 @@ impl Devices {
             changes: AtomicU32::new(0),
             patience_ns: AtomicU64::new(retry::PATIENCE_NS),
             leaving: Leaving::default(),
+            allowance: Arc::new(Allowance::new()),
+            compressed: AtomicU32::new(0),
+            shortages: AtomicU32::new(0),
         };
         for device in opened {
             devices.swapon(device, topology)?;
@@ -130,8 +144,11 @@ impl Devices {
         let device = self.free_record()?;
         let slots = slots_of(opened.bytes);
         let bank = self.banks().take(slots).ok_or(Error::NoSlotNumbers(opened.bytes))?;
+        let zram = self.zram_for(&opened)?;
         let name = self.unique_name(opened.path.display().to_string());
         device.install(opened, name, hardware, self.buffers.cpus()).map_err(Error::Tables)?;
+        self.compressed.fetch_add(u32::from(zram.is_some()), Ordering::Relaxed);
+        device.set_zram(zram);
         let mut store = device.store().lock();
         device.number_from(bank);
         for bank in banks_from(bank, slots) {
@@ -200,7 +217,10 @@ impl Devices {
         self.take_buffered(want, near).or_else(|| self.ask_devices(want, near)).or_else(|| {
             // The slots in buffers may be the last there are, or those that children read no more.
             self.drain();
-            self.list().for_each(|device| self.take_back(device));
+            self.list().for_each(|device| {
+                self.take_back(device);
+                self.look_for_supply(device);
+            });
             self.ask_devices(want, near)
         })
     }
@@ -230,6 +250,9 @@ impl Devices {
         if asks {
             self.take_back(device);
         }
+        if !self.supplies(device, run) {
+            return None;
+        }
         if device.back_with_blocks(run, label.max) {
             device.placed[near.0 as usize].fetch_add(u64::from(run.count), Ordering::Relaxed);
             return Some(device.span(run));
@@ -254,7 +277,7 @@ impl Devices {
 
     /// Takes a device without room off the lists; its lock is held.
     fn note_full(&self, device: &Device, store: &Store) {
-        if store.slots.is_full() {
+        if store.is_full() {
             self.table().on_full(device.id());
         }
     }
@@ -264,6 +287,7 @@ impl Devices {
         let device = self.device_of(span.first);
         let mut store = device.store().lock();
         for slot in span.slots() {
+            device.forget(SlotRun { first: device.number_of(slot), count: 1 });
             store.slots.mark_bad(device.number_of(slot));
         }
         if store.state == DeviceState::On {
@@ -337,15 +361,16 @@ impl Devices {
         device.traffic.busy.begin();
         let number = device.number_of(first);
         let offset = u64::from(number) * PAGE_BYTES as u64;
-        let request = Request::new(device.descriptor(), direction, offset);
+        let request = kernel::Request::new(device.descriptor(), direction, offset);
+        let zram = device.zram();
         if !device.is_hampered() {
-            return request;
+            return Request::new(request, zram);
         }
         let doom = device.doom(direction, number, bytes);
         let late = if doom.late_ns > 0 { clock::now_ns() + doom.late_ns } else { 0 };
         let not_before_ns = device.not_before_ns(bytes, near);
         let slowed = request.no_sooner_than(not_before_ns).no_sooner_than(late);
-        Request { injected: doom.injected, ..slowed }
+        Request::new(kernel::Request { injected: doom.injected, ..slowed }, zram)
     }
 
     /// The device of a slot.

@@ -9,6 +9,7 @@ use super::open::{DeviceKind, OpenDevice};
 use super::sysfs::Hardware;
 use super::throttle::{Distance, Link, Throttle};
 use super::traffic::Traffic;
+use super::zram::Zram;
 use super::{DEVICE_SLOTS, SlotSpan};
 use crate::base::index::{NodeId, Slot};
 use crate::base::limits::NODES_MAX;
@@ -79,6 +80,15 @@ pub enum Holding {
     Borrowed,
 }
 
+/// Whether free slots can be filled.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Supply {
+    /// As far as is known.
+    Enough,
+    /// It is a compressed device, and there is no memory for more.
+    Short,
+}
+
 /// What the device's lock guards.
 pub struct Store {
     /// Whether there is a device.
@@ -87,6 +97,8 @@ pub struct Store {
     pub holding: Holding,
     /// Which slots are taken.
     pub slots: Slots,
+    /// Whether those that are not can be.
+    pub(super) supply: Supply,
     /// Which of them this process has freed, but others may still read.
     pub lent: Lent,
     /// Slots allocated since it was last asked who reads the lent ones.
@@ -123,6 +135,9 @@ pub struct Device {
     link: Lock<Option<Arc<Link>>>,
     /// By which plan it fails, for tests.
     faulty: Lock<Option<Arc<Faulty>>>,
+    /// Where its pages are, if it is a compressed one.
+    zram: Lock<Option<Arc<Zram>>>,
+    is_compressed: AtomicBool,
     /// Whether it has one of the two.
     is_hampered: AtomicBool,
     /// It was waited for in vain, and has not answered since.
@@ -158,6 +173,8 @@ impl Device {
             is_rotational: AtomicBool::new(false),
             link: Lock::new(None),
             faulty: Lock::new(None),
+            zram: Lock::new(None),
+            is_compressed: AtomicBool::new(false),
             is_hampered: AtomicBool::new(false),
             is_given_up: AtomicBool::new(false),
             backed: Lock::new(0),
@@ -182,7 +199,9 @@ impl Device {
         cpus: usize,
     ) -> io::Result<()> {
         let max = slots_of(opened.bytes);
-        let file = opened.file.map_or_else(|| memory_device(opened.bytes), Ok)?;
+        // Of a compressed device nothing is in its file.
+        let bytes = if opened.kind == DeviceKind::Memory { opened.bytes } else { 0 };
+        let file = opened.file.map_or_else(|| memory_device(bytes), Ok)?;
         let file = Own::raised(file);
         if self.checksums.get().is_none() {
             // For the largest device: the record may hold another one later. Only address space.
@@ -192,7 +211,7 @@ impl Device {
         self.is_rotational.store(hardware.is_rotational, Ordering::Relaxed);
         *self.backed.lock() = match opened.kind {
             DeviceKind::Temporary | DeviceKind::File => PAGE_BYTES as u64,
-            DeviceKind::Block | DeviceKind::Memory => u64::MAX,
+            DeviceKind::Block | DeviceKind::Memory | DeviceKind::Compressed(_) => u64::MAX,
         };
         *self.label.lock() = Some(Arc::new(Label {
             name,
@@ -214,7 +233,11 @@ impl Device {
         let mut store = Store::new(DeviceState::Leaving, max);
         store.cursors = vec![ClusterCursor::new(); cpus];
         store.file = Some(file);
-        store.loans = Loans::new(max).ok().map(Arc::new);
+        store.loans = match opened.kind {
+            // A child has a copy.
+            DeviceKind::Compressed(_) => None,
+            _ => Loans::new(max).ok().map(Arc::new),
+        };
         *self.store.lock() = store;
         Ok(())
     }
@@ -222,10 +245,33 @@ impl Device {
     /// Its file is another one, which no other process reads, with blocks where there is content; the device's lock is held.
     pub(super) fn set_unshared(&self, label: &Label, store: &mut Store) {
         *self.backed.lock() = match label.kind {
-            DeviceKind::Memory => u64::MAX,
+            DeviceKind::Memory | DeviceKind::Compressed(_) => u64::MAX,
             DeviceKind::Temporary | DeviceKind::File | DeviceKind::Block => PAGE_BYTES as u64,
         };
-        store.loans = Loans::new(label.max).ok().map(Arc::new);
+        store.loans = match label.kind {
+            DeviceKind::Compressed(_) => None,
+            _ => Loans::new(label.max).ok().map(Arc::new),
+        };
+    }
+
+    /// Where its pages are from now on; no slot of it is in use.
+    pub(super) fn set_zram(&self, zram: Option<Arc<Zram>>) {
+        // Release pairs with the acquire in `is_compressed`.
+        self.is_compressed.store(zram.is_some(), Ordering::Release);
+        *self.zram.lock() = zram;
+    }
+
+    /// Whether its pages are compressed in memory.
+    pub fn is_compressed(&self) -> bool {
+        self.is_compressed.load(Ordering::Acquire)
+    }
+
+    /// Where its pages are, if it is a compressed one.
+    pub fn zram(&self) -> Option<Arc<Zram>> {
+        if !self.is_compressed() {
+            return None;
+        }
+        self.zram.lock().clone()
     }
 
     /// Changes what does not change while it is in use: in a child that has just been made.
@@ -243,6 +289,7 @@ impl Device {
     pub fn remove(&self) -> Option<Own<File>> {
         self.descriptor.store(NOTHING, Ordering::Release);
         *self.label.lock() = None;
+        self.set_zram(None);
         let empty = Store::new(DeviceState::Absent, 0);
         std::mem::replace(&mut *self.store.lock(), empty).file
     }
@@ -388,6 +435,7 @@ impl Store {
             state,
             holding: Holding::Own,
             slots: Slots::new(max),
+            supply: Supply::Enough,
             lent: Lent::new(max),
             allocated: 0,
             loans: None,
@@ -401,6 +449,11 @@ impl Store {
         self.slots.used() - self.lent.count()
     }
 
+    /// Whether it can give out no slot for now.
+    pub fn is_full(&self) -> bool {
+        self.slots.is_full() || self.supply == Supply::Short
+    }
+
     /// Its slots in use by this process, by words.
     pub fn used_words(&self) -> impl Iterator<Item = SlotWord> {
         let own =
@@ -408,9 +461,9 @@ impl Store {
         self.slots.used_runs().flat_map(SlotWord::of).map(own)
     }
 
-    /// Takes up to `want` consecutive slots into use, if the device takes pages.
+    /// Takes up to `want` consecutive slots into use, if the device takes pages for now.
     pub fn allocate(&mut self, cursor: Cursor, want: u32) -> Option<SlotRun> {
-        if self.state != DeviceState::On {
+        if self.state != DeviceState::On || self.supply == Supply::Short {
             return None;
         }
         match cursor {

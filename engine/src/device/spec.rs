@@ -1,5 +1,5 @@
-//! What a user writes to name a swap device: `PATH[:SIZE][,pri=N][,node=N]` or `mem:SIZE`, for tests with `faulty:`
-//! before it (`faulty.rs`).
+//! What a user writes to name a swap device: `PATH[:SIZE][,pri=N][,node=N]`, `zram:SIZE[,algo=NAME][,level=N]`
+//! (`zram/codec.rs`) or `mem:SIZE`, for tests with `faulty:` before it (`faulty.rs`).
 //!
 //! Only the text is judged here; whether the device exists and may be used is for
 //! [`open`](super::open). Because a path may contain colons and commas, the text is read from its
@@ -13,6 +13,7 @@ use std::str::FromStr;
 
 use super::faulty;
 use super::throttle::{Speed, Throttle};
+use super::zram::codec::{self, Compression};
 use crate::base::size::{ByteSize, SizeError, parse_size};
 use userswap_policy::devices::MACHINE_NODES_MAX;
 use userswap_policy::faulty::Plan;
@@ -23,6 +24,9 @@ pub const PRIORITY_MAX: i16 = 32767;
 /// The word that stands for memory in place of a path.
 const MEMORY_WORD: &str = "mem";
 
+/// The word that stands for compressed memory.
+const COMPRESSED_WORD: &str = "zram";
+
 /// Where a swap device keeps its slots.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum SwapPath {
@@ -30,6 +34,8 @@ pub enum SwapPath {
     Path(PathBuf),
     /// Plain memory: for tests and for measuring without a disk.
     Memory,
+    /// Memory in which pages are compressed, part of the budget.
+    Compressed(Compression),
 }
 
 /// A swap device as a user names it.
@@ -53,11 +59,16 @@ pub struct SwapSpec {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SpecError {
     /// There is no path before the size and the options.
-    #[error("\"{0}\" names no device: write PATH[:SIZE][,pri=N][,node=N] or mem:SIZE")]
+    #[error("\"{0}\" names no device: write PATH[:SIZE][,pri=N][,node=N], zram:SIZE or mem:SIZE")]
     NoPath(String),
     /// `mem` without a size.
     #[error("\"{0}\" needs a size: write mem:SIZE, such as mem:512M")]
     MemoryNeedsSize(String),
+    /// `zram` without a size.
+    #[error(
+        "\"{0}\" needs a size, that of the pages before they are compressed: write zram:SIZE, such as zram:2G"
+    )]
+    CompressedNeedsSize(String),
     /// What follows the last colon is meant as a size but is none.
     #[error("\"{spec}\": {error}")]
     Size {
@@ -137,6 +148,8 @@ impl FromStr for SwapSpec {
             options.faulty = Some(Plan::default());
             rest = named;
         }
+        let named = rest.split([':', ',']).next();
+        options.compression = (named == Some(COMPRESSED_WORD)).then(codec::Options::default);
         while let Some((before, option)) = rest.rsplit_once(',') {
             // A comma in a directory's or file's name is not ours.
             if !option.contains('=') || option.contains('/') {
@@ -146,11 +159,13 @@ impl FromStr for SwapSpec {
             rest = before;
         }
         let (path, size) = split_size(spec, rest)?;
-        let path = match (path, size) {
-            ("", _) => return Err(SpecError::NoPath(spec.to_owned())),
-            (MEMORY_WORD, None) => return Err(SpecError::MemoryNeedsSize(spec.to_owned())),
-            (MEMORY_WORD, Some(_)) => SwapPath::Memory,
-            (path, _) => SwapPath::Path(PathBuf::from(path)),
+        let path = match (path, size, options.compression) {
+            ("", ..) => return Err(SpecError::NoPath(spec.to_owned())),
+            (MEMORY_WORD, None, _) => return Err(SpecError::MemoryNeedsSize(spec.to_owned())),
+            (MEMORY_WORD, Some(_), _) => SwapPath::Memory,
+            (COMPRESSED_WORD, Some(_), Some(named)) => SwapPath::Compressed(named.done(spec)?),
+            (.., Some(_)) => return Err(SpecError::CompressedNeedsSize(spec.to_owned())),
+            (path, ..) => SwapPath::Path(PathBuf::from(path)),
         };
         let SpecOptions { priority, node, faulty, .. } = options;
         Ok(SwapSpec { path, size, priority, node, throttle: options.throttle(), faulty })
@@ -168,6 +183,8 @@ struct SpecOptions {
     latency: Option<NearFar>,
     /// What fails, after the word for that.
     faulty: Option<Plan>,
+    /// How pages are compressed, after the word for that.
+    compression: Option<codec::Options>,
 }
 
 /// A number for the device's own node and one for the others.
@@ -185,6 +202,11 @@ impl SpecOptions {
         {
             return outcome;
         }
+        if let Some(compression) = &mut self.compression
+            && let Some(outcome) = compression.read(spec, option)
+        {
+            return outcome;
+        }
         let twice = |option| SpecError::OptionTwice { spec: spec.to_owned(), option };
         match name {
             "pri" => set_once(&mut self.priority, parse_priority(spec, value)?, || twice("pri")),
@@ -198,7 +220,10 @@ impl SpecOptions {
                 set_once(&mut self.latency, latencies, || twice("latency"))
             }
             _ => {
-                let more = self.faulty.map_or(String::new(), |_| format!(", {}", faulty::ALLOWED));
+                let mut more = String::new();
+                more.push_str(self.compression.map_or("", |_| ", algo=NAME, level=N"));
+                more.push_str(self.faulty.map_or("", |_| ", "));
+                more.push_str(self.faulty.map_or("", |_| faulty::ALLOWED));
                 let (spec, option) = (spec.to_owned(), option.to_owned());
                 Err(SpecError::UnknownOption { spec, option, more })
             }
@@ -260,7 +285,7 @@ fn split_size<'a>(spec: &str, text: &'a str) -> Result<(&'a str, Option<u64>), S
     let Some((path, tail)) = text.rsplit_once(':') else { return Ok((text, None)) };
     match parse_size(tail) {
         Ok(bytes) => Ok((path, Some(bytes))),
-        Err(error) if path == MEMORY_WORD || is_meant_as_size(tail) => {
+        Err(error) if [MEMORY_WORD, COMPRESSED_WORD].contains(&path) || is_meant_as_size(tail) => {
             Err(SpecError::Size { spec: spec.to_owned(), error })
         }
         Err(_) => Ok((text, None)),
@@ -285,9 +310,13 @@ impl fmt::Display for SwapSpec {
         match &self.path {
             SwapPath::Path(path) => write!(f, "{}", path.display())?,
             SwapPath::Memory => f.write_str(MEMORY_WORD)?,
+            SwapPath::Compressed(_) => f.write_str(COMPRESSED_WORD)?,
         }
         if let Some(bytes) = self.size {
             write!(f, ":{}", ByteSize(bytes))?;
+        }
+        if let SwapPath::Compressed(compression) = &self.path {
+            write!(f, "{compression}")?;
         }
         if let Some(priority) = self.priority {
             write!(f, ",pri={priority}")?;
@@ -356,6 +385,9 @@ mod tests {
             "/a,b:4K",
             "mem:64M,node=1,throttle=1000:400,latency=20",
             "mem:64M,latency=20:60",
+            "zram:2G",
+            "zram:2G,algo=zstd,level=-1,pri=5,node=0",
+            "faulty:zram:64M,algo=zstd,flip=0.5,seed=3",
             "faulty:mem:64M,seed=0",
             "faulty:/a:b:64M,pri=3,read=0.001,write=1,late=0.25:9,error=ENOMEM,outage=4:5,seed=7",
             "faulty:/a,bad=0.000001,torn=0.5,flip=0.1,short=0.2,full=8,gone=9,seed=18446744073709551615",
@@ -367,7 +399,7 @@ mod tests {
 
     #[test]
     fn a_misspelt_size_is_not_taken_for_a_file_name() {
-        for text in ["/tmp:12Q", "/tmp:0", "/tmp:-1", "/tmp:", "/tmp:5GBs", "mem:x"] {
+        for text in ["/tmp:12Q", "/tmp:0", "/tmp:-1", "/tmp:", "/tmp:5GBs", "mem:x", "zram:x"] {
             let refusal = refusal(text);
             assert!(refusal.starts_with(&format!("\"{text}\": ")), "{refusal}");
             assert!(refusal.contains("512M"), "{refusal}");
@@ -381,6 +413,15 @@ mod tests {
             (":1G", "\":1G\"", "PATH"),
             (",pri=1", "\",pri=1\"", "PATH"),
             ("mem", "\"mem\"", "mem:512M"),
+            ("zram", "\"zram\"", "zram:2G"),
+            ("zram:1G:2G,algo=zstd", "zram:1G:2G", "zram:2G"),
+            ("zram,algo=lz4", "\"zram,algo=lz4\"", "zram:2G"),
+            ("zram:1G,algo=lzo", "algo=lzo", "algo=zstd"),
+            ("zram:1G,algo=zstd,level=13", "level=13", "-7"),
+            ("zram:1G,level=3", "level=3", "lz4 has none"),
+            ("zram:1G,algo=lz4,algo=zstd", "algo", "once"),
+            ("zram:1G,size=3", "size=3", "level=N"),
+            ("mem:1G,algo=lz4", "algo=lz4", "pri=N"),
             ("/a,pri=-1", "pri=-1", "0 to 32767"),
             ("/a,pri=32768", "pri=32768", "0 to 32767"),
             ("/a,pri=", "pri=", "0 to 32767"),

@@ -17,7 +17,7 @@ impl Core {
     /// Publishes the pages of a read, of which it is known whether they came as they were written.
     pub(crate) fn finish_read(&self, job: ReadJob) {
         let record = self.reads.record(&job);
-        count(&self.counters.pswpin, u64::from(record.batch.len()));
+        self.count_read(record.slot(), record.batch.len());
         count(&self.counters.swap_reads, 1);
         // Runs of good pages are mapped in one call each; marked and bad pages stand alone.
         let mut first = 0;

@@ -4,7 +4,7 @@
 //! ahead, are wants (`wants.rs`), which the server reads (`server.rs`). Windows are decided in `policy`; the branches
 //! of the kernel's own policies, for comparison, are in `kernel.rs`.
 use crate::base::counters::count;
-use crate::base::index::{NodeId, PageIndex};
+use crate::base::index::{NodeId, PageIndex, Slot};
 use crate::base::limits::{AHEAD_MAX, RUN_MAX};
 use crate::fault::wants::pages_along;
 use crate::state::batch::{Batch, Gaps, SwapEntry};
@@ -68,9 +68,20 @@ impl Core {
         let slot = self.devices.number_of(target.slot);
         let fault = Fault { slot, ..self.fault_without_slot(target.page, near) };
         let window = self.window_for(fault, target);
-        let gaps = if matches!(window, ReadWindow::Stream(_)) { Gaps::Small } else { Gaps::None };
+        let gaps = match window {
+            ReadWindow::Stream(_) => self.gaps_on(target.slot),
+            _ => Gaps::None,
+        };
         self.find_swapped(target, &window, found);
         ReadPlan { target, window, found: found.len(), gaps }
+    }
+
+    /// What may be read over between slots of a stream: on a disk it costs less than another request.
+    pub(crate) fn gaps_on(&self, slot: Slot) -> Gaps {
+        match self.devices.device_of(slot).is_compressed() {
+            true => Gaps::None,
+            false => Gaps::Small,
+        }
     }
 
     fn window_for(&self, fault: Fault, target: SwapEntry) -> ReadWindow {

@@ -5,6 +5,7 @@
 use crate::base::counters::count;
 use crate::base::index::PageIndex;
 use crate::base::limits::RUN_MAX;
+use crate::device::request::Request;
 use crate::fault::alloc::readahead_room;
 use crate::state::batch::{Batch, SwapEntry};
 use crate::state::core::Core;
@@ -13,7 +14,7 @@ use crate::state::node::{Asker, Node};
 use crate::state::page::PageState;
 use crate::state::reads::{ReadJob, ReadRecord};
 use crate::sys::PAGE_BYTES;
-use crate::sys::request::{Direction, Request};
+use crate::sys::request::Direction;
 use crate::sys::uffd::Access;
 
 impl Core {
@@ -98,6 +99,12 @@ impl Core {
             not_before_ns = self.next_request(&job, &outcome);
         }
         self.finish_read(job);
+    }
+
+    /// Whether a queue can carry a read out.
+    pub(crate) fn is_queued(&self, job: &ReadJob) -> bool {
+        let slot = self.reads.record(job).slot();
+        !self.devices.device_of(slot).is_compressed()
     }
 
     /// The request that a read makes next, not before a moment.

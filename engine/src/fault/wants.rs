@@ -5,7 +5,7 @@
 use crate::base::counters::count;
 use crate::base::index::{PageIndex, Slot};
 use crate::base::limits::RUN_MAX;
-use crate::state::batch::{Batch, SwapEntry};
+use crate::state::batch::{Batch, Gaps, SwapEntry};
 use crate::state::core::Core;
 use crate::state::frame_set::FrameSet;
 use crate::state::node::Asker;
@@ -68,7 +68,11 @@ impl Core {
     /// the node below its low watermark.
     pub(crate) fn start_ahead(&self, batch: &Batch, want: &Want) -> Option<Started> {
         let node = self.node(want.node);
-        let most = batch.stretch(want.gaps(), RUN_MAX);
+        let gaps = match want.gaps() {
+            Gaps::Small => self.gaps_on(batch.entries()[0].slot),
+            Gaps::None => Gaps::None,
+        };
+        let most = batch.stretch(gaps, RUN_MAX);
         let mut frames = FrameSet::new();
         self.fill_set(node, &mut frames, most, Asker::Readahead);
         if frames.pages() < most.min(AHEAD_MIN) {

@@ -133,7 +133,7 @@ fn pages(core: &Core) -> Pages {
         pages.cached += u64::from(state.lists.len(ListId::Cached));
         pages.free += u64::from(state.pool.free());
         pages.writing += u64::from(state.writing);
-        pages.charged += u64::from(state.charged);
+        pages.charged += u64::from(state.charged + state.stored);
     }
     pages
 }

@@ -49,8 +49,14 @@ impl Core {
         self.member.get().map(AsRef::as_ref)
     }
 
-    /// Pages without which an engine does not work: each node needs some, and has its part of any budget.
+    /// Pages without which an engine does not work: each node needs some, and has its part of any budget. What compressed
+    /// pages take is beside them, as far as there is a budget for both.
     pub(crate) fn floor_pages(&self) -> u32 {
+        let (least, budget) = (self.least_pages(), self.budget_pages());
+        least.saturating_add(self.devices.allowance.taken()).min(budget.max(least))
+    }
+
+    fn least_pages(&self) -> u32 {
         let least = (RAM_MIN_BYTES / PAGE_BYTES as u64) as u32;
         let budgets: Vec<u32> = self.nodes.iter().map(|node| node.lock().budget).collect();
         let (total, smallest) = (budgets.iter().sum::<u32>(), budgets.iter().min().copied());
@@ -108,7 +114,7 @@ impl Core {
     pub(crate) fn follow_share(&self, share: u32, inherited: u32) {
         let budget = self.of_share(share, inherited);
         // A process that has lost its row has no share, and goes on with what an engine needs.
-        let budget = budget.max(self.floor_pages() - self.floor_pages() / OUTSIDE_PART);
+        let budget = budget.max(self.floor_pages() - self.least_pages() / OUTSIDE_PART);
         if budget != self.holding().budget {
             let _ = self.resize(budget);
         }

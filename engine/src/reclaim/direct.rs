@@ -63,6 +63,8 @@ impl Core {
     pub(crate) fn make_room(&self, node: &Node, seen_freed: u32, tried: &mut Tried) {
         count(&self.counters.allocstall, 1);
         self.wake_reclaim(node);
+        // A compressed device that had no memory may have some again, and nobody else may look.
+        self.settle_stored(node);
         let wait = || futex::wait_for(&self.shortage.freed, seen_freed, WAIT_NS);
         if self.is_throttled(node) {
             count(&self.counters.pgthrottle, 1);

@@ -224,24 +224,33 @@ impl Kswapd {
     fn submit(&mut self, index: usize, not_before_ns: u64) {
         let write = &self.writes[index];
         let request = self.core.write_request(write, self.node, not_before_ns);
-        self.queue.start(request, &write.pieces, index as u64);
+        match request.queued() {
+            Some(request) => self.queue.start(request, &write.pieces, index as u64),
+            None => {
+                let outcome = request.transfer(&write.pieces);
+                self.complete(Completion { token: index as u64, outcome });
+            }
+        }
     }
 
     /// Finishes the writes that have completed.
     fn finish_completed(&mut self) {
-        while let Some(Completion { token, outcome }) = self.queue.finished() {
-            let again = self.core.write_again(&mut self.writes[token as usize], &outcome);
-            if let Some(moment) = again {
-                self.submit(token as usize, moment);
-                continue;
-            }
-            let write = &self.writes[token as usize];
-            // All frames of a write are of one node.
-            let node = self.core.node_of_frame(write.first_frame());
-            self.core.finish_write(node, write, outcome);
-            self.in_flight[token as usize] = None;
-            self.idle.push(token as usize);
+        while let Some(completion) = self.queue.finished() {
+            self.complete(completion);
         }
+    }
+
+    fn complete(&mut self, Completion { token, outcome }: Completion) {
+        let again = self.core.write_again(&mut self.writes[token as usize], &outcome);
+        if let Some(moment) = again {
+            return self.submit(token as usize, moment);
+        }
+        let write = &self.writes[token as usize];
+        // All frames of a write are of one node.
+        let node = self.core.node_of_frame(write.first_frame());
+        self.core.finish_write(node, write, outcome);
+        self.in_flight[token as usize] = None;
+        self.idle.push(token as usize);
     }
 
     /// Waits for a completion or for being woken: after a pass without success not for long, and after

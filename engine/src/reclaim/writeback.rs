@@ -5,6 +5,7 @@
 use crate::base::counters::count;
 use crate::base::index::{NodeId, PageRange, Slot};
 use crate::base::log;
+use crate::device::request::Request;
 use crate::device::retry::Parts;
 use crate::device::{SlotEnd, SlotSpan};
 use crate::state::core::Core;
@@ -12,7 +13,7 @@ use crate::state::frame_flag::FrameFlag;
 use crate::state::node::Node;
 use crate::state::page::PageState;
 use crate::state::scratch::{Scratch, Victim, WriteOp};
-use crate::sys::request::{Direction, Pieces, Request};
+use crate::sys::request::{Direction, Pieces};
 use crate::transfer::lru_add::Origin;
 use std::io;
 use std::sync::atomic::Ordering;
@@ -123,7 +124,7 @@ impl Core {
         if let Err(error) = outcome {
             return self.fail_write(node, write, &error);
         }
-        count(&self.counters.pswpout, write.count as u64);
+        self.count_written(write.slot(), write.count as u32);
         for (index, victim) in write.victims[..write.count].iter().enumerate() {
             self.finish_page(victim, write.slot_at(index));
         }
@@ -133,6 +134,7 @@ impl Core {
             state.enlist(&self.pages, victim.page, 1);
         }
         drop(state);
+        self.settle_stored(node);
         self.announce_freed();
         self.feed_readahead();
     }

@@ -9,6 +9,9 @@ use crate::sys::PAGE_BYTES;
 use std::sync::atomic::Ordering;
 use userswap_policy::watermark::Watermarks;
 
+/// What an engine goes on with beside compressed pages: three quarters of the smallest budget, as a job leaves it.
+const BESIDE_STORED_PAGES: u32 = (RAM_MIN_BYTES / PAGE_BYTES as u64) as u32 / 4 * 3;
+
 impl Core {
     /// Changes the budget while the program runs; every node keeps its share of it, and a smaller one is reclaimed
     /// for until it fits.
@@ -31,6 +34,7 @@ impl Core {
         let _inside = self.gate.enter();
         let _changing = self.budget_change.lock();
         self.check_pins(pages)?;
+        self.check_stored(pages)?;
         self.divide_budget(pages)
     }
 
@@ -61,14 +65,27 @@ impl Core {
             self.set_share(node, *budget, settings.of_node(*budget, budgets.iter().sum()));
         }
         self.readahead.fit(&budgets);
+        self.limit_stored();
         Ok(())
     }
 
     fn check_pins(&self, pages: u32) -> Result<(), Error> {
-        let pinned = self.pins.load(Ordering::Relaxed);
+        let pinned = self.devices.allowance.pins.load(Ordering::Relaxed);
         if pages < pinned.saturating_add(pinned / 2) {
             let bytes = u64::from(pages) * PAGE_BYTES as u64;
             return Err(Error::BudgetPinned(bytes, u64::from(pinned) * PAGE_BYTES as u64));
+        }
+        Ok(())
+    }
+
+    /// A budget that is not smaller than before is no worse.
+    fn check_stored(&self, pages: u32) -> Result<(), Error> {
+        let allowance = &self.devices.allowance;
+        let stored = allowance.taken();
+        let kept = stored.saturating_add(allowance.pins.load(Ordering::Relaxed));
+        if stored > 0 && pages < self.budget_pages().min(kept.saturating_add(BESIDE_STORED_PAGES)) {
+            let bytes = |pages: u32| u64::from(pages) * PAGE_BYTES as u64;
+            return Err(Error::BudgetStored(bytes(pages), bytes(stored)));
         }
         Ok(())
     }

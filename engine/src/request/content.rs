@@ -197,6 +197,6 @@ impl Core {
 
     /// Subtracts pins from those that the engine counts against its budget.
     pub(crate) fn forget_pins(&self, pins: u32) {
-        self.pins.fetch_sub(pins, Ordering::Relaxed);
+        self.devices.allowance.pins.fetch_sub(pins, Ordering::Relaxed);
     }
 }

@@ -21,6 +21,7 @@ impl Core {
             self.trace.note_run(Kind::Dropped, part);
             count(&self.counters.pgdrop, u64::from(part.count));
         }
+        self.settle_stored(self.node_here());
         self.announce_freed();
     }
 

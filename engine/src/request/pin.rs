@@ -16,11 +16,12 @@ impl Core {
     /// # Panics
     /// A page is pinned more than [`PINS_MAX`] times.
     pub fn pin_range(&self, range: PageRange) -> Result<(), Error> {
+        // Counted before anything is pinned, so that two callers cannot both take the last room, and compressed pages
+        // take no more of it.
+        let before = self.devices.allowance.pins.fetch_add(range.count, Ordering::Relaxed);
         let inside = self.gate.enter();
         let most = self.usable_pages();
         drop(inside);
-        // Counted before anything is pinned, so that two callers cannot both take the last room.
-        let before = self.pins.fetch_add(range.count, Ordering::Relaxed);
         if before + range.count > most {
             self.forget_pins(range.count);
             return Err(Error::PinTooLarge(range.count, most.saturating_sub(before)));
@@ -37,13 +38,14 @@ impl Core {
     /// Pins what is resident of a range; the gate is closed, and nothing is brought in.
     pub(crate) fn pin_adopted(&self, range: PageRange) {
         let pinned = (range.first..range.end()).filter(|page| self.try_pin(*page)).count();
-        self.pins.fetch_add(pinned as u32, Ordering::Relaxed);
+        self.devices.allowance.pins.fetch_add(pinned as u32, Ordering::Relaxed);
     }
 
-    /// Pages that may be pinned: reclaim, readahead and writes under way need a quarter of the budget.
+    /// Pages that may be pinned: reclaim, readahead and writes under way need a quarter of what compressed pages leave.
     fn usable_pages(&self) -> u32 {
         let budget: u32 = self.nodes.iter().map(|node| node.lock().budget).sum();
-        budget - (budget / 4).max(8 * RESERVE).min(budget)
+        let room = budget.saturating_sub(self.devices.allowance.taken());
+        room - (room / 4).max(8 * RESERVE).min(room)
     }
 
     /// Pins a page if it is mapped; it can be written to without a fault then.

@@ -31,7 +31,7 @@ use crate::sys::lock::Lock;
 use crate::sys::own_memory::OwnMemory;
 use crate::sys::uffd::{Rights, Uffd, feature};
 use crate::sys::{PAGE_BYTES, clock, numa};
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32};
+use std::sync::atomic::{AtomicBool, AtomicU8};
 use std::sync::{Arc, OnceLock};
 use userswap_policy::block::ReclaimWay;
 use userswap_policy::polling::Poll;
@@ -135,8 +135,6 @@ pub struct Core {
     pub shrinkers: Shrinkers,
     /// This process in its job; a library's engine, and one with a budget of its own, is in none.
     pub member: OnceLock<Arc<Member>>,
-    /// Pins on all pages together: what must stay bounds what can be pinned.
-    pub pins: AtomicU32,
     pub(crate) scratch: [Lock<Box<Scratch>>; DIRECT_RECLAIMERS],
     memory: Memory,
 }
@@ -184,7 +182,6 @@ impl Core {
             unmap_locks: UnmapLocks::new(),
             reclaim_way: AtomicU8::new(ReclaimWay::default().index()),
             member: OnceLock::new(),
-            pins: AtomicU32::new(0),
             scratch: std::array::from_fn(|_| Lock::new(Box::new(Scratch::new()))),
             readahead: Readahead::new(tuning.readahead, pages, &tuning.budgets)
                 .map_err(Error::Tables)?,

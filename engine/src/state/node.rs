@@ -85,6 +85,8 @@ pub struct NodeState {
     pub resident: u32,
     /// Pages that the program's own caches hold.
     pub charged: u32,
+    /// Pages of memory that compressed pages take.
+    pub stored: u32,
     /// Frames whose write is under way.
     pub writing: u32,
     /// Physical pages allowed.
@@ -135,6 +137,7 @@ impl Node {
             spare: budget,
             resident: 0,
             charged: 0,
+            stored: 0,
             writing: 0,
             budget,
             watermarks,
@@ -223,11 +226,12 @@ impl NodeState {
 
     /// How many pages are on which list.
     pub fn counts(&self) -> Counts {
+        let held = self.charged + self.stored + self.lists.len(ListId::Unevictable);
         Counts {
             inactive: self.lists.len(ListId::Inactive),
             active: self.lists.len(ListId::Active),
             unmapped: self.pool.present() + self.spare,
-            budget: self.budget.saturating_sub(self.charged + self.lists.len(ListId::Unevictable)),
+            budget: self.budget.saturating_sub(held),
             reserved: self.watermarks.high,
         }
     }
@@ -421,7 +425,7 @@ impl NodeState {
     /// The accounting balances: what is present, mapped, spare and the program's own is the budget (plus what it
     /// is still over it).
     pub fn is_balanced(&self) -> bool {
-        let held = self.pool.present() + self.resident + self.charged;
+        let held = self.pool.present() + self.resident + self.charged + self.stored;
         held + self.spare == self.budget + self.debt
     }
 

@@ -169,6 +169,7 @@ impl Core {
         let is_shared = self.devices.is_shared(device);
         let file = self.devices.swapoff_done(device);
         drop(closed);
+        self.inside_gate(|| self.settle_stored(self.node_here()));
         self.note_room();
         // Closing would unlock it too, but a queue may keep the file open a moment longer. While others read it, it is
         // not to be had.

@@ -54,7 +54,7 @@ impl Core {
                 Some(page) => self.lose_page(page, slot, frame),
             }
         }
-        count(&self.counters.pswpin, victims.len() as u64);
+        self.count_read(slot, victims.len() as u32);
         victims
     }
 

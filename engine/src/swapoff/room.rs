@@ -37,7 +37,7 @@ impl Core {
     fn room_without(&self, device: &Device) -> u64 {
         let store = device.store().lock();
         let own = match store.state {
-            DeviceState::On => i64::from(store.slots.pages() - store.slots.used()),
+            DeviceState::On => store.counts().free,
             _ => 0,
         };
         drop(store);

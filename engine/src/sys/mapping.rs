@@ -204,6 +204,8 @@ unsafe impl Zeroable for AtomicU64 {}
 unsafe impl Zeroable for AtomicU32 {}
 // SAFETY: an integer.
 unsafe impl Zeroable for AtomicU8 {}
+// SAFETY: integers; all-zero is documented as never used.
+unsafe impl Zeroable for userswap_policy::cells::Slab {}
 // SAFETY: two integers; all-zero is documented as "on no list".
 unsafe impl<const BITS: u32> Zeroable for userswap_policy::lru::ring::Link<BITS> {}
 

@@ -71,6 +71,11 @@ impl Pieces {
         self.pieces[..self.count].iter().map(|piece| piece.bytes).sum()
     }
 
+    /// The pieces, in order.
+    pub fn iter(&self) -> impl Iterator<Item = Piece> {
+        self.pieces[..self.count].iter().copied()
+    }
+
     /// The first piece; an empty one when there is none.
     pub fn first(&self) -> Piece {
         self.pieces[0]
@@ -196,15 +201,25 @@ impl Request {
     /// # Errors
     /// What the kernel says; `UnexpectedEof` when the device ends before the pieces do.
     pub fn transfer(self, pieces: &Pieces) -> io::Result<()> {
+        self.transfer_by(pieces, |pieces| transfer(self.fd, self.direction, self.offset, pieces))
+    }
+
+    /// As [`Self::transfer`], by another way than the kernel's.
+    ///
+    /// # Errors
+    /// What that says.
+    pub fn transfer_by(
+        self,
+        pieces: &Pieces,
+        transfer: impl Fn(&Pieces) -> io::Result<()>,
+    ) -> io::Result<()> {
         if self.not_before_ns > 0 {
             clock::sleep_until(self.not_before_ns);
         }
         let Some(injected) = self.injected else {
-            return transfer(self.fd, self.direction, self.offset, pieces);
+            return transfer(pieces);
         };
-        let outcome = injected
-            .pieces(pieces)
-            .map_or(Ok(()), |pieces| transfer(self.fd, self.direction, self.offset, &pieces));
+        let outcome = injected.pieces(pieces).map_or(Ok(()), |pieces| transfer(&pieces));
         injected.outcome(outcome, pieces.first())
     }
 }

@@ -8,5 +8,6 @@ pub mod frames;
 pub mod lru_add;
 pub mod map;
 pub mod orphan;
+pub mod stored;
 pub mod unmap;
 pub mod verdict;

@@ -35,3 +35,4 @@ mod trace;
 mod unevictable;
 mod verify;
 mod wiring;
+mod zram;

@@ -11,6 +11,8 @@ use std::fs;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::time::{Duration, Instant};
+use userswap::internals::codec::{self, Algorithm, Codec, Compression};
+use userswap::internals::lock::Lock;
 use userswap::internals::protocol::Request;
 use userswap::internals::{Options, PAGE_BYTES};
 use userswap::internals::{open, settings};
@@ -92,6 +94,7 @@ const DEVICES: &[&str] = &[
     "mem:64M,throttle=100:50,latency=20",
     "faulty:mem:1G,read=0.001,write=0.01,bad=0.1,torn=1,flip=0.5,short=0.25,seed=7",
     "faulty:/a:b,late=0.5:10,error=ETIMEDOUT,outage=3:4,full=5,gone=6",
+    "zram:1G,algo=zstd,level=-1,pri=5",
     "/dev/disk/by-path/pci-0000:00:1f.2-ata-1",
     "/a,b=c/d",
 ];
@@ -100,6 +103,9 @@ const DEVICES: &[&str] = &[
 const DEVICE_WORDS: &[&str] = &[
     "faulty:",
     "mem:",
+    "zram:",
+    ",algo=lz4",
+    ",level=",
     ",pri=",
     ",node=",
     ",read=",
@@ -268,5 +274,33 @@ fn headers() {
             },
             |_| Verdict::Accepted,
         )
+    });
+}
+
+/// A page as lz4 would write it that takes only short steps: runs of one letter, copied from the letter before.
+fn packed_page() -> String {
+    "\x1ea\x01\x00".repeat(215) + "\x40abcd\x01\x00" + "\x30abc"
+}
+
+#[test]
+fn compressed_pages() {
+    const AROUND: usize = 64;
+    let compressed = [Algorithm::Lz4, Algorithm::Zstd].map(|algorithm| {
+        let codec = Codec::new(Compression { algorithm, level: None }).unwrap();
+        (algorithm, Lock::new(codec))
+    });
+    let mut memory = vec![0x5a; AROUND + PAGE_BYTES + AROUND];
+    fuzz(&[&packed_page()], &["\x1ea", "\x01\x00", "\x0f"], |input| {
+        let fills = compressed.each_ref().map(|(algorithm, codec)| {
+            let page = &mut memory[AROUND..AROUND + PAGE_BYTES];
+            let fills = codec::unpack(*algorithm, || codec.lock(), input, page);
+            let (before, after) = (&memory[..AROUND], &memory[AROUND + PAGE_BYTES..]);
+            assert!(
+                before.iter().chain(after).all(|byte| *byte == 0x5a),
+                "nothing else is touched"
+            );
+            fills
+        });
+        if fills[0] { Verdict::Accepted } else { Verdict::Refused }
     });
 }

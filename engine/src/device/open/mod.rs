@@ -26,6 +26,7 @@ use room::Room;
 use super::DEVICE_SLOTS;
 use super::spec::{SwapPath, SwapSpec};
 use super::throttle::Throttle;
+use super::zram::codec::Compression;
 use crate::base::limits::DEVICE_MIN_BYTES;
 use crate::base::size::ByteSize;
 use userswap_policy::faulty::Plan;
@@ -83,6 +84,8 @@ pub enum DeviceKind {
     Block,
     /// Memory.
     Memory,
+    /// Memory in which pages are compressed.
+    Compressed(Compression),
 }
 
 /// Whether reads and writes go straight to the disk.
@@ -213,7 +216,10 @@ fn add_warning(device: &mut Prepared, warning: String) {
 
 fn prepare_any(spec: &SwapSpec, default_bytes: u64) -> Result<Prepared, OpenError> {
     let path = match &spec.path {
-        SwapPath::Memory => return prepare_memory(spec, default_bytes),
+        SwapPath::Memory => return prepare_memory(spec, DeviceKind::Memory, default_bytes),
+        SwapPath::Compressed(compression) => {
+            return prepare_memory(spec, DeviceKind::Compressed(*compression), default_bytes);
+        }
         SwapPath::Path(path) => path,
     };
     let size = SizeWanted { asked: spec.size, default_bytes };
@@ -237,13 +243,18 @@ fn prepare_any(spec: &SwapSpec, default_bytes: u64) -> Result<Prepared, OpenErro
     Ok(device)
 }
 
-fn prepare_memory(spec: &SwapSpec, default_bytes: u64) -> Result<Prepared, OpenError> {
-    let path = PathBuf::from("mem");
+fn prepare_memory(
+    spec: &SwapSpec,
+    kind: DeviceKind,
+    default_bytes: u64,
+) -> Result<Prepared, OpenError> {
+    let name = if kind == DeviceKind::Memory { "mem" } else { "zram" };
+    let path = PathBuf::from(name);
     let bytes = whole_pages(&path, spec.size.unwrap_or(default_bytes))?;
     let opened = OpenDevice {
         file: None,
         path,
-        kind: DeviceKind::Memory,
+        kind,
         bytes,
         direct: Direct::No { reason: "it is memory".to_owned() },
         warning: None,

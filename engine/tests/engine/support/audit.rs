@@ -1,6 +1,6 @@
 //! The audit: what the engine counts, its page words and the kernel's page tables must agree.
 use super::PAGE;
-use super::internals::{Core, ListId, NodeState, PageRange, PageState, Pagemap};
+use super::internals::{Core, Device, ListId, NodeState, PageRange, PageState, Pagemap};
 use std::collections::HashSet;
 use userswap::Engine;
 use userswap_policy::workingset::Activity;
@@ -98,6 +98,15 @@ fn faults_in_accounting(core: &Core) -> Vec<String> {
         faults.extend(faults_of_node(node, state, (resident[node], held[node])));
     }
     drop(states);
+    let slab_bytes: u64 =
+        core.devices.list().filter_map(Device::stored).map(|stored| stored.slab_bytes).sum();
+    let charged: u32 = core.nodes.iter().map(|node| node.lock().stored).sum();
+    let unsettled = core.devices.allowance.unsettled();
+    if slab_bytes as i64 / PAGE as i64 != i64::from(charged) + unsettled {
+        faults.push(format!(
+            "{slab_bytes} bytes of compressed pages, {charged} charged, {unsettled} to be"
+        ));
+    }
     if !core.devices.is_balanced() {
         faults.push(format!("free and total slots are not {:?}", core.devices.room()));
     }

@@ -1,0 +1,96 @@
+//! How much memory compressed pages may take, and take: of all compressed devices of an engine together.
+//!
+//! The limit is a part of what the budget has beside pins, and what is taken is charged to the budget; that is done by the
+//! rooms above, which fetch from here how much it has changed.
+use crate::sys::lock::Lock;
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+use userswap_policy::cells::{Counts, SLAB_PAGES, SLABS_BEGUN_MAX};
+
+/// What pages can take beyond their promises, as each class begins slabs of its own.
+const BEGUN_PAGES_MAX: u32 = SLABS_BEGUN_MAX * SLAB_PAGES;
+
+/// The memory of an engine's compressed devices, in pages. All is Relaxed: the numbers stand for nothing else.
+pub struct Allowance {
+    budget: AtomicU32,
+    /// Pages that the program has pinned; their part of the budget cannot be had.
+    pub(crate) pins: AtomicU32,
+    /// Promised to slots that hold nothing yet.
+    reserved: AtomicI64,
+    /// Of slabs with a page in them.
+    busy: AtomicI64,
+    /// Of all slabs with memory, as far as it is not accounted for yet.
+    unsettled: AtomicI64,
+    /// Held by the thread that accounts for it.
+    pub(crate) settling: Lock<()>,
+}
+
+impl Allowance {
+    /// Nothing is allowed yet.
+    pub fn new() -> Self {
+        let [budget, pins] = [const { AtomicU32::new(0) }; 2];
+        let [reserved, busy, unsettled] = [const { AtomicI64::new(0) }; 3];
+        Self { budget, pins, reserved, busy, unsettled, settling: Lock::new(()) }
+    }
+
+    /// Changes the budget of which this is a part.
+    pub fn set_budget(&self, pages: u32) {
+        self.budget.store(pages, Ordering::Relaxed);
+    }
+
+    /// What slabs in use and reservations together may take: with slabs begun not more than three quarters of what pins
+    /// leave, and half of it where that would be little.
+    fn limit(&self) -> i64 {
+        let pins = self.pins.load(Ordering::Relaxed);
+        let room = self.budget.load(Ordering::Relaxed).saturating_sub(pins);
+        (room / 4 * 3).saturating_sub(BEGUN_PAGES_MAX).max(room / 2).into()
+    }
+
+    /// What slabs in use and reservations together take.
+    pub(crate) fn taken(&self) -> u32 {
+        let taken = self.busy.load(Ordering::Relaxed) + self.reserved.load(Ordering::Relaxed);
+        taken.try_into().unwrap_or(0)
+    }
+
+    /// Promises room for pages at their worst; false when there is none.
+    pub fn reserve(&self, pages: u32) -> bool {
+        let after = self.reserved.fetch_add(pages.into(), Ordering::Relaxed) + i64::from(pages);
+        let fits = after + self.busy.load(Ordering::Relaxed) <= self.limit();
+        if !fits {
+            self.release(pages);
+        }
+        fits
+    }
+
+    /// Takes a promise back: the pages have come, or never will.
+    pub fn release(&self, pages: u32) {
+        self.reserved.fetch_sub(pages.into(), Ordering::Relaxed);
+    }
+
+    /// Whether so many pages could be reserved.
+    pub fn has_room(&self, pages: u32) -> bool {
+        i64::from(self.taken()) + i64::from(pages) <= self.limit()
+    }
+
+    /// The slabs of a device have changed.
+    pub fn on_change(&self, before: Counts, after: Counts) {
+        let pages = |slabs: u32| i64::from(slabs) * i64::from(SLAB_PAGES);
+        let busy = pages(after.busy) - pages(before.busy);
+        let all = busy + pages(after.empty) - pages(before.empty);
+        if busy != 0 {
+            self.busy.fetch_add(busy, Ordering::Relaxed);
+        }
+        if all != 0 {
+            self.unsettled.fetch_add(all, Ordering::Relaxed);
+        }
+    }
+
+    /// What is not accounted for yet.
+    pub fn unsettled(&self) -> i64 {
+        self.unsettled.load(Ordering::Relaxed)
+    }
+
+    /// Pages of memory taken, or given back where negative, since this was last asked.
+    pub fn take_unsettled(&self) -> i64 {
+        self.unsettled.swap(0, Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,196 @@
+//! How a compressed device compresses: `algo=` and `level=` of `zram:`.
+//!
+//! What a codec works with is allocated when the device is taken into use: a fault that has to write out itself may do
+//! so in a signal handler.
+use crate::device::spec::SpecError;
+use crate::sys::PAGE_BYTES;
+use crate::sys::lock::Guard;
+use lz4_flex::block::{CompressTable, compress_into_with_table, decompress_into};
+use std::fmt;
+use std::io;
+use userswap_policy::cells::COMPRESSED_BYTES_MAX;
+use userswap_policy::named_choice;
+use zstd_safe::{CCtx, CParameter, DCtx};
+
+/// More than a page becomes at its worst, with either algorithm.
+const PACKED_BYTES_MAX: usize = PAGE_BYTES + PAGE_BYTES / 8;
+
+/// Levels of zstd, from the fastest to one that takes hundreds of microseconds for a page.
+const LEVEL_MIN: i32 = -7;
+const LEVEL_MAX: i32 = 12;
+/// Half the time of level 1, for a twentieth more memory (docs/tiers.md).
+const LEVEL_DEFAULT: i32 = -1;
+const LEVELS: &str = "a level of zstd is -7 (fastest) to 12, and lz4 has none";
+
+const ALGORITHMS: &str = "use algo=lz4 or algo=zstd";
+
+named_choice! {
+    /// An algorithm.
+    #[derive(Default)]
+    pub enum Algorithm, "algorithm" {
+        /// Fast.
+        #[default]
+        Lz4 = "lz4",
+        /// Smaller.
+        Zstd = "zstd",
+    }
+}
+
+/// How pages are compressed.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Compression {
+    /// With which algorithm.
+    pub algorithm: Algorithm,
+    /// As the algorithm understands it; left out, its default.
+    pub level: Option<i32>,
+}
+
+impl fmt::Display for Compression {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.algorithm != Algorithm::default() {
+            write!(f, ",algo={}", self.algorithm)?;
+        }
+        self.level.map_or(Ok(()), |level| write!(f, ",level={level}"))
+    }
+}
+
+/// What the options of `zram:` say, as far as they are read.
+#[derive(Clone, Copy, Default)]
+pub struct Options {
+    algorithm: Option<Algorithm>,
+    level: Option<i32>,
+}
+
+impl Options {
+    /// Takes one option; None when it is none of them.
+    ///
+    /// # Errors
+    /// Its value cannot be read, or it is given twice.
+    pub fn read(&mut self, spec: &str, option: &str) -> Option<Result<(), SpecError>> {
+        let (name, value) = option.split_once('=')?;
+        let is_repeated = match name {
+            "algo" => match value.parse() {
+                Ok(algorithm) => self.algorithm.replace(algorithm).is_some(),
+                Err(_) => return Some(Err(refused(spec, option, ALGORITHMS))),
+            },
+            "level" => match value.parse() {
+                Ok(level) if (LEVEL_MIN..=LEVEL_MAX).contains(&level) => {
+                    self.level.replace(level).is_some()
+                }
+                _ => return Some(Err(refused(spec, option, LEVELS))),
+            },
+            _ => return None,
+        };
+        let option = if name == "algo" { "algo" } else { "level" };
+        let twice = SpecError::OptionTwice { spec: spec.to_owned(), option };
+        Some(if is_repeated { Err(twice) } else { Ok(()) })
+    }
+
+    /// All of them, once the text is read.
+    ///
+    /// # Errors
+    /// A level for an algorithm that has none.
+    pub fn done(self, spec: &str) -> Result<Compression, SpecError> {
+        let algorithm = self.algorithm.unwrap_or_default();
+        match (algorithm, self.level) {
+            (Algorithm::Lz4, Some(level)) => Err(refused(spec, &format!("level={level}"), LEVELS)),
+            (_, level) => Ok(Compression { algorithm, level }),
+        }
+    }
+}
+
+fn refused(spec: &str, option: &str, allowed: &'static str) -> SpecError {
+    SpecError::OptionValue { spec: spec.to_owned(), option: option.to_owned(), allowed }
+}
+
+/// What one CPU compresses with.
+pub struct Codec {
+    method: Method,
+    packed: Box<[u8; PACKED_BYTES_MAX]>,
+}
+
+enum Method {
+    Lz4(Box<CompressTable>),
+    Zstd { compress: CCtx<'static>, decompress: DCtx<'static> },
+}
+
+/// What became of a page.
+pub enum Packed<'a> {
+    /// It got so small.
+    Smaller(&'a [u8]),
+    /// It is not worth it.
+    Not,
+}
+
+impl Codec {
+    /// With all that it will need.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn new(compression: Compression) -> io::Result<Self> {
+        let method = match compression.algorithm {
+            Algorithm::Lz4 => Method::Lz4(Box::new(CompressTable::small())),
+            Algorithm::Zstd => Method::zstd(compression.level.unwrap_or(LEVEL_DEFAULT))
+                .ok_or(io::ErrorKind::OutOfMemory)?,
+        };
+        let mut codec = Self { method, packed: Box::new([0; PACKED_BYTES_MAX]) };
+        // The first page is what zstd makes its tables for, all others are of its size.
+        let mut page = [0; PAGE_BYTES];
+        page.iter_mut().enumerate().for_each(|(index, byte)| *byte = (index / 7 * 31) as u8);
+        if let Packed::Smaller(bytes) = codec.pack(&page) {
+            let packed = bytes.to_vec();
+            codec.unpack(&packed, &mut page);
+        }
+        Ok(codec)
+    }
+
+    /// Compresses a page.
+    pub fn pack(&mut self, page: &[u8]) -> Packed<'_> {
+        let packed = &mut self.packed[..];
+        let bytes = match &mut self.method {
+            Method::Lz4(table) => compress_into_with_table(page, packed, table).ok(),
+            Method::Zstd { compress, .. } => compress.compress2(packed, page).ok(),
+        };
+        match bytes {
+            Some(bytes) if bytes <= COMPRESSED_BYTES_MAX => Packed::Smaller(&self.packed[..bytes]),
+            _ => Packed::Not,
+        }
+    }
+
+    fn unpack(&mut self, bytes: &[u8], page: &mut [u8]) -> bool {
+        match &mut self.method {
+            Method::Lz4(_) => unpack_lz4(bytes, page),
+            Method::Zstd { decompress, .. } => {
+                decompress.decompress(page, bytes).is_ok_and(|filled| filled == page.len())
+            }
+        }
+    }
+}
+
+impl Method {
+    fn zstd(level: i32) -> Option<Self> {
+        let mut compress = CCtx::try_create()?;
+        // What says how long the page is and where it ends is known, and its checksum is kept with the slot.
+        for parameter in [CParameter::CompressionLevel(level), CParameter::ContentSizeFlag(false)] {
+            compress.set_parameter(parameter).ok()?;
+        }
+        Some(Self::Zstd { compress, decompress: DCtx::try_create()? })
+    }
+}
+
+/// Fills a page from what was packed; false if that does not make one. Whatever the bytes are, nothing else is touched.
+pub fn unpack<'a>(
+    algorithm: Algorithm,
+    codec: impl FnOnce() -> Guard<'a, Codec>,
+    bytes: &[u8],
+    page: &mut [u8],
+) -> bool {
+    match algorithm {
+        Algorithm::Lz4 => unpack_lz4(bytes, page),
+        Algorithm::Zstd => codec().unpack(bytes, page),
+    }
+}
+
+fn unpack_lz4(bytes: &[u8], page: &mut [u8]) -> bool {
+    decompress_into(bytes, page).is_ok_and(|filled| filled == page.len())
+}

@@ -1,0 +1,184 @@
+//! The device alone: what comes back, what is promised, what damage does.
+use super::*;
+use proptest::prelude::*;
+
+const ALGORITHMS: [Algorithm; 2] = [Algorithm::Lz4, Algorithm::Zstd];
+
+/// Whose memory is limited to as much, or a third more where that is a lot.
+fn zram(algorithm: Algorithm, slots: u32, limit: u32) -> Zram {
+    let allowance = Allowance::new();
+    allowance.set_budget(2 * limit);
+    let compression = Compression { algorithm, level: None };
+    Zram::new(slots, compression, Arc::new(allowance)).unwrap()
+}
+
+/// A page with so many bytes of noise, and text after them.
+fn page(noise: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed | 1;
+    let mut byte = |index: usize| {
+        state = state.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(1);
+        if index < noise { (state >> 56) as u8 } else { b"what is said twice "[index % 19] }
+    };
+    (0..PAGE_BYTES).map(&mut byte).collect()
+}
+
+fn run(first: u32, count: u32) -> SlotRun {
+    SlotRun { first, count }
+}
+
+#[test]
+fn what_is_promised_fits_and_more_is_refused() {
+    let zram = zram(Algorithm::Lz4, 4096, 1024);
+    assert!(zram.reserve(run(1, 1000)) && !zram.reserve(run(1001, 25)));
+    assert!(zram.reserve(run(1001, 24)) && !zram.has_room(1));
+    for number in 1..=1024 {
+        zram.write(number, &page(PAGE_BYTES, number.into())).unwrap();
+    }
+    let full = zram.stored();
+    assert_eq!((full.huge_pages, full.slab_bytes), (1024, 1024 << 12));
+    assert!(!zram.reserve(run(1025, 1)));
+    zram.free(run(1, 512));
+    assert!(zram.reserve(run(1, 512)) && !zram.reserve(run(1025, 1)));
+    // What is given up without having been filled is to be had again.
+    zram.free(run(1, 512));
+    assert!(zram.reserve(run(2000, 512)));
+}
+
+#[test]
+fn memory_of_pages_that_are_gone_goes_back_but_for_a_mebibyte() {
+    let zram = zram(Algorithm::Lz4, 4096, 4096);
+    assert!(zram.reserve(run(1, 2048)));
+    (1..=2048).for_each(|number| zram.write(number, &page(2000, number.into())).unwrap());
+    zram.free(run(1, 2048));
+    zram.trim();
+    let stored = zram.stored();
+    assert_eq!((stored.pages, stored.compressed_bytes), (0, 0));
+    assert_eq!(stored.slab_bytes, u64::from(EMPTY_MAX) * SLAB_BYTES as u64);
+    assert_eq!(zram.allowance.take_unsettled() * PAGE_BYTES as i64, stored.slab_bytes as i64);
+    let memory = zram.allowance.clone();
+    drop(zram);
+    assert_eq!(memory.take_unsettled() * PAGE_BYTES as i64, -(stored.slab_bytes as i64));
+}
+
+/// Also of 80 MiB, with a slab begun for each of seventy classes.
+#[test]
+fn slabs_take_little_more_than_what_is_in_them() {
+    let zram = zram(Algorithm::Lz4, 1 << 16, 1 << 16);
+    assert!(zram.reserve(run(1, 40_000)));
+    for number in 1..=40_000u32 {
+        // As of programs: between a quarter and three quarters.
+        let noise = 700 + number as usize * 7919 % 2200;
+        zram.write(number, &page(noise, number.into())).unwrap();
+    }
+    let stored = zram.stored();
+    let over = stored.slab_bytes - stored.compressed_bytes;
+    assert!(over * 100 <= stored.compressed_bytes * 4, "{stored:?}");
+}
+
+#[test]
+fn slabs_begun_beside_promises_stay_within_three_quarters_of_the_budget() {
+    const BUDGET: u32 = 16384;
+    let zram = zram(Algorithm::Lz4, 1 << 16, BUDGET / 2);
+    // Most of them take a cell of another class.
+    let begun = (0..3000).step_by(12);
+    // Whole slabs of pages as they are, up to the limit but for a page of each other class.
+    let others = begun.len() as u32;
+    let mut number = 1;
+    while zram.has_room(SLAB_PAGES + others) {
+        assert!(zram.reserve(run(number, SLAB_PAGES)));
+        for number in number..number + SLAB_PAGES {
+            zram.write(number, &page(PAGE_BYTES, number.into())).unwrap();
+        }
+        number += SLAB_PAGES;
+    }
+    let full = zram.cells.lock().counts().busy;
+    assert!(zram.reserve(run(number, others)));
+    for (index, noise) in begun.enumerate() {
+        zram.write(number + index as u32, &page(noise, 7)).unwrap();
+    }
+    let busy = zram.cells.lock().counts().busy;
+    assert!(busy > full + 60, "many classes begin a slab: {busy} {full}");
+    assert!(busy * SLAB_PAGES <= BUDGET / 4 * 3, "{} pages", busy * SLAB_PAGES);
+}
+
+#[test]
+fn a_table_without_slabs_left_is_full_before_a_write_finds_none() {
+    let zram = zram(Algorithm::Lz4, 4096, 1 << 20);
+    // One page stays in each slab, of whatever class.
+    let (mut kept, mut number) = (0, 1);
+    for noise in [4096, 2500, 2000, 1500, 1200, 900, 700] {
+        while zram.reserve(run(number, 1)) && number < 4000 {
+            zram.write(number, &page(noise, number.into())).unwrap();
+            if number % 16 == 0 {
+                kept += 1
+            } else {
+                zram.free(run(number, 1))
+            }
+            number += 1;
+        }
+        number = if number < 4000 { number } else { break };
+    }
+    assert!(kept > 100 && zram.stored().pages == kept, "{kept} {:?}", zram.stored());
+}
+
+proptest! {
+    #[test]
+    fn slots_hold_what_a_naive_model_says(
+        steps in prop::collection::vec((0u32..40, 0..=PAGE_BYTES, any::<u64>(), 0u8..4), 1..200),
+        algorithm in prop::sample::select(&ALGORITHMS[..]),
+    ) {
+        let zram = zram(algorithm, 64, 4096);
+        let mut model = vec![None; 64];
+        for (number, noise, seed, step) in steps {
+            let number = number + 1;
+            match step {
+                0 => {
+                    zram.free(run(number, 1));
+                    model[number as usize] = None;
+                }
+                _ => {
+                    if model[number as usize].is_none() {
+                        prop_assert!(zram.reserve(run(number, 1)));
+                    }
+                    let page = if noise < 100 { vec![seed as u8; PAGE_BYTES] } else { page(noise, seed) };
+                    zram.write(number, &page).unwrap();
+                    model[number as usize] = Some(page);
+                }
+            }
+            for (number, expected) in model.iter().enumerate() {
+                let mut found = vec![0xa5; PAGE_BYTES];
+                zram.read(number as u32, &mut found).unwrap();
+                let untouched = vec![0xa5; PAGE_BYTES];
+                prop_assert_eq!(&found, expected.as_ref().unwrap_or(&untouched));
+            }
+            prop_assert_eq!(zram.stored().pages, model.iter().flatten().count() as u64);
+        }
+    }
+
+    #[test]
+    fn damaged_bytes_fill_the_page_or_are_refused_and_touch_nothing_else(
+        noise in 0usize..2500,
+        damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..8),
+        cut in any::<prop::sample::Index>(),
+        algorithm in prop::sample::select(&ALGORITHMS[..]),
+    ) {
+        let compression = Compression { algorithm, level: None };
+        let codec = Lock::new(Codec::new(compression).unwrap());
+        let original = page(noise, 7);
+        let packed = match codec.lock().pack(&original) {
+            Packed::Smaller(bytes) => Some(bytes.to_vec()),
+            Packed::Not => None,
+        };
+        let Some(mut bytes) = packed else { return Ok(()) };
+        let mut around = vec![0x5a; PAGE_BYTES + 128];
+        prop_assert!(codec::unpack(algorithm, || codec.lock(), &bytes, &mut around[64..64 + PAGE_BYTES]));
+        prop_assert_eq!(&around[64..64 + PAGE_BYTES], &original[..]);
+        for (index, byte) in &damage {
+            let index = index.index(bytes.len());
+            bytes[index] = *byte;
+        }
+        let length = cut.index(bytes.len()) + 1;
+        codec::unpack(algorithm, || codec.lock(), &bytes[..length], &mut around[64..64 + PAGE_BYTES]);
+        prop_assert!(around[..64].iter().chain(&around[64 + PAGE_BYTES..]).all(|byte| *byte == 0x5a));
+    }
+}
