@@ -102,6 +102,9 @@ fn swap(args: &DoctorArgs, defaults: &run::RunArgs) -> Vec<Finding> {
             SwapPath::Path(path) => {
                 Finding::good("swap", format!("{}: can be used", path.display()))
             }
+            SwapPath::Compressed(_) => {
+                Finding::good("swap", format!("{swap}: compressed memory, within the budget"))
+            }
             SwapPath::Memory => {
                 Finding::limited("swap", swap, "mem: is plain memory, for tests: name a disk")
             }

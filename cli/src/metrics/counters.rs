@@ -20,6 +20,8 @@ const fn row(counter: &'static str, name: &'static str, unit: Unit, help: &'stat
 pub const COUNTERS: &[Counter] = &[
     row("pswpin", "swap_in", Pages, "Read from devices and wanted"),
     row("pswpout", "swap_out", Pages, "Written to devices"),
+    row("zswpin", "compressed_in", Pages, "Of what was read, decompressed"),
+    row("zswpout", "compressed_out", Pages, "Of what was written, compressed"),
     row("swpout_zero", "swap_out_zero", Pages, "Left without a slot, being zeros"),
     row("swpout_clean", "swap_out_clean", Pages, "Left without a write, being on their slot still"),
     row(

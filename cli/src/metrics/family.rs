@@ -101,6 +101,9 @@ pub const NODE: &[Metric<NodeStatus>] = &[
     gauge("node_charged", Unit::Pages, "Held by the program's caches", |node| {
         Some(node.charged_pages)
     }),
+    gauge("node_compressed", Unit::Pages, "Held by compressed pages", |node| {
+        Some(node.compressed_pages)
+    }),
     gauge("node_writing", Unit::Pages, "In frames that are being written", |node| {
         Some(node.writing_pages)
     }),
@@ -134,6 +137,21 @@ pub const DEVICE: &[Metric<DeviceStatus>] = &[
     }),
     gauge("device_on", Unit::Number, "Whether new pages can go to it", |device| {
         Some((device.state == DeviceState::On).into())
+    }),
+    gauge("device_content", Unit::Pages, "Pages that it holds compressed", |device| {
+        device.compressed.map(|held| held.pages)
+    }),
+    gauge("device_same", Unit::Pages, "Of these, kept as the value that they repeat", |device| {
+        device.compressed.map(|held| held.same_pages)
+    }),
+    gauge("device_huge", Unit::Pages, "Of these, kept as they are", |device| {
+        device.compressed.map(|held| held.huge_pages)
+    }),
+    gauge("device_compressed", Unit::Bytes, "What they were compressed to", |device| {
+        device.compressed.map(|held| held.compressed_bytes)
+    }),
+    gauge("device_pool", Unit::Bytes, "Memory that they take", |device| {
+        device.compressed.map(|held| held.pool_bytes)
     }),
     counter(
         "device_read",

@@ -15,7 +15,7 @@ fn word_of(stamp: u64, page: usize, index: usize) -> u64 {
         // Like text: of few letters, and the same words come again.
         2 => u64::from_ne_bytes(*b"of pages") ^ (value >> (index * 7 % 5 * 8) & 0x0f0f),
         3 => word(stamp, page, index),
-        _ if index % 4 == 0 => word(stamp, page, index),
+        _ if index.is_multiple_of(4) => word(stamp, page, index),
         _ => index as u64 / 16,
     }
 }

@@ -45,10 +45,11 @@ fn node_lines(node: &NodeStatus, paint: Paint) -> Vec<Line<'static>> {
             pages(node.cached_pages)
         )),
         Line::raw(format!(
-            " unevictable {}  writing {}  caches {}",
+            " unevictable {}  writing {}  caches {}  compressed {}",
             pages(node.unevictable_pages),
             pages(node.writing_pages),
-            pages(node.charged_pages)
+            pages(node.charged_pages),
+            pages(node.compressed_pages)
         )),
         Line::raw(format!(
             " available {}: min {}  low {}  high {}",
