@@ -280,8 +280,8 @@ impl<T: AsRef<[Slab]> + AsMut<[Slab]>> Cells<T> {
     /// Chooses slabs, the emptiest first, for whose pages others of their class have the room, and names them.
     pub fn start_leaving(&mut self, most: u32, mut name: impl FnMut(u32)) {
         let mut left = most;
-        for class in 0..CLASSES {
-            while left > 0 && self.free[class] >= u32::from(CELLS_OF[class]) {
+        for (class, cells) in CELLS_OF.iter().enumerate() {
+            while left > 0 && self.free[class] >= u32::from(*cells) {
                 let emptiest = self.room[class].iter().find(|head| **head != 0);
                 let number = emptiest.expect("free cells are in slabs with room") - 1;
                 let slab = &mut self.slabs.as_mut()[number as usize];

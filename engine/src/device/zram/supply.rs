@@ -91,7 +91,7 @@ impl Devices {
     pub(crate) fn compact_compressed(&self) -> bool {
         let zrams = self.list().filter_map(Device::zram);
         self.compressed.load(Ordering::Relaxed) > 0
-            && zrams.fold(false, |any, zram| zram.compact() || any)
+            && zrams.filter(|zram| zram.compact()).count() > 0
     }
 
     pub(in crate::device) fn look_for_supply(&self, device: &Device) {
