@@ -167,6 +167,10 @@ impl Load {
         if plan.case.is_random() {
             load = load.with(&["--random", "--random-seed", SEED]);
         }
+        if plan.data != Data::Index && plan.tasks > 1 {
+            // What is in use at most must not depend on which task comes to its end first.
+            load = load.with(&["-x"]);
+        }
         if plan.case == Case::Swapin {
             load = load.with(&["-W"]);
             load.part = Part::AfterSignal { waiters: plan.tasks };
@@ -267,7 +271,7 @@ mod tests {
             ("swap-w-seq", "-q -n 1 2147483648"),
             ("swap-w-seq --tasks 16 --step 4096 --repeat 3", "-q -n 16 -j 4096 -r 3 134217728"),
             ("swap-w-seq-mt --tasks 2", "-q -t 2 1073741824"),
-            ("swap-w-seq-mt --data 2:1", "-q -t 1 --data 2:1 2147483648"),
+            ("swap-w-seq-mt --data 2:1 --tasks 2", "-q -t 2 --data 2:1 -x 1073741824"),
             ("swap-w-rand --size 1G", "-q -n 1 --random --random-seed 1 -j 4096 1073741824"),
             (
                 "swap-w-rand-mt --step 64 --size 1G",

@@ -125,10 +125,13 @@ fn loads(args: &TableArgs) -> Vec<BenchArgs> {
     for case in many {
         loads.extend(args.tasks.iter().map(|tasks| one(case, tasks)));
     }
-    loads.retain(|load| args.case.is_empty() || args.case.contains(&load.case));
-    // With a step, pages would stay empty but for a word.
-    loads.retain(|load| args.data == Data::Index || load.case.has_data() && load.step.is_none());
-    loads
+    loads.into_iter().filter(|load| is_wanted(args, load)).collect()
+}
+
+fn is_wanted(args: &TableArgs, load: &BenchArgs) -> bool {
+    // With a step, pages of other data would stay empty but for a word.
+    let has_data = args.data == Data::Index || load.case.has_data() && load.step.is_none();
+    has_data && (args.case.is_empty() || args.case.contains(&load.case))
 }
 
 /// A heap of python's takes several times as long for its bytes as the other loads. A text that is no size stays

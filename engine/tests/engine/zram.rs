@@ -147,7 +147,7 @@ fn memory_of_pages_that_went_here_and_there_comes_back_while_the_reclaimer_works
         all(pages, 3, fill);
         region.page_out(0..region.len()).unwrap();
         let before = stored(&engine, "zram");
-        let is_kept = |page: &usize| page / 5 % 4 == 0;
+        let is_kept = |page: &usize| (page / 5).is_multiple_of(4);
         for page in (0..pages.count).filter(|page| !is_kept(page)) {
             region.discard(page * PAGE..(page + 1) * PAGE).unwrap();
         }

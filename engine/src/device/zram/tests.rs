@@ -134,7 +134,7 @@ fn where_pages_have_gone_here_and_there_others_find_room_and_slabs_become_empty(
     let full = zram.stored();
     assert!(!zram.has_room(SLAB_PAGES) && full.pages > 30_000, "{full:?}");
     assert!(!zram.compact(), "nothing is to be had");
-    let is_kept = |number: &u32| number % 4 == 0;
+    let is_kept = |number: &u32| number.is_multiple_of(4);
     let gone = (1..=count).filter(|number| !is_kept(number));
     gone.for_each(|number| zram.free(run(number, 1)));
     assert_eq!(zram.stored().slab_bytes, full.slab_bytes);
@@ -150,52 +150,51 @@ fn where_pages_have_gone_here_and_there_others_find_room_and_slabs_become_empty(
     }
 }
 
+/// Reads, frees and writes these slots in random order, most of them absent at a time.
+fn work_on(zram: &Zram, own: &[u32], seed: u64) {
+    let mut state = seed;
+    let mut found = vec![0; PAGE_BYTES];
+    let mut seeds: Vec<Option<u64>> = own.iter().map(|number| Some((*number).into())).collect();
+    let mut check = |number, seed| {
+        zram.read(number, &mut found).unwrap();
+        assert!(found == page(1000, seed), "page {number}");
+    };
+    for round in 0..6000 {
+        state = state.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(1);
+        let index = (state >> 33) as usize % own.len();
+        let number = own[index];
+        match seeds[index].take() {
+            Some(seed) => {
+                check(number, seed);
+                zram.free(run(number, 1));
+            }
+            // Most stay away, so that slabs are never full.
+            None if round % 3 > 0 => {}
+            None => {
+                assert!(zram.reserve(run(number, 1)));
+                zram.write(number, &page(1000, state)).unwrap();
+                seeds[index] = Some(state);
+            }
+        }
+    }
+    let kept = own.iter().zip(seeds).filter_map(|(number, seed)| Some((*number, seed?)));
+    kept.for_each(|(number, seed)| check(number, seed));
+}
+
 #[test]
 fn pages_that_are_read_written_and_freed_while_they_move_stay_what_they_are() {
     const THREADS: u32 = 3;
     let zram = &zram(Algorithm::Lz4, 1 << 14, 1 << 14);
     assert!(zram.reserve(run(1, 4000)));
     (1..=4000).for_each(|number| zram.write(number, &page(1000, number.into())).unwrap());
-    let working = &AtomicU32::new(THREADS);
     std::thread::scope(|scope| {
-        for thread in 0..THREADS {
-            scope.spawn(move || {
-                let own: Vec<u32> =
-                    (1..=4000).filter(|number| number % THREADS == thread).collect();
-                let mut state = u64::from(thread) + 1;
-                let mut found = vec![0; PAGE_BYTES];
-                let mut seeds: Vec<Option<u64>> =
-                    own.iter().map(|number| Some((*number).into())).collect();
-                for round in 0..6000 {
-                    state = state.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(1);
-                    let index = (state >> 33) as usize % own.len();
-                    let number = own[index];
-                    match seeds[index] {
-                        Some(seed) => {
-                            zram.read(number, &mut found).unwrap();
-                            assert!(found == page(1000, seed), "page {number}");
-                            zram.free(run(number, 1));
-                            seeds[index] = None;
-                        }
-                        // Most stay away, so that slabs are never full.
-                        None if round % 3 > 0 => {}
-                        None => {
-                            assert!(zram.reserve(run(number, 1)));
-                            zram.write(number, &page(1000, state)).unwrap();
-                            seeds[index] = Some(state);
-                        }
-                    }
-                }
-                for (number, seed) in own.iter().zip(&seeds) {
-                    let Some(seed) = seed else { continue };
-                    zram.read(*number, &mut found).unwrap();
-                    assert!(found == page(1000, *seed), "page {number}");
-                }
-                working.fetch_sub(1, Ordering::Relaxed);
-            });
-        }
+        let spawn = |thread| {
+            let own: Vec<u32> = (1..=4000).filter(|number| number % THREADS == thread).collect();
+            scope.spawn(move || work_on(zram, &own, u64::from(thread) + 1))
+        };
+        let workers: Vec<_> = (0..THREADS).map(spawn).collect();
         let mut sweeps = 0;
-        while working.load(Ordering::Relaxed) > 0 {
+        while !workers.iter().all(|worker| worker.is_finished()) {
             sweeps += u32::from(zram.compact());
         }
         assert!(sweeps > 0, "nothing was moved");
