@@ -33,7 +33,7 @@ fn profile_of(packed: &Packed) -> String {
 fn more_rights(packed: &Packed) -> String {
     match packed {
         Packed::By(engine) => {
-            format!("start with {engine} run --device /dev/userfaultfd, or --cap-add SYS_PTRACE")
+            format!("start with {engine} run --device /dev/userfaultfd, and {MORE_RIGHTS}")
         }
         Packed::Kubernetes | Packed::Not => MORE_RIGHTS.to_owned(),
     }
