@@ -107,6 +107,37 @@ fn others_help_while_the_program_forks_and_a_device_goes() {
     });
 }
 
+#[test]
+fn a_page_that_a_helper_serves_is_of_the_node_whose_thread_asked_for_it() {
+    alone(200, || {
+        let engine = build(with_swap(builder(WAYS[0]).fake_numa(2), &["mem:64M"]));
+        if alone_in_serving(&engine) {
+            return;
+        }
+        // Less than the node has.
+        let mut region = engine.map(4 * MIB).unwrap();
+        let pages = Pages::of(&region);
+        let each = pages.count / THREADS as usize;
+        let of_node_1: Vec<u32> = (0..clock::cpus()).filter(|cpu| cpu % 2 == 1).collect();
+        eventually("others have helped", || {
+            region.discard(0..region.len()).unwrap();
+            std::thread::scope(|scope| {
+                for first in (0..pages.count).step_by(each) {
+                    let cpus = &of_node_1;
+                    scope.spawn(move || {
+                        numa::run_on(cpus);
+                        (first..first + each).for_each(|page| pages.fill(page, 3));
+                    });
+                }
+            });
+            assert_eq!(engine.core().nodes[0].lock().resident, 0);
+            helped(&engine) >= rounds(200)
+        });
+        pages.check_all(3);
+        audit(&engine);
+    });
+}
+
 /// All pages are read by several threads, whatever is in them.
 fn used_again(pages: Pages) {
     std::thread::scope(|scope| {
