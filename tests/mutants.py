@@ -96,7 +96,7 @@ MUTANTS = [
            "let _ = spare - run.count;", "reclaim"),
     Mutant("debt-unpaid", "reclaim/kswapd.rs",
            "self.core.repay(node);",
-           "", "zram"),
+           ""),
     Mutant("one-bank-each", "device/mod.rs",
            "for bank in banks_from(bank, slots) {",
            "for bank in banks_from(bank, 1) {", "numbers"),

@@ -17,7 +17,7 @@ use userswap_policy::slots::ClusterCursor;
 #[derive(Debug, Clone, Args)]
 pub struct SlotAllocArgs {
     /// Numbers of threads
-    #[arg(long, value_name = "N", default_values_t = [1, 2, 16],
+    #[arg(long, value_name = "N", value_delimiter = ',', num_args = 1.., default_values_t = [1, 2, 16],
           value_parser = clap::value_parser!(u32).range(1..=256))]
     threads: Vec<u32>,
     /// Slots that all threads together allocate

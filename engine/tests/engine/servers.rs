@@ -1,6 +1,7 @@
 //! More servers of fault messages: that they help when one does not keep up, rest when it does, and that no page is wrong
 //! by that, also around forks and while devices go.
 use crate::support::*;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use userswap::Engine;
 use userswap::internals::Proceed;
@@ -40,8 +41,10 @@ fn used_until(pages: Pages, is_done: impl Fn() -> bool + Sync) {
     };
     std::thread::scope(|scope| {
         (0..THREADS).for_each(|thread| drop(scope.spawn(move || work(thread))));
-        eventually("the work is done", &is_done);
+        // What is not done after all must end, not hang.
+        let outcome = catch_unwind(AssertUnwindSafe(|| eventually("the work is done", &is_done)));
         done.store(true, Ordering::Relaxed);
+        outcome.unwrap_or_else(|panic| resume_unwind(panic));
     });
 }
 

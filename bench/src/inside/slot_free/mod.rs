@@ -45,11 +45,11 @@ impl From<Order> for FreeOrder {
 #[derive(Debug, Clone, Args)]
 pub struct SlotFreeArgs {
     /// Numbers of devices, in memory, of equal priority
-    #[arg(long, value_name = "N", default_values_t = [1, 2, 4],
+    #[arg(long, value_name = "N", value_delimiter = ',', num_args = 1.., default_values_t = [1, 2, 4],
           value_parser = clap::value_parser!(u32).range(1..=32))]
     devices: Vec<u32>,
     /// Orders to compare
-    #[arg(long, value_name = "ORDER", value_enum,
+    #[arg(long, value_name = "ORDER", value_enum, value_delimiter = ',', num_args = 1..,
           default_values_t = [Order::Sorted, Order::Merged, Order::Unsorted])]
     free: Vec<Order>,
     /// Threads that write, and free
