@@ -152,13 +152,18 @@ def text_of(mutant: Mutant) -> tuple[str, str]:
 
 
 def copy_of_the_tree(into: Path) -> None:
-    shutil.rmtree(into, ignore_errors=True)
-    files = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-                           cwd=ROOT, capture_output=True, check=True).stdout.decode().split("\0")
-    for name in filter(None, files):
-        if (ROOT / name).exists():
-            (into / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, into / name)
+    """Only what differs is written, and so is newer than what was built of it, also after a run that was killed."""
+    listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+                            cwd=ROOT, capture_output=True, check=True).stdout.decode().split("\0")
+    names = {name for name in listed if name and (ROOT / name).is_file()}
+    for file in [file for file in into.rglob("*") if file.is_file()]:
+        if str(file.relative_to(into)) not in names:
+            file.unlink()
+    for name in names:
+        here, there = ROOT / name, into / name
+        if not there.is_file() or there.read_bytes() != here.read_bytes():
+            there.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(here, there)
 
 
 def passes(tree: Path, target: Path, tests: set[str]) -> tuple[bool, str]:

@@ -119,55 +119,36 @@ fn what_is_farther_costs_more_and_twenty_is_what_nodes_are_at_if_nothing_is_said
     }
 }
 
+/// Rows of eight nodes, a line each, with the last one's last distance as given.
+fn rows(last: &str) -> String {
+    let row = |node: usize| {
+        let own = if node == 7 { last } else { "10" };
+        let distance = |other| if other == node { own } else { "20" };
+        format!("[{}],\n", (0..8).map(distance).collect::<Vec<_>>().join(", "))
+    };
+    format!("[\n{}]", (0..8).map(row).collect::<String>())
+}
+
 #[test]
 fn a_matrix_that_cannot_be_is_refused_by_the_line_that_is_wrong() {
     let directory = tempfile::tempdir().unwrap();
-    let small = "[[10, 20], [20, 10]]".to_owned();
-    let row = |last: &str| {
-        format!(
-            "[\n{}[20, 20, 20, 20, 20, 20, 20, {last}]\n]",
-            [
-                "[10, 20, 20, 20, 20, 20, 20, 20],\n",
-                "[20, 10, 20, 20, 20, 20, 20, 20],\n",
-                "[20, 20, 10, 20, 20, 20, 20, 20],\n",
-                "[20, 20, 20, 10, 20, 20, 20, 20],\n",
-                "[20, 20, 20, 20, 10, 20, 20, 20],\n",
-                "[20, 20, 20, 20, 20, 10, 20, 20],\n",
-                "[20, 20, 20, 20, 20, 20, 10, 20],\n",
-            ]
-            .concat()
-        )
-    };
+    let second = |distance: &str| rows("10").replacen("[20, 10", &format!("[{distance}, 10"), 1);
+    let allowed = "use a whole number from 10 to 254";
     let refused = [
-        (
-            "5".to_owned(),
-            "far.toml:8: invalid type: integer `5`, expected a row of distances for each node: use [[10, 20], [20, 10]] for two nodes",
-        ),
-        (small, "far.toml:8: 2 rows of distances: use 8, one for each node"),
-        (row("10, 20"), "far.toml:16: 9 distances of node 7: use 8, one for each node"),
-        (row("11"), "far.toml:16: distance 11 of node 7 to itself: use 10"),
-        (
-            row("10").replacen("[20, 10", "[9, 10", 1),
-            "far.toml:10: distance 9: use a whole number from 10 to 254",
-        ),
-        (
-            row("10").replacen("[20, 10", "[255, 10", 1),
-            "far.toml:10: distance 255: use a whole number from 10 to 254",
-        ),
-        (
-            row("10").replacen("[20, 10", "[-20, 10", 1),
-            "far.toml:10: distance -20: use a whole number from 10 to 254",
-        ),
-        (row("\"10\""), "far.toml:16: distance \"10\": use a whole number from 10 to 254"),
-        (
-            row("10").replacen("[20, 20, 10, 20, 20, 20, 20, 20]", "20", 1),
-            "far.toml:11: 20 is no row of distances: use 8 in brackets",
-        ),
+        ("5".to_owned(), "8: invalid type: integer `5`, expected a row of distances for each node: use [[10, 20], [20, 10]] for two nodes".to_owned()),
+        ("[[10, 20], [20, 10]]".to_owned(), "8: 2 rows of distances: use 8, one for each node".to_owned()),
+        (rows("10, 20"), "16: 9 distances of node 7: use 8, one for each node".to_owned()),
+        (rows("11"), "16: distance 11 of node 7 to itself: use 10".to_owned()),
+        (rows("\"10\""), format!("16: distance \"10\": {allowed}")),
+        (second("9"), format!("10: distance 9: {allowed}")),
+        (second("255"), format!("10: distance 255: {allowed}")),
+        (second("-20"), format!("10: distance -20: {allowed}")),
+        (rows("10").replacen("[20, 20, 10, 20, 20, 20, 20, 20]", "20", 1), "11: 20 is no row of distances: use 8 in brackets".to_owned()),
     ];
     for (distances, said) in refused {
-        let path = with_distances(&directory, &distances);
-        let refusal = run(&path, &[], 1, Checking::Off).unwrap_err();
-        assert!(refusal.ends_with(said), "{distances}: {refusal}");
+        let refusal =
+            run(&with_distances(&directory, &distances), &[], 1, Checking::Off).unwrap_err();
+        assert!(refusal.ends_with(&format!("far.toml:{said}")), "{distances}: {refusal}");
         assert!(!refusal.contains('\n'), "one line: {refusal}");
     }
 }
