@@ -22,7 +22,7 @@ use userswap::{FaultMode, Poll};
 #[derive(Debug, Clone, Args)]
 pub struct TableArgs {
     /// Cases to measure [default: all]
-    #[arg(long, value_name = "CASE", num_args = 1..)]
+    #[arg(long, value_name = "CASE", value_delimiter = ',', num_args = 1..)]
     case: Vec<Case>,
     /// RAM budget of each load
     #[arg(long, value_name = "SIZE", default_value = "512M", allow_hyphen_values = true)]
@@ -31,13 +31,13 @@ pub struct TableArgs {
     #[arg(long, value_name = "SIZE", default_value = "2G", allow_hyphen_values = true)]
     size: String,
     /// Numbers of tasks, of the cases that are measured with several
-    #[arg(long, value_name = "N", num_args = 1.., default_values = ["1", "4", "16"])]
+    #[arg(long, value_name = "N", value_delimiter = ',', num_args = 1.., default_values = ["1", "4", "16"])]
     tasks: Vec<String>,
     /// Runs of each side
     #[arg(long, value_name = "N", default_value = "3", allow_hyphen_values = true)]
     runs: String,
     /// How faults reach the engine, one column each
-    #[arg(long, value_name = "MODE", num_args = 1.., default_values = ["thread", "signal"])]
+    #[arg(long, value_name = "MODE", value_delimiter = ',', num_args = 1.., default_values = ["thread", "signal"])]
     fault: Vec<FaultMode>,
     /// How the engine waits for faults, as for `userswap run`
     #[arg(long, value_name = "WAY", default_value_t = Poll::Auto)]
