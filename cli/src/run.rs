@@ -13,8 +13,8 @@ use std::process::Command;
 
 use clap::Args;
 use rustix::fs::{Access, access};
-use userswap::internals::PAGE_CLUSTER_DEFAULT;
 use userswap::internals::Cipher;
+use userswap::internals::PAGE_CLUSTER_DEFAULT;
 use userswap::internals::cpu_latency;
 use userswap::internals::directories::names;
 use userswap::internals::open;

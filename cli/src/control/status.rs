@@ -159,7 +159,11 @@ fn devices(devices: &[DeviceStatus]) -> String {
             ByteSize(device.used_bytes).rounded(),
             device.priority.to_string(),
             device.node.map_or_else(|| "-".to_owned(), |node| node.to_string()),
-            [encrypted, state].into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(", "),
+            [encrypted, state]
+                .into_iter()
+                .filter(|word| !word.is_empty())
+                .collect::<Vec<_>>()
+                .join(", "),
         ]
     };
     table(titles, &devices.iter().map(row).collect::<Vec<_>>())

@@ -203,7 +203,10 @@ mod tests {
         let (mut one, mut two) = (page(3), page(3));
         let seals = [cipher.seal(first, &mut one), cipher.seal(first + 1, &mut two)];
         assert!(one != two && seals[0].tag != seals[1].tag);
-        assert!(!cipher.open(seals[0], &mut two), "what was sealed later is not what was sealed first");
+        assert!(
+            !cipher.open(seals[0], &mut two),
+            "what was sealed later is not what was sealed first"
+        );
     }
 
     #[test]

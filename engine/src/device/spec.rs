@@ -64,7 +64,9 @@ pub struct SwapSpec {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SpecError {
     /// There is no path before the size and the options.
-    #[error("\"{0}\" names no device: write PATH[:SIZE][,pri=N][,node=N][,encrypt], zram:SIZE or mem:SIZE")]
+    #[error(
+        "\"{0}\" names no device: write PATH[:SIZE][,pri=N][,node=N][,encrypt], zram:SIZE or mem:SIZE"
+    )]
     NoPath(String),
     /// `mem` without a size.
     #[error("\"{0}\" needs a size: write mem:SIZE, such as mem:512M")]
@@ -232,9 +234,7 @@ impl SpecOptions {
         }
         let twice = |option| SpecError::OptionTwice { spec: spec.to_owned(), option };
         match name {
-            _ if option == ENCRYPT_WORD => {
-                set_once(&mut self.encrypt, (), || twice(ENCRYPT_WORD))
-            }
+            _ if option == ENCRYPT_WORD => set_once(&mut self.encrypt, (), || twice(ENCRYPT_WORD)),
             "pri" => set_once(&mut self.priority, parse_priority(spec, value)?, || twice("pri")),
             "node" => set_once(&mut self.node, parse_node(spec, value)?, || twice("node")),
             "throttle" => {
@@ -403,9 +403,14 @@ mod tests {
 
     #[test]
     fn a_path_may_contain_colons_and_commas() {
-        for path in
-            ["/dev/disk/by-path/pci-0000:00:1f.2-ata-1", "/a:b", "/a,b", "/a,encrypt/", "/x,y=z/w", "./mem"]
-        {
+        for path in [
+            "/dev/disk/by-path/pci-0000:00:1f.2-ata-1",
+            "/a:b",
+            "/a,b",
+            "/a,encrypt/",
+            "/x,y=z/w",
+            "./mem",
+        ] {
             assert_eq!(spec(path), SwapSpec::at(path));
         }
         assert_eq!(spec("/a:b:2G").path, SwapPath::Path("/a:b".into()));

@@ -121,7 +121,8 @@ mod tests {
 
     #[test]
     fn a_secret_is_random_locked_and_in_no_core_dump() {
-        let [one, two] = [Secret::random(|seed| *seed).unwrap(), Secret::random(|seed| *seed).unwrap()];
+        let [one, two] =
+            [Secret::random(|seed| *seed).unwrap(), Secret::random(|seed| *seed).unwrap()];
         assert_ne!(*one, *two);
         assert_ne!(*one, [0; SEED_BYTES]);
         for secret in [&one, &two] {
