@@ -254,7 +254,9 @@ impl Options {
             "control" => self.control = Some(PathBuf::from(value)),
             "told" => self.told = Some(PathBuf::from(value)),
             "raw_calls" => self.raw_calls = value.parse()?,
-            "encrypt" => self.encrypt = value == "true",
+            "encrypt" => {
+                self.encrypt = value.parse().map_err(|_| refused(value, ENCRYPT))?;
+            }
             "quiet" => self.quiet = value == "true",
             "root_pid" => self.root_pid = number("root_pid", value)?,
             _ => return Err(OptionsError::UnknownKey(key.to_owned())),
@@ -262,6 +264,9 @@ impl Options {
         Ok(())
     }
 }
+
+/// Nobody is to believe that it is on.
+const ENCRYPT: Allowed = Allowed { key: "encrypt", values: "true or false" };
 
 fn refused(value: &str, Allowed { key, values }: Allowed) -> OptionsError {
     OptionsError::Value { key, value: value.to_owned(), allowed: values }
@@ -332,6 +337,7 @@ mod tests {
             ("ram=5\nswap_ra_policy=2", "\"2\" is not allowed: use scaling"),
             ("ram=5\npage_cluster=11", "\"11\" is not allowed: use a whole number from 0 to 10"),
             ("ram=5\nvma_ra_enabled=maybe", "\"maybe\" is not allowed: use true or false"),
+            ("ram=5\nencrypt=yes", "\"yes\" is not allowed: use true or false"),
             ("ram=5\nroot_pid=-1", "\"-1\""),
             ("ram=5\nram_of_node=0-7", "\"0-7\""),
         ] {

@@ -7,7 +7,7 @@ use rustix::fs::{SeekFrom, seek};
 use std::collections::HashSet;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use userswap::Engine;
+use userswap::{Engine, Error};
 
 /// A file of one's own, as a device.
 struct Swap {
@@ -356,4 +356,22 @@ fn all_devices_are_encrypted_where_the_engine_is_and_compressed_memory_is_not() 
     let (_region, pages) = paged_out(&engine, 4 * MIB / PAGE, 5);
     assert_eq!(readable(&engine, 0, pages, &[5]), 0, "also the default");
     pages.check_all(5);
+}
+
+#[test]
+fn without_a_page_of_locked_memory_there_is_no_key() {
+    alone(20, || {
+        Cipher::check().unwrap();
+        let encrypted = engine_on(WAYS[0], &["mem:64M,encrypt"]);
+        let plain = engine_on(WAYS[0], &["mem:64M"]);
+        lock_nothing();
+        become_user(65534);
+        assert!(Cipher::check().unwrap_err().to_string().contains("ulimit -l"));
+        // An engine that has one does not need another; one that has none is as it was.
+        swapon(&encrypted, "mem:64M,encrypt").unwrap();
+        let refused = swapon(&plain, "mem:64M,encrypt");
+        assert!(matches!(refused, Err(Error::Key(_))), "{refused:?}");
+        assert_eq!(plain.core().devices.list().count(), 1);
+        swapon(&plain, "mem:64M").unwrap();
+    });
 }
