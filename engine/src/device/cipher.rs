@@ -151,7 +151,7 @@ impl Devices {
 impl Device {
     /// What was kept of the page on a slot.
     fn seal(&self, number: u32) -> Seal {
-        // Relaxed: the page word that names the slot was published after the seal was stored.
+        // Relaxed: the word of the page that was written was published, as Cached, after the seal was stored.
         let word = |index: usize| self.seal_words(number)[index].load(Ordering::Relaxed);
         Seal { number: word(0), tag: [word(1), word(2)] }
     }

@@ -123,6 +123,8 @@ impl WriteOp {
         if self.staging.is_none() {
             let memory = Mapping::new(BATCH * PAGE_BYTES, Access::ReadWrite).ok()?;
             memory.advise(0, memory.bytes(), libc::MADV_DONTDUMP).ok()?;
+            // No write is under way at a fork: neither side pays for a copy.
+            memory.advise(0, memory.bytes(), libc::MADV_WIPEONFORK).ok()?;
             self.staging = Some(memory);
         }
         self.staging.as_ref().map(Mapping::address)
