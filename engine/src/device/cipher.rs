@@ -11,20 +11,22 @@
 //! what was there before. A child has a copy of all of them, right for every slot that it borrows: those are not given out
 //! anew before it has dropped them (`loans`). No other bytes are authenticated: which slot a tag is of is known by where
 //! it is kept.
-use super::Devices;
 use super::record::Device;
+use super::{DEVICE_SLOTS, Devices};
 use crate::base::error::Error;
 use crate::base::index::Slot;
 use crate::base::log;
 use crate::sys::PAGE_BYTES;
+use crate::sys::mapping::ZeroedSlice;
 use crate::sys::secret::{SEED_BYTES, Secret};
 use crate::sys::shared::SharedWords;
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, Tag, UnboundKey};
 use std::io;
-use std::sync::atomic::Ordering;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Words that are kept for each slot: the number, and the tag.
-pub(super) const SEAL_WORDS: usize = 3;
+const SEAL_WORDS: usize = 3;
 
 /// What is kept in RAM of a sealed page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,6 +34,39 @@ pub struct Seal {
     /// Under which number it was sealed.
     number: u64,
     tag: [u64; 2],
+}
+
+/// What is kept of the pages on a device.
+#[derive(Default)]
+pub struct Seals {
+    words: OnceLock<ZeroedSlice<AtomicU64>>,
+    is_used: AtomicBool,
+}
+
+impl Seals {
+    /// Of a device that comes, whose pages will be encrypted.
+    ///
+    /// # Errors
+    /// No address space.
+    pub(super) fn begin(&self) -> io::Result<()> {
+        if self.words.get().is_none() {
+            // For the largest device: the record may hold another one later. Only address space.
+            let _ = self.words.set(ZeroedSlice::new(DEVICE_SLOTS as usize * SEAL_WORDS)?);
+        }
+        self.is_used.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Of a device that comes, and keeps pages as they are.
+    pub(super) fn end(&self) {
+        self.is_used.store(false, Ordering::Relaxed);
+    }
+
+    /// Of the slot with this number.
+    fn words_of(&self, number: u32) -> &[AtomicU64] {
+        let words = self.words.get().expect("an encrypted device keeps seals");
+        &words[number as usize * SEAL_WORDS..][..SEAL_WORDS]
+    }
 }
 
 /// The key, and the next number.
@@ -149,16 +184,22 @@ impl Devices {
 }
 
 impl Device {
+    /// Whether pages on it are encrypted.
+    pub fn is_encrypted(&self) -> bool {
+        // Relaxed: it is stored before any slot of the device is given out.
+        self.seals.is_used.load(Ordering::Relaxed)
+    }
+
     /// What was kept of the page on a slot.
     fn seal(&self, number: u32) -> Seal {
         // Relaxed: the word of the page that was written was published, as Cached, after the seal was stored.
-        let word = |index: usize| self.seal_words(number)[index].load(Ordering::Relaxed);
+        let word = |index: usize| self.seals.words_of(number)[index].load(Ordering::Relaxed);
         Seal { number: word(0), tag: [word(1), word(2)] }
     }
 
     /// Keeps what there is of a page that is about to be written to a slot.
     fn set_seal(&self, number: u32, seal: Seal) {
-        let words = self.seal_words(number);
+        let words = self.seals.words_of(number);
         let kept = [seal.number, seal.tag[0], seal.tag[1]];
         words.iter().zip(kept).for_each(|(word, kept)| word.store(kept, Ordering::Relaxed));
     }

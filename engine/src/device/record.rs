@@ -3,7 +3,7 @@
 //! A device is a record that is never freed but used again, as in the kernel: from the number of a slot its
 //! record is found without a lock. What a record holds changes only while the gate is closed, or under the
 //! record's lock.
-use super::cipher::SEAL_WORDS;
+use super::cipher::Seals;
 use super::faulty::{Doom, Faulty};
 use super::loans::Loans;
 use super::open::{DeviceKind, OpenDevice};
@@ -132,8 +132,7 @@ pub struct Device {
     /// The page that was given each slot last.
     pages_on: OnceLock<ZeroedSlice<AtomicU32>>,
     /// What is kept of the page on each slot, if they are encrypted.
-    seals: OnceLock<ZeroedSlice<AtomicU64>>,
-    is_encrypted: AtomicBool,
+    pub(super) seals: Seals,
     is_rotational: AtomicBool,
     /// The link to it, if it is throttled.
     link: Lock<Option<Arc<Link>>>,
@@ -174,8 +173,7 @@ impl Device {
             store: Lock::new(store),
             checksums: OnceLock::new(),
             pages_on: OnceLock::new(),
-            seals: OnceLock::new(),
-            is_encrypted: AtomicBool::new(false),
+            seals: Seals::default(),
             is_rotational: AtomicBool::new(false),
             link: Lock::new(None),
             faulty: Lock::new(None),
@@ -214,10 +212,10 @@ impl Device {
             let _ = self.checksums.set(ZeroedSlice::new(DEVICE_SLOTS as usize)?);
             let _ = self.pages_on.set(ZeroedSlice::new(DEVICE_SLOTS as usize)?);
         }
-        if opened.encrypt && self.seals.get().is_none() {
-            let _ = self.seals.set(ZeroedSlice::new(DEVICE_SLOTS as usize * SEAL_WORDS)?);
+        match opened.encrypt {
+            true => self.seals.begin()?,
+            false => self.seals.end(),
         }
-        self.is_encrypted.store(opened.encrypt, Ordering::Relaxed);
         self.is_rotational.store(hardware.is_rotational, Ordering::Relaxed);
         *self.backed.lock() = match opened.kind {
             DeviceKind::Temporary | DeviceKind::File => PAGE_BYTES as u64,
@@ -358,18 +356,6 @@ impl Device {
     /// The page that was given each of its slots last.
     pub fn pages_on(&self) -> &[AtomicU32] {
         self.pages_on.get().expect("a device with slots remembers their pages")
-    }
-
-    /// What is kept of the page on one of its slots.
-    pub(super) fn seal_words(&self, number: u32) -> &[AtomicU64] {
-        let seals = self.seals.get().expect("an encrypted device keeps seals");
-        &seals[number as usize * SEAL_WORDS..][..SEAL_WORDS]
-    }
-
-    /// Whether pages on it are encrypted.
-    pub fn is_encrypted(&self) -> bool {
-        // Relaxed: it is stored before any slot of the device is given out.
-        self.is_encrypted.load(Ordering::Relaxed)
     }
 
     /// Whether it has to seek, as the kernel says.

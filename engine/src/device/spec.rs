@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use super::faulty;
-use super::throttle::{Speed, Throttle};
+use super::throttle::{NearFar, Throttle, parse_near_far};
 use super::zram::codec::{self, Compression};
 use crate::base::size::{ByteSize, SizeError, parse_size};
 use userswap_policy::devices::MACHINE_NODES_MAX;
@@ -189,7 +189,8 @@ impl FromStr for SwapSpec {
             (.., Some(_)) => return Err(SpecError::CompressedNeedsSize(spec.to_owned())),
             (path, ..) => SwapPath::Path(PathBuf::from(path)),
         };
-        let (throttle, encrypt) = (options.throttle(), options.encrypt.is_some());
+        let (encrypt, throttle) =
+            (options.encrypt.is_some(), Throttle::of(options.bandwidth, options.latency));
         let SpecOptions { priority, node, faulty, .. } = options;
         Ok(SwapSpec { path, size, priority, node, throttle, faulty, encrypt })
     }
@@ -210,13 +211,6 @@ struct SpecOptions {
     faulty: Option<Plan>,
     /// How pages are compressed, after the word for that.
     compression: Option<codec::Options>,
-}
-
-/// A number for the device's own node and one for the others.
-#[derive(Clone, Copy, Default)]
-struct NearFar {
-    near: u32,
-    far: u32,
 }
 
 impl SpecOptions {
@@ -255,16 +249,6 @@ impl SpecOptions {
             }
         }
     }
-
-    fn throttle(&self) -> Option<Throttle> {
-        self.bandwidth.or(self.latency)?;
-        let bandwidth = self.bandwidth.unwrap_or_default();
-        let latency = self.latency.unwrap_or_default();
-        Some(Throttle {
-            local: Speed { mb_per_s: bandwidth.near, latency_us: latency.near },
-            remote: Speed { mb_per_s: bandwidth.far, latency_us: latency.far },
-        })
-    }
 }
 
 fn set_once<T>(
@@ -291,18 +275,6 @@ fn parse_node(spec: &str, value: &str) -> Result<u16, SpecError> {
         spec: spec.to_owned(),
         option: format!("node={value}"),
         allowed: "a node is 0 to 1023",
-    })
-}
-
-/// One number for all nodes, or NEAR:FAR.
-fn parse_near_far(spec: &str, option: &str, value: &str) -> Result<NearFar, SpecError> {
-    let (near, far) = value.split_once(':').unwrap_or((value, value));
-    let number = |text: &str| text.parse::<u32>().ok().filter(|number| *number > 0);
-    let pair = number(near).zip(number(far)).map(|(near, far)| NearFar { near, far });
-    pair.ok_or_else(|| SpecError::OptionValue {
-        spec: spec.to_owned(),
-        option: option.to_owned(),
-        allowed: "write a whole number above 0, or NEAR:FAR (throttle in MB/s, latency in us)",
     })
 }
 
