@@ -7,7 +7,7 @@ use rustix::fs::{SeekFrom, seek};
 use std::collections::HashSet;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use userswap::{Engine, Error};
+use userswap::{Engine, Error, Region};
 
 /// A file of one's own, as a device.
 struct Swap {
@@ -67,6 +67,19 @@ fn readable(engine: &Engine, index: usize, pages: Pages, stamps: &[u64]) -> usiz
     let found = parts.iter().flat_map(|(_, bytes)| bytes.chunks_exact(8));
     let found = found.map(|word| u64::from_ne_bytes(word.try_into().unwrap()));
     found.filter(|word| may_be[*word as usize >> 4 & 0xffff] && words.contains(word)).count()
+}
+
+/// As [`paged_out`], also those that the background reclaimer was about to write.
+fn all_out(engine: &Engine, count: usize, stamp: u64) -> (Region, Pages) {
+    let (region, pages) = paged_out(engine, count, stamp);
+    let core = engine.core();
+    let first = core.arena.page_of(pages.address);
+    let is_out = |page: u32| matches!(core.pages.state(first + page), PageState::Swapped { .. });
+    eventually("every page is on the device, and nowhere else", || {
+        region.page_out(0..region.len()).unwrap();
+        (0..pages.count as u32).all(is_out)
+    });
+    (region, pages)
 }
 
 /// The number of the slot that each page is on.
@@ -195,7 +208,7 @@ fn a_swapoff_loses_what_was_tampered_with_and_moves_the_rest() {
                 let swap = Swap::new();
                 let engine = engine_on(way, &[&swap.spec(":64M,encrypt")]);
                 // More than the budget: the rest is written to the other device.
-                let (_region, pages) = paged_out(&engine, 24 * MIB / PAGE, 6);
+                let (_region, pages) = all_out(&engine, 24 * MIB / PAGE, 6);
                 let victims = damage(&engine, pages, &swap.path(), 1000);
                 swapon(&engine, to).unwrap();
                 swapoff(&engine, swap.path()).unwrap();
@@ -239,7 +252,7 @@ fn parent_and_children_read_what_was_swapped_before_and_write_what_nobody_can_re
         for (index, way) in WAYS.into_iter().enumerate() {
             let swap = ["mem:160M,encrypt", "/var/tmp:160M,encrypt"][index % 2];
             let engine = engine_on(way, &[swap]);
-            let (_region, pages) = paged_out(&engine, 20 * MIB / PAGE, 1);
+            let (_region, pages) = all_out(&engine, 20 * MIB / PAGE, 1);
             let child = fork(&engine, || {
                 let grandchild = fork(&engine, || work(&engine, pages, 30));
                 work(&engine, pages, 20);
@@ -264,7 +277,7 @@ fn a_child_that_gets_a_copy_goes_on_with_it() {
     alone(60, || {
         for way in WAYS {
             let engine = engine_on(way, &["mem:160M,encrypt"]);
-            let (_region, pages) = paged_out(&engine, 24 * MIB / PAGE, 1);
+            let (_region, pages) = all_out(&engine, 24 * MIB / PAGE, 1);
             // As many rows as processes could have, held by this one.
             let loans = device(&engine, 0).loans().unwrap();
             let rows: Vec<_> =
