@@ -127,6 +127,27 @@ fn a_child_that_is_asked_for_without_userswap_runs_without() {
 }
 
 #[test]
+fn the_zygote_of_chromium_is_left_its_one_thread_and_named() {
+    let directory = directory();
+    let program = compile(directory.path(), "large.c");
+    let program = program.to_str().unwrap();
+    let run = |arguments: &str| {
+        let mut command = managed(directory.path());
+        command.args(["--", "sh", "-c", &format!("{program} {arguments}; :")]);
+        Outcome::of(&mut command, directory.path())
+    };
+    let zygote = run("--type=zygote --headless");
+    let line = format!(
+        "userswap: {program} runs outside the budget: its zygote may have one thread only; start it with \
+         --no-zygote --no-sandbox\n"
+    );
+    assert_eq!((&*zygote.printed, &*zygote.told, zygote.swapped()), ("exact\n", &*line, 0));
+    assert_eq!(zygote.unmanaged_children(), 1);
+    let other = run("--type=renderer --headless");
+    assert_eq!((&*other.printed, &*other.told, other.swapped()), ("exact\n", "", 1));
+}
+
+#[test]
 fn a_child_whose_root_directory_lacks_the_library_is_named() {
     assert!(rustix::process::geteuid().is_root(), "only root can change its root directory");
     let directory = directory();

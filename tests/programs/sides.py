@@ -92,9 +92,7 @@ class Sides:
             return run
 
     def environment(self, scratch):
-        # rustup's programs look for their toolchain below the home directory.
-        toolchains = os.environ.get("RUSTUP_HOME", os.path.expanduser("~/.rustup"))
-        return {"RUSTUP_HOME": toolchains, "PATH": catalog.search_path(), "LC_ALL": "C", "HOME": scratch, "TMPDIR": scratch}
+        return {"PATH": catalog.search_path(), "LC_ALL": "C", "HOME": scratch, "TMPDIR": scratch}
 
     def times(self, row, rounds):
         """Medians of seconds, all sides in turns."""

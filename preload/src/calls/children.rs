@@ -23,6 +23,8 @@ const PRELOAD_VARIABLE: &str = "LD_PRELOAD";
 /// Larger environments are not given back what they lack.
 const ENTRIES_MAX: usize = 1024;
 const TEXT_BYTES: usize = 4096;
+/// Asks for a program without userswap.
+const NO_OPTIONS: &[u8] = b"USERSWAP_OPTIONS=\0";
 /// As many scripts reading scripts as the kernel follows.
 const SCRIPT_DEPTH_MAX: u32 = 5;
 /// Tells this matter from others in what the job has told.
@@ -72,7 +74,7 @@ impl Room {
 /// `finds` says how the program was named.
 pub fn environment_for(
     path: *const c_char,
-    environment: Texts,
+    [arguments, environment]: [Texts; 2],
     room: &mut Room,
     finds: Finds,
 ) -> Texts {
@@ -86,11 +88,15 @@ pub fn environment_for(
         return environment;
     }
     let Some(program) = finds.find(path) else { return environment };
+    if is_zygote(arguments) {
+        tell(&program, Obstacle::Zygote);
+        return given.with(ours, NO_OPTIONS, room).unwrap_or(environment);
+    }
     let is_complete = given.options.is_some() && given.names(&ours.injected);
     let obstacle = obstacle(&program, ours, SCRIPT_DEPTH_MAX);
     match obstacle {
         None if is_complete => environment,
-        None => given.completed(ours, room).unwrap_or_else(|| {
+        None => given.with(ours, &ours.options, room).unwrap_or_else(|| {
             tell(&program, Obstacle::Environment);
             environment
         }),
@@ -145,6 +151,7 @@ enum Obstacle {
     Privileged,
     Unreachable,
     Environment,
+    Zygote,
 }
 
 impl Obstacle {
@@ -164,6 +171,9 @@ impl Obstacle {
             Self::Environment => {
                 "its environment has no LD_PRELOAD, and is too large to be given it; keep LD_PRELOAD and \
                  USERSWAP_OPTIONS"
+            }
+            Self::Zygote => {
+                "its zygote may have one thread only; start it with --no-zygote --no-sandbox"
             }
         }
     }
@@ -229,6 +239,25 @@ fn has_capabilities(file: &File) -> bool {
     unsafe { libc::fgetxattr(file.as_raw_fd(), name, nowhere, 0) > 0 }
 }
 
+/// Whether a program is started as what Chromium and Electron fork their processes from. It may have one thread only,
+/// its own, and aborts if it finds others.
+fn is_zygote(arguments: Texts) -> bool {
+    texts(arguments).any(|argument| argument == b"--type=zygote")
+}
+
+/// The strings of a list, which stay during the call; none of no list.
+fn texts(list: Texts) -> impl Iterator<Item = &'static [u8]> {
+    let mut next = list;
+    std::iter::from_fn(move || {
+        // SAFETY: the list ends with a null pointer, which has not been met yet.
+        let text = unsafe { next.as_ref() }.filter(|text| !text.is_null())?;
+        // SAFETY: this was not the last entry.
+        next = unsafe { next.add(1) };
+        // SAFETY: an entry is a C string.
+        Some(unsafe { CStr::from_ptr(*text) }.to_bytes())
+    })
+}
+
 /// The value that an entry of an environment gives a variable, if it is that variable's.
 fn value<'a>(entry: &'a [u8], name: &str) -> Option<&'a [u8]> {
     entry.strip_prefix(name.as_bytes())?.strip_prefix(b"=")
@@ -237,29 +266,18 @@ fn value<'a>(entry: &'a [u8], name: &str) -> Option<&'a [u8]> {
 /// What an environment has of what a managed program needs.
 struct Given {
     environment: Texts,
-    entries: usize,
     options: Option<&'static [u8]>,
     preload: Option<&'static [u8]>,
 }
 
 impl Given {
     fn of(environment: Texts) -> Self {
-        let mut given = Self { environment, entries: 0, options: None, preload: None };
-        while let Some(text) = given.entry(given.entries) {
+        let mut given = Self { environment, options: None, preload: None };
+        for text in texts(environment) {
             given.options = given.options.or_else(|| value(text, OPTIONS_VARIABLE));
             given.preload = given.preload.or_else(|| value(text, PRELOAD_VARIABLE));
-            given.entries += 1;
         }
         given
-    }
-
-    fn entry(&self, index: usize) -> Option<&'static [u8]> {
-        // SAFETY: the list ends with a null pointer, before which no entry is asked for.
-        let place = unsafe { self.environment.add(index) };
-        // SAFETY: as above.
-        let text = unsafe { *place };
-        // SAFETY: an entry is a C string, which stays during the call.
-        (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_bytes())
     }
 
     fn names(&self, library: &Path) -> bool {
@@ -268,11 +286,10 @@ impl Given {
         names.any(|name| name == library)
     }
 
-    /// The same with what is missing; None if there is no room.
-    fn completed(&self, ours: &Ours, room: &mut Room) -> Option<Texts> {
+    /// The same with this library and these options; None if there is no room.
+    fn with(&self, ours: &Ours, options: &[u8], room: &mut Room) -> Option<Texts> {
         let mut kept = 0;
-        for index in 0..self.entries {
-            let text = self.entry(index)?;
+        for text in texts(self.environment) {
             if [OPTIONS_VARIABLE, PRELOAD_VARIABLE].iter().all(|name| value(text, name).is_none()) {
                 room.entries.get_mut(kept)?.write(text.as_ptr().cast());
                 kept += 1;
@@ -290,8 +307,7 @@ impl Given {
                 room.text.as_ptr()
             }
         };
-        for (index, entry) in
-            [preload, ours.options.as_ptr(), std::ptr::null()].into_iter().enumerate()
+        for (index, entry) in [preload, options.as_ptr(), std::ptr::null()].into_iter().enumerate()
         {
             room.entries.get_mut(kept + index)?.write(entry.cast());
         }

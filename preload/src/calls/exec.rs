@@ -83,7 +83,7 @@ macro_rules! repeating {
                 pub unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
                     let mut room = Room::new();
                     let $environment =
-                        environment_for($path, $environment, &mut room, $finds);
+                        environment_for($path, [$arguments, $environment], &mut room, $finds);
                     let strings = Strings { path: $path, lists: [$arguments, $environment] };
                     repeat(strings, || super::$name($($argument),*))
                 }
