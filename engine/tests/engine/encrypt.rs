@@ -329,7 +329,7 @@ fn every_page_is_right_or_lost_and_counted_whatever_fails() {
                 let engine = build(with_swap(builder(way).io(io), &[&swap]));
                 set_patience(&engine, 12_000_000);
                 let region = engine.map(48 * MIB).unwrap();
-                let lost = use_at_random(Pages::of(&region), rounds(1000), seed);
+                let lost = use_at_random(Pages::of(&region), rounds(1500), seed);
                 let counters = engine.counters();
                 assert!(counters.swap_retries > 0, "{counters:?}");
                 assert_eq!(lost, counters.pages_lost);
