@@ -202,20 +202,12 @@ impl Device {
         hardware: Hardware,
         cpus: usize,
     ) -> io::Result<()> {
+        self.make_tables(&opened)?;
         let max = slots_of(opened.bytes);
         // Of a compressed device nothing is in its file.
         let bytes = if opened.kind == DeviceKind::Memory { opened.bytes } else { 0 };
         let file = opened.file.map_or_else(|| memory_device(bytes), Ok)?;
         let file = Own::raised(file);
-        if self.checksums.get().is_none() {
-            // For the largest device: the record may hold another one later. Only address space.
-            let _ = self.checksums.set(ZeroedSlice::new(DEVICE_SLOTS as usize)?);
-            let _ = self.pages_on.set(ZeroedSlice::new(DEVICE_SLOTS as usize)?);
-        }
-        match opened.encrypt {
-            true => self.seals.begin()?,
-            false => self.seals.end(),
-        }
         self.is_rotational.store(hardware.is_rotational, Ordering::Relaxed);
         *self.backed.lock() = match opened.kind {
             DeviceKind::Temporary | DeviceKind::File => PAGE_BYTES as u64,
@@ -247,6 +239,19 @@ impl Device {
             _ => Loans::new(max).ok().map(Arc::new),
         };
         *self.store.lock() = store;
+        Ok(())
+    }
+
+    /// What is kept of each slot, for the largest device: the record may hold another one later. Only address space.
+    fn make_tables(&self, opened: &OpenDevice) -> io::Result<()> {
+        if self.checksums.get().is_none() {
+            let _ = self.checksums.set(ZeroedSlice::new(DEVICE_SLOTS as usize)?);
+            let _ = self.pages_on.set(ZeroedSlice::new(DEVICE_SLOTS as usize)?);
+        }
+        if opened.encrypt {
+            return self.seals.begin();
+        }
+        self.seals.end();
         Ok(())
     }
 
