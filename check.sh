@@ -178,7 +178,7 @@ check_clippy() {
 check_machine() {
     step 'machine: what the tests need'
     local program
-    for program in cc gcc g++ ld objcopy nm strip make python3 sqlite3 xz gzip sort bash unshare dpkg-deb chromium tmux \
+    for program in cc gcc g++ ld objcopy nm strip make python3 sqlite3 xz gzip sort bash unshare dpkg-deb chromium tmux zsh fish \
         prometheus promtool; do
         command -v "$program" >/dev/null ||
             fail "$program is missing, and the tests run it: install it, or run .ci/run, which does"

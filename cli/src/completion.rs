@@ -6,7 +6,7 @@
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::process::ExitCode;
 
@@ -25,6 +25,14 @@ use crate::failure::Failure;
 /// Set by the script: the shell that asks.
 const VARIABLE: &str = "USERSWAP_COMPLETE";
 
+/// zsh loads the script from its `fpath` at the first Tab, as the body of a function that is to complete: without this
+/// that Tab would offer nothing.
+const ZSH_END: &str = "
+if [[ $funcstack[1] == _userswap ]]; then
+    _clap_dynamic_completer_userswap
+fi
+";
+
 /// Options of `completions`.
 #[derive(Args)]
 pub struct CompletionsArgs {
@@ -40,8 +48,11 @@ pub struct CompletionsArgs {
 pub fn completions(args: &CompletionsArgs) -> Result<ExitCode, Failure> {
     let shells = Shells::builtins();
     let shell = shells.completer(&args.shell).expect("the values are shells");
+    let end = if args.shell == "zsh" { ZSH_END } else { "" };
+    let mut out = io::stdout();
     shell
-        .write_registration(VARIABLE, "userswap", "userswap", "userswap", &mut io::stdout())
+        .write_registration(VARIABLE, "userswap", "userswap", "userswap", &mut out)
+        .and_then(|()| out.write_all(end.as_bytes()))
         .map_err(|error| Failure::unavailable(format!("standard output: {error}")))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -20,8 +20,7 @@ fn texts(rows: &[Value], key: &str) -> Vec<String> {
 
 #[test]
 fn contention_compares_every_policy_with_every_number_of_threads() {
-    let rows =
-        rows("contention --ram 32M --size 64M --tasks 1 --tasks 2 --passes 2 --nodes 2 --runs 1");
+    let rows = rows("contention --ram 32M --size 64M --tasks 1,2 --passes 2 --nodes 2 --runs 1");
     assert_eq!(texts(&rows, "policy"), ["wait", "stall", "skip", "stall-balanced"].repeat(3));
     let tasks: Vec<u64> = rows.iter().map(|row| row["tasks"].as_u64().unwrap()).collect();
     assert_eq!(tasks, [1, 1, 1, 1, 2, 2, 2, 2, 1, 1, 1, 1]);
@@ -49,7 +48,7 @@ fn slots_are_freed_in_every_order_with_every_number_of_devices() {
 
 #[test]
 fn choosing_a_device_is_timed_for_every_number_of_nodes_with_both_placements() {
-    let rows = rows("device-choice --nodes 1,2,64 --choices 1000 --runs 1");
+    let rows = rows("device-choice --nodes 1 2 64 --choices 1000 --runs 1");
     assert_eq!(texts(&rows, "placement"), ["near", "spread"].repeat(3));
     let numbers =
         |key: &str| -> Vec<u64> { rows.iter().map(|row| row[key].as_u64().unwrap()).collect() };

@@ -119,6 +119,61 @@ fn settings_that_change_and_forks_are_in_the_record_and_for_perfetto() {
     assert!(events.iter().all(|event| event["pid"] == record.header.pid));
 }
 
+/// Reads three times its budget back, fails to become what is not there, asks for its count of faults, and becomes another
+/// program that does nearly the same.
+const BECOMES: &str = "
+import json, os, subprocess, sys
+def go_through():
+    b = bytearray(48 << 20)
+    for i in range(0, len(b), 4096): b[i:i+4] = i.to_bytes(4, 'little')
+    assert all(int.from_bytes(b[i:i+4], 'little') == i for i in range(0, len(b), 4096))
+    return b
+b = go_through()
+if len(sys.argv) > 2:
+    for become in [lambda: os.execv('/no/such/program', ['x']), lambda: subprocess.run(['/no/such/child'])]:
+        try: become()
+        except FileNotFoundError: pass
+    assert all(int.from_bytes(b[i:i+4], 'little') == i for i in range(0, len(b), 4096))
+    status = subprocess.run([sys.argv[1], 'status', '--json', str(os.getpid())], check=True, capture_output=True)
+    print(json.loads(status.stdout)['counters']['pgfault'], flush=True)
+    os.execvp('python3', ['python3', sys.argv[0], 'another'])
+";
+
+#[test]
+fn a_process_that_becomes_another_program_has_a_whole_record_of_each() {
+    for fault in ["thread", "signal"] {
+        let (directory, runtime) = (directory(), directory());
+        let script = directory.path().join("script.py");
+        fs::write(&script, BECOMES).unwrap();
+        let file = directory.path().join("record");
+        let mut command = with(&run("16M", fault), &["--record", text(&file)]);
+        command.env("XDG_RUNTIME_DIR", runtime.path());
+        command.args(["python3", text(&script), env!("CARGO_BIN_EXE_userswap"), "exec"]);
+        let faults: u64 = succeed(&mut command).trim().parse().unwrap();
+        let first = opened(&file);
+        let tried = first.moments.iter().map(|moment| moment.sample.exec.as_str());
+        let tried: Vec<&str> = tried.filter(|program| !program.is_empty()).collect();
+        let [failed, done] = tried[..] else { panic!("{fault}: {tried:?}") };
+        assert_eq!(failed, "/no/such/program");
+        assert!(done.ends_with("/python3") && first.became() == Some(done), "{fault}: {tried:?}");
+        assert!(!first.has_ended && first.lost == 0, "{fault}");
+        assert!(first.counter("pgfault") >= faults, "{fault}: {:?}", first.totals.counters);
+        let pid = first.header.pid;
+        let second = opened(&directory.path().join(format!("record.{pid}")));
+        assert!(second.has_ended && second.became().is_none() && !second.header.forked, "{fault}");
+        assert_eq!(second.header.pid, pid);
+        let called = &second.header.record.as_ref().unwrap().command;
+        assert!(called.ends_with(" another"), "{called}");
+        assert!(second.counter("pswpin") > 0, "{fault}");
+        let said = succeed(Command::new(env!("CARGO_BIN_EXE_userswap")).arg("report").arg(&file));
+        assert!(said.contains(&format!("{done}, by exec")), "{said}");
+        let events = directory.path().join("events.json");
+        assert!(userswap(&["report", text(&file), "--perfetto", text(&events)]).status.success());
+        let events = fs::read_to_string(events).unwrap();
+        assert!(events.contains("\"exec /no/such/program\""), "{events}");
+    }
+}
+
 /// What a browser makes of a page: in words of its own, and as it looks.
 struct Seen {
     dom: String,

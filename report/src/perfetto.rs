@@ -84,5 +84,8 @@ fn instants(moment: &Moment, number: usize) -> Vec<Value> {
     if let Some(forks) = sample.counters.get("forks") {
         all.push(instant(format!("forked {forks} times"), &BTreeMap::new()));
     }
+    if !sample.exec.is_empty() {
+        all.push(instant(format!("exec {}", words::plain(&sample.exec)), &BTreeMap::new()));
+    }
     all
 }

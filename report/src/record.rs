@@ -107,6 +107,13 @@ impl Record {
         self.totals.counters.get(name).copied().unwrap_or(0)
     }
 
+    /// The program that the process became by exec.
+    pub fn became(&self) -> Option<&str> {
+        // After one that failed the record goes on.
+        let last = self.moments.last().filter(|_| !self.has_ended);
+        last.map(|moment| moment.sample.exec.as_str()).filter(|program| !program.is_empty())
+    }
+
     /// The budget that it ended with.
     pub fn budget_pages(&self) -> u64 {
         let last = self.moments.last().map(|moment| moment.sample.pages.budget);

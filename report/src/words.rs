@@ -22,7 +22,7 @@ pub fn facts(record: &Record) -> Vec<(&'static str, String)> {
     let faults = record.counter("pgfault");
     let reads = record.counter("pgmajfault");
     let latency = |share| size::time(record.totals.latency_ns(share) as f64);
-    vec![
+    let mut facts = vec![
         ("program", format!("{} (process {})", command(record), header.pid)),
         (
             "time",
@@ -35,7 +35,11 @@ pub fn facts(record: &Record) -> Vec<(&'static str, String)> {
         ("swapped in", format!("{} in pages", size::pages(record.counter("pswpin")))),
         ("swapped out", format!("{} in pages", size::pages(record.counter("pswpout")))),
         ("stalled", format!("{} of the time", size::share(record.stalled()))),
-    ]
+    ];
+    let became =
+        |program| format!("{}, by exec: what that did is in a record of its own", plain(program));
+    facts.extend(record.became().map(|program| ("became", became(program))));
+    facts
 }
 
 /// The program as it was called; its name where that is not known.
@@ -43,7 +47,12 @@ pub fn command(record: &Record) -> String {
     let header = &record.header;
     let called = header.record.as_ref().map(|record| record.command.as_str());
     let called = called.filter(|called| !called.is_empty()).unwrap_or(&header.program);
-    called.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    plain(called)
+}
+
+/// Without what a terminal would act on.
+pub fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 fn cpu_s(record: &Record) -> f64 {

@@ -98,6 +98,7 @@ impl Random {
                 })
             }),
             cpu_ms: self.number(),
+            exec: self.name(),
         }
     }
 

@@ -73,6 +73,86 @@ fn sixty_four_devices_fill_and_lose_no_page_and_one_more_is_refused_by_its_line(
     assert_ne!(events(&many), events(&few));
 }
 
+/// The eight nodes with a key more of the machine, in a file of its own.
+fn with_distances(directory: &tempfile::TempDir, distances: &str) -> String {
+    let path = directory.path().join("far.toml");
+    let added = format!("[machine]\ndistances = {distances}\n");
+    std::fs::write(&path, EIGHT_NODES.replace("[machine]\n", &added)).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+/// A matrix of eight nodes, every other one so far away.
+fn all_at(distance: u32) -> String {
+    let row = |node| (0..8).map(|other| if other == node { 10 } else { distance }).collect();
+    format!("{:?}", (0..8).map(row).collect::<Vec<Vec<u32>>>())
+}
+
+/// What costs more on another node, one of them at a time: a line of the eight nodes, and what stands in its place.
+const FARTHER: [(&str, &str); 4] = [
+    ("touch = \"900 ns\"", "touch = \"900 ns\"\ntouch_other_node = \"1800 ns\""),
+    ("fault = \"700 ns\"\nswap", "fault = \"700 ns\"\nfault_other_node = \"900 ns\"\nswap"),
+    ("page = \"2500 ns\"", "page = \"2500 ns\"\npage_other_node = \"3000 ns\""),
+    ("line_other_node = \"45 ns\"", "line_other_node = \"115 ns\""),
+];
+
+#[test]
+fn what_is_farther_costs_more_and_twenty_is_what_nodes_are_at_if_nothing_is_said() {
+    let directory = tempfile::tempdir().unwrap();
+    let seconds = |(line, farther), distances: &str| {
+        let text =
+            EIGHT_NODES.replace("line_other_node = \"115 ns\"", "line_other_node = \"45 ns\"");
+        let text = text
+            .replace(line, farther)
+            .replace("[machine]\n", &format!("[machine]\n{distances}\n"));
+        let path = directory.path().join("far.toml");
+        std::fs::write(&path, text).unwrap();
+        let report =
+            run(path.to_str().unwrap(), &["machine.scale=1024"], 1, Checking::Off).unwrap();
+        report.table("time of the scaled load, s").unwrap().rows[1].simulated
+    };
+    for farther in FARTHER {
+        let unsaid = seconds(farther, "");
+        let [near, other, far] = [10, 20, 40]
+            .map(|distance| seconds(farther, &format!("distances = {}", all_at(distance))));
+        assert_eq!(other, unsaid, "{farther:?}");
+        assert!(near < unsaid && unsaid < far, "{farther:?}: {near} {unsaid} {far}");
+    }
+}
+
+/// Rows of eight nodes, a line each, with the last one's last distance as given.
+fn rows(last: &str) -> String {
+    let row = |node: usize| {
+        let own = if node == 7 { last } else { "10" };
+        let distance = |other| if other == node { own } else { "20" };
+        format!("[{}],\n", (0..8).map(distance).collect::<Vec<_>>().join(", "))
+    };
+    format!("[\n{}]", (0..8).map(row).collect::<String>())
+}
+
+#[test]
+fn a_matrix_that_cannot_be_is_refused_by_the_line_that_is_wrong() {
+    let directory = tempfile::tempdir().unwrap();
+    let second = |distance: &str| rows("10").replacen("[20, 10", &format!("[{distance}, 10"), 1);
+    let allowed = "use a whole number from 10 to 254";
+    let refused = [
+        ("5".to_owned(), "8: invalid type: integer `5`, expected a row of distances for each node: use [[10, 20], [20, 10]] for two nodes".to_owned()),
+        ("[[10, 20], [20, 10]]".to_owned(), "8: 2 rows of distances: use 8, one for each node".to_owned()),
+        (rows("10, 20"), "16: 9 distances of node 7: use 8, one for each node".to_owned()),
+        (rows("11"), "16: distance 11 of node 7 to itself: use 10".to_owned()),
+        (rows("\"10\""), format!("16: distance \"10\": {allowed}")),
+        (second("9"), format!("10: distance 9: {allowed}")),
+        (second("255"), format!("10: distance 255: {allowed}")),
+        (second("-20"), format!("10: distance -20: {allowed}")),
+        (rows("10").replacen("[20, 20, 10, 20, 20, 20, 20, 20]", "20", 1), "11: 20 is no row of distances: use 8 in brackets".to_owned()),
+    ];
+    for (distances, said) in refused {
+        let refusal =
+            run(&with_distances(&directory, &distances), &[], 1, Checking::Off).unwrap_err();
+        assert!(refusal.ends_with(&format!("far.toml:{said}")), "{distances}: {refusal}");
+        assert!(!refusal.contains('\n'), "one line: {refusal}");
+    }
+}
+
 /// A scenario, a setting, and what is said about it.
 const REFUSED: &[(&str, &str, &str)] = &[
     (

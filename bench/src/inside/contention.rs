@@ -32,10 +32,10 @@ pub(super) enum Load {
 #[derive(Debug, Clone, Args)]
 pub struct ContentionArgs {
     /// Loads to compare the policies with
-    #[arg(long, value_name = "LOAD", value_enum, default_values_t = [Load::Usemem, Load::Rewrite])]
+    #[arg(long, value_name = "LOAD", value_enum, value_delimiter = ',', num_args = 1.., default_values_t = [Load::Usemem, Load::Rewrite])]
     load: Vec<Load>,
     /// Numbers of threads (of usemem)
-    #[arg(long, value_name = "N", default_values_t = [1, 3, 5, 7, 8],
+    #[arg(long, value_name = "N", value_delimiter = ',', num_args = 1.., default_values_t = [1, 3, 5, 7, 8],
           value_parser = clap::value_parser!(u32).range(1..=256))]
     tasks: Vec<u32>,
     /// Made-up nodes, each with a reclaimer

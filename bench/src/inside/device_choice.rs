@@ -15,7 +15,7 @@ use userswap_policy::devices::{
 #[derive(Debug, Clone, Args)]
 pub struct DeviceChoiceArgs {
     /// Numbers of nodes, with a device each as long as there are numbers for devices
-    #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [1, 2, 4, 8, 16, 32, 64],
+    #[arg(long, value_name = "N", value_delimiter = ',', num_args = 1.., default_values_t = [1, 2, 4, 8, 16, 32, 64],
           value_parser = clap::value_parser!(u16).range(1..=i64::from(MACHINE_NODES_MAX)))]
     nodes: Vec<u16>,
     /// Choices that are timed together

@@ -16,7 +16,7 @@ const FORGET_BYTES: usize = 64 << 20;
 #[derive(Debug, Clone, Args)]
 pub struct ListCountArgs {
     /// Numbers of nodes
-    #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [1, 4, 16, 64, 256, 1024],
+    #[arg(long, value_name = "N", value_delimiter = ',', num_args = 1.., default_values_t = [1, 4, 16, 64, 256, 1024],
           value_parser = clap::value_parser!(u32).range(1..=NODES_MAX as i64))]
     nodes: Vec<u32>,
     /// Counts that are timed together where the caches are warm

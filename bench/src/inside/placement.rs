@@ -24,7 +24,7 @@ pub struct PlacementArgs {
     #[arg(long, value_name = "MB/S", default_value_t = 100)]
     far: u32,
     /// Numbers of threads
-    #[arg(long, value_name = "N", default_values_t = [1, 16],
+    #[arg(long, value_name = "N", value_delimiter = ',', num_args = 1.., default_values_t = [1, 16],
           value_parser = clap::value_parser!(u32).range(1..=256))]
     tasks: Vec<u32>,
     /// RAM budget

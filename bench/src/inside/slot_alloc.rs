@@ -1,6 +1,7 @@
 //! Slots per second by threads that allocate single slots, as the kernel's swap-out does: from the engine's
 //! devices, and by the kernel's own search, which slot caches were made to relieve.
 use super::{Format, Outcome, Row, median};
+use crate::figures::{Work, time_of};
 use clap::Args;
 use serde::Serialize;
 use std::sync::Barrier;
@@ -17,7 +18,7 @@ use userswap_policy::slots::ClusterCursor;
 #[derive(Debug, Clone, Args)]
 pub struct SlotAllocArgs {
     /// Numbers of threads
-    #[arg(long, value_name = "N", default_values_t = [1, 2, 16],
+    #[arg(long, value_name = "N", value_delimiter = ',', num_args = 1.., default_values_t = [1, 2, 16],
           value_parser = clap::value_parser!(u32).range(1..=256))]
     threads: Vec<u32>,
     /// Slots that all threads together allocate
@@ -238,23 +239,25 @@ fn seconds_of<C, T>(
     take: impl Fn(&mut C) -> T + Sync,
     free: impl Fn(T) + Sync,
 ) -> f64 {
-    let (start, end) = (Barrier::new(threads as usize + 1), Barrier::new(threads as usize + 1));
+    let [start, end] = [(); 2].map(|()| Barrier::new(threads as usize));
     std::thread::scope(|scope| {
-        for _ in 0..threads {
+        let work = || {
             scope.spawn(|| {
                 let mut taken: Vec<T> = Vec::with_capacity(each as usize);
                 let mut state = state();
                 start.wait();
+                let begin = Instant::now();
                 for _ in 0..each {
                     taken.push(take(&mut state));
                 }
+                let work = Work::since(begin);
                 end.wait();
                 taken.into_iter().for_each(&free);
-            });
-        }
-        start.wait();
-        let begin = Instant::now();
-        end.wait();
-        begin.elapsed().as_secs_f64()
+                work
+            })
+        };
+        let tasks: Vec<_> = (0..threads).map(|_| work()).collect();
+        let works = tasks.into_iter().map(|task| task.join().expect("nothing here panics"));
+        time_of(works).as_secs_f64()
     })
 }

@@ -29,6 +29,16 @@ fn profile_of(packed: &Packed) -> String {
     }
 }
 
+/// How more rights are had where this is.
+fn more_rights(packed: &Packed) -> String {
+    match packed {
+        Packed::By(engine) => {
+            format!("start with {engine} run --device /dev/userfaultfd, and {MORE_RIGHTS}")
+        }
+        Packed::Kubernetes | Packed::Not => MORE_RIGHTS.to_owned(),
+    }
+}
+
 /// Whether and how userfaultfd is had.
 pub fn userfaultfd(means: &Means, machine: &Machine) -> Finding {
     let topic = "userfaultfd";
@@ -42,7 +52,7 @@ pub fn userfaultfd(means: &Means, machine: &Machine) -> Finding {
             topic,
             "serves the program's own faults only: io_uring's requests fail on swapped memory, and with --raw-calls \
              pass all calls that bypass the C library",
-            MORE_RIGHTS,
+            more_rights(&machine.packed()),
         ),
         Err(error) if error.kind() == ErrorKind::Unsupported => Finding::missing(
             topic,

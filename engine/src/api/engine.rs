@@ -17,7 +17,7 @@ use crate::job::member::Member;
 use crate::request::hibernate::Stayed;
 use crate::state::arena::Arena;
 use crate::state::core::{Core, Tuning};
-use crate::state::trace::{Detail, TraceFile};
+use crate::state::trace::{Detail, Executing, TraceFile};
 use crate::state::{readahead, shares};
 use crate::swapoff::Proceed;
 use crate::sys::PAGE_BYTES;
@@ -183,6 +183,13 @@ impl Engine {
     #[doc(hidden)]
     pub fn end_trace(&self) {
         self.core().trace.end();
+    }
+
+    /// The process is about to become another program: has its trace or record say so, and be whole. Dropping what this
+    /// returns says that it did not.
+    #[doc(hidden)]
+    pub fn before_exec(&self, program: impl FnOnce() -> Vec<u8>) -> Option<Executing<'_>> {
+        self.core().trace.before_exec(program)
     }
 
     pub(crate) fn renew_threads(&self) -> Result<(), Error> {

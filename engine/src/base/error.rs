@@ -10,7 +10,8 @@ pub enum Error {
     /// The kernel does not let this process have a userfaultfd.
     #[error(
         "userfaultfd is not allowed here ({0}): it needs CAP_SYS_PTRACE, or vm.unprivileged_userfaultfd=1, \
-         or access to /dev/userfaultfd; in a container also a seccomp profile that permits userfaultfd"
+         or access to /dev/userfaultfd; in a container also a seccomp profile that permits userfaultfd, which \
+         packaging/seccomp makes and --security-opt seccomp=FILE names"
     )]
     Userfaultfd(#[source] io::Error),
     /// MOVE was asked for by name.

@@ -67,6 +67,7 @@ impl Sampler {
             settings,
             mappings,
             cpu_ms: process::cpu_ms(),
+            exec: String::new(),
         })
     }
 

@@ -16,7 +16,7 @@ use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::path::PathBuf;
 use std::sync::Arc;
-use userswap_trace::{Header, RecordHeader, Writer};
+use userswap_trace::{Header, RecordHeader, Sample, Writer};
 
 /// Between two looks at the ring: a CPU that has run this thread is told of pages that leave until it runs another program's.
 const PAUSE_NS: u64 = 250_000_000;
@@ -39,6 +39,13 @@ const COMMAND_BYTES_MAX: usize = 500;
 /// Names that are tried for a file: programs that a process has become by exec have one each.
 const NAMES_MAX: u32 = 1000;
 
+/// Whether a sample that was wanted was written.
+enum Sampled {
+    Whole,
+    /// A fork keeps everybody out.
+    Later,
+}
+
 /// What the thread has.
 struct Recorder {
     core: Arc<Core>,
@@ -59,11 +66,16 @@ impl Recorder {
             if is_last {
                 return self.end();
             }
-            self.sample()?;
-            if clock::now_ns() >= self.flushed_ns + BLOCK_NS {
-                self.flush()?;
+            match core.trace.executes() {
+                Some(program) => self.tell_exec(program)?,
+                None => {
+                    self.sample(String::new())?;
+                    if clock::now_ns() >= self.flushed_ns + BLOCK_NS {
+                        self.flush()?;
+                    }
+                    core.trace.wait(self.pause_ns());
+                }
             }
-            core.trace.wait(self.pause_ns());
         }
     }
 
@@ -88,12 +100,24 @@ impl Recorder {
         self.writer.flush((self.flushed_ns - self.began_ns) / 1_000_000)
     }
 
-    /// The events until now stay before the sample of now.
-    fn sample(&mut self) -> io::Result<()> {
-        let Some(sampler) = &mut self.sampler else { return Ok(()) };
-        let Some(sample) = sampler.sample(&self.core) else { return Ok(()) };
+    /// The events until now stay before the sample of now, with the program that the process is about to become.
+    fn sample(&mut self, exec: String) -> io::Result<Sampled> {
+        let Some(sampler) = &mut self.sampler else { return Ok(Sampled::Whole) };
+        let Some(sample) = sampler.sample(&self.core) else { return Ok(Sampled::Later) };
         self.flushed_ns = clock::now_ns();
-        self.writer.sample(sample, (self.flushed_ns - self.began_ns) / 1_000_000)
+        let at_ms = (self.flushed_ns - self.began_ns) / 1_000_000;
+        self.writer.sample(Sample { exec, ..sample }, at_ms).map(|()| Sampled::Whole)
+    }
+
+    /// What there is, and the program that comes; again, while another thread forks.
+    fn tell_exec(&mut self, program: String) -> io::Result<()> {
+        if let Sampled::Later = self.sample(program)? {
+            std::thread::yield_now();
+            return Ok(());
+        }
+        self.flush()?;
+        self.core.trace.told();
+        Ok(())
     }
 
     fn pause_ns(&self) -> u64 {
@@ -113,7 +137,7 @@ impl Recorder {
             std::thread::yield_now();
             self.drain()?;
         }
-        self.sample()?;
+        self.sample(String::new())?;
         self.writer.end((clock::now_ns() - self.began_ns) / 1_000_000)
     }
 }

@@ -9,7 +9,7 @@ use crate::sys::mapping::ZeroedSlice;
 use crate::sys::{clock, futex};
 use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use userswap_trace::{Event, Kind, RUN_MAX};
 
 /// Events that wait at most, in 2 MiB: what a million a second are while the thread sleeps.
@@ -55,11 +55,40 @@ const ON: u32 = 1;
 /// As before, and the thread is to write what there is and go.
 const ENDING: u32 = 2;
 
+/// As before, a thread is about to execute another program, and waits until this is in the file.
+const EXECUTING: u32 = 3;
+/// It is: nothing is written until that has failed, so that no block is cut by it.
+const TOLD: u32 = 4;
+
+/// Bytes of a program's name that are told.
+const NAME_BYTES_MAX: usize = 256;
+
 /// What an engine notes of its pages.
-#[derive(Default)]
 pub struct Trace {
     state: AtomicU32,
     ring: Option<Ring>,
+    /// The process that it is of: a child that shares its memory (vfork) becomes another program by itself.
+    process: AtomicU32,
+    /// A thread has [`Self::name`].
+    is_executing: AtomicBool,
+    /// The program that it executes, up to a 0.
+    name: [AtomicU8; NAME_BYTES_MAX],
+}
+
+/// As long as it lives a program is about to be executed; that it is dropped says that this has failed.
+pub struct Executing<'a>(&'a Trace);
+
+impl Drop for Executing<'_> {
+    fn drop(&mut self) {
+        for state in [EXECUTING, TOLD] {
+            // Relaxed: nothing is handed over.
+            let (set, failed) = (Ordering::Relaxed, Ordering::Relaxed);
+            let _ = self.0.state.compare_exchange(state, ON, set, failed);
+        }
+        futex::wake_all(&self.0.state);
+        // Release pairs with the acquire in `before_exec`.
+        self.0.is_executing.store(false, Ordering::Release);
+    }
 }
 
 impl Trace {
@@ -69,12 +98,20 @@ impl Trace {
     /// No address space.
     pub fn new(is_wanted: bool) -> io::Result<Self> {
         let ring = is_wanted.then(Ring::new).transpose()?;
-        Ok(Self { ring, ..Self::default() })
+        Ok(Self {
+            state: AtomicU32::new(OFF),
+            ring,
+            process: AtomicU32::new(0),
+            is_executing: AtomicBool::new(false),
+            name: [const { AtomicU8::new(0) }; NAME_BYTES_MAX],
+        })
     }
 
     /// From here on events are noted. In a forked child, whose parent's are forgotten, the gate is closed.
     pub fn begin(&self) {
         self.ring.iter().for_each(Ring::clear);
+        self.process.store(std::process::id(), Ordering::Relaxed);
+        self.is_executing.store(false, Ordering::Relaxed);
         self.state.store(ON, Ordering::Release);
     }
 
@@ -162,14 +199,59 @@ impl Trace {
 
     /// Ends the trace, and waits until the file has it; not for ever.
     pub fn end(&self) {
-        let ends = self.state.compare_exchange(ON, ENDING, Ordering::Relaxed, Ordering::Relaxed);
-        if ends == Err(OFF) {
+        let ending = |state| (state != OFF).then_some(ENDING);
+        if self.state.fetch_update(Ordering::Relaxed, Ordering::Relaxed, ending).is_err() {
             return;
         }
         futex::wake_all(&self.state);
+        self.wait_while(ENDING);
+    }
+
+    /// Has the file say that this process is about to become another program, and waits for that; not for ever. None if
+    /// nothing is recorded, if this is another process, or if a thread is at it already: the kernel takes one of them.
+    pub fn before_exec(&self, program: impl FnOnce() -> Vec<u8>) -> Option<Executing<'_>> {
+        if !self.is_on() || self.process.load(Ordering::Relaxed) != std::process::id() {
+            return None;
+        }
+        // Acquire pairs with the release in the drop: the name is this thread's.
+        if self.is_executing.swap(true, Ordering::Acquire) {
+            return None;
+        }
+        let executing = Executing(self);
+        let program = program();
+        let program = program.iter().take(NAME_BYTES_MAX - 1).chain(&[0]);
+        self.name.iter().zip(program).for_each(|(to, byte)| to.store(*byte, Ordering::Relaxed));
+        // Release pairs with the acquire in `executes`: it has the name.
+        self.state.compare_exchange(ON, EXECUTING, Ordering::Release, Ordering::Relaxed).ok()?;
+        futex::wake_all(&self.state);
+        self.wait_while(EXECUTING);
+        Some(executing)
+    }
+
+    /// The program that the process is about to become, as long as a thread waits for that to be written.
+    pub fn executes(&self) -> Option<String> {
+        (self.state.load(Ordering::Acquire) == EXECUTING).then(|| {
+            let bytes = self.name.iter().map(|byte| byte.load(Ordering::Relaxed));
+            let name: Vec<u8> = bytes.take_while(|byte| *byte != 0).collect();
+            String::from_utf8_lossy(&name).into_owned()
+        })
+    }
+
+    /// What the thread has was written: it may be executed now. Returns when that has failed.
+    pub fn told(&self) {
+        // Release pairs with the acquire in `wait_while`: the file has it.
+        let _ = self.state.compare_exchange(EXECUTING, TOLD, Ordering::Release, Ordering::Relaxed);
+        futex::wake_all(&self.state);
+        while self.state.load(Ordering::Relaxed) == TOLD {
+            futex::wait(&self.state, TOLD);
+        }
+    }
+
+    /// Waits for the thread that writes.
+    fn wait_while(&self, state: u32) {
         let until = clock::now_ns() + PATIENCE_NS;
-        while self.state.load(Ordering::Acquire) == ENDING && clock::now_ns() < until {
-            futex::wait_for(&self.state, ENDING, until.saturating_sub(clock::now_ns()));
+        while self.state.load(Ordering::Acquire) == state && clock::now_ns() < until {
+            futex::wait_for(&self.state, state, until.saturating_sub(clock::now_ns()));
         }
     }
 
@@ -308,6 +390,35 @@ mod tests {
             }
         });
         assert_eq!((next, trace.take_lost()), ([EACH; THREADS as usize], 0));
+    }
+
+    #[test]
+    fn one_thread_has_the_program_told_that_it_executes_and_writing_goes_on_when_that_fails() {
+        let trace = Trace::new(true).unwrap();
+        let before_exec = || trace.before_exec(|| b"/bin/true".to_vec());
+        assert!(before_exec().is_none(), "it has not begun");
+        trace.begin();
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                let writer = scope.spawn(|| {
+                    let told = loop {
+                        if let Some(program) = trace.executes() {
+                            break program;
+                        }
+                        trace.wait(1_000_000);
+                    };
+                    trace.told();
+                    (told, trace.executes())
+                });
+                let executing = before_exec();
+                assert!(executing.is_some() && before_exec().is_none(), "one at a time");
+                assert!(!writer.is_finished(), "it waits for the outcome");
+                drop(executing);
+                assert_eq!(writer.join().unwrap(), ("/bin/true".to_owned(), None));
+            }
+        });
+        trace.process.store(1, Ordering::Relaxed);
+        assert!(before_exec().is_none(), "another process that shares the memory");
     }
 
     #[test]

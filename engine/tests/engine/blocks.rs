@@ -128,6 +128,39 @@ fn blocks_are_not_taken_when_told_so_nor_while_memory_is_locked() {
     });
 }
 
+#[test]
+fn blocks_are_tried_where_no_way_is_chosen() {
+    alone(100, || {
+        let engine = engine_on(WAYS[0], &["mem:256M"]);
+        let region = engine.map(64 * MIB).unwrap();
+        let mut owner = Owner::new(Pages::of(&region), 0, 1, seed());
+        let mut stamps = 1..;
+        eventually("a block has left", || {
+            stamps.by_ref().take(1_000).for_each(|stamp| owner.step(stamp));
+            engine.counters().swpout_block > 0
+        });
+        owner.check_all();
+        audit(&engine);
+    });
+}
+
+#[test]
+fn a_block_with_few_pages_is_not_worth_its_flushes() {
+    alone(60, || {
+        let engine = engine_of_blocks(WAYS[0]);
+        let region = engine.map(512 * MIB).unwrap();
+        let pages = Pages::of(&region);
+        // 20 or 21 pages of each block, and more than the budget has room for. None follows another: that would map more.
+        let few = || (0..pages.count).step_by(25);
+        few().for_each(|page| pages.fill(page, 7));
+        few().for_each(|page| pages.check(page, 7));
+        let counters = engine.counters();
+        assert_eq!(counters.swpout_block, 0);
+        assert!(counters.pgsteal_kswapd > 0, "{counters:?}");
+        audit(&engine);
+    });
+}
+
 /// Keeps reads of a program's own ring under way into pages of its own, as a database does; pages are checked when they have
 /// come, and again at the end.
 struct Reader<'a> {

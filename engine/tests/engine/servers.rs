@@ -1,6 +1,7 @@
 //! More servers of fault messages: that they help when one does not keep up, rest when it does, and that no page is wrong
 //! by that, also around forks and while devices go.
 use crate::support::*;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use userswap::Engine;
 use userswap::internals::Proceed;
@@ -40,8 +41,10 @@ fn used_until(pages: Pages, is_done: impl Fn() -> bool + Sync) {
     };
     std::thread::scope(|scope| {
         (0..THREADS).for_each(|thread| drop(scope.spawn(move || work(thread))));
-        eventually("the work is done", &is_done);
+        // What is not done after all must end, not hang.
+        let outcome = catch_unwind(AssertUnwindSafe(|| eventually("the work is done", &is_done)));
         done.store(true, Ordering::Relaxed);
+        outcome.unwrap_or_else(|panic| resume_unwind(panic));
     });
 }
 
@@ -104,6 +107,37 @@ fn others_help_while_the_program_forks_and_a_device_goes() {
             audit(&engine);
         }
         drop(region);
+    });
+}
+
+#[test]
+fn a_page_that_a_helper_serves_is_of_the_node_whose_thread_asked_for_it() {
+    alone(200, || {
+        let engine = build(with_swap(builder(WAYS[0]).fake_numa(2), &["mem:64M"]));
+        if alone_in_serving(&engine) {
+            return;
+        }
+        // Less than the node has.
+        let mut region = engine.map(4 * MIB).unwrap();
+        let pages = Pages::of(&region);
+        let each = pages.count / THREADS as usize;
+        let of_node_1: Vec<u32> = (0..clock::cpus()).filter(|cpu| cpu % 2 == 1).collect();
+        eventually("others have helped", || {
+            region.discard(0..region.len()).unwrap();
+            std::thread::scope(|scope| {
+                for first in (0..pages.count).step_by(each) {
+                    let cpus = &of_node_1;
+                    scope.spawn(move || {
+                        numa::run_on(cpus);
+                        (first..first + each).for_each(|page| pages.fill(page, 3));
+                    });
+                }
+            });
+            assert_eq!(engine.core().nodes[0].lock().resident, 0);
+            helped(&engine) >= rounds(200)
+        });
+        pages.check_all(3);
+        audit(&engine);
     });
 }
 

@@ -371,6 +371,20 @@ fn faults_wait_for_the_background_reclaimer_when_its_writes_are_slow() {
 }
 
 #[test]
+fn a_budget_that_was_shrunk_is_kept_though_no_thread_faults() {
+    limit(60);
+    let engine = engine_on(WAYS[0], &["mem:64M"]);
+    engine.set_budget(48 << 20).unwrap();
+    let region = engine.map(40 * MIB).unwrap();
+    let pages = Pages::of(&region);
+    pages.fill_all(3);
+    engine.set_budget(16 << 20).unwrap();
+    eventually("the debt is paid", || engine.usage().debt == 0);
+    audit(&engine);
+    pages.check_all(3);
+}
+
+#[test]
 fn a_throttled_device_takes_the_time_that_its_speed_allows() {
     limit(60);
     let engine = engine_on(WAYS[0], &["mem:64M,throttle=100"]);

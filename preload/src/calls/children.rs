@@ -131,6 +131,21 @@ impl Finds {
     }
 }
 
+impl Finds {
+    /// What the program is called where it is found; as it was given, if it is not.
+    pub fn name(self, path: *const c_char) -> Vec<u8> {
+        if path.is_null() {
+            return Vec::new();
+        }
+        // SAFETY: the program passes a C string.
+        let given = Path::new(OsStr::from_bytes(unsafe { CStr::from_ptr(path) }.to_bytes()));
+        let found = self.find(given).unwrap_or_else(|| given.to_owned());
+        let is_descriptor = found.starts_with("/proc/self/fd");
+        let link = is_descriptor.then(|| std::fs::canonicalize(&found).ok()).flatten();
+        link.unwrap_or(found).into_os_string().into_encoded_bytes()
+    }
+}
+
 fn search(name: &Path) -> Option<PathBuf> {
     // SAFETY: the name is a C string, and the value stays while nothing changes it.
     let value = unsafe { libc::getenv(c"PATH".as_ptr()) };

@@ -3,11 +3,12 @@
 //! Nothing may be left pinned in a parent that lent its memory by vfork, so the strings are only touched, and
 //! the call is repeated if one of them has left again meanwhile. The entry points are as safe as the
 //! functions that they stand in for.
-use super::children::Finds::{At, ByPath, InSearchPath};
+use super::children::Finds::{self, At, ByPath, InSearchPath};
 use super::children::{Room, environment_for};
 use super::held::is_needed;
 use crate::abi::next::next_functions;
 use crate::abi::raw;
+use crate::state::process::{self, Process};
 use libc::{c_char, c_int, c_void, pid_t};
 
 /// How often a call is repeated whose strings have left again.
@@ -69,11 +70,27 @@ fn repeat(strings: Strings, call: impl Fn() -> c_int) -> c_int {
     result
 }
 
+/// Whether the program that is executed takes the place of this one.
+enum Place {
+    Same,
+    Other,
+}
+
+/// Makes a call that executes a program; a record says so where this process becomes it.
+fn execute(strings: Strings, finds: Finds, place: Place, call: impl Fn() -> c_int) -> c_int {
+    let engine = process::current().and_then(Process::engine);
+    let _executing = match place {
+        Place::Same => engine.and_then(|engine| engine.before_exec(|| finds.name(strings.path))),
+        Place::Other => None,
+    };
+    repeat(strings, call)
+}
+
 /// Declares entry points that repeat the real function.
 macro_rules! repeating {
     ($(
         fn $name:ident($($argument:ident: $type:ty),* $(,)?)
-            reads $path:ident, $arguments:ident, $environment:ident, $finds:expr;
+            reads $path:ident, $arguments:ident, $environment:ident, $finds:expr, $place:ident;
     )+) => {
         next_functions! { $( fn $name($($argument: $type),*) -> c_int; )+ }
         mod exported {
@@ -85,7 +102,7 @@ macro_rules! repeating {
                     let $environment =
                         environment_for($path, [$arguments, $environment], &mut room, $finds);
                     let strings = Strings { path: $path, lists: [$arguments, $environment] };
-                    repeat(strings, || super::$name($($argument),*))
+                    execute(strings, $finds, Place::$place, || super::$name($($argument),*))
                 }
             )+
         }
@@ -94,21 +111,21 @@ macro_rules! repeating {
 
 repeating! {
     fn execve(path: *const c_char, arguments: Texts, environment: Texts)
-        reads path, arguments, environment, ByPath;
+        reads path, arguments, environment, ByPath, Same;
     fn execvpe(path: *const c_char, arguments: Texts, environment: Texts)
-        reads path, arguments, environment, InSearchPath;
+        reads path, arguments, environment, InSearchPath, Same;
     fn execveat(fd: c_int, path: *const c_char, arguments: Texts, environment: Texts, flags: c_int)
-        reads path, arguments, environment, At(fd);
+        reads path, arguments, environment, At(fd), Same;
     fn fexecve(fd: c_int, arguments: Texts, environment: Texts)
-        reads NO_PATH, arguments, environment, At(fd);
+        reads NO_PATH, arguments, environment, At(fd), Same;
     fn posix_spawn(
         pid: *mut pid_t, path: *const c_char, actions: *const c_void, attributes: *const c_void,
         arguments: Texts, environment: Texts,
-    ) reads path, arguments, environment, ByPath;
+    ) reads path, arguments, environment, ByPath, Other;
     fn posix_spawnp(
         pid: *mut pid_t, path: *const c_char, actions: *const c_void, attributes: *const c_void,
         arguments: Texts, environment: Texts,
-    ) reads path, arguments, environment, InSearchPath;
+    ) reads path, arguments, environment, InSearchPath, Other;
 }
 
 #[unsafe(no_mangle)]

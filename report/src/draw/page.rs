@@ -20,7 +20,7 @@ const COLOURS: &str = "
 /// Everything else.
 const STYLE: &str = "
 body { background: var(--paper); color: var(--ink); font: 15px/1.5 system-ui, sans-serif; max-width: 900px; margin: 2em auto; padding: 0 1em }
-h1 { font-size: 1.5em; overflow-wrap: anywhere } h2 { font-size: 1.1em; margin: 2em 0 .3em }
+h1 { font-size: 1.5em; overflow-wrap: anywhere } * + h1 { margin-top: 2em } h2 { font-size: 1.1em; margin: 2em 0 .3em }
 figure { margin: 0 } figcaption, .note { color: var(--faint); font-size: .9em } svg { max-width: 100%; height: auto }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums } th { text-align: left; font-weight: 600 }
 td, th { padding: .15em 1.5em .15em 0; border-bottom: 1px solid var(--grid) } td.n, th.n { text-align: right }

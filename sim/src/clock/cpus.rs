@@ -1,31 +1,24 @@
 //! CPUs and the threads that want them.
 //!
-//! A thread that becomes ready takes the CPU it had, if that is idle, else one of its node, else any; when none is idle it
+//! A thread that becomes ready takes the CPU it had, if that is idle, else one of its node, else of the nearest; when none is idle it
 //! waits in one queue for all CPUs, as after perfect balancing. It gives its CPU up when it sleeps, and after a slice
 //! when others wait.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
-use super::{Ns, Sim, TaskId};
+use super::{Distances, Ns, Reach, Sim, TaskId};
 
 /// A CPU, counted through all nodes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CpuId(pub u32);
 
-/// What it costs to take a cache line from the CPU that wrote it last.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct LineCost {
-    /// Of the same node.
-    pub same_node: Ns,
-    /// Of another node.
-    pub other_node: Ns,
-}
-
 /// All CPUs of a machine.
 pub struct Cpus {
+    distances: Distances,
     per_node: u32,
-    line: LineCost,
+    /// To get a cache line from another CPU, which wrote it last.
+    line: Reach,
     /// Longest time for which a thread keeps a CPU that others want.
     slice: Ns,
     switch: Ns,
@@ -38,9 +31,11 @@ pub struct Cpus {
 
 impl Cpus {
     /// All idle.
-    pub fn new(nodes: u32, per_node: u32, line: LineCost) -> Self {
+    pub fn new(distances: Distances, per_node: u32, line: Reach) -> Self {
+        let nodes = distances.nodes();
         let of_node = |node| (node * per_node..(node + 1) * per_node).map(CpuId).collect();
         Self {
+            distances,
             per_node,
             line,
             slice: 3_000_000,
@@ -52,6 +47,11 @@ impl Cpus {
         }
     }
 
+    /// How far the nodes are from each other.
+    pub fn distances(&self) -> &Distances {
+        &self.distances
+    }
+
     /// The node of a CPU.
     pub fn node_of(&self, cpu: CpuId) -> u32 {
         cpu.0 / self.per_node
@@ -60,12 +60,9 @@ impl Cpus {
     /// What a thread on `to` waits for a line that was last written on `from`.
     pub fn line(&self, from: CpuId, to: CpuId) -> Ns {
         if from == to {
-            0
-        } else if self.node_of(from) == self.node_of(to) {
-            self.line.same_node
-        } else {
-            self.line.other_node
+            return 0;
         }
+        self.line.at(self.distances.between(self.node_of(from), self.node_of(to)))
     }
 
     /// Whether a thread that has run for so long must let others run.
@@ -102,11 +99,8 @@ impl Cpus {
             return None;
         }
         let mut idle = self.idle.borrow_mut();
-        let nodes = idle.len();
-        let node = (0..nodes)
-            .map(|step| (home as usize + step) % nodes)
-            .find(|node| !idle[*node].is_empty())?;
-        let cpus = &mut idle[node];
+        let node = self.distances.nearest(home).find(|node| !idle[*node as usize].is_empty())?;
+        let cpus = &mut idle[node as usize];
         let same = last.and_then(|last| cpus.iter().position(|cpu| *cpu == last));
         self.idle_count.set(self.idle_count.get() - 1);
         cpus.remove(same.unwrap_or(0))

@@ -111,15 +111,15 @@ impl Lock {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::{LineCost, Stop, Thread, Times};
+    use crate::clock::{Distances, Reach, Stop, Thread, Times};
     use std::rc::Rc;
 
-    const LINE: LineCost = LineCost { same_node: 10, other_node: 100 };
+    const LINE: Reach = Reach { own: 10, other: 100 };
 
     /// Threads that each hold the lock twice for 1000 ns; the end, and CPU time.
     fn run(waiting: Waiting, threads: u32, per_node: u32) -> (Ns, Ns, LockCounts) {
         let sim = Sim::new();
-        let cpus = Rc::new(Cpus::new(2, per_node, LINE));
+        let cpus = Rc::new(Cpus::new(Distances::equal(2), per_node, LINE));
         let (times, lock) = (Rc::new(Times::default()), Rc::new(Lock::new(waiting, 2)));
         for index in 0..threads {
             let (sim, cpus) = (sim.clone(), Rc::clone(&cpus));

@@ -1,13 +1,15 @@
 //! Virtual time: tasks, CPUs, locks and sleeping. Knows nothing of memory.
 
 mod cpus;
+mod distances;
 mod executor;
 mod lock;
 mod random;
 mod thread;
 mod wait;
 
-pub use cpus::{CpuId, Cpus, LineCost};
+pub use cpus::{CpuId, Cpus};
+pub use distances::{DISTANCE_OWN, Distances, Reach};
 pub use executor::{Sim, Stop, TaskId};
 pub use lock::{Lock, LockCounts, Waiting};
 pub use random::Random;

@@ -70,6 +70,11 @@ impl Thread {
         self.last.get().map_or(self.home, |cpu| self.cpus.node_of(cpu))
     }
 
+    /// How far a node is from the one that it runs on.
+    pub fn distance_to(&self, node: u32) -> u32 {
+        self.cpus.distances().between(self.node(), node)
+    }
+
     /// The CPU that it runs on, or ran on last.
     pub fn cpu(&self) -> CpuId {
         self.last.get().unwrap_or(CpuId(0))

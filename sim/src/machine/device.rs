@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use serde::Deserialize;
 
 use super::{Bytes, Impossible, Time};
-use crate::clock::{Class, Ns, Random, Thread, Waiters};
+use crate::clock::{Class, DISTANCE_OWN, Ns, Random, Reach, Thread, Waiters};
 
 /// Who moves the bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
@@ -34,7 +34,7 @@ pub struct Device {
     pub kind: DeviceKind,
     /// Time for each page, of the CPU or of the device.
     pub page: Time,
-    /// The same for a CPU of another node; without it no difference.
+    /// The same for a CPU of another node, at the distance 20; without it no difference.
     pub page_other_node: Option<Time>,
     /// Time of a request beside its pages.
     #[serde(default)]
@@ -180,14 +180,14 @@ impl Drive {
     }
 
     fn duration(&self, thread: &Thread, pages: u32) -> Ns {
-        let is_near = self.about.node.as_ref().is_none_or(|node| *node.get_ref() == thread.node());
-        let page = match self.about.page_other_node {
-            Some(other) if !is_near => other,
-            _ => self.about.page,
-        };
+        let node = self.about.node.as_ref().map(|node| *node.get_ref());
+        let distance = node.map_or(DISTANCE_OWN, |node| thread.distance_to(node));
+        let own = self.about.page.0;
+        let other = self.about.page_other_node.map_or(own, |time| time.0);
+        let page = Reach { own, other }.at(distance);
         let is_slow = self.about.fault.slow_from.is_some_and(|from| thread.sim().now() >= from.0);
         let factor = if is_slow { 10 } else { 1 };
-        self.about.request.0 + page.0 * u64::from(pages) * factor
+        self.about.request.0 + page * u64::from(pages) * factor
     }
 
     fn outcome(&self, now: Ns, direction: Direction) -> Result<(), IoError> {

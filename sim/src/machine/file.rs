@@ -1,6 +1,7 @@
 //! Scenario files: TOML, with the line of whatever is wrong in them, and `--set`, which changes a line.
 
 use std::fmt;
+use std::ops::Range;
 
 use serde::de::DeserializeOwned;
 
@@ -66,15 +67,18 @@ impl Source {
     pub fn set(&mut self, set: &Set) -> Result<(), BadFile> {
         let mut lines: Vec<String> = self.text.lines().map(str::to_owned).collect();
         let keys = keys_of(&lines);
-        let Some((line, _)) = keys.iter().find(|(_, key)| *key == set.key) else {
+        let Some((value_lines, _)) = keys.iter().find(|(_, key)| *key == set.key) else {
             let names: Vec<_> = keys.iter().map(|(_, key)| key.as_str()).collect();
             let (file, key) = (&self.name, &set.key);
             return Err(BadFile(format!("{file}: there is no {key}: use {}", names.join(", "))));
         };
-        let (key, old) = lines[*line].split_once('=').expect("a line with a key has a value");
+        let line = value_lines.start;
+        let (key, old) = lines[line].split_once('=').expect("a line with a key has a value");
         let is_quoted = old.trim_start().starts_with('"') && !set.value.starts_with('"');
         let value = if is_quoted { format!("{:?}", set.value) } else { set.value.clone() };
-        lines[*line] = format!("{key}= {value}");
+        lines[line] = format!("{key}= {value}");
+        // Empty rather than gone: the numbers of those below stay.
+        lines[line + 1..value_lines.end].iter_mut().for_each(String::clear);
         self.text = lines.join("\n");
         Ok(())
     }
@@ -98,30 +102,40 @@ impl Source {
     }
 }
 
-/// Every key with its line, as `--set` names it.
-fn keys_of(lines: &[String]) -> Vec<(usize, String)> {
+/// Every key with its lines, as `--set` names it.
+fn keys_of(lines: &[String]) -> Vec<(Range<usize>, String)> {
     let mut table = String::new();
     let mut seen: Vec<String> = Vec::new();
-    let mut keys = Vec::new();
+    let mut keys: Vec<(Range<usize>, String)> = Vec::new();
+    let mut open = 0;
     for (number, line) in lines.iter().enumerate() {
         let line = line.trim();
-        if let Some(name) = line.strip_prefix("[[").and_then(|rest| rest.split("]]").next()) {
+        if open > 0 {
+            open += brackets(line);
+            keys.last_mut().expect("an open value has a key").0.end = number + 1;
+        } else if let Some(name) = line.strip_prefix("[[").and_then(|rest| rest.split("]]").next())
+        {
             let index = seen.iter().filter(|other| *other == name).count();
             seen.push(name.to_owned());
             table = format!("{name}.{index}.");
-        } else if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.split(']').next())
-            && !line.contains('=')
-            && !line.starts_with("[\"")
-        {
+        } else if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.split(']').next()) {
             table = format!("{}.", in_last_of_array(name, &seen));
-        } else if let Some((key, _)) = line.split_once('=')
-            && !key.is_empty()
-            && key.trim().chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
+        } else if let Some((key, value)) = line.split_once('=')
+            && !line.starts_with('#')
         {
-            keys.push((number, format!("{table}{}", key.trim())));
+            open = brackets(value);
+            keys.push((number..number + 1, format!("{table}{}", key.trim())));
         }
     }
     keys
+}
+
+/// How many more brackets a line opens than it closes, outside of strings and comments.
+fn brackets(line: &str) -> i32 {
+    let outside: String = line.split('"').step_by(2).collect();
+    let code = outside.split('#').next().unwrap_or_default();
+    let count = |bracket: char| code.matches(bracket).count() as i32;
+    count('[') - count(']')
 }
 
 /// The name of a table, with its number if it is in one of an array: the last one so far.
@@ -176,11 +190,21 @@ mod tests {
             "[[run]]\ntasks = 1\n[run.published]\nnear = 1\n[[run]]\n[run.published]\nnear = 2\n";
         let lines: Vec<String> = text.lines().map(str::to_owned).collect();
         let expected = [
-            (1, "run.0.tasks".to_owned()),
-            (3, "run.0.published.near".to_owned()),
-            (6, "run.1.published.near".to_owned()),
+            (1..2, "run.0.tasks".to_owned()),
+            (3..4, "run.0.published.near".to_owned()),
+            (6..7, "run.1.published.near".to_owned()),
         ];
         assert_eq!(keys_of(&lines), expected);
+    }
+
+    #[test]
+    fn a_value_over_several_lines_is_one_value_and_those_below_keep_their_numbers() {
+        let text = "[a]\nrows = [  # of [two\n  [1, 2],\n  [3, 4],\n]\nlast = \"[x\"\n";
+        let mut source = Source::new("a.toml", text);
+        let lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        assert_eq!(keys_of(&lines), [(1..5, "a.rows".to_owned()), (5..6, "a.last".to_owned())]);
+        source.set(&"a.rows=[[5]]".parse().unwrap()).unwrap();
+        assert_eq!(source.text, "[a]\nrows = [[5]]\n\n\n\nlast = \"[x\"");
     }
 
     trait MapSize {

@@ -1,6 +1,7 @@
 //! What a simulated machine is made of, and the files that describe it. Knows no page.
 
 mod device;
+mod distances;
 mod file;
 mod quantity;
 
@@ -9,7 +10,7 @@ use std::rc::Rc;
 use serde::Deserialize;
 use userswap_policy::devices::MACHINE_NODES_MAX;
 
-use crate::clock::{Cpus, LineCost};
+use crate::clock::{Cpus, Distances, Reach};
 
 pub use device::{Device, DeviceKind, Drive, Fault, IoError};
 pub use file::{BadFile, Set, Source};
@@ -32,6 +33,9 @@ pub struct Machine {
     pub line_same_node: Time,
     /// To get a cache line from a CPU of another node.
     pub line_other_node: Time,
+    /// How far each node is from each, as `numactl -H` prints it; without it all others are at 20. What costs more on
+    /// another node is given for 20.
+    pub distances: Option<toml::Spanned<distances::Matrix>>,
     /// Watermarks are those of the real machine divided by this; without it by `scale`.
     pub marks_scale: Option<u64>,
     /// By how many thousandths what takes time takes more or less.
@@ -58,6 +62,7 @@ impl Machine {
         };
         between(&self.nodes, MACHINE_NODES_MAX.into(), "nodes")?;
         between(&self.cpus_per_node, CPUS_MAX, "CPUs per node")?;
+        self.distances()?;
         if *self.scale.get_ref() == 0 {
             return Err(Impossible::new(self.scale.span(), "scale 0: use 1 or more".to_owned()));
         }
@@ -86,9 +91,14 @@ impl Machine {
 
     /// Its CPUs, all idle.
     pub fn cpus(&self) -> Rc<Cpus> {
-        let line =
-            LineCost { same_node: self.line_same_node.0, other_node: self.line_other_node.0 };
-        Rc::new(Cpus::new(self.nodes(), *self.cpus_per_node.get_ref(), line))
+        let distances = self.distances().expect("the machine was checked");
+        let line = Reach { own: self.line_same_node.0, other: self.line_other_node.0 };
+        Rc::new(Cpus::new(distances, *self.cpus_per_node.get_ref(), line))
+    }
+
+    fn distances(&self) -> Result<Distances, Impossible> {
+        let Some(matrix) = &self.distances else { return Ok(Distances::equal(self.nodes())) };
+        Ok(Distances::new(matrix.get_ref().check(matrix.span(), self.nodes())?))
     }
 }
 

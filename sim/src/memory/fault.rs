@@ -42,7 +42,7 @@ impl Memory {
         loop {
             let word = self.state.borrow().word(page);
             let result = match word {
-                Word::Resident(frame) => return self.touch(page, frame, access),
+                Word::Resident(frame) => return self.touch(thread, (page, frame), access),
                 Word::Lost => return Outcome::Lost,
                 Word::Untouched => self.first_touch(thread, page).await,
                 Word::Swapped(slot, _) => self.swap_in(thread, page, slot, word).await,
@@ -95,7 +95,9 @@ impl Memory {
         }
     }
 
-    fn touch(&self, page: PageId, frame: Frame, access: Access) -> Outcome {
+    fn touch(&self, thread: &Thread, (page, frame): (PageId, Frame), access: Access) -> Outcome {
+        let distance = thread.distance_to(frame.node.into());
+        thread.charge(Class::User, self.costs.touch_more(distance));
         let mut state = self.state.borrow_mut();
         if access == Access::Write {
             let version = &mut state.pages[page as usize].version;
@@ -114,6 +116,8 @@ impl Memory {
             self.give_up(page, Word::Untouched);
             return Err(Outcome::NoMemory);
         };
+        let distance = thread.distance_to(frame.node.into());
+        thread.charge(Class::System, self.costs.fault_more(distance));
         thread.settle().await;
         self.map(page, frame, 0, Word::Untouched);
         Ok(())
@@ -203,34 +207,36 @@ impl Memory {
         }
     }
 
-    /// A frame of the first node from `from` on that is above its low mark, else, with all reclaimers woken, of one
-    /// that is not worse off than `worst`.
+    /// A frame of the node nearest to `from` that is above its low mark, else, with all reclaimers woken, of one that is
+    /// not worse off than `worst`.
     pub(super) fn take_frame(&self, from: u32, worst: Pressure) -> Option<Frame> {
         let mut state = self.state.borrow_mut();
-        let count = state.nodes.len() as u32;
-        let order = |step| ((from + step) % count) as u16;
-        for node in (0..count).map(order) {
+        for node in self.nearest(from) {
             if state.nodes[usize::from(node)].pressure() < Pressure::Low {
                 return state.take(node);
             }
         }
-        for node in (0..count).map(order) {
+        for node in self.nearest(from) {
             self.wake_kswapd(&mut state, node);
         }
         let may = |node: &u16| state.nodes[usize::from(*node)].pressure() <= worst;
-        let mut allowed = (0..count).map(order).filter(may).collect::<Vec<_>>().into_iter();
-        allowed.find_map(|node| state.take(node))
+        let allowed: Vec<_> = self.nearest(from).filter(may).collect();
+        allowed.into_iter().find_map(|node| state.take(node))
     }
 
-    /// Direct reclaim: some pages of any node; returns how many.
+    /// All nodes, the nearest first.
+    fn nearest(&self, from: u32) -> impl Iterator<Item = u16> + '_ {
+        self.cpus.distances().nearest(from).map(|node| node as u16)
+    }
+
+    /// Direct reclaim: some pages of any node, the nearest first; returns how many.
     async fn reclaim_directly(&self, thread: &Thread) -> u32 {
         let mut round = Round::direct();
-        let (nodes, home) = (self.kswapd.len() as u32, thread.node());
+        let home = thread.node();
         let mut total = 0;
         loop {
             let (mut scanned, mut reclaimed) = (0, 0);
-            for step in 0..nodes {
-                let node = ((home + step) % nodes) as u16;
+            for node in self.nearest(home) {
                 let most = round.scan(self.length(node), BATCH).min(BATCH);
                 let pass = self.shrink(thread, node, most, None).await;
                 scanned += pass.scanned;
@@ -245,5 +251,41 @@ impl Memory {
                 return total;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::{Machine, Source};
+    use crate::memory::{Rules, Setup};
+
+    /// Frames are taken of one node until it is low, then of the next: the order of the nodes.
+    #[test]
+    fn a_node_that_is_short_gets_frames_of_the_nearest_one_that_is_not() {
+        let order = |distances: &str| {
+            let machine: Machine = Source::new(
+                "machine",
+                &format!(
+                    "nodes = 4\ncpus_per_node = 1\nmemory_per_node = \"1 MiB\"\n\
+                     line_same_node = \"40 ns\"\nline_other_node = \"40 ns\"\n{distances}"
+                ),
+            )
+            .read()
+            .unwrap();
+            machine.check().unwrap();
+            let costs = include_str!("../../scenarios/stress-costs.toml");
+            let costs = Source::new("costs", costs).read().unwrap();
+            let setup = Setup { pages: 1, costs, rules: Rules::default(), seed: 1 };
+            let memory = Memory::start(&machine, &[], setup);
+            let take = || memory.take_frame(0, Pressure::Balanced);
+            let mut nodes: Vec<u16> = std::iter::from_fn(take).map(|frame| frame.node).collect();
+            nodes.dedup();
+            nodes
+        };
+        assert_eq!(order(""), [0, 1, 2, 3]);
+        let pairs =
+            "distances = [[10, 40, 12, 30], [40, 10, 30, 12], [12, 30, 10, 40], [30, 12, 40, 10]]";
+        assert_eq!(order(pairs), [0, 2, 3, 1]);
     }
 }

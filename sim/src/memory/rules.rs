@@ -5,6 +5,7 @@ use userswap_policy::devices::Placement;
 use userswap_policy::kernel::contention::Contention;
 use userswap_policy::named_choice;
 
+use crate::clock::{Ns, Reach};
 use crate::machine::Time;
 
 named_choice! {
@@ -61,8 +62,12 @@ impl Default for Rules {
 pub struct Costs {
     /// A program's own work on a page.
     pub touch: Time,
+    /// The same where the page is another node's, at the distance 20; without it no difference.
+    pub touch_other_node: Option<Time>,
     /// A fault on a page without content.
     pub fault: Time,
+    /// The same where the page that is cleared is another node's, at the distance 20; without it no difference.
+    pub fault_other_node: Option<Time>,
     /// A fault on a page that is on a device, beside reading it.
     pub swap_fault: Time,
     /// Reclaim's own work on a page: looking at it, unmapping it, telling other CPUs.
@@ -79,4 +84,21 @@ pub struct Costs {
     pub index_per_write: u32,
     /// Slots that are taken in one turn of the device lists.
     pub slots_per_turn: u32,
+}
+
+impl Costs {
+    /// What a program's work on a page costs more at a distance.
+    pub(super) fn touch_more(&self, distance: u32) -> Ns {
+        more(self.touch, self.touch_other_node, distance)
+    }
+
+    /// What a fault costs more that gets a page at a distance.
+    pub(super) fn fault_more(&self, distance: u32) -> Ns {
+        more(self.fault, self.fault_other_node, distance)
+    }
+}
+
+fn more(own: Time, other: Option<Time>, distance: u32) -> Ns {
+    let other = other.unwrap_or(own);
+    Reach { own: own.0, other: other.0 }.at(distance).saturating_sub(own.0)
 }

@@ -6,7 +6,7 @@ mod routine;
 use super::words::PAGE_WORDS;
 use super::{Format, Outcome, Row, in_turns, median};
 use crate::choice;
-use crate::figures::{Spread, median_count};
+use crate::figures::{Spread, Work, median_count, time_of};
 use crate::random::{Random, shuffled};
 use clap::{Args, ValueEnum};
 use routine::Shape;
@@ -45,11 +45,11 @@ impl From<Order> for FreeOrder {
 #[derive(Debug, Clone, Args)]
 pub struct SlotFreeArgs {
     /// Numbers of devices, in memory, of equal priority
-    #[arg(long, value_name = "N", default_values_t = [1, 2, 4],
+    #[arg(long, value_name = "N", value_delimiter = ',', num_args = 1.., default_values_t = [1, 2, 4],
           value_parser = clap::value_parser!(u32).range(1..=32))]
     devices: Vec<u32>,
     /// Orders to compare
-    #[arg(long, value_name = "ORDER", value_enum,
+    #[arg(long, value_name = "ORDER", value_enum, value_delimiter = ',', num_args = 1..,
           default_values_t = [Order::Sorted, Order::Merged, Order::Unsorted])]
     free: Vec<Order>,
     /// Threads that write, and free
@@ -257,20 +257,20 @@ impl Freed {
 
 /// Seconds that it takes to drop all regions, each by a thread of its own.
 fn free_at_once(regions: Vec<Region>) -> f64 {
-    let start = Barrier::new(regions.len() + 1);
+    let start = Barrier::new(regions.len());
     std::thread::scope(|scope| {
         let free = |region| {
             let start = &start;
             scope.spawn(move || {
                 start.wait();
+                let begin = Instant::now();
                 drop(region);
+                Work::since(begin)
             })
         };
         let tasks: Vec<_> = regions.into_iter().map(free).collect();
-        start.wait();
-        let begin = Instant::now();
-        tasks.into_iter().for_each(|task| task.join().expect("dropping does not panic"));
-        begin.elapsed().as_secs_f64()
+        let works = tasks.into_iter().map(|task| task.join().expect("dropping does not panic"));
+        time_of(works).as_secs_f64()
     })
 }
 

@@ -53,7 +53,7 @@ pub struct SwapoffArgs {
     swap: PathBuf,
     /// The rows of the table
     #[arg(long, value_name = "N", default_values_t = [1, 2, 3, 4, 5, 6, 7, 8],
-          value_delimiter = ',', value_parser = clap::value_parser!(u8).range(0..=10))]
+          value_delimiter = ',', num_args = 1.., value_parser = clap::value_parser!(u8).range(0..=10))]
     page_cluster: Vec<u8>,
     /// Runs of each variant
     #[arg(long, value_name = "N", default_value_t = 3,

@@ -45,20 +45,22 @@ fn node_lines(node: &NodeStatus, paint: Paint) -> Vec<Line<'static>> {
             pages(node.cached_pages)
         )),
         Line::raw(format!(
-            " unevictable {}  writing {}  caches {}  compressed {}",
+            " unevictable {}  writing {}  caches {}",
             pages(node.unevictable_pages),
             pages(node.writing_pages),
-            pages(node.charged_pages),
-            pages(node.compressed_pages)
+            pages(node.charged_pages)
         )),
         Line::raw(format!(
-            " available {}: min {}  low {}  high {}",
+            " available {}: min {} low {} high {}",
             pages(available),
             pages(node.min_pages),
             pages(node.low_pages),
             pages(node.high_pages)
         )),
     ];
+    if node.compressed_pages > 0 {
+        lines.push(Line::raw(format!(" compressed {}", pages(node.compressed_pages))));
+    }
     if node.hopeless {
         lines.push(Line::styled(" reclaim finds nothing to take", paint.warning()));
     }
@@ -142,4 +144,32 @@ fn job_lines(job: &JobStatus, paint: Paint) -> Vec<Line<'static>> {
         Line::raw(format!("{}{engine}", row(cells.each_ref().map(String::as_str))))
     });
     [Line::styled(head, paint.title()), titles].into_iter().chain(members).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::top::examples;
+
+    #[test]
+    fn the_lines_of_a_node_fit_a_terminal_of_80_columns() {
+        // As wide as sizes get: "99.9M".
+        let widest = 25_575;
+        let node = NodeStatus {
+            min_pages: widest,
+            low_pages: widest,
+            high_pages: widest,
+            spare_pages: widest,
+            free_pages: 0,
+            cached_pages: 0,
+            unevictable_pages: widest,
+            writing_pages: widest,
+            charged_pages: widest,
+            compressed_pages: widest,
+            ..examples::node(0)
+        };
+        let lines = node_lines(&node, Paint::Plain);
+        assert!(lines.iter().all(|line| line.width() <= 48), "{lines:?}");
+        assert!(lines.iter().any(|line| line.to_string() == " compressed 99.9M"), "{lines:?}");
+    }
 }

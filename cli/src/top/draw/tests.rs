@@ -113,7 +113,7 @@ fn a_program_has_graphs_latency_lists_devices_and_job() {
             "median 6.0 µs, p99 9.0 µs",
             "< 2.0 µs ",
             " active 7.4M  inactive 3.9M  cached 1.9M",
-            " available 4M: min 256K  low 992K  high 1.6M",
+            " available 4M: min 256K low 992K high 1.6M",
             "/var/tmp ",
             "40M   64G     123      0.0  0.0%",
             "Job 4711: 15.6M of 16M held",
