@@ -170,8 +170,13 @@ fn both_sides_run_in_turns_and_give_a_ratio() {
     let disk =
         ["swap-w-seq", "swapin --tasks 2", "page-rand-read --tasks 2", "hash-join --tasks 2"];
     let cases = disk.map(|case| format!("{case} --vs kernel"));
-    for case in cases.into_iter().chain(["zipf-write --vs zram".to_owned()]) {
-        let line = format!("bench {case} --ram 24M --size 64M --runs 2 --json --swap");
+    let zram = [
+        "zipf-write --vs zram --swap",
+        "page-rand-read --vs zram --data 4:1 --swap zram:128M --swap",
+    ];
+    let cases = cases.into_iter().map(|case| format!("{case} --swap"));
+    for case in cases.chain(zram.map(str::to_owned)) {
+        let line = format!("bench --ram 24M --size 64M --runs 2 --json {case}");
         let output = run(&format!("{line} {}", directory.path().display()));
         assert!(output.status.success(), "{output:?}");
         let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -184,6 +189,16 @@ fn both_sides_run_in_turns_and_give_a_ratio() {
         assert!((ratio / (kernel / userswap) - 1.0).abs() < 1e-9, "{report}");
         let kernel_faults = report["median_major_faults"]["kernel"].as_f64().unwrap();
         assert!(kernel_faults > 0.0, "{report}");
+        // Compressed pages are part of the budget on both sides, or on none.
+        for run in runs.iter().filter(|run| run["engine"] == "kernel") {
+            let part = |name: &str| run["within"][name].as_u64();
+            let both = part("limit_bytes").zip(part("zram_bytes_max"));
+            let both = both.map(|(limit, zram)| (limit, zram, (limit + zram) * 1000 / (24 * MIB)));
+            let is_right = |(limit, zram, share)| {
+                limit < 18 * MIB && zram > 6 * MIB && (980..=1005).contains(&share)
+            };
+            assert_eq!(both.map(is_right), case.contains("zram:").then_some(true), "{report}");
+        }
         let has_hits =
             report["hit_rate"]["kernel"].as_f64().is_some_and(|rate| rate > 0.0 && rate < 1.0);
         assert_eq!(has_hits, case.contains("rand") || case.contains("zipf"));

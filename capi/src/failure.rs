@@ -109,7 +109,7 @@ impl From<Error> for Failure {
             | Error::BudgetStored(..)
             | Error::WatermarksTooHigh(..)
             | Error::PinTooLarge(..) => US_BUDGET,
-            Error::Userfaultfd(_) => US_NOT_PERMITTED,
+            Error::Userfaultfd(_) | Error::Key(_) => US_NOT_PERMITTED,
             Error::NoMove | Error::OwnMemory(_) => US_UNSUPPORTED,
             Error::Device(_)
             | Error::Swapon(_)

@@ -13,6 +13,7 @@ use std::process::Command;
 
 use clap::Args;
 use rustix::fs::{Access, access};
+use userswap::internals::Cipher;
 use userswap::internals::PAGE_CLUSTER_DEFAULT;
 use userswap::internals::cpu_latency;
 use userswap::internals::directories::names;
@@ -50,10 +51,13 @@ pub struct RunArgs {
     /// Pretend that the CPUs belong to this many NUMA nodes
     #[arg(long, value_name = "NODES", value_parser = clap::value_parser!(u32).range(1..=64))]
     fake_numa: Option<u32>,
-    /// Swap device: PATH[:SIZE][,pri=N][,node=N], zram:SIZE or mem:SIZE; may be repeated [default: an
-    /// unlinked file in $TMPDIR or /var/tmp]
+    /// Swap device: PATH[:SIZE][,pri=N][,node=N][,encrypt], zram:SIZE or mem:SIZE; may be repeated [default:
+    /// an unlinked file in $TMPDIR or /var/tmp]
     #[arg(long, value_name = "SPEC", allow_hyphen_values = true)]
     swap: Vec<SwapSpec>,
+    /// Encrypt what is written to swap devices, all of them
+    #[arg(long)]
+    encrypt: bool,
     /// Devices without a priority: near (each node its own first) or spread (all equal, in turns)
     #[arg(long, value_name = "ORDER", default_value_t = Placement::Near)]
     placement: Placement,
@@ -307,6 +311,7 @@ fn options(args: &RunArgs) -> Result<Options, Failure> {
     if options.swaps.is_empty() {
         options.swaps.push(default_swap());
     }
+    options.encrypt = args.encrypt;
     options.placement = args.placement;
     options.fault = args.fault;
     options.min_region_bytes = args.min_region.0;
@@ -355,6 +360,9 @@ fn is_plain(path: &Path) -> bool {
 
 /// Opens every device as the engine will, undoes it, and returns the warnings.
 fn check_swaps(options: &Options) -> Result<Vec<String>, Failure> {
+    if options.encrypt || options.swaps.iter().any(|swap| swap.encrypt) {
+        Cipher::check().map_err(Failure::unavailable)?;
+    }
     let mut warnings = Vec::new();
     let mut files: Vec<PathBuf> = Vec::new();
     for swap in &options.swaps {

@@ -101,6 +101,15 @@ fn words_that_do_not_exist_are_refused_with_those_that_do() {
     refused(&["run", "--ram"], 2, &["--ram needs a value"]);
     refused(&["run", "--swap", "mem", "--", "echo", "ran"], 2, &["mem:512M"]);
     refused(&["run", "--swap", "/var/tmp,pri=x", "--", "echo", "ran"], 2, &["pri=x", "32767"]);
+    // A file of that name would not be encrypted.
+    for (swap, remedy) in [
+        ("/var/tmp,encrypted", "node=N, encrypt,"),
+        ("/var/tmp,encrypt=yes", "node=N, encrypt,"),
+        ("/var/tmp,encrypt:1G", "after the size"),
+        ("zram:1G,encrypt", "leave \"encrypt\" out"),
+    ] {
+        refused(&["run", "--swap", swap, "--", "echo", "ran"], 2, &["--swap", swap, remedy]);
+    }
 }
 
 #[test]

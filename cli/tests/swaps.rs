@@ -179,3 +179,65 @@ fn what_cannot_be_done_to_a_running_program_is_refused_and_changes_nothing() {
     program.ask("verify");
     assert!(program.status()["devices"][0]["used_bytes"].as_u64().unwrap() > 16 << 20);
 }
+
+/// Fills three times its budget with a sentence, and verifies it when it is told to; locks nothing any more on `unlock`.
+const SENTENCES: &str = "
+import ctypes, sys
+b = bytearray(48 << 20)
+def sentence(i): return b'attack at dawn, number %09d' % i
+for i in range(0, len(b), 4096): b[i:i+32] = sentence(i).ljust(32)
+print('filled', flush=True)
+for line in sys.stdin:
+    if line == 'unlock\\n': ctypes.CDLL(None).munlockall()
+    assert all(b[i:i+32] == sentence(i).ljust(32) for i in range(0, len(b), 4096))
+    print('right', flush=True)
+";
+
+/// How often a sentence is in a file.
+fn sentences_in(file: &std::path::Path) -> usize {
+    let bytes = std::fs::read(file).unwrap();
+    bytes.windows(15).filter(|part| part == b"attack at dawn,").count()
+}
+
+/// Kilobytes of a process that are locked.
+fn locked_kilobytes(pid: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmLck:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+#[test]
+fn a_swap_file_shows_what_was_swapped_unless_it_is_encrypted() {
+    let directory = directory();
+    let file = directory.path().join("swap");
+    let plain = format!("{}:256M", file.display());
+    let encrypted = format!("{plain},encrypt");
+    let start = |options: &[&str]| {
+        let runtime = runtime();
+        let options = [&["--ram", "16M", "--swap"], options].concat();
+        let mut served = Served::start(&runtime, &options, &["python3", "-c", SENTENCES]);
+        assert_eq!(served.hear(), "filled");
+        Program { served, runtime }
+    };
+    let mut program = start(&[&plain]);
+    program.ask("verify");
+    assert!(sentences_in(&file) > 1000);
+    assert_eq!(program.status()["devices"][0]["encrypt"], false);
+    drop(program);
+    std::fs::remove_file(&file).unwrap();
+    for options in [&[&*encrypted][..], &[&plain, "--encrypt"]] {
+        let mut program = start(options);
+        program.ask("verify");
+        assert!(program.status()["devices"][0]["used_bytes"].as_u64().unwrap() > 16 << 20);
+        assert_eq!(sentences_in(&file), 0, "{options:?}");
+        assert_eq!(program.status()["devices"][0]["encrypt"], true);
+        assert!(program.done("status", &[]).contains(" encrypted\n"));
+        assert_eq!(locked_kilobytes(&program.served.pid()), 4, "its key");
+        program.ask("unlock");
+        assert_eq!(locked_kilobytes(&program.served.pid()), 4, "still its key");
+        program.done("swapon", &["mem:256M"]);
+        let both = program.status();
+        assert_eq!(both["devices"][1]["encrypt"], options.len() > 1);
+        program.ask("verify");
+    }
+}

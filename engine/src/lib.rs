@@ -80,6 +80,7 @@ pub mod internals {
     pub use crate::base::topology::Topology;
     pub use crate::base::{elf, script, size, status};
     pub use crate::control::{CONNECTIONS_MAX, directory, protocol, settings};
+    pub use crate::device::cipher::Cipher;
     pub use crate::device::loans::BORROWERS_MAX;
     pub use crate::device::record::{Device, DeviceState, Holding};
     pub use crate::device::zram::{Stored, codec};

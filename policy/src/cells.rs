@@ -2,8 +2,9 @@
 //!
 //! Slabs are of one size, and each is cut into as many equal cells as its class says: classes are by the *number* of
 //! cells, so that next to nothing of a slab is left over. A page goes to the fullest slab of its class that has room:
-//! the others become empty, and an empty slab can be given back. Nothing is allocated here, and nothing is kept in the
-//! cells.
+//! the others become empty, and an empty slab can be given back. Where pages have gone here and there, slabs are chosen to
+//! *leave*: nothing comes to them, and the caller moves what they hold to others of their class. Nothing is allocated here,
+//! and nothing is kept in the cells.
 use crate::bits;
 
 /// Bytes of a slab.
@@ -21,7 +22,7 @@ const ALIGNMENT: usize = 16;
 /// Cells of a slab at most.
 const CELLS_MAX: u32 = (SLAB_BYTES / CELL_BYTES_MIN) as u32;
 /// Groups of slabs of a class that have room, by how full they are.
-const GROUPS: usize = 4;
+const GROUPS: usize = 8;
 /// How many classes there are.
 pub const CLASSES: usize = CELLS_OF.len();
 /// Slabs that may be taken beyond what the pages to be stored fill: each class has one that it begins.
@@ -86,7 +87,8 @@ impl Cell {
         Self(slab * CELLS_MAX + index)
     }
 
-    fn slab(self) -> u32 {
+    /// The number of its slab.
+    pub fn slab(self) -> u32 {
         self.0 / CELLS_MAX
     }
 
@@ -107,6 +109,7 @@ pub struct Slab {
     used: [u64; (CELLS_MAX / bits::WORD) as usize],
     count: u16,
     class: u8,
+    is_leaving: bool,
     next: Next,
     previous: Next,
 }
@@ -121,6 +124,7 @@ impl Slab {
         let (count, cells) = (u32::from(self.count), self.cells());
         match count {
             0 => Place::Empty,
+            _ if self.is_leaving => Place::Leaving,
             _ if count == cells => Place::Full,
             _ => Place::Room(self.class, (count * GROUPS as u32 / cells) as u8),
         }
@@ -134,6 +138,8 @@ enum Place {
     Empty,
     /// In a group of its class.
     Room(u8, u8),
+    /// Among those whose pages are being moved.
+    Leaving,
     /// On no list.
     Full,
 }
@@ -146,6 +152,9 @@ pub struct Cells<T> {
     empty: Next,
     /// Given back: without memory.
     gone: Next,
+    leaving: Next,
+    /// By class, cells not in use of slabs that have some in use and do not leave.
+    free: [u32; CLASSES],
     /// Slabs that were ever used: the first ones of the table.
     ever: u32,
     counts: Counts,
@@ -173,7 +182,16 @@ impl<T: AsRef<[Slab]> + AsMut<[Slab]>> Cells<T> {
             "a cell's number has room for its slab"
         );
         let room = [[0; GROUPS]; CLASSES];
-        Self { slabs, room, empty: 0, gone: 0, ever: 0, counts: Counts::default() }
+        Self {
+            slabs,
+            room,
+            empty: 0,
+            gone: 0,
+            leaving: 0,
+            free: [0; CLASSES],
+            ever: 0,
+            counts: Counts::default(),
+        }
     }
 
     /// Slabs and bytes in use.
@@ -199,6 +217,7 @@ impl<T: AsRef<[Slab]> + AsMut<[Slab]>> Cells<T> {
         let slab = &mut self.slabs.as_mut()[number as usize];
         slab.used[(index / bits::WORD) as usize] |= 1 << (index % bits::WORD);
         slab.count += 1;
+        self.free[class] -= 1;
         self.counts.cell_bytes += cell_bytes(u32::from(CELLS_OF[class])) as u64;
         self.relist(number, before);
         Some(Cell::new(number, index))
@@ -216,7 +235,14 @@ impl<T: AsRef<[Slab]> + AsMut<[Slab]>> Cells<T> {
         assert!(slab.used[word] & mask != 0, "a cell is given back once");
         slab.used[word] &= !mask;
         slab.count -= 1;
-        self.counts.cell_bytes -= cell_bytes(slab.cells()) as u64;
+        let (cells, class, is_empty) = (slab.cells(), usize::from(slab.class), slab.count == 0);
+        let was_leaving = slab.is_leaving;
+        slab.is_leaving &= !is_empty;
+        self.counts.cell_bytes -= cell_bytes(cells) as u64;
+        if !was_leaving {
+            self.free[class] += 1;
+            self.free[class] -= if is_empty { cells } else { 0 };
+        }
         self.relist(number, before);
     }
 
@@ -246,6 +272,39 @@ impl<T: AsRef<[Slab]> + AsMut<[Slab]>> Cells<T> {
         self.gone = number + 1;
     }
 
+    /// Slabs that would be empty if those of each class were filled up.
+    pub fn scattered(&self) -> u32 {
+        self.free.iter().zip(CELLS_OF).map(|(free, cells)| free / u32::from(cells)).sum()
+    }
+
+    /// Chooses slabs, the emptiest first, for whose pages others of their class have the room, and names them.
+    pub fn start_leaving(&mut self, most: u32, mut name: impl FnMut(u32)) {
+        let mut left = most;
+        for (class, cells) in CELLS_OF.iter().enumerate() {
+            while left > 0 && self.free[class] >= u32::from(*cells) {
+                let emptiest = self.room[class].iter().find(|head| **head != 0);
+                let number = emptiest.expect("free cells are in slabs with room") - 1;
+                let slab = &mut self.slabs.as_mut()[number as usize];
+                let before = slab.place();
+                slab.is_leaving = true;
+                self.free[class] -= slab.cells() - u32::from(slab.count);
+                self.relist(number, before);
+                name(number);
+                left -= 1;
+            }
+        }
+    }
+
+    /// What slabs that leave still hold stays there.
+    pub fn end_leaving(&mut self) {
+        while let Some(number) = self.leaving.checked_sub(1) {
+            let slab = &mut self.slabs.as_mut()[number as usize];
+            slab.is_leaving = false;
+            self.free[usize::from(slab.class)] += slab.cells() - u32::from(slab.count);
+            self.relist(number, Place::Leaving);
+        }
+    }
+
     /// A slab without a cell in use becomes one of a class, with room: still on the list of the empty ones if it was.
     fn begin(&mut self, class: usize) -> Option<u32> {
         let number = if let Some(number) = self.empty.checked_sub(1) {
@@ -268,6 +327,7 @@ impl<T: AsRef<[Slab]> + AsMut<[Slab]>> Cells<T> {
             number
         };
         self.slabs.as_mut()[number as usize].class = class as u8;
+        self.free[class] += u32::from(CELLS_OF[class]);
         Some(number)
     }
 
@@ -298,6 +358,7 @@ impl<T: AsRef<[Slab]> + AsMut<[Slab]>> Cells<T> {
             Place::Room(class, group) => {
                 Some(&mut self.room[usize::from(class)][usize::from(group)])
             }
+            Place::Leaving => Some(&mut self.leaving),
             Place::Full => None,
         }
     }
@@ -344,105 +405,4 @@ fn class_of(bytes: usize) -> usize {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-    use std::collections::{BTreeMap, BTreeSet};
-
-    type Table = Vec<Slab>;
-
-    fn cells(slabs: usize) -> Cells<Table> {
-        Cells::new(vec![Slab::default(); slabs])
-    }
-
-    #[test]
-    fn every_size_has_a_class_that_wastes_little_of_a_slab_and_of_a_cell() {
-        let sizes: Vec<usize> =
-            CELLS_OF.iter().map(|cells| cell_bytes(u32::from(*cells))).collect();
-        assert_eq!((sizes[0], sizes.last()), (PAGE_BYTES, Some(&CELL_BYTES_MIN)));
-        assert_eq!(sizes[1], COMPRESSED_BYTES_MAX);
-        assert!(sizes.is_sorted_by(|one, next| one > next), "{sizes:?}");
-        for bytes in 1..=PAGE_BYTES {
-            let cell = sizes[class_of(bytes)];
-            assert!(cell >= bytes && cell.is_multiple_of(ALIGNMENT), "{bytes} in {cell}");
-            let smaller = sizes.get(class_of(bytes) + 1);
-            assert!(smaller.is_none_or(|smaller| *smaller < bytes), "{bytes} in {cell}");
-            if (1024..=COMPRESSED_BYTES_MAX).contains(&bytes) {
-                assert!(cell - bytes <= bytes / 20, "{bytes} in {cell}");
-            }
-        }
-        for (cells, size) in CELLS_OF.iter().zip(&sizes) {
-            let left = SLAB_BYTES - usize::from(*cells) * size;
-            assert!(left * 100 <= SLAB_BYTES * 2, "{left} of a slab of {cells} are left over");
-        }
-    }
-
-    #[test]
-    fn the_fullest_slab_is_filled_first_so_that_others_become_empty() {
-        let mut cells = cells(4);
-        let taken: Vec<Cell> = (0..32).map(|_| cells.take(PAGE_BYTES).unwrap()).collect();
-        // The first keeps one page, the second loses one.
-        taken[1..16].iter().for_each(|cell| cells.put(*cell));
-        cells.put(taken[20]);
-        assert_eq!(cells.take(PAGE_BYTES).unwrap().slab(), taken[20].slab());
-        cells.put(taken[0]);
-        assert_eq!(cells.counts(), Counts { busy: 1, empty: 1, cell_bytes: 16 << 12 });
-        let empty = cells.take_empty().unwrap();
-        assert_eq!((empty, cells.take_empty(), cells.counts().empty), (0, None, 0));
-        // While its memory is on its way back it is not used.
-        assert_eq!(cells.take(100).unwrap().slab(), 2);
-        cells.on_gone(empty);
-        assert_eq!(cells.take(200).unwrap().slab(), empty);
-    }
-
-    #[test]
-    fn a_full_table_says_so() {
-        let mut cells = cells(2);
-        (0..32).for_each(|_| assert!(cells.take(PAGE_BYTES).is_some()));
-        assert_eq!(cells.take(PAGE_BYTES), None);
-        assert_eq!(cells.take(64), None);
-    }
-
-    proptest! {
-        #[test]
-        fn cells_in_use_never_overlap_and_counts_are_those_of_a_naive_model(
-            steps in prop::collection::vec((0u8..5, 1..=PAGE_BYTES, any::<prop::sample::Index>()), 1..400),
-        ) {
-            let mut cells = cells(40);
-            let mut model: BTreeMap<Cell, usize> = BTreeMap::new();
-            let mut gone = BTreeSet::new();
-            for (step, bytes, choice) in steps {
-                match step {
-                    0..=2 => if let Some(cell) = cells.take(bytes) {
-                        prop_assert!(cells.span(cell).bytes >= bytes);
-                        prop_assert!(!gone.contains(&cell.slab()) || gone.remove(&cell.slab()));
-                        prop_assert_eq!(model.insert(cell, bytes), None);
-                    } else {
-                        prop_assert!(model.len() >= 16);
-                    },
-                    3 if !model.is_empty() => {
-                        let cell = *choice.get(&model.keys().copied().collect::<Vec<_>>());
-                        model.remove(&cell);
-                        cells.put(cell);
-                    }
-                    4 => if let Some(slab) = cells.take_empty() {
-                        prop_assert!(model.keys().all(|cell| cell.slab() != slab));
-                        prop_assert!(gone.insert(slab), "it is empty once");
-                        cells.on_gone(slab);
-                    },
-                    _ => {}
-                }
-                let mut spans: Vec<Span> = model.keys().map(|cell| cells.span(*cell)).collect();
-                spans.sort_by_key(|span| span.start);
-                prop_assert!(spans.windows(2).all(|pair| pair[0].start + pair[0].bytes <= pair[1].start));
-                let ends = |span: &Span| span.start / SLAB_BYTES == (span.start + span.bytes - 1) / SLAB_BYTES;
-                prop_assert!(spans.iter().all(ends));
-                let busy: BTreeSet<u32> = model.keys().map(|cell| cell.slab()).collect();
-                let counts = cells.counts();
-                prop_assert_eq!(counts.busy as usize, busy.len());
-                prop_assert_eq!(counts.cell_bytes, spans.iter().map(|span| span.bytes as u64).sum::<u64>());
-                prop_assert_eq!((counts.busy + counts.empty) as usize + gone.len(), cells.ever as usize);
-            }
-        }
-    }
-}
+mod tests;

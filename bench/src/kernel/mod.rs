@@ -124,10 +124,15 @@ pub enum Rival {
 
 impl Rival {
     /// What the kernel swaps to, with its swap file, if it has one, in `directory`.
-    pub(crate) fn place(self, directory: &Path) -> Place<'_> {
+    /// That of a device in compressed memory is `algorithm`, or the kernel's own choice.
+    pub(crate) fn place<'a>(
+        self,
+        directory: &'a Path,
+        algorithm: Option<&'static str>,
+    ) -> Place<'a> {
         match self {
             Self::Kernel => Place::FileIn(directory),
-            Self::Zram => Place::Zram,
+            Self::Zram => Place::Zram { algorithm },
         }
     }
 }
@@ -146,7 +151,10 @@ pub(crate) enum Place<'a> {
     /// A new file in this directory.
     FileIn(&'a Path),
     /// A new device in compressed memory.
-    Zram,
+    Zram {
+        /// The kernel's own choice where none is named.
+        algorithm: Option<&'static str>,
+    },
 }
 
 impl Place<'_> {
@@ -154,7 +162,7 @@ impl Place<'_> {
     pub(crate) fn check(self) -> Result<(), KernelError> {
         match self {
             Self::FileIn(directory) => check(directory),
-            Self::Zram => check_rights(),
+            Self::Zram { .. } => check_rights(),
         }
     }
 }
@@ -176,7 +184,7 @@ pub fn run_limited(
     dir: &Path,
 ) -> Result<Finished, KernelError> {
     let limits = Limits { ram_bytes, swap_bytes, place: Place::FileIn(dir) };
-    run(command, &limits, &Course::new(Part::Whole))
+    Ok(run(command, &limits, &Course::new(Part::Whole))?.finished)
 }
 
 /// Finds out, without changing anything, whether [`run_limited`] has what it needs.
@@ -206,15 +214,27 @@ pub(crate) fn run(
     command: &mut Command,
     limits: &Limits<'_>,
     course: &Course,
-) -> Result<Finished, KernelError> {
+) -> Result<Limited, KernelError> {
     limits.place.check()?;
     let interrupt = Interrupt::hold().map_err(RunError::from)?;
     let baseline = Baseline::set_up(limits, Vec::new())?;
     interrupt.check().map_err(RunError::from)?;
     baseline.cgroup.enter(command)?;
     let finished = process::run(command, course);
+    let zram_bytes_max = match limits.place {
+        Place::FileIn(_) => Ok(None),
+        Place::Zram { .. } => zram::bytes_max(&baseline.cleaner.swap_file).map(Some),
+    };
     baseline.tear_down()?;
-    Ok(finished?)
+    Ok(Limited { finished: finished?, zram_bytes_max: zram_bytes_max? })
+}
+
+/// A program that has ended on the kernel's swap.
+#[derive(Debug)]
+pub(crate) struct Limited {
+    pub(crate) finished: Finished,
+    /// The most memory that a device in compressed memory took, which no control group contains.
+    pub(crate) zram_bytes_max: Option<u64>,
 }
 
 /// A swap file in use and a control group, both removed when dropped.
@@ -232,13 +252,13 @@ impl Baseline {
         let cgroup = hierarchy.child(&name);
         let (swap_file, removal) = match limits.place {
             Place::FileIn(directory) => (swapfile::path(directory, &name)?, Removal::Unlink),
-            Place::Zram => zram::add()?,
+            Place::Zram { .. } => zram::add()?,
         };
         let cleaner = Cleaner::start(&swap_file, removal, &cgroup, page_cluster)?;
         cgroup.create(limits.ram_bytes)?;
         match limits.place {
             Place::FileIn(_) => swapfile::create(&swap_file, limits.swap_bytes),
-            Place::Zram => zram::create(&swap_file, limits.swap_bytes),
+            Place::Zram { algorithm } => zram::create(&swap_file, limits.swap_bytes, algorithm),
         }
         .map_err(|source| KernelError::SwapFile { path: swap_file, source })?;
         Ok(Self { cgroup, cleaner })

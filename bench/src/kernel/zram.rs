@@ -1,6 +1,6 @@
 //! A new zram device: swap in compressed memory, as the rival of devices in memory.
 //!
-//! Made with what the kernel's administrator gets by default: its compression, no write-back.
+//! Made with what the kernel's administrator gets by default, but for the algorithm, which can be that of the other side.
 
 use super::{KernelError, c_path, swapfile};
 use std::ffi::CString;
@@ -8,6 +8,9 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use userswap::internals::bench::cleaner::Removal;
+
+/// The field of `mm_stat` that says how much memory the pages have taken at most.
+const USED_MAX: usize = 4;
 
 /// Reading it makes a device and tells its number.
 const ADD: &str = "/sys/class/zram-control/hot_add";
@@ -26,11 +29,36 @@ pub(super) fn add() -> Result<(PathBuf, Removal), KernelError> {
     Ok((PathBuf::from(format!("/dev/zram{number}")), removal))
 }
 
-/// Gives the device at `path` its size, and has the kernel swap to it before any other.
-pub(super) fn create(path: &Path, bytes: u64) -> io::Result<()> {
-    let name = path.file_name().expect("a device has a name");
-    let size = Path::new("/sys/block").join(name).join("disksize");
-    fs::write(size, swapfile::with_header_bytes(bytes).to_string())?;
+/// Gives the device at `path` its algorithm and size, and has the kernel swap to it before any other.
+pub(super) fn create(path: &Path, bytes: u64, algorithm: Option<&str>) -> io::Result<()> {
+    if let Some(algorithm) = algorithm {
+        let file = attribute(path, "comp_algorithm");
+        // A kernel without it refuses here, or compresses with another.
+        let refused = fs::write(&file, algorithm).is_err();
+        let has = fs::read_to_string(&file)?;
+        if refused || !has.contains(&format!("[{algorithm}]")) {
+            let has = has.replace(['[', ']'], "");
+            let has = has.split_whitespace().collect::<Vec<_>>().join(", ");
+            let why = format!(
+                "its zram has {has}, not {algorithm}: give --swap zram:SIZE,algo=NAME with one of these"
+            );
+            return Err(io::Error::new(io::ErrorKind::Unsupported, why));
+        }
+    }
+    fs::write(attribute(path, "disksize"), swapfile::with_header_bytes(bytes).to_string())?;
     let device = File::options().read(true).write(true).open(path)?;
     swapfile::switch_on(&device, path, bytes)
+}
+
+/// The most memory that the pages on the device at `path` have taken.
+pub(super) fn bytes_max(path: &Path) -> Result<u64, KernelError> {
+    let file = attribute(path, "mm_stat");
+    let failed = |source| KernelError::Zram { path: file.clone(), source };
+    let text = fs::read_to_string(&file).map_err(failed)?;
+    let field = text.split_whitespace().nth(USED_MAX).and_then(|field| field.parse().ok());
+    field.ok_or_else(|| failed(io::Error::other(format!("\"{}\" has too few fields", text.trim()))))
+}
+
+fn attribute(path: &Path, name: &str) -> PathBuf {
+    Path::new("/sys/block").join(path.file_name().expect("a device has a name")).join(name)
 }

@@ -1,16 +1,19 @@
 //! The measurement: runs of both sides in turns, so that a machine that drifts drifts for both.
 
 use super::args::{BenchArgs, Plan, UsageError};
+use super::beside::Beside;
 use super::budget::Budget;
 use super::case::{Load, Program};
 use super::ideal;
-use super::report::{Engine, Report, Run};
+use super::report::{Engine, Report, Run, Within};
 use crate::disk::Disk;
 use crate::format::{Format, Shown};
 use crate::interrupt::{Interrupt, Interrupted};
 use crate::kernel::{self, KernelError, Limits, Rival};
 use crate::machine;
 use crate::process::{self, Course, Finished, RunError};
+use crate::size;
+use std::cell::Cell;
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -20,6 +23,8 @@ use userswap::internals::PAGE_BYTES;
 
 /// The exit status of a wrong command line.
 const EXIT_USAGE: u8 = 2;
+/// The limit of the kernel's side fits after so many runs, or will not.
+const BESIDE_RUNS_MAX: usize = 8;
 /// The unlimited run may take this share of the memory that is there: 1 in this many.
 const NATIVE_SHARE: u64 = 2;
 #[derive(Debug, Error)]
@@ -36,6 +41,10 @@ pub(super) enum BenchError {
     Failed { side: Side, status: ExitStatus, stderr: String },
     #[error("{side}: the load's output is not usable: {why}\n{stderr}")]
     Output { side: Side, why: String, stderr: String },
+    #[error(
+        "the kernel's zram does not hold {size} of this data within --ram {ram}: use a smaller --size"
+    )]
+    NoFit { size: String, ram: String },
     #[error("cannot make a directory for statistics below TMPDIR: {0}")]
     Statistics(io::Error),
     #[error("cannot make a directory for programs below TMPDIR: {0}")]
@@ -90,7 +99,7 @@ pub fn run(args: BenchArgs) -> ExitCode {
     let printed = args
         .check()
         .map_err(BenchError::from)
-        .and_then(|plan| measure(&plan, disk(&plan.swap_directory(), plan.size_bytes)))
+        .and_then(|plan| measure(&plan, disk(&plan)))
         .and_then(|report| report.print(Format { json: args.json }).map_err(BenchError::Print));
     match printed {
         Ok(()) => ExitCode::SUCCESS,
@@ -102,7 +111,7 @@ pub fn run(args: BenchArgs) -> ExitCode {
 pub(super) fn measure(plan: &Plan, disk: Option<Disk>) -> Result<Report, BenchError> {
     let directory = plan.swap_directory();
     if let Some(rival) = plan.rival {
-        rival.place(&directory).check()?;
+        rival.place(&directory, plan.compressed()).check()?;
     }
     // Held over all runs, so that a signal between two of them counts for the next.
     let interrupt = Interrupt::hold().map_err(RunError::from)?;
@@ -110,6 +119,7 @@ pub(super) fn measure(plan: &Plan, disk: Option<Disk>) -> Result<Report, BenchEr
         plan,
         exe: process::own_program().map_err(BenchError::Exe)?,
         directory: &directory,
+        beside: Cell::new(Beside::new(plan)),
     };
     let native_user_s = bench.native_user_s()?;
     let ideal_s = ideal::seconds(plan, native_user_s, disk);
@@ -129,9 +139,13 @@ pub(super) fn measure(plan: &Plan, disk: Option<Disk>) -> Result<Report, BenchEr
     Ok(Report::new(plan, runs, ideal_s, disk))
 }
 
-/// The speed of the disk below a directory; why there is none is said.
-pub(super) fn disk(directory: &Path, size_bytes: u64) -> Option<Disk> {
-    match Disk::measure(directory, size_bytes) {
+/// The speed of the disk to which `plan` swaps; why there is none is said.
+pub(super) fn disk(plan: &Plan) -> Option<Disk> {
+    if plan.compressed().is_some() {
+        return None;
+    }
+    let directory = plan.swap_directory();
+    match Disk::measure(&directory, plan.size_bytes) {
         Ok(disk) => Some(disk),
         Err(error) => {
             let path = directory.display();
@@ -145,6 +159,8 @@ struct Bench<'a> {
     plan: &'a Plan,
     exe: PathBuf,
     directory: &'a Path,
+    /// What is known of the kernel's zram after its last run.
+    beside: Cell<Beside>,
 }
 
 impl Bench<'_> {
@@ -166,23 +182,56 @@ impl Bench<'_> {
     fn run(&self, engine: Engine) -> Result<Run, BenchError> {
         let load = Load::new(self.plan, self.plan.size_bytes);
         let course = Course::new(load.part);
-        let finished = match engine {
+        let (finished, within) = match engine {
             Engine::Userswap => {
                 let mut words = self.program(&load);
                 words.extend(load.args.iter().map(OsString::from));
-                self.budget().run(&words, course)?
+                (self.budget().run(&words, course)?, None)
             }
-            Engine::Kernel => {
-                let limits = Limits {
-                    ram_bytes: self.plan.ram_bytes,
-                    swap_bytes: self.plan.size_bytes + kernel::SWAP_SPARE_BYTES,
-                    place: self.plan.rival.unwrap_or(Rival::Kernel).place(self.directory),
-                };
-                kernel::run(&mut self.native(&load), &limits, &course)?
-            }
+            Engine::Kernel => self.on_kernel(&load, &course)?,
         };
         let throughput_kbs = self.throughput(Side::Limited(engine), &load, &finished)?;
-        Ok(Run { engine, figures: finished.figures(), throughput_kbs })
+        Ok(Run { engine, figures: finished.figures(), throughput_kbs, within })
+    }
+
+    /// Where compressed pages are part of our budget they are part of the kernel's too: a run that took more or less in
+    /// all is repeated with another limit.
+    fn on_kernel(
+        &self,
+        load: &Load,
+        course: &Course,
+    ) -> Result<(Finished, Option<Within>), BenchError> {
+        let rival = self.plan.rival.unwrap_or(Rival::Kernel);
+        let mut limits = Limits {
+            ram_bytes: self.plan.ram_bytes,
+            swap_bytes: self.plan.size_bytes + kernel::SWAP_SPARE_BYTES,
+            place: rival.place(self.directory, self.plan.compressed()),
+        };
+        if rival != Rival::Zram || self.plan.compressed().is_none() {
+            return Ok((kernel::run(&mut self.native(load), &limits, course)?.finished, None));
+        }
+        for _ in 0..BESIDE_RUNS_MAX {
+            let mut beside = self.beside.get();
+            limits.ram_bytes = beside.limit_bytes;
+            let limited = kernel::run(&mut self.native(load), &limits, course)?;
+            self.throughput(Side::Limited(Engine::Kernel), load, &limited.finished)?;
+            let zram_bytes = limited.zram_bytes_max.unwrap_or_default();
+            if beside.fits(zram_bytes) {
+                let Beside { limit_bytes, .. } = beside;
+                return Ok((
+                    limited.finished,
+                    Some(Within { limit_bytes, zram_bytes_max: zram_bytes }),
+                ));
+            }
+            let limit_mib = beside.limit_bytes >> 20;
+            eprintln!("kernel: {limit_mib} MiB and {} MiB of zram: again", zram_bytes >> 20);
+            if !beside.learn(zram_bytes) {
+                break;
+            }
+            self.beside.set(beside);
+        }
+        let size = size::display(self.plan.size_bytes);
+        Err(BenchError::NoFit { size, ram: size::display(self.plan.ram_bytes) })
     }
 
     fn budget(&self) -> Budget<'_> {

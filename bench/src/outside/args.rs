@@ -4,7 +4,7 @@ use super::case::{Case, Tasks};
 use crate::choice;
 use crate::kernel::Rival;
 use crate::size::{self, SizeError};
-use crate::usemem::SCATTERED_MIN_BYTES;
+use crate::usemem::{Data, SCATTERED_MIN_BYTES};
 use clap::Args;
 use std::path::PathBuf;
 use thiserror::Error;
@@ -64,6 +64,9 @@ pub struct BenchArgs {
     /// Passes over the memory; the second one on verifies the data
     #[arg(long, value_name = "N", default_value = "1", allow_hyphen_values = true)]
     pub repeat: String,
+    /// What the load writes; but for index whole pages at a time
+    #[arg(long, value_name = "KIND", default_value = "index")]
+    pub data: Data,
 }
 
 /// A command line that cannot be carried out.
@@ -83,6 +86,8 @@ pub(crate) enum UsageError {
     Budget { text: String, least: String, tasks: usize },
     #[error("{case} does what it does once: leave --step and --repeat away")]
     Single { case: String },
+    #[error("{case} has data of its own: leave --data away")]
+    OwnData { case: String },
     #[error("--size: '{text}' is too small for {case}: make it at least {least}")]
     Small { text: String, case: String, least: String },
 }
@@ -101,6 +106,7 @@ pub(crate) struct Plan {
     pub(crate) rival: Option<Rival>,
     pub(crate) step_bytes: Option<u64>,
     pub(crate) repeat: usize,
+    pub(crate) data: Data,
 }
 
 impl BenchArgs {
@@ -118,6 +124,7 @@ impl BenchArgs {
             rival: self.vs,
             step_bytes,
             repeat: number("--repeat", &self.repeat, REPEAT_MAX)?,
+            data: self.data,
         };
         if plan.size_bytes / (plan.tasks as u64) < (PAGE_BYTES as u64) {
             return Err(UsageError::Share { text: self.size.clone(), tasks: plan.tasks });
@@ -133,6 +140,9 @@ impl BenchArgs {
         if plan.case.is_single() && plan.size_bytes < SCATTERED_MIN_BYTES {
             let least = size::display(SCATTERED_MIN_BYTES);
             return Err(UsageError::Small { text: self.size.clone(), case, least });
+        }
+        if plan.data != Data::Index && !plan.case.has_data() {
+            return Err(UsageError::OwnData { case });
         }
         let repeated = plan.step_bytes.is_some() || plan.repeat > 1;
         if plan.case.is_single() && repeated {
@@ -153,6 +163,14 @@ impl Plan {
 
     pub(crate) fn swap_directory(&self) -> PathBuf {
         swap_directory(&self.swap)
+    }
+
+    /// How pages are compressed, if the first device keeps them in RAM.
+    pub(crate) fn compressed(&self) -> Option<&'static str> {
+        match self.swap.first()?.parse::<SwapSpec>().ok()?.path {
+            SwapPath::Compressed(compression) => Some(compression.algorithm.name()),
+            SwapPath::Path(_) | SwapPath::Memory => None,
+        }
     }
 }
 
@@ -229,7 +247,12 @@ pub(crate) mod tests {
             assert!(text.contains(value), "'{line}' gave: {text}");
             assert!(!text.contains('\n'), "'{line}' gave: {text}");
         }
-        for line in ["page-rand-read --repeat 2", "zipf-read --step 4096", "hash-join --size 16K"] {
+        for line in [
+            "zipf-read --data heap",
+            "page-rand-read --repeat 2",
+            "zipf-read --step 4096",
+            "hash-join --size 16K",
+        ] {
             let text = check(line).unwrap_err().to_string();
             assert!(
                 text.contains(line.split_whitespace().next().unwrap()),

@@ -3,7 +3,7 @@
 use super::args::Plan;
 use crate::choice;
 use crate::process::Part;
-use crate::usemem::{OPERATIONS_UNIT, PAGE_READS_UNIT, Scattered, THROUGHPUT_UNIT};
+use crate::usemem::{Data, OPERATIONS_UNIT, PAGE_READS_UNIT, Scattered, THROUGHPUT_UNIT};
 use clap::ValueEnum;
 use serde::Serialize;
 use userswap::internals::PAGE_BYTES;
@@ -93,6 +93,11 @@ impl Case {
         pages_per_one.map(|pages| (size_bytes / PAGE_BYTES as u64 / pages).max(1))
     }
 
+    /// Whether what it writes is a kind of data of the command line's choice.
+    pub(crate) fn has_data(self) -> bool {
+        self != Self::GcHeap && self.scattered().is_none()
+    }
+
     pub(crate) fn is_random(self) -> bool {
         matches!(self, Self::SwapWRand | Self::SwapWRandMt)
     }
@@ -135,9 +140,13 @@ impl Load {
             Tasks::Processes => "-n",
             Tasks::Threads => "-t",
         };
+        let mut args = words(&["-q", per_task, &plan.tasks.to_string()]);
+        if plan.data != Data::Index {
+            args.extend(words(&["--data", &choice::name(&plan.data)]));
+        }
         Self {
             program: Program::Usemem,
-            args: words(&["-q", per_task, &plan.tasks.to_string()]),
+            args,
             part: Part::Whole,
             unit,
             lines: plan.tasks,
@@ -157,6 +166,10 @@ impl Load {
         let mut load = Self::usemem(plan, THROUGHPUT_UNIT);
         if plan.case.is_random() {
             load = load.with(&["--random", "--random-seed", SEED]);
+        }
+        if plan.data != Data::Index && plan.tasks > 1 {
+            // What is in use at most must not depend on which task comes to its end first.
+            load = load.with(&["-x"]);
         }
         if plan.case == Case::Swapin {
             load = load.with(&["-W"]);
@@ -258,6 +271,7 @@ mod tests {
             ("swap-w-seq", "-q -n 1 2147483648"),
             ("swap-w-seq --tasks 16 --step 4096 --repeat 3", "-q -n 16 -j 4096 -r 3 134217728"),
             ("swap-w-seq-mt --tasks 2", "-q -t 2 1073741824"),
+            ("swap-w-seq-mt --data 2:1 --tasks 2", "-q -t 2 --data 2:1 -x 1073741824"),
             ("swap-w-rand --size 1G", "-q -n 1 --random --random-seed 1 -j 4096 1073741824"),
             (
                 "swap-w-rand-mt --step 64 --size 1G",

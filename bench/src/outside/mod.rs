@@ -6,6 +6,7 @@
 
 mod alternate;
 mod args;
+mod beside;
 mod budget;
 mod case;
 mod cells;

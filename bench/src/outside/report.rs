@@ -35,6 +35,13 @@ fn as_text<T: fmt::Display, S: Serializer>(value: &T, to: S) -> Result<S::Ok, S:
     to.collect_str(value)
 }
 
+/// The parts of a budget on the kernel's side.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(crate) struct Within {
+    pub(crate) limit_bytes: u64,
+    pub(crate) zram_bytes_max: u64,
+}
+
 /// The figures of one run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Run {
@@ -42,6 +49,8 @@ pub(crate) struct Run {
     #[serde(flatten)]
     pub(crate) figures: Figures,
     pub(crate) throughput_kbs: u64,
+    /// What the kernel's side had, where its zram is part of the budget.
+    pub(crate) within: Option<Within>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -88,6 +97,7 @@ impl Shown for Report {
             }),
         );
         lines.extend(self.hit_rate_line());
+        lines.extend(self.zram_line());
         if self.case == Case::Swapin || self.case.is_single() {
             lines.push("All figures are those of the work after the memory was filled.".into());
         }
@@ -183,6 +193,13 @@ impl Report {
             .then(|| format!("operations without a wait for a device: {}", rates.join(", ")))
     }
 
+    fn zram_line(&self) -> Option<String> {
+        let Within { limit_bytes, zram_bytes_max } =
+            of(&self.runs, Engine::Kernel).last()?.within?;
+        let (limit, zram) = (limit_bytes >> 20, zram_bytes_max >> 20);
+        Some(format!("kernel: a limit of {limit} MiB, and {zram} MiB of zram beside it"))
+    }
+
     fn ideal_line(&self) -> Option<String> {
         let (ideal, disk) = (self.ideal_s?, self.disk?);
         let mib = |bytes: f64| bytes / f64::from(1 << 20);
@@ -265,6 +282,7 @@ fn median_run(runs: &[Run], engine: Engine) -> Option<Run> {
                 .map(|faults| faults as u64),
         },
         throughput_kbs: figure(|run| run.throughput_kbs as f64)? as u64,
+        within: None,
     })
 }
 
@@ -278,6 +296,7 @@ mod tests {
             engine,
             figures: Figures { wall_s, user_s: 0.5, sys_s: 0.25, major_faults: Some(4096) },
             throughput_kbs: 1000,
+            within: None,
         }
     }
 

@@ -12,6 +12,7 @@ use crate::format::{Format, Shown};
 use crate::kernel::Rival;
 use crate::machine::{self, Machine};
 use crate::size;
+use crate::usemem::Data;
 use clap::Args;
 use serde::Serialize;
 use std::process::ExitCode;
@@ -44,6 +45,9 @@ pub struct TableArgs {
     /// Swap device of the engine, as for `userswap run`; may be repeated
     #[arg(long, value_name = "SPEC")]
     swap: Vec<String>,
+    /// What the loads write; but for index, only cases that have no data of their own
+    #[arg(long, value_name = "KIND", default_value = "index")]
+    data: Data,
     /// Measure this beside it, in turns
     #[arg(long, value_name = "RIVAL")]
     vs: Option<Rival>,
@@ -95,6 +99,7 @@ fn loads(args: &TableArgs) -> Vec<BenchArgs> {
         json: false,
         step: None,
         repeat: "1".to_owned(),
+        data: args.data,
     };
     let mut loads = vec![
         one(Case::SwapWSeq, "1"),
@@ -120,8 +125,13 @@ fn loads(args: &TableArgs) -> Vec<BenchArgs> {
     for case in many {
         loads.extend(args.tasks.iter().map(|tasks| one(case, tasks)));
     }
-    loads.retain(|load| args.case.is_empty() || args.case.contains(&load.case));
-    loads
+    loads.into_iter().filter(|load| is_wanted(args, load)).collect()
+}
+
+fn is_wanted(args: &TableArgs, load: &BenchArgs) -> bool {
+    // With a step, pages of other data would stay empty but for a word.
+    let has_data = args.data == Data::Index || load.case.has_data() && load.step.is_none();
+    has_data && (args.case.is_empty() || args.case.contains(&load.case))
 }
 
 /// A heap of python's takes several times as long for its bytes as the other loads. A text that is no size stays
@@ -135,10 +145,7 @@ fn measured(args: &TableArgs, load: &BenchArgs) -> Result<Row, BenchError> {
     for (number, &fault) in args.fault.iter().enumerate() {
         let vs = load.vs.filter(|_| number == 0);
         let plan = BenchArgs { fault, vs, ..load.clone() }.check()?;
-        let disk = match number {
-            0 => disk(&plan.swap_directory(), plan.size_bytes),
-            _ => None,
-        };
+        let disk = if number == 0 { disk(&plan) } else { None };
         reports.push(measure(&plan, disk)?);
     }
     Ok(Row { arguments: arguments(load), reports })
@@ -152,6 +159,9 @@ fn arguments(load: &BenchArgs) -> String {
     }
     if load.case == Case::GcHeap {
         add(format!("--size {}", load.size));
+    }
+    if load.data != Data::Index {
+        add(format!("--data {}", choice::name(&load.data)));
     }
     if let Some(step) = &load.step {
         add(format!("--step {step} --repeat {}", load.repeat));
@@ -262,6 +272,7 @@ mod tests {
             engine,
             figures: Figures { wall_s, user_s: 0.0, sys_s: 0.0, major_faults: Some(8192) },
             throughput_kbs: 1,
+            within: None,
         };
         let disk = Disk { write_bytes_per_s: 1e9, read_bytes_per_s: 2e9 };
         let thread = vec![run(Engine::Kernel, walls[0]), run(Engine::Userswap, walls[1])];
@@ -300,6 +311,18 @@ mod tests {
         );
         let alone = plan(&lines[2]);
         assert_eq!((alone.case, alone.tasks, alone.size_bytes), (Case::GcHeap, 4, 32 << 20));
+    }
+
+    #[test]
+    fn rows_of_a_kind_of_data_fill_their_pages_with_it() {
+        let lines =
+            loads(&table_args("--data heap --tasks 4")).iter().map(arguments).collect::<Vec<_>>();
+        assert!(lines.iter().all(|line| line.contains("--data heap")), "{lines:?}");
+        assert!(
+            !lines.iter().any(|line| line.contains("zipf") || line.contains("--step")),
+            "{lines:?}"
+        );
+        assert_eq!(lines.len(), 7);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! `task` is what each of them does, `pass` holds the loops that touch memory.
 
 mod barrier;
+mod content;
 mod notice;
 mod options;
 mod page_reads;
@@ -15,6 +16,7 @@ mod scattered;
 mod task;
 
 use barrier::Barrier;
+use content::Content;
 use notice::Notice;
 use options::{Freeing, Options, Refusal};
 use std::ffi::OsString;
@@ -24,6 +26,7 @@ use std::time::Instant;
 use task::{Failure, Task, Team};
 use userswap::internals::bench::process::{self, Fork, Pid};
 
+pub(crate) use content::Data;
 pub(crate) use report::{OPERATIONS_UNIT, PAGE_READS_UNIT, THROUGHPUT_UNIT, WAITING_MARK};
 pub(crate) use scattered::{SCATTERED_MIN_BYTES, SKEW, Scattered};
 
@@ -66,8 +69,10 @@ fn run(options: &Options) -> Result<(), Failure> {
     let started = Instant::now();
     let shared = if options.prealloc { Some(task::allocate_shared(options)?) } else { None };
     let tasks = options.processes * options.threads;
+    let content = Content::new(options.data)?;
     let team = Team {
         options,
+        content: &content,
         started,
         shared: shared.as_ref(),
         start: barrier_for(tasks)?,

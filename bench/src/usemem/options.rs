@@ -1,5 +1,6 @@
 //! usemem's command line: what it accepts, and the checked form that the rest works with.
 
+use super::content::Data;
 use super::scattered::{SCATTERED_MIN_BYTES, Scattered, ScatteredLoad};
 use crate::size;
 use clap::{ArgAction, Parser};
@@ -88,6 +89,7 @@ pub(super) struct Options {
     pub(super) init_time: bool,
     pub(super) page_reads: Option<PageReads>,
     pub(super) load: Option<ScatteredLoad>,
+    pub(super) data: Data,
 }
 
 /// Why there are no options to run with.
@@ -189,6 +191,9 @@ struct Line {
     /// Operations of --load, for each thread
     #[arg(long, value_name = "COUNT", default_value = "100000")]
     operations: String,
+    /// What is written; but for index whole pages at a time, and what is read is verified
+    #[arg(long, value_name = "KIND", default_value = "index")]
+    data: Data,
 }
 
 impl Options {
@@ -218,6 +223,9 @@ impl Options {
             return usage(
                 "--page-random-read and --load share one mapping: use threads (-t), not -n",
             );
+        }
+        if self.load.is_some() && self.data != Data::Index {
+            return usage("--load has data of its own: leave --data away");
         }
         let least = SCATTERED_MIN_BYTES.max(self.threads as u64 * PAGE_BYTES as u64);
         if self.load.is_some() && self.bytes < least {
@@ -269,6 +277,7 @@ impl Line {
             init_time: self.init_time,
             page_reads: self.page_random_read.as_deref().map(page_reads).transpose()?,
             load: self.load()?,
+            data: self.data,
         })
     }
 
@@ -431,5 +440,6 @@ mod tests {
         }
         usage("-n 2 --page-random-read 5 1m");
         usage("-n 2 --load hash-join 1m");
+        usage("--load hash-join --data heap 1m");
     }
 }

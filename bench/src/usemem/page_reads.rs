@@ -4,15 +4,15 @@
 //! one fault when the page is not in memory, and wrong content cannot pass for speed. The word
 //! within the page changes with the page, so that a wrong mapping of right pages is noticed too.
 
+use super::content::{Content, PAGE_WORDS};
 use super::notice::Notice;
-use super::options::{Options, Order, PageReads, WORD_BYTES};
+use super::options::{Options, Order, PageReads};
 use super::pass::{Pass, Work, verify};
 use super::task::{self, Failure};
 use super::{in_threads, report};
 use crate::random::Random;
 use std::sync::atomic::AtomicU64;
 use std::time::Instant;
-use userswap::internals::PAGE_BYTES;
 
 /// Reads between two looks at the clock.
 const CLOCK_READS: u64 = 64;
@@ -23,7 +23,9 @@ const SEED_STRIDE: u64 = 0x9E37_79B9;
 pub(super) fn run(options: &Options, reads: PageReads) -> Result<(), Failure> {
     let notice = if options.wait_for_signal { Some(Notice::new()?) } else { None };
     let memory = task::allocate_shared(options)?;
-    Pass { work: Work::Write, step_words: 1, time_is_up: &|| false }.sequential(memory.words())?;
+    let content = &Content::new(options.data)?;
+    let fill = Pass { work: Work::Write, content, step_words: 1, time_is_up: &|| false };
+    fill.sequential(memory.words())?;
     if let Some(notice) = notice {
         notice.wait_alone()?;
     }
@@ -33,7 +35,7 @@ pub(super) fn run(options: &Options, reads: PageReads) -> Result<(), Failure> {
     };
     in_threads(options.threads, |number| {
         let random = Random::new(seed ^ (number as u64).wrapping_mul(SEED_STRIDE));
-        read_pages(reads, memory.words(), random)
+        read_pages(reads, content, memory.words(), random)
     });
     let clock = Instant::now();
     drop(memory);
@@ -41,9 +43,13 @@ pub(super) fn run(options: &Options, reads: PageReads) -> Result<(), Failure> {
     Ok(())
 }
 
-fn read_pages(reads: PageReads, words: &[AtomicU64], mut random: Random) -> Result<(), Failure> {
-    let page_words = PAGE_BYTES as u64 / WORD_BYTES;
-    let pages = (words.len() as u64).div_ceil(page_words);
+fn read_pages(
+    reads: PageReads,
+    content: &Content,
+    words: &[AtomicU64],
+    mut random: Random,
+) -> Result<(), Failure> {
+    let pages = (words.len() as u64).div_ceil(PAGE_WORDS);
     let clock = Instant::now();
     let mut done = 0u64;
     loop {
@@ -55,9 +61,9 @@ fn read_pages(reads: PageReads, words: &[AtomicU64], mut random: Random) -> Resu
             break;
         }
         let page = random.below(pages);
-        let within = (page * 7 + done) % page_words;
-        let index = (page * page_words + within).min(words.len() as u64 - 1);
-        verify(&words[index as usize], index)?;
+        let within = (page * 7 + done) % PAGE_WORDS;
+        let index = (page * PAGE_WORDS + within).min(words.len() as u64 - 1);
+        verify(&words[index as usize], index, content.word(index))?;
         done += 1;
     }
     report::print(&report::page_reads(done, clock.elapsed()))?;
@@ -67,6 +73,7 @@ fn read_pages(reads: PageReads, words: &[AtomicU64], mut random: Random) -> Resu
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::usemem::Data;
 
     fn filled(words: u64) -> Vec<AtomicU64> {
         (0..words).map(AtomicU64::new).collect()
@@ -74,7 +81,8 @@ mod tests {
 
     #[test]
     fn reads_of_the_pattern_succeed_even_when_the_last_page_is_partial() {
-        read_pages(PageReads::Count(10_000), &filled(5000), Random::new(3)).unwrap();
+        let content = Content::new(Data::Index).unwrap();
+        read_pages(PageReads::Count(10_000), &content, &filled(5000), Random::new(3)).unwrap();
     }
 
     #[test]
@@ -83,7 +91,8 @@ mod tests {
         for (index, word) in words.iter().enumerate() {
             word.store(index as u64 + 512, std::sync::atomic::Ordering::Relaxed);
         }
-        let result = read_pages(PageReads::Count(1), &words, Random::new(3));
+        let content = Content::new(Data::Index).unwrap();
+        let result = read_pages(PageReads::Count(1), &content, &words, Random::new(3));
         assert!(matches!(result, Err(Failure::Data(_))), "{result:?}");
     }
 }

@@ -1,9 +1,10 @@
 //! The loops that touch memory.
 //!
 //! The pattern is usemem's: a written word holds its own index. From the second write pass on a
-//! sequential pass first verifies that. Words are atomics accessed relaxed, which compile to the
+//! sequential pass first verifies that. Other content (`content`) is written a page at a time, and verified by reads too. Words are atomics accessed relaxed, which compile to the
 //! single loads and stores of the original's `volatile` and can be shared between threads.
 
+use super::content::{Content, PAGE_WORDS};
 use crate::random::Random;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use thiserror::Error;
@@ -32,6 +33,7 @@ pub(super) enum Work {
 /// One pass over the words of a mapping.
 pub(super) struct Pass<'a> {
     pub(super) work: Work,
+    pub(super) content: &'a Content,
     pub(super) step_words: usize,
     /// Asked every [`CLOCK_WORDS`] words whether time is up.
     pub(super) time_is_up: &'a dyn Fn() -> bool,
@@ -63,6 +65,9 @@ impl Pass<'_> {
     }
 
     fn block(&self, words: &[AtomicU64], first: usize) -> Result<u64, WrongData> {
+        if !self.content.is_index() {
+            return self.content_block(words, first);
+        }
         // The step of one word is the usual one; a constant lets the compiler unroll the loop.
         match self.step_words {
             1 => match self.work {
@@ -79,8 +84,28 @@ impl Pass<'_> {
         Ok(words.len().div_ceil(self.step_words) as u64)
     }
 
+    fn content_block(&self, words: &[AtomicU64], first: usize) -> Result<u64, WrongData> {
+        for offset in (0..words.len()).step_by(self.step_words) {
+            let (word, index) = (&words[offset], (first + offset) as u64);
+            let expected = self.content.word(index);
+            match self.work {
+                Work::Write => word.store(expected, Relaxed),
+                Work::Read => verify(word, index, expected)?,
+                Work::VerifyAndWrite => {
+                    verify(word, index, expected)?;
+                    word.store(expected, Relaxed);
+                }
+            }
+        }
+        Ok(words.len().div_ceil(self.step_words) as u64)
+    }
+
     /// Visits as many random words as a sequential pass would visit in order.
-    pub(super) fn random(&self, words: &[AtomicU64], random: &mut Random) -> Ended {
+    pub(super) fn random(
+        &self,
+        words: &[AtomicU64],
+        random: &mut Random,
+    ) -> Result<Ended, WrongData> {
         // usemem's bound: the last word is never chosen.
         let bound = words.len() as u64 - 1;
         let total = words.len().div_ceil(self.step_words) as u64;
@@ -90,6 +115,10 @@ impl Pass<'_> {
             let end = (accesses + per_clock).min(total);
             for _ in accesses..end {
                 let index = random.below(bound);
+                if !self.content.is_index() {
+                    self.content_page(words, index)?;
+                    continue;
+                }
                 let word = &words[index as usize];
                 match self.work {
                     Work::Read => drop(std::hint::black_box(word.load(Relaxed))),
@@ -98,10 +127,25 @@ impl Pass<'_> {
             }
             accesses = end;
             if (self.time_is_up)() && accesses < total {
-                return Ended::TimeIsUp { accesses };
+                return Ok(Ended::TimeIsUp { accesses });
             }
         }
-        Ended::Complete { accesses }
+        Ok(Ended::Complete { accesses })
+    }
+
+    /// The page of the word at `index` holds nothing yet, or its content; writes fill all of it.
+    fn content_page(&self, words: &[AtomicU64], index: u64) -> Result<(), WrongData> {
+        let (found, expected) = (words[index as usize].load(Relaxed), self.content.word(index));
+        if found != expected && found != 0 {
+            return Err(wrong(index, expected, found));
+        }
+        if self.work != Work::Read {
+            let first = index / PAGE_WORDS * PAGE_WORDS;
+            let end = (first + PAGE_WORDS).min(words.len() as u64);
+            (first..end)
+                .for_each(|index| words[index as usize].store(self.content.word(index), Relaxed));
+        }
+        Ok(())
     }
 }
 
@@ -128,28 +172,29 @@ fn read(words: &[AtomicU64], step: usize) {
 fn verify_and_write(words: &[AtomicU64], first: usize, step: usize) -> Result<(), WrongData> {
     let mut index = first as u64;
     for word in words.iter().step_by(step) {
-        verify(word, index)?;
+        verify(word, index, index)?;
         word.store(index, Relaxed);
         index += step as u64;
     }
     Ok(())
 }
 
-/// Checks that `word`, the one at `index`, holds its index.
+/// Checks that `word`, the one at `index`, holds what is expected there.
 #[inline(always)]
-pub(super) fn verify(word: &AtomicU64, index: u64) -> Result<(), WrongData> {
+pub(super) fn verify(word: &AtomicU64, index: u64, expected: u64) -> Result<(), WrongData> {
     let found = word.load(Relaxed);
-    if found == index { Ok(()) } else { Err(wrong(index, found)) }
+    if found == expected { Ok(()) } else { Err(wrong(index, expected, found)) }
 }
 
 #[cold]
-pub(super) fn wrong(index: u64, found: u64) -> WrongData {
-    WrongData { offset: index * size_of::<AtomicU64>() as u64, expected: index, found }
+pub(super) fn wrong(index: u64, expected: u64, found: u64) -> WrongData {
+    WrongData { offset: index * size_of::<AtomicU64>() as u64, expected, found }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::usemem::Data;
     use std::cell::Cell;
 
     const WORDS: usize = 3 * CLOCK_WORDS + 17;
@@ -158,8 +203,12 @@ mod tests {
         (0..WORDS).map(|_| AtomicU64::new(0)).collect()
     }
 
+    fn content(data: Data) -> &'static Content {
+        Box::leak(Box::new(Content::new(data).unwrap()))
+    }
+
     fn pass(work: Work, step_words: usize) -> Pass<'static> {
-        Pass { work, step_words, time_is_up: &|| false }
+        Pass { work, content: content(Data::Index), step_words, time_is_up: &|| false }
     }
 
     #[test]
@@ -205,7 +254,7 @@ mod tests {
     fn a_random_pass_makes_the_accesses_of_a_sequential_one_and_spares_the_last_word() {
         let words = zeros();
         let mut random = Random::new(1);
-        let ended = pass(Work::Write, 1).random(&words, &mut random);
+        let ended = pass(Work::Write, 1).random(&words, &mut random).unwrap();
         assert_eq!(ended, Ended::Complete { accesses: WORDS as u64 });
         let (last, others) = words.split_last().unwrap();
         assert_eq!(last.load(Relaxed), 0);
@@ -215,11 +264,38 @@ mod tests {
     }
 
     #[test]
+    fn other_content_is_written_in_whole_pages_and_verified_by_every_pass() {
+        let content = content(Data::Json);
+        let pass = |work, step_words| Pass { content, ..pass(work, step_words) };
+        let words = zeros();
+        pass(Work::Write, PAGE_WORDS as usize).random(&words, &mut Random::new(1)).unwrap();
+        let found: Vec<u64> = words.iter().map(|word| word.load(Relaxed)).collect();
+        let is_written = |page: &(usize, &[u64])| page.1[0] != 0;
+        let pages = found.chunks(PAGE_WORDS as usize).enumerate();
+        let written: Vec<_> = pages.filter(is_written).collect();
+        assert!(written.len() > WORDS / PAGE_WORDS as usize / 2);
+        for (page, words) in written {
+            let first = page as u64 * PAGE_WORDS;
+            let right = (first..).zip(words).all(|(index, word)| *word == content.word(index));
+            assert!(right, "page {page}");
+        }
+        for work in [Work::Write, Work::Read, Work::VerifyAndWrite] {
+            pass(work, 1).sequential(&words).unwrap();
+        }
+        words.iter().for_each(|word| word.store(7, Relaxed));
+        for work in [Work::Read, Work::VerifyAndWrite] {
+            assert!(pass(work, 1).sequential(&words).is_err());
+            assert!(pass(work, 1).random(&words, &mut Random::new(1)).is_err());
+        }
+    }
+
+    #[test]
     fn a_pass_stops_when_its_time_is_up() {
         let words = zeros();
         let looks = Cell::new(0);
         let at_the_second_look = || looks.replace(looks.get() + 1) == 1;
-        let pass = Pass { work: Work::Write, step_words: 1, time_is_up: &at_the_second_look };
+        let time_is_up = &at_the_second_look;
+        let pass = Pass { time_is_up, ..pass(Work::Write, 1) };
         let ended = pass.sequential(&words).unwrap();
         assert_eq!(ended, Ended::TimeIsUp { accesses: 2 * CLOCK_WORDS as u64 });
         assert_eq!(words[2 * CLOCK_WORDS].load(Relaxed), 0);

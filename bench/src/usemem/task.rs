@@ -1,6 +1,7 @@
 //! One task: map, pass over the memory, report, free.
 
 use super::barrier::Barrier;
+use super::content::Content;
 use super::notice::Notice;
 use super::options::{Access, Freeing, Options, Order, Source, Start, WORD_BYTES};
 use super::pass::{Ended, Pass, Work, WrongData};
@@ -53,6 +54,7 @@ impl Failure {
 #[derive(Debug)]
 pub(super) struct Team<'a> {
     pub(super) options: &'a Options,
+    pub(super) content: &'a Content,
     pub(super) started: Instant,
     pub(super) shared: Option<&'a Memory>,
     pub(super) start: Option<Barrier>,
@@ -202,7 +204,7 @@ impl Task<'_> {
             let pass = self.pass(work, &time_is_up);
             let ended = match options.order {
                 Order::Sequential => pass.sequential(memory.words())?,
-                Order::Random { .. } => pass.random(memory.words(), random),
+                Order::Random { .. } => pass.random(memory.words(), random)?,
             };
             match ended {
                 Ended::Complete { accesses } => progress.bytes += accesses * WORD_BYTES,
@@ -216,8 +218,9 @@ impl Task<'_> {
         Ok(())
     }
 
-    fn pass<'t>(&self, work: Work, time_is_up: &'t dyn Fn() -> bool) -> Pass<'t> {
-        Pass { work, step_words: self.team.options.step_words, time_is_up }
+    fn pass<'t>(&'t self, work: Work, time_is_up: &'t dyn Fn() -> bool) -> Pass<'t> {
+        let Team { options, content, .. } = self.team;
+        Pass { work, content, step_words: options.step_words, time_is_up }
     }
 
     /// What follows the result line and precedes freeing.

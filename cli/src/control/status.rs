@@ -144,6 +144,7 @@ fn devices(devices: &[DeviceStatus]) -> String {
         ("", Lean::Left),
     ];
     let row = |device: &DeviceStatus| {
+        let encrypted = if device.encrypt { "encrypted" } else { "" };
         let state = match device.state {
             DeviceState::On => "",
             DeviceState::Full => "full",
@@ -158,7 +159,11 @@ fn devices(devices: &[DeviceStatus]) -> String {
             ByteSize(device.used_bytes).rounded(),
             device.priority.to_string(),
             device.node.map_or_else(|| "-".to_owned(), |node| node.to_string()),
-            state.to_owned(),
+            [encrypted, state]
+                .into_iter()
+                .filter(|word| !word.is_empty())
+                .collect::<Vec<_>>()
+                .join(", "),
         ]
     };
     table(titles, &devices.iter().map(row).collect::<Vec<_>>())
@@ -273,6 +278,7 @@ mod tests {
             size_bytes: 1 << 30,
             used_bytes: 3 << 20,
             lent_bytes: 0,
+            encrypt: index == 0,
             compressed: None,
             priority,
             node: (index > 0).then_some(0),
@@ -374,7 +380,7 @@ mod tests {
 7-2 sort: 16M of RAM, faults by thread, placement near
 job 6: 32M for 2 processes, 16M held, at most 24M; taken beyond it 64K
 NAME   TYPE SIZE USED PRIO NODE
-/swap0 file   1G   3M   -2    -
+/swap0 file   1G   3M   -2    - encrypted
 /swap1 file   1G   3M   -3    0 going off
 /swap1: 32M of pages in 10M of RAM, 3.2 to 1; 12 pages of one value, 7 not compressed
 node 0 (cpus 0-3,8): /swap1 (1) /swap0 (2)

@@ -31,15 +31,18 @@ pub enum Devices {
     InTrouble,
     /// Some pages are lost.
     Losing,
+    /// Nothing fails, and what fits stays in memory, compressed.
+    Compressed,
 }
 
 impl Devices {
-    pub const ALL: [Self; 3] = [Self::Well, Self::InTrouble, Self::Losing];
+    pub const ALL: [Self; 4] = [Self::Well, Self::InTrouble, Self::Losing, Self::Compressed];
 
     fn specs(self, directory: &Path, seed: u64) -> [String; 2] {
         let directory = directory.display();
         match self {
             Self::Well => [format!("{directory}:128M,pri=5"), "mem:256M".to_owned()],
+            Self::Compressed => ["zram:256M,pri=5".to_owned(), "mem:256M".to_owned()],
             Self::InTrouble => {
                 let plan = format!("read=0.01,write=0.01,short=0.02,late=0.01:20,seed={seed}");
                 let outage = "error=ETIMEDOUT,outage=3000:12";
@@ -67,6 +70,7 @@ impl fmt::Display for Kind {
             Devices::Well => "devices that are well",
             Devices::InTrouble => "devices in trouble",
             Devices::Losing => "devices that lose pages",
+            Devices::Compressed => "compressed memory",
         };
         write!(f, "--fault {} --transfer {}, {devices}", self.fault, self.transfer)
     }

@@ -67,6 +67,7 @@ pub fn device(index: u32, name: &str) -> DeviceStatus {
         size_bytes: 64 << 30,
         used_bytes: 40 << 20,
         lent_bytes: 0,
+        encrypt: false,
         compressed: None,
         priority: -2,
         node: None,

@@ -56,6 +56,14 @@ impl Builder {
         self
     }
 
+    /// Encrypts whatever is written to swap devices, also to those that are added later: without it those are that ask for
+    /// it. The key is random, of this engine, and never leaves RAM; what was changed on a device is
+    /// noticed, and its page lost. Compressed memory, which is RAM, stays as it is.
+    pub fn encrypt(mut self) -> Self {
+        self.options.encrypt = true;
+        self
+    }
+
     /// Which of the devices without a priority a node fills first: near ones by default.
     pub fn placement(mut self, placement: Placement) -> Self {
         self.options.placement = placement;

@@ -262,7 +262,11 @@ pub fn open_devices(options: &Options, topology: &Topology) -> Result<Devices, E
     let specs =
         if options.swaps.is_empty() { std::slice::from_ref(&default) } else { &options.swaps };
     let bytes = default_swap_bytes(options.ram_bytes);
-    let opened = specs.iter().map(|spec| open::open(spec, bytes)).collect::<Result<Vec<_>, _>>()?;
+    let open = |spec: &SwapSpec| match options.encrypt {
+        true => open::open(&spec.clone().encrypted(), bytes),
+        false => open::open(spec, bytes),
+    };
+    let opened = specs.iter().map(open).collect::<Result<Vec<_>, _>>()?;
     let devices = Devices::new(opened, topology)?;
     devices.set_placement(options.placement);
     Ok(devices)
@@ -288,6 +292,7 @@ pub(super) fn tuning_of(options: &Options, topology: &Topology) -> Result<Tuning
         io: options.io,
         poll: options.poll,
         on_full: options.on_full,
+        encrypt: options.encrypt,
         readahead: readahead::Settings {
             policy: options.swap_ra_policy,
             page_cluster: options.page_cluster.min(PAGE_CLUSTER_MAX),

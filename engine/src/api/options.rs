@@ -78,6 +78,8 @@ pub struct Options {
     pub sysfs: PathBuf,
     /// Swap devices in the order given; empty means a temporary file in the default directory.
     pub swaps: Vec<SwapSpec>,
+    /// Whether all of them are encrypted, those that come later, too.
+    pub encrypt: bool,
     /// Which device without a priority is asked first.
     pub placement: Placement,
     /// How faults are delivered.
@@ -126,6 +128,7 @@ impl Options {
             fake_numa: None,
             sysfs: SYSFS.into(),
             swaps: Vec::new(),
+            encrypt: false,
             placement: Placement::Near,
             fault: FaultMode::Thread,
             min_region_bytes: MIN_REGION_DEFAULT_BYTES,
@@ -178,6 +181,9 @@ impl Options {
             writeln!(text, "swap={swap}").expect("writing to a string cannot fail");
         }
         self.write_files(&mut text);
+        if self.encrypt {
+            text.push_str("encrypt=true\n");
+        }
         if self.quiet {
             text.push_str("quiet=true\n");
         }
@@ -248,6 +254,9 @@ impl Options {
             "control" => self.control = Some(PathBuf::from(value)),
             "told" => self.told = Some(PathBuf::from(value)),
             "raw_calls" => self.raw_calls = value.parse()?,
+            "encrypt" => {
+                self.encrypt = value.parse().map_err(|_| refused(value, ENCRYPT))?;
+            }
             "quiet" => self.quiet = value == "true",
             "root_pid" => self.root_pid = number("root_pid", value)?,
             _ => return Err(OptionsError::UnknownKey(key.to_owned())),
@@ -255,6 +264,9 @@ impl Options {
         Ok(())
     }
 }
+
+/// Nobody is to believe that it is on.
+const ENCRYPT: Allowed = Allowed { key: "encrypt", values: "true or false" };
 
 fn refused(value: &str, Allowed { key, values }: Allowed) -> OptionsError {
     OptionsError::Value { key, value: value.to_owned(), allowed: values }
@@ -295,6 +307,7 @@ mod tests {
         options.control = Some("/run/user/1000/user swap".into());
         options.told = Some("/run/userswap-0-lib/told-4711".into());
         options.raw_calls = RawCalls::Trap;
+        options.encrypt = true;
         options.quiet = true;
         options.ledger = Some("/run/user/1000/4711.ledger".into());
         options.root_pid = 4711;
@@ -324,6 +337,7 @@ mod tests {
             ("ram=5\nswap_ra_policy=2", "\"2\" is not allowed: use scaling"),
             ("ram=5\npage_cluster=11", "\"11\" is not allowed: use a whole number from 0 to 10"),
             ("ram=5\nvma_ra_enabled=maybe", "\"maybe\" is not allowed: use true or false"),
+            ("ram=5\nencrypt=yes", "\"yes\" is not allowed: use true or false"),
             ("ram=5\nroot_pid=-1", "\"-1\""),
             ("ram=5\nram_of_node=0-7", "\"0-7\""),
         ] {

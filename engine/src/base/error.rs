@@ -28,6 +28,11 @@ pub enum Error {
     /// No memory, address space or descriptor for the engine itself.
     #[error("no memory for the engine's tables: {0}")]
     Tables(#[source] io::Error),
+    /// The key of encrypted devices cannot be had, or not be kept in RAM.
+    #[error(
+        "no page of locked memory for the key of encrypted swap: {0}; raise the limit of locked memory (ulimit -l)"
+    )]
+    Key(#[source] io::Error),
     /// A swap device was refused.
     #[error(transparent)]
     Device(#[from] OpenError),

@@ -17,6 +17,16 @@ pub fn lost_page(address: usize, device: &str, slot: u32) {
     ]);
 }
 
+/// A child's key is where the kernel's own swap can get at it.
+pub fn key_not_locked(error: i32) {
+    let mut a = [0; 20];
+    say(&[
+        "userswap: the key of encrypted swap cannot be kept in RAM: error ",
+        decimal(error.unsigned_abs().into(), &mut a),
+        " of mlock; the kernel's own swap could get it: raise the limit of locked memory (ulimit -l)\n",
+    ]);
+}
+
 /// Why no page is to be had within the budget.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OutOfPages {

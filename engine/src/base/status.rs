@@ -149,6 +149,9 @@ pub struct DeviceStatus {
     /// Bytes of slots that the program has freed, but that children which it forked still read.
     #[serde(default)]
     pub lent_bytes: u64,
+    /// Whether nobody can read on it what was swapped.
+    #[serde(default)]
+    pub encrypt: bool,
     /// What compressed memory holds; None for every other device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compressed: Option<CompressedStatus>,

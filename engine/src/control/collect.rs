@@ -101,6 +101,7 @@ impl Core {
             kind: kind_name(label.kind).to_owned(),
             size_bytes: u64::from(pages) * PAGE_BYTES as u64,
             used_bytes: u64::from(used) * PAGE_BYTES as u64,
+            encrypt: device.is_encrypted(),
             compressed: device.stored().map(compressed_status),
             priority: priority.into(),
             node: label.node.map(number),

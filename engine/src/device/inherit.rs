@@ -84,6 +84,7 @@ impl Devices {
     /// # Errors
     /// An empty device cannot be made, or what dup3 says.
     pub fn take_over(&self, estate: Estate) -> Result<(), Error> {
+        self.lock_key();
         let devices: Vec<&Device> = self.list().collect();
         let (mut own, mut unused) = (Vec::new(), Vec::new());
         for (device, handed) in devices.into_iter().zip(estate.devices) {
@@ -206,6 +207,7 @@ impl Devices {
             node: None,
             throttle: device.throttle(),
             faulty: device.faulty().map(|faulty| faulty.plan),
+            encrypt: device.is_encrypted(),
             directory: directory.map(Own::raised),
         })
     }

@@ -4,6 +4,7 @@
 //! slot on it. Locks nest CPU buffer, device, list: `table` (the list lock) is the innermost, taken with a
 //! device's lock held when that device becomes full or gets room.
 mod cache;
+pub mod cipher;
 mod counts;
 pub mod faulty;
 pub mod inherit;
@@ -29,6 +30,7 @@ use crate::sys::request::{self as kernel, Direction};
 use crate::sys::{PAGE_BYTES, clock};
 use cache::Buffers;
 pub use cache::SlotMode;
+use cipher::Cipher;
 use counts::{Counts, SlotCounts};
 use leaving::Leaving;
 use open::OpenDevice;
@@ -36,8 +38,8 @@ use record::{Cursor, Device, DeviceState, Label, Store, slots_of};
 use request::Request;
 use spec::SwapSpec;
 use std::num::NonZeroU32;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use sysfs::Hardware;
 use userswap_policy::banks::{BANK_SLOTS, BANKS, Banks, bank_of, banks_from};
 use userswap_policy::devices::{DEVICES_MAX, DeviceId, DeviceTable, Placement, Search};
@@ -94,6 +96,8 @@ pub struct Devices {
     /// How long trouble that passes is waited for.
     pub patience_ns: AtomicU64,
     leaving: Leaving,
+    /// What encrypted devices have in common, as soon as there has been one.
+    cipher: OnceLock<Cipher>,
     /// The memory of compressed devices.
     pub allowance: Arc<Allowance>,
     /// Compressed devices that were ever in use.
@@ -120,6 +124,7 @@ impl Devices {
             changes: AtomicU32::new(0),
             patience_ns: AtomicU64::new(retry::PATIENCE_NS),
             leaving: Leaving::default(),
+            cipher: OnceLock::new(),
             allowance: Arc::new(Allowance::new()),
             compressed: AtomicU32::new(0),
             shortages: AtomicU32::new(0),
@@ -145,6 +150,9 @@ impl Devices {
         let slots = slots_of(opened.bytes);
         let bank = self.banks().take(slots).ok_or(Error::NoSlotNumbers(opened.bytes))?;
         let zram = self.zram_for(&opened)?;
+        if opened.encrypt {
+            self.begin_encryption()?;
+        }
         let name = self.unique_name(opened.path.display().to_string());
         device.install(opened, name, hardware, self.buffers.cpus()).map_err(Error::Tables)?;
         self.compressed.fetch_add(u32::from(zram.is_some()), Ordering::Relaxed);

@@ -198,7 +198,10 @@ impl Started {
         let Some(injected) = request.injected else {
             return Self { bytes: pieces.bytes(), ..Self::default() };
         };
-        let transferred = injected.pieces(pieces).unwrap_or_default();
+        let mut transferred = *pieces;
+        if !injected.cut(&mut transferred) {
+            transferred.clear();
+        }
         Self {
             bytes: transferred.bytes(),
             injected: Some((injected, pieces.first())),

@@ -3,6 +3,7 @@
 //! A device is a record that is never freed but used again, as in the kernel: from the number of a slot its
 //! record is found without a lock. What a record holds changes only while the gate is closed, or under the
 //! record's lock.
+use super::cipher::Seals;
 use super::faulty::{Doom, Faulty};
 use super::loans::Loans;
 use super::open::{DeviceKind, OpenDevice};
@@ -130,6 +131,8 @@ pub struct Device {
     checksums: OnceLock<ZeroedSlice<AtomicU64>>,
     /// The page that was given each slot last.
     pages_on: OnceLock<ZeroedSlice<AtomicU32>>,
+    /// What is kept of the page on each slot, if they are encrypted.
+    pub(super) seals: Seals,
     is_rotational: AtomicBool,
     /// The link to it, if it is throttled.
     link: Lock<Option<Arc<Link>>>,
@@ -170,6 +173,7 @@ impl Device {
             store: Lock::new(store),
             checksums: OnceLock::new(),
             pages_on: OnceLock::new(),
+            seals: Seals::default(),
             is_rotational: AtomicBool::new(false),
             link: Lock::new(None),
             faulty: Lock::new(None),
@@ -198,16 +202,12 @@ impl Device {
         hardware: Hardware,
         cpus: usize,
     ) -> io::Result<()> {
+        self.make_tables(&opened)?;
         let max = slots_of(opened.bytes);
         // Of a compressed device nothing is in its file.
         let bytes = if opened.kind == DeviceKind::Memory { opened.bytes } else { 0 };
         let file = opened.file.map_or_else(|| memory_device(bytes), Ok)?;
         let file = Own::raised(file);
-        if self.checksums.get().is_none() {
-            // For the largest device: the record may hold another one later. Only address space.
-            let _ = self.checksums.set(ZeroedSlice::new(DEVICE_SLOTS as usize)?);
-            let _ = self.pages_on.set(ZeroedSlice::new(DEVICE_SLOTS as usize)?);
-        }
         self.is_rotational.store(hardware.is_rotational, Ordering::Relaxed);
         *self.backed.lock() = match opened.kind {
             DeviceKind::Temporary | DeviceKind::File => PAGE_BYTES as u64,
@@ -239,6 +239,19 @@ impl Device {
             _ => Loans::new(max).ok().map(Arc::new),
         };
         *self.store.lock() = store;
+        Ok(())
+    }
+
+    /// What is kept of each slot, for the largest device: the record may hold another one later. Only address space.
+    fn make_tables(&self, opened: &OpenDevice) -> io::Result<()> {
+        if self.checksums.get().is_none() {
+            let _ = self.checksums.set(ZeroedSlice::new(DEVICE_SLOTS as usize)?);
+            let _ = self.pages_on.set(ZeroedSlice::new(DEVICE_SLOTS as usize)?);
+        }
+        if opened.encrypt {
+            return self.seals.begin();
+        }
+        self.seals.end();
         Ok(())
     }
 

@@ -1,4 +1,4 @@
-//! What a user writes to name a swap device: `PATH[:SIZE][,pri=N][,node=N]`, `zram:SIZE[,algo=NAME][,level=N]`
+//! What a user writes to name a swap device: `PATH[:SIZE][,pri=N][,node=N][,encrypt]`, `zram:SIZE[,algo=NAME][,level=N]`
 //! (`zram/codec.rs`) or `mem:SIZE`, for tests with `faulty:` before it (`faulty.rs`).
 //!
 //! Only the text is judged here; whether the device exists and may be used is for
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use super::faulty;
-use super::throttle::{Speed, Throttle};
+use super::throttle::{NearFar, Throttle, parse_near_far};
 use super::zram::codec::{self, Compression};
 use crate::base::size::{ByteSize, SizeError, parse_size};
 use userswap_policy::devices::MACHINE_NODES_MAX;
@@ -23,6 +23,9 @@ pub const PRIORITY_MAX: i16 = 32767;
 
 /// The word that stands for memory in place of a path.
 const MEMORY_WORD: &str = "mem";
+
+/// The option that has pages encrypted.
+const ENCRYPT_WORD: &str = "encrypt";
 
 /// The word that stands for compressed memory.
 const COMPRESSED_WORD: &str = "zram";
@@ -53,13 +56,17 @@ pub struct SwapSpec {
     pub throttle: Option<Throttle>,
     /// Fails by this plan, for tests.
     pub faulty: Option<Plan>,
+    /// Nobody can read on it what was swapped, nor change it unnoticed.
+    pub encrypt: bool,
 }
 
 /// Why a text is not a swap specification; the message names the text and says what is allowed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SpecError {
     /// There is no path before the size and the options.
-    #[error("\"{0}\" names no device: write PATH[:SIZE][,pri=N][,node=N], zram:SIZE or mem:SIZE")]
+    #[error(
+        "\"{0}\" names no device: write PATH[:SIZE][,pri=N][,node=N][,encrypt], zram:SIZE or mem:SIZE"
+    )]
     NoPath(String),
     /// `mem` without a size.
     #[error("\"{0}\" needs a size: write mem:SIZE, such as mem:512M")]
@@ -69,6 +76,11 @@ pub enum SpecError {
         "\"{0}\" needs a size, that of the pages before they are compressed: write zram:SIZE, such as zram:2G"
     )]
     CompressedNeedsSize(String),
+    /// `zram`, encrypted.
+    #[error(
+        "\"{0}\": compressed memory is RAM already, which no device shows: leave \"encrypt\" out"
+    )]
+    CompressedNeedsNoKey(String),
     /// What follows the last colon is meant as a size but is none.
     #[error("\"{spec}\": {error}")]
     Size {
@@ -79,7 +91,7 @@ pub enum SpecError {
     },
     /// An option that does not exist.
     #[error(
-        "\"{spec}\": unknown option \"{option}\": allowed are pri=N, node=N, throttle=MB/s, latency=us{more}"
+        "\"{spec}\": unknown option \"{option}\": after the size are allowed pri=N, node=N, encrypt, throttle=MB/s, latency=us{more}"
     )]
     UnknownOption {
         /// The whole text.
@@ -122,7 +134,15 @@ impl SwapSpec {
             node: None,
             throttle: None,
             faulty: None,
+            encrypt: false,
         }
+    }
+
+    /// The same device, encrypted; compressed memory stays as it is, which is RAM.
+    #[must_use]
+    pub fn encrypted(self) -> SwapSpec {
+        let encrypt = !matches!(self.path, SwapPath::Compressed(_));
+        SwapSpec { encrypt, ..self }
     }
 
     /// The same device named from the root, so that it stays the same when the working directory
@@ -151,8 +171,7 @@ impl FromStr for SwapSpec {
         let named = rest.split([':', ',']).next();
         options.compression = (named == Some(COMPRESSED_WORD)).then(codec::Options::default);
         while let Some((before, option)) = rest.rsplit_once(',') {
-            // A comma in a directory's or file's name is not ours.
-            if !option.contains('=') || option.contains('/') {
+            if !is_meant_as_option(option) {
                 break;
             }
             options.read(spec, option)?;
@@ -163,12 +182,17 @@ impl FromStr for SwapSpec {
             ("", ..) => return Err(SpecError::NoPath(spec.to_owned())),
             (MEMORY_WORD, None, _) => return Err(SpecError::MemoryNeedsSize(spec.to_owned())),
             (MEMORY_WORD, Some(_), _) => SwapPath::Memory,
+            (COMPRESSED_WORD, Some(_), Some(_)) if options.encrypt.is_some() => {
+                return Err(SpecError::CompressedNeedsNoKey(spec.to_owned()));
+            }
             (COMPRESSED_WORD, Some(_), Some(named)) => SwapPath::Compressed(named.done(spec)?),
             (.., Some(_)) => return Err(SpecError::CompressedNeedsSize(spec.to_owned())),
             (path, ..) => SwapPath::Path(PathBuf::from(path)),
         };
+        let (encrypt, throttle) =
+            (options.encrypt.is_some(), Throttle::of(options.bandwidth, options.latency));
         let SpecOptions { priority, node, faulty, .. } = options;
-        Ok(SwapSpec { path, size, priority, node, throttle: options.throttle(), faulty })
+        Ok(SwapSpec { path, size, priority, node, throttle, faulty, encrypt })
     }
 }
 
@@ -181,17 +205,12 @@ struct SpecOptions {
     bandwidth: Option<NearFar>,
     /// In microseconds.
     latency: Option<NearFar>,
+    /// That pages are encrypted.
+    encrypt: Option<()>,
     /// What fails, after the word for that.
     faulty: Option<Plan>,
     /// How pages are compressed, after the word for that.
     compression: Option<codec::Options>,
-}
-
-/// A number for the device's own node and one for the others.
-#[derive(Clone, Copy, Default)]
-struct NearFar {
-    near: u32,
-    far: u32,
 }
 
 impl SpecOptions {
@@ -209,6 +228,7 @@ impl SpecOptions {
         }
         let twice = |option| SpecError::OptionTwice { spec: spec.to_owned(), option };
         match name {
+            _ if option == ENCRYPT_WORD => set_once(&mut self.encrypt, (), || twice(ENCRYPT_WORD)),
             "pri" => set_once(&mut self.priority, parse_priority(spec, value)?, || twice("pri")),
             "node" => set_once(&mut self.node, parse_node(spec, value)?, || twice("node")),
             "throttle" => {
@@ -228,16 +248,6 @@ impl SpecOptions {
                 Err(SpecError::UnknownOption { spec, option, more })
             }
         }
-    }
-
-    fn throttle(&self) -> Option<Throttle> {
-        self.bandwidth.or(self.latency)?;
-        let bandwidth = self.bandwidth.unwrap_or_default();
-        let latency = self.latency.unwrap_or_default();
-        Some(Throttle {
-            local: Speed { mb_per_s: bandwidth.near, latency_us: latency.near },
-            remote: Speed { mb_per_s: bandwidth.far, latency_us: latency.far },
-        })
     }
 }
 
@@ -268,16 +278,11 @@ fn parse_node(spec: &str, value: &str) -> Result<u16, SpecError> {
     })
 }
 
-/// One number for all nodes, or NEAR:FAR.
-fn parse_near_far(spec: &str, option: &str, value: &str) -> Result<NearFar, SpecError> {
-    let (near, far) = value.split_once(':').unwrap_or((value, value));
-    let number = |text: &str| text.parse::<u32>().ok().filter(|number| *number > 0);
-    let pair = number(near).zip(number(far)).map(|(near, far)| NearFar { near, far });
-    pair.ok_or_else(|| SpecError::OptionValue {
-        spec: spec.to_owned(),
-        option: option.to_owned(),
-        allowed: "write a whole number above 0, or NEAR:FAR (throttle in MB/s, latency in us)",
-    })
+/// A value with a name; or `encrypt`, also when that is misspelt: a file of that name would not be encrypted. A comma in
+/// a directory's or file's name is not ours.
+fn is_meant_as_option(text: &str) -> bool {
+    let start = text.get(..3).unwrap_or_default();
+    !text.contains('/') && (text.contains('=') || start.eq_ignore_ascii_case(&ENCRYPT_WORD[..3]))
 }
 
 /// Separates a trailing `:SIZE` from the path.
@@ -327,6 +332,9 @@ impl fmt::Display for SwapSpec {
         if let Some(throttle) = self.throttle {
             write!(f, "{throttle}")?;
         }
+        if self.encrypt {
+            write!(f, ",{ENCRYPT_WORD}")?;
+        }
         self.faulty.map_or(Ok(()), |plan| faulty::write_options(&plan, f))
     }
 }
@@ -357,18 +365,24 @@ mod tests {
             node: Some(1),
             throttle: None,
             faulty: None,
+            encrypt: true,
         };
-        assert_eq!(spec("/var/tmp:1.5G,pri=7,node=1"), all);
-        assert_eq!(spec("/var/tmp:1.5G,node=1,pri=7"), all);
+        assert_eq!(spec("/var/tmp:1.5G,pri=7,encrypt,node=1"), all);
+        assert_eq!(spec("/var/tmp:1.5G,encrypt,node=1,pri=7"), all);
         assert_eq!(spec("mem:64M,pri=0").path, SwapPath::Memory);
         assert_eq!(spec("/a,pri=32767").priority, Some(32767));
     }
 
     #[test]
     fn a_path_may_contain_colons_and_commas() {
-        for path in
-            ["/dev/disk/by-path/pci-0000:00:1f.2-ata-1", "/a:b", "/a,b", "/x,y=z/w", "./mem"]
-        {
+        for path in [
+            "/dev/disk/by-path/pci-0000:00:1f.2-ata-1",
+            "/a:b",
+            "/a,b",
+            "/a,encrypt/",
+            "/x,y=z/w",
+            "./mem",
+        ] {
             assert_eq!(spec(path), SwapSpec::at(path));
         }
         assert_eq!(spec("/a:b:2G").path, SwapPath::Path("/a:b".into()));
@@ -385,6 +399,8 @@ mod tests {
             "/a,b:4K",
             "mem:64M,node=1,throttle=1000:400,latency=20",
             "mem:64M,latency=20:60",
+            "mem:64M,pri=3,latency=20:60,encrypt",
+            "faulty:/a:b:64M,encrypt,flip=0.1,seed=0",
             "zram:2G",
             "zram:2G,algo=zstd,level=-1,pri=5,node=0",
             "faulty:zram:64M,algo=zstd,flip=0.5,seed=3",
@@ -443,6 +459,21 @@ mod tests {
             let refusal = refusal(text);
             assert!(refusal.contains(named) && refusal.contains(remedy), "{refusal}");
             assert_eq!(refusal.lines().count(), 1);
+        }
+    }
+
+    #[test]
+    fn what_looks_like_encrypt_is_never_a_file_that_is_not() {
+        for (text, named, remedy) in [
+            ("zram:1G,encrypt", "zram:1G,encrypt", "leave"),
+            ("/a,encrypted", "encrypted", "node=N, encrypt,"),
+            ("/a,Encrypt", "Encrypt", "node=N, encrypt,"),
+            ("/a,encrypt=no", "encrypt=no", "node=N, encrypt,"),
+            ("/a,encrypt:4G", "encrypt:4G", "after the size"),
+            ("/a,encrypt,encrypt", "encrypt", "once"),
+        ] {
+            let refusal = refusal(text);
+            assert!(refusal.contains(named) && refusal.contains(remedy), "{refusal}");
         }
     }
 

@@ -2,6 +2,7 @@
 //!
 //! Requests are served one after the other, as over one link: each begins when the link is free and takes
 //! its bytes' time; the latency comes on top and overlaps with other requests.
+use super::spec::SpecError;
 use crate::sys::clock;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,6 +23,37 @@ pub struct Throttle {
     pub local: Speed,
     /// For CPUs of other nodes.
     pub remote: Speed,
+}
+
+/// A number for the device's own node and one for the others, as a user gives them.
+#[derive(Clone, Copy, Default)]
+pub(super) struct NearFar {
+    near: u32,
+    far: u32,
+}
+
+impl Throttle {
+    /// With megabytes per second, microseconds, or both.
+    pub(super) fn of(bandwidth: Option<NearFar>, latency: Option<NearFar>) -> Option<Self> {
+        bandwidth.or(latency)?;
+        let (bandwidth, latency) = (bandwidth.unwrap_or_default(), latency.unwrap_or_default());
+        Some(Self {
+            local: Speed { mb_per_s: bandwidth.near, latency_us: latency.near },
+            remote: Speed { mb_per_s: bandwidth.far, latency_us: latency.far },
+        })
+    }
+}
+
+/// One number for all nodes, or NEAR:FAR.
+pub(super) fn parse_near_far(spec: &str, option: &str, value: &str) -> Result<NearFar, SpecError> {
+    let (near, far) = value.split_once(':').unwrap_or((value, value));
+    let number = |text: &str| text.parse::<u32>().ok().filter(|number| *number > 0);
+    let pair = number(near).zip(number(far)).map(|(near, far)| NearFar { near, far });
+    pair.ok_or_else(|| SpecError::OptionValue {
+        spec: spec.to_owned(),
+        option: option.to_owned(),
+        allowed: "write a whole number above 0, or NEAR:FAR (throttle in MB/s, latency in us)",
+    })
 }
 
 /// How far a CPU is from a device.

@@ -64,14 +64,18 @@ impl Core {
     fn good_of(&self, record: &ReadRecord, entries: Range<u32>) -> u64 {
         let is_good = |index: &u32| {
             let slot = record.batch.entries()[*index as usize].slot;
-            self.matches_checksum(slot, record.frame_at(*index))
+            self.has_arrived(slot, record.frame_at(*index))
         };
         entries.filter(is_good).fold(0, |good, index| good | 1 << index)
     }
 
-    /// Whether a frame holds what was written to a slot.
-    pub(crate) fn matches_checksum(&self, slot: Slot, frame: FrameIndex) -> bool {
-        let bytes = pages::bytes(self.frame_address(frame), 1);
-        self.checksums.of(bytes) == self.devices.checksum(slot)
+    /// Whether a frame holds what was written to a slot, once it has been read there. What is encrypted is readable then,
+    /// and its tag stands for the checksum: of one read a frame is looked at once.
+    pub(crate) fn has_arrived(&self, slot: Slot, frame: FrameIndex) -> bool {
+        let address = self.frame_address(frame);
+        if self.devices.is_encrypted(slot) {
+            return self.devices.open(slot, pages::view_mut(address, PAGE_BYTES));
+        }
+        self.checksums.of(pages::bytes(address, 1)) == self.devices.checksum(slot)
     }
 }

@@ -101,6 +101,9 @@ impl Kswapd {
             return Outcome::NotBegun;
         }
         let node = core.node(self.node);
+        if core.devices.compact_compressed() {
+            core.settle_stored(node);
+        }
         if wants_reclaim(node) {
             self.reclaim_batch(node)
         } else {

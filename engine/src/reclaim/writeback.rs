@@ -14,6 +14,7 @@ use crate::state::node::Node;
 use crate::state::page::PageState;
 use crate::state::scratch::{Scratch, Victim, WriteOp};
 use crate::sys::request::{Direction, Pieces};
+use crate::sys::{PAGE_BYTES, pages};
 use crate::transfer::lru_add::Origin;
 use std::io;
 use std::sync::atomic::Ordering;
@@ -30,6 +31,9 @@ impl Core {
         victims: &[Victim],
         write: &mut WriteOp,
     ) -> usize {
+        if self.devices.encrypts() && write.staging().is_none() {
+            return 0;
+        }
         write.pieces = Pieces::default();
         let fitting =
             victims.iter().take_while(|v| write.pieces.push_page(self.frame_address(v.frame)));
@@ -62,7 +66,22 @@ impl Core {
             self.frame_flags.set(victim.frame, FrameFlag::Writing);
             self.publish(victim.page, PageState::Writing { frame: victim.frame, slot });
         }
+        if self.devices.is_encrypted(span.first) {
+            self.seal(write);
+        }
         write.count
+    }
+
+    /// Has encrypted copies be written in the place of the frames, which nobody changes before the write has ended.
+    fn seal(&self, write: &mut WriteOp) {
+        let staging = write.staging().expect("it was there before slots were allocated");
+        let victims = &write.victims[..write.count];
+        self.devices.seal(write.slot(), victims.len(), |index| {
+            let copy = staging + index * PAGE_BYTES;
+            pages::copy(copy, self.frame_address(victims[index].frame), 1);
+            pages::view_mut(copy, PAGE_BYTES)
+        });
+        write.pieces = Pieces::one(staging, write.count * PAGE_BYTES);
     }
 
     /// Writes everything in `scratch` on the calling thread; returns how many pages no device would take, which are

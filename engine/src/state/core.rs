@@ -54,6 +54,8 @@ pub struct Tuning {
     pub poll: Poll,
     /// What happens when no device has room.
     pub on_full: OnFull,
+    /// Whether devices that are added are encrypted, whatever is said of them.
+    pub encrypt: bool,
     /// Physical pages allowed on each node.
     pub budgets: Vec<u32>,
     /// Readahead at the start.

@@ -1,6 +1,8 @@
 //! Memory for pages on their way out, allocated beforehand: direct reclaim may run in a signal handler.
 use crate::base::index::{FrameIndex, PageIndex, Slot};
 use crate::base::limits::BATCH;
+use crate::sys::PAGE_BYTES;
+use crate::sys::mapping::{Access, Mapping};
 use crate::sys::request::Pieces;
 use crate::sys::scattered::{SCATTERED_MAX, Scattered};
 use std::num::NonZeroU32;
@@ -103,13 +105,29 @@ pub struct WriteOp {
     pub pieces: Pieces,
     /// How often it has failed.
     pub tries: Tries,
+    /// Where pages are encrypted, once there was one that had to be: the frames stay as they are, for a fault may take
+    /// them back.
+    staging: Option<Mapping>,
 }
 
 impl WriteOp {
     pub fn new() -> Self {
         let none = Victim { page: 0, slot: None, frame: 0, checksum: 0 };
         let (pieces, tries) = (Pieces::default(), Tries::default());
-        Self { victims: [none; BATCH], count: 0, first: None, pieces, tries }
+        Self { victims: [none; BATCH], count: 0, first: None, pieces, tries, staging: None }
+    }
+
+    /// The address of memory for copies of all its pages, which is the engine's own beside the budget; None where there is
+    /// no address space. Safe in a signal handler.
+    pub(crate) fn staging(&mut self) -> Option<usize> {
+        if self.staging.is_none() {
+            let memory = Mapping::new(BATCH * PAGE_BYTES, Access::ReadWrite).ok()?;
+            memory.advise(0, memory.bytes(), libc::MADV_DONTDUMP).ok()?;
+            // No write is under way at a fork: neither side pays for a copy.
+            memory.advise(0, memory.bytes(), libc::MADV_WIPEONFORK).ok()?;
+            self.staging = Some(memory);
+        }
+        self.staging.as_ref().map(Mapping::address)
     }
 
     /// The slot of the first victim.

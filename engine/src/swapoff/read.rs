@@ -60,14 +60,14 @@ impl Core {
 
     /// Whether a request has brought a slot's content into a frame, or one for the slot alone does.
     fn has_come(&self, slot: Slot, frame: FrameIndex, outcome: &io::Result<()>) -> bool {
-        if outcome.is_ok() && self.matches_checksum(slot, frame) {
+        if outcome.is_ok() && self.has_arrived(slot, frame) {
             return true;
         }
         count(&self.counters.swap_read_errors, 1);
         let pieces = Pieces::one(self.frame_address(frame), PAGE_BYTES);
         let near = self.node_of_frame(frame).id;
         let outcome = self.devices.read_patiently(slot, &pieces, near);
-        outcome.is_ok() && self.matches_checksum(slot, frame)
+        outcome.is_ok() && self.has_arrived(slot, frame)
     }
 
     /// The memory of a set's frames from an index on.

@@ -26,7 +26,10 @@ impl Core {
         let bytes = crate::base::limits::default_swap_bytes(budget * PAGE_BYTES as u64);
         // Before a file is made for it.
         self.inside_gate(|| self.devices.check_swapon(spec, &self.topology))?;
-        let opened = open::open(spec, bytes)?;
+        let opened = match self.tuning.encrypt {
+            true => open::open(&spec.clone().encrypted(), bytes)?,
+            false => open::open(spec, bytes)?,
+        };
         self.inside_gate(|| self.devices.swapon(opened, &self.topology))?;
         self.shortage.devices_full.store(false, Ordering::Relaxed);
         self.note_room();

@@ -26,6 +26,7 @@ pub mod process;
 pub mod registry;
 pub mod request;
 pub mod scattered;
+pub mod secret;
 pub mod shared;
 pub mod shared_rows;
 pub mod signal;

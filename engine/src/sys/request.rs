@@ -91,18 +91,16 @@ impl Pieces {
         self.pieces.as_ptr().cast()
     }
 
-    /// The first half, in whole blocks of a disk.
-    pub fn first_half(&self) -> Self {
-        let mut half = Self::default();
+    /// Keeps the first half, in whole blocks of a disk.
+    pub fn halve(&mut self) {
         let mut left = self.bytes() / 2 / BLOCK_BYTES * BLOCK_BYTES;
-        for piece in &self.pieces[..self.count] {
-            let bytes = piece.bytes.min(left);
-            if bytes > 0 {
-                half.push(piece.address, bytes);
-            }
-            left -= bytes;
+        let mut kept = 0;
+        for piece in &mut self.pieces[..self.count] {
+            piece.bytes = piece.bytes.min(left);
+            left -= piece.bytes;
+            kept += usize::from(piece.bytes > 0);
         }
-        half
+        self.count = kept;
     }
 
     fn skip(&mut self, mut bytes: usize) {
@@ -160,13 +158,16 @@ pub enum Injected {
 }
 
 impl Injected {
-    /// What is really transferred of `pieces`; None for nothing.
-    pub fn pieces(self, pieces: &Pieces) -> Option<Pieces> {
+    /// Leaves of `pieces` what is really transferred; false for nothing. In place: on a signal's stack there is no room for
+    /// one more copy.
+    #[must_use]
+    pub fn cut(self, pieces: &mut Pieces) -> bool {
         match self {
-            Self::Fails(_) => None,
-            Self::Torn | Self::Short => Some(pieces.first_half()),
-            Self::Flipped => Some(*pieces),
+            Self::Fails(_) => return false,
+            Self::Torn | Self::Short => pieces.halve(),
+            Self::Flipped => {}
         }
+        true
     }
 
     /// What the request ends with, after its pieces ended with `outcome`; `first` is the first of all its pieces.
@@ -219,7 +220,8 @@ impl Request {
         let Some(injected) = self.injected else {
             return transfer(pieces);
         };
-        let outcome = injected.pieces(pieces).map_or(Ok(()), |pieces| transfer(&pieces));
+        let mut part = *pieces;
+        let outcome = if injected.cut(&mut part) { transfer(&part) } else { Ok(()) };
         injected.outcome(outcome, pieces.first())
     }
 }
@@ -275,10 +277,13 @@ mod tests {
         pieces.push_page(0x1000);
         pieces.push_page(0x5000);
         pieces.push_page(0x9000);
-        let half = pieces.first_half();
+        let mut half = pieces;
+        half.halve();
         assert_eq!((half.count(), half.bytes()), (2, PAGE_BYTES + PAGE_BYTES / 2));
         assert_eq!(half.pieces[1].address, 0x5000);
-        assert_eq!(Pieces::one(0x1000, PAGE_BYTES).first_half().bytes(), PAGE_BYTES / 2);
+        let mut half = Pieces::one(0x1000, PAGE_BYTES);
+        half.halve();
+        assert_eq!(half.bytes(), PAGE_BYTES / 2);
     }
 
     #[test]

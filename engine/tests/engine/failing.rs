@@ -94,7 +94,7 @@ fn with_all_devices_full_the_program_stops_if_asked() {
 }
 
 /// Pages out, then overwrites one slot in `every` in the file; returns the pages that are damaged now.
-fn damage(engine: &Engine, pages: Pages, path: &Path, every: usize) -> Vec<usize> {
+pub fn damage(engine: &Engine, pages: Pages, path: &Path, every: usize) -> Vec<usize> {
     let file = OpenOptions::new().write(true).open(path).unwrap();
     let core = engine.core();
     let first = core.arena.page_of(pages.address);

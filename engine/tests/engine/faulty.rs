@@ -47,7 +47,7 @@ pub fn strike(engine: &Engine) {
 }
 
 /// Uses pages at random, each with a stamp of its own; those that are lost stay so. Returns how many.
-fn use_at_random(pages: Pages, operations: usize, seed: u64) -> u64 {
+pub fn use_at_random(pages: Pages, operations: usize, seed: u64) -> u64 {
     let mut random = Random::new(seed);
     let mut stamps = vec![Some(0); pages.count];
     for step in 1..=operations as u64 {

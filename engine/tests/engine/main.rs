@@ -8,6 +8,7 @@ mod clean;
 mod control;
 mod discard;
 mod edges;
+mod encrypt;
 mod failing;
 mod faulty;
 mod foreign;

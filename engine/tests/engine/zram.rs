@@ -138,6 +138,44 @@ fn threads_that_read_and_write_see_their_own_pages_only() {
 }
 
 #[test]
+fn memory_of_pages_that_went_here_and_there_comes_back_while_the_reclaimer_works() {
+    limit(60);
+    for way in WAYS {
+        let engine = engine_on(way, &["zram:128M"]);
+        let mut region = engine.map(14 * MIB).unwrap();
+        let pages = Pages::of(&region);
+        all(pages, 3, fill);
+        region.page_out(0..region.len()).unwrap();
+        let before = stored(&engine, "zram");
+        let is_kept = |page: &usize| (page / 5).is_multiple_of(4);
+        for page in (0..pages.count).filter(|page| !is_kept(page)) {
+            region.discard(page * PAGE..(page + 1) * PAGE).unwrap();
+        }
+        let scattered = stored(&engine, "zram");
+        assert!(
+            scattered.compressed_bytes * 3 < before.compressed_bytes,
+            "{before:?} {scattered:?}"
+        );
+        assert!(scattered.slab_bytes * 5 > before.slab_bytes * 3, "{before:?} {scattered:?}");
+        let others = engine.map(20 * MIB).unwrap();
+        let same = Pages::of(&others);
+        let mut round = 0;
+        eventually("slabs are full again", || {
+            round += 1;
+            // Of one value each: they pass through the reclaimer, and take no slab.
+            (0..same.count).for_each(|page| {
+                (0..WORDS).for_each(|index| same.write(page, index, (page + round) as u64));
+            });
+            let now = stored(&engine, "zram");
+            now.slab_bytes < now.compressed_bytes + now.compressed_bytes / 4 + (1 << 20)
+        });
+        (0..pages.count).filter(is_kept).for_each(|page| check(pages, page, 3));
+        audit(&engine);
+        assert_eq!(engine.counters().budget_exceeded, 0);
+    }
+}
+
+#[test]
 fn what_compressed_memory_has_no_room_for_goes_to_the_next_device() {
     limit(60);
     for way in WAYS {

@@ -92,6 +92,7 @@ fn sizes() {
 const DEVICES: &[&str] = &[
     "/var/tmp:1G,pri=3,node=1",
     "mem:64M,throttle=100:50,latency=20",
+    "/var/tmp:1G,pri=3,encrypt",
     "faulty:mem:1G,read=0.001,write=0.01,bad=0.1,torn=1,flip=0.5,short=0.25,seed=7",
     "faulty:/a:b,late=0.5:10,error=ETIMEDOUT,outage=3:4,full=5,gone=6",
     "zram:1G,algo=zstd,level=-1,pri=5",

@@ -110,16 +110,19 @@ pub fn lock_all(flags: i32) -> Result<usize, Errno> {
 /// # Errors
 /// The kernel's.
 pub fn unlock_all() -> Result<usize, Errno> {
-    if let Some(process) = process::current() {
-        let _blocked = Blocked::new();
-        let phase = process.phase();
-        let locked = process.areas.lock().select(Area::is_locked);
-        for range in locked {
-            unlock_part(process, &phase, range);
-            unmark(process, range);
-        }
+    let Some(process) = process::current() else { return raw::unlock_all() };
+    let _blocked = Blocked::new();
+    let phase = process.phase();
+    let locked = process.areas.lock().select(Area::is_locked);
+    for range in locked {
+        unlock_part(process, &phase, range);
+        unmark(process, range);
     }
-    raw::unlock_all()
+    let outcome = raw::unlock_all();
+    if let Phase::Engaged(engine) = &phase {
+        engine.core().devices.lock_key();
+    }
+    outcome
 }
 
 /// While engaging, before the engine has the arena: takes the kernel's locks on it off. What is locked outside stays so;

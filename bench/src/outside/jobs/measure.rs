@@ -89,7 +89,7 @@ impl<'a> Bench<'a> {
     pub(super) fn new(plan: &'a Plan, exe: &'a Path) -> Result<Self, BenchError> {
         let swap_directory = plan.swap_directory();
         if let Some(rival) = plan.rival {
-            rival.place(&swap_directory).check()?;
+            rival.place(&swap_directory, None).check()?;
         }
         let interrupt = Interrupt::hold().map_err(RunError::from)?;
         let workshop = Workshop::new(exe, &plan.venv).map_err(BenchError::Workshop)?;
@@ -150,9 +150,9 @@ impl<'a> Bench<'a> {
                     .run(words, course)
             }
             (Side::Kernel, Some(rival)) => {
-                let place = rival.place(&self.swap_directory);
+                let place = rival.place(&self.swap_directory, None);
                 let limits = Limits { ram_bytes, swap_bytes: given.swap_bytes, place };
-                Ok(kernel::run(&mut command, &limits, &course)?)
+                Ok(kernel::run(&mut command, &limits, &course)?.finished)
             }
             (Side::Native | Side::Kernel, _) => Ok(process::run(&mut command, &course)?),
         }

@@ -67,7 +67,7 @@ impl<'a> HashJoin<'a> {
         let found = word.load(Relaxed);
         match found == expected {
             true => Ok(()),
-            false => Err(WrongData { expected, ..wrong(self.word_index(word), found) }),
+            false => Err(wrong(self.word_index(word), expected, found)),
         }
     }
 }

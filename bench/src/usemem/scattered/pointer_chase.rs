@@ -26,7 +26,7 @@ impl<'a> PointerChase<'a> {
         if found >> NEXT_BITS == page && next < self.job.pages() {
             Ok(next)
         } else {
-            Err(wrong(index, found))
+            Err(wrong(index, index, found))
         }
     }
 }
@@ -60,7 +60,7 @@ impl Work for PointerChase<'_> {
             for index in page * PAGE_WORDS..(page + 1) * PAGE_WORDS {
                 let found = self.job.words[index as usize].load(Relaxed);
                 if found != index && index != word_of(page) {
-                    return Err(wrong(index, found));
+                    return Err(wrong(index, index, found));
                 }
             }
         }

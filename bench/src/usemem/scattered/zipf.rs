@@ -50,7 +50,7 @@ impl Work for Zipf<'_> {
                 Access::Write => word.fetch_add(1 << INDEX_BITS, Relaxed),
             };
             if found & INDEX_MASK != index {
-                return Err(wrong(index, found));
+                return Err(wrong(index, index, found));
             }
         }
         Ok(())
@@ -61,7 +61,7 @@ impl Work for Zipf<'_> {
         for (index, word) in self.job.words.iter().enumerate() {
             let (index, found) = (index as u64, word.load(Relaxed));
             if found & INDEX_MASK != index {
-                return Err(wrong(index, found));
+                return Err(wrong(index, index, found));
             }
             added += found >> INDEX_BITS;
         }

@@ -92,6 +92,7 @@ pub(super) fn prepare(
         node: None,
         throttle: None,
         faulty: None,
+        encrypt: false,
         directory: None,
     };
     Ok(Prepared { opened, change })

@@ -69,6 +69,8 @@ pub struct OpenDevice {
     pub throttle: Option<Throttle>,
     /// By which plan it fails, for tests.
     pub faulty: Option<Plan>,
+    /// Whether what is written there is to be encrypted.
+    pub encrypt: bool,
     /// The directory of a temporary file, in which more of them can be made.
     pub directory: Option<Own<OwnedFd>>,
 }
@@ -193,6 +195,7 @@ fn prepare(spec: &SwapSpec, default_bytes: u64) -> Result<Prepared, OpenError> {
     let default_bytes = default_bytes.min(DEVICE_MAX_BYTES);
     let mut device = prepare_any(spec, default_bytes)?;
     device.opened.faulty = spec.faulty;
+    device.opened.encrypt = spec.encrypt;
     if spec.faulty.is_some() {
         add_warning(
             &mut device,
@@ -262,6 +265,7 @@ fn prepare_memory(
         node: spec.node,
         throttle: spec.throttle,
         faulty: None,
+        encrypt: false,
         directory: None,
     };
     Ok(Prepared { opened, change: Change::None })
@@ -305,6 +309,7 @@ fn prepare_in(
         node: None,
         throttle: None,
         faulty: None,
+        encrypt: false,
         directory: None,
     };
     Ok(Prepared { opened, change: Change::None })

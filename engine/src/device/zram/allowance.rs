@@ -2,6 +2,7 @@
 //!
 //! The limit is a part of what the budget has beside pins, and what is taken is charged to the budget; that is done by the
 //! rooms above, which fetch from here how much it has changed.
+use crate::sys::PAGE_BYTES;
 use crate::sys::lock::Lock;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use userswap_policy::cells::{Counts, SLAB_PAGES, SLABS_BEGUN_MAX};
@@ -18,6 +19,8 @@ pub struct Allowance {
     reserved: AtomicI64,
     /// Of slabs with a page in them.
     busy: AtomicI64,
+    /// Of the cells that hold a page, in bytes.
+    cell_bytes: AtomicI64,
     /// Of all slabs with memory, as far as it is not accounted for yet.
     unsettled: AtomicI64,
     /// Held by the thread that accounts for it.
@@ -28,8 +31,8 @@ impl Allowance {
     /// Nothing is allowed yet.
     pub fn new() -> Self {
         let [budget, pins] = [const { AtomicU32::new(0) }; 2];
-        let [reserved, busy, unsettled] = [const { AtomicI64::new(0) }; 3];
-        Self { budget, pins, reserved, busy, unsettled, settling: Lock::new(()) }
+        let [reserved, busy, cell_bytes, unsettled] = [const { AtomicI64::new(0) }; 4];
+        Self { budget, pins, reserved, busy, cell_bytes, unsettled, settling: Lock::new(()) }
     }
 
     /// Changes the budget of which this is a part.
@@ -37,12 +40,16 @@ impl Allowance {
         self.budget.store(pages, Ordering::Relaxed);
     }
 
-    /// What slabs in use and reservations together may take: with slabs begun not more than three quarters of what pins
-    /// leave, and half of it where that would be little.
-    fn limit(&self) -> i64 {
+    /// Whether what pages and promises take is within its limits. Cells and promises: with slabs begun not more than three
+    /// quarters of what pins leave, and half of it where that would be little. Slabs, of which cells may be free until
+    /// others are emptied into them, an eighth more.
+    fn is_within(&self, reserved: i64) -> bool {
         let pins = self.pins.load(Ordering::Relaxed);
         let room = self.budget.load(Ordering::Relaxed).saturating_sub(pins);
-        (room / 4 * 3).saturating_sub(BEGUN_PAGES_MAX).max(room / 2).into()
+        let with_begun = |pages: u32| pages.saturating_sub(BEGUN_PAGES_MAX).max(room / 2);
+        let cells = self.cell_bytes.load(Ordering::Relaxed) / PAGE_BYTES as i64;
+        reserved + cells <= with_begun(room / 4 * 3).into()
+            && reserved + self.busy.load(Ordering::Relaxed) <= with_begun(room / 8 * 7).into()
     }
 
     /// What slabs in use and reservations together take.
@@ -54,7 +61,7 @@ impl Allowance {
     /// Promises room for pages at their worst; false when there is none.
     pub fn reserve(&self, pages: u32) -> bool {
         let after = self.reserved.fetch_add(pages.into(), Ordering::Relaxed) + i64::from(pages);
-        let fits = after + self.busy.load(Ordering::Relaxed) <= self.limit();
+        let fits = self.is_within(after);
         if !fits {
             self.release(pages);
         }
@@ -68,7 +75,7 @@ impl Allowance {
 
     /// Whether so many pages could be reserved.
     pub fn has_room(&self, pages: u32) -> bool {
-        i64::from(self.taken()) + i64::from(pages) <= self.limit()
+        self.is_within(self.reserved.load(Ordering::Relaxed) + i64::from(pages))
     }
 
     /// The slabs of a device have changed.
@@ -76,6 +83,8 @@ impl Allowance {
         let pages = |slabs: u32| i64::from(slabs) * i64::from(SLAB_PAGES);
         let busy = pages(after.busy) - pages(before.busy);
         let all = busy + pages(after.empty) - pages(before.empty);
+        let cells = after.cell_bytes.wrapping_sub(before.cell_bytes) as i64;
+        self.cell_bytes.fetch_add(cells, Ordering::Relaxed);
         if busy != 0 {
             self.busy.fetch_add(busy, Ordering::Relaxed);
         }

@@ -3,6 +3,7 @@ use crate::sys::lock::{Guard, Lock};
 use crate::sys::mapping::ZeroedSlice;
 use std::io;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use userswap_policy::cells::Cell;
 
 /// Locks that the slots share, neighbours none: two threads hardly ever meet at one.
 const LOCKS: usize = 64;
@@ -62,6 +63,13 @@ impl Entries {
         let slots = slots as usize;
         let locks = [const { Lock::new(()) }; LOCKS];
         Ok(Self { tags: ZeroedSlice::new(slots)?, values: ZeroedSlice::new(slots)?, locks })
+    }
+
+    /// The cell that a slot's page was in a moment ago, if it was in one.
+    pub fn cell_hint(&self, number: u32) -> Option<Cell> {
+        let has_cell = self.tags[number as usize].load(Ordering::Relaxed) >= CELL;
+        let value = || self.values[number as usize].load(Ordering::Relaxed);
+        has_cell.then(|| Cell::from_number(value() as u32))
     }
 
     /// The entry of the slot with this number on its device.

@@ -8,11 +8,13 @@
 //! innermost: they are taken with a device's lock held where slots are freed.
 pub mod allowance;
 pub mod codec;
+mod compact;
 mod entries;
 mod supply;
 
 use crate::device::zram::allowance::Allowance;
 use crate::device::zram::codec::{Algorithm, Codec, Compression, Packed};
+use crate::device::zram::compact::Leaving;
 use crate::device::zram::entries::{Entries, Entry, Place};
 use crate::sys::lock::Lock;
 use crate::sys::mapping::{Access, Mapping, ZeroedSlice};
@@ -34,6 +36,7 @@ const SLABS_MAX: u32 = 1 << 20;
 pub struct Zram {
     entries: Entries,
     cells: Lock<Cells<ZeroedSlice<Slab>>>,
+    leaving: Leaving,
     memory: Mapping,
     algorithm: Algorithm,
     /// One for each CPU.
@@ -90,6 +93,7 @@ impl Zram {
         Ok(Self {
             entries: Entries::new(slots)?,
             cells: Lock::new(Cells::new(ZeroedSlice::new(most)?)),
+            leaving: Leaving::new(most)?,
             memory,
             algorithm: compression.algorithm,
             codecs: (0..clock::cpus()).map(codec).collect::<io::Result<_>>()?,
@@ -110,6 +114,7 @@ impl Zram {
             self.release(run.count);
             return false;
         }
+        self.leaving.slots_ever.fetch_max(run.first + run.count, Ordering::Relaxed);
         for number in run.first..run.first + run.count {
             let before = self.entries.hold(number).replace(Entry::Reserved);
             assert_eq!(before, Entry::Absent, "a slot that is given out is empty");
@@ -232,14 +237,16 @@ impl Zram {
             Entry::Absent => return,
             Entry::Reserved => return self.release(1),
             Entry::Same(_) => {}
-            Entry::Cell(place) => {
-                let mut cells = self.cells.lock();
-                let before = cells.counts();
-                cells.put(Cell::from_number(place.cell));
-                self.allowance.on_change(before, cells.counts());
-            }
+            Entry::Cell(place) => self.put(place),
         }
         self.sum(entry, |sum, value| _ = sum.fetch_sub(value, Ordering::Relaxed));
+    }
+
+    fn put(&self, place: Place) {
+        let mut cells = self.cells.lock();
+        let before = cells.counts();
+        cells.put(Cell::from_number(place.cell));
+        self.allowance.on_change(before, cells.counts());
     }
 
     fn sum(&self, entry: Entry, change: impl Fn(&AtomicU64, u64)) {

@@ -87,6 +87,13 @@ impl Devices {
         true
     }
 
+    /// Moves compressed pages together where that gives memory back; false where nothing was to be done.
+    pub(crate) fn compact_compressed(&self) -> bool {
+        let zrams = self.list().filter_map(Device::zram);
+        self.compressed.load(Ordering::Relaxed) > 0
+            && zrams.filter(|zram| zram.compact()).count() > 0
+    }
+
     pub(in crate::device) fn look_for_supply(&self, device: &Device) {
         let mut store = device.store().lock();
         self.supply_again(device, &mut store);

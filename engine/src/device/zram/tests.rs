@@ -121,6 +121,86 @@ fn a_table_without_slabs_left_is_full_before_a_write_finds_none() {
     assert!(kept > 100 && zram.stored().pages == kept, "{kept} {:?}", zram.stored());
 }
 
+#[test]
+fn where_pages_have_gone_here_and_there_others_find_room_and_slabs_become_empty() {
+    const NOISE: usize = 1950;
+    let zram = zram(Algorithm::Lz4, 1 << 16, 1 << 14);
+    let mut count = 0;
+    while zram.reserve(run(count + 1, SLAB_PAGES)) {
+        let numbers = count + 1..=count + SLAB_PAGES;
+        numbers.for_each(|number| zram.write(number, &page(NOISE, number.into())).unwrap());
+        count += SLAB_PAGES;
+    }
+    let full = zram.stored();
+    assert!(!zram.has_room(SLAB_PAGES) && full.pages > 30_000, "{full:?}");
+    assert!(!zram.compact(), "nothing is to be had");
+    let is_kept = |number: &u32| number.is_multiple_of(4);
+    let gone = (1..=count).filter(|number| !is_kept(number));
+    gone.for_each(|number| zram.free(run(number, 1)));
+    assert_eq!(zram.stored().slab_bytes, full.slab_bytes);
+    assert!(zram.reserve(run(count + 1, 2000)), "free cells of slabs in use are room");
+    while zram.compact() {}
+    zram.trim();
+    let left = zram.stored();
+    assert!(left.slab_bytes < left.compressed_bytes / 20 * 22, "{left:?}");
+    let mut found = vec![0; PAGE_BYTES];
+    for number in (1..=count).filter(is_kept) {
+        zram.read(number, &mut found).unwrap();
+        assert!(found == page(NOISE, number.into()), "page {number}");
+    }
+}
+
+/// Reads, frees and writes these slots in random order, most of them absent at a time.
+fn work_on(zram: &Zram, own: &[u32], seed: u64) {
+    let mut state = seed;
+    let mut found = vec![0; PAGE_BYTES];
+    let mut seeds: Vec<Option<u64>> = own.iter().map(|number| Some((*number).into())).collect();
+    let mut check = |number, seed| {
+        zram.read(number, &mut found).unwrap();
+        assert!(found == page(1000, seed), "page {number}");
+    };
+    for round in 0..6000 {
+        state = state.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(1);
+        let index = (state >> 33) as usize % own.len();
+        let number = own[index];
+        match seeds[index].take() {
+            Some(seed) => {
+                check(number, seed);
+                zram.free(run(number, 1));
+            }
+            // Most stay away, so that slabs are never full.
+            None if round % 3 > 0 => {}
+            None => {
+                assert!(zram.reserve(run(number, 1)));
+                zram.write(number, &page(1000, state)).unwrap();
+                seeds[index] = Some(state);
+            }
+        }
+    }
+    let kept = own.iter().zip(seeds).filter_map(|(number, seed)| Some((*number, seed?)));
+    kept.for_each(|(number, seed)| check(number, seed));
+}
+
+#[test]
+fn pages_that_are_read_written_and_freed_while_they_move_stay_what_they_are() {
+    const THREADS: u32 = 3;
+    let zram = &zram(Algorithm::Lz4, 1 << 14, 1 << 14);
+    assert!(zram.reserve(run(1, 4000)));
+    (1..=4000).for_each(|number| zram.write(number, &page(1000, number.into())).unwrap());
+    std::thread::scope(|scope| {
+        let spawn = |thread| {
+            let own: Vec<u32> = (1..=4000).filter(|number| number % THREADS == thread).collect();
+            scope.spawn(move || work_on(zram, &own, u64::from(thread) + 1))
+        };
+        let workers: Vec<_> = (0..THREADS).map(spawn).collect();
+        let mut sweeps = 0;
+        while !workers.iter().all(|worker| worker.is_finished()) {
+            sweeps += u32::from(zram.compact());
+        }
+        assert!(sweeps > 0, "nothing was moved");
+    });
+}
+
 proptest! {
     #[test]
     fn slots_hold_what_a_naive_model_says(

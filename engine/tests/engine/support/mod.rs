@@ -16,7 +16,7 @@ pub use pages::{Pages, atomics, read_at, word, write_at};
 pub use past::*;
 pub use process::{
     alone, become_user, end, ended, fork, fork_away, forked, in_child, interrupted_by,
-    is_shared_with, join, kill, limit_files, rest, send, shared_words, stay_on, stop,
+    is_shared_with, join, kill, limit_files, lock_nothing, rest, send, shared_words, stay_on, stop,
 };
 
 use std::hash::{BuildHasher, Hasher, RandomState};

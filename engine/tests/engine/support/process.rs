@@ -144,6 +144,13 @@ pub fn limit_files(bytes: u64) {
     unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &limit) };
 }
 
+/// This process may lock no memory, unless it is root.
+pub fn lock_nothing() {
+    let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: sets a limit of this process.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &none) }, 0);
+}
+
 /// Takes this process's rights away: it is another user's from here on.
 pub fn become_user(id: u32) {
     // SAFETY: changes this process, which is the test's own.
