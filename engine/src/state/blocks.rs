@@ -5,7 +5,8 @@ use crate::state::page::{PageState, Word};
 use crate::state::scratch::Unmapped;
 use crate::state::threads::Threads;
 use crate::sys::alias::{Alias, HELD_MAX};
-use std::sync::atomic::Ordering;
+use crate::sys::futex;
+use std::sync::atomic::{AtomicU32, Ordering};
 use userswap_policy::block::{BLOCK_PAGES, ReclaimWay, Ways};
 
 /// A reclaimer's memory for one block.
@@ -47,6 +48,46 @@ impl Blocks {
             threads.queue_fds.lock().extend(descriptors);
         }
         self.alias.as_ref().is_some_and(Alias::may_take)
+    }
+}
+
+/// Mappings on their way back to their places, counted.
+///
+/// Such a mapping gets the protection that its place has at that moment. What a program changes of that after the look would be
+/// undone: a change during which a mapping has gone back is made once more.
+#[derive(Debug, Default)]
+pub struct PutBacks {
+    begun: AtomicU32,
+    ended: AtomicU32,
+}
+
+impl PutBacks {
+    /// Puts a mapping back; looks at its place are part of it.
+    pub fn put<R>(&self, act: impl FnOnce() -> R) -> R {
+        self.begun.fetch_add(1, Ordering::SeqCst);
+        let result = act();
+        self.ended.fetch_add(1, Ordering::SeqCst);
+        futex::wake_all(&self.ended);
+        result
+    }
+
+    /// How many have gone back.
+    pub fn made(&self) -> u32 {
+        self.ended.load(Ordering::SeqCst)
+    }
+
+    /// Changes protections, by a call that may be made several times.
+    pub fn protect<R>(&self, mut change: impl FnMut() -> R) -> R {
+        loop {
+            let ended = self.ended.load(Ordering::SeqCst);
+            let result = change();
+            let begun = self.begun.load(Ordering::SeqCst);
+            if begun == ended {
+                return result;
+            }
+            // None that was under way may come after the next change.
+            futex::wait(&self.ended, ended);
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use crate::base::topology::Topology;
 use crate::device::Devices;
 use crate::job::member::Member;
 use crate::state::arena::Arena;
+use crate::state::blocks::PutBacks;
 use crate::state::clean::CleanPages;
 use crate::state::frame_flag::FrameFlags;
 use crate::state::gate::Gate;
@@ -133,6 +134,8 @@ pub struct Core {
     /// Under which pages are unmapped, by region.
     pub unmap_locks: UnmapLocks,
     pub(super) reclaim_way: AtomicU8,
+    /// Mappings that go back to their places.
+    pub put_backs: PutBacks,
     /// The program's caches.
     pub shrinkers: Shrinkers,
     /// This process in its job; a library's engine, and one with a budget of its own, is in none.
@@ -183,6 +186,7 @@ impl Core {
             watermark_settings: Lock::new(WatermarkSettings::default()),
             unmap_locks: UnmapLocks::new(),
             reclaim_way: AtomicU8::new(ReclaimWay::default().index()),
+            put_backs: PutBacks::default(),
             member: OnceLock::new(),
             scratch: std::array::from_fn(|_| Lock::new(Box::new(Scratch::new()))),
             readahead: Readahead::new(tuning.readahead, pages, &tuning.budgets)

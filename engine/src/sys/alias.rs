@@ -9,6 +9,7 @@
 //!
 //! The address is the kernel's choice each time, and the whole range stays mapped until it is given up: nothing that another
 //! thread maps can come to lie in it.
+use super::kept_file::KeptFile;
 use super::mapping::{self, Access, Mapping};
 use super::own_fd::Own;
 use super::pagemap::Pagemap;
@@ -34,6 +35,8 @@ pub struct Alias {
     writer: Own<OwnedFd>,
     inode: u64,
     conditions: Conditions,
+    /// What is mapped where: opened beforehand, as a program may use up its descriptors.
+    maps: KeptFile,
     parts: [libc::iovec; HELD_MAX],
     held: usize,
 }
@@ -62,18 +65,19 @@ impl Alias {
 
     fn unasked() -> io::Result<Self> {
         let conditions = Conditions::new()?;
+        let maps = KeptFile::open("/proc/thread-self/maps")?;
         let (reader, writer) = new_pipe()?;
         let inode = inode_of(writer.as_raw_fd())?;
         let none = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
         let (parts, held) = ([none; HELD_MAX], 0);
         let (from, at, bytes) = (0, 0, 0);
-        Ok(Self { from, at, bytes, reader, writer, inode, conditions, parts, held })
+        Ok(Self { from, at, bytes, reader, writer, inode, conditions, maps, parts, held })
     }
 
     /// Its descriptors, of which a forked child has no use.
     pub fn descriptors(&self) -> impl Iterator<Item = RawFd> {
         let ends = [self.reader.as_raw_fd(), self.writer.as_raw_fd()];
-        ends.into_iter().chain(self.conditions.descriptors())
+        ends.into_iter().chain(self.conditions.descriptors()).chain(self.maps.descriptor())
     }
 
     /// Whether the calls that it takes are permitted still, and no device is known that would let go of a page without
@@ -119,12 +123,18 @@ impl Alias {
         if moved == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// Gives a page the protection that its place has by now, for [`Self::put_back`].
+    /// Gives a page the protection that its place has by now, for [`Self::put_back`]; false where nothing is mapped.
     ///
     /// # Errors
-    /// What mprotect says; ENOMEM where nothing is mapped.
-    pub fn protect_as_its_place(&self, address: usize) -> io::Result<()> {
-        mapping::protect(self.place_of(address), PAGE_BYTES, mapping::protection_at(address)?)
+    /// What mprotect says, or what is mapped is not to be known.
+    pub fn protect_as_its_place(&self, address: usize) -> io::Result<bool> {
+        let Some(protection) = self.protection_at(address)? else { return Ok(false) };
+        mapping::protect(self.place_of(address), PAGE_BYTES, protection).map(|()| true)
+    }
+
+    fn protection_at(&self, address: usize) -> io::Result<Option<i32>> {
+        let maps = self.maps.descriptor().map_err(io::Error::from_raw_os_error)?;
+        mapping::protection_at(maps, address)
     }
 
     /// Holds pages, of which it is given the places: the kernel does not drop them by itself until [`Self::copy_held`] or
@@ -204,7 +214,7 @@ impl Alias {
         }
         let is_there = pagemap.is_zero_page(place).ok().map(|is_zero| !is_zero);
         // A write, which changes nothing, ends that it was given up.
-        let stays = is_there == Some(true) && pages::unshare(place);
+        let stays = is_there == Some(true) && (pages::unshare(place) || unshare_closed(place));
         self.let_go();
         is_there.filter(|is_there| *is_there == stays)
     }
@@ -283,6 +293,12 @@ impl Drop for Alias {
     }
 }
 
+/// Of a page that was not to be written to any more when it was taken.
+fn unshare_closed(place: usize) -> bool {
+    let open = libc::PROT_READ | libc::PROT_WRITE;
+    mapping::protect(place, PAGE_BYTES, open).is_ok() && pages::unshare(place)
+}
+
 /// Whether memory is strictly accounted (vm.overcommit_memory=2), or that is not to be known.
 fn is_strict() -> bool {
     let mode = std::fs::read_to_string("/proc/sys/vm/overcommit_memory");
@@ -343,15 +359,26 @@ mod tests {
         mapping::protect(first, bytes, libc::PROT_READ).unwrap();
         for page in [0, 2] {
             let address = first + page * PAGE_BYTES;
-            alias.protect_as_its_place(address).unwrap();
+            assert!(alias.protect_as_its_place(address).unwrap());
             alias.put_back(address).unwrap();
             let is_same =
                 pages::view(address, PAGE_BYTES).iter().all(|byte| *byte == page as u8 + 1);
             assert!(is_same, "page {page} is there again");
-            assert_eq!(mapping::protection_at(address).unwrap(), libc::PROT_READ);
+            assert_eq!(alias.protection_at(address).unwrap(), Some(libc::PROT_READ));
         }
         // The whole range is there until it is given up.
-        assert!(mapping::protection_at(alias.at + PAGE_BYTES).is_ok());
+        assert!(alias.protection_at(alias.at + PAGE_BYTES).unwrap().is_some());
+        alias.clear().unwrap();
+    }
+
+    #[test]
+    fn a_page_is_kept_that_was_not_to_be_written_to_when_it_was_taken() {
+        let memory = Mapping::new(PAGE_BYTES, Access::ReadWrite).unwrap();
+        let mut alias = Alias::unasked().unwrap();
+        pages::view_mut(memory.address(), PAGE_BYTES).fill(7);
+        mapping::protect(memory.address(), PAGE_BYTES, libc::PROT_READ).unwrap();
+        alias.take(memory.address(), PAGE_BYTES).unwrap();
+        assert_eq!(alias.keeps(memory.address(), &Pagemap::open()), Some(true));
         alias.clear().unwrap();
     }
 

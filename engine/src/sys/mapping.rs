@@ -1,9 +1,9 @@
 //! Anonymous mappings: address space that costs nothing until it is touched.
-use super::PAGE_BYTES;
+use super::{PAGE_BYTES, process};
 use std::fs::File;
 use std::io;
 use std::marker::PhantomData;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 
 /// What a new mapping may be used for.
@@ -156,14 +156,13 @@ pub fn protect(address: usize, bytes: usize, protection: i32) -> io::Result<()> 
     }
 }
 
-/// The protection of what is mapped at an address.
+/// The protection of what is mapped at an address, by a process's map; None where nothing is.
 ///
 /// # Errors
-/// ENOMEM where nothing is mapped; without /proc.
-pub fn protection_at(address: usize) -> io::Result<i32> {
-    let maps = std::fs::read_to_string("/proc/thread-self/maps")?;
-    let found = maps.lines().find_map(|line| protection_in(line, address));
-    found.ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))
+/// The map cannot be read.
+pub fn protection_at(map: RawFd, address: usize) -> io::Result<Option<i32>> {
+    let lines = process::read_all(map)?;
+    Ok(String::from_utf8_lossy(&lines).lines().find_map(|line| protection_in(line, address)))
 }
 
 /// What a line of the map says of an address, if it is about it.
@@ -261,11 +260,14 @@ mod tests {
     fn a_protection_is_found_by_address() {
         let memory = Mapping::new(3 * PAGE_BYTES, Access::ReadWrite).unwrap();
         let middle = memory.address() + PAGE_BYTES;
+        let maps = File::open("/proc/thread-self/maps").unwrap();
+        let protection_at = |address| protection_at(maps.as_raw_fd(), address);
         for protection in [libc::PROT_NONE, libc::PROT_READ, libc::PROT_READ | libc::PROT_WRITE] {
             protect(middle, PAGE_BYTES, protection).unwrap();
-            assert_eq!(protection_at(middle + 7).unwrap(), protection);
-            assert_eq!(protection_at(middle - 1).unwrap(), libc::PROT_READ | libc::PROT_WRITE);
+            assert_eq!(protection_at(middle + 7).unwrap(), Some(protection));
+            let open = libc::PROT_READ | libc::PROT_WRITE;
+            assert_eq!(protection_at(middle - 1).unwrap(), Some(open));
         }
-        assert_eq!(protection_at(7).unwrap_err().raw_os_error(), Some(libc::ENOMEM));
+        assert_eq!(protection_at(7).unwrap(), None);
     }
 }

@@ -66,9 +66,28 @@ pub fn merges_memory() -> bool {
 
 /// Reads from the start of a file as much as fits and comes at once; None when it cannot be read.
 pub fn read_some(fd: RawFd, to: &mut [u8]) -> Option<usize> {
+    read_part(fd, 0, to).ok()
+}
+
+/// Reads the whole of a file that grows meanwhile, or shrinks.
+///
+/// # Errors
+/// What the system says.
+pub fn read_all(fd: RawFd) -> io::Result<Vec<u8>> {
+    let (mut all, mut part) = (Vec::new(), [0u8; super::PAGE_BYTES]);
+    loop {
+        match read_part(fd, all.len(), &mut part)? {
+            0 => return Ok(all),
+            bytes => all.extend_from_slice(&part[..bytes]),
+        }
+    }
+}
+
+fn read_part(fd: RawFd, offset: usize, to: &mut [u8]) -> io::Result<usize> {
+    let (part, bytes) = (to.as_mut_ptr(), to.len());
     // SAFETY: the slice is the caller's. The raw system call passes by an interposed pread.
-    let read = unsafe { libc::syscall(libc::SYS_pread64, fd, to.as_mut_ptr(), to.len(), 0) };
-    usize::try_from(read).ok()
+    let read = unsafe { libc::syscall(libc::SYS_pread64, fd, part, bytes, offset) };
+    usize::try_from(read).map_err(|_| io::Error::last_os_error())
 }
 
 /// Bytes of RAM that the process has, but for those of files and shared memory; None without /proc. Allocates nothing.

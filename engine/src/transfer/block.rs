@@ -169,11 +169,6 @@ impl Core {
                     process::yield_now();
                 }
                 Verdict::Again | Verdict::Remap => return self.put_mapping_back(alias, to),
-                Verdict::RemapProtected => {
-                    // Where nothing is mapped any more, there is nothing to put it to.
-                    let Ok(()) = alias.protect_as_its_place(to) else { return Back::Missing };
-                    return self.put_mapping_back(alias, to);
-                }
                 _ => process::die("userswap: cannot move a page back", stopped.error),
             }
         }
@@ -182,9 +177,16 @@ impl Core {
 
     /// A page that cannot be moved goes back with its mapping; until that is registered again it is there.
     fn put_mapping_back(&self, alias: &Alias, address: usize) -> Back {
-        let put = alias.put_back(address);
-        match put.and_then(|()| self.uffd.register(address, PAGE_BYTES)) {
-            Ok(()) => Back::Held,
+        let put = self.put_backs.put(|| {
+            // Where nothing is mapped any more, there is nothing to put it to.
+            if !alias.protect_as_its_place(address)? {
+                return Ok(Back::Missing);
+            }
+            alias.put_back(address)?;
+            self.uffd.register(address, PAGE_BYTES).map(|()| Back::Held)
+        });
+        match put {
+            Ok(back) => back,
             Err(error) => {
                 process::die("userswap: cannot put a page back", error.raw_os_error().unwrap_or(0))
             }

@@ -77,8 +77,6 @@ pub(crate) enum Verdict {
     Unshare,
     /// The page's mapping is moved instead.
     Remap,
-    /// So it is, with the protection that its place has by now.
-    RemapProtected,
     /// The memory is unlocked, and the call repeated.
     Unlock,
     /// The process ends: there is no going on without losing a page.
@@ -115,8 +113,7 @@ const fn alone(page: Verdict) -> Meaning {
 }
 
 use Verdict::{
-    Again, CopyInstead, Die, Gone, GoneIfMissing, GoneOrDie, Remap, RemapProtected, Stays, Unlock,
-    Unshare,
+    Again, CopyInstead, Die, Gone, GoneIfMissing, GoneOrDie, Remap, Stays, Unlock, Unshare,
 };
 
 #[rustfmt::skip]
@@ -145,7 +142,7 @@ const ROWS: [Row; 41] = [
     row(Call::MoveUnshared, libc::ENOMEM, both(Stays), "no memory for a page table, for the moment"),
 
     row(Call::MoveBack, libc::EBUSY, both(Remap), "a device holds it, or another process shares it: it goes back with its mapping"),
-    row(Call::MoveBack, libc::EINVAL, both(RemapProtected), "the program has protected its place meanwhile: its mapping goes back, protected so"),
+    row(Call::MoveBack, libc::EINVAL, both(Remap), "the program has protected its place meanwhile: it goes back with its mapping, protected so"),
     row(Call::MoveBack, libc::EFAULT, both(Remap), "a mark of the kernel's is there instead of the page"),
     row(Call::MoveBack, libc::ENOENT, both(Gone), "the kernel has dropped it, or a raw system call its place"),
     row(Call::MoveBack, libc::ENOMEM, both(Again), "no memory for a page table, for the moment"),
@@ -206,11 +203,8 @@ mod tests {
             Call::MoveIn => matches!(verdict, Again | CopyInstead | Die),
             Call::CopyIn | Call::FillFrames => matches!(verdict, Again | Verdict::PageByPage | Die),
             Call::CopyZeros => matches!(verdict, Again | Verdict::PageByPage | Gone | Die),
-            Call::MoveOut => !matches!(
-                verdict,
-                Again | GoneIfMissing | GoneOrDie | Remap | RemapProtected | Unlock
-            ),
-            Call::MoveBack => matches!(verdict, Again | Gone | Remap | RemapProtected | Die),
+            Call::MoveOut => !matches!(verdict, Again | GoneIfMissing | GoneOrDie | Remap | Unlock),
+            Call::MoveBack => matches!(verdict, Again | Gone | Remap | Die),
             Call::MoveUnshared => matches!(verdict, Stays | Gone | Die),
             Call::Protect | Call::Read | Call::DropCopied => {
                 matches!(verdict, Verdict::PageByPage | Stays | Gone | GoneIfMissing | Die)

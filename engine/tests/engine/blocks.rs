@@ -322,3 +322,52 @@ fn what_is_mapped_elsewhere_meanwhile_is_not_touched() {
         audit(&engine);
     });
 }
+
+#[test]
+fn a_page_that_goes_back_while_its_protection_changes_has_the_new_one() {
+    alone(120, || {
+        let engine = engine_of_blocks(WAYS[0]);
+        let region = engine.map(32 * MIB).unwrap();
+        let (pages, put_backs) = (Pages::of(&region), &engine.core().put_backs);
+        pages.fill_all(5);
+        let (over, mut random, mut undone) = (AtomicBool::new(false), Random::new(seed()), 0);
+        let mut change = |protection, letters: &str| {
+            put_backs.protect(|| protect(pages, protection));
+            undone += u32::from(!is_all(pages, letters));
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut random = Random::new(seed());
+                while !over.load(Ordering::Relaxed) {
+                    pages.check(random.below(pages.count), 5);
+                }
+            });
+            while put_backs.made() < rounds(20) {
+                let held: Vec<usize> = (0..256).map(|_| random.below(pages.count)).collect();
+                held.iter().for_each(|page| pages.fill(*page, 5));
+                let pipe = hold(pages, &held);
+                for _ in 0..100 {
+                    change(libc::PROT_READ, "r--p");
+                    change(libc::PROT_READ | libc::PROT_WRITE, "rw-p");
+                }
+                drop(pipe);
+            }
+            over.store(true, Ordering::Relaxed);
+        });
+        assert_eq!(undone, 0, "a change of protection was undone");
+        pages.check_all(5);
+        audit(&engine);
+    });
+}
+
+/// Whether all mappings among pages are protected so, as the kernel's map has it.
+fn is_all(pages: Pages, letters: &str) -> bool {
+    let (start, end) = (pages.address, pages.address + pages.count * PAGE);
+    let maps = std::fs::read_to_string("/proc/thread-self/maps").unwrap();
+    let number = |text: &str| usize::from_str_radix(text, 16).unwrap();
+    let mut bounds = maps.lines().map(|line| line.split_once('-').unwrap());
+    bounds.all(|(from, rest)| {
+        let (to, rest) = rest.split_once(' ').unwrap();
+        number(to) <= start || number(from) >= end || rest.starts_with(letters)
+    })
+}

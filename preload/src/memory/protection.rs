@@ -33,7 +33,7 @@ pub fn protect(span: Span, protection: i32, key: Key) -> Result<usize, Errno> {
     let Some(request) = Request::new(span) else { return key.protect(span, protection) };
     if !request.is_aligned() || !request.is_whole() {
         // Ranges across the arena's edge: the kernel's answer, and nothing of ours.
-        return key.protect(span, protection);
+        return request.process.change_protection(|| key.protect(span, protection));
     }
     let outcome = protect_inside(request.process, request.pages(), protection, key);
     engagement::engage_if_needed(request.process);
@@ -53,7 +53,7 @@ fn protect_inside(
         if part.first != next {
             return Err(ENOMEM);
         }
-        key.protect(process.span_of(part), protection)?;
+        process.change_protection(|| key.protect(process.span_of(part), protection))?;
         if let Area::Memory(memory) = area {
             if !memory.opened && protection != PROT_NONE {
                 ranges::add_to_dump(process, part);

@@ -135,7 +135,8 @@ fn relocate(
             raw::protect(process.span_of(to), PROT_READ | PROT_WRITE)?;
         }
     }
-    let is_protected = raw::protect(process.span_of(to), memory.protection).is_ok();
+    let span = process.span_of(to);
+    let is_protected = process.change_protection(|| raw::protect(span, memory.protection)).is_ok();
     // With no mapping left to split it off, it stays accessible.
     let protection = if is_protected { memory.protection } else { PROT_READ | PROT_WRITE };
     let moved = Memory { locked: false, ..memory.protected(protection) };
@@ -208,13 +209,13 @@ fn move_out(process: &Process, request: RemapRequest, source: Source) -> Result<
     let to = raw::map(MapRequest { address, bytes, protection, flags, fd: -1, offset: 0 })?;
     if source.memory.opened {
         let from = Span { bytes: bytes.min(request.bytes), ..process.span_of(source.range) };
-        raw::protect(from, PROT_READ | PROT_WRITE)?;
+        process.change_protection(|| raw::protect(from, PROT_READ | PROT_WRITE))?;
         // SAFETY: both ranges are the program's, readable and writable, and distinct.
         unsafe {
             std::ptr::copy_nonoverlapping(from.address as *const u8, to as *mut u8, from.bytes)
         };
         // If that fails, it stays accessible.
-        let _ = raw::protect(from, source.memory.protection);
+        let _ = process.change_protection(|| raw::protect(from, source.memory.protection));
     }
     raw::protect(Span { address: to, bytes }, source.memory.protection)?;
     let _blocked = Blocked::new();

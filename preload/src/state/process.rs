@@ -93,6 +93,14 @@ impl Process {
         unsafe { engine.as_ref() }
     }
 
+    /// Protects managed memory, by a call that is made again where the engine may have undone it.
+    pub fn change_protection<R>(&self, mut change: impl FnMut() -> R) -> R {
+        match self.engine() {
+            Some(engine) => engine.core().put_backs.protect(change),
+            None => change(),
+        }
+    }
+
     /// From here on the engine has the arena. Called with the phase held.
     pub fn set_engine(&self, engine: Engine) {
         // Release pairs with the acquire in `engine`.

@@ -3,6 +3,7 @@
 use super::{PAGE, Pages};
 use io_uring::{IoUring, squeue};
 use std::fs::File;
+use std::io::{PipeReader, PipeWriter};
 use std::os::fd::AsRawFd;
 
 /// Reads from a page.
@@ -23,6 +24,20 @@ pub fn protect(pages: Pages, protection: i32) {
     // SAFETY: see above.
     let done = unsafe { libc::mprotect(pages.at(0).cast(), pages.count * PAGE, protection) };
     assert_eq!(done, 0);
+}
+
+/// Has a pipe refer to pages, for as long as one of its ends is there.
+pub fn hold(pages: Pages, held: &[usize]) -> (PipeReader, PipeWriter) {
+    let (reader, writer) = std::io::pipe().unwrap();
+    let fd = writer.as_raw_fd();
+    // SAFETY: changes a pipe of the test's.
+    assert!(unsafe { libc::fcntl(fd, libc::F_SETPIPE_SZ, held.len() * PAGE) } > 0);
+    for page in held {
+        let part = libc::iovec { iov_base: pages.at(*page).cast(), iov_len: PAGE };
+        // SAFETY: see above.
+        assert_eq!(unsafe { libc::vmsplice(fd, &part, 1, 0) }, PAGE as isize);
+    }
+    (reader, writer)
 }
 
 pub fn drop_raw(pages: &Pages, first: usize, count: usize) {
