@@ -1,9 +1,10 @@
-//! What `bench` needs of the kernel: memory, processes, swap files, the cleaner. The engine uses none of it.
+//! What `bench` and the engine's tests need of the kernel: memory, processes, swap files, the cleaner. The engine uses none of it.
 //!
 //! Calls go through libc's dynamic symbols on purpose: a library that is preloaded into the load generator must see
 //! its `mmap`, `munmap` and `fork`.
 
 pub mod cleaner;
+pub mod lost;
 pub mod memory;
 pub mod process;
 pub mod stress;

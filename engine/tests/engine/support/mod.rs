@@ -3,7 +3,6 @@
 mod audit;
 mod files;
 mod internals;
-mod lost;
 mod pages;
 mod past;
 mod process;
@@ -11,8 +10,7 @@ mod process;
 pub use audit::audit;
 pub use files::{file_of, read_from};
 pub use internals::*;
-pub use lost::is_lost;
-pub use pages::{Pages, atomics, read_at, word, write_at};
+pub use pages::{Pages, atomics, is_lost, read_at, word, write_at};
 pub use past::*;
 pub use process::{
     alone, become_user, end, ended, fork, fork_away, forked, in_child, interrupted_by,

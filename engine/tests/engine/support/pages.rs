@@ -1,5 +1,5 @@
 //! Pages by address, with content that tells page, word and stamp from every other.
-use super::internals::Pagemap;
+use super::internals::{Pagemap, bench};
 use super::{PAGE, WORDS};
 use std::sync::atomic::AtomicU64;
 use userswap::Region;
@@ -29,6 +29,11 @@ pub fn read_at(memory: *const u64, index: usize) -> u64 {
 pub fn atomics(words: &mut [u64]) -> &[AtomicU64] {
     // SAFETY: same size and alignment on this architecture, and the exclusive borrow is given up for it.
     unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), words.len()) }
+}
+
+/// Whether touching a page raises SIGBUS.
+pub fn is_lost(pages: Pages, page: usize) -> bool {
+    bench::lost::is_lost(pages.at(page) as usize)
 }
 
 /// Pages by address: tests share a region between threads in ways that slices do not allow.

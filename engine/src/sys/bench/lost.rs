@@ -1,10 +1,9 @@
 //! Pages that were lost: what a thread that touches one meets.
-use super::Pages;
-use super::signal;
+use crate::sys::signal;
+use std::cell::Cell;
 
-/// Whether touching a page raises SIGBUS, which ends neither the process nor the test.
-fn touch_in_handler(page: *const u8) -> bool {
-    use std::cell::Cell;
+/// Whether touching the page at an address, which lies in a live region, raises SIGBUS; that does not end the process.
+pub fn is_lost(page: usize) -> bool {
     thread_local!(static JUMP: Cell<*mut SigJump> = const { Cell::new(std::ptr::null_mut()) });
     #[repr(C, align(16))]
     struct SigJump([u8; 512]);
@@ -13,7 +12,7 @@ fn touch_in_handler(page: *const u8) -> bool {
         fn siglongjmp(jump: *mut SigJump, value: i32) -> !;
     }
     extern "C" fn on_bus(_: i32) {
-        // SAFETY: the thread is inside `touch_in_handler`, below the frame that set the jump.
+        // SAFETY: the thread is inside `is_lost`, below the frame that set the jump.
         unsafe { siglongjmp(JUMP.get(), 1) }
     }
     let mut jump = SigJump([0; 512]);
@@ -38,7 +37,7 @@ fn touch_in_handler(page: *const u8) -> bool {
     let lost = unsafe { __sigsetjmp(&raw mut jump, 1) } != 0;
     if !lost {
         // SAFETY: the page lies in a live region, or raises SIGBUS, which comes back above.
-        unsafe { page.read_volatile() };
+        unsafe { (page as *const u8).read_volatile() };
     }
     if signal::is_installed() {
         signal::replace_chained(Some(&before));
@@ -47,8 +46,4 @@ fn touch_in_handler(page: *const u8) -> bool {
         unsafe { libc::sigaction(libc::SIGBUS, &before, std::ptr::null_mut()) };
     }
     lost
-}
-
-pub fn is_lost(pages: Pages, page: usize) -> bool {
-    touch_in_handler(pages.at(page).cast())
 }
