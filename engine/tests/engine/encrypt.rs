@@ -299,10 +299,10 @@ fn no_number_is_taken_by_parent_and_child() {
     alone(60, || {
         let engine = engine(WAYS[0]);
         let cipher = Cipher::new().unwrap();
-        let taken = shared_words::<3>();
+        let taken = shared_words(3);
         let take = |word: usize| {
             let first = cipher.take_numbers(5);
-            taken[word].store(1 + first as u32, std::sync::atomic::Ordering::SeqCst);
+            taken[word].store(1 + first, std::sync::atomic::Ordering::SeqCst);
         };
         let child = fork(&engine, || {
             let grandchild = fork(&engine, || take(0));
@@ -311,7 +311,7 @@ fn no_number_is_taken_by_parent_and_child() {
         });
         take(2);
         join(child);
-        let mut firsts: Vec<u32> =
+        let mut firsts: Vec<u64> =
             taken.iter().map(|word| word.load(std::sync::atomic::Ordering::SeqCst)).collect();
         firsts.sort_unstable();
         assert_eq!(firsts, [1, 6, 11]);

@@ -2,14 +2,14 @@
 use crate::support::{alone, end, forked, is_long, kill, send, shared_words, stop};
 use std::os::fd::AsRawFd;
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use userswap::internals::{Ledger, Member, ledger};
 
 const LIMIT: u32 = 10_000;
 const MEMBERS: usize = 4;
 
 /// A child that takes and gives back pages until it is killed; it uses them only between the two.
-fn start(path: &Path, used: &AtomicU32, seed: u64) -> i32 {
+fn start(path: &Path, used: &AtomicU64, seed: u64) -> i32 {
     let child = forked();
     if child > 0 {
         return child;
@@ -20,16 +20,16 @@ fn start(path: &Path, used: &AtomicU32, seed: u64) -> i32 {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(seed | 1);
         let pages = (random >> 40) as u32 % (LIMIT / 2);
         if random >> 63 == 0 {
-            used.store(member.grow(pages), Ordering::SeqCst);
+            used.store(member.grow(pages).into(), Ordering::SeqCst);
         } else {
-            used.fetch_min(pages, Ordering::SeqCst);
+            used.fetch_min(pages.into(), Ordering::SeqCst);
             member.shrink(pages);
         }
     }
 }
 
 /// What the children use, while none of them runs.
-fn used_at_rest(children: &[i32], words: &[AtomicU32]) -> u32 {
+fn used_at_rest(children: &[i32], words: &[AtomicU64]) -> u64 {
     children.iter().for_each(|child| stop(*child));
     let used = words.iter().map(|word| word.load(Ordering::SeqCst)).sum();
     children.iter().for_each(|child| send(*child, libc::SIGCONT));
@@ -42,7 +42,7 @@ fn members_killed_at_any_moment_leave_the_sum_right() {
         let directory = tempfile::tempdir().unwrap();
         let path = Ledger::create(directory.path(), 1, LIMIT).unwrap();
         let watch = Ledger::open(&path, LIMIT).unwrap();
-        let words = shared_words::<MEMBERS>();
+        let words = shared_words(MEMBERS);
         let mut children: Vec<i32> =
             words.iter().zip(1..).map(|(word, seed)| start(&path, word, seed)).collect();
         let kills = if is_long() { 16_000 } else { 2000 };
@@ -54,11 +54,11 @@ fn members_killed_at_any_moment_leave_the_sum_right() {
             children[index] = start(&path, &words[index], round as u64 + 100);
             if round % 20 == 0 {
                 let used = used_at_rest(&children, words);
-                assert!(used <= LIMIT, "kill {round}: {used} pages are used of {LIMIT}");
+                assert!(used <= LIMIT.into(), "kill {round}: {used} pages are used of {LIMIT}");
                 most = most.max(used);
             }
         }
-        assert!(most > LIMIT / 2, "the members did compete: {most}");
+        assert!(most > u64::from(LIMIT / 2), "the members did compete: {most}");
         children.iter().for_each(|child| kill(*child));
         assert!(watch.held() > 0, "the last ones died with pages");
         let last = Member::join(&path, LIMIT).unwrap();
@@ -73,7 +73,7 @@ fn a_ledger_is_swept_only_when_its_job_has_ended() {
     alone(60, || {
         let directory = tempfile::tempdir().unwrap();
         let path = Ledger::create(directory.path(), 77, LIMIT).unwrap();
-        let words = shared_words::<MEMBERS>();
+        let words = shared_words(MEMBERS);
         let child = start(&path, &words[0], 3);
         while words[0].load(Ordering::SeqCst) == 0 {
             std::hint::spin_loop();

@@ -28,7 +28,6 @@ mod reclaim;
 mod refusals;
 mod servers;
 mod shrinkers;
-#[allow(unsafe_code, clippy::multiple_unsafe_ops_per_block)]
 mod support;
 mod swapoff;
 mod system_calls;

@@ -22,8 +22,10 @@ fn helped(engine: &Engine) -> u64 {
 fn used_until(pages: Pages, is_done: impl Fn() -> bool + Sync) {
     let done = AtomicBool::new(false);
     let each = pages.count / THREADS as usize;
+    // Not by the threads: a child made while one of them prints could never print.
+    let seed = seed();
     let work = |thread: u64| {
-        let mut random = Random::new(seed() ^ thread);
+        let mut random = Random::new(seed ^ thread);
         let first = thread as usize * each;
         let mut stamps = vec![5; each];
         while !done.load(Ordering::Relaxed) {
@@ -143,10 +145,11 @@ fn a_page_that_a_helper_serves_is_of_the_node_whose_thread_asked_for_it() {
 
 /// All pages are read by several threads, whatever is in them.
 fn used_again(pages: Pages) {
+    let seed = seed();
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
             scope.spawn(move || {
-                let mut random = Random::new(seed() ^ thread);
+                let mut random = Random::new(seed ^ thread);
                 for _ in 0..2000 {
                     let _ = pages.read(random.below(pages.count), 0);
                 }

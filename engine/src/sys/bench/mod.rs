@@ -7,6 +7,7 @@ pub mod cleaner;
 pub mod lost;
 pub mod memory;
 pub mod process;
+pub mod raw;
 pub mod stress;
 pub mod swap;
 

@@ -48,9 +48,10 @@ pub struct Waited {
     pub major_faults: u64,
 }
 
-/// Forks; the caller must have no other threads, or the child would find their locks taken.
+/// Forks; the caller must have no other threads, or the child would find their locks taken, unless the child does only what
+/// misses none of them.
 pub fn fork() -> io::Result<Fork> {
-    // SAFETY: the callers fork before they start threads, so the child is a whole program.
+    // SAFETY: the child is a whole program, or does not miss what it lacks.
     match super::check(unsafe { libc::fork() })? {
         0 => Ok(Fork::Child),
         child => Ok(Fork::Parent { child }),
@@ -116,6 +117,56 @@ pub fn bind_to_cpu(cpu: usize) -> io::Result<()> {
 pub fn die_with_parent() -> io::Result<()> {
     // SAFETY: this prctl takes one number and touches no memory.
     super::check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) }).map(drop)
+}
+
+/// Ends this process without running what was left for its end.
+pub fn end(code: i32) -> ! {
+    // SAFETY: _exit has no preconditions.
+    unsafe { libc::_exit(code) }
+}
+
+/// Has SIGALRM end this process in so many seconds; how many were left of the last time.
+pub fn alarm(seconds: u32) -> u32 {
+    // SAFETY: sets a timer of this process.
+    unsafe { libc::alarm(seconds) }
+}
+
+/// Ignores a signal.
+pub fn ignore(signal: i32) {
+    // SAFETY: ignoring a signal installs no code.
+    unsafe { libc::signal(signal, libc::SIG_IGN) };
+}
+
+/// Has `handler`, which does what a handler may, called each time this process has used so much more CPU time; zero ends that.
+pub fn interrupt(handler: extern "C" fn(i32), every: Duration) -> io::Result<()> {
+    if every.is_zero() {
+        // One that is already on its way is ignored.
+        ignore(libc::SIGVTALRM);
+    } else {
+        // SAFETY: see above.
+        unsafe { libc::signal(libc::SIGVTALRM, handler as *const () as usize) };
+    }
+    let tv_usec = libc::suseconds_t::try_from(every.as_micros()).map_err(io::Error::other)?;
+    let time = libc::timeval { tv_sec: 0, tv_usec };
+    let timer = libc::itimerval { it_interval: time, it_value: time };
+    // SAFETY: a valid structure, and none for the old one.
+    let set = unsafe { libc::setitimer(libc::ITIMER_VIRTUAL, &timer, std::ptr::null_mut()) };
+    super::check(set).map(drop)
+}
+
+/// Takes this process's rights away: all its threads are another user's from here on.
+pub fn become_user(id: u32) -> io::Result<()> {
+    // SAFETY: setresuid has no preconditions on memory.
+    super::check(unsafe { libc::setresuid(id, id, id) }).map(drop)
+}
+
+/// Whether a descriptor of this process is another process's under the same number: the same open file, not only the same path.
+pub fn shares_descriptor(process: Pid, number: i32) -> io::Result<bool> {
+    const KCMP_FILE: i32 = 0;
+    let this = std::process::id();
+    // SAFETY: compares two descriptors by number.
+    let order = unsafe { libc::syscall(libc::SYS_kcmp, this, process, KCMP_FILE, number, number) };
+    if order < 0 { Err(io::Error::last_os_error()) } else { Ok(order == 0) }
 }
 
 /// Has `command` start its child so that it dies with this thread.

@@ -8,9 +8,10 @@ mod past;
 mod process;
 
 pub use audit::audit;
+pub use bench::raw::{atomics, touch};
 pub use files::{file_of, read_from};
 pub use internals::*;
-pub use pages::{Pages, atomics, is_lost, read_at, word, write_at};
+pub use pages::{Pages, is_lost, read_at, word, write_at};
 pub use past::*;
 pub use process::{
     alone, become_user, end, ended, fork, fork_away, forked, in_child, interrupted_by,
@@ -157,11 +158,10 @@ pub fn limit(seconds: u32) {
     // A busy machine is no hang.
     let patience = if is_long() { 4 * u32::from(LONG_TIMES) } else { 4 };
     let generous = seconds * patience;
-    // SAFETY: sets a timer of this process.
-    let left = unsafe { libc::alarm(generous) };
+    let left = bench::process::alarm(generous);
     if left > generous {
-        // SAFETY: as above; another test may need longer.
-        unsafe { libc::alarm(left) };
+        // Another test may need longer.
+        bench::process::alarm(left);
     }
 }
 

@@ -1,7 +1,6 @@
 //! Pages by address, with content that tells page, word and stamp from every other.
-use super::internals::{Pagemap, bench};
+use super::internals::{Pagemap, bench, bench::raw};
 use super::{PAGE, WORDS};
-use std::sync::atomic::AtomicU64;
 use userswap::Region;
 
 /// The word at `index` of `page` under a stamp; stamp 0 is a page of zeros.
@@ -15,20 +14,12 @@ pub fn word(stamp: u64, page: usize, index: usize) -> u64 {
 
 /// Writes the word at `index` of memory of a test's own: the part of a live region or heap that it names has one writer.
 pub fn write_at(memory: *mut u64, index: usize, word: u64) {
-    // SAFETY: see above.
-    unsafe { memory.add(index).write_volatile(word) };
+    raw::write(memory.addr() + index * 8, word);
 }
 
 /// Reads the word at `index` of such memory.
 pub fn read_at(memory: *const u64, index: usize) -> u64 {
-    // SAFETY: as in `write_at`; others only write elsewhere.
-    unsafe { memory.add(index).read_volatile() }
-}
-
-/// Words as several threads may use them.
-pub fn atomics(words: &mut [u64]) -> &[AtomicU64] {
-    // SAFETY: same size and alignment on this architecture, and the exclusive borrow is given up for it.
-    unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), words.len()) }
+    raw::read(memory.addr() + index * 8)
 }
 
 /// Whether touching a page raises SIGBUS.
