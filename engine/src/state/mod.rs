@@ -25,6 +25,7 @@ pub mod threads;
 pub mod touched;
 pub mod trace;
 pub mod unmap_lock;
+pub mod wait_table;
 pub mod waits;
 pub mod wake;
 pub mod wants;

@@ -1,50 +1,24 @@
 //! Who waits for a page, and since when: what the watchdog looks at (`fault/watchdog.rs`).
 //!
 //! Only a thread that is about to sleep, or whose read is about to start, writes here: a fault that is served at once
-//! touches none of it. An entry is a hint, and may outlive its wait: what it says counts as long as the page's word
-//! says that the page is owned.
+//! touches none of it. The entries are in `wait_table.rs`.
 use crate::base::busy::Busy;
 use crate::base::index::PageIndex;
+use crate::state::wait_table::WaitTable;
+pub use crate::state::wait_table::{Entry, Wait, Waited};
 use crate::sys::clock;
-use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64};
 
-/// Waits that are seen at once; a thread that finds no room is not watched, but those it waits with are.
+/// Waits that are seen at once.
 const WAITS_MAX: usize = 64;
 
 /// How long a fault may wait at the start before that is reported: half of what the kernel allows a task that hangs.
 pub const LIMIT_NS: u64 = 60_000_000_000;
 
-/// What a thread waits for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Waited {
-    /// A page that another thread owns, or that is being read.
-    Page(PageIndex),
-    /// A free frame, for any page.
-    Frame,
-}
-
-/// A wait.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Wait {
-    pub waited: Waited,
-    /// The thread's kernel id.
-    pub thread: i32,
-    pub since_ns: u64,
-}
-
-/// Room for one wait; free while `since_ns` is 0.
-#[derive(Debug, Default)]
-pub struct Entry {
-    since_ns: AtomicU64,
-    thread: AtomicI32,
-    /// One more than the page; 0 for a frame.
-    page: AtomicU32,
-}
-
 /// All waits, and how long they may take.
 #[derive(Debug)]
 pub struct Waits {
-    entries: [Entry; WAITS_MAX],
+    table: WaitTable<WAITS_MAX>,
     /// How long a wait may take; 0 for as long as it likes.
     pub limit_ns: AtomicU64,
     /// Counts changes of the limit; the watchdog sleeps on it.
@@ -65,44 +39,8 @@ impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         self.stalled.end();
         if let Some((entry, since_ns)) = self.entry {
-            // The entry may be another's by now: then the page was free meanwhile.
-            let (done, kept) = (Ordering::Relaxed, Ordering::Relaxed);
-            let _ = entry.since_ns.compare_exchange(since_ns, 0, done, kept);
+            entry.end(since_ns);
         }
-    }
-}
-
-impl Entry {
-    /// Says what is waited for; the caller owns the entry, or nobody reads it yet.
-    pub fn set(&self, wait: Wait) {
-        self.describe(wait);
-        self.since_ns.store(wait.since_ns, Ordering::Relaxed);
-    }
-
-    fn describe(&self, wait: Wait) {
-        // Relaxed: a watchdog that reads half of two waits writes one odd line.
-        self.thread.store(wait.thread, Ordering::Relaxed);
-        let page = match wait.waited {
-            Waited::Page(page) => page + 1,
-            Waited::Frame => 0,
-        };
-        self.page.store(page, Ordering::Relaxed);
-    }
-
-    /// The wait is over.
-    pub fn clear(&self) {
-        self.since_ns.store(0, Ordering::Relaxed);
-    }
-
-    /// What is waited for, if anything is.
-    pub fn read(&self) -> Option<Wait> {
-        let since_ns = self.since_ns.load(Ordering::Relaxed);
-        let waited = match self.page.load(Ordering::Relaxed) {
-            0 => Waited::Frame,
-            page => Waited::Page(page - 1),
-        };
-        let thread = self.thread.load(Ordering::Relaxed);
-        (since_ns > 0).then_some(Wait { waited, thread, since_ns })
     }
 }
 
@@ -110,30 +48,17 @@ impl Waits {
     /// Nobody waits.
     pub fn new() -> Self {
         Self {
-            entries: std::array::from_fn(|_| Entry::default()),
+            table: WaitTable::new(),
             limit_ns: AtomicU64::new(LIMIT_NS),
             changes: AtomicU32::new(0),
             stalled: Busy::default(),
         }
     }
 
-    /// A thread begins to wait. `is_over` says of a page whether nobody can be waiting for it, so that the entries of
-    /// waits whose end nobody told can be used again.
+    /// A thread begins to wait; `is_over` as [`WaitTable::begin`] has it.
     pub fn begin(&self, wait: Wait, is_over: impl Fn(PageIndex) -> bool) -> Waiting<'_> {
-        let takes = |entry: &&Entry| {
-            let seen = entry.read();
-            let is_free = match seen.map(|seen| seen.waited) {
-                None => true,
-                Some(Waited::Page(page)) => is_over(page),
-                Some(Waited::Frame) => false,
-            };
-            let before = seen.map_or(0, |seen| seen.since_ns);
-            let (done, kept) = (Ordering::Relaxed, Ordering::Relaxed);
-            is_free && entry.since_ns.compare_exchange(before, wait.since_ns, done, kept).is_ok()
-        };
-        let entry = self.entries.iter().find(takes);
         self.stalled.begin();
-        let entry = entry.inspect(|entry| entry.describe(wait));
+        let entry = self.table.begin(wait, is_over);
         Waiting { entry: entry.map(|entry| (entry, wait.since_ns)), stalled: &self.stalled }
     }
 
@@ -144,12 +69,12 @@ impl Waits {
 
     /// All of them.
     pub fn list(&self) -> impl Iterator<Item = Wait> {
-        self.entries.iter().filter_map(Entry::read)
+        self.table.list()
     }
 
     /// In a forked child, whose other threads are the parent's.
     pub fn forget(&self) {
-        self.entries.iter().for_each(Entry::clear);
+        self.table.clear();
         self.stalled.forget();
     }
 }

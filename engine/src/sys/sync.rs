@@ -1,7 +1,9 @@
 //! The locks, atomics and the sleep of what is model-checked, behind one name: `tests/models.rs` and
 //! `tests/list_lru_model.rs` use a model checker's instead.
 pub use crate::sys::lock::{Guard, Lock};
-pub use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering, fence};
+pub use std::sync::atomic::{
+    AtomicBool, AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering, fence,
+};
 
 use crate::sys::futex;
 

@@ -20,6 +20,9 @@ mod loans;
 #[path = "../../src/job/rows.rs"]
 #[allow(dead_code)]
 mod rows;
+#[path = "../../src/state/wait_table.rs"]
+#[allow(dead_code)]
+mod wait_table;
 #[path = "../../src/state/word.rs"]
 #[allow(dead_code)]
 mod word;
@@ -29,6 +32,7 @@ mod items;
 mod lending;
 mod reclaimers;
 mod shares;
+mod waits;
 
 mod base {
     pub(crate) use crate::{index, limits};
@@ -40,7 +44,7 @@ mod sys {
     /// In the place of `engine/src/sys/sync.rs`.
     pub mod sync {
         pub use loom::sync::atomic::{
-            AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering, fence,
+            AtomicBool, AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering, fence,
         };
 
         pub type Guard<'a, T> = loom::sync::MutexGuard<'a, T>;
