@@ -1,15 +1,17 @@
 //! `userswap advise`: runs a program once with little RAM, records it, and says how much it needs.
 //!
 //! A record tells nothing of budgets below its own, and a program that has much less than it needs takes for ever. So the
-//! budget follows: a quarter of what the program has at each moment.
+//! budget follows: a quarter of what the program has at each moment, and more of it as long as the program does nothing but
+//! wait. Ctrl-C ends the program; what it has shown until then is said all the same.
 
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, ExitStatus};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use userswap::internals::RAM_MIN_BYTES;
 use userswap::internals::directory::EngineName;
 use userswap::internals::open::default_directory;
@@ -20,11 +22,20 @@ use userswap_report::{Record, advice, size, words};
 use crate::control::{Client, plain};
 use crate::failure::Failure;
 use crate::memory::PAGE_BYTES;
+use crate::metrics::{Stop, Woken};
 use crate::ram::parse_ram;
 use crate::report::{curve, paragraph};
 
-/// What a program has for each byte of its budget.
-const SHARE: u64 = 4;
+/// Eighths of what the program has: its budget at first.
+const EIGHTHS_MIN: u64 = 2;
+/// And at last: all of it, and room for what the engine keeps free.
+const EIGHTHS_MAX: u64 = 9;
+
+/// After so long it is looked whether the program only waits.
+const PATIENCE: Duration = Duration::from_secs(12);
+
+/// It does if it has waited for so many quarters of that.
+const QUARTERS_WAITED: u32 = 3;
 
 /// Between two looks at how much the program has.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -32,7 +43,8 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// Options of `advise`.
 #[derive(clap::Args)]
 pub struct AdviseArgs {
-    /// Run with this budget all the time [default: a quarter of what the program has, at least 16M]
+    /// Run with this budget all the time [default: a quarter of what the program has, more of it while the program only
+    /// waits, at least 16M]
     #[arg(long, value_name = "SIZE", value_parser = parse_ram, allow_hyphen_values = true)]
     ram: Option<u64>,
     /// The program and its arguments
@@ -60,12 +72,15 @@ pub fn advise(args: &AdviseArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// How the names of such directories begin; the number of the process follows.
+const PREFIX: &str = "userswap-advise-";
+
 /// Where the records go; removed with all that is in it.
 struct Directory(PathBuf);
 
 impl Directory {
     fn create() -> Result<Self, Failure> {
-        let path = default_directory().join(format!("userswap-advise-{}", std::process::id()));
+        let path = default_directory().join(format!("{PREFIX}{}", std::process::id()));
         let made = fs::DirBuilder::new().mode(0o700).create(&path);
         made.map_err(|error| Failure::unavailable(format!("{}: {error}", path.display())))?;
         Ok(Self(path))
@@ -75,17 +90,16 @@ impl Directory {
         let failed =
             |error| Failure::unavailable(format!("this program cannot start itself: {error}"));
         let itself = std::env::current_exe().map_err(failed)?;
-        let mut child = Command::new(itself)
+        let stop = Stop::on_signals()?;
+        let child = Command::new(itself)
             .args(["run", "--ram", &args.ram.unwrap_or(RAM_MIN_BYTES).to_string(), "--record"])
             .arg(self.0.join("record"))
             .arg("--")
             .args(&args.command)
             .spawn()
             .map_err(failed)?;
-        match args.ram {
-            Some(_) => child.wait().map_err(failed),
-            None => follow(&mut child).map_err(failed),
-        }
+        let share = args.ram.is_none().then(Share::new);
+        follow(child, &stop, share).map_err(failed)
     }
 
     /// The record that read most back first.
@@ -106,26 +120,57 @@ impl Drop for Directory {
     }
 }
 
-/// Keeps the budget at a share of what the program has, until it ends.
-fn follow(child: &mut Child) -> std::io::Result<ExitStatus> {
+/// Waits until the program ends, with its budget at a share of what it has, if there is one.
+fn follow(mut child: Child, stop: &Stop, mut share: Option<Share>) -> std::io::Result<ExitStatus> {
     let name = EngineName { pid: child.id(), number: 1 };
-    let mut budget = RAM_MIN_BYTES;
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok(status);
         }
-        std::thread::sleep(PAUSE);
+        if stop.wait(None, Some(PAUSE)) == Woken::Stopped {
+            // It has ended, or does so now.
+            let _ = kill_process(Pid::from_child(&child), Signal::TERM);
+            return child.wait();
+        }
+        let Some(share) = &mut share else { continue };
         // Without an engine it needs no more; one that ends meanwhile neither.
         let Ok(mut client) = Client::of(name) else { continue };
         let Ok(status) = client.status() else { continue };
-        let wanted = has_bytes(&status) / SHARE / PAGE_BYTES * PAGE_BYTES;
-        if wanted > budget {
-            let ram = Request::Set { key: "ram".into(), value: wanted.to_string() };
+        let budget = share.budget_of(has_bytes(&status), status.stall_ns, Instant::now());
+        if budget > share.bytes {
+            let ram = Request::Set { key: "ram".into(), value: budget.to_string() };
             // Refused, it stays as it was: the record is of less RAM then.
             if client.ask(&ram).is_ok() {
-                budget = wanted;
+                share.bytes = budget;
             }
         }
+    }
+}
+
+/// How much of what the program has is its budget.
+struct Share {
+    bytes: u64,
+    eighths: u64,
+    /// Since when it is that much, and for how long a thread had waited until then.
+    since: Option<(Instant, u64)>,
+}
+
+impl Share {
+    fn new() -> Self {
+        Self { bytes: RAM_MIN_BYTES, eighths: EIGHTHS_MIN, since: None }
+    }
+
+    /// The budget that it is to have from now on.
+    fn budget_of(&mut self, has_bytes: u64, stall_ns: u64, now: Instant) -> u64 {
+        let (since, stalled_ns) = *self.since.get_or_insert((now, stall_ns));
+        if now - since >= PATIENCE {
+            let waited = Duration::from_nanos(stall_ns.saturating_sub(stalled_ns));
+            if waited * 4 >= (now - since) * QUARTERS_WAITED {
+                self.eighths = (self.eighths + 1).min(EIGHTHS_MAX);
+            }
+            self.since = None;
+        }
+        has_bytes * self.eighths / 8 / PAGE_BYTES * PAGE_BYTES
     }
 }
 
@@ -163,4 +208,26 @@ fn advice_on(records: &[Record], ram: u64) -> String {
         ));
     }
     text + &paragraph(&format!("How sure that is: {}.", advice::Doubt::about(first).words()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_only_waits_gets_more_and_more_of_what_it_has() {
+        const MIB: u64 = 1 << 20;
+        let began = Instant::now();
+        let mut share = Share::new();
+        let mut look = |seconds: u64, stalled_s: u64| {
+            let now = began + Duration::from_secs(seconds);
+            share.budget_of(80 * MIB, stalled_s * 1_000_000_000, now) / MIB
+        };
+        assert_eq!([look(0, 0), look(11, 11), look(12, 12)], [20, 20, 30]);
+        // Half of the time is not all of it.
+        assert_eq!([look(13, 13), look(20, 15), look(25, 19)], [30, 30, 30]);
+        let all: Vec<u64> = (0..200).map(|seconds| look(30 + seconds, 30 + seconds)).collect();
+        assert_eq!((all[0], all[199]), (30, 90));
+        assert!(all.is_sorted(), "{all:?}");
+    }
 }

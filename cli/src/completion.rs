@@ -79,6 +79,7 @@ fn with_answers(command: Command) -> Command {
             add(set, "value", ArgValueCompleter::new(values))
         })
         .mut_subcommand("run", |run| add(run, "command", ArgValueCompleter::new(Program)))
+        .mut_subcommand("record", |record| add(record, "command", ArgValueCompleter::new(Program)))
 }
 
 fn candidates(

@@ -19,6 +19,7 @@ mod metrics;
 mod pattern;
 mod program;
 mod ram;
+mod record;
 mod report;
 mod run;
 mod sim;
@@ -80,6 +81,8 @@ enum Command {
     Bench(Box<userswap_bench::BenchLine>),
     /// Simulate machines that swap, beside what was published about them
     Sim(sim::SimArgs),
+    /// Run a program and record how it goes, for report; or write a record for the Perfetto UI
+    Record(Box<record::RecordArgs>),
     /// Say and draw what held a recorded run back, and what would help
     Report(report::ReportArgs),
     /// Run a program once, and say how much RAM it needs
@@ -130,6 +133,7 @@ fn main() -> ExitCode {
         Command::StressLoad(args) => stress::load(&args),
         Command::Bench(args) => bench::bench(*args),
         Command::Sim(args) => sim::sim(&args),
+        Command::Record(args) => with_defaults_of_record(*args).and_then(record::record),
         Command::Report(args) => report::report(&args),
         Command::Advise(args) => advise::advise(&args),
         Command::Completions(args) => completion::completions(&args),
@@ -142,19 +146,35 @@ fn main() -> ExitCode {
     })
 }
 
-/// The same command line once more, now that it is known to be one of `run`, with the user's defaults.
+/// The options of `run`, with the user's defaults.
 fn with_defaults(args: run::RunArgs) -> Result<run::RunArgs, Failure> {
     if args.no_defaults {
         return Ok(args);
     }
-    let defaults = defaults::Defaults::find()?;
-    let mut command = CommandLine::command().mut_subcommand("run", |run| defaults.apply(run));
-    let matches = command.try_get_matches_from_mut(std::env::args_os());
-    let line = matches.and_then(|matches| CommandLine::from_arg_matches(&matches));
-    match line.expect("every default was tried, and the rest has been read once").command {
+    match once_more("run")? {
         Command::Run(args) => Ok(args),
         _ => unreachable!("defaults do not change the command"),
     }
+}
+
+/// The same for `record`, which takes them, too.
+fn with_defaults_of_record(args: record::RecordArgs) -> Result<record::RecordArgs, Failure> {
+    if args.run.no_defaults {
+        return Ok(args);
+    }
+    match once_more("record")? {
+        Command::Record(args) => Ok(*args),
+        _ => unreachable!("defaults do not change the command"),
+    }
+}
+
+/// The same command line once more, now that it is known to be one of this command, with the user's defaults.
+fn once_more(name: &'static str) -> Result<Command, Failure> {
+    let defaults = defaults::Defaults::find()?;
+    let mut command = CommandLine::command().mut_subcommand(name, |it| defaults.apply(it));
+    let matches = command.try_get_matches_from_mut(std::env::args_os());
+    let line = matches.and_then(|matches| CommandLine::from_arg_matches(&matches));
+    Ok(line.expect("every default was tried, and the rest has been read once").command)
 }
 
 /// A value that does not fit its option gets one line; clap's own text, with the usage, the rest.

@@ -72,7 +72,7 @@ pub(crate) fn open(file: &Path) -> Result<Record, Failure> {
     if !file.exists() {
         let file = file.display();
         return Err(Failure::usage(format!(
-            "{file}: does not exist: name a file of run --record; a program writes none that fits its budget"
+            "{file}: does not exist: name a file of userswap record; a program writes none that fits its budget"
         )));
     }
     Record::open(file).map_err(Failure::usage)
@@ -84,12 +84,7 @@ fn one(
     perfetto: Option<&Path>,
 ) -> Result<(), Failure> {
     if let Some(file) = perfetto {
-        let written = fs::File::create(file).and_then(|created| {
-            let mut created = BufWriter::new(created);
-            perfetto::write(record, &mut created)?;
-            std::io::Write::flush(&mut created)
-        });
-        written.map_err(|error| unwritten("--perfetto", file, &error))?;
+        export(record, "--perfetto", file)?;
     }
     match output {
         Some((file, form)) => {
@@ -102,6 +97,16 @@ fn one(
             Ok(())
         }
     }
+}
+
+/// Writes the events of a record for the Perfetto UI.
+pub(crate) fn export(record: &Record, option: &str, file: &Path) -> Result<(), Failure> {
+    let written = fs::File::create(file).and_then(|created| {
+        let mut created = BufWriter::new(created);
+        perfetto::write(record, &mut created)?;
+        std::io::Write::flush(&mut created)
+    });
+    written.map_err(|error| unwritten(option, file, &error))
 }
 
 fn two(a: &Record, b: &Record, output: Option<(&Path, Form)>) -> Result<(), Failure> {

@@ -79,7 +79,7 @@ pub struct RunArgs {
     trace: Option<PathBuf>,
     /// Record that and how the engine is doing to this file, for `userswap report`; see docs/record.md
     #[arg(long, value_name = "FILE", conflicts_with = "trace")]
-    record: Option<PathBuf>,
+    pub record: Option<PathBuf>,
     /// Do not say what runs outside the budget
     #[arg(long)]
     quiet: bool,
@@ -113,7 +113,7 @@ pub struct RunArgs {
     pub no_defaults: bool,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM ARGS")]
-    command: Vec<OsString>,
+    pub command: Vec<OsString>,
 }
 
 fn parse_min_region(text: &str) -> Result<ByteSize, String> {

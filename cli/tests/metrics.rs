@@ -250,61 +250,123 @@ fn a_scrape_gets_its_format_and_promtool_finds_nothing_to_say() {
     serving.stop("-INT");
 }
 
+/// A real one, which asks `userswap metrics` every second.
+struct Prometheus {
+    child: Child,
+    address: String,
+    data: TempDir,
+}
+
+impl Prometheus {
+    fn start(target: &str) -> Self {
+        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+        let data = directory();
+        let config = data.path().join("prometheus.yml");
+        let text = format!(
+            "scrape_configs:\n  - job_name: userswap\n    scrape_interval: 1s\n    static_configs: [{{ targets: [\"{target}\"] }}]\n"
+        );
+        fs::write(&config, text).unwrap();
+        let child = Command::new("prometheus")
+            .arg(format!("--config.file={}", config.display()))
+            .arg(format!("--storage.tsdb.path={}", data.path().join("data").display()))
+            .arg(format!("--web.listen-address={address}"))
+            .stderr(fs::File::create(data.path().join("log")).unwrap())
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("prometheus is installed: .ci/run does that");
+        Self { child, address, data }
+    }
+
+    /// Its answer to a query; None as long as it does not listen.
+    fn ask(&self, query: &str) -> Option<Value> {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+        let encoded = query.bytes().map(|byte| match plain(byte) {
+            true => (byte as char).to_string(),
+            false => format!("%{byte:02X}"),
+        });
+        let path = format!("/api/v1/query?query={}", encoded.collect::<String>());
+        let mut connection = BufReader::new(TcpStream::connect(&self.address).ok()?);
+        write!(connection.get_mut(), "GET {path} HTTP/1.0\r\n\r\n").ok()?;
+        let mut answer = String::new();
+        connection.read_to_string(&mut answer).ok()?;
+        serde_json::from_str(answer.split_once("\r\n\r\n")?.1).ok()
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.data.path().join("log")).unwrap()
+    }
+}
+
+impl Drop for Prometheus {
+    fn drop(&mut self) {
+        end(&mut self.child);
+    }
+}
+
 #[test]
 fn a_real_prometheus_scrapes_it() {
     let runtime = runtime();
     let program = served(&runtime);
     let mut serving = Serving::start(&runtime, &["--listen", "0"]);
-    let target = serving.address();
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-    let data = directory();
-    let config = data.path().join("prometheus.yml");
-    let text = format!(
-        "scrape_configs:\n  - job_name: userswap\n    scrape_interval: 1s\n    static_configs: [{{ targets: [\"{target}\"] }}]\n"
-    );
-    fs::write(&config, text).unwrap();
-    let log = data.path().join("log");
-    let mut prometheus = Command::new("prometheus")
-        .arg(format!("--config.file={}", config.display()))
-        .arg(format!("--storage.tsdb.path={}", data.path().join("data").display()))
-        .arg(format!("--web.listen-address={free}"))
-        .stderr(fs::File::create(&log).unwrap())
-        .stdout(Stdio::null())
-        .spawn()
-        .expect("prometheus is installed: .ci/run does that");
-    let found = scraped(&free, &program.pid());
-    end(&mut prometheus);
-    let log = fs::read_to_string(&log).unwrap();
-    assert_eq!(found.len(), 3, "{found:?}\n{log}");
-    serving.stop("-TERM");
-}
-
-/// What Prometheus answers for a counter, a gauge and a histogram of a process, as soon as it knows it.
-fn scraped(server: &str, pid: &str) -> Vec<Value> {
-    let labels = format!("%7Bpid%3D%22{pid}%22%7D");
-    let ask = |name: &str| -> Option<Value> {
-        let connection = TcpStream::connect(server).ok()?;
-        let path = format!("/api/v1/query?query={name}{labels}");
-        let mut connection = BufReader::new(connection);
-        write!(connection.get_mut(), "GET {path} HTTP/1.0\r\n\r\n").ok()?;
-        let mut answer = String::new();
-        connection.read_to_string(&mut answer).ok()?;
-        let answer: Value = serde_json::from_str(answer.split_once("\r\n\r\n")?.1).ok()?;
-        let value = answer["data"]["result"][0]["value"][1].clone();
-        value.is_string().then_some(value)
-    };
-    let names = [
+    let prometheus = Prometheus::start(&serving.address());
+    let labels = format!("{{pid=\"{}\"}}", program.pid());
+    for name in [
         "userswap_swap_out_bytes_total",
         "userswap_node_resident_bytes",
         "userswap_fault_latency_seconds_count",
-    ];
-    let mut found = Vec::new();
-    let started = Instant::now();
-    while found.len() < names.len() && started.elapsed() < PATIENCE {
-        std::thread::sleep(Duration::from_millis(50));
-        found = names.iter().filter_map(|name| ask(name)).collect();
+    ] {
+        eventually(&format!("{name}{labels} is known: {}", prometheus.log()), || {
+            let answer = prometheus.ask(&format!("{name}{labels}"));
+            answer.is_some_and(|it| it["data"]["result"][0]["value"][1].is_string())
+        });
     }
-    found
+    drop(prometheus);
+    serving.stop("-TERM");
+}
+
+/// All queries of docs/grafana.json, with what a user may have chosen for its variables.
+fn queries(of: &Value, pid: &str, found: &mut Vec<String>) {
+    match of {
+        Value::Object(fields) => {
+            for (key, value) in fields {
+                match (key.as_str(), value) {
+                    ("expr", Value::String(text)) => found.push(
+                        text.replace("$pid", pid)
+                            .replace("$program", "python.*")
+                            .replace("$__rate_interval", "20s"),
+                    ),
+                    _ => queries(value, pid, found),
+                }
+            }
+        }
+        Value::Array(values) => values.iter().for_each(|value| queries(value, pid, found)),
+        _ => {}
+    }
+}
+
+#[test]
+fn a_real_prometheus_has_an_answer_to_every_query_of_the_dashboard() {
+    let runtime = runtime();
+    let program = served(&runtime);
+    let mut serving = Serving::start(&runtime, &["--listen", "0"]);
+    let prometheus = Prometheus::start(&serving.address());
+    let dashboard = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/grafana.json");
+    let dashboard: Value = serde_json::from_slice(&fs::read(dashboard).unwrap()).unwrap();
+    let mut all = Vec::new();
+    queries(&dashboard, &program.pid(), &mut all);
+    assert!(all.len() > 30, "{all:?}");
+    for query in all {
+        assert!(!query.contains('$'), "{query}: a variable that the dashboard does not have");
+        let mut answer = Value::Null;
+        eventually(&format!("{query} has an answer"), || {
+            answer = prometheus.ask(&query).unwrap_or_default();
+            // What is refused once is refused for ever.
+            assert_ne!(answer["status"], "error", "{query}: {answer}");
+            answer["data"]["result"].as_array().is_some_and(|result| !result.is_empty())
+        });
+    }
+    drop(prometheus);
+    serving.stop("-TERM");
 }
 
 #[test]

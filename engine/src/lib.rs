@@ -93,6 +93,7 @@ pub mod internals {
     pub use crate::state::arena::Arena;
     pub use crate::state::core::{Core, Path};
     pub use crate::state::node::NodeState;
+    pub use crate::state::origins::Origin;
     pub use crate::state::page::{Mapped, PageState};
     pub use crate::state::range_set::RangeSet;
     pub use crate::state::unmap_lock::Parts;

@@ -2,7 +2,8 @@
 //!
 //! [`Record`] reads a file once, in its order, and keeps what reports need: moments, a miss-ratio curve, an access map, costs by
 //! mapping. [`words`] says in words what held the run back, [`draw`] makes pictures, [`perfetto`] events for another program to
-//! show. Nothing here asks a running program or the machine.
+//! show. Nothing here asks a running program; of the machine only `symbols`,
+//! which looks for the names of functions in the program's files.
 #![forbid(unsafe_code)]
 
 pub mod access;
@@ -10,9 +11,11 @@ pub mod advice;
 pub mod curve;
 pub mod draw;
 mod mappings;
+mod origins;
 pub mod perfetto;
 mod record;
 pub mod size;
+mod symbols;
 pub mod words;
 
 pub use mappings::Cost;

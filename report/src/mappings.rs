@@ -1,16 +1,33 @@
-//! What each mapping of the program cost.
-use std::collections::HashMap;
+//! What each mapping of the program cost: those that come from the same place are one.
+use std::collections::{HashMap, HashSet};
 use userswap_trace::Mapping;
 
 /// What a mapping cost, as long as it was known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
-    /// Where it was.
+    /// Where it was: of several the largest.
     pub mapping: Mapping,
+    /// Mappings that come from the same place.
+    pub mappings: usize,
     /// Pages of it that came back with their content.
     pub back: u64,
     /// Faults on pages of it that had to read.
     pub faults: u64,
+}
+
+/// Mappings that are one in a report.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Place {
+    /// By first page: a mapping that grows is the same.
+    At(u32),
+    /// By the number of its origin.
+    From(u32),
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    cost: Cost,
+    firsts: HashSet<u32>,
 }
 
 /// Costs by mapping, and those of pages that were in none which the record has.
@@ -18,8 +35,7 @@ pub struct Cost {
 pub(crate) struct Costs {
     /// Those that are there, by address.
     now: Vec<Mapping>,
-    /// By first page: a mapping that grows is the same.
-    all: HashMap<u32, Cost>,
+    all: HashMap<Place, Known>,
     pub unknown: Cost,
 }
 
@@ -32,23 +48,29 @@ impl Costs {
     /// The costs of the mapping around a page.
     pub fn of(&mut self, page: u32) -> &mut Cost {
         let after = self.now.partition_point(|mapping| mapping.first <= page);
-        let around = after.checked_sub(1).map(|index| &self.now[index]);
-        match around.filter(|mapping| page - mapping.first < mapping.count) {
-            None => &mut self.unknown,
-            Some(mapping) => {
-                let cost = self.all.entry(mapping.first).or_default();
-                cost.mapping.first = mapping.first;
-                cost.mapping.count = cost.mapping.count.max(mapping.count);
-                cost
-            }
+        let around = after.checked_sub(1).map(|index| self.now[index]);
+        let Some(mapping) = around.filter(|mapping| page - mapping.first < mapping.count) else {
+            return &mut self.unknown;
+        };
+        let place = match mapping.origin {
+            0 => Place::At(mapping.first),
+            origin => Place::From(origin),
+        };
+        let Known { cost, firsts } = self.all.entry(place).or_default();
+        if mapping.count > cost.mapping.count {
+            cost.mapping = mapping;
         }
+        firsts.insert(mapping.first);
+        cost
     }
 
     /// The dearest first.
     pub fn ranked(&self) -> Vec<Cost> {
-        let mut all: Vec<Cost> = self.all.values().copied().filter(|cost| cost.back > 0).collect();
+        let all =
+            self.all.values().map(|known| Cost { mappings: known.firsts.len(), ..known.cost });
+        let mut all: Vec<Cost> = all.filter(|cost| cost.back > 0).collect();
         all.sort_unstable_by_key(|cost| {
-            let Cost { faults, back, mapping } = cost;
+            let Cost { faults, back, mapping, .. } = cost;
             (u64::MAX - faults, u64::MAX - back, mapping.first)
         });
         all
@@ -61,7 +83,7 @@ mod tests {
 
     #[test]
     fn a_page_is_charged_to_the_mapping_that_was_there() {
-        let mapping = |first, count| Mapping { first, count };
+        let mapping = |first, count| Mapping { first, count, origin: 0 };
         let mut costs = Costs::default();
         costs.of(10).back += 1;
         costs.set(vec![mapping(100, 10), mapping(10, 5)]);
@@ -72,5 +94,17 @@ mod tests {
         let ranked: Vec<(u64, u32)> =
             ranked.iter().map(|cost| (cost.back, cost.mapping.count)).collect();
         assert_eq!((ranked, costs.unknown.back), (vec![(4, 500), (1, 10)], 4));
+    }
+
+    #[test]
+    fn mappings_of_one_origin_are_one_however_many() {
+        let mapping = |first, count, origin| Mapping { first, count, origin };
+        let mut costs = Costs::default();
+        costs.set(vec![mapping(0, 10, 1), mapping(10, 20, 1), mapping(30, 10, 2)]);
+        [0, 10, 29, 30].iter().for_each(|page| costs.of(*page).back += 1);
+        let ranked = costs.ranked();
+        let ranked: Vec<_> =
+            ranked.iter().map(|cost| (cost.back, cost.mappings, cost.mapping.count)).collect();
+        assert_eq!(ranked, [(3, 2, 20), (1, 1, 10)]);
     }
 }

@@ -2,6 +2,7 @@
 use crate::access::Access;
 use crate::curve::{Curve, Ram};
 use crate::mappings::{Cost, Costs};
+use crate::origins::Origins;
 use std::collections::BTreeMap;
 use std::io::BufRead;
 use std::path::Path;
@@ -52,6 +53,8 @@ pub struct Record {
     pub costs: Vec<Cost>,
     /// What pages cost that were in no mapping that was sampled.
     pub unknown_cost: Cost,
+    /// Where mappings come from, in words, by number from 1 on.
+    pub origins: Vec<String>,
     /// Events that are missing.
     pub lost: u64,
     /// False if the program was killed or became another.
@@ -59,14 +62,16 @@ pub struct Record {
 }
 
 impl Record {
-    /// Reads a file.
+    /// Reads a file, and looks for names of functions in those of the program.
     ///
     /// # Errors
     /// It cannot be read, or is no record, or damaged: one line.
     pub fn open(path: &Path) -> Result<Self, String> {
         Reader::open(path).map_err(|bad| bad.to_string()).and_then(|reader| {
             let is_record = reader.header().record.is_some();
-            let record = is_record.then(|| Self::read(reader).map_err(|bad| bad.to_string()));
+            let record = is_record.then(|| {
+                Self::whole(reader, Origins::words_with_functions).map_err(|bad| bad.to_string())
+            });
             record.unwrap_or_else(|| {
                 let file = path.display();
                 Err(format!("{file}: is a trace without samples: name a file of run --record"))
@@ -78,7 +83,14 @@ impl Record {
     ///
     /// # Errors
     /// The file is damaged or cut.
-    pub fn read<R: BufRead>(mut reader: Reader<R>) -> Result<Self, BadTrace> {
+    pub fn read<R: BufRead>(reader: Reader<R>) -> Result<Self, BadTrace> {
+        Self::whole(reader, Origins::words)
+    }
+
+    fn whole<R: BufRead>(
+        mut reader: Reader<R>,
+        words: fn(&Origins) -> Vec<String>,
+    ) -> Result<Self, BadTrace> {
         let header = reader.header().clone();
         let mut looks = Looks::new(header.budget_pages.into());
         while let Some(block) = reader.next_block()? {
@@ -91,10 +103,19 @@ impl Record {
             }
         }
         looks.take_events();
-        let Looks { moments, totals, curve, access, costs, lost, .. } = looks;
-        let (has_ended, unknown_cost) = (reader.has_ended(), costs.unknown);
-        let costs = costs.ranked();
-        Ok(Self { header, moments, totals, curve, access, costs, unknown_cost, lost, has_ended })
+        let Looks { moments, totals, curve, access, costs, origins, lost, .. } = looks;
+        Ok(Self {
+            header,
+            moments,
+            totals,
+            curve,
+            access,
+            unknown_cost: costs.unknown,
+            costs: costs.ranked(),
+            origins: words(&origins),
+            lost,
+            has_ended: reader.has_ended(),
+        })
     }
 
     /// Milliseconds that it covers.
@@ -151,6 +172,7 @@ struct Looks {
     curve: Curve,
     access: Access,
     costs: Costs,
+    origins: Origins,
     lost: u64,
     ram: Ram,
     waiting: Vec<Event>,
@@ -162,6 +184,7 @@ impl Looks {
     }
 
     fn take_sample(&mut self, mut sample: Sample, at_ms: u64) {
+        self.origins.take(&mut sample);
         if let Some(mappings) = sample.mappings.take() {
             self.costs.set(mappings);
         }

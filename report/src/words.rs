@@ -164,12 +164,20 @@ fn hint(record: &Record) -> Option<String> {
     })
 }
 
-/// A mapping by its size and where it is.
+/// A mapping by what asked for it, its size and where it is.
 pub fn place(record: &Record, cost: &Cost) -> String {
     let address = record.header.record.as_ref().map_or(0, |record| record.address);
     let bytes = u64::from(cost.mapping.count) * size::PAGE_BYTES;
     let from = address.wrapping_add(u64::from(cost.mapping.first) * size::PAGE_BYTES);
-    format!("{} at {from:#x}", size::bytes(bytes))
+    let place = match cost.mappings {
+        0 | 1 => format!("{} at {from:#x}", size::bytes(bytes)),
+        several => format!("{several} mappings, the largest {} at {from:#x}", size::bytes(bytes)),
+    };
+    let origin = cost.mapping.origin.checked_sub(1);
+    match origin.and_then(|origin| record.origins.get(origin as usize)) {
+        Some(origin) if !origin.is_empty() => format!("{}: {place}", plain(origin)),
+        _ => place,
+    }
 }
 
 fn doubts(record: &Record) -> String {

@@ -5,7 +5,8 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::{Duration, Instant};
 use userswap_report::{Record, advice, draw, perfetto, words};
 use userswap_trace::{
-    Bucket, DeviceSample, Event, Header, Kind, Mapping, Pages, Reader, RecordHeader, Sample, Writer,
+    Bucket, Call, DeviceSample, Event, Header, Kind, Mapping, Origin, Pages, Reader, RecordHeader,
+    Sample, Writer,
 };
 
 /// Records where no time is given.
@@ -95,7 +96,16 @@ impl Random {
                 self.some(5, |random| Mapping {
                     first: random.next() as u32,
                     count: random.next() as u32,
+                    origin: random.below(4) as u32,
                 })
+            }),
+            objects: self.some(2, Self::name),
+            origins: self.some(3, |random| Origin {
+                name: if random.below(2) == 0 { random.name() } else { String::new() },
+                calls: random.some(3, |random| Call {
+                    object: random.below(4) as u32,
+                    offset: random.number(),
+                }),
             }),
             cpu_ms: self.number(),
             exec: self.name(),

@@ -15,6 +15,6 @@ mod writer;
 pub use event::{Event, Kind, RUN_MAX};
 pub use header::{Header, RECORD_VERSION, RecordHeader, VERSION};
 pub use reader::{BadTrace, Block, Reader};
-pub use sample::{Bucket, DeviceSample, MAPPINGS_MAX, Mapping, Pages, Sample};
+pub use sample::{Bucket, Call, DeviceSample, MAPPINGS_MAX, Mapping, Origin, Pages, Sample};
 pub use uses::{Recording, Use};
 pub use writer::Writer;

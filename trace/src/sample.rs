@@ -29,6 +29,12 @@ pub struct Sample {
     /// The program's mappings, if they have changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mappings: Option<Vec<Mapping>>,
+    /// Files with code that the calls of `origins` are in, those that no sample before has told: numbered from 0.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub objects: Vec<String>,
+    /// Where mappings come from, what no sample before has told: numbered from 1.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub origins: Vec<Origin>,
     /// CPU time of all threads of the process so far.
     pub cpu_ms: u64,
     /// The program that the process was about to become by exec; a sample after this one says that it could not.
@@ -91,4 +97,33 @@ pub struct Mapping {
     pub first: u32,
     /// So many.
     pub count: u32,
+    /// The number of its origin; 0 where that is not known.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub origin: u32,
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+/// Where a mapping comes from.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Origin {
+    /// What it is called; empty if it has no name.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// The calls that asked for it, the nearest one first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub calls: Vec<Call>,
+}
+
+/// An address in a function that has called another.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Call {
+    /// The number of the file that its code is in.
+    pub object: u32,
+    /// Its place in that file, in bytes.
+    pub offset: u64,
 }

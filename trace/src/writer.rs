@@ -71,6 +71,8 @@ impl<W: Write> Writer<W> {
             // Names of devices and mappings can be long; numbers alone fit.
             sample.mappings = None;
             sample.devices.iter_mut().for_each(|device| device.name.truncate(0));
+            sample.objects.iter_mut().for_each(|object| object.truncate(0));
+            sample.origins.iter_mut().for_each(|origin| origin.name.truncate(0));
             self.bytes = serde_json::to_vec(&sample)?;
         }
         self.write_packed(BlockHead { events: SAMPLE, at_ms, ..BlockHead::default() })

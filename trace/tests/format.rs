@@ -165,7 +165,7 @@ fn sample(number: u64) -> Sample {
         counters: [("pgfault".to_owned(), number)].into(),
         fault_latency: vec![Bucket { below_ns: 1000, faults: number }],
         devices: vec![DeviceSample { used_pages: number, ..DeviceSample::default() }],
-        mappings: (number == 1).then(|| vec![Mapping { first: 7, count: 5 }]),
+        mappings: (number == 1).then(|| vec![Mapping { first: 7, count: 5, origin: 2 }]),
         ..Sample::default()
     }
 }

@@ -99,6 +99,19 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         ],
     ),
     (
+        "record",
+        &[
+            example(
+                "userswap record -o job.record --ram 512M -- python3 job.py",
+                "the same as userswap run --record job.record",
+            ),
+            example(
+                "userswap record --perfetto job.json job.record",
+                "for https://ui.perfetto.dev",
+            ),
+        ],
+    ),
+    (
         "report",
         &[
             example("userswap report job.record", "what held a recorded run back, in words"),

@@ -25,7 +25,7 @@ use clap::Args;
 use crate::failure::Failure;
 use address::{Address, Connection, Listener};
 use exposition::{Format, exposition};
-use stop::{Stop, Woken};
+pub use stop::{Stop, Woken};
 
 /// Scrapes that are answered or waited for at once; more are refused by closing them.
 const CONNECTIONS_MAX: usize = 16;

@@ -3,6 +3,7 @@
 pub mod adopt;
 pub mod balance;
 pub mod fork;
+mod origins;
 pub mod probe;
 mod sample;
 pub mod share;

@@ -1,7 +1,7 @@
 //! How an engine is doing, for a record: what has changed since the sample before.
-use crate::base::index::PageRange;
 use crate::device::record::Device;
 use crate::device::traffic::Traffic;
+use crate::process::origins::{Numbers, Unknown};
 use crate::state::core::Core;
 use crate::sys::process;
 use std::collections::BTreeMap;
@@ -25,6 +25,7 @@ pub(super) struct Sampler {
     traffic: BTreeMap<u32, DeviceSample>,
     settings: BTreeMap<String, String>,
     mappings: Vec<Mapping>,
+    origins: Numbers,
 }
 
 impl Sampler {
@@ -53,6 +54,7 @@ impl Sampler {
         let is_turn = self.samples.is_multiple_of(MAPPINGS_EVERY);
         let mappings = if is_turn { self.mappings(core) } else { None };
         drop(inside);
+        let Unknown { objects, origins } = self.origins.take_unknown();
         self.samples += 1;
         let mut counters = core.counters.snapshot().values().into_iter().collect();
         let growth = grown(&counters, &take(&mut self.counters));
@@ -66,6 +68,8 @@ impl Sampler {
             devices,
             settings,
             mappings,
+            objects,
+            origins,
             cpu_ms: process::cpu_ms(),
             exec: String::new(),
         })
@@ -104,15 +108,21 @@ impl Sampler {
 
     /// The largest, by address; None if they are the same as before.
     fn mappings(&mut self, core: &Core) -> Option<Vec<Mapping>> {
-        let all = core.arena.allocated(PageRange { first: 0, count: core.arena.pages() });
-        let plain = all.into_iter().filter(|range| !core.arena.is_foreign(range.first));
-        let mut mappings: Vec<_> =
-            plain.map(|range| Mapping { first: range.first, count: range.count }).collect();
-        if mappings.len() > MAPPINGS_MAX {
-            mappings.select_nth_unstable_by_key(MAPPINGS_MAX, |mapping| u32::MAX - mapping.count);
-            mappings.truncate(MAPPINGS_MAX);
-            mappings.sort_unstable_by_key(|mapping| mapping.first);
+        let mut mapped = core.arena.mapped();
+        mapped.retain(|(range, _)| !core.arena.is_foreign(range.first));
+        if mapped.len() > MAPPINGS_MAX {
+            mapped.select_nth_unstable_by_key(MAPPINGS_MAX, |(range, _)| u32::MAX - range.count);
+            mapped.truncate(MAPPINGS_MAX);
+            mapped.sort_unstable_by_key(|(range, _)| range.first);
         }
+        let mut number =
+            |origin: Option<_>| origin.map_or(0, |origin| self.origins.number(&origin));
+        let mappings = mapped.into_iter().map(|(range, origin)| Mapping {
+            first: range.first,
+            count: range.count,
+            origin: number(origin),
+        });
+        let mappings: Vec<_> = mappings.collect();
         if mappings == self.mappings {
             return None;
         }

@@ -5,12 +5,14 @@
 use crate::base::index::{PageIndex, PageRange};
 use crate::state::address_space::{ARENA_PAGES_MAX, AddressSpace};
 use crate::state::hints::Hints;
+use crate::state::origins::{Origin, Origins};
 use crate::state::range_set::RangeSet;
 use crate::sys::PAGE_BYTES;
 use crate::sys::lock::Lock;
 use crate::sys::mapping::{self, Access};
 use std::collections::BTreeMap;
 use std::io;
+use std::sync::Arc;
 use userswap_policy::readahead::Hint;
 
 /// Address space, and which pages of it are allocated.
@@ -28,7 +30,11 @@ struct Tables {
     free: BTreeMap<PageIndex, u32>,
     /// First page to count; neighbours stay apart, so that a window ends with its region.
     used: BTreeMap<PageIndex, u32>,
+    origins: Origins,
 }
+
+/// A part of a region, and where it comes from, if that is known.
+pub type Mapped = (PageRange, Option<Arc<Origin>>);
 
 impl Arena {
     /// Reserves an arena, halving `pages` until the kernel agrees.
@@ -57,7 +63,7 @@ impl Arena {
         let parts = foreign.outside(PageRange { first: 0, count: pages });
         let free = parts.into_iter().map(|part| (part.first, part.count)).collect();
         let used = space.gaps.iter().map(|gap| (gap.first, gap.count)).collect();
-        let tables = Lock::new(Tables { free, used });
+        let tables = Lock::new(Tables { free, used, origins: Origins::default() });
         Ok(Self { space, hints: Hints::new(pages)?, tables, foreign: Lock::new(foreign) })
     }
 
@@ -160,6 +166,7 @@ impl Arena {
         free.insert(range);
         for part in used {
             tables.take_used(part);
+            tables.origins.clear(part);
             self.hints.set(part, Hint::Normal);
             free.remove(part);
         }
@@ -204,6 +211,7 @@ impl Arena {
         let mut tables = self.tables.lock();
         for part in tables.used_within(range) {
             tables.take_used(part);
+            tables.origins.clear(part);
             self.hints.set(part, Hint::Normal);
             tables.put_free(part);
         }
@@ -212,6 +220,32 @@ impl Arena {
     /// The allocated parts of `range`, in order.
     pub fn allocated(&self, range: PageRange) -> Vec<PageRange> {
         self.tables.lock().used_within(range)
+    }
+
+    /// Notes where what is allocated in `range` comes from.
+    pub fn set_origin(&self, range: PageRange, origin: &Arc<Origin>) {
+        let mut tables = self.tables.lock();
+        for part in tables.used_within(range) {
+            tables.origins.set(part, origin.clone());
+        }
+    }
+
+    /// Forgets where `range` comes from.
+    pub fn clear_origin(&self, range: PageRange) {
+        self.tables.lock().origins.clear(range);
+    }
+
+    /// Where `page` comes from, if that is known.
+    pub fn origin_of(&self, page: PageIndex) -> Option<Arc<Origin>> {
+        let tables = self.tables.lock();
+        tables.origins.split(PageRange { first: page, count: 1 }).pop()?.1
+    }
+
+    /// Everything that is allocated, in order, region by region.
+    pub fn mapped(&self) -> Vec<Mapped> {
+        let tables = self.tables.lock();
+        let regions = tables.used.iter().map(|(&first, &count)| PageRange { first, count });
+        regions.flat_map(|region| tables.origins.split(region)).collect()
     }
 
     /// The region around `page`, if it is allocated.

@@ -13,6 +13,7 @@ pub mod hints;
 pub mod kernel;
 pub mod memory;
 pub mod node;
+pub mod origins;
 pub mod page;
 pub mod polling;
 pub mod range_set;

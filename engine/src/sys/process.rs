@@ -133,6 +133,13 @@ pub fn command_line(bytes: usize) -> String {
     text.trim_end().to_owned()
 }
 
+/// What is mapped in this process, as the kernel writes it; empty without /proc.
+pub fn mappings() -> String {
+    // A name may be of any bytes.
+    String::from_utf8_lossy(&std::fs::read("/proc/thread-self/maps").unwrap_or_default())
+        .into_owned()
+}
+
 /// Times that the kernel has taken the CPU away from this thread for other work.
 pub fn preemptions() -> u64 {
     used_by(libc::RUSAGE_THREAD).ru_nivcsw as u64

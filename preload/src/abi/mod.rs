@@ -1,6 +1,7 @@
 //! The edges to the C library and the kernel, past everything that is interposed.
 
 pub mod allocator;
+pub mod backtrace;
 pub mod callers;
 pub mod context;
 pub mod native;

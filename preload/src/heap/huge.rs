@@ -3,7 +3,7 @@
 //! glibc does the same from 32 MiB at the latest. Growing such a block moves pages instead of copying
 //! bytes, which under the engine would bring everything in and out once more.
 use crate::abi::raw::{RemapRequest, Span};
-use crate::memory::{mappings, ranges, remap};
+use crate::memory::{mappings, origins, ranges, remap};
 use crate::state::areas::Area;
 use crate::state::process::{self, Process};
 use libc::c_void;
@@ -78,6 +78,7 @@ pub fn resize(address: usize, bytes: usize) -> *mut c_void {
         flags: libc::MREMAP_MAYMOVE,
         new_address: 0,
     };
+    let origin = origins::of_page(address);
     // Out of the table while it moves: the old address may be given out again before it is done.
     let blocked = Blocked::new();
     BLOCKS.lock().remove(&address);
@@ -87,6 +88,7 @@ pub fn resize(address: usize, bytes: usize) -> *mut c_void {
         Ok(address) => Span { address, bytes: new_bytes },
         Err(_) => Span { address, bytes: old_bytes },
     };
+    origins::moved(block, origin);
     let _blocked = Blocked::new();
     BLOCKS.lock().insert(block.address, (block.bytes / PAGE_BYTES) as u32);
     moved.map_or(std::ptr::null_mut(), |address| address as *mut c_void)

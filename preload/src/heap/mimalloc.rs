@@ -4,7 +4,7 @@
 //! (`memory/commitment`). A purge drops the content.
 //! mimalloc's one large table (its page map) is the kernel's.
 use crate::abi::raw::{self, Span};
-use crate::memory::{commitment, locking, ranges};
+use crate::memory::{commitment, locking, origins, ranges};
 use crate::state::areas::Area;
 use crate::state::process::{self, Process};
 use libc::{c_int, c_void};
@@ -113,6 +113,7 @@ fn heap_area(process: &Process, bytes: usize) -> Option<PageRange> {
         return None;
     }
     areas.set(range, Area::Heap { locked: false });
+    origins::note_heap(process, range);
     Some(range)
 }
 

@@ -6,10 +6,10 @@
 //! has one. The entry points are as safe as the functions that they stand in for.
 use super::stats;
 use crate::abi::next::next_functions;
-use crate::abi::raw;
+use crate::abi::raw::{self, Span};
 use crate::calls::held::is_needed;
 use crate::calls::{arguments, by_number};
-use crate::memory::engagement;
+use crate::memory::{engagement, origins};
 use crate::state::process;
 use libc::{c_char, c_int, c_uint, c_ulong, gid_t, pid_t, rlimit, uid_t};
 
@@ -30,7 +30,7 @@ fn gather() {
 
 /// Declares entry points that gather what an engine needs and then do what the function does.
 macro_rules! giving_up {
-    ($( fn $name:ident($($argument:ident: $type:ty),* $(,)?) by $call:ident if $condition:expr; )+) => {
+    ($( fn $name:ident($($argument:ident: $type:ty),* $(,)?) by $call:ident if $condition:expr $(, then $after:expr)?; )+) => {
         next_functions! { $( fn $name($($argument: $type),*) -> c_int; )+ }
         mod exported {
             use super::*;
@@ -42,7 +42,11 @@ macro_rules! giving_up {
                     }
                     let arguments = arguments::of([$($argument as usize),*]);
                     let _held = is_needed().then(|| arguments::hold(libc::$call, &arguments));
-                    super::$name($($argument),*)
+                    let status = super::$name($($argument),*);
+                    $(if status == 0 {
+                        $after;
+                    })?
+                    status
                 }
             )+
         }
@@ -65,7 +69,8 @@ giving_up! {
     fn pivot_root(root: *const c_char, old: *const c_char) by SYS_pivot_root if true;
     fn unshare(flags: c_int) by SYS_unshare if true;
     fn setns(namespace: c_int, kind: c_int) by SYS_setns if true;
-    fn prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) by SYS_prctl if gives_up(option);
+    fn prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) by SYS_prctl if gives_up(option),
+        then origins::named(option, a, Span { address: b as usize, bytes: c as usize }, d as *const c_char);
     fn setrlimit(resource: c_uint, limits: *const rlimit) by SYS_setrlimit if is_tight(resource, limits);
     fn setrlimit64(resource: c_uint, limits: *const rlimit) by SYS_setrlimit if is_tight(resource, limits);
     fn prlimit(process: pid_t, resource: c_uint, new: *const rlimit, old: *mut rlimit) by SYS_prlimit64

@@ -2,7 +2,7 @@
 //!
 //! The entry points here are as safe as the functions of the C library that they stand in for.
 use super::protection::Key;
-use super::{advice, commitment, locking, mappings, protection, remap, unmanaged};
+use super::{advice, commitment, locking, mappings, origins, protection, remap, unmanaged};
 use crate::abi::callers::{self, entry};
 use crate::abi::raw::{Errno, MapRequest, RemapRequest, Span, set_errno};
 use crate::state::process;
@@ -71,7 +71,12 @@ pub unsafe extern "C" fn mremap(
     new_address: *mut c_void,
 ) -> *mut c_void {
     let (address, new_address) = (address as usize, new_address as usize);
-    to_pointer(remap::remap(RemapRequest { address, bytes, new_bytes, flags, new_address }))
+    let origin = origins::of_page(address);
+    let request = RemapRequest { address, bytes, new_bytes, flags, new_address };
+    let outcome = remap::remap(request).inspect(|address| {
+        origins::moved(Span { address: *address, bytes: new_bytes }, origin);
+    });
+    to_pointer(outcome)
 }
 
 entry!(

@@ -3,7 +3,7 @@
 //! Only what the program itself maps over a part of the arena (a file, shared memory) is really mapped
 //! there, and replaced by plain memory when it goes.
 use super::replace::{self, Over};
-use super::{engagement, locking, ranges};
+use super::{engagement, locking, origins, ranges};
 use crate::abi::raw::{self, Errno, MapRequest, Span};
 use crate::state::process::{self, Process, Request};
 use libc::{EINVAL, ENOMEM, PROT_NONE};
@@ -82,12 +82,14 @@ fn is_private_memory(request: &MapRequest) -> bool {
 
 fn allocate(process: &Process, request: MapRequest) -> Result<usize, Errno> {
     let count = u32::try_from(request.bytes.div_ceil(PAGE_BYTES)).map_err(|_| ENOMEM)?;
+    let origin = origins::of_calls(process, count);
     let blocked = Blocked::new();
     let range = match at_hint(process, request.address, count) {
         Some(range) => range,
         None => ranges::take(process, count, ranges::align_of(count)).ok_or(ENOMEM)?,
     };
     ranges::open(process, range, request.protection)?;
+    origins::note(process, range, origin);
     drop(blocked);
     settle(process, range, &request);
     Ok(process.arena.address_of(range.first))
@@ -104,9 +106,11 @@ fn at_hint(process: &Process, hint: usize, count: u32) -> Option<PageRange> {
 
 /// Readable and writable memory for malloc's own mappings.
 pub fn allocate_open(process: &Process, count: u32, align: u32) -> Option<PageRange> {
+    let origin = origins::of_calls(process, count);
     let blocked = Blocked::new();
     let range = ranges::take(process, count, align)?;
     ranges::open(process, range, libc::PROT_READ | libc::PROT_WRITE).ok()?;
+    origins::note(process, range, origin);
     drop(blocked);
     engagement::engage_if_needed(process);
     Some(range)
@@ -138,6 +142,7 @@ fn map_at(exact: &Request, request: MapRequest) -> Result<usize, Errno> {
     let is_memory = is_ours && is_private_memory(&request);
     let is_noreplace = request.flags & libc::MAP_FIXED_NOREPLACE == libc::MAP_FIXED_NOREPLACE;
     let over = if is_noreplace { Over::Nothing } else { Over::Anything };
+    let origin = is_memory.then(|| origins::of_calls(process, range.count)).flatten();
     let blocked = Blocked::new();
     let phase = process.phase();
     let claim = replace::claim(process, range, over)?;
@@ -146,6 +151,7 @@ fn map_at(exact: &Request, request: MapRequest) -> Result<usize, Errno> {
         return replace::with_mapping(process, &phase, &claim, MapRequest { flags, ..request });
     }
     replace::with_memory(process, &phase, &claim, request.protection)?;
+    origins::note(process, range, origin);
     drop(phase);
     drop(blocked);
     settle(process, range, &request);

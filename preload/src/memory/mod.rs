@@ -7,6 +7,7 @@ mod entries;
 pub mod guard;
 pub mod locking;
 pub mod mappings;
+pub mod origins;
 mod protection;
 pub mod ranges;
 pub mod remap;
