@@ -8,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 
 use preload_support::{compile, directory, run, succeed, with};
 use serde_json::Value;
-use userswap_report::Record;
+use userswap_report::{Cost, Record, words};
 
 /// Pages of the program that goes round and round.
 const LOOP_PAGES: u64 = (48 << 20) / 4096;
@@ -68,6 +68,98 @@ fn the_curve_of_a_loop_falls_where_all_of_it_fits() {
         assert!(u64::from(dearest.mapping.count) >= LOOP_PAGES, "{:?}", record.costs);
         assert!(dearest.back * 10 > now * 7, "{:?}", record.costs);
     }
+}
+
+#[test]
+fn mappings_are_called_by_the_program_s_names_and_by_the_functions_that_asked_for_them() {
+    for fault in ["thread", "signal"] {
+        let directory = directory();
+        let program = compile(directory.path(), "origins.c");
+        let (file, _) = record(directory.path(), fault, &program);
+        let record = opened(&file);
+        let named = |begins: &str| {
+            let of = |cost: &&Cost| words::place(&record, cost).starts_with(begins);
+            let found: Vec<&Cost> = record.costs.iter().filter(of).collect();
+            let [cost] = found[..] else {
+                panic!("{fault}: {begins}: {found:?}: {:?}", record.origins)
+            };
+            *cost
+        };
+        let pages = |mib: u32| mib << 20 >> 12;
+        // In this order: grown, and several of one call.
+        let table = named("load_table ← main: 44M at ");
+        let parts = named("map ← map_part ← main: 4 mappings, the largest 4M at ");
+        assert_eq!((table.mapping.count, parts.mapping.count), (pages(44), pages(4)), "{fault}");
+        let cache = named("page cache: 20M at ");
+        for cost in [table, parts, cache] {
+            let pages = cost.mapping.count as usize * cost.mappings;
+            assert!(cost.back > pages as u64, "{fault}: {cost:?}");
+        }
+        // Neither by the name that was taken away nor by one that is none.
+        let names: Vec<&str> = record.origins.iter().map(String::as_str).collect();
+        assert!(!names.iter().any(|name| ["for a while", "\n", "odd"].contains(name)), "{names:?}");
+        let said = succeed(Command::new(env!("CARGO_BIN_EXE_userswap")).arg("report").arg(&file));
+        assert!(said.contains("load_table ← main: 44M"), "{said}");
+        // Without its files there are places instead of functions.
+        fs::remove_file(&program).unwrap();
+        let places = opened(&file).origins;
+        assert!(places.iter().any(|place| place.starts_with("origins+0x")), "{places:?}");
+        assert!(!places.iter().any(|place| place.contains("load_table")), "{places:?}");
+    }
+}
+
+/// The keys that each kind of event must have in the format of chrome://tracing, which the Perfetto UI opens.
+fn check_event(event: &Value, last: &mut f64) {
+    assert!(event["name"].as_str().is_some_and(|name| !name.is_empty()), "{event}");
+    assert!(event["pid"].is_u64(), "{event}");
+    let values = event["args"].as_object().unwrap_or_else(|| panic!("{event}"));
+    match event["ph"].as_str() {
+        Some("M") => assert!(event["name"] == "process_name" && values["name"].is_string()),
+        Some("C") => {
+            assert!(!values.is_empty() && values.values().all(Value::is_number), "{event}");
+        }
+        Some("i") => {
+            assert!(event["s"] == "p" && values.values().all(Value::is_string), "{event}");
+        }
+        _ => panic!("{event}"),
+    }
+    if event["ph"] != "M" {
+        let at = event["ts"].as_f64().unwrap_or_else(|| panic!("{event}"));
+        assert!(at >= *last && at.is_finite(), "{event}");
+        *last = at;
+    }
+}
+
+#[test]
+fn record_runs_a_program_and_writes_what_perfetto_opens() {
+    let (directory, program) = (directory(), "loop_then_hot.c");
+    let program = compile(directory.path(), program);
+    let here = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_userswap"));
+        command.arg("record").args(args).current_dir(directory.path());
+        command
+    };
+    let small = ["--ram", "16M", "--swap", "/var/tmp", "--", text(&program)];
+    succeed(&mut here(&small));
+    succeed(here(&["-o", "job.record"]).args(small));
+    let files = ["userswap.record", "job.record"].map(|name| directory.path().join(name));
+    assert!(files.iter().all(|file| opened(file).has_ended));
+    // The form without a record takes the one that is made without -o.
+    succeed(&mut here(&["--perfetto", "default.json"]));
+    succeed(&mut here(&["--perfetto", "job.json", "job.record"]));
+    for (events, file) in ["default.json", "job.json"].iter().zip(&files) {
+        let events = fs::read(directory.path().join(events)).unwrap();
+        let events: Value = serde_json::from_slice(&events).unwrap();
+        let all = events["traceEvents"].as_array().unwrap();
+        assert!(all.len() > 10 * opened(file).moments.len(), "{}", all.len());
+        let mut last = 0.0;
+        all.iter().for_each(|event| check_event(event, &mut last));
+    }
+    // The user's defaults are those of run.
+    let mut defaults = here(&["--", "true"]);
+    let output = defaults.env("USERSWAP_RAM", "1M").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(2) && said.contains("USERSWAP_RAM"), "{said}");
 }
 
 /// Fills three times its budget, changes a setting of its own, forks, and reads everything back.
@@ -296,13 +388,23 @@ fn what_is_no_record_gets_one_line_and_status_2() {
         refused(&["report", text(&bad)], &[text(&bad), said]);
     }
     let good = text(&file);
-    refused(&["report", "/no/such"], &["/no/such", "name a file of run --record"]);
+    refused(&["report", "/no/such"], &["/no/such", "name a file of userswap record"]);
     refused(&["report", good, "-o", "report.png"], &["report.png", "ends in .html or .svg"]);
     refused(&["report", good, "-o", "/no/such/a.svg"], &["/no/such/a.svg", "can be written"]);
     refused(&["report", good, good], &["--compare"]);
     refused(&["report", "--compare", good], &["name one more"]);
     let args = ["report", "--compare", good, good, "-o", "a.svg"];
     refused(&args, &["--compare draws .html"]);
+    refused(&["record", "--perfetto", "a.json", good, "more"], &["more", "name one record"]);
+    refused(
+        &["record", "--perfetto", "/no/such/a.json", good],
+        &["/no/such/a.json", "can be written"],
+    );
+    refused(&["record", "--perfetto", "a.json", "/no/such"], &["/no/such", "userswap record"]);
+    refused(
+        &["record", "-o", "/no/such/a", "--", "true"],
+        &["-o /no/such/a", "writable directory"],
+    );
 }
 
 fn refused(args: &[&str], parts: &[&str]) {

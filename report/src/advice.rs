@@ -1,7 +1,7 @@
 //! What more RAM would have done, estimated from a record.
 use crate::record::Record;
 
-/// A run is as fast as natively if the waiting adds no more than this.
+/// A run is as fast as natively if swapping adds no more than this.
 const NEAR_NATIVE: f64 = 0.10;
 
 /// Budgets of a table, in eighths of the recorded one.
@@ -92,16 +92,34 @@ pub fn table(record: &Record) -> Vec<Estimate> {
     budgets.into_iter().map(|budget| estimate(record, budget)).collect()
 }
 
-/// Seconds that the program would have taken without waiting for a page.
-pub fn native_s(record: &Record) -> f64 {
-    (record.duration_ms() as f64 / 1e3 - record.totals.stall_ns as f64 / 1e9).max(0.0)
+/// Seconds that it would have taken without waiting for a page.
+pub fn unstalled_s(record: &Record) -> f64 {
+    (duration_s(record) - record.totals.stall_ns as f64 / 1e9).max(0.0)
 }
 
-/// The smallest budget, in pages, with which waiting adds no more than a tenth to the native time.
+/// Seconds that the program would have taken with all of its memory in RAM, at least: those of its CPU time that were spent
+/// outside the kernel. What a fault costs beyond the wait (switches between threads, pages that are mapped and unmapped) is
+/// no part of it.
+pub fn native_s(record: &Record) -> f64 {
+    let last = record.moments.last().map(|moment| &moment.sample);
+    let (all, user) = last.map_or((0, 0), |sample| (sample.cpu_ms, sample.user_ms));
+    match user {
+        // Records of older versions do not tell.
+        0 => unstalled_s(record),
+        user => unstalled_s(record) * (user as f64 / all.max(user) as f64),
+    }
+}
+
+fn duration_s(record: &Record) -> f64 {
+    record.duration_ms() as f64 / 1e3
+}
+
+/// The smallest budget, in pages, with which all that swapping costs adds no more than a tenth to the native time.
 pub fn smallest_near_native(record: &Record) -> Option<u64> {
-    let stalled_s = record.totals.stall_ns as f64 / 1e9;
-    let allowed = native_s(record) * NEAR_NATIVE;
-    let reads = record.curve.reads(0) as f64 * (allowed / stalled_s.max(1e-9)).min(1.0);
+    let native_s = native_s(record);
+    let swapping_s = duration_s(record) - native_s;
+    let share = (native_s * NEAR_NATIVE / swapping_s.max(1e-9)).min(1.0);
+    let reads = record.curve.reads(0) as f64 * share;
     let now = record.budget_pages();
     (record.curve.largest() > 0)
         .then(|| record.curve.budget_for(reads as u64).unwrap_or(now).max(now))

@@ -64,16 +64,42 @@ impl Costs {
         cost
     }
 
-    /// The dearest first.
-    pub fn ranked(&self) -> Vec<Cost> {
-        let all =
-            self.all.values().map(|known| Cost { mappings: known.firsts.len(), ..known.cost });
-        let mut all: Vec<Cost> = all.filter(|cost| cost.back > 0).collect();
+    /// The dearest first; those whose origins, by number from 1 on, are called the same are one.
+    pub fn ranked(&self, origins: &[String]) -> Vec<Cost> {
+        let mut named: HashMap<&str, Cost> = HashMap::new();
+        let mut all = Vec::new();
+        for Known { cost, firsts } in self.all.values().filter(|known| known.cost.back > 0) {
+            let cost = Cost { mappings: firsts.len(), ..*cost };
+            let origin = cost.mapping.origin.checked_sub(1);
+            match origin.and_then(|origin| origins.get(origin as usize)) {
+                Some(name) if !name.is_empty() => {
+                    let sum = named.entry(name).or_default();
+                    *sum = sum.with(&cost);
+                }
+                _ => all.push(cost),
+            }
+        }
+        all.extend(named.into_values());
         all.sort_unstable_by_key(|cost| {
             let Cost { faults, back, mapping, .. } = cost;
             (u64::MAX - faults, u64::MAX - back, mapping.first)
         });
         all
+    }
+}
+
+impl Cost {
+    /// Both together.
+    fn with(&self, other: &Self) -> Self {
+        // The same one whatever the order is.
+        let size = |cost: &Self| (cost.mapping.count, cost.mapping.first);
+        let largest = if size(other) > size(self) { other } else { self };
+        Self {
+            mapping: largest.mapping,
+            mappings: self.mappings + other.mappings,
+            back: self.back + other.back,
+            faults: self.faults + other.faults,
+        }
     }
 }
 
@@ -90,7 +116,7 @@ mod tests {
         [10, 14, 15, 109, 110, 5].iter().for_each(|page| costs.of(*page).back += 1);
         costs.set(vec![mapping(10, 500)]);
         [10, 105].iter().for_each(|page| costs.of(*page).back += 1);
-        let ranked = costs.ranked();
+        let ranked = costs.ranked(&[]);
         let ranked: Vec<(u64, u32)> =
             ranked.iter().map(|cost| (cost.back, cost.mapping.count)).collect();
         assert_eq!((ranked, costs.unknown.back), (vec![(4, 500), (1, 10)], 4));
@@ -102,9 +128,14 @@ mod tests {
         let mut costs = Costs::default();
         costs.set(vec![mapping(0, 10, 1), mapping(10, 20, 1), mapping(30, 10, 2)]);
         [0, 10, 29, 30].iter().for_each(|page| costs.of(*page).back += 1);
-        let ranked = costs.ranked();
-        let ranked: Vec<_> =
-            ranked.iter().map(|cost| (cost.back, cost.mappings, cost.mapping.count)).collect();
-        assert_eq!(ranked, [(3, 2, 20), (1, 1, 10)]);
+        let ranked = |origins: &[&str]| {
+            let origins: Vec<_> = origins.iter().map(|name| (*name).to_owned()).collect();
+            let ranked = costs.ranked(&origins).into_iter();
+            ranked.map(|cost| (cost.back, cost.mappings, cost.mapping.count)).collect::<Vec<_>>()
+        };
+        assert_eq!(ranked(&["a", "b"]), [(3, 2, 20), (1, 1, 10)]);
+        // Two numbers, but one name: the calls differed where it is not said.
+        assert_eq!(ranked(&["a", "a"]), [(4, 3, 20)]);
+        assert_eq!(ranked(&["", ""]), [(3, 2, 20), (1, 1, 10)]);
     }
 }

@@ -6,10 +6,11 @@ use userswap_trace::{Call, Origin, Sample};
 /// Calls that are said.
 const CALLS: usize = 3;
 
-/// Whose calls only pass on what another wants: their files, and how their functions' names begin.
+/// Files whose calls only pass on what another wants, or start everything.
 const ALLOCATORS: [&str; 6] =
     ["libc.so", "libc-", "libstdc++", "libjemalloc", "libtcmalloc", "libmimalloc"];
-const ALLOCATING: [&str; 12] = [
+/// How functions' names begin that only pass on what another wants.
+const ALLOCATING: [&str; 14] = [
     "malloc",
     "calloc",
     "realloc",
@@ -20,9 +21,15 @@ const ALLOCATING: [&str; 12] = [
     "__rustc::",
     "alloc::",
     "core::",
+    "<alloc::",
     "_PyMem_",
     "PyMem_",
+    "_PyObject_Malloc",
 ];
+/// Where every program starts.
+const START: &str = "_start";
+/// What is shared by very many has this name, whoever happened to need more of it.
+const SHARED: [(&str, &str); 1] = [("_PyObject_ArenaMmap", "Python, objects up to 512 bytes")];
 
 /// All origins of a record, as it tells them.
 #[derive(Debug, Default)]
@@ -62,15 +69,17 @@ impl Origins {
         if !origin.name.is_empty() {
             return origin.name.clone();
         }
-        let named = |call| names(call).into_iter().map(|name| (self.is_allocator(call), name));
-        let calls: Vec<_> = origin.calls.iter().flat_map(named).collect();
-        let passes_on = |(is_allocator, name): &&(bool, String)| {
-            *is_allocator || ALLOCATING.iter().any(|begin| name.starts_with(begin))
-        };
-        let skipped = calls.iter().take_while(passes_on).count();
+        let calls = origin.calls.iter().filter(|call| !self.is_allocator(call));
+        let names: Vec<_> = calls.flat_map(names).filter(|name| *name != START).collect();
+        let shared = |name: &String| SHARED.iter().find(|(begin, _)| name.starts_with(begin));
+        if let Some((_, shared)) = names.iter().find_map(shared) {
+            return (*shared).to_owned();
+        }
+        let passes_on = |name: &&String| ALLOCATING.iter().any(|begin| name.starts_with(begin));
+        let skipped = names.iter().take_while(passes_on).count();
         // Nobody else was seen.
-        let first = if skipped == calls.len() { 0 } else { skipped };
-        let said: Vec<_> = calls[first..].iter().take(CALLS).map(|(_, name)| &name[..]).collect();
+        let first = if skipped == names.len() { 0 } else { skipped };
+        let said: Vec<&str> = names[first..].iter().take(CALLS).map(String::as_str).collect();
         said.join(" ← ")
     }
 
@@ -102,7 +111,7 @@ mod tests {
         let mut origins = Origins::default();
         origins.take(&mut sample);
         let said = origins.words_with_functions();
-        assert_eq!(said, ["cache", "job+0x10 ← job+0x20 ← +0x1", "libstdc++.so.6+0x1", ""]);
+        assert_eq!(said, ["cache", "job+0x10 ← job+0x20 ← +0x1", "", ""]);
         assert_eq!(origins.words(), said);
     }
 }

@@ -104,6 +104,7 @@ impl Record {
         }
         looks.take_events();
         let Looks { moments, totals, curve, access, costs, origins, lost, .. } = looks;
+        let origins = words(&origins);
         Ok(Self {
             header,
             moments,
@@ -111,8 +112,8 @@ impl Record {
             curve,
             access,
             unknown_cost: costs.unknown,
-            costs: costs.ranked(),
-            origins: words(&origins),
+            costs: costs.ranked(&origins),
+            origins,
             lost,
             has_ended: reader.has_ended(),
         })

@@ -87,7 +87,7 @@ fn held_back(record: &Record) -> String {
         _ => format!(
             "For {} of {seconds:.2} s at least one thread waited for a page: without that it would have taken about {:.2} s.",
             size::share(stalled),
-            advice::native_s(record),
+            advice::unstalled_s(record),
         ),
     }
 }

@@ -108,6 +108,7 @@ impl Random {
                 }),
             }),
             cpu_ms: self.number(),
+            user_ms: self.number(),
             exec: self.name(),
         }
     }

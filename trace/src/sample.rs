@@ -37,6 +37,8 @@ pub struct Sample {
     pub origins: Vec<Origin>,
     /// CPU time of all threads of the process so far.
     pub cpu_ms: u64,
+    /// Of it, outside the kernel.
+    pub user_ms: u64,
     /// The program that the process was about to become by exec; a sample after this one says that it could not.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub exec: String,

@@ -59,6 +59,7 @@ impl Sampler {
         let mut counters = core.counters.snapshot().values().into_iter().collect();
         let growth = grown(&counters, &take(&mut self.counters));
         self.counters.append(&mut counters);
+        let cpu = process::cpu_time();
         Some(Sample {
             pages,
             counters: growth,
@@ -70,7 +71,8 @@ impl Sampler {
             mappings,
             objects,
             origins,
-            cpu_ms: process::cpu_ms(),
+            cpu_ms: cpu.all_ms,
+            user_ms: cpu.user_ms,
             exec: String::new(),
         })
     }

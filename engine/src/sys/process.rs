@@ -108,10 +108,19 @@ pub fn minor_faults() -> u64 {
 }
 
 /// CPU time of all threads so far.
-pub fn cpu_ms() -> u64 {
+pub struct CpuTime {
+    /// All of it.
+    pub all_ms: u64,
+    /// Of it, outside the kernel.
+    pub user_ms: u64,
+}
+
+/// Asks the kernel for it.
+pub fn cpu_time() -> CpuTime {
     let usage = used();
     let ms = |time: libc::timeval| time.tv_sec as u64 * 1000 + time.tv_usec as u64 / 1000;
-    ms(usage.ru_utime) + ms(usage.ru_stime)
+    let user_ms = ms(usage.ru_utime);
+    CpuTime { all_ms: user_ms + ms(usage.ru_stime), user_ms }
 }
 
 /// CPUs that the process may use, at least one. Opens no file: one that is opened here would go through the program's calls.

@@ -161,6 +161,16 @@ pub fn is_dev_zero(fd: c_int) -> bool {
     })
 }
 
+/// Copies memory of this process's, as much of it as can be read; how many bytes.
+pub fn read_memory(address: usize, to: &mut [u8]) -> usize {
+    let from = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: to.len() };
+    let to = libc::iovec { iov_base: to.as_mut_ptr().cast(), iov_len: to.len() };
+    let (call, process) = (libc::SYS_process_vm_readv, std::process::id());
+    // SAFETY: `to` is written to, as far as the kernel can read what is asked for.
+    let read = unsafe { call!(call, process, &raw const to, 1, &raw const from, 1, 0) };
+    outcome(read).unwrap_or(0)
+}
+
 /// Whether a descriptor is a regular file.
 pub fn is_file(fd: c_int) -> bool {
     status_of(fd).is_some_and(|status| status.st_mode & libc::S_IFMT == libc::S_IFREG)

@@ -43,9 +43,7 @@ macro_rules! giving_up {
                     let arguments = arguments::of([$($argument as usize),*]);
                     let _held = is_needed().then(|| arguments::hold(libc::$call, &arguments));
                     let status = super::$name($($argument),*);
-                    $(if status == 0 {
-                        $after;
-                    })?
+                    $($after;)?
                     status
                 }
             )+
