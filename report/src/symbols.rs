@@ -25,7 +25,7 @@ impl Symbols {
     pub fn of(path: &str) -> Self {
         let name =
             Path::new(path).file_name().map_or_else(|| path.into(), |it| it.to_string_lossy());
-        let unknown = Self {
+        let mut symbols = Self {
             name: name.into_owned(),
             segments: Vec::new(),
             functions: BTreeMap::new(),
@@ -33,28 +33,27 @@ impl Symbols {
         };
         // A record can name anything: what is no plain file may never end, or wait.
         let is_file = std::fs::metadata(path).is_ok_and(|it| it.is_file());
-        if is_file { unknown.read(path).unwrap_or_else(|unknown| unknown) } else { unknown }
+        if let Some(file) = is_file.then(|| File::open(path).ok()).flatten() {
+            symbols.read(file);
+            symbols.lines = Loader::new(path).ok();
+        }
+        symbols
     }
 
-    fn read(self, path: &str) -> Result<Self, Self> {
-        let Ok(file) = File::open(path) else { return Err(self) };
+    fn read(&mut self, file: File) {
         let cache = ReadCache::new(file);
-        let Ok(object) = object::File::parse(&cache) else { return Err(self) };
+        let Ok(object) = object::File::parse(&cache) else { return };
         let segments = object.segments().map(|segment| {
             let (start, bytes) = segment.file_range();
             (start..start.saturating_add(bytes), segment.address())
         });
+        self.segments = segments.collect();
         let symbols = object.dynamic_symbols().chain(object.symbols());
         let functions = symbols.filter(|symbol| symbol.is_definition() && symbol.size() > 0);
         let functions = functions.filter_map(|symbol| {
             Some((symbol.address(), (symbol.size(), symbol.name().ok()?.to_owned())))
         });
-        Ok(Self {
-            segments: segments.collect(),
-            functions: functions.collect(),
-            lines: Loader::new(path).ok(),
-            ..self
-        })
+        self.functions = functions.collect();
     }
 
     /// What is at a place in the file: `function (file.c:12)`, or `function`, with those that it is inlined in after it;
