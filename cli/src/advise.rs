@@ -58,12 +58,25 @@ pub struct AdviseArgs {
 /// It cannot be run, or has failed.
 pub fn advise(args: &AdviseArgs) -> Result<ExitCode, Failure> {
     let directory = Directory::create()?;
-    let status = directory.run(args)?;
+    let mut share = Share::new();
+    let status = directory.run(args, &mut share)?;
     let records = directory.records()?;
     if !status.success() && records.is_empty() {
         return Err(Failure::unavailable(format!("the program has failed ({status})")));
     }
     eprint!("{}", advice_on(&records, args.ram.unwrap_or(RAM_MIN_BYTES)));
+    if let Some(wanted) = share.refused.filter(|_| args.ram.is_none()) {
+        eprint!(
+            "{}",
+            paragraph(&format!(
+                "It ran with {} at most, of {} that were wanted, because an engine that begins with {} takes no more: to be surer, run it again with --ram {}.",
+                size::bytes(share.bytes),
+                size::bytes(wanted),
+                size::bytes(RAM_MIN_BYTES),
+                size::bytes(wanted)
+            ))
+        );
+    }
     if !status.success() {
         return Err(Failure::unavailable(format!(
             "the program has failed ({status}): what is said above is of as far as it came"
@@ -86,7 +99,7 @@ impl Directory {
         Ok(Self(path))
     }
 
-    fn run(&self, args: &AdviseArgs) -> Result<ExitStatus, Failure> {
+    fn run(&self, args: &AdviseArgs, share: &mut Share) -> Result<ExitStatus, Failure> {
         let failed =
             |error| Failure::unavailable(format!("this program cannot start itself: {error}"));
         let itself = std::env::current_exe().map_err(failed)?;
@@ -98,7 +111,7 @@ impl Directory {
             .args(&args.command)
             .spawn()
             .map_err(failed)?;
-        let share = args.ram.is_none().then(Share::new);
+        let share = args.ram.is_none().then_some(share);
         follow(child, &stop, share).map_err(failed)
     }
 
@@ -121,7 +134,11 @@ impl Drop for Directory {
 }
 
 /// Waits until the program ends, with its budget at a share of what it has, if there is one.
-fn follow(mut child: Child, stop: &Stop, mut share: Option<Share>) -> std::io::Result<ExitStatus> {
+fn follow(
+    mut child: Child,
+    stop: &Stop,
+    mut share: Option<&mut Share>,
+) -> std::io::Result<ExitStatus> {
     let name = EngineName { pid: child.id(), number: 1 };
     loop {
         if let Some(status) = child.try_wait()? {
@@ -137,13 +154,10 @@ fn follow(mut child: Child, stop: &Stop, mut share: Option<Share>) -> std::io::R
         let Ok(mut client) = Client::of(name) else { continue };
         let Ok(status) = client.status() else { continue };
         let budget = share.budget_of(has_bytes(&status), status.stall_ns, Instant::now());
-        if budget > share.bytes {
+        share.ask(budget, |budget| {
             let ram = Request::Set { key: "ram".into(), value: budget.to_string() };
-            // Refused, it stays as it was: the record is of less RAM then.
-            if client.ask(&ram).is_ok() {
-                share.bytes = budget;
-            }
-        }
+            client.ask(&ram).is_ok()
+        });
     }
 }
 
@@ -153,11 +167,31 @@ struct Share {
     eighths: u64,
     /// Since when it is that much, and for how long a thread had waited until then.
     since: Option<(Instant, u64)>,
+    /// The last budget that was not granted.
+    refused: Option<u64>,
 }
+
+/// Between budgets that are tried where a larger one was refused.
+const STEP_BYTES: u64 = 1 << 20;
 
 impl Share {
     fn new() -> Self {
-        Self { bytes: RAM_MIN_BYTES, eighths: EIGHTHS_MIN, since: None }
+        Self { bytes: RAM_MIN_BYTES, eighths: EIGHTHS_MIN, since: None, refused: None }
+    }
+
+    /// Has as much of a larger budget as is granted: there is a limit, which a refusal alone tells.
+    fn ask(&mut self, budget: u64, mut is_granted: impl FnMut(u64) -> bool) {
+        let mut refused = budget + 1;
+        let mut wanted = budget;
+        while wanted >= self.bytes + STEP_BYTES && wanted < refused {
+            if is_granted(wanted) {
+                self.bytes = wanted;
+            } else {
+                refused = wanted;
+                self.refused = Some(budget);
+            }
+            wanted = (self.bytes + refused) / 2 / PAGE_BYTES * PAGE_BYTES;
+        }
     }
 
     /// The budget that it is to have from now on.
@@ -229,5 +263,20 @@ mod tests {
         let all: Vec<u64> = (0..200).map(|seconds| look(30 + seconds, 30 + seconds)).collect();
         assert_eq!((all[0], all[199]), (30, 90));
         assert!(all.is_sorted(), "{all:?}");
+    }
+    #[test]
+    fn of_a_budget_that_is_refused_as_much_is_taken_as_there_is() {
+        const MIB: u64 = 1 << 20;
+        let mut share = Share::new();
+        let mut asked = 0;
+        for wanted in [20, 40, 300, 300] {
+            share.ask(wanted * MIB, |budget| {
+                asked += 1;
+                budget <= 64 * MIB
+            });
+        }
+        assert!(share.bytes <= 64 * MIB && share.bytes > 62 * MIB, "{}", share.bytes);
+        assert_eq!(share.refused, Some(300 * MIB));
+        assert!(asked < 40, "{asked}");
     }
 }

@@ -42,6 +42,15 @@ pub(crate) struct Costs {
 impl Costs {
     pub fn set(&mut self, mut mappings: Vec<Mapping>) {
         mappings.sort_unstable_by_key(|mapping| mapping.first);
+        // What has grown is one, and neighbours of one origin are, as for the kernel.
+        mappings.dedup_by(|next, before| {
+            let is_one = next.origin == before.origin && next.origin != 0;
+            let grows = is_one && before.first.checked_add(before.count) == Some(next.first);
+            if grows {
+                before.count = before.count.saturating_add(next.count);
+            }
+            grows
+        });
         self.now = mappings;
     }
 
@@ -126,8 +135,13 @@ mod tests {
     fn mappings_of_one_origin_are_one_however_many() {
         let mapping = |first, count, origin| Mapping { first, count, origin };
         let mut costs = Costs::default();
-        costs.set(vec![mapping(0, 10, 1), mapping(10, 20, 1), mapping(30, 10, 2)]);
-        [0, 10, 29, 30].iter().for_each(|page| costs.of(*page).back += 1);
+        costs.set(vec![
+            mapping(0, 10, 1),
+            mapping(11, 12, 1),
+            mapping(23, 8, 1),
+            mapping(31, 10, 2),
+        ]);
+        [0, 11, 30, 31].iter().for_each(|page| costs.of(*page).back += 1);
         let ranked = |origins: &[&str]| {
             let origins: Vec<_> = origins.iter().map(|name| (*name).to_owned()).collect();
             let ranked = costs.ranked(&origins).into_iter();
