@@ -10,6 +10,10 @@ const STALL_NOTED: f64 = 0.02;
 const DEVICE_BUSY: f64 = 0.5;
 /// Pages read ahead in vain, of all that were: then readahead costs more than it gives.
 const WASTED: f64 = 0.3;
+/// And of all pages that were read: less is not worth giving up what was read ahead to good use.
+const WASTED_OF_READ: f64 = 0.1;
+/// A budget's share that can be pinned, in quarters.
+const PINNED_QUARTERS: u64 = 3;
 /// Pages reclaimed by threads that fault, of all.
 const DIRECT: f64 = 0.2;
 /// A mapping that has more of the faults than this is worth a hint.
@@ -131,7 +135,8 @@ fn device(record: &Record) -> Option<String> {
 fn readahead(record: &Record) -> Option<String> {
     let (ahead, wasted) = (record.counter("swap_ra"), record.counter("swap_ra_wasted"));
     let share = wasted as f64 / ahead.max(1) as f64;
-    (ahead >= 1000 && share >= WASTED).then(|| {
+    let of_read = wasted as f64 / record.counter("pswpin").max(1) as f64;
+    (ahead >= 1000 && share >= WASTED && of_read >= WASTED_OF_READ).then(|| {
         format!(
             "A hint: of {} pages read ahead {} were read in vain: MADV_RANDOM for what is used in no order, or --swap-ra-policy off.",
             size::count(ahead),
@@ -155,9 +160,15 @@ fn hint(record: &Record) -> Option<String> {
     let all = record.counter("pgmajfault").max(1);
     let dearest = record.costs.first()?;
     let share = dearest.faults as f64 / all as f64;
+    let can_be_pinned =
+        u64::from(dearest.mapping.count) <= record.budget_pages() / 4 * PINNED_QUARTERS;
+    let way = match can_be_pinned {
+        true => "Pinning it, or using it in larger steps, helps most",
+        false => "Using it in order, or in larger steps, helps most",
+    };
     (share >= DEAR && record.costs.len() > 1).then(|| {
         format!(
-            "A place to look at: {} had {} of the faults that read. Pinning it, or using it in larger steps, helps most.",
+            "A place to look at: {} had {} of the faults that read. {way}.",
             place(record, dearest),
             size::share(share.min(1.0))
         )
