@@ -64,6 +64,20 @@ impl Random {
         }
     }
 
+    fn mapping(&mut self) -> Mapping {
+        let (first, count) = (self.next() as u32, self.next() as u32);
+        Mapping { first, count, origin: self.below(4) as u32 }
+    }
+
+    fn call(&mut self) -> Call {
+        Call { object: self.below(4) as u32, offset: self.number() }
+    }
+
+    fn origin(&mut self) -> Origin {
+        let name = if self.below(2) == 0 { self.name() } else { String::new() };
+        Origin { name, calls: self.some(3, Self::call) }
+    }
+
     fn sample(&mut self) -> Sample {
         Sample {
             pages: Pages {
@@ -92,21 +106,9 @@ impl Random {
             stall_ns: self.number(),
             devices: self.some(3, Self::device),
             settings: [(self.name(), self.name())].into(),
-            mappings: (self.below(2) == 0).then(|| {
-                self.some(5, |random| Mapping {
-                    first: random.next() as u32,
-                    count: random.next() as u32,
-                    origin: random.below(4) as u32,
-                })
-            }),
+            mappings: (self.below(2) == 0).then(|| self.some(5, Self::mapping)),
             objects: self.some(2, Self::name),
-            origins: self.some(3, |random| Origin {
-                name: if random.below(2) == 0 { random.name() } else { String::new() },
-                calls: random.some(3, |random| Call {
-                    object: random.below(4) as u32,
-                    offset: random.number(),
-                }),
-            }),
+            origins: self.some(3, Self::origin),
             cpu_ms: self.number(),
             user_ms: self.number(),
             exec: self.name(),
