@@ -41,7 +41,8 @@ extern "C" fn visit(frame: *mut c_void, walk: *mut c_void) -> c_int {
     // SAFETY: the unwinder passes a frame.
     let address = unsafe { _Unwind_GetIP(frame) }.saturating_sub(1);
     walk.frames += 1;
-    if !callers::is_ours(address) && !(walk.calls.is_empty() && callers::is_system(address)) {
+    let passes_on = walk.calls.is_empty() && callers::is_system(address);
+    if !callers::is_ours(address) && !passes_on {
         walk.calls.push(address);
     }
     let is_full = walk.calls.len() == CALLS_MAX || walk.frames == FRAMES_MAX;
