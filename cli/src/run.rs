@@ -372,7 +372,11 @@ fn check_swaps(options: &Options) -> Result<Vec<String>, Failure> {
             )));
         }
         let default_bytes = userswap::internals::default_swap_bytes(options.ram_bytes);
-        warnings.extend(open::check(swap, default_bytes).map_err(Failure::usage)?);
+        let wanted = match options.encrypt {
+            true => swap.clone().encrypted(),
+            false => swap.clone(),
+        };
+        warnings.extend(open::check(&wanted, default_bytes).map_err(Failure::usage)?);
         if let SwapPath::Path(path) = &swap.path
             && !path.is_dir()
         {

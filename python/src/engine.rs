@@ -165,6 +165,7 @@ impl Engine {
     fn withdraw_control(&self) {
         if let Ok(pool) = self.pool() {
             pool.engine.withdraw_control();
+            pool.engine.shorten_leases();
         }
     }
 }

@@ -17,6 +17,7 @@ use signal_hook::flag;
 use userswap::internals::SwapoffMethod;
 use userswap::internals::directory::EngineName;
 use userswap::internals::protocol::{Answer, Request};
+use userswap::internals::remote;
 
 use super::client::Client;
 use crate::failure::Failure;
@@ -69,6 +70,9 @@ pub fn swapoff(args: SwapoffArgs) -> Result<ExitCode, Failure> {
 /// A file is named from here, as for any command; what is no file here is a device's name as it is.
 fn name_of(path: &Path) -> Result<String, Failure> {
     let refuse = |reason: &str| Failure::usage(format!("{}: {reason}", path.display()));
+    if let Some(text) = path.to_str().filter(|text| remote::is_meant(text)) {
+        return Ok(text.to_owned());
+    }
     let is_name = path.parent() == Some(Path::new("")) && !path.exists();
     let path = match is_name {
         true => path.to_owned(),

@@ -105,6 +105,9 @@ fn swap(args: &DoctorArgs, defaults: &run::RunArgs) -> Vec<Finding> {
             SwapPath::Compressed(_) => {
                 Finding::good("swap", format!("{swap}: compressed memory, within the budget"))
             }
+            SwapPath::Remote(_) => {
+                Finding::good("swap", format!("{swap}: answers, and takes pages"))
+            }
             SwapPath::Memory => {
                 Finding::limited("swap", swap, "mem: is plain memory, for tests: name a disk")
             }

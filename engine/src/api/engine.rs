@@ -179,6 +179,13 @@ impl Engine {
         }
     }
 
+    /// Has remote stores keep what is there for seconds only, again and again until the process has ended: it is about to.
+    #[doc(hidden)]
+    pub fn shorten_leases(&self) {
+        let _blocked = Blocked::new();
+        self.core().devices.shorten_leases();
+    }
+
     /// Ends the trace: the process is about to end without dropping its engine.
     #[doc(hidden)]
     pub fn end_trace(&self) {
@@ -188,8 +195,9 @@ impl Engine {
     /// The process is about to become another program: has its trace or record say so, and be whole. Dropping what this
     /// returns says that it did not.
     #[doc(hidden)]
-    pub fn before_exec(&self, program: impl FnOnce() -> Vec<u8>) -> Option<Executing<'_>> {
-        self.core().trace.before_exec(program)
+    pub fn before_exec(&self, program: impl FnOnce() -> Vec<u8>) -> BeforeExec<'_> {
+        self.shorten_leases();
+        BeforeExec { engine: self, _executing: self.core().trace.before_exec(program) }
     }
 
     pub(crate) fn renew_threads(&self) -> Result<(), Error> {
@@ -242,6 +250,18 @@ impl Engine {
             }
         }
         Ok(prepared)
+    }
+}
+
+/// The process is about to become another program; dropping it says that it did not.
+pub struct BeforeExec<'a> {
+    engine: &'a Engine,
+    _executing: Option<Executing<'a>>,
+}
+
+impl Drop for BeforeExec<'_> {
+    fn drop(&mut self) {
+        self.engine.core().devices.lengthen_leases();
     }
 }
 

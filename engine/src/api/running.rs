@@ -38,7 +38,7 @@ impl Running {
             keep(crate::reclaim::shrink::start(self.core.clone())?);
         }
         crate::fault::helper::start(&self.core).into_iter().for_each(keep);
-        Ok(())
+        self.core.devices.start_keepers().map_err(Error::Thread)
     }
 
     /// Starts the thread that asks shrinkers, unless it runs.
@@ -79,5 +79,6 @@ impl Drop for Running {
             }
             thread.join();
         }
+        self.core.devices.end_remote();
     }
 }

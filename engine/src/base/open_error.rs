@@ -18,6 +18,14 @@ pub enum OpenError {
         /// As the user named it.
         path: PathBuf,
     },
+    /// A remote store that cannot be used.
+    #[error("{path}: {reason}", path = path.display())]
+    Remote {
+        /// As the user named it.
+        path: PathBuf,
+        /// Why, and the way out.
+        reason: String,
+    },
     /// A symbolic link to something that would be written in place.
     #[error(
         "{path}: is a symbolic link; name what it points to, {target}",

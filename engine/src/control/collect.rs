@@ -202,6 +202,7 @@ fn kind_name(kind: DeviceKind) -> &'static str {
         DeviceKind::Block => "block",
         DeviceKind::Memory => "memory",
         DeviceKind::Compressed(_) => "zram",
+        DeviceKind::Remote => "remote",
     }
 }
 

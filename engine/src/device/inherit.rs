@@ -7,6 +7,7 @@ use super::Devices;
 use super::loans::Loan;
 use super::open::{self, DeviceKind, Direct, OpenDevice, OpenError};
 use super::record::{Device, DeviceState, Holding, Label, memory_device};
+use super::remote::Remote;
 use super::spec::SwapSpec;
 use super::sysfs::Hardware;
 use crate::base::error::Error;
@@ -20,6 +21,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// What is copied at a time.
 const COPY_BYTES: usize = 1 << 20;
@@ -34,6 +36,8 @@ pub enum Handed {
     Memory,
     /// It has a copy.
     Copy(File),
+    /// It has a copy on the servers.
+    RemoteCopy(Remote),
 }
 
 /// What a fork hands over: each device in use, by index.
@@ -73,6 +77,11 @@ impl Devices {
                 return Ok(Handed::Loan(loan));
             }
             copied += u64::from(used);
+            if let Some(remote) = device.remote() {
+                let words: Vec<_> = device.store().lock().used_words().collect();
+                let copy = remote.copied(words.into_iter());
+                return copy.map(Handed::RemoteCopy).map_err(Error::ForkCopy);
+            }
             device.copy_file().map(Handed::Copy)
         };
         let devices = self.list().map(hand_over).collect::<Result<_, _>>()?;
@@ -91,9 +100,18 @@ impl Devices {
             let holding = device.store().lock().holding;
             match (handed, holding) {
                 (Handed::Nothing, Holding::Borrowed) => unused.push(device),
-                (Handed::Nothing, Holding::Own) => self.own(device, &device.empty_file()?)?,
+                (Handed::Nothing, Holding::Own) => {
+                    if let Some(remote) = device.remote() {
+                        device.go_on_with(remote.another().map_err(Error::Tables)?);
+                    }
+                    self.own(device, &device.empty_file()?)?;
+                }
                 (Handed::Memory, _) => {}
                 (Handed::Copy(file), _) => self.own(device, &file)?,
+                (Handed::RemoteCopy(copy), _) => {
+                    device.go_on_with(copy);
+                    self.own(device, &device.empty_file()?)?;
+                }
                 (Handed::Loan(loan), holding) => {
                     if holding == Holding::Own {
                         let node = device.label().and_then(|label| label.node);
@@ -147,6 +165,10 @@ impl Devices {
         store.state = DeviceState::Retired;
         drop(store);
         self.table().on_full(device.id());
+        if let Some(remote) = device.remote() {
+            let words: Vec<_> = device.store().lock().used_words().collect();
+            device.go_on_with(remote.borrowed(words.into_iter()).map_err(Error::Tables)?);
+        }
         if was == Holding::Own {
             let label = device.label().expect("a device in use has a label");
             device.set_label(Label {
@@ -188,14 +210,16 @@ impl Devices {
         let directory = label.directory.as_ref().and_then(|directory| directory.try_clone().ok());
         Ok(OpenDevice {
             file: match label.kind {
-                DeviceKind::Memory | DeviceKind::Compressed(_) => None,
+                DeviceKind::Memory | DeviceKind::Compressed(_) | DeviceKind::Remote => None,
                 DeviceKind::Temporary | DeviceKind::File | DeviceKind::Block => {
                     Some(device.empty_file()?)
                 }
             },
             path: place(&label),
             kind: match label.kind {
-                kind @ (DeviceKind::Memory | DeviceKind::Compressed(_)) => kind,
+                kind @ (DeviceKind::Memory | DeviceKind::Compressed(_) | DeviceKind::Remote) => {
+                    kind
+                }
                 DeviceKind::Temporary | DeviceKind::File | DeviceKind::Block => {
                     DeviceKind::Temporary
                 }
@@ -209,11 +233,21 @@ impl Devices {
             faulty: device.faulty().map(|faulty| faulty.plan),
             encrypt: device.is_encrypted(),
             directory: directory.map(Own::raised),
+            remote: device
+                .remote()
+                .map(|remote| remote.another())
+                .transpose()
+                .map_err(Error::Tables)?,
         })
     }
 }
 
 impl Device {
+    /// In the child: this is how it comes by its slots from now on.
+    fn go_on_with(&self, remote: Remote) {
+        self.set_remote(Some(Arc::new(remote)));
+    }
+
     fn lend(&self) -> Option<Loan> {
         let store = self.store().lock();
         let loans = store.loans.as_ref()?;
@@ -236,6 +270,7 @@ impl Device {
             (DeviceKind::Memory | DeviceKind::Compressed(_), _) => {
                 return memory_device(bytes).map_err(Error::Tables);
             }
+            (DeviceKind::Remote, _) => return memory_device(0).map_err(Error::Tables),
             (_, Some(directory)) => open::open_beside(directory.as_fd(), &label.path, bytes),
             (_, None) => temporary(open::default_directory(), bytes),
         };
@@ -263,9 +298,10 @@ impl Device {
 /// The directory in which a child's own file is made.
 fn place(label: &Label) -> PathBuf {
     match label.kind {
-        DeviceKind::Temporary | DeviceKind::Memory | DeviceKind::Compressed(_) => {
-            label.path.clone()
-        }
+        DeviceKind::Temporary
+        | DeviceKind::Memory
+        | DeviceKind::Compressed(_)
+        | DeviceKind::Remote => label.path.clone(),
         DeviceKind::File | DeviceKind::Block => open::default_directory(),
     }
 }

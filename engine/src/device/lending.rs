@@ -30,7 +30,7 @@ impl Store {
 
     /// Frees the slots of a word; returns how many.
     fn free_word(&mut self, word: SlotWord) -> u32 {
-        word.runs().for_each(|run| self.slots.free(run));
+        word.runs().for_each(|run| self.free(run));
         word.mask.count_ones()
     }
 
@@ -66,7 +66,7 @@ impl Devices {
         let free = match (loans, store.holding) {
             (Some(loans), Holding::Own) => store.free_or_lend(loans.table(), run),
             (loans, _) => {
-                store.slots.free(run);
+                store.free(run);
                 // From here on their owner may write to them.
                 if let Some(loans) = loans
                     && let Part::Borrower(row) = loans.part()

@@ -14,6 +14,7 @@ pub mod loans;
 pub mod open;
 pub mod queue;
 pub mod record;
+pub mod remote;
 pub mod request;
 pub mod retry;
 pub mod spec;
@@ -35,7 +36,7 @@ use counts::{Counts, SlotCounts};
 use leaving::Leaving;
 use open::OpenDevice;
 use record::{Cursor, Device, DeviceState, Label, Store, slots_of};
-use request::Request;
+use request::{Backing, Request};
 use spec::SwapSpec;
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -370,15 +371,15 @@ impl Devices {
         let number = device.number_of(first);
         let offset = u64::from(number) * PAGE_BYTES as u64;
         let request = kernel::Request::new(device.descriptor(), direction, offset);
-        let zram = device.zram();
+        let backing = Backing::of(device);
         if !device.is_hampered() {
-            return Request::new(request, zram);
+            return Request::new(request, backing);
         }
         let doom = device.doom(direction, number, bytes);
         let late = if doom.late_ns > 0 { clock::now_ns() + doom.late_ns } else { 0 };
         let not_before_ns = device.not_before_ns(bytes, near);
         let slowed = request.no_sooner_than(not_before_ns).no_sooner_than(late);
-        Request::new(kernel::Request { injected: doom.injected, ..slowed }, zram)
+        Request::new(kernel::Request { injected: doom.injected, ..slowed }, backing)
     }
 
     /// The device of a slot.

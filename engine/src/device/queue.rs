@@ -1,12 +1,13 @@
-//! Requests in flight: on an io_uring, or by writer threads where io_uring is forbidden.
+//! Requests in flight: on an io_uring, or by threads where that is forbidden, and where a server is asked.
 //!
 //! A queue belongs to one thread, which starts requests and takes their completions; the memory of a
 //! request stays held until its completion was taken.
 use crate::base::choice::IoBackend;
+use crate::device::request::{Backing, Request};
 use crate::sys::clock;
 use crate::sys::fd;
 use crate::sys::fd::Event;
-use crate::sys::request::{Injected, Piece, Pieces, Request};
+use crate::sys::request::{self as kernel, Injected, Piece, Pieces};
 use crate::sys::thread::Thread;
 use crate::sys::uring::Ring;
 use std::io;
@@ -14,7 +15,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::time::Duration;
 
-/// Threads that stand in for an io_uring: enough to keep a disk busy with large requests.
+/// Threads that stand in for an io_uring, or talk to servers: enough to keep a disk busy with large requests.
 const THREADS: usize = 4;
 
 /// How a request ended.
@@ -29,6 +30,8 @@ pub struct Completion {
 /// The requests that one thread has under way.
 pub struct Queue {
     backend: Backend,
+    /// Who talks to servers, beside a ring.
+    talkers: Option<Workers>,
     in_flight: u32,
     depth: u32,
 }
@@ -85,7 +88,7 @@ impl Jobs {
         let mut waiting = self.waiting.lock().expect("no worker panics");
         while !waiting.is_over {
             let now = clock::now_ns();
-            let moments = waiting.jobs.iter().map(|job| job.request.not_before_ns).enumerate();
+            let moments = waiting.jobs.iter().map(|job| job.request.plan.not_before_ns).enumerate();
             let earliest = moments.min_by_key(|(_, not_before_ns)| (*not_before_ns).max(now));
             waiting = match earliest {
                 Some((index, moment)) if moment <= now => return Some(waiting.jobs.remove(index)),
@@ -120,7 +123,7 @@ impl Queue {
                 Self::uring(depth).or_else(|_| Workers::start().map(Backend::Threads))?
             }
         };
-        Ok(Self { backend, in_flight: 0, depth })
+        Ok(Self { backend, talkers: None, in_flight: 0, depth })
     }
 
     /// Keeps the devices open until after the process has ended, where the back end can.
@@ -140,36 +143,58 @@ impl Queue {
         self.in_flight
     }
 
-    /// Starts a request. The pieces must stay where they are until its completion is taken.
-    pub fn start(&mut self, request: Request, pieces: &Pieces, token: u64) {
+    /// Whether it can carry out requests for slots that are there; those for others are done at once.
+    pub fn carries(&mut self, backing: &Backing) -> bool {
+        match (backing, &self.backend) {
+            (Backing::Zram(_), _) => false,
+            (Backing::File, _) | (Backing::Remote(_), Backend::Threads(_)) => true,
+            (Backing::Remote(_), Backend::Uring { .. }) => {
+                if self.talkers.is_none() {
+                    self.talkers = Workers::start().ok();
+                }
+                self.talkers.is_some()
+            }
+        }
+    }
+
+    /// Starts a request that it carries. The pieces must stay where they are until its completion is taken.
+    pub fn start(&mut self, request: &Request, pieces: &Pieces, token: u64) {
         assert!(self.in_flight < self.depth, "a queue is not overfilled");
-        match &mut self.backend {
-            Backend::Uring { ring, started } => {
-                let entry = &mut started[token as usize];
-                *entry = Started::of(request, pieces);
-                ring.start(request, entry.pieces.as_deref().unwrap_or(pieces), token);
+        let job = || Job { request: request.clone(), pieces: *pieces, token };
+        match (&mut self.backend, &self.talkers, &request.backing) {
+            (Backend::Uring { ring, .. }, Some(talkers), Backing::Remote(_)) => {
+                talkers.jobs.push(job());
+                ring.watch(talkers.finished.as_raw_fd());
             }
-            Backend::Threads(workers) => {
-                workers.jobs.push(Job { request, pieces: *pieces, token });
+            (Backend::Uring { ring, started }, ..) => {
+                let (entry, plan) = (&mut started[token as usize], request.plan);
+                *entry = Started::of(plan, pieces);
+                ring.start(plan, entry.pieces.as_deref().unwrap_or(pieces), token);
             }
+            (Backend::Threads(workers), ..) => workers.jobs.push(job()),
         }
         self.in_flight += 1;
     }
 
     /// Takes a finished request, if there is one.
     pub fn finished(&mut self) -> Option<Completion> {
-        let completion = match &mut self.backend {
-            Backend::Uring { ring, started } => {
-                let (token, result) = ring.reap()?;
-                Completion { token, outcome: started[token as usize].outcome(result) }
-            }
-            Backend::Threads(workers) => {
-                workers.finished.clear();
-                workers.done.try_recv().ok()?
-            }
+        let completion = match (&mut self.backend, &self.talkers) {
+            (Backend::Uring { ring, started }, talkers) => match (ring.reap(), talkers) {
+                (Some((token, result)), _) => {
+                    Some(Completion { token, outcome: started[token as usize].outcome(result) })
+                }
+                (None, Some(talkers)) => {
+                    let finished = talkers.finished();
+                    // What ends from here on is seen at once.
+                    ring.watch(talkers.finished.as_raw_fd());
+                    finished
+                }
+                (None, None) => None,
+            },
+            (Backend::Threads(workers), _) => workers.finished(),
         };
-        self.in_flight -= 1;
-        Some(completion)
+        self.in_flight -= u32::from(completion.is_some());
+        completion
     }
 
     /// Waits until a request has finished; may return early.
@@ -194,7 +219,7 @@ impl AsRawFd for Queue {
 }
 
 impl Started {
-    fn of(request: Request, pieces: &Pieces) -> Self {
+    fn of(request: kernel::Request, pieces: &Pieces) -> Self {
         let Some(injected) = request.injected else {
             return Self { bytes: pieces.bytes(), ..Self::default() };
         };
@@ -238,6 +263,11 @@ impl Workers {
         }
         Ok(Self { jobs, done, finished })
     }
+
+    fn finished(&self) -> Option<Completion> {
+        self.finished.clear();
+        self.done.try_recv().ok()
+    }
 }
 
 /// A short transfer counts as an error: the caller repeats the whole request at once.
@@ -257,6 +287,11 @@ mod tests {
     use crate::sys::mapping::Mapping;
     use crate::sys::pages;
     use crate::sys::request::Direction;
+    use crate::sys::request::Request as Plan;
+
+    fn on_file(plan: Plan) -> Request {
+        Request::new(plan, Backing::File)
+    }
 
     fn what_was_written_is_read_back_by(backend: IoBackend) {
         let file = fd::memory_file().unwrap();
@@ -268,8 +303,8 @@ mod tests {
             [(0, Direction::Write, from), (1, Direction::Read, from + 4 * PAGE_BYTES)]
         {
             let pieces = Pieces::one(address, 4 * PAGE_BYTES);
-            let request = Request::new(file.as_raw_fd(), direction, 8192);
-            queue.start(request, &pieces, token);
+            let request = Plan::new(file.as_raw_fd(), direction, 8192);
+            queue.start(&on_file(request), &pieces, token);
             let done = loop {
                 match queue.finished() {
                     Some(done) => break done,
@@ -290,9 +325,9 @@ mod tests {
         let moment = clock::now_ns() + 20_000_000;
         for (token, not_before_ns) in [(0, moment), (1, 0)] {
             let pieces = Pieces::one(memory.address(), PAGE_BYTES);
-            let request = Request::new(file.as_raw_fd(), Direction::Write, 0);
+            let request = Plan::new(file.as_raw_fd(), Direction::Write, 0);
             let request = request.no_sooner_than(not_before_ns);
-            queue.start(request, &pieces, token);
+            queue.start(&on_file(request), &pieces, token);
         }
         let mut ended = [0; 2];
         for _ in 0..2 {
@@ -321,12 +356,12 @@ mod tests {
         let memory = Mapping::new(2 * PAGE_BYTES, Access::ReadWrite).unwrap();
         let pieces = Pieces::one(memory.address(), 2 * PAGE_BYTES);
         pages::view_mut(memory.address(), 2 * PAGE_BYTES).fill(0x5a);
-        let request = Request::new(file.as_raw_fd(), direction, 0);
+        let request = Plan::new(file.as_raw_fd(), direction, 0);
         if direction == Direction::Read {
-            Request::new(file.as_raw_fd(), Direction::Write, 0).transfer(&pieces).unwrap();
+            Plan::new(file.as_raw_fd(), Direction::Write, 0).transfer(&pieces).unwrap();
         }
         let mut queue = Queue::new(backend, 4).unwrap();
-        queue.start(Request { injected: Some(injected), ..request }, &pieces, 3);
+        queue.start(&on_file(Plan { injected: Some(injected), ..request }), &pieces, 3);
         let done = loop {
             match queue.finished() {
                 Some(done) => break done,
@@ -369,11 +404,11 @@ mod tests {
         let memory = Mapping::new(PAGE_BYTES, Access::ReadWrite).unwrap();
         let pieces = Pieces::one(memory.address(), PAGE_BYTES);
         let mut queue = Queue::new(IoBackend::Threads, 16).unwrap();
-        let request = Request::new(file.as_raw_fd(), Direction::Write, 0);
+        let request = Plan::new(file.as_raw_fd(), Direction::Write, 0);
         // For longer than any test takes: they end with the queue.
         let late = request.no_sooner_than(clock::now_ns() + 3_600_000_000_000);
-        (0..2 * THREADS as u64).for_each(|token| queue.start(late, &pieces, token));
-        queue.start(request, &pieces, 15);
+        (0..2 * THREADS as u64).for_each(|token| queue.start(&on_file(late), &pieces, token));
+        queue.start(&on_file(request), &pieces, 15);
         let done = loop {
             match queue.finished() {
                 Some(done) => break done,

@@ -7,6 +7,7 @@ use super::cipher::Seals;
 use super::faulty::{Doom, Faulty};
 use super::loans::Loans;
 use super::open::{DeviceKind, OpenDevice};
+use super::remote::Remote;
 use super::sysfs::Hardware;
 use super::throttle::{Distance, Link, Throttle};
 use super::traffic::Traffic;
@@ -109,6 +110,8 @@ pub struct Store {
     /// The clusters that CPUs fill, by CPU.
     cursors: Vec<ClusterCursor>,
     file: Option<Own<File>>,
+    /// Where its pages are, if it is a remote one.
+    pub(super) remote: Option<Arc<Remote>>,
 }
 
 /// Which cluster new slots come from.
@@ -141,6 +144,10 @@ pub struct Device {
     /// Where its pages are, if it is a compressed one.
     zram: Lock<Option<Arc<Zram>>>,
     is_compressed: AtomicBool,
+    /// Where its pages are, if it is a remote one; the store's is the same.
+    remote: Lock<Option<Arc<Remote>>>,
+    /// Whether its pages are on servers.
+    is_remote: AtomicBool,
     /// Whether it has one of the two.
     is_hampered: AtomicBool,
     /// It was waited for in vain, and has not answered since.
@@ -179,6 +186,8 @@ impl Device {
             faulty: Lock::new(None),
             zram: Lock::new(None),
             is_compressed: AtomicBool::new(false),
+            remote: Lock::new(None),
+            is_remote: AtomicBool::new(false),
             is_hampered: AtomicBool::new(false),
             is_given_up: AtomicBool::new(false),
             backed: Lock::new(0),
@@ -204,14 +213,17 @@ impl Device {
     ) -> io::Result<()> {
         self.make_tables(&opened)?;
         let max = slots_of(opened.bytes);
-        // Of a compressed device nothing is in its file.
+        // Of a compressed device nothing is in its file, nor of a remote one.
         let bytes = if opened.kind == DeviceKind::Memory { opened.bytes } else { 0 };
         let file = opened.file.map_or_else(|| memory_device(bytes), Ok)?;
         let file = Own::raised(file);
         self.is_rotational.store(hardware.is_rotational, Ordering::Relaxed);
         *self.backed.lock() = match opened.kind {
             DeviceKind::Temporary | DeviceKind::File => PAGE_BYTES as u64,
-            DeviceKind::Block | DeviceKind::Memory | DeviceKind::Compressed(_) => u64::MAX,
+            DeviceKind::Block
+            | DeviceKind::Memory
+            | DeviceKind::Compressed(_)
+            | DeviceKind::Remote => u64::MAX,
         };
         *self.label.lock() = Some(Arc::new(Label {
             name,
@@ -239,6 +251,7 @@ impl Device {
             _ => Loans::new(max).ok().map(Arc::new),
         };
         *self.store.lock() = store;
+        self.set_remote(opened.remote.map(Arc::new));
         Ok(())
     }
 
@@ -258,7 +271,7 @@ impl Device {
     /// Its file is another one, which no other process reads, with blocks where there is content; the device's lock is held.
     pub(super) fn set_unshared(&self, label: &Label, store: &mut Store) {
         *self.backed.lock() = match label.kind {
-            DeviceKind::Memory | DeviceKind::Compressed(_) => u64::MAX,
+            DeviceKind::Memory | DeviceKind::Compressed(_) | DeviceKind::Remote => u64::MAX,
             DeviceKind::Temporary | DeviceKind::File | DeviceKind::Block => PAGE_BYTES as u64,
         };
         store.loans = match label.kind {
@@ -272,6 +285,27 @@ impl Device {
         // Release pairs with the acquire in `is_compressed`.
         self.is_compressed.store(zram.is_some(), Ordering::Release);
         *self.zram.lock() = zram;
+    }
+
+    /// Which servers have its pages from now on; no slot of it is in use that others have.
+    pub(super) fn set_remote(&self, remote: Option<Arc<Remote>>) {
+        // Release pairs with the acquire in `is_remote`.
+        self.is_remote.store(remote.is_some(), Ordering::Release);
+        self.store.lock().remote = remote.clone();
+        *self.remote.lock() = remote;
+    }
+
+    /// Whether its pages are on servers.
+    pub fn is_remote(&self) -> bool {
+        self.is_remote.load(Ordering::Acquire)
+    }
+
+    /// The servers, if it is a remote one.
+    pub fn remote(&self) -> Option<Arc<Remote>> {
+        if !self.is_remote() {
+            return None;
+        }
+        self.remote.lock().clone()
     }
 
     /// Whether its pages are compressed in memory.
@@ -303,6 +337,8 @@ impl Device {
         self.descriptor.store(NOTHING, Ordering::Release);
         *self.label.lock() = None;
         self.set_zram(None);
+        self.remote().into_iter().for_each(|remote| remote.leave());
+        self.set_remote(None);
         let empty = Store::new(DeviceState::Absent, 0);
         std::mem::replace(&mut *self.store.lock(), empty).file
     }
@@ -454,6 +490,7 @@ impl Store {
             loans: None,
             cursors: Vec::new(),
             file: None,
+            remote: None,
         }
     }
 
@@ -465,6 +502,14 @@ impl Store {
     /// Whether it can give out no slot for now.
     pub fn is_full(&self) -> bool {
         self.slots.is_full() || self.supply == Supply::Short
+    }
+
+    /// A run of them is free: what they hold is of no worth to anyone.
+    pub(super) fn free(&mut self, run: SlotRun) {
+        self.slots.free(run);
+        if let Some(remote) = &self.remote {
+            remote.forget(run);
+        }
     }
 
     /// Its slots in use by this process, by words.

@@ -1,19 +1,45 @@
-//! A request to a device: one that the kernel carries out, or one that is done at once.
+//! A request to a device: one that the kernel carries out, one that a server does, or one that is done at once.
+use crate::device::record::Device;
+use crate::device::remote::Remote;
 use crate::device::zram::Zram;
 use crate::sys::request::{self as kernel, Pieces};
 use std::io;
 use std::sync::Arc;
 
+/// Where the slots of a device are.
+#[derive(Clone)]
+pub enum Backing {
+    /// In its file.
+    File,
+    /// Compressed in memory.
+    Zram(Arc<Zram>),
+    /// On servers.
+    Remote(Arc<Remote>),
+}
+
+impl Backing {
+    /// Where those of a device are.
+    pub fn of(device: &Device) -> Self {
+        match (device.zram(), device.remote()) {
+            (Some(zram), _) => Self::Zram(zram),
+            (None, Some(remote)) => Self::Remote(remote),
+            (None, None) => Self::File,
+        }
+    }
+}
+
 /// A request to a device.
+#[derive(Clone)]
 pub struct Request {
-    plan: kernel::Request,
-    /// Where the slots are, if not in a file.
-    zram: Option<Arc<Zram>>,
+    /// What the kernel is asked.
+    pub(super) plan: kernel::Request,
+    /// Where its slots are.
+    pub backing: Backing,
 }
 
 impl Request {
-    pub(super) fn new(plan: kernel::Request, zram: Option<Arc<Zram>>) -> Self {
-        Self { plan, zram }
+    pub(super) fn new(plan: kernel::Request, backing: Backing) -> Self {
+        Self { plan, backing }
     }
 
     /// The same, not before a moment.
@@ -22,18 +48,20 @@ impl Request {
         Self { plan: self.plan.no_sooner_than(moment_ns), ..self }
     }
 
-    /// What a queue can carry out; None for what is done at once.
-    pub fn queued(&self) -> Option<kernel::Request> {
-        self.zram.is_none().then_some(self.plan)
-    }
-
     /// Does it at once, on the calling thread.
     ///
     /// # Errors
     /// What the kernel or the device says; `UnexpectedEof` when the device ends before the pieces do.
     pub fn transfer(&self, pieces: &Pieces) -> io::Result<()> {
-        let Some(zram) = &self.zram else { return self.plan.transfer(pieces) };
         let kernel::Request { direction, offset, .. } = self.plan;
-        self.plan.transfer_by(pieces, |pieces| zram.transfer(direction, offset, pieces))
+        match &self.backing {
+            Backing::File => self.plan.transfer(pieces),
+            Backing::Zram(zram) => {
+                self.plan.transfer_by(pieces, |pieces| zram.transfer(direction, offset, pieces))
+            }
+            Backing::Remote(remote) => {
+                self.plan.transfer_by(pieces, |pieces| remote.transfer(direction, offset, pieces))
+            }
+        }
     }
 }

@@ -1,5 +1,5 @@
 //! What a user writes to name a swap device: `PATH[:SIZE][,pri=N][,node=N][,encrypt]`, `zram:SIZE[,algo=NAME][,level=N]`
-//! (`zram/codec.rs`) or `mem:SIZE`, for tests with `faulty:` before it (`faulty.rs`).
+//! (`zram/codec.rs`), `redis://HOST[:PORT]/PREFIX[:SIZE][,lease=SECONDS]` (`remote/address.rs`) or `mem:SIZE`, for tests with `faulty:` before it (`faulty.rs`).
 //!
 //! Only the text is judged here; whether the device exists and may be used is for
 //! [`open`](super::open). Because a path may contain colons and commas, the text is read from its
@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use super::faulty;
+use super::remote::{self, Address};
 use super::throttle::{NearFar, Throttle, parse_near_far};
 use super::zram::codec::{self, Compression};
 use crate::base::size::{ByteSize, SizeError, parse_size};
@@ -39,6 +40,8 @@ pub enum SwapPath {
     Memory,
     /// Memory in which pages are compressed, part of the budget.
     Compressed(Compression),
+    /// The memory of servers.
+    Remote(Address),
 }
 
 /// A swap device as a user names it.
@@ -58,6 +61,8 @@ pub struct SwapSpec {
     pub faulty: Option<Plan>,
     /// Nobody can read on it what was swapped, nor change it unnoticed.
     pub encrypt: bool,
+    /// How many seconds servers keep what nobody asks them to keep longer; left out, an hour.
+    pub lease_s: Option<u32>,
 }
 
 /// Why a text is not a swap specification; the message names the text and says what is allowed.
@@ -81,6 +86,14 @@ pub enum SpecError {
         "\"{0}\": compressed memory is RAM already, which no device shows: leave \"encrypt\" out"
     )]
     CompressedNeedsNoKey(String),
+    /// A remote store that is named wrongly.
+    #[error("\"{spec}\": {reason}")]
+    Remote {
+        /// The whole text, without what should not be in it.
+        spec: String,
+        /// What is wrong, and the way out.
+        reason: &'static str,
+    },
     /// What follows the last colon is meant as a size but is none.
     #[error("\"{spec}\": {error}")]
     Size {
@@ -135,6 +148,7 @@ impl SwapSpec {
             throttle: None,
             faulty: None,
             encrypt: false,
+            lease_s: None,
         }
     }
 
@@ -169,6 +183,7 @@ impl FromStr for SwapSpec {
             rest = named;
         }
         let named = rest.split([':', ',']).next();
+        options.is_remote = remote::is_meant(rest);
         options.compression = (named == Some(COMPRESSED_WORD)).then(codec::Options::default);
         while let Some((before, option)) = rest.rsplit_once(',') {
             if !is_meant_as_option(option) {
@@ -187,12 +202,15 @@ impl FromStr for SwapSpec {
             }
             (COMPRESSED_WORD, Some(_), Some(named)) => SwapPath::Compressed(named.done(spec)?),
             (.., Some(_)) => return Err(SpecError::CompressedNeedsSize(spec.to_owned())),
-            (path, ..) => SwapPath::Path(PathBuf::from(path)),
+            (path, ..) => match Address::parse(spec, path)? {
+                Some(address) => SwapPath::Remote(address),
+                None => SwapPath::Path(PathBuf::from(path)),
+            },
         };
         let (encrypt, throttle) =
             (options.encrypt.is_some(), Throttle::of(options.bandwidth, options.latency));
-        let SpecOptions { priority, node, faulty, .. } = options;
-        Ok(SwapSpec { path, size, priority, node, throttle, faulty, encrypt })
+        let SpecOptions { priority, node, faulty, lease_s, .. } = options;
+        Ok(SwapSpec { path, size, priority, node, throttle, faulty, encrypt, lease_s })
     }
 }
 
@@ -211,6 +229,10 @@ struct SpecOptions {
     faulty: Option<Plan>,
     /// How pages are compressed, after the word for that.
     compression: Option<codec::Options>,
+    /// That it names servers.
+    is_remote: bool,
+    /// For how long they keep pages.
+    lease_s: Option<u32>,
 }
 
 impl SpecOptions {
@@ -230,6 +252,9 @@ impl SpecOptions {
         match name {
             _ if option == ENCRYPT_WORD => set_once(&mut self.encrypt, (), || twice(ENCRYPT_WORD)),
             "pri" => set_once(&mut self.priority, parse_priority(spec, value)?, || twice("pri")),
+            "lease" if self.is_remote => {
+                set_once(&mut self.lease_s, parse_lease(spec, value)?, || twice("lease"))
+            }
             "node" => set_once(&mut self.node, parse_node(spec, value)?, || twice("node")),
             "throttle" => {
                 let speeds = parse_near_far(spec, option, value)?;
@@ -242,6 +267,7 @@ impl SpecOptions {
             _ => {
                 let mut more = String::new();
                 more.push_str(self.compression.map_or("", |_| ", algo=NAME, level=N"));
+                more.push_str(if self.is_remote { ", lease=SECONDS" } else { "" });
                 more.push_str(self.faulty.map_or("", |_| ", "));
                 more.push_str(self.faulty.map_or("", |_| faulty::ALLOWED));
                 let (spec, option) = (spec.to_owned(), option.to_owned());
@@ -275,6 +301,16 @@ fn parse_node(spec: &str, value: &str) -> Result<u16, SpecError> {
         spec: spec.to_owned(),
         option: format!("node={value}"),
         allowed: "a node is 0 to 1023",
+    })
+}
+
+fn parse_lease(spec: &str, value: &str) -> Result<u32, SpecError> {
+    value.parse().ok().filter(|lease_s| (10..=604_800).contains(lease_s)).ok_or_else(|| {
+        SpecError::OptionValue {
+            spec: spec.to_owned(),
+            option: format!("lease={value}"),
+            allowed: "a lease is 10 to 604800 seconds, a week",
+        }
     })
 }
 
@@ -316,12 +352,16 @@ impl fmt::Display for SwapSpec {
             SwapPath::Path(path) => write!(f, "{}", path.display())?,
             SwapPath::Memory => f.write_str(MEMORY_WORD)?,
             SwapPath::Compressed(_) => f.write_str(COMPRESSED_WORD)?,
+            SwapPath::Remote(address) => write!(f, "{address}")?,
         }
         if let Some(bytes) = self.size {
             write!(f, ":{}", ByteSize(bytes))?;
         }
         if let SwapPath::Compressed(compression) = &self.path {
             write!(f, "{compression}")?;
+        }
+        if let Some(lease_s) = self.lease_s {
+            write!(f, ",lease={lease_s}")?;
         }
         if let Some(priority) = self.priority {
             write!(f, ",pri={priority}")?;
@@ -366,6 +406,7 @@ mod tests {
             throttle: None,
             faulty: None,
             encrypt: true,
+            lease_s: None,
         };
         assert_eq!(spec("/var/tmp:1.5G,pri=7,encrypt,node=1"), all);
         assert_eq!(spec("/var/tmp:1.5G,encrypt,node=1,pri=7"), all);
@@ -403,6 +444,8 @@ mod tests {
             "faulty:/a:b:64M,encrypt,flip=0.1,seed=0",
             "zram:2G",
             "zram:2G,algo=zstd,level=-1,pri=5,node=0",
+            "redis://127.0.0.1:6379/a",
+            "redis://me@[::1]:7000,b.example:7001/job-1:8G,lease=60,pri=1,encrypt",
             "faulty:zram:64M,algo=zstd,flip=0.5,seed=3",
             "faulty:mem:64M,seed=0",
             "faulty:/a:b:64M,pri=3,read=0.001,write=1,late=0.25:9,error=ENOMEM,outage=4:5,seed=7",
@@ -438,6 +481,17 @@ mod tests {
             ("zram:1G,algo=lz4,algo=zstd", "algo", "once"),
             ("zram:1G,size=3", "size=3", "level=N"),
             ("mem:1G,algo=lz4", "algo=lz4", "pri=N"),
+            ("redis://host:6379", "redis://host", "/PREFIX"),
+            ("redis:///a", "redis:///a", "HOST"),
+            ("redis://host:0/a", "host:0", "1 to 65535"),
+            ("redis://host/", "redis://host/", "letters"),
+            ("redis://host/a/b", "a/b", "letters"),
+            ("redis://host/a,b", "a,b", "letters"),
+            ("redis://host/a:12Q", "12Q", "512M"),
+            ("redis://host/a,lease=9", "lease=9", "10 to 604800"),
+            ("redis://host/a,leese=9", "leese=9", "lease=SECONDS"),
+            ("redis://me:secret@host/a", "redis://me:…@host/a", "USERSWAP_REDIS_PASSWORD"),
+            ("/a,lease=60", "lease=60", "pri=N"),
             ("/a,pri=-1", "pri=-1", "0 to 32767"),
             ("/a,pri=32768", "pri=32768", "0 to 32767"),
             ("/a,pri=", "pri=", "0 to 32767"),

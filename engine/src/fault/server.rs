@@ -177,7 +177,7 @@ impl Server {
 
     /// Starts a read, or, with all in flight or from memory, reads at once. `since_ns` is when its fault arrived.
     fn start(&mut self, job: ReadJob, since_ns: Option<u64>) {
-        let is_queued = self.core.is_queued(&job);
+        let is_queued = self.queue.carries(&self.core.backing_of(&job));
         let Some(index) = self.idle.pop_if(|_| is_queued) else {
             self.core.read_now(job);
             return self.record_latency(since_ns);
@@ -191,8 +191,7 @@ impl Server {
     fn submit(&mut self, index: usize, job: &ReadJob, not_before_ns: u64) {
         let record = self.core.reads.record(job);
         let request = self.core.read_request(&record, not_before_ns);
-        let request = request.queued().expect("what is read at once is not started");
-        self.queue.start(request, &record.pieces, index as u64);
+        self.queue.start(&request, &record.pieces, index as u64);
     }
 
     /// Waits for at least one read, and finishes what has completed.

@@ -5,7 +5,7 @@
 use crate::base::counters::count;
 use crate::base::index::PageIndex;
 use crate::base::limits::RUN_MAX;
-use crate::device::request::Request;
+use crate::device::request::{Backing, Request};
 use crate::fault::alloc::readahead_room;
 use crate::state::batch::{Batch, SwapEntry};
 use crate::state::core::Core;
@@ -101,10 +101,9 @@ impl Core {
         self.finish_read(job);
     }
 
-    /// Whether a queue can carry a read out.
-    pub(crate) fn is_queued(&self, job: &ReadJob) -> bool {
-        let slot = self.reads.record(job).slot();
-        !self.devices.device_of(slot).is_compressed()
+    /// Where the slots of a read are.
+    pub(crate) fn backing_of(&self, job: &ReadJob) -> Backing {
+        Backing::of(self.devices.device_of(self.reads.record(job).slot()))
     }
 
     /// The request that a read makes next, not before a moment.

@@ -227,9 +227,9 @@ impl Kswapd {
     fn submit(&mut self, index: usize, not_before_ns: u64) {
         let write = &self.writes[index];
         let request = self.core.write_request(write, self.node, not_before_ns);
-        match request.queued() {
-            Some(request) => self.queue.start(request, &write.pieces, index as u64),
-            None => {
+        match self.queue.carries(&request.backing) {
+            true => self.queue.start(&request, &write.pieces, index as u64),
+            false => {
                 let outcome = request.transfer(&write.pieces);
                 self.complete(Completion { token: index as u64, outcome });
             }

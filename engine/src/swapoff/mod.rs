@@ -167,8 +167,12 @@ impl Core {
         let closed =
             self.gate.close_while(|| !self.devices.must_yield()).ok_or(Error::NoRoomInRam)?;
         let is_shared = self.devices.is_shared(device);
+        let remote = device.remote();
         let file = self.devices.swapoff_done(device);
         drop(closed);
+        if let Some(remote) = remote {
+            remote.end(is_shared);
+        }
         self.inside_gate(|| self.settle_stored(self.node_here()));
         self.note_room();
         // Closing would unlock it too, but a queue may keep the file open a moment longer. While others read it, it is

@@ -31,6 +31,7 @@ impl Core {
             false => open::open(spec, bytes)?,
         };
         self.inside_gate(|| self.devices.swapon(opened, &self.topology))?;
+        self.devices.start_keepers().map_err(Error::Thread)?;
         self.shortage.devices_full.store(false, Ordering::Relaxed);
         self.note_room();
         Ok(())

@@ -9,9 +9,14 @@ use std::os::fd::{AsRawFd, IntoRawFd, RawFd};
 /// The token of a timeout that a throttled request waits for: its completion is nobody's.
 const WAITED: u64 = u64::MAX;
 
+/// The token of a look at a descriptor, see [`Ring::watch`].
+const WATCHED: u64 = u64::MAX - 1;
+
 /// A ring with room for `entries` requests.
 pub struct Ring {
     ring: Own<IoUring>,
+    /// A look at a descriptor is under way.
+    is_watching: bool,
 }
 
 impl Ring {
@@ -25,10 +30,12 @@ impl Ring {
             .setup_coop_taskrun()
             .build(2 * entries)
             .or_else(|_| IoUring::new(2 * entries))?;
-        let Some(high) = raised_copy(&ring) else { return Ok(Self { ring: Own::new(ring) }) };
+        let Some(high) = raised_copy(&ring) else {
+            return Ok(Self { ring: Own::new(ring), is_watching: false });
+        };
         // SAFETY: the same ring under another number, with its own parameters.
         let raised = unsafe { IoUring::from_fd(high.into_raw_fd(), ring.params().clone()) }?;
-        Ok(Self { ring: Own::new(raised) })
+        Ok(Self { ring: Own::new(raised), is_watching: false })
     }
 
     /// Lets the ring keep the devices open. When the process ends, their last reference goes with the ring,
@@ -71,12 +78,27 @@ impl Ring {
         self.submit();
     }
 
+    /// Ends the next wait as soon as `fd` is readable; for one descriptor, and once.
+    pub fn watch(&mut self, fd: RawFd) {
+        if self.is_watching {
+            return;
+        }
+        let look = opcode::PollAdd::new(types::Fd(fd), libc::POLLIN as u32).build();
+        // SAFETY: the entry names no memory.
+        unsafe { self.ring.submission().push(&look.user_data(WATCHED)) }
+            .expect("there is room for an entry, as all before it were handed to the kernel");
+        self.is_watching = true;
+        self.submit();
+    }
+
     /// Takes a finished request: its token and the bytes or error number it ended with.
     pub fn reap(&mut self) -> Option<(u64, i32)> {
         loop {
             let entry = self.ring.completion().next()?;
-            if entry.user_data() != WAITED {
-                return Some((entry.user_data(), entry.result()));
+            match entry.user_data() {
+                WAITED => {}
+                WATCHED => self.is_watching = false,
+                token => return Some((token, entry.result())),
             }
         }
     }

@@ -26,6 +26,7 @@ mod races;
 mod readahead;
 mod reclaim;
 mod refusals;
+mod remote;
 mod servers;
 mod shrinkers;
 mod support;

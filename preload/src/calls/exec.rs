@@ -80,7 +80,7 @@ enum Place {
 fn execute(strings: Strings, finds: Finds, place: Place, call: impl Fn() -> c_int) -> c_int {
     let engine = process::current().and_then(Process::engine);
     let _executing = match place {
-        Place::Same => engine.and_then(|engine| engine.before_exec(|| finds.name(strings.path))),
+        Place::Same => engine.map(|engine| engine.before_exec(|| finds.name(strings.path))),
         Place::Other => None,
     };
     repeat(strings, call)

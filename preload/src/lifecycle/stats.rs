@@ -39,6 +39,7 @@ pub fn end() {
     if is_owner() {
         unmanaged::look();
         engine.into_iter().for_each(Engine::end_trace);
+        engine.into_iter().for_each(Engine::shorten_leases);
     }
     write();
     // A child that shares its parent's memory (vfork) removes nothing: the name is its parent's.

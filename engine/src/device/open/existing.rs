@@ -94,6 +94,7 @@ pub(super) fn prepare(
         faulty: None,
         encrypt: false,
         directory: None,
+        remote: None,
     };
     Ok(Prepared { opened, change })
 }

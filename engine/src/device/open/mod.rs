@@ -24,6 +24,8 @@ pub use crate::base::open_error::OpenError;
 use room::Room;
 
 use super::DEVICE_SLOTS;
+use super::remote::open::{self as remote_open, Opened};
+use super::remote::{Address, Remote};
 use super::spec::{SwapPath, SwapSpec};
 use super::throttle::Throttle;
 use super::zram::codec::Compression;
@@ -73,6 +75,8 @@ pub struct OpenDevice {
     pub encrypt: bool,
     /// The directory of a temporary file, in which more of them can be made.
     pub directory: Option<Own<OwnedFd>>,
+    /// The servers, if it is a remote store.
+    pub remote: Option<Remote>,
 }
 
 /// What a device is made of.
@@ -88,6 +92,8 @@ pub enum DeviceKind {
     Memory,
     /// Memory in which pages are compressed.
     Compressed(Compression),
+    /// The memory of servers.
+    Remote,
 }
 
 /// Whether reads and writes go straight to the disk.
@@ -223,6 +229,7 @@ fn prepare_any(spec: &SwapSpec, default_bytes: u64) -> Result<Prepared, OpenErro
         SwapPath::Compressed(compression) => {
             return prepare_memory(spec, DeviceKind::Compressed(*compression), default_bytes);
         }
+        SwapPath::Remote(address) => return prepare_remote(spec, address, default_bytes),
         SwapPath::Path(path) => path,
     };
     let size = SizeWanted { asked: spec.size, default_bytes };
@@ -243,6 +250,22 @@ fn prepare_any(spec: &SwapSpec, default_bytes: u64) -> Result<Prepared, OpenErro
     device.opened.priority = spec.priority;
     device.opened.node = spec.node;
     device.opened.throttle = spec.throttle;
+    Ok(device)
+}
+
+fn prepare_remote(
+    spec: &SwapSpec,
+    address: &Address,
+    default_bytes: u64,
+) -> Result<Prepared, OpenError> {
+    let path = remote_open::path_of(address);
+    let bytes = whole_pages(&path, spec.size.unwrap_or(default_bytes))?;
+    let Opened { remote, warning } = remote_open::open(spec, address, bytes)?;
+    let mut device = prepare_memory(spec, DeviceKind::Remote, default_bytes)?;
+    device.opened.path = path;
+    device.opened.direct = Direct::Yes;
+    device.opened.warning = warning;
+    device.opened.remote = Some(remote);
     Ok(device)
 }
 
@@ -267,6 +290,7 @@ fn prepare_memory(
         faulty: None,
         encrypt: false,
         directory: None,
+        remote: None,
     };
     Ok(Prepared { opened, change: Change::None })
 }
@@ -311,6 +335,7 @@ fn prepare_in(
         faulty: None,
         encrypt: false,
         directory: None,
+        remote: None,
     };
     Ok(Prepared { opened, change: Change::None })
 }

@@ -6,6 +6,7 @@ mod internals;
 mod pages;
 mod past;
 mod process;
+mod redis;
 
 pub use audit::audit;
 pub use bench::raw::{atomics, touch};
@@ -15,8 +16,10 @@ pub use pages::{Pages, is_lost, read_at, word, write_at};
 pub use past::*;
 pub use process::{
     alone, become_user, end, ended, fork, fork_away, forked, in_child, interrupted_by,
-    is_shared_with, join, kill, limit_files, lock_nothing, rest, send, shared_words, stay_on, stop,
+    is_shared_with, join, kill, limit_files, lock_nothing, rest, send, set_variable, shared_words,
+    stay_on, stop,
 };
+pub use redis::{Redis, cluster};
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::Write;

@@ -157,6 +157,12 @@ pub fn limit_files(bytes: u64) {
     setrlimit(Resource::Fsize, Rlimit { current: Some(bytes), maximum: None }).unwrap();
 }
 
+/// Sets a variable of this process, in which no other thread reads one.
+pub fn set_variable(name: &str, value: &str) {
+    // SAFETY: see above.
+    unsafe { std::env::set_var(name, value) };
+}
+
 /// This process may lock no memory, unless it is root.
 pub fn lock_nothing() {
     setrlimit(Resource::Memlock, Rlimit { current: Some(0), maximum: Some(0) }).unwrap();

@@ -1,0 +1,133 @@
+//! What names a remote store: `redis://[USER@]HOST[:PORT][,HOST[:PORT]…]/PREFIX`.
+//!
+//! A password has no place in it: command lines are seen by everyone on a machine.
+use crate::device::spec::SpecError;
+use std::fmt;
+
+/// The port of a server that is named without one.
+const PORT: u16 = 6379;
+
+/// The longest prefix of keys, and the longest name of a user or a host.
+const NAME_MAX: usize = 64;
+
+/// What begins the name of a store that is spoken to in plain text.
+pub const PLAIN: &str = "redis://";
+
+/// The same, for one that is spoken to by TLS.
+const TLS: &str = "rediss://";
+
+/// A server, by name or number.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Host {
+    /// Its name, or its address without brackets.
+    pub name: String,
+    /// The port that it listens on.
+    pub port: u16,
+}
+
+/// Where a remote store is, and what its keys begin with.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Address {
+    /// Whom the servers know us as; None for their default user.
+    pub user: Option<String>,
+    /// At least one server: the only one, or some of a cluster's.
+    pub hosts: Vec<Host>,
+    /// What keys begin with.
+    pub prefix: String,
+}
+
+impl Address {
+    /// The address that `text` is meant as; None where it is a path.
+    ///
+    /// # Errors
+    /// It has a password, lacks a host or a prefix, or has what keys cannot carry; `spec` is what the user wrote.
+    pub fn parse(spec: &str, text: &str) -> Result<Option<Self>, SpecError> {
+        let refuse = |reason| Err(SpecError::Remote { spec: hide_password(spec), reason });
+        if text.starts_with(TLS) {
+            return refuse("TLS is not spoken: write redis:// and encrypt, or go through a tunnel");
+        }
+        let Some(rest) = text.strip_prefix(PLAIN) else { return Ok(None) };
+        let Some((servers, prefix)) = rest.split_once('/') else {
+            return refuse("names no prefix for keys: write redis://HOST[:PORT]/PREFIX[:SIZE]");
+        };
+        let (user, hosts) = match servers.rsplit_once('@') {
+            Some((user, hosts)) => (Some(user), hosts),
+            None => (None, servers),
+        };
+        if user.is_some_and(|user| user.contains(':')) {
+            return refuse("a password is no part of it: set USERSWAP_REDIS_PASSWORD");
+        }
+        if !is_name(prefix) || user.is_some_and(|user| !is_name(user)) {
+            return refuse(
+                "a prefix or a user is of 1 to 64 letters, digits, \".\", \"_\" and \"-\"",
+            );
+        }
+        let Some(hosts) = hosts.split(',').map(Host::parse).collect() else {
+            return refuse("names no server: write HOST or HOST:PORT, with a port of 1 to 65535");
+        };
+        let (user, prefix) = (user.map(str::to_owned), prefix.to_owned());
+        Ok(Some(Self { user, hosts, prefix }))
+    }
+}
+
+impl Host {
+    fn parse(text: &str) -> Option<Self> {
+        let (name, port) = match text.strip_prefix('[') {
+            Some(rest) => {
+                let (name, rest) = rest.split_once(']')?;
+                (name, rest.strip_prefix(':'))
+            }
+            None => match text.split_once(':') {
+                Some((name, port)) => (name, Some(port)),
+                None => (text, None),
+            },
+        };
+        let port = port.map_or(Some(PORT), |port| port.parse().ok().filter(|port| *port > 0))?;
+        let is_host = |c: char| c.is_ascii_alphanumeric() || ".-_:".contains(c);
+        let is_right = !name.is_empty() && name.len() <= 4 * NAME_MAX && name.chars().all(is_host);
+        is_right.then(|| Self { name: name.to_owned(), port })
+    }
+}
+
+/// Whether a text is meant as a remote store.
+pub fn is_meant(text: &str) -> bool {
+    text.starts_with(PLAIN) || text.starts_with(TLS)
+}
+
+fn is_name(text: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    (1..=NAME_MAX).contains(&text.len()) && text.chars().all(is_plain)
+}
+
+/// What a message may show of a text.
+fn hide_password(spec: &str) -> String {
+    let begin = spec.find("://").map_or(0, |at| at + 3);
+    match (spec[begin..].find(':'), spec.rfind('@')) {
+        (Some(colon), Some(at)) if begin + colon < at => {
+            format!("{}:…{}", &spec[..begin + colon], &spec[at..])
+        }
+        _ => spec.to_owned(),
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(PLAIN)?;
+        if let Some(user) = &self.user {
+            write!(f, "{user}@")?;
+        }
+        for (index, host) in self.hosts.iter().enumerate() {
+            write!(f, "{}{host}", if index > 0 { "," } else { "" })?;
+        }
+        write!(f, "/{}", self.prefix)
+    }
+}
+
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name.contains(':') {
+            true => write!(f, "[{}]:{}", self.name, self.port),
+            false => write!(f, "{}:{}", self.name, self.port),
+        }
+    }
+}

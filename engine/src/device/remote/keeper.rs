@@ -1,0 +1,242 @@
+//! The thread of a remote device: it puts off the expiry of what is held, and deletes what is not wanted.
+//!
+//! It works outside the gate, on words that change one by one: what it misses it finds the next time. A process that ends
+//! in order has its slots kept for some seconds only, again and again until it has ended: destructors may still read them.
+use super::talk::Act;
+use super::{DELETING_MAX, ENDING_S, NOBODY, Part, Remote};
+use crate::device::Devices;
+use crate::device::record::Device;
+use crate::sys::signal::Blocked;
+use crate::sys::thread::Thread;
+use crate::sys::{clock, futex};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use userswap_policy::lent::SlotWord;
+
+/// What the thread is to do: nothing before its time comes.
+pub const NOTHING: u32 = 0;
+/// Delete slots.
+pub const DELETIONS: u32 = 1;
+/// Look at its time again.
+const CHANGED: u32 = 2;
+/// End.
+const END: u32 = 4;
+
+/// A lease is put off so many times before it would end.
+const RENEWALS: u64 = 4;
+
+/// A second: the longest time before what failed is tried again, and the shortest between two deletions.
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// Deletions are gathered for so long.
+const GATHER_NS: u64 = SECOND_NS / 4;
+
+impl Devices {
+    /// Starts the threads of the remote devices that have none.
+    ///
+    /// # Errors
+    /// No thread is to be had.
+    pub(crate) fn start_keepers(&self) -> io::Result<()> {
+        let _blocked = Blocked::new();
+        self.list().filter_map(Device::remote).try_for_each(|remote| remote.start())
+    }
+
+    /// The process has begun to end, or to become another: nobody keeps its slots for long any more.
+    pub(crate) fn shorten_leases(&self) {
+        for device in self.list() {
+            if let Some(remote) = device.remote().filter(|_| !self.is_shared(device)) {
+                remote.shorten();
+            }
+        }
+    }
+
+    /// The process goes on after all.
+    pub(crate) fn lengthen_leases(&self) {
+        self.list().filter_map(Device::remote).for_each(|remote| remote.lengthen());
+    }
+
+    /// Nobody uses the devices any more: what they hold on servers is deleted, unless other processes read it.
+    pub(crate) fn end_remote(&self) {
+        for device in self.list() {
+            if let Some(remote) = device.remote() {
+                remote.end(self.is_shared(device));
+            }
+        }
+    }
+}
+
+impl Remote {
+    /// Starts the thread, unless it runs. A caller has signals blocked, which the thread inherits.
+    ///
+    /// # Errors
+    /// No thread is to be had.
+    fn start(self: &Arc<Self>) -> io::Result<()> {
+        let mut keeper = self.keeper.lock();
+        if keeper.is_none() {
+            let remote = self.clone();
+            *keeper = Some(Thread::spawn("userswap-lease", move || remote.keep())?);
+        }
+        Ok(())
+    }
+
+    /// Gives the thread something to do.
+    pub(super) fn want(&self, what: u32) {
+        if self.wanted.fetch_or(what, Ordering::Release) & what == 0 {
+            futex::wake_all(&self.wanted);
+        }
+    }
+
+    fn keep(&self) {
+        let begun_ns = clock::now_ns();
+        // Whose slots these are may be about to end.
+        let mut next_ns = match self.part {
+            Part::Owner => begun_ns + self.period_ns(),
+            Part::Borrower => begun_ns,
+        };
+        loop {
+            let now = clock::now_ns();
+            let wanted = self.wanted.load(Ordering::Acquire);
+            if wanted & END != 0 {
+                return;
+            }
+            if wanted & CHANGED != 0 {
+                self.wanted.fetch_and(!CHANGED, Ordering::Relaxed);
+                next_ns = now;
+            }
+            if now >= next_ns {
+                let is_done = self.keep_all().is_ok();
+                next_ns = now + if is_done { self.period_ns() } else { SECOND_NS };
+            }
+            if wanted & DELETIONS != 0 {
+                // Those that are wanted meanwhile wake nobody.
+                futex::wait_for(&self.wanted, wanted & !CHANGED, GATHER_NS);
+                self.wanted.fetch_and(!DELETIONS, Ordering::SeqCst);
+                if self.delete_all().is_err() {
+                    self.wanted.fetch_or(DELETIONS, Ordering::SeqCst);
+                }
+                continue;
+            }
+            let wait_ns = next_ns.saturating_sub(clock::now_ns());
+            futex::wait_for(&self.wanted, wanted & !CHANGED, wait_ns);
+        }
+    }
+
+    fn period_ns(&self) -> u64 {
+        u64::from(self.lease_s()) * SECOND_NS / RENEWALS
+    }
+
+    /// Puts off the expiry of all groups that hold something.
+    fn keep_all(&self) -> io::Result<()> {
+        self.for_all(Act::Keep { lease_s: self.lease_s() })
+    }
+
+    /// Does something with all groups that hold something, by server.
+    fn for_all(&self, act: Act) -> io::Result<()> {
+        let groups = |server: usize| {
+            let words = self
+                .held
+                .iter()
+                .enumerate()
+                .map(|(index, word)| SlotWord { index, mask: word.load(Ordering::Relaxed) });
+            words.filter(move |word| word.mask != 0 && self.owner(*word) == server)
+        };
+        let mut outcome = Ok(());
+        for server in 0..self.cluster.addresses().count() {
+            let mut words = groups(server).peekable();
+            while words.peek().is_some() {
+                let mut batch = [SlotWord { index: 0, mask: 0 }; DELETING_MAX];
+                let mut filled = 0;
+                for (to, word) in batch.iter_mut().zip(words.by_ref()) {
+                    *to = word;
+                    filled += 1;
+                }
+                let ended = self.act(act, &batch[..filled]);
+                if ended.is_err() {
+                    outcome = ended;
+                    break;
+                }
+            }
+        }
+        outcome
+    }
+
+    /// Deletes what is not wanted.
+    fn delete_all(&self) -> io::Result<()> {
+        let is_unwanted = |index: &usize| self.unwanted[*index].load(Ordering::Relaxed) != 0;
+        let mut indexes = (0..self.unwanted.len()).filter(is_unwanted).peekable();
+        while indexes.peek().is_some() {
+            let mut batch = [SlotWord { index: 0, mask: 0 }; DELETING_MAX];
+            let mut filled = 0;
+            for index in indexes.by_ref().take(DELETING_MAX) {
+                let mask = self.begin_deleting(index, filled);
+                batch[filled] = SlotWord { index, mask };
+                filled += usize::from(mask != 0);
+            }
+            let outcome = self.act(Act::Delete, &batch[..filled]);
+            for word in &batch[..filled] {
+                match outcome.is_ok() {
+                    true => self.held[word.index].fetch_and(!word.mask, Ordering::Relaxed),
+                    false => self.unwanted[word.index].fetch_or(word.mask, Ordering::SeqCst),
+                };
+            }
+            self.end_deleting();
+            outcome?;
+        }
+        Ok(())
+    }
+
+    /// The slots of a group that are to be deleted now: until [`Self::end_deleting`] nobody writes to the group.
+    fn begin_deleting(&self, index: usize, entry: usize) -> u64 {
+        // Before the next: who has taken a slot back too late for it finds the group here.
+        self.deleting[entry].store(index as u32, Ordering::SeqCst);
+        self.unwanted[index].swap(0, Ordering::SeqCst)
+    }
+
+    fn end_deleting(&self) {
+        self.deleting.iter().for_each(|group| group.store(NOBODY, Ordering::SeqCst));
+        self.deletions.fetch_add(1, Ordering::SeqCst);
+        futex::wake_all(&self.deletions);
+    }
+
+    /// The process has begun to end, or to become another: what it holds is kept for seconds from now on. Not what others
+    /// read, who keep it, nor what is another's; and not by a child that has our memory (vfork).
+    fn shorten(&self) {
+        if self.part == Part::Borrower || self.process != std::process::id() {
+            return;
+        }
+        self.lease_s.store(ENDING_S, Ordering::Relaxed);
+        self.want(CHANGED);
+        // The process may be gone before the thread comes to it.
+        if !self.cluster.server(0).is_silent() {
+            let _ = self.keep_all();
+        }
+    }
+
+    /// The process goes on after all.
+    fn lengthen(&self) {
+        if self.lease_s() == self.config.lease_s {
+            return;
+        }
+        self.lease_s.store(self.config.lease_s, Ordering::Relaxed);
+        self.want(CHANGED);
+    }
+
+    /// The device is used no more: its thread will end, which nobody waits for.
+    pub fn leave(&self) {
+        self.want(END);
+    }
+
+    /// After that: ends the thread and deletes everything, unless others still read it.
+    pub fn end(&self, is_shared: bool) {
+        self.leave();
+        if let Some(keeper) = self.keeper.lock().take() {
+            keeper.join();
+        }
+        if self.part == Part::Owner && !is_shared {
+            // What cannot be deleted now expires.
+            let _ = self.for_all(Act::DeleteGroups);
+        }
+        self.cluster.disconnect();
+    }
+}

@@ -1,0 +1,237 @@
+//! A device whose slots live in the memory of other machines: what `redis://` names.
+//!
+//! What reads or writes a slot talks to the server on the calling thread: a fault by signal is one round trip, with no other
+//! thread in between, and allocates nothing. Threads that have many requests under way leave that to helpers of theirs
+//! (`device::queue`). Whatever goes wrong is an error number, and `device::retry` knows what it is worth.
+//!
+//! A server keeps slots as long as their engine lives, and not much longer: every group of them has an expiry, which a
+//! thread of the device puts off (`keeper`). The same thread deletes slots a while after they are free. What is written to
+//! such a slot meanwhile takes it back, and waits for a deletion that is under way.
+mod address;
+mod cluster;
+mod keeper;
+mod keys;
+pub mod open;
+mod server;
+mod talk;
+mod wire;
+
+pub use address::{Address, is_meant};
+
+use crate::sys::PAGE_BYTES;
+use crate::sys::futex;
+use crate::sys::lock::Lock;
+use crate::sys::mapping::ZeroedSlice;
+use crate::sys::request::{Direction, Pieces};
+use crate::sys::thread::Thread;
+use cluster::Cluster;
+use keys::Key;
+use std::io;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use talk::Act;
+use userswap_policy::lent::SlotWord;
+use userswap_policy::slots::SlotRun;
+
+/// Groups of which slots are being deleted at a time.
+const DELETING_MAX: usize = 64;
+
+/// No group.
+const NOBODY: u32 = u32::MAX;
+
+/// Groups in one conversation: 2 MiB at least, more than a request is of.
+const WORDS_MAX: usize = 9;
+
+/// Seconds for which slots are kept once their process has begun to end: it may still read them.
+const ENDING_S: u32 = 10;
+
+/// What does not change.
+#[derive(Clone)]
+pub struct Config {
+    /// What the user has named.
+    pub address: Address,
+    /// What the servers ask for.
+    password: Option<String>,
+    /// Slots, the header included.
+    slots: u32,
+    /// How long what nobody keeps outlives the engine, in seconds.
+    lease_s: u32,
+    /// The engine's number, part of every key.
+    engine: u64,
+    /// What the servers know our connections as.
+    name: String,
+}
+
+impl std::fmt::Debug for Remote {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.config.address)
+    }
+}
+
+/// What this process may do with the slots.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Part {
+    /// It writes and deletes them.
+    Owner,
+    /// It reads them, and has them kept for as long as it does.
+    Borrower,
+}
+
+/// The device.
+pub struct Remote {
+    config: Config,
+    part: Part,
+    /// The process that this was made by.
+    process: u32,
+    cluster: Cluster,
+    /// A word for each group: the slots that may hold something.
+    held: ZeroedSlice<AtomicU64>,
+    /// The same: those of them that are free, and still to be deleted.
+    unwanted: ZeroedSlice<AtomicU64>,
+    /// The groups of which slots are being deleted at this moment.
+    deleting: [AtomicU32; DELETING_MAX],
+    /// Changes when some have been.
+    deletions: AtomicU32,
+    /// Seconds that groups are kept for.
+    lease_s: AtomicU32,
+    /// The thread that does that.
+    keeper: Lock<Option<Thread>>,
+    /// What it is to do.
+    wanted: AtomicU32,
+}
+
+impl Remote {
+    fn new(config: Config, part: Part, cluster: Cluster) -> io::Result<Self> {
+        let groups = config.slots.div_ceil(u64::BITS) as usize;
+        Ok(Self {
+            part,
+            process: std::process::id(),
+            cluster,
+            held: ZeroedSlice::new(groups)?,
+            unwanted: ZeroedSlice::new(groups)?,
+            deleting: [const { AtomicU32::new(NOBODY) }; DELETING_MAX],
+            deletions: AtomicU32::new(0),
+            lease_s: AtomicU32::new(config.lease_s),
+            keeper: Lock::new(None),
+            wanted: AtomicU32::new(keeper::NOTHING),
+            config,
+        })
+    }
+
+    /// In a forked child: an empty one beside this, with connections of its own.
+    ///
+    /// # Errors
+    /// No memory for tables, or no randomness.
+    pub fn another(&self) -> io::Result<Self> {
+        self.cluster.disconnect();
+        let engine = open::number()?;
+        let config = Config { engine, name: open::name(engine), ..self.config.clone() };
+        Self::new(config, Part::Owner, self.cluster.another()?)
+    }
+
+    /// In a forked child: what goes on reading these slots of the parent's, with connections of its own.
+    ///
+    /// # Errors
+    /// No memory for tables.
+    pub fn borrowed(&self, slots: impl Iterator<Item = SlotWord>) -> io::Result<Self> {
+        // Of the parent's connections the child has copies, which would be open after the parent is gone.
+        self.cluster.disconnect();
+        let remote = Self::new(self.config.clone(), Part::Borrower, self.cluster.another()?)?;
+        slots.for_each(|word| remote.held[word.index].store(word.mask, Ordering::Relaxed));
+        Ok(remote)
+    }
+
+    /// A copy of slots, made by the servers, for a child that cannot borrow them.
+    ///
+    /// # Errors
+    /// A server cannot be reached, or has no room.
+    pub fn copied(&self, slots: impl Iterator<Item = SlotWord>) -> io::Result<Self> {
+        let engine = open::number()?;
+        let config = Config { engine, name: open::name(engine), ..self.config.clone() };
+        let copy = Self::new(config, Part::Owner, self.cluster.another()?)?;
+        for word in slots.filter(|word| word.mask != 0) {
+            self.act(Act::Copy { to: &copy }, &[word])?;
+            let held = self.held[word.index].load(Ordering::Relaxed);
+            copy.held[word.index].store(held, Ordering::Relaxed);
+            copy.unwanted[word.index].store(held & !word.mask, Ordering::Relaxed);
+        }
+        Ok(copy)
+    }
+
+    fn key(&self, group: usize) -> Key {
+        Key::new(&self.config.address.prefix, group, self.config.engine)
+    }
+
+    fn lease_s(&self) -> u32 {
+        self.lease_s.load(Ordering::Relaxed)
+    }
+
+    /// Transfers whole pages at once; what is less than one, of a request that is cut short on purpose, stays out.
+    ///
+    /// # Errors
+    /// What has gone wrong, as the number that a disk would say it with; ENODATA where there is nothing.
+    pub fn transfer(&self, direction: Direction, offset: u64, pieces: &Pieces) -> io::Result<()> {
+        let first = (offset / PAGE_BYTES as u64) as u32;
+        let count = pieces.iter().map(|piece| (piece.bytes / PAGE_BYTES) as u32).sum();
+        let mut words = [SlotWord { index: 0, mask: 0 }; WORDS_MAX];
+        let mut filled = 0;
+        for word in SlotWord::of(SlotRun { first, count }) {
+            if filled == WORDS_MAX {
+                self.transfer_words(direction, first, pieces, &words)?;
+                filled = 0;
+            }
+            words[filled] = word;
+            filled += 1;
+        }
+        self.transfer_words(direction, first, pieces, &words[..filled])
+    }
+
+    fn transfer_words(
+        &self,
+        direction: Direction,
+        first: u32,
+        pieces: &Pieces,
+        words: &[SlotWord],
+    ) -> io::Result<()> {
+        match direction {
+            Direction::Read => self.act(Act::Read { first, into: pieces }, words),
+            Direction::Write => {
+                words.iter().for_each(|word| self.take_back(*word));
+                self.act(Act::Write { first, from: pieces }, words)
+            }
+        }
+    }
+
+    /// Slots are about to be written: they are not deleted any more.
+    fn take_back(&self, word: SlotWord) {
+        loop {
+            let seen = self.deletions.load(Ordering::SeqCst);
+            // With the next load, against the two stores of `begin_deleting`: one side sees the other.
+            self.unwanted[word.index].fetch_and(!word.mask, Ordering::SeqCst);
+            let is_it = |group: &AtomicU32| group.load(Ordering::SeqCst) == word.index as u32;
+            if !self.deleting.iter().any(is_it) {
+                break;
+            }
+            futex::wait(&self.deletions, seen);
+        }
+        // Before they are there: what may exist is kept, and deleted at the end.
+        self.held[word.index].fetch_or(word.mask, Ordering::Relaxed);
+    }
+
+    /// Slots hold nothing of worth any more, to this process.
+    pub fn forget(&self, run: SlotRun) {
+        for word in SlotWord::of(run) {
+            match self.part {
+                Part::Borrower => {
+                    self.held[word.index].fetch_and(!word.mask, Ordering::Relaxed);
+                }
+                Part::Owner => {
+                    let held = self.held[word.index].load(Ordering::Relaxed) & word.mask;
+                    if held != 0 {
+                        self.unwanted[word.index].fetch_or(held, Ordering::SeqCst);
+                        self.want(keeper::DELETIONS);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! Opens a remote store, or says in one line why not. Nothing is left there that was not there before.
+use super::cluster::Cluster;
+use super::server::Purpose;
+use super::talk::Act;
+use super::wire::{Reply, Wire, nonsense};
+use super::{Address, Config, Part, Remote};
+use crate::base::open_error::OpenError;
+use crate::base::size::ByteSize;
+use crate::device::spec::SwapSpec;
+use crate::device::{DEVICE_SLOTS, spec::SwapPath};
+use crate::sys::PAGE_BYTES;
+use crate::sys::mapping::{Access, Mapping};
+use crate::sys::request::{Direction, Pieces};
+use ring::rand::{SecureRandom, SystemRandom};
+use std::fs;
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use userswap_policy::slots::SlotRun;
+
+/// The variable with the password.
+const PASSWORD: &str = "USERSWAP_REDIS_PASSWORD";
+
+/// The variable that names a file with it.
+const PASSWORD_FILE: &str = "USERSWAP_REDIS_PASSWORD_FILE";
+
+/// How long slots outlive an engine that was killed, unless `lease` says otherwise: an hour, for which a program can be
+/// stopped and go on.
+pub const LEASE_S: u32 = 3600;
+
+/// A store that answers and takes pages.
+pub struct Opened {
+    /// The device.
+    pub remote: Remote,
+    /// Something the user should know, in one line.
+    pub warning: Option<String>,
+}
+
+/// What a server says of itself.
+#[derive(Default)]
+struct Information {
+    is_cluster: bool,
+    is_replica: bool,
+    /// The most memory that it takes, in bytes; 0 for what there is.
+    memory_max: u64,
+    /// What it does then.
+    policy: String,
+}
+
+/// Opens a store with room for `bytes` bytes.
+///
+/// # Errors
+/// It cannot be reached or used, or what is written there could be read by others on the way.
+pub fn open(spec: &SwapSpec, address: &Address, bytes: u64) -> Result<Opened, OpenError> {
+    let refuse = |reason: String| OpenError::Remote { path: path_of(address), reason };
+    let addresses = resolve(address).map_err(refuse)?;
+    check_privacy(spec, &addresses).map_err(refuse)?;
+    let slots = (bytes / PAGE_BYTES as u64).min(u64::from(DEVICE_SLOTS)) as u32;
+    let engine = number().map_err(|error| refuse(format!("no random numbers: {error}")))?;
+    let config = Config {
+        address: address.clone(),
+        password: password().map_err(refuse)?,
+        slots,
+        lease_s: spec.lease_s.unwrap_or(LEASE_S),
+        engine,
+        name: name(engine),
+    };
+    connect(spec, config, &addresses, bytes).map_err(refuse)
+}
+
+/// The text by which the device is named.
+pub fn path_of(address: &Address) -> PathBuf {
+    PathBuf::from(address.to_string())
+}
+
+/// A new engine's number.
+///
+/// # Errors
+/// There is no randomness.
+pub fn number() -> io::Result<u64> {
+    let mut bytes = [0; 8];
+    SystemRandom::new().fill(&mut bytes).map_err(|_| io::Error::from(io::ErrorKind::Other))?;
+    Ok(u64::from_ne_bytes(bytes))
+}
+
+/// What the connections of an engine are called.
+pub fn name(engine: u64) -> String {
+    format!("userswap-{engine:016x}")
+}
+
+fn resolve(address: &Address) -> Result<Vec<SocketAddr>, String> {
+    let mut all = Vec::new();
+    for host in &address.hosts {
+        let found = (host.name.as_str(), host.port).to_socket_addrs();
+        let found = found.map_err(|error| format!("{host}: no such host ({error}): correct it"))?;
+        // Of a name with several addresses the first, as every client does that does not try them.
+        all.extend(found.take(1));
+    }
+    Ok(all)
+}
+
+fn check_privacy(spec: &SwapSpec, addresses: &[SocketAddr]) -> Result<(), String> {
+    let is_near = |address: &&SocketAddr| address.ip().is_loopback();
+    match addresses.iter().find(|address| !is_near(address)) {
+        Some(far) if !spec.encrypt => Err(format!(
+            "pages would be readable on the way to {}: add encrypt after it, or run with --encrypt",
+            far.ip()
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn password() -> Result<Option<String>, String> {
+    if let Ok(password) = std::env::var(PASSWORD) {
+        return Ok(Some(password));
+    }
+    let Some(file) = std::env::var_os(PASSWORD_FILE) else { return Ok(None) };
+    let read = fs::read_to_string(&file).map(|text| text.trim_end_matches('\n').to_owned());
+    let file = file.display();
+    read.map(Some).map_err(|error| format!("{PASSWORD_FILE}={file} cannot be read: {error}"))
+}
+
+fn connect(
+    spec: &SwapSpec,
+    config: Config,
+    addresses: &[SocketAddr],
+    bytes: u64,
+) -> Result<Opened, String> {
+    let io = |error: io::Error| explain(&config, &error);
+    let first = Cluster::single(addresses[0]).map_err(io)?;
+    let information = ask(&first, &config).map_err(io)?;
+    let asked = ByteSize(bytes);
+    let cluster = match (information.is_cluster, addresses) {
+        (false, [_]) => {
+            check(&information)?;
+            first
+        }
+        (false, _) => {
+            return Err(
+                "several servers are named, and the first is none of a cluster: name one, \
+                 or start them with cluster-enabled yes"
+                    .to_owned(),
+            );
+        }
+        (true, _) => {
+            let cluster = Cluster::of(addresses).map_err(io)?;
+            survey(&cluster, &config).map_err(io)?;
+            let all: Vec<SocketAddr> = cluster.addresses().collect();
+            check_privacy(spec, &all)?;
+            for address in all {
+                let one = Cluster::single(address).map_err(io)?;
+                let said = ask(&one, &config);
+                let said =
+                    said.map_err(|error| format!("{address}: {}", explain(&config, &error)))?;
+                check(&said).map_err(|reason| format!("{address}: {reason}"))?;
+            }
+            cluster
+        }
+    };
+    let most = information.memory_max;
+    let warning = (most > 0 && most < bytes && !information.is_cluster).then(|| {
+        let path = path_of(&config.address);
+        let (path, most) = (path.display(), ByteSize(most).rounded());
+        format!("{path}: the server takes {most} at most, less than {asked}: raise maxmemory, or name a SIZE")
+    });
+    let remote = Remote::new(config.clone(), Part::Owner, cluster).map_err(io)?;
+    try_out(&remote).map_err(io)?;
+    Ok(Opened { remote, warning })
+}
+
+/// What a server is refused for.
+fn check(information: &Information) -> Result<(), String> {
+    if information.is_replica {
+        return Err("is a replica, which takes no writes: name its master".to_owned());
+    }
+    if information.memory_max > 0 && information.policy != "noeviction" {
+        return Err(format!(
+            "throws data away when it is full (maxmemory-policy {}): have it run with maxmemory-policy noeviction",
+            information.policy
+        ));
+    }
+    Ok(())
+}
+
+fn ask(cluster: &Cluster, config: &Config) -> io::Result<Information> {
+    cluster.server(0).converse(config, Purpose::Look, &mut |wire| {
+        wire.say(&[b"INFO"])?;
+        wire.flush()?;
+        match wire.reply()? {
+            Reply::Bulk(bytes) => Ok(read_information(wire.bulk(bytes)?)),
+            Reply::Refused => Err(wire.refusal().error()),
+            _ => Err(nonsense()),
+        }
+    })
+}
+
+fn read_information(text: &[u8]) -> Information {
+    let mut information = Information::default();
+    for line in String::from_utf8_lossy(text).lines() {
+        match line.split_once(':') {
+            Some(("cluster_enabled", value)) => information.is_cluster = value == "1",
+            Some(("role", value)) => information.is_replica = value != "master",
+            Some(("maxmemory", value)) => information.memory_max = value.parse().unwrap_or(0),
+            Some(("maxmemory_policy", value)) => value.clone_into(&mut information.policy),
+            _ => {}
+        }
+    }
+    information
+}
+
+/// Asks a cluster who has which hash slots.
+fn survey(cluster: &Cluster, config: &Config) -> io::Result<()> {
+    cluster.server(0).converse(config, Purpose::Look, &mut |wire| {
+        wire.say(&[b"CLUSTER", b"SLOTS"])?;
+        wire.flush()?;
+        let Reply::Array(ranges) = wire.reply()? else { return Err(nonsense()) };
+        for _ in 0..ranges {
+            let Reply::Array(parts) = wire.reply()? else { return Err(nonsense()) };
+            let (Reply::Number(first), Reply::Number(last)) = (wire.reply()?, wire.reply()?) else {
+                return Err(nonsense());
+            };
+            let owner = read_owner(wire)?;
+            (3..parts).try_for_each(|_| pass_over(wire))?;
+            for slot in first..=last {
+                let known = owner.and_then(|owner| cluster.learn(slot as usize, owner));
+                known.ok_or_else(|| io::Error::from_raw_os_error(libc::EADDRNOTAVAIL))?;
+            }
+        }
+        Ok(())
+    })
+}
+
+/// A server's address, and whatever else is said of it.
+fn read_owner(wire: &mut Wire) -> io::Result<Option<SocketAddr>> {
+    let Reply::Array(parts) = wire.reply()? else { return Err(nonsense()) };
+    let Reply::Bulk(bytes) = wire.reply()? else { return Err(nonsense()) };
+    let host = String::from_utf8_lossy(wire.bulk(bytes)?).into_owned();
+    let Reply::Number(port) = wire.reply()? else { return Err(nonsense()) };
+    (2..parts).try_for_each(|_| pass_over(wire))?;
+    let address = host.parse().ok().map(|ip| SocketAddr::new(ip, port as u16));
+    Ok(address)
+}
+
+/// A reply that says nothing to us.
+fn pass_over(wire: &mut Wire) -> io::Result<()> {
+    match wire.reply()? {
+        Reply::Bulk(bytes) => wire.skip(bytes + 2),
+        Reply::Array(parts) => (0..parts).try_for_each(|_| pass_over(wire)),
+        _ => Ok(()),
+    }
+}
+
+/// Writes a page, reads it back and deletes it: on the header's slot, which no page has.
+fn try_out(remote: &Remote) -> io::Result<()> {
+    let page = Mapping::new(PAGE_BYTES, Access::ReadWrite)?;
+    let pieces = Pieces::one(page.address(), PAGE_BYTES);
+    remote.transfer(Direction::Write, 0, &pieces)?;
+    let read = remote.transfer(Direction::Read, 0, &pieces);
+    let words: Vec<_> =
+        userswap_policy::lent::SlotWord::of(SlotRun { first: 0, count: 1 }).collect();
+    remote.act(Act::DeleteGroups, &words)?;
+    remote.held[0].store(0, std::sync::atomic::Ordering::Relaxed);
+    read
+}
+
+/// A line for what went wrong, with the way out.
+fn explain(config: &Config, error: &io::Error) -> String {
+    match error.raw_os_error() {
+        Some(libc::EACCES) if config.password.is_none() => {
+            format!("wants a password, or allows us too little: set {PASSWORD}, or {PASSWORD_FILE}")
+        }
+        Some(libc::EACCES) => {
+            format!("refuses the password in {PASSWORD}, or allows its user too little: correct it")
+        }
+        Some(libc::ENOSPC) => "is full: raise its maxmemory, or name another server".to_owned(),
+        Some(libc::EREMOTEIO) => {
+            "does not answer as a Redis or Valkey server of version 6.2 or newer does: correct \
+             HOST:PORT"
+                .to_owned()
+        }
+        Some(libc::EADDRNOTAVAIL) => "names its servers by host names: set \
+             cluster-preferred-endpoint-type ip, and have at most 64 servers"
+            .to_owned(),
+        _ => format!("cannot be reached ({error}): start the server, or correct HOST:PORT"),
+    }
+}
+
+impl SwapSpec {
+    /// The remote store that it names, if it does.
+    pub fn remote(&self) -> Option<&Address> {
+        match &self.path {
+            SwapPath::Remote(address) => Some(address),
+            SwapPath::Path(_) | SwapPath::Memory | SwapPath::Compressed(_) => None,
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! One server: a fixed number of connections to it, each used by one thread at a time.
+//!
+//! A connection that breaks while commands that change something are under way leaves a *doubt*: the server may have
+//! received them, and carry them out as late as it likes, after commands of another connection. A slot that has been
+//! given out anew would then hold what was there before. So before anything is changed there again, the server is told to
+//! end the connection in doubt; whatever it had not carried out by then, it never will.
+use super::Config;
+use super::wire::{Reply, Wire, nonsense};
+use crate::sys::lock::{Guard, Lock};
+use crate::sys::{clock, futex};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+
+/// Connections to a server: more threads than that wait for each other.
+pub const WIRES: usize = 16;
+
+/// A server that has not answered for so long is asked now and then only: its pages are told to be lost one by one, and
+/// not each after a time of its own. As long as what the engine waits for any device.
+const GIVEN_UP_NS: u64 = 40_000_000_000;
+
+/// How often it is asked then.
+const NOW_AND_THEN_NS: u64 = 1_000_000_000;
+
+/// No connection is in doubt.
+const NONE: i64 = 0;
+
+/// A server, or room for one.
+pub struct Server {
+    address: Lock<Option<SocketAddr>>,
+    wires: Box<[Lock<Wire>]>,
+    /// A bit for each connection that nobody uses.
+    free: AtomicU32,
+    /// What the server calls each connection.
+    ids: [AtomicI64; WIRES],
+    /// Connections that broke with changes under way, by what the server calls them.
+    doubts: [AtomicI64; WIRES],
+    /// Since when it has not answered; 0 for a server that does.
+    silent_since_ns: AtomicU64,
+    /// When it was asked last.
+    asked_ns: AtomicU64,
+}
+
+/// A connection in use by one thread.
+struct Claim<'a> {
+    server: &'a Server,
+    index: usize,
+    wire: Guard<'a, Wire>,
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        // Release and the acquire in `claim` are not needed for the connection, which has a lock: it is free at once.
+        self.server.free.fetch_or(1 << self.index, Ordering::Release);
+        futex::wake_one(&self.server.free);
+    }
+}
+
+/// Whether a conversation changes what the server holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Purpose {
+    /// It only reads.
+    Look,
+    /// It writes or deletes.
+    Change,
+}
+
+impl Server {
+    /// Room for a server, to which nothing is connected.
+    ///
+    /// # Errors
+    /// No address space.
+    pub fn new() -> io::Result<Self> {
+        let wire = |_| Wire::new().map(Lock::new);
+        Ok(Self {
+            address: Lock::new(None),
+            wires: (0..WIRES).map(wire).collect::<io::Result<_>>()?,
+            free: AtomicU32::new(u32::MAX >> (u32::BITS - WIRES as u32)),
+            ids: [const { AtomicI64::new(NONE) }; WIRES],
+            doubts: [const { AtomicI64::new(NONE) }; WIRES],
+            silent_since_ns: AtomicU64::new(0),
+            asked_ns: AtomicU64::new(0),
+        })
+    }
+
+    /// Where it is; None where this is room for one.
+    pub fn address(&self) -> Option<SocketAddr> {
+        *self.address.lock()
+    }
+
+    /// Gives room to a server, unless another has taken it: whether it is this one's.
+    pub fn take(&self, address: SocketAddr) -> bool {
+        *self.address.lock().get_or_insert(address) == address
+    }
+
+    /// Whether it did not answer when it was asked last.
+    pub fn is_silent(&self) -> bool {
+        self.silent_since_ns.load(Ordering::Relaxed) != 0
+    }
+
+    /// Talks to the server by a connection that nobody else uses meanwhile; once more by a new one where the first turns
+    /// out to have been closed while nobody used it.
+    ///
+    /// # Errors
+    /// It cannot be reached, or what `talk` says; the connection is closed then.
+    pub fn converse<T>(
+        &self,
+        config: &Config,
+        purpose: Purpose,
+        talk: &mut dyn FnMut(&mut Wire) -> io::Result<T>,
+    ) -> io::Result<T> {
+        self.refuse_given_up()?;
+        let mut claim = self.claim();
+        let was_open = claim.wire.is_open();
+        let mut outcome = claim.converse(config, purpose, talk);
+        if was_open && outcome.as_ref().is_err_and(is_closed) {
+            outcome = claim.converse(config, purpose, talk);
+        }
+        let now = clock::now_ns();
+        self.asked_ns.store(now, Ordering::Relaxed);
+        match outcome.is_ok() {
+            true if !self.is_silent() => {}
+            true => self.silent_since_ns.store(0, Ordering::Relaxed),
+            false => {
+                let since = &self.silent_since_ns;
+                let _ = since.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
+            }
+        }
+        outcome
+    }
+
+    fn refuse_given_up(&self) -> io::Result<()> {
+        let since = self.silent_since_ns.load(Ordering::Relaxed);
+        let now = clock::now_ns();
+        let asked = self.asked_ns.load(Ordering::Relaxed);
+        let is_given_up = since != 0
+            && now.saturating_sub(since) > GIVEN_UP_NS
+            && now.saturating_sub(asked) < NOW_AND_THEN_NS;
+        if is_given_up { Err(io::Error::from_raw_os_error(libc::ENODATA)) } else { Ok(()) }
+    }
+
+    fn claim(&self) -> Claim<'_> {
+        loop {
+            let free = self.free.load(Ordering::Relaxed);
+            if free == 0 {
+                futex::wait(&self.free, 0);
+                continue;
+            }
+            let index = free.trailing_zeros() as usize;
+            let taken = free & !(1 << index);
+            let order = Ordering::Acquire;
+            if self.free.compare_exchange_weak(free, taken, order, Ordering::Relaxed).is_ok() {
+                return Claim { server: self, index, wire: self.wires[index].lock() };
+            }
+        }
+    }
+
+    /// Closes the connections that nobody uses.
+    pub fn disconnect(&self) {
+        for wire in &self.wires {
+            if let Some(mut wire) = wire.try_lock() {
+                wire.close();
+            }
+        }
+    }
+
+    /// Has the server end connections that are in doubt.
+    fn settle(&self, config: &Config, wire: &mut Wire) -> io::Result<()> {
+        for doubt in &self.doubts {
+            let id = doubt.load(Ordering::Acquire);
+            if id == NONE {
+                continue;
+            }
+            // A server that was started anew counts from the beginning: the number may be somebody else's.
+            if is_ours(config, wire, id)? {
+                wire.command(4)?;
+                [b"CLIENT".as_slice(), b"KILL", b"ID"]
+                    .iter()
+                    .try_for_each(|word| wire.word(word))?;
+                wire.number(id as u64)?;
+                wire.flush()?;
+                if wire.reply()? == Reply::Refused {
+                    return Err(wire.refusal().error());
+                }
+            }
+            let _ = doubt.compare_exchange(id, NONE, Ordering::AcqRel, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+}
+
+impl Claim<'_> {
+    fn converse<T>(
+        &mut self,
+        config: &Config,
+        purpose: Purpose,
+        talk: &mut dyn FnMut(&mut Wire) -> io::Result<T>,
+    ) -> io::Result<T> {
+        let begun = self.begin(config, purpose);
+        let outcome = begun.and_then(|()| {
+            let outcome = talk(&mut self.wire);
+            if outcome.is_err() && purpose == Purpose::Change {
+                let id = self.server.ids[self.index].load(Ordering::Relaxed);
+                // One at most: nothing is changed by a connection before the doubts are settled.
+                self.server.doubts[self.index].store(id, Ordering::Release);
+            }
+            outcome
+        });
+        if outcome.is_err() {
+            self.wire.close();
+        }
+        outcome
+    }
+
+    /// Connects where there is no connection, and settles what must be.
+    fn begin(&mut self, config: &Config, purpose: Purpose) -> io::Result<()> {
+        if !self.wire.is_open() {
+            let address = self.server.address().ok_or(io::ErrorKind::NotConnected)?;
+            self.wire.open(address)?;
+            let id = introduce(config, &mut self.wire)?;
+            self.server.ids[self.index].store(id, Ordering::Relaxed);
+        }
+        match purpose {
+            Purpose::Look => Ok(()),
+            Purpose::Change => self.server.settle(config, &mut self.wire),
+        }
+    }
+}
+
+/// The password and our name; returns what the server calls the connection.
+fn introduce(config: &Config, wire: &mut Wire) -> io::Result<i64> {
+    if let Some(password) = &config.password {
+        let user = config.address.user.as_ref();
+        wire.command(if user.is_some() { 3 } else { 2 })?;
+        wire.word(b"AUTH")?;
+        user.map_or(Ok(()), |user| wire.word(user.as_bytes()))?;
+        wire.word(password.as_bytes())?;
+    }
+    wire.say(&[b"CLIENT", b"SETNAME", config.name.as_bytes()])?;
+    wire.say(&[b"CLIENT", b"ID"])?;
+    wire.flush()?;
+    if config.password.is_some() {
+        accepted(wire)?;
+    }
+    accepted(wire)?;
+    match wire.reply()? {
+        Reply::Number(id) => Ok(id),
+        Reply::Refused => Err(wire.refusal().error()),
+        _ => Err(nonsense()),
+    }
+}
+
+fn accepted(wire: &mut Wire) -> io::Result<()> {
+    match wire.reply()? {
+        Reply::Simple => Ok(()),
+        Reply::Refused => Err(wire.refusal().error()),
+        _ => Err(nonsense()),
+    }
+}
+
+/// Whether a connection is one of this device's.
+fn is_ours(config: &Config, wire: &mut Wire, id: i64) -> io::Result<bool> {
+    wire.command(4)?;
+    [b"CLIENT".as_slice(), b"LIST", b"ID"].iter().try_for_each(|word| wire.word(word))?;
+    wire.number(id as u64)?;
+    wire.flush()?;
+    match wire.reply()? {
+        Reply::Bulk(bytes) => {
+            let name = config.name.as_bytes();
+            wire.bulk(bytes).map(|line| line.windows(name.len()).any(|part| part == name))
+        }
+        Reply::Nothing => Ok(false),
+        Reply::Refused => Err(wire.refusal().error()),
+        _ => Err(nonsense()),
+    }
+}
+
+/// Whether the server has ended a connection.
+fn is_closed(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ECONNRESET | libc::EPIPE | libc::ECONNABORTED))
+}

@@ -1,0 +1,235 @@
+//! What is said to servers about slots, word by word of 64, and what their answers mean.
+use super::Remote;
+use super::cluster::Target;
+use super::keys::Key;
+use super::server::Purpose;
+use super::wire::{Reply, Wire, nonsense};
+use crate::sys::request::Pieces;
+use crate::sys::{PAGE_BYTES, pages};
+use std::io;
+use userswap_policy::lent::SlotWord;
+
+/// How often a cluster may send us elsewhere for one group before that is trouble.
+const REDIRECTIONS_MAX: usize = 8;
+
+/// What is to be done with slots.
+#[derive(Clone, Copy)]
+pub enum Act<'a> {
+    /// Their pages are read, to memory for `first` and what follows it.
+    Read { first: u32, into: &'a Pieces },
+    /// Their pages are written, from there.
+    Write { first: u32, from: &'a Pieces },
+    /// Their groups are kept for so many seconds more.
+    Keep { lease_s: u32 },
+    /// They are deleted.
+    Delete,
+    /// Their groups are deleted.
+    DeleteGroups,
+    /// Their groups are copied to another engine's keys.
+    Copy { to: &'a Remote },
+}
+
+/// How the answer about one word ended, on a connection that goes on.
+enum Ended {
+    /// As it should.
+    Well,
+    /// With an error.
+    Badly(io::Error),
+    /// Another server has it.
+    Elsewhere(Target),
+}
+
+impl Act<'_> {
+    fn purpose(&self) -> Purpose {
+        match self {
+            Self::Read { .. } | Self::Keep { .. } => Purpose::Look,
+            Self::Write { .. } | Self::Delete | Self::DeleteGroups | Self::Copy { .. } => {
+                Purpose::Change
+            }
+        }
+    }
+}
+
+/// The addresses of the pages of a word's slots.
+fn pages_of(pieces: &Pieces, first: u32, word: SlotWord) -> impl Iterator<Item = usize> {
+    let addresses = pieces.iter().flat_map(|piece| {
+        (0..piece.bytes / PAGE_BYTES).map(move |page| piece.address + page * PAGE_BYTES)
+    });
+    let slot = word.index as u32 * u64::BITS + word.mask.trailing_zeros();
+    addresses.skip((slot - first) as usize)
+}
+
+/// The numbers of the bits of a mask.
+fn fields(mask: u64) -> impl Iterator<Item = u64> {
+    (0..u64::from(u64::BITS)).filter(move |bit| mask >> bit & 1 == 1)
+}
+
+impl Remote {
+    /// Does something with slots, wherever they are.
+    ///
+    /// # Errors
+    /// What went wrong first; the rest is not tried.
+    pub(super) fn act(&self, act: Act, words: &[SlotWord]) -> io::Result<()> {
+        let mut rest = words;
+        while let Some(first) = rest.first() {
+            let server = self.owner(*first);
+            let here = rest.iter().take_while(|word| self.owner(**word) == server).count();
+            let (stretch, others) = rest.split_at(here);
+            let target = Target { server, asking: false };
+            match self.attempt(target, act, stretch)? {
+                Ended::Well => {}
+                Ended::Badly(error) => return Err(error),
+                Ended::Elsewhere(_) => {
+                    stretch.iter().try_for_each(|word| self.follow(act, *word))?;
+                }
+            }
+            rest = others;
+        }
+        Ok(())
+    }
+
+    pub(super) fn owner(&self, word: SlotWord) -> usize {
+        self.cluster.owner(&self.key(word.index))
+    }
+
+    /// Does it with slots of one word, wherever the servers send us.
+    fn follow(&self, act: Act, word: SlotWord) -> io::Result<()> {
+        let mut target = Target { server: self.owner(word), asking: false };
+        for _ in 0..REDIRECTIONS_MAX {
+            match self.attempt(target, act, &[word])? {
+                Ended::Well => return Ok(()),
+                Ended::Badly(error) => return Err(error),
+                Ended::Elsewhere(next) => target = next,
+            }
+        }
+        Err(io::Error::from_raw_os_error(libc::EAGAIN))
+    }
+
+    /// Does it in one conversation with one server; of several words that do not end well, one tells how.
+    fn attempt(&self, target: Target, act: Act, words: &[SlotWord]) -> io::Result<Ended> {
+        let server = self.cluster.server(target.server);
+        let outcome = server.converse(&self.config, act.purpose(), &mut |wire| {
+            for word in words {
+                if target.asking {
+                    wire.say(&[b"ASKING"])?;
+                }
+                self.send(wire, act, *word)?;
+            }
+            wire.flush()?;
+            let mut all = Ended::Well;
+            for word in words {
+                if target.asking {
+                    wire.reply()?;
+                }
+                match self.receive(wire, act, *word)? {
+                    Ended::Well => {}
+                    ended => all = ended,
+                }
+            }
+            Ok(all)
+        });
+        if outcome.is_err() {
+            self.cluster.doubt(&self.key(words[0].index));
+        }
+        outcome
+    }
+
+    fn send(&self, wire: &mut Wire, act: Act, word: SlotWord) -> io::Result<()> {
+        let key = self.key(word.index);
+        let count = word.mask.count_ones() as usize;
+        match act {
+            Act::Read { .. } => {
+                wire.command(2 + count)?;
+                wire.word(b"HMGET")?;
+                wire.word(key.text())?;
+                fields(word.mask).try_for_each(|field| wire.number(field))
+            }
+            Act::Write { first, from } => {
+                wire.command(2 + 2 * count)?;
+                wire.word(b"HSET")?;
+                wire.word(key.text())?;
+                for (field, page) in fields(word.mask).zip(pages_of(from, first, word)) {
+                    wire.number(field)?;
+                    wire.word(pages::view(page, PAGE_BYTES))?;
+                }
+                self.send_lease(wire, &key, self.lease_s())
+            }
+            Act::Keep { lease_s } => self.send_lease(wire, &key, lease_s),
+            Act::Delete => {
+                wire.command(2 + count)?;
+                wire.word(b"HDEL")?;
+                wire.word(key.text())?;
+                fields(word.mask).try_for_each(|field| wire.number(field))
+            }
+            Act::DeleteGroups => wire.say(&[b"UNLINK", key.text()]),
+            Act::Copy { to } => {
+                let copy = to.key(word.index);
+                wire.say(&[b"COPY", key.text(), copy.text(), b"REPLACE"])?;
+                self.send_lease(wire, &copy, self.lease_s())
+            }
+        }
+    }
+
+    fn send_lease(&self, wire: &mut Wire, key: &Key, lease_s: u32) -> io::Result<()> {
+        wire.command(3)?;
+        wire.word(b"EXPIRE")?;
+        wire.word(key.text())?;
+        wire.number(lease_s.into())
+    }
+
+    fn receive(&self, wire: &mut Wire, act: Act, word: SlotWord) -> io::Result<Ended> {
+        match act {
+            Act::Read { first, into } => self.receive_pages(wire, into, first, word),
+            Act::Keep { .. } | Act::Delete | Act::DeleteGroups => self.receive_number(wire),
+            Act::Write { .. } | Act::Copy { .. } => {
+                let done = self.receive_number(wire)?;
+                let kept = self.receive_number(wire)?;
+                Ok(if matches!(done, Ended::Well) { kept } else { done })
+            }
+        }
+    }
+
+    fn receive_number(&self, wire: &mut Wire) -> io::Result<Ended> {
+        match wire.reply()? {
+            Reply::Number(_) => Ok(Ended::Well),
+            Reply::Refused => Ok(self.refused(wire)),
+            _ => Err(nonsense()),
+        }
+    }
+
+    /// What is not there is left as it is, if something is: who wants it has its checksum.
+    fn receive_pages(
+        &self,
+        wire: &mut Wire,
+        into: &Pieces,
+        first: u32,
+        word: SlotWord,
+    ) -> io::Result<Ended> {
+        let count = word.mask.count_ones() as usize;
+        match wire.reply()? {
+            Reply::Array(found) if found == count => {}
+            Reply::Refused => return Ok(self.refused(wire)),
+            _ => return Err(nonsense()),
+        }
+        let mut found = 0;
+        for page in pages_of(into, first, word).take(count) {
+            match wire.reply()? {
+                Reply::Bulk(PAGE_BYTES) => wire.take(pages::view_mut(page, PAGE_BYTES))?,
+                Reply::Nothing => continue,
+                _ => return Err(nonsense()),
+            }
+            found += 1;
+        }
+        Ok(match found {
+            0 => Ended::Badly(io::Error::from_raw_os_error(libc::ENODATA)),
+            _ => Ended::Well,
+        })
+    }
+
+    fn refused(&self, wire: &Wire) -> Ended {
+        match self.cluster.redirected(wire.refusal()) {
+            Some(target) => Ended::Elsewhere(target),
+            None => Ended::Badly(wire.refusal().error()),
+        }
+    }
+}

@@ -1,0 +1,357 @@
+//! Servers as a device: pages in every way, what is deleted and when, forks, servers that go away, and what is refused.
+use crate::support::*;
+use std::sync::atomic::{AtomicBool, Ordering};
+use userswap::internals::{Holding, remote};
+use userswap::{Engine, Error};
+
+/// What refuses a device.
+fn refusal(spec: &str) -> String {
+    let built = with_swap(builder(WAYS[0]), &[spec]).build();
+    let refusal = built.err().unwrap_or_else(|| panic!("{spec} is refused")).to_string();
+    assert_eq!(refusal.lines().count(), 1);
+    refusal
+}
+
+/// Slots of the engine's first device that are in use.
+fn used(engine: &Engine) -> u64 {
+    engine.core().devices.set_mode(engine.core().devices.mode());
+    engine.core().devices.list().next().unwrap().used().into()
+}
+
+#[test]
+fn pages_come_back_as_they_were_and_nothing_stays() {
+    limit(120);
+    let server = Redis::start(&[]);
+    for way in WAYS {
+        for encrypt in ["", ",encrypt"] {
+            let engine = engine_on(way, &[&server.spec(&format!("a:128M{encrypt}"))]);
+            let (mut region, pages) = paged_out(&engine, 6000, 7);
+            assert_eq!(server.slots(), used(&engine), "{way:?}: every page is there");
+            pages.check_all(7);
+            (0..pages.count).step_by(3).for_each(|page| pages.fill(page, 8));
+            for page in (0..pages.count).rev() {
+                pages.check(page, if page % 3 == 0 { 8 } else { 7 });
+            }
+            audit(&engine);
+            region.discard(0..region.len() / 2).unwrap();
+            eventually("what is free is deleted", || server.slots() == used(&engine));
+            swapoff(&engine, server.spec("a")).unwrap();
+            assert_eq!(server.keys(), 0, "{way:?}: nothing is left of a device that was let go of");
+            for page in pages.count / 2..pages.count {
+                pages.check(page, if page % 3 == 0 { 8 } else { 7 });
+            }
+            assert_eq!(engine.counters().pages_lost, 0);
+        }
+        let engine = engine_on(way, &[&server.spec("b")]);
+        let (region, _) = paged_out(&engine, 300, 1);
+        assert!(server.keys() > 0);
+        drop(region);
+        drop(engine);
+        assert_eq!(server.keys(), 0, "{way:?}: nothing is left of an engine");
+    }
+}
+
+/// Threads write, check and discard pages of their own, far more than there is RAM.
+fn churn(engine: &Engine, seconds: u64, meanwhile: impl FnOnce()) {
+    let region = engine.map(40 * MIB).unwrap();
+    let (pages, seed, over) = (Pages::of(&region), seed(), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let over = &over;
+            scope.spawn(move || {
+                let mut random = Random::new(seed ^ thread as u64);
+                let mut stamps = vec![0; pages.count];
+                let mine = pages.count / 4;
+                while !over.load(Ordering::Relaxed) {
+                    let page = thread * mine + random.below(mine - 32);
+                    match random.below(8) {
+                        0 => {
+                            let core = engine.core();
+                            core.drop_range(core.range_at(pages.at(page) as usize, 32 * PAGE));
+                            stamps[page..page + 32].fill(0);
+                        }
+                        1..4 => {
+                            for page in page..page + 16 {
+                                stamps[page] = random.below(1000) as u64 + 1;
+                                pages.fill(page, stamps[page]);
+                            }
+                        }
+                        _ => (page..page + 16).for_each(|page| pages.check(page, stamps[page])),
+                    }
+                }
+                for page in thread * mine..(thread + 1) * mine {
+                    pages.check(page, stamps[page]);
+                }
+            });
+        }
+        meanwhile();
+        std::thread::sleep(std::time::Duration::from_secs(seconds));
+        over.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(engine.counters().pages_lost, 0);
+    audit(engine);
+}
+
+#[test]
+fn slots_that_are_given_out_again_while_they_are_deleted_keep_what_is_written() {
+    limit(120);
+    let server = Redis::start(&[]);
+    for way in [WAYS[0], WAYS[1]] {
+        // Little more than what is swapped: every slot is used again and again.
+        let engine = engine_on(way, &[&server.spec("a:36M")]);
+        churn(&engine, rounds(4), || {});
+        assert!(engine.counters().pswpin > 1000, "{:?}", engine.counters());
+    }
+    assert_eq!(server.keys(), 0);
+}
+
+#[test]
+fn a_server_that_ends_connections_or_stops_for_a_while_loses_nothing() {
+    limit(120);
+    let server = Redis::start(&[]);
+    for way in [WAYS[0], WAYS[1]] {
+        let engine = engine_on(way, &[&server.spec("a:64M")]);
+        churn(&engine, 2, || {
+            for _ in 0..20 {
+                server.say("CLIENT KILL TYPE normal");
+                std::thread::sleep(std::time::Duration::from_millis(50));
+            }
+            // Longer than a connection is waited for: commands that it has received run after it goes on.
+            send(server.pid(), libc::SIGSTOP);
+            std::thread::sleep(std::time::Duration::from_secs(6));
+            send(server.pid(), libc::SIGCONT);
+        });
+        assert!(engine.counters().pswpin > 100, "{:?}", engine.counters());
+    }
+}
+
+#[test]
+fn a_child_reads_its_parents_slots_and_writes_its_own() {
+    alone(100, || {
+        let server = Redis::start(&[]);
+        for way in [WAYS[0], WAYS[1]] {
+            let engine = engine_on(way, &[&server.spec("a:128M")]);
+            let (region, pages) = paged_out(&engine, 6000, 3);
+            let child = fork(&engine, || {
+                let devices = || engine.core().devices.list();
+                let borrowed = devices().filter(|d| d.store().lock().holding == Holding::Borrowed);
+                assert_eq!((borrowed.count(), devices().count()), (1, 2));
+                for page in 0..pages.count {
+                    pages.check(page, 3);
+                    pages.fill(page, 4);
+                }
+                pages.check_all(4);
+                join(fork(&engine, || {
+                    pages.check_all(4);
+                    pages.fill_all(6);
+                    pages.check_all(6);
+                }));
+                pages.check_all(4);
+                audit(&engine);
+            });
+            pages.fill_all(5);
+            pages.check_all(5);
+            join(child);
+            pages.check_all(5);
+            audit(&engine);
+            assert_eq!(engine.counters().pages_lost, 0);
+            assert_eq!(engine.counters().fork_slots_copied, 0);
+            drop(region);
+            drop(engine);
+            // What the children had of their own nobody keeps, as they did not end in order.
+            server.say("FLUSHALL");
+        }
+    });
+}
+
+#[test]
+fn a_child_outlives_its_parent_that_has_let_go() {
+    alone(60, || {
+        let server = Redis::start(&[]);
+        let mut engine = Some(engine_on(WAYS[0], &[&server.spec("a:128M,lease=10")]));
+        let (region, pages) = paged_out(engine.as_ref().unwrap(), 6000, 3);
+        let [ready, go] = shared_words::<2>();
+        let child = fork_away(&mut engine, |engine| {
+            ready.store(1, Ordering::Release);
+            eventually("the parent has let go", || go.load(Ordering::Acquire) == 1);
+            // Longer than the servers keep what nobody asks for.
+            std::thread::sleep(std::time::Duration::from_secs(15));
+            pages.check_all(3);
+            drop(engine);
+        });
+        eventually("the child runs", || ready.load(Ordering::Acquire) == 1);
+        drop(region);
+        drop(engine);
+        go.store(1, Ordering::Release);
+        join(child);
+        eventually("what nobody keeps is gone", || server.keys() == 0);
+    });
+}
+
+#[test]
+fn what_an_engine_holds_is_kept_while_it_lives_and_not_after_it_was_killed() {
+    alone(100, || {
+        let server = Redis::start(&[]);
+        let spec = server.spec("a:64M,lease=10");
+        let child = forked();
+        if child == 0 {
+            let engine = engine_on(WAYS[0], &[&spec]);
+            let _paged_out = paged_out(&engine, 2000, 1);
+            rest();
+        }
+        eventually("pages are there", || server.slots() >= 2000);
+        let slots = server.slots();
+        // Twice as long as a lease.
+        std::thread::sleep(std::time::Duration::from_secs(20));
+        assert_eq!(server.slots(), slots, "the lease is put off");
+        kill(child);
+        eventually("what nobody keeps is gone", || server.keys() == 0);
+    });
+}
+
+#[test]
+fn a_server_that_is_full_gets_no_more_and_nothing_is_lost() {
+    limit(60);
+    let server = Redis::start(&["--maxmemory", "20mb"]);
+    let engine = engine_on(WAYS[0], &[&server.spec("a:64M"), "mem:64M,pri=0"]);
+    let region = engine.map(40 * MIB).unwrap();
+    let pages = Pages::of(&region);
+    pages.fill_all(3);
+    pages.check_all(3);
+    assert!(engine.counters().swap_write_errors > 0, "it was full");
+    assert_eq!(engine.counters().pages_lost, 0);
+    audit(&engine);
+}
+
+#[test]
+fn a_server_that_is_gone_loses_its_pages_one_by_one() {
+    alone(60, || {
+        for way in [WAYS[0], WAYS[1]] {
+            let mut server = Redis::start(&[]);
+            let engine = engine_on(way, &[&server.spec("a:64M")]);
+            let (_region, pages) = paged_out(&engine, 500, 3);
+            let ram = engine.map(50 * PAGE).unwrap();
+            let in_ram = Pages::of(&ram);
+            in_ram.fill_all(4);
+            engine.core().devices.set_patience_ns(1_000_000);
+            server.kill();
+            assert!((0..20).all(|page| is_lost(pages, page)), "{way:?}");
+            assert!(engine.counters().pages_lost >= 20);
+            in_ram.check_all(4);
+        }
+    });
+}
+
+#[test]
+fn a_server_that_was_started_anew_has_lost_its_pages_and_takes_others() {
+    alone(60, || {
+        let server = Redis::start(&[]);
+        let engine = engine_on(WAYS[0], &[&server.spec("a:64M")]);
+        let (_region, pages) = paged_out(&engine, 500, 3);
+        server.say("FLUSHALL");
+        assert!((0..500).all(|page| is_lost(pages, page)));
+        assert_eq!(engine.counters().pages_lost, 500);
+        let (_other, pages) = paged_out(&engine, 500, 4);
+        pages.check_all(4);
+    });
+}
+
+#[test]
+fn what_cannot_be_used_is_refused_with_the_way_out() {
+    limit(60);
+    let server = Redis::start(&[]);
+    let locked = Redis::start(&["--requirepass", "open sesame"]);
+    let evicting = Redis::start(&["--maxmemory", "1gb", "--maxmemory-policy", "allkeys-lru"]);
+    let replica = Redis::start(&["--replicaof", "127.0.0.1 1"]);
+    let nobody = format!("redis://127.0.0.1:{}/a", {
+        let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        taken.local_addr().unwrap().port()
+    });
+    for (spec, named, remedy) in [
+        (locked.spec("a"), "password", "USERSWAP_REDIS_PASSWORD"),
+        (evicting.spec("a"), "allkeys-lru", "noeviction"),
+        (replica.spec("a"), "replica", "master"),
+        (nobody.clone(), "refused", "HOST:PORT"),
+        ("redis://10.255.255.1/a".to_owned(), "10.255.255.1", "--encrypt"),
+        ("redis://no.such.host.invalid/a".to_owned(), "no such host", "correct"),
+        (format!("redis://127.0.0.1:{},127.0.0.1:1/a", server.port), "several", "name one"),
+        (server.spec("a:1K"), "redis://", "SIZE"),
+    ] {
+        let said = refusal(&spec);
+        assert!(said.contains(named) && said.contains(remedy), "{said}");
+    }
+    assert_eq!(server.keys(), 0, "what is refused changes nothing");
+    assert!(remote::is_meant(&nobody));
+    let engine = engine_on(WAYS[0], &["mem:16M"]);
+    assert!(matches!(swapon(&engine, &nobody), Err(Error::Device(_))));
+}
+
+#[test]
+fn a_password_comes_from_the_environment_or_a_file() {
+    alone(60, || {
+        let server = Redis::start(&["--requirepass", "open sesame"]);
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "open sesame\n").unwrap();
+        set_variable("USERSWAP_REDIS_PASSWORD_FILE", file.path().to_str().unwrap());
+        let engine = engine_on(WAYS[0], &[&server.spec("a:64M")]);
+        let (_region, pages) = paged_out(&engine, 500, 4);
+        pages.check_all(4);
+        set_variable("USERSWAP_REDIS_PASSWORD", "wrong");
+        assert!(refusal(&server.spec("a")).contains("refuses the password"));
+        set_variable("USERSWAP_REDIS_PASSWORD", "open sesame");
+        drop(engine_on(WAYS[0], &[&server.spec("a:64M")]));
+    });
+}
+
+/// In which of a cluster's servers there are keys.
+fn spread(servers: &[Redis]) -> usize {
+    servers.iter().filter(|server| server.keys() > 0).count()
+}
+
+#[test]
+fn a_cluster_spreads_pages_and_moves_them_while_they_are_used() {
+    limit(180);
+    let servers = cluster(3);
+    for way in [WAYS[0], WAYS[1]] {
+        let engine = engine_on(way, &[&servers[1].spec("a:64M")]);
+        churn(&engine, 3, || {
+            let ids: Vec<String> =
+                servers.iter().map(|server| server.say("CLUSTER MYID")).collect();
+            let options = format!(
+                "--cluster reshard 127.0.0.1:{} --cluster-from {} --cluster-to {} --cluster-slots 2000 --cluster-yes",
+                servers[0].port, ids[0], ids[2]
+            );
+            servers[0].say(&options);
+        });
+        let (_region, pages) = paged_out(&engine, 6000, 2);
+        assert_eq!(spread(&servers), 3, "{way:?}");
+        pages.check_all(2);
+        drop(_region);
+        drop(engine);
+        assert_eq!(spread(&servers), 0, "{way:?}: nothing is left");
+    }
+}
+
+#[test]
+fn a_server_of_a_cluster_that_dies_takes_only_its_own_pages_with_it() {
+    alone(120, || {
+        let mut servers = cluster(3);
+        let engine = engine_on(WAYS[1], &[&servers[0].spec("a:64M")]);
+        let (_region, pages) = paged_out(&engine, 12000, 2);
+        let dead = servers[2].slots();
+        assert!(dead > 0 && dead < 12000, "{dead}");
+        engine.core().devices.set_patience_ns(1_000_000);
+        servers[2].kill();
+        let lost = (0..pages.count).filter(|page| match is_lost(pages, *page) {
+            true => true,
+            false => {
+                pages.check(*page, 2);
+                false
+            }
+        });
+        let lost = lost.count() as u64;
+        assert!(lost > 0 && lost <= dead, "{lost} of {dead}");
+        assert!(engine.counters().pages_lost >= lost);
+        audit(&engine);
+    });
+}
