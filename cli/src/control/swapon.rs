@@ -6,6 +6,7 @@ use clap::Args;
 use userswap::SwapSpec;
 use userswap::internals::directory::EngineName;
 use userswap::internals::protocol::{Answer, Request};
+use userswap::internals::remote;
 
 use super::client::Client;
 use crate::failure::Failure;
@@ -27,7 +28,8 @@ pub struct SwaponArgs {
 pub fn swapon(args: SwaponArgs) -> Result<ExitCode, Failure> {
     let here = std::env::current_dir()
         .map_err(|error| Failure::unavailable(format!("the working directory: {error}")))?;
-    let spec = args.spec.absolute(&here).to_string();
+    let spec = remote::open::resolved(args.spec.absolute(&here)).map_err(Failure::usage)?;
+    let spec = spec.to_string();
     let mut client = Client::of(args.pid)?;
     match client.ask(&Request::Swapon { spec })? {
         Answer::Done {} => Ok(ExitCode::SUCCESS),

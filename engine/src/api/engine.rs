@@ -278,6 +278,7 @@ pub fn check_nodes(options: &Options) -> Result<(), Error> {
 /// # Errors
 /// The first device that cannot be used.
 pub fn open_devices(options: &Options, topology: &Topology) -> Result<Devices, Error> {
+    options.password.keep();
     let default = SwapSpec::at(default_directory());
     let specs =
         if options.swaps.is_empty() { std::slice::from_ref(&default) } else { &options.swaps };

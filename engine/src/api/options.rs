@@ -7,6 +7,7 @@ use crate::base::choice::{
     Allowed, FaultMode, IoBackend, OnFull, PAGE_CLUSTERS, RA_POLICIES, RawCalls, Transfer, VMA_RA,
 };
 use crate::base::topology::SYSFS;
+use crate::device::remote::open::Password;
 use crate::device::spec::{SpecError, SwapSpec};
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -112,6 +113,8 @@ pub struct Options {
     pub told: Option<PathBuf>,
     /// What becomes of system calls in the program's own code.
     pub raw_calls: RawCalls,
+    /// The password of servers, and a file that has it: programs clear their environments.
+    pub password: Password,
     /// Nothing is said about what runs outside the budget.
     pub quiet: bool,
     /// The process that `run` became, which alone writes `stats`; 0 is none.
@@ -145,6 +148,7 @@ impl Options {
             control: None,
             told: None,
             raw_calls: RawCalls::Auto,
+            password: Password::default(),
             quiet: false,
             root_pid: 0,
         }
@@ -184,6 +188,9 @@ impl Options {
         if self.encrypt {
             text.push_str("encrypt=true\n");
         }
+        if let Some(password) = &self.password.text {
+            writeln!(text, "redis_password={password}").expect("writing to a string cannot fail");
+        }
         if self.quiet {
             text.push_str("quiet=true\n");
         }
@@ -198,6 +205,7 @@ impl Options {
             ("record", &self.record),
             ("control", &self.control),
             ("told", &self.told),
+            ("redis_password_file", &self.password.file),
         ];
         for (key, path) in files {
             if let Some(path) = path {
@@ -253,6 +261,8 @@ impl Options {
             "ledger" => self.ledger = Some(PathBuf::from(value)),
             "control" => self.control = Some(PathBuf::from(value)),
             "told" => self.told = Some(PathBuf::from(value)),
+            "redis_password" => self.password.text = Some(value.to_owned()),
+            "redis_password_file" => self.password.file = Some(PathBuf::from(value)),
             "raw_calls" => self.raw_calls = value.parse()?,
             "encrypt" => {
                 self.encrypt = value.parse().map_err(|_| refused(value, ENCRYPT))?;
@@ -308,6 +318,8 @@ mod tests {
         options.told = Some("/run/userswap-0-lib/told-4711".into());
         options.raw_calls = RawCalls::Trap;
         options.encrypt = true;
+        options.password.text = Some("open = sesame".to_owned());
+        options.password.file = Some("/run/secrets/redis password".into());
         options.quiet = true;
         options.ledger = Some("/run/user/1000/4711.ledger".into());
         options.root_pid = 4711;

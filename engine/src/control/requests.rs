@@ -72,6 +72,9 @@ fn swapon(core: &Core, text: &str) -> Answer {
     {
         return Answer::error(format!("{text:?} depends on a working directory: write it from /"));
     }
+    if spec.remote().is_some_and(|address| !address.is_numeric()) {
+        return Answer::error(format!("{text:?} has a host by name: write its address"));
+    }
     match core.swapon(&spec) {
         Ok(()) => Answer::Done {},
         Err(error) => Answer::error(error),

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use super::faulty;
-use super::remote::{self, Address};
+use super::remote::{self, Address, Copies};
 use super::throttle::{NearFar, Throttle, parse_near_far};
 use super::zram::codec::{self, Compression};
 use crate::base::size::{ByteSize, SizeError, parse_size};
@@ -63,6 +63,8 @@ pub struct SwapSpec {
     pub encrypt: bool,
     /// How many seconds servers keep what nobody asks them to keep longer; left out, an hour.
     pub lease_s: Option<u32>,
+    /// How many servers have each page; left out, one.
+    pub copies: Option<Copies>,
 }
 
 /// Why a text is not a swap specification; the message names the text and says what is allowed.
@@ -70,7 +72,7 @@ pub struct SwapSpec {
 pub enum SpecError {
     /// There is no path before the size and the options.
     #[error(
-        "\"{0}\" names no device: write PATH[:SIZE][,pri=N][,node=N][,encrypt], zram:SIZE or mem:SIZE"
+        "\"{0}\" names no device: write PATH[:SIZE][,pri=N][,node=N][,encrypt], zram:SIZE, redis://HOST/PREFIX or mem:SIZE"
     )]
     NoPath(String),
     /// `mem` without a size.
@@ -149,6 +151,7 @@ impl SwapSpec {
             faulty: None,
             encrypt: false,
             lease_s: None,
+            copies: None,
         }
     }
 
@@ -209,8 +212,8 @@ impl FromStr for SwapSpec {
         };
         let (encrypt, throttle) =
             (options.encrypt.is_some(), Throttle::of(options.bandwidth, options.latency));
-        let SpecOptions { priority, node, faulty, lease_s, .. } = options;
-        Ok(SwapSpec { path, size, priority, node, throttle, faulty, encrypt, lease_s })
+        let SpecOptions { priority, node, faulty, lease_s, copies, .. } = options;
+        Ok(SwapSpec { path, size, priority, node, throttle, faulty, encrypt, lease_s, copies })
     }
 }
 
@@ -233,6 +236,8 @@ struct SpecOptions {
     is_remote: bool,
     /// For how long they keep pages.
     lease_s: Option<u32>,
+    /// How many servers have each page.
+    copies: Option<Copies>,
 }
 
 impl SpecOptions {
@@ -255,6 +260,9 @@ impl SpecOptions {
             "lease" if self.is_remote => {
                 set_once(&mut self.lease_s, parse_lease(spec, value)?, || twice("lease"))
             }
+            "copies" if self.is_remote => {
+                set_once(&mut self.copies, parse_copies(spec, value)?, || twice("copies"))
+            }
             "node" => set_once(&mut self.node, parse_node(spec, value)?, || twice("node")),
             "throttle" => {
                 let speeds = parse_near_far(spec, option, value)?;
@@ -267,7 +275,7 @@ impl SpecOptions {
             _ => {
                 let mut more = String::new();
                 more.push_str(self.compression.map_or("", |_| ", algo=NAME, level=N"));
-                more.push_str(if self.is_remote { ", lease=SECONDS" } else { "" });
+                more.push_str(if self.is_remote { ", lease=SECONDS, copies=N" } else { "" });
                 more.push_str(self.faulty.map_or("", |_| ", "));
                 more.push_str(self.faulty.map_or("", |_| faulty::ALLOWED));
                 let (spec, option) = (spec.to_owned(), option.to_owned());
@@ -312,6 +320,18 @@ fn parse_lease(spec: &str, value: &str) -> Result<u32, SpecError> {
             allowed: "a lease is 10 to 604800 seconds, a week",
         }
     })
+}
+
+fn parse_copies(spec: &str, value: &str) -> Result<Copies, SpecError> {
+    match value {
+        "1" => Ok(Copies::One),
+        "2" => Ok(Copies::Two),
+        _ => Err(SpecError::OptionValue {
+            spec: spec.to_owned(),
+            option: format!("copies={value}"),
+            allowed: "1, or 2 on a cluster",
+        }),
+    }
 }
 
 /// A value with a name; or `encrypt`, also when that is misspelt: a file of that name would not be encrypted. A comma in
@@ -363,6 +383,9 @@ impl fmt::Display for SwapSpec {
         if let Some(lease_s) = self.lease_s {
             write!(f, ",lease={lease_s}")?;
         }
+        if let Some(copies) = self.copies {
+            write!(f, ",copies={}", if copies == Copies::Two { 2 } else { 1 })?;
+        }
         if let Some(priority) = self.priority {
             write!(f, ",pri={priority}")?;
         }
@@ -407,6 +430,7 @@ mod tests {
             faulty: None,
             encrypt: true,
             lease_s: None,
+            copies: None,
         };
         assert_eq!(spec("/var/tmp:1.5G,pri=7,encrypt,node=1"), all);
         assert_eq!(spec("/var/tmp:1.5G,encrypt,node=1,pri=7"), all);
@@ -445,7 +469,7 @@ mod tests {
             "zram:2G",
             "zram:2G,algo=zstd,level=-1,pri=5,node=0",
             "redis://127.0.0.1:6379/a",
-            "redis://me@[::1]:7000,b.example:7001/job-1:8G,lease=60,pri=1,encrypt",
+            "redis://me@[::1]:7000,b.example:7001/job-1:8G,lease=60,copies=2,pri=1,encrypt",
             "faulty:zram:64M,algo=zstd,flip=0.5,seed=3",
             "faulty:mem:64M,seed=0",
             "faulty:/a:b:64M,pri=3,read=0.001,write=1,late=0.25:9,error=ENOMEM,outage=4:5,seed=7",
@@ -489,6 +513,7 @@ mod tests {
             ("redis://host/a,b", "a,b", "letters"),
             ("redis://host/a:12Q", "12Q", "512M"),
             ("redis://host/a,lease=9", "lease=9", "10 to 604800"),
+            ("redis://host/a,copies=3", "copies=3", "1, or 2"),
             ("redis://host/a,leese=9", "leese=9", "lease=SECONDS"),
             ("redis://me:secret@host/a", "redis://me:…@host/a", "USERSWAP_REDIS_PASSWORD"),
             ("/a,lease=60", "lease=60", "pri=N"),

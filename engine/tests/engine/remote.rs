@@ -213,7 +213,7 @@ fn what_an_engine_holds_is_kept_while_it_lives_and_not_after_it_was_killed() {
 fn a_server_that_is_full_gets_no_more_and_nothing_is_lost() {
     limit(60);
     let server = Redis::start(&["--maxmemory", "20mb"]);
-    let engine = engine_on(WAYS[0], &[&server.spec("a:64M"), "mem:64M,pri=0"]);
+    let engine = engine_on(WAYS[0], &[&server.spec("a:64M,pri=1"), "mem:64M"]);
     let region = engine.map(40 * MIB).unwrap();
     let pages = Pages::of(&region);
     pages.fill_all(3);
@@ -275,7 +275,8 @@ fn what_cannot_be_used_is_refused_with_the_way_out() {
         ("redis://10.255.255.1/a".to_owned(), "10.255.255.1", "--encrypt"),
         ("redis://no.such.host.invalid/a".to_owned(), "no such host", "correct"),
         (format!("redis://127.0.0.1:{},127.0.0.1:1/a", server.port), "several", "name one"),
-        (server.spec("a:1K"), "redis://", "SIZE"),
+        (server.spec("a,copies=2"), "one server", "copies=2"),
+        (server.spec("a:1K"), "1K", "at least"),
     ] {
         let said = refusal(&spec);
         assert!(said.contains(named) && said.contains(remedy), "{said}");
@@ -353,5 +354,25 @@ fn a_server_of_a_cluster_that_dies_takes_only_its_own_pages_with_it() {
         assert!(lost > 0 && lost <= dead, "{lost} of {dead}");
         assert!(engine.counters().pages_lost >= lost);
         audit(&engine);
+    });
+}
+
+#[test]
+fn with_two_copies_a_server_of_a_cluster_can_die() {
+    alone(120, || {
+        for way in [WAYS[0], WAYS[1]] {
+            let mut servers = cluster(3);
+            let engine = engine_on(way, &[&servers[0].spec("a:64M,copies=2")]);
+            let (mut region, pages) = paged_out(&engine, 6000, 2);
+            let slots = |servers: &[Redis]| servers.iter().map(Redis::slots).sum::<u64>();
+            assert_eq!(slots(&servers), 2 * used(&engine), "{way:?}");
+            region.discard(0..2000 * PAGE).unwrap();
+            eventually("both copies are deleted", || slots(&servers) == 2 * used(&engine));
+            assert!(servers[1].slots() > 0);
+            servers[1].kill();
+            (2000..pages.count).for_each(|page| pages.check(page, 2));
+            assert_eq!(engine.counters().pages_lost, 0);
+            audit(&engine);
+        }
     });
 }

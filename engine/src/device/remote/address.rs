@@ -3,6 +3,7 @@
 //! A password has no place in it: command lines are seen by everyone on a machine.
 use crate::device::spec::SpecError;
 use std::fmt;
+use std::net::IpAddr;
 
 /// The port of a server that is named without one.
 const PORT: u16 = 6379;
@@ -67,6 +68,13 @@ impl Address {
         };
         let (user, prefix) = (user.map(str::to_owned), prefix.to_owned());
         Ok(Some(Self { user, hosts, prefix }))
+    }
+}
+
+impl Address {
+    /// Whether no host is there by name.
+    pub fn is_numeric(&self) -> bool {
+        self.hosts.iter().all(|host| host.name.parse::<IpAddr>().is_ok())
     }
 }
 

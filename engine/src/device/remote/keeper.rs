@@ -2,8 +2,9 @@
 //!
 //! It works outside the gate, on words that change one by one: what it misses it finds the next time. A process that ends
 //! in order has its slots kept for some seconds only, again and again until it has ended: destructors may still read them.
+use super::keys::Copy;
 use super::talk::Act;
-use super::{DELETING_MAX, ENDING_S, NOBODY, Part, Remote};
+use super::{Copies, DELETING_MAX, ENDING_S, NOBODY, Part, Remote};
 use crate::device::Devices;
 use crate::device::record::Device;
 use crate::sys::signal::Blocked;
@@ -131,15 +132,24 @@ impl Remote {
         self.for_all(Act::Keep { lease_s: self.lease_s() })
     }
 
-    /// Does something with all groups that hold something, by server.
+    /// Does something with all groups that hold something.
     fn for_all(&self, act: Act) -> io::Result<()> {
+        let first = self.for_each(act, Copy::First);
+        match self.config.copies {
+            Copies::One => first,
+            Copies::Two => first.and(self.for_each(act, Copy::Second)),
+        }
+    }
+
+    /// The same for one copy, by server.
+    fn for_each(&self, act: Act, copy: Copy) -> io::Result<()> {
         let groups = |server: usize| {
             let words = self
                 .held
                 .iter()
                 .enumerate()
                 .map(|(index, word)| SlotWord { index, mask: word.load(Ordering::Relaxed) });
-            words.filter(move |word| word.mask != 0 && self.owner(*word) == server)
+            words.filter(move |word| word.mask != 0 && self.owner(*word, copy) == server)
         };
         let mut outcome = Ok(());
         for server in 0..self.cluster.addresses().count() {
@@ -151,7 +161,7 @@ impl Remote {
                     *to = word;
                     filled += 1;
                 }
-                let ended = self.act(act, &batch[..filled]);
+                let ended = self.act(act, copy, &batch[..filled]);
                 if ended.is_err() {
                     outcome = ended;
                     break;
@@ -173,7 +183,7 @@ impl Remote {
                 batch[filled] = SlotWord { index, mask };
                 filled += usize::from(mask != 0);
             }
-            let outcome = self.act(Act::Delete, &batch[..filled]);
+            let outcome = self.act_on_all(Act::Delete, &batch[..filled]);
             for word in &batch[..filled] {
                 match outcome.is_ok() {
                     true => self.held[word.index].fetch_and(!word.mask, Ordering::Relaxed),

@@ -25,7 +25,7 @@ use crate::sys::mapping::ZeroedSlice;
 use crate::sys::request::{Direction, Pieces};
 use crate::sys::thread::Thread;
 use cluster::Cluster;
-use keys::Key;
+use keys::{Copy, Key};
 use std::io;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use talk::Act;
@@ -53,6 +53,8 @@ pub struct Config {
     password: Option<String>,
     /// Slots, the header included.
     slots: u32,
+    /// How many servers have each slot.
+    copies: Copies,
     /// How long what nobody keeps outlives the engine, in seconds.
     lease_s: u32,
     /// The engine's number, part of every key.
@@ -65,6 +67,15 @@ impl std::fmt::Debug for Remote {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}", self.config.address)
     }
+}
+
+/// How many servers have each slot.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Copies {
+    /// One.
+    One,
+    /// Two of a cluster: a server can die.
+    Two,
 }
 
 /// What this process may do with the slots.
@@ -149,7 +160,7 @@ impl Remote {
         let config = Config { engine, name: open::name(engine), ..self.config.clone() };
         let copy = Self::new(config, Part::Owner, self.cluster.another()?)?;
         for word in slots.filter(|word| word.mask != 0) {
-            self.act(Act::Copy { to: &copy }, &[word])?;
+            self.act_on_all(Act::Copy { to: &copy }, &[word])?;
             let held = self.held[word.index].load(Ordering::Relaxed);
             copy.held[word.index].store(held, Ordering::Relaxed);
             copy.unwanted[word.index].store(held & !word.mask, Ordering::Relaxed);
@@ -157,8 +168,8 @@ impl Remote {
         Ok(copy)
     }
 
-    fn key(&self, group: usize) -> Key {
-        Key::new(&self.config.address.prefix, group, self.config.engine)
+    fn key(&self, group: usize, copy: Copy) -> Key {
+        Key::new(&self.config.address.prefix, group, self.config.engine, copy)
     }
 
     fn lease_s(&self) -> u32 {
@@ -193,10 +204,10 @@ impl Remote {
         words: &[SlotWord],
     ) -> io::Result<()> {
         match direction {
-            Direction::Read => self.act(Act::Read { first, into: pieces }, words),
+            Direction::Read => self.read(first, pieces, words),
             Direction::Write => {
                 words.iter().for_each(|word| self.take_back(*word));
-                self.act(Act::Write { first, from: pieces }, words)
+                self.act_on_all(Act::Write { first, from: pieces }, words)
             }
         }
     }

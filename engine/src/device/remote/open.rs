@@ -3,7 +3,7 @@ use super::cluster::Cluster;
 use super::server::Purpose;
 use super::talk::Act;
 use super::wire::{Reply, Wire, nonsense};
-use super::{Address, Config, Part, Remote};
+use super::{Address, Config, Copies, Part, Remote};
 use crate::base::open_error::OpenError;
 use crate::base::size::ByteSize;
 use crate::device::spec::SwapSpec;
@@ -16,6 +16,7 @@ use std::fs;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
+use std::sync::OnceLock;
 use userswap_policy::slots::SlotRun;
 
 /// The variable with the password.
@@ -23,6 +24,55 @@ const PASSWORD: &str = "USERSWAP_REDIS_PASSWORD";
 
 /// The variable that names a file with it.
 const PASSWORD_FILE: &str = "USERSWAP_REDIS_PASSWORD_FILE";
+
+/// What `run` has found in its environment: the program's may be another by now.
+static GIVEN: OnceLock<Password> = OnceLock::new();
+
+/// Where a password comes from.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Password {
+    /// The password.
+    pub text: Option<String>,
+    /// A file with it.
+    pub file: Option<PathBuf>,
+}
+
+impl Password {
+    /// What the environment says.
+    pub fn of_environment() -> Self {
+        Self {
+            text: std::env::var(PASSWORD).ok(),
+            file: std::env::var_os(PASSWORD_FILE).map(PathBuf::from),
+        }
+    }
+
+    /// Whoever opens a store in this process from now on uses it, if it says something.
+    pub fn keep(&self) {
+        if *self != Self::default() {
+            let _ = GIVEN.set(self.clone());
+        }
+    }
+
+    fn read(&self) -> Result<Option<String>, String> {
+        let (password, named) = match (&self.text, &self.file) {
+            (None, None) => return Ok(None),
+            (Some(text), _) => (text.clone(), PASSWORD.to_owned()),
+            (None, Some(file)) => {
+                let named = format!("{PASSWORD_FILE}={}", file.display());
+                if !file.is_absolute() {
+                    return Err(format!("{named} depends on a working directory: write it from /"));
+                }
+                let text = fs::read_to_string(file);
+                let text = text.map_err(|error| format!("{named} cannot be read: {error}"))?;
+                (text.trim_end_matches('\n').to_owned(), named)
+            }
+        };
+        match password.contains(char::is_control) || password.is_empty() {
+            true => Err(format!("{named} is empty or has a control character: correct it")),
+            false => Ok(Some(password)),
+        }
+    }
+}
 
 /// How long slots outlive an engine that was killed, unless `lease` says otherwise: an hour, for which a program can be
 /// stopped and go on.
@@ -59,8 +109,14 @@ pub fn open(spec: &SwapSpec, address: &Address, bytes: u64) -> Result<Opened, Op
     let engine = number().map_err(|error| refuse(format!("no random numbers: {error}")))?;
     let config = Config {
         address: address.clone(),
-        password: password().map_err(refuse)?,
+        password: GIVEN
+            .get()
+            .cloned()
+            .unwrap_or_else(Password::of_environment)
+            .read()
+            .map_err(refuse)?,
         slots,
+        copies: spec.copies.unwrap_or(Copies::One),
         lease_s: spec.lease_s.unwrap_or(LEASE_S),
         engine,
         name: name(engine),
@@ -88,13 +144,28 @@ pub fn name(engine: u64) -> String {
     format!("userswap-{engine:016x}")
 }
 
+/// The same with addresses in the place of names, for a program in which nobody may look names up.
+///
+/// # Errors
+/// There is no such host.
+pub fn resolved(mut spec: SwapSpec) -> Result<SwapSpec, OpenError> {
+    if let SwapPath::Remote(address) = &mut spec.path {
+        let found = resolve(address);
+        let found = found.map_err(|reason| OpenError::Remote { path: path_of(address), reason })?;
+        for (host, found) in address.hosts.iter_mut().zip(found) {
+            host.name = found.ip().to_string();
+        }
+    }
+    Ok(spec)
+}
+
 fn resolve(address: &Address) -> Result<Vec<SocketAddr>, String> {
     let mut all = Vec::new();
     for host in &address.hosts {
         let found = (host.name.as_str(), host.port).to_socket_addrs();
         let found = found.map_err(|error| format!("{host}: no such host ({error}): correct it"))?;
-        // Of a name with several addresses the first, as every client does that does not try them.
-        all.extend(found.take(1));
+        // Of localhost the one that a server listens on by default.
+        all.extend(found.min_by_key(SocketAddr::is_ipv6));
     }
     Ok(all)
 }
@@ -110,16 +181,6 @@ fn check_privacy(spec: &SwapSpec, addresses: &[SocketAddr]) -> Result<(), String
     }
 }
 
-fn password() -> Result<Option<String>, String> {
-    if let Ok(password) = std::env::var(PASSWORD) {
-        return Ok(Some(password));
-    }
-    let Some(file) = std::env::var_os(PASSWORD_FILE) else { return Ok(None) };
-    let read = fs::read_to_string(&file).map(|text| text.trim_end_matches('\n').to_owned());
-    let file = file.display();
-    read.map(Some).map_err(|error| format!("{PASSWORD_FILE}={file} cannot be read: {error}"))
-}
-
 fn connect(
     spec: &SwapSpec,
     config: Config,
@@ -131,6 +192,9 @@ fn connect(
     let information = ask(&first, &config).map_err(io)?;
     let asked = ByteSize(bytes);
     let cluster = match (information.is_cluster, addresses) {
+        (false, [_]) if config.copies == Copies::Two => {
+            return Err("is one server, which cannot have two copies: leave copies=2 out, or name a cluster".to_owned());
+        }
         (false, [_]) => {
             check(&information)?;
             first
@@ -147,6 +211,11 @@ fn connect(
             survey(&cluster, &config).map_err(io)?;
             let all: Vec<SocketAddr> = cluster.addresses().collect();
             check_privacy(spec, &all)?;
+            if all.len() < 2 && config.copies == Copies::Two {
+                return Err(
+                    "is a cluster of one server: leave copies=2 out, or add servers".to_owned()
+                );
+            }
             for address in all {
                 let one = Cluster::single(address).map_err(io)?;
                 let said = ask(&one, &config);
@@ -258,7 +327,7 @@ fn try_out(remote: &Remote) -> io::Result<()> {
     let read = remote.transfer(Direction::Read, 0, &pieces);
     let words: Vec<_> =
         userswap_policy::lent::SlotWord::of(SlotRun { first: 0, count: 1 }).collect();
-    remote.act(Act::DeleteGroups, &words)?;
+    remote.act_on_all(Act::DeleteGroups, &words)?;
     remote.held[0].store(0, std::sync::atomic::Ordering::Relaxed);
     read
 }

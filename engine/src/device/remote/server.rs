@@ -4,8 +4,8 @@
 //! received them, and carry them out as late as it likes, after commands of another connection. A slot that has been
 //! given out anew would then hold what was there before. So before anything is changed there again, the server is told to
 //! end the connection in doubt; whatever it had not carried out by then, it never will.
-use super::Config;
 use super::wire::{Reply, Wire, nonsense};
+use super::{Config, Copies};
 use crate::sys::lock::{Guard, Lock};
 use crate::sys::{clock, futex};
 use std::io;
@@ -109,7 +109,7 @@ impl Server {
         purpose: Purpose,
         talk: &mut dyn FnMut(&mut Wire) -> io::Result<T>,
     ) -> io::Result<T> {
-        self.refuse_given_up()?;
+        self.refuse_given_up(config, purpose)?;
         let mut claim = self.claim();
         let was_open = claim.wire.is_open();
         let mut outcome = claim.converse(config, purpose, talk);
@@ -129,12 +129,17 @@ impl Server {
         outcome
     }
 
-    fn refuse_given_up(&self) -> io::Result<()> {
+    fn refuse_given_up(&self, config: &Config, purpose: Purpose) -> io::Result<()> {
+        let patience_ns = match (config.copies, purpose) {
+            // Another has it.
+            (Copies::Two, Purpose::Look) => 0,
+            _ => GIVEN_UP_NS,
+        };
         let since = self.silent_since_ns.load(Ordering::Relaxed);
         let now = clock::now_ns();
         let asked = self.asked_ns.load(Ordering::Relaxed);
         let is_given_up = since != 0
-            && now.saturating_sub(since) > GIVEN_UP_NS
+            && now.saturating_sub(since) > patience_ns
             && now.saturating_sub(asked) < NOW_AND_THEN_NS;
         if is_given_up { Err(io::Error::from_raw_os_error(libc::ENODATA)) } else { Ok(()) }
     }

@@ -1,9 +1,9 @@
 //! What is said to servers about slots, word by word of 64, and what their answers mean.
-use super::Remote;
 use super::cluster::Target;
-use super::keys::Key;
+use super::keys::{Copy, Key};
 use super::server::Purpose;
 use super::wire::{Reply, Wire, nonsense};
+use super::{Copies, Remote};
 use crate::sys::request::Pieces;
 use crate::sys::{PAGE_BYTES, pages};
 use std::io;
@@ -65,22 +65,46 @@ fn fields(mask: u64) -> impl Iterator<Item = u64> {
 }
 
 impl Remote {
+    /// Does something with slots, in all copies.
+    ///
+    /// # Errors
+    /// What went wrong first; copies that come after it are tried all the same.
+    pub(super) fn act_on_all(&self, act: Act, words: &[SlotWord]) -> io::Result<()> {
+        let first = self.act(act, Copy::First, words);
+        match self.config.copies {
+            Copies::One => first,
+            Copies::Two => first.and(self.act(act, Copy::Second, words)),
+        }
+    }
+
+    /// Reads slots from the copy that is to be had.
+    pub(super) fn read(&self, first: u32, into: &Pieces, words: &[SlotWord]) -> io::Result<()> {
+        let act = Act::Read { first, into };
+        let outcome = self.act(act, Copy::First, words);
+        match self.config.copies {
+            Copies::Two if outcome.is_err() => self.act(act, Copy::Second, words),
+            Copies::One | Copies::Two => outcome,
+        }
+    }
+
     /// Does something with slots, wherever they are.
     ///
     /// # Errors
     /// What went wrong first; the rest is not tried.
-    pub(super) fn act(&self, act: Act, words: &[SlotWord]) -> io::Result<()> {
+    pub(super) fn act(&self, act: Act, copy: Copy, words: &[SlotWord]) -> io::Result<()> {
         let mut rest = words;
         while let Some(first) = rest.first() {
-            let server = self.owner(*first);
-            let here = rest.iter().take_while(|word| self.owner(**word) == server).count();
-            let (stretch, others) = rest.split_at(here);
+            let server = self.owner(*first, copy);
+            // The first whoever has it by now: another thread may have heard so in between.
+            let more =
+                rest[1..].iter().take_while(|word| self.owner(**word, copy) == server).count();
+            let (stretch, others) = rest.split_at(1 + more);
             let target = Target { server, asking: false };
-            match self.attempt(target, act, stretch)? {
+            match self.attempt(target, act, copy, stretch)? {
                 Ended::Well => {}
                 Ended::Badly(error) => return Err(error),
                 Ended::Elsewhere(_) => {
-                    stretch.iter().try_for_each(|word| self.follow(act, *word))?;
+                    stretch.iter().try_for_each(|word| self.follow(act, copy, *word))?;
                 }
             }
             rest = others;
@@ -88,15 +112,15 @@ impl Remote {
         Ok(())
     }
 
-    pub(super) fn owner(&self, word: SlotWord) -> usize {
-        self.cluster.owner(&self.key(word.index))
+    pub(super) fn owner(&self, word: SlotWord, copy: Copy) -> usize {
+        self.cluster.owner(&self.key(word.index, copy))
     }
 
     /// Does it with slots of one word, wherever the servers send us.
-    fn follow(&self, act: Act, word: SlotWord) -> io::Result<()> {
-        let mut target = Target { server: self.owner(word), asking: false };
+    fn follow(&self, act: Act, copy: Copy, word: SlotWord) -> io::Result<()> {
+        let mut target = Target { server: self.owner(word, copy), asking: false };
         for _ in 0..REDIRECTIONS_MAX {
-            match self.attempt(target, act, &[word])? {
+            match self.attempt(target, act, copy, &[word])? {
                 Ended::Well => return Ok(()),
                 Ended::Badly(error) => return Err(error),
                 Ended::Elsewhere(next) => target = next,
@@ -106,14 +130,20 @@ impl Remote {
     }
 
     /// Does it in one conversation with one server; of several words that do not end well, one tells how.
-    fn attempt(&self, target: Target, act: Act, words: &[SlotWord]) -> io::Result<Ended> {
+    fn attempt(
+        &self,
+        target: Target,
+        act: Act,
+        copy: Copy,
+        words: &[SlotWord],
+    ) -> io::Result<Ended> {
         let server = self.cluster.server(target.server);
         let outcome = server.converse(&self.config, act.purpose(), &mut |wire| {
             for word in words {
                 if target.asking {
                     wire.say(&[b"ASKING"])?;
                 }
-                self.send(wire, act, *word)?;
+                self.send(wire, act, copy, *word)?;
             }
             wire.flush()?;
             let mut all = Ended::Well;
@@ -129,13 +159,13 @@ impl Remote {
             Ok(all)
         });
         if outcome.is_err() {
-            self.cluster.doubt(&self.key(words[0].index));
+            self.cluster.doubt(&self.key(words[0].index, copy));
         }
         outcome
     }
 
-    fn send(&self, wire: &mut Wire, act: Act, word: SlotWord) -> io::Result<()> {
-        let key = self.key(word.index);
+    fn send(&self, wire: &mut Wire, act: Act, copy: Copy, word: SlotWord) -> io::Result<()> {
+        let key = self.key(word.index, copy);
         let count = word.mask.count_ones() as usize;
         match act {
             Act::Read { .. } => {
@@ -163,9 +193,9 @@ impl Remote {
             }
             Act::DeleteGroups => wire.say(&[b"UNLINK", key.text()]),
             Act::Copy { to } => {
-                let copy = to.key(word.index);
-                wire.say(&[b"COPY", key.text(), copy.text(), b"REPLACE"])?;
-                self.send_lease(wire, &copy, self.lease_s())
+                let other = to.key(word.index, copy);
+                wire.say(&[b"COPY", key.text(), other.text(), b"REPLACE"])?;
+                self.send_lease(wire, &other, self.lease_s())
             }
         }
     }
