@@ -5,8 +5,8 @@
 //! cannot be lent (no row, no number, no /proc), its slots are copied before the fork, and the child owns the copy.
 use super::Devices;
 use super::loans::Loan;
-use super::open::{self, DeviceKind, Direct, OpenDevice, OpenError};
-use super::record::{Device, DeviceState, Holding, Label, memory_device};
+use super::open::{self, DeviceKind, Direct, OpenDevice, OpenError, memory_device};
+use super::record::{Device, DeviceState, Holding, Label};
 use super::remote::Remote;
 use super::spec::SwapSpec;
 use super::sysfs::Hardware;
@@ -209,21 +209,9 @@ impl Devices {
         let priority = self.table().device(device.id()).map(|known| known.priority);
         let directory = label.directory.as_ref().and_then(|directory| directory.try_clone().ok());
         Ok(OpenDevice {
-            file: match label.kind {
-                DeviceKind::Memory | DeviceKind::Compressed(_) | DeviceKind::Remote => None,
-                DeviceKind::Temporary | DeviceKind::File | DeviceKind::Block => {
-                    Some(device.empty_file()?)
-                }
-            },
+            file: label.kind.is_file().then(|| device.empty_file()).transpose()?,
             path: place(&label),
-            kind: match label.kind {
-                kind @ (DeviceKind::Memory | DeviceKind::Compressed(_) | DeviceKind::Remote) => {
-                    kind
-                }
-                DeviceKind::Temporary | DeviceKind::File | DeviceKind::Block => {
-                    DeviceKind::Temporary
-                }
-            },
+            kind: if label.kind.is_file() { DeviceKind::Temporary } else { label.kind },
             bytes: u64::from(label.max) * PAGE_BYTES as u64,
             direct: Direct::Yes,
             warning: None,
@@ -298,11 +286,8 @@ impl Device {
 /// The directory in which a child's own file is made.
 fn place(label: &Label) -> PathBuf {
     match label.kind {
-        DeviceKind::Temporary
-        | DeviceKind::Memory
-        | DeviceKind::Compressed(_)
-        | DeviceKind::Remote => label.path.clone(),
         DeviceKind::File | DeviceKind::Block => open::default_directory(),
+        _ => label.path.clone(),
     }
 }
 

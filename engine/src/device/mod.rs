@@ -18,6 +18,7 @@ pub mod remote;
 pub mod request;
 pub mod retry;
 pub mod spec;
+mod spec_parts;
 mod sysfs;
 pub mod throttle;
 pub mod traffic;

@@ -6,7 +6,7 @@
 use super::cipher::Seals;
 use super::faulty::{Doom, Faulty};
 use super::loans::Loans;
-use super::open::{DeviceKind, OpenDevice};
+use super::open::{DeviceKind, OpenDevice, memory_device};
 use super::remote::Remote;
 use super::sysfs::Hardware;
 use super::throttle::{Distance, Link, Throttle};
@@ -145,9 +145,9 @@ pub struct Device {
     zram: Lock<Option<Arc<Zram>>>,
     is_compressed: AtomicBool,
     /// Where its pages are, if it is a remote one; the store's is the same.
-    remote: Lock<Option<Arc<Remote>>>,
+    pub(super) remote: Lock<Option<Arc<Remote>>>,
     /// Whether its pages are on servers.
-    is_remote: AtomicBool,
+    pub(super) is_remote: AtomicBool,
     /// Whether it has one of the two.
     is_hampered: AtomicBool,
     /// It was waited for in vain, and has not answered since.
@@ -218,13 +218,8 @@ impl Device {
         let file = opened.file.map_or_else(|| memory_device(bytes), Ok)?;
         let file = Own::raised(file);
         self.is_rotational.store(hardware.is_rotational, Ordering::Relaxed);
-        *self.backed.lock() = match opened.kind {
-            DeviceKind::Temporary | DeviceKind::File => PAGE_BYTES as u64,
-            DeviceKind::Block
-            | DeviceKind::Memory
-            | DeviceKind::Compressed(_)
-            | DeviceKind::Remote => u64::MAX,
-        };
+        let has_blocks = !matches!(opened.kind, DeviceKind::Temporary | DeviceKind::File);
+        *self.backed.lock() = if has_blocks { u64::MAX } else { PAGE_BYTES as u64 };
         *self.label.lock() = Some(Arc::new(Label {
             name,
             path: opened.path,
@@ -245,11 +240,7 @@ impl Device {
         let mut store = Store::new(DeviceState::Leaving, max);
         store.cursors = vec![ClusterCursor::new(); cpus];
         store.file = Some(file);
-        store.loans = match opened.kind {
-            // A child has a copy.
-            DeviceKind::Compressed(_) => None,
-            _ => Loans::new(max).ok().map(Arc::new),
-        };
+        store.loans = loans_of(opened.kind, max);
         *self.store.lock() = store;
         self.set_remote(opened.remote.map(Arc::new));
         Ok(())
@@ -270,14 +261,8 @@ impl Device {
 
     /// Its file is another one, which no other process reads, with blocks where there is content; the device's lock is held.
     pub(super) fn set_unshared(&self, label: &Label, store: &mut Store) {
-        *self.backed.lock() = match label.kind {
-            DeviceKind::Memory | DeviceKind::Compressed(_) | DeviceKind::Remote => u64::MAX,
-            DeviceKind::Temporary | DeviceKind::File | DeviceKind::Block => PAGE_BYTES as u64,
-        };
-        store.loans = match label.kind {
-            DeviceKind::Compressed(_) => None,
-            _ => Loans::new(label.max).ok().map(Arc::new),
-        };
+        *self.backed.lock() = if label.kind.is_file() { PAGE_BYTES as u64 } else { u64::MAX };
+        store.loans = loans_of(label.kind, label.max);
     }
 
     /// Where its pages are from now on; no slot of it is in use.
@@ -285,27 +270,6 @@ impl Device {
         // Release pairs with the acquire in `is_compressed`.
         self.is_compressed.store(zram.is_some(), Ordering::Release);
         *self.zram.lock() = zram;
-    }
-
-    /// Which servers have its pages from now on; no slot of it is in use that others have.
-    pub(super) fn set_remote(&self, remote: Option<Arc<Remote>>) {
-        // Release pairs with the acquire in `is_remote`.
-        self.is_remote.store(remote.is_some(), Ordering::Release);
-        self.store.lock().remote = remote.clone();
-        *self.remote.lock() = remote;
-    }
-
-    /// Whether its pages are on servers.
-    pub fn is_remote(&self) -> bool {
-        self.is_remote.load(Ordering::Acquire)
-    }
-
-    /// The servers, if it is a remote one.
-    pub fn remote(&self) -> Option<Arc<Remote>> {
-        if !self.is_remote() {
-            return None;
-        }
-        self.remote.lock().clone()
     }
 
     /// Whether its pages are compressed in memory.
@@ -504,14 +468,6 @@ impl Store {
         self.slots.is_full() || self.supply == Supply::Short
     }
 
-    /// A run of them is free: what they hold is of no worth to anyone.
-    pub(super) fn free(&mut self, run: SlotRun) {
-        self.slots.free(run);
-        if let Some(remote) = &self.remote {
-            remote.forget(run);
-        }
-    }
-
     /// Its slots in use by this process, by words.
     pub fn used_words(&self) -> impl Iterator<Item = SlotWord> {
         let own =
@@ -531,11 +487,10 @@ impl Store {
     }
 }
 
-/// A new file in RAM.
-pub(super) fn memory_device(bytes: u64) -> io::Result<File> {
-    let file = fd::memory_file()?;
-    file.set_len(bytes)?;
-    Ok(file)
+/// Who else reads a new device's slots: nobody yet. Of a compressed one a child has a copy.
+fn loans_of(kind: DeviceKind, max: u32) -> Option<Arc<Loans>> {
+    let is_compressed = matches!(kind, DeviceKind::Compressed(_));
+    if is_compressed { None } else { Loans::new(max).ok().map(Arc::new) }
 }
 
 /// Slots of a device of that size, the header included.

@@ -12,10 +12,11 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use super::faulty;
-use super::remote::{self, Address, Copies};
+use super::remote::{self, Address};
+use super::spec_parts::{is_meant_as_option, split_size};
 use super::throttle::{NearFar, Throttle, parse_near_far};
 use super::zram::codec::{self, Compression};
-use crate::base::size::{ByteSize, SizeError, parse_size};
+use crate::base::size::{ByteSize, SizeError};
 use userswap_policy::devices::MACHINE_NODES_MAX;
 use userswap_policy::faulty::Plan;
 
@@ -23,13 +24,13 @@ use userswap_policy::faulty::Plan;
 pub const PRIORITY_MAX: i16 = 32767;
 
 /// The word that stands for memory in place of a path.
-const MEMORY_WORD: &str = "mem";
+pub(super) const MEMORY_WORD: &str = "mem";
 
 /// The option that has pages encrypted.
-const ENCRYPT_WORD: &str = "encrypt";
+pub(super) const ENCRYPT_WORD: &str = "encrypt";
 
 /// The word that stands for compressed memory.
-const COMPRESSED_WORD: &str = "zram";
+pub(super) const COMPRESSED_WORD: &str = "zram";
 
 /// Where a swap device keeps its slots.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -61,10 +62,6 @@ pub struct SwapSpec {
     pub faulty: Option<Plan>,
     /// Nobody can read on it what was swapped, nor change it unnoticed.
     pub encrypt: bool,
-    /// How many seconds servers keep what nobody asks them to keep longer; left out, an hour.
-    pub lease_s: Option<u32>,
-    /// How many servers have each page; left out, one.
-    pub copies: Option<Copies>,
 }
 
 /// Why a text is not a swap specification; the message names the text and says what is allowed.
@@ -150,8 +147,6 @@ impl SwapSpec {
             throttle: None,
             faulty: None,
             encrypt: false,
-            lease_s: None,
-            copies: None,
         }
     }
 
@@ -186,7 +181,7 @@ impl FromStr for SwapSpec {
             rest = named;
         }
         let named = rest.split([':', ',']).next();
-        options.is_remote = remote::is_meant(rest);
+        options.remote = remote::is_meant(rest).then(remote::Options::default);
         options.compression = (named == Some(COMPRESSED_WORD)).then(codec::Options::default);
         while let Some((before, option)) = rest.rsplit_once(',') {
             if !is_meant_as_option(option) {
@@ -206,14 +201,17 @@ impl FromStr for SwapSpec {
             (COMPRESSED_WORD, Some(_), Some(named)) => SwapPath::Compressed(named.done(spec)?),
             (.., Some(_)) => return Err(SpecError::CompressedNeedsSize(spec.to_owned())),
             (path, ..) => match Address::parse(spec, path)? {
-                Some(address) => SwapPath::Remote(address),
+                Some(address) => {
+                    let options = options.remote.unwrap_or_default();
+                    SwapPath::Remote(Address { options, ..address })
+                }
                 None => SwapPath::Path(PathBuf::from(path)),
             },
         };
         let (encrypt, throttle) =
             (options.encrypt.is_some(), Throttle::of(options.bandwidth, options.latency));
-        let SpecOptions { priority, node, faulty, lease_s, copies, .. } = options;
-        Ok(SwapSpec { path, size, priority, node, throttle, faulty, encrypt, lease_s, copies })
+        let SpecOptions { priority, node, faulty, .. } = options;
+        Ok(SwapSpec { path, size, priority, node, throttle, faulty, encrypt })
     }
 }
 
@@ -232,12 +230,8 @@ struct SpecOptions {
     faulty: Option<Plan>,
     /// How pages are compressed, after the word for that.
     compression: Option<codec::Options>,
-    /// That it names servers.
-    is_remote: bool,
-    /// For how long they keep pages.
-    lease_s: Option<u32>,
-    /// How many servers have each page.
-    copies: Option<Copies>,
+    /// How servers keep pages, after what names them.
+    remote: Option<remote::Options>,
 }
 
 impl SpecOptions {
@@ -253,16 +247,15 @@ impl SpecOptions {
         {
             return outcome;
         }
+        if let Some(remote) = &mut self.remote
+            && let Some(outcome) = remote.read(spec, option)
+        {
+            return outcome;
+        }
         let twice = |option| SpecError::OptionTwice { spec: spec.to_owned(), option };
         match name {
             _ if option == ENCRYPT_WORD => set_once(&mut self.encrypt, (), || twice(ENCRYPT_WORD)),
             "pri" => set_once(&mut self.priority, parse_priority(spec, value)?, || twice("pri")),
-            "lease" if self.is_remote => {
-                set_once(&mut self.lease_s, parse_lease(spec, value)?, || twice("lease"))
-            }
-            "copies" if self.is_remote => {
-                set_once(&mut self.copies, parse_copies(spec, value)?, || twice("copies"))
-            }
             "node" => set_once(&mut self.node, parse_node(spec, value)?, || twice("node")),
             "throttle" => {
                 let speeds = parse_near_far(spec, option, value)?;
@@ -275,7 +268,7 @@ impl SpecOptions {
             _ => {
                 let mut more = String::new();
                 more.push_str(self.compression.map_or("", |_| ", algo=NAME, level=N"));
-                more.push_str(if self.is_remote { ", lease=SECONDS, copies=N" } else { "" });
+                more.push_str(self.remote.map_or("", |_| ", lease=SECONDS, copies=N"));
                 more.push_str(self.faulty.map_or("", |_| ", "));
                 more.push_str(self.faulty.map_or("", |_| faulty::ALLOWED));
                 let (spec, option) = (spec.to_owned(), option.to_owned());
@@ -285,7 +278,7 @@ impl SpecOptions {
     }
 }
 
-fn set_once<T>(
+pub(super) fn set_once<T>(
     option: &mut Option<T>,
     value: T,
     twice: impl FnOnce() -> SpecError,
@@ -312,57 +305,6 @@ fn parse_node(spec: &str, value: &str) -> Result<u16, SpecError> {
     })
 }
 
-fn parse_lease(spec: &str, value: &str) -> Result<u32, SpecError> {
-    value.parse().ok().filter(|lease_s| (10..=604_800).contains(lease_s)).ok_or_else(|| {
-        SpecError::OptionValue {
-            spec: spec.to_owned(),
-            option: format!("lease={value}"),
-            allowed: "a lease is 10 to 604800 seconds, a week",
-        }
-    })
-}
-
-fn parse_copies(spec: &str, value: &str) -> Result<Copies, SpecError> {
-    match value {
-        "1" => Ok(Copies::One),
-        "2" => Ok(Copies::Two),
-        _ => Err(SpecError::OptionValue {
-            spec: spec.to_owned(),
-            option: format!("copies={value}"),
-            allowed: "1, or 2 on a cluster",
-        }),
-    }
-}
-
-/// A value with a name; or `encrypt`, also when that is misspelt: a file of that name would not be encrypted. A comma in
-/// a directory's or file's name is not ours.
-fn is_meant_as_option(text: &str) -> bool {
-    let start = text.get(..3).unwrap_or_default();
-    !text.contains('/') && (text.contains('=') || start.eq_ignore_ascii_case(&ENCRYPT_WORD[..3]))
-}
-
-/// Separates a trailing `:SIZE` from the path.
-fn split_size<'a>(spec: &str, text: &'a str) -> Result<(&'a str, Option<u64>), SpecError> {
-    let Some((path, tail)) = text.rsplit_once(':') else { return Ok((text, None)) };
-    match parse_size(tail) {
-        Ok(bytes) => Ok((path, Some(bytes))),
-        Err(error) if [MEMORY_WORD, COMPRESSED_WORD].contains(&path) || is_meant_as_size(tail) => {
-            Err(SpecError::Size { spec: spec.to_owned(), error })
-        }
-        Err(_) => Ok((text, None)),
-    }
-}
-
-/// Nothing, or a number with a short word after it. Names below `/dev/disk/by-path` end in
-/// `:1f.2-ata-1` and the like; those are paths.
-fn is_meant_as_size(tail: &str) -> bool {
-    let number = tail.trim_start_matches(['+', '-']);
-    let unit = number.trim_start_matches(|c: char| c == '.' || c.is_ascii_digit());
-    let starts_with_digit = number.starts_with(|c: char| c.is_ascii_digit());
-    tail.is_empty()
-        || starts_with_digit && unit.len() <= 3 && unit.chars().all(|c| c.is_ascii_alphabetic())
-}
-
 impl fmt::Display for SwapSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.faulty.is_some() {
@@ -377,14 +319,10 @@ impl fmt::Display for SwapSpec {
         if let Some(bytes) = self.size {
             write!(f, ":{}", ByteSize(bytes))?;
         }
-        if let SwapPath::Compressed(compression) = &self.path {
-            write!(f, "{compression}")?;
-        }
-        if let Some(lease_s) = self.lease_s {
-            write!(f, ",lease={lease_s}")?;
-        }
-        if let Some(copies) = self.copies {
-            write!(f, ",copies={}", if copies == Copies::Two { 2 } else { 1 })?;
+        match &self.path {
+            SwapPath::Compressed(compression) => write!(f, "{compression}")?,
+            SwapPath::Remote(address) => write!(f, "{}", address.options)?,
+            SwapPath::Path(_) | SwapPath::Memory => {}
         }
         if let Some(priority) = self.priority {
             write!(f, ",pri={priority}")?;
@@ -429,8 +367,6 @@ mod tests {
             throttle: None,
             faulty: None,
             encrypt: true,
-            lease_s: None,
-            copies: None,
         };
         assert_eq!(spec("/var/tmp:1.5G,pri=7,encrypt,node=1"), all);
         assert_eq!(spec("/var/tmp:1.5G,encrypt,node=1,pri=7"), all);
@@ -468,8 +404,6 @@ mod tests {
             "faulty:/a:b:64M,encrypt,flip=0.1,seed=0",
             "zram:2G",
             "zram:2G,algo=zstd,level=-1,pri=5,node=0",
-            "redis://127.0.0.1:6379/a",
-            "redis://me@[::1]:7000,b.example:7001/job-1:8G,lease=60,copies=2,pri=1,encrypt",
             "faulty:zram:64M,algo=zstd,flip=0.5,seed=3",
             "faulty:mem:64M,seed=0",
             "faulty:/a:b:64M,pri=3,read=0.001,write=1,late=0.25:9,error=ENOMEM,outage=4:5,seed=7",
@@ -505,18 +439,6 @@ mod tests {
             ("zram:1G,algo=lz4,algo=zstd", "algo", "once"),
             ("zram:1G,size=3", "size=3", "level=N"),
             ("mem:1G,algo=lz4", "algo=lz4", "pri=N"),
-            ("redis://host:6379", "redis://host", "/PREFIX"),
-            ("redis:///a", "redis:///a", "HOST"),
-            ("redis://host:0/a", "host:0", "1 to 65535"),
-            ("redis://host/", "redis://host/", "letters"),
-            ("redis://host/a/b", "a/b", "letters"),
-            ("redis://host/a,b", "a,b", "letters"),
-            ("redis://host/a:12Q", "12Q", "512M"),
-            ("redis://host/a,lease=9", "lease=9", "10 to 604800"),
-            ("redis://host/a,copies=3", "copies=3", "1, or 2"),
-            ("redis://host/a,leese=9", "leese=9", "lease=SECONDS"),
-            ("redis://me:secret@host/a", "redis://me:…@host/a", "USERSWAP_REDIS_PASSWORD"),
-            ("/a,lease=60", "lease=60", "pri=N"),
             ("/a,pri=-1", "pri=-1", "0 to 32767"),
             ("/a,pri=32768", "pri=32768", "0 to 32767"),
             ("/a,pri=", "pri=", "0 to 32767"),

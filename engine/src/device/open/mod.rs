@@ -96,6 +96,13 @@ pub enum DeviceKind {
     Remote,
 }
 
+impl DeviceKind {
+    /// Whether its slots are in a file or a block device.
+    pub fn is_file(self) -> bool {
+        matches!(self, Self::Temporary | Self::File | Self::Block)
+    }
+}
+
 /// Whether reads and writes go straight to the disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Direct {
@@ -293,6 +300,13 @@ fn prepare_memory(
         remote: None,
     };
     Ok(Prepared { opened, change: Change::None })
+}
+
+/// A new file in RAM.
+pub(super) fn memory_device(bytes: u64) -> std::io::Result<File> {
+    let file = crate::sys::fd::memory_file()?;
+    file.set_len(bytes)?;
+    Ok(file)
 }
 
 fn prepare_temporary(directory: &Path, size: SizeWanted) -> Result<Prepared, OpenError> {

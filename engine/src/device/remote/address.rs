@@ -1,6 +1,7 @@
 //! What names a remote store: `redis://[USER@]HOST[:PORT][,HOST[:PORT]…]/PREFIX`.
 //!
 //! A password has no place in it: command lines are seen by everyone on a machine.
+use super::options::Options;
 use crate::device::spec::SpecError;
 use std::fmt;
 use std::net::IpAddr;
@@ -35,6 +36,8 @@ pub struct Address {
     pub hosts: Vec<Host>,
     /// What keys begin with.
     pub prefix: String,
+    /// How the servers keep pages.
+    pub options: Options,
 }
 
 impl Address {
@@ -67,7 +70,7 @@ impl Address {
             return refuse("names no server: write HOST or HOST:PORT, with a port of 1 to 65535");
         };
         let (user, prefix) = (user.map(str::to_owned), prefix.to_owned());
-        Ok(Some(Self { user, hosts, prefix }))
+        Ok(Some(Self { user, hosts, prefix, options: Options::default() }))
     }
 }
 
@@ -136,6 +139,46 @@ impl fmt::Display for Host {
         match self.name.contains(':') {
             true => write!(f, "[{}]:{}", self.name, self.port),
             false => write!(f, "{}:{}", self.name, self.port),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::device::spec::SwapSpec;
+
+    #[test]
+    fn printing_gives_the_text_back() {
+        for text in [
+            "redis://127.0.0.1:6379/a",
+            "redis://me@[::1]:7000,b.example:7001/job-1:8G,lease=60,copies=2,pri=1,encrypt",
+        ] {
+            assert_eq!(text.parse::<SwapSpec>().unwrap().to_string(), text);
+        }
+        let short: SwapSpec = "redis://b.example/a,encrypt".parse().unwrap();
+        assert_eq!(short.to_string(), "redis://b.example:6379/a,encrypt");
+    }
+
+    #[test]
+    fn every_refusal_names_the_value_and_the_remedy() {
+        for (text, named, remedy) in [
+            ("redis://host:6379", "redis://host", "/PREFIX"),
+            ("redis:///a", "redis:///a", "HOST"),
+            ("redis://host:0/a", "host:0", "1 to 65535"),
+            ("redis://host/", "redis://host/", "letters"),
+            ("redis://host/a/b", "a/b", "letters"),
+            ("redis://host/a,b", "a,b", "letters"),
+            ("redis://host/a:12Q", "12Q", "512M"),
+            ("redis://host/a,lease=9", "lease=9", "10 to 604800"),
+            ("redis://host/a,copies=3", "copies=3", "1, or 2"),
+            ("redis://host/a,leese=9", "leese=9", "lease=SECONDS"),
+            ("redis://me:secret@host/a", "redis://me:…@host/a", "USERSWAP_REDIS_PASSWORD"),
+            ("/a,lease=60", "lease=60", "pri=N"),
+        ] {
+            let refusal = text.parse::<SwapSpec>().expect_err(text).to_string();
+            assert!(refusal.contains(named) && refusal.contains(remedy), "{refusal}");
+            assert!(!refusal.contains("secret"), "{refusal}");
+            assert_eq!(refusal.lines().count(), 1);
         }
     }
 }

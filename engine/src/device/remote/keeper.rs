@@ -5,9 +5,6 @@
 use super::keys::Copy;
 use super::talk::Act;
 use super::{Copies, DELETING_MAX, ENDING_S, NOBODY, Part, Remote};
-use crate::device::Devices;
-use crate::device::record::Device;
-use crate::sys::signal::Blocked;
 use crate::sys::thread::Thread;
 use crate::sys::{clock, futex};
 use std::io;
@@ -33,46 +30,12 @@ const SECOND_NS: u64 = 1_000_000_000;
 /// Deletions are gathered for so long.
 const GATHER_NS: u64 = SECOND_NS / 4;
 
-impl Devices {
-    /// Starts the threads of the remote devices that have none.
-    ///
-    /// # Errors
-    /// No thread is to be had.
-    pub(crate) fn start_keepers(&self) -> io::Result<()> {
-        let _blocked = Blocked::new();
-        self.list().filter_map(Device::remote).try_for_each(|remote| remote.start())
-    }
-
-    /// The process has begun to end, or to become another: nobody keeps its slots for long any more.
-    pub(crate) fn shorten_leases(&self) {
-        for device in self.list() {
-            if let Some(remote) = device.remote().filter(|_| !self.is_shared(device)) {
-                remote.shorten();
-            }
-        }
-    }
-
-    /// The process goes on after all.
-    pub(crate) fn lengthen_leases(&self) {
-        self.list().filter_map(Device::remote).for_each(|remote| remote.lengthen());
-    }
-
-    /// Nobody uses the devices any more: what they hold on servers is deleted, unless other processes read it.
-    pub(crate) fn end_remote(&self) {
-        for device in self.list() {
-            if let Some(remote) = device.remote() {
-                remote.end(self.is_shared(device));
-            }
-        }
-    }
-}
-
 impl Remote {
     /// Starts the thread, unless it runs. A caller has signals blocked, which the thread inherits.
     ///
     /// # Errors
     /// No thread is to be had.
-    fn start(self: &Arc<Self>) -> io::Result<()> {
+    pub(super) fn start(self: &Arc<Self>) -> io::Result<()> {
         let mut keeper = self.keeper.lock();
         if keeper.is_none() {
             let remote = self.clone();
@@ -211,7 +174,7 @@ impl Remote {
 
     /// The process has begun to end, or to become another: what it holds is kept for seconds from now on. Not what others
     /// read, who keep it, nor what is another's; and not by a child that has our memory (vfork).
-    fn shorten(&self) {
+    pub(super) fn shorten(&self) {
         if self.part == Part::Borrower || self.process != std::process::id() {
             return;
         }
@@ -224,7 +187,7 @@ impl Remote {
     }
 
     /// The process goes on after all.
-    fn lengthen(&self) {
+    pub(super) fn lengthen(&self) {
         if self.lease_s() == self.config.lease_s {
             return;
         }

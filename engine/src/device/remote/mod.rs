@@ -9,14 +9,17 @@
 //! such a slot meanwhile takes it back, and waits for a deletion that is under way.
 mod address;
 mod cluster;
+mod devices;
 mod keeper;
 mod keys;
 pub mod open;
+mod options;
 mod server;
 mod talk;
 mod wire;
 
 pub use address::{Address, is_meant};
+pub use options::{Copies, Options};
 
 use crate::sys::PAGE_BYTES;
 use crate::sys::futex;
@@ -67,15 +70,6 @@ impl std::fmt::Debug for Remote {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}", self.config.address)
     }
-}
-
-/// How many servers have each slot.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Copies {
-    /// One.
-    One,
-    /// Two of a cluster: a server can die.
-    Two,
 }
 
 /// What this process may do with the slots.

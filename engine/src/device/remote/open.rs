@@ -74,10 +74,6 @@ impl Password {
     }
 }
 
-/// How long slots outlive an engine that was killed, unless `lease` says otherwise: an hour, for which a program can be
-/// stopped and go on.
-pub const LEASE_S: u32 = 3600;
-
 /// A store that answers and takes pages.
 pub struct Opened {
     /// The device.
@@ -116,8 +112,8 @@ pub fn open(spec: &SwapSpec, address: &Address, bytes: u64) -> Result<Opened, Op
             .read()
             .map_err(refuse)?,
         slots,
-        copies: spec.copies.unwrap_or(Copies::One),
-        lease_s: spec.lease_s.unwrap_or(LEASE_S),
+        copies: address.options.copies(),
+        lease_s: address.options.lease_s(),
         engine,
         name: name(engine),
     };

@@ -1,0 +1,143 @@
+//! Servers as a device of programs under `run`: how they begin, fork, exec and end, and what is refused before they begin.
+
+mod preload_support;
+#[allow(dead_code, reason = "some are for the tests of the engine")]
+#[path = "../../engine/tests/engine/support/redis.rs"]
+mod redis;
+
+use std::time::{Duration, Instant};
+
+use preload_support::served::{Served, is_refusal, printed, runtime, userswap_in};
+use redis::Redis;
+
+/// Waits for what others will bring about.
+fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !holds() {
+        assert!(started.elapsed() < Duration::from_secs(60), "after a minute still not: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Fills three times its budget, has children do the same, and ends as it is told to.
+const PROGRAM: &str = "
+import os, subprocess, sys
+b = bytearray(48 << 20)
+def fill(stamp):
+    for i in range(0, len(b), 4096): b[i:i+8] = (i + stamp).to_bytes(8, 'little')
+def verify(stamp):
+    assert all(int.from_bytes(b[i:i+8], 'little') == i + stamp for i in range(0, len(b), 4096))
+if sys.argv[1:] == ['child']:
+    fill(5); verify(5); sys.exit(0)
+fill(1)
+print('filled', flush=True)
+for line in sys.stdin:
+    word = line.strip()
+    if word == 'fork':
+        child = os.fork()
+        if child == 0:
+            verify(1); fill(2); verify(2); os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+    if word == 'child':
+        subprocess.run([sys.executable, '-c', PROGRAM, 'child'], check=True, env={})
+    if word == 'exec':
+        os.execv('/bin/echo', ['echo', 'gone'])
+    if word == 'end': break
+    verify(1)
+    print('right', flush=True)
+";
+
+fn program() -> String {
+    format!("PROGRAM = {PROGRAM:?}\nexec(PROGRAM)")
+}
+
+fn start(runtime: &tempfile::TempDir, options: &[&str]) -> Served {
+    let mut served = Served::start(
+        runtime,
+        &[&["--ram", "16M"], options].concat(),
+        &["python3", "-c", &program()],
+    );
+    assert_eq!(served.hear(), "filled");
+    served
+}
+
+#[test]
+fn a_program_swaps_to_a_server_forks_and_ends_and_nothing_stays() {
+    let server = Redis::start(&[]);
+    for fault in ["thread", "signal"] {
+        let runtime = runtime();
+        let spec = server.spec("job:256M");
+        let mut served = start(&runtime, &["--fault", fault, "--swap", &spec]);
+        assert!(server.slots() > 6000, "{fault}: {}", server.slots());
+        assert!(printed(&runtime, &["status", &served.pid()]).contains(&server.spec("job")));
+        for word in ["look", "fork", "child"] {
+            assert_eq!(served.ask(word), "right", "{fault}: {word}");
+        }
+        let pid = served.pid();
+        printed(&runtime, &["swapon", &pid, &spec.replace("127.0.0.1", "localhost")]);
+        printed(&runtime, &["swapoff", &pid, &server.spec("job")]);
+        assert_eq!(served.ask("look"), "right");
+        assert_eq!(served.ask("end"), "");
+        assert!(served.child.wait().unwrap().success());
+        eventually("what a program that has ended has left is gone", || {
+            // A forked child that ends by _exit has its hour.
+            let mine = |key: &String| key.contains("job");
+            server
+                .names()
+                .iter()
+                .filter(|key| mine(key))
+                .all(|key| server.say(&format!("TTL {key}")).parse::<i64>().unwrap() > 10)
+        });
+        server.say("FLUSHALL");
+    }
+}
+
+#[test]
+fn what_a_program_had_goes_with_it_when_it_is_killed_or_becomes_another() {
+    let server = Redis::start(&[]);
+    let runtime = runtime();
+    let spec = server.spec("job:256M,lease=10");
+    let mut served = start(&runtime, &["--swap", &spec]);
+    assert!(server.keys() > 0);
+    served.child.kill().unwrap();
+    served.child.wait().unwrap();
+    eventually("what a killed program has left is gone", || server.keys() == 0);
+    let mut served = start(&runtime, &["--swap", &server.spec("job:256M")]);
+    assert_eq!(served.ask("exec"), "gone");
+    assert!(served.child.wait().unwrap().success());
+    eventually("what the program before had is gone", || server.keys() == 0);
+}
+
+#[test]
+fn a_password_reaches_programs_whose_environment_is_cleared() {
+    let server = Redis::start(&["--requirepass", "open sesame"]);
+    let runtime = runtime();
+    let spec = server.spec("job:256M");
+    let run = |password: Option<&str>| {
+        let mut command = userswap_in(&runtime, &["run", "--ram", "16M", "--swap", &spec, "--"]);
+        command.args(["env", "-i", "python3", "-c", &program(), "child"]);
+        password.iter().for_each(|password| _ = command.env("USERSWAP_REDIS_PASSWORD", password));
+        command.output().unwrap()
+    };
+    let output = run(Some("open sesame"));
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    is_refusal(&run(None), 2, &["wants a password", "USERSWAP_REDIS_PASSWORD"]);
+    is_refusal(&run(Some("sesame")), 2, &["refuses the password"]);
+}
+
+#[test]
+fn what_cannot_be_used_is_refused_before_the_program_starts() {
+    let runtime = runtime();
+    for (spec, parts) in [
+        ("redis://me:secret@127.0.0.1/a", ["me:…@127.0.0.1", "USERSWAP_REDIS_PASSWORD"]),
+        ("redis://127.0.0.1:1/a", ["redis://127.0.0.1:1/a", "start the server"]),
+        ("redis://10.255.255.1/a", ["10.255.255.1", "--encrypt"]),
+        ("redis://127.0.0.1", ["redis://127.0.0.1", "/PREFIX"]),
+        ("redis://127.0.0.1/a,lease=1", ["lease=1", "604800"]),
+    ] {
+        let output =
+            userswap_in(&runtime, &["run", "--swap", spec, "--", "echo", "run"]).output().unwrap();
+        is_refusal(&output, 2, &parts);
+        assert!(output.stdout.is_empty(), "{spec}: nothing is run");
+    }
+}
