@@ -108,7 +108,8 @@ impl Devices {
                 }
                 (Handed::Memory, _) => {}
                 (Handed::Copy(file), _) => self.own(device, &file)?,
-                (Handed::RemoteCopy(copy), _) => {
+                (Handed::RemoteCopy(mut copy), _) => {
+                    copy.adopt();
                     device.go_on_with(copy);
                     self.own(device, &device.empty_file()?)?;
                 }
@@ -233,6 +234,7 @@ impl Devices {
 impl Device {
     /// In the child: this is how it comes by its slots from now on.
     fn go_on_with(&self, remote: Remote) {
+        self.remote().into_iter().for_each(|parents| parents.leave());
         self.set_remote(Some(Arc::new(remote)));
     }
 

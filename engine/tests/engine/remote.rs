@@ -1,7 +1,7 @@
 //! Servers as a device: pages in every way, what is deleted and when, forks, servers that go away, and what is refused.
 use crate::support::*;
 use std::sync::atomic::{AtomicBool, Ordering};
-use userswap::internals::{Holding, remote};
+use userswap::internals::{BORROWERS_MAX, Holding, remote};
 use userswap::{Engine, Error};
 
 /// What refuses a device.
@@ -165,6 +165,31 @@ fn a_child_reads_its_parents_slots_and_writes_its_own() {
 }
 
 #[test]
+fn a_child_that_cannot_borrow_gets_a_copy_from_the_server() {
+    alone(60, || {
+        let server = Redis::start(&[]);
+        let engine = engine_on(WAYS[0], &[&server.spec("a:64M,encrypt")]);
+        let (_region, pages) = paged_out(&engine, 400, 1);
+        let device = engine.core().devices.list().next().unwrap();
+        let loans = device.loans().unwrap();
+        let lend = |_| loans.lend([].into_iter()).ok();
+        let rows: Vec<_> = (0..BORROWERS_MAX).map_while(lend).collect();
+        assert_eq!(rows.len(), BORROWERS_MAX as usize);
+        let child = fork(&engine, || {
+            assert_eq!(engine.core().devices.list().count(), 1);
+            pages.check_all(1);
+            pages.fill_all(8);
+            pages.check_all(8);
+            audit(&engine);
+        });
+        join(child);
+        assert_eq!(engine.counters().fork_slots_copied, 400);
+        pages.check_all(1);
+        audit(&engine);
+    });
+}
+
+#[test]
 fn a_child_outlives_its_parent_that_has_let_go() {
     alone(60, || {
         let server = Redis::start(&[]);
@@ -322,7 +347,7 @@ fn a_cluster_spreads_pages_and_moves_them_while_they_are_used() {
                 "--cluster reshard 127.0.0.1:{} --cluster-from {} --cluster-to {} --cluster-slots 2000 --cluster-yes",
                 servers[0].port, ids[0], ids[2]
             );
-            servers[0].say(&options);
+            assert!(servers[0].say(&options).contains("Moving slot"));
         });
         let (_region, pages) = paged_out(&engine, 6000, 2);
         assert_eq!(spread(&servers), 3, "{way:?}");

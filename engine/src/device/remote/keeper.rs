@@ -195,9 +195,11 @@ impl Remote {
         self.want(CHANGED);
     }
 
-    /// The device is used no more: its thread will end, which nobody waits for.
+    /// The device is used no more, at least not by this: the thread will end, which nobody waits for. In a forked child,
+    /// which has none, the copies of the parent's connections are closed: they would be open after the parent is gone.
     pub fn leave(&self) {
         self.want(END);
+        self.cluster.disconnect();
     }
 
     /// After that: ends the thread and deletes everything, unless others still read it.

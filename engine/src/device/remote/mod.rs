@@ -127,7 +127,6 @@ impl Remote {
     /// # Errors
     /// No memory for tables, or no randomness.
     pub fn another(&self) -> io::Result<Self> {
-        self.cluster.disconnect();
         let engine = open::number()?;
         let config = Config { engine, name: open::name(engine), ..self.config.clone() };
         Self::new(config, Part::Owner, self.cluster.another()?)
@@ -138,8 +137,6 @@ impl Remote {
     /// # Errors
     /// No memory for tables.
     pub fn borrowed(&self, slots: impl Iterator<Item = SlotWord>) -> io::Result<Self> {
-        // Of the parent's connections the child has copies, which would be open after the parent is gone.
-        self.cluster.disconnect();
         let remote = Self::new(self.config.clone(), Part::Borrower, self.cluster.another()?)?;
         slots.for_each(|word| remote.held[word.index].store(word.mask, Ordering::Relaxed));
         Ok(remote)
@@ -160,6 +157,11 @@ impl Remote {
             copy.unwanted[word.index].store(held & !word.mask, Ordering::Relaxed);
         }
         Ok(copy)
+    }
+
+    /// In a forked child: what its parent has made for it is its own.
+    pub fn adopt(&mut self) {
+        self.process = std::process::id();
     }
 
     fn key(&self, group: usize, copy: Copy) -> Key {

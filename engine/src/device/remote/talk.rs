@@ -42,10 +42,13 @@ enum Ended {
 impl Act<'_> {
     fn purpose(&self) -> Purpose {
         match self {
-            Self::Read { .. } | Self::Keep { .. } => Purpose::Look,
-            Self::Write { .. } | Self::Delete | Self::DeleteGroups | Self::Copy { .. } => {
-                Purpose::Change
-            }
+            Self::Read { .. } => Purpose::Look,
+            // A short lease that comes after a long one would be the one that counts.
+            Self::Keep { .. }
+            | Self::Write { .. }
+            | Self::Delete
+            | Self::DeleteGroups
+            | Self::Copy { .. } => Purpose::Change,
         }
     }
 }
