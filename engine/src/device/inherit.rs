@@ -37,7 +37,7 @@ pub enum Handed {
     /// It has a copy.
     Copy(File),
     /// It has a copy on the servers.
-    RemoteCopy(Remote),
+    RemoteCopy(Box<Remote>),
 }
 
 /// What a fork hands over: each device in use, by index.
@@ -80,7 +80,9 @@ impl Devices {
             if let Some(remote) = device.remote() {
                 let words: Vec<_> = device.store().lock().used_words().collect();
                 let copy = remote.copied(words.into_iter());
-                return copy.map(Handed::RemoteCopy).map_err(Error::ForkCopy);
+                return copy
+                    .map(|copy| Handed::RemoteCopy(Box::new(copy)))
+                    .map_err(Error::ForkCopy);
             }
             device.copy_file().map(Handed::Copy)
         };
@@ -110,7 +112,7 @@ impl Devices {
                 (Handed::Copy(file), _) => self.own(device, &file)?,
                 (Handed::RemoteCopy(mut copy), _) => {
                     copy.adopt();
-                    device.go_on_with(copy);
+                    device.go_on_with(*copy);
                     self.own(device, &device.empty_file()?)?;
                 }
                 (Handed::Loan(loan), holding) => {

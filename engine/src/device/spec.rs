@@ -200,13 +200,7 @@ impl FromStr for SwapSpec {
             }
             (COMPRESSED_WORD, Some(_), Some(named)) => SwapPath::Compressed(named.done(spec)?),
             (.., Some(_)) => return Err(SpecError::CompressedNeedsSize(spec.to_owned())),
-            (path, ..) => match Address::parse(spec, path)? {
-                Some(address) => {
-                    let options = options.remote.unwrap_or_default();
-                    SwapPath::Remote(Address { options, ..address })
-                }
-                None => SwapPath::Path(PathBuf::from(path)),
-            },
+            (path, ..) => options.place(spec, path)?,
         };
         let (encrypt, throttle) =
             (options.encrypt.is_some(), Throttle::of(options.bandwidth, options.latency));
@@ -235,6 +229,15 @@ struct SpecOptions {
 }
 
 impl SpecOptions {
+    /// What is named by more than a word.
+    fn place(&self, spec: &str, path: &str) -> Result<SwapPath, SpecError> {
+        let Some(address) = Address::parse(spec, path)? else {
+            return Ok(SwapPath::Path(PathBuf::from(path)));
+        };
+        let options = self.remote.unwrap_or_default();
+        Ok(SwapPath::Remote(Address { options, ..address }))
+    }
+
     fn read(&mut self, spec: &str, option: &str) -> Result<(), SpecError> {
         let (name, value) = option.split_once('=').unwrap_or((option, ""));
         if let Some(plan) = &mut self.faulty

@@ -186,51 +186,62 @@ fn connect(
     let io = |error: io::Error| explain(&config, &error);
     let first = Cluster::single(addresses[0]).map_err(io)?;
     let information = ask(&first, &config).map_err(io)?;
-    let asked = ByteSize(bytes);
-    let cluster = match (information.is_cluster, addresses) {
-        (false, [_]) if config.copies == Copies::Two => {
-            return Err("is one server, which cannot have two copies: leave copies=2 out, or name a cluster".to_owned());
-        }
-        (false, [_]) => {
+    let cluster = match (information.is_cluster, addresses, config.copies) {
+        (true, ..) => join(spec, &config, addresses)?,
+        (false, [_], Copies::One) => {
             check(&information)?;
             first
         }
-        (false, _) => {
+        (false, [_], Copies::Two) => {
+            return Err(
+                "is one server, which cannot have two copies: leave copies=2 out, or name \
+                 a cluster"
+                    .to_owned(),
+            );
+        }
+        (false, ..) => {
             return Err(
                 "several servers are named, and the first is none of a cluster: name one, \
                  or start them with cluster-enabled yes"
                     .to_owned(),
             );
         }
-        (true, _) => {
-            let cluster = Cluster::of(addresses).map_err(io)?;
-            survey(&cluster, &config).map_err(io)?;
-            let all: Vec<SocketAddr> = cluster.addresses().collect();
-            check_privacy(spec, &all)?;
-            if all.len() < 2 && config.copies == Copies::Two {
-                return Err(
-                    "is a cluster of one server: leave copies=2 out, or add servers".to_owned()
-                );
-            }
-            for address in all {
-                let one = Cluster::single(address).map_err(io)?;
-                let said = ask(&one, &config);
-                let said =
-                    said.map_err(|error| format!("{address}: {}", explain(&config, &error)))?;
-                check(&said).map_err(|reason| format!("{address}: {reason}"))?;
-            }
-            cluster
-        }
     };
-    let most = information.memory_max;
-    let warning = (most > 0 && most < bytes && !information.is_cluster).then(|| {
-        let path = path_of(&config.address);
-        let (path, most) = (path.display(), ByteSize(most).rounded());
-        format!("{path}: the server takes {most} at most, less than {asked}: raise maxmemory, or name a SIZE")
-    });
+    let warning = too_small(&config, &information, bytes);
     let remote = Remote::new(config.clone(), Part::Owner, cluster).map_err(io)?;
     try_out(&remote).map_err(io)?;
     Ok(Opened { remote, warning })
+}
+
+/// A warning where the only server takes less than a device is to hold.
+fn too_small(config: &Config, information: &Information, bytes: u64) -> Option<String> {
+    let most = information.memory_max;
+    if information.is_cluster || most == 0 || most >= bytes {
+        return None;
+    }
+    let path = path_of(&config.address);
+    let (path, most, asked) = (path.display(), ByteSize(most).rounded(), ByteSize(bytes));
+    Some(format!(
+        "{path}: the server takes {most} at most, less than {asked}: raise maxmemory, or name a SIZE"
+    ))
+}
+
+/// The servers of a cluster, each of which is looked at.
+fn join(spec: &SwapSpec, config: &Config, addresses: &[SocketAddr]) -> Result<Cluster, String> {
+    let io = |error: io::Error| explain(config, &error);
+    let cluster = Cluster::of(addresses).map_err(io)?;
+    survey(&cluster, config).map_err(io)?;
+    let all: Vec<SocketAddr> = cluster.addresses().collect();
+    check_privacy(spec, &all)?;
+    if all.len() < 2 && config.copies == Copies::Two {
+        return Err("is a cluster of one server: leave copies=2 out, or add servers".to_owned());
+    }
+    for address in all {
+        let one = Cluster::single(address).map_err(io)?;
+        let said = ask(&one, config).map_err(|error| format!("{address}: {}", io(error)))?;
+        check(&said).map_err(|reason| format!("{address}: {reason}"))?;
+    }
+    Ok(cluster)
 }
 
 /// What a server is refused for.

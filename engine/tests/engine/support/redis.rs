@@ -16,30 +16,26 @@ impl Redis {
     /// Starts one with these options, and waits until it answers.
     pub fn start(options: &[&str]) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        // A port that another takes in between ends the server; then another one is tried.
-        loop {
-            let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-            let process = Command::new("setpriv")
-                // Also when the test ends by a signal.
-                .args(["--pdeathsig", "KILL", "redis-server", "--bind", "127.0.0.1", "--save", ""])
-                .args(["--port", &port.to_string(), "--dir", directory.path().to_str().unwrap()])
-                .args(options)
-                .stdout(Stdio::null())
-                .spawn()
-                .expect("Debian's packages redis-server and util-linux are installed");
-            let password = options.iter().position(|option| *option == "--requirepass");
-            let password = password.map(|index| options[index + 1].to_owned());
-            let mut server = Self { process, port, password, _directory: directory };
-            let mut has_ended = false;
-            eventually("a server answers", || {
-                has_ended = server.process.try_wait().unwrap().is_some();
-                has_ended || server.say("PING").contains("PONG")
-            });
-            if !has_ended {
-                return server;
-            }
-            return Self::start(options);
-        }
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let process = Command::new("setpriv")
+            // Also when the test ends by a signal.
+            .args(["--pdeathsig", "KILL", "redis-server", "--bind", "127.0.0.1", "--save", ""])
+            .args(["--port", &port.to_string(), "--dir", directory.path().to_str().unwrap()])
+            .args(options)
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("Debian's packages redis-server and util-linux are installed");
+        let password = options.iter().position(|option| *option == "--requirepass");
+        let password = password.map(|index| options[index + 1].to_owned());
+        let mut server = Self { process, port, password, _directory: directory };
+        let number = format!("process_id:{}\r", server.pid());
+        let mut has_ended = false;
+        eventually("a server answers", || {
+            has_ended = server.process.try_wait().unwrap().is_some();
+            has_ended || server.say("INFO server").contains(&number)
+        });
+        // A port that another has taken in between ends the server; then another one is tried.
+        if has_ended { Self::start(options) } else { server }
     }
 
     /// What names a device on it.
