@@ -126,6 +126,30 @@ fn a_server_that_ends_connections_or_stops_for_a_while_loses_nothing() {
 }
 
 #[test]
+fn what_a_broken_connection_has_still_to_say_changes_nothing_any_more() {
+    limit(100);
+    let server = Redis::start(&[]);
+    let proxy = Proxy::start(server.port);
+    // Slots for little more than the pages: each is used again within a few rounds.
+    let engine = engine_on(WAYS[1], &[&format!("redis://127.0.0.1:{}/a:3M", proxy.port)]);
+    let (region, pages) = paged_out(&engine, 400, 1);
+    pages.fill_all(2);
+    proxy.hold();
+    // It is not answered, and said once more by another connection.
+    region.page_out(0..region.len()).unwrap();
+    assert!(proxy.held() > 0);
+    for stamp in 3..9 {
+        pages.check_all(stamp - 1);
+        pages.fill_all(stamp);
+        region.page_out(0..region.len()).unwrap();
+    }
+    proxy.release();
+    pages.check_all(8);
+    assert_eq!(engine.counters().pages_lost, 0);
+    audit(&engine);
+}
+
+#[test]
 fn a_child_reads_its_parents_slots_and_writes_its_own() {
     alone(100, || {
         let server = Redis::start(&[]);
@@ -195,7 +219,8 @@ fn a_child_outlives_its_parent_that_has_let_go() {
         let server = Redis::start(&[]);
         let mut engine = Some(engine_on(WAYS[0], &[&server.spec("a:128M,lease=10")]));
         let (region, pages) = paged_out(engine.as_ref().unwrap(), 6000, 3);
-        let [ready, go] = shared_words::<2>();
+        let words = shared_words(2);
+        let (ready, go) = (&words[0], &words[1]);
         let child = fork_away(&mut engine, |engine| {
             ready.store(1, Ordering::Release);
             eventually("the parent has let go", || go.load(Ordering::Acquire) == 1);

@@ -131,6 +131,12 @@ pub fn alarm(seconds: u32) -> u32 {
     unsafe { libc::alarm(seconds) }
 }
 
+/// Sets a variable of the environment, which no other thread reads or writes meanwhile.
+pub fn set_variable(name: &str, value: &str) {
+    // SAFETY: see above; the caller keeps to it.
+    unsafe { std::env::set_var(name, value) };
+}
+
 /// Ignores a signal.
 pub fn ignore(signal: i32) {
     // SAFETY: ignoring a signal installs no code.

@@ -6,6 +6,7 @@ mod internals;
 mod pages;
 mod past;
 mod process;
+mod proxy;
 mod redis;
 
 pub use audit::audit;
@@ -19,6 +20,7 @@ pub use process::{
     is_shared_with, join, kill, limit_files, lock_nothing, rest, send, set_variable, shared_words,
     stay_on, stop,
 };
+pub use proxy::Proxy;
 pub use redis::{Redis, cluster};
 
 use std::hash::{BuildHasher, Hasher, RandomState};

@@ -159,8 +159,7 @@ pub fn limit_files(bytes: u64) {
 
 /// Sets a variable of this process, in which no other thread reads one.
 pub fn set_variable(name: &str, value: &str) {
-    // SAFETY: see above.
-    unsafe { std::env::set_var(name, value) };
+    process::set_variable(name, value);
 }
 
 /// This process may lock no memory, unless it is root.
