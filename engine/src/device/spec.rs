@@ -42,7 +42,7 @@ pub enum SwapPath {
     /// Memory in which pages are compressed, part of the budget.
     Compressed(Compression),
     /// The memory of servers.
-    Remote(Address),
+    Remote(Box<Address>),
 }
 
 /// A swap device as a user names it.
@@ -235,7 +235,7 @@ impl SpecOptions {
             return Ok(SwapPath::Path(PathBuf::from(path)));
         };
         let options = self.remote.unwrap_or_default();
-        Ok(SwapPath::Remote(Address { options, ..address }))
+        Ok(SwapPath::Remote(Box::new(Address { options, ..address })))
     }
 
     fn read(&mut self, spec: &str, option: &str) -> Result<(), SpecError> {

@@ -365,7 +365,7 @@ impl SwapSpec {
     /// The remote store that it names, if it does.
     pub fn remote(&self) -> Option<&Address> {
         match &self.path {
-            SwapPath::Remote(address) => Some(address),
+            SwapPath::Remote(address) => Some(&**address),
             SwapPath::Path(_) | SwapPath::Memory | SwapPath::Compressed(_) => None,
         }
     }
