@@ -21,7 +21,7 @@ use userswap_report::{Record, advice, size, words};
 
 use crate::control::{Client, plain};
 use crate::failure::Failure;
-use crate::memory::PAGE_BYTES;
+use crate::memory::{PAGE_BYTES, available_bytes};
 use crate::metrics::{Stop, Woken};
 use crate::ram::parse_ram;
 use crate::report::{curve, paragraph};
@@ -58,25 +58,12 @@ pub struct AdviseArgs {
 /// It cannot be run, or has failed.
 pub fn advise(args: &AdviseArgs) -> Result<ExitCode, Failure> {
     let directory = Directory::create()?;
-    let mut share = Share::new();
-    let status = directory.run(args, &mut share)?;
+    let status = directory.run(args)?;
     let records = directory.records()?;
     if !status.success() && records.is_empty() {
         return Err(Failure::unavailable(format!("the program has failed ({status})")));
     }
     eprint!("{}", advice_on(&records, args.ram.unwrap_or(RAM_MIN_BYTES)));
-    if let Some(wanted) = share.refused.filter(|_| args.ram.is_none()) {
-        eprint!(
-            "{}",
-            paragraph(&format!(
-                "It ran with {} at most, of {} that were wanted, because an engine that begins with {} takes no more: to be surer, run it again with --ram {}.",
-                size::bytes(share.bytes),
-                size::bytes(wanted),
-                size::bytes(RAM_MIN_BYTES),
-                size::bytes(wanted)
-            ))
-        );
-    }
     if !status.success() {
         return Err(Failure::unavailable(format!(
             "the program has failed ({status}): what is said above is of as far as it came"
@@ -99,19 +86,21 @@ impl Directory {
         Ok(Self(path))
     }
 
-    fn run(&self, args: &AdviseArgs, share: &mut Share) -> Result<ExitStatus, Failure> {
+    fn run(&self, args: &AdviseArgs) -> Result<ExitStatus, Failure> {
         let failed =
             |error| Failure::unavailable(format!("this program cannot start itself: {error}"));
         let itself = std::env::current_exe().map_err(failed)?;
         let stop = Stop::on_signals()?;
+        let ram = args.ram.unwrap_or(RAM_MIN_BYTES);
+        let ram_max = available_bytes().unwrap_or(ram).max(ram);
         let child = Command::new(itself)
-            .args(["run", "--ram", &args.ram.unwrap_or(RAM_MIN_BYTES).to_string(), "--record"])
+            .args(["run", "--ram", &ram.to_string(), "--ram-max", &ram_max.to_string(), "--record"])
             .arg(self.0.join("record"))
             .arg("--")
             .args(&args.command)
             .spawn()
             .map_err(failed)?;
-        let share = args.ram.is_none().then_some(share);
+        let share = args.ram.is_none().then(Share::new);
         follow(child, &stop, share).map_err(failed)
     }
 
@@ -134,11 +123,7 @@ impl Drop for Directory {
 }
 
 /// Waits until the program ends, with its budget at a share of what it has, if there is one.
-fn follow(
-    mut child: Child,
-    stop: &Stop,
-    mut share: Option<&mut Share>,
-) -> std::io::Result<ExitStatus> {
+fn follow(mut child: Child, stop: &Stop, mut share: Option<Share>) -> std::io::Result<ExitStatus> {
     let name = EngineName { pid: child.id(), number: 1 };
     loop {
         if let Some(status) = child.try_wait()? {
@@ -167,30 +152,20 @@ struct Share {
     eighths: u64,
     /// Since when it is that much, and for how long a thread had waited until then.
     since: Option<(Instant, u64)>,
-    /// The last budget that was not granted.
-    refused: Option<u64>,
 }
 
-/// Between budgets that are tried where a larger one was refused.
+/// A budget that is larger by less is not worth asking for.
 const STEP_BYTES: u64 = 1 << 20;
 
 impl Share {
     fn new() -> Self {
-        Self { bytes: RAM_MIN_BYTES, eighths: EIGHTHS_MIN, since: None, refused: None }
+        Self { bytes: RAM_MIN_BYTES, eighths: EIGHTHS_MIN, since: None }
     }
 
-    /// Has as much of a larger budget as is granted: there is a limit, which a refusal alone tells.
-    fn ask(&mut self, budget: u64, mut is_granted: impl FnMut(u64) -> bool) {
-        let mut refused = budget + 1;
-        let mut wanted = budget;
-        while wanted >= self.bytes + STEP_BYTES && wanted < refused {
-            if is_granted(wanted) {
-                self.bytes = wanted;
-            } else {
-                refused = wanted;
-                self.refused = Some(budget);
-            }
-            wanted = (self.bytes + refused) / 2 / PAGE_BYTES * PAGE_BYTES;
+    /// Has a larger budget, if that is granted.
+    fn ask(&mut self, budget: u64, is_granted: impl FnOnce(u64) -> bool) {
+        if budget >= self.bytes + STEP_BYTES && is_granted(budget) {
+            self.bytes = budget;
         }
     }
 
@@ -263,20 +238,5 @@ mod tests {
         let all: Vec<u64> = (0..200).map(|seconds| look(30 + seconds, 30 + seconds)).collect();
         assert_eq!((all[0], all[199]), (30, 90));
         assert!(all.is_sorted(), "{all:?}");
-    }
-    #[test]
-    fn of_a_budget_that_is_refused_as_much_is_taken_as_there_is() {
-        const MIB: u64 = 1 << 20;
-        let mut share = Share::new();
-        let mut asked = 0;
-        for wanted in [20, 40, 300, 300] {
-            share.ask(wanted * MIB, |budget| {
-                asked += 1;
-                budget <= 64 * MIB
-            });
-        }
-        assert!(share.bytes <= 64 * MIB && share.bytes > 62 * MIB, "{}", share.bytes);
-        assert_eq!(share.refused, Some(300 * MIB));
-        assert!(asked < 40, "{asked}");
     }
 }

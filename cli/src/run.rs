@@ -33,7 +33,7 @@ use userswap::{SwapPath, SwapSpec};
 
 use crate::failure::{Failure, STATUS_NOT_FOUND};
 use crate::memory::PAGE_BYTES;
-use crate::ram::Ram;
+use crate::ram::{Ram, parse_ram};
 use crate::{library, memory, program};
 
 /// Where swap goes when the default directory has a name that cannot be written down.
@@ -46,6 +46,9 @@ pub struct RunArgs {
     /// [default: half of the available memory]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     ram: Option<Ram>,
+    /// What the budget can be raised to while the program runs, at least [default: about four times --ram]
+    #[arg(long, value_name = "SIZE", value_parser = parse_ram, allow_hyphen_values = true)]
+    ram_max: Option<u64>,
     /// Give each process of the program the whole budget, not all together
     #[arg(long)]
     ram_per_process: bool,
@@ -305,6 +308,7 @@ fn options(args: &RunArgs) -> Result<Options, Failure> {
         .map_err(|error| Failure::unavailable(format!("the working directory: {error}")))?;
     let ram = args.ram.clone().map_or_else(|| default_ram().map(Ram::total), Ok)?;
     let mut options = ram.options();
+    options.ram_max_bytes = args.ram_max.unwrap_or(0);
     options.fake_numa = args.fake_numa;
     userswap::internals::check_nodes(&options)
         .map_err(|error| Failure::usage(format!("--ram: {error}")))?;

@@ -50,6 +50,13 @@ impl Builder {
         Self { options, arena_bytes: ARENA_BYTES_DEFAULT, listens }
     }
 
+    /// What [`Engine::set_budget`](crate::Engine::set_budget) can raise the budget to at least, in bytes: address space is set aside for it, 4 bytes
+    /// for each. By default it is about four times the budget of the start.
+    pub fn ram_max(mut self, bytes: u64) -> Self {
+        self.options.ram_max_bytes = bytes;
+        self
+    }
+
     /// Adds a swap device; the first one replaces the default.
     pub fn swap(mut self, spec: SwapSpec) -> Self {
         self.options.swaps.push(spec);

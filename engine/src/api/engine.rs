@@ -298,8 +298,12 @@ pub(super) fn topology_of(options: &Options) -> Topology {
     options.fake_numa.map_or_else(|| Topology::of_machine(&options.sysfs), Topology::fake)
 }
 
+fn pages_of(bytes: u64) -> u32 {
+    (bytes / PAGE_BYTES as u64) as u32
+}
+
 pub(super) fn tuning_of(options: &Options, topology: &Topology) -> Result<Tuning, Error> {
-    let ram = options.ram_bytes;
+    let ram = options.ram_bytes.max(options.ram_max_bytes);
     if ram < RAM_MIN_BYTES {
         return Err(Error::BudgetTooSmall(ram));
     }
@@ -320,7 +324,8 @@ pub(super) fn tuning_of(options: &Options, topology: &Topology) -> Result<Tuning
             address_order: options.vma_ra_enabled,
         },
         trace: trace_file(options),
-        budgets: shares::budgets(topology, (ram / PAGE_BYTES as u64) as u32, &options.ram_by_node)?,
+        budgets: shares::budgets(topology, pages_of(options.ram_bytes), &options.ram_by_node)?,
+        budget_max: pages_of(options.ram_max_bytes),
     })
 }
 

@@ -69,6 +69,8 @@ pub enum OptionsError {
 pub struct Options {
     /// The RAM budget in bytes: of the job, if it has a ledger, else of each process.
     pub ram_bytes: u64,
+    /// What the budget can be raised to at least, in bytes; 0 for about four times what it is.
+    pub ram_max_bytes: u64,
     /// Where the processes of the job share its budget out.
     pub ledger: Option<PathBuf>,
     /// Node and bytes of its share, by the kernel's numbers; empty, the nodes' shares are by their CPUs.
@@ -126,6 +128,7 @@ impl Options {
     pub fn new(ram_bytes: u64) -> Options {
         Options {
             ram_bytes,
+            ram_max_bytes: 0,
             ledger: None,
             ram_by_node: Vec::new(),
             fake_numa: None,
@@ -157,8 +160,9 @@ impl Options {
     /// The text for [`OPTIONS_VARIABLE`]. Paths must be UTF-8 without line ends.
     pub fn to_text(&self) -> String {
         let mut text = format!(
-            "ram={}\nplacement={}\nfault={}\nmin_region={}\non_full={}\ntransfer={}\nio={}\npoll={}\nraw_calls={}\nroot_pid={}\n",
+            "ram={}\nram_max={}\nplacement={}\nfault={}\nmin_region={}\non_full={}\ntransfer={}\nio={}\npoll={}\nraw_calls={}\nroot_pid={}\n",
             self.ram_bytes,
+            self.ram_max_bytes,
             self.placement,
             self.fault,
             self.min_region_bytes,
@@ -235,6 +239,7 @@ impl Options {
     fn set(&mut self, key: &str, value: &str) -> Result<(), OptionsError> {
         match key {
             "ram" => self.ram_bytes = number("ram", value)?,
+            "ram_max" => self.ram_max_bytes = number("ram_max", value)?,
             "ram_of_node" => {
                 let (node, bytes) = value.split_once(':').unwrap_or((value, ""));
                 let key = "ram_of_node";

@@ -58,6 +58,8 @@ pub struct Tuning {
     pub encrypt: bool,
     /// Physical pages allowed on each node.
     pub budgets: Vec<u32>,
+    /// What these can come to together, if that is said.
+    pub budget_max: u32,
     /// Readahead at the start.
     pub readahead: Settings,
     /// Where what happens to pages is written.
@@ -158,7 +160,7 @@ impl Core {
     ) -> Result<Self, Error> {
         let uffd = open_uffd(tuning.fault)?;
         let (path, pages) = (choose_path(&uffd, tuning.transfer)?, arena.pages());
-        let nodes = shares::build(&tuning.budgets, pages)?;
+        let nodes = shares::build(&tuning.budgets, tuning.budget_max, pages)?;
         let memory = Memory::new(&nodes, &topology).map_err(Error::Tables)?;
         let frames = nodes.iter().map(Node::positions).sum();
         Ok(Self {

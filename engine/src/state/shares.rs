@@ -11,15 +11,19 @@ use userswap_policy::frames::FrameRun;
 /// Frames of a pool beyond what its budget asks for, so that there are holes in whole runs.
 const FRAMES_EXTRA: u32 = RUN_MAX * 64;
 
-/// Builds the nodes with their shares of the budget; their frames follow each other.
+/// Builds the nodes with their shares of the budget, which can come to `most` pages together later; their frames follow each
+/// other.
 ///
 /// # Errors
 /// No memory for the nodes' tables.
-pub fn build(budgets: &[u32], pages: u32) -> Result<Vec<Node>, Error> {
+pub fn build(budgets: &[u32], most: u32, pages: u32) -> Result<Vec<Node>, Error> {
+    let weights: Vec<u64> = budgets.iter().map(|budget| u64::from(*budget)).collect();
+    let later = crate::base::topology::shares(most, &weights);
     let mut first = 0;
     let mut nodes = Vec::new();
     for (index, budget) in budgets.iter().enumerate() {
-        let run = FrameRun { first, count: pool_frames(*budget, budgets.len() as u32) };
+        let frames = pool_frames(*budget, later[index], budgets.len() as u32);
+        let run = FrameRun { first, count: frames };
         first += run.count;
         let id = NodeId(index as u16);
         let watermarks = WatermarkSettings::default().of_node(*budget, budgets.iter().sum());
@@ -29,9 +33,9 @@ pub fn build(budgets: &[u32], pages: u32) -> Result<Vec<Node>, Error> {
 }
 
 /// Frames that a node can have: four times as many as pages, so that there are always holes in whole runs, and
-/// room for a budget three times as large later. A frame without a page is only address space.
-fn pool_frames(budget: u32, nodes: u32) -> u32 {
-    let frames = u64::from(budget) * 4 + u64::from(FRAMES_EXTRA);
+/// room for a budget three times as large later, or for that which it may come to. A frame without a page is only address space.
+fn pool_frames(budget: u32, later: u32, nodes: u32) -> u32 {
+    let frames = u64::from(budget).max(later.into()) * 4 + u64::from(FRAMES_EXTRA);
     frames.min(FRAMES_MAX / u64::from(nodes)) as u32 / RUN_MAX * RUN_MAX
 }
 
