@@ -30,6 +30,7 @@
 mod api;
 mod base;
 mod control;
+mod demotion;
 mod device;
 mod fault;
 mod job;

@@ -146,6 +146,11 @@ impl Search {
         Self::default()
     }
 
+    /// One that passes by the devices with these bits.
+    pub fn without(devices: u64) -> Self {
+        Self { visited: devices, successor: None }
+    }
+
     fn is_unvisited(&self, id: u8) -> bool {
         self.visited & (1 << id) == 0
     }

@@ -34,6 +34,7 @@ pub mod slot_cache;
 pub mod slots;
 pub mod spans;
 pub mod stream;
+pub mod tiers;
 pub mod victims;
 pub mod watermark;
 pub mod workingset;

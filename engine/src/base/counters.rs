@@ -57,6 +57,8 @@ counters! {
     zswpin,
     /// Of the pages written, those to compressed memory.
     zswpout,
+    /// Pages written from compressed memory to the devices behind it.
+    zswpwb,
     /// Pages that left without a slot because they held only zeros.
     swpout_zero,
     /// Pages that left without a write because their slot still held the same content.

@@ -155,6 +155,8 @@ pub struct Device {
     pub freeing: LockUse,
     /// Slots freed since it was taken into use.
     pub freed: AtomicU64,
+    /// All slots that it has given out are below this one.
+    pub slots_ever: AtomicU32,
     /// Its requests since it was taken into use.
     pub traffic: Traffic,
     /// Slots given to the CPUs of each node since it was taken into use.
@@ -186,6 +188,7 @@ impl Device {
             allocation: LockUse::default(),
             freeing: LockUse::default(),
             freed: AtomicU64::new(0),
+            slots_ever: AtomicU32::new(0),
             traffic: Traffic::default(),
             placed: [const { AtomicU64::new(0) }; NODES_MAX],
         }
@@ -228,6 +231,7 @@ impl Device {
         self.is_given_up.store(false, Ordering::Relaxed);
         self.errors.store(0, Ordering::Relaxed);
         self.traffic.reset();
+        self.slots_ever.store(0, Ordering::Relaxed);
         self.placed.iter().for_each(|placed| placed.store(0, Ordering::Relaxed));
         self.descriptor.store(file.as_raw_fd(), Ordering::Release);
         let mut store = Store::new(DeviceState::Leaving, max);

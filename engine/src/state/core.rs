@@ -10,6 +10,7 @@ use crate::job::member::Member;
 use crate::state::arena::Arena;
 use crate::state::blocks::PutBacks;
 use crate::state::clean::CleanPages;
+use crate::state::demotion::Demotion;
 use crate::state::frame_flag::FrameFlags;
 use crate::state::gate::Gate;
 use crate::state::memory::Memory;
@@ -115,6 +116,8 @@ pub struct Core {
     pub tuning: Tuning,
     /// How pages travel.
     pub path: Path,
+    /// When pages of one device move on to another.
+    pub demotion: Demotion,
     /// Frames and slots that threads wait for.
     pub shortage: Shortage,
     /// The engine's own threads.
@@ -176,6 +179,7 @@ impl Core {
             gate: Gate::closed(),
             streams: Lock::new(Streams::new()),
             path,
+            demotion: Demotion::default(),
             shortage: Shortage::default(),
             threads: Threads::new().map_err(Error::Tables)?,
             trace: Trace::new(tuning.trace.is_some()).map_err(Error::Tables)?,

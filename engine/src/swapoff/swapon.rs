@@ -51,6 +51,7 @@ impl Core {
     /// them learn which files are open.
     pub(crate) fn note_room(&self) {
         self.note_progress();
+        self.demotion.wish();
         for node in &self.nodes {
             self.wake_reclaim(node);
             node.reclaim_wanted.signal();

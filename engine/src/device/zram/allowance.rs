@@ -6,6 +6,7 @@ use crate::sys::PAGE_BYTES;
 use crate::sys::lock::Lock;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use userswap_policy::cells::{Counts, SLAB_PAGES, SLABS_BEGUN_MAX};
+use userswap_policy::tiers::Room;
 
 /// What pages can take beyond their promises, as each class begins slabs of its own.
 const BEGUN_PAGES_MAX: u32 = SLABS_BEGUN_MAX * SLAB_PAGES;
@@ -27,6 +28,15 @@ pub struct Allowance {
     pub(crate) settling: Lock<()>,
 }
 
+/// What the memory may come to, in pages.
+#[derive(Clone, Copy)]
+struct Limits {
+    /// Cells that hold a page, and promises.
+    cells: u32,
+    /// Slabs with a page in them, and promises.
+    slabs: u32,
+}
+
 impl Allowance {
     /// Nothing is allowed yet.
     pub fn new() -> Self {
@@ -40,16 +50,32 @@ impl Allowance {
         self.budget.store(pages, Ordering::Relaxed);
     }
 
-    /// Whether what pages and promises take is within its limits. Cells and promises: with slabs begun not more than three
-    /// quarters of what pins leave, and half of it where that would be little. Slabs, of which cells may be free until
-    /// others are emptied into them, an eighth more.
-    fn is_within(&self, reserved: i64) -> bool {
+    /// What pages and promises may take. Cells and promises: with slabs begun not more than three quarters of what pins
+    /// leave, and half of it where that would be little. Slabs, of which cells may be free until others are emptied into
+    /// them, an eighth more.
+    fn limits(&self) -> Limits {
         let pins = self.pins.load(Ordering::Relaxed);
         let room = self.budget.load(Ordering::Relaxed).saturating_sub(pins);
         let with_begun = |pages: u32| pages.saturating_sub(BEGUN_PAGES_MAX).max(room / 2);
+        Limits { cells: with_begun(room / 4 * 3), slabs: with_begun(room / 8 * 7) }
+    }
+
+    /// What is left of them, less than nothing where they are exceeded.
+    fn left(&self, limits: Limits, reserved: i64) -> i64 {
         let cells = self.cell_bytes.load(Ordering::Relaxed) / PAGE_BYTES as i64;
-        reserved + cells <= with_begun(room / 4 * 3).into()
-            && reserved + self.busy.load(Ordering::Relaxed) <= with_begun(room / 8 * 7).into()
+        let busy = self.busy.load(Ordering::Relaxed);
+        (i64::from(limits.cells) - cells).min(i64::from(limits.slabs) - busy) - reserved
+    }
+
+    fn is_within(&self, reserved: i64) -> bool {
+        self.left(self.limits(), reserved) >= 0
+    }
+
+    /// How much room there is, in pages of memory.
+    pub fn room(&self) -> Room {
+        let limits = self.limits();
+        let left = self.left(limits, self.reserved.load(Ordering::Relaxed));
+        Room { free: left.max(0) as u32, total: limits.cells }
     }
 
     /// What slabs in use and reservations together take.

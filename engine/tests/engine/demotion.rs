@@ -1,0 +1,276 @@
+//! Pages move on from compressed memory to the devices behind it: the oldest, while everything else goes on, and none is
+//! lost or changed by it.
+use crate::support::*;
+use crate::zram::{all, check, fill, stored, used};
+use std::sync::atomic::{AtomicBool, Ordering};
+use userswap::Engine;
+
+/// More than the budget of 16 MiB leaves to compressed pages, with another device behind it.
+const SWAPS: [&[&str]; 2] =
+    [&["zram:128M,pri=9", "mem:128M"], &["zram:128M,pri=9,algo=zstd", "mem:128M,encrypt"]];
+
+/// Pages of these that are on a compressed device.
+fn compressed(engine: &Engine, pages: Pages) -> usize {
+    let core = engine.core();
+    let is_compressed = |page: &usize| {
+        let range = core.range_at(pages.at(*page) as usize, PAGE);
+        match core.pages.state(range.first) {
+            PageState::Swapped { slot } => core.devices.device_of(slot).is_compressed(),
+            _ => false,
+        }
+    };
+    (0..pages.count).filter(is_compressed).count()
+}
+
+fn moved(engine: &Engine) -> u64 {
+    engine.counters().zswpwb
+}
+
+fn assert_nothing_lost(engine: &Engine) {
+    let counters = engine.counters();
+    assert_eq!((counters.pages_lost, counters.budget_exceeded), (0, 0), "{counters:?}");
+    audit(engine);
+}
+
+#[test]
+fn pages_that_are_not_used_make_room_for_those_that_are() {
+    limit(60);
+    for way in WAYS {
+        for swap in SWAPS {
+            let engine = engine_on(way, swap);
+            // What does not compress: 1,280 pages, of the 2,048 that there is room for.
+            let cold = engine.map(5 * MIB).unwrap();
+            let cold = Pages::of(&cold);
+            cold.fill_all(1);
+            let hot = engine.map(22 * MIB).unwrap();
+            let hot = Pages::of(&hot);
+            let mut stamp = 1;
+            eventually("cold pages have moved on", || {
+                stamp += 1;
+                hot.fill_all(stamp);
+                hot.check_all(stamp);
+                moved(&engine) > 0 && compressed(&engine, cold) == 0
+            });
+            assert!(stored(&engine, "zram").pages > 500, "hot ones are there in their place");
+            cold.check_all(1);
+            hot.check_all(stamp);
+            assert_nothing_lost(&engine);
+        }
+    }
+}
+
+/// Checks a page, and drops it, fills it or leaves it; returns its stamp then, 0 for one that holds nothing.
+fn use_page(
+    engine: &Engine,
+    pages: Pages,
+    (page, stamp): (usize, u64),
+    random: &mut Random,
+) -> u64 {
+    check_stamped(pages, page, stamp);
+    match random.below(8) {
+        0 => {
+            let address = pages.at(page) as usize;
+            engine.core().drop_range(engine.core().range_at(address, PAGE));
+            0
+        }
+        1..5 => {
+            let stamp = 1 + random.below(1000) as u64;
+            fill(pages, page, stamp);
+            stamp
+        }
+        _ => stamp,
+    }
+}
+
+fn check_stamped(pages: Pages, page: usize, stamp: u64) {
+    match stamp {
+        0 => assert_eq!(pages.read(page, 7), 0, "page {page} was dropped"),
+        stamp => check(pages, page, stamp),
+    }
+}
+
+/// Threads that each own a part of all pages use them at random, until `others` has ended; then all pages are right.
+fn use_while(engine: &Engine, pages: Pages, steps: usize, others: impl FnOnce()) {
+    const THREADS: usize = 3;
+    let (seed, done) = (seed(), &AtomicBool::new(false));
+    let work = &|thread: usize| {
+        let own: Vec<usize> = (thread..pages.count).step_by(THREADS).collect();
+        let mut stamps = vec![0; own.len()];
+        let mut random = Random::new(seed + thread as u64);
+        let mut step = 0;
+        while step < steps || !done.load(Ordering::Relaxed) {
+            step += 1;
+            let index = random.below(own.len());
+            stamps[index] = use_page(engine, pages, (own[index], stamps[index]), &mut random);
+        }
+        own.iter().zip(&stamps).for_each(|(page, stamp)| check_stamped(pages, *page, *stamp));
+    };
+    std::thread::scope(|scope| {
+        let workers: Vec<_> =
+            (0..THREADS).map(|thread| scope.spawn(move || work(thread))).collect();
+        others();
+        done.store(true, Ordering::Relaxed);
+        workers.into_iter().for_each(|worker| worker.join().unwrap());
+    });
+    assert_nothing_lost(engine);
+}
+
+#[test]
+fn threads_see_their_own_pages_only_while_others_move_on() {
+    limit(60);
+    for (way, swap) in WAYS.into_iter().zip(SWAPS.into_iter().cycle()) {
+        let engine = engine_on(way, swap);
+        let region = engine.map(48 * MIB).unwrap();
+        let mut random = Random::new(seed());
+        use_while(&engine, Pages::of(&region), 12_000, || {
+            let before = moved(&engine);
+            // Whatever reclaim does not bring there by itself.
+            eventually("pages have moved on", || {
+                let first = random.below(40 * MIB / PAGE) * PAGE;
+                region.page_out(first..first + 4 * MIB).unwrap();
+                moved(&engine) > before + 6000
+            });
+        });
+        drop(region);
+        assert_nothing_lost(&engine);
+        assert_eq!((used(&engine, 0), used(&engine, 1)), (0, 0));
+    }
+}
+
+#[test]
+fn either_device_can_leave_while_pages_move_on() {
+    limit(60);
+    for (way, swap) in WAYS.into_iter().zip(SWAPS.into_iter().cycle()) {
+        let engine = engine_on(way, swap);
+        let region = engine.map(40 * MIB).unwrap();
+        use_while(&engine, Pages::of(&region), 2000, || {
+            for _ in 0..rounds(2) {
+                for spec in swap {
+                    let before = moved(&engine);
+                    eventually("pages have moved on", || {
+                        region.page_out(0..region.len()).unwrap();
+                        moved(&engine) > before + 500
+                    });
+                    swapon(&engine, "mem:128M").unwrap();
+                    let name = spec.split(':').next().unwrap();
+                    swapoff(&engine, name).unwrap();
+                    swapon(&engine, spec).unwrap();
+                    swapoff(&engine, "mem#2").unwrap();
+                }
+            }
+        });
+    }
+}
+
+#[test]
+fn both_sides_of_a_fork_have_every_page_while_others_move_on() {
+    alone(60, || {
+        for (way, swap) in WAYS.into_iter().zip(SWAPS.into_iter().cycle()) {
+            let engine = engine_on(way, swap);
+            let region = engine.map(30 * MIB).unwrap();
+            let pages = Pages::of(&region);
+            all(pages, 1, fill);
+            let side = |stamp: u64| {
+                let before = moved(&engine);
+                for page in 0..pages.count {
+                    check(pages, page, 1);
+                    // Every third stays as it was before the fork.
+                    if !page.is_multiple_of(3) {
+                        fill(pages, page, stamp);
+                    }
+                }
+                eventually("pages move on here as well", || {
+                    let after = |page: usize| if page.is_multiple_of(3) { 1 } else { stamp };
+                    (0..pages.count).for_each(|page| check(pages, page, after(page)));
+                    let more = engine.map(6 * MIB).unwrap();
+                    Pages::of(&more).fill_all(stamp);
+                    more.page_out(0..more.len()).unwrap();
+                    moved(&engine) > before
+                });
+                assert_nothing_lost(&engine);
+            };
+            region.page_out(0..region.len()).unwrap();
+            let child = fork(&engine, || {
+                let grandchild = fork(&engine, || side(30));
+                side(20);
+                join(grandchild);
+            });
+            side(10);
+            join(child);
+        }
+    });
+}
+
+#[test]
+fn a_parked_program_keeps_nothing_compressed_that_another_device_has_room_for() {
+    limit(60);
+    for way in WAYS {
+        let engine = engine_on(way, SWAPS[0]);
+        let region = engine.map(16 * MIB).unwrap();
+        let pages = Pages::of(&region);
+        all(pages, 5, fill);
+        engine.page_out_all();
+        assert_eq!(stored(&engine, "zram").pages, 0);
+        // Slabs that stay for the next pages are a mebibyte.
+        assert!(engine.usage().compressed <= 256, "{:?}", engine.usage());
+        assert_nothing_lost(&engine);
+        all(pages, 5, check);
+        assert_nothing_lost(&engine);
+    }
+}
+
+#[test]
+fn with_no_room_behind_pages_stay_where_they_are() {
+    limit(60);
+    for way in WAYS {
+        let engine = engine_on(way, &["zram:128M,pri=9", "mem:4M"]);
+        let (region, pages) = paged_out(&engine, 15 * MIB / PAGE, 4);
+        for stamp in 5..8 {
+            pages.check_all(stamp - 1);
+            pages.fill_all(stamp);
+            let _ = region.page_out(0..region.len());
+        }
+        engine.page_out_all();
+        pages.check_all(7);
+        assert_eq!(engine.counters().pages_lost, 0);
+        audit(&engine);
+    }
+}
+
+#[test]
+fn what_the_next_device_refuses_stays_compressed() {
+    limit(60);
+    for way in WAYS {
+        let engine = engine_on(way, SWAPS[0]);
+        refuse_writes(&engine, 1);
+        let region = engine.map(16 * MIB).unwrap();
+        let pages = Pages::of(&region);
+        all(pages, 3, fill);
+        region.page_out(0..6 * MIB).unwrap();
+        let before = stored(&engine, "zram").pages;
+        assert!(before > 500);
+        engine.page_out_all();
+        let counters = engine.counters();
+        assert!(counters.swap_write_errors > 0 && counters.swap_bad_slots > 0);
+        assert_eq!(counters.zswpwb, 0);
+        assert!(stored(&engine, "zram").pages >= before);
+        all(pages, 3, check);
+        assert_eq!(engine.counters().pages_lost, 0);
+        audit(&engine);
+    }
+}
+
+#[test]
+fn requests_of_the_next_device_that_fail_now_and_then_cost_no_page() {
+    limit(60);
+    for way in WAYS {
+        let engine = engine_on(way, &["zram:128M,pri=9", "faulty:mem:128M,write=0.05,seed=5"]);
+        let region = engine.map(40 * MIB).unwrap();
+        use_while(&engine, Pages::of(&region), 3000, || {
+            eventually("pages have moved on", || {
+                region.page_out(0..region.len()).unwrap();
+                moved(&engine) > 2000
+            });
+        });
+    }
+}
