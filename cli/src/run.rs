@@ -51,7 +51,7 @@ pub struct RunArgs {
     /// Pretend that the CPUs belong to this many NUMA nodes
     #[arg(long, value_name = "NODES", value_parser = clap::value_parser!(u32).range(1..=64))]
     fake_numa: Option<u32>,
-    /// Swap device: PATH[:SIZE][,pri=N][,node=N][,encrypt], zram:SIZE or mem:SIZE; may be repeated [default:
+    /// Swap device: PATH[:SIZE][,pri=N][,tier=N][,node=N][,encrypt], zram:SIZE or mem:SIZE; may be repeated [default:
     /// an unlinked file in $TMPDIR or /var/tmp]
     #[arg(long, value_name = "SPEC", allow_hyphen_values = true)]
     swap: Vec<SwapSpec>,
@@ -311,6 +311,8 @@ fn options(args: &RunArgs) -> Result<Options, Failure> {
     if options.swaps.is_empty() {
         options.swaps.push(default_swap());
     }
+    userswap::internals::check_tiers(&options.swaps)
+        .map_err(|error| Failure::usage(format!("--swap: {error}")))?;
     options.encrypt = args.encrypt;
     options.placement = args.placement;
     options.fault = args.fault;

@@ -84,6 +84,7 @@ pub mod internals {
     pub use crate::device::cipher::Cipher;
     pub use crate::device::loans::BORROWERS_MAX;
     pub use crate::device::record::{Device, DeviceState, Holding};
+    pub use crate::device::spec::check_tiers;
     pub use crate::device::zram::{Stored, codec};
     pub use crate::device::{Devices, SlotMode, SlotSpan, open};
     pub use crate::job::ledger::{self, Ledger};

@@ -11,7 +11,7 @@ use crate::base::limits::{FRAMES_MAX, RAM_MIN_BYTES, default_swap_bytes};
 use crate::base::topology::Topology;
 use crate::control::{directory, settings};
 use crate::device::open::default_directory;
-use crate::device::spec::SwapSpec;
+use crate::device::spec::{SwapSpec, check_tiers};
 use crate::device::{Devices, open};
 use crate::job::member::Member;
 use crate::request::hibernate::Stayed;
@@ -261,6 +261,7 @@ pub fn open_devices(options: &Options, topology: &Topology) -> Result<Devices, E
     let default = SwapSpec::at(default_directory());
     let specs =
         if options.swaps.is_empty() { std::slice::from_ref(&default) } else { &options.swaps };
+    check_tiers(specs).map_err(|error| Error::Tiers(error.to_string()))?;
     let bytes = default_swap_bytes(options.ram_bytes);
     let open = |spec: &SwapSpec| match options.encrypt {
         true => open::open(&spec.clone().encrypted(), bytes),

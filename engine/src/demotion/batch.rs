@@ -39,11 +39,13 @@ impl Core {
             let part = &mover.moving[done..done + span.count as usize];
             if self.write_moving(part, span, address + done * PAGE_BYTES, near) {
                 count(&self.counters.pswpout, span.count.into());
-                count(&self.counters.zswpwb, span.count.into());
+                let from_memory = u32::from(device.is_compressed()) * span.count;
+                count(&self.counters.zswpwb, from_memory.into());
                 moved += self.exchange_all(part, device, span);
             }
             done += part.len();
         }
+        count(&self.counters.swap_demoted, moved.into());
         self.settle_stored(self.node_here());
         self.announce_freed();
         Moved { moved, had_room: done == mover.moving.len() }
@@ -51,14 +53,33 @@ impl Core {
 
     /// Reads the pages to memory that follows `address`; those that do not come as they were written are left out.
     fn read_moving(&self, moving: &mut Vec<Moving>, device: &Device, address: usize, near: NodeId) {
-        let mut kept = 0;
+        let mut to = address;
+        for run in moving.chunk_by(|one, next| next.number == one.number + 1) {
+            let bytes = run.len() * PAGE_BYTES;
+            let whole = Pieces::one(to, bytes);
+            if self.devices.read_patiently(device.slot(run[0].number), &whole, near).is_err() {
+                // A bad spot: what can be had comes alone, and the rest is seen by its checksum.
+                for (index, one) in run.iter().enumerate() {
+                    let alone = Pieces::one(to + index * PAGE_BYTES, PAGE_BYTES);
+                    let _ = self.devices.read_patiently(device.slot(one.number), &alone, near);
+                }
+            }
+            to += bytes;
+        }
+        let (mut from, mut kept) = (address, address);
         moving.retain_mut(|one| {
             let slot = device.slot(one.number);
-            let to = address + kept * PAGE_BYTES;
-            let read = self.devices.read_patiently(slot, &Pieces::one(to, PAGE_BYTES), near);
-            one.checksum = self.checksums.of(pages::view(to, PAGE_BYTES));
-            let has_come = read.is_ok() && one.checksum == self.devices.checksum(slot);
-            kept += usize::from(has_come);
+            let bytes = pages::view_mut(from, PAGE_BYTES);
+            let opens = !device.is_encrypted() || self.devices.open(slot, bytes);
+            one.checksum = self.checksums.of(bytes);
+            let has_come = opens && one.checksum == self.devices.checksum(slot);
+            if has_come {
+                if kept != from {
+                    pages::copy(kept, from, 1);
+                }
+                kept += PAGE_BYTES;
+            }
+            from += PAGE_BYTES;
             has_come
         });
     }

@@ -1,8 +1,11 @@
 //! A device and those behind it: whether its pages should move on, and where to.
 //!
-//! Compressed memory is in front of every device that is not (`policy::tiers`).
+//! Behind a device are those of higher tiers. Where devices have no tiers, compressed memory is in front of every device
+//! that is not.
 use super::record::{Device, DeviceState};
+use super::spec::{SpecError, SwapSpec};
 use super::{Devices, SlotSpan};
+use crate::base::error::Error;
 use crate::base::index::{NodeId, Slot};
 use crate::sys::PAGE_BYTES;
 use userswap_policy::devices::{DEVICES_MAX, Search};
@@ -47,7 +50,7 @@ impl Devices {
 
     /// Whether pages move on from a device at all.
     pub(crate) fn is_in_front(&self, device: &Device) -> bool {
-        device.is_compressed() && self.behind(device) != 0
+        self.behind(device) != 0
     }
 
     fn has_room_behind(&self, front: &Device) -> bool {
@@ -63,8 +66,28 @@ impl Devices {
     /// A bit for each device behind one.
     fn behind(&self, front: &Device) -> u64 {
         const { assert!(DEVICES_MAX <= u64::BITS as usize, "a bit for each device") };
-        let is_behind = |device: &&Device| front.is_compressed() && !device.is_compressed();
+        let is_behind = |device: &&Device| match (front.tier(), device.tier()) {
+            (Some(front), Some(tier)) => tier > front,
+            (None, None) => front.is_compressed() && !device.is_compressed(),
+            _ => false,
+        };
         self.list().filter(is_behind).fold(0, |bits, device| bits | 1 << device.id().0)
+    }
+
+    /// Judges the tier of a device beside those in use.
+    pub(super) fn check_tier(&self, spec: &SwapSpec) -> Result<(), Error> {
+        let said = || spec.to_string();
+        let tiers = || self.list().map(Device::tier);
+        let refusal = match spec.tier {
+            None if tiers().flatten().next().is_some() => SpecError::TierMissing(said()),
+            Some(_) if tiers().any(|tier| tier.is_none()) => SpecError::TierUnlike(said()),
+            Some(tier) => match tiers().flatten().max().map_or(0, |last| last + 1) {
+                missing if tier > missing => SpecError::TierGap { spec: said(), tier, missing },
+                _ => return Ok(()),
+            },
+            None => return Ok(()),
+        };
+        Err(Error::Tiers(refusal.to_string()))
     }
 
     /// What a device has room for, by its slots and by its memory.

@@ -146,7 +146,8 @@ impl Devices {
     }
 
     fn take_into_use(&self, opened: OpenDevice, hardware: Hardware) -> Result<DeviceId, Error> {
-        let priority = opened.priority.map(|priority| priority as u16);
+        let (tier, priority) =
+            (opened.tier.unwrap_or(0), opened.priority.map(|given| given as u16));
         let device = self.free_record()?;
         let slots = slots_of(opened.bytes);
         let bank = self.banks().take(slots).ok_or(Error::NoSlotNumbers(opened.bytes))?;
@@ -164,7 +165,8 @@ impl Devices {
             self.of_bank[bank as usize].store(device.id().0, Ordering::Relaxed);
         }
         let pages = store.slots.pages();
-        let taken = self.table().swapon(hardware.node, priority, pages).map_err(Error::Swapon);
+        let taken = self.table().swapon_in(tier, hardware.node, priority, pages);
+        let taken = taken.map_err(Error::Swapon);
         if let Err(error) = taken {
             drop(store);
             drop(device.remove());
@@ -187,6 +189,7 @@ impl Devices {
     /// It names a node that does not exist, or there are too many devices.
     pub fn check_swapon(&self, spec: &SwapSpec, topology: &Topology) -> Result<(), Error> {
         spec.node.map_or(Ok(None), |number| named_node(number, topology))?;
+        self.check_tier(spec)?;
         self.free_record().map(|_| ())
     }
 

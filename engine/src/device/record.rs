@@ -25,7 +25,7 @@ use std::io;
 use std::num::NonZeroU32;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use userswap_policy::banks::{BANK_SLOTS, bank_of};
 use userswap_policy::devices::DeviceId;
@@ -41,6 +41,8 @@ const ALLOCATE_BYTES_MIN: u64 = 8 << 20;
 const ERRORS_MAX: u32 = 16;
 /// The descriptor of a record without a device.
 const NOTHING: RawFd = -1;
+/// The tier of a device that has none.
+const NO_TIER: u8 = u8::MAX;
 
 /// What does not change while a device is in use.
 #[derive(Clone, Debug)]
@@ -134,6 +136,7 @@ pub struct Device {
     /// What is kept of the page on each slot, if they are encrypted.
     pub(super) seals: Seals,
     is_rotational: AtomicBool,
+    tier: AtomicU8,
     /// The link to it, if it is throttled.
     link: Lock<Option<Arc<Link>>>,
     /// By which plan it fails, for tests.
@@ -177,6 +180,7 @@ impl Device {
             pages_on: OnceLock::new(),
             seals: Seals::default(),
             is_rotational: AtomicBool::new(false),
+            tier: AtomicU8::new(NO_TIER),
             link: Lock::new(None),
             faulty: Lock::new(None),
             zram: Lock::new(None),
@@ -212,6 +216,7 @@ impl Device {
         let file = opened.file.map_or_else(|| memory_device(bytes), Ok)?;
         let file = Own::raised(file);
         self.is_rotational.store(hardware.is_rotational, Ordering::Relaxed);
+        self.tier.store(opened.tier.unwrap_or(NO_TIER), Ordering::Relaxed);
         *self.backed.lock() = match opened.kind {
             DeviceKind::Temporary | DeviceKind::File => PAGE_BYTES as u64,
             DeviceKind::Block | DeviceKind::Memory | DeviceKind::Compressed(_) => u64::MAX,
@@ -365,6 +370,12 @@ impl Device {
     /// The page that was given each of its slots last.
     pub fn pages_on(&self) -> &[AtomicU32] {
         self.pages_on.get().expect("a device with slots remembers their pages")
+    }
+
+    /// Its tier, if devices have tiers.
+    pub fn tier(&self) -> Option<u8> {
+        // Relaxed: it is stored before the device is in use.
+        Some(self.tier.load(Ordering::Relaxed)).filter(|tier| *tier != NO_TIER)
     }
 
     /// Whether it has to seek, as the kernel says.

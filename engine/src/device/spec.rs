@@ -1,4 +1,4 @@
-//! What a user writes to name a swap device: `PATH[:SIZE][,pri=N][,node=N][,encrypt]`, `zram:SIZE[,algo=NAME][,level=N]`
+//! What a user writes to name a swap device: `PATH[:SIZE][,pri=N][,tier=N][,node=N][,encrypt]`, `zram:SIZE[,algo=NAME][,level=N]`
 //! (`zram/codec.rs`) or `mem:SIZE`, for tests with `faulty:` before it (`faulty.rs`).
 //!
 //! Only the text is judged here; whether the device exists and may be used is for
@@ -15,7 +15,7 @@ use super::faulty;
 use super::throttle::{NearFar, Throttle, parse_near_far};
 use super::zram::codec::{self, Compression};
 use crate::base::size::{ByteSize, SizeError, parse_size};
-use userswap_policy::devices::MACHINE_NODES_MAX;
+use userswap_policy::devices::{MACHINE_NODES_MAX, TIER_MAX};
 use userswap_policy::faulty::Plan;
 
 /// The highest priority a device can be given, as for `swapon(8)`.
@@ -50,6 +50,8 @@ pub struct SwapSpec {
     pub size: Option<u64>,
     /// 0 to 32767, higher is used first; left out, priorities are given automatically.
     pub priority: Option<i16>,
+    /// 0 to 15: all of a lower tier are asked before, and its pages move on to this one; all devices have one, or none.
+    pub tier: Option<u8>,
     /// The NUMA node the device is near to; left out, the block device is asked.
     pub node: Option<u16>,
     /// Made slower than it is, for measuring.
@@ -65,7 +67,7 @@ pub struct SwapSpec {
 pub enum SpecError {
     /// There is no path before the size and the options.
     #[error(
-        "\"{0}\" names no device: write PATH[:SIZE][,pri=N][,node=N][,encrypt], zram:SIZE or mem:SIZE"
+        "\"{0}\" names no device: write PATH[:SIZE][,pri=N][,tier=N][,node=N][,encrypt], zram:SIZE or mem:SIZE"
     )]
     NoPath(String),
     /// `mem` without a size.
@@ -91,7 +93,7 @@ pub enum SpecError {
     },
     /// An option that does not exist.
     #[error(
-        "\"{spec}\": unknown option \"{option}\": after the size are allowed pri=N, node=N, encrypt, throttle=MB/s, latency=us{more}"
+        "\"{spec}\": unknown option \"{option}\": after the size are allowed pri=N, tier=N, node=N, encrypt, throttle=MB/s, latency=us{more}"
     )]
     UnknownOption {
         /// The whole text.
@@ -119,6 +121,28 @@ pub enum SpecError {
         /// The name of the option.
         option: &'static str,
     },
+    /// No tier, where others have one.
+    #[error(
+        "\"{0}\" has no tier, and other swap devices have one: give each of them one, such as tier=0 to the first, or none"
+    )]
+    TierMissing(String),
+    /// A tier, where others have none.
+    #[error(
+        "\"{0}\" has a tier, and the swap devices in use have none: leave tier= out, or swap those off first"
+    )]
+    TierUnlike(String),
+    /// A tier with none before it.
+    #[error(
+        "\"{spec}\" is of tier {tier}, and no swap device of tier {missing}: number tiers from 0 on without a gap"
+    )]
+    TierGap {
+        /// The whole text.
+        spec: String,
+        /// Its tier.
+        tier: u8,
+        /// The one that is missing.
+        missing: u8,
+    },
     /// A control character, which one-line messages and option lists cannot carry.
     #[error("{0:?} has a control character in its name: use a path without one")]
     ControlCharacter(String),
@@ -131,6 +155,7 @@ impl SwapSpec {
             path: SwapPath::Path(path.into()),
             size: None,
             priority: None,
+            tier: None,
             node: None,
             throttle: None,
             faulty: None,
@@ -153,6 +178,26 @@ impl SwapSpec {
         }
         self
     }
+}
+
+/// Judges the tiers of devices that are used together.
+///
+/// # Errors
+/// Some have one and others do not, or there is one with none before it.
+pub fn check_tiers(specs: &[SwapSpec]) -> Result<(), SpecError> {
+    let tiers = || specs.iter().filter_map(|spec| spec.tier);
+    for spec in specs {
+        let Some(tier) = spec.tier else {
+            match tiers().next() {
+                Some(_) => return Err(SpecError::TierMissing(spec.to_string())),
+                None => continue,
+            }
+        };
+        if let Some(missing) = (0..tier).find(|lower| tiers().all(|other| other != *lower)) {
+            return Err(SpecError::TierGap { spec: spec.to_string(), tier, missing });
+        }
+    }
+    Ok(())
 }
 
 impl FromStr for SwapSpec {
@@ -191,8 +236,8 @@ impl FromStr for SwapSpec {
         };
         let (encrypt, throttle) =
             (options.encrypt.is_some(), Throttle::of(options.bandwidth, options.latency));
-        let SpecOptions { priority, node, faulty, .. } = options;
-        Ok(SwapSpec { path, size, priority, node, throttle, faulty, encrypt })
+        let SpecOptions { priority, tier, node, faulty, .. } = options;
+        Ok(SwapSpec { path, size, priority, tier, node, throttle, faulty, encrypt })
     }
 }
 
@@ -200,6 +245,7 @@ impl FromStr for SwapSpec {
 #[derive(Default)]
 struct SpecOptions {
     priority: Option<i16>,
+    tier: Option<u8>,
     node: Option<u16>,
     /// In megabytes per second.
     bandwidth: Option<NearFar>,
@@ -230,6 +276,7 @@ impl SpecOptions {
         match name {
             _ if option == ENCRYPT_WORD => set_once(&mut self.encrypt, (), || twice(ENCRYPT_WORD)),
             "pri" => set_once(&mut self.priority, parse_priority(spec, value)?, || twice("pri")),
+            "tier" => set_once(&mut self.tier, parse_tier(spec, value)?, || twice("tier")),
             "node" => set_once(&mut self.node, parse_node(spec, value)?, || twice("node")),
             "throttle" => {
                 let speeds = parse_near_far(spec, option, value)?;
@@ -266,6 +313,15 @@ fn parse_priority(spec: &str, value: &str) -> Result<i16, SpecError> {
             option: format!("pri={value}"),
             allowed: "a priority is 0 to 32767",
         }
+    })
+}
+
+fn parse_tier(spec: &str, value: &str) -> Result<u8, SpecError> {
+    let tier = value.parse().ok().filter(|tier| *tier <= TIER_MAX);
+    tier.ok_or_else(|| SpecError::OptionValue {
+        spec: spec.to_owned(),
+        option: format!("tier={value}"),
+        allowed: "a tier is 0 to 15",
     })
 }
 
@@ -326,6 +382,9 @@ impl fmt::Display for SwapSpec {
         if let Some(priority) = self.priority {
             write!(f, ",pri={priority}")?;
         }
+        if let Some(tier) = self.tier {
+            write!(f, ",tier={tier}")?;
+        }
         if let Some(node) = self.node {
             write!(f, ",node={node}")?;
         }
@@ -362,13 +421,14 @@ mod tests {
             path: SwapPath::Path("/var/tmp".into()),
             size: Some(3 << 29),
             priority: Some(7),
+            tier: Some(2),
             node: Some(1),
             throttle: None,
             faulty: None,
             encrypt: true,
         };
-        assert_eq!(spec("/var/tmp:1.5G,pri=7,encrypt,node=1"), all);
-        assert_eq!(spec("/var/tmp:1.5G,encrypt,node=1,pri=7"), all);
+        assert_eq!(spec("/var/tmp:1.5G,pri=7,encrypt,tier=2,node=1"), all);
+        assert_eq!(spec("/var/tmp:1.5G,tier=2,encrypt,node=1,pri=7"), all);
         assert_eq!(spec("mem:64M,pri=0").path, SwapPath::Memory);
         assert_eq!(spec("/a,pri=32767").priority, Some(32767));
     }
@@ -396,6 +456,8 @@ mod tests {
             "/var/tmp:1536M,pri=7,node=1",
             "mem:64M",
             "/a:b,node=3",
+            "zram:2G,pri=5,tier=0",
+            "/a,tier=15,node=3,encrypt",
             "/a,b:4K",
             "mem:64M,node=1,throttle=1000:400,latency=20",
             "mem:64M,latency=20:60",
@@ -411,6 +473,34 @@ mod tests {
             assert_eq!(spec(text).to_string(), text);
         }
         assert_eq!(spec("/a:1.5G,node=1,pri=2").to_string(), "/a:1536M,pri=2,node=1");
+    }
+
+    #[test]
+    fn tiers_are_given_to_all_devices_and_without_a_gap_or_to_none() {
+        let check = |texts: &[&str]| {
+            let specs: Vec<SwapSpec> = texts.iter().map(|text| spec(text)).collect();
+            check_tiers(&specs).map_err(|error| error.to_string())
+        };
+        for fine in [
+            &[][..],
+            &["/a", "zram:1G,pri=3"],
+            &["/a,tier=1", "zram:1G,tier=0", "/b,tier=1", "/c,tier=2"],
+        ] {
+            assert_eq!(check(fine), Ok(()));
+        }
+        for (texts, named, remedy) in [
+            (&["/a,tier=0", "/b"][..], "\"/b\"", "tier=0 to the first, or none"),
+            (&["/a,tier=1"], "\"/a,tier=1\"", "no swap device of tier 0"),
+            (
+                &["/a,tier=0", "/b,tier=3", "/c,tier=1"],
+                "\"/b,tier=3\"",
+                "of tier 2: number tiers from 0",
+            ),
+        ] {
+            let refusal = check(texts).unwrap_err();
+            assert!(refusal.contains(named) && refusal.contains(remedy), "{refusal}");
+            assert_eq!(refusal.lines().count(), 1);
+        }
     }
 
     #[test]
@@ -442,6 +532,10 @@ mod tests {
             ("/a,pri=32768", "pri=32768", "0 to 32767"),
             ("/a,pri=", "pri=", "0 to 32767"),
             ("/a,node=1024", "node=1024", "0 to 1023"),
+            ("/a,tier=16", "tier=16", "0 to 15"),
+            ("/a,tier=-1", "tier=-1", "0 to 15"),
+            ("/a,tier=1,tier=1", "tier", "once"),
+            ("/a,ter=1", "ter=1", "tier=N"),
             ("mem:1G,throttle=0", "throttle=0", "above 0"),
             ("mem:1G,latency=5:x", "latency=5:x", "NEAR:FAR"),
             ("/a,prio=1", "prio=1", "pri=N"),

@@ -274,3 +274,80 @@ fn requests_of_the_next_device_that_fail_now_and_then_cost_no_page() {
         });
     }
 }
+
+#[test]
+fn pages_move_from_tier_to_tier() {
+    limit(60);
+    let chains: [&[&str]; 2] = [
+        &["mem:128M,tier=2,pri=9", "mem:20M,tier=1", "zram:128M,tier=0"],
+        &["mem:128M,tier=1,encrypt", "mem:20M,tier=0,encrypt"],
+    ];
+    for (way, chain) in WAYS.into_iter().zip(chains.into_iter().cycle()) {
+        let engine = engine_on(way, chain);
+        let region = engine.map(60 * MIB).unwrap();
+        use_while(&engine, Pages::of(&region), 4000, || {
+            eventually("pages have moved on from each tier", || {
+                region.page_out(0..region.len()).unwrap();
+                let counters = engine.counters();
+                let from_memory = chain.len() < 3 || counters.zswpwb > 2000;
+                from_memory && counters.swap_demoted > counters.zswpwb + 2000
+            });
+        });
+        let tier_of = |device: &Device| device.tier().unwrap();
+        let tiers: Vec<u8> = engine.core().devices.list().map(tier_of).collect();
+        drop(region);
+        assert_nothing_lost(&engine);
+        // Where there is room everywhere the lowest tier is asked.
+        let (_region, pages) = paged_out(&engine, 300, 7);
+        let lowest = tiers.iter().position(|tier| *tier == 0).unwrap();
+        assert_eq!(used(&engine, lowest), 300);
+        pages.check_all(7);
+    }
+}
+
+#[test]
+fn a_child_has_its_own_devices_in_the_tiers_of_its_parents() {
+    alone(60, || {
+        let engine = engine_on(WAYS[0], &["mem:20M,tier=0", "mem:128M,tier=1"]);
+        let region = engine.map(40 * MIB).unwrap();
+        let pages = Pages::of(&region);
+        pages.fill_all(1);
+        region.page_out(0..region.len()).unwrap();
+        eventually("pages move on", || engine.counters().swap_demoted > 0);
+        let side = |stamp: u64| {
+            let before = engine.counters().swap_demoted;
+            pages.check_all(1);
+            pages.fill_all(stamp);
+            eventually("pages move on", || {
+                region.page_out(0..region.len()).unwrap();
+                engine.counters().swap_demoted > before
+            });
+            pages.check_all(stamp);
+            assert_nothing_lost(&engine);
+        };
+        let child = fork(&engine, || side(20));
+        side(10);
+        join(child);
+    });
+}
+
+#[test]
+fn tiers_that_devices_cannot_have_together_are_refused_by_name() {
+    let refusal = |swap: &[&str]| {
+        let refused = with_swap(builder(WAYS[0]), swap).build();
+        refused.err().expect("it is refused").to_string()
+    };
+    let missing = refusal(&["zram:64M,tier=0", "mem:64M"]);
+    assert!(missing.starts_with("\"mem:64M\" has no tier"), "{missing}");
+    let gap = refusal(&["zram:64M,tier=0", "mem:64M,tier=2"]);
+    assert!(gap.contains("tier=2") && gap.contains("of tier 1"), "{gap}");
+    let engine = engine_on(WAYS[0], &["mem:64M,tier=0"]);
+    for (spec, named) in [("mem:64M", "has no tier"), ("mem:64M,tier=2", "of tier 1")] {
+        let refused = swapon(&engine, spec).unwrap_err().to_string();
+        assert!(refused.contains(named), "{refused}");
+    }
+    swapon(&engine, "mem:64M,tier=1").unwrap();
+    let engine = engine_on(WAYS[0], &["mem:64M"]);
+    let refused = swapon(&engine, "mem:64M,tier=0").unwrap_err().to_string();
+    assert!(refused.contains("leave tier= out"), "{refused}");
+}
