@@ -56,6 +56,7 @@ pub use base::counters::{Percentiles, Snapshot};
 pub use base::error::Error;
 pub use base::open_error::OpenError;
 pub use base::size::{ByteSize, SizeError, parse_size};
+pub use device::compress::{Compress, CompressError};
 pub use device::spec::{SpecError, SwapPath, SwapSpec};
 pub use device::throttle::{Speed, Throttle};
 pub use list_lru::ShrinkRequest;
@@ -72,7 +73,7 @@ pub use userswap_policy::readahead::{AddressOrder, ReadaheadPolicy};
 /// What the other crates of this workspace need beside the public names; it may change at any time.
 #[doc(hidden)]
 pub mod internals {
-    pub use crate::api::engine::{check_nodes, open_devices};
+    pub use crate::api::engine::{check_nodes, open_devices, swaps_of};
     pub use crate::api::options::{MIN_REGION_DEFAULT_BYTES, OPTIONS_VARIABLE, Options};
     pub use crate::api::prepared::{Gathered, Prepared};
     pub use crate::base::choice::{Allowed, PAGE_CLUSTERS, RA_POLICIES, VMA_RA};
@@ -84,7 +85,6 @@ pub mod internals {
     pub use crate::device::cipher::Cipher;
     pub use crate::device::loans::BORROWERS_MAX;
     pub use crate::device::record::{Device, DeviceState, Holding};
-    pub use crate::device::spec::check_tiers;
     pub use crate::device::zram::{Stored, codec};
     pub use crate::device::{Devices, SlotMode, SlotSpan, open};
     pub use crate::job::ledger::{self, Ledger};

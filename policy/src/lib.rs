@@ -14,6 +14,7 @@ pub mod block;
 pub mod cells;
 pub mod choice;
 pub mod clean;
+pub mod compress;
 pub mod devices;
 pub mod faulty;
 pub mod frames;

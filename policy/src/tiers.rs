@@ -20,8 +20,8 @@ const BINS: usize = (u64::BITS - STEP_BITS + 1) as usize * STEPS as usize;
 /// What a device has room for, in pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Room {
-    /// Room for so many more.
-    pub free: u32,
+    /// Room for so many more; less than nothing where it holds more than it should.
+    pub free: i64,
     /// Room for so many if it were empty.
     pub total: u32,
 }
@@ -29,12 +29,13 @@ pub struct Room {
 impl Room {
     /// Whether pages should move on.
     pub fn is_short(self) -> bool {
-        self.free < (self.total / LOW_SHARE + AHEAD_PAGES).min(self.total / 4)
+        self.free < (self.total / LOW_SHARE + AHEAD_PAGES).min(self.total / 4).into()
     }
 
     /// Room to be made once it was short.
     pub fn missing(self) -> u32 {
-        (self.total / HIGH_SHARE + AHEAD_PAGES).min(self.total / 2).saturating_sub(self.free)
+        let enough = (self.total / HIGH_SHARE + AHEAD_PAGES).min(self.total / 2);
+        (i64::from(enough) - self.free).clamp(0, u32::MAX.into()) as u32
     }
 }
 
@@ -60,6 +61,19 @@ impl Ages {
     pub fn add(&mut self, age: u64) {
         let bin = &mut self.bins[bin_of(age)];
         *bin = bin.saturating_add(1);
+    }
+
+    /// Pages from one age on to below another.
+    pub fn within(&self, from: u64, to: u64) -> u64 {
+        let bins = bin_of(from)..bin_of(to).max(bin_of(from));
+        self.bins[bins].iter().map(|count| u64::from(*count)).sum()
+    }
+
+    /// Takes the pages of another along, which has none then.
+    pub fn take(&mut self, other: &mut Self) {
+        for (bin, more) in self.bins.iter_mut().zip(&mut other.bins) {
+            *bin = bin.saturating_add(core::mem::take(more));
+        }
     }
 
     /// The age from which on there are `wanted` pages, and hardly more; 0 if there are no more than that.
@@ -109,15 +123,17 @@ mod tests {
     #[test]
     fn room_is_made_when_it_is_short_and_not_a_page_before() {
         let room = |free| Room { free, total: 1 << 18 };
-        let low = (1 << 14) + AHEAD_PAGES;
+        let low = (1 << 14) + i64::from(AHEAD_PAGES);
         assert!(room(low - 1).is_short() && !room(low).is_short());
         assert_eq!(room(low - 1).missing(), (1 << 15) - (1 << 14) + 1);
         // What is smaller than that is kept half empty at most.
         for total in [0, 1, 100, 2048] {
             let full = Room { free: 0, total };
             assert!(full.missing() <= total / 2);
-            let made = Room { free: full.missing(), total };
+            let made = Room { free: full.missing().into(), total };
             assert!(!made.is_short() && made.missing() == 0, "{total}");
+            let over = Room { free: -7, total };
+            assert!(over.is_short() && over.missing() == full.missing() + 7);
         }
     }
 
@@ -135,6 +151,8 @@ mod tests {
             // All that is over is of the last bin.
             let next = ages.iter().filter(|age| first_of(bin_of(**age)) > oldest).count();
             prop_assert!(next < wanted as usize);
+            let both = counted.within(0, oldest) + counted.within(oldest, u64::MAX);
+            prop_assert_eq!((both, counted.within(oldest, u64::MAX)), (ages.len() as u64, going as u64));
             counted.clear();
             prop_assert_eq!(counted.oldest(1), 0);
         }

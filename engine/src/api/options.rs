@@ -7,6 +7,7 @@ use crate::base::choice::{
     Allowed, FaultMode, IoBackend, OnFull, PAGE_CLUSTERS, RA_POLICIES, RawCalls, Transfer, VMA_RA,
 };
 use crate::base::topology::SYSFS;
+use crate::device::compress::{Compress, CompressError};
 use crate::device::spec::{SpecError, SwapSpec};
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -58,6 +59,9 @@ pub enum OptionsError {
     /// A swap device that cannot be read.
     #[error("swap: {0}")]
     Swap(#[from] SpecError),
+    /// An amount of compressed memory that is none.
+    #[error("compress: {0}")]
+    Compress(#[from] CompressError),
     /// A key that must be there.
     #[error("option \"{0}\" is missing")]
     Missing(&'static str),
@@ -80,6 +84,8 @@ pub struct Options {
     pub swaps: Vec<SwapSpec>,
     /// Whether all of them are encrypted, those that come later, too.
     pub encrypt: bool,
+    /// How much memory compressed pages may take in front of all of them, if any.
+    pub compress: Option<Compress>,
     /// Which device without a priority is asked first.
     pub placement: Placement,
     /// How faults are delivered.
@@ -129,6 +135,7 @@ impl Options {
             sysfs: SYSFS.into(),
             swaps: Vec::new(),
             encrypt: false,
+            compress: None,
             placement: Placement::Near,
             fault: FaultMode::Thread,
             min_region_bytes: MIN_REGION_DEFAULT_BYTES,
@@ -183,6 +190,9 @@ impl Options {
         self.write_files(&mut text);
         if self.encrypt {
             text.push_str("encrypt=true\n");
+        }
+        if let Some(compress) = self.compress {
+            writeln!(text, "compress={compress}").expect("writing to a string cannot fail");
         }
         if self.quiet {
             text.push_str("quiet=true\n");
@@ -257,6 +267,7 @@ impl Options {
             "encrypt" => {
                 self.encrypt = value.parse().map_err(|_| refused(value, ENCRYPT))?;
             }
+            "compress" => self.compress = Some(value.parse()?),
             "quiet" => self.quiet = value == "true",
             "root_pid" => self.root_pid = number("root_pid", value)?,
             _ => return Err(OptionsError::UnknownKey(key.to_owned())),
@@ -308,6 +319,7 @@ mod tests {
         options.told = Some("/run/userswap-0-lib/told-4711".into());
         options.raw_calls = RawCalls::Trap;
         options.encrypt = true;
+        options.compress = Some(Compress::Most(64 << 20));
         options.quiet = true;
         options.ledger = Some("/run/user/1000/4711.ledger".into());
         options.root_pid = 4711;
@@ -338,6 +350,7 @@ mod tests {
             ("ram=5\npage_cluster=11", "\"11\" is not allowed: use a whole number from 0 to 10"),
             ("ram=5\nvma_ra_enabled=maybe", "\"maybe\" is not allowed: use true or false"),
             ("ram=5\nencrypt=yes", "\"yes\" is not allowed: use true or false"),
+            ("ram=5\ncompress=1M", "\"1M\" is no amount"),
             ("ram=5\nroot_pid=-1", "\"-1\""),
             ("ram=5\nram_of_node=0-7", "\"0-7\""),
         ] {

@@ -5,9 +5,10 @@
 //! then its word exchanges one slot for the other, if it still is the page that was copied. Nothing passes through frames.
 //! A mapped page's copy in compressed memory goes first, which costs nothing.
 //!
-//! What is looked for is in `look.rs`, how a batch moves in `batch.rs`.
+//! What is looked for is in `look.rs`, how a batch moves in `batch.rs`, how much memory compressed pages may take in `size.rs`.
 mod batch;
 mod look;
+mod size;
 
 use crate::base::error::Error;
 use crate::base::index::PageIndex;
@@ -18,6 +19,7 @@ use crate::sys::PAGE_BYTES;
 use crate::sys::mapping::{Access, Mapping};
 use crate::sys::signal::Blocked;
 use crate::sys::thread::Thread;
+use size::Sizing;
 use std::io;
 use std::sync::Arc;
 use userswap_policy::devices::DeviceId;
@@ -84,7 +86,7 @@ impl Mover {
 impl Core {
     /// Moves on what the devices behind have room for, of all that is in compressed memory.
     pub(crate) fn demote_all(&self) {
-        let front = |device: &&Device| self.devices.is_in_front(device);
+        let front = |device: &&Device| device.is_compressed() && self.devices.is_in_front(device);
         let ids: Vec<DeviceId> = self
             .inside_gate(|| self.devices.list().filter(front).map(|device| device.id()).collect());
         let Some(mut mover) = (!ids.is_empty()).then(Mover::new).and_then(Result::ok) else {
@@ -103,9 +105,11 @@ impl Core {
     /// The thread's work, until the engine stops.
     fn keep_room_ahead(&self) {
         let (mut mover, mut rest_ns) = (None, REST_NS);
+        let mut sizing = self.inside_gate(|| Sizing::new(self));
         while !self.is_stopping() {
             let seen = self.demotion.wishes();
             let short = self.inside_gate(|| {
+                sizing.iter_mut().for_each(|sizing| self.follow(sizing));
                 self.devices.shortest().map(|(device, missing)| (device.id(), missing))
             });
             let Some((id, missing)) = short else {

@@ -6,25 +6,25 @@ use super::record::{Device, DeviceState};
 use super::spec::{SpecError, SwapSpec};
 use super::{Devices, SlotSpan};
 use crate::base::error::Error;
-use crate::base::index::{NodeId, Slot};
+use crate::base::index::NodeId;
 use crate::sys::PAGE_BYTES;
 use userswap_policy::devices::{DEVICES_MAX, Search};
 use userswap_policy::tiers::Room;
 
 impl Devices {
-    /// Whether pages should move on from the device of a slot; quickly told.
-    pub fn is_short(&self, slot: Slot) -> bool {
-        let device = self.device_of(slot);
-        self.is_in_front(device) && self.rooms(device).into_iter().flatten().any(Room::is_short)
+    /// Whether pages should move on from some device; quickly told.
+    pub fn is_any_short(&self) -> bool {
+        self.list().any(|device| self.is_short(device))
     }
 
-    /// The device from which pages should move on, and how many, if there is one and another behind it has room.
+    /// The first device from which pages should move on, and how many, if another behind it has room.
     pub(crate) fn shortest(&self) -> Option<(&Device, u32)> {
-        let short = |device: &&Device| {
-            self.is_in_front(device) && self.rooms(device).into_iter().flatten().any(Room::is_short)
-        };
-        let device = self.list().filter(short).find(|device| self.has_room_behind(device))?;
-        Some((device, self.missing(device)))
+        let short = |device: &&Device| self.is_short(device) && self.has_room_behind(device);
+        self.list().find(short).map(|device| (device, self.missing(device)))
+    }
+
+    fn is_short(&self, device: &Device) -> bool {
+        self.is_in_front(device) && self.rooms(device).into_iter().flatten().any(Room::is_short)
     }
 
     /// How many pages should move on from a device that was short.
@@ -66,9 +66,12 @@ impl Devices {
     /// A bit for each device behind one.
     fn behind(&self, front: &Device) -> u64 {
         const { assert!(DEVICES_MAX <= u64::BITS as usize, "a bit for each device") };
+        if front.tier().is_none() && !front.is_compressed() {
+            return 0;
+        }
         let is_behind = |device: &&Device| match (front.tier(), device.tier()) {
             (Some(front), Some(tier)) => tier > front,
-            (None, None) => front.is_compressed() && !device.is_compressed(),
+            (None, None) => !device.is_compressed(),
             _ => false,
         };
         self.list().filter(is_behind).fold(0, |bits, device| bits | 1 << device.id().0)
@@ -96,7 +99,7 @@ impl Devices {
         let is_on = store.state == DeviceState::On;
         let (pages, used) = (store.slots.pages(), store.slots.used());
         drop(store);
-        let slots = Room { free: pages.saturating_sub(used), total: pages };
+        let slots = Room { free: i64::from(pages) - i64::from(used), total: pages };
         let memory = device.is_compressed().then(|| self.allowance.room());
         [is_on.then_some(slots), memory.filter(|_| is_on)]
     }

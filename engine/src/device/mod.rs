@@ -6,6 +6,7 @@
 mod behind;
 mod cache;
 pub mod cipher;
+pub mod compress;
 mod counts;
 pub mod faulty;
 pub mod inherit;

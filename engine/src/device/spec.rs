@@ -131,6 +131,16 @@ pub enum SpecError {
         "\"{0}\" has a tier, and the swap devices in use have none: leave tier= out, or swap those off first"
     )]
     TierUnlike(String),
+    /// Compressed memory, where there is some in front of all devices.
+    #[error(
+        "\"{0}\": compressed memory is in front of all devices already: leave it out, or leave out compress"
+    )]
+    CompressedTwice(String),
+    /// The tier of the compressed memory in front.
+    #[error(
+        "\"{0}\": tier 0 is that of the compressed memory in front of all devices: number the others from 1 on"
+    )]
+    TierTaken(String),
     /// A tier with none before it.
     #[error(
         "\"{spec}\" is of tier {tier}, and no swap device of tier {missing}: number tiers from 0 on without a gap"

@@ -6,6 +6,7 @@ use crate::base::error::Error;
 use crate::base::index::{FrameIndex, NodeId, PageIndex, PageRange};
 use crate::base::topology::Topology;
 use crate::device::Devices;
+use crate::device::compress::Compress;
 use crate::job::member::Member;
 use crate::state::arena::Arena;
 use crate::state::blocks::PutBacks;
@@ -57,6 +58,8 @@ pub struct Tuning {
     pub on_full: OnFull,
     /// Whether devices that are added are encrypted, whatever is said of them.
     pub encrypt: bool,
+    /// How much memory compressed pages may take, where there is such memory in front of all devices.
+    pub compress: Option<Compress>,
     /// Physical pages allowed on each node.
     pub budgets: Vec<u32>,
     /// Readahead at the start.
@@ -162,6 +165,9 @@ impl Core {
         let uffd = open_uffd(tuning.fault)?;
         let (path, pages) = (choose_path(&uffd, tuning.transfer)?, arena.pages());
         let nodes = shares::build(&tuning.budgets, pages)?;
+        if tuning.compress == Some(Compress::Auto) {
+            nodes.iter().for_each(|node| node.lock().refaults = Some(Box::default()));
+        }
         let memory = Memory::new(&nodes, &topology).map_err(Error::Tables)?;
         let frames = nodes.iter().map(Node::positions).sum();
         Ok(Self {

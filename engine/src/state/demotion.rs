@@ -1,5 +1,4 @@
 //! What the thread sleeps on that moves pages on to the next tier (`demotion/`).
-use crate::base::index::Slot;
 use crate::state::core::Core;
 use crate::sys::futex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -48,9 +47,10 @@ impl Demotion {
 }
 
 impl Core {
-    /// Pages were written to the device of a slot: others should move on from there if room becomes short.
-    pub(crate) fn note_filled(&self, slot: Slot) {
-        if self.devices.is_short(slot) {
+    /// Pages were written: others should move on if room has become short, on this device or on one in front of it that takes
+    /// no more.
+    pub(crate) fn note_filled(&self) {
+        if self.devices.is_any_short() {
             self.demotion.wish();
         }
     }

@@ -14,6 +14,8 @@ const BEGUN_PAGES_MAX: u32 = SLABS_BEGUN_MAX * SLAB_PAGES;
 /// The memory of an engine's compressed devices, in pages. All is Relaxed: the numbers stand for nothing else.
 pub struct Allowance {
     budget: AtomicU32,
+    /// The most that slabs may take, whatever the budget has.
+    most: AtomicU32,
     /// Pages that the program has pinned; their part of the budget cannot be had.
     pub(crate) pins: AtomicU32,
     /// Promised to slots that hold nothing yet.
@@ -41,13 +43,25 @@ impl Allowance {
     /// Nothing is allowed yet.
     pub fn new() -> Self {
         let [budget, pins] = [const { AtomicU32::new(0) }; 2];
+        let most = AtomicU32::new(u32::MAX);
         let [reserved, busy, cell_bytes, unsettled] = [const { AtomicI64::new(0) }; 4];
-        Self { budget, pins, reserved, busy, cell_bytes, unsettled, settling: Lock::new(()) }
+        Self { budget, most, pins, reserved, busy, cell_bytes, unsettled, settling: Lock::new(()) }
     }
 
     /// Changes the budget of which this is a part.
     pub fn set_budget(&self, pages: u32) {
         self.budget.store(pages, Ordering::Relaxed);
+    }
+
+    /// Changes the most that slabs may take, as far as the budget has it; what they hold already has to move on.
+    pub fn set_most(&self, pages: u32) {
+        self.most.store(pages, Ordering::Relaxed);
+    }
+
+    /// The most that slabs could take, were it not for [`Self::set_most`].
+    pub fn most_of_budget(&self) -> u32 {
+        let pins = self.pins.load(Ordering::Relaxed);
+        self.budget.load(Ordering::Relaxed).saturating_sub(pins) / 4 * 3
     }
 
     /// What pages and promises may take. Cells and promises: with slabs begun not more than three quarters of what pins
@@ -57,7 +71,9 @@ impl Allowance {
         let pins = self.pins.load(Ordering::Relaxed);
         let room = self.budget.load(Ordering::Relaxed).saturating_sub(pins);
         let with_begun = |pages: u32| pages.saturating_sub(BEGUN_PAGES_MAX).max(room / 2);
-        Limits { cells: with_begun(room / 4 * 3), slabs: with_begun(room / 8 * 7) }
+        let most = self.most.load(Ordering::Relaxed);
+        let cells = with_begun(room / 4 * 3).min(most - most / 16);
+        Limits { cells, slabs: with_begun(room / 8 * 7).min(most) }
     }
 
     /// What is left of them, less than nothing where they are exceeded.
@@ -75,7 +91,7 @@ impl Allowance {
     pub fn room(&self) -> Room {
         let limits = self.limits();
         let left = self.left(limits, self.reserved.load(Ordering::Relaxed));
-        Room { free: left.max(0) as u32, total: limits.cells }
+        Room { free: left, total: limits.cells }
     }
 
     /// What slabs in use and reservations together take.
