@@ -420,3 +420,26 @@ fn where_data_do_not_compress_their_memory_goes_back_and_comes_again_with_others
         assert_nothing_lost(&engine);
     }
 }
+
+/// So few slots in front that a page is often given the one back that it had, while its copy is still being written.
+#[test]
+fn a_page_that_is_on_its_slot_again_with_other_content_stays_there() {
+    limit(60);
+    for way in WAYS {
+        let engine = engine_on(way, &["zram:40K,pri=9", "mem:64M,latency=10000"]);
+        engine.core().devices.set_mode(SlotMode::Shared);
+        let region = engine.map(9 * PAGE).unwrap();
+        let pages = Pages::of(&region);
+        let (mut stamps, mut random) = ([0; 9], Random::new(seed()));
+        eventually("many pages have moved on", || {
+            let page = random.below(pages.count);
+            pages.check(page, stamps[page]);
+            stamps[page] += 1;
+            pages.fill(page, stamps[page]);
+            region.page_out(page * PAGE..(page + 1) * PAGE).unwrap();
+            moved(&engine) > 300
+        });
+        (0..pages.count).for_each(|page| pages.check(page, stamps[page]));
+        assert_nothing_lost(&engine);
+    }
+}
