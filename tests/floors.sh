@@ -9,7 +9,7 @@
 set -euo pipefail
 
 # From the top to the bottom.
-FLOORS='api control process request swapoff fault reclaim transfer state job device base list_lru sys'
+FLOORS='api control process request swapoff demotion fault reclaim transfer state job device base list_lru sys'
 SIM_FLOORS='scenario report memory machine clock'
 
 # The arrows that go up, and what has no floor, in the Rust files below $1, where the floors are those of $2.

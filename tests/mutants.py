@@ -31,6 +31,9 @@ class Mutant(NamedTuple):
 
 
 MUTANTS = [
+    Mutant("moved-page-not-compared", "demotion/batch.rs",
+           "let is_same = self.devices.checksum(old) == checksum;",
+           "let is_same = checksum > 0;", tests="demotion"),
     Mutant("unsorted-free", "device/cache.rs",
            "free_batch::free_all(self.buffers.free_order(),",
            "free_batch::free_all(FreeOrder::Unsorted,"),

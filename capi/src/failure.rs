@@ -98,7 +98,7 @@ impl Failure {
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let code = match &error {
-            Error::Setting(_) | Error::NoNode(..) => US_INVALID,
+            Error::Setting(_) | Error::Tiers(_) | Error::NoNode(..) => US_INVALID,
             Error::OutOfRange(..) | Error::NotManaged(..) => US_RANGE,
             Error::NotABlock(_) => US_NOT_A_BLOCK,
             Error::Tables(_) | Error::ArenaFull(_) => US_NO_MEMORY,

@@ -26,7 +26,7 @@ use userswap::internals::{
     RAM_MIN_BYTES, VMA_RA, directory,
 };
 use userswap::internals::{Ledger, ledger};
-use userswap::{AddressOrder, Poll, ReadaheadPolicy};
+use userswap::{AddressOrder, Compress, Poll, ReadaheadPolicy};
 use userswap::{ByteSize, parse_size};
 use userswap::{FaultMode, IoBackend, OnFull, Placement, RawCalls, Transfer};
 use userswap::{SwapPath, SwapSpec};
@@ -55,10 +55,13 @@ pub struct RunArgs {
     /// Pretend that the CPUs belong to this many NUMA nodes
     #[arg(long, value_name = "NODES", value_parser = clap::value_parser!(u32).range(1..=64))]
     fake_numa: Option<u32>,
-    /// Swap device: PATH[:SIZE][,pri=N][,node=N][,encrypt], zram:SIZE, redis://HOST/PREFIX[:SIZE] or mem:SIZE; may be repeated [default:
+    /// Swap device: PATH[:SIZE][,pri=N][,tier=N][,node=N][,encrypt], zram:SIZE, redis://HOST/PREFIX[:SIZE] or mem:SIZE; may be repeated [default:
     /// an unlinked file in $TMPDIR or /var/tmp]
     #[arg(long, value_name = "SPEC", allow_hyphen_values = true)]
     swap: Vec<SwapSpec>,
+    /// Keep pages compressed in at most SIZE of the budget before they go to a device, or in as much as it brings (auto)
+    #[arg(long, value_name = "SIZE|auto")]
+    compress: Option<Compress>,
     /// Encrypt what is written to swap devices, all of them
     #[arg(long)]
     encrypt: bool,
@@ -319,6 +322,9 @@ fn options(args: &RunArgs) -> Result<Options, Failure> {
         options.swaps.push(default_swap());
     }
     options.encrypt = args.encrypt;
+    options.compress = args.compress;
+    userswap::internals::swaps_of(&options)
+        .map_err(|error| Failure::usage(format!("--swap: {error}")))?;
     options.placement = args.placement;
     options.fault = args.fault;
     options.min_region_bytes = args.min_region.0;

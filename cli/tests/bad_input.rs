@@ -101,6 +101,18 @@ fn words_that_do_not_exist_are_refused_with_those_that_do() {
     refused(&["run", "--ram"], 2, &["--ram needs a value"]);
     refused(&["run", "--swap", "mem", "--", "echo", "ran"], 2, &["mem:512M"]);
     refused(&["run", "--swap", "/var/tmp,pri=x", "--", "echo", "ran"], 2, &["pri=x", "32767"]);
+    for (words, allowed) in [
+        (&["--compress", "1M"][..], &["\"1M\"", "at least 8M", "auto"][..]),
+        (&["--compress", "auto", "--swap", "zram:1G"], &["\"zram:1G\"", "leave it out"]),
+        (&["--compress", "64M", "--swap", "/var/tmp,tier=0"], &["/var/tmp,tier=0", "from 1 on"]),
+        (&["--swap", "zram:1G,tier=0", "--swap", "/var/tmp"], &["\"/var/tmp\" has no tier"]),
+        (&["--swap", "/var/tmp,tier=1"], &["/var/tmp,tier=1", "of tier 0", "without a gap"]),
+        (&["--swap", "/var/tmp,tier=16"], &["tier=16", "0 to 15"]),
+    ] {
+        let all: Vec<&str> =
+            ["run"].iter().chain(words).chain(&["--", "echo", "ran"]).copied().collect();
+        refused(&all, 2, allowed);
+    }
     // A file of that name would not be encrypted.
     for (swap, remedy) in [
         ("/var/tmp,encrypted", "node=N, encrypt,"),

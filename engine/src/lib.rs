@@ -30,6 +30,7 @@
 mod api;
 mod base;
 mod control;
+mod demotion;
 mod device;
 mod fault;
 mod job;
@@ -55,6 +56,7 @@ pub use base::counters::{Percentiles, Snapshot};
 pub use base::error::Error;
 pub use base::open_error::OpenError;
 pub use base::size::{ByteSize, SizeError, parse_size};
+pub use device::compress::{Compress, CompressError};
 pub use device::spec::{SpecError, SwapPath, SwapSpec};
 pub use device::throttle::{Speed, Throttle};
 pub use list_lru::ShrinkRequest;
@@ -71,7 +73,7 @@ pub use userswap_policy::readahead::{AddressOrder, ReadaheadPolicy};
 /// What the other crates of this workspace need beside the public names; it may change at any time.
 #[doc(hidden)]
 pub mod internals {
-    pub use crate::api::engine::{check_nodes, open_devices};
+    pub use crate::api::engine::{check_nodes, open_devices, swaps_of};
     pub use crate::api::options::{MIN_REGION_DEFAULT_BYTES, OPTIONS_VARIABLE, Options};
     pub use crate::api::prepared::{Gathered, Prepared};
     pub use crate::base::choice::{Allowed, PAGE_CLUSTERS, RA_POLICIES, VMA_RA};

@@ -2,7 +2,8 @@
 //!
 //! Every node has a list of the devices that have room, sorted by key: 0 and below for priorities that
 //! users gave, 1 for a device without one on its own node, 2 and above for such a device elsewhere.
-//! Devices with the same key take turns, on each node for itself. That is [`Placement::Near`], the
+//! All devices of a lower tier come before those of a higher one, whatever their keys: the lists are those of each tier, one
+//! after the other. Devices with the same tier and key take turns, on each node for itself. That is [`Placement::Near`], the
 //! per-node lists of the kernel from 4.14 on; [`Placement::Spread`] is what took their place in late
 //! 2025: one list, in which all devices without a user's priority are equal.
 //!
@@ -28,6 +29,12 @@ pub const DEVICES_MAX: usize = IDS_MAX;
 pub const MACHINE_NODES_MAX: u16 = 1024;
 /// Highest priority that a user can give: the kernel's interface carries 15 bits.
 pub const PRIORITY_MAX: u16 = 0x7fff;
+
+/// Highest tier that a device can be of; the lowest is 0, which is asked first.
+pub const TIER_MAX: u8 = 15;
+
+/// What a tier adds to a key: more than keys differ by.
+const TIER_KEYS: i32 = 1 << 17;
 
 /// Where numbering of priorities that no user gave starts; no device has it where devices are told apart.
 const PRIORITY_NONE: i16 = -1;
@@ -77,6 +84,8 @@ pub struct Device {
     pub priority: i16,
     /// The node it is close to, if it is close to one.
     pub node: Option<NodeId>,
+    /// All of a lower one are asked before.
+    pub tier: u8,
     /// Usable slots, in use or not: no header, no bad ones.
     pub pages: u32,
     /// Swapped on, or on its way out.
@@ -97,14 +106,19 @@ impl Device {
 
     /// What it is sorted by in the list of all devices: ascending.
     fn key(&self) -> i32 {
-        -i32::from(self.priority)
+        self.first_key() - i32::from(self.priority)
+    }
+
+    /// Around it are the keys of its tier.
+    fn first_key(&self) -> i32 {
+        i32::from(self.tier) * TIER_KEYS
     }
 
     /// What it is sorted by in the list of `node`.
     fn key_on(&self, node: usize, placement: Placement) -> i32 {
         let is_own = self.node.is_some_and(|own| usize::from(own.0) == node);
         match placement {
-            Placement::Near if is_own && self.is_automatic() => KEY_PROMOTED,
+            Placement::Near if is_own && self.is_automatic() => self.first_key() + KEY_PROMOTED,
             Placement::Near | Placement::Spread => self.key(),
         }
     }
@@ -121,6 +135,8 @@ pub enum SwaponError {
     NoSuchNode(NodeId),
     /// The priority is above [`PRIORITY_MAX`].
     PriorityTooHigh(u16),
+    /// The tier is above [`TIER_MAX`].
+    TierTooHigh(u8),
 }
 
 /// Why a device cannot be swapped off.
@@ -144,6 +160,11 @@ impl Search {
     /// A search that starts at the head of a list.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// One that passes by the devices with these bits.
+    pub fn without(devices: u64) -> Self {
+        Self { visited: devices, successor: None }
     }
 
     fn is_unvisited(&self, id: u8) -> bool {
@@ -191,6 +212,23 @@ impl DeviceTable {
         priority: Option<u16>,
         pages: u32,
     ) -> Result<DeviceId, SwaponError> {
+        self.swapon_in(0, node, priority, pages)
+    }
+
+    /// As [`Self::swapon`], in a tier.
+    ///
+    /// # Errors
+    /// See [`SwaponError`]; nothing has changed.
+    pub fn swapon_in(
+        &mut self,
+        tier: u8,
+        node: Option<NodeId>,
+        priority: Option<u16>,
+        pages: u32,
+    ) -> Result<DeviceId, SwaponError> {
+        if tier > TIER_MAX {
+            return Err(SwaponError::TierTooHigh(tier));
+        }
         if let Some(node) = node
             && usize::from(node.0) >= self.available.len()
         {
@@ -208,7 +246,8 @@ impl DeviceTable {
         let id = DeviceId(index.ok_or(SwaponError::TooManyDevices)? as u8);
         self.indexes_used = self.indexes_used.max(u32::from(id.0) + 1);
         // It is where a device is whose swapoff failed, and goes on from there.
-        let device = Device { priority, node, pages, phase: Phase::Leaving, room: Room::Left };
+        let (phase, room) = (Phase::Leaving, Room::Left);
+        let device = Device { priority, node, tier, pages, phase, room };
         self.devices[usize::from(id.0)] = Some(device);
         self.enable(id);
         Ok(id)
@@ -347,12 +386,13 @@ impl DeviceTable {
         ids.zip(&self.devices).filter_map(|(id, device)| Some((id, device.as_ref()?)))
     }
 
-    /// The devices with room in the order in which `node` asks them, with their keys.
+    /// The devices with room in the order in which `node` asks them, with their keys in their tiers.
     ///
     /// # Panics
     /// When there is no such node.
     pub fn listed(&self, node: NodeId) -> impl Iterator<Item = (DeviceId, i32)> + '_ {
-        self.available(node).iter().map(|(id, key)| (DeviceId(id), key))
+        let listed = self.available(node).iter().map(|(id, key)| (DeviceId(id), key));
+        listed.map(|(id, key)| (id, key - self.device(id).map_or(0, Device::first_key)))
     }
 
     /// Makes a device that is on no list take part, under a new priority unless a user gave it one.

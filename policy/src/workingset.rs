@@ -191,8 +191,7 @@ impl Workingset {
 
     /// Pages that left since the one that left this shadow, to the next 64.
     pub fn distance(&self, shadow: Shadow) -> u64 {
-        let ticks = self.now().0.wrapping_sub(shadow.0) & SHADOW_MASK;
-        u64::from(ticks) << GRAIN_BITS
+        self.now().since(shadow)
     }
 
     fn newcomers(&self, counts: Counts) -> u32 {
@@ -215,7 +214,8 @@ impl Workingset {
         }
     }
 
-    fn now(&self) -> Shadow {
+    /// What a page would leave that left now.
+    pub fn now(&self) -> Shadow {
         Shadow((self.age >> GRAIN_BITS) as u32 & SHADOW_MASK)
     }
 }
@@ -232,6 +232,11 @@ impl Shadow {
     /// A shadow from the bits it was stored as.
     pub fn new(bits: u32) -> Self {
         Self(bits & SHADOW_MASK)
+    }
+
+    /// Pages that left between an earlier shadow and this one, to the next 64.
+    pub fn since(self, earlier: Shadow) -> u64 {
+        u64::from(self.0.wrapping_sub(earlier.0) & SHADOW_MASK) << GRAIN_BITS
     }
 
     /// The bits to store: [`SHADOW_BITS`] of them.

@@ -144,6 +144,7 @@ fn devices(devices: &[DeviceStatus]) -> String {
         ("", Lean::Left),
     ];
     let row = |device: &DeviceStatus| {
+        let tier = device.tier.map_or_else(String::new, |tier| format!("tier {tier}"));
         let encrypted = if device.encrypt { "encrypted" } else { "" };
         let state = match device.state {
             DeviceState::On => "",
@@ -159,7 +160,7 @@ fn devices(devices: &[DeviceStatus]) -> String {
             ByteSize(device.used_bytes).rounded(),
             device.priority.to_string(),
             device.node.map_or_else(|| "-".to_owned(), |node| node.to_string()),
-            [encrypted, state]
+            [&tier, encrypted, state]
                 .into_iter()
                 .filter(|word| !word.is_empty())
                 .collect::<Vec<_>>()
@@ -281,6 +282,7 @@ mod tests {
             encrypt: index == 0,
             compressed: None,
             priority,
+            tier: None,
             node: (index > 0).then_some(0),
             state: DeviceState::On,
             alloc_lock: LockStatus { acquisitions: 4, waits: 1 },

@@ -16,7 +16,7 @@ use crate::failure::Failure;
 pub struct SwaponArgs {
     /// The process, as `userswap list` shows it
     pid: EngineName,
-    /// The device: PATH[:SIZE][,pri=N][,node=N][,encrypt], zram:SIZE, redis://HOST/PREFIX[:SIZE] or mem:SIZE
+    /// The device: PATH[:SIZE][,pri=N][,tier=N][,node=N][,encrypt], zram:SIZE, redis://HOST/PREFIX[:SIZE] or mem:SIZE
     #[arg(allow_hyphen_values = true)]
     spec: SwapSpec,
 }

@@ -22,6 +22,13 @@ pub const COUNTERS: &[Counter] = &[
     row("pswpout", "swap_out", Pages, "Written to devices"),
     row("zswpin", "compressed_in", Pages, "Of what was read, decompressed"),
     row("zswpout", "compressed_out", Pages, "Of what was written, compressed"),
+    row(
+        "zswpwb",
+        "compressed_written_back",
+        Pages,
+        "Written from compressed memory to the devices behind it",
+    ),
+    row("swap_demoted", "swap_demoted", Pages, "Moved on to the next tier"),
     row("swpout_zero", "swap_out_zero", Pages, "Left without a slot, being zeros"),
     row("swpout_clean", "swap_out_clean", Pages, "Left without a write, being on their slot still"),
     row(

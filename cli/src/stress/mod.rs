@@ -1,7 +1,7 @@
 //! `userswap stress`: whether a program ever reads a wrong byte, hangs or ends because of us.
 //!
 //! Rounds of every kind (both ways in which faults arrive, both in which pages travel, devices that are well, in trouble, or
-//! lose pages) run a load that verifies all of its memory, each as any program would under `userswap run`, while an
+//! lose pages, tiers) run a load that verifies all of its memory, each as any program would under `userswap run`, while an
 //! operator changes budget, devices and settings. The first finding ends it.
 mod operator;
 mod round;

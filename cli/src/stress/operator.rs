@@ -59,13 +59,23 @@ fn set(key: &str, value: &str) -> Request {
     Request::Set { key: key.to_owned(), value: value.to_owned() }
 }
 
+/// Where devices have tiers, those without are refused, and the other way about.
+const SWAPONS: [&str; 8] = [
+    "mem:32M",
+    "mem:32M,tier=1",
+    "/var/tmp:48M",
+    "/var/tmp:48M,tier=2",
+    "mem:48M,pri=9",
+    "mem:48M,pri=9,tier=0",
+    "zram:48M,pri=8",
+    "zram:48M,pri=8,tier=0",
+];
+
 fn request(next: &mut impl FnMut(u64) -> u64, client: &mut Client) -> Request {
     let of = |values: &[&str], at: u64| values[at as usize % values.len()].to_owned();
     match next(14) {
         0..3 => set("ram", &of(&["16M", "18M", "24M", "40M"], next(4))),
-        3 => Request::Swapon {
-            spec: of(&["mem:32M", "/var/tmp:48M", "mem:48M,pri=9", "zram:48M,pri=8"], next(4)),
-        },
+        3 => Request::Swapon { spec: of(&SWAPONS, next(SWAPONS.len() as u64)) },
         4 => {
             let devices = client.status().map_or(Vec::new(), |status| status.devices);
             let count = devices.len().max(1) as u64;

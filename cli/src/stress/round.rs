@@ -33,24 +33,34 @@ pub enum Devices {
     Losing,
     /// Nothing fails, and what fits stays in memory, compressed.
     Compressed,
+    /// Nothing fails, and pages move on from compressed memory to a small device and a large one.
+    Tiers,
 }
 
 impl Devices {
-    pub const ALL: [Self; 4] = [Self::Well, Self::InTrouble, Self::Losing, Self::Compressed];
+    pub const ALL: [Self; 5] =
+        [Self::Well, Self::InTrouble, Self::Losing, Self::Compressed, Self::Tiers];
 
-    fn specs(self, directory: &Path, seed: u64) -> [String; 2] {
+    fn specs(self, directory: &Path, seed: u64) -> Vec<String> {
         let directory = directory.display();
         match self {
-            Self::Well => [format!("{directory}:128M,pri=5"), "mem:256M".to_owned()],
-            Self::Compressed => ["zram:256M,pri=5".to_owned(), "mem:256M".to_owned()],
+            Self::Well => vec![format!("{directory}:128M,pri=5"), "mem:256M".to_owned()],
+            Self::Compressed => vec!["zram:256M,pri=5".to_owned(), "mem:256M".to_owned()],
+            Self::Tiers => {
+                let disk = format!("{directory}:48M,tier=1");
+                vec!["zram:256M,tier=0".to_owned(), disk, "mem:256M,tier=2".to_owned()]
+            }
             Self::InTrouble => {
                 let plan = format!("read=0.01,write=0.01,short=0.02,late=0.01:20,seed={seed}");
                 let outage = "error=ETIMEDOUT,outage=3000:12";
-                [format!("faulty:{directory}:128M,pri=5,{plan},{outage}"), "mem:256M".to_owned()]
+                vec![
+                    format!("faulty:{directory}:128M,pri=5,{plan},{outage}"),
+                    "mem:256M".to_owned(),
+                ]
             }
             Self::Losing => {
                 let plan = format!("read=0.001,write=0.01,torn=0.005,flip=0.001,seed={seed}");
-                [format!("faulty:mem:128M,pri=5,bad=0.0005,{plan}"), "mem:256M".to_owned()]
+                vec![format!("faulty:mem:128M,pri=5,bad=0.0005,{plan}"), "mem:256M".to_owned()]
             }
         }
     }
@@ -71,6 +81,7 @@ impl fmt::Display for Kind {
             Devices::InTrouble => "devices in trouble",
             Devices::Losing => "devices that lose pages",
             Devices::Compressed => "compressed memory",
+            Devices::Tiers => "tiers",
         };
         write!(f, "--fault {} --transfer {}, {devices}", self.fault, self.transfer)
     }

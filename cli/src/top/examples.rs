@@ -70,6 +70,7 @@ pub fn device(index: u32, name: &str) -> DeviceStatus {
         encrypt: false,
         compressed: None,
         priority: -2,
+        tier: None,
         node: None,
         state: DeviceState::On,
         alloc_lock: LockStatus::default(),

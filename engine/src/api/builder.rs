@@ -5,6 +5,7 @@ use crate::base::choice::{FaultMode, IoBackend, OnFull, Transfer};
 use crate::base::error::Error;
 use crate::base::log;
 use crate::control::directory;
+use crate::device::compress::Compress;
 use crate::device::spec::SwapSpec;
 use crate::state::arena::Arena;
 use crate::sys::PAGE_BYTES;
@@ -68,6 +69,13 @@ impl Builder {
     /// noticed, and its page lost. Compressed memory, which is RAM, stays as it is.
     pub fn encrypt(mut self) -> Self {
         self.options.encrypt = true;
+        self
+    }
+
+    /// Keeps pages compressed in a part of the budget before they go to a device: those that have been away for longest move
+    /// on to the devices that are named, or the default one.
+    pub fn compress(mut self, compress: Compress) -> Self {
+        self.options.compress = Some(compress);
         self
     }
 

@@ -10,8 +10,9 @@ use crate::base::index::NodeId;
 use crate::base::limits::{FRAMES_MAX, RAM_MIN_BYTES, default_swap_bytes};
 use crate::base::topology::Topology;
 use crate::control::{directory, settings};
+use crate::device::compress::Compress;
 use crate::device::open::default_directory;
-use crate::device::spec::SwapSpec;
+use crate::device::spec::{SwapSpec, check_tiers};
 use crate::device::{Devices, open};
 use crate::job::member::Member;
 use crate::request::hibernate::Stayed;
@@ -279,9 +280,7 @@ pub fn check_nodes(options: &Options) -> Result<(), Error> {
 /// The first device that cannot be used.
 pub fn open_devices(options: &Options, topology: &Topology) -> Result<Devices, Error> {
     options.password.keep();
-    let default = SwapSpec::at(default_directory());
-    let specs =
-        if options.swaps.is_empty() { std::slice::from_ref(&default) } else { &options.swaps };
+    let specs = swaps_of(options)?;
     let bytes = default_swap_bytes(options.ram_bytes);
     let open = |spec: &SwapSpec| match options.encrypt {
         true => open::open(&spec.clone().encrypted(), bytes),
@@ -290,7 +289,26 @@ pub fn open_devices(options: &Options, topology: &Topology) -> Result<Devices, E
     let opened = specs.iter().map(open).collect::<Result<Vec<_>, _>>()?;
     let devices = Devices::new(opened, topology)?;
     devices.set_placement(options.placement);
+    if let Some(Compress::Most(bytes)) = options.compress {
+        devices.allowance.set_most((bytes / PAGE_BYTES as u64).min(u32::MAX.into()) as u32);
+    }
     Ok(devices)
+}
+
+/// The devices that options name, compressed memory in front of them where that is asked for.
+///
+/// # Errors
+/// Tiers that they cannot have together.
+pub fn swaps_of(options: &Options) -> Result<Vec<SwapSpec>, Error> {
+    let default = SwapSpec::at(default_directory());
+    let given =
+        if options.swaps.is_empty() { std::slice::from_ref(&default) } else { &options.swaps };
+    let all = match options.compress {
+        Some(compress) => compress.in_front_of(given, options.ram_bytes),
+        None => Ok(given.to_vec()),
+    };
+    let checked = all.and_then(|all| check_tiers(&all).map(|()| all));
+    checked.map_err(|error| Error::Tiers(error.to_string()))
 }
 
 /// The machine, or the one that `--fake-numa` makes of it.
@@ -318,6 +336,7 @@ pub(super) fn tuning_of(options: &Options, topology: &Topology) -> Result<Tuning
         poll: options.poll,
         on_full: options.on_full,
         encrypt: options.encrypt,
+        compress: options.compress,
         readahead: readahead::Settings {
             policy: options.swap_ra_policy,
             page_cluster: options.page_cluster.min(PAGE_CLUSTER_MAX),

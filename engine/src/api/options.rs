@@ -7,6 +7,7 @@ use crate::base::choice::{
     Allowed, FaultMode, IoBackend, OnFull, PAGE_CLUSTERS, RA_POLICIES, RawCalls, Transfer, VMA_RA,
 };
 use crate::base::topology::SYSFS;
+use crate::device::compress::{Compress, CompressError};
 use crate::device::remote::open::Password;
 use crate::device::spec::{SpecError, SwapSpec};
 use std::fmt::Write as _;
@@ -59,6 +60,9 @@ pub enum OptionsError {
     /// A swap device that cannot be read.
     #[error("swap: {0}")]
     Swap(#[from] SpecError),
+    /// An amount of compressed memory that is none.
+    #[error("compress: {0}")]
+    Compress(#[from] CompressError),
     /// A key that must be there.
     #[error("option \"{0}\" is missing")]
     Missing(&'static str),
@@ -83,6 +87,8 @@ pub struct Options {
     pub swaps: Vec<SwapSpec>,
     /// Whether all of them are encrypted, those that come later, too.
     pub encrypt: bool,
+    /// How much memory compressed pages may take in front of all of them, if any.
+    pub compress: Option<Compress>,
     /// Which device without a priority is asked first.
     pub placement: Placement,
     /// How faults are delivered.
@@ -135,6 +141,7 @@ impl Options {
             sysfs: SYSFS.into(),
             swaps: Vec::new(),
             encrypt: false,
+            compress: None,
             placement: Placement::Near,
             fault: FaultMode::Thread,
             min_region_bytes: MIN_REGION_DEFAULT_BYTES,
@@ -189,16 +196,24 @@ impl Options {
             writeln!(text, "swap={swap}").expect("writing to a string cannot fail");
         }
         self.write_files(&mut text);
+        self.write_given(&mut text);
+        text
+    }
+
+    /// What is there only if it was asked for.
+    fn write_given(&self, text: &mut String) {
         if self.encrypt {
             text.push_str("encrypt=true\n");
         }
         if let Some(password) = &self.password.text {
             writeln!(text, "redis_password={password}").expect("writing to a string cannot fail");
         }
+        if let Some(compress) = self.compress {
+            writeln!(text, "compress={compress}").expect("writing to a string cannot fail");
+        }
         if self.quiet {
             text.push_str("quiet=true\n");
         }
-        text
     }
 
     fn write_files(&self, text: &mut String) {
@@ -251,9 +266,6 @@ impl Options {
             "fault" => self.fault = value.parse()?,
             "min_region" => self.min_region_bytes = number("min_region", value)?,
             "on_full" => self.on_full = value.parse()?,
-            "stats" => self.stats = Some(PathBuf::from(value)),
-            "trace" => self.trace = Some(PathBuf::from(value)),
-            "record" => self.record = Some(PathBuf::from(value)),
             "transfer" => self.transfer = value.parse()?,
             "io" => self.io = value.parse()?,
             "poll" => self.poll = value.parse()?,
@@ -263,20 +275,30 @@ impl Options {
                     page_cluster_of(value).map_err(|_| refused(value, PAGE_CLUSTERS))?;
             }
             "vma_ra_enabled" => self.vma_ra_enabled = readahead(value, VMA_RA)?,
-            "ledger" => self.ledger = Some(PathBuf::from(value)),
-            "control" => self.control = Some(PathBuf::from(value)),
-            "told" => self.told = Some(PathBuf::from(value)),
             "redis_password" => self.password.text = Some(value.to_owned()),
-            "redis_password_file" => self.password.file = Some(PathBuf::from(value)),
             "raw_calls" => self.raw_calls = value.parse()?,
             "encrypt" => {
                 self.encrypt = value.parse().map_err(|_| refused(value, ENCRYPT))?;
             }
+            "compress" => self.compress = Some(value.parse()?),
             "quiet" => self.quiet = value == "true",
             "root_pid" => self.root_pid = number("root_pid", value)?,
-            _ => return Err(OptionsError::UnknownKey(key.to_owned())),
+            _ => *self.file(key)? = Some(PathBuf::from(value)),
         }
         Ok(())
+    }
+
+    fn file(&mut self, key: &str) -> Result<&mut Option<PathBuf>, OptionsError> {
+        Ok(match key {
+            "ledger" => &mut self.ledger,
+            "stats" => &mut self.stats,
+            "trace" => &mut self.trace,
+            "record" => &mut self.record,
+            "control" => &mut self.control,
+            "told" => &mut self.told,
+            "redis_password_file" => &mut self.password.file,
+            _ => return Err(OptionsError::UnknownKey(key.to_owned())),
+        })
     }
 }
 
@@ -323,8 +345,10 @@ mod tests {
         options.told = Some("/run/userswap-0-lib/told-4711".into());
         options.raw_calls = RawCalls::Trap;
         options.encrypt = true;
+        options.ram_max_bytes = 4 << 30;
         options.password.text = Some("open = sesame".to_owned());
         options.password.file = Some("/run/secrets/redis password".into());
+        options.compress = Some(Compress::Most(64 << 20));
         options.quiet = true;
         options.ledger = Some("/run/user/1000/4711.ledger".into());
         options.root_pid = 4711;
@@ -355,6 +379,7 @@ mod tests {
             ("ram=5\npage_cluster=11", "\"11\" is not allowed: use a whole number from 0 to 10"),
             ("ram=5\nvma_ra_enabled=maybe", "\"maybe\" is not allowed: use true or false"),
             ("ram=5\nencrypt=yes", "\"yes\" is not allowed: use true or false"),
+            ("ram=5\ncompress=1M", "\"1M\" is no amount"),
             ("ram=5\nroot_pid=-1", "\"-1\""),
             ("ram=5\nram_of_node=0-7", "\"0-7\""),
         ] {

@@ -33,6 +33,7 @@ impl Running {
             keep(balance::start(self.core.clone(), member.clone())?);
         }
         keep(crate::fault::watchdog::start(self.core.clone())?);
+        keep(crate::demotion::start(self.core.clone())?);
         self.core.start_trace()?.into_iter().for_each(keep);
         if self.core.shrinkers.has_thread() {
             keep(crate::reclaim::shrink::start(self.core.clone())?);

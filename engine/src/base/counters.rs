@@ -57,6 +57,10 @@ counters! {
     zswpin,
     /// Of the pages written, those to compressed memory.
     zswpout,
+    /// Pages written from compressed memory to the devices behind it.
+    zswpwb,
+    /// Pages that moved on from a device to one of a higher tier, or from compressed memory to one without tiers.
+    swap_demoted,
     /// Pages that left without a slot because they held only zeros.
     swpout_zero,
     /// Pages that left without a write because their slot still held the same content.

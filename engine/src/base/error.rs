@@ -122,6 +122,9 @@ pub enum Error {
          first, or use at least 12 MiB more than that and what is pinned"
     )]
     BudgetStored(u64, u64),
+    /// Tiers that devices cannot have together.
+    #[error("{0}")]
+    Tiers(String),
     /// A setting that does not exist or does not take the value.
     #[error("{0}")]
     Setting(String),
@@ -160,7 +163,7 @@ impl Error {
     /// The kernel's number for what was wrong, where it has one for the same refusal.
     pub fn errno(&self) -> Option<i32> {
         match self {
-            Self::Setting(_) => Some(libc::EINVAL),
+            Self::Setting(_) | Self::Tiers(_) => Some(libc::EINVAL),
             _ => None,
         }
     }
@@ -174,5 +177,6 @@ fn swapon_reason(error: &SwaponError) -> String {
         SwaponError::PriorityTooHigh(priority) => {
             format!("priority {priority} is too high: use at most 32767")
         }
+        SwaponError::TierTooHigh(tier) => format!("tier {tier} is too high: use at most 15"),
     }
 }

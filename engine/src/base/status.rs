@@ -157,6 +157,9 @@ pub struct DeviceStatus {
     pub compressed: Option<CompressedStatus>,
     /// As given, or negative when it was given automatically.
     pub priority: i32,
+    /// Its tier, if devices have tiers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tier: Option<u8>,
     /// The number of the node it is near to; None when it is near to none.
     pub node: Option<u16>,
     /// Whether new pages can go to it.

@@ -104,6 +104,7 @@ impl Core {
             encrypt: device.is_encrypted(),
             compressed: device.stored().map(compressed_status),
             priority: priority.into(),
+            tier: device.tier(),
             node: label.node.map(number),
             lent_bytes: u64::from(lent) * PAGE_BYTES as u64,
             state: match phase {

@@ -8,7 +8,7 @@ use crate::base::index::{NodeId, Slot};
 use crate::sys::lock::{Guard, Lock};
 use crate::sys::{clock, numa};
 use std::sync::atomic::{AtomicU8, Ordering};
-use userswap_policy::devices::DeviceId;
+use userswap_policy::devices::{DeviceId, Search};
 use userswap_policy::free_batch::{self, FreeOrder, Invalid};
 use userswap_policy::named_choice;
 use userswap_policy::slot_cache::{BATCH, Decision, Put, Ready, Returned, Source, Switch, Take};
@@ -156,7 +156,7 @@ impl Devices {
     }
 
     fn refill(&self, ready: &mut Ready<Slot>, near: NodeId) -> Option<Slot> {
-        let span = self.ask_devices(BATCH as u32, near)?;
+        let span = self.ask_devices(BATCH as u32, near, &Search::new())?;
         let mut slots = [span.first; BATCH];
         for (entry, slot) in slots.iter_mut().zip(span.slots()) {
             *entry = slot;

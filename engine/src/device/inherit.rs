@@ -219,6 +219,7 @@ impl Devices {
             direct: Direct::Yes,
             warning: None,
             priority: priority.filter(|priority| *priority >= 0),
+            tier: device.tier(),
             node: None,
             throttle: device.throttle(),
             faulty: device.faulty().map(|faulty| faulty.plan),

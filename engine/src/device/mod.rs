@@ -3,8 +3,10 @@
 //! A slot is named engine-wide by one number, as in the kernel's swap entries: the device's index and the
 //! slot on it. Locks nest CPU buffer, device, list: `table` (the list lock) is the innermost, taken with a
 //! device's lock held when that device becomes full or gets room.
+mod behind;
 mod cache;
 pub mod cipher;
+pub mod compress;
 mod counts;
 pub mod faulty;
 pub mod inherit;
@@ -19,6 +21,7 @@ pub mod request;
 pub mod retry;
 pub mod spec;
 mod spec_parts;
+mod store;
 mod sysfs;
 pub mod throttle;
 pub mod traffic;
@@ -147,7 +150,8 @@ impl Devices {
     }
 
     fn take_into_use(&self, opened: OpenDevice, hardware: Hardware) -> Result<DeviceId, Error> {
-        let priority = opened.priority.map(|priority| priority as u16);
+        let (tier, priority) =
+            (opened.tier.unwrap_or(0), opened.priority.map(|given| given as u16));
         let device = self.free_record()?;
         let slots = slots_of(opened.bytes);
         let bank = self.banks().take(slots).ok_or(Error::NoSlotNumbers(opened.bytes))?;
@@ -165,7 +169,8 @@ impl Devices {
             self.of_bank[bank as usize].store(device.id().0, Ordering::Relaxed);
         }
         let pages = store.slots.pages();
-        let taken = self.table().swapon(hardware.node, priority, pages).map_err(Error::Swapon);
+        let taken = self.table().swapon_in(tier, hardware.node, priority, pages);
+        let taken = taken.map_err(Error::Swapon);
         if let Err(error) = taken {
             drop(store);
             drop(device.remove());
@@ -188,6 +193,7 @@ impl Devices {
     /// It names a node that does not exist, or there are too many devices.
     pub fn check_swapon(&self, spec: &SwapSpec, topology: &Topology) -> Result<(), Error> {
         spec.node.map_or(Ok(None), |number| named_node(number, topology))?;
+        self.check_tier(spec)?;
         self.free_record().map(|_| ())
     }
 
@@ -224,21 +230,26 @@ impl Devices {
     /// Allocates up to `want` consecutive slots for a CPU of the node `near`, from the device that its list
     /// has first.
     pub fn allocate(&self, want: u32, near: NodeId) -> Option<SlotSpan> {
-        self.take_buffered(want, near).or_else(|| self.ask_devices(want, near)).or_else(|| {
+        self.take_buffered(want, near).or_else(|| self.allocate_from(want, near, &Search::new()))
+    }
+
+    /// The same from the devices of a search, past the buffers.
+    fn allocate_from(&self, want: u32, near: NodeId, among: &Search) -> Option<SlotSpan> {
+        self.ask_devices(want, near, among).or_else(|| {
             // The slots in buffers may be the last there are, or those that children read no more.
             self.drain();
             self.list().for_each(|device| {
                 self.take_back(device);
                 self.look_for_supply(device);
             });
-            self.ask_devices(want, near)
+            self.ask_devices(want, near, among)
         })
     }
 
     /// Asks the devices themselves.
-    fn ask_devices(&self, want: u32, near: NodeId) -> Option<SlotSpan> {
+    fn ask_devices(&self, want: u32, near: NodeId, among: &Search) -> Option<SlotSpan> {
         let granted = self.counts.reserve(want)?;
-        let mut search = Search::new();
+        let mut search = among.clone();
         let span = std::iter::from_fn(|| self.table().next(near, &mut search))
             .find_map(|id| self.allocate_on(self.by_id(id), granted, near));
         let taken = span.map_or(0, |span| span.count);
@@ -254,6 +265,8 @@ impl Devices {
         let label = device.label()?;
         let mut store = device.store().lock_counted(&device.allocation);
         let run = store.allocate(cursor, want)?;
+        // Relaxed, a hint: who looks for pages on the device finds those above it the next time.
+        device.slots_ever.fetch_max(run.first + run.count, Ordering::Relaxed);
         self.note_full(device, &store);
         let asks = store.is_due(run.count);
         drop(store);

@@ -8,6 +8,7 @@ use super::faulty::{Doom, Faulty};
 use super::loans::Loans;
 use super::open::{DeviceKind, OpenDevice, memory_device};
 use super::remote::Remote;
+pub use super::store::{Cursor, Store};
 use super::sysfs::Hardware;
 use super::throttle::{Distance, Link, Throttle};
 use super::traffic::Traffic;
@@ -26,12 +27,11 @@ use std::io;
 use std::num::NonZeroU32;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use userswap_policy::banks::{BANK_SLOTS, bank_of};
 use userswap_policy::devices::DeviceId;
-use userswap_policy::lent::{Lent, SlotWord};
-use userswap_policy::slots::{ClusterCursor, SlotRun, Slots};
+use userswap_policy::slots::{ClusterCursor, SlotRun};
 
 /// Blocks of a file are allocated this far at a time: a full file system is noticed before a page is on
 /// its way, and the file stays as small as what was swapped.
@@ -42,6 +42,8 @@ const ALLOCATE_BYTES_MIN: u64 = 8 << 20;
 const ERRORS_MAX: u32 = 16;
 /// The descriptor of a record without a device.
 const NOTHING: RawFd = -1;
+/// The tier of a device that has none.
+const NO_TIER: u8 = u8::MAX;
 
 /// What does not change while a device is in use.
 #[derive(Clone, Debug)]
@@ -91,38 +93,6 @@ pub enum Supply {
     Short,
 }
 
-/// What the device's lock guards.
-pub struct Store {
-    /// Whether there is a device.
-    pub state: DeviceState,
-    /// Whose it is.
-    pub holding: Holding,
-    /// Which slots are taken.
-    pub slots: Slots,
-    /// Whether those that are not can be.
-    pub(super) supply: Supply,
-    /// Which of them this process has freed, but others may still read.
-    pub lent: Lent,
-    /// Slots allocated since it was last asked who reads the lent ones.
-    pub(super) allocated: u32,
-    /// Who reads its slots beside this process; None where no memory can be shared.
-    pub(super) loans: Option<Arc<Loans>>,
-    /// The clusters that CPUs fill, by CPU.
-    cursors: Vec<ClusterCursor>,
-    file: Option<Own<File>>,
-    /// Where its pages are, if it is a remote one.
-    pub(super) remote: Option<Arc<Remote>>,
-}
-
-/// Which cluster new slots come from.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Cursor {
-    /// Each CPU fills a cluster of its own.
-    Cpu(usize),
-    /// All share one.
-    Shared,
-}
-
 /// A record, with a device or without.
 pub struct Device {
     id: DeviceId,
@@ -137,6 +107,7 @@ pub struct Device {
     /// What is kept of the page on each slot, if they are encrypted.
     pub(super) seals: Seals,
     is_rotational: AtomicBool,
+    tier: AtomicU8,
     /// The link to it, if it is throttled.
     link: Lock<Option<Arc<Link>>>,
     /// By which plan it fails, for tests.
@@ -162,6 +133,8 @@ pub struct Device {
     pub freeing: LockUse,
     /// Slots freed since it was taken into use.
     pub freed: AtomicU64,
+    /// All slots that it has given out are below this one.
+    pub slots_ever: AtomicU32,
     /// Its requests since it was taken into use.
     pub traffic: Traffic,
     /// Slots given to the CPUs of each node since it was taken into use.
@@ -182,6 +155,7 @@ impl Device {
             pages_on: OnceLock::new(),
             seals: Seals::default(),
             is_rotational: AtomicBool::new(false),
+            tier: AtomicU8::new(NO_TIER),
             link: Lock::new(None),
             faulty: Lock::new(None),
             zram: Lock::new(None),
@@ -195,6 +169,7 @@ impl Device {
             allocation: LockUse::default(),
             freeing: LockUse::default(),
             freed: AtomicU64::new(0),
+            slots_ever: AtomicU32::new(0),
             traffic: Traffic::default(),
             placed: [const { AtomicU64::new(0) }; NODES_MAX],
         }
@@ -218,6 +193,7 @@ impl Device {
         let file = opened.file.map_or_else(|| memory_device(bytes), Ok)?;
         let file = Own::raised(file);
         self.is_rotational.store(hardware.is_rotational, Ordering::Relaxed);
+        self.tier.store(opened.tier.unwrap_or(NO_TIER), Ordering::Relaxed);
         let has_blocks = !matches!(opened.kind, DeviceKind::Temporary | DeviceKind::File);
         *self.backed.lock() = if has_blocks { u64::MAX } else { PAGE_BYTES as u64 };
         *self.label.lock() = Some(Arc::new(Label {
@@ -235,6 +211,7 @@ impl Device {
         self.is_given_up.store(false, Ordering::Relaxed);
         self.errors.store(0, Ordering::Relaxed);
         self.traffic.reset();
+        self.slots_ever.store(0, Ordering::Relaxed);
         self.placed.iter().for_each(|placed| placed.store(0, Ordering::Relaxed));
         self.descriptor.store(file.as_raw_fd(), Ordering::Release);
         let mut store = Store::new(DeviceState::Leaving, max);
@@ -363,6 +340,12 @@ impl Device {
         self.pages_on.get().expect("a device with slots remembers their pages")
     }
 
+    /// Its tier, if devices have tiers.
+    pub fn tier(&self) -> Option<u8> {
+        // Relaxed: it is stored before the device is in use.
+        Some(self.tier.load(Ordering::Relaxed)).filter(|tier| *tier != NO_TIER)
+    }
+
     /// Whether it has to seek, as the kernel says.
     pub fn is_rotational(&self) -> bool {
         self.is_rotational.load(Ordering::Relaxed)
@@ -439,51 +422,6 @@ impl Device {
     /// Slots that have blocks.
     pub fn backed_slots(&self) -> u32 {
         (*self.backed.lock() / PAGE_BYTES as u64).min(u64::from(u32::MAX)) as u32
-    }
-}
-
-impl Store {
-    fn new(state: DeviceState, max: u32) -> Self {
-        Self {
-            state,
-            holding: Holding::Own,
-            slots: Slots::new(max),
-            supply: Supply::Enough,
-            lent: Lent::new(max),
-            allocated: 0,
-            loans: None,
-            cursors: Vec::new(),
-            file: None,
-            remote: None,
-        }
-    }
-
-    /// Slots in use by this process.
-    pub fn used(&self) -> u32 {
-        self.slots.used() - self.lent.count()
-    }
-
-    /// Whether it can give out no slot for now.
-    pub fn is_full(&self) -> bool {
-        self.slots.is_full() || self.supply == Supply::Short
-    }
-
-    /// Its slots in use by this process, by words.
-    pub fn used_words(&self) -> impl Iterator<Item = SlotWord> {
-        let own =
-            |word: SlotWord| SlotWord { mask: word.mask & !self.lent.word(word.index), ..word };
-        self.slots.used_runs().flat_map(SlotWord::of).map(own)
-    }
-
-    /// Takes up to `want` consecutive slots into use, if the device takes pages for now.
-    pub fn allocate(&mut self, cursor: Cursor, want: u32) -> Option<SlotRun> {
-        if self.state != DeviceState::On || self.supply == Supply::Short {
-            return None;
-        }
-        match cursor {
-            Cursor::Shared => self.slots.allocate(want),
-            Cursor::Cpu(cpu) => self.slots.allocate_at(&mut self.cursors[cpu], want),
-        }
     }
 }
 

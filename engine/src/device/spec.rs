@@ -1,4 +1,4 @@
-//! What a user writes to name a swap device: `PATH[:SIZE][,pri=N][,node=N][,encrypt]`, `zram:SIZE[,algo=NAME][,level=N]`
+//! What a user writes to name a swap device: `PATH[:SIZE][,pri=N][,tier=N][,node=N][,encrypt]`, `zram:SIZE[,algo=NAME][,level=N]`
 //! (`zram/codec.rs`), `redis://HOST[:PORT]/PREFIX[:SIZE][,lease=SECONDS]` (`remote/address.rs`) or `mem:SIZE`, for tests with `faulty:` before it (`faulty.rs`).
 //!
 //! Only the text is judged here; whether the device exists and may be used is for
@@ -17,7 +17,7 @@ use super::spec_parts::{is_meant_as_option, split_size};
 use super::throttle::{NearFar, Throttle, parse_near_far};
 use super::zram::codec::{self, Compression};
 use crate::base::size::{ByteSize, SizeError};
-use userswap_policy::devices::MACHINE_NODES_MAX;
+use userswap_policy::devices::{MACHINE_NODES_MAX, TIER_MAX};
 use userswap_policy::faulty::Plan;
 
 /// The highest priority a device can be given, as for `swapon(8)`.
@@ -54,6 +54,8 @@ pub struct SwapSpec {
     pub size: Option<u64>,
     /// 0 to 32767, higher is used first; left out, priorities are given automatically.
     pub priority: Option<i16>,
+    /// 0 to 15: all of a lower tier are asked before, and its pages move on to this one; all devices have one, or none.
+    pub tier: Option<u8>,
     /// The NUMA node the device is near to; left out, the block device is asked.
     pub node: Option<u16>,
     /// Made slower than it is, for measuring.
@@ -69,7 +71,7 @@ pub struct SwapSpec {
 pub enum SpecError {
     /// There is no path before the size and the options.
     #[error(
-        "\"{0}\" names no device: write PATH[:SIZE][,pri=N][,node=N][,encrypt], zram:SIZE, redis://HOST/PREFIX or mem:SIZE"
+        "\"{0}\" names no device: write PATH[:SIZE][,pri=N][,tier=N][,node=N][,encrypt], zram:SIZE, redis://HOST/PREFIX or mem:SIZE"
     )]
     NoPath(String),
     /// `mem` without a size.
@@ -103,7 +105,7 @@ pub enum SpecError {
     },
     /// An option that does not exist.
     #[error(
-        "\"{spec}\": unknown option \"{option}\": after the size are allowed pri=N, node=N, encrypt, throttle=MB/s, latency=us{more}"
+        "\"{spec}\": unknown option \"{option}\": after the size are allowed pri=N, tier=N, node=N, encrypt, throttle=MB/s, latency=us{more}"
     )]
     UnknownOption {
         /// The whole text.
@@ -131,6 +133,38 @@ pub enum SpecError {
         /// The name of the option.
         option: &'static str,
     },
+    /// No tier, where others have one.
+    #[error(
+        "\"{0}\" has no tier, and other swap devices have one: give each of them one, such as tier=0 to the first, or none"
+    )]
+    TierMissing(String),
+    /// A tier, where others have none.
+    #[error(
+        "\"{0}\" has a tier, and the swap devices in use have none: leave tier= out, or swap those off first"
+    )]
+    TierUnlike(String),
+    /// Compressed memory, where there is some in front of all devices.
+    #[error(
+        "\"{0}\": compressed memory is in front of all devices already: leave it out, or leave out compress"
+    )]
+    CompressedTwice(String),
+    /// The tier of the compressed memory in front.
+    #[error(
+        "\"{0}\": tier 0 is that of the compressed memory in front of all devices: number the others from 1 on"
+    )]
+    TierTaken(String),
+    /// A tier with none before it.
+    #[error(
+        "\"{spec}\" is of tier {tier}, and no swap device of tier {missing}: number tiers from 0 on without a gap"
+    )]
+    TierGap {
+        /// The whole text.
+        spec: String,
+        /// Its tier.
+        tier: u8,
+        /// The one that is missing.
+        missing: u8,
+    },
     /// A control character, which one-line messages and option lists cannot carry.
     #[error("{0:?} has a control character in its name: use a path without one")]
     ControlCharacter(String),
@@ -143,6 +177,7 @@ impl SwapSpec {
             path: SwapPath::Path(path.into()),
             size: None,
             priority: None,
+            tier: None,
             node: None,
             throttle: None,
             faulty: None,
@@ -165,6 +200,26 @@ impl SwapSpec {
         }
         self
     }
+}
+
+/// Judges the tiers of devices that are used together.
+///
+/// # Errors
+/// Some have one and others do not, or there is one with none before it.
+pub fn check_tiers(specs: &[SwapSpec]) -> Result<(), SpecError> {
+    let tiers = || specs.iter().filter_map(|spec| spec.tier);
+    for spec in specs {
+        let Some(tier) = spec.tier else {
+            match tiers().next() {
+                Some(_) => return Err(SpecError::TierMissing(spec.to_string())),
+                None => continue,
+            }
+        };
+        if let Some(missing) = (0..tier).find(|lower| tiers().all(|other| other != *lower)) {
+            return Err(SpecError::TierGap { spec: spec.to_string(), tier, missing });
+        }
+    }
+    Ok(())
 }
 
 impl FromStr for SwapSpec {
@@ -204,8 +259,8 @@ impl FromStr for SwapSpec {
         };
         let (encrypt, throttle) =
             (options.encrypt.is_some(), Throttle::of(options.bandwidth, options.latency));
-        let SpecOptions { priority, node, faulty, .. } = options;
-        Ok(SwapSpec { path, size, priority, node, throttle, faulty, encrypt })
+        let SpecOptions { priority, tier, node, faulty, .. } = options;
+        Ok(SwapSpec { path, size, priority, tier, node, throttle, faulty, encrypt })
     }
 }
 
@@ -213,6 +268,7 @@ impl FromStr for SwapSpec {
 #[derive(Default)]
 struct SpecOptions {
     priority: Option<i16>,
+    tier: Option<u8>,
     node: Option<u16>,
     /// In megabytes per second.
     bandwidth: Option<NearFar>,
@@ -259,6 +315,7 @@ impl SpecOptions {
         match name {
             _ if option == ENCRYPT_WORD => set_once(&mut self.encrypt, (), || twice(ENCRYPT_WORD)),
             "pri" => set_once(&mut self.priority, parse_priority(spec, value)?, || twice("pri")),
+            "tier" => set_once(&mut self.tier, parse_tier(spec, value)?, || twice("tier")),
             "node" => set_once(&mut self.node, parse_node(spec, value)?, || twice("node")),
             "throttle" => {
                 let speeds = parse_near_far(spec, option, value)?;
@@ -299,6 +356,15 @@ fn parse_priority(spec: &str, value: &str) -> Result<i16, SpecError> {
     })
 }
 
+fn parse_tier(spec: &str, value: &str) -> Result<u8, SpecError> {
+    let tier = value.parse().ok().filter(|tier| *tier <= TIER_MAX);
+    tier.ok_or_else(|| SpecError::OptionValue {
+        spec: spec.to_owned(),
+        option: format!("tier={value}"),
+        allowed: "a tier is 0 to 15",
+    })
+}
+
 fn parse_node(spec: &str, value: &str) -> Result<u16, SpecError> {
     let node = value.parse().ok().filter(|node| *node < MACHINE_NODES_MAX);
     node.ok_or_else(|| SpecError::OptionValue {
@@ -330,6 +396,9 @@ impl fmt::Display for SwapSpec {
         if let Some(priority) = self.priority {
             write!(f, ",pri={priority}")?;
         }
+        if let Some(tier) = self.tier {
+            write!(f, ",tier={tier}")?;
+        }
         if let Some(node) = self.node {
             write!(f, ",node={node}")?;
         }
@@ -344,148 +413,4 @@ impl fmt::Display for SwapSpec {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn spec(text: &str) -> SwapSpec {
-        text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
-    }
-
-    fn refusal(text: &str) -> String {
-        text.parse::<SwapSpec>().expect_err(text).to_string()
-    }
-
-    #[test]
-    fn a_path_alone_leaves_everything_else_open() {
-        assert_eq!(spec("/var/tmp"), SwapSpec::at("/var/tmp"));
-    }
-
-    #[test]
-    fn size_priority_and_node_are_read_in_any_order_of_options() {
-        let all = SwapSpec {
-            path: SwapPath::Path("/var/tmp".into()),
-            size: Some(3 << 29),
-            priority: Some(7),
-            node: Some(1),
-            throttle: None,
-            faulty: None,
-            encrypt: true,
-        };
-        assert_eq!(spec("/var/tmp:1.5G,pri=7,encrypt,node=1"), all);
-        assert_eq!(spec("/var/tmp:1.5G,encrypt,node=1,pri=7"), all);
-        assert_eq!(spec("mem:64M,pri=0").path, SwapPath::Memory);
-        assert_eq!(spec("/a,pri=32767").priority, Some(32767));
-    }
-
-    #[test]
-    fn a_path_may_contain_colons_and_commas() {
-        for path in [
-            "/dev/disk/by-path/pci-0000:00:1f.2-ata-1",
-            "/a:b",
-            "/a,b",
-            "/a,encrypt/",
-            "/x,y=z/w",
-            "./mem",
-        ] {
-            assert_eq!(spec(path), SwapSpec::at(path));
-        }
-        assert_eq!(spec("/a:b:2G").path, SwapPath::Path("/a:b".into()));
-        assert_eq!(spec("/a:1G:2G").size, Some(2 << 30));
-    }
-
-    #[test]
-    fn printing_gives_the_canonical_text_back() {
-        for text in [
-            "/var/tmp",
-            "/var/tmp:1536M,pri=7,node=1",
-            "mem:64M",
-            "/a:b,node=3",
-            "/a,b:4K",
-            "mem:64M,node=1,throttle=1000:400,latency=20",
-            "mem:64M,latency=20:60",
-            "mem:64M,pri=3,latency=20:60,encrypt",
-            "faulty:/a:b:64M,encrypt,flip=0.1,seed=0",
-            "zram:2G",
-            "zram:2G,algo=zstd,level=-1,pri=5,node=0",
-            "faulty:zram:64M,algo=zstd,flip=0.5,seed=3",
-            "faulty:mem:64M,seed=0",
-            "faulty:/a:b:64M,pri=3,read=0.001,write=1,late=0.25:9,error=ENOMEM,outage=4:5,seed=7",
-            "faulty:/a,bad=0.000001,torn=0.5,flip=0.1,short=0.2,full=8,gone=9,seed=18446744073709551615",
-        ] {
-            assert_eq!(spec(text).to_string(), text);
-        }
-        assert_eq!(spec("/a:1.5G,node=1,pri=2").to_string(), "/a:1536M,pri=2,node=1");
-    }
-
-    #[test]
-    fn a_misspelt_size_is_not_taken_for_a_file_name() {
-        for text in ["/tmp:12Q", "/tmp:0", "/tmp:-1", "/tmp:", "/tmp:5GBs", "mem:x", "zram:x"] {
-            let refusal = refusal(text);
-            assert!(refusal.starts_with(&format!("\"{text}\": ")), "{refusal}");
-            assert!(refusal.contains("512M"), "{refusal}");
-        }
-    }
-
-    #[test]
-    fn every_refusal_names_the_value_and_the_remedy() {
-        for (text, named, remedy) in [
-            ("", "\"\"", "PATH"),
-            (":1G", "\":1G\"", "PATH"),
-            (",pri=1", "\",pri=1\"", "PATH"),
-            ("mem", "\"mem\"", "mem:512M"),
-            ("zram", "\"zram\"", "zram:2G"),
-            ("zram:1G:2G,algo=zstd", "zram:1G:2G", "zram:2G"),
-            ("zram,algo=lz4", "\"zram,algo=lz4\"", "zram:2G"),
-            ("zram:1G,algo=lzo", "algo=lzo", "algo=zstd"),
-            ("zram:1G,algo=zstd,level=13", "level=13", "-7"),
-            ("zram:1G,level=3", "level=3", "lz4 has none"),
-            ("zram:1G,algo=lz4,algo=zstd", "algo", "once"),
-            ("zram:1G,size=3", "size=3", "level=N"),
-            ("mem:1G,algo=lz4", "algo=lz4", "pri=N"),
-            ("/a,pri=-1", "pri=-1", "0 to 32767"),
-            ("/a,pri=32768", "pri=32768", "0 to 32767"),
-            ("/a,pri=", "pri=", "0 to 32767"),
-            ("/a,node=1024", "node=1024", "0 to 1023"),
-            ("mem:1G,throttle=0", "throttle=0", "above 0"),
-            ("mem:1G,latency=5:x", "latency=5:x", "NEAR:FAR"),
-            ("/a,prio=1", "prio=1", "pri=N"),
-            ("/a,read=0.1", "read=0.1", "pri=N"),
-            ("faulty:/a,reads=0.1", "reads=0.1", "outage=FIRST:COUNT"),
-            ("faulty:/a,read=1.1", "read=1.1", "to 1"),
-            ("faulty:/a,write=0", "write=0", "to 1"),
-            ("faulty:/a,late=0.1:0", "late=0.1:0", "P:MS"),
-            ("faulty:/a,error=EWHY", "error=EWHY", "ETIMEDOUT"),
-            ("faulty:/a,gone=-1", "gone=-1", "whole number"),
-            ("faulty:", "faulty:", "PATH"),
-            ("/a,pri=1,pri=2", "pri", "once"),
-            ("/a\nb", "\\n", "without"),
-        ] {
-            let refusal = refusal(text);
-            assert!(refusal.contains(named) && refusal.contains(remedy), "{refusal}");
-            assert_eq!(refusal.lines().count(), 1);
-        }
-    }
-
-    #[test]
-    fn what_looks_like_encrypt_is_never_a_file_that_is_not() {
-        for (text, named, remedy) in [
-            ("zram:1G,encrypt", "zram:1G,encrypt", "leave"),
-            ("/a,encrypted", "encrypted", "node=N, encrypt,"),
-            ("/a,Encrypt", "Encrypt", "node=N, encrypt,"),
-            ("/a,encrypt=no", "encrypt=no", "node=N, encrypt,"),
-            ("/a,encrypt:4G", "encrypt:4G", "after the size"),
-            ("/a,encrypt,encrypt", "encrypt", "once"),
-        ] {
-            let refusal = refusal(text);
-            assert!(refusal.contains(named) && refusal.contains(remedy), "{refusal}");
-        }
-    }
-
-    #[test]
-    fn a_relative_path_is_pinned_to_the_directory_it_was_named_in() {
-        let here = Path::new("/home/me");
-        assert_eq!(spec("swap:1G").absolute(here).to_string(), "/home/me/swap:1G");
-        assert_eq!(spec("/swap").absolute(here), spec("/swap"));
-        assert_eq!(spec("mem:1G").absolute(here), spec("mem:1G"));
-    }
-}
+mod tests;

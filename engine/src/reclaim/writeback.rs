@@ -154,6 +154,7 @@ impl Core {
         }
         drop(state);
         self.settle_stored(node);
+        self.note_filled();
         self.announce_freed();
         self.feed_readahead();
     }

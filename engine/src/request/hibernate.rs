@@ -1,7 +1,7 @@
 //! Everything out, everything in: parking a program that has nothing to do for a while.
 //!
-//! Paging everything out writes batches of pages to the devices, by a few threads at once, and then gives the frames
-//! back to the kernel: the whole budget is spare again. The program need not know: what it touches is swapped in by a
+//! Paging everything out writes batches of pages to the devices, by a few threads at once, moves what is in compressed
+//! memory on to those behind it, and then gives the frames back to the kernel: the whole budget is spare again. The program need not know: what it touches is swapped in by a
 //! fault, and nothing of the engine runs until then. Prefetching everything goes the other way, in the order of the
 //! devices, as far as RAM has room.
 use crate::base::error::Error;
@@ -62,6 +62,8 @@ impl Core {
             drop(blocked);
         });
         self.release_written();
+        // Compressed memory is memory.
+        self.demote_all();
         for node in &self.nodes {
             self.release_free(node);
         }

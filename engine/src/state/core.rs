@@ -6,10 +6,12 @@ use crate::base::error::Error;
 use crate::base::index::{FrameIndex, NodeId, PageIndex, PageRange};
 use crate::base::topology::Topology;
 use crate::device::Devices;
+use crate::device::compress::Compress;
 use crate::job::member::Member;
 use crate::state::arena::Arena;
 use crate::state::blocks::PutBacks;
 use crate::state::clean::CleanPages;
+use crate::state::demotion::Demotion;
 use crate::state::frame_flag::FrameFlags;
 use crate::state::gate::Gate;
 use crate::state::memory::Memory;
@@ -56,6 +58,8 @@ pub struct Tuning {
     pub on_full: OnFull,
     /// Whether devices that are added are encrypted, whatever is said of them.
     pub encrypt: bool,
+    /// How much memory compressed pages may take, where there is such memory in front of all devices.
+    pub compress: Option<Compress>,
     /// Physical pages allowed on each node.
     pub budgets: Vec<u32>,
     /// What these can come to together, if that is said.
@@ -117,6 +121,8 @@ pub struct Core {
     pub tuning: Tuning,
     /// How pages travel.
     pub path: Path,
+    /// When pages of one device move on to another.
+    pub demotion: Demotion,
     /// Frames and slots that threads wait for.
     pub shortage: Shortage,
     /// The engine's own threads.
@@ -161,6 +167,9 @@ impl Core {
         let uffd = open_uffd(tuning.fault)?;
         let (path, pages) = (choose_path(&uffd, tuning.transfer)?, arena.pages());
         let nodes = shares::build(&tuning.budgets, tuning.budget_max, pages)?;
+        if tuning.compress == Some(Compress::Auto) {
+            nodes.iter().for_each(|node| node.lock().refaults = Some(Box::default()));
+        }
         let memory = Memory::new(&nodes, &topology).map_err(Error::Tables)?;
         let frames = nodes.iter().map(Node::positions).sum();
         Ok(Self {
@@ -178,6 +187,7 @@ impl Core {
             gate: Gate::closed(),
             streams: Lock::new(Streams::new()),
             path,
+            demotion: Demotion::default(),
             shortage: Shortage::default(),
             threads: Threads::new().map_err(Error::Tables)?,
             trace: Trace::new(tuning.trace.is_some()).map_err(Error::Tables)?,

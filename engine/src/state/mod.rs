@@ -6,6 +6,7 @@ pub mod batch;
 pub mod blocks;
 pub mod clean;
 pub mod core;
+pub mod demotion;
 pub mod frame_flag;
 pub mod frame_set;
 pub mod gate;

@@ -13,6 +13,7 @@ use crate::sys::lock::{Guard, Lock};
 use crate::sys::mapping::ZeroedSlice;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64};
+use userswap_policy::compress::Refaults;
 use userswap_policy::frames::{FrameRun, Pool};
 use userswap_policy::lru::{Link, ListId, Lists};
 use userswap_policy::reclaim::Health;
@@ -66,6 +67,8 @@ pub struct NodeState {
     pub lists: Lists<ZeroedSlice<Link>>,
     /// What is remembered of pages that left.
     pub workingset: Workingset,
+    /// Pages that came back, where that decides about compressed memory.
+    pub refaults: Option<Box<Refaults>>,
     /// Whether reclaim leads anywhere.
     pub health: Health,
     /// The priority that the last background round reached.
@@ -134,6 +137,7 @@ impl Node {
         let state = NodeState {
             pool: Pool::new(frames.count),
             lists: Lists::new(ZeroedSlice::new(pages as usize)?),
+            refaults: None,
             spare: budget,
             resident: 0,
             charged: 0,

@@ -115,6 +115,11 @@ impl PageTable {
         self.publish_word(page, seen)
     }
 
+    /// The same, but that its content is on another slot: what the word notes of the page stays.
+    pub fn restore_on(&self, page: PageIndex, seen: Word, slot: Slot) -> Waiters {
+        self.restore(page, seen.on_slot(slot))
+    }
+
     /// Publishes a mapped page with its standing.
     pub fn publish_mapped(&self, page: PageIndex, state: PageState, standing: Standing) -> Waiters {
         self.publish_word(page, Word::new(state).with_standing(standing))

@@ -95,6 +95,7 @@ impl Core {
         self.threads.server_wanted.signal();
         self.threads.helpers.iter().for_each(|helper| helper.wanted.signal());
         self.shrinkers.wake();
+        self.demotion.wake();
         self.member.get().into_iter().for_each(|member| member.wake());
         self.wake_watchdog();
     }

@@ -204,6 +204,12 @@ impl Word {
         noted.then(|| (node, Shadow::new((self.0 >> SHADOW_SHIFT) as u32)))
     }
 
+    /// The word of the same swapped page once its content is on another slot.
+    pub(super) fn on_slot(self, slot: Slot) -> Self {
+        debug_assert!(matches!(self.state(), PageState::Swapped { .. }), "only there is no other");
+        Self(self.0 & ((1 << SLOT_SHIFT) - 1) | u64::from(slot.0.get()) << SLOT_SHIFT)
+    }
+
     /// What a mapped page's word notes; that of any other state means nothing.
     pub fn standing(self) -> Standing {
         let activity = if self.0 & ACTIVE == 0 { Activity::Inactive } else { Activity::Active };
@@ -280,6 +286,10 @@ mod tests {
             let noted = swapped.with_shadow(node, Shadow::new(bits));
             prop_assert_eq!(noted.state(), swapped.state());
             prop_assert_eq!(noted.shadow(), Some((node, Shadow::new(bits))));
+            let other = Slot(slot.0.saturating_add(1));
+            let moved = noted.on_slot(other);
+            prop_assert_eq!(moved.state(), PageState::Swapped { slot: other });
+            prop_assert_eq!(moved.shadow(), noted.shadow());
             prop_assert_eq!(swapped.shadow(), None);
             let resident = Word::new(PageState::Resident { slot: Some(slot), pins, node });
             let clean = Word::new(PageState::Clean { slot, node });

@@ -21,6 +21,11 @@ impl Core {
     /// # Errors
     /// The device cannot be used, or the set of devices is being changed; nothing is changed then.
     pub fn swapon(&self, spec: &SwapSpec) -> Result<(), Error> {
+        let spec = &match self.tuning.compress {
+            Some(_) => spec.clone().behind_compressed(),
+            None => Ok(spec.clone()),
+        };
+        let spec = spec.as_ref().map_err(|error| Error::Tiers(error.to_string()))?;
         let _changing = self.change_devices()?;
         let budget = u64::from(self.inside_gate(|| self.budget_pages()));
         let bytes = crate::base::limits::default_swap_bytes(budget * PAGE_BYTES as u64);
@@ -52,6 +57,7 @@ impl Core {
     /// them learn which files are open.
     pub(crate) fn note_room(&self) {
         self.note_progress();
+        self.demotion.wish();
         for node in &self.nodes {
             self.wake_reclaim(node);
             node.reclaim_wanted.signal();

@@ -4,7 +4,7 @@ use crate::base::index::{PageIndex, PageRange, Slot};
 use crate::base::limits::BATCH;
 use crate::device::record::Device;
 use crate::state::core::Core;
-use crate::state::page::{Mapped, PageState};
+use crate::state::page::PageState;
 use crate::state::scratch::{Scratch, Victim};
 use crate::swapoff::Proceed;
 use crate::swapoff::task::{Goal, Task};
@@ -80,15 +80,6 @@ impl Core {
             }
         }
         self.place_cached(found);
-    }
-
-    /// Frees the slot of a mapped page.
-    pub(crate) fn forget_slot(&self, page: PageIndex, slot: Slot) {
-        let seen = self.pages.load(page);
-        let Some(Mapped { slot: Some(held), .. }) = seen.state().mapped() else { return };
-        if held == slot && self.pages.drop_slot(page, seen) {
-            self.free_slot(slot);
-        }
     }
 
     /// Takes a page on its second chance, whose frame has the content.

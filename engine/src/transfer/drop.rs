@@ -1,8 +1,9 @@
 //! Dropping memory that nobody needs: the kernel takes its pages back.
 //!
 //! The program may have locked it, by calls that the engine does not see; the lock goes with the content.
-use crate::base::index::Slot;
+use crate::base::index::{PageIndex, Slot};
 use crate::state::core::Core;
+use crate::state::page::Mapped;
 use crate::sys::{mapping, process};
 use crate::transfer::verdict::{Call, Extent, Verdict, verdict};
 
@@ -25,6 +26,17 @@ pub(crate) fn drop_memory(call: Call, address: usize, bytes: usize) {
 }
 
 impl Core {
+    /// Frees the slot of a mapped page; false if it is not its slot any more.
+    pub(crate) fn forget_slot(&self, page: PageIndex, slot: Slot) -> bool {
+        let seen = self.pages.load(page);
+        let Some(Mapped { slot: Some(held), .. }) = seen.state().mapped() else { return false };
+        let drops = held == slot && self.pages.drop_slot(page, seen);
+        if drops {
+            self.free_slot(slot);
+        }
+        drops
+    }
+
     /// Frees the slot, if there is one, of a page that has lost its content.
     pub(crate) fn free_any_slot(&self, slot: Option<Slot>) {
         if let Some(slot) = slot {

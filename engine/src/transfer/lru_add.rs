@@ -9,11 +9,15 @@ use crate::base::index::{PageIndex, PageRange, Slot};
 use crate::state::core::Core;
 use crate::state::node::{Node, NodeState};
 use crate::state::page::{PageState, Standing, Waiters, Word};
-use userswap_policy::workingset::{Activity, Refault};
+use userswap_policy::compress::Place;
+use userswap_policy::workingset::{Activity, Refault, Shadow};
 use userswap_trace::Kind;
 
 /// Pages decided about at a time: one bit each.
 const CHUNK: u32 = u64::BITS;
+
+/// The thread that decides about compressed memory is told after so many pages.
+const TELL_REFAULTS: u32 = 512;
 
 /// How a page came to be mapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -105,6 +109,18 @@ impl Core {
         (active, state.generation())
     }
 
+    /// What decides about compressed memory, where anything does, is told of a page that came back.
+    fn note_refault(&self, state: &mut NodeState, word: Word, shadow: Shadow) {
+        let distance = state.workingset.distance(shadow);
+        let PageState::Filling { slot: Some(slot) } = word.state() else { return };
+        let Some(refaults) = &mut state.refaults else { return };
+        let is_compressed = self.devices.device_of(slot).is_compressed();
+        refaults.add(distance, if is_compressed { Place::Compressed } else { Place::Behind });
+        if refaults.count().is_multiple_of(TELL_REFAULTS) {
+            self.demotion.wish();
+        }
+    }
+
     /// A page is swapped in again: whether it was away for long, by the clock of the node that takes it.
     fn refault(&self, state: &mut NodeState, page: PageIndex, word: Word) -> Activity {
         let counts = state.counts();
@@ -116,6 +132,7 @@ impl Core {
             // Another node's clock says nothing here.
             return state.workingset.on_first_touch(counts);
         }
+        self.note_refault(state, word, shadow);
         let refault = state.workingset.on_refault(page, shadow, counts);
         match refault {
             Refault::Activated => count(&self.counters.workingset_activate, 1),

@@ -6,6 +6,7 @@ mod api;
 mod blocks;
 mod clean;
 mod control;
+mod demotion;
 mod discard;
 mod edges;
 mod encrypt;

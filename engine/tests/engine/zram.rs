@@ -20,23 +20,23 @@ fn word_of(stamp: u64, page: usize, index: usize) -> u64 {
     }
 }
 
-fn fill(pages: Pages, page: usize, stamp: u64) {
+pub fn fill(pages: Pages, page: usize, stamp: u64) {
     (0..WORDS).for_each(|index| pages.write(page, index, word_of(stamp, page, index)));
 }
 
-fn check(pages: Pages, page: usize, stamp: u64) {
+pub fn check(pages: Pages, page: usize, stamp: u64) {
     for index in 0..WORDS {
         let (found, expected) = (pages.read(page, index), word_of(stamp, page, index));
         assert_eq!(found, expected, "page {page} word {index} of stamp {stamp}");
     }
 }
 
-fn all(pages: Pages, stamp: u64, act: fn(Pages, usize, u64)) {
+pub fn all(pages: Pages, stamp: u64, act: fn(Pages, usize, u64)) {
     (0..pages.count).for_each(|page| act(pages, page, stamp));
 }
 
 /// What is stored on the device with this name, when no freed slot waits in a buffer.
-fn stored(engine: &Engine, name: &str) -> Stored {
+pub fn stored(engine: &Engine, name: &str) -> Stored {
     empty_buffers(engine);
     let is_named = |device: &&Device| device.label().is_some_and(|label| label.name == name);
     let device = engine.core().devices.list().find(is_named).unwrap();
@@ -47,7 +47,7 @@ fn empty_buffers(engine: &Engine) {
     engine.core().devices.set_mode(engine.core().devices.mode());
 }
 
-fn used(engine: &Engine, device: usize) -> u32 {
+pub fn used(engine: &Engine, device: usize) -> u32 {
     empty_buffers(engine);
     engine.core().devices.list().nth(device).unwrap().used()
 }
@@ -185,7 +185,9 @@ fn what_compressed_memory_has_no_room_for_goes_to_the_next_device() {
         let budget = u64::from(engine.usage().budget) * PAGE as u64;
         assert!(now.huge_pages > 0 && now.slab_bytes <= budget * 3 / 4, "{now:?}");
         assert!(used(&engine, 1) > 0, "the rest is on the next device");
-        assert_eq!(u64::from(used(&engine, 0)), now.pages);
+        eventually("no page is on its way from one to the other", || {
+            u64::from(used(&engine, 0)) == stored(&engine, "zram").pages
+        });
         // A device that has no memory for what it was made for does not make the other one full.
         assert!(!engine.core().devices.is_crowded(), "{:?}", engine.core().devices.room());
         pages.check_all(7);
@@ -193,9 +195,9 @@ fn what_compressed_memory_has_no_room_for_goes_to_the_next_device() {
         assert_eq!(engine.counters().budget_exceeded, 0);
         // What is freed there is used again, first.
         drop(region);
-        let before = used(&engine, 1);
+        eventually("nothing is left", || (used(&engine, 0), used(&engine, 1)) == (0, 0));
         let (_region, pages) = paged_out(&engine, 4 * MIB / PAGE, 8);
-        assert_eq!((used(&engine, 1), used(&engine, 0)), (before, pages.count as u32));
+        assert_eq!((used(&engine, 1), used(&engine, 0)), (0, pages.count as u32));
         pages.check_all(8);
         audit(&engine);
     }
@@ -256,7 +258,7 @@ fn pins_beside_compressed_memory_leave_room_for_the_program() {
             let engine = build(with_swap(stops, &["zram:128M,pri=10", "mem:128M"]));
             let (region, pages) = paged_out(&engine, 36 * MIB / PAGE, 3);
             let stored_pages = engine.usage().compressed;
-            assert!(stored_pages > 1800, "{stored_pages}");
+            assert!(stored_pages > 1200, "{stored_pages}");
             let refused = region.pin(0..10 * MIB);
             // Whatever it answers, the program goes on.
             pages.check_all(3);

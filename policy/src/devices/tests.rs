@@ -147,6 +147,38 @@ fn rows() -> Vec<Row> {
 }
 
 #[test]
+fn every_device_of_a_tier_is_asked_before_those_of_the_next() {
+    for placement in [Placement::Near, Placement::Spread] {
+        let mut table = DeviceTable::new(2, Placement::Near);
+        let mut add = |tier, node: Option<u16>, priority| {
+            table.swapon_in(tier, node.map(NodeId), priority, 100).unwrap()
+        };
+        let (slow, near) = (add(TIER_MAX, Some(1), Some(PRIORITY_MAX)), add(1, Some(1), None));
+        let (far, first) = (add(1, Some(0), None), add(0, None, None));
+        let chosen = add(1, None, Some(0));
+        table.set_placement(placement);
+        let mut search = Search::new();
+        let asked: Vec<_> = std::iter::from_fn(|| table.next(NodeId(1), &mut search)).collect();
+        assert_eq!(asked, [first, chosen, near, far, slow]);
+        // Those of the lower tiers are passed by where pages come from there.
+        let mut search = Search::without(1 << first.0 | 1 << chosen.0);
+        let asked: Vec<_> = std::iter::from_fn(|| table.next(NodeId(1), &mut search)).collect();
+        assert_eq!(asked.len(), 3);
+        assert_eq!((asked[0] == near || asked[0] == far, asked[2]), (true, slow));
+        let keys: Vec<_> = table.listed(NodeId(1)).map(|(_, key)| key).collect();
+        assert!(keys.iter().all(|key| key.abs() <= i32::from(PRIORITY_MAX)), "{keys:?}");
+        // Gaps in the numbering close across tiers, and the order stays.
+        table.swapoff_begin(near).unwrap();
+        table.swapoff_done(near);
+        let order: Vec<_> = table.listed(NodeId(1)).map(|(id, _)| id).collect();
+        assert_eq!(order, [first, chosen, far, slow]);
+    }
+    let mut table = DeviceTable::new(1, Placement::Near);
+    let refused = table.swapon_in(TIER_MAX + 1, None, None, 1);
+    assert_eq!(refused, Err(SwaponError::TierTooHigh(TIER_MAX + 1)));
+}
+
+#[test]
 fn priorities_and_lists_are_those_of_the_per_node_kernels() {
     for (row, nodes, script, priorities, least, lists) in rows() {
         let bench = Bench::near(nodes, &script);

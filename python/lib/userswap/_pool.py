@@ -26,7 +26,7 @@ class Pool:
     """Arrays that share a RAM budget; what does not fit is on swap devices.
 
     `ram` is a number of bytes, or text such as "2G", at least 16M. `swap` is one device or several, each
-    "PATH[:SIZE][,pri=N][,node=N][,encrypt]" or "mem:SIZE"; without any it is a temporary file. The other options are those
+    "PATH[:SIZE][,pri=N][,tier=N][,node=N][,encrypt]" or "mem:SIZE"; without any it is a temporary file. The other options are those
     of `userswap run` (docs/options.md). A pool is closed by `close` or at the end of a `with` block: then it makes no more
     arrays, and those that there are keep their memory, and the engine behind it, until the last one goes.
 

@@ -89,6 +89,7 @@ pub(super) fn prepare(
         direct,
         warning,
         priority: None,
+        tier: None,
         node: None,
         throttle: None,
         faulty: None,

@@ -65,6 +65,8 @@ pub struct OpenDevice {
     pub warning: Option<String>,
     /// The priority asked for.
     pub priority: Option<i16>,
+    /// The tier asked for.
+    pub tier: Option<u8>,
     /// The NUMA node asked for.
     pub node: Option<u16>,
     /// How slow it is made to be.
@@ -255,6 +257,7 @@ fn prepare_any(spec: &SwapSpec, default_bytes: u64) -> Result<Prepared, OpenErro
     };
     device.opened.path = path.clone();
     device.opened.priority = spec.priority;
+    device.opened.tier = spec.tier;
     device.opened.node = spec.node;
     device.opened.throttle = spec.throttle;
     Ok(device)
@@ -292,6 +295,7 @@ fn prepare_memory(
         direct: Direct::No { reason: "it is memory".to_owned() },
         warning: None,
         priority: spec.priority,
+        tier: spec.tier,
         node: spec.node,
         throttle: spec.throttle,
         faulty: None,
@@ -344,6 +348,7 @@ fn prepare_in(
         bytes,
         direct,
         priority: None,
+        tier: None,
         node: None,
         throttle: None,
         faulty: None,

@@ -6,6 +6,7 @@ use crate::sys::PAGE_BYTES;
 use crate::sys::lock::Lock;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use userswap_policy::cells::{Counts, SLAB_PAGES, SLABS_BEGUN_MAX};
+use userswap_policy::tiers::Room;
 
 /// What pages can take beyond their promises, as each class begins slabs of its own.
 const BEGUN_PAGES_MAX: u32 = SLABS_BEGUN_MAX * SLAB_PAGES;
@@ -13,6 +14,8 @@ const BEGUN_PAGES_MAX: u32 = SLABS_BEGUN_MAX * SLAB_PAGES;
 /// The memory of an engine's compressed devices, in pages. All is Relaxed: the numbers stand for nothing else.
 pub struct Allowance {
     budget: AtomicU32,
+    /// The most that slabs may take, whatever the budget has.
+    most: AtomicU32,
     /// Pages that the program has pinned; their part of the budget cannot be had.
     pub(crate) pins: AtomicU32,
     /// Promised to slots that hold nothing yet.
@@ -27,12 +30,22 @@ pub struct Allowance {
     pub(crate) settling: Lock<()>,
 }
 
+/// What the memory may come to, in pages.
+#[derive(Clone, Copy)]
+struct Limits {
+    /// Cells that hold a page, and promises.
+    cells: u32,
+    /// Slabs with a page in them, and promises.
+    slabs: u32,
+}
+
 impl Allowance {
     /// Nothing is allowed yet.
     pub fn new() -> Self {
         let [budget, pins] = [const { AtomicU32::new(0) }; 2];
+        let most = AtomicU32::new(u32::MAX);
         let [reserved, busy, cell_bytes, unsettled] = [const { AtomicI64::new(0) }; 4];
-        Self { budget, pins, reserved, busy, cell_bytes, unsettled, settling: Lock::new(()) }
+        Self { budget, most, pins, reserved, busy, cell_bytes, unsettled, settling: Lock::new(()) }
     }
 
     /// Changes the budget of which this is a part.
@@ -40,16 +53,45 @@ impl Allowance {
         self.budget.store(pages, Ordering::Relaxed);
     }
 
-    /// Whether what pages and promises take is within its limits. Cells and promises: with slabs begun not more than three
-    /// quarters of what pins leave, and half of it where that would be little. Slabs, of which cells may be free until
-    /// others are emptied into them, an eighth more.
-    fn is_within(&self, reserved: i64) -> bool {
+    /// Changes the most that slabs may take, as far as the budget has it; what they hold already has to move on.
+    pub fn set_most(&self, pages: u32) {
+        self.most.store(pages, Ordering::Relaxed);
+    }
+
+    /// The most that slabs could take, were it not for [`Self::set_most`].
+    pub fn most_of_budget(&self) -> u32 {
+        let pins = self.pins.load(Ordering::Relaxed);
+        self.budget.load(Ordering::Relaxed).saturating_sub(pins) / 4 * 3
+    }
+
+    /// What pages and promises may take. Cells and promises: with slabs begun not more than three quarters of what pins
+    /// leave, and half of it where that would be little. Slabs, of which cells may be free until others are emptied into
+    /// them, an eighth more.
+    fn limits(&self) -> Limits {
         let pins = self.pins.load(Ordering::Relaxed);
         let room = self.budget.load(Ordering::Relaxed).saturating_sub(pins);
         let with_begun = |pages: u32| pages.saturating_sub(BEGUN_PAGES_MAX).max(room / 2);
+        let most = self.most.load(Ordering::Relaxed);
+        let cells = with_begun(room / 4 * 3).min(most - most / 16);
+        Limits { cells, slabs: with_begun(room / 8 * 7).min(most) }
+    }
+
+    /// What is left of them, less than nothing where they are exceeded.
+    fn left(&self, limits: Limits, reserved: i64) -> i64 {
         let cells = self.cell_bytes.load(Ordering::Relaxed) / PAGE_BYTES as i64;
-        reserved + cells <= with_begun(room / 4 * 3).into()
-            && reserved + self.busy.load(Ordering::Relaxed) <= with_begun(room / 8 * 7).into()
+        let busy = self.busy.load(Ordering::Relaxed);
+        (i64::from(limits.cells) - cells).min(i64::from(limits.slabs) - busy) - reserved
+    }
+
+    fn is_within(&self, reserved: i64) -> bool {
+        self.left(self.limits(), reserved) >= 0
+    }
+
+    /// How much room there is, in pages of memory.
+    pub fn room(&self) -> Room {
+        let limits = self.limits();
+        let left = self.left(limits, self.reserved.load(Ordering::Relaxed));
+        Room { free: left, total: limits.cells }
     }
 
     /// What slabs in use and reservations together take.

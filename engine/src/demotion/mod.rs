@@ -1,0 +1,155 @@
+//! DOWN: the pages that have been away for longest move on from compressed memory to the devices behind it.
+//!
+//! One thread keeps room ahead (`policy::tiers`), so that what leaves RAM finds compressed memory, whatever is in it. No
+//! fault waits for it: a page stays where it is, and can be read there, until its copy on the other device is complete;
+//! then its word exchanges one slot for the other, if it still is the page that was copied. Nothing passes through frames.
+//! A mapped page's copy in compressed memory goes first, which costs nothing.
+//!
+//! What is looked for is in `look.rs`, how a batch moves in `batch.rs`, how much memory compressed pages may take in `size.rs`.
+mod batch;
+mod look;
+mod size;
+
+use crate::base::error::Error;
+use crate::base::index::PageIndex;
+use crate::base::limits::BATCH;
+use crate::device::record::Device;
+use crate::state::core::Core;
+use crate::sys::PAGE_BYTES;
+use crate::sys::mapping::{Access, Mapping};
+use crate::sys::signal::Blocked;
+use crate::sys::thread::Thread;
+use size::Sizing;
+use std::io;
+use std::sync::Arc;
+use userswap_policy::devices::DeviceId;
+use userswap_policy::tiers::Ages;
+
+/// After a round in which nothing could move, the first rest and the longest.
+const REST_NS: u64 = 20_000_000;
+const REST_NS_MAX: u64 = 1_280_000_000;
+
+/// What the device that is looked at has, and what of it moves next.
+struct Mover {
+    ages: Ages,
+    /// Pages to be moved together.
+    moving: Vec<Moving>,
+    /// Room for their content, which is the engine's own beside the budget: 1 MiB.
+    buffer: Mapping,
+}
+
+/// A page that is to move on.
+#[derive(Clone, Copy)]
+struct Moving {
+    page: PageIndex,
+    /// The number of its slot on its device.
+    number: u32,
+    checksum: u64,
+}
+
+/// How much of a device is to move on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Extent {
+    /// As much as makes up the room that it is short of, in pages.
+    Missing(u32),
+    /// Everything.
+    All,
+}
+
+impl Extent {
+    fn pages(self) -> u32 {
+        match self {
+            Self::Missing(pages) => pages,
+            Self::All => u32::MAX,
+        }
+    }
+
+    /// What is left of it after so many pages.
+    fn after(self, pages: u32) -> Self {
+        match self {
+            Self::Missing(all) => Self::Missing(all.saturating_sub(pages)),
+            Self::All => Self::All,
+        }
+    }
+}
+
+impl Mover {
+    fn new() -> io::Result<Box<Self>> {
+        let buffer = Mapping::new(BATCH * PAGE_BYTES, Access::ReadWrite)?;
+        buffer.advise(0, buffer.bytes(), libc::MADV_DONTDUMP)?;
+        // No batch is under way at a fork: neither side pays for a copy.
+        buffer.advise(0, buffer.bytes(), libc::MADV_WIPEONFORK)?;
+        Ok(Box::new(Self { ages: Ages::default(), moving: Vec::with_capacity(BATCH), buffer }))
+    }
+}
+
+impl Core {
+    /// Moves on what the devices behind have room for, of all that is in compressed memory.
+    pub(crate) fn demote_all(&self) {
+        let front = |device: &&Device| device.is_compressed() && self.devices.is_in_front(device);
+        let ids: Vec<DeviceId> = self
+            .inside_gate(|| self.devices.list().filter(front).map(|device| device.id()).collect());
+        let Some(mut mover) = (!ids.is_empty()).then(Mover::new).and_then(Result::ok) else {
+            return;
+        };
+        let blocked = Blocked::new();
+        ids.into_iter().for_each(|id| _ = self.demote(&mut mover, id, Extent::All));
+        self.inside_gate(|| {
+            // Slots that wait in a buffer still take memory.
+            self.devices.drain();
+            self.settle_stored(self.node_here());
+        });
+        drop(blocked);
+    }
+
+    /// The thread's work, until the engine stops.
+    fn keep_room_ahead(&self) {
+        let (mut mover, mut rest_ns) = (None, REST_NS);
+        let mut sizing = self.inside_gate(|| Sizing::new(self));
+        while !self.is_stopping() {
+            let seen = self.demotion.wishes();
+            let short = self.inside_gate(|| {
+                sizing.iter_mut().for_each(|sizing| self.follow(sizing));
+                self.devices.shortest().map(|(device, missing)| (device.id(), missing))
+            });
+            let Some((id, missing)) = short else {
+                // `stop` wakes after it has told.
+                if !self.is_stopping() {
+                    self.demotion.sleep(seen);
+                }
+                continue;
+            };
+            let moved = match mover_of(&mut mover) {
+                Some(mover) => self.demote(mover, id, Extent::Missing(missing)),
+                None => 0,
+            };
+            if moved > 0 {
+                rest_ns = REST_NS;
+            } else if !self.is_stopping() {
+                let seen = self.demotion.wishes();
+                self.demotion.rest(seen, rest_ns);
+                rest_ns = (rest_ns * 2).min(REST_NS_MAX);
+                // Looked at again once more is written.
+                if !self.is_stopping() {
+                    self.demotion.sleep(seen);
+                }
+            }
+        }
+    }
+}
+
+/// Made as late as it is needed: most engines have no compressed memory.
+fn mover_of(mover: &mut Option<Box<Mover>>) -> Option<&mut Mover> {
+    if mover.is_none() {
+        *mover = Mover::new().ok();
+    }
+    mover.as_deref_mut()
+}
+
+/// Starts the thread of an engine; it ends when the engine stops.
+///
+/// # Errors
+/// No thread to be had.
+pub fn start(core: Arc<Core>) -> Result<Thread, Error> {
+    Thread::spawn("userswap-demote", move || core.keep_room_ahead()).map_err(Error::Thread)
+}

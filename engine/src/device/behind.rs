@@ -1,0 +1,106 @@
+//! A device and those behind it: whether its pages should move on, and where to.
+//!
+//! Behind a device are those of higher tiers. Where devices have no tiers, compressed memory is in front of every device
+//! that is not.
+use super::record::{Device, DeviceState};
+use super::spec::{SpecError, SwapSpec};
+use super::{Devices, SlotSpan};
+use crate::base::error::Error;
+use crate::base::index::NodeId;
+use crate::sys::PAGE_BYTES;
+use userswap_policy::devices::{DEVICES_MAX, Search};
+use userswap_policy::tiers::Room;
+
+impl Devices {
+    /// Whether pages should move on from some device; quickly told.
+    pub fn is_any_short(&self) -> bool {
+        self.list().any(|device| self.is_short(device))
+    }
+
+    /// The first device from which pages should move on, and how many, if another behind it has room.
+    pub(crate) fn shortest(&self) -> Option<(&Device, u32)> {
+        let short = |device: &&Device| self.is_short(device) && self.has_room_behind(device);
+        self.list().find(short).map(|device| (device, self.missing(device)))
+    }
+
+    fn is_short(&self, device: &Device) -> bool {
+        self.is_in_front(device) && self.rooms(device).into_iter().flatten().any(Room::is_short)
+    }
+
+    /// How many pages should move on from a device that was short.
+    pub(crate) fn missing(&self, device: &Device) -> u32 {
+        let [slots, memory] = self.rooms(device);
+        let slots = slots.map_or(0, Room::missing);
+        let stored = device.stored().unwrap_or_default();
+        // In a page of memory there are so many.
+        let ratio = stored.pages * PAGE_BYTES as u64 / stored.slab_bytes.max(PAGE_BYTES as u64);
+        let memory = u64::from(memory.map_or(0, Room::missing)) * ratio.max(1);
+        slots.max(memory.min(u32::MAX.into()) as u32)
+    }
+
+    /// Slots for pages that move on from a device, as [`Self::allocate`].
+    pub(crate) fn allocate_behind(
+        &self,
+        front: &Device,
+        want: u32,
+        near: NodeId,
+    ) -> Option<SlotSpan> {
+        self.allocate_from(want, near, &Search::without(!self.behind(front)))
+    }
+
+    /// Whether pages move on from a device at all.
+    pub(crate) fn is_in_front(&self, device: &Device) -> bool {
+        self.behind(device) != 0
+    }
+
+    fn has_room_behind(&self, front: &Device) -> bool {
+        let behind = self.behind(front);
+        self.list().any(|device| {
+            let store = device.store().lock();
+            behind >> device.id().0 & 1 == 1
+                && store.state == DeviceState::On
+                && (!store.is_full() || store.lent.count() > 0)
+        })
+    }
+
+    /// A bit for each device behind one.
+    fn behind(&self, front: &Device) -> u64 {
+        const { assert!(DEVICES_MAX <= u64::BITS as usize, "a bit for each device") };
+        if front.tier().is_none() && !front.is_compressed() {
+            return 0;
+        }
+        let is_behind = |device: &&Device| match (front.tier(), device.tier()) {
+            (Some(front), Some(tier)) => tier > front,
+            (None, None) => !device.is_compressed(),
+            _ => false,
+        };
+        self.list().filter(is_behind).fold(0, |bits, device| bits | 1 << device.id().0)
+    }
+
+    /// Judges the tier of a device beside those in use.
+    pub(super) fn check_tier(&self, spec: &SwapSpec) -> Result<(), Error> {
+        let said = || spec.to_string();
+        let tiers = || self.list().map(Device::tier);
+        let refusal = match spec.tier {
+            None if tiers().flatten().next().is_some() => SpecError::TierMissing(said()),
+            Some(_) if tiers().any(|tier| tier.is_none()) => SpecError::TierUnlike(said()),
+            Some(tier) => match tiers().flatten().max().map_or(0, |last| last + 1) {
+                missing if tier > missing => SpecError::TierGap { spec: said(), tier, missing },
+                _ => return Ok(()),
+            },
+            None => return Ok(()),
+        };
+        Err(Error::Tiers(refusal.to_string()))
+    }
+
+    /// What a device has room for, by its slots and by its memory.
+    fn rooms(&self, device: &Device) -> [Option<Room>; 2] {
+        let store = device.store().lock();
+        let is_on = store.state == DeviceState::On;
+        let (pages, used) = (store.slots.pages(), store.slots.used());
+        drop(store);
+        let slots = Room { free: i64::from(pages) - i64::from(used), total: pages };
+        let memory = device.is_compressed().then(|| self.allowance.room());
+        [is_on.then_some(slots), memory.filter(|_| is_on)]
+    }
+}
