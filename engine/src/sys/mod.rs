@@ -18,6 +18,7 @@ pub mod lock;
 pub mod mapping;
 pub mod numa;
 pub mod own_fd;
+mod own_locks;
 pub mod own_memory;
 pub mod pagemap;
 pub mod pages;

@@ -1,6 +1,7 @@
 //! A key in a page of its own: kept out of the kernel's swap and of core dumps, and wiped at the end.
 use super::PAGE_BYTES;
 use super::mapping::{Access, Mapping};
+use super::own_locks::OwnLock;
 use std::hint::black_box;
 use std::io;
 use std::marker::PhantomData;
@@ -20,6 +21,7 @@ const STACK_BYTES: usize = 3072;
 /// A value made from random bytes, of which this process has no other copy. A forked child has one of its own.
 pub struct Secret<T> {
     page: Mapping,
+    locked: OwnLock,
     value: PhantomData<T>,
 }
 
@@ -33,8 +35,8 @@ impl<T> Secret<T> {
             assert!(!needs_drop::<T>(), "it is overwritten, never dropped");
             assert!(size_of::<T>() <= SEED_AT && align_of::<T>() <= PAGE_BYTES, "it fits its page");
         }
-        let secret =
-            Self { page: Mapping::new(PAGE_BYTES, Access::ReadWrite)?, value: PhantomData };
+        let page = Mapping::new(PAGE_BYTES, Access::ReadWrite)?;
+        let secret = Self { page, locked: OwnLock::new()?, value: PhantomData };
         secret.page.advise(0, PAGE_BYTES, libc::MADV_DONTDUMP)?;
         secret.lock()?;
         secret.fill(make)?;
@@ -49,7 +51,10 @@ impl<T> Secret<T> {
     pub fn lock(&self) -> io::Result<()> {
         // SAFETY: changes only where the page may be. The raw system call passes by an interposed mlock.
         match unsafe { libc::syscall(libc::SYS_mlock, self.page.address(), PAGE_BYTES) } {
-            0 => Ok(()),
+            0 => {
+                self.locked.held();
+                Ok(())
+            }
             _ => Err(io::Error::last_os_error()),
         }
     }
@@ -84,6 +89,7 @@ impl<T> Deref for Secret<T> {
 impl<T> Drop for Secret<T> {
     fn drop(&mut self) {
         overwrite(self.page.address(), PAGE_BYTES);
+        self.locked.released();
     }
 }
 

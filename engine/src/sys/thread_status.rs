@@ -4,9 +4,9 @@
 //! devices that let go of a page without marking it as written to. Those are registered buffers of io_uring, which the kernel
 //! counts as pinned, and its sockets for cryptography (AF_ALG), which it does not count: as long as it has such sockets at all,
 //! some may be the program's.
-use super::device_pins::{NONE, says};
+use super::device_pins::{NONE, locked_by_us_only, says};
 use super::kept_file::KeptFile;
-use super::process;
+use super::{own_locks, process};
 use std::cell::Cell;
 use std::io;
 use std::os::fd::RawFd;
@@ -42,13 +42,15 @@ impl Conditions {
     pub fn hold(&self) -> bool {
         !self.pinned.get()
             && !process::merges_memory()
-            && is_so(&self.status, |text| self.status_permits(text))
+            && own_locks::with_count(|own| {
+                is_so(&self.status, |text| self.status_permits(text, own))
+            })
             && is_so(&self.protocols, marks_what_it_writes)
     }
 
-    fn status_permits(&self, text: &[u8]) -> bool {
+    fn status_permits(&self, text: &[u8], own: usize) -> bool {
         self.pinned.set(!says(text, b"VmPin:", NONE));
-        !self.pinned.get() && says(text, b"VmLck:", NONE) && says(text, b"Seccomp:", b"0")
+        !self.pinned.get() && locked_by_us_only(text, own) && says(text, b"Seccomp:", b"0")
     }
 }
 
@@ -80,7 +82,7 @@ mod tests {
     }
 
     fn permits(conditions: &Conditions, text: &str) -> bool {
-        conditions.status_permits(text.as_bytes())
+        conditions.status_permits(text.as_bytes(), 0)
     }
 
     #[test]
@@ -89,6 +91,8 @@ mod tests {
         assert!(permits(&conditions, &status(0, 0, 0)));
         assert!(!permits(&conditions, &status(4, 0, 0)) && permits(&conditions, &status(0, 0, 0)));
         assert!(!permits(&conditions, &status(0, 0, 2)) && permits(&conditions, &status(0, 0, 0)));
+        assert!(conditions.status_permits(status(4, 0, 0).as_bytes(), 1));
+        assert!(!conditions.status_permits(status(4, 0, 0).as_bytes(), 2));
         assert!(!permits(&conditions, &status(0, 4, 0)) && !conditions.hold());
         assert!(!permits(&conditions, "") && conditions.descriptors().count() == 2);
     }

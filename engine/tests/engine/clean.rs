@@ -3,6 +3,7 @@
 use crate::support::*;
 use io_uring::IoUring;
 use std::io::{Read as _, Write as _};
+use userswap::internals::bench::memory::{Backing, Memory, Populate, Protection};
 use userswap::{Engine, Region};
 
 /// The ways in which there are clean pages: by signal a system call's write to one would be EFAULT.
@@ -45,57 +46,58 @@ fn state_of(engine: &Engine, pages: Pages, page: usize) -> PageState {
 
 #[test]
 fn pages_that_are_only_read_leave_by_being_dropped() {
-    limit(60);
-    for way in CLEAN_WAYS {
-        if !can_drop() {
-            return;
+    alone(60, || {
+        for way in CLEAN_WAYS {
+            if !can_drop() {
+                return;
+            }
+            let engine = engine_on(way, &["mem:128M"]);
+            let (region, pages, order) = in_disorder(&engine, 48, &mut Random::new(seed()));
+            eventually("what the reclaimer writes is written", || {
+                engine.core().nodes.iter().all(|node| node.lock().writing == 0)
+            });
+            let before = engine.counters();
+            eventually("clean pages leave by being dropped", || {
+                order.iter().for_each(|page| pages.check(*page, 7));
+                engine.counters().swpout_dropped - before.swpout_dropped > pages.count as u64
+            });
+            let after = engine.counters();
+            assert_eq!(after.pswpout, before.pswpout, "{way:?}: nothing was written again");
+            audit(&engine);
+            drop(region);
+            audit(&engine);
         }
-        let engine = engine_on(way, &["mem:128M"]);
-        let (region, pages, order) = in_disorder(&engine, 48, &mut Random::new(seed()));
-        eventually("what the reclaimer writes is written", || {
-            engine.core().nodes.iter().all(|node| node.lock().writing == 0)
-        });
-        let before = engine.counters();
-        // More than two passes are needed while buffers that other tests lend to devices are counted as pinned.
-        eventually("clean pages leave by being dropped", || {
-            order.iter().for_each(|page| pages.check(*page, 7));
-            engine.counters().swpout_dropped - before.swpout_dropped > pages.count as u64
-        });
-        let after = engine.counters();
-        assert_eq!(after.pswpout, before.pswpout, "{way:?}: nothing was written again");
-        audit(&engine);
-        drop(region);
-        audit(&engine);
-    }
+    });
 }
 
 #[test]
 fn a_clean_page_that_was_dropped_has_a_second_chance() {
-    limit(60);
-    for way in CLEAN_WAYS {
-        if !can_drop() {
-            return;
-        }
-        let engine = engine_on(way, &["mem:128M"]);
-        let (_region, pages, order) = in_disorder(&engine, 48, &mut Random::new(seed()));
-        let mut was_clean = vec![false; pages.count];
-        let is_cached =
-            |page: usize| matches!(state_of(&engine, pages, page), PageState::Cached { .. });
-        // Reclaim goes on, and may take any of them first.
-        eventually("pages that were clean come back from their second chance", || {
-            for page in &order {
-                pages.check(*page, 7);
-                was_clean[*page] = is_clean(&engine, pages, *page);
+    alone(60, || {
+        for way in CLEAN_WAYS {
+            if !can_drop() {
+                return;
             }
-            let before = engine.counters().pgfault_cached;
-            let cached = (0..pages.count).filter(|page| was_clean[*page] && is_cached(*page));
-            cached.for_each(|page| pages.check(page, 7));
-            engine.counters().pgfault_cached > before
-        });
-        let counters = engine.counters();
-        assert!(counters.swpout_dropped > 1000, "{way:?}: {counters:?}");
-        audit(&engine);
-    }
+            let engine = engine_on(way, &["mem:128M"]);
+            let (_region, pages, order) = in_disorder(&engine, 48, &mut Random::new(seed()));
+            let mut was_clean = vec![false; pages.count];
+            let is_cached =
+                |page: usize| matches!(state_of(&engine, pages, page), PageState::Cached { .. });
+            // Reclaim goes on, and may take any of them first.
+            eventually("pages that were clean come back from their second chance", || {
+                for page in &order {
+                    pages.check(*page, 7);
+                    was_clean[*page] = is_clean(&engine, pages, *page);
+                }
+                let before = engine.counters().pgfault_cached;
+                let cached = (0..pages.count).filter(|page| was_clean[*page] && is_cached(*page));
+                cached.for_each(|page| pages.check(page, 7));
+                engine.counters().pgfault_cached > before
+            });
+            let counters = engine.counters();
+            assert!(counters.swpout_dropped > 1000, "{way:?}: {counters:?}");
+            audit(&engine);
+        }
+    });
 }
 
 #[test]
@@ -135,25 +137,26 @@ fn use_pages(pages: Pages, (owner, owners): (usize, usize), steps: usize, random
 
 #[test]
 fn what_threads_write_to_clean_pages_stays_while_others_are_dropped() {
-    limit(120);
-    for way in CLEAN_WAYS {
-        if !can_drop() {
-            return;
-        }
-        let engine = engine_on(way, &["mem:128M"]);
-        let seed = seed();
-        let (_region, pages, _) = in_disorder(&engine, 32, &mut Random::new(seed));
-        std::thread::scope(|scope| {
-            for owner in 0..4 {
-                let mut random = Random::new(seed ^ (owner as u64 + 1) << 20);
-                scope.spawn(move || use_pages(pages, (owner, 4), rounds(6000), &mut random));
+    alone(120, || {
+        for way in CLEAN_WAYS {
+            if !can_drop() {
+                return;
             }
-        });
-        let counters = engine.counters();
-        assert!(counters.swpout_dropped > 500 && counters.pgfault_wp > 500, "{counters:?}");
-        assert_eq!(counters.pages_lost, 0);
-        audit(&engine);
-    }
+            let engine = engine_on(way, &["mem:128M"]);
+            let seed = seed();
+            let (_region, pages, _) = in_disorder(&engine, 32, &mut Random::new(seed));
+            std::thread::scope(|scope| {
+                for owner in 0..4 {
+                    let mut random = Random::new(seed ^ (owner as u64 + 1) << 20);
+                    scope.spawn(move || use_pages(pages, (owner, 4), rounds(6000), &mut random));
+                }
+            });
+            let counters = engine.counters();
+            assert!(counters.swpout_dropped > 500 && counters.pgfault_wp > 500, "{counters:?}");
+            assert_eq!(counters.pages_lost, 0);
+            audit(&engine);
+        }
+    });
 }
 
 #[test]
@@ -176,42 +179,46 @@ fn where_pages_are_written_to_after_each_read_few_are_protected() {
 
 #[test]
 fn requests_know_clean_pages() {
-    limit(60);
-    for way in CLEAN_WAYS {
-        if !can_drop() {
-            return;
+    alone(60, || {
+        for way in CLEAN_WAYS {
+            if !can_drop() {
+                return;
+            }
+            let engine = engine_on(way, &["mem:128M", "mem:128M"]);
+            let core = engine.core();
+            let (mut region, pages, order) = in_disorder(&engine, 8, &mut Random::new(seed()));
+            let clean = read_some(&engine, pages, &order);
+            let bytes = |page: usize| page * PAGE..(page + 1) * PAGE;
+            // Pinned: not dropped, and still to be written to.
+            let (pinned, rest) = clean.split_at(5);
+            pinned.iter().for_each(|page| region.pin(bytes(*page)).unwrap());
+            let before = engine.counters().swpout_dropped;
+            region.page_out(0..region.len()).unwrap();
+            assert!(
+                engine.counters().swpout_dropped - before >= rest.len() as u64 - 100,
+                "{way:?}"
+            );
+            let present = pages.present();
+            assert!(pinned.iter().all(|page| present[*page]), "{way:?}: pins keep pages");
+            pinned.iter().for_each(|page| pages.fill(*page, 8));
+            pinned.iter().for_each(|page| region.unpin(bytes(*page)).unwrap());
+            audit(&engine);
+            // Discarded: zeros. Swapped off: their slots are given up, their content is not.
+            let clean = read_some(&engine, pages, rest);
+            let (dropped, kept) = clean.split_at(50);
+            dropped.iter().for_each(|page| region.discard(bytes(*page)).unwrap());
+            dropped.iter().for_each(|page| pages.check(*page, 0));
+            let first = core.devices.list().next().unwrap().label().unwrap().name.clone();
+            swapoff(&engine, first).unwrap();
+            audit(&engine);
+            kept.iter().for_each(|page| pages.check(*page, 7));
+            kept.iter().for_each(|page| pages.fill(*page, 9));
+            engine.page_out_all();
+            audit(&engine);
+            kept.iter().for_each(|page| pages.check(*page, 9));
+            pinned.iter().for_each(|page| pages.check(*page, 8));
         }
-        let engine = engine_on(way, &["mem:128M", "mem:128M"]);
-        let core = engine.core();
-        let (mut region, pages, order) = in_disorder(&engine, 8, &mut Random::new(seed()));
-        let clean = read_some(&engine, pages, &order);
-        let bytes = |page: usize| page * PAGE..(page + 1) * PAGE;
-        // Pinned: not dropped, and still to be written to.
-        let (pinned, rest) = clean.split_at(5);
-        pinned.iter().for_each(|page| region.pin(bytes(*page)).unwrap());
-        let before = engine.counters().swpout_dropped;
-        region.page_out(0..region.len()).unwrap();
-        assert!(engine.counters().swpout_dropped - before >= rest.len() as u64 - 100, "{way:?}");
-        let present = pages.present();
-        assert!(pinned.iter().all(|page| present[*page]), "{way:?}: pins keep pages");
-        pinned.iter().for_each(|page| pages.fill(*page, 8));
-        pinned.iter().for_each(|page| region.unpin(bytes(*page)).unwrap());
-        audit(&engine);
-        // Discarded: zeros. Swapped off: their slots are given up, their content is not.
-        let clean = read_some(&engine, pages, rest);
-        let (dropped, kept) = clean.split_at(50);
-        dropped.iter().for_each(|page| region.discard(bytes(*page)).unwrap());
-        dropped.iter().for_each(|page| pages.check(*page, 0));
-        let first = core.devices.list().next().unwrap().label().unwrap().name.clone();
-        swapoff(&engine, first).unwrap();
-        audit(&engine);
-        kept.iter().for_each(|page| pages.check(*page, 7));
-        kept.iter().for_each(|page| pages.fill(*page, 9));
-        engine.page_out_all();
-        audit(&engine);
-        kept.iter().for_each(|page| pages.check(*page, 9));
-        pinned.iter().for_each(|page| pages.check(*page, 8));
-    }
+    });
 }
 
 #[test]
@@ -324,6 +331,36 @@ fn while_a_device_may_hold_pages_none_is_dropped() {
 }
 
 #[test]
+fn a_key_that_is_locked_in_memory_holds_no_page_of_the_program() {
+    alone(60, || {
+        for way in CLEAN_WAYS {
+            if !can_drop() {
+                return;
+            }
+            let engine = engine_on(way, &["mem:128M,encrypt"]);
+            let (region, pages, order) = in_disorder(&engine, 8, &mut Random::new(seed()));
+            let dropped = || {
+                read_some(&engine, pages, &order);
+                let before = engine.counters().swpout_dropped;
+                region.page_out(0..region.len()).unwrap();
+                engine.counters().swpout_dropped - before
+            };
+            assert!(dropped() > 100, "{way:?}: no device holds pages");
+            // A child locks its key for itself, and has no lock before.
+            join(fork(&engine, || {
+                region.page_out(0..region.len()).unwrap();
+                assert!(dropped() > 100, "{way:?}: nor in a child");
+            }));
+            let locked =
+                Memory::new(&Backing::Anonymous, PAGE, Protection::ReadWrite, Populate::OnTouch);
+            let locked = locked.unwrap();
+            locked.lock().unwrap();
+            assert_eq!(dropped(), 0, "{way:?}: what the program locks may be a device's");
+        }
+    });
+}
+
+#[test]
 fn a_clean_page_that_a_child_shares_leaves_by_being_moved_too() {
     alone(60, || {
         if !can_drop() {
@@ -359,39 +396,40 @@ fn a_clean_page_that_a_child_shares_leaves_by_being_moved_too() {
 
 #[test]
 fn what_a_device_delivers_into_clean_pages_stays() {
-    limit(120);
-    if !can_drop() {
-        return;
-    }
-    // Of pages that are copied, dirty ones at that, nothing tells which a device holds.
-    let engine = engine_on(WAYS[0], &["mem:128M"]);
-    let seed = seed();
-    let (_region, pages, _) = in_disorder(&engine, 32, &mut Random::new(seed));
-    let file = &file_of(pages, 8);
-    std::thread::scope(|scope| {
-        for owner in 0..2 {
-            let mut random = Random::new(seed ^ (owner as u64 + 1) << 20);
-            scope.spawn(move || {
-                let mut ring = IoUring::new(4).unwrap();
-                let mut stamps = vec![7; pages.count / 2];
-                for _ in 0..rounds(8000) {
-                    let index = random.below(stamps.len());
-                    let page = index * 2 + owner;
-                    pages.check(page, stamps[index]);
-                    match random.below(8) {
-                        0 => read_from(file, pages, page, None),
-                        1 => read_from(file, pages, page, Some(&mut ring)),
-                        _ => continue,
-                    }
-                    stamps[index] = 8;
-                }
-                for (index, stamp) in stamps.iter().enumerate() {
-                    pages.check(index * 2 + owner, *stamp);
-                }
-            });
+    alone(120, || {
+        if !can_drop() {
+            return;
         }
+        // Of pages that are copied, dirty ones at that, nothing tells which a device holds.
+        let engine = engine_on(WAYS[0], &["mem:128M"]);
+        let seed = seed();
+        let (_region, pages, _) = in_disorder(&engine, 32, &mut Random::new(seed));
+        let file = &file_of(pages, 8);
+        std::thread::scope(|scope| {
+            for owner in 0..2 {
+                let mut random = Random::new(seed ^ (owner as u64 + 1) << 20);
+                scope.spawn(move || {
+                    let mut ring = IoUring::new(4).unwrap();
+                    let mut stamps = vec![7; pages.count / 2];
+                    for _ in 0..rounds(8000) {
+                        let index = random.below(stamps.len());
+                        let page = index * 2 + owner;
+                        pages.check(page, stamps[index]);
+                        match random.below(8) {
+                            0 => read_from(file, pages, page, None),
+                            1 => read_from(file, pages, page, Some(&mut ring)),
+                            _ => continue,
+                        }
+                        stamps[index] = 8;
+                    }
+                    for (index, stamp) in stamps.iter().enumerate() {
+                        pages.check(index * 2 + owner, *stamp);
+                    }
+                });
+            }
+        });
+        let counters = engine.counters();
+        assert!(counters.swpout_dropped > 500 && counters.pgfault_wp > 300, "{counters:?}");
+        audit(&engine);
     });
-    let counters = engine.counters();
-    assert!(counters.swpout_dropped > 500 && counters.pgfault_wp > 300, "{counters:?}");
-    audit(&engine);
 }
