@@ -1,8 +1,9 @@
 //! The middle and the range of the figures of several runs, and the time of threads that run at once.
+use serde::Serialize;
 use std::time::{Duration, Instant};
 
 /// The figures of one variant in all its runs.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(crate) struct Spread {
     pub(crate) least: f64,
     pub(crate) median: f64,

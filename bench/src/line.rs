@@ -1,7 +1,7 @@
 //! The command line of `userswap bench`: a program under `run`, all of them, or a mechanism of the engine.
 
 use crate::inside::{self, InsideCase};
-use crate::outside::{self, BenchArgs, JobsArgs, TableArgs};
+use crate::outside::{self, BenchArgs, ForkArgs, JobsArgs, TableArgs};
 use clap::{Args, Subcommand};
 use std::process::ExitCode;
 
@@ -21,6 +21,8 @@ enum Other {
     All(TableArgs),
     /// Jobs that people run, their results compared with the native ones, the worst ratio first
     Jobs(JobsArgs),
+    /// A fork of a program of many pages, under `run` and natively
+    Fork(ForkArgs),
     #[command(flatten)]
     Inside(InsideCase),
 }
@@ -31,6 +33,7 @@ impl BenchLine {
         match (self.other, self.program) {
             (Some(Other::All(args)), _) => Some(outside::run_all(&args)),
             (Some(Other::Jobs(args)), _) => Some(outside::run_jobs(&args)),
+            (Some(Other::Fork(args)), _) => Some(outside::run_forks(&args)),
             (Some(Other::Inside(case)), _) => Some(inside::run(&case)),
             (None, program) => program.map(outside::run),
         }

@@ -77,3 +77,14 @@ fn every_case_of_a_program_is_measured_from_the_command_line() {
         assert!(report["median_wall_s"]["userswap"].as_f64().unwrap() > 0.0, "{report}");
     }
 }
+
+#[test]
+fn a_fork_is_timed_natively_and_with_faults_by_each_way() {
+    let rows = rows("fork --ram 16M --size 48M --forks 2 --runs 1");
+    assert_eq!(texts(&rows, "way"), ["natively", "faults by thread", "faults by signal"]);
+    for row in &rows {
+        let [returns, exit, exec] = ["fork_returns_ms", "exit_ms", "exec_ms"]
+            .map(|key| row[key]["median"].as_f64().unwrap());
+        assert!(returns > 0.0 && returns < exit && exec > 0.0, "{row}");
+    }
+}

@@ -2,7 +2,7 @@
 //!
 //! `args` checks the command line, `case` says what the load generator has to do, `alternate` runs both
 //! sides in turns, `ideal` is the time that no swap can undercut, `report` shows the figures, and `table` those of all cases.
-//! `jobs` are programs that people run, `budget` is how any program gets its share from us, `cells` how figures look.
+//! `forks` is what a fork costs, `jobs` are programs that people run, `budget` is how any program gets its share from us, `cells` how figures look.
 
 mod alternate;
 mod args;
@@ -10,6 +10,7 @@ mod beside;
 mod budget;
 mod case;
 mod cells;
+mod forks;
 mod ideal;
 mod jobs;
 mod report;
@@ -18,6 +19,8 @@ mod table;
 pub use alternate::run;
 pub use args::BenchArgs;
 pub use case::Case;
+pub use forks::ForkArgs;
+pub(crate) use forks::run as run_forks;
 pub use jobs::JobsArgs;
 pub(crate) use jobs::run as run_jobs;
 pub use table::TableArgs;

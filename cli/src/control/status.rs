@@ -97,10 +97,11 @@ fn describe(name: EngineName, status: &Status) -> String {
 fn job(job: &JobStatus) -> String {
     let size = |pages: u64| ByteSize(pages.saturating_mul(PAGE_BYTES)).rounded();
     format!(
-        "job {}: {} for {} processes, {} held, at most {}; taken beyond it {}\n",
+        "job {}: {} for {} {}, {} held, at most {}; taken beyond it {}\n",
         job.root_pid,
         size(job.budget_pages),
         job.members.len(),
+        if job.members.len() == 1 { "process" } else { "processes" },
         size(job.held_pages),
         size(job.held_pages_max),
         size(job.exceeded_pages)

@@ -147,6 +147,7 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         "bench all",
         &[example("userswap bench all --vs kernel", "every case, the worst ratio first")],
     ),
+    ("bench fork", &[example("userswap bench fork --size 4G", "what a fork costs, and natively")]),
     ("bench jobs", &[example("userswap bench jobs", "what numpy, sqlite, java and others do")]),
     (
         "bench slot-alloc",
