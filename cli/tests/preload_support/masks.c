@@ -73,6 +73,23 @@ static void by_number(void) {
     out();
     MUST(*word == 5);
 }
+static void *blocked(void *wanted) {
+    sigset_t mask;
+    MUST(*word == 6 && pthread_sigmask(SIG_BLOCK, 0, &mask) == 0 && sigismember(&mask, SIGUSR1));
+    return wanted;
+}
+static void from_the_start(void) {
+    pthread_t thread;
+    pthread_attr_t attributes;
+    sigset_t all;
+    void *returned;
+    sigfillset(&all);
+    *word = 6;
+    MUST(pthread_attr_init(&attributes) == 0 && pthread_attr_setsigmask_np(&attributes, &all) == 0);
+    out();
+    MUST(pthread_create(&thread, &attributes, blocked, &all) == 0);
+    MUST(pthread_join(thread, &returned) == 0 && returned == &all && pthread_attr_destroy(&attributes) == 0);
+}
 int main(void) {
     memory = mmap(0, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     MUST(memory != MAP_FAILED);
@@ -86,6 +103,7 @@ int main(void) {
     MUST(sigaction(SIGUSR1, &(struct sigaction){.sa_handler = handle}, 0) == 0);
     waits();
     by_number();
+    from_the_start();
     puts("exact");
     return 0;
 }

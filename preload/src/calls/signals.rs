@@ -9,7 +9,7 @@ use crate::abi::next::next_functions;
 use crate::abi::raw::Errno;
 use crate::abi::system_call::make;
 use crate::state::process;
-use libc::{SIGBUS, SIGSYS, c_int, c_void, siginfo_t, sigset_t};
+use libc::{SIGBUS, SIGSYS, c_int, c_void, pthread_attr_t, siginfo_t, sigset_t};
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU64, Ordering};
 use userswap::FaultMode;
@@ -23,6 +23,8 @@ next_functions! {
     /// Returns its error.
     fn pthread_sigmask(how: c_int, new: *const sigset_t, old: *mut sigset_t) -> Errno;
     fn sigprocmask(how: c_int, new: *const sigset_t, old: *mut sigset_t) -> c_int;
+    /// Returns its error. Of glibc 2.32.
+    fn pthread_attr_setsigmask_np(attributes: *mut pthread_attr_t, mask: *const sigset_t) -> Errno;
 }
 
 /// A bit for each signal that is ours.
@@ -161,7 +163,7 @@ fn kept(new: *const sigset_t, old: *const sigset_t) -> Option<Held> {
 }
 
 mod exported {
-    use super::{Errno, c_int, kept, sigset_t, without_reserved};
+    use super::{Errno, c_int, kept, pthread_attr_t, sigset_t, without_reserved};
     use crate::abi::callers::entry;
 
     #[unsafe(no_mangle)]
@@ -188,6 +190,15 @@ mod exported {
             return super::sigprocmask(how, new, old);
         }
         without_reserved(new, |new| super::sigprocmask(how, new, old))
+    }
+
+    /// A thread begins with this mask.
+    #[unsafe(no_mangle)]
+    pub unsafe extern "C" fn pthread_attr_setsigmask_np(
+        attributes: *mut pthread_attr_t,
+        mask: *const sigset_t,
+    ) -> Errno {
+        without_reserved(mask, |mask| super::pthread_attr_setsigmask_np(attributes, mask))
     }
 
     #[unsafe(no_mangle)]
