@@ -94,6 +94,8 @@ typedef struct {
   uint64_t cached;
   // Charged to accounts.
   uint64_t charged;
+  // Held by compressed pages.
+  uint64_t compressed;
   // Being written to a device.
   uint64_t writing;
   // Allocated from the kernel, and unused.
@@ -157,8 +159,10 @@ us_options *us_options_new(uint64_t ram_bytes);
 // swap `PATH[:SIZE][,pri=N]` or `mem:SIZE` (again for each device); fault thread|signal; transfer auto|move|copy;
 // io auto|uring|threads; on_full exceed|stop; placement near|spread; poll auto|off|idle|MICROSECONDS;
 // swap_ra_policy stream|scaling|fixed|vma|off; page_cluster 0-10; vma_ra_enabled true|false;
-// arena SIZE (address space, 256G); ram_of_node NODE:SIZE (again for each node); fake_numa NODES;
-// control on (a socket for `userswap status`). All is looked at when the engine is built.
+// compress SIZE|auto (compressed memory in front of the devices, off without); encrypt true|false (all devices);
+// ram_max SIZE (what us_set_budget can raise the budget to at least); arena SIZE (address space, 256G);
+// ram_of_node NODE:SIZE (again for each node); fake_numa NODES; control on (a socket for `userswap status`).
+// All is looked at when the engine is built.
 int us_options_set(us_options *options,
                    const char *key,
                    const char *value);

@@ -19,6 +19,8 @@ pub struct us_usage {
     pub cached: u64,
     /// Charged to accounts.
     pub charged: u64,
+    /// Held by compressed pages.
+    pub compressed: u64,
     /// Being written to a device.
     pub writing: u64,
     /// Allocated from the kernel, and unused.
@@ -126,6 +128,7 @@ pub unsafe extern "C" fn us_usage_read(
             resident: now.resident.into(),
             cached: now.cached.into(),
             charged: now.charged.into(),
+            compressed: now.compressed.into(),
             writing: now.writing.into(),
             free: now.free.into(),
             spare: now.spare.into(),

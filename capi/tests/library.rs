@@ -129,6 +129,11 @@ fn regions_do_what_the_header_says() {
 }
 
 #[test]
+fn options_do_what_the_header_says() {
+    test_program("options.c");
+}
+
+#[test]
 fn heaps_do_what_the_header_says() {
     test_program("heaps.c");
 }

@@ -5,11 +5,9 @@ use crate::pool::Pool;
 use crate::refusal::{raised, value};
 use crate::request::Target;
 use crate::view::Layout;
-use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict};
 use std::path::Path;
-use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use userswap::internals::{PAGE_BYTES, Proceed, Progress};
@@ -32,18 +30,10 @@ type LayoutParts = (usize, usize, Vec<usize>, Vec<isize>);
 impl Engine {
     /// Starts an engine; `options` are words, by the names of `userswap run`'s options.
     #[new]
-    fn new(
-        py: Python<'_>,
-        ram_bytes: u64,
-        swap: Vec<String>,
-        options: Vec<(String, String)>,
-    ) -> PyResult<Self> {
+    fn new(py: Python<'_>, ram_bytes: u64, options: Vec<(String, String)>) -> PyResult<Self> {
         let mut builder = Builder::new(ram_bytes);
-        for spec in swap {
-            builder = builder.swap(parsed::<SwapSpec>(&spec)?);
-        }
         for (key, word) in options {
-            builder = with_option(builder, &key, &word)?;
+            builder = builder.option(&key, &word).map_err(raised)?;
         }
         let engine = py.detach(|| builder.build()).map_err(raised)?;
         let pool = Pool::new(engine, ram_bytes);
@@ -116,7 +106,7 @@ impl Engine {
 
     fn swapon(&self, py: Python<'_>, spec: &str) -> PyResult<()> {
         let pool = self.pool()?;
-        let spec = parsed::<SwapSpec>(spec)?;
+        let spec: SwapSpec = spec.parse().map_err(value)?;
         py.detach(|| pool.engine.swapon(&spec)).map_err(raised)
     }
 
@@ -147,6 +137,7 @@ impl Engine {
             ("ram", u64::from(usage.budget)),
             ("resident", u64::from(usage.resident)),
             ("cached", u64::from(usage.cached)),
+            ("compressed", u64::from(usage.compressed)),
             ("writing", u64::from(usage.writing)),
             ("free", u64::from(usage.free)),
             ("spare", u64::from(usage.spare)),
@@ -207,23 +198,4 @@ impl Watch {
         self.raised = looked.err();
         if self.raised.is_some() { Proceed::Cancel } else { Proceed::GoOn }
     }
-}
-
-fn parsed<T: FromStr<Err: std::fmt::Display>>(word: &str) -> PyResult<T> {
-    word.parse().map_err(value)
-}
-
-fn with_option(builder: Builder, key: &str, word: &str) -> PyResult<Builder> {
-    Ok(match key {
-        "fault" => builder.fault(parsed(word)?),
-        "transfer" => builder.transfer(parsed(word)?),
-        "io" => builder.io(parsed(word)?),
-        "poll" => builder.poll(parsed(word)?),
-        "on_full" => builder.on_full(parsed(word)?),
-        "placement" => builder.placement(parsed(word)?),
-        "readahead" => builder.readahead(parsed(word)?),
-        "arena" => builder.arena_bytes(userswap::parse_size(word).map_err(value)?),
-        "control" => builder.control(),
-        _ => return Err(PyKeyError::new_err(key.to_owned())),
-    })
 }

@@ -18,6 +18,7 @@ pub fn raised(error: EngineError) -> PyErr {
         EngineError::BudgetTooSmall(_)
         | EngineError::BudgetTooLarge(..)
         | EngineError::Setting(_)
+        | EngineError::Tiers(_)
         | EngineError::NoSuchDevice(..) => value(error),
         // Its memory is another engine's: the arena came from an mmap that `userswap run` has replaced.
         EngineError::Userfaultfd(reason) if reason.raw_os_error() == Some(libc::EBUSY) => {

@@ -28,7 +28,16 @@ class Refusals(TestCase):
             ({"fault": None}, TypeError, "fault=None"),
             ({"io": "quick"}, ValueError, "quick"),
             ({"readahead": "all"}, ValueError, "all"),
+            ({"readahead": None}, TypeError, "readahead=None"),
             ({"arena": -5}, ValueError, "arena=-5"),
+            ({"compress": "1M"}, ValueError, "\"1M\" is no amount of compressed memory: use a size"),
+            ({"compress": True}, TypeError, "compress=True"),
+            ({"compress": -1}, ValueError, "compress=-1"),
+            ({"compress": "auto", "swap": "zram:64M"}, ValueError, "zram:64M"),
+            ({"encrypt": "no"}, TypeError, "encrypt='no' is neither True nor False"),
+            ({"ram_max": "big"}, ValueError, "big"),
+            ({"ram_max": 0}, ValueError, "ram_max=0"),
+            ({"ram_max": "900T"}, ValueError, "too large"),
         ):
             with self.subTest(options=options), self.assertRaisesRegex(kind, named):
                 pool(**options)
@@ -113,6 +122,42 @@ class Running(TestCase):
         with self.assertRaises(ValueError):
             of.ram = "1K"
         self.assertEqual(of.ram, 32 << 20)
+
+    def test_compressed_memory_is_in_front_and_in_the_budget(self):
+        of = pool(compress="8M")
+        a = of.empty(4 * RAM // 8, np.int64)
+        a[...] = np.arange(len(a))
+        usage = of.usage
+        self.assertGreater(of.counters["zswpout"], 0)
+        self.assertTrue(0 < usage.compressed <= 8 << 20, usage)
+        self.assertLessEqual(usage.in_ram + usage.compressed, usage.ram + usage.debt)
+        self.assertIn("compressed", of._repr_html_())
+        np.testing.assert_array_equal(a, np.arange(len(a)))
+        self.assertGreater(of.counters["zswpin"], 0)
+        self.assertEqual(pool(compress=8 << 20).usage.compressed, 0)
+
+    def test_what_is_encrypted_cannot_be_read(self):
+        for encrypt in (False, True):
+            with self.subTest(encrypt=encrypt), tempfile.TemporaryDirectory(dir="/var/tmp") as directory:
+                path = os.path.join(directory, "swap")
+                of = pool(swap=f"{path}:64M", encrypt=encrypt)
+                a = of.empty(1 << 19, np.int64)
+                a[...] = numbers(len(a))
+                self.assertEqual(of.page_out(a), a.nbytes)
+                self.eventually(lambda: of.usage.writing == 0)
+                with open(path, "rb") as file:
+                    self.assertEqual(numbers(len(a))[:512].tobytes() in file.read(), not encrypt)
+                np.testing.assert_array_equal(a, numbers(len(a)))
+
+    def test_the_budget_can_grow_to_what_was_said(self):
+        of = pool(ram_max="512M")
+        a = of.empty(3 * RAM // 8, np.int64)
+        a[...] = numbers(len(a))
+        of.ram = "512M"
+        np.testing.assert_array_equal(a, numbers(len(a)))
+        self.assertEqual((of.ram, of.usage.resident), (512 << 20, a.nbytes))
+        with self.assertRaisesRegex(ValueError, str(1 << 36)):
+            pool().ram = "64G"
 
     def test_devices_come_and_go(self):
         with tempfile.TemporaryDirectory(dir="/var/tmp") as directory:

@@ -57,10 +57,13 @@ static void options_name_what_is_wrong(void) {
     us_options *options = us_options_new(16 * MIB);
     REFUSED(us_options_set(options, "colour", "red"), US_INVALID, "\"colour\" is no option: use swap, fault");
     REFUSED(us_options_set(options, "fault", "mail"), US_INVALID, "\"mail\" is not a fault mode: use thread or signal");
-    REFUSED(us_options_set(options, "page_cluster", "11"), US_INVALID, "\"11\" is not a page_cluster: use a whole number from 0 to 10");
+    REFUSED(us_options_set(options, "page_cluster", "11"), US_INVALID, "page_cluster: \"11\" is not allowed: use a whole number from 0 to 10");
     REFUSED(us_options_set(options, "ram_of_node", "16M"), US_INVALID, "use NODE:SIZE");
     REFUSED(us_options_set(options, "fake_numa", "0"), US_INVALID, "use a number from 1 to 64");
-    REFUSED(us_options_set(options, "control", "off"), US_INVALID, "\"off\" is not a control: use on");
+    REFUSED(us_options_set(options, "control", "off"), US_INVALID, "control: \"off\" is not allowed: use on");
+    REFUSED(us_options_set(options, "compress", "1M"), US_INVALID, "\"1M\" is no amount of compressed memory: use a size");
+    REFUSED(us_options_set(options, "encrypt", "yes"), US_INVALID, "encrypt: \"yes\" is not allowed: use true or false");
+    REFUSED(us_options_set(options, "ram_max", "much"), US_INVALID, "ram_max: \"much\"");
     REFUSED(us_options_set(options, "arena", "big"), US_INVALID, "big");
     REFUSED(us_options_set(options, "swap", "mem:"), US_INVALID, "mem:");
     REFUSED(us_options_set(options, "fault", "\xff"), US_INVALID, "is not UTF-8");

@@ -51,6 +51,10 @@ impl Builder {
         Self { options, arena_bytes: ARENA_BYTES_DEFAULT, listens }
     }
 
+    pub(super) fn options_mut(&mut self) -> &mut Options {
+        &mut self.options
+    }
+
     /// What [`Engine::set_budget`](crate::Engine::set_budget) can raise the budget to at least, in bytes: address space is set aside for it, 4 bytes
     /// for each. By default it is about four times the budget of the start.
     pub fn ram_max(mut self, bytes: u64) -> Self {

@@ -12,3 +12,4 @@ pub mod region;
 pub mod running;
 pub mod shrinker;
 pub mod usage;
+pub mod words;

@@ -251,7 +251,11 @@ impl Options {
         Ok(options)
     }
 
-    fn set(&mut self, key: &str, value: &str) -> Result<(), OptionsError> {
+    /// Sets what one line says.
+    ///
+    /// # Errors
+    /// An unknown key, and values that cannot be read.
+    pub(super) fn set(&mut self, key: &str, value: &str) -> Result<(), OptionsError> {
         match key {
             "ram" => self.ram_bytes = number("ram", value)?,
             "ram_max" => self.ram_max_bytes = number("ram_max", value)?,

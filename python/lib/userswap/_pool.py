@@ -26,8 +26,10 @@ class Pool:
     """Arrays that share a RAM budget; what does not fit is on swap devices.
 
     `ram` is a number of bytes, or text such as "2G", at least 16M. `swap` is one device or several, each
-    "PATH[:SIZE][,pri=N][,tier=N][,node=N][,encrypt]" or "mem:SIZE"; without any it is a temporary file. The other options are those
-    of `userswap run` (docs/options.md). A pool is closed by `close` or at the end of a `with` block: then it makes no more
+    "PATH[:SIZE][,pri=N][,tier=N][,node=N][,encrypt]" or "mem:SIZE"; without any it is a temporary file. `compress` keeps pages
+    compressed in at most so much of the budget before they go to a device ("auto": in as much as it brings), `encrypt` makes what
+    is on devices unreadable, `ram_max` is what `ram` can be raised to at least. The other options are those of `userswap run`
+    (docs/options.md). A pool is closed by `close` or at the end of a `with` block: then it makes no more
     arrays, and those that there are keep their memory, and the engine behind it, until the last one goes.
 
     >>> with Pool(ram="16M", swap="mem:64M") as pool:
@@ -48,6 +50,9 @@ class Pool:
         on_full: str = "exceed",
         placement: str = "near",
         readahead: str = "stream",
+        compress: Size | None = None,
+        encrypt: bool = False,
+        ram_max: Size | None = None,
         arena: Size = "256G",
         control: bool = False,
     ) -> None:
@@ -59,17 +64,23 @@ class Pool:
             "poll": poll,
             "on_full": on_full,
             "placement": placement,
-            "readahead": readahead,
-            "arena": str(_bytes("arena", arena)),
+            "swap_ra_policy": readahead,
         }
         for name, word in options.items():
             if not isinstance(word, str):
-                raise TypeError(f"{name}={word!r} is not text")
+                raise TypeError(f"{name.replace('swap_ra_policy', 'readahead')}={word!r} is not text")
+        if not isinstance(encrypt, bool):
+            raise TypeError(f"encrypt={encrypt!r} is neither True nor False")
+        options["encrypt"] = "true" if encrypt else "false"
+        options["arena"] = str(_bytes("arena", arena))
+        if compress is not None:
+            options["compress"] = compress if isinstance(compress, str) else str(_bytes("compress", compress))
+        if ram_max is not None:
+            options["ram_max"] = str(_bytes("ram_max", ram_max))
         if control:
-            options["control"] = ""
-        self._engine = _native.Engine(
-            _bytes("ram", ram), [os.fspath(spec) for spec in specs], list(options.items())
-        )
+            options["control"] = "on"
+        devices = [("swap", os.fspath(spec)) for spec in specs]
+        self._engine = _native.Engine(_bytes("ram", ram), devices + list(options.items()))
         if control:
             # Nobody tells an engine that its process ends, and the name of its socket would stay.
             weakref.finalize(self, self._engine.withdraw_control)
@@ -289,7 +300,10 @@ def _whole(update: Any) -> Any:
 
 def _bytes(name: str, value: Size) -> int:
     if isinstance(value, str):
-        return _native.parse_size(value)
+        try:
+            return _native.parse_size(value)
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from None
     if isinstance(value, bool):
         raise TypeError(f"{name}={value!r} is neither a number of bytes nor text such as '2G'")
     try:

@@ -8,8 +8,8 @@ from typing import NamedTuple
 class Usage(NamedTuple):
     """What RAM and swap are used for, in bytes.
 
-    >>> Usage(*range(9)).in_ram
-    6
+    >>> Usage(*range(10)).in_ram
+    7
     """
 
     ram: int
@@ -18,6 +18,8 @@ class Usage(NamedTuple):
     "Mapped in arrays."
     cached: int
     "In RAM, not mapped: about to leave, or read ahead."
+    compressed: int
+    "Held by compressed pages; these count as swapped."
     writing: int
     "Being written to a device."
     free: int
@@ -57,6 +59,7 @@ def html(now: tuple[Usage, dict[str, int]] | None) -> str:
     rows = [
         ("in RAM", _bar(usage.in_ram, usage.ram)),
         ("swapped", _bar(usage.swapped, usage.swap)),
+        *([("compressed", f"{size(usage.compressed)} of RAM")] if usage.compressed else []),
         ("faults", f"{counters['pgfault']:,}, of which {counters['pgmajfault']:,} read"),
         ("pages in / out", f"{counters['pswpin']:,} / {counters['pswpout']:,}"),
     ]
