@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use userswap::internals::lock::Lock;
+use userswap::internals::shard::{self, SHARDS};
 
 /// A type of handle, and what is behind it.
 pub trait Handle: Sized + 'static {
@@ -15,10 +16,19 @@ pub trait Handle: Sized + 'static {
     fn open() -> &'static Open<Self>;
 }
 
-/// The open handles of a type. Its lock is held for a look-up only, and across fork; signals are not blocked, as none of this may
-/// be called by a signal handler.
+/// The open handles of a type, once in each shard: a call looks into its thread's own. The locks are held for a look-up only, and
+/// across fork; signals are not blocked, as none of this may be called by a signal handler.
 pub struct Open<H: Handle> {
-    values: Lock<BTreeMap<usize, Arc<H::Value>>>,
+    shards: [Shard<H>; SHARDS],
+}
+
+/// The counter of an outer Arc is the shard's: threads that call with one handle do not take a cache line from each other.
+type Shared<H> = Arc<Arc<<H as Handle>::Value>>;
+
+/// On cache lines of its own.
+#[repr(align(128))]
+struct Shard<H: Handle> {
+    values: Lock<BTreeMap<usize, Shared<H>>>,
 }
 
 /// No handle looks like a small number, or like an address that something else has.
@@ -26,38 +36,50 @@ static NEXT: AtomicUsize = AtomicUsize::new(0x1000);
 
 impl<H: Handle> Open<H> {
     pub const fn new() -> Self {
-        Self { values: Lock::new(BTreeMap::new()) }
+        Self { shards: [const { Shard { values: Lock::new(BTreeMap::new()) } }; SHARDS] }
     }
 
     /// Opens a handle.
     pub fn insert(&self, value: H::Value) -> *mut H {
         let number = NEXT.fetch_add(16, Ordering::Relaxed);
-        self.values.lock().insert(number, Arc::new(value));
+        let value = Arc::new(value);
+        for shard in &self.shards {
+            shard.values.lock().insert(number, Arc::new(value.clone()));
+        }
         std::ptr::without_provenance_mut(number)
     }
 
     /// What a handle stands for.
-    pub fn find(&self, handle: *const H) -> Result<Arc<H::Value>, Failure> {
-        let value = self.values.lock().get(&handle.addr()).cloned();
+    pub fn find(&self, handle: *const H) -> Result<Shared<H>, Failure> {
+        let value = self.shards[shard::mine()].values.lock().get(&handle.addr()).cloned();
         value.ok_or_else(|| refusal::<H>(handle))
     }
 
     /// Closes a handle. What it stands for goes when no other thread is in the middle of a call with it.
     pub fn remove(&self, handle: *const H) -> Result<Arc<H::Value>, Failure> {
-        let value = self.values.lock().remove(&handle.addr());
-        value.ok_or_else(|| refusal::<H>(handle))
+        let [first, others @ ..] = &self.shards;
+        // Of threads that close one handle at once the first here does.
+        let found = first.values.lock().remove(&handle.addr());
+        let value = found.as_deref().cloned().ok_or_else(|| refusal::<H>(handle))?;
+        for shard in others {
+            // Not the last Arc of the value, which would be dropped under the lock.
+            shard.values.lock().remove(&handle.addr());
+        }
+        Ok(value)
     }
 
-    /// Everything that is open, oldest first; the lock is held until [`Open::release`].
+    /// Everything that is open, oldest first; the locks are held until [`Open::release`].
     pub fn hold(&self) -> Vec<Arc<H::Value>> {
-        let values = self.values.lock();
-        let all = values.values().cloned().collect();
+        let [first, others @ ..] = &self.shards;
+        let values = first.values.lock();
+        let all = values.values().map(|value| Arc::clone(&**value)).collect();
         std::mem::forget(values);
+        others.iter().for_each(|shard| shard.values.hold());
         all
     }
 
     pub fn release(&self) {
-        self.values.release();
+        self.shards.iter().for_each(|shard| shard.values.release());
     }
 }
 
@@ -73,7 +95,7 @@ fn refusal<H: Handle>(handle: *const H) -> Failure {
 }
 
 /// Finds what a handle stands for.
-pub fn find<H: Handle>(handle: *const H) -> Result<Arc<H::Value>, Failure> {
+pub fn find<H: Handle>(handle: *const H) -> Result<Shared<H>, Failure> {
     H::open().find(handle)
 }
 

@@ -80,7 +80,7 @@ pub mod internals {
     pub use crate::base::index::{PageIndex, PageRange};
     pub use crate::base::limits::{RAM_MIN_BYTES, default_swap_bytes};
     pub use crate::base::topology::Topology;
-    pub use crate::base::{elf, script, size, status};
+    pub use crate::base::{elf, script, shard, size, status};
     pub use crate::control::{CONNECTIONS_MAX, directory, protocol, settings};
     pub use crate::device::cipher::Cipher;
     pub use crate::device::loans::BORROWERS_MAX;

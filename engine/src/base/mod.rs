@@ -12,6 +12,7 @@ pub mod limits;
 pub mod log;
 pub mod open_error;
 pub mod script;
+pub mod shard;
 pub mod size;
 pub mod status;
 pub mod topology;

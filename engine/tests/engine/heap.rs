@@ -2,7 +2,8 @@
 use crate::support::*;
 use std::alloc::Layout;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Barrier, Mutex};
 use userswap::{Advice, Engine, Error, Heap};
 
 fn layout(bytes: usize, align: usize) -> Layout {
@@ -11,7 +12,8 @@ fn layout(bytes: usize, align: usize) -> Layout {
 
 /// A block whose every word tells it from all others.
 struct Block {
-    at: NonNull<u8>,
+    /// Not a pointer: other threads may check and free the block.
+    address: usize,
     words: usize,
     stamp: u64,
 }
@@ -20,24 +22,28 @@ impl Block {
     fn new(heap: &Heap, words: usize, stamp: u64) -> Self {
         let at = heap.allocate(layout(words * 8, 8)).unwrap();
         assert!(heap.usable_bytes(at).unwrap() >= words * 8);
-        let block = Self { at, words, stamp };
+        let block = Self { address: at.addr().get(), words, stamp };
         (0..words).for_each(|index| block.write(index));
         block
     }
 
+    fn at(&self) -> NonNull<u8> {
+        NonNull::new(self.address as *mut u8).unwrap()
+    }
+
     fn write(&self, index: usize) {
-        write_at(self.at.cast().as_ptr(), index, word(self.stamp, 0, index));
+        write_at(self.at().cast().as_ptr(), index, word(self.stamp, 0, index));
     }
 
     fn check(&self) {
         for index in 0..self.words {
-            let found = read_at(self.at.cast().as_ptr(), index);
-            assert_eq!(found, word(self.stamp, 0, index), "word {index} of {:?}", self.at);
+            let found = read_at(self.at().cast().as_ptr(), index);
+            assert_eq!(found, word(self.stamp, 0, index), "word {index} of {:?}", self.at());
         }
     }
 
     fn resize(&mut self, heap: &Heap, words: usize) {
-        self.at = heap.reallocate(self.at, layout(words * 8, 8)).unwrap();
+        self.address = heap.reallocate(self.at(), layout(words * 8, 8)).unwrap().addr().get();
         let kept = self.words.min(words);
         self.words = kept;
         self.check();
@@ -47,7 +53,7 @@ impl Block {
 
     fn free(self, heap: &Heap) {
         self.check();
-        heap.free(self.at).unwrap();
+        heap.free(self.at()).unwrap();
     }
 }
 
@@ -122,7 +128,7 @@ fn freeing_what_is_swapped_out_reads_nothing_and_gives_its_slots_back() {
         engine.page_out_all();
         let (slots, reads) = (engine.usage().slots_used, engine.counters().pswpin);
         assert!(slots >= 390, "{words} words: {slots} slots");
-        blocks.into_iter().for_each(|block| heap.free(block.at).unwrap());
+        blocks.into_iter().for_each(|block| heap.free(block.at()).unwrap());
         let left = engine.usage();
         assert_eq!(engine.counters().pswpin, reads, "{words} words");
         // One slab of a class stays.
@@ -136,9 +142,9 @@ fn a_large_block_that_grows_takes_its_swapped_pages_along() {
     let heap = engine.heap();
     let mut block = Block::new(&heap, 3 * MIB / 8, 7);
     engine.page_out_all();
-    let (before, reads) = (block.at, engine.counters().pswpin);
-    block.at = heap.reallocate(block.at, layout(5 * MIB, 16)).unwrap();
-    assert_ne!(block.at, before);
+    let (before, reads) = (block.at(), engine.counters().pswpin);
+    block.address = heap.reallocate(before, layout(5 * MIB, 16)).unwrap().addr().get();
+    assert_ne!(block.at(), before);
     assert_eq!(engine.counters().pswpin, reads);
     block.check();
     assert!(engine.counters().pswpin >= reads + 700);
@@ -153,7 +159,7 @@ fn large_zeroed_blocks_are_zero_without_being_touched() {
     let heap = engine.heap();
     for words in [3, 2048, 20_000, MIB] {
         let block = Block::new(&heap, words, 5);
-        let place = block.at;
+        let place = block.at();
         block.free(&heap);
         let resident = engine.usage().resident;
         let again = heap.allocate_zeroed(layout(words * 8, 8)).unwrap();
@@ -252,7 +258,7 @@ fn advice_by_address_does_what_a_regions_methods_do_and_knows_what_is_not_ours()
     let engine = engine(WAYS[0]);
     let heap = engine.heap();
     let block = Block::new(&heap, MIB / 8, 9);
-    let address = block.at.addr().get();
+    let address = block.address;
     engine.advise(address, MIB, Advice::PageOut).unwrap();
     engine.page_out_all();
     let reads = engine.counters().pswpin;
@@ -267,7 +273,7 @@ fn advice_by_address_does_what_a_regions_methods_do_and_knows_what_is_not_ours()
     {
         engine.advise(address, MIB, advice).unwrap();
     }
-    heap.discard(block.at, 0..MIB).unwrap();
+    heap.discard(block.at(), 0..MIB).unwrap();
     check_all_is_back(&engine);
     let local = 5u8;
     let refused = [(address + MIB, 4096), (address, MIB + 1), (address, usize::MAX), (0, 1)];
@@ -275,4 +281,78 @@ fn advice_by_address_does_what_a_regions_methods_do_and_knows_what_is_not_ours()
         let error = engine.advise(at, bytes, Advice::PageOut).unwrap_err();
         assert!(matches!(error, Error::NotManaged(..)), "{error}");
     }
+}
+
+/// Puts blocks among those of all threads, and takes as many out that are anybody's, checks and frees them.
+fn exchange(heap: &Heap, all: &Mutex<Vec<Block>>, thread: u64, random: &mut Random) {
+    for step in 0..rounds(400) as u64 {
+        let (stamp, words) = ((thread << 32) + step + 1, [2, 31, 500][random.below(3)]);
+        let given: Vec<_> = (0..3).map(|_| Block::new(heap, words, stamp)).collect();
+        let mut all = all.lock().unwrap();
+        all.extend(given);
+        let count = all.len().saturating_sub(1000).min(6);
+        let taken: Vec<_> = (0..count)
+            .map(|_| {
+                let choice = random.below(all.len());
+                all.swap_remove(choice)
+            })
+            .collect();
+        drop(all);
+        taken.into_iter().for_each(|block| block.free(heap));
+    }
+}
+
+#[test]
+fn blocks_that_other_threads_free_are_in_use_once_and_keep_their_content() {
+    limit(60);
+    for (number, way) in WAYS.into_iter().enumerate() {
+        let engine = engine(way);
+        let heap = engine.heap();
+        let all = Mutex::new(Vec::new());
+        // More threads than there are shards.
+        std::thread::scope(|scope| {
+            for thread in 0..10 {
+                let (heap, all) = (&heap, &all);
+                let mut random = Random::new(0xB10C + 16 * number as u64 + thread);
+                scope.spawn(move || exchange(heap, all, thread, &mut random));
+            }
+        });
+        let left = all.into_inner().unwrap();
+        let mut addresses: Vec<_> = left.iter().map(|block| block.address).collect();
+        addresses.sort_unstable();
+        addresses.dedup();
+        assert_eq!(addresses.len(), left.len());
+        left.into_iter().for_each(|block| block.free(&heap));
+        audit(&engine);
+        drop(heap);
+        check_all_is_back(&engine);
+        assert_eq!(engine.core().arena.used_pages(), 0);
+    }
+}
+
+#[test]
+fn of_threads_that_free_one_block_one_succeeds() {
+    limit(60);
+    let engine = engine(WAYS[0]);
+    let heap = engine.heap();
+    for words in [2, 500, 4096, 100_000] {
+        let blocks: Vec<_> = (0..64).map(|stamp| Block::new(&heap, words, stamp + 1)).collect();
+        let (start, freed) = (Barrier::new(4), AtomicUsize::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    start.wait();
+                    for block in &blocks {
+                        match heap.free(block.at()) {
+                            Ok(()) => freed.fetch_add(1, Ordering::Relaxed),
+                            Err(Error::NotABlock(_)) => 0,
+                            Err(error) => panic!("{error}"),
+                        };
+                    }
+                });
+            }
+        });
+        assert_eq!(freed.into_inner(), blocks.len(), "{words} words");
+    }
+    audit(&engine);
 }

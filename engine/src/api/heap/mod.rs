@@ -2,7 +2,8 @@
 //!
 //! Small blocks share slabs (`policy::slab`), each of which is a region; large ones are regions of their own. Which blocks are
 //! in use is written down beside the memory, never in it: giving a block back neither touches nor swaps it in, no lock is held
-//! over a fault, and a child without the memory can still go on.
+//! over a fault, and a child without the memory can still go on. A thread allocates from the slabs of one shard, and gives blocks
+//! back to whichever they are of.
 mod forking;
 mod owners;
 mod slabs;
@@ -11,6 +12,7 @@ use crate::api::engine::Engine;
 use crate::api::region::Region;
 use crate::api::running::Running;
 use crate::base::error::Error;
+use crate::base::shard::{self, SHARDS};
 use crate::sys::lock::Lock;
 use crate::sys::signal::Blocked;
 use crate::sys::{PAGE_BYTES, pages};
@@ -51,7 +53,8 @@ pub struct Heap {
 /// without blocking signals, and nothing but the C library's malloc is called while one is held.
 pub(crate) struct Shared {
     running: Arc<Running>,
-    classes: Box<[Lock<Slabs>]>,
+    /// By shard and class.
+    slabs: Box<[Lock<Slabs>]>,
     owners: Owners,
     /// By address.
     large: Lock<BTreeMap<usize, Region>>,
@@ -62,7 +65,7 @@ impl Engine {
     pub fn heap(&self) -> Heap {
         let running = self.running.clone();
         let shared = Arc::new(Shared {
-            classes: (0..CLASSES).map(|_| Lock::new(Slabs::default())).collect(),
+            slabs: (0..SHARDS * CLASSES).map(|_| Lock::new(Slabs::default())).collect(),
             owners: Owners::new(&running.core.arena),
             large: Lock::new(BTreeMap::new()),
             running,
@@ -160,7 +163,8 @@ impl Heap {
         let address = block.addr().get();
         let bytes = match self.shared.owners.of(address) {
             Some(owner) => {
-                let is_used = self.shared.slabs(owner.class).lock().is_used(owner, address);
+                let is_used =
+                    self.shared.slabs(owner.shard, owner.class).lock().is_used(owner, address);
                 is_used.then(|| owner.class.block_bytes())
             }
             None => self.shared.large.lock().get(&address).map(Region::len),
@@ -170,27 +174,28 @@ impl Heap {
 }
 
 impl Shared {
-    fn slabs(&self, class: Class) -> &Lock<Slabs> {
-        &self.classes[class.index()]
+    fn slabs(&self, shard: usize, class: Class) -> &Lock<Slabs> {
+        &self.slabs[shard * CLASSES + class.index()]
     }
 
     fn take(&self, class: Class) -> Result<NonNull<u8>, Error> {
+        let shard = shard::mine();
         loop {
-            if let Some(address) = self.slabs(class).lock().take() {
+            if let Some(address) = self.slabs(shard, class).lock().take() {
                 return Ok(block_at(address));
             }
             // Outside the lock; two threads may both find no room, and add a slab each.
             let region = Region::allocate(&self.running, class.slab_bytes(), SLAB_BYTES_MIN)?;
             let address = region.address();
-            let mut slabs = self.slabs(class).lock();
+            let mut slabs = self.slabs(shard, class).lock();
             let index = slabs.add(class, region);
-            self.owners.set(address, class.slab_bytes(), Some(Owner { class, index }));
+            self.owners.set(address, class.slab_bytes(), Some(Owner { shard, class, index }));
         }
     }
 
     fn put(&self, owner: Owner, address: usize) -> Result<(), Error> {
         let bytes = owner.class.block_bytes();
-        let slabs = self.slabs(owner.class);
+        let slabs = self.slabs(owner.shard, owner.class);
         if bytes >= DISCARD_BYTES_MIN {
             // Before anybody else can be given the block, and outside the lock.
             if !slabs.lock().is_used(owner, address) {
@@ -221,12 +226,12 @@ impl Shared {
 
     /// Before fork: no other thread has one of its locks until [`Self::release`].
     fn hold(&self) {
-        self.classes.iter().for_each(Lock::hold);
+        self.slabs.iter().for_each(Lock::hold);
         self.large.hold();
     }
 
     fn release(&self) {
-        self.classes.iter().for_each(Lock::release);
+        self.slabs.iter().for_each(Lock::release);
         self.large.release();
     }
 

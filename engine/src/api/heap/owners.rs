@@ -6,14 +6,16 @@ use userswap_policy::slab::{Class, SLAB_BYTES_MIN};
 
 /// Entries that come into being together: for 256 MiB of the arena.
 const LEAF: usize = 4096;
-/// Bits of an entry below the slab's number: the class.
+/// Bits of an entry below the slab's number: the class, and above it the shard.
 const CLASS_BITS: u32 = 8;
+const SHARD_BITS: u32 = 8;
 
 /// A slab of a heap.
 #[derive(Clone, Copy)]
 pub struct Owner {
+    pub shard: usize,
     pub class: Class,
-    /// Among the slabs of its class.
+    /// Among the slabs of its shard and class.
     pub index: usize,
 }
 
@@ -36,15 +38,18 @@ impl Owners {
         let leaf = self.leaves.get(entry / LEAF)?.get()?;
         // Relaxed: whoever holds the address of a block has it from the thread that set this.
         let entry = leaf[entry % LEAF].load(Ordering::Relaxed);
-        let index = (entry >> CLASS_BITS).checked_sub(1)?;
+        let index = (entry >> (CLASS_BITS + SHARD_BITS)).checked_sub(1)?;
         let class = Class::from_index(entry as usize & ((1 << CLASS_BITS) - 1));
-        Some(Owner { class, index: index as usize })
+        let shard = (entry >> CLASS_BITS) as usize & ((1 << SHARD_BITS) - 1);
+        Some(Owner { shard, class, index: index as usize })
     }
 
-    /// Notes whose the memory at `address` is, for `bytes`; under the lock of the slab's class.
+    /// Notes whose the memory at `address` is, for `bytes`; under the lock of its slabs.
     pub fn set(&self, address: usize, bytes: usize, owner: Option<Owner>) {
-        let value = owner
-            .map_or(0, |owner| (owner.index as u64 + 1) << CLASS_BITS | owner.class.index() as u64);
+        let value = owner.map_or(0, |owner| {
+            let number = (owner.index as u64 + 1) << SHARD_BITS | owner.shard as u64;
+            number << CLASS_BITS | owner.class.index() as u64
+        });
         let first = address / SLAB_BYTES_MIN - self.first;
         for entry in first..first + bytes / SLAB_BYTES_MIN {
             let leaf = self.leaves[entry / LEAF]

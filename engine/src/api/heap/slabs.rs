@@ -1,4 +1,4 @@
-//! The slabs of one size class: those with room, lowest first, so that the others can run empty.
+//! The slabs of one shard and size class: those with room, lowest first, so that the others can run empty.
 use super::owners::Owner;
 use crate::api::region::Region;
 use std::collections::BTreeSet;
@@ -50,8 +50,10 @@ impl Slabs {
     /// Takes a block back that is in use. Returns the slab's memory if it has become empty and another one has room.
     pub fn put(&mut self, owner: Owner, address: usize) -> Option<Region> {
         let entry = self.entries[owner.index].as_mut().expect("the slab of a block in use exists");
+        if entry.slab.is_full() {
+            self.with_room.insert(owner.index);
+        }
         entry.slab.put(address - entry.region.address());
-        self.with_room.insert(owner.index);
         if !entry.slab.is_empty() || self.with_room.len() == 1 {
             return None;
         }
