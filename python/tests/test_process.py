@@ -246,6 +246,8 @@ class End(TestCase):
 
 # A device so slow that the request takes seconds, and a thread that interrupts it once it has read something.
 INTERRUPT = """
+# A shell's background job inherits that it is ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 pool.ram = "64M"
 slow = "/var/tmp"
 pool.swapon(f"{slow}:256M,pri=9,throttle=16")
