@@ -15,8 +15,8 @@ mod view;
 
 use pyo3::prelude::*;
 
-/// What `userswap` imports.
-#[pymodule]
+/// What `userswap` imports. Without the GIL as well: classes are frozen, what changes in them is within locks.
+#[pymodule(gil_used = false)]
 mod _native {
     #[pymodule_export]
     use crate::engine::Engine;

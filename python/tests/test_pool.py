@@ -2,7 +2,9 @@
 import contextlib
 import gc
 import os
+import sys
 import tempfile
+import threading
 
 import numpy as np
 import userswap
@@ -35,7 +37,7 @@ class Refusals(TestCase):
             ({"compress": -1}, ValueError, "compress=-1"),
             ({"compress": "auto", "swap": "zram:64M"}, ValueError, "zram:64M"),
             ({"encrypt": "no"}, TypeError, "encrypt='no' is neither True nor False"),
-            ({"ram_max": "big"}, ValueError, "big"),
+            ({"ram_max": "big"}, ValueError, "ram_max: \"big\" is not a size"),
             ({"ram_max": 0}, ValueError, "ram_max=0"),
             ({"ram_max": "900T"}, ValueError, "too large"),
         ):
@@ -155,7 +157,9 @@ class Running(TestCase):
         a[...] = numbers(len(a))
         of.ram = "512M"
         np.testing.assert_array_equal(a, numbers(len(a)))
-        self.assertEqual((of.ram, of.usage.resident), (512 << 20, a.nbytes))
+        reads = of.counters["pswpin"]
+        np.testing.assert_array_equal(a, numbers(len(a)))
+        self.assertEqual((of.ram, of.counters["pswpin"]), (512 << 20, reads))
         with self.assertRaisesRegex(ValueError, str(1 << 36)):
             pool().ram = "64G"
 
@@ -207,6 +211,52 @@ class Running(TestCase):
         del arrays, stack
         gc.collect()
         self.assertEqual(threads(), before)
+
+    def test_threads_call_one_pool_at_once_and_one_closes_it(self):
+        of = pool(ram="32M")
+        a = of.empty((8, 1 << 20), np.int64)
+        failures, closed, start = [], [], threading.Barrier(9)
+
+        def call(row):
+            part, stamp = a[row], 0
+            start.wait()
+            try:
+                while True:
+                    stamp += 1
+                    part[...] = np.arange(len(part)) + stamp
+                    of.pin(part[:1000])
+                    of.prefetch(a[(row + 1) % 8, : 1 << 17])
+                    of.page_out(part)
+                    of.unpin(part[:1000])
+                    of.usage, of.counters, repr(of), of._repr_html_()
+                    with of.numpy():
+                        b = part * 2
+                    of.discard(b[::2])
+                    of.ram = (24 + row) << 20
+                    if (part != np.arange(len(part)) + stamp).any() or b[::2].any() or (b[1::2] != part[1::2] * 2).any():
+                        raise AssertionError(f"wrong content in row {row}, turn {stamp}")
+                    turns[row] += 1
+            except ValueError as error:
+                closed.append(str(error))
+            except BaseException as error:
+                failures.append(error)
+                turns[row] = 3
+
+        turns = [0] * 8
+        threads = [threading.Thread(target=call, args=(row,)) for row in range(8)]
+        interval = sys.getswitchinterval()
+        self.addCleanup(sys.setswitchinterval, interval)
+        sys.setswitchinterval(1e-5)
+        for thread in threads:
+            thread.start()
+        start.wait()
+        self.eventually(lambda: min(turns) >= 3)
+        of.close()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(failures, [])
+        self.assertEqual(set(closed), {"this pool is closed: make another one"})
+        self.assertEqual(len(closed), 8)
 
     def test_a_control_socket_is_there_if_wanted(self):
         from support import run
