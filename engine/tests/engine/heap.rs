@@ -356,3 +356,23 @@ fn of_threads_that_free_one_block_one_succeeds() {
     }
     audit(&engine);
 }
+
+#[test]
+fn blocks_of_full_slabs_are_given_out_again() {
+    let engine = engine(WAYS[0]);
+    let heap = engine.heap();
+    for words in [2, 500, 4096] {
+        let some = |count: usize| -> Vec<_> {
+            (0..count).map(|stamp| Block::new(&heap, words, stamp as u64 + 1)).collect()
+        };
+        let blocks = some(MIB / (8 * words));
+        let used = engine.core().arena.used_pages();
+        let (kept, freed): (Vec<_>, Vec<_>) =
+            blocks.into_iter().partition(|block| block.stamp % 2 == 0);
+        let count = freed.len();
+        freed.into_iter().for_each(|block| block.free(&heap));
+        let again = some(count);
+        assert_eq!(engine.core().arena.used_pages(), used, "{words} words");
+        kept.into_iter().chain(again).for_each(|block| block.free(&heap));
+    }
+}
