@@ -38,6 +38,10 @@ fn trouble_of(error: &io::Error) -> Trouble {
             | libc::ECONNABORTED
             | libc::ENOTCONN
             | libc::EPIPE
+            // Certificates, which are renewed.
+            | libc::EPROTO
+            | libc::ENOKEY
+            | libc::EKEYREJECTED
             | libc::ESTALE,
         ) => Trouble::Passing,
         // A bad spot, or the device between two paths.

@@ -1,5 +1,5 @@
 //! What a user writes to name a swap device: `PATH[:SIZE][,pri=N][,tier=N][,node=N][,encrypt]`, `zram:SIZE[,algo=NAME][,level=N]`
-//! (`zram/codec.rs`), `redis://HOST[:PORT]/PREFIX[:SIZE][,lease=SECONDS]` (`remote/address.rs`) or `mem:SIZE`, for tests with `faulty:` before it (`faulty.rs`).
+//! (`zram/codec.rs`), `redis[s]://HOST[:PORT]/PREFIX[:SIZE][,lease=SECONDS]` (`remote/address.rs`) or `mem:SIZE`, for tests with `faulty:` before it (`faulty.rs`).
 //!
 //! Only the text is judged here; whether the device exists and may be used is for
 //! [`open`](super::open). Because a path may contain colons and commas, the text is read from its
@@ -195,8 +195,10 @@ impl SwapSpec {
     /// The same device named from the root, so that it stays the same when the working directory
     /// changes.
     pub fn absolute(mut self, working_directory: &Path) -> SwapSpec {
-        if let SwapPath::Path(path) = &mut self.path {
-            *path = working_directory.join(&*path);
+        match &mut self.path {
+            SwapPath::Path(path) => *path = working_directory.join(&*path),
+            SwapPath::Remote(address) => address.options.files.make_absolute(working_directory),
+            SwapPath::Memory | SwapPath::Compressed(_) => {}
         }
         self
     }
@@ -239,7 +241,8 @@ impl FromStr for SwapSpec {
         options.remote = remote::is_meant(rest).then(remote::Options::default);
         options.compression = (named == Some(COMPRESSED_WORD)).then(codec::Options::default);
         while let Some((before, option)) = rest.rsplit_once(',') {
-            if !is_meant_as_option(option) {
+            let is_file = options.remote.is_some() && remote::names_file(option);
+            if !is_file && !is_meant_as_option(option) {
                 break;
             }
             options.read(spec, option)?;
@@ -290,7 +293,8 @@ impl SpecOptions {
         let Some(address) = Address::parse(spec, path)? else {
             return Ok(SwapPath::Path(PathBuf::from(path)));
         };
-        let options = self.remote.unwrap_or_default();
+        let options = self.remote.clone().unwrap_or_default();
+        options.check(spec, address.scheme)?;
         Ok(SwapPath::Remote(Box::new(Address { options, ..address })))
     }
 
@@ -328,7 +332,7 @@ impl SpecOptions {
             _ => {
                 let mut more = String::new();
                 more.push_str(self.compression.map_or("", |_| ", algo=NAME, level=N"));
-                more.push_str(self.remote.map_or("", |_| ", lease=SECONDS, copies=N"));
+                more.push_str(self.remote.as_ref().map_or("", |_| remote::ALLOWED));
                 more.push_str(self.faulty.map_or("", |_| ", "));
                 more.push_str(self.faulty.map_or("", |_| faulty::ALLOWED));
                 let (spec, option) = (spec.to_owned(), option.to_owned());

@@ -28,6 +28,7 @@ mod readahead;
 mod reclaim;
 mod refusals;
 mod remote;
+mod remote_tls;
 mod servers;
 mod shrinkers;
 mod support;

@@ -20,34 +20,40 @@ fn used(engine: &Engine) -> u64 {
 
 #[test]
 fn pages_come_back_as_they_were_and_nothing_stays() {
-    limit(120);
-    let server = Redis::start(&[]);
-    for way in WAYS {
-        for encrypt in ["", ",encrypt"] {
-            let engine = engine_on(way, &[&server.spec(&format!("a:128M{encrypt}"))]);
-            let (mut region, pages) = paged_out(&engine, 6000, 7);
-            assert_eq!(server.slots(), used(&engine), "{way:?}: every page is there");
-            pages.check_all(7);
-            (0..pages.count).step_by(3).for_each(|page| pages.fill(page, 8));
-            for page in (0..pages.count).rev() {
-                pages.check(page, if page % 3 == 0 { 8 } else { 7 });
+    limit(240);
+    for start in STARTS {
+        let server = start(&[]);
+        for way in WAYS {
+            for encrypt in ["", ",encrypt"] {
+                let engine = engine_on(way, &[&server.spec(&format!("a:128M{encrypt}"))]);
+                let (mut region, pages) = paged_out(&engine, 6000, 7);
+                assert_eq!(server.slots(), used(&engine), "{way:?}: every page is there");
+                pages.check_all(7);
+                (0..pages.count).step_by(3).for_each(|page| pages.fill(page, 8));
+                for page in (0..pages.count).rev() {
+                    pages.check(page, if page % 3 == 0 { 8 } else { 7 });
+                }
+                audit(&engine);
+                region.discard(0..region.len() / 2).unwrap();
+                eventually("what is free is deleted", || server.slots() == used(&engine));
+                swapoff(&engine, server.name("a")).unwrap();
+                assert_eq!(
+                    server.keys(),
+                    0,
+                    "{way:?}: nothing is left of a device that was let go of"
+                );
+                for page in pages.count / 2..pages.count {
+                    pages.check(page, if page % 3 == 0 { 8 } else { 7 });
+                }
+                assert_eq!(engine.counters().pages_lost, 0);
             }
-            audit(&engine);
-            region.discard(0..region.len() / 2).unwrap();
-            eventually("what is free is deleted", || server.slots() == used(&engine));
-            swapoff(&engine, server.spec("a")).unwrap();
-            assert_eq!(server.keys(), 0, "{way:?}: nothing is left of a device that was let go of");
-            for page in pages.count / 2..pages.count {
-                pages.check(page, if page % 3 == 0 { 8 } else { 7 });
-            }
-            assert_eq!(engine.counters().pages_lost, 0);
+            let engine = engine_on(way, &[&server.spec("b")]);
+            let (region, _) = paged_out(&engine, 300, 1);
+            assert!(server.keys() > 0);
+            drop(region);
+            drop(engine);
+            assert_eq!(server.keys(), 0, "{way:?}: nothing is left of an engine");
         }
-        let engine = engine_on(way, &[&server.spec("b")]);
-        let (region, _) = paged_out(&engine, 300, 1);
-        assert!(server.keys() > 0);
-        drop(region);
-        drop(engine);
-        assert_eq!(server.keys(), 0, "{way:?}: nothing is left of an engine");
     }
 }
 
@@ -94,147 +100,160 @@ fn churn(engine: &Engine, seconds: u64, meanwhile: impl FnOnce()) {
 
 #[test]
 fn slots_that_are_given_out_again_while_they_are_deleted_keep_what_is_written() {
-    limit(120);
-    let server = Redis::start(&[]);
-    for way in [WAYS[0], WAYS[1]] {
-        // Little more than what is swapped: every slot is used again and again.
-        let engine = engine_on(way, &[&server.spec("a:36M")]);
-        churn(&engine, rounds(4), || {});
-        assert!(engine.counters().pswpin > 1000, "{:?}", engine.counters());
+    limit(240);
+    for start in STARTS {
+        let server = start(&[]);
+        for way in [WAYS[0], WAYS[1]] {
+            // Little more than what is swapped: every slot is used again and again.
+            let engine = engine_on(way, &[&server.spec("a:36M")]);
+            churn(&engine, rounds(4), || {});
+            assert!(engine.counters().pswpin > 1000, "{:?}", engine.counters());
+        }
+        assert_eq!(server.keys(), 0);
     }
-    assert_eq!(server.keys(), 0);
 }
 
 #[test]
 fn a_server_that_ends_connections_or_stops_for_a_while_loses_nothing() {
-    limit(120);
-    let server = Redis::start(&[]);
-    for way in [WAYS[0], WAYS[1]] {
-        let engine = engine_on(way, &[&server.spec("a:64M")]);
-        churn(&engine, 2, || {
-            for _ in 0..20 {
-                server.say("CLIENT KILL TYPE normal");
-                std::thread::sleep(std::time::Duration::from_millis(50));
-            }
-            // Longer than a connection is waited for: commands that it has received run after it goes on.
-            send(server.pid(), libc::SIGSTOP);
-            std::thread::sleep(std::time::Duration::from_secs(6));
-            send(server.pid(), libc::SIGCONT);
-        });
-        assert!(engine.counters().pswpin > 100, "{:?}", engine.counters());
+    limit(240);
+    for start in STARTS {
+        let server = start(&[]);
+        for way in [WAYS[0], WAYS[1]] {
+            let engine = engine_on(way, &[&server.spec("a:64M")]);
+            churn(&engine, 2, || {
+                for _ in 0..20 {
+                    server.say("CLIENT KILL TYPE normal");
+                    std::thread::sleep(std::time::Duration::from_millis(50));
+                }
+                // Longer than a connection is waited for: commands that it has received run after it goes on.
+                send(server.pid(), libc::SIGSTOP);
+                std::thread::sleep(std::time::Duration::from_secs(6));
+                send(server.pid(), libc::SIGCONT);
+            });
+            assert!(engine.counters().pswpin > 100, "{:?}", engine.counters());
+        }
     }
 }
 
 #[test]
 fn what_a_broken_connection_has_still_to_say_changes_nothing_any_more() {
-    limit(100);
-    let server = Redis::start(&[]);
-    let proxy = Proxy::start(server.port);
-    // Slots for little more than the pages: each is used again within a few rounds.
-    let engine = engine_on(WAYS[1], &[&format!("redis://127.0.0.1:{}/a:3M", proxy.port)]);
-    let (region, pages) = paged_out(&engine, 400, 1);
-    pages.fill_all(2);
-    proxy.hold();
-    // It is not answered, and said once more by another connection.
-    region.page_out(0..region.len()).unwrap();
-    assert!(proxy.held() > 0);
-    for stamp in 3..9 {
-        pages.check_all(stamp - 1);
-        pages.fill_all(stamp);
+    limit(200);
+    for start in STARTS {
+        let server = start(&[]);
+        let proxy = Proxy::start(server.port);
+        // Slots for little more than the pages: each is used again within a few rounds.
+        let engine = engine_on(WAYS[1], &[&server.spec_at(proxy.port, "a:3M")]);
+        let (region, pages) = paged_out(&engine, 400, 1);
+        pages.fill_all(2);
+        proxy.hold();
+        // It is not answered, and said once more by another connection.
         region.page_out(0..region.len()).unwrap();
+        assert!(proxy.held() > 0);
+        for stamp in 3..9 {
+            pages.check_all(stamp - 1);
+            pages.fill_all(stamp);
+            region.page_out(0..region.len()).unwrap();
+        }
+        proxy.release();
+        pages.check_all(8);
+        assert_eq!(engine.counters().pages_lost, 0);
+        audit(&engine);
     }
-    proxy.release();
-    pages.check_all(8);
-    assert_eq!(engine.counters().pages_lost, 0);
-    audit(&engine);
 }
 
 #[test]
 fn a_child_reads_its_parents_slots_and_writes_its_own() {
-    alone(100, || {
-        let server = Redis::start(&[]);
-        for way in [WAYS[0], WAYS[1]] {
-            let engine = engine_on(way, &[&server.spec("a:128M")]);
-            let (region, pages) = paged_out(&engine, 6000, 3);
-            let child = fork(&engine, || {
-                let devices = || engine.core().devices.list();
-                let borrowed = devices().filter(|d| d.store().lock().holding == Holding::Borrowed);
-                assert_eq!((borrowed.count(), devices().count()), (1, 2));
-                for page in 0..pages.count {
-                    pages.check(page, 3);
-                    pages.fill(page, 4);
-                }
-                pages.check_all(4);
-                join(fork(&engine, || {
+    alone(200, || {
+        for start in STARTS {
+            let server = start(&[]);
+            for way in [WAYS[0], WAYS[1]] {
+                let engine = engine_on(way, &[&server.spec("a:128M")]);
+                let (region, pages) = paged_out(&engine, 6000, 3);
+                let child = fork(&engine, || {
+                    let devices = || engine.core().devices.list();
+                    let borrowed =
+                        devices().filter(|d| d.store().lock().holding == Holding::Borrowed);
+                    assert_eq!((borrowed.count(), devices().count()), (1, 2));
+                    for page in 0..pages.count {
+                        pages.check(page, 3);
+                        pages.fill(page, 4);
+                    }
                     pages.check_all(4);
-                    pages.fill_all(6);
-                    pages.check_all(6);
-                }));
-                pages.check_all(4);
+                    join(fork(&engine, || {
+                        pages.check_all(4);
+                        pages.fill_all(6);
+                        pages.check_all(6);
+                    }));
+                    pages.check_all(4);
+                    audit(&engine);
+                });
+                pages.fill_all(5);
+                pages.check_all(5);
+                join(child);
+                pages.check_all(5);
                 audit(&engine);
-            });
-            pages.fill_all(5);
-            pages.check_all(5);
-            join(child);
-            pages.check_all(5);
-            audit(&engine);
-            assert_eq!(engine.counters().pages_lost, 0);
-            assert_eq!(engine.counters().fork_slots_copied, 0);
-            drop(region);
-            drop(engine);
-            // What the children had of their own nobody keeps, as they did not end in order.
-            server.say("FLUSHALL");
+                assert_eq!(engine.counters().pages_lost, 0);
+                assert_eq!(engine.counters().fork_slots_copied, 0);
+                drop(region);
+                drop(engine);
+                // What the children had of their own nobody keeps, as they did not end in order.
+                server.say("FLUSHALL");
+            }
         }
     });
 }
 
 #[test]
 fn a_child_that_cannot_borrow_gets_a_copy_from_the_server() {
-    alone(60, || {
-        let server = Redis::start(&[]);
-        let engine = engine_on(WAYS[0], &[&server.spec("a:64M,encrypt")]);
-        let (_region, pages) = paged_out(&engine, 400, 1);
-        let device = engine.core().devices.list().next().unwrap();
-        let loans = device.loans().unwrap();
-        let lend = |_| loans.lend([].into_iter()).ok();
-        let rows: Vec<_> = (0..BORROWERS_MAX).map_while(lend).collect();
-        assert_eq!(rows.len(), BORROWERS_MAX as usize);
-        let child = fork(&engine, || {
-            assert_eq!(engine.core().devices.list().count(), 1);
+    alone(120, || {
+        for start in STARTS {
+            let server = start(&[]);
+            let engine = engine_on(WAYS[0], &[&server.spec("a:64M,encrypt")]);
+            let (_region, pages) = paged_out(&engine, 400, 1);
+            let device = engine.core().devices.list().next().unwrap();
+            let loans = device.loans().unwrap();
+            let lend = |_| loans.lend([].into_iter()).ok();
+            let rows: Vec<_> = (0..BORROWERS_MAX).map_while(lend).collect();
+            assert_eq!(rows.len(), BORROWERS_MAX as usize);
+            let child = fork(&engine, || {
+                assert_eq!(engine.core().devices.list().count(), 1);
+                pages.check_all(1);
+                pages.fill_all(8);
+                pages.check_all(8);
+                audit(&engine);
+            });
+            join(child);
+            assert_eq!(engine.counters().fork_slots_copied, 400);
             pages.check_all(1);
-            pages.fill_all(8);
-            pages.check_all(8);
             audit(&engine);
-        });
-        join(child);
-        assert_eq!(engine.counters().fork_slots_copied, 400);
-        pages.check_all(1);
-        audit(&engine);
+        }
     });
 }
 
 #[test]
 fn a_child_outlives_its_parent_that_has_let_go() {
-    alone(60, || {
-        let server = Redis::start(&[]);
-        let mut engine = Some(engine_on(WAYS[0], &[&server.spec("a:128M,lease=10")]));
-        let (region, pages) = paged_out(engine.as_ref().unwrap(), 6000, 3);
-        let words = shared_words(2);
-        let (ready, go) = (&words[0], &words[1]);
-        let child = fork_away(&mut engine, |engine| {
-            ready.store(1, Ordering::Release);
-            eventually("the parent has let go", || go.load(Ordering::Acquire) == 1);
-            // Longer than the servers keep what nobody asks for.
-            std::thread::sleep(std::time::Duration::from_secs(15));
-            pages.check_all(3);
+    alone(120, || {
+        for start in STARTS {
+            let server = start(&[]);
+            let mut engine = Some(engine_on(WAYS[0], &[&server.spec("a:128M,lease=10")]));
+            let (region, pages) = paged_out(engine.as_ref().unwrap(), 6000, 3);
+            let words = shared_words(2);
+            let (ready, go) = (&words[0], &words[1]);
+            let child = fork_away(&mut engine, |engine| {
+                ready.store(1, Ordering::Release);
+                eventually("the parent has let go", || go.load(Ordering::Acquire) == 1);
+                // Longer than the servers keep what nobody asks for.
+                std::thread::sleep(std::time::Duration::from_secs(15));
+                pages.check_all(3);
+                drop(engine);
+            });
+            eventually("the child runs", || ready.load(Ordering::Acquire) == 1);
+            drop(region);
             drop(engine);
-        });
-        eventually("the child runs", || ready.load(Ordering::Acquire) == 1);
-        drop(region);
-        drop(engine);
-        go.store(1, Ordering::Release);
-        join(child);
-        eventually("what nobody keeps is gone", || server.keys() == 0);
+            go.store(1, Ordering::Release);
+            join(child);
+            eventually("what nobody keeps is gone", || server.keys() == 0);
+        }
     });
 }
 
@@ -275,9 +294,10 @@ fn a_server_that_is_full_gets_no_more_and_nothing_is_lost() {
 
 #[test]
 fn a_server_that_is_gone_loses_its_pages_one_by_one() {
-    alone(60, || {
-        for way in [WAYS[0], WAYS[1]] {
-            let mut server = Redis::start(&[]);
+    alone(120, || {
+        let starts = STARTS.into_iter();
+        for (way, start) in starts.flat_map(|start| [WAYS[0], WAYS[1]].map(|way| (way, start))) {
+            let mut server = start(&[]);
             let engine = engine_on(way, &[&server.spec("a:64M")]);
             let (_region, pages) = paged_out(&engine, 500, 3);
             let ram = engine.map(50 * PAGE).unwrap();

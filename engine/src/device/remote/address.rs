@@ -1,10 +1,11 @@
-//! What names a remote store: `redis://[USER@]HOST[:PORT][,HOST[:PORT]…]/PREFIX`.
+//! What names a remote store: `redis://[USER@]HOST[:PORT][,HOST[:PORT]…]/PREFIX`, or `rediss://` for TLS. There a HOST may be
+//! `NAME=ADDRESS`: the server at ADDRESS, whose certificate is for NAME.
 //!
 //! A password has no place in it: command lines are seen by everyone on a machine.
 use super::options::Options;
 use crate::device::spec::SpecError;
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// The port of a server that is named without one.
 const PORT: u16 = 6379;
@@ -13,16 +14,42 @@ const PORT: u16 = 6379;
 const NAME_MAX: usize = 64;
 
 /// What begins the name of a store that is spoken to in plain text.
-pub const PLAIN: &str = "redis://";
+const PLAIN: &str = "redis://";
 
 /// The same, for one that is spoken to by TLS.
 const TLS: &str = "rediss://";
+
+/// How servers are spoken to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Scheme {
+    /// In plain text.
+    Plain,
+    /// By TLS.
+    Tls,
+}
+
+impl Scheme {
+    /// That of a text, and what comes after it; None where it is meant as a path.
+    fn split(text: &str) -> Option<(Self, &str)> {
+        let of = |scheme: Self| Some((scheme, text.strip_prefix(scheme.text())?));
+        of(Self::Plain).or_else(|| of(Self::Tls))
+    }
+
+    fn text(self) -> &'static str {
+        match self {
+            Self::Plain => PLAIN,
+            Self::Tls => TLS,
+        }
+    }
+}
 
 /// A server, by name or number.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Host {
     /// Its name, or its address without brackets.
     pub name: String,
+    /// Where it is, if that is not asked for by its name.
+    pub at: Option<IpAddr>,
     /// The port that it listens on.
     pub port: u16,
 }
@@ -30,6 +57,8 @@ pub struct Host {
 /// Where a remote store is, and what its keys begin with.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Address {
+    /// How they are spoken to.
+    pub scheme: Scheme,
     /// Whom the servers know us as; None for their default user.
     pub user: Option<String>,
     /// At least one server: the only one, or some of a cluster's.
@@ -47,10 +76,7 @@ impl Address {
     /// It has a password, lacks a host or a prefix, or has what keys cannot carry; `spec` is what the user wrote.
     pub fn parse(spec: &str, text: &str) -> Result<Option<Self>, SpecError> {
         let refuse = |reason| Err(SpecError::Remote { spec: hide_password(spec), reason });
-        if text.starts_with(TLS) {
-            return refuse("TLS is not spoken: write redis:// and encrypt, or go through a tunnel");
-        }
-        let Some(rest) = text.strip_prefix(PLAIN) else { return Ok(None) };
+        let Some((scheme, rest)) = Scheme::split(text) else { return Ok(None) };
         let Some((servers, prefix)) = rest.split_once('/') else {
             return refuse("names no prefix for keys: write redis://HOST[:PORT]/PREFIX[:SIZE]");
         };
@@ -66,23 +92,33 @@ impl Address {
                 "a prefix or a user is of 1 to 64 letters, digits, \".\", \"_\" and \"-\"",
             );
         }
-        let Some(hosts) = hosts.split(',').map(Host::parse).collect() else {
+        let hosts: Option<Vec<_>> = hosts.split(',').map(Host::parse).collect();
+        let Some(hosts) = hosts else {
             return refuse("names no server: write HOST or HOST:PORT, with a port of 1 to 65535");
         };
+        if scheme == Scheme::Plain && hosts.iter().any(|host| host.at.is_some()) {
+            return refuse(
+                "NAME=ADDRESS is for a certificate: write rediss://, or the address alone",
+            );
+        }
         let (user, prefix) = (user.map(str::to_owned), prefix.to_owned());
-        Ok(Some(Self { user, hosts, prefix, options: Options::default() }))
+        Ok(Some(Self { scheme, user, hosts, prefix, options: Options::default() }))
     }
 }
 
 impl Address {
     /// Whether no host is there by name.
     pub fn is_numeric(&self) -> bool {
-        self.hosts.iter().all(|host| host.name.parse::<IpAddr>().is_ok())
+        self.hosts.iter().all(|host| host.ip().is_some())
     }
 }
 
 impl Host {
     fn parse(text: &str) -> Option<Self> {
+        let (named, text) = match text.split_once('=') {
+            Some((name, text)) => (Some(name), text),
+            None => (None, text),
+        };
         let (name, port) = match text.strip_prefix('[') {
             Some(rest) => {
                 let (name, rest) = rest.split_once(']')?;
@@ -94,15 +130,33 @@ impl Host {
             },
         };
         let port = port.map_or(Some(PORT), |port| port.parse().ok().filter(|port| *port > 0))?;
+        let (name, at) = match named {
+            Some(named) => (named, Some(name.parse().ok()?)),
+            None => (name, None),
+        };
         let is_host = |c: char| c.is_ascii_alphanumeric() || ".-_:".contains(c);
         let is_right = !name.is_empty() && name.len() <= 4 * NAME_MAX && name.chars().all(is_host);
-        is_right.then(|| Self { name: name.to_owned(), port })
+        is_right.then(|| Self { name: name.to_owned(), at, port })
+    }
+
+    /// Its address, if nobody has to be asked for it.
+    pub fn ip(&self) -> Option<IpAddr> {
+        self.at.or_else(|| self.name.parse().ok())
+    }
+
+    /// It has been found.
+    pub fn found(&mut self, scheme: Scheme, at: IpAddr) {
+        match scheme {
+            Scheme::Tls if self.ip().is_none() => self.at = Some(at),
+            Scheme::Tls => {}
+            Scheme::Plain => self.name = at.to_string(),
+        }
     }
 }
 
 /// Whether a text is meant as a remote store.
 pub fn is_meant(text: &str) -> bool {
-    text.starts_with(PLAIN) || text.starts_with(TLS)
+    Scheme::split(text).is_some()
 }
 
 fn is_name(text: &str) -> bool {
@@ -123,7 +177,7 @@ fn hide_password(spec: &str) -> String {
 
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(PLAIN)?;
+        f.write_str(self.scheme.text())?;
         if let Some(user) = &self.user {
             write!(f, "{user}@")?;
         }
@@ -136,6 +190,9 @@ impl fmt::Display for Address {
 
 impl fmt::Display for Host {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(at) = self.at {
+            return write!(f, "{}={}", self.name, SocketAddr::new(at, self.port));
+        }
         match self.name.contains(':') {
             true => write!(f, "[{}]:{}", self.name, self.port),
             false => write!(f, "{}:{}", self.name, self.port),
@@ -152,6 +209,8 @@ mod tests {
         for text in [
             "redis://127.0.0.1:6379/a",
             "redis://me@[::1]:7000,b.example:7001/job-1:8G,lease=60,copies=2,pri=1,encrypt",
+            "rediss://127.0.0.1:6379/a:8G,cacert=/etc/a b/ca.pem,pri=1",
+            "rediss://me@b.example=10.0.0.7:7000,c=[::1]:6379/a,lease=60,cacert=/a,cert=/b,key=/c",
         ] {
             assert_eq!(text.parse::<SwapSpec>().unwrap().to_string(), text);
         }
@@ -174,6 +233,13 @@ mod tests {
             ("redis://host/a,leese=9", "leese=9", "lease=SECONDS"),
             ("redis://me:secret@host/a", "redis://me:…@host/a", "USERSWAP_REDIS_PASSWORD"),
             ("/a,lease=60", "lease=60", "pri=N"),
+            ("redis://host/a,cacert=/ca.pem", "cacert=/ca.pem", "rediss://"),
+            ("redis://host=10.0.0.7/a", "host=10.0.0.7", "rediss://"),
+            ("rediss://host=name/a", "host=name", "HOST:PORT"),
+            ("rediss://host/a,cert=/c.pem", "cert=/c.pem", "both, or none"),
+            ("rediss://host/a,cacert=/c,cacert=/d", "cacert", "once"),
+            ("rediss://host/a,cacert=", "cacert=", "a file in PEM"),
+            ("rediss://host/a,cafile=/c", "a,cafile=/c", "letters"),
         ] {
             let refusal = text.parse::<SwapSpec>().expect_err(text).to_string();
             assert!(refusal.contains(named) && refusal.contains(remedy), "{refusal}");

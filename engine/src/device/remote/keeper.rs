@@ -4,6 +4,7 @@
 //! in order has its slots kept for some seconds only, again and again until it has ended: destructors may still read them.
 use super::keys::Copy;
 use super::talk::Act;
+use super::tls::Tls;
 use super::{Copies, DELETING_MAX, ENDING_S, NOBODY, Part, Remote};
 use crate::sys::thread::Thread;
 use crate::sys::{clock, futex};
@@ -36,6 +37,7 @@ impl Remote {
     /// # Errors
     /// No thread is to be had.
     pub(super) fn start(self: &Arc<Self>) -> io::Result<()> {
+        self.config.tls.as_ref().map_or(Ok(()), Tls::start)?;
         let mut keeper = self.keeper.lock();
         if keeper.is_none() {
             let remote = self.clone();
@@ -200,11 +202,13 @@ impl Remote {
     pub fn leave(&self) {
         self.want(END);
         self.cluster.disconnect();
+        self.config.tls.iter().for_each(|tls| tls.leave());
     }
 
-    /// After that: ends the thread and deletes everything, unless others still read it.
+    /// The same, in order: ends the threads and deletes everything, unless others still read it.
     pub fn end(&self, is_shared: bool) {
-        self.leave();
+        self.want(END);
+        self.cluster.disconnect();
         if let Some(keeper) = self.keeper.lock().take() {
             keeper.join();
         }
@@ -212,6 +216,7 @@ impl Remote {
             // What cannot be deleted now expires.
             let _ = self.for_all(Act::DeleteGroups);
         }
-        self.cluster.disconnect();
+        self.leave();
+        self.config.tls.iter().for_each(|tls| tls.end());
     }
 }

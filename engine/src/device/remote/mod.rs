@@ -1,4 +1,4 @@
-//! A device whose slots live in the memory of other machines: what `redis://` names.
+//! A device whose slots live in the memory of other machines: what `redis://` and `rediss://` name.
 //!
 //! What reads or writes a slot talks to the server on the calling thread: a fault by signal is one round trip, with no other
 //! thread in between, and allocates nothing. Threads that have many requests under way leave that to helpers of theirs
@@ -12,14 +12,16 @@ mod cluster;
 mod devices;
 mod keeper;
 mod keys;
+mod line;
 pub mod open;
 mod options;
 mod server;
 mod talk;
+mod tls;
 mod wire;
 
 pub use address::{Address, is_meant};
-pub use options::{Copies, Options};
+pub use options::{ALLOWED, Copies, Options, names_file};
 
 use crate::sys::PAGE_BYTES;
 use crate::sys::futex;
@@ -30,8 +32,10 @@ use crate::sys::thread::Thread;
 use cluster::Cluster;
 use keys::{Copy, Key};
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use talk::Act;
+use tls::Tls;
 use userswap_policy::lent::SlotWord;
 use userswap_policy::slots::SlotRun;
 
@@ -64,6 +68,8 @@ pub struct Config {
     engine: u64,
     /// What the servers know our connections as.
     name: String,
+    /// How they are spoken to, if not in plain text.
+    tls: Option<Arc<Tls>>,
 }
 
 impl std::fmt::Debug for Remote {
@@ -105,7 +111,9 @@ pub struct Remote {
 }
 
 impl Remote {
-    fn new(config: Config, part: Part, cluster: Cluster) -> io::Result<Self> {
+    fn new(mut config: Config, part: Part, cluster: Cluster) -> io::Result<Self> {
+        // With threads of its own, in what may be another process.
+        config.tls = config.tls.map(|tls| Arc::new(tls.another()));
         let groups = config.slots.div_ceil(u64::BITS) as usize;
         Ok(Self {
             part,

@@ -1,7 +1,10 @@
 //! Opens a remote store, or says in one line why not. Nothing is left there that was not there before.
+use super::address::Scheme;
 use super::cluster::Cluster;
 use super::server::Purpose;
 use super::talk::Act;
+use super::tls::Tls;
+use super::tls::trust::Trust;
 use super::wire::{Reply, Wire, nonsense};
 use super::{Address, Config, Copies, Part, Remote};
 use crate::base::open_error::OpenError;
@@ -16,7 +19,7 @@ use std::fs;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use userswap_policy::slots::SlotRun;
 
 /// The variable with the password.
@@ -100,7 +103,7 @@ struct Information {
 pub fn open(spec: &SwapSpec, address: &Address, bytes: u64) -> Result<Opened, OpenError> {
     let refuse = |reason: String| OpenError::Remote { path: path_of(address), reason };
     let addresses = resolve(address).map_err(refuse)?;
-    check_privacy(spec, &addresses).map_err(refuse)?;
+    check_privacy(spec, address.scheme, &addresses).map_err(refuse)?;
     let slots = (bytes / PAGE_BYTES as u64).min(u64::from(DEVICE_SLOTS)) as u32;
     let engine = number().map_err(|error| refuse(format!("no random numbers: {error}")))?;
     let config = Config {
@@ -116,8 +119,21 @@ pub fn open(spec: &SwapSpec, address: &Address, bytes: u64) -> Result<Opened, Op
         lease_s: address.options.lease_s(),
         engine,
         name: name(engine),
+        tls: tls(address, &addresses).map_err(refuse)?,
     };
     connect(spec, config, &addresses, bytes).map_err(refuse)
+}
+
+fn tls(address: &Address, found: &[SocketAddr]) -> Result<Option<Arc<Tls>>, String> {
+    match address.scheme {
+        Scheme::Plain => Ok(None),
+        Scheme::Tls => {
+            let mut files = address.options.files.clone();
+            files.look_in_environment()?;
+            let trust = Trust::new(address, found, &files)?;
+            Ok(Some(Arc::new(Tls::new(Arc::new(trust)))))
+        }
+    }
 }
 
 /// The text by which the device is named.
@@ -140,16 +156,22 @@ pub fn name(engine: u64) -> String {
     format!("userswap-{engine:016x}")
 }
 
-/// The same with addresses in the place of names, for a program in which nobody may look names up.
+/// The same with addresses in the place of names, for a program in which nobody may look names up, and with what the
+/// environment says, which may be another there.
 ///
 /// # Errors
 /// There is no such host.
 pub fn resolved(mut spec: SwapSpec) -> Result<SwapSpec, OpenError> {
     if let SwapPath::Remote(address) = &mut spec.path {
-        let found = resolve(address);
-        let found = found.map_err(|reason| OpenError::Remote { path: path_of(address), reason })?;
+        let path = path_of(address);
+        let refuse = |reason| OpenError::Remote { path, reason };
+        let looked = match address.scheme {
+            Scheme::Plain => Ok(()),
+            Scheme::Tls => address.options.files.look_in_environment(),
+        };
+        let found = looked.and_then(|()| resolve(address)).map_err(refuse)?;
         for (host, found) in address.hosts.iter_mut().zip(found) {
-            host.name = found.ip().to_string();
+            host.found(address.scheme, found.ip());
         }
     }
     Ok(spec)
@@ -158,6 +180,10 @@ pub fn resolved(mut spec: SwapSpec) -> Result<SwapSpec, OpenError> {
 fn resolve(address: &Address) -> Result<Vec<SocketAddr>, String> {
     let mut all = Vec::new();
     for host in &address.hosts {
+        if let Some(ip) = host.ip() {
+            all.push(SocketAddr::new(ip, host.port));
+            continue;
+        }
         let found = (host.name.as_str(), host.port).to_socket_addrs();
         let found = found.map_err(|error| format!("{host}: no such host ({error}): correct it"))?;
         // Of localhost the one that a server listens on by default.
@@ -166,11 +192,14 @@ fn resolve(address: &Address) -> Result<Vec<SocketAddr>, String> {
     Ok(all)
 }
 
-fn check_privacy(spec: &SwapSpec, addresses: &[SocketAddr]) -> Result<(), String> {
+fn check_privacy(spec: &SwapSpec, scheme: Scheme, addresses: &[SocketAddr]) -> Result<(), String> {
+    if scheme == Scheme::Tls {
+        return Ok(());
+    }
     let is_near = |address: &&SocketAddr| address.ip().is_loopback();
     match addresses.iter().find(|address| !is_near(address)) {
         Some(far) if !spec.encrypt => Err(format!(
-            "pages would be readable on the way to {}: add encrypt after it, or run with --encrypt",
+            "pages would be readable on the way to {}: add encrypt after it, run with --encrypt, or write rediss://",
             far.ip()
         )),
         _ => Ok(()),
@@ -232,7 +261,7 @@ fn join(spec: &SwapSpec, config: &Config, addresses: &[SocketAddr]) -> Result<Cl
     let cluster = Cluster::of(addresses).map_err(io)?;
     survey(&cluster, config).map_err(io)?;
     let all: Vec<SocketAddr> = cluster.addresses().collect();
-    check_privacy(spec, &all)?;
+    check_privacy(spec, config.address.scheme, &all)?;
     if all.len() < 2 && config.copies == Copies::Two {
         return Err("is a cluster of one server: leave copies=2 out, or add servers".to_owned());
     }
@@ -341,6 +370,41 @@ fn try_out(remote: &Remote) -> io::Result<()> {
 
 /// A line for what went wrong, with the way out.
 fn explain(config: &Config, error: &io::Error) -> String {
+    if let Some(tls) = &config.tls {
+        return explain_tls(config, tls, error);
+    }
+    match error.raw_os_error() {
+        Some(libc::EPROTO) => {
+            "speaks TLS: write rediss:// in the place of redis://, or correct its port".to_owned()
+        }
+        // As Redis does with what it cannot take for TLS.
+        Some(libc::ECONNRESET | libc::EPIPE) => format!(
+            "ends the connection ({error}): write rediss:// if it speaks TLS, or correct HOST:PORT"
+        ),
+        _ => explain_plain(config, error),
+    }
+}
+
+/// The same for what TLS adds.
+fn explain_tls(config: &Config, tls: &Tls, error: &io::Error) -> String {
+    match (error.raw_os_error(), tls.refusal()) {
+        (Some(libc::EPROTO), Some(refusal)) => refusal,
+        (Some(libc::ENOKEY), _) => "wants a certificate of ours: add cert=FILE and key=FILE, or \
+             have it run with tls-auth-clients no"
+            .to_owned(),
+        (Some(libc::EKEYREJECTED), _) => {
+            "does not trust the certificate of cert=FILE: name one of an authority that it trusts"
+                .to_owned()
+        }
+        (Some(libc::ETIMEDOUT | libc::ECONNRESET | libc::EPIPE), _) => format!(
+            "does not answer in TLS ({error}): start the server, correct its port, or write \
+             redis:// if it speaks none"
+        ),
+        _ => explain_plain(config, error),
+    }
+}
+
+fn explain_plain(config: &Config, error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(libc::EACCES) if config.password.is_none() => {
             format!("wants a password, or allows us too little: set {PASSWORD}, or {PASSWORD_FILE}")

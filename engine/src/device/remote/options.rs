@@ -1,4 +1,6 @@
-//! How servers keep pages, as a user says it: `,lease=SECONDS` and `,copies=N`.
+//! How servers keep pages, as a user says it: `,lease=SECONDS` and `,copies=N`; by whom they are known (`tls/files.rs`).
+use super::address::Scheme;
+use super::tls::files::{self, Files};
 use crate::device::spec::{SpecError, set_once};
 use std::fmt;
 
@@ -15,11 +17,22 @@ pub enum Copies {
     Two,
 }
 
+/// What is allowed, for a message.
+pub const ALLOWED: &str =
+    ", lease=SECONDS, copies=N and, of rediss://, cacert=FILE, cert=FILE, key=FILE";
+
 /// What is said; what is not has a default.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Options {
     lease_s: Option<u32>,
     copies: Option<Copies>,
+    /// Certificates.
+    pub files: Files,
+}
+
+/// Whether an option is one with a path, which may have slashes.
+pub fn names_file(option: &str) -> bool {
+    option.split_once('=').is_some_and(|(name, _)| files::NAMES.contains(&name))
 }
 
 impl Options {
@@ -33,9 +46,38 @@ impl Options {
         self.copies.unwrap_or(Copies::One)
     }
 
+    /// Whether they go together, and with how servers are spoken to.
+    ///
+    /// # Errors
+    /// They do not.
+    pub fn check(&self, spec: &str, scheme: Scheme) -> Result<(), SpecError> {
+        let reason = match (scheme, &self.files.cert, &self.files.key) {
+            (Scheme::Plain, ..) if self.files != Files::default() => {
+                "certificates are for TLS: write rediss://, or leave cacert, cert and key out"
+            }
+            (Scheme::Tls, Some(_), None) | (Scheme::Tls, None, Some(_)) => {
+                "cert and key go together: give both, or none"
+            }
+            _ => return Ok(()),
+        };
+        Err(SpecError::Remote { spec: spec.to_owned(), reason })
+    }
+
     /// Reads an option of `spec`, if it is one of these.
     pub fn read(&mut self, spec: &str, option: &str) -> Option<Result<(), SpecError>> {
         let (name, value) = option.split_once('=')?;
+        if let Some(file) = self.files.named(name) {
+            if value.is_empty() {
+                return Some(Err(SpecError::OptionValue {
+                    spec: spec.to_owned(),
+                    option: option.to_owned(),
+                    allowed: "the path of a file in PEM",
+                }));
+            }
+            let name = files::NAMES.into_iter().find(|known| *known == name)?;
+            let twice = || SpecError::OptionTwice { spec: spec.to_owned(), option: name };
+            return Some(set_once(file, value.into(), twice));
+        }
         let refuse = |allowed| {
             Err(SpecError::OptionValue {
                 spec: spec.to_owned(),
@@ -64,9 +106,10 @@ impl fmt::Display for Options {
             write!(f, ",lease={lease_s}")?;
         }
         match self.copies {
-            Some(Copies::One) => write!(f, ",copies=1"),
-            Some(Copies::Two) => write!(f, ",copies=2"),
-            None => Ok(()),
+            Some(Copies::One) => f.write_str(",copies=1")?,
+            Some(Copies::Two) => f.write_str(",copies=2")?,
+            None => {}
         }
+        write!(f, "{}", self.files)
     }
 }

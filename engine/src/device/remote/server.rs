@@ -221,7 +221,7 @@ impl Claim<'_> {
     fn begin(&mut self, config: &Config, purpose: Purpose) -> io::Result<()> {
         if !self.wire.is_open() {
             let address = self.server.address().ok_or(io::ErrorKind::NotConnected)?;
-            self.wire.open(address)?;
+            self.wire.open(address, config.tls.as_ref())?;
             let id = introduce(config, &mut self.wire)?;
             self.server.ids[self.index].store(id, Ordering::Relaxed);
         }

@@ -2,17 +2,15 @@
 //!
 //! What is here is called in signal handlers: it allocates nothing, and its system calls are the kernel's own, not the
 //! C library's, which `run` stands in front of.
+use super::line::{Line, connect};
+use super::tls::Tls;
+use super::tls::records::Session;
 use crate::sys::PAGE_BYTES;
 use crate::sys::mapping::{Access, Mapping};
-use crate::sys::own_fd::Own;
 use crate::sys::pages;
-use rustix::io::Errno;
-use rustix::net::sockopt::{self, Timeout};
-use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
-use std::time::Duration;
+use std::sync::Arc;
 
 /// Each of the two buffers: as much as a loopback passes in one call.
 const BUFFER_BYTES: usize = 16 * PAGE_BYTES;
@@ -20,12 +18,14 @@ const BUFFER_BYTES: usize = 16 * PAGE_BYTES;
 /// What is kept of an error's text: its code, and where to ask instead.
 const REFUSAL_BYTES: usize = 160;
 
-/// How long one call may take, to connect, to send or to receive.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// What begins the answer of a server that expected TLS: an alert of it.
+const TLS_ALERT: u8 = 21;
 
 /// A connection, or room for one.
 pub struct Wire {
-    socket: Option<Own<OwnedFd>>,
+    line: Option<Line>,
+    /// Of a connection that has ended: freed by the thread that makes the next one.
+    spent: Option<Box<Session>>,
     /// Output before input.
     buffers: Mapping,
     filled: usize,
@@ -62,6 +62,10 @@ pub fn nonsense() -> io::Error {
     io::Error::from_raw_os_error(libc::EREMOTEIO)
 }
 
+fn unconnected() -> io::Error {
+    io::Error::from_raw_os_error(libc::ENOTCONN)
+}
+
 impl Wire {
     /// Room for a connection; nothing is connected.
     ///
@@ -70,39 +74,32 @@ impl Wire {
     pub fn new() -> io::Result<Self> {
         let buffers = Mapping::new(2 * BUFFER_BYTES, Access::ReadWrite)?;
         let refusal = Refusal { bytes: [0; REFUSAL_BYTES], length: 0 };
-        Ok(Self { socket: None, buffers, filled: 0, read: 0, end: 0, refusal })
+        Ok(Self { line: None, spent: None, buffers, filled: 0, read: 0, end: 0, refusal })
     }
 
-    /// Whether there is a connection.
+    /// Whether there is a connection that goes on.
     pub fn is_open(&self) -> bool {
-        self.socket.is_some()
+        self.line.as_ref().is_some_and(|line| !line.is_worn())
     }
 
-    /// Connects to a server.
+    /// Connects to a server; by TLS if there is one.
     ///
     /// # Errors
-    /// What the kernel says.
-    pub fn open(&mut self, to: SocketAddr) -> io::Result<()> {
+    /// It is not there, or not the one that it should be.
+    pub fn open(&mut self, to: SocketAddr, tls: Option<&Arc<Tls>>) -> io::Result<()> {
         self.close();
-        let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-        let socket = net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-        let socket = Own::raised(socket);
-        for way in [Timeout::Recv, Timeout::Send] {
-            sockopt::set_socket_timeout(&*socket, way, Some(PATIENCE))?;
-        }
-        sockopt::set_tcp_nodelay(&*socket, true)?;
-        match net::connect(&*socket, &to) {
-            Ok(()) => {}
-            Err(Errno::INPROGRESS | Errno::AGAIN) => return Err(Errno::TIMEDOUT.into()),
-            Err(error) => return Err(error.into()),
-        }
-        self.socket = Some(socket);
+        self.line = Some(match tls {
+            None => Line::plain(connect(to)?),
+            Some(tls) => tls.dial(to, self.spent.take())?,
+        });
         Ok(())
     }
 
     /// Ends the connection, and forgets what is in the buffers.
     pub fn close(&mut self) {
-        self.socket = None;
+        if let Some(session) = self.line.take().and_then(Line::close) {
+            self.spent = Some(session);
+        }
         (self.filled, self.read, self.end) = (0, 0, 0);
     }
 
@@ -170,17 +167,8 @@ impl Wire {
 
     /// Sends what is still in the buffer.
     pub fn flush(&mut self) -> io::Result<()> {
-        let mut sent = 0;
-        while sent < self.filled {
-            let socket = self.socket.as_ref().ok_or(Errno::NOTCONN)?;
-            let output = pages::view(self.buffers.address() + sent, self.filled - sent);
-            match net::send(&**socket, output, SendFlags::NOSIGNAL) {
-                Ok(part) => sent += part,
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => return Err(Errno::TIMEDOUT.into()),
-                Err(error) => return Err(error.into()),
-            }
-        }
+        let line = self.line.as_mut().ok_or_else(unconnected)?;
+        line.send(pages::view(self.buffers.address(), self.filled))?;
         self.filled = 0;
         Ok(())
     }
@@ -190,8 +178,9 @@ impl Wire {
         if self.read == self.end || self.end == BUFFER_BYTES {
             self.make_room();
         }
+        let line = self.line.as_mut().ok_or_else(unconnected)?;
         let free = self.buffers.address() + BUFFER_BYTES + self.end;
-        self.end += self.receive(free, BUFFER_BYTES - self.end)?;
+        self.end += line.receive(pages::view_mut(free, BUFFER_BYTES - self.end))?;
         Ok(())
     }
 
@@ -200,21 +189,6 @@ impl Wire {
         let (read, end) = (self.read, self.end);
         self.input().copy_within(read..end, 0);
         (self.read, self.end) = (0, end - read);
-    }
-
-    fn receive(&self, address: usize, bytes: usize) -> io::Result<usize> {
-        let socket = self.socket.as_ref().ok_or(Errno::NOTCONN)?;
-        loop {
-            let into = pages::view_mut(address, bytes);
-            match net::recv(&**socket, into, RecvFlags::empty()) {
-                // It has been closed, or a line is longer than any of the protocol.
-                Ok((0, _)) => return Err(Errno::CONNRESET.into()),
-                Ok((part, _)) => return Ok(part),
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => return Err(Errno::TIMEDOUT.into()),
-                Err(error) => return Err(error.into()),
-            }
-        }
     }
 
     /// The next reply.
@@ -228,6 +202,9 @@ impl Wire {
             let line = &self.input()[read..end];
             match line[looked..].windows(2).position(|pair| pair == b"\r\n") {
                 Some(at) => break looked + at,
+                None if line.first() == Some(&TLS_ALERT) => {
+                    return Err(io::Error::from_raw_os_error(libc::EPROTO));
+                }
                 None => looked = line.len().saturating_sub(1),
             }
             self.fill()?;

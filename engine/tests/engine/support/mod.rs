@@ -1,6 +1,7 @@
 //! What the tests of the engine share: engines of every kind, pages with known content, the audit, processes of
 //! a test's own, a generator, and how long a test may take.
 mod audit;
+mod certificates;
 mod files;
 mod internals;
 mod pages;
@@ -11,6 +12,7 @@ mod redis;
 
 pub use audit::audit;
 pub use bench::raw::{atomics, touch};
+pub use certificates::Certificates;
 pub use files::{file_of, read_from};
 pub use internals::*;
 pub use pages::{Pages, is_lost, read_at, word, write_at};
@@ -21,7 +23,7 @@ pub use process::{
     stay_on, stop,
 };
 pub use proxy::Proxy;
-pub use redis::{Redis, cluster};
+pub use redis::{Redis, STARTS, cluster, cluster_by};
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::Write;

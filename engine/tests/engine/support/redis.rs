@@ -1,7 +1,9 @@
 //! Servers of a test's own, on free ports of the loopback, which end with it.
+use super::certificates::Certificates;
 use super::eventually;
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use tempfile::TempDir;
 
 /// A server.
@@ -9,25 +11,52 @@ pub struct Redis {
     process: Child,
     pub port: u16,
     password: Option<String>,
+    /// Its authority, where it speaks TLS and nothing else.
+    pub certificates: Option<Arc<Certificates>>,
     _directory: TempDir,
 }
+
+/// How a test's servers are started: the same with and without TLS.
+pub const STARTS: [fn(&[&str]) -> Redis; 2] = [Redis::start, Redis::start_tls];
 
 impl Redis {
     /// Starts one with these options, and waits until it answers.
     pub fn start(options: &[&str]) -> Self {
+        Self::start_with(options, None)
+    }
+
+    /// One that speaks TLS, and does not ask for certificates.
+    pub fn start_tls(options: &[&str]) -> Self {
+        Self::start_by(options, &Arc::new(Certificates::new()))
+    }
+
+    /// The same, by certificates that are there.
+    pub fn start_by(options: &[&str], certificates: &Arc<Certificates>) -> Self {
+        let own = certificates.of_server("server");
+        let own = own.iter().map(String::as_str).chain(["--tls-auth-clients", "no"]);
+        let options: Vec<_> = own.chain(options.iter().copied()).collect();
+        Self::start_with(&options, Some(certificates.clone()))
+    }
+
+    fn start_with(options: &[&str], certificates: Option<Arc<Certificates>>) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port_options = match certificates {
+            None => vec!["--port".to_owned(), port.to_string()],
+            Some(_) => ["--port", "0", "--tls-port", &port.to_string()].map(str::to_owned).to_vec(),
+        };
         let process = Command::new("setpriv")
             // Also when the test ends by a signal.
             .args(["--pdeathsig", "KILL", "redis-server", "--bind", "127.0.0.1", "--save", ""])
-            .args(["--port", &port.to_string(), "--dir", directory.path().to_str().unwrap()])
+            .args(port_options)
+            .args(["--dir", directory.path().to_str().unwrap()])
             .args(options)
             .stdout(Stdio::null())
             .spawn()
             .expect("Debian's packages redis-server and util-linux are installed");
         let password = options.iter().position(|option| *option == "--requirepass");
         let password = password.map(|index| options[index + 1].to_owned());
-        let mut server = Self { process, port, password, _directory: directory };
+        let mut server = Self { process, port, password, certificates, _directory: directory };
         let number = format!("process_id:{}\r", server.pid());
         let mut has_ended = false;
         eventually("a server answers", || {
@@ -35,19 +64,49 @@ impl Redis {
             has_ended || server.say("INFO server").contains(&number)
         });
         // A port that another has taken in between ends the server; then another one is tried.
-        if has_ended { Self::start(options) } else { server }
+        match has_ended {
+            true => Self::start_with(options, server.certificates.clone()),
+            false => server,
+        }
     }
 
     /// What names a device on it.
     pub fn spec(&self, rest: &str) -> String {
-        format!("redis://127.0.0.1:{}/{rest}", self.port)
+        self.spec_at(self.port, rest)
+    }
+
+    /// The same by way of another port.
+    pub fn spec_at(&self, port: u16, rest: &str) -> String {
+        match &self.certificates {
+            None => format!("redis://127.0.0.1:{port}/{rest}"),
+            Some(some) => {
+                format!("rediss://127.0.0.1:{port}/{rest},cacert={}", some.text("ca.pem"))
+            }
+        }
+    }
+
+    /// What it is called as a device.
+    pub fn name(&self, prefix: &str) -> String {
+        let spec = self.spec(prefix);
+        spec.split_once(',').map_or(spec.clone(), |(name, _)| name.to_owned())
+    }
+
+    /// `redis-cli`, as it talks to it.
+    fn cli(&self) -> Command {
+        let mut cli = Command::new("redis-cli");
+        if let Some(some) = &self.certificates {
+            let [ca, cert, key] =
+                ["ca.pem", "server.pem", "server.key"].map(|file| some.text(file));
+            cli.args(["--tls", "--insecure", "--cacert", &ca, "--cert", &cert, "--key", &key]);
+        }
+        self.password.iter().for_each(|password| _ = cli.env("REDISCLI_AUTH", password));
+        cli
     }
 
     /// What it answers to a command.
     pub fn say(&self, command: &str) -> String {
-        let mut cli = Command::new("redis-cli");
+        let mut cli = self.cli();
         cli.args(["-p", &self.port.to_string()]).args(command.split(' '));
-        self.password.iter().for_each(|password| _ = cli.env("REDISCLI_AUTH", password));
         let output = cli.output().expect("redis-cli comes with redis-server");
         String::from_utf8_lossy(&output.stdout).trim().to_owned()
     }
@@ -88,12 +147,18 @@ impl Drop for Redis {
 
 /// Servers that are one cluster.
 pub fn cluster(servers: usize) -> Vec<Redis> {
+    cluster_by(servers, Redis::start)
+}
+
+/// The same of servers that are started so.
+pub fn cluster_by(servers: usize, start: impl Fn(&[&str]) -> Redis) -> Vec<Redis> {
     let options = ["--cluster-enabled", "yes", "--cluster-require-full-coverage", "no"];
     let timeout = ["--cluster-node-timeout", "2000"];
     let all: Vec<Redis> =
-        (0..servers).map(|_| Redis::start(&[options.as_slice(), &timeout].concat())).collect();
+        (0..servers).map(|_| start(&[options.as_slice(), &timeout].concat())).collect();
     let addresses = all.iter().map(|server| format!("127.0.0.1:{}", server.port));
-    let output = Command::new("redis-cli")
+    let output = all[0]
+        .cli()
         .args(["--cluster", "create", "--cluster-yes", "--cluster-replicas", "0"])
         .args(addresses)
         .output()

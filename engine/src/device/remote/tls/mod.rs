@@ -1,0 +1,210 @@
+//! TLS to servers: `rediss://`.
+//!
+//! Hands are shaken by a library that allocates, and looks at a hundred kilobytes of certificates: not on a thread that
+//! faults by signal, nor on a stack that is the program's. Four threads of the device (*hands*) do it for whoever needs a
+//! connection, who waits for them; before they are started, and after they have ended, a thread that lives only for that. From then on who
+//! needs a page sends and receives by itself (`records`), as without TLS.
+pub mod files;
+mod handshake;
+pub mod records;
+pub mod trust;
+
+use super::line::Line;
+use crate::sys::futex;
+use crate::sys::lock::Lock;
+use crate::sys::signal::Blocked;
+use crate::sys::thread::Thread;
+use records::Session;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use trust::Trust;
+
+/// Connections that are made at a time: one server that does not answer does not keep the others waiting.
+const HANDS: usize = 4;
+
+/// Set in the calls of a hand whose thread is to end.
+const OVER: u32 = 1 << 31;
+
+/// TLS to the servers of a device, in one process.
+pub struct Tls {
+    trust: Arc<Trust>,
+    hands: [Hand; HANDS],
+    /// A bit for each that nobody waits for.
+    free: AtomicU32,
+    /// Whether they have threads.
+    is_served: AtomicBool,
+    threads: Lock<Vec<Thread>>,
+}
+
+/// What makes one connection at a time.
+struct Hand {
+    job: Lock<Job>,
+    /// Counts what there was to look at.
+    calls: AtomicU32,
+    /// Counts what was done.
+    done: AtomicU32,
+}
+
+/// A connection to be made, or made.
+enum Job {
+    Nothing,
+    Asked(SocketAddr, Option<Box<Session>>),
+    Ended(io::Result<Line>),
+}
+
+impl Tls {
+    /// By certificates, without threads.
+    pub fn new(trust: Arc<Trust>) -> Self {
+        Self {
+            trust,
+            hands: [const { Hand::new() }; HANDS],
+            free: AtomicU32::new((1 << HANDS) - 1),
+            is_served: AtomicBool::new(false),
+            threads: Lock::new(Vec::new()),
+        }
+    }
+
+    /// By the same certificates, for another device or process.
+    pub fn another(&self) -> Self {
+        Self::new(self.trust.clone())
+    }
+
+    /// Why a server was refused last.
+    pub fn refusal(&self) -> Option<String> {
+        self.trust.refusal()
+    }
+
+    /// Starts the threads, unless they run. A caller has signals blocked, which they inherit.
+    ///
+    /// # Errors
+    /// No thread is to be had.
+    pub fn start(self: &Arc<Self>) -> io::Result<()> {
+        let mut threads = self.threads.lock();
+        while threads.len() < HANDS {
+            let (tls, index) = (self.clone(), threads.len());
+            threads.push(Thread::spawn("userswap-tls", move || tls.serve(index))?);
+        }
+        self.is_served.store(true, Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// Has the threads end, which nobody waits for.
+    pub fn leave(&self) {
+        self.is_served.store(false, Ordering::SeqCst);
+        for hand in &self.hands {
+            hand.calls.fetch_or(OVER, Ordering::SeqCst);
+            futex::wake_all(&hand.calls);
+        }
+    }
+
+    /// After that: waits for them.
+    pub fn end(&self) {
+        let threads = std::mem::take(&mut *self.threads.lock());
+        threads.into_iter().for_each(Thread::join);
+    }
+
+    /// Has a connection made, and waits for it. What is left of the one before is freed on the way.
+    ///
+    /// # Errors
+    /// As for [`handshake::shake_hands`]; or no thread is to be had.
+    pub fn dial(self: &Arc<Self>, to: SocketAddr, spent: Option<Box<Session>>) -> io::Result<Line> {
+        let index = self.claim();
+        let hand = &self.hands[index];
+        let seen = hand.done.load(Ordering::Acquire);
+        *hand.job.lock() = Job::Asked(to, spent);
+        hand.calls.fetch_add(1, Ordering::SeqCst);
+        futex::wake_all(&hand.calls);
+        // After the job is there, against `serve`, which looks for one after this has become false.
+        if !self.is_served.load(Ordering::SeqCst)
+            && let Err(error) = self.serve_once(index)
+            && hand.take().is_some()
+        {
+            hand.end(Err(error));
+        }
+        while hand.done.load(Ordering::Acquire) == seen {
+            futex::wait(&hand.done, seen);
+        }
+        let job = std::mem::replace(&mut *hand.job.lock(), Job::Nothing);
+        // Release: whoever claims it next finds it empty.
+        self.free.fetch_or(1 << index, Ordering::Release);
+        futex::wake_one(&self.free);
+        match job {
+            Job::Ended(outcome) => outcome,
+            Job::Nothing | Job::Asked(..) => unreachable!("what is done has ended"),
+        }
+    }
+
+    fn claim(&self) -> usize {
+        loop {
+            let free = self.free.load(Ordering::Relaxed);
+            if free == 0 {
+                futex::wait(&self.free, 0);
+                continue;
+            }
+            let taken = free & (free - 1);
+            let order = Ordering::Acquire;
+            if self.free.compare_exchange_weak(free, taken, order, Ordering::Relaxed).is_ok() {
+                return free.trailing_zeros() as usize;
+            }
+        }
+    }
+
+    /// What a thread of the device does.
+    fn serve(&self, index: usize) {
+        let hand = &self.hands[index];
+        loop {
+            let calls = hand.calls.load(Ordering::SeqCst);
+            self.work(index);
+            if calls >= OVER {
+                return;
+            }
+            futex::wait(&hand.calls, calls);
+        }
+    }
+
+    /// A thread for one job.
+    fn serve_once(self: &Arc<Self>, index: usize) -> io::Result<()> {
+        let tls = self.clone();
+        let _blocked = Blocked::new();
+        Thread::spawn("userswap-tls", move || tls.work(index)).map(Thread::detach)
+    }
+
+    /// Makes the connection that is asked for, unless another thread does.
+    fn work(&self, index: usize) {
+        let hand = &self.hands[index];
+        if let Some((to, spent)) = hand.take() {
+            drop(spent);
+            hand.end(handshake::shake_hands(&self.trust, to));
+        }
+    }
+}
+
+impl Hand {
+    const fn new() -> Self {
+        let (calls, done) = (AtomicU32::new(0), AtomicU32::new(0));
+        Self { job: Lock::new(Job::Nothing), calls, done }
+    }
+
+    /// What is to be done, which is then the caller's.
+    fn take(&self) -> Option<(SocketAddr, Option<Box<Session>>)> {
+        let mut job = self.job.lock();
+        match std::mem::replace(&mut *job, Job::Nothing) {
+            Job::Asked(to, spent) => Some((to, spent)),
+            other => {
+                *job = other;
+                None
+            }
+        }
+    }
+
+    /// An error that would have to be freed does not go to whoever waits.
+    fn end(&self, outcome: io::Result<Line>) {
+        let number = |error: io::Error| error.raw_os_error().unwrap_or(libc::EPROTO);
+        let outcome = outcome.map_err(|error| io::Error::from_raw_os_error(number(error)));
+        *self.job.lock() = Job::Ended(outcome);
+        self.done.fetch_add(1, Ordering::Release);
+        futex::wake_all(&self.done);
+    }
+}
