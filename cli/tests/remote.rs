@@ -1,5 +1,8 @@
 //! Servers as a device of programs under `run`: how they begin, fork, exec and end, and what is refused before they begin.
 
+#[allow(dead_code, reason = "some are for the tests of the engine")]
+#[path = "../../engine/tests/engine/support/certificates.rs"]
+mod certificates;
 mod preload_support;
 #[allow(dead_code, reason = "some are for the tests of the engine")]
 #[path = "../../engine/tests/engine/support/redis.rs"]
@@ -9,7 +12,7 @@ use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use preload_support::served::{Served, is_refusal, printed, runtime, userswap_in};
-use redis::Redis;
+use redis::{Redis, STARTS};
 
 /// Waits for what others will bring about.
 fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
@@ -70,25 +73,26 @@ fn engines(server: &Redis) -> usize {
 
 #[test]
 fn a_program_swaps_to_a_server_forks_and_ends_and_nothing_stays() {
-    let server = Redis::start(&[]);
-    for fault in ["thread", "signal"] {
+    let [plain, tls] = STARTS.map(|start| start(&[]));
+    let faults = |server| ["thread", "signal"].map(|fault| (fault, server));
+    for (fault, server) in [&plain, &tls].into_iter().flat_map(faults) {
         let runtime = runtime();
         let spec = server.spec("job:256M");
         let mut served = start(&runtime, &["--fault", fault, "--swap", &spec]);
-        assert!(server.slots() > 6000, "{fault}: {}", server.slots());
-        assert!(printed(&runtime, &["status", &served.pid()]).contains(&server.spec("job")));
+        assert!(server.slots() > 6000, "{spec} {fault}: {}", server.slots());
+        assert!(printed(&runtime, &["status", &served.pid()]).contains(&server.name("job")));
         for word in ["look", "fork", "child"] {
             assert_eq!(served.ask(word), "right", "{fault}: {word}");
         }
         let pid = served.pid();
         printed(&runtime, &["swapon", &pid, &spec.replace("127.0.0.1", "localhost")]);
-        printed(&runtime, &["swapoff", &pid, &server.spec("job")]);
+        printed(&runtime, &["swapoff", &pid, &server.name("job")]);
         assert_eq!(served.ask("look"), "right");
-        assert!(engines(&server) >= 2, "its own, and the forked child's");
+        assert!(engines(server) >= 2, "its own, and the forked child's");
         assert_eq!(served.ask("end"), "");
         assert!(served.child.wait().unwrap().success());
         // Of the forked child, which ends by _exit, keys stay for the lease.
-        eventually("what a program that has ended has left is gone", || engines(&server) == 1);
+        eventually("what a program that has ended has left is gone", || engines(server) == 1);
         server.say("FLUSHALL");
     }
 }
@@ -127,12 +131,36 @@ fn a_password_reaches_programs_whose_environment_is_cleared() {
 }
 
 #[test]
+fn certificates_of_the_environment_reach_programs_whose_own_is_cleared() {
+    let server = Redis::start_tls(&["--tls-auth-clients", "yes"]);
+    let some = server.certificates.as_ref().unwrap();
+    let runtime = runtime();
+    // By its name, which the program cannot ask for.
+    let spec = format!("rediss://localhost:{}/job:256M", server.port);
+    let run = |files: &[(&str, &str)]| {
+        let mut command = userswap_in(&runtime, &["run", "--ram", "16M", "--swap", &spec, "--"]);
+        command.args(["env", "-i", "python3", "-c", &program(), "child"]);
+        files.iter().for_each(|(name, file)| _ = command.env(name, some.path(file)));
+        command.output().unwrap()
+    };
+    let cacert = ("USERSWAP_REDIS_CACERT", "ca.pem");
+    let (cert, key) = (("USERSWAP_REDIS_CERT", "server.pem"), ("USERSWAP_REDIS_KEY", "server.key"));
+    let output = run(&[cacert, cert, key]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    eventually("what it had is gone", || server.keys() == 0);
+    is_refusal(&run(&[cacert]), 2, &["wants a certificate", "cert=FILE"]);
+    is_refusal(&run(&[cert, key]), 2, &["the system's certificates", "cacert=FILE"]);
+}
+
+#[test]
 fn what_cannot_be_used_is_refused_before_the_program_starts() {
     let runtime = runtime();
     for (spec, parts) in [
         ("redis://me:secret@127.0.0.1/a", ["me:…@127.0.0.1", "USERSWAP_REDIS_PASSWORD"]),
         ("redis://127.0.0.1:1/a", ["redis://127.0.0.1:1/a", "start the server"]),
         ("redis://10.255.255.1/a", ["10.255.255.1", "--encrypt"]),
+        ("rediss://127.0.0.1:1/a", ["rediss://127.0.0.1:1/a", "start the server"]),
+        ("rediss://127.0.0.1/a,cacert=missing.pem", ["/missing.pem", "name a file in PEM"]),
         ("redis://127.0.0.1", ["redis://127.0.0.1", "/PREFIX"]),
         ("redis://127.0.0.1/a,lease=1", ["lease=1", "604800"]),
     ] {

@@ -208,3 +208,95 @@ impl Hand {
         futex::wake_all(&self.done);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::spec::SwapSpec;
+    use std::net::TcpListener;
+
+    /// Of an authority that has signed nothing.
+    const AUTHORITY: &str = "\
+-----BEGIN CERTIFICATE-----
+MIIBbjCCARWgAwIBAgIUVO6+rJGgozsjL+5Ohak7Bqr0OncwCgYIKoZIzj0EAwIw
+DTELMAkGA1UEAwwCY2EwHhcNMjYxMTIyMjMyMjAxWhcNMjYxMTI0MjMyMjAxWjAN
+MQswCQYDVQQDDAJjYTBZMBMGByqGSM49AgEGCCqGSM49AwEHA0IABIyXsiNGqHQR
+CDuIB0xbazOJAfmDz5fTofMhEkDxeSRx5mERhsLVY1JqSKK11c2EDJ+mnfdxH7fS
+rE/2k7jJAXmjUzBRMB0GA1UdDgQWBBRvUiHP5ddmGd+NjgYoY9+i7VtxzjAfBgNV
+HSMEGDAWgBRvUiHP5ddmGd+NjgYoY9+i7VtxzjAPBgNVHRMBAf8EBTADAQH/MAoG
+CCqGSM49BAMCA0cAMEQCIBO3kxscivJIEf4vwsJ4mTKb3tbW45lRLMzbHB+hel5k
+AiBpPXxq74qhNpyffJGwx1798zKSC2QIqi36dlmSycN6RQ==
+-----END CERTIFICATE-----
+";
+
+    fn tls() -> Arc<Tls> {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), AUTHORITY).unwrap();
+        let spec = format!("rediss://127.0.0.1/a,cacert={}", file.path().display());
+        let spec: SwapSpec = spec.parse().unwrap();
+        let address = spec.remote().unwrap();
+        let trust = Trust::new(address, &[], &address.options.files).unwrap();
+        Arc::new(Tls::new(Arc::new(trust)))
+    }
+
+    /// Asks until it is over; only where there is nobody that is said.
+    fn ask(
+        tls: &Arc<Tls>,
+        to: SocketAddr,
+        is_nobody: bool,
+        is_over: &AtomicBool,
+        count: &AtomicU32,
+    ) {
+        while !is_over.load(Ordering::Relaxed) {
+            let error = tls.dial(to, None).err().expect("nobody speaks TLS there");
+            assert_eq!(error.raw_os_error() == Some(libc::ECONNREFUSED), is_nobody, "{error}");
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn wait_for_more(answers: &[AtomicU32; 2]) {
+        let count = |answers: &AtomicU32| answers.load(Ordering::Relaxed);
+        let seen = answers.each_ref().map(count);
+        while answers.iter().zip(seen).any(|(answers, seen)| count(answers) - seen < 100) {
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn everybody_gets_the_answer_of_the_server_that_they_asked_for_whoever_makes_connections() {
+        let tls = tls();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let closing = listener.local_addr().unwrap();
+        let nobody = SocketAddr::from(([127, 0, 0, 1], 1));
+        let (is_over, is_asked) = (AtomicBool::new(false), Arc::new(AtomicBool::new(true)));
+        let server = std::thread::spawn({
+            let is_asked = is_asked.clone();
+            move || {
+                let mut connections = listener.incoming();
+                while connections.next().is_some() && is_asked.load(Ordering::Relaxed) {}
+            }
+        });
+        // More threads than hands; at first without threads of the device, then with them, then without again.
+        let answers = [AtomicU32::new(0), AtomicU32::new(0)];
+        std::thread::scope(|scope| {
+            for number in 0..12 {
+                let (tls, answers, is_over) = (&tls, &answers, &is_over);
+                let (to, answers) = ([nobody, closing][number % 2], &answers[number % 2]);
+                scope.spawn(move || ask(tls, to, to == nobody, is_over, answers));
+            }
+            let more = || wait_for_more(&answers);
+            more();
+            tls.start().unwrap();
+            more();
+            tls.leave();
+            tls.end();
+            more();
+            is_over.store(true, Ordering::Relaxed);
+        });
+        is_asked.store(false, Ordering::Relaxed);
+        // It waits for one more.
+        let _ = std::net::TcpStream::connect(closing);
+        server.join().unwrap();
+        assert_eq!(tls.free.load(Ordering::Relaxed), (1 << HANDS) - 1, "every hand is free");
+    }
+}
