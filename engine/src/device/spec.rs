@@ -13,6 +13,7 @@ use std::str::FromStr;
 
 use super::faulty;
 use super::remote::{self, Address};
+use super::s3::address as s3;
 use super::spec_parts::{is_meant_as_option, split_size};
 use super::throttle::{NearFar, Throttle, parse_near_far};
 use super::zram::codec::{self, Compression};
@@ -43,6 +44,8 @@ pub enum SwapPath {
     Compressed(Compression),
     /// The memory of servers.
     Remote(Box<Address>),
+    /// Objects of a store.
+    S3(Box<s3::Address>),
 }
 
 /// A swap device as a user names it.
@@ -153,6 +156,11 @@ pub enum SpecError {
         "\"{0}\": tier 0 is that of the compressed memory in front of all devices: number the others from 1 on"
     )]
     TierTaken(String),
+    /// A store of objects with nothing in front of it.
+    #[error(
+        "\"{0}\" is for pages that are hardly ever used, and needs a tier in front: give another swap device tier=0, and this one tier=1"
+    )]
+    TierInFrontMissing(String),
     /// A tier with none before it.
     #[error(
         "\"{spec}\" is of tier {tier}, and no swap device of tier {missing}: number tiers from 0 on without a gap"
@@ -209,6 +217,7 @@ impl SwapSpec {
 pub fn check_tiers(specs: &[SwapSpec]) -> Result<(), SpecError> {
     let tiers = || specs.iter().filter_map(|spec| spec.tier);
     for spec in specs {
+        spec.check_front()?;
         let Some(tier) = spec.tier else {
             match tiers().next() {
                 Some(_) => return Err(SpecError::TierMissing(spec.to_string())),
@@ -237,9 +246,11 @@ impl FromStr for SwapSpec {
         }
         let named = rest.split([':', ',']).next();
         options.remote = remote::is_meant(rest).then(remote::Options::default);
+        options.s3 = s3::is_meant(rest).then(s3::Options::default);
         options.compression = (named == Some(COMPRESSED_WORD)).then(codec::Options::default);
         while let Some((before, option)) = rest.rsplit_once(',') {
-            if !is_meant_as_option(option) {
+            let is_endpoint = options.s3.is_some() && option.starts_with(s3::ENDPOINT);
+            if !is_meant_as_option(option) && !is_endpoint {
                 break;
             }
             options.read(spec, option)?;
@@ -282,11 +293,17 @@ struct SpecOptions {
     compression: Option<codec::Options>,
     /// How servers keep pages, after what names them.
     remote: Option<remote::Options>,
+    /// Where a bucket is, and how it is used, after what names it.
+    s3: Option<s3::Options>,
 }
 
 impl SpecOptions {
     /// What is named by more than a word.
     fn place(&self, spec: &str, path: &str) -> Result<SwapPath, SpecError> {
+        if let Some(options) = &self.s3 {
+            let address = s3::Address::parse(spec, path, options.clone())?;
+            return Ok(SwapPath::S3(Box::new(address)));
+        }
         let Some(address) = Address::parse(spec, path)? else {
             return Ok(SwapPath::Path(PathBuf::from(path)));
         };
@@ -311,6 +328,11 @@ impl SpecOptions {
         {
             return outcome;
         }
+        if let Some(s3) = &mut self.s3
+            && let Some(outcome) = s3.read(spec, option)
+        {
+            return outcome;
+        }
         let twice = |option| SpecError::OptionTwice { spec: spec.to_owned(), option };
         match name {
             _ if option == ENCRYPT_WORD => set_once(&mut self.encrypt, (), || twice(ENCRYPT_WORD)),
@@ -329,6 +351,7 @@ impl SpecOptions {
                 let mut more = String::new();
                 more.push_str(self.compression.map_or("", |_| ", algo=NAME, level=N"));
                 more.push_str(self.remote.map_or("", |_| ", lease=SECONDS, copies=N"));
+                more.push_str(self.s3.as_ref().map_or("", |_| s3::ALLOWED));
                 more.push_str(self.faulty.map_or("", |_| ", "));
                 more.push_str(self.faulty.map_or("", |_| faulty::ALLOWED));
                 let (spec, option) = (spec.to_owned(), option.to_owned());
@@ -384,6 +407,7 @@ impl fmt::Display for SwapSpec {
             SwapPath::Memory => f.write_str(MEMORY_WORD)?,
             SwapPath::Compressed(_) => f.write_str(COMPRESSED_WORD)?,
             SwapPath::Remote(address) => write!(f, "{address}")?,
+            SwapPath::S3(address) => write!(f, "{address}")?,
         }
         if let Some(bytes) = self.size {
             write!(f, ":{}", ByteSize(bytes))?;
@@ -391,6 +415,7 @@ impl fmt::Display for SwapSpec {
         match &self.path {
             SwapPath::Compressed(compression) => write!(f, "{compression}")?,
             SwapPath::Remote(address) => write!(f, "{}", address.options)?,
+            SwapPath::S3(address) => write!(f, "{}", address.options)?,
             SwapPath::Path(_) | SwapPath::Memory => {}
         }
         if let Some(priority) = self.priority {

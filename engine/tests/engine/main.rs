@@ -28,6 +28,8 @@ mod readahead;
 mod reclaim;
 mod refusals;
 mod remote;
+#[cfg(feature = "s3")]
+mod s3;
 mod servers;
 mod shrinkers;
 mod support;

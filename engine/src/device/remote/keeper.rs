@@ -35,7 +35,7 @@ impl Remote {
     ///
     /// # Errors
     /// No thread is to be had.
-    pub(super) fn start(self: &Arc<Self>) -> io::Result<()> {
+    pub(in crate::device) fn start(self: &Arc<Self>) -> io::Result<()> {
         let mut keeper = self.keeper.lock();
         if keeper.is_none() {
             let remote = self.clone();
@@ -174,7 +174,7 @@ impl Remote {
 
     /// The process has begun to end, or to become another: what it holds is kept for seconds from now on. Not what others
     /// read, who keep it, nor what is another's; and not by a child that has our memory (vfork).
-    pub(super) fn shorten(&self) {
+    pub(in crate::device) fn shorten(&self) {
         if self.part == Part::Borrower || self.process != std::process::id() {
             return;
         }
@@ -187,7 +187,7 @@ impl Remote {
     }
 
     /// The process goes on after all.
-    pub(super) fn lengthen(&self) {
+    pub(in crate::device) fn lengthen(&self) {
         if self.lease_s() == self.config.lease_s {
             return;
         }

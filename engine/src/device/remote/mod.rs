@@ -16,7 +16,7 @@ pub mod open;
 mod options;
 mod server;
 mod talk;
-mod wire;
+pub(in crate::device) mod wire;
 
 pub use address::{Address, is_meant};
 pub use options::{Copies, Options};

@@ -8,6 +8,10 @@ mod past;
 mod process;
 mod proxy;
 mod redis;
+#[cfg(feature = "s3")]
+mod s3;
+#[cfg(feature = "s3")]
+mod unready;
 
 pub use audit::audit;
 pub use bench::raw::{atomics, touch};
@@ -22,6 +26,10 @@ pub use process::{
 };
 pub use proxy::Proxy;
 pub use redis::{Redis, cluster};
+#[cfg(feature = "s3")]
+pub use s3::{S3, spec as s3_spec};
+#[cfg(feature = "s3")]
+pub use unready::Unready;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::Write;
