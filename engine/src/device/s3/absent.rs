@@ -10,14 +10,18 @@ use std::path::PathBuf;
 /// # Errors
 /// Always.
 pub fn open(_: &SwapSpec, address: &Address, _: u64) -> Result<Box<dyn Far>, OpenError> {
-    let reason = "this userswap is built without s3://: build it with --features s3";
-    Err(OpenError::Remote { path: PathBuf::from(address.to_string()), reason: reason.to_owned() })
+    Err(refusal(address))
 }
 
-/// The same; nothing is looked up.
+/// Refuses a bucket.
 ///
 /// # Errors
-/// Never.
+/// It is one.
 pub fn resolved(spec: SwapSpec) -> Result<SwapSpec, OpenError> {
-    Ok(spec)
+    spec.bucket().map_or(Ok(()), |address| Err(refusal(address))).map(|()| spec)
+}
+
+fn refusal(address: &Address) -> OpenError {
+    let reason = "this userswap is built without buckets: build it with --features s3";
+    OpenError::Remote { path: PathBuf::from(address.to_string()), reason: reason.to_owned() }
 }

@@ -32,9 +32,11 @@ impl std::fmt::Debug for Credentials {
 }
 
 impl Credentials {
-    /// Whoever opens a bucket in this process from now on uses it.
+    /// Whoever opens a bucket in this process from now on uses it, if there is one.
     pub fn keep(&self) {
-        let _ = GIVEN.set(self.clone());
+        if *self != Self::default() {
+            let _ = GIVEN.set(self.clone());
+        }
     }
 
     /// What was kept, or what the environment or the file has.

@@ -20,6 +20,8 @@ const UPLOAD: u32 = 1;
 const TIDY: u32 = 2;
 /// The threads shall end.
 const END: u32 = 4;
+/// The lease is for another time now.
+const LEASE: u32 = 8;
 
 /// A lease is put off so many times before it would end.
 const RENEWALS: u64 = 4;
@@ -79,6 +81,10 @@ impl S3 {
 
     pub(super) fn want_tidying(&self) {
         self.want(TIDY);
+    }
+
+    pub(super) fn want_lease(&self) {
+        self.want(LEASE);
     }
 
     fn want(&self, what: u32) {
@@ -141,13 +147,17 @@ impl S3 {
         let mut rest = Rest::none();
         let mut next_ns = clock::now_ns() + self.period_ns();
         while !self.is_over() {
-            if clock::now_ns() >= next_ns {
+            let is_changed = self.wanted.fetch_and(!LEASE, Ordering::AcqRel) & LEASE != 0;
+            if is_changed || clock::now_ns() >= next_ns {
                 let is_kept = self.log.all().is_empty() || self.keep_lease().is_ok();
                 next_ns = clock::now_ns() + if is_kept { self.period_ns() } else { SECOND_NS };
             }
             let seen = self.wanted.load(Ordering::Acquire);
-            if seen & TIDY == 0 {
+            if seen & (TIDY | LEASE) == 0 {
                 self.rest(seen, next_ns.saturating_sub(clock::now_ns()));
+                continue;
+            }
+            if seen & TIDY == 0 {
                 continue;
             }
             self.sleep(GATHER_NS);
@@ -162,12 +172,12 @@ impl S3 {
     }
 
     fn period_ns(&self) -> u64 {
-        u64::from(self.config.address.options.lease_s()) * SECOND_NS / RENEWALS
+        u64::from(self.lease_s.load(Ordering::Relaxed)) * SECOND_NS / RENEWALS
     }
 
     /// Says that the engine lives: the object is as old as that was last said, by the store's clock.
-    fn keep_lease(&self) -> io::Result<()> {
-        let seconds = self.config.address.options.lease_s().to_string();
+    pub(super) fn keep_lease(&self) -> io::Result<()> {
+        let seconds = self.lease_s.load(Ordering::Relaxed).to_string();
         self.server.write(&self.config.object(Name::Lease), seconds.as_bytes())
     }
 

@@ -143,11 +143,6 @@ impl Log {
         })
     }
 
-    /// Pages of a segment.
-    pub fn segment_pages(&self) -> u32 {
-        self.segment_pages
-    }
-
     /// Where a slot's page is.
     pub fn place(&self, slot: u32) -> Option<Place> {
         Place::of(self.places[slot as usize].load(Ordering::Acquire))

@@ -5,7 +5,6 @@
 //! of sparse ones, deletes objects that nobody needs and says from time to time that this engine lives (`keeper`). A page
 //! is read by its range of an object, several that follow each other in one request, on the thread that needs them.
 pub mod address;
-#[cfg(feature = "s3")]
 pub mod credentials;
 #[cfg(feature = "s3")]
 mod keeper;

@@ -14,13 +14,16 @@ use std::fmt::{self, Display};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, Ordering};
 use userswap_policy::lent::SlotWord;
 use userswap_policy::segments::Segment;
 use userswap_policy::slots::SlotRun;
 
 /// How long a write waits for room in memory before it says that it has failed for now.
 const PATIENCE_NS: u64 = 5_000_000_000;
+
+/// Seconds for which objects are kept once their process has begun to end: it may still read them.
+const ENDING_S: u32 = 10;
 
 /// How often a reader looks where a page is that was moved meanwhile.
 const LOOKS_MAX: u32 = 8;
@@ -47,6 +50,10 @@ pub struct S3 {
     pub(super) server: Server,
     /// What the threads are to do.
     pub(super) wanted: AtomicU32,
+    /// Seconds that objects are kept for after the lease was written.
+    pub(super) lease_s: AtomicU32,
+    /// The process that this was made by.
+    process: u32,
     pub(super) threads: Lock<Vec<Thread>>,
 }
 
@@ -102,6 +109,8 @@ impl S3 {
             log: Log::new(config.slots, config.address.options.segment_pages())?,
             server: Server::new(config.at, signer)?,
             wanted: AtomicU32::new(0),
+            lease_s: AtomicU32::new(config.address.options.lease_s()),
+            process: std::process::id(),
             threads: Lock::new(Vec::new()),
             config,
         })
@@ -109,6 +118,13 @@ impl S3 {
 
     pub(super) fn object_of(&self, segment: Segment) -> Object<'_> {
         self.config.object(Name::Segment(segment.number))
+    }
+
+    fn lease_for(&self, lease_s: u32) {
+        self.lease_s.store(lease_s, Ordering::Relaxed);
+        // The process may be gone before the thread comes to it.
+        let _ = self.keep_lease();
+        self.want_lease();
     }
 
     /// Reads pages, as many together as lie together. What is not there is left as it is, if something is: who wants it
@@ -208,10 +224,20 @@ impl Far for S3 {
         self.start_threads()
     }
 
-    /// Destructors may still read pages; what is left is deleted by the next engine that uses the prefix.
-    fn shorten(&self) {}
+    /// Destructors may still read pages; what is left is deleted by the next engine that uses the prefix. Not by a child
+    /// that has our memory (vfork).
+    fn shorten(&self) {
+        if self.process == std::process::id() && self.log.has_begun() {
+            self.lease_for(ENDING_S);
+        }
+    }
 
-    fn lengthen(&self) {}
+    fn lengthen(&self) {
+        let lease_s = self.config.address.options.lease_s();
+        if self.process == std::process::id() && self.lease_s.load(Ordering::Relaxed) != lease_s {
+            self.lease_for(lease_s);
+        }
+    }
 
     fn leave(&self) {
         self.stop_threads();
