@@ -56,7 +56,7 @@ pub struct RunArgs {
     /// Pretend that the CPUs belong to this many NUMA nodes
     #[arg(long, value_name = "NODES", value_parser = clap::value_parser!(u32).range(1..=64))]
     fake_numa: Option<u32>,
-    /// Swap device: PATH[:SIZE][,pri=N][,tier=N][,node=N][,encrypt], zram:SIZE, redis://HOST/PREFIX[:SIZE] or mem:SIZE; may be repeated [default:
+    /// Swap device: PATH[:SIZE][,pri=N][,tier=N][,node=N][,encrypt], zram:SIZE, redis://HOST/PREFIX[:SIZE], s3://BUCKET/PREFIX[:SIZE] or mem:SIZE; may be repeated [default:
     /// an unlinked file in $TMPDIR or /var/tmp]
     #[arg(long, value_name = "SPEC", allow_hyphen_values = true)]
     swap: Vec<SwapSpec>,

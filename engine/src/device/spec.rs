@@ -311,28 +311,21 @@ impl SpecOptions {
         Ok(SwapPath::Remote(Box::new(Address { options, ..address })))
     }
 
+    /// Reads an option of what only some devices have, if it is one of these.
+    fn read_own(&mut self, spec: &str, option: &str) -> Option<Result<(), SpecError>> {
+        let plan = self.faulty.as_mut();
+        let of_plan = plan.and_then(|plan| faulty::read_option(plan, spec, option));
+        of_plan
+            .or_else(|| self.compression.as_mut()?.read(spec, option))
+            .or_else(|| self.remote.as_mut()?.read(spec, option))
+            .or_else(|| self.s3.as_mut()?.read(spec, option))
+    }
+
     fn read(&mut self, spec: &str, option: &str) -> Result<(), SpecError> {
+        if let Some(outcome) = self.read_own(spec, option) {
+            return outcome;
+        }
         let (name, value) = option.split_once('=').unwrap_or((option, ""));
-        if let Some(plan) = &mut self.faulty
-            && let Some(outcome) = faulty::read_option(plan, spec, option)
-        {
-            return outcome;
-        }
-        if let Some(compression) = &mut self.compression
-            && let Some(outcome) = compression.read(spec, option)
-        {
-            return outcome;
-        }
-        if let Some(remote) = &mut self.remote
-            && let Some(outcome) = remote.read(spec, option)
-        {
-            return outcome;
-        }
-        if let Some(s3) = &mut self.s3
-            && let Some(outcome) = s3.read(spec, option)
-        {
-            return outcome;
-        }
         let twice = |option| SpecError::OptionTwice { spec: spec.to_owned(), option };
         match name {
             _ if option == ENCRYPT_WORD => set_once(&mut self.encrypt, (), || twice(ENCRYPT_WORD)),

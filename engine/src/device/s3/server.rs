@@ -48,6 +48,17 @@ pub struct Said {
     pub date: String,
 }
 
+/// A request, and what is done with the answer.
+struct Exchange<'a> {
+    request: &'a Request<'a>,
+    /// What is sent with it.
+    content: &'a [u8],
+    /// Where the store's clock is noted, if anybody asks.
+    date: Option<&'a mut String>,
+    /// Takes what comes with an answer that is no refusal.
+    take: &'a mut dyn FnMut(&mut Wire, Answer) -> io::Result<()>,
+}
+
 /// Some of the pages of a request's memory.
 #[derive(Clone, Copy)]
 pub struct Part<'a> {
@@ -106,12 +117,14 @@ impl Server {
         let bytes = part.count as u64 * PAGE_BYTES as u64;
         let range = Some(Range { first: begin, last: begin + bytes - 1 });
         let request = Request { method: "GET", path, query: "", range, content: NOTHING };
-        self.converse(&request, &[], &mut |wire, answer| {
+        let mut take = |wire: &mut Wire, answer: Answer| {
             if (answer.status, answer.bytes) != (206, Some(bytes)) || answer.is_chunked {
                 return Err(nonsense());
             }
             part.pages().try_for_each(|page| wire.take_bytes(pages::view_mut(page, PAGE_BYTES)))
-        })
+        };
+        let (request, content) = (&request, [].as_slice());
+        self.converse(&mut Exchange { request, content, date: None, take: &mut take })
     }
 
     /// Writes an object.
@@ -122,7 +135,8 @@ impl Server {
         let hash = digest(&SHA256, content);
         let hash = Hex(hash.as_ref()).to_string();
         let request = Request { method: "PUT", path, query: "", range: None, content: &hash };
-        self.converse(&request, content, &mut pass_over)
+        let (request, take) = (&request, &mut pass_over);
+        self.converse(&mut Exchange { request, content, date: None, take })
     }
 
     /// Deletes an object, if there is one.
@@ -131,7 +145,8 @@ impl Server {
     /// As for [`Self::write`].
     pub fn delete(&self, path: &dyn Display) -> io::Result<()> {
         let request = Request { method: "DELETE", path, query: "", range: None, content: NOTHING };
-        match self.converse(&request, &[], &mut pass_over) {
+        let (request, content, take) = (&request, [].as_slice(), &mut pass_over);
+        match self.converse(&mut Exchange { request, content, date: None, take }) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             outcome => outcome,
         }
@@ -143,39 +158,22 @@ impl Server {
     /// As for [`Self::read`].
     pub fn ask(&self, path: &dyn Display, query: &str) -> io::Result<Said> {
         let request = Request { method: "GET", path, query, range: None, content: NOTHING };
-        let mut said = Said { text: String::new(), date: String::new() };
-        self.converse_noting(&request, &[], Some(&mut said.date), &mut |wire, answer| {
-            let mut bytes = Vec::new();
-            read_all(wire, answer, &mut bytes)?;
-            said.text = String::from_utf8(bytes).map_err(|_| nonsense())?;
-            Ok(())
-        })?;
-        Ok(said)
-    }
-
-    fn converse(
-        &self,
-        request: &Request,
-        content: &[u8],
-        take: &mut dyn FnMut(&mut Wire, Answer) -> io::Result<()>,
-    ) -> io::Result<()> {
-        self.converse_noting(request, content, None, take)
+        let (mut bytes, mut date) = (Vec::new(), String::new());
+        let mut take = |wire: &mut Wire, answer: Answer| read_all(wire, answer, &mut bytes);
+        let (request, content) = (&request, [].as_slice());
+        self.converse(&mut Exchange { request, content, date: Some(&mut date), take: &mut take })?;
+        let text = String::from_utf8(bytes).map_err(|_| nonsense())?;
+        Ok(Said { text, date })
     }
 
     /// Asks and is answered, by a connection that nobody else uses meanwhile; once more by a new one where the first turns
     /// out to have been closed while nobody used it. Every request can be repeated: objects do not change.
-    fn converse_noting(
-        &self,
-        request: &Request,
-        content: &[u8],
-        mut date: Option<&mut String>,
-        take: &mut dyn FnMut(&mut Wire, Answer) -> io::Result<()>,
-    ) -> io::Result<()> {
+    fn converse(&self, exchange: &mut Exchange) -> io::Result<()> {
         let mut wire = self.claim();
         let was_open = wire.is_open();
-        let mut outcome = self.talk(&mut wire, request, content, date.as_deref_mut(), take);
+        let mut outcome = self.talk(&mut wire, exchange);
         if was_open && outcome.as_ref().is_err_and(is_closed) {
-            outcome = self.talk(&mut wire, request, content, date, take);
+            outcome = self.talk(&mut wire, exchange);
         }
         outcome
     }
@@ -188,18 +186,12 @@ impl Server {
         })
     }
 
-    fn talk(
-        &self,
-        wire: &mut Wire,
-        request: &Request,
-        content: &[u8],
-        date: Option<&mut String>,
-        take: &mut dyn FnMut(&mut Wire, Answer) -> io::Result<()>,
-    ) -> io::Result<()> {
+    fn talk(&self, wire: &mut Wire, exchange: &mut Exchange) -> io::Result<()> {
         if !wire.is_open() {
             wire.open(self.address)?;
         }
-        let outcome = self.say(wire, request, content).and_then(|()| hear(wire, date));
+        let said = self.say(wire, exchange.request, exchange.content);
+        let outcome = said.and_then(|()| hear(wire, exchange.date.as_deref_mut()));
         let answer = match outcome {
             Ok(answer) => answer,
             Err(error) => {
@@ -208,7 +200,7 @@ impl Server {
             }
         };
         let outcome = match answer.status {
-            200..300 => take(wire, answer),
+            200..300 => (exchange.take)(wire, answer),
             status => pass_over(wire, answer).and(Err(error_of(status))),
         };
         // After a refusal that was heard to its end the connection goes on.
