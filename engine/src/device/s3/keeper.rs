@@ -149,7 +149,8 @@ impl S3 {
         while !self.is_over() {
             let is_changed = self.wanted.fetch_and(!LEASE, Ordering::AcqRel) & LEASE != 0;
             if is_changed || clock::now_ns() >= next_ns {
-                let is_kept = self.log.all().is_empty() || self.keep_lease().is_ok();
+                // Also while there is no object: one may come, and its lease has to be young then.
+                let is_kept = !self.log.has_begun() || self.keep_lease().is_ok();
                 next_ns = clock::now_ns() + if is_kept { self.period_ns() } else { SECOND_NS };
             }
             let seen = self.wanted.load(Ordering::Acquire);
