@@ -159,7 +159,10 @@ impl Server {
     pub fn ask(&self, path: &dyn Display, query: &str) -> io::Result<Said> {
         let request = Request { method: "GET", path, query, range: None, content: NOTHING };
         let (mut bytes, mut date) = (Vec::new(), String::new());
-        let mut take = |wire: &mut Wire, answer: Answer| read_all(wire, answer, &mut bytes);
+        let mut take = |wire: &mut Wire, answer: Answer| {
+            bytes.clear();
+            read_all(wire, answer, &mut bytes)
+        };
         let (request, content) = (&request, [].as_slice());
         self.converse(&mut Exchange { request, content, date: Some(&mut date), take: &mut take })?;
         let text = String::from_utf8(bytes).map_err(|_| nonsense())?;
@@ -199,16 +202,16 @@ impl Server {
                 return Err(error);
             }
         };
-        let outcome = match answer.status {
-            200..300 => (exchange.take)(wire, answer),
-            status => pass_over(wire, answer).and(Err(error_of(status))),
+        let is_refusal = !(200..300).contains(&answer.status);
+        let heard = match is_refusal {
+            true => pass_over(wire, answer),
+            false => (exchange.take)(wire, answer),
         };
-        // After a refusal that was heard to its end the connection goes on.
-        let is_heard = outcome.is_ok() || !(200..300).contains(&answer.status);
-        if !is_heard || answer.is_last || !is_bounded(answer) {
+        // What was not heard to its end would be taken for the next answer.
+        if heard.is_err() || answer.is_last || !is_bounded(answer) {
             wire.close();
         }
-        outcome
+        if is_refusal { Err(error_of(answer.status)) } else { heard }
     }
 
     fn say(&self, wire: &mut Wire, request: &Request, content: &[u8]) -> io::Result<()> {
@@ -253,6 +256,7 @@ fn hear(wire: &mut Wire, mut date: Option<&mut String>) -> io::Result<Answer> {
         } else if name.eq_ignore_ascii_case(b"date")
             && let Some(date) = &mut date
         {
+            date.clear();
             date.push_str(&String::from_utf8_lossy(value));
         }
     }
