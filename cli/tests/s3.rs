@@ -60,27 +60,20 @@ for line in sys.stdin:
     print('right', flush=True)
 ";
 
+    fn start(runtime: &tempfile::TempDir, fault: &str, server: &S3) -> Served {
+        let keys = [("AWS_ACCESS_KEY_ID", "test"), ("AWS_SECRET_ACCESS_KEY", "secret")];
+        let spec = server.spec(&format!("{fault}:256M"));
+        let swap = ["--swap", "mem:8M,tier=0", "--swap", &spec];
+        let options = [&["--ram", "16M", "--fault", fault], &swap[..]].concat();
+        Served::start_with(runtime, &keys, &options, &["python3", "-c", PROGRAM])
+    }
+
     #[test]
     fn a_program_has_its_coldest_pages_in_objects_forks_and_ends() {
         let server = S3::start();
         for fault in ["thread", "signal"] {
             let runtime = runtime();
-            let keys = [("AWS_ACCESS_KEY_ID", "test"), ("AWS_SECRET_ACCESS_KEY", "secret")];
-            let mut served = Served::start_with(
-                &runtime,
-                &keys,
-                &[
-                    "--ram",
-                    "16M",
-                    "--fault",
-                    fault,
-                    "--swap",
-                    "mem:8M,tier=0",
-                    "--swap",
-                    &server.spec(&format!("{fault}:256M")),
-                ],
-                &["python3", "-c", PROGRAM],
-            );
+            let mut served = start(&runtime, fault, &server);
             assert_eq!(served.hear(), "filled");
             eventually("there are objects", || server.segments() >= 4);
             // What its children have of their own is deleted when they are gone, by others.

@@ -20,6 +20,9 @@ const BUFFER_BYTES: usize = 16 * PAGE_BYTES;
 /// What is kept of an error's text: its code, and where to ask instead.
 const REFUSAL_BYTES: usize = 160;
 
+/// Attempts to connect that signals interrupt.
+const INTERRUPTIONS_MAX: u32 = 8;
+
 /// How long one call may take, to connect, to send or to receive.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -83,6 +86,17 @@ impl Wire {
     /// # Errors
     /// What the kernel says.
     pub fn open(&mut self, to: SocketAddr) -> io::Result<()> {
+        // What a signal interrupts goes on without us: another attempt is of another socket.
+        for _ in 0..INTERRUPTIONS_MAX {
+            match self.open_once(to) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                outcome => return outcome,
+            }
+        }
+        Err(Errno::AGAIN.into())
+    }
+
+    fn open_once(&mut self, to: SocketAddr) -> io::Result<()> {
         self.close();
         let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let socket = net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
