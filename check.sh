@@ -247,6 +247,21 @@ check_tests() {
     cargo run --quiet -- --version | grep -q '^userswap ' || fail 'cargo run does not run userswap'
 }
 
+# Buckets are left out of the default build, whose tests say how to have them: these are of a build that has them.
+check_s3() {
+    step 's3: tests of a build with buckets, against a server'
+    if ! tests/s3-server --prepare; then
+        [ "${CI:-}" != true ] || fail 'CI=true, but pip cannot install moto: is there a network?'
+        note 'objects of a store (engine/tests/engine/s3.rs): pip cannot install moto'
+        return 0
+    fi
+    local with=(--features s3)
+    cargo clippy --package userswap "${with[@]}" --all-targets -- -D warnings || fail 'clippy has something to say about buckets'
+    cargo test --package userswap "${with[@]}" --lib device::s3 || fail 'a test of buckets fails'
+    cargo test --package userswap "${with[@]}" --test engine s3:: || fail 'a test of buckets fails'
+    cargo test --package userswap-cli "${with[@]}" --test s3 || fail 'a test of buckets under run fails'
+}
+
 # Verified loads while everything changes that can, on devices that fail, too.
 check_stress() {
     local minutes=1
@@ -362,6 +377,7 @@ check_options
 check_settings
 check_docs
 check_tests
+check_s3
 check_wires
 build_programs
 together check_stress check_programs check_numa_guest check_python

@@ -46,6 +46,9 @@ fn build(workspace: &Path, target_directory: &Path) -> PathBuf {
     cargo.current_dir(workspace);
     cargo.args(["build", "--release", "--package", "userswap-preload", "--target-dir"]);
     cargo.arg(target_directory);
+    if env::var_os("CARGO_FEATURE_S3").is_some() {
+        cargo.args(["--features", "s3"]);
+    }
     let mut output = target_directory.to_owned();
     if variable("TARGET") != variable("HOST") {
         cargo.args(["--target", &variable("TARGET")]);

@@ -20,6 +20,7 @@ use userswap::internals::directories::names;
 use userswap::internals::open;
 use userswap::internals::page_cluster_of;
 use userswap::internals::remote;
+use userswap::internals::s3;
 use userswap::internals::told::Told;
 use userswap::internals::{
     Allowed, MIN_REGION_DEFAULT_BYTES, OPTIONS_VARIABLE, Options, PAGE_CLUSTERS, RA_POLICIES,
@@ -55,7 +56,7 @@ pub struct RunArgs {
     /// Pretend that the CPUs belong to this many NUMA nodes
     #[arg(long, value_name = "NODES", value_parser = clap::value_parser!(u32).range(1..=64))]
     fake_numa: Option<u32>,
-    /// Swap device: PATH[:SIZE][,pri=N][,tier=N][,node=N][,encrypt], zram:SIZE, redis://HOST/PREFIX[:SIZE] or mem:SIZE; may be repeated [default:
+    /// Swap device: PATH[:SIZE][,pri=N][,tier=N][,node=N][,encrypt], zram:SIZE, redis://HOST/PREFIX[:SIZE], s3://BUCKET/PREFIX[:SIZE] or mem:SIZE; may be repeated [default:
     /// an unlinked file in $TMPDIR or /var/tmp]
     #[arg(long, value_name = "SPEC", allow_hyphen_values = true)]
     swap: Vec<SwapSpec>,
@@ -315,9 +316,14 @@ fn options(args: &RunArgs) -> Result<Options, Failure> {
     options.fake_numa = args.fake_numa;
     userswap::internals::check_nodes(&options)
         .map_err(|error| Failure::usage(format!("--ram: {error}")))?;
-    let named = args.swap.iter().map(|swap| remote::open::resolved(swap.clone().absolute(&here)));
+    let named = args.swap.iter().map(|swap| open::resolved(swap.clone().absolute(&here)));
     options.swaps = named.collect::<Result<_, _>>().map_err(Failure::usage)?;
     options.password = remote::open::Password::of_environment();
+    if options.swaps.iter().any(|swap| swap.bucket().is_some()) {
+        options.credentials = s3::credentials::Credentials::find().map_err(|reason| {
+            Failure::usage(format!("--swap: a bucket needs a key to it: {reason}"))
+        })?;
+    }
     if options.swaps.is_empty() {
         options.swaps.push(default_swap());
     }

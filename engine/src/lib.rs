@@ -86,6 +86,7 @@ pub mod internals {
     pub use crate::device::loans::BORROWERS_MAX;
     pub use crate::device::record::{Device, DeviceState, Holding};
     pub use crate::device::remote;
+    pub use crate::device::s3;
     pub use crate::device::zram::{Stored, codec};
     pub use crate::device::{Devices, SlotMode, SlotSpan, open};
     pub use crate::job::ledger::{self, Ledger};

@@ -28,6 +28,7 @@ pub mod polling;
 pub mod readahead;
 pub mod reclaim;
 pub mod retry;
+pub mod segments;
 pub mod servers;
 pub mod shrink;
 pub mod slab;

@@ -169,7 +169,7 @@ impl Plan {
     pub(crate) fn compressed(&self) -> Option<&'static str> {
         match self.swap.first()?.parse::<SwapSpec>().ok()?.path {
             SwapPath::Compressed(compression) => Some(compression.algorithm.name()),
-            SwapPath::Path(_) | SwapPath::Memory | SwapPath::Remote(_) => None,
+            SwapPath::Path(_) | SwapPath::Memory | SwapPath::Remote(_) | SwapPath::S3(_) => None,
         }
     }
 }

@@ -17,7 +17,7 @@ use signal_hook::flag;
 use userswap::internals::SwapoffMethod;
 use userswap::internals::directory::EngineName;
 use userswap::internals::protocol::{Answer, Request};
-use userswap::internals::remote;
+use userswap::internals::{remote, s3};
 
 use super::client::Client;
 use crate::failure::Failure;
@@ -70,7 +70,9 @@ pub fn swapoff(args: SwapoffArgs) -> Result<ExitCode, Failure> {
 /// A file is named from here, as for any command; what is no file here is a device's name as it is.
 fn name_of(path: &Path) -> Result<String, Failure> {
     let refuse = |reason: &str| Failure::usage(format!("{}: {reason}", path.display()));
-    if let Some(text) = path.to_str().filter(|text| remote::is_meant(text)) {
+    if let Some(text) =
+        path.to_str().filter(|text| remote::is_meant(text) || s3::address::is_meant(text))
+    {
         return Ok(text.to_owned());
     }
     let is_name = path.parent() == Some(Path::new("")) && !path.exists();
@@ -202,7 +204,9 @@ mod tests {
 
     #[test]
     fn a_device_is_named_from_here_unless_it_is_no_file() {
-        assert_eq!(name_of(Path::new("mem")).unwrap(), "mem");
+        for name in ["mem", "redis://h/a", "s3://b/a"] {
+            assert_eq!(name_of(Path::new(name)).unwrap(), name);
+        }
         assert_eq!(name_of(Path::new("/var/tmp")).unwrap(), "/var/tmp");
         let here = std::env::current_dir().unwrap();
         let expected = |name: &str| here.join(name).to_str().unwrap().to_owned();

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use clap::Args;
 use userswap::SwapSpec;
 use userswap::internals::directory::EngineName;
+use userswap::internals::open;
 use userswap::internals::protocol::{Answer, Request};
-use userswap::internals::remote;
 
 use super::client::Client;
 use crate::failure::Failure;
@@ -16,7 +16,7 @@ use crate::failure::Failure;
 pub struct SwaponArgs {
     /// The process, as `userswap list` shows it
     pid: EngineName,
-    /// The device: PATH[:SIZE][,pri=N][,tier=N][,node=N][,encrypt], zram:SIZE, redis://HOST/PREFIX[:SIZE] or mem:SIZE
+    /// The device: PATH[:SIZE][,pri=N][,tier=N][,node=N][,encrypt], zram:SIZE, redis://HOST/PREFIX[:SIZE], s3://BUCKET/PREFIX[:SIZE],endpoint=URL,tier=N or mem:SIZE
     #[arg(allow_hyphen_values = true)]
     spec: SwapSpec,
 }
@@ -28,7 +28,7 @@ pub struct SwaponArgs {
 pub fn swapon(args: SwaponArgs) -> Result<ExitCode, Failure> {
     let here = std::env::current_dir()
         .map_err(|error| Failure::unavailable(format!("the working directory: {error}")))?;
-    let spec = remote::open::resolved(args.spec.absolute(&here)).map_err(Failure::usage)?;
+    let spec = open::resolved(args.spec.absolute(&here)).map_err(Failure::usage)?;
     let spec = spec.to_string();
     let mut client = Client::of(args.pid)?;
     match client.ask(&Request::Swapon { spec })? {

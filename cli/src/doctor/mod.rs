@@ -105,7 +105,7 @@ fn swap(args: &DoctorArgs, defaults: &run::RunArgs) -> Vec<Finding> {
             SwapPath::Compressed(_) => {
                 Finding::good("swap", format!("{swap}: compressed memory, within the budget"))
             }
-            SwapPath::Remote(_) => {
+            SwapPath::Remote(_) | SwapPath::S3(_) => {
                 Finding::good("swap", format!("{swap}: answers, and takes pages"))
             }
             SwapPath::Memory => {

@@ -17,7 +17,18 @@ pub struct Served {
 impl Served {
     /// Starts `command` with the options of `run`, and its control socket in `runtime`.
     pub fn start(runtime: &TempDir, options: &[&str], command: &[&str]) -> Self {
+        Self::start_with(runtime, &[], options, command)
+    }
+
+    /// The same with variables.
+    pub fn start_with(
+        runtime: &TempDir,
+        variables: &[(&str, &str)],
+        options: &[&str],
+        command: &[&str],
+    ) -> Self {
         let mut child = userswap_in(runtime, &["run"])
+            .envs(variables.iter().copied())
             .args(options)
             .arg("--")
             .args(command)

@@ -280,6 +280,7 @@ pub fn check_nodes(options: &Options) -> Result<(), Error> {
 /// The first device that cannot be used.
 pub fn open_devices(options: &Options, topology: &Topology) -> Result<Devices, Error> {
     options.password.keep();
+    options.credentials.keep();
     let specs = swaps_of(options)?;
     let bytes = default_swap_bytes(options.ram_bytes);
     let open = |spec: &SwapSpec| match options.encrypt {

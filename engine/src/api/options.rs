@@ -9,6 +9,7 @@ use crate::base::choice::{
 use crate::base::topology::SYSFS;
 use crate::device::compress::{Compress, CompressError};
 use crate::device::remote::open::Password;
+use crate::device::s3::credentials::Credentials;
 use crate::device::spec::{SpecError, SwapSpec};
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -123,6 +124,8 @@ pub struct Options {
     pub raw_calls: RawCalls,
     /// The password of servers, and a file that has it: programs clear their environments.
     pub password: Password,
+    /// The key to a bucket; empty where none is used.
+    pub credentials: Credentials,
     /// Nothing is said about what runs outside the budget.
     pub quiet: bool,
     /// The process that `run` became, which alone writes `stats`; 0 is none.
@@ -159,6 +162,7 @@ impl Options {
             told: None,
             raw_calls: RawCalls::Auto,
             password: Password::default(),
+            credentials: Credentials::default(),
             quiet: false,
             root_pid: 0,
         }
@@ -207,6 +211,14 @@ impl Options {
         }
         if let Some(password) = &self.password.text {
             writeln!(text, "redis_password={password}").expect("writing to a string cannot fail");
+        }
+        let Credentials { id, secret, token } = &self.credentials;
+        if !id.is_empty() {
+            writeln!(text, "s3_id={id}\ns3_secret={secret}")
+                .expect("writing to a string cannot fail");
+        }
+        if let Some(token) = token {
+            writeln!(text, "s3_token={token}").expect("writing to a string cannot fail");
         }
         if let Some(compress) = self.compress {
             writeln!(text, "compress={compress}").expect("writing to a string cannot fail");
@@ -280,6 +292,9 @@ impl Options {
             }
             "vma_ra_enabled" => self.vma_ra_enabled = readahead(value, VMA_RA)?,
             "redis_password" => self.password.text = Some(value.to_owned()),
+            "s3_id" => value.clone_into(&mut self.credentials.id),
+            "s3_secret" => value.clone_into(&mut self.credentials.secret),
+            "s3_token" => self.credentials.token = Some(value.to_owned()),
             "raw_calls" => self.raw_calls = value.parse()?,
             "encrypt" => {
                 self.encrypt = value.parse().map_err(|_| refused(value, ENCRYPT))?;
@@ -352,6 +367,9 @@ mod tests {
         options.ram_max_bytes = 4 << 30;
         options.password.text = Some("open = sesame".to_owned());
         options.password.file = Some("/run/secrets/redis password".into());
+        options.credentials.id = "AKIA".to_owned();
+        options.credentials.secret = "a/b+c=d".to_owned();
+        options.credentials.token = Some("e==".to_owned());
         options.compress = Some(Compress::Most(64 << 20));
         options.quiet = true;
         options.ledger = Some("/run/user/1000/4711.ledger".into());

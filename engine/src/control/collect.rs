@@ -204,6 +204,7 @@ fn kind_name(kind: DeviceKind) -> &'static str {
         DeviceKind::Memory => "memory",
         DeviceKind::Compressed(_) => "zram",
         DeviceKind::Remote => "remote",
+        DeviceKind::S3 => "s3",
     }
 }
 

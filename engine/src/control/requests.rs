@@ -72,7 +72,9 @@ fn swapon(core: &Core, text: &str) -> Answer {
     {
         return Answer::error(format!("{text:?} depends on a working directory: write it from /"));
     }
-    if spec.remote().is_some_and(|address| !address.is_numeric()) {
+    let is_named = spec.remote().is_some_and(|address| !address.is_numeric())
+        || spec.bucket().is_some_and(|address| !address.is_numeric());
+    if is_named {
         return Answer::error(format!("{text:?} has a host by name: write its address"));
     }
     match core.swapon(&spec) {

@@ -79,6 +79,7 @@ impl Devices {
 
     /// Judges the tier of a device beside those in use.
     pub(super) fn check_tier(&self, spec: &SwapSpec) -> Result<(), Error> {
+        spec.check_front().map_err(|refusal| Error::Tiers(refusal.to_string()))?;
         let said = || spec.to_string();
         let tiers = || self.list().map(Device::tier);
         let refusal = match spec.tier {

@@ -4,10 +4,10 @@
 //! own, of the same kind and in the same place. Of a device that holds nothing there is nothing to borrow. Where a device
 //! cannot be lent (no row, no number, no /proc), its slots are copied before the fork, and the child owns the copy.
 use super::Devices;
+use super::far::{Far, Inherited};
 use super::loans::Loan;
 use super::open::{self, DeviceKind, Direct, OpenDevice, OpenError, memory_device};
 use super::record::{Device, DeviceState, Holding, Label};
-use super::remote::Remote;
 use super::spec::SwapSpec;
 use super::sysfs::Hardware;
 use crate::base::error::Error;
@@ -37,7 +37,7 @@ pub enum Handed {
     /// It has a copy.
     Copy(File),
     /// It has a copy on the servers.
-    RemoteCopy(Box<Remote>),
+    RemoteCopy(Box<dyn Far>),
 }
 
 /// What a fork hands over: each device in use, by index.
@@ -79,10 +79,10 @@ impl Devices {
             copied += u64::from(used);
             if let Some(remote) = device.remote() {
                 let words: Vec<_> = device.store().lock().used_words().collect();
-                let copy = remote.copied(words.into_iter());
-                return copy
-                    .map(|copy| Handed::RemoteCopy(Box::new(copy)))
-                    .map_err(Error::ForkCopy);
+                match remote.copied(&mut words.into_iter()).map_err(Error::ForkCopy)? {
+                    Inherited::Far(copy) => return Ok(Handed::RemoteCopy(copy)),
+                    Inherited::File => {}
+                }
             }
             device.copy_file().map(Handed::Copy)
         };
@@ -109,10 +109,13 @@ impl Devices {
                     self.own(device, &device.empty_file()?)?;
                 }
                 (Handed::Memory, _) => {}
-                (Handed::Copy(file), _) => self.own(device, &file)?,
+                (Handed::Copy(file), _) => {
+                    device.go_on_in_file();
+                    self.own(device, &file)?;
+                }
                 (Handed::RemoteCopy(mut copy), _) => {
                     copy.adopt();
-                    device.go_on_with(*copy);
+                    device.go_on_with(copy);
                     self.own(device, &device.empty_file()?)?;
                 }
                 (Handed::Loan(loan), holding) => {
@@ -170,7 +173,8 @@ impl Devices {
         self.table().on_full(device.id());
         if let Some(remote) = device.remote() {
             let words: Vec<_> = device.store().lock().used_words().collect();
-            device.go_on_with(remote.borrowed(words.into_iter()).map_err(Error::Tables)?);
+            let borrowed = remote.borrowed(&mut words.into_iter());
+            device.go_on_with(borrowed.map_err(Error::Tables)?);
         }
         if was == Holding::Own {
             let label = device.label().expect("a device in use has a label");
@@ -236,9 +240,21 @@ impl Devices {
 
 impl Device {
     /// In the child: this is how it comes by its slots from now on.
-    fn go_on_with(&self, remote: Remote) {
+    fn go_on_with(&self, remote: Box<dyn Far>) {
         self.remote().into_iter().for_each(|parents| parents.leave());
-        self.set_remote(Some(Arc::new(remote)));
+        self.set_remote(Some(Arc::from(remote)));
+    }
+
+    /// In the child: what was in objects is in a file from now on.
+    fn go_on_in_file(&self) {
+        let Some(parents) = self.remote() else { return };
+        parents.leave();
+        self.set_remote(None);
+        if let Some(label) = self.label() {
+            let (kind, path) = (DeviceKind::Temporary, open::default_directory());
+            let name = format!("{} in {}", label.name, path.display());
+            self.set_label(Label { name, kind, path, ..(*label).clone() });
+        }
     }
 
     fn lend(&self) -> Option<Loan> {
@@ -250,7 +266,7 @@ impl Device {
     /// A new unlinked file (or memory) with the same content in every used slot.
     fn copy_file(&self) -> Result<File, Error> {
         let copy = self.empty_file()?;
-        if fd::reflink(self.descriptor(), copy.as_raw_fd()).is_err() {
+        if self.is_remote() || fd::reflink(self.descriptor(), copy.as_raw_fd()).is_err() {
             self.copy_slots(&copy).map_err(Error::ForkCopy)?;
         }
         Ok(copy)
@@ -264,6 +280,9 @@ impl Device {
                 return memory_device(bytes).map_err(Error::Tables);
             }
             (DeviceKind::Remote, _) => return memory_device(0).map_err(Error::Tables),
+            (DeviceKind::S3, _) if self.used() == 0 => {
+                return memory_device(0).map_err(Error::Tables);
+            }
             (_, Some(directory)) => open::open_beside(directory.as_fd(), &label.path, bytes),
             (_, None) => temporary(open::default_directory(), bytes),
         };
@@ -279,7 +298,10 @@ impl Device {
             let end = u64::from(run.first + run.count) * PAGE_BYTES as u64;
             while offset < end {
                 let pieces = Pieces::one(buffer.address(), COPY_BYTES.min((end - offset) as usize));
-                request::transfer(self.descriptor(), Direction::Read, offset, &pieces)?;
+                match self.remote() {
+                    Some(remote) => remote.transfer(Direction::Read, offset, &pieces)?,
+                    None => request::transfer(self.descriptor(), Direction::Read, offset, &pieces)?,
+                }
                 request::transfer(copy.as_raw_fd(), Direction::Write, offset, &pieces)?;
                 offset += pieces.bytes() as u64;
             }

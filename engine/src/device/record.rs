@@ -4,10 +4,10 @@
 //! record is found without a lock. What a record holds changes only while the gate is closed, or under the
 //! record's lock.
 use super::cipher::Seals;
+use super::far::Far;
 use super::faulty::{Doom, Faulty};
 use super::loans::Loans;
 use super::open::{DeviceKind, OpenDevice, memory_device};
-use super::remote::Remote;
 pub use super::store::{Cursor, Store};
 use super::sysfs::Hardware;
 use super::throttle::{Distance, Link, Throttle};
@@ -116,7 +116,7 @@ pub struct Device {
     zram: Lock<Option<Arc<Zram>>>,
     is_compressed: AtomicBool,
     /// Where its pages are, if it is a remote one; the store's is the same.
-    pub(super) remote: Lock<Option<Arc<Remote>>>,
+    pub(super) remote: Lock<Option<Arc<dyn Far>>>,
     /// Whether its pages are on servers.
     pub(super) is_remote: AtomicBool,
     /// Whether it has one of the two.
@@ -219,7 +219,7 @@ impl Device {
         store.file = Some(file);
         store.loans = loans_of(opened.kind, max);
         *self.store.lock() = store;
-        self.set_remote(opened.remote.map(Arc::new));
+        self.set_remote(opened.remote.map(Arc::from));
         Ok(())
     }
 
@@ -425,10 +425,10 @@ impl Device {
     }
 }
 
-/// Who else reads a new device's slots: nobody yet. Of a compressed one a child has a copy.
+/// Who else reads a new device's slots: nobody yet. Of a compressed one a child has a copy, as of one in objects.
 fn loans_of(kind: DeviceKind, max: u32) -> Option<Arc<Loans>> {
-    let is_compressed = matches!(kind, DeviceKind::Compressed(_));
-    if is_compressed { None } else { Loans::new(max).ok().map(Arc::new) }
+    let is_copied = matches!(kind, DeviceKind::Compressed(_) | DeviceKind::S3);
+    if is_copied { None } else { Loans::new(max).ok().map(Arc::new) }
 }
 
 /// Slots of a device of that size, the header included.

@@ -1,6 +1,6 @@
 //! A request to a device: one that the kernel carries out, one that a server does, or one that is done at once.
+use crate::device::far::Far;
 use crate::device::record::Device;
-use crate::device::remote::Remote;
 use crate::device::zram::Zram;
 use crate::sys::request::{self as kernel, Pieces};
 use std::io;
@@ -14,7 +14,7 @@ pub enum Backing {
     /// Compressed in memory.
     Zram(Arc<Zram>),
     /// On servers.
-    Remote(Arc<Remote>),
+    Remote(Arc<dyn Far>),
 }
 
 impl Backing {

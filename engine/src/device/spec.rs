@@ -13,6 +13,7 @@ use std::str::FromStr;
 
 use super::faulty;
 use super::remote::{self, Address};
+use super::s3::address as s3;
 use super::spec_parts::{is_meant_as_option, split_size};
 use super::throttle::{NearFar, Throttle, parse_near_far};
 use super::zram::codec::{self, Compression};
@@ -43,6 +44,8 @@ pub enum SwapPath {
     Compressed(Compression),
     /// The memory of servers.
     Remote(Box<Address>),
+    /// Objects of a store.
+    S3(Box<s3::Address>),
 }
 
 /// A swap device as a user names it.
@@ -153,6 +156,11 @@ pub enum SpecError {
         "\"{0}\": tier 0 is that of the compressed memory in front of all devices: number the others from 1 on"
     )]
     TierTaken(String),
+    /// A store of objects with nothing in front of it.
+    #[error(
+        "\"{0}\" is for pages that are hardly ever used, and needs a tier in front: give another swap device tier=0, and this one tier=1"
+    )]
+    TierInFrontMissing(String),
     /// A tier with none before it.
     #[error(
         "\"{spec}\" is of tier {tier}, and no swap device of tier {missing}: number tiers from 0 on without a gap"
@@ -198,7 +206,7 @@ impl SwapSpec {
         match &mut self.path {
             SwapPath::Path(path) => *path = working_directory.join(&*path),
             SwapPath::Remote(address) => address.options.files.make_absolute(working_directory),
-            SwapPath::Memory | SwapPath::Compressed(_) => {}
+            SwapPath::Memory | SwapPath::Compressed(_) | SwapPath::S3(_) => {}
         }
         self
     }
@@ -211,6 +219,7 @@ impl SwapSpec {
 pub fn check_tiers(specs: &[SwapSpec]) -> Result<(), SpecError> {
     let tiers = || specs.iter().filter_map(|spec| spec.tier);
     for spec in specs {
+        spec.check_front()?;
         let Some(tier) = spec.tier else {
             match tiers().next() {
                 Some(_) => return Err(SpecError::TierMissing(spec.to_string())),
@@ -239,10 +248,12 @@ impl FromStr for SwapSpec {
         }
         let named = rest.split([':', ',']).next();
         options.remote = remote::is_meant(rest).then(remote::Options::default);
+        options.s3 = s3::is_meant(rest).then(s3::Options::default);
         options.compression = (named == Some(COMPRESSED_WORD)).then(codec::Options::default);
         while let Some((before, option)) = rest.rsplit_once(',') {
             let is_file = options.remote.is_some() && remote::names_file(option);
-            if !is_file && !is_meant_as_option(option) {
+            let is_endpoint = options.s3.is_some() && option.starts_with(s3::ENDPOINT);
+            if !is_meant_as_option(option) && !is_file && !is_endpoint {
                 break;
             }
             options.read(spec, option)?;
@@ -285,11 +296,17 @@ struct SpecOptions {
     compression: Option<codec::Options>,
     /// How servers keep pages, after what names them.
     remote: Option<remote::Options>,
+    /// Where a bucket is, and how it is used, after what names it.
+    s3: Option<s3::Options>,
 }
 
 impl SpecOptions {
     /// What is named by more than a word.
     fn place(&self, spec: &str, path: &str) -> Result<SwapPath, SpecError> {
+        if let Some(options) = &self.s3 {
+            let address = s3::Address::parse(spec, path, options.clone())?;
+            return Ok(SwapPath::S3(Box::new(address)));
+        }
         let Some(address) = Address::parse(spec, path)? else {
             return Ok(SwapPath::Path(PathBuf::from(path)));
         };
@@ -298,23 +315,21 @@ impl SpecOptions {
         Ok(SwapPath::Remote(Box::new(Address { options, ..address })))
     }
 
+    /// Reads an option of what only some devices have, if it is one of these.
+    fn read_own(&mut self, spec: &str, option: &str) -> Option<Result<(), SpecError>> {
+        let plan = self.faulty.as_mut();
+        let of_plan = plan.and_then(|plan| faulty::read_option(plan, spec, option));
+        of_plan
+            .or_else(|| self.compression.as_mut()?.read(spec, option))
+            .or_else(|| self.remote.as_mut()?.read(spec, option))
+            .or_else(|| self.s3.as_mut()?.read(spec, option))
+    }
+
     fn read(&mut self, spec: &str, option: &str) -> Result<(), SpecError> {
+        if let Some(outcome) = self.read_own(spec, option) {
+            return outcome;
+        }
         let (name, value) = option.split_once('=').unwrap_or((option, ""));
-        if let Some(plan) = &mut self.faulty
-            && let Some(outcome) = faulty::read_option(plan, spec, option)
-        {
-            return outcome;
-        }
-        if let Some(compression) = &mut self.compression
-            && let Some(outcome) = compression.read(spec, option)
-        {
-            return outcome;
-        }
-        if let Some(remote) = &mut self.remote
-            && let Some(outcome) = remote.read(spec, option)
-        {
-            return outcome;
-        }
         let twice = |option| SpecError::OptionTwice { spec: spec.to_owned(), option };
         match name {
             _ if option == ENCRYPT_WORD => set_once(&mut self.encrypt, (), || twice(ENCRYPT_WORD)),
@@ -333,6 +348,7 @@ impl SpecOptions {
                 let mut more = String::new();
                 more.push_str(self.compression.map_or("", |_| ", algo=NAME, level=N"));
                 more.push_str(self.remote.as_ref().map_or("", |_| remote::ALLOWED));
+                more.push_str(self.s3.as_ref().map_or("", |_| s3::ALLOWED));
                 more.push_str(self.faulty.map_or("", |_| ", "));
                 more.push_str(self.faulty.map_or("", |_| faulty::ALLOWED));
                 let (spec, option) = (spec.to_owned(), option.to_owned());
@@ -388,6 +404,7 @@ impl fmt::Display for SwapSpec {
             SwapPath::Memory => f.write_str(MEMORY_WORD)?,
             SwapPath::Compressed(_) => f.write_str(COMPRESSED_WORD)?,
             SwapPath::Remote(address) => write!(f, "{address}")?,
+            SwapPath::S3(address) => write!(f, "{address}")?,
         }
         if let Some(bytes) = self.size {
             write!(f, ":{}", ByteSize(bytes))?;
@@ -395,6 +412,7 @@ impl fmt::Display for SwapSpec {
         match &self.path {
             SwapPath::Compressed(compression) => write!(f, "{compression}")?,
             SwapPath::Remote(address) => write!(f, "{}", address.options)?,
+            SwapPath::S3(address) => write!(f, "{}", address.options)?,
             SwapPath::Path(_) | SwapPath::Memory => {}
         }
         if let Some(priority) = self.priority {

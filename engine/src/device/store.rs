@@ -1,7 +1,7 @@
 //! What a device's lock guards: its state, and which of its slots are taken.
+use super::far::Far;
 use super::loans::Loans;
 use super::record::{DeviceState, Holding, Supply};
-use super::remote::Remote;
 use crate::sys::own_fd::Own;
 use std::fs::File;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub struct Store {
     pub(super) cursors: Vec<ClusterCursor>,
     pub(super) file: Option<Own<File>>,
     /// Where its pages are, if it is a remote one.
-    pub(super) remote: Option<Arc<Remote>>,
+    pub(super) remote: Option<Arc<dyn Far>>,
 }
 
 /// Which cluster new slots come from.

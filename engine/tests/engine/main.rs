@@ -29,6 +29,8 @@ mod reclaim;
 mod refusals;
 mod remote;
 mod remote_tls;
+#[cfg(feature = "s3")]
+mod s3;
 mod servers;
 mod shrinkers;
 mod support;

@@ -24,8 +24,10 @@ pub use crate::base::open_error::OpenError;
 use room::Room;
 
 use super::DEVICE_SLOTS;
+use super::far::Far;
+use super::remote::Address;
 use super::remote::open::{self as remote_open, Opened};
-use super::remote::{Address, Remote};
+use super::s3;
 use super::spec::{SwapPath, SwapSpec};
 use super::throttle::Throttle;
 use super::zram::codec::Compression;
@@ -78,7 +80,7 @@ pub struct OpenDevice {
     /// The directory of a temporary file, in which more of them can be made.
     pub directory: Option<Own<OwnedFd>>,
     /// The servers, if it is a remote store.
-    pub remote: Option<Remote>,
+    pub remote: Option<Box<dyn Far>>,
 }
 
 /// What a device is made of.
@@ -96,6 +98,8 @@ pub enum DeviceKind {
     Compressed(Compression),
     /// The memory of servers.
     Remote,
+    /// Objects of a store.
+    S3,
 }
 
 impl DeviceKind {
@@ -138,6 +142,14 @@ pub fn open(spec: &SwapSpec, default_bytes: u64) -> Result<OpenDevice, OpenError
 /// As for [`open`].
 pub fn check(spec: &SwapSpec, default_bytes: u64) -> Result<Option<String>, OpenError> {
     prepare_patiently(spec, default_bytes).map(|device| device.opened.warning)
+}
+
+/// The same with addresses in the place of names, for a program in which nobody may look names up.
+///
+/// # Errors
+/// There is no such host.
+pub fn resolved(spec: SwapSpec) -> Result<SwapSpec, OpenError> {
+    s3::open::resolved(remote_open::resolved(spec)?)
 }
 
 /// The kernel keeps the files of a process that has just ended, or of a ring that has just let go of them, for
@@ -239,6 +251,7 @@ fn prepare_any(spec: &SwapSpec, default_bytes: u64) -> Result<Prepared, OpenErro
             return prepare_memory(spec, DeviceKind::Compressed(*compression), default_bytes);
         }
         SwapPath::Remote(address) => return prepare_remote(spec, address, default_bytes),
+        SwapPath::S3(address) => return prepare_s3(spec, address, default_bytes),
         SwapPath::Path(path) => path,
     };
     let size = SizeWanted { asked: spec.size, default_bytes };
@@ -275,7 +288,22 @@ fn prepare_remote(
     device.opened.path = path;
     device.opened.direct = Direct::Yes;
     device.opened.warning = warning;
-    device.opened.remote = Some(remote);
+    device.opened.remote = Some(Box::new(remote));
+    Ok(device)
+}
+
+fn prepare_s3(
+    spec: &SwapSpec,
+    address: &s3::address::Address,
+    default_bytes: u64,
+) -> Result<Prepared, OpenError> {
+    let path = PathBuf::from(address.to_string());
+    let bytes = whole_pages(&path, spec.size.unwrap_or(default_bytes))?;
+    let far = s3::open::open(spec, address, bytes)?;
+    let mut device = prepare_memory(spec, DeviceKind::S3, default_bytes)?;
+    device.opened.path = path;
+    device.opened.direct = Direct::Yes;
+    device.opened.remote = Some(far);
     Ok(device)
 }
 

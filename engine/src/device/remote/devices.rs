@@ -1,6 +1,6 @@
 //! Remote devices among the others.
-use super::Remote;
 use crate::device::Devices;
+use crate::device::far::Far;
 use crate::device::record::{Device, Store};
 use crate::sys::signal::Blocked;
 use std::io;
@@ -44,7 +44,7 @@ impl Devices {
 
 impl Device {
     /// Which servers have its pages from now on; no slot of it is in use that others have.
-    pub(in crate::device) fn set_remote(&self, remote: Option<Arc<Remote>>) {
+    pub(in crate::device) fn set_remote(&self, remote: Option<Arc<dyn Far>>) {
         // Release pairs with the acquire in `is_remote`.
         self.is_remote.store(remote.is_some(), Ordering::Release);
         self.store().lock().remote = remote.clone();
@@ -57,7 +57,7 @@ impl Device {
     }
 
     /// The servers, if it is a remote one.
-    pub fn remote(&self) -> Option<Arc<Remote>> {
+    pub fn remote(&self) -> Option<Arc<dyn Far>> {
         if !self.is_remote() {
             return None;
         }

@@ -36,7 +36,7 @@ impl Remote {
     ///
     /// # Errors
     /// No thread is to be had.
-    pub(super) fn start(self: &Arc<Self>) -> io::Result<()> {
+    pub(in crate::device) fn start(self: &Arc<Self>) -> io::Result<()> {
         self.config.tls.as_ref().map_or(Ok(()), Tls::start)?;
         let mut keeper = self.keeper.lock();
         if keeper.is_none() {
@@ -176,7 +176,7 @@ impl Remote {
 
     /// The process has begun to end, or to become another: what it holds is kept for seconds from now on. Not what others
     /// read, who keep it, nor what is another's; and not by a child that has our memory (vfork).
-    pub(super) fn shorten(&self) {
+    pub(in crate::device) fn shorten(&self) {
         if self.part == Part::Borrower || self.process != std::process::id() {
             return;
         }
@@ -189,7 +189,7 @@ impl Remote {
     }
 
     /// The process goes on after all.
-    pub(super) fn lengthen(&self) {
+    pub(in crate::device) fn lengthen(&self) {
         if self.lease_s() == self.config.lease_s {
             return;
         }

@@ -14,6 +14,9 @@ use std::time::Duration;
 /// How long one call may take, to connect, to send or to receive.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 
+/// Attempts to connect that signals interrupt.
+const INTERRUPTIONS_MAX: u32 = 8;
+
 /// The end of a connection that is ours.
 pub type Socket = Own<OwnedFd>;
 
@@ -29,6 +32,17 @@ pub struct Line {
 /// # Errors
 /// What the kernel says.
 pub fn connect(to: SocketAddr) -> io::Result<Socket> {
+    // What a signal interrupts goes on without us: another attempt is of another socket.
+    for _ in 0..INTERRUPTIONS_MAX {
+        match connect_once(to) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            outcome => return outcome,
+        }
+    }
+    Err(Errno::AGAIN.into())
+}
+
+fn connect_once(to: SocketAddr) -> io::Result<Socket> {
     let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     let socket = Own::raised(socket);

@@ -18,7 +18,7 @@ mod options;
 mod server;
 mod talk;
 mod tls;
-mod wire;
+pub(in crate::device) mod wire;
 
 pub use address::{Address, is_meant};
 pub use options::{ALLOWED, Copies, Options, names_file};

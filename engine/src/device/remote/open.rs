@@ -430,7 +430,9 @@ impl SwapSpec {
     pub fn remote(&self) -> Option<&Address> {
         match &self.path {
             SwapPath::Remote(address) => Some(&**address),
-            SwapPath::Path(_) | SwapPath::Memory | SwapPath::Compressed(_) => None,
+            SwapPath::Path(_) | SwapPath::Memory | SwapPath::Compressed(_) | SwapPath::S3(_) => {
+                None
+            }
         }
     }
 }

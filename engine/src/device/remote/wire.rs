@@ -152,7 +152,8 @@ impl Wire {
         self.put(written(number, &mut digits))
     }
 
-    fn put(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+    /// Bytes to be sent, as they are.
+    pub fn put(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             if self.filled == BUFFER_BYTES {
                 self.flush()?;
@@ -191,11 +192,11 @@ impl Wire {
         (self.read, self.end) = (0, end - read);
     }
 
-    /// The next reply.
+    /// The next line, without its end.
     ///
     /// # Errors
-    /// The connection is broken, or what comes is no reply.
-    pub fn reply(&mut self) -> io::Result<Reply> {
+    /// The connection is broken, or the line is longer than any should be.
+    pub fn line(&mut self) -> io::Result<&[u8]> {
         let mut looked = 0;
         let length = loop {
             let (read, end) = (self.read, self.end);
@@ -211,7 +212,16 @@ impl Wire {
         };
         let start = self.read;
         self.read += length + 2;
-        let line = pages::view(self.buffers.address() + BUFFER_BYTES + start, length);
+        Ok(pages::view(self.buffers.address() + BUFFER_BYTES + start, length))
+    }
+
+    /// The next reply.
+    ///
+    /// # Errors
+    /// The connection is broken, or what comes is no reply.
+    pub fn reply(&mut self) -> io::Result<Reply> {
+        let line = self.line()?;
+        let line = pages::view(line.as_ptr() as usize, line.len());
         let (kind, rest) = line.split_first().ok_or_else(nonsense)?;
         let number = || std::str::from_utf8(rest).ok().and_then(|text| text.parse::<i64>().ok());
         let number = || number().ok_or_else(nonsense);
@@ -232,6 +242,12 @@ impl Wire {
 
     /// Takes the bytes of a bulk, as many as `into` has, and the end of line behind them.
     pub fn take(&mut self, into: &mut [u8]) -> io::Result<()> {
+        self.take_bytes(into)?;
+        self.skip(2)
+    }
+
+    /// Takes as many bytes as `into` has.
+    pub fn take_bytes(&mut self, into: &mut [u8]) -> io::Result<()> {
         let (read, here) = (self.read, into.len().min(self.end - self.read));
         into[..here].copy_from_slice(&self.input()[read..read + here]);
         self.read += here;
@@ -245,7 +261,7 @@ impl Wire {
             self.read += here;
             done += here;
         }
-        self.skip(2)
+        Ok(())
     }
 
     /// A bulk of a few lines, as a whole, and the end of line behind it passed over.

@@ -9,6 +9,10 @@ mod past;
 mod process;
 mod proxy;
 mod redis;
+#[cfg(feature = "s3")]
+mod s3;
+#[cfg(feature = "s3")]
+mod unready;
 
 pub use audit::audit;
 pub use bench::raw::{atomics, touch};
@@ -24,6 +28,10 @@ pub use process::{
 };
 pub use proxy::Proxy;
 pub use redis::{Redis, STARTS, cluster, cluster_by};
+#[cfg(feature = "s3")]
+pub use s3::{S3, spec as s3_spec};
+#[cfg(feature = "s3")]
+pub use unready::Unready;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::Write;

@@ -1,0 +1,124 @@
+//! Objects of a store as a device of programs under `run`: how they fork and end, and what is refused before they begin.
+
+mod preload_support;
+
+use preload_support::served::{is_refusal, runtime, userswap_in};
+
+/// Without the feature nothing else is to be seen.
+#[cfg(not(feature = "s3"))]
+#[test]
+fn a_build_without_buckets_says_how_to_have_them() {
+    let runtime = runtime();
+    let spec = "s3://bucket/a,endpoint=http://127.0.0.1:1,tier=1";
+    let run = ["run", "--swap", "zram:64M,tier=0", "--swap", spec, "--", "echo", "run"];
+    let output = userswap_in(&runtime, &run).output().unwrap();
+    is_refusal(&output, 2, &["s3://bucket/a", "--features s3"]);
+    assert!(output.stdout.is_empty());
+}
+
+#[cfg(feature = "s3")]
+#[allow(dead_code, reason = "some are for the tests of the engine")]
+#[path = "../../engine/tests/engine/support/s3.rs"]
+mod server;
+
+#[cfg(feature = "s3")]
+fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let started = std::time::Instant::now();
+    while !holds() {
+        assert!(started.elapsed().as_secs() < 60, "after a minute still not: {what}");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
+
+#[cfg(feature = "s3")]
+mod with_it {
+    use super::preload_support::served::{Served, printed};
+    use super::server::{S3, spec};
+    use super::*;
+
+    /// Fills four times its budget, has children do the same, and ends as it is told to.
+    const PROGRAM: &str = "
+import os, subprocess, sys
+b = bytearray(64 << 20)
+def fill(stamp):
+    for i in range(0, len(b), 4096): b[i:i+8] = (i + stamp).to_bytes(8, 'little')
+def verify(stamp):
+    assert all(int.from_bytes(b[i:i+8], 'little') == i + stamp for i in range(0, len(b), 4096))
+fill(1)
+print('filled', flush=True)
+for line in sys.stdin:
+    word = line.strip()
+    if word == 'fork':
+        child = os.fork()
+        if child == 0:
+            verify(1); fill(2); verify(2); os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+    if word == 'child':
+        subprocess.run([sys.executable, '-c', 'b = bytearray(1 << 25)'], check=True, env={})
+    if word == 'end': break
+    verify(1)
+    print('right', flush=True)
+";
+
+    fn start(runtime: &tempfile::TempDir, fault: &str, server: &S3) -> Served {
+        let keys = [("AWS_ACCESS_KEY_ID", "test"), ("AWS_SECRET_ACCESS_KEY", "secret")];
+        let spec = server.spec(&format!("{fault}:256M"));
+        let swap = ["--swap", "mem:8M,tier=0", "--swap", &spec];
+        let options = [&["--ram", "16M", "--fault", fault], &swap[..]].concat();
+        Served::start_with(runtime, &keys, &options, &["python3", "-c", PROGRAM])
+    }
+
+    #[test]
+    fn a_program_has_its_coldest_pages_in_objects_forks_and_ends() {
+        let server = S3::start();
+        for fault in ["thread", "signal"] {
+            let runtime = runtime();
+            let mut served = start(&runtime, fault, &server);
+            assert_eq!(served.hear(), "filled");
+            eventually("there are objects", || server.segments() >= 4);
+            // What its children have of their own is deleted when they are gone, by others.
+            let own = server.names().into_iter().find(|name| name.starts_with(fault)).unwrap();
+            let own = own[..own.rfind('/').unwrap()].to_owned();
+            assert!(printed(&runtime, &["status", &served.pid()]).contains("s3://bucket/"));
+            for word in ["look", "fork", "child"] {
+                assert_eq!(served.ask(word), "right", "{fault}: {word}");
+            }
+            printed(
+                &runtime,
+                &[
+                    "swapon",
+                    &served.pid(),
+                    &server.spec("other:256M").replace("127.0.0.1", "localhost"),
+                ],
+            );
+            printed(&runtime, &["swapoff", &served.pid(), &format!("s3://bucket/{fault}")]);
+            assert_eq!(served.ask("look"), "right");
+            let left: Vec<_> =
+                server.names().into_iter().filter(|name| name.starts_with(&own)).collect();
+            assert!(left.is_empty(), "it is let go of: {left:?} of {:?}", server.names());
+            assert_eq!(served.ask("end"), "");
+            assert!(served.child.wait().unwrap().success());
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_refused_before_the_program_starts() {
+        let runtime = runtime();
+        let none = spec(1, "a");
+        let keys = [("AWS_ACCESS_KEY_ID", "test"), ("AWS_SECRET_ACCESS_KEY", "secret")];
+        for (given, keys, parts) in [
+            (none.clone(), &keys[..], ["127.0.0.1:1", "start the server"]),
+            (none.clone(), &[], ["no key to it", "AWS_ACCESS_KEY_ID"]),
+            (none.clone(), &keys[..1], ["AWS_SECRET_ACCESS_KEY is not", "set both"]),
+            (none.replace(",tier=1", ""), &keys, ["s3://bucket/a", "tier"]),
+            (none.replace("http:", "https:"), &keys, ["https", "encrypt"]),
+        ] {
+            let run = ["run", "--swap", "mem:64M,tier=0", "--swap", &given, "--", "echo", "run"];
+            let mut command = userswap_in(&runtime, &run);
+            command.env("HOME", "/nonexistent").envs(keys.iter().copied());
+            let output = command.output().unwrap();
+            is_refusal(&output, 2, &parts);
+            assert!(output.stdout.is_empty(), "{given}: nothing is run");
+        }
+    }
+}

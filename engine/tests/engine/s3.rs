@@ -1,0 +1,333 @@
+//! Objects of a store as a device: pages in every way, sparse objects, what is deleted and when, forks, servers that go
+//! away, and what is refused.
+use crate::support::*;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use userswap::{Engine, Error};
+
+/// Little in front: almost all moves on.
+const FRONT: &str = "mem:4M,tier=0";
+
+/// Keys that nobody checks.
+fn give_keys() {
+    set_variable("AWS_ACCESS_KEY_ID", "test");
+    set_variable("AWS_SECRET_ACCESS_KEY", "secret");
+}
+
+fn refusal(specs: &[&str]) -> String {
+    let built = with_swap(builder(WAYS[0]), specs).build();
+    let refusal = built.err().unwrap_or_else(|| panic!("{specs:?} is refused")).to_string();
+    assert_eq!(refusal.lines().count(), 1);
+    refusal
+}
+
+/// Slots of the cold device that are in use.
+fn used(engine: &Engine) -> u64 {
+    engine.core().devices.set_mode(engine.core().devices.mode());
+    engine.core().devices.list().nth(1).unwrap().used().into()
+}
+
+#[test]
+fn pages_come_back_as_they_were_and_nothing_stays() {
+    alone(200, || {
+        give_keys();
+        let server = S3::start();
+        for way in WAYS {
+            for encrypt in ["", ",encrypt"] {
+                let cold = server.spec(&format!("a:128M{encrypt}"));
+                let engine = engine_on(way, &[FRONT, &cold]);
+                let (mut region, pages) = paged_out(&engine, 6000, 7);
+                assert!(used(&engine) > 4000, "{way:?}: {}", used(&engine));
+                eventually("full segments are objects", || server.segments() >= 4);
+                pages.check_all(7);
+                (0..pages.count).step_by(3).for_each(|page| pages.fill(page, 8));
+                for page in (0..pages.count).rev() {
+                    pages.check(page, if page % 3 == 0 { 8 } else { 7 });
+                }
+                audit(&engine);
+                region.discard(0..region.len() / 2).unwrap();
+                swapoff(&engine, "s3://bucket/a").unwrap();
+                let names = server.names();
+                assert!(
+                    names.is_empty(),
+                    "{way:?}: {names:?} are left of a device that was let go of"
+                );
+                for page in pages.count / 2..pages.count {
+                    pages.check(page, if page % 3 == 0 { 8 } else { 7 });
+                }
+                assert_eq!(engine.counters().pages_lost, 0);
+            }
+            let engine = engine_on(way, &[FRONT, &server.spec("b:128M")]);
+            let (region, _) = paged_out(&engine, 4000, 1);
+            eventually("there are objects", || server.segments() > 0);
+            drop(region);
+            drop(engine);
+            assert!(server.names().is_empty(), "{way:?}: nothing is left of an engine");
+        }
+    });
+}
+
+/// Threads write, check and discard pages of their own, far more than there is RAM.
+fn churn(engine: &Engine, seconds: u64, meanwhile: impl FnOnce()) {
+    let region = engine.map(48 * MIB).unwrap();
+    let (pages, seed, over) = (Pages::of(&region), seed(), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let over = &over;
+            scope.spawn(move || {
+                let mut random = Random::new(seed ^ thread as u64);
+                let mut stamps = vec![0; pages.count];
+                let mine = pages.count / 4;
+                while !over.load(Ordering::Relaxed) {
+                    let page = thread * mine + random.below(mine - 32);
+                    match random.below(8) {
+                        0 => {
+                            let core = engine.core();
+                            core.drop_range(core.range_at(pages.at(page) as usize, 32 * PAGE));
+                            stamps[page..page + 32].fill(0);
+                        }
+                        1..4 => {
+                            for page in page..page + 16 {
+                                stamps[page] = random.below(1000) as u64 + 1;
+                                pages.fill(page, stamps[page]);
+                            }
+                        }
+                        _ => (page..page + 16).for_each(|page| pages.check(page, stamps[page])),
+                    }
+                }
+                for page in thread * mine..(thread + 1) * mine {
+                    pages.check(page, stamps[page]);
+                }
+            });
+        }
+        meanwhile();
+        std::thread::sleep(Duration::from_secs(seconds));
+        over.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(engine.counters().pages_lost, 0);
+    audit(engine);
+}
+
+#[test]
+fn pages_that_are_used_again_and_again_stay_right_while_objects_come_and_go() {
+    alone(200, || {
+        give_keys();
+        let server = S3::start();
+        for way in [WAYS[0], WAYS[1]] {
+            let engine = engine_on(way, &[FRONT, &server.spec("a:64M")]);
+            churn(&engine, rounds(4), || {
+                eventually("objects come and go", || {
+                    let of = |name: &String| u32::from_str_radix(&name[name.len() - 8..], 16).ok();
+                    let newest = server.names().iter().filter_map(of).max().unwrap_or(0);
+                    newest as usize > server.segments() + 3
+                });
+            });
+            drop(engine);
+            assert!(server.names().is_empty());
+        }
+    });
+}
+
+#[test]
+fn what_is_left_of_sparse_objects_moves_on_and_they_are_deleted() {
+    alone(100, || {
+        give_keys();
+        let server = S3::start();
+        for way in [WAYS[0], WAYS[1]] {
+            let engine = engine_on(way, &[FRONT, &server.spec("a:128M")]);
+            let (region, pages) = paged_out(&engine, 12_000, 3);
+            eventually("full segments are objects", || server.segments() >= 8);
+            let before = server.segments();
+            let core = engine.core();
+            // Of every ten pages one is left.
+            for page in (0..pages.count).step_by(10) {
+                core.drop_range(core.range_at(pages.at(page + 1) as usize, 9 * PAGE));
+            }
+            engine.core().devices.set_mode(engine.core().devices.mode());
+            eventually("few objects are left", || server.segments() <= before / 4);
+            (0..pages.count).step_by(10).for_each(|page| pages.check(page, 3));
+            assert_eq!(engine.counters().pages_lost, 0);
+            audit(&engine);
+            drop(region);
+        }
+    });
+}
+
+#[test]
+fn a_server_that_stops_for_a_while_loses_nothing() {
+    alone(120, || {
+        give_keys();
+        let server = S3::start();
+        for way in [WAYS[0], WAYS[1]] {
+            let engine = engine_on(way, &[FRONT, &server.spec("a:128M")]);
+            churn(&engine, 2, || {
+                // Longer than a connection is waited for.
+                send(server.pid(), libc::SIGSTOP);
+                std::thread::sleep(Duration::from_secs(7));
+                send(server.pid(), libc::SIGCONT);
+            });
+        }
+    });
+}
+
+#[test]
+fn a_server_that_is_not_ready_is_asked_again() {
+    alone(100, || {
+        give_keys();
+        let server = S3::start();
+        for way in [WAYS[0], WAYS[1]] {
+            let front = Unready::start(server.port);
+            let engine = engine_on(way, &[FRONT, &s3_spec(front.port, "a:128M")]);
+            churn(&engine, 2, || {
+                for _ in 0..10 {
+                    front.refuse(true);
+                    std::thread::sleep(Duration::from_millis(100));
+                    front.refuse(false);
+                    std::thread::sleep(Duration::from_millis(100));
+                }
+            });
+            assert!(front.refused() > 0);
+        }
+    });
+}
+
+#[test]
+fn a_server_that_is_gone_loses_what_only_it_had() {
+    alone(100, || {
+        give_keys();
+        for way in [WAYS[0], WAYS[1]] {
+            let mut server = S3::start();
+            let engine = engine_on(way, &[FRONT, &server.spec("a:64M")]);
+            let (_region, pages) = paged_out(&engine, 4000, 3);
+            eventually("full segments are objects", || server.segments() >= 2);
+            engine.core().devices.set_patience_ns(1_000_000);
+            let objects = server.segments() * 1024;
+            server.kill();
+            let lost = (0..pages.count).filter(|page| is_lost(pages, *page)).count();
+            assert!(lost > 1000 && lost <= objects, "{way:?}: {lost} of {objects}");
+            // What was in memory is there, and right.
+            let left = pages.count - lost;
+            assert!(left > 0 && engine.counters().pages_lost as usize >= lost);
+        }
+    });
+}
+
+#[test]
+fn an_object_that_was_changed_or_replaced_is_never_read_as_if_it_were_right() {
+    alone(100, || {
+        give_keys();
+        let server = S3::start();
+        let engine = engine_on(WAYS[0], &[FRONT, &server.spec("a:64M")]);
+        let (_region, pages) = paged_out(&engine, 4000, 3);
+        eventually("full segments are objects", || server.segments() >= 2);
+        engine.core().devices.set_patience_ns(1_000_000);
+        let names = server.names();
+        let of = |end: &str| names.iter().find(|name| name.ends_with(end)).unwrap();
+        server.copy(&format!("/bucket/{}", of("00000002")), &format!("/bucket/{}", of("00000001")));
+        let lost = (0..pages.count).filter(|page| is_lost(pages, *page)).count();
+        assert!(lost > 500, "{lost}");
+    });
+}
+
+#[test]
+fn a_child_has_its_parents_pages_and_writes_its_own() {
+    alone(100, || {
+        give_keys();
+        let server = S3::start();
+        for (way, encrypt) in [(WAYS[0], ""), (WAYS[1], ""), (WAYS[0], ",encrypt")] {
+            let engine = engine_on(way, &[FRONT, &server.spec(&format!("a:64M{encrypt}"))]);
+            let (region, pages) = paged_out(&engine, 6000, 3);
+            let child = fork(&engine, || {
+                for page in 0..pages.count {
+                    pages.check(page, 3);
+                    pages.fill(page, 4);
+                }
+                pages.check_all(4);
+                join(fork(&engine, || {
+                    pages.check_all(4);
+                    pages.fill_all(6);
+                    pages.check_all(6);
+                }));
+                pages.check_all(4);
+                audit(&engine);
+            });
+            pages.fill_all(5);
+            pages.check_all(5);
+            join(child);
+            pages.check_all(5);
+            audit(&engine);
+            assert_eq!(engine.counters().pages_lost, 0);
+            assert!(engine.counters().fork_slots_copied > 0);
+            drop(region);
+            drop(engine);
+        }
+        // With nothing there yet, a child begins with a device of its own.
+        let engine = engine_on(WAYS[0], &[FRONT, &server.spec("a:64M")]);
+        join(fork(&engine, || {
+            let (_region, pages) = paged_out(&engine, 6000, 3);
+            eventually("its own objects", || server.segments() > 0);
+            pages.check_all(3);
+        }));
+    });
+}
+
+#[test]
+fn what_a_killed_engine_has_left_is_deleted_by_the_next_and_not_what_a_living_one_has() {
+    alone(200, || {
+        give_keys();
+        let server = S3::start();
+        let spec = server.spec("a:64M,lease=10");
+        let child = forked();
+        if child == 0 {
+            let engine = engine_on(WAYS[0], &[FRONT, &spec]);
+            let _paged_out = paged_out(&engine, 4000, 1);
+            rest();
+        }
+        eventually("there are objects", || server.segments() >= 2);
+        let next = || drop(engine_on(WAYS[0], &[FRONT, &spec]));
+        // Longer than its lease and what is given beyond.
+        std::thread::sleep(Duration::from_secs(75));
+        next();
+        std::thread::sleep(Duration::from_secs(1));
+        assert!(server.segments() >= 2, "it lives");
+        kill(child);
+        let engine = engine_on(WAYS[0], &[FRONT, &spec]);
+        assert!(server.segments() >= 2, "it may be only late");
+        drop(engine);
+        std::thread::sleep(Duration::from_secs(75));
+        let engine = engine_on(WAYS[0], &[FRONT, &spec]);
+        eventually("nothing is left", || server.names().is_empty());
+        drop(engine);
+    });
+}
+
+#[test]
+fn what_cannot_be_used_is_refused_with_the_way_out() {
+    alone(60, || {
+        let server = S3::start();
+        let good = server.spec("a");
+        set_variable("AWS_SHARED_CREDENTIALS_FILE", "/nonexistent");
+        assert!(refusal(&[FRONT, &good]).contains("AWS_SHARED_CREDENTIALS_FILE=/nonexistent"));
+        set_variable("AWS_ACCESS_KEY_ID", "test");
+        assert!(refusal(&[FRONT, &good]).contains("AWS_SECRET_ACCESS_KEY is not: set both"));
+        give_keys();
+        let far = "s3://bucket/a,endpoint=http://10.255.255.1,tier=1";
+        let unknown = "s3://bucket/a,endpoint=http://no.such.host.invalid,tier=1";
+        for (spec, named, remedy) in [
+            (good.replace("s3://bucket/", "s3://another/"), "no bucket another", "create it"),
+            (s3_spec(1, "a"), "127.0.0.1:1", "start the server"),
+            (far.to_owned(), "10.255.255.1", "--encrypt"),
+            (unknown.to_owned(), "no such host", "endpoint="),
+            (good.replace(",tier=1", ""), "s3://bucket/a", "tier=1"),
+            (good.replace(",tier=1", ",tier=0"), "s3://bucket/a", "tier=1"),
+            (server.spec("a:1K"), "1K", "at least"),
+        ] {
+            let said = refusal(&[FRONT, &spec]);
+            assert!(said.contains(named) && said.contains(remedy), "{said}");
+        }
+        assert!(refusal(&[&good]).contains("no swap device of tier 0"));
+        assert!(server.names().is_empty(), "what is refused changes nothing");
+        let engine = engine_on(WAYS[0], &["mem:16M"]);
+        assert!(matches!(swapon(&engine, &good.replace(",tier=1", "")), Err(Error::Tiers(_))));
+    });
+}
