@@ -1,31 +1,59 @@
 //! How much memory compressed pages may take, where that follows from what it brings.
 //!
-//! Memory that compressed pages take is memory that the program has less. What a step more or less would change is told by
-//! how long pages have been away when they come back (`workingset`): those away for less than a step would still be in RAM
-//! if it had that step; those that have just left compressed memory for a device would still be there if it had
-//! more, and the oldest there would not if it had less. Each is weighed with what it costs, and what costs less by a margin
-//! is done. Data that do not compress are given up on, and tried again now and then.
+//! Memory that compressed pages take is memory that the program has less. How long pages have been away when they come back
+//! (`workingset`) tells for every size at once where each of them would have been: in RAM, in compressed memory, or on a
+//! device behind. So the cost of each size is reckoned, by what a page costs there and there, and the size goes towards the
+//! one that costs least. Pages that RAM has now come back from nowhere: as many are taken to be lost with some memory as
+//! would be gained by as much more. Data that do not compress, and programs that gain nothing, are given up on soon, and
+//! tried again ever more seldom.
 use crate::tiers::Ages;
 
 /// A step is this part of the most that it may be, and no less than what the writes under way are promised.
 const STEP_SHARE: u32 = 12;
 const STEP_MIN: u32 = 1024;
-/// A decision is due after so many pages have come back or moved on: this part of the most that it may be.
+/// Steps that are gone at a time: what is lost is only seen afterwards.
+const STRIDE: u32 = 3;
+/// A decision is due after so many pages have come, come back or moved on: this part of the most that it may be.
 const DUE_SHARE: u32 = 8;
 const DUE_MIN: u32 = 512;
 /// Of a page of memory so many sixteenths of pages at least, or it is not worth it.
 const RATIO_MIN: u64 = 20;
-/// What it is taken for as long as there is next to nothing.
+/// What it is taken for as long as there is next to nothing: fewer pages than this.
 const RATIO_UNKNOWN: u64 = 32;
-/// A change must gain a fourth more than it loses.
-const MARGIN: (u64, u64) = (5, 4);
-/// Decisions after which data are tried again that did not compress.
+const TELLING: u32 = 256;
+/// Fewer pages that came back say nothing.
+const REFAULTS_MIN: u32 = 128;
+/// A change must save a sixteenth.
+const MARGIN: (u64, u64) = (17, 16);
+/// What RAM loses is more than what it would gain by as much: pages nearer to it are used more.
+const LOST: (u64, u64) = (5, 4);
+/// Decisions after which it is tried again, at first and at most: each time that brings nothing twice as many.
 const GIVEN_UP: u32 = 16;
+const GIVEN_UP_MAX: u32 = 256;
 
-/// What a fault costs beside its device, in nanoseconds: its way into the engine, and a page that leaves for it.
-const FAULT_NS: u64 = 15_000;
-/// What a page costs that goes to compressed memory and comes back, in nanoseconds.
+/// What a page costs that comes back, in nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub struct Prices {
+    /// Its part of a fault.
+    pub fault_ns: u64,
+    /// The device behind.
+    pub behind_ns: u64,
+}
+
+impl Prices {
+    /// With so many faults for so many pages: the others were read ahead.
+    pub fn new(behind_ns: u64, faults: u64, pages: u64) -> Self {
+        Self { fault_ns: FAULT_NS * faults.min(pages) / pages.max(1), behind_ns }
+    }
+}
+
+/// What a fault costs beside its device, in nanoseconds: its way into the engine, and a page that leaves for it. 11 µs by
+/// signal and 33 by message (docs/tiers.md): something between.
+const FAULT_NS: u64 = 20_000;
+/// What a page costs beyond that which goes to compressed memory and comes back, in nanoseconds.
 const COMPRESSED_NS: u64 = 8_000;
+/// What a page costs that goes on from there, in nanoseconds; threads do it that no fault waits for.
+const DEMOTED_NS: u64 = 6_000;
 
 /// Where a page came back from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,19 +67,17 @@ pub enum Place {
 /// Pages that came back, by how long they were away.
 #[derive(Clone, Debug, Default)]
 pub struct Refaults {
-    compressed: Ages,
-    behind: Ages,
+    away: Ages,
     count: u32,
+    behind: u32,
 }
 
 impl Refaults {
     /// One more, so many pages after it left.
     pub fn add(&mut self, distance: u64, from: Place) {
         self.count = self.count.saturating_add(1);
-        match from {
-            Place::Compressed => self.compressed.add(distance),
-            Place::Behind => self.behind.add(distance),
-        }
+        self.behind = self.behind.saturating_add(u32::from(from == Place::Behind));
+        self.away.add(distance);
     }
 
     /// How many there were.
@@ -61,26 +87,39 @@ impl Refaults {
 
     /// Takes those of another node along, which has none then.
     pub fn take(&mut self, other: &mut Self) {
-        self.compressed.take(&mut other.compressed);
-        self.behind.take(&mut other.behind);
+        self.away.take(&mut other.away);
         self.count = self.count.saturating_add(core::mem::take(&mut other.count));
+        self.behind = self.behind.saturating_add(core::mem::take(&mut other.behind));
     }
 
     /// Forgets all.
     pub fn clear(&mut self) {
-        self.compressed.clear();
-        self.behind.clear();
-        self.count = 0;
+        self.away.clear();
+        (self.count, self.behind) = (0, 0);
     }
 }
 
-/// What is compressed at a moment.
+/// What is compressed at a moment, and what else there is.
 #[derive(Clone, Copy, Debug)]
 pub struct Held {
     /// Pages.
     pub pages: u32,
-    /// Pages of memory that these take.
+    /// Pages of memory that their cells take.
+    pub cells: u32,
+    /// Pages of memory that RAM has less because of them: whole slabs.
     pub memory: u32,
+    /// Pages of content that are not in RAM, wherever they are.
+    pub swapped: u64,
+}
+
+impl Held {
+    /// Sixteenths of pages in a page of cells.
+    fn ratio(self) -> u64 {
+        match self.pages >= TELLING {
+            true => u64::from(self.pages) * 16 / u64::from(self.cells.max(1)),
+            false => RATIO_UNKNOWN,
+        }
+    }
 }
 
 /// How much compressed pages may take.
@@ -88,20 +127,23 @@ pub struct Held {
 pub struct Size {
     memory: u32,
     phase: Phase,
+    /// Decisions until it is tried again once it is given up on.
+    patience: u32,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
     /// It follows what it brings.
     Follows,
-    /// Data did not compress; so many decisions until they are tried again.
+    /// It brought nothing; so many decisions until it is tried again.
     GivenUp(u32),
 }
 
 impl Size {
-    /// To begin with: a third of the most that it may be.
+    /// To begin with: the most that it may be. What less would save is told by pages that come back; what more would, is not
+    /// told as well.
     pub fn new(most: u32) -> Self {
-        Self { memory: (most / 3).max(step(most)), phase: Phase::Follows }
+        Self { memory: most, phase: Phase::Follows, patience: GIVEN_UP }
     }
 
     /// Pages of memory that compressed pages may take.
@@ -114,38 +156,132 @@ impl Size {
         events >= u64::from((most / DUE_SHARE).max(DUE_MIN))
     }
 
-    /// Decides by what has come back since the last time, where a page behind takes so many nanoseconds.
-    pub fn decide(&mut self, seen: &Refaults, held: Held, most: u32, behind_ns: u64) {
-        let step = step(most);
+    /// Decides by what has come back since the last time, at such prices.
+    pub fn decide(&mut self, seen: &Refaults, held: Held, most: u32, prices: Prices) {
         if let Phase::GivenUp(left) = self.phase {
             self.phase = match left {
                 0 => Phase::Follows,
                 left => Phase::GivenUp(left - 1),
             };
-            self.memory = if left == 0 { step } else { 0 };
+            self.memory = if left == 0 { step(most) } else { 0 };
             return;
         }
-        self.memory = self.memory.max(step / 2).min(most);
-        let sixteenths = match held.memory >= step / 2 {
-            true => u64::from(held.pages) * 16 / u64::from(held.memory.max(1)),
-            false => RATIO_UNKNOWN,
+        self.memory = self.memory.max(step(most)).min(most);
+        let ratio = held.ratio();
+        if ratio < RATIO_MIN {
+            return self.give_up();
+        }
+        // What is not taken yet costs nothing, and how old pages get before they move on is not seen.
+        let is_filling = held.memory < self.memory / 2;
+        if seen.count < REFAULTS_MIN || is_filling {
+            return;
+        }
+        let costs = Costs { seen, held, ratio, now: self.memory, prices };
+        self.approach(costs.cheapest(most), &costs, most);
+    }
+
+    /// Goes towards a size, if that saves enough.
+    fn approach(&mut self, best: u32, costs: &Costs<'_>, most: u32) {
+        if costs.of(best) * MARGIN.0 > costs.of(self.memory) * MARGIN.1 {
+            return;
+        }
+        let (step, stride) = (step(most), STRIDE * step(most));
+        if best > self.memory {
+            self.patience = GIVEN_UP;
+            self.memory = best.min(self.memory + stride);
+        } else if best == 0 && self.memory <= step {
+            self.give_up();
+        } else {
+            self.memory = best.max(self.memory.saturating_sub(stride)).max(step);
+        }
+    }
+
+    fn give_up(&mut self) {
+        (self.memory, self.phase) = (0, Phase::GivenUp(self.patience));
+        self.patience = (self.patience * 2).min(GIVEN_UP_MAX);
+    }
+}
+
+/// What pages would have cost that came back, by the memory for compressed ones.
+struct Costs<'a> {
+    seen: &'a Refaults,
+    held: Held,
+    ratio: u64,
+    /// The memory while they came back.
+    now: u32,
+    prices: Prices,
+}
+
+impl Costs<'_> {
+    /// The size that costs least, the smallest of equals.
+    fn cheapest(&self, most: u32) -> u32 {
+        let steps = (0..=STEP_SHARE).map(|steps| (most / STEP_SHARE * steps).min(most));
+        let sizes = steps.chain([self.now, most]);
+        sizes.min_by_key(|memory| (self.of(*memory), *memory)).unwrap_or(self.now)
+    }
+
+    /// In nanoseconds.
+    fn of(&self, memory: u32) -> u64 {
+        let (away, Prices { fault_ns, behind_ns }) = (&self.seen.away, self.prices);
+        let in_ram = away.within(0, self.less(memory));
+        let lost = away.within(0, self.more(memory)) * LOST.0 / LOST.1;
+        let compressed = self.hits(memory).min(u64::from(self.seen.count) - in_ram);
+        let behind = u64::from(self.seen.count) - in_ram - compressed;
+        let demoted_ns = if memory == 0 { 0 } else { DEMOTED_NS };
+        (compressed + lost) * (fault_ns + COMPRESSED_NS)
+            + behind * (fault_ns + behind_ns + demoted_ns)
+    }
+
+    /// Pages that RAM would have more with such a size: what is not taken yet it has already.
+    fn less(&self, memory: u32) -> u64 {
+        self.held.memory.min(self.now).saturating_sub(memory).into()
+    }
+
+    /// Pages that RAM would lose.
+    fn more(&self, memory: u32) -> u64 {
+        memory.saturating_sub(self.now).into()
+    }
+
+    /// Pages that compressed memory of a size would have had: as many as it did have, with what their ages say of others.
+    fn hits(&self, memory: u32) -> u64 {
+        let by_age = |memory: u32| {
+            let less = self.less(memory);
+            self.seen.away.within(less, self.reach(memory).max(less))
         };
-        if sixteenths < RATIO_MIN {
-            (self.memory, self.phase) = (0, Phase::GivenUp(GIVEN_UP));
-            return;
+        let found = u64::from(self.seen.count - self.seen.behind);
+        if memory > self.now {
+            return found + by_age(memory).saturating_sub(by_age(self.now));
         }
-        // Pages that a step more would hold, beyond those that it keeps out of RAM.
-        let more = u64::from(step) * sixteenths.saturating_sub(16) / 16;
-        let saved_ns = behind_ns.saturating_sub(COMPRESSED_NS);
-        let pages = u64::from(held.pages);
-        let near = seen.compressed.within(0, step.into()) + seen.behind.within(0, step.into());
-        let near_ns = near * (FAULT_NS + COMPRESSED_NS);
-        let gain_ns = seen.behind.within(0, pages + more) * saved_ns;
-        let loss_ns = seen.compressed.within(pages.saturating_sub(more), u64::MAX) * saved_ns;
-        if is_worth(gain_ns, near_ns) {
-            self.memory = (self.memory + step).min(most);
-        } else if is_worth(near_ns, loss_ns) {
-            self.memory = self.memory.saturating_sub(step).max(step / 2);
+        // While nothing moves on any part of it has its part of the hits, also of a loop, which in the order of age has none.
+        let taken = u64::from(self.held.memory.max(1));
+        let part = found * taken.min(memory.into()) / taken;
+        by_age(memory).max(part).min(found)
+    }
+
+    /// How long a page can be away that is still found in RAM or compressed memory of such a size.
+    fn reach(&self, memory: u32) -> u64 {
+        let holds = self.holds(memory);
+        let swapped = (self.held.swapped + u64::from(memory)).saturating_sub(self.now.into());
+        let is_refuted = memory <= self.now && self.seen.behind > self.seen.count / 8;
+        if holds >= swapped && memory > 0 && !is_refuted {
+            // Nothing is ever so old that it has to go on.
+            return u64::MAX;
+        }
+        // Of pages that leave many have left before: fewer different ones than are counted. Of a loop none have, and none
+        // of it is found before all of it is.
+        let counted = holds + holds * holds / (2 * swapped).max(1);
+        let counted = counted.min(swapped - swapped / 8).max(holds);
+        (counted + self.less(memory)).saturating_sub(self.more(memory))
+    }
+
+    /// Pages for which there is room: as it is now, if that is full; else with a quarter of it kept ahead, or in slabs that
+    /// have just begun.
+    fn holds(&self, memory: u32) -> u64 {
+        let (memory, now, pages) = (memory.into(), self.now.into(), u64::from(self.held.pages));
+        let cautious = |memory: u64| memory * self.ratio / 16 * 3 / 4;
+        match pages >= cautious(now) {
+            true => memory * pages / now.max(1),
+            false => cautious(memory),
         }
     }
 }
@@ -154,133 +290,5 @@ fn step(most: u32) -> u32 {
     (most / STEP_SHARE).max(STEP_MIN).min(most)
 }
 
-fn is_worth(gain_ns: u64, loss_ns: u64) -> bool {
-    gain_ns / MARGIN.0 > loss_ns / MARGIN.1
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    const MOST: u32 = 96 << 10;
-    const STEP: u32 = MOST / STEP_SHARE;
-    const DISK_NS: u64 = 100_000;
-
-    fn refaults(from: Place, distances: impl Iterator<Item = u64>) -> Refaults {
-        let mut refaults = Refaults::default();
-        distances.for_each(|distance| refaults.add(distance, from));
-        refaults
-    }
-
-    /// With three pages in one.
-    fn held(size: &Size) -> Held {
-        Held { pages: 3 * size.memory, memory: size.memory }
-    }
-
-    #[test]
-    fn it_grows_for_pages_that_have_just_gone_on_to_a_disk() {
-        let mut size = Size::new(MOST);
-        for _ in 0..STEP_SHARE {
-            let pages = u64::from(held(&size).pages);
-            let seen = refaults(Place::Behind, (0..1000).map(|page| pages + page));
-            size.decide(&seen, held(&size), MOST, DISK_NS);
-        }
-        assert_eq!(size.memory(), MOST);
-        // A disk that is as fast brings nothing.
-        let before = size.clone();
-        let seen = refaults(Place::Behind, (0..1000).map(|page| u64::from(MOST) + page));
-        size.decide(&seen, held(&before), MOST, COMPRESSED_NS);
-        assert_eq!(size.memory(), before.memory());
-    }
-
-    #[test]
-    fn it_shrinks_for_pages_that_ram_would_still_have() {
-        let mut size = Size::new(MOST);
-        for _ in 0..STEP_SHARE {
-            let seen = refaults(Place::Compressed, (0..1000).map(|page| page % u64::from(STEP)));
-            size.decide(&seen, held(&size), MOST, DISK_NS);
-        }
-        assert_eq!(size.memory(), STEP / 2, "a little is kept, to see what would come");
-    }
-
-    #[test]
-    fn pages_at_random_from_far_more_than_there_is_room_for_keep_all_of_it() {
-        let mut size = Size::new(MOST);
-        for _ in 0..2 * STEP_SHARE {
-            let pages = u64::from(held(&size).pages);
-            let mut seen = Refaults::default();
-            for page in 0..20_000u64 {
-                let distance = page * 40;
-                let place = if distance < pages { Place::Compressed } else { Place::Behind };
-                seen.add(distance, place);
-            }
-            size.decide(&seen, held(&size), MOST, DISK_NS);
-        }
-        assert_eq!(size.memory(), MOST);
-    }
-
-    #[test]
-    fn data_that_do_not_compress_are_given_up_on_and_tried_again_a_little() {
-        let mut size = Size::new(MOST);
-        let seen = refaults(Place::Behind, 0..1000);
-        let noise = |size: &Size| Held { pages: size.memory, memory: size.memory };
-        size.decide(&seen, noise(&size), MOST, DISK_NS);
-        assert_eq!(size.memory(), 0);
-        for _ in 0..3 {
-            let mut decisions = 0;
-            while size.memory() == 0 {
-                size.decide(&seen, noise(&size), MOST, DISK_NS);
-                decisions += 1;
-            }
-            assert_eq!((decisions, size.memory()), (GIVEN_UP + 1, STEP));
-            size.decide(&seen, noise(&size), MOST, DISK_NS);
-            assert_eq!(size.memory(), 0);
-        }
-        // What compresses at last is kept.
-        (0..=GIVEN_UP).for_each(|_| size.decide(&seen, noise(&size), MOST, DISK_NS));
-        size.decide(&seen, held(&size), MOST, DISK_NS);
-        assert!(size.memory() > STEP);
-    }
-
-    #[test]
-    fn a_budget_that_grows_from_nothing_is_used() {
-        let mut size = Size::new(0);
-        for _ in 0..=STEP_SHARE {
-            let held = Held { pages: 2 * size.memory(), memory: size.memory() };
-            size.decide(&refaults(Place::Behind, 0..1000), held, MOST, DISK_NS);
-        }
-        assert_eq!(size.memory(), MOST);
-    }
-
-    #[test]
-    fn little_that_happens_decides_nothing() {
-        assert!(!Size::is_due(MOST, u64::from(MOST / DUE_SHARE) - 1));
-        assert!(Size::is_due(MOST, u64::from(MOST / DUE_SHARE)));
-        assert!(!Size::is_due(0, 511) && Size::is_due(0, 512));
-        let mut size = Size::new(MOST);
-        let before = size.memory();
-        size.decide(&Refaults::default(), Held { pages: 0, memory: 0 }, MOST, DISK_NS);
-        assert_eq!(size.memory(), before);
-    }
-
-    proptest! {
-        #[test]
-        fn it_never_takes_more_than_it_may(
-            rounds in prop::collection::vec(
-                (prop::collection::vec((0u64..1 << 20, any::<bool>()), 0..50), 0u32..1 << 20,
-                    0u32..1 << 20, 0u32..1 << 17, 0u64..1 << 40), 0..40),
-        ) {
-            let mut size = Size::new(MOST);
-            for (refaults, pages, memory, most, behind_ns) in rounds {
-                let mut seen = Refaults::default();
-                for (distance, is_behind) in refaults {
-                    let place = if is_behind { Place::Behind } else { Place::Compressed };
-                    seen.add(distance, place);
-                }
-                size.decide(&seen, Held { pages, memory }, most, behind_ns);
-                prop_assert!(size.memory() <= most);
-            }
-        }
-    }
-}
+mod tests;

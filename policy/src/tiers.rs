@@ -12,6 +12,9 @@ const HIGH_SHARE: u32 = 8;
 /// Pages of room beside these parts: two writes of a reclaimer, for which a page of memory each is promised.
 const AHEAD_PAGES: u32 = 512;
 
+/// Room beyond what is kept ahead that counts as idle: a batch of a reclaimer.
+const IDLE_PAGES: i64 = 256;
+
 /// Bins of ages up to twice as large, as a power of two: an age is told to a sixteenth.
 const STEP_BITS: u32 = 4;
 const STEPS: u64 = 1 << STEP_BITS;
@@ -34,8 +37,17 @@ impl Room {
 
     /// Room to be made once it was short.
     pub fn missing(self) -> u32 {
-        let enough = (self.total / HIGH_SHARE + AHEAD_PAGES).min(self.total / 2);
-        (i64::from(enough) - self.free).clamp(0, u32::MAX.into()) as u32
+        (self.enough() - self.free).clamp(0, u32::MAX.into()) as u32
+    }
+
+    /// Whether there is room that nothing had to move on for: for a page that is well kept where it is. Pages that come and
+    /// go in a loop would else send each other away.
+    pub fn is_idle(self) -> bool {
+        self.free >= self.enough() + IDLE_PAGES
+    }
+
+    fn enough(self) -> i64 {
+        (self.total / HIGH_SHARE + AHEAD_PAGES).min(self.total / 2).into()
     }
 }
 
@@ -131,7 +143,8 @@ mod tests {
             let full = Room { free: 0, total };
             assert!(full.missing() <= total / 2);
             let made = Room { free: full.missing().into(), total };
-            assert!(!made.is_short() && made.missing() == 0, "{total}");
+            assert!(!made.is_short() && made.missing() == 0 && !made.is_idle(), "{total}");
+            assert!(Room { free: made.free + IDLE_PAGES, total }.is_idle());
             let over = Room { free: -7, total };
             assert!(over.is_short() && over.missing() == full.missing() + 7);
         }

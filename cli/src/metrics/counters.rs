@@ -29,6 +29,7 @@ pub const COUNTERS: &[Counter] = &[
         "Written from compressed memory to the devices behind it",
     ),
     row("swap_demoted", "swap_demoted", Pages, "Moved on to the next tier"),
+    row("swap_promoted", "swap_promoted", Pages, "Clean, and put back into compressed memory"),
     row("swpout_zero", "swap_out_zero", Pages, "Left without a slot, being zeros"),
     row("swpout_clean", "swap_out_clean", Pages, "Left without a write, being on their slot still"),
     row(

@@ -290,8 +290,8 @@ pub fn open_devices(options: &Options, topology: &Topology) -> Result<Devices, E
     let opened = specs.iter().map(open).collect::<Result<Vec<_>, _>>()?;
     let devices = Devices::new(opened, topology)?;
     devices.set_placement(options.placement);
-    if let Some(Compress::Most(bytes)) = options.compress {
-        devices.allowance.set_most((bytes / PAGE_BYTES as u64).min(u32::MAX.into()) as u32);
+    if let Some(pages) = options.compress.and_then(Compress::pages) {
+        devices.allowance.set_most(pages);
     }
     Ok(devices)
 }

@@ -61,6 +61,8 @@ counters! {
     zswpwb,
     /// Pages that moved on from a device to one of a higher tier, or from compressed memory to one without tiers.
     swap_demoted,
+    /// Clean pages that left for compressed memory in front of the device that they had come from.
+    swap_promoted,
     /// Pages that left without a slot because they held only zeros.
     swpout_zero,
     /// Pages that left without a write because their slot still held the same content.

@@ -118,10 +118,20 @@ pub enum Error {
     BudgetPinned(u64, u64),
     /// Compressed pages would leave too little of the budget.
     #[error(
-        "a budget of {0} bytes is too small while compressed pages take {1} bytes of it: swapoff the zram device \
-         first, or use at least 12 MiB more than that and what is pinned"
+        "a budget of {0} bytes is too small while compressed pages take {1} bytes of it, and no device behind has \
+         room for them: add one with swapon, swapoff the zram device, or use at least 12 MiB more than that and what is pinned"
     )]
     BudgetStored(u64, u64),
+    /// There is no compressed memory in front of the devices.
+    #[error(
+        "the engine was started without compressed memory: start it with --compress auto, or --compress 8M or more"
+    )]
+    CompressMissing,
+    /// Compressed pages cannot move on.
+    #[error(
+        "{0} bytes are compressed and no device behind has room for them: add one with swapon first"
+    )]
+    CompressStuck(u64),
     /// Tiers that devices cannot have together.
     #[error("{0}")]
     Tiers(String),

@@ -6,6 +6,7 @@ use super::protocol::SettingValue;
 use crate::base::choice::{PAGE_CLUSTERS, RA_POLICIES, VMA_RA};
 use crate::base::limits::RAM_MIN_BYTES;
 use crate::base::size::{ByteSize, parse_size};
+use crate::device::compress::Compress;
 use crate::state::core::Core;
 use crate::state::watermarks::{SCALE_MAX, SECOND_CHANCE_MAX, WatermarkSettings};
 use crate::sys::PAGE_BYTES;
@@ -41,12 +42,18 @@ impl From<Unknown> for Refusal {
 }
 
 /// In the order in which they are shown.
-const SETTINGS: [Setting; 17] = [
+const SETTINGS: [Setting; 18] = [
     Setting {
         key: "ram",
         allowed: "a size of at least 16M, such as 512M",
         set: set_ram,
         value: |core| ByteSize(ram_bytes(core)).to_string(),
+    },
+    Setting {
+        key: "compress",
+        allowed: "a size of at least 8M, such as 512M, or auto, or 0 for none",
+        set: set_compress,
+        value: |core| core.compress().map_or_else(|| "0".to_owned(), |all| all.to_string()),
     },
     Setting {
         key: "placement",
@@ -252,6 +259,14 @@ fn set_min_free(core: &Core, value: &str) -> Result<(), Refusal> {
         }
     };
     set_watermarks(core, |watermarks| watermarks.min_free_kib = kib)
+}
+
+fn set_compress(core: &Core, value: &str) -> Result<(), Refusal> {
+    let compress = match value {
+        "0" => Compress::Most(0),
+        size => size.parse().map_err(|_| Refusal::Value)?,
+    };
+    core.set_compress(compress).map_err(|error| Refusal::Because(error.to_string()))
 }
 
 fn set_poll(core: &Core, value: &str) -> Result<(), Refusal> {

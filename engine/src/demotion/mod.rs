@@ -19,7 +19,6 @@ use crate::sys::PAGE_BYTES;
 use crate::sys::mapping::{Access, Mapping};
 use crate::sys::signal::Blocked;
 use crate::sys::thread::Thread;
-use size::Sizing;
 use std::io;
 use std::sync::Arc;
 use userswap_policy::devices::DeviceId;
@@ -102,14 +101,34 @@ impl Core {
         drop(blocked);
     }
 
+    /// Has pages move on for as long as compressed ones take more than a smaller budget would leave them, and some move.
+    pub(crate) fn make_room_beside(&self, leaving: u32) {
+        let Some(mut mover) = Mover::new().ok() else { return };
+        let blocked = Blocked::new();
+        self.devices.allowance.set_bound(leaving);
+        loop {
+            let before = self.devices.allowance.taken();
+            let short = self.inside_gate(|| {
+                self.settle_stored(self.node_here());
+                self.devices.shortest().map(|(device, missing)| (device.id(), missing))
+            });
+            let Some((id, missing)) = short.filter(|_| before > leaving) else { break };
+            let moved = self.demote(&mut mover, id, Extent::Missing(missing));
+            if moved == 0 && self.devices.allowance.taken() >= before {
+                break;
+            }
+        }
+        drop(blocked);
+    }
+
     /// The thread's work, until the engine stops.
     fn keep_room_ahead(&self) {
         let (mut mover, mut rest_ns) = (None, REST_NS);
-        let mut sizing = self.inside_gate(|| Sizing::new(self));
+        let mut sizing = None;
         while !self.is_stopping() {
             let seen = self.demotion.wishes();
             let short = self.inside_gate(|| {
-                sizing.iter_mut().for_each(|sizing| self.follow(sizing));
+                self.follow(&mut sizing);
                 self.devices.shortest().map(|(device, missing)| (device.id(), missing))
             });
             let Some((id, missing)) = short else {

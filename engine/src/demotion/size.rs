@@ -1,10 +1,12 @@
-//! How much memory compressed pages may take, where that is left to the engine (`policy::compress`).
+//! How much memory compressed pages may take: what was set, or what it brings, where that is left to the engine
+//! (`policy::compress`).
+use crate::base::error::Error;
 use crate::device::compress::Compress;
 use crate::device::record::Device;
 use crate::state::core::Core;
 use crate::sys::PAGE_BYTES;
 use std::sync::atomic::Ordering;
-use userswap_policy::compress::{Held, Refaults, Size};
+use userswap_policy::compress::{Held, Prices, Refaults, Size};
 
 /// What a page behind is taken to cost until some have come back from there, in nanoseconds, and at most.
 const BEHIND_NS: u64 = 100_000;
@@ -16,82 +18,144 @@ const TELLING: u64 = 256;
 pub(super) struct Sizing {
     size: Size,
     refaults: Box<Refaults>,
-    /// Pages moved on, when this was last decided.
-    demoted: u64,
-    /// What the devices behind had done by then.
-    work: Work,
-    /// What a page there cost when enough were transferred.
-    behind_ns: u64,
+    /// Pages stored and moved on, when this was last decided.
+    moved: u64,
+    /// What had been read from the devices behind by then.
+    read: Read,
+    /// What a page cost when enough were read.
+    prices: Prices,
+    /// Faults that waited, and pages that were read, by then.
+    faults: [u64; 2],
 }
 
-/// What the devices that are not compressed have done.
+/// What was read from devices that are not compressed. Writes cost no fault anything: they are large, and nobody waits.
 #[derive(Clone, Copy, Default)]
-struct Work {
+struct Read {
     busy_ns: u64,
     pages: u64,
 }
 
 impl Sizing {
-    /// None where the size is not left to the engine.
-    pub(super) fn new(core: &Core) -> Option<Self> {
-        if core.tuning.compress != Some(Compress::Auto) {
-            return None;
-        }
+    pub(super) fn new(core: &Core) -> Self {
         let size = Size::new(core.devices.allowance.most_of_budget());
-        core.devices.allowance.set_most(size.memory());
-        let (work, behind_ns) = (Work::default(), BEHIND_NS);
-        Some(Self { size, refaults: Box::default(), demoted: 0, work, behind_ns })
+        let (read, moved) = (core.read_behind(), core.moved_compressed());
+        Self {
+            size,
+            refaults: Box::default(),
+            moved,
+            read,
+            prices: Prices::new(BEHIND_NS, 1, 1),
+            faults: core.read_by_faults(),
+        }
     }
 }
 
 impl Core {
-    /// Inside the gate: changes the size if it is time for that.
-    pub(super) fn follow(&self, sizing: &mut Sizing) {
+    /// How much memory compressed pages may take, as it was set; None without compressed memory in front of all devices.
+    pub(crate) fn compress(&self) -> Option<Compress> {
+        self.tuning.compress.map(|_| self.demotion.compress())
+    }
+
+    /// Sets it. With less than compressed pages take they move on to the devices behind, a little later.
+    ///
+    /// # Errors
+    /// The engine was started without, or there is no device with room to move on to.
+    pub(crate) fn set_compress(&self, compress: Compress) -> Result<(), Error> {
+        self.inside_gate(|| {
+            // Beside the thread that decides by itself.
+            let _changing = self.budget_change.lock();
+            if self.tuning.compress.is_none() {
+                return Err(Error::CompressMissing);
+            }
+            let pages = compress.pages();
+            let held = self.devices.allowance.taken();
+            if pages.is_some_and(|pages| pages < held) && !self.devices.have_room_behind() {
+                return Err(Error::CompressStuck(u64::from(held) * PAGE_BYTES as u64));
+            }
+            self.demotion.set_compress(compress);
+            if let Some(pages) = pages {
+                self.devices.allowance.set_most(pages);
+            }
+            self.settle_stored(self.node_here());
+            Ok(())
+        })?;
+        self.demotion.wish();
+        Ok(())
+    }
+
+    /// Inside the gate: changes the size if it is left to the engine, and time for that.
+    pub(super) fn follow(&self, sizing: &mut Option<Sizing>) {
+        let _changing = self.budget_change.lock();
+        if self.compress() != Some(Compress::Auto) {
+            *sizing = None;
+            return;
+        }
+        let allowance = &self.devices.allowance;
+        let sizing = sizing.get_or_insert_with(|| {
+            let sizing = Sizing::new(self);
+            allowance.set_most(sizing.size.memory());
+            sizing
+        });
         for node in &self.nodes {
             if let Some(refaults) = &mut node.lock().refaults {
                 sizing.refaults.take(refaults);
             }
         }
-        let most = self.devices.allowance.most_of_budget();
-        let demoted = self.counters.swap_demoted.load(Ordering::Relaxed);
-        let events = u64::from(sizing.refaults.count()) + demoted - sizing.demoted;
-        if !Size::is_due(most, events) {
+        let (most, moved) = (allowance.most_of_budget(), self.moved_compressed());
+        if !Size::is_due(most, u64::from(sizing.refaults.count()) + moved - sizing.moved) {
             return;
         }
-        let work = self.work_behind();
-        let pages = work.pages.saturating_sub(sizing.work.pages);
+        let read = self.read_behind();
+        let pages = read.pages.saturating_sub(sizing.read.pages);
         if pages >= TELLING {
-            let busy_ns = work.busy_ns.saturating_sub(sizing.work.busy_ns);
-            sizing.behind_ns = (busy_ns / pages).min(BEHIND_NS_MAX);
-            sizing.work = work;
+            let busy_ns = read.busy_ns.saturating_sub(sizing.read.busy_ns);
+            sizing.prices.behind_ns = (busy_ns / pages).min(BEHIND_NS_MAX);
+            sizing.read = read;
         }
-        sizing.size.decide(&sizing.refaults, self.held_compressed(), most, sizing.behind_ns);
+        let faults = self.read_by_faults();
+        let [faulted, pages] = [0, 1].map(|index| faults[index] - sizing.faults[index]);
+        if pages >= TELLING {
+            sizing.prices = Prices::new(sizing.prices.behind_ns, faulted, pages);
+            sizing.faults = faults;
+        }
+        let held = self.held_compressed();
+        sizing.size.decide(&sizing.refaults, held, most, sizing.prices);
         sizing.refaults.clear();
-        sizing.demoted = demoted;
-        self.devices.allowance.set_most(sizing.size.memory());
+        sizing.moved = moved;
+        allowance.set_most(sizing.size.memory());
         // There may be room again.
         self.settle_stored(self.node_here());
     }
 
     fn held_compressed(&self) -> Held {
         let stored = self.devices.list().filter_map(Device::stored);
-        let (pages, bytes) = stored.fold((0, 0), |(pages, bytes), stored| {
-            (pages + stored.pages, bytes + stored.slab_bytes)
-        });
-        let of = |pages: u64| pages.min(u32::MAX.into()) as u32;
-        Held { pages: of(pages), memory: of(bytes / PAGE_BYTES as u64) }
+        let pages = stored.map(|stored| stored.pages).sum::<u64>();
+        let resident: u32 = self.nodes.iter().map(|node| node.lock().resident).sum();
+        // A page in RAM may have a copy that is counted: of those on devices some are no other content.
+        let swapped = self.devices.usage().used.saturating_sub(resident.into()).max(pages);
+        let allowance = &self.devices.allowance;
+        let (cells, memory) = (allowance.cells(), allowance.taken());
+        Held { pages: pages.min(u32::MAX.into()) as u32, cells, memory, swapped }
     }
 
-    fn work_behind(&self) -> Work {
+    /// Pages that have gone to compressed memory, and on from there.
+    fn moved_compressed(&self) -> u64 {
+        let counters = &self.counters;
+        let counted = [&counters.zswpout, &counters.swap_demoted];
+        counted.iter().map(|counter| counter.load(Ordering::Relaxed)).sum()
+    }
+
+    fn read_by_faults(&self) -> [u64; 2] {
+        let counters = &self.counters;
+        [&counters.pgmajfault, &counters.pswpin].map(|counter| counter.load(Ordering::Relaxed))
+    }
+
+    fn read_behind(&self) -> Read {
         let behind = self.devices.list().filter(|device| !device.is_compressed());
-        behind.fold(Work::default(), |sum, device| {
-            let traffic = &device.traffic;
-            let bytes =
-                [&traffic.reads, &traffic.writes].map(|flow| flow.bytes.load(Ordering::Relaxed));
-            Work {
-                busy_ns: sum.busy_ns + traffic.busy.ns(),
-                pages: sum.pages + bytes.iter().sum::<u64>() / PAGE_BYTES as u64,
-            }
+        behind.fold(Read::default(), |sum, device| {
+            let pages = device.traffic.reads.bytes.load(Ordering::Relaxed) / PAGE_BYTES as u64;
+            let busy_ns = sum.busy_ns + device.traffic.reading.ns();
+            Read { busy_ns, pages: sum.pages + pages }
         })
     }
 }

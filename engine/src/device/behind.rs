@@ -6,7 +6,7 @@ use super::record::{Device, DeviceState};
 use super::spec::{SpecError, SwapSpec};
 use super::{Devices, SlotSpan};
 use crate::base::error::Error;
-use crate::base::index::NodeId;
+use crate::base::index::{NodeId, Slot};
 use crate::sys::PAGE_BYTES;
 use userswap_policy::devices::{DEVICES_MAX, Search};
 use userswap_policy::tiers::Room;
@@ -51,6 +51,26 @@ impl Devices {
     /// Whether pages move on from a device at all.
     pub(crate) fn is_in_front(&self, device: &Device) -> bool {
         self.behind(device) != 0
+    }
+
+    /// Whether pages can move on from some device.
+    pub(crate) fn have_room_behind(&self) -> bool {
+        self.list().any(|device| self.is_in_front(device) && self.has_room_behind(device))
+    }
+
+    /// Whether a page that has a slot, and leaves as it came, had better go to compressed memory in front of its device: that
+    /// has room, without others having to move on, and holds what compresses.
+    pub(crate) fn promotes(&self, slot: Slot) -> bool {
+        if !self.has_compressed() || self.device_of(slot).is_compressed() {
+            return false;
+        }
+        let from = self.id_of(slot).0;
+        self.allowance.room().is_idle()
+            && self.list().any(|front| {
+                front.is_compressed()
+                    && self.behind(front) >> from & 1 == 1
+                    && front.stored().is_some_and(|stored| stored.is_small())
+            })
     }
 
     fn has_room_behind(&self, front: &Device) -> bool {

@@ -5,7 +5,7 @@
 use crate::base::size::{ByteSize, parse_size};
 use crate::device::DEVICE_SLOTS;
 use crate::device::spec::{SpecError, SwapPath, SwapSpec};
-use crate::device::zram::codec::Compression;
+use crate::device::zram::codec::{Algorithm, Compression};
 use crate::sys::PAGE_BYTES;
 use std::fmt;
 use std::str::FromStr;
@@ -15,6 +15,9 @@ const BYTES_MIN: u64 = 8 << 20;
 
 /// It has room for pages that compress to this part of themselves; those of one value take none.
 const RATIO: u64 = 8;
+
+/// Denser than lz4 by so much that what is saved of a disk is worth more than the time (docs/tiers.md).
+const COMPRESSION: Compression = Compression { algorithm: Algorithm::Zstd, level: Some(1) };
 
 /// How much memory compressed pages may take.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,6 +57,14 @@ impl fmt::Display for Compress {
 }
 
 impl Compress {
+    /// Pages of memory, where it is said.
+    pub fn pages(self) -> Option<u32> {
+        match self {
+            Self::Most(bytes) => Some((bytes / PAGE_BYTES as u64).min(u32::MAX.into()) as u32),
+            Self::Auto => None,
+        }
+    }
+
     /// The devices with compressed memory in front of them.
     ///
     /// # Errors
@@ -63,14 +74,10 @@ impl Compress {
         specs: &[SwapSpec],
         ram_bytes: u64,
     ) -> Result<Vec<SwapSpec>, SpecError> {
-        let most = match self {
-            Self::Most(bytes) => bytes.min(ram_bytes),
-            Self::Auto => ram_bytes,
-        };
         let bytes_max = u64::from(DEVICE_SLOTS) * PAGE_BYTES as u64;
         let front = SwapSpec {
-            path: SwapPath::Compressed(Compression::default()),
-            size: Some(most.saturating_mul(RATIO).min(bytes_max)),
+            path: SwapPath::Compressed(COMPRESSION),
+            size: Some(ram_bytes.saturating_mul(RATIO).min(bytes_max)),
             tier: Some(0),
             ..SwapSpec::at("")
         };
@@ -127,9 +134,9 @@ mod tests {
             all.map(|all| all.iter().map(|spec| spec.to_string()).collect::<Vec<_>>())
         };
         let plain = all(&["/a,pri=7", "mem:1G"]).unwrap();
-        assert_eq!(plain, ["zram:512M,tier=0", "/a,pri=7,tier=1", "mem:1G,tier=1"]);
+        assert_eq!(plain, ["zram:8G,algo=zstd,level=1,tier=0", "/a,pri=7,tier=1", "mem:1G,tier=1"]);
         let tiers = all(&["/a,tier=2", "mem:1G,tier=1"]).unwrap();
-        assert_eq!(tiers, ["zram:512M,tier=0", "/a,tier=2", "mem:1G,tier=1"]);
+        assert_eq!(tiers, ["zram:8G,algo=zstd,level=1,tier=0", "/a,tier=2", "mem:1G,tier=1"]);
         for (texts, named) in [(&["zram:1G"][..], "zram:1G"), (&["/a,tier=0"], "/a,tier=0")] {
             let refusal = all(texts).unwrap_err().to_string();
             assert!(refusal.contains(named) && refusal.lines().count() == 1, "{refusal}");

@@ -383,7 +383,7 @@ impl Devices {
         near: NodeId,
     ) -> Request {
         let device = self.device_of(first);
-        device.traffic.busy.begin();
+        device.traffic.begin(direction);
         let number = device.number_of(first);
         let offset = u64::from(number) * PAGE_BYTES as u64;
         let request = kernel::Request::new(device.descriptor(), direction, offset);

@@ -25,9 +25,19 @@ pub struct Traffic {
     pub writes: Flow,
     /// With a request under way, the pause before a repeat included.
     pub busy: Busy,
+    /// With a read under way: of what a thread may wait for.
+    pub reading: Busy,
 }
 
 impl Traffic {
+    /// A request begins.
+    pub(super) fn begin(&self, direction: Direction) {
+        self.busy.begin();
+        if direction == Direction::Read {
+            self.reading.begin();
+        }
+    }
+
     /// A request that had begun has ended.
     pub(super) fn end(&self, direction: Direction, bytes: usize, outcome: &io::Result<()>) {
         let flow = match direction {
@@ -41,6 +51,9 @@ impl Traffic {
             count(&flow.errors, 1);
         }
         self.busy.end();
+        if direction == Direction::Read {
+            self.reading.end();
+        }
     }
 
     /// The record holds another device.
@@ -51,5 +64,6 @@ impl Traffic {
             }
         }
         self.busy.reset();
+        self.reading.reset();
     }
 }

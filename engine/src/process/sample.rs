@@ -153,7 +153,7 @@ fn pages(core: &Core) -> Pages {
 
 fn traffic(device: &Device) -> DeviceSample {
     let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-    let Traffic { reads, writes, busy } = &device.traffic;
+    let Traffic { reads, writes, busy, .. } = &device.traffic;
     DeviceSample {
         read_bytes: read(&reads.bytes),
         written_bytes: read(&writes.bytes),

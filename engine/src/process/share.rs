@@ -146,6 +146,14 @@ impl Core {
     /// # Errors
     /// A budget below what is pinned, or above what the frame pools have room for; nothing is changed then.
     pub(crate) fn set_limit(&self, member: &Member, pages: u32) -> Result<(), Error> {
+        let others = member.ledger.held().saturating_sub(u64::from(member.share()));
+        let own = u64::from(pages).saturating_sub(others).min(u32::MAX.into()) as u32;
+        self.shrinking_to(self.of_share(own, member.inherited()), || {
+            self.set_limit_now(member, pages)
+        })
+    }
+
+    fn set_limit_now(&self, member: &Member, pages: u32) -> Result<(), Error> {
         let (share, inherited) = (member.share(), member.inherited());
         let others = member.ledger.held().saturating_sub(u64::from(share));
         let own = u64::from(pages).saturating_sub(others).max(self.floor_pages().into());

@@ -99,8 +99,10 @@ impl Core {
     /// A page that was mapped as its word said, and is owned in Leaving now, is one of the batch.
     pub(crate) fn add_victim(&self, page: PageIndex, was: Word, scratch: &mut Scratch) {
         match was.state() {
-            // From a device that is being emptied a page has to go elsewhere.
-            PageState::Clean { slot, .. } if !self.devices.is_leaving(slot) => {
+            // From a device that is being emptied a page has to go elsewhere, and one for which there is a better place.
+            PageState::Clean { slot, .. }
+                if !self.devices.is_leaving(slot) && !self.devices.promotes(slot) =>
+            {
                 scratch.add_clean(page, slot);
             }
             state => scratch.add(page, state.mapped().and_then(|mapped| mapped.slot)),

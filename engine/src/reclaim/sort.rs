@@ -3,6 +3,7 @@
 //! A page is clean if its checksum is still that of the slot it came from.
 use crate::base::checksum::is_zero;
 use crate::base::counters::count;
+use crate::base::index::Slot;
 use crate::state::core::Core;
 use crate::state::node::Node;
 use crate::state::page::PageState;
@@ -25,7 +26,8 @@ impl Core {
             match victim.slot {
                 Some(slot)
                     if self.devices.checksum(slot) == checksum
-                        && !self.devices.is_leaving(slot) =>
+                        && !self.devices.is_leaving(slot)
+                        && !self.promotes(slot) =>
                 {
                     count(&self.counters.swpout_clean, 1);
                     self.cache(node, victim, slot);
@@ -40,6 +42,13 @@ impl Core {
             }
         }
         scratch.count = dirty;
+    }
+
+    /// Whether a clean page is to leave as one that has changed, to compressed memory in front of its device.
+    fn promotes(&self, slot: Slot) -> bool {
+        let promotes = self.devices.promotes(slot);
+        count(&self.counters.swap_promoted, promotes.into());
+        promotes
     }
 
     /// A page of zeros needs neither frame nor slot.

@@ -23,7 +23,7 @@ impl Core {
         if bytes < RAM_MIN_BYTES {
             return Err(Error::BudgetTooSmall(bytes));
         }
-        self.resize(pages)
+        self.shrinking_to(pages, || self.resize(pages))
     }
 
     /// As [`Self::set_budget`], also below the smallest budget that a user can give.
@@ -67,6 +67,24 @@ impl Core {
         self.readahead.fit(&budgets);
         self.limit_stored();
         Ok(())
+    }
+
+    /// Has compressed pages move on that a smaller budget would have no room for, and then changes it.
+    pub(crate) fn shrinking_to(
+        &self,
+        pages: u32,
+        change: impl FnOnce() -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let allowance = &self.devices.allowance;
+        let beside = allowance.pins.load(Ordering::Relaxed).saturating_add(BESIDE_STORED_PAGES);
+        let leaving = pages.saturating_sub(beside);
+        if allowance.taken() <= leaving {
+            return change();
+        }
+        self.make_room_beside(leaving);
+        let outcome = change();
+        allowance.set_bound(u32::MAX);
+        outcome
     }
 
     fn check_pins(&self, pages: u32) -> Result<(), Error> {

@@ -167,7 +167,7 @@ impl Core {
         let uffd = open_uffd(tuning.fault)?;
         let (path, pages) = (choose_path(&uffd, tuning.transfer)?, arena.pages());
         let nodes = shares::build(&tuning.budgets, tuning.budget_max, pages)?;
-        if tuning.compress == Some(Compress::Auto) {
+        if tuning.compress.is_some() {
             nodes.iter().for_each(|node| node.lock().refaults = Some(Box::default()));
         }
         let memory = Memory::new(&nodes, &topology).map_err(Error::Tables)?;
@@ -187,7 +187,7 @@ impl Core {
             gate: Gate::closed(),
             streams: Lock::new(Streams::new()),
             path,
-            demotion: Demotion::default(),
+            demotion: Demotion::new(tuning.compress),
             shortage: Shortage::default(),
             threads: Threads::new().map_err(Error::Tables)?,
             trace: Trace::new(tuning.trace.is_some()).map_err(Error::Tables)?,

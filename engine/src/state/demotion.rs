@@ -1,7 +1,8 @@
-//! What the thread sleeps on that moves pages on to the next tier (`demotion/`).
+//! What the thread sleeps on that moves pages on to the next tier (`demotion/`), and what it is told.
+use crate::device::compress::Compress;
 use crate::state::core::Core;
 use crate::sys::futex;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// Wishes that pages move on.
 #[derive(Debug, Default)]
@@ -10,9 +11,53 @@ pub struct Demotion {
     wishes: AtomicU32,
     /// It sleeps until there is one.
     is_asleep: AtomicBool,
+    /// How much memory compressed pages may take in front of all devices, in bytes, or [`AUTO`].
+    compress: AtomicU64,
 }
 
+/// As much as it brings.
+const AUTO: u64 = u64::MAX;
+
+/// The thread that decides about compressed memory is told after so many pages.
+const TELL_PAGES: u64 = 512;
+
 impl Demotion {
+    /// With what compressed pages may take to begin with.
+    pub fn new(compress: Option<Compress>) -> Self {
+        let demotion = Self::default();
+        compress.into_iter().for_each(|compress| demotion.set_compress(compress));
+        demotion
+    }
+
+    /// What compressed pages may take.
+    pub fn compress(&self) -> Compress {
+        match self.compress.load(Ordering::Relaxed) {
+            AUTO => Compress::Auto,
+            bytes => Compress::Most(bytes),
+        }
+    }
+
+    /// Sets it.
+    pub fn set_compress(&self, compress: Compress) {
+        let bytes = match compress {
+            Compress::Auto => AUTO,
+            Compress::Most(bytes) => bytes.min(AUTO - 1),
+        };
+        self.compress.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Whether that is left to the engine; without compressed memory it says nothing.
+    pub fn follows(&self) -> bool {
+        self.compress.load(Ordering::Relaxed) == AUTO
+    }
+
+    /// One of so many pages, counted, wakes the thread that decides about compressed memory.
+    pub fn tell(&self, counted: u64, pages: u64) {
+        if self.follows() && counted % TELL_PAGES < pages {
+            self.wish();
+        }
+    }
+
     /// Wishes so far, of which one that comes later ends a sleep.
     pub fn wishes(&self) -> u32 {
         self.wishes.load(Ordering::SeqCst)

@@ -16,9 +16,6 @@ use userswap_trace::Kind;
 /// Pages decided about at a time: one bit each.
 const CHUNK: u32 = u64::BITS;
 
-/// The thread that decides about compressed memory is told after so many pages.
-const TELL_REFAULTS: u32 = 512;
-
 /// How a page came to be mapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Origin {
@@ -111,14 +108,15 @@ impl Core {
 
     /// What decides about compressed memory, where anything does, is told of a page that came back.
     fn note_refault(&self, state: &mut NodeState, word: Word, shadow: Shadow) {
+        if !self.demotion.follows() {
+            return;
+        }
         let distance = state.workingset.distance(shadow);
         let PageState::Filling { slot: Some(slot) } = word.state() else { return };
         let Some(refaults) = &mut state.refaults else { return };
         let is_compressed = self.devices.device_of(slot).is_compressed();
         refaults.add(distance, if is_compressed { Place::Compressed } else { Place::Behind });
-        if refaults.count().is_multiple_of(TELL_REFAULTS) {
-            self.demotion.wish();
-        }
+        self.demotion.tell(refaults.count().into(), 1);
     }
 
     /// A page is swapped in again: whether it was away for long, by the clock of the node that takes it.

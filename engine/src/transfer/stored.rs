@@ -6,6 +6,7 @@ use crate::base::counters::count;
 use crate::base::index::Slot;
 use crate::state::core::Core;
 use crate::state::node::{Node, NodeState};
+use std::sync::atomic::Ordering;
 
 impl Core {
     /// Inside the gate: charges to a node what the memory of compressed pages has grown by, or gives back what is not
@@ -47,6 +48,8 @@ impl Core {
         count(&self.counters.pswpout, pages.into());
         if self.devices.device_of(slot).is_compressed() {
             count(&self.counters.zswpout, pages.into());
+            let counted = self.counters.zswpout.load(Ordering::Relaxed);
+            self.demotion.tell(counted, pages.into());
         }
     }
 

@@ -10,7 +10,7 @@ const SWAPS: [&[&str]; 2] =
     [&["zram:128M,pri=9", "mem:128M"], &["zram:128M,pri=9,algo=zstd", "mem:128M,encrypt"]];
 
 /// Pages of these that are on a compressed device.
-fn compressed(engine: &Engine, pages: Pages) -> usize {
+pub fn compressed(engine: &Engine, pages: Pages) -> usize {
     let core = engine.core();
     let is_compressed = |page: &usize| {
         let range = core.range_at(pages.at(*page) as usize, PAGE);
@@ -22,11 +22,11 @@ fn compressed(engine: &Engine, pages: Pages) -> usize {
     (0..pages.count).filter(is_compressed).count()
 }
 
-fn moved(engine: &Engine) -> u64 {
+pub fn moved(engine: &Engine) -> u64 {
     engine.counters().zswpwb
 }
 
-fn assert_nothing_lost(engine: &Engine) {
+pub fn assert_nothing_lost(engine: &Engine) {
     let counters = engine.counters();
     assert_eq!((counters.pages_lost, counters.budget_exceeded), (0, 0), "{counters:?}");
     audit(engine);
@@ -90,7 +90,7 @@ fn check_stamped(pages: Pages, page: usize, stamp: u64) {
 }
 
 /// Threads that each own a part of all pages use them at random, until `others` has ended; then all pages are right.
-fn use_while(engine: &Engine, pages: Pages, steps: usize, others: impl FnOnce()) {
+pub fn use_while(engine: &Engine, pages: Pages, steps: usize, others: impl FnOnce()) {
     const THREADS: usize = 3;
     let (seed, done) = (seed(), &AtomicBool::new(false));
     let work = &|thread: usize| {
@@ -350,75 +350,6 @@ fn tiers_that_devices_cannot_have_together_are_refused_by_name() {
     let engine = engine_on(WAYS[0], &["mem:64M"]);
     let refused = swapon(&engine, "mem:64M,tier=0").unwrap_err().to_string();
     assert!(refused.contains("leave tier= out"), "{refused}");
-}
-
-/// With compressed memory in front of a device.
-fn compressing(way: Way, compress: &str, swap: &[&str]) -> Engine {
-    build(with_swap(builder(way), swap).compress(compress.parse().unwrap()))
-}
-
-#[test]
-fn compressed_memory_in_front_of_all_devices_takes_no_more_than_it_may() {
-    limit(60);
-    for way in WAYS {
-        let engine = compressing(way, "8M", &["mem:128M"]);
-        engine.core().devices.allowance.set_most(1200);
-        let region = engine.map(40 * MIB).unwrap();
-        use_while(&engine, Pages::of(&region), 4000, || {
-            eventually("pages have moved on", || {
-                region.page_out(0..region.len()).unwrap();
-                moved(&engine) > 4000
-            });
-        });
-        region.page_out(0..region.len()).unwrap();
-        let now = stored(&engine, "zram");
-        assert!(now.pages > 300 && now.slab_bytes <= (1200 + 256) * PAGE as u64, "{now:?}");
-        // Devices that come later are behind it, as the first.
-        swapon(&engine, "mem:64M").unwrap();
-        let tiers = engine.core().devices.list().map(|device| device.tier()).collect::<Vec<_>>();
-        assert_eq!(tiers, [Some(0), Some(1), Some(1)]);
-        let refused = swapon(&engine, "zram:64M").unwrap_err().to_string();
-        assert!(refused.contains("leave it out"), "{refused}");
-        swapoff(&engine, "zram").unwrap();
-        assert_nothing_lost(&engine);
-    }
-}
-
-#[test]
-fn where_data_do_not_compress_their_memory_goes_back_and_comes_again_with_others() {
-    limit(60);
-    for way in WAYS {
-        // What is behind has to be slower, or no memory is worth it.
-        let engine = compressing(way, "auto", &["mem:256M,throttle=100"]);
-        let room = || engine.core().devices.allowance.room().total;
-        let region = engine.map(28 * MIB).unwrap();
-        let noise = Pages::of(&region);
-        let mut stamp = 0;
-        eventually("noise is given up on", || {
-            stamp += 1;
-            noise.fill_all(stamp);
-            noise.check_all(stamp);
-            room() == 0 && stored(&engine, "zram").pages == 0
-        });
-        drop(region);
-        let region = engine.map(28 * MIB).unwrap();
-        let text = Pages::of(&region);
-        let line =
-            |stamp: u64, page: usize, index: usize| word(stamp, page, index % 3 + index / 99);
-        eventually("what compresses gets memory again", || {
-            stamp += 1;
-            for page in 0..text.count {
-                (0..WORDS).for_each(|index| text.write(page, index, line(stamp, page, index)));
-            }
-            for page in 0..text.count {
-                (0..WORDS)
-                    .for_each(|index| assert_eq!(text.read(page, index), line(stamp, page, index)));
-            }
-            let now = stored(&engine, "zram");
-            room() > 200 && now.pages * PAGE as u64 > now.slab_bytes * 2
-        });
-        assert_nothing_lost(&engine);
-    }
 }
 
 /// So few slots in front that a page is often given the one back that it had, while its copy is still being written.

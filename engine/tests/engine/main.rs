@@ -5,6 +5,7 @@
 mod api;
 mod blocks;
 mod clean;
+mod compress;
 mod control;
 mod demotion;
 mod discard;

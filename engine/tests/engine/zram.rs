@@ -1,7 +1,7 @@
 //! Compressed memory as a device: pages of every kind, beside other devices, across fork, and what it is charged.
 use crate::support::*;
 use std::sync::Barrier;
-use userswap::{Engine, Error};
+use userswap::{Builder, Engine, Error};
 
 /// Both algorithms, in pages far more than the budget holds at once.
 const SWAPS: [&str; 2] = ["zram:64M", "zram:64M,algo=zstd"];
@@ -237,15 +237,26 @@ fn a_budget_that_grows_or_shrinks_takes_compressed_memory_along() {
     assert!(after > before + 1000, "{before} {after}");
     pages.check_all(4);
     audit(&engine);
-    // Smaller than what is stored it would leave nothing for the program.
-    let refused = engine.set_budget(24 << 20);
-    assert!(matches!(refused, Err(Error::BudgetStored(..))), "{refused:?}");
+    // What it leaves no room for moves on.
+    engine.set_budget(24 << 20).unwrap();
+    assert!(stored(&engine, "zram").pages < after - 1000);
     pages.check_all(4);
     audit(&engine);
     drop(region);
-    engine.set_budget(24 << 20).unwrap();
     let (_region, pages) = paged_out(&engine, 36 * MIB / PAGE, 5);
     pages.check_all(5);
+    audit(&engine);
+}
+
+#[test]
+fn a_budget_below_what_is_compressed_is_refused_where_it_cannot_move_on() {
+    limit(60);
+    let builder = Builder::new(48 << 20).arena_bytes(1 << 30);
+    let engine = build(with_swap(builder, &["zram:128M"]));
+    let (_region, pages) = paged_out(&engine, 30 * MIB / PAGE, 3);
+    let refused = engine.set_budget(20 << 20);
+    assert!(matches!(refused, Err(Error::BudgetStored(..))), "{refused:?}");
+    pages.check_all(3);
     audit(&engine);
 }
 

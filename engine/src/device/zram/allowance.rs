@@ -16,6 +16,8 @@ pub struct Allowance {
     budget: AtomicU32,
     /// The most that slabs may take, whatever the budget has.
     most: AtomicU32,
+    /// As [`Self::most`], while the budget is being made smaller.
+    bound: AtomicU32,
     /// Pages that the program has pinned; their part of the budget cannot be had.
     pub(crate) pins: AtomicU32,
     /// Promised to slots that hold nothing yet.
@@ -43,9 +45,19 @@ impl Allowance {
     /// Nothing is allowed yet.
     pub fn new() -> Self {
         let [budget, pins] = [const { AtomicU32::new(0) }; 2];
-        let most = AtomicU32::new(u32::MAX);
+        let [most, bound] = [const { AtomicU32::new(u32::MAX) }; 2];
         let [reserved, busy, cell_bytes, unsettled] = [const { AtomicI64::new(0) }; 4];
-        Self { budget, most, pins, reserved, busy, cell_bytes, unsettled, settling: Lock::new(()) }
+        Self {
+            budget,
+            most,
+            bound,
+            pins,
+            reserved,
+            busy,
+            cell_bytes,
+            unsettled,
+            settling: Lock::new(()),
+        }
     }
 
     /// Changes the budget of which this is a part.
@@ -56,6 +68,17 @@ impl Allowance {
     /// Changes the most that slabs may take, as far as the budget has it; what they hold already has to move on.
     pub fn set_most(&self, pages: u32) {
         self.most.store(pages, Ordering::Relaxed);
+    }
+
+    /// As [`Self::set_most`], until [`u32::MAX`] is set.
+    pub fn set_bound(&self, pages: u32) {
+        self.bound.store(pages, Ordering::Relaxed);
+    }
+
+    /// Pages of memory that the cells take which hold a page.
+    pub fn cells(&self) -> u32 {
+        let pages = self.cell_bytes.load(Ordering::Relaxed) / PAGE_BYTES as i64;
+        pages.clamp(0, u32::MAX.into()) as u32
     }
 
     /// The most that slabs could take, were it not for [`Self::set_most`].
@@ -71,7 +94,8 @@ impl Allowance {
         let pins = self.pins.load(Ordering::Relaxed);
         let room = self.budget.load(Ordering::Relaxed).saturating_sub(pins);
         let with_begun = |pages: u32| pages.saturating_sub(BEGUN_PAGES_MAX).max(room / 2);
-        let most = self.most.load(Ordering::Relaxed);
+        let bound = self.bound.load(Ordering::Relaxed);
+        let most = self.most.load(Ordering::Relaxed).min(bound);
         let cells = with_begun(room / 4 * 3).min(most - most / 16);
         Limits { cells, slabs: with_begun(room / 8 * 7).min(most) }
     }

@@ -29,6 +29,9 @@ use userswap_policy::slots::SlotRun;
 /// Empty slabs that keep their memory for the next pages: a mebibyte.
 const EMPTY_MAX: u32 = 16;
 
+/// Fewer pages say nothing about how well they compress.
+const TELLING: u64 = 256;
+
 /// Slabs that the place of a cell has room for: 64 GiB of compressed pages.
 const SLABS_MAX: u32 = 1 << 20;
 
@@ -71,6 +74,13 @@ pub struct Stored {
     pub compressed_bytes: u64,
     /// Bytes of the slabs, which is the memory that they take.
     pub slab_bytes: u64,
+}
+
+impl Stored {
+    /// Whether its pages compress, as far as that can be told: to four fifths of themselves, as `policy::compress` has it.
+    pub fn is_small(&self) -> bool {
+        self.pages < TELLING || self.compressed_bytes * 5 < self.pages * PAGE_BYTES as u64 * 4
+    }
 }
 
 impl Zram {

@@ -70,10 +70,15 @@ impl Devices {
         }
     }
 
+    /// Whether there ever was a compressed device.
+    pub(crate) fn has_compressed(&self) -> bool {
+        self.compressed.load(Ordering::Relaxed) > 0
+    }
+
     /// Gives memory back that no compressed page needs, and devices a chance that had none; false where there never
     /// was a compressed device.
     pub(crate) fn trim_compressed(&self) -> bool {
-        if self.compressed.load(Ordering::Relaxed) == 0 {
+        if !self.has_compressed() {
             return false;
         }
         let is_short = self.shortages.swap(0, Ordering::Relaxed) > 0;
@@ -90,8 +95,7 @@ impl Devices {
     /// Moves compressed pages together where that gives memory back; false where nothing was to be done.
     pub(crate) fn compact_compressed(&self) -> bool {
         let zrams = self.list().filter_map(Device::zram);
-        self.compressed.load(Ordering::Relaxed) > 0
-            && zrams.filter(|zram| zram.compact()).count() > 0
+        self.has_compressed() && zrams.filter(|zram| zram.compact()).count() > 0
     }
 
     pub(in crate::device) fn look_for_supply(&self, device: &Device) {
