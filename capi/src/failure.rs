@@ -98,7 +98,9 @@ impl Failure {
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let code = match &error {
-            Error::Setting(_) | Error::Tiers(_) | Error::NoNode(..) => US_INVALID,
+            Error::Setting(_) | Error::Tiers(_) | Error::NoNode(..) | Error::CompressMissing => {
+                US_INVALID
+            }
             Error::OutOfRange(..) | Error::NotManaged(..) => US_RANGE,
             Error::NotABlock(_) => US_NOT_A_BLOCK,
             Error::Tables(_) | Error::ArenaFull(_) => US_NO_MEMORY,
@@ -118,6 +120,7 @@ impl From<Error> for Failure {
             | Error::NoSuchDevice(..)
             | Error::NoRoomToSwapoff(..)
             | Error::NoRoomInRam
+            | Error::CompressStuck(_)
             | Error::SwapoffStuck(_)
             | Error::SwapoffCancelled => US_DEVICE,
             Error::DevicesChanging => US_BUSY,

@@ -316,21 +316,7 @@ fn options(args: &RunArgs) -> Result<Options, Failure> {
     options.fake_numa = args.fake_numa;
     userswap::internals::check_nodes(&options)
         .map_err(|error| Failure::usage(format!("--ram: {error}")))?;
-    let named = args.swap.iter().map(|swap| open::resolved(swap.clone().absolute(&here)));
-    options.swaps = named.collect::<Result<_, _>>().map_err(Failure::usage)?;
-    options.password = remote::open::Password::of_environment();
-    if options.swaps.iter().any(|swap| swap.bucket().is_some()) {
-        options.credentials = s3::credentials::Credentials::find().map_err(|reason| {
-            Failure::usage(format!("--swap: a bucket needs a key to it: {reason}"))
-        })?;
-    }
-    if options.swaps.is_empty() {
-        options.swaps.push(default_swap());
-    }
-    options.encrypt = args.encrypt;
-    options.compress = args.compress;
-    userswap::internals::swaps_of(&options)
-        .map_err(|error| Failure::usage(format!("--swap: {error}")))?;
+    choose_devices(args, &here, &mut options)?;
     options.placement = args.placement;
     options.fault = args.fault;
     options.min_region_bytes = args.min_region.0;
@@ -352,6 +338,26 @@ fn options(args: &RunArgs) -> Result<Options, Failure> {
     // The program takes over this process and its number.
     options.root_pid = std::process::id();
     Ok(options)
+}
+
+/// What the program swaps to, and what opens it.
+fn choose_devices(args: &RunArgs, here: &Path, options: &mut Options) -> Result<(), Failure> {
+    let named = args.swap.iter().map(|swap| open::resolved(swap.clone().absolute(here)));
+    options.swaps = named.collect::<Result<_, _>>().map_err(Failure::usage)?;
+    options.password = remote::open::Password::of_environment();
+    if options.swaps.iter().any(|swap| swap.bucket().is_some()) {
+        options.credentials = s3::credentials::Credentials::find().map_err(|reason| {
+            Failure::usage(format!("--swap: a bucket needs a key to it: {reason}"))
+        })?;
+    }
+    if options.swaps.is_empty() {
+        options.swaps.push(default_swap());
+    }
+    options.encrypt = args.encrypt;
+    options.compress = args.compress;
+    userswap::internals::swaps_of(options)
+        .map_err(|error| Failure::usage(format!("--swap: {error}")))?;
+    Ok(())
 }
 
 fn default_ram() -> Result<u64, Failure> {
