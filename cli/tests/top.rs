@@ -99,7 +99,7 @@ fn a_budget_set_in_top_is_the_programs() {
     terminal.shows("use a size of at least 16M");
     terminal.press(&["s"]);
     terminal.shows("swap_ra_policy");
-    terminal.press(&["Down", "Enter"]);
+    terminal.press(&["Down", "Down", "Enter"]);
     terminal.shows("placement of");
     terminal.press(&["s", "Enter"]);
     terminal.shows("placement = spread");
