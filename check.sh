@@ -10,6 +10,8 @@ set -euo pipefail
 cd "$(dirname "$0")"
 
 FILE_LINES_MAX=500
+# What is built and tested: all that a build may have. The default one, without it, is what `cargo run` and the packages build.
+WHOLE=(--features userswap-cli/s3)
 not_tested=()
 
 # Whatever has a long form looks at this variable.
@@ -140,7 +142,7 @@ same_names() {
 # The commands of the binary, and the options of each, are those of docs/options.md.
 check_options() {
     step 'options: docs/options.md has what --help has'
-    cargo build --quiet --package userswap-cli || fail 'the command does not build'
+    cargo build --quiet --package userswap-cli "${WHOLE[@]}" || fail 'the command does not build'
     local binary=${CARGO_TARGET_DIR:-target}/debug/userswap commands command words in_help documented
     commands=$(commands_of "$binary")
     documented=$(sed -nE 's/^#+ `userswap ([a-z -]+)`$/\1/p' docs/options.md)
@@ -172,6 +174,7 @@ subprocess.run([sys.argv[1], "set", str(os.getpid())], check=True)' "$binary" |
 check_clippy() {
     step 'lints: cargo clippy'
     cargo clippy --workspace --all-targets -- -D warnings || fail 'clippy has something to say'
+    cargo clippy --package userswap --features s3 --all-targets -- -D warnings || fail 'clippy has something to say about buckets'
 }
 
 # What the tests need. Programs and userfaultfd must exist; the rest depends on the machine.
@@ -239,27 +242,17 @@ print("io_uring" if ring >= 0 else "note io_uring: it is forbidden here, threads
 PYTHON
 }
 
-# In this workspace, which has no package at its top, the same as the README's plain `cargo test`.
+# In this workspace, which has no package at its top, the same as the README's plain `cargo test`, with buckets in addition.
 check_tests() {
     step "tests: cargo test$(is_long && echo ', in the long form')"
-    cargo test --workspace || fail 'a test fails'
-    # The README's other command means the same program.
-    cargo run --quiet -- --version | grep -q '^userswap ' || fail 'cargo run does not run userswap'
-}
-
-# Buckets are left out of the default build, whose tests say how to have them: these are of a build that has them.
-check_s3() {
-    step 's3: tests of a build with buckets, against a server'
     if ! tests/s3-server --prepare; then
         [ "${CI:-}" != true ] || fail 'CI=true, but pip cannot install moto: is there a network?'
-        note 'objects of a store (engine/tests/engine/s3.rs): pip cannot install moto'
-        return 0
+        note 'objects of a store (engine/tests/engine/s3.rs, cli/tests/s3.rs): pip cannot install moto'
+        WHOLE=()
     fi
-    local with=(--features s3)
-    cargo clippy --package userswap "${with[@]}" --all-targets -- -D warnings || fail 'clippy has something to say about buckets'
-    cargo test --package userswap "${with[@]}" --lib device::s3 || fail 'a test of buckets fails'
-    cargo test --package userswap "${with[@]}" --test engine s3:: || fail 'a test of buckets fails'
-    cargo test --package userswap-cli "${with[@]}" --test s3 || fail 'a test of buckets under run fails'
+    cargo test --workspace "${WHOLE[@]}" || fail 'a test fails'
+    # The README's other command means the same program.
+    cargo run --quiet "${WHOLE[@]}" -- --version | grep -q '^userswap ' || fail 'cargo run does not run userswap'
 }
 
 # Verified loads while everything changes that can, on devices that fail, too.
@@ -292,7 +285,7 @@ check_programs() {
 check_numa_guest() {
     step "numa guest: four emulated nodes, beside the kernel's own swap"
     local status=0 reason
-    local guest=(cargo run --quiet --package userswap-numa-guest --bin numa-guest)
+    local guest=("${CARGO_TARGET_DIR:-target}/debug/numa-guest")
     { reason=$("${guest[@]}" 2>&1 >&3) || status=$?; } 3>&1
     [ -z "$reason" ] || printf '%s\n' "$reason" >&2
     case $status in
@@ -329,7 +322,7 @@ check_python() {
 
 # What the checks beside each other run is made before: none may replace it under the others.
 build_programs() {
-    { cargo build --package userswap-numa-guest && cargo build --package userswap-cli; } ||
+    cargo build --package userswap-numa-guest --package userswap-cli "${WHOLE[@]}" ||
         fail 'the command and the programs of the NUMA guest do not build'
 }
 
@@ -377,7 +370,6 @@ check_options
 check_settings
 check_docs
 check_tests
-check_s3
 check_wires
 build_programs
 together check_stress check_programs check_numa_guest check_python
