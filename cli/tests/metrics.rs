@@ -10,10 +10,9 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, Stdio};
-use std::time::{Duration, Instant};
 
 use preload_support::directory;
-use preload_support::served::{Served, is_refusal, printed, runtime, userswap_in};
+use preload_support::served::{Served, eventually, is_refusal, printed, runtime, userswap_in};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -28,9 +27,6 @@ fill()
 for line in sys.stdin: fill()
 ";
 
-/// Nothing takes this long, even on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
-
 /// A program with an engine; at rest unless it is told to fill its memory.
 fn served(runtime: &TempDir) -> Served {
     let options = ["--ram", "16M", "--swap", "/var/tmp"];
@@ -43,14 +39,6 @@ fn end(child: &mut Child) {
     // It may have ended in order.
     let _ = child.kill();
     let _ = child.wait();
-}
-
-fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let started = Instant::now();
-    while !holds() {
-        assert!(started.elapsed() < PATIENCE, "after a minute still not: {what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }
 
 /// `userswap metrics` that goes on, and what it says.

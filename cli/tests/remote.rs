@@ -9,58 +9,14 @@ mod preload_support;
 mod redis;
 
 use std::collections::HashSet;
-use std::time::{Duration, Instant};
 
-use preload_support::served::{Served, is_refusal, printed, runtime, userswap_in};
+use preload_support::served::{
+    Served, eventually, filler, is_refusal, printed, runtime, userswap_in,
+};
 use redis::{Redis, STARTS};
 
-/// Waits for what others will bring about.
-fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let started = Instant::now();
-    while !holds() {
-        assert!(started.elapsed() < Duration::from_secs(60), "after a minute still not: {what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
-/// Fills three times its budget, has children do the same, and ends as it is told to.
-const PROGRAM: &str = "
-import os, subprocess, sys
-b = bytearray(48 << 20)
-def fill(stamp):
-    for i in range(0, len(b), 4096): b[i:i+8] = (i + stamp).to_bytes(8, 'little')
-def verify(stamp):
-    assert all(int.from_bytes(b[i:i+8], 'little') == i + stamp for i in range(0, len(b), 4096))
-if sys.argv[1:] == ['child']:
-    fill(5); verify(5); sys.exit(0)
-fill(1)
-print('filled', flush=True)
-for line in sys.stdin:
-    word = line.strip()
-    if word == 'fork':
-        child = os.fork()
-        if child == 0:
-            verify(1); fill(2); verify(2); os._exit(0)
-        assert os.waitpid(child, 0)[1] == 0
-    if word == 'child':
-        subprocess.run([sys.executable, '-c', PROGRAM, 'child'], check=True, env={})
-    if word == 'exec':
-        os.execv('/bin/echo', ['echo', 'gone'])
-    if word == 'end': break
-    verify(1)
-    print('right', flush=True)
-";
-
-fn program() -> String {
-    format!("PROGRAM = {PROGRAM:?}\nexec(PROGRAM)")
-}
-
 fn start(runtime: &tempfile::TempDir, options: &[&str]) -> Served {
-    let mut served = Served::start(
-        runtime,
-        &[&["--ram", "16M"], options].concat(),
-        &["python3", "-c", &program()],
-    );
+    let mut served = Served::start(runtime, &[&["--ram", "16M"], options].concat(), &filler(48));
     assert_eq!(served.hear(), "filled");
     served
 }
@@ -120,7 +76,7 @@ fn a_password_reaches_programs_whose_environment_is_cleared() {
     let spec = server.spec("job:256M");
     let run = |password: Option<&str>| {
         let mut command = userswap_in(&runtime, &["run", "--ram", "16M", "--swap", &spec, "--"]);
-        command.args(["env", "-i", "python3", "-c", &program(), "child"]);
+        command.args(["env", "-i"]).args(filler(48)).arg("child");
         password.iter().for_each(|password| _ = command.env("USERSWAP_REDIS_PASSWORD", password));
         command.output().unwrap()
     };
@@ -139,7 +95,7 @@ fn certificates_of_the_environment_reach_programs_whose_own_is_cleared() {
     let spec = format!("rediss://localhost:{}/job:256M", server.port);
     let run = |files: &[(&str, &str)]| {
         let mut command = userswap_in(&runtime, &["run", "--ram", "16M", "--swap", &spec, "--"]);
-        command.args(["env", "-i", "python3", "-c", &program(), "child"]);
+        command.args(["env", "-i"]).args(filler(48)).arg("child");
         files.iter().for_each(|(name, file)| _ = command.env(name, some.path(file)));
         command.output().unwrap()
     };

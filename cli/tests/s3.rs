@@ -22,50 +22,20 @@ fn a_build_without_buckets_says_how_to_have_them() {
 mod server;
 
 #[cfg(feature = "s3")]
-fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let started = std::time::Instant::now();
-    while !holds() {
-        assert!(started.elapsed().as_secs() < 60, "after a minute still not: {what}");
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
-}
+use preload_support::served::eventually;
 
 #[cfg(feature = "s3")]
 mod with_it {
-    use super::preload_support::served::{Served, printed};
+    use super::preload_support::served::{Served, filler, printed};
     use super::server::{S3, spec};
     use super::*;
-
-    /// Fills four times its budget, has children do the same, and ends as it is told to.
-    const PROGRAM: &str = "
-import os, subprocess, sys
-b = bytearray(64 << 20)
-def fill(stamp):
-    for i in range(0, len(b), 4096): b[i:i+8] = (i + stamp).to_bytes(8, 'little')
-def verify(stamp):
-    assert all(int.from_bytes(b[i:i+8], 'little') == i + stamp for i in range(0, len(b), 4096))
-fill(1)
-print('filled', flush=True)
-for line in sys.stdin:
-    word = line.strip()
-    if word == 'fork':
-        child = os.fork()
-        if child == 0:
-            verify(1); fill(2); verify(2); os._exit(0)
-        assert os.waitpid(child, 0)[1] == 0
-    if word == 'child':
-        subprocess.run([sys.executable, '-c', 'b = bytearray(1 << 25)'], check=True, env={})
-    if word == 'end': break
-    verify(1)
-    print('right', flush=True)
-";
 
     fn start(runtime: &tempfile::TempDir, fault: &str, server: &S3) -> Served {
         let keys = [("AWS_ACCESS_KEY_ID", "test"), ("AWS_SECRET_ACCESS_KEY", "secret")];
         let spec = server.spec(&format!("{fault}:256M"));
         let swap = ["--swap", "mem:8M,tier=0", "--swap", &spec];
         let options = [&["--ram", "16M", "--fault", fault], &swap[..]].concat();
-        Served::start_with(runtime, &keys, &options, &["python3", "-c", PROGRAM])
+        Served::start_with(runtime, &keys, &options, &filler(64))
     }
 
     #[test]

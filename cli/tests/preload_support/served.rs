@@ -1,9 +1,12 @@
 //! A program under `run` that is told what to do by lines, and answers by lines.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
@@ -16,7 +19,7 @@ pub struct Served {
 
 impl Served {
     /// Starts `command` with the options of `run`, and its control socket in `runtime`.
-    pub fn start(runtime: &TempDir, options: &[&str], command: &[&str]) -> Self {
+    pub fn start(runtime: &TempDir, options: &[&str], command: &[impl AsRef<OsStr>]) -> Self {
         Self::start_with(runtime, &[], options, command)
     }
 
@@ -25,7 +28,7 @@ impl Served {
         runtime: &TempDir,
         variables: &[(&str, &str)],
         options: &[&str],
-        command: &[&str],
+        command: &[impl AsRef<OsStr>],
     ) -> Self {
         let mut child = userswap_in(runtime, &["run"])
             .envs(variables.iter().copied())
@@ -62,6 +65,51 @@ impl Drop for Served {
         // It may have ended in order.
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// Fills as many MiB as its argument says, has children do the same, and ends as it is told to.
+const FILLER: &str = "
+import os, subprocess, sys
+b = bytearray(int(sys.argv[1]) << 20)
+def fill(stamp):
+    for i in range(0, len(b), 4096): b[i:i+8] = (i + stamp).to_bytes(8, 'little')
+def verify(stamp):
+    assert all(int.from_bytes(b[i:i+8], 'little') == i + stamp for i in range(0, len(b), 4096))
+if sys.argv[2:] == ['child']:
+    fill(5); verify(5); sys.exit(0)
+fill(1)
+print('filled', flush=True)
+for line in sys.stdin:
+    word = line.strip()
+    if word == 'fork':
+        child = os.fork()
+        if child == 0:
+            verify(1); fill(2); verify(2); os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+    if word == 'child':
+        subprocess.run([sys.executable, '-c', FILLER, sys.argv[1], 'child'], check=True, env={})
+    if word == 'exec':
+        os.execv('/bin/echo', ['echo', 'gone'])
+    if word == 'end': break
+    verify(1)
+    print('right', flush=True)
+";
+
+/// The command of it.
+pub fn filler(mib: usize) -> [String; 4] {
+    let program = format!("FILLER = {FILLER:?}\nexec(FILLER)");
+    ["python3".to_owned(), "-c".to_owned(), program, mib.to_string()]
+}
+
+/// Waits for what others will bring about.
+pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    /// Nothing takes this long, even on a busy machine.
+    const PATIENCE: Duration = Duration::from_secs(60);
+    let started = Instant::now();
+    while !holds() {
+        assert!(started.elapsed() < PATIENCE, "after a minute still not: {what}");
+        thread::sleep(Duration::from_millis(20));
     }
 }
 

@@ -146,8 +146,7 @@ impl Core {
     /// # Errors
     /// A budget below what is pinned, or above what the frame pools have room for; nothing is changed then.
     pub(crate) fn set_limit(&self, member: &Member, pages: u32) -> Result<(), Error> {
-        let others = member.ledger.held().saturating_sub(u64::from(member.share()));
-        let own = u64::from(pages).saturating_sub(others).min(u32::MAX.into()) as u32;
+        let own = left_of(member, pages);
         self.shrinking_to(self.of_share(own, member.inherited()), || {
             self.set_limit_now(member, pages)
         })
@@ -155,9 +154,7 @@ impl Core {
 
     fn set_limit_now(&self, member: &Member, pages: u32) -> Result<(), Error> {
         let (share, inherited) = (member.share(), member.inherited());
-        let others = member.ledger.held().saturating_sub(u64::from(share));
-        let own = u64::from(pages).saturating_sub(others).max(self.floor_pages().into());
-        let own = own.min(u64::from(u32::MAX)) as u32;
+        let own = left_of(member, pages).max(self.floor_pages());
         if own <= share {
             self.resize(self.of_share(own, inherited))?;
             member.ledger.set_limit(pages);
@@ -191,6 +188,12 @@ impl Core {
             self.follow_share(share.max(self.floor_pages().saturating_sub(still)), still);
         }
     }
+}
+
+/// What the others of a job leave a member of such a budget.
+fn left_of(member: &Member, budget: u32) -> u32 {
+    let others = member.ledger.held().saturating_sub(u64::from(member.share()));
+    u64::from(budget).saturating_sub(others) as u32
 }
 
 /// None where /proc does not tell.

@@ -6,16 +6,17 @@ use std::io::{Read as _, Write as _};
 use userswap::internals::bench::memory::{Backing, Memory, Populate, Protection};
 use userswap::{Engine, Region};
 
-/// The ways in which there are clean pages: by signal a system call's write to one would be EFAULT.
-const CLEAN_WAYS: [Way; 2] = [WAYS[0], WAYS[2]];
-
-/// Whether this kernel can drop scattered pages of its own process; said, where it cannot.
-fn can_drop() -> bool {
-    let can = userswap::internals::scattered::is_supported();
-    if !can {
-        println!("before Linux 6.16 there are no clean pages: nothing to test");
+/// The ways in which there are clean pages: by signal a system call's write to one would be EFAULT. None where this
+/// kernel cannot drop scattered pages of its own process, which is said.
+fn clean_ways() -> &'static [Way] {
+    const CLEAN_WAYS: [Way; 2] = [WAYS[0], WAYS[2]];
+    match userswap::internals::scattered::is_supported() {
+        true => &CLEAN_WAYS,
+        false => {
+            println!("before Linux 6.16 there are no clean pages: nothing to test");
+            &[]
+        }
     }
-    can
 }
 
 /// Pages of a region that have been swapped out, in an order of chance.
@@ -35,6 +36,14 @@ fn read_some(engine: &Engine, pages: Pages, order: &[usize]) -> Vec<usize> {
     clean
 }
 
+/// Has pages read, and then all swapped out; how many left by being dropped.
+fn dropped_of(engine: &Engine, region: &Region, order: &[usize]) -> u64 {
+    read_some(engine, Pages::of(region), order);
+    let before = engine.counters().swpout_dropped;
+    region.page_out(0..region.len()).unwrap();
+    engine.counters().swpout_dropped - before
+}
+
 fn is_clean(engine: &Engine, pages: Pages, page: usize) -> bool {
     matches!(state_of(engine, pages, page), PageState::Clean { .. })
 }
@@ -47,10 +56,7 @@ fn state_of(engine: &Engine, pages: Pages, page: usize) -> PageState {
 #[test]
 fn pages_that_are_only_read_leave_by_being_dropped() {
     alone(60, || {
-        for way in CLEAN_WAYS {
-            if !can_drop() {
-                return;
-            }
+        for &way in clean_ways() {
             let engine = engine_on(way, &["mem:128M"]);
             let (region, pages, order) = in_disorder(&engine, 48, &mut Random::new(seed()));
             eventually("what the reclaimer writes is written", || {
@@ -73,10 +79,7 @@ fn pages_that_are_only_read_leave_by_being_dropped() {
 #[test]
 fn a_clean_page_that_was_dropped_has_a_second_chance() {
     alone(60, || {
-        for way in CLEAN_WAYS {
-            if !can_drop() {
-                return;
-            }
+        for &way in clean_ways() {
             let engine = engine_on(way, &["mem:128M"]);
             let (_region, pages, order) = in_disorder(&engine, 48, &mut Random::new(seed()));
             let mut was_clean = vec![false; pages.count];
@@ -138,10 +141,7 @@ fn use_pages(pages: Pages, (owner, owners): (usize, usize), steps: usize, random
 #[test]
 fn what_threads_write_to_clean_pages_stays_while_others_are_dropped() {
     alone(120, || {
-        for way in CLEAN_WAYS {
-            if !can_drop() {
-                return;
-            }
+        for &way in clean_ways() {
             let engine = engine_on(way, &["mem:128M"]);
             let seed = seed();
             let (_region, pages, _) = in_disorder(&engine, 32, &mut Random::new(seed));
@@ -162,10 +162,8 @@ fn what_threads_write_to_clean_pages_stays_while_others_are_dropped() {
 #[test]
 fn where_pages_are_written_to_after_each_read_few_are_protected() {
     limit(60);
-    if !can_drop() {
-        return;
-    }
-    let engine = engine_on(WAYS[0], &["mem:128M"]);
+    let Some(&way) = clean_ways().first() else { return };
+    let engine = engine_on(way, &["mem:128M"]);
     let (_region, pages, order) = in_disorder(&engine, 48, &mut Random::new(seed()));
     for page in &order {
         pages.check(*page, 7);
@@ -180,10 +178,7 @@ fn where_pages_are_written_to_after_each_read_few_are_protected() {
 #[test]
 fn requests_know_clean_pages() {
     alone(60, || {
-        for way in CLEAN_WAYS {
-            if !can_drop() {
-                return;
-            }
+        for &way in clean_ways() {
             let engine = engine_on(way, &["mem:128M", "mem:128M"]);
             let core = engine.core();
             let (mut region, pages, order) = in_disorder(&engine, 8, &mut Random::new(seed()));
@@ -224,10 +219,7 @@ fn requests_know_clean_pages() {
 #[test]
 fn a_write_after_mprotect_still_ends_a_page_being_clean() {
     limit(60);
-    for way in CLEAN_WAYS {
-        if !can_drop() {
-            return;
-        }
+    for &way in clean_ways() {
         let engine = engine_on(way, &["mem:128M"]);
         let (region, pages, order) = in_disorder(&engine, 8, &mut Random::new(seed()));
         let clean = read_some(&engine, pages, &order);
@@ -245,10 +237,7 @@ fn a_write_after_mprotect_still_ends_a_page_being_clean() {
 #[test]
 fn a_childs_pages_are_not_clean_and_its_writes_stay() {
     alone(50, || {
-        for way in CLEAN_WAYS {
-            if !can_drop() {
-                return;
-            }
+        for &way in clean_ways() {
             let engine = engine_on(way, &["mem:128M"]);
             let (region, pages, order) = in_disorder(&engine, 12, &mut Random::new(seed()));
             let clean = read_some(&engine, pages, &order);
@@ -276,10 +265,7 @@ fn a_childs_pages_are_not_clean_and_its_writes_stay() {
 #[test]
 fn a_page_that_was_clean_and_is_pinned_is_written_to_while_no_fault_is_served() {
     alone(60, || {
-        for way in CLEAN_WAYS {
-            if !can_drop() {
-                return;
-            }
+        for &way in clean_ways() {
             let engine = engine_on(way, &["mem:128M"]);
             let core = engine.core();
             let (region, pages, order) = in_disorder(&engine, 8, &mut Random::new(seed()));
@@ -306,18 +292,10 @@ fn a_page_that_was_clean_and_is_pinned_is_written_to_while_no_fault_is_served() 
 #[test]
 fn while_a_device_may_hold_pages_none_is_dropped() {
     alone(60, || {
-        for way in CLEAN_WAYS {
-            if !can_drop() {
-                return;
-            }
+        for &way in clean_ways() {
             let engine = engine_on(way, &["mem:128M"]);
             let (region, pages, order) = in_disorder(&engine, 8, &mut Random::new(seed()));
-            let dropped = || {
-                read_some(&engine, pages, &order);
-                let before = engine.counters().swpout_dropped;
-                region.page_out(0..region.len()).unwrap();
-                engine.counters().swpout_dropped - before
-            };
+            let dropped = || dropped_of(&engine, &region, &order);
             let mut lent = vec![0u8; 1 << 20];
             let ring = IoUring::new(4).unwrap();
             register(&ring, Pages { address: lent.as_mut_ptr().addr(), count: lent.len() / PAGE });
@@ -333,18 +311,10 @@ fn while_a_device_may_hold_pages_none_is_dropped() {
 #[test]
 fn a_key_that_is_locked_in_memory_holds_no_page_of_the_program() {
     alone(60, || {
-        for way in CLEAN_WAYS {
-            if !can_drop() {
-                return;
-            }
+        for &way in clean_ways() {
             let engine = engine_on(way, &["mem:128M,encrypt"]);
-            let (region, pages, order) = in_disorder(&engine, 8, &mut Random::new(seed()));
-            let dropped = || {
-                read_some(&engine, pages, &order);
-                let before = engine.counters().swpout_dropped;
-                region.page_out(0..region.len()).unwrap();
-                engine.counters().swpout_dropped - before
-            };
+            let (region, _, order) = in_disorder(&engine, 8, &mut Random::new(seed()));
+            let dropped = || dropped_of(&engine, &region, &order);
             assert!(dropped() > 100, "{way:?}: no device holds pages");
             // A child locks its key for itself, and has no lock before.
             join(fork(&engine, || {
@@ -363,10 +333,8 @@ fn a_key_that_is_locked_in_memory_holds_no_page_of_the_program() {
 #[test]
 fn a_clean_page_that_a_child_shares_leaves_by_being_moved_too() {
     alone(60, || {
-        if !can_drop() {
-            return;
-        }
-        let engine = engine_on(WAYS[0], &["mem:128M"]);
+        let Some(&way) = clean_ways().first() else { return };
+        let engine = engine_on(way, &["mem:128M"]);
         let core = engine.core();
         let (region, pages, order) = in_disorder(&engine, 8, &mut Random::new(seed()));
         let clean = read_some(&engine, pages, &order);
@@ -397,11 +365,9 @@ fn a_clean_page_that_a_child_shares_leaves_by_being_moved_too() {
 #[test]
 fn what_a_device_delivers_into_clean_pages_stays() {
     alone(120, || {
-        if !can_drop() {
-            return;
-        }
+        let Some(&way) = clean_ways().first() else { return };
         // Of pages that are copied, dirty ones at that, nothing tells which a device holds.
-        let engine = engine_on(WAYS[0], &["mem:128M"]);
+        let engine = engine_on(way, &["mem:128M"]);
         let seed = seed();
         let (_region, pages, _) = in_disorder(&engine, 32, &mut Random::new(seed));
         let file = &file_of(pages, 8);

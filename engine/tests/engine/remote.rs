@@ -1,6 +1,6 @@
 //! Servers as a device: pages in every way, what is deleted and when, forks, servers that go away, and what is refused.
 use crate::support::*;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use userswap::internals::{BORROWERS_MAX, Holding, remote};
 use userswap::{Engine, Error};
 
@@ -28,11 +28,8 @@ fn pages_come_back_as_they_were_and_nothing_stays() {
                 let engine = engine_on(way, &[&server.spec(&format!("a:128M{encrypt}"))]);
                 let (mut region, pages) = paged_out(&engine, 6000, 7);
                 assert_eq!(server.slots(), used(&engine), "{way:?}: every page is there");
-                pages.check_all(7);
-                (0..pages.count).step_by(3).for_each(|page| pages.fill(page, 8));
-                for page in (0..pages.count).rev() {
-                    pages.check(page, if page % 3 == 0 { 8 } else { 7 });
-                }
+                write_thirds(pages, 7);
+                check_thirds(pages, 0..pages.count, 7);
                 audit(&engine);
                 region.discard(0..region.len() / 2).unwrap();
                 eventually("what is free is deleted", || server.slots() == used(&engine));
@@ -42,9 +39,7 @@ fn pages_come_back_as_they_were_and_nothing_stays() {
                     0,
                     "{way:?}: nothing is left of a device that was let go of"
                 );
-                for page in pages.count / 2..pages.count {
-                    pages.check(page, if page % 3 == 0 { 8 } else { 7 });
-                }
+                check_thirds(pages, pages.count / 2..pages.count, 7);
                 assert_eq!(engine.counters().pages_lost, 0);
             }
             let engine = engine_on(way, &[&server.spec("b")]);
@@ -57,47 +52,6 @@ fn pages_come_back_as_they_were_and_nothing_stays() {
     }
 }
 
-/// Threads write, check and discard pages of their own, far more than there is RAM.
-fn churn(engine: &Engine, seconds: u64, meanwhile: impl FnOnce()) {
-    let region = engine.map(40 * MIB).unwrap();
-    let (pages, seed, over) = (Pages::of(&region), seed(), AtomicBool::new(false));
-    std::thread::scope(|scope| {
-        for thread in 0..4 {
-            let over = &over;
-            scope.spawn(move || {
-                let mut random = Random::new(seed ^ thread as u64);
-                let mut stamps = vec![0; pages.count];
-                let mine = pages.count / 4;
-                while !over.load(Ordering::Relaxed) {
-                    let page = thread * mine + random.below(mine - 32);
-                    match random.below(8) {
-                        0 => {
-                            let core = engine.core();
-                            core.drop_range(core.range_at(pages.at(page) as usize, 32 * PAGE));
-                            stamps[page..page + 32].fill(0);
-                        }
-                        1..4 => {
-                            for page in page..page + 16 {
-                                stamps[page] = random.below(1000) as u64 + 1;
-                                pages.fill(page, stamps[page]);
-                            }
-                        }
-                        _ => (page..page + 16).for_each(|page| pages.check(page, stamps[page])),
-                    }
-                }
-                for page in thread * mine..(thread + 1) * mine {
-                    pages.check(page, stamps[page]);
-                }
-            });
-        }
-        meanwhile();
-        std::thread::sleep(std::time::Duration::from_secs(seconds));
-        over.store(true, Ordering::Relaxed);
-    });
-    assert_eq!(engine.counters().pages_lost, 0);
-    audit(engine);
-}
-
 #[test]
 fn slots_that_are_given_out_again_while_they_are_deleted_keep_what_is_written() {
     limit(240);
@@ -106,7 +60,7 @@ fn slots_that_are_given_out_again_while_they_are_deleted_keep_what_is_written() 
         for way in [WAYS[0], WAYS[1]] {
             // Little more than what is swapped: every slot is used again and again.
             let engine = engine_on(way, &[&server.spec("a:36M")]);
-            churn(&engine, rounds(4), || {});
+            churn(&engine, 40 * MIB, rounds(4), || {});
             assert!(engine.counters().pswpin > 1000, "{:?}", engine.counters());
         }
         assert_eq!(server.keys(), 0);
@@ -120,7 +74,7 @@ fn a_server_that_ends_connections_or_stops_for_a_while_loses_nothing() {
         let server = start(&[]);
         for way in [WAYS[0], WAYS[1]] {
             let engine = engine_on(way, &[&server.spec("a:64M")]);
-            churn(&engine, 2, || {
+            churn(&engine, 40 * MIB, 2, || {
                 for _ in 0..20 {
                     server.say("CLIENT KILL TYPE normal");
                     std::thread::sleep(std::time::Duration::from_millis(50));
@@ -154,7 +108,7 @@ fn what_a_broken_connection_has_still_to_say_changes_nothing_any_more() {
             pages.fill_all(stamp);
             region.page_out(0..region.len()).unwrap();
         }
-        proxy.release();
+        proxy.release(&server);
         pages.check_all(8);
         assert_eq!(engine.counters().pages_lost, 0);
         audit(&engine);
@@ -385,7 +339,7 @@ fn a_cluster_spreads_pages_and_moves_them_while_they_are_used() {
     let servers = cluster(3);
     for way in [WAYS[0], WAYS[1]] {
         let engine = engine_on(way, &[&servers[1].spec("a:64M")]);
-        churn(&engine, 3, || {
+        churn(&engine, 40 * MIB, 3, || {
             let ids: Vec<String> =
                 servers.iter().map(|server| server.say("CLUSTER MYID")).collect();
             let options = format!(

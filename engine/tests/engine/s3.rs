@@ -1,7 +1,6 @@
 //! Objects of a store as a device: pages in every way, sparse objects, what is deleted and when, forks, servers that go
 //! away, and what is refused.
 use crate::support::*;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use userswap::{Engine, Error};
 
@@ -39,11 +38,8 @@ fn pages_come_back_as_they_were_and_nothing_stays() {
                 let (mut region, pages) = paged_out(&engine, 6000, 7);
                 assert!(used(&engine) > 4000, "{way:?}: {}", used(&engine));
                 eventually("full segments are objects", || server.segments() >= 4);
-                pages.check_all(7);
-                (0..pages.count).step_by(3).for_each(|page| pages.fill(page, 8));
-                for page in (0..pages.count).rev() {
-                    pages.check(page, if page % 3 == 0 { 8 } else { 7 });
-                }
+                write_thirds(pages, 7);
+                check_thirds(pages, 0..pages.count, 7);
                 audit(&engine);
                 region.discard(0..region.len() / 2).unwrap();
                 swapoff(&engine, "s3://bucket/a").unwrap();
@@ -52,9 +48,7 @@ fn pages_come_back_as_they_were_and_nothing_stays() {
                     names.is_empty(),
                     "{way:?}: {names:?} are left of a device that was let go of"
                 );
-                for page in pages.count / 2..pages.count {
-                    pages.check(page, if page % 3 == 0 { 8 } else { 7 });
-                }
+                check_thirds(pages, pages.count / 2..pages.count, 7);
                 assert_eq!(engine.counters().pages_lost, 0);
             }
             let engine = engine_on(way, &[FRONT, &server.spec("b:128M")]);
@@ -67,47 +61,6 @@ fn pages_come_back_as_they_were_and_nothing_stays() {
     });
 }
 
-/// Threads write, check and discard pages of their own, far more than there is RAM.
-fn churn(engine: &Engine, seconds: u64, meanwhile: impl FnOnce()) {
-    let region = engine.map(48 * MIB).unwrap();
-    let (pages, seed, over) = (Pages::of(&region), seed(), AtomicBool::new(false));
-    std::thread::scope(|scope| {
-        for thread in 0..4 {
-            let over = &over;
-            scope.spawn(move || {
-                let mut random = Random::new(seed ^ thread as u64);
-                let mut stamps = vec![0; pages.count];
-                let mine = pages.count / 4;
-                while !over.load(Ordering::Relaxed) {
-                    let page = thread * mine + random.below(mine - 32);
-                    match random.below(8) {
-                        0 => {
-                            let core = engine.core();
-                            core.drop_range(core.range_at(pages.at(page) as usize, 32 * PAGE));
-                            stamps[page..page + 32].fill(0);
-                        }
-                        1..4 => {
-                            for page in page..page + 16 {
-                                stamps[page] = random.below(1000) as u64 + 1;
-                                pages.fill(page, stamps[page]);
-                            }
-                        }
-                        _ => (page..page + 16).for_each(|page| pages.check(page, stamps[page])),
-                    }
-                }
-                for page in thread * mine..(thread + 1) * mine {
-                    pages.check(page, stamps[page]);
-                }
-            });
-        }
-        meanwhile();
-        std::thread::sleep(Duration::from_secs(seconds));
-        over.store(true, Ordering::Relaxed);
-    });
-    assert_eq!(engine.counters().pages_lost, 0);
-    audit(engine);
-}
-
 #[test]
 fn pages_that_are_used_again_and_again_stay_right_while_objects_come_and_go() {
     alone(200, || {
@@ -115,7 +68,7 @@ fn pages_that_are_used_again_and_again_stay_right_while_objects_come_and_go() {
         let server = S3::start();
         for way in [WAYS[0], WAYS[1]] {
             let engine = engine_on(way, &[FRONT, &server.spec("a:64M")]);
-            churn(&engine, rounds(4), || {
+            churn(&engine, 48 * MIB, rounds(4), || {
                 eventually("objects come and go", || {
                     let of = |name: &String| u32::from_str_radix(&name[name.len() - 8..], 16).ok();
                     let newest = server.names().iter().filter_map(of).max().unwrap_or(0);
@@ -160,7 +113,7 @@ fn a_server_that_stops_for_a_while_loses_nothing() {
         let server = S3::start();
         for way in [WAYS[0], WAYS[1]] {
             let engine = engine_on(way, &[FRONT, &server.spec("a:128M")]);
-            churn(&engine, 2, || {
+            churn(&engine, 48 * MIB, 2, || {
                 // Longer than a connection is waited for.
                 send(server.pid(), libc::SIGSTOP);
                 std::thread::sleep(Duration::from_secs(7));
@@ -178,7 +131,7 @@ fn a_server_that_is_not_ready_is_asked_again() {
         for way in [WAYS[0], WAYS[1]] {
             let front = Unready::start(server.port);
             let engine = engine_on(way, &[FRONT, &s3_spec(front.port, "a:128M")]);
-            churn(&engine, 2, || {
+            churn(&engine, 48 * MIB, 2, || {
                 for _ in 0..10 {
                     front.refuse(true);
                     std::thread::sleep(Duration::from_millis(100));

@@ -3,7 +3,9 @@
 mod audit;
 mod certificates;
 mod files;
+mod front;
 mod internals;
+mod loads;
 mod pages;
 mod past;
 mod process;
@@ -19,6 +21,7 @@ pub use bench::raw::{atomics, touch};
 pub use certificates::Certificates;
 pub use files::{file_of, read_from};
 pub use internals::*;
+pub use loads::{check_thirds, churn, write_thirds};
 pub use pages::{Pages, is_lost, read_at, word, write_at};
 pub use past::*;
 pub use process::{

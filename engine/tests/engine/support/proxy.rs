@@ -1,6 +1,7 @@
 //! What stands between a client and a server, and can hold back what the client has said.
+use super::front::{behind, front};
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -25,20 +26,9 @@ struct Shared {
 impl Proxy {
     /// In front of the server on a port.
     pub fn start(server: u16) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
         let shared = Arc::new(Shared::default());
         let ours = shared.clone();
-        std::thread::spawn(move || {
-            for client in listener.incoming().map_while(Result::ok) {
-                let server = TcpStream::connect(("127.0.0.1", server)).unwrap();
-                let number = ours.connections.fetch_add(1, Ordering::SeqCst);
-                let (mut from, mut to) = (server.try_clone().unwrap(), client.try_clone().unwrap());
-                std::thread::spawn(move || std::io::copy(&mut from, &mut to));
-                let ours = ours.clone();
-                std::thread::spawn(move || ours.pass(number, client, server));
-            }
-        });
+        let port = front(move |client| ours.pass(client, server));
         Self { port, shared }
     }
 
@@ -53,17 +43,21 @@ impl Proxy {
         self.shared.held.load(Ordering::SeqCst)
     }
 
-    /// Passes on what was held back.
-    pub fn release(&self) {
+    /// Passes on what was held back, and returns when the server has heard it.
+    pub fn release(&self, server: &super::Redis) {
         self.shared.released.store(true, Ordering::SeqCst);
         super::eventually("all is passed on", || {
             self.shared.passed_on.load(Ordering::SeqCst) == self.held()
         });
+        // It looks at all connections that have something to say before it answers a new one.
+        assert_eq!(server.say("PING"), "PONG");
     }
 }
 
 impl Shared {
-    fn pass(&self, number: u32, mut client: TcpStream, mut server: TcpStream) {
+    fn pass(&self, mut client: TcpStream, server: u16) {
+        let number = self.connections.fetch_add(1, Ordering::SeqCst);
+        let mut server = behind(&client, server);
         let (mut bytes, mut held) = (vec![0; 1 << 16], Vec::new());
         while let Ok(count @ 1..) = client.read(&mut bytes) {
             if number < self.held_below.load(Ordering::SeqCst) {
@@ -73,13 +67,12 @@ impl Shared {
                 return;
             }
         }
-        if held.is_empty() {
-            let _ = server.shutdown(std::net::Shutdown::Both);
-            return;
+        if !held.is_empty() {
+            super::eventually("it is released", || self.released.load(Ordering::SeqCst));
+            // The server may have ended the connection. What it answers goes where nobody listens any more.
+            let _ = server.write_all(&held);
+            self.passed_on.fetch_add(1, Ordering::SeqCst);
         }
-        super::eventually("it is released", || self.released.load(Ordering::SeqCst));
-        // The server may have ended the connection, and answers if it has not.
-        let _ = server.write_all(&held).and_then(|()| server.read(&mut bytes));
-        self.passed_on.fetch_add(1, Ordering::SeqCst);
+        let _ = server.shutdown(Shutdown::Write);
     }
 }

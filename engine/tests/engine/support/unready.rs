@@ -1,6 +1,7 @@
 //! What stands in front of a server, and says now and then that it is not ready: 503.
+use super::front::{behind, front};
 use std::io::{Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -20,16 +21,9 @@ struct Shared {
 impl Unready {
     /// In front of the server on a port.
     pub fn start(server: u16) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
         let shared = Arc::new(Shared::default());
         let ours = shared.clone();
-        std::thread::spawn(move || {
-            for client in listener.incoming().map_while(Result::ok) {
-                let ours = ours.clone();
-                std::thread::spawn(move || ours.serve(client, server));
-            }
-        });
+        let port = front(move |client| ours.serve(client, server));
         Self { port, shared }
     }
 
@@ -53,14 +47,9 @@ impl Shared {
             self.refuse(client);
             return;
         }
-        let mut server = TcpStream::connect(("127.0.0.1", server)).unwrap();
+        let mut server = behind(&client, server);
         let streams = [client.try_clone().unwrap(), server.try_clone().unwrap()];
         self.open.lock().unwrap().extend(streams);
-        let (mut from, mut to) = (server.try_clone().unwrap(), client.try_clone().unwrap());
-        std::thread::spawn(move || {
-            let _ = std::io::copy(&mut from, &mut to);
-            let _ = to.shutdown(Shutdown::Both);
-        });
         let _ = std::io::copy(&mut client, &mut server);
         let _ = server.shutdown(Shutdown::Both);
     }
