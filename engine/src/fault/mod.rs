@@ -9,13 +9,14 @@
 //! | [`retry`], [`finish`], [`lost`] | the end of a read: asked for again, mapped, or lost |
 //! | [`waiting`], [`awake`] | how the server waits; idle CPUs that may not halt meanwhile |
 //! | [`alloc`] | which node gives the pages for it |
-//! | [`readahead`], [`kernel`] | what to read together with a page, by our policy and by the kernel's |
+//! | [`readahead`], [`beside`], [`kernel`] | what to read together with a page, by our policy and by the kernel's |
 //! | [`watchdog`] | a word about faults that wait for too long |
 //! | [`wants`], [`entries`] | reads ahead that no thread waits for, and the swapped pages they are made of |
 //!
 //! The steps on the way (frames, mapping, lists) are `transfer`'s; making room is `reclaim`'s.
 pub mod alloc;
 pub mod awake;
+pub mod beside;
 pub mod entries;
 pub mod finish;
 pub mod handle;

@@ -88,9 +88,8 @@ impl Core {
         let limits = self.limits();
         match (fault.hint, self.policy()) {
             (_, ReadaheadPolicy::Off) | (Hint::Random, _) => ReadWindow::One,
-            (Hint::Sequential, _) | (Hint::Normal, ReadaheadPolicy::Stream) => {
-                ReadWindow::Stream(self.stream_window(&fault, &limits))
-            }
+            (Hint::Sequential, _) => ReadWindow::Stream(self.stream_window(&fault, &limits)),
+            (Hint::Normal, ReadaheadPolicy::Stream) => self.stream_or_block(fault, target, &limits),
             (Hint::Normal, ReadaheadPolicy::Vma) => self.vma_window(fault, &limits),
             (Hint::Normal, ReadaheadPolicy::Scaling) => self.scaling_window(fault, target, &limits),
             (Hint::Normal, ReadaheadPolicy::Fixed) => self.fixed_window(fault, target, &limits),
@@ -154,7 +153,13 @@ impl Core {
     }
 
     /// `read` pages are read beside the one that faulted, by its own request or as a want.
-    fn settle_stream(&self, page: PageIndex, window: stream::Window, read: u32, near: NodeId) {
+    pub(crate) fn settle_stream(
+        &self,
+        page: PageIndex,
+        window: stream::Window,
+        read: u32,
+        near: NodeId,
+    ) {
         // Pages without content end the window: the program faults there.
         let is_coming = |page: &PageIndex| {
             *page < self.pages.pages()
@@ -175,9 +180,8 @@ impl Core {
         count(&self.counters.swap_ra_hit, 1);
         let limits = self.limits();
         let next = match (self.arena.hints.of(page), self.policy()) {
-            (Hint::Sequential, _) | (_, ReadaheadPolicy::Stream) => {
-                self.streams.lock().on_hit(page, &limits)
-            }
+            (Hint::Sequential, _) => self.streams.lock().on_hit(page, &limits),
+            (_, ReadaheadPolicy::Stream) => self.stream_or_block_hit(page, near, &limits),
             (_, ReadaheadPolicy::Vma) => self.vma_hit(page, &limits),
             (_, ReadaheadPolicy::Scaling | ReadaheadPolicy::Fixed) => {
                 self.cluster_hit(page, &limits)

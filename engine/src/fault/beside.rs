@@ -1,0 +1,52 @@
+//! What the policy `stream` reads with a page that no stream expects: the block of slots around it, as large as hits
+//! have made such blocks of late.
+//!
+//! Pages that leave together are often used together again, in no order of addresses: rows of a table, the halves of an
+//! object, nodes of a tree. They lie on slots beside each other and come by one request.
+use crate::base::index::{NodeId, PageIndex};
+use crate::state::batch::SwapEntry;
+use crate::state::core::Core;
+use crate::state::wants::{Span, Want};
+use userswap_policy::readahead::{Fault, Limits, ReadWindow, Readahead as _};
+use userswap_policy::stream::{Ahead, Window};
+
+impl Core {
+    /// The window of the stream that expects the page, or else the block around it.
+    pub(crate) fn stream_or_block(
+        &self,
+        fault: Fault,
+        target: SwapEntry,
+        limits: &Limits,
+    ) -> ReadWindow {
+        let window = self.stream_window(&fault, limits);
+        // Each compressed page takes its own time, wherever it lies.
+        if window.count > 1 || self.devices.device_of(target.slot).is_compressed() {
+            return ReadWindow::Stream(window);
+        }
+        match self.scaling_window(fault, target, limits) {
+            ReadWindow::One => ReadWindow::Stream(window),
+            block => block,
+        }
+    }
+
+    /// A page is used that was read ahead: the marker of a stream, or one of a block. For the streams that is as if its
+    /// fault had read it: a scan whose pages come in blocks is one, too.
+    pub(crate) fn stream_or_block_hit(
+        &self,
+        page: PageIndex,
+        near: NodeId,
+        limits: &Limits,
+    ) -> Option<Ahead> {
+        let ahead = self.streams.lock().on_hit(page, limits);
+        if ahead.is_none() {
+            self.cluster_hit(page, limits);
+            let window = self.stream_window(&self.fault_without_slot(page, near), limits);
+            let Window { first, count, step, .. } = window;
+            if count > 1 {
+                self.want(Want::new(Span::Run { first, count, step }, near));
+            }
+            self.settle_stream(page, window, 0, near);
+        }
+        ahead
+    }
+}
