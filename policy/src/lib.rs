@@ -9,6 +9,7 @@
 extern crate alloc;
 
 pub mod banks;
+pub mod beside;
 mod bits;
 pub mod block;
 pub mod cells;

@@ -1,9 +1,9 @@
-//! What the policy `stream` reads with a page that no stream expects: the block of slots around it, as large as hits
-//! have made such blocks of late.
+//! What the policy `stream` reads with a page that no stream expects: the block of slots around it, as large as
+//! `policy::beside` says.
 //!
 //! Pages that leave together are often used together again, in no order of addresses: rows of a table, the halves of an
 //! object, nodes of a tree. They lie on slots beside each other and come by one request.
-use crate::base::index::{NodeId, PageIndex};
+use crate::base::index::{NodeId, PageIndex, Slot};
 use crate::state::batch::SwapEntry;
 use crate::state::core::Core;
 use crate::state::wants::{Span, Want};
@@ -23,7 +23,9 @@ impl Core {
         if window.count > 1 || self.devices.device_of(target.slot).is_compressed() {
             return ReadWindow::Stream(window);
         }
-        match self.scaling_window(fault, target, limits) {
+        match self.block(fault, target, limits, |fault| {
+            self.readahead.beside.lock().window(fault, limits)
+        }) {
             ReadWindow::One => ReadWindow::Stream(window),
             block => block,
         }
@@ -34,12 +36,15 @@ impl Core {
     pub(crate) fn stream_or_block_hit(
         &self,
         page: PageIndex,
+        slot: Option<Slot>,
         near: NodeId,
         limits: &Limits,
     ) -> Option<Ahead> {
         let ahead = self.streams.lock().on_hit(page, limits);
         if ahead.is_none() {
-            self.cluster_hit(page, limits);
+            if let Some(slot) = slot {
+                self.readahead.beside.lock().on_use(self.devices.number_of(slot));
+            }
             let window = self.stream_window(&self.fault_without_slot(page, near), limits);
             let Window { first, count, step, .. } = window;
             if count > 1 {

@@ -12,7 +12,7 @@ use crate::state::batch::{Batch, SwapEntry};
 use crate::state::core::Core;
 use crate::state::wants::{Span, Want};
 use std::ops::Range;
-use userswap_policy::kernel::{Cluster, Fixed, Scaling};
+use userswap_policy::kernel::{Fixed, Scaling};
 use userswap_policy::readahead::{Fault, Limits, ReadWindow, Readahead as _};
 use userswap_policy::stream::Ahead;
 
@@ -32,7 +32,9 @@ impl Core {
         target: SwapEntry,
         limits: &Limits,
     ) -> ReadWindow {
-        self.block(fault, target, limits, |cluster, fault| Scaling(cluster).on_fault(fault, limits))
+        self.block(fault, target, limits, |fault| {
+            Scaling(&mut self.readahead.cluster.lock()).on_fault(fault, limits)
+        })
     }
 
     /// The largest block on the device.
@@ -42,19 +44,21 @@ impl Core {
         target: SwapEntry,
         limits: &Limits,
     ) -> ReadWindow {
-        self.block(fault, target, limits, |cluster, fault| Fixed(cluster).on_fault(fault, limits))
+        self.block(fault, target, limits, |fault| {
+            Fixed(&mut self.readahead.cluster.lock()).on_fault(fault, limits)
+        })
     }
 
     /// What `ask` answers for a fault on the device of its entry.
-    fn block(
+    pub(crate) fn block(
         &self,
         fault: Fault,
         target: SwapEntry,
         limits: &Limits,
-        ask: impl FnOnce(&mut Cluster, &Fault) -> ReadWindow,
+        ask: impl FnOnce(&Fault) -> ReadWindow,
     ) -> ReadWindow {
         let fault = Fault { slots: self.slots_beside(target), ..fault };
-        bounded(ask(&mut self.readahead.cluster.lock(), &fault), fault.slot, limits)
+        bounded(ask(&fault), fault.slot, limits)
     }
 
     /// Slots of the device of an entry, with the header.

@@ -25,7 +25,7 @@ impl Core {
         count(&self.counters.pgfault_cached, 1);
         let node = self.node_of_frame(frame);
         let (origin, more) = if marker {
-            self.on_marked(page, near.id);
+            self.on_marked(page, slot, near.id);
             (Origin::New, 0)
         } else {
             self.on_lookup(page);

@@ -4,6 +4,7 @@ use crate::sys::lock::Lock;
 use crate::sys::mapping::ZeroedSlice;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use userswap_policy::beside::Beside;
 use userswap_policy::kernel::{Area, Cluster};
 use userswap_policy::readahead::{AddressOrder, ReadaheadPolicy};
 
@@ -15,6 +16,8 @@ pub struct Readahead {
     room: AtomicU32,
     /// The kernel's state for device order.
     pub(crate) cluster: Lock<Cluster>,
+    /// What `stream` reads of pages out of the blue.
+    pub(crate) beside: Lock<Beside>,
     /// The kernel's state for address order: the word of each region, at the number of its first page.
     areas: ZeroedSlice<AtomicU64>,
 }
@@ -42,6 +45,7 @@ impl Readahead {
             in_address_order: AtomicBool::new(settings.address_order == AddressOrder::Enabled),
             room: AtomicU32::new(1),
             cluster: Lock::new(Cluster::new()),
+            beside: Lock::new(Beside::new()),
             areas: ZeroedSlice::new(pages as usize)?,
         };
         readahead.set_policy(settings.policy);
