@@ -54,6 +54,16 @@ fn memory_processes_threads_and_signals_are_served_by_raw_calls_too() {
 }
 
 #[test]
+fn children_of_every_clone_have_their_parents_memory_and_a_server() {
+    let directory = directory();
+    let program = [compile(directory.path(), "clones.c")];
+    exact_everywhere(&program, directory.path(), |counted, which| {
+        assert!(counted.of("forks") > 30, "{which}: the children are forked");
+        assert!(counted.of("pswpin") > 5000, "{which}: what they read was swapped out");
+    });
+}
+
+#[test]
 fn requests_of_static_libraries_reach_memory_that_is_swapped_out() {
     let directory = directory();
     let program = compile(directory.path(), "raw_io.c");

@@ -10,6 +10,7 @@ use crate::abi::raw::{self, Span};
 use crate::state::areas::{self, Area};
 use crate::state::process::{self, Process};
 use libc::{c_char, c_void};
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use userswap::Engine;
 use userswap::FaultMode;
@@ -27,6 +28,16 @@ const SPANS_INLINE: usize = 6;
 const STACK_BYTES: usize = 4096;
 /// Bytes that may be pinned for one call: a tenth of the smallest budget.
 pub const PIECE_BYTES: usize = 1 << 20;
+
+thread_local! {
+    static IS_FORKING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// While this thread forks it holds the tables, and calls are the engine's and the C library's: they have no other
+/// managed memory than the stack, which is kept.
+pub fn set_forking(is_forking: bool) {
+    IS_FORKING.set(is_forking);
+}
 
 /// Before the program's code runs: finds out whether any of this will be needed.
 pub fn start(options: &Options) {
@@ -92,7 +103,7 @@ impl Held {
     /// The same for more memory. What one call names is kept up to a limit: a call that finds the rest missing
     /// ends there, with a short count.
     pub fn add(&mut self, span: Span) {
-        if !process::is_managed(span.address) {
+        if !process::is_managed(span.address) || IS_FORKING.get() {
             return;
         }
         if self.first[0].is_none() {

@@ -7,6 +7,7 @@ pub mod children;
 mod clones;
 pub mod descriptors;
 mod exec;
+pub mod forks;
 pub mod held;
 pub mod in_flight;
 mod kept;
@@ -26,6 +27,7 @@ pub mod trap;
 /// Looks the real functions up.
 pub fn look_up() {
     exec::look_up();
+    forks::look_up();
     kept::look_up();
     lending::look_up();
     locks::look_up();

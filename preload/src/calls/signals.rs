@@ -45,7 +45,7 @@ pub fn start(options: &Options) {
 /// From here on no thread can block this signal; a parent may have left it blocked.
 fn reserve(signal: c_int) {
     let only = bit(signal);
-    // Relaxed: there is no second thread yet.
+    // Relaxed: what is ours is blocked by no thread that asks later.
     RESERVED.fetch_or(only, Ordering::Relaxed);
     let (how, set) = (libc::SIG_UNBLOCK as usize, (&raw const only).addr());
     make(libc::SYS_rt_sigprocmask, [how, set, 0, size_of::<u64>(), 0, 0]);
@@ -75,10 +75,30 @@ pub fn take_sigsys(handler: Handler) {
     action.sa_sigaction = handler as *const () as usize;
     action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER | libc::SA_RESTART;
     let mut before = MaybeUninit::<libc::sigaction>::zeroed();
-    sigaction(SIGSYS, action, before.as_mut_ptr());
+    sigaction(SIGSYS, std::ptr::null(), before.as_mut_ptr());
     // SAFETY: an all-zero sigaction is valid.
     *AFTER_SIGSYS.lock() = Some(unsafe { before.assume_init() });
+    sigaction(SIGSYS, action, std::ptr::null_mut());
     reserve(SIGSYS);
+}
+
+/// Before calls are caught in a thread that may have blocked it while it was the program's.
+pub fn unblock_sigsys() {
+    reserve(SIGSYS);
+}
+
+/// What a child with CLONE_CLEAR_SIGHAND begins with: no handlers of the program's.
+pub fn forget_handlers() {
+    for number in 1..=libc::SIGRTMAX() {
+        let mut action = MaybeUninit::<libc::sigaction>::zeroed();
+        let found = set_action(number, std::ptr::null(), action.as_mut_ptr()) == 0;
+        // SAFETY: an all-zero sigaction is valid.
+        let action = unsafe { action.assume_init_mut() };
+        if found && action.sa_sigaction != libc::SIG_IGN {
+            action.sa_sigaction = libc::SIG_DFL;
+            set_action(number, action, std::ptr::null_mut());
+        }
+    }
 }
 
 /// A SIGSYS that is not ours: a filter of the program's, or another process, has sent it.

@@ -5,7 +5,7 @@
 //! managed. All locks of ours are held across, so that the child finds the tables whole.
 use crate::abi::next;
 use crate::abi::raw;
-use crate::calls::{descriptors, held, in_flight, libc_memory, trap};
+use crate::calls::{descriptors, forks, held, in_flight, libc_memory, trap};
 use crate::heap::{fork_gate, huge, mimalloc};
 use crate::lifecycle::stats;
 use crate::memory::{engagement, guard, starter, unmanaged};
@@ -43,19 +43,22 @@ unsafe extern "C" fn prepare() {
     engagement::engage_if_gathered(process);
     let blocked = Blocked::new();
     let route = GlibcHeap::new();
-    let pinned = libc_memory::pin(process);
+    let mut pinned = libc_memory::pin(process);
+    pinned.extend(forks::pin_signal_stack(process));
     libc_memory::hold();
     mimalloc::GROWTH.hold();
     fork_gate::close();
     huge::BLOCKS.hold();
     process.native.hold();
     process.areas.hold();
+    held::set_forking(true);
     let stack = pin_stack(process);
     let ticket = process.engine().map(|engine| engine.fork_prepare());
     if ticket.is_none() {
         process.member.iter().for_each(|member| member.hold());
     }
     *PASS.lock() = Some(Pass { ticket, stack, pinned, _blocked: blocked, _route: route });
+    forks::open();
 }
 
 /// A stack of the program's own making may be managed: it must stay while no fault is served.
@@ -75,6 +78,7 @@ fn pin_stack(process: &Process) -> Option<PageRange> {
 }
 
 unsafe extern "C" fn in_parent() {
+    forks::close();
     let Some(process) = process::current() else { return };
     let Some(pass) = PASS.lock().take() else { return };
     // First: threads of the engine that are about to start want it.
@@ -91,6 +95,7 @@ unsafe extern "C" fn in_parent() {
 
 unsafe extern "C" fn in_child() {
     let Some(process) = process::current() else { return };
+    forks::forget();
     trap::arm_thread();
     in_flight::forget();
     let Some(pass) = PASS.lock().take() else { return };
@@ -116,6 +121,7 @@ unsafe extern "C" fn in_child() {
 }
 
 fn release(process: &Process) {
+    held::set_forking(false);
     process.areas.release();
     process.native.release();
     huge::BLOCKS.release();
