@@ -307,7 +307,7 @@ pub fn open() {
     if EXCHANGE.get().is_null() {
         return;
     }
-    signals::unblock_sigsys();
+    signals::unblock_reserved();
     IS_OPEN.set(true);
     let [option, instruction] = [trap::PR_SET_SYSCALL_USER_DISPATCH as usize, instruction()];
     // The program counter is after the instruction by then.

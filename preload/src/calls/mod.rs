@@ -6,6 +6,7 @@ pub mod by_number;
 pub mod children;
 mod clones;
 pub mod descriptors;
+pub mod detached;
 mod exec;
 pub mod forks;
 pub mod held;
@@ -26,6 +27,7 @@ pub mod trap;
 
 /// Looks the real functions up.
 pub fn look_up() {
+    detached::look_up();
     exec::look_up();
     forks::look_up();
     kept::look_up();

@@ -47,8 +47,7 @@ fn reserve(signal: c_int) {
     let only = bit(signal);
     // Relaxed: what is ours is blocked by no thread that asks later.
     RESERVED.fetch_or(only, Ordering::Relaxed);
-    let (how, set) = (libc::SIG_UNBLOCK as usize, (&raw const only).addr());
-    make(libc::SYS_rt_sigprocmask, [how, set, 0, size_of::<u64>(), 0, 0]);
+    unblock(only);
 }
 
 const fn bit(signal: c_int) -> u64 {
@@ -82,9 +81,14 @@ pub fn take_sigsys(handler: Handler) {
     reserve(SIGSYS);
 }
 
-/// Before calls are caught in a thread that may have blocked it while it was the program's.
-pub fn unblock_sigsys() {
-    reserve(SIGSYS);
+/// In a thread that has blocked what is ours: it was the program's then, or the thread is ours and is to serve the program's faults.
+pub fn unblock_reserved() {
+    unblock(reserved());
+}
+
+fn unblock(set: u64) {
+    let (how, set) = (libc::SIG_UNBLOCK as usize, (&raw const set).addr());
+    make(libc::SYS_rt_sigprocmask, [how, set, 0, size_of::<u64>(), 0, 0]);
 }
 
 /// What a child with CLONE_CLEAR_SIGHAND begins with: no handlers of the program's.

@@ -5,7 +5,7 @@
 //! managed. All locks of ours are held across, so that the child finds the tables whole.
 use crate::abi::next;
 use crate::abi::raw;
-use crate::calls::{descriptors, forks, held, in_flight, libc_memory, trap};
+use crate::calls::{descriptors, detached, forks, held, in_flight, libc_memory, trap};
 use crate::heap::{fork_gate, huge, mimalloc};
 use crate::lifecycle::stats;
 use crate::memory::{engagement, guard, starter, unmanaged};
@@ -46,6 +46,7 @@ unsafe extern "C" fn prepare() {
     let mut pinned = libc_memory::pin(process);
     pinned.extend(forks::pin_signal_stack(process));
     libc_memory::hold();
+    detached::hold();
     mimalloc::GROWTH.hold();
     fork_gate::close();
     huge::BLOCKS.hold();
@@ -83,6 +84,7 @@ unsafe extern "C" fn in_parent() {
     let Some(pass) = PASS.lock().take() else { return };
     // First: threads of the engine that are about to start want it.
     libc_memory::release();
+    detached::release();
     if let (Some(engine), Some(ticket)) = (process.engine(), pass.ticket) {
         engine.fork_parent(ticket);
         pass.stack.iter().chain(&pass.pinned).for_each(|range| engine.core().unpin_range(*range));
@@ -102,6 +104,7 @@ unsafe extern "C" fn in_child() {
     process::forget_routes();
     // First: threads of the engine that are about to start want it.
     libc_memory::release();
+    detached::renew();
     if let (Some(engine), Some(ticket)) = (process.engine(), pass.ticket) {
         let _raised = descriptors::Raised::new();
         if let Err(error) = engine.fork_child(ticket) {
