@@ -114,8 +114,21 @@ impl Held {
         self.keep(Span { bytes: span.bytes.min(self.room), ..span });
     }
 
-    fn keep(&mut self, span: Span) {
-        let Some(kept) = process::current().and_then(|process| keep(process, span)) else { return };
+    /// The same for all of it, without this thread's stack: the call is another thread's. Whether there was room.
+    pub fn add_whole(&mut self, span: Span) -> bool {
+        if !process::is_managed(span.address) {
+            return true;
+        }
+        (0..span.bytes).step_by(PIECE_BYTES).all(|at| {
+            let bytes = PIECE_BYTES.min(span.bytes - at);
+            self.keep(Span { address: span.address + at, bytes })
+        })
+    }
+
+    /// False if it cannot be.
+    fn keep(&mut self, span: Span) -> bool {
+        let kept = process::current().and_then(|process| keep(process, span));
+        let Some(kept) = kept else { return false };
         self.room = self.room.saturating_sub(span.bytes);
         match self.first.iter_mut().find(|kept| kept.is_none()) {
             Some(free) => *free = Some(kept),
@@ -124,6 +137,7 @@ impl Held {
                 self.more.push(kept);
             }
         }
+        true
     }
 
     /// Whether managed memory is there for the program to read.

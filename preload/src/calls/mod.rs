@@ -1,6 +1,7 @@
 //! Calls that are not about memory itself, served so that the program does not notice the engine: they get
 //! buffers that stay in RAM, and do not see the engine's descriptors and signals.
 
+pub mod aio;
 pub mod arguments;
 pub mod by_number;
 pub mod children;
@@ -27,6 +28,7 @@ pub mod trap;
 
 /// Looks the real functions up.
 pub fn look_up() {
+    aio::look_up();
     detached::look_up();
     exec::look_up();
     forks::look_up();

@@ -5,7 +5,7 @@
 //! managed. All locks of ours are held across, so that the child finds the tables whole.
 use crate::abi::next;
 use crate::abi::raw;
-use crate::calls::{descriptors, detached, forks, held, in_flight, libc_memory, trap};
+use crate::calls::{aio, descriptors, detached, forks, held, in_flight, libc_memory, trap};
 use crate::heap::{fork_gate, huge, mimalloc};
 use crate::lifecycle::stats;
 use crate::memory::{engagement, guard, starter, unmanaged};
@@ -47,6 +47,7 @@ unsafe extern "C" fn prepare() {
     pinned.extend(forks::pin_signal_stack(process));
     libc_memory::hold();
     detached::hold();
+    aio::hold();
     mimalloc::GROWTH.hold();
     fork_gate::close();
     huge::BLOCKS.hold();
@@ -85,6 +86,7 @@ unsafe extern "C" fn in_parent() {
     // First: threads of the engine that are about to start want it.
     libc_memory::release();
     detached::release();
+    aio::release();
     if let (Some(engine), Some(ticket)) = (process.engine(), pass.ticket) {
         engine.fork_parent(ticket);
         pass.stack.iter().chain(&pass.pinned).for_each(|range| engine.core().unpin_range(*range));
@@ -114,6 +116,7 @@ unsafe extern "C" fn in_child() {
         held::prepare(process, engine);
         pass.stack.iter().chain(&pass.pinned).for_each(|range| engine.core().unpin_range(*range));
     }
+    aio::renew();
     stats::renew();
     release(process);
     if let (Some(member), None) = (&process.member, process.engine()) {
