@@ -82,6 +82,23 @@ fn requests_of_static_libraries_reach_memory_that_is_swapped_out() {
 }
 
 #[test]
+fn rings_do_no_wrong_where_the_kernel_cannot_bring_memory_in_and_registered_buffers_work() {
+    let directory = directory();
+    let program = compile(directory.path(), "raw_io.c");
+    let words = [program, "limited-ring".into(), directory.path().join("file")];
+    exact_everywhere(&words, directory.path(), |counted, which| {
+        assert!(counted.of("pswpin") > 5000, "{which}: the buffers were swapped out");
+    });
+    // Said at the start, with what helps.
+    let output = run("16M", "signal").arg("true").output().expect("it starts");
+    let told = String::from_utf8(output.stderr).expect("text");
+    assert!(
+        told.contains("requests of io_uring fail") && told.contains("--fault thread"),
+        "{told}"
+    );
+}
+
+#[test]
 fn raw_calls_are_caught_where_they_matter_or_as_told() {
     let directory = directory();
     let statistics = directory.path().join("statistics");
