@@ -66,6 +66,16 @@ typedef enum {
   US_UNPIN = 8,
 } us_advice;
 
+// What an access to memory may do. Any other raises SIGSEGV, and system calls get EFAULT.
+typedef enum {
+  // Nothing. Such pages cannot be pinned.
+  US_NO_ACCESS = 0,
+  // Read.
+  US_READ = 1,
+  // Read and write, as a region begins.
+  US_READ_WRITE = 2,
+} us_protection;
+
 // Memory of the program's own that counts toward the budget.
 typedef struct us_account us_account;
 
@@ -225,6 +235,13 @@ int us_region_advise(us_region *region, size_t first, size_t bytes, int advice);
 int us_region_discard(us_region *region,
                       size_t first,
                       size_t bytes);
+
+// Gives a us_protection to the pages that `bytes` bytes from `first` on touch: as mprotect, which is not to be called for
+// them. Their content stays.
+int us_region_protect(us_region *region,
+                      size_t first,
+                      size_t bytes,
+                      int protection);
 
 // Gives a us_advice for the pages that a range of addresses touches, in regions or in blocks of heaps (small ones share
 // their pages with others).

@@ -102,8 +102,9 @@ impl From<Error> for Failure {
                 US_INVALID
             }
             Error::OutOfRange(..) | Error::NotManaged(..) => US_RANGE,
+            Error::NotReadable(_) => US_INVALID,
             Error::NotABlock(_) => US_NOT_A_BLOCK,
-            Error::Tables(_) | Error::ArenaFull(_) => US_NO_MEMORY,
+            Error::Tables(_) | Error::ArenaFull(_) | Error::Protect(_) => US_NO_MEMORY,
             Error::BudgetTooSmall(_)
             | Error::BudgetTooLarge(..)
             | Error::NodeBudgetTooSmall(..)

@@ -6,7 +6,7 @@ use crate::handle;
 use crate::handle::{Handle, find};
 use std::ffi::{c_int, c_void};
 use std::ops::Range;
-use userswap::Region;
+use userswap::{Protection, Region};
 
 /// Memory of an engine, all zero at first.
 pub struct us_region {
@@ -63,6 +63,50 @@ pub extern "C" fn us_region_advise(
 #[unsafe(no_mangle)]
 pub extern "C" fn us_region_discard(region: *mut us_region, first: usize, bytes: usize) -> c_int {
     code_of(|| Ok(find(region)?.forget(range(first, bytes)?)?))
+}
+
+/// What an access to memory may do. Any other raises SIGSEGV, and system calls get EFAULT.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum us_protection {
+    /// Nothing. Such pages cannot be pinned.
+    US_NO_ACCESS = 0,
+    /// Read.
+    US_READ = 1,
+    /// Read and write, as a region begins.
+    US_READ_WRITE = 2,
+}
+use us_protection::*;
+
+/// Gives a us_protection to the pages that `bytes` bytes from `first` on touch: as mprotect, which is not to be called for
+/// them. Their content stays.
+#[unsafe(no_mangle)]
+pub extern "C" fn us_region_protect(
+    region: *mut us_region,
+    first: usize,
+    bytes: usize,
+    protection: c_int,
+) -> c_int {
+    code_of(|| {
+        let region = find(region)?;
+        let range = range(first, bytes)?;
+        Ok(region.set_protection(range, protection_of(protection)?)?)
+    })
+}
+
+fn protection_of(number: c_int) -> Result<Protection, Failure> {
+    const ALL: [(us_protection, Protection); 3] = [
+        (US_NO_ACCESS, Protection::None),
+        (US_READ, Protection::Read),
+        (US_READ_WRITE, Protection::ReadWrite),
+    ];
+    let known = ALL.iter().find(|(code, _)| *code as c_int == number);
+    known.map(|(_, protection)| *protection).ok_or_else(|| {
+        let line = format!(
+            "{number} is no us_protection: use US_NO_ACCESS (0), US_READ (1) or US_READ_WRITE (2)"
+        );
+        Failure::invalid(line)
+    })
 }
 
 /// `bytes` bytes from `first` on.

@@ -73,6 +73,21 @@ fn an_allocators_memory_is_managed_through_its_mappings() {
 }
 
 #[test]
+fn a_detached_thread_on_a_stack_of_the_programs_ends_when_its_table_is_swapped_out() {
+    let directory = directory();
+    let allocator = compile_with(directory.path(), "allocator.c", "allocator.o", &["-c"]);
+    let flags = ["-pthread", allocator.to_str().unwrap(), "-rdynamic"];
+    let program = compile_with(directory.path(), "detached.c", "detached", &flags);
+    // Each run may begin such threads before, while and after the engine starts.
+    for round in 0..8 {
+        for fault in ["thread", "signal"] {
+            let mut command = run_for_a_while("16M", fault);
+            assert_eq!(succeed(command.arg(&program)), "exact\n", "{fault}, {round}");
+        }
+    }
+}
+
+#[test]
 fn an_allocator_for_one_thread_is_called_by_no_other() {
     let directory = directory();
     let program = compile_with(directory.path(), "lone.c", "lone", &["-rdynamic"]);

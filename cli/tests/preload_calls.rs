@@ -32,6 +32,11 @@ fn every_kind_of_call_works_on_swapped_memory_for_every_user() {
 }
 
 #[test]
+fn aio_reaches_requests_and_buffers_that_are_swapped_out() {
+    everywhere("16M", "aio.c", |directory| vec![directory.join("file")]);
+}
+
+#[test]
 fn signals_of_ours_stay_in_force_whatever_a_program_asks_for() {
     everywhere("16M", "masks.c", |_| Vec::new());
 }

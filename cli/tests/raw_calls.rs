@@ -54,6 +54,16 @@ fn memory_processes_threads_and_signals_are_served_by_raw_calls_too() {
 }
 
 #[test]
+fn children_of_every_clone_have_their_parents_memory_and_a_server() {
+    let directory = directory();
+    let program = [compile(directory.path(), "clones.c")];
+    exact_everywhere(&program, directory.path(), |counted, which| {
+        assert!(counted.of("forks") > 30, "{which}: the children are forked");
+        assert!(counted.of("pswpin") > 5000, "{which}: what they read was swapped out");
+    });
+}
+
+#[test]
 fn requests_of_static_libraries_reach_memory_that_is_swapped_out() {
     let directory = directory();
     let program = compile(directory.path(), "raw_io.c");
@@ -69,6 +79,23 @@ fn requests_of_static_libraries_reach_memory_that_is_swapped_out() {
     // Where the kernel's faults are served.
     let mut managed = run("16M", "thread");
     assert_eq!(succeed(managed.arg(&program).arg("ring").arg(&file)), "exact\n");
+}
+
+#[test]
+fn rings_do_no_wrong_where_the_kernel_cannot_bring_memory_in_and_registered_buffers_work() {
+    let directory = directory();
+    let program = compile(directory.path(), "raw_io.c");
+    let words = [program, "limited-ring".into(), directory.path().join("file")];
+    exact_everywhere(&words, directory.path(), |counted, which| {
+        assert!(counted.of("pswpin") > 5000, "{which}: the buffers were swapped out");
+    });
+    // Said at the start, with what helps.
+    let output = run("16M", "signal").arg("true").output().expect("it starts");
+    let told = String::from_utf8(output.stderr).expect("text");
+    assert!(
+        told.contains("requests of io_uring fail") && told.contains("--fault thread"),
+        "{told}"
+    );
 }
 
 #[test]

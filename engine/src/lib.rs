@@ -48,6 +48,7 @@ pub use api::advice::Advice;
 pub use api::builder::Builder;
 pub use api::engine::Engine;
 pub use api::heap::Heap;
+pub use api::protect::Protection;
 pub use api::region::Region;
 pub use api::shrinker::{Registration, Scanned};
 pub use api::usage::Usage;

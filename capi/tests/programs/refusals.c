@@ -90,6 +90,11 @@ static void ranges_are_looked_at(us_engine *engine) {
     REFUSED(us_region_advise(region, 0, MIB + 1, US_PIN), US_RANGE, "bytes 0..1048577 lie outside the region of 1048576 bytes");
     REFUSED(us_region_advise(region, SIZE_MAX, 2, US_PIN), US_RANGE, "end beyond all addresses");
     REFUSED(us_region_discard(region, MIB, 1), US_RANGE, "bytes 1048576..1048577");
+    REFUSED(us_region_protect(region, 0, MIB + 1, US_READ), US_RANGE, "bytes 0..1048577 lie outside the region of 1048576 bytes");
+    REFUSED(us_region_protect(region, 0, 1, 3), US_INVALID, "3 is no us_protection");
+    MUST(us_region_protect(region, 0, PAGE, US_NO_ACCESS) == US_OK);
+    REFUSED(us_region_advise(region, 0, 1, US_PIN), US_INVALID, "may not be read");
+    MUST(us_region_protect(region, 0, PAGE, US_READ_WRITE) == US_OK);
     REFUSED(us_region_advise(region, 0, 1, 99), US_INVALID, "99 is no us_advice");
     REFUSED(us_advise(engine, memory, 1, -1), US_INVALID, "-1 is no us_advice");
     REFUSED(us_advise(engine, memory, MIB + 1, US_COLD), US_RANGE, "are not memory of this engine");

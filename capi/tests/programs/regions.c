@@ -1,5 +1,6 @@
 // Engines and regions: every function does what it says, on data that is swapped out and in. The argument: thread or signal.
 #include "must.h"
+#include <errno.h>
 #include <unistd.h>
 
 static void swaps_and_keeps(us_engine *engine) {
@@ -75,6 +76,25 @@ static void the_rest(us_engine *engine) {
     MUST(us_unmap(region) == US_OK);
 }
 
+// While pages come and go; a system call tells what may be done with one.
+static void protection_holds(us_engine *engine) {
+    us_region *region = us_map(engine, 64 * MIB);
+    char *memory = us_region_address(region);
+    fill(memory, 64 * MIB, 5);
+    MUST(us_region_protect(region, 8 * MIB, 8 * MIB, US_READ) == US_OK);
+    MUST(us_region_protect(region, 16 * MIB, 8 * MIB, US_NO_ACCESS) == US_OK);
+    check(memory, 16 * MIB, 5);
+    FILE *zeros = fopen("/dev/zero", "r");
+    MUST(zeros && read(fileno(zeros), memory + 8 * MIB, 8) == -1 && errno == EFAULT);
+    MUST(read(fileno(zeros), memory + 16 * MIB, 8) == -1 && errno == EFAULT);
+    fclose(zeros);
+    MUST(us_region_protect(region, 0, 64 * MIB, US_READ_WRITE) == US_OK);
+    check(memory, 64 * MIB, 5);
+    fill(memory, 64 * MIB, 6);
+    check(memory, 64 * MIB, 6);
+    MUST(us_unmap(region) == US_OK);
+}
+
 static void counters_have_names(us_engine *engine) {
     size_t count = 0;
     MUST(us_counters(engine, NULL, &count) == US_OK);
@@ -119,6 +139,7 @@ int main(int argc, char **argv) {
     MUST(!strcmp(us_version(), "0.1.0"));
     swaps_and_keeps(engine);
     advice_is_taken(engine);
+    protection_holds(engine);
     counters_have_names(engine);
     the_rest(engine);
     all_options_are_taken();

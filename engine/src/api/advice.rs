@@ -43,10 +43,20 @@ impl Core {
             Advice::Cold => self.cool(range),
             Advice::Prefetch => self.prefetch_range(range),
             Advice::PageOut => self.page_out_range(range),
-            Advice::Pin => return self.pin_range(range),
+            Advice::Pin => return self.pin_readable(range),
             Advice::Unpin => self.unpin_range(range),
         }
         Ok(())
+    }
+}
+
+impl Core {
+    /// A page is brought in by reading it.
+    fn pin_readable(&self, range: PageRange) -> Result<(), Error> {
+        match self.arena.closed_within(range) {
+            Some(page) => Err(Error::NotReadable(self.page_address(page))),
+            None => self.pin_range(range),
+        }
     }
 }
 
@@ -55,7 +65,8 @@ impl Engine {
     /// ones share their pages with others.
     ///
     /// # Errors
-    /// [`Error::NotManaged`]: a page of the range is in no region or heap of this engine; [`Error::PinTooLarge`].
+    /// [`Error::NotManaged`]: a page of the range is in no region or heap of this engine; [`Error::PinTooLarge`] and
+    /// [`Error::NotReadable`], as for [`Region::pin`](crate::Region::pin).
     ///
     /// # Panics
     /// As for [`Region::pin`](crate::Region::pin).

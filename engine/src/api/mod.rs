@@ -8,6 +8,7 @@ pub mod fork;
 pub mod heap;
 pub mod options;
 pub mod prepared;
+pub mod protect;
 pub mod region;
 pub mod running;
 pub mod shrinker;

@@ -1,5 +1,6 @@
 //! A region: memory of an engine that a program sees as a plain slice.
 use crate::api::advice::Advice;
+use crate::api::protect::Protection;
 use crate::api::running::Running;
 use crate::base::error::Error;
 use crate::base::index::PageRange;
@@ -9,6 +10,7 @@ use crate::sys::{PAGE_BYTES, pages};
 use bytemuck::{AnyBitPattern, NoUninit};
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Memory of an engine; dropping it forgets its content, without any write.
 ///
@@ -18,6 +20,8 @@ pub struct Region {
     running: Arc<Running>,
     range: PageRange,
     bytes: usize,
+    /// Some pages may be protected: whoever gets them next expects to read and write.
+    is_protected: AtomicBool,
 }
 
 impl Region {
@@ -32,7 +36,7 @@ impl Region {
         let (count, align) = pages(bytes).zip(pages(align)).ok_or_else(full)?;
         let _blocked = Blocked::new();
         let range = running.core.arena.allocate(count, align).ok_or_else(full)?;
-        Ok(Self { running: running.clone(), range, bytes })
+        Ok(Self { running: running.clone(), range, bytes, is_protected: AtomicBool::new(false) })
     }
 
     /// Length in bytes, as given to [`Engine::map`](crate::Engine::map).
@@ -179,7 +183,7 @@ impl Region {
     ///
     /// # Errors
     /// Bytes outside the region; [`Error::PinTooLarge`], with nothing pinned: at most three quarters of the budget can
-    /// be.
+    /// be; [`Error::NotReadable`]: pages that are protected from being read.
     ///
     /// # Panics
     /// A page is pinned too often: a pin is missing its [`Region::unpin`].
@@ -206,7 +210,7 @@ impl Region {
         self.core().advise(self.pages_touching(bytes)?, advice)
     }
 
-    fn core(&self) -> &Core {
+    pub(super) fn core(&self) -> &Core {
         &self.running.core
     }
 
@@ -214,7 +218,11 @@ impl Region {
         self.core().page_address(self.range.first)
     }
 
-    fn pages_touching(&self, bytes: Range<usize>) -> Result<PageRange, Error> {
+    pub(super) fn note_protection(&self) {
+        self.is_protected.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn pages_touching(&self, bytes: Range<usize>) -> Result<PageRange, Error> {
         if bytes.start > bytes.end || bytes.end > self.bytes {
             return Err(Error::OutOfRange(bytes.start, bytes.end, self.bytes));
         }
@@ -227,7 +235,12 @@ impl Region {
 impl Drop for Region {
     fn drop(&mut self) {
         let _blocked = Blocked::new();
+        let is_open = !self.is_protected.load(Ordering::Relaxed)
+            || self.core().protect(self.range, Protection::ReadWrite).is_ok();
         self.core().drop_range(self.range);
-        self.core().arena.free(self.range);
+        // Address space that stays protected is nobody's any more.
+        if is_open {
+            self.core().arena.free(self.range);
+        }
     }
 }

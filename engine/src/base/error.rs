@@ -167,6 +167,16 @@ pub enum Error {
         "cannot pin {0} pages: the budget has room for {1} more pinned ones; unpin others or raise it"
     )]
     PinTooLarge(u32, u32),
+    /// A page to pin, by its address, that is protected from being read.
+    #[error(
+        "the page at {0:#x} may not be read, so it cannot be pinned: protect it for reading first"
+    )]
+    NotReadable(usize),
+    /// The kernel refused to protect pages.
+    #[error(
+        "cannot protect pages: {0}; protect longer stretches in the same way, or raise vm.max_map_count"
+    )]
+    Protect(#[source] io::Error),
 }
 
 impl Error {

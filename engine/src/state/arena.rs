@@ -31,6 +31,8 @@ struct Tables {
     /// First page to count; neighbours stay apart, so that a window ends with its region.
     used: BTreeMap<PageIndex, u32>,
     origins: Origins,
+    /// What a user of the library has protected from being read.
+    closed: RangeSet,
 }
 
 /// A part of a region, and where it comes from, if that is known.
@@ -63,7 +65,8 @@ impl Arena {
         let parts = foreign.outside(PageRange { first: 0, count: pages });
         let free = parts.into_iter().map(|part| (part.first, part.count)).collect();
         let used = space.gaps.iter().map(|gap| (gap.first, gap.count)).collect();
-        let tables = Lock::new(Tables { free, used, origins: Origins::default() });
+        let tables =
+            Lock::new(Tables { free, used, origins: Origins::default(), closed: RangeSet::new() });
         Ok(Self { space, hints: Hints::new(pages)?, tables, foreign: Lock::new(foreign) })
     }
 
@@ -215,6 +218,21 @@ impl Arena {
             self.hints.set(part, Hint::Normal);
             tables.put_free(part);
         }
+    }
+
+    /// From here on an access to these pages brings none of them in: it may not read.
+    pub fn close(&self, range: PageRange) {
+        self.tables.lock().closed.insert(range);
+    }
+
+    /// Undoes [`Self::close`].
+    pub fn reopen(&self, range: PageRange) {
+        self.tables.lock().closed.remove(range);
+    }
+
+    /// The first page of `range` that may not be read.
+    pub fn closed_within(&self, range: PageRange) -> Option<PageIndex> {
+        self.tables.lock().closed.within(range).first().map(|part| part.first)
     }
 
     /// The allocated parts of `range`, in order.

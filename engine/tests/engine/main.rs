@@ -24,6 +24,7 @@ mod measured;
 mod nodes;
 mod numbers;
 mod polling;
+mod protect;
 mod races;
 mod readahead;
 mod reclaim;

@@ -32,6 +32,11 @@ impl Context<'_> {
         self.0.uc_mcontext.gregs[libc::REG_RAX as usize] = result as i64;
     }
 
+    /// The stack that the thread goes on with.
+    pub fn set_stack_pointer(&mut self, stack: usize) {
+        self.0.uc_mcontext.gregs[libc::REG_RSP as usize] = stack as i64;
+    }
+
     /// A bit for each signal that is blocked.
     pub fn mask(&self) -> u64 {
         // SAFETY: the kernel's set is the first word of the C library's.

@@ -16,8 +16,13 @@ pub fn use_instruction_in(text: Range<usize>) -> bool {
     // SAFETY: the C library's code, which is mapped readable for as long as the process lives.
     let code = unsafe { std::slice::from_raw_parts(text.start as *const u8, text.len()) };
     let found = code.windows(INSTRUCTION_CODE.len()).position(|code| code == INSTRUCTION_CODE);
-    // Relaxed: the constructor, before there is a second thread.
+    // Relaxed: either one does, and as it is the same each time it may be found again.
     found.inspect(|at| INSTRUCTION.store(text.start + at, Ordering::Relaxed)).is_some()
+}
+
+/// Where that instruction is.
+pub fn instruction() -> usize {
+    INSTRUCTION.load(Ordering::Relaxed)
 }
 
 /// A call's arguments; those that it does not have are whatever is in their registers.

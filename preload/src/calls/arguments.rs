@@ -50,7 +50,11 @@ const PARTS_MAX: usize = 1024;
 /// Keeps the memory of a call in RAM.
 pub fn hold(number: c_long, arguments: &Arguments) -> Held {
     if let Some(row) = table::row(number) {
-        return hold_row(row, arguments);
+        let mut held = hold_row(row, arguments);
+        if number == libc::SYS_io_uring_register {
+            registered(&mut held, *arguments);
+        }
+        return held;
     }
     let mut held = Held::none();
     arguments.iter().for_each(|argument| held.add(unknown(*argument)));
@@ -89,6 +93,25 @@ fn keep(held: &mut Held, memory: Memory, address: usize, arguments: &Arguments) 
         Memory::Iocbs(count) => requests(held, address, arguments[count]),
         Memory::Request(number) => request(held, address, arguments[number]),
         Memory::Unknown => held.add(unknown(address)),
+    }
+}
+
+/// Buffers for a ring, which the kernel pins in the call: all of them have to be there.
+fn registered(held: &mut Held, [_, operation, at, count, ..]: Arguments) {
+    /// What an io_uring_register of them is called, with a list, and with a description of one.
+    const BUFFERS: usize = 0;
+    const BUFFERS_2: usize = 15;
+    let (list, count) = match operation {
+        BUFFERS => (at, count),
+        BUFFERS_2 => match (entry::<u32>(at, 0), entry::<usize>(at, 2)) {
+            (Some(count), Some(list)) => (list, count as usize),
+            _ => return,
+        },
+        _ => return,
+    };
+    held.add_whole(Span { address: list, bytes: count * size_of::<iovec>() });
+    for part in (0..count).map_while(|index| entry::<iovec>(list, index)) {
+        held.add_whole(Span::of(part.iov_base.cast_const(), part.iov_len));
     }
 }
 

@@ -3,11 +3,11 @@
 //! Calls that this library interposes go to its functions, so that memory which is mapped, unmapped or
 //! protected by number is managed as well. All others are made here, with their memory kept in RAM.
 use super::arguments::{self, Arguments};
-use super::{descriptors, lending, locks, raw_signals};
+use super::{descriptors, forks, lending, locks, raw_signals};
 use crate::abi::next::call_at;
 use crate::abi::system_call::{make, to_c};
 use crate::state::process;
-use libc::{SIGCHLD, c_int, c_long};
+use libc::{c_int, c_long};
 use std::sync::OnceLock;
 
 /// A function of this library's that stands for a call; integers and pointers travel alike.
@@ -33,9 +33,8 @@ unsafe extern "C-unwind" fn syscall(
 /// Makes a call; what it returns to C.
 pub fn serve(number: c_long, arguments: &Arguments) -> usize {
     if process::current().is_some() {
-        if number == libc::SYS_clone && is_fork(arguments) {
-            // SAFETY: the program asks for it.
-            return unsafe { libc::fork() } as isize as usize;
+        if let Some(returned) = forks::serve_number(number, arguments) {
+            return to_c(returned);
         }
         if number == libc::SYS_mprotect {
             // The function knows its callers, and this library's mean something else by it.
@@ -55,8 +54,11 @@ pub fn serve(number: c_long, arguments: &Arguments) -> usize {
             Some(Served::Long(function)) => return unsafe { call_at(function.cast(), arguments) },
             None => {}
         }
-        if let (true, Some(gather)) = (gives_rights_up(number), BEFORE_RIGHTS_GO.get()) {
-            gather();
+        if let (libc::SYS_exit, Some(end)) = (number, BEFORE_THREAD_ENDS.get()) {
+            end(arguments[0] as c_int);
+        }
+        if gives_rights_up(number) {
+            gather_rights();
         }
     }
     raw_signals::with_mask_of(number, *arguments, |arguments| plain(number, arguments))
@@ -66,9 +68,24 @@ pub fn serve(number: c_long, arguments: &Arguments) -> usize {
 /// the C library's function makes it for all.
 static BEFORE_RIGHTS_GO: OnceLock<fn()> = OnceLock::new();
 
+/// What is done before a thread ends by a call, and with which status; ours do not end with the program's last one.
+static BEFORE_THREAD_ENDS: OnceLock<fn(c_int)> = OnceLock::new();
+
+/// In the constructor.
+pub fn before_thread_ends(end: fn(c_int)) {
+    let _ = BEFORE_THREAD_ENDS.set(end);
+}
+
 /// In the constructor.
 pub fn before_rights_go(gather: fn()) {
     let _ = BEFORE_RIGHTS_GO.set(gather);
+}
+
+/// Takes what an engine will need.
+pub fn gather_rights() {
+    if let Some(gather) = BEFORE_RIGHTS_GO.get() {
+        gather();
+    }
 }
 
 fn gives_rights_up(number: c_long) -> bool {
@@ -108,12 +125,6 @@ fn plain(number: c_long, arguments: &Arguments) -> usize {
     }
     let _held = arguments::hold_if_needed(number, arguments);
     to_c(make(number, *arguments))
-}
-
-/// Whether a clone is a fork by another name.
-fn is_fork(arguments: &Arguments) -> bool {
-    let [flags, stack, ..] = *arguments;
-    flags == SIGCHLD as usize && stack == 0
 }
 
 /// What this library interposes, with the same arguments in the same order.

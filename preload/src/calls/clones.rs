@@ -4,10 +4,11 @@
 //! its copy of the stack is its own as well. Any other goes on past the handler, with the registers of the caller: on the
 //! stack that it was given, or, where it borrows its parent's (vfork), on that, with a signal stack of its own, as the
 //! handler's frame is on its parent's.
-use super::{by_number, trap};
+use super::forks::{self, Call, Wanted};
+use super::trap;
 use crate::abi::context::Context;
 use crate::abi::raw::{self, Span};
-use crate::abi::system_call::{enter, error, make, to_kernel};
+use crate::abi::system_call::{enter, error, make};
 use libc::{CLONE_VFORK, CLONE_VM, SIGCHLD};
 use libc::{REG_EFL, REG_RDI, REG_RDX, REG_RIP, REG_RSI, REG_RSP};
 use libc::{REG_R8, REG_R9, REG_R10, REG_R12, REG_R13, REG_R14, REG_R15, REG_RBP, REG_RBX};
@@ -55,19 +56,37 @@ impl Begin {
 }
 
 /// What the kernel would return.
-pub fn clone(context: &Context) -> usize {
-    let [flags, stack, ..] = match context.number() {
+pub fn clone(context: &mut Context) -> usize {
+    let arguments = match context.number() {
         libc::SYS_vfork => [(CLONE_VM | CLONE_VFORK | SIGCHLD) as usize, 0, 0, 0, 0, 0],
         _ => context.arguments(),
     };
-    let is_shared = flags & CLONE_VM as usize != 0;
+    let ([flags, stack, ..], wanted) = (arguments, Wanted::of(&arguments));
     match stack {
-        0 if !is_shared => to_kernel(by_number::serve(libc::SYS_clone, &context.arguments())),
+        _ if !wanted.is_shared() => fork(context, &wanted, Call::Clone),
         0 if flags & CLONE_VFORK as usize == 0 => error(libc::EINVAL),
         0 => borrow(context, flags),
         // Its thread-locals need not be the C library's: it is not caught again.
         stack => start(context, flags, Begin::of(context, stack).put(stack)),
     }
+}
+
+/// The same for clone3. Callers that want to share memory fall back on clone.
+pub fn clone3(context: &mut Context) -> usize {
+    match Wanted::of_3(&context.arguments()) {
+        Ok(wanted) if wanted.is_shared() => error(libc::ENOSYS),
+        Ok(wanted) => fork(context, &wanted, Call::Clone3),
+        Err(number) => error(number),
+    }
+}
+
+/// A child with memory of its own. It returns from this handler to the stack that it was given.
+fn fork(context: &mut Context, wanted: &Wanted, call: Call) -> usize {
+    let result = forks::fork(wanted, call);
+    if let (0, Some(stack)) = (result, wanted.stack_end()) {
+        context.set_stack_pointer(stack);
+    }
+    result
 }
 
 /// A child on its parent's stack, until it calls exec or ends.

@@ -10,6 +10,7 @@ use crate::abi::raw::{self, Span};
 use crate::state::areas::{self, Area};
 use crate::state::process::{self, Process};
 use libc::{c_char, c_void};
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use userswap::Engine;
 use userswap::FaultMode;
@@ -27,6 +28,16 @@ const SPANS_INLINE: usize = 6;
 const STACK_BYTES: usize = 4096;
 /// Bytes that may be pinned for one call: a tenth of the smallest budget.
 pub const PIECE_BYTES: usize = 1 << 20;
+
+thread_local! {
+    static IS_FORKING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// While this thread forks it holds the tables, and calls are the engine's and the C library's: they have no other
+/// managed memory than the stack, which is kept.
+pub fn set_forking(is_forking: bool) {
+    IS_FORKING.set(is_forking);
+}
 
 /// Before the program's code runs: finds out whether any of this will be needed.
 pub fn start(options: &Options) {
@@ -92,7 +103,7 @@ impl Held {
     /// The same for more memory. What one call names is kept up to a limit: a call that finds the rest missing
     /// ends there, with a short count.
     pub fn add(&mut self, span: Span) {
-        if !process::is_managed(span.address) {
+        if !process::is_managed(span.address) || IS_FORKING.get() {
             return;
         }
         if self.first[0].is_none() {
@@ -103,8 +114,21 @@ impl Held {
         self.keep(Span { bytes: span.bytes.min(self.room), ..span });
     }
 
-    fn keep(&mut self, span: Span) {
-        let Some(kept) = process::current().and_then(|process| keep(process, span)) else { return };
+    /// The same for all of it, without this thread's stack: the call is another thread's. Whether there was room.
+    pub fn add_whole(&mut self, span: Span) -> bool {
+        if !process::is_managed(span.address) {
+            return true;
+        }
+        (0..span.bytes).step_by(PIECE_BYTES).all(|at| {
+            let bytes = PIECE_BYTES.min(span.bytes - at);
+            self.keep(Span { address: span.address + at, bytes })
+        })
+    }
+
+    /// False if it cannot be.
+    fn keep(&mut self, span: Span) -> bool {
+        let kept = process::current().and_then(|process| keep(process, span));
+        let Some(kept) = kept else { return false };
         self.room = self.room.saturating_sub(span.bytes);
         match self.first.iter_mut().find(|kept| kept.is_none()) {
             Some(free) => *free = Some(kept),
@@ -113,6 +137,7 @@ impl Held {
                 self.more.push(kept);
             }
         }
+        true
     }
 
     /// Whether managed memory is there for the program to read.

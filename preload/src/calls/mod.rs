@@ -1,12 +1,15 @@
 //! Calls that are not about memory itself, served so that the program does not notice the engine: they get
 //! buffers that stay in RAM, and do not see the engine's descriptors and signals.
 
+pub mod aio;
 pub mod arguments;
 pub mod by_number;
 pub mod children;
 mod clones;
 pub mod descriptors;
+pub mod detached;
 mod exec;
+pub mod forks;
 pub mod held;
 pub mod in_flight;
 mod kept;
@@ -25,7 +28,10 @@ pub mod trap;
 
 /// Looks the real functions up.
 pub fn look_up() {
+    aio::look_up();
+    detached::look_up();
     exec::look_up();
+    forks::look_up();
     kept::look_up();
     lending::look_up();
     locks::look_up();

@@ -2,6 +2,7 @@
 //!
 //! The entry points are as safe as the functions that they stand in for.
 use super::arguments::Arguments;
+use super::detached;
 use super::held::{Held, is_needed, values};
 use super::libc_memory;
 use super::signals::is_by_signal;
@@ -12,7 +13,7 @@ use crate::abi::context::Context;
 use crate::abi::next::next_functions;
 use crate::abi::raw::{self, Errno, Span};
 use crate::abi::system_call::{enter_on, error};
-use crate::state::process::{self, Process};
+use crate::state::process::{self, Phase, Process};
 use libc::{c_int, c_void};
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -187,15 +188,12 @@ fn keep_stack(new: *const libc::stack_t) {
 /// to which the kernel writes as well (rseq, the list of robust mutexes, the word that tells its end), and the
 /// thread begins and ends there without a signal stack.
 fn keep_thread(attributes: *const libc::pthread_attr_t) {
-    if attributes.is_null() || !is_needed() {
+    let Some(Span { address, bytes }) = detached::stack_of(attributes).filter(|_| is_needed())
+    else {
         return;
-    }
-    let (mut start, mut bytes) = (std::ptr::null_mut(), 0);
-    // SAFETY: the program passes attributes.
-    if unsafe { pthread_attr_getstack(attributes, &mut start, &mut bytes) } == 0 {
-        let kept = bytes.min(STACK_BYTES);
-        keep_span(Span { address: start as usize + bytes - kept, bytes: kept });
-    }
+    };
+    let kept = bytes.min(STACK_BYTES);
+    keep_span(Span { address: address + bytes - kept, bytes: kept });
 }
 
 /// Remembers, and under the engine pins, what must not leave.
@@ -204,13 +202,15 @@ fn keep_span(span: Span) {
     let Some(inside) = process.within_arena(span) else { return };
     let range = process.pages_between(inside);
     let _blocked = Blocked::new();
+    // An engine that is about to start finds it in the list, or has pinned what was there and is here.
+    let phase = process.phase();
     let mut stacks = MANAGED_STACKS.lock();
     let is_known = stacks.contains(&range);
     if !is_known {
         stacks.push(range);
     }
     drop(stacks);
-    if let Some(engine) = process.engine() {
+    if let Phase::Engaged(engine) = phase {
         if is_known {
             // It may have been freed meanwhile, and its pins with it.
             engine.core().unpin_range(range);
@@ -218,14 +218,6 @@ fn keep_span(span: Span) {
         // One that cannot stay is brought in by luck only, and no caller could be told.
         let _ = engine.core().pin_range(range);
     }
-}
-
-unsafe extern "C" {
-    fn pthread_attr_getstack(
-        attributes: *const libc::pthread_attr_t,
-        start: *mut *mut c_void,
-        bytes: *mut usize,
-    ) -> c_int;
 }
 
 /// What a new thread is to run.
@@ -248,8 +240,14 @@ extern "C" fn create_thread(
         return pthread_create(thread, attributes, function, argument);
     }
     let is_programs = !callers::is_ours(caller);
+    let making = is_programs.then(|| detached::Making::new(attributes)).flatten();
+    let attributes = making.as_ref().and_then(detached::Making::attributes).unwrap_or(attributes);
     let start = Box::into_raw(Box::new(Start { function, argument, is_programs }));
     let error = pthread_create(thread, attributes, run_thread, start.cast());
+    if let Some(making) = making {
+        // SAFETY: the C library has put the number of the thread there, if there is one.
+        making.finish(if error == 0 { Ok(unsafe { thread.read() }) } else { Err(error) });
+    }
     if error != 0 {
         // SAFETY: no thread has taken the box.
         drop(unsafe { Box::from_raw(start) });

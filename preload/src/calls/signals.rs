@@ -45,10 +45,9 @@ pub fn start(options: &Options) {
 /// From here on no thread can block this signal; a parent may have left it blocked.
 fn reserve(signal: c_int) {
     let only = bit(signal);
-    // Relaxed: there is no second thread yet.
+    // Relaxed: what is ours is blocked by no thread that asks later.
     RESERVED.fetch_or(only, Ordering::Relaxed);
-    let (how, set) = (libc::SIG_UNBLOCK as usize, (&raw const only).addr());
-    make(libc::SYS_rt_sigprocmask, [how, set, 0, size_of::<u64>(), 0, 0]);
+    unblock(only);
 }
 
 const fn bit(signal: c_int) -> u64 {
@@ -75,10 +74,35 @@ pub fn take_sigsys(handler: Handler) {
     action.sa_sigaction = handler as *const () as usize;
     action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER | libc::SA_RESTART;
     let mut before = MaybeUninit::<libc::sigaction>::zeroed();
-    sigaction(SIGSYS, action, before.as_mut_ptr());
+    sigaction(SIGSYS, std::ptr::null(), before.as_mut_ptr());
     // SAFETY: an all-zero sigaction is valid.
     *AFTER_SIGSYS.lock() = Some(unsafe { before.assume_init() });
+    sigaction(SIGSYS, action, std::ptr::null_mut());
     reserve(SIGSYS);
+}
+
+/// In a thread that has blocked what is ours: it was the program's then, or the thread is ours and is to serve the program's faults.
+pub fn unblock_reserved() {
+    unblock(reserved());
+}
+
+fn unblock(set: u64) {
+    let (how, set) = (libc::SIG_UNBLOCK as usize, (&raw const set).addr());
+    make(libc::SYS_rt_sigprocmask, [how, set, 0, size_of::<u64>(), 0, 0]);
+}
+
+/// What a child with CLONE_CLEAR_SIGHAND begins with: no handlers of the program's.
+pub fn forget_handlers() {
+    for number in 1..=libc::SIGRTMAX() {
+        let mut action = MaybeUninit::<libc::sigaction>::zeroed();
+        let found = set_action(number, std::ptr::null(), action.as_mut_ptr()) == 0;
+        // SAFETY: an all-zero sigaction is valid.
+        let action = unsafe { action.assume_init_mut() };
+        if found && action.sa_sigaction != libc::SIG_IGN {
+            action.sa_sigaction = libc::SIG_DFL;
+            set_action(number, action, std::ptr::null_mut());
+        }
+    }
 }
 
 /// A SIGSYS that is not ours: a filter of the program's, or another process, has sent it.

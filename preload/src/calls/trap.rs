@@ -7,7 +7,7 @@
 //! it waits for is interrupted and begun again just as the call itself would have been. Everything that a handler's return
 //! puts back, the mask and the signal stack, is changed in what it puts back.
 use super::held::is_needed;
-use super::{by_number, clones, raw_signals, signal_stacks, signals};
+use super::{by_number, clones, forks, raw_signals, signal_stacks, signals};
 use crate::abi::context::Context;
 use crate::abi::raw_code::{self, Number};
 use crate::abi::system_call::{error, make, return_from_signal, to_kernel, use_instruction_in};
@@ -22,8 +22,9 @@ use userswap::internals::signal::Uncancelled;
 static IS_ARMED: AtomicBool = AtomicBool::new(false);
 static TRAPPED: AtomicU64 = AtomicU64::new(0);
 
-const PR_SET_SYSCALL_USER_DISPATCH: c_int = 59;
-const PR_SYS_DISPATCH_ON: usize = 1;
+pub const PR_SET_SYSCALL_USER_DISPATCH: c_int = 59;
+pub const OFF: usize = 0;
+pub const ON: usize = 1;
 /// The reason that SIGSYS gives (si_code).
 const SYS_USER_DISPATCH: c_int = 2;
 
@@ -82,17 +83,21 @@ pub fn arm_thread() {
 fn arm() -> bool {
     let text = callers::system_text();
     let option = PR_SET_SYSCALL_USER_DISPATCH as usize;
-    make(libc::SYS_prctl, [option, PR_SYS_DISPATCH_ON, text.start, text.len(), 0, 0]) == 0
+    make(libc::SYS_prctl, [option, ON, text.start, text.len(), 0, 0]) == 0
 }
 
-extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+/// The handler of SIGSYS.
+pub extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, frame: *mut c_void) {
     // SAFETY: the kernel passes both.
     let code = unsafe { (*info).si_code };
     if code != SYS_USER_DISPATCH {
-        return signals::chain_sigsys(signal, info, context);
+        return signals::chain_sigsys(signal, info, frame);
     }
     // SAFETY: as above.
-    let mut context = unsafe { Context::of(context) };
+    let mut context = unsafe { Context::of(frame) };
+    if forks::is_open() {
+        return forks::serve(&mut context, frame);
+    }
     let number = context.number();
     if number == libc::SYS_rt_sigreturn {
         return_from_signal(context.register(libc::REG_RSP), signals::reserved());
@@ -119,8 +124,7 @@ fn serve(context: &mut Context) -> usize {
         libc::SYS_sigaltstack => signal_stacks::change_stack(context, &arguments),
         _ if is_own(context.register(libc::REG_RIP)) => make(number, arguments),
         libc::SYS_clone | libc::SYS_vfork => clones::clone(context),
-        // Its callers fall back on clone.
-        libc::SYS_clone3 => error(libc::ENOSYS),
+        libc::SYS_clone3 => clones::clone3(context),
         // SAFETY: the program asks for it.
         libc::SYS_exit_group => unsafe { libc::_exit(arguments[0] as c_int) },
         libc::SYS_prctl if arguments[0] as c_int == PR_SET_SYSCALL_USER_DISPATCH => {

@@ -96,6 +96,7 @@ fn start(text: &str) -> Result<(), String> {
     signal_stacks::start();
     libc_memory::start();
     rights::start();
+    last_thread::start();
     arena
         .advise(libc::MADV_DONTDUMP)
         .map_err(|error| format!("no core dump would end: {error}"))?;

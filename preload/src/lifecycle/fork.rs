@@ -5,7 +5,7 @@
 //! managed. All locks of ours are held across, so that the child finds the tables whole.
 use crate::abi::next;
 use crate::abi::raw;
-use crate::calls::{descriptors, held, in_flight, libc_memory, trap};
+use crate::calls::{aio, descriptors, detached, forks, held, in_flight, libc_memory, trap};
 use crate::heap::{fork_gate, huge, mimalloc};
 use crate::lifecycle::stats;
 use crate::memory::{engagement, guard, starter, unmanaged};
@@ -43,19 +43,24 @@ unsafe extern "C" fn prepare() {
     engagement::engage_if_gathered(process);
     let blocked = Blocked::new();
     let route = GlibcHeap::new();
-    let pinned = libc_memory::pin(process);
+    let mut pinned = libc_memory::pin(process);
+    pinned.extend(forks::pin_signal_stack(process));
     libc_memory::hold();
+    detached::hold();
+    aio::hold();
     mimalloc::GROWTH.hold();
     fork_gate::close();
     huge::BLOCKS.hold();
     process.native.hold();
     process.areas.hold();
+    held::set_forking(true);
     let stack = pin_stack(process);
     let ticket = process.engine().map(|engine| engine.fork_prepare());
     if ticket.is_none() {
         process.member.iter().for_each(|member| member.hold());
     }
     *PASS.lock() = Some(Pass { ticket, stack, pinned, _blocked: blocked, _route: route });
+    forks::open();
 }
 
 /// A stack of the program's own making may be managed: it must stay while no fault is served.
@@ -75,10 +80,13 @@ fn pin_stack(process: &Process) -> Option<PageRange> {
 }
 
 unsafe extern "C" fn in_parent() {
+    forks::close();
     let Some(process) = process::current() else { return };
     let Some(pass) = PASS.lock().take() else { return };
     // First: threads of the engine that are about to start want it.
     libc_memory::release();
+    detached::release();
+    aio::release();
     if let (Some(engine), Some(ticket)) = (process.engine(), pass.ticket) {
         engine.fork_parent(ticket);
         pass.stack.iter().chain(&pass.pinned).for_each(|range| engine.core().unpin_range(*range));
@@ -91,12 +99,14 @@ unsafe extern "C" fn in_parent() {
 
 unsafe extern "C" fn in_child() {
     let Some(process) = process::current() else { return };
+    forks::forget();
     trap::arm_thread();
     in_flight::forget();
     let Some(pass) = PASS.lock().take() else { return };
     process::forget_routes();
     // First: threads of the engine that are about to start want it.
     libc_memory::release();
+    detached::renew();
     if let (Some(engine), Some(ticket)) = (process.engine(), pass.ticket) {
         let _raised = descriptors::Raised::new();
         if let Err(error) = engine.fork_child(ticket) {
@@ -106,6 +116,7 @@ unsafe extern "C" fn in_child() {
         held::prepare(process, engine);
         pass.stack.iter().chain(&pass.pinned).for_each(|range| engine.core().unpin_range(*range));
     }
+    aio::renew();
     stats::renew();
     release(process);
     if let (Some(member), None) = (&process.member, process.engine()) {
@@ -116,6 +127,7 @@ unsafe extern "C" fn in_child() {
 }
 
 fn release(process: &Process) {
+    held::set_forking(false);
     process.areas.release();
     process.native.release();
     huge::BLOCKS.release();

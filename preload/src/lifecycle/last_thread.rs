@@ -3,10 +3,11 @@
 //! The C library counts threads, and ours would keep such a process alive for ever. Once the main thread has
 //! ended, a thread of ours looks from time to time whether any of the program's is left, and does what the C
 //! library does with the last one. The C library does not tell when a thread ends, so it has to look.
-use crate::abi::next::Next;
+use crate::abi::next::{self, Next};
 use crate::abi::raw;
+use crate::calls::by_number;
 use crate::state::process;
-use libc::c_void;
+use libc::{c_int, c_void};
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
@@ -48,15 +49,31 @@ mod exported {
 
 /// Returns the real pthread_exit.
 extern "C" fn before_exit() -> *mut c_void {
-    // SAFETY: has no conditions.
-    let thread = unsafe { libc::gettid() };
-    if process::current().is_some() && u32::try_from(thread) == Ok(std::process::id()) {
+    if process::current().is_some() && is_main() {
         let watcher = std::thread::Builder::new().name("userswap-last".into());
         if let Err(error) = watcher.stack_size(STACK_BYTES).spawn(watch) {
             raw::say(&format!("the process may not end with its last thread: {error}"));
         }
     }
     PTHREAD_EXIT.address()
+}
+
+/// In the constructor: a thread can end by the kernel's call for it.
+pub fn start() {
+    by_number::before_thread_ends(before_end);
+}
+
+/// A process whose only thread of the program's is the main thread ends with that.
+fn before_end(status: c_int) {
+    if is_main() && is_any_left() == Some(false) {
+        next::_exit(status);
+    }
+}
+
+fn is_main() -> bool {
+    // SAFETY: has no conditions.
+    let thread = unsafe { libc::gettid() };
+    u32::try_from(thread) == Ok(std::process::id())
 }
 
 fn watch() {

@@ -1,0 +1,214 @@
+//! POSIX aio: a request and its buffer are kept in RAM until it has ended.
+//!
+//! The C library's threads carry requests out, with all signals blocked and by calls of their own. What ends a request
+//! is a word in it, so each call of this family, by which the program learns of that too, lets go of what has
+//! ended. The entry points are as safe as the functions that they stand in for; a thread may be cancelled in them.
+use super::held::{Held, is_needed};
+use crate::abi::next::next_functions;
+use crate::abi::raw::{self, Span};
+use crate::state::notices;
+use libc::{EINPROGRESS, aiocb, c_int, sigevent, ssize_t, timespec};
+use std::mem::offset_of;
+use userswap::internals::lock::Lock;
+use userswap::internals::signal::Blocked;
+
+type List = *const *mut aiocb;
+
+next_functions! {
+    fn aio_read(request: *mut aiocb) -> c_int;
+    fn aio_read64(request: *mut aiocb) -> c_int;
+    fn aio_write(request: *mut aiocb) -> c_int;
+    fn aio_write64(request: *mut aiocb) -> c_int;
+    fn aio_fsync(operation: c_int, request: *mut aiocb) -> c_int;
+    fn aio_fsync64(operation: c_int, request: *mut aiocb) -> c_int;
+    fn lio_listio(mode: c_int, list: List, count: c_int, event: *mut sigevent) -> c_int;
+    fn lio_listio64(mode: c_int, list: List, count: c_int, event: *mut sigevent) -> c_int;
+    fn aio_error(request: *const aiocb) -> c_int;
+    fn aio_error64(request: *const aiocb) -> c_int;
+    fn aio_return(request: *mut aiocb) -> ssize_t;
+    fn aio_return64(request: *mut aiocb) -> ssize_t;
+    fn aio_suspend(list: List, count: c_int, limit: *const timespec) -> c_int;
+    fn aio_suspend64(list: List, count: c_int, limit: *const timespec) -> c_int;
+    fn aio_cancel(fd: c_int, request: *mut aiocb) -> c_int;
+    fn aio_cancel64(fd: c_int, request: *mut aiocb) -> c_int;
+}
+
+/// Where glibc has the error number of a request: after what its user fills in, a pointer and two numbers.
+const ERROR_AT: usize = offset_of!(aiocb, aio_sigevent)
+    + size_of::<sigevent>()
+    + size_of::<usize>()
+    + 2 * size_of::<c_int>();
+
+/// Tells this matter from others in what the job has told.
+const MATTER: u64 = 5;
+
+/// A request on its way.
+struct Request {
+    address: usize,
+    /// The C library has it: its word says whether it has ended.
+    is_given: bool,
+    _held: Held,
+}
+
+/// As many as the program has given to the C library, which has their own structures for each.
+static REQUESTS: Lock<Vec<Request>> = Lock::new(Vec::new());
+
+/// Before the C library gets a request.
+fn keep(request: *mut aiocb) {
+    let mut held = Held::none();
+    let is_kept = held.add_whole(Span::of(request.cast_const(), size_of::<aiocb>()));
+    // SAFETY: the program passes a request.
+    let copy = unsafe { request.read() };
+    if !is_kept || !held.add_whole(Span::of(copy.aio_buf.cast_const(), copy.aio_nbytes)) {
+        let line = "requests of aio for more than may be pinned can fail with EFAULT; raise --ram, or make them smaller";
+        notices::tell_once(MATTER, b"", format_args!("{line}"));
+    }
+    let _blocked = Blocked::new();
+    let mut requests = REQUESTS.lock();
+    requests.retain(|known| known.address != request.addr());
+    requests.push(Request { address: request.addr(), is_given: false, _held: held });
+}
+
+/// Lets go of one that is not on its way.
+fn forget(request: *const aiocb) {
+    let _blocked = Blocked::new();
+    REQUESTS.lock().retain(|known| known.address != request.addr());
+}
+
+/// The C library has a request now, unless it refused it.
+fn give(request: *const aiocb) {
+    let _blocked = Blocked::new();
+    let mut requests = REQUESTS.lock();
+    let kept = requests.iter_mut().filter(|known| known.address == request.addr());
+    kept.for_each(|known| known.is_given = true);
+}
+
+/// Lets go of what has ended of these; its memory may be gone by now.
+fn settle(is_asked: impl Fn(usize) -> bool) {
+    if !is_needed() {
+        return;
+    }
+    let errno = raw::errno();
+    let blocked = Blocked::new();
+    REQUESTS.lock().retain(|request| {
+        !request.is_given || !is_asked(request.address) || is_on_its_way(request.address)
+    });
+    drop(blocked);
+    raw::set_errno(errno);
+}
+
+fn is_on_its_way(request: usize) -> bool {
+    let mut error = [0; size_of::<c_int>()];
+    raw::read_memory(request + ERROR_AT, &mut error) == error.len()
+        && c_int::from_ne_bytes(error) == EINPROGRESS
+}
+
+/// Gives a request to the C library.
+fn submit(request: *mut aiocb, call: impl FnOnce() -> c_int) -> c_int {
+    if !is_needed() || request.is_null() {
+        return call();
+    }
+    keep(request);
+    let status = call();
+    if status == 0 {
+        give(request)
+    } else {
+        forget(request)
+    }
+    status
+}
+
+/// Gives it several. Those that it does not take say so.
+fn submit_all(list: List, count: c_int, call: impl FnOnce() -> c_int) -> c_int {
+    if !is_needed() {
+        return call();
+    }
+    let requests = || {
+        let indices = 0..usize::try_from(count).unwrap_or(0);
+        // SAFETY: the program passes as many.
+        indices.map(|index| unsafe { list.wrapping_add(index).read() })
+    };
+    for request in requests() {
+        // SAFETY: null, or a request.
+        let operation = unsafe { request.as_ref() }.map(|request| request.aio_lio_opcode);
+        if matches!(operation, Some(libc::LIO_READ | libc::LIO_WRITE)) {
+            keep(request);
+        }
+    }
+    let status = call();
+    requests().for_each(|request| give(request));
+    if status != 0 {
+        settle(|_| true);
+    }
+    status
+}
+
+/// Before fork: no other thread has the list then.
+pub fn hold() {
+    REQUESTS.hold();
+}
+
+/// After fork, in the parent.
+pub fn release() {
+    REQUESTS.release();
+}
+
+/// In the child, in which nobody carries these requests out.
+pub fn renew() {
+    REQUESTS.release();
+    let _blocked = Blocked::new();
+    REQUESTS.lock().clear();
+}
+
+/// Declares entry points, each with how it makes the call after ours.
+macro_rules! entries {
+    ($( fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty { $served:expr } )+) => {
+        mod exported {
+            use super::*;
+            $(
+                #[unsafe(no_mangle)]
+                pub unsafe extern "C-unwind" fn $name($($argument: $type),*) -> $result {
+                    let call = || super::$name($($argument),*);
+                    $served(call)
+                }
+            )+
+        }
+    };
+}
+
+/// By which the program learns what of its requests has ended.
+fn and_settle<R>(call: impl FnOnce() -> R) -> R {
+    let result = call();
+    settle(|_| true);
+    result
+}
+
+/// The same for one.
+fn and_settle_one<R>(request: *const aiocb, call: impl FnOnce() -> R) -> R {
+    let result = call();
+    settle(|known| known == request.addr());
+    result
+}
+
+entries! {
+    fn aio_read(request: *mut aiocb) -> c_int { |call| submit(request, call) }
+    fn aio_read64(request: *mut aiocb) -> c_int { |call| submit(request, call) }
+    fn aio_write(request: *mut aiocb) -> c_int { |call| submit(request, call) }
+    fn aio_write64(request: *mut aiocb) -> c_int { |call| submit(request, call) }
+    fn aio_fsync(operation: c_int, request: *mut aiocb) -> c_int { |call| submit(request, call) }
+    fn aio_fsync64(operation: c_int, request: *mut aiocb) -> c_int { |call| submit(request, call) }
+    fn lio_listio(mode: c_int, list: List, count: c_int, event: *mut sigevent) -> c_int {
+        |call| submit_all(list, count, call)
+    }
+    fn lio_listio64(mode: c_int, list: List, count: c_int, event: *mut sigevent) -> c_int {
+        |call| submit_all(list, count, call)
+    }
+    fn aio_error(request: *const aiocb) -> c_int { |call| and_settle_one(request, call) }
+    fn aio_error64(request: *const aiocb) -> c_int { |call| and_settle_one(request, call) }
+    fn aio_return(request: *mut aiocb) -> ssize_t { |call| and_settle_one(request, call) }
+    fn aio_return64(request: *mut aiocb) -> ssize_t { |call| and_settle_one(request, call) }
+    fn aio_suspend(list: List, count: c_int, limit: *const timespec) -> c_int { and_settle }
+    fn aio_suspend64(list: List, count: c_int, limit: *const timespec) -> c_int { and_settle }
+    fn aio_cancel(fd: c_int, request: *mut aiocb) -> c_int { and_settle }
+    fn aio_cancel64(fd: c_int, request: *mut aiocb) -> c_int { and_settle }
+}
