@@ -60,12 +60,16 @@ impl Owner {
     }
 }
 
+/// Of memory that is this large few pages of a block are mapped with the budget of 16 MiB, or more than can be copied at once,
+/// so that blocks leave by halves: every fourth page is never touched.
+const SIZES: [usize; 2] = [64 * MIB, 21 * MIB];
+
 #[test]
 fn what_threads_write_stays_while_blocks_leave() {
     alone(120, || {
-        for way in BLOCK_WAYS {
+        for (way, bytes) in BLOCK_WAYS.into_iter().flat_map(|way| SIZES.map(|bytes| (way, bytes))) {
             let engine = engine_of_blocks(way);
-            let region = engine.map(64 * MIB).unwrap();
+            let region = engine.map(bytes).unwrap();
             let (pages, seed) = (Pages::of(&region), seed());
             std::thread::scope(|scope| {
                 for owner in 0..4 {
@@ -77,7 +81,7 @@ fn what_threads_write_stays_while_blocks_leave() {
                 }
             });
             let counters = engine.counters();
-            assert!(counters.swpout_block > 5_000, "{way:?}: {counters:?}");
+            assert!(counters.swpout_block > 2_000, "{way:?}, {bytes} bytes: {counters:?}");
             assert_eq!(counters.pages_lost, 0);
             audit(&engine);
             drop(region);
@@ -231,28 +235,31 @@ const FROM_FILE: u64 = 1 << 20;
 
 #[test]
 fn what_a_device_delivers_into_pages_of_blocks_stays() {
-    alone(120, || {
-        let engine = engine_of_blocks(WAYS[0]);
-        let region = engine.map(64 * MIB).unwrap();
-        let (pages, seed) = (Pages::of(&region), seed());
-        let file = &file_of(pages, FROM_FILE);
-        std::thread::scope(|scope| {
-            for number in 0..3 {
-                let owner = Owner::new(pages, number, 3, seed);
-                scope.spawn(move || {
-                    let (ring, under_way) = (IoUring::new(64).unwrap(), HashSet::new());
-                    let mut reader = Reader { file, ring, owner, under_way };
-                    (1..=rounds(12_000)).for_each(|stamp| reader.step(stamp));
-                    reader.finish();
-                });
-            }
-        });
-        let counters = engine.counters();
-        println!("{counters:?}");
-        assert!(counters.swpout_block > 3_000 && counters.swpout_block_kept > 0, "{counters:?}");
-        assert_eq!(counters.pages_lost, 0);
-        audit(&engine);
+    alone(120, || SIZES.into_iter().for_each(devices_deliver_into_blocks));
+}
+
+fn devices_deliver_into_blocks(bytes: usize) {
+    let engine = engine_of_blocks(WAYS[0]);
+    let region = engine.map(bytes).unwrap();
+    let (pages, seed) = (Pages::of(&region), seed());
+    let file = &file_of(pages, FROM_FILE);
+    std::thread::scope(|scope| {
+        for number in 0..3 {
+            let owner = Owner::new(pages, number, 3, seed);
+            scope.spawn(move || {
+                let (ring, under_way) = (IoUring::new(64).unwrap(), HashSet::new());
+                let mut reader = Reader { file, ring, owner, under_way };
+                (1..=rounds(12_000)).for_each(|stamp| reader.step(stamp));
+                reader.finish();
+            });
+        }
     });
+    let counters = engine.counters();
+    println!("{counters:?}");
+    let (left, kept) = (counters.swpout_block, counters.swpout_block_kept);
+    assert!(left > 2_000 && kept > 0, "{bytes} bytes: {counters:?}");
+    assert_eq!(counters.pages_lost, 0);
+    audit(&engine);
 }
 
 #[test]
