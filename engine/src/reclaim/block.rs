@@ -55,7 +55,7 @@ impl Core {
         blocks: &mut Blocks,
         scratch: &mut Scratch,
     ) -> Option<Reclaimed> {
-        if !blocks.open(&self.threads) {
+        if !blocks.open(&self.threads, self.tuning.filters) {
             return None;
         }
         let mut pages = self.oldest_of(node).into_iter();
