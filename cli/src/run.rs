@@ -17,6 +17,7 @@ use userswap::internals::Cipher;
 use userswap::internals::PAGE_CLUSTER_DEFAULT;
 use userswap::internals::cpu_latency;
 use userswap::internals::directories::names;
+use userswap::internals::filters;
 use userswap::internals::open;
 use userswap::internals::page_cluster_of;
 use userswap::internals::remote;
@@ -191,6 +192,7 @@ pub fn run(args: RunArgs) -> Result<Infallible, Failure> {
     let program = program::resolve(name, search_path.as_deref())?;
     check_kernel(&options)?;
     let library = library::install()?;
+    options.filters = filters::tried();
     options.control = control_directory();
     options.told = told(&library);
     options.ledger = match args.ram_per_process {

@@ -7,11 +7,13 @@ use std::process::{Command, Output};
 
 use preload_support::{as_nobody, compile, directory};
 use serde_json::Value;
+use userswap::internals::OPTIONS_VARIABLE;
 
 /// Their numbers on x86-64.
 const USERFAULTFD: &str = "323";
 const IO_URING_SETUP: &str = "425";
 const PROCESS_MADVISE: &str = "440";
+const VMSPLICE: &str = "278";
 
 struct Doctor {
     works: bool,
@@ -122,6 +124,9 @@ fn what_a_filter_forbids_is_named_with_the_profile_that_permits_it() {
     assert!(doctor.works);
     doctor.says("io_uring", "limited", &["seccomp"]);
     doctor.says("batched drop", "limited", &["seccomp"]);
+    doctor.says("block reclaim", "OK", &[]);
+    let doctor = Doctor::ask(&mut filtered(path, &[VMSPLICE], &userswap()));
+    doctor.says("block reclaim", "limited", &["seccomp", "vmsplice"]);
 
     let doctor = Doctor::ask(&mut filtered(path, &[USERFAULTFD], &nobody(path)));
     let mut run = filtered(path, &[USERFAULTFD], &nobody(path));
@@ -131,6 +136,18 @@ fn what_a_filter_forbids_is_named_with_the_profile_that_permits_it() {
         true => doctor.says("userfaultfd", "OK", &[]),
         false => doctor.says("userfaultfd", "missing", &["seccomp"]),
     }
+}
+
+#[test]
+fn programs_are_told_which_filters_were_tried() {
+    let directory = directory();
+    let told = |calls: &[&str]| {
+        let mut run = filtered(directory.path(), calls, &userswap());
+        let ran = run.args(["run", "--ram", "16M", "--", "printenv", OPTIONS_VARIABLE]).output();
+        String::from_utf8(ran.unwrap().stdout).unwrap()
+    };
+    assert!(told(&[PROCESS_MADVISE]).contains("\nfilters=1\n"));
+    assert!(told(&[VMSPLICE]).contains("\nfilters=0\n"));
 }
 
 #[test]

@@ -62,6 +62,7 @@ fn assert_counted(directory: &Path, recording: &Recording) {
     assert_eq!((stats["pgfault"].as_u64(), stats["trace_lost"].as_u64()), (Some(faults), Some(0)));
     assert_eq!(stats["pgmajfault"].as_u64(), Some(events(recording, Kind::Read)));
     assert_eq!(stats["pgfault_cached"].as_u64(), Some(events(recording, Kind::SecondChance)));
+    assert_eq!(stats["pgfault_wp"].as_u64(), Some(events(recording, Kind::Written)));
     assert!(events(recording, Kind::Read) > 0, "{:?}", recording.events);
 }
 
@@ -156,7 +157,7 @@ fn a_file_that_is_no_trace_gets_one_line_and_status_2() {
     for (content, said) in [
         (&b""[..], "is no trace: name a file that userswap run --trace or --record wrote"),
         (b"#!/bin/sh\n", "is no trace"),
-        (b"userswap-trace 3 {}\n", "is a trace of version \"3\""),
+        (b"userswap-trace 5 {}\n", "is a trace of version \"5\", this userswap reads 1 to 4"),
         (b"userswap-trace 1 {}\n", "its header is damaged"),
         (&whole[..whole.len() / 2], "is cut at byte"),
         (&damaged, "is damaged at byte"),

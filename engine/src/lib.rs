@@ -106,8 +106,8 @@ pub mod internals {
     pub use crate::swapoff::{Proceed, Progress};
     pub use crate::sys::uffd::{Rights, Way};
     pub use crate::sys::{
-        PAGE_BYTES, bench, clock, cpu_latency, directory as directories, fd, futex, lock, mapping,
-        numa, own_fd, pagemap, pages, process, scattered, signal, told,
+        PAGE_BYTES, bench, clock, cpu_latency, directory as directories, fd, filters, futex, lock,
+        mapping, numa, own_fd, pagemap, pages, process, scattered, signal, told,
     };
     pub use userswap_policy::readahead::{Hint, PAGE_CLUSTER_DEFAULT, page_cluster_of};
 }

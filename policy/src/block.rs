@@ -14,8 +14,16 @@ const MAPPED_MIN: u32 = 32;
 /// Mapped pages that can be copied at a time: the pages of the largest pipe that everybody may have.
 const MAPPED_MAX: u32 = 256;
 
-/// Batches between two that go the way that costs more, to see whether it still does.
-const PROBED: u32 = 16;
+/// What may be taken at a time, from what shares its flushes best: a block, or where more of it is mapped than can be
+/// copied, or a page of it is in transition, the half with the oldest page.
+pub const EXTENTS: [u32; 2] = [BLOCK_PAGES, MAPPED_MAX];
+
+/// Batches between two that go the way that costs more, to see whether it still does, for each time that it cost as much
+/// as the other: however much that was, about a sixteenth is added.
+const PROBED: u64 = 16;
+
+/// Costs further apart than this count as no further: 256 batches are a quarter of a gigabyte at most.
+const APART_MAX: u64 = 16;
 
 /// Batches of each way whose costs are remembered.
 const REMEMBERED: usize = 4;
@@ -23,7 +31,7 @@ const REMEMBERED: usize = 4;
 /// Batches that go page by page after a block was refused, doubled with each refusal in a row up to this power.
 const REFUSED_MAX: u32 = 6;
 
-/// Whether taking a block is worth it of which so many pages are mapped.
+/// Whether taking a block, or half of one, is worth it of which so many pages are mapped.
 pub fn pays(mapped: u32) -> bool {
     (MAPPED_MIN..=MAPPED_MAX).contains(&mapped)
 }
@@ -78,7 +86,8 @@ impl Recent {
 pub struct Ways {
     runs: Recent,
     block: Recent,
-    batches: u32,
+    /// Batches since the way that costs more was gone.
+    unprobed: u64,
     /// Batches that no block is looked for.
     rest: u32,
     refused: u32,
@@ -95,7 +104,6 @@ impl Ways {
     }
 
     fn cheaper(&mut self) -> Way {
-        self.batches = self.batches.wrapping_add(1);
         if self.rest > 0 {
             self.rest -= 1;
             return Way::Runs;
@@ -103,10 +111,15 @@ impl Ways {
         let (Some(runs), Some(block)) = (self.runs.cost(), self.block.cost()) else {
             return if self.runs.batches == 0 { Way::Runs } else { Way::Block };
         };
-        match (self.batches.is_multiple_of(PROBED), block < runs) {
-            (false, true) | (true, false) => Way::Block,
-            (false, false) | (true, true) => Way::Runs,
+        let (way, other) =
+            if block < runs { (Way::Block, Way::Runs) } else { (Way::Runs, Way::Block) };
+        self.unprobed += 1;
+        let apart = runs.max(block) / runs.min(block).max(1);
+        if self.unprobed < PROBED * apart.clamp(1, APART_MAX) {
+            return way;
         }
+        self.unprobed = 0;
+        other
     }
 
     /// A batch has gone a way: so many pages, and what it took.
@@ -145,19 +158,25 @@ mod tests {
         ways.on_batch(Way::Runs, 256, 256 * 15_000);
         assert_eq!(ways.cheaper(), Way::Block, "its cost is to be found out");
         ways.on_batch(Way::Block, 100, 100 * 3_000);
-        let count = |ways: &mut Ways, way| (0..160).filter(|_| ways.cheaper() == way).count();
+        // 5 times as much.
+        let count = |ways: &mut Ways, way| (0..800).filter(|_| ways.cheaper() == way).count();
         assert_eq!(count(&mut ways, Way::Runs), 10);
         // One that took long by chance changes nothing, nor does one that took no time.
         ways.on_batch(Way::Block, 100, 100 * 90_000);
-        ways.on_batch(Way::Block, 100, 100 * 3_500);
+        ways.on_batch(Way::Block, 100, 100 * 3_000);
         ways.on_batch(Way::Runs, 256, 256 * 1_000);
         ways.on_batch(Way::Runs, 256, 256 * 15_000);
         ways.on_batch(Way::Runs, 0, 7);
         assert_eq!(count(&mut ways, Way::Runs), 10);
         for _ in 0..4 {
-            ways.on_batch(Way::Runs, 256, 256 * 200);
+            ways.on_batch(Way::Runs, 256, 256 * 2_900);
         }
-        assert_eq!(count(&mut ways, Way::Block), 10);
+        assert_eq!(count(&mut ways, Way::Block), 50, "nearly the same");
+        for _ in 0..4 {
+            ways.on_batch(Way::Runs, 256, 256 / 4);
+        }
+        // However much more.
+        assert_eq!((0..256 * 4).filter(|_| ways.cheaper() == Way::Block).count(), 4);
     }
 
     #[test]

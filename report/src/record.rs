@@ -217,7 +217,7 @@ impl Looks {
             Kind::FirstTouch | Kind::SecondChance => {
                 self.access.add(self.moments.len() as u32, event.first);
             }
-            Kind::Waited | Kind::Present | Kind::Nothing => {}
+            Kind::Waited | Kind::Present | Kind::Nothing | Kind::Written => {}
         }
     }
 }

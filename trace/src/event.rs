@@ -15,7 +15,8 @@ pub enum Kind {
     Read = 3,
     /// A fault on a page in transition, which waited for it.
     Waited = 4,
-    /// A fault on a page that was there: it was protected against writing, or its fault was answered meanwhile.
+    /// A fault on a page that was there: its fault was answered meanwhile. Before [`Self::Written`] was told apart, this was
+    /// also said of such pages.
     Present = 5,
     /// A fault that found no page: in no region, or lost.
     Nothing = 6,
@@ -27,11 +28,13 @@ pub enum Kind {
     Left = 9,
     /// The program gave pages up; they have no content any more.
     Dropped = 10,
+    /// A fault of a write to a page that was there, protected since it was read: the first write to it.
+    Written = 11,
 }
 
 impl Kind {
     /// All kinds, by their numbers.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::FirstTouch,
         Self::SecondChance,
         Self::Read,
@@ -42,6 +45,7 @@ impl Kind {
         Self::Back,
         Self::Left,
         Self::Dropped,
+        Self::Written,
     ];
 
     /// The kind of a number.
@@ -51,7 +55,7 @@ impl Kind {
 
     /// Whether it is a fault, and thus of one page.
     pub fn is_fault(self) -> bool {
-        (self as u8) <= Self::Nothing as u8
+        !matches!(self, Self::Fresh | Self::Back | Self::Left | Self::Dropped)
     }
 }
 

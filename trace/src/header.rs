@@ -2,10 +2,30 @@
 use serde::{Deserialize, Serialize};
 
 /// The version of a trace.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 3;
 
-/// The version of a record: a trace with [`Sample`](crate::Sample)s in it. Others are refused.
-pub const RECORD_VERSION: u32 = 2;
+/// The version of a record: a trace with [`Sample`](crate::Sample)s in it.
+pub const RECORD_VERSION: u32 = 4;
+
+/// Those of both before [`Kind::Written`](crate::Kind::Written), which are read as well. Others are refused.
+pub(crate) const OLDER: Versions = Versions { trace: 1, record: 2 };
+
+/// Those of today.
+pub(crate) const NEWEST: Versions = Versions { trace: VERSION, record: RECORD_VERSION };
+
+/// The numbers of one time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Versions {
+    pub trace: u32,
+    pub record: u32,
+}
+
+impl Versions {
+    /// The number of a file with this header.
+    pub fn of(self, header: &Header) -> u32 {
+        if header.record.is_some() { self.record } else { self.trace }
+    }
+}
 
 /// What the line begins with, before the version.
 pub(crate) const MAGIC: &str = "userswap-trace ";
@@ -52,13 +72,9 @@ pub struct RecordHeader {
 }
 
 impl Header {
-    fn version(&self) -> u32 {
-        if self.record.is_some() { RECORD_VERSION } else { VERSION }
-    }
-
     /// The line, with its end.
     pub(crate) fn line(&self) -> String {
         let fields = serde_json::to_string(self).expect("plain fields are JSON");
-        format!("{MAGIC}{} {fields}\n", self.version())
+        format!("{MAGIC}{} {fields}\n", NEWEST.of(self))
     }
 }

@@ -1,6 +1,6 @@
 //! Reading a trace, block by block; nothing that a file says is believed before it is checked.
-use crate::header::{LINE_MAX, MAGIC};
-use crate::{Event, Header, RECORD_VERSION, Sample, VERSION, code};
+use crate::header::{LINE_MAX, MAGIC, NEWEST, OLDER};
+use crate::{Event, Header, RECORD_VERSION, Sample, code};
 use std::fmt;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -126,14 +126,15 @@ impl<R: BufRead> Reader<R> {
         let text = std::str::from_utf8(&line).map_err(|_| no_trace())?;
         let rest = text.strip_prefix(MAGIC).and_then(|rest| rest.strip_suffix('\n'));
         let (version, fields) = rest.and_then(|rest| rest.split_once(' ')).ok_or_else(no_trace)?;
-        if ![VERSION, RECORD_VERSION].iter().any(|known| version == known.to_string()) {
+        let known = |number: &u32| (OLDER.trace..=RECORD_VERSION).contains(number);
+        let Some(version) = version.parse().ok().filter(known) else {
             let known =
-                format!("this userswap reads {VERSION} and {RECORD_VERSION}: record it again");
+                format!("this userswap reads {} to {RECORD_VERSION}: record it again", OLDER.trace);
             return Err(bad(format!("is a trace of version {version:?}, {known}")));
-        }
+        };
         let header: Header = serde_json::from_str(fields)
             .map_err(|error| bad(format!("its header is damaged ({error}): record it again")))?;
-        if header.record.is_some() != (version == RECORD_VERSION.to_string()) {
+        if ![OLDER, NEWEST].iter().any(|versions| versions.of(&header) == version) {
             return Err(bad("its header is damaged (another version's): record it again".into()));
         }
         if header.page_bytes == 0 || header.pages == 0 {

@@ -87,7 +87,12 @@ impl Uses {
         match event.kind {
             // Of a first touch the run has come just before.
             Kind::FirstTouch | Kind::Nothing | Kind::Back | Kind::Left => {}
-            Kind::SecondChance | Kind::Read | Kind::Waited | Kind::Present | Kind::Fresh => {
+            Kind::SecondChance
+            | Kind::Read
+            | Kind::Waited
+            | Kind::Present
+            | Kind::Written
+            | Kind::Fresh => {
                 for page in pages {
                     let next = self.numbers.len() as u32;
                     let number = *self.numbers.entry(page).or_insert(next);

@@ -148,13 +148,9 @@ fn a_byte_that_is_damaged_anywhere_is_found() {
 #[test]
 fn another_version_and_what_follows_the_end_are_named() {
     let bytes = written(&usual());
-    let mut newer = bytes.clone();
-    let at = newer.iter().position(|byte| *byte == b'1').unwrap();
-    newer[at] = b'3';
-    let refusal = read(&newer).err().unwrap().to_string();
-    assert!(refusal.contains("version \"3\"") && refusal.contains("reads 1 and 2"), "{refusal}");
-    newer[at] = b'2';
-    let refusal = read(&newer).err().unwrap().to_string();
+    let refusal = read(&of_version(5, &bytes)).err().unwrap().to_string();
+    assert!(refusal.contains("version \"5\"") && refusal.contains("reads 1 to 4"), "{refusal}");
+    let refusal = read(&of_version(2, &bytes)).err().unwrap().to_string();
     assert!(refusal.contains("its header is damaged"), "{refusal}");
     let refusal = read(&[&bytes[..], b"x"].concat()).err().unwrap().to_string();
     assert!(refusal.contains("goes on after its end"), "{refusal}");
@@ -245,12 +241,33 @@ fn uses_are_faults_and_runs_that_came_new() {
         Event::fault(Kind::FirstTouch, 70),
         Event::fault(Kind::SecondChance, 72),
         Event::fault(Kind::Nothing, 5),
+        Event::fault(Kind::Written, 70),
     ];
     let bytes = written(&[(0, events), (7, Vec::new())]);
     let recording = Recording::read(Reader::new("a.trace".into(), &bytes[..]).unwrap()).unwrap();
     let (access, drop) = (Use::Access, Use::Drop);
-    let uses = [access(0), access(1), access(2), drop(0), drop(1), access(0), access(2)];
+    let uses = [access(0), access(1), access(2), drop(0), drop(1), access(0), access(2), access(0)];
     assert_eq!((&recording.uses[..], recording.pages, recording.lost), (&uses[..], 3, 7));
-    assert_eq!(recording.accesses(), (vec![0, 1, 2, 3, 2], 5));
-    assert_eq!(recording.events, [2, 1, 1, 0, 0, 1, 2, 1, 1, 1]);
+    assert_eq!(recording.accesses(), (vec![0, 1, 2, 3, 2, 3], 5));
+    assert_eq!(recording.events, [2, 1, 1, 0, 0, 1, 2, 1, 1, 1, 1]);
+}
+
+/// A file with another number for its version.
+fn of_version(version: u32, bytes: &[u8]) -> Vec<u8> {
+    let fields = bytes.iter().position(|byte| *byte == b'{').unwrap();
+    [format!("userswap-trace {version} ").as_bytes(), &bytes[fields..]].concat()
+}
+
+#[test]
+fn files_from_before_first_writes_were_told_are_read_and_other_versions_are_refused() {
+    let (trace, record) = (written(&usual()), record((0..3).map(sample)));
+    for (bytes, numbers) in [(&trace, [1, 3]), (&record, [2, 4])] {
+        let newest = read(bytes).unwrap();
+        for version in 0..7 {
+            let found = read(&of_version(version, bytes));
+            assert_eq!(found.is_ok(), numbers.contains(&version), "version {version}");
+            found.iter().for_each(|found| assert_eq!(found.events, newest.events));
+        }
+    }
+    assert!(userswap_trace::recorded::NUMPY_SORT.starts_with(b"userswap-trace 1 "));
 }

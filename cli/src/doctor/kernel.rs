@@ -128,7 +128,7 @@ pub fn speed(means: &Means, machine: &Machine) -> Vec<Finding> {
             format!("scattered pages leave one by one ({error})"),
             match machine.is_filtered() {
                 true => {
-                    "it is not used behind a filter, whatever that permits: run without one if you may"
+                    "have the filter (seccomp) permit fork, mremap, vmsplice, readv and madvise; before Linux 5.9 run without one"
                 }
                 false => {
                     "usual reasons are vm.overcommit_memory=2 and pipes over fs.pipe-user-pages-soft: change these"

@@ -344,6 +344,7 @@ pub(super) fn tuning_of(options: &Options, topology: &Topology) -> Result<Tuning
             address_order: options.vma_ra_enabled,
         },
         trace: trace_file(options),
+        filters: options.filters,
         budgets: shares::budgets(topology, pages_of(options.ram_bytes), &options.ram_by_node)?,
         budget_max: pages_of(options.ram_max_bytes),
     })

@@ -128,6 +128,8 @@ pub struct Options {
     pub credentials: Credentials,
     /// Nothing is said about what runs outside the budget.
     pub quiet: bool,
+    /// Filters of system calls (seccomp) that were tried, and permit all that an engine does: those of a process that has as many.
+    pub filters: u32,
     /// The process that `run` became, which alone writes `stats`; 0 is none.
     pub root_pid: u32,
 }
@@ -164,6 +166,7 @@ impl Options {
             password: Password::default(),
             credentials: Credentials::default(),
             quiet: false,
+            filters: 0,
             root_pid: 0,
         }
     }
@@ -171,7 +174,7 @@ impl Options {
     /// The text for [`OPTIONS_VARIABLE`]. Paths must be UTF-8 without line ends.
     pub fn to_text(&self) -> String {
         let mut text = format!(
-            "ram={}\nram_max={}\nplacement={}\nfault={}\nmin_region={}\non_full={}\ntransfer={}\nio={}\npoll={}\nraw_calls={}\nroot_pid={}\n",
+            "ram={}\nram_max={}\nplacement={}\nfault={}\nmin_region={}\non_full={}\ntransfer={}\nio={}\npoll={}\nraw_calls={}\nfilters={}\nroot_pid={}\n",
             self.ram_bytes,
             self.ram_max_bytes,
             self.placement,
@@ -182,6 +185,7 @@ impl Options {
             self.io,
             self.poll,
             self.raw_calls,
+            self.filters,
             self.root_pid,
         );
         let Self { swap_ra_policy, page_cluster, vma_ra_enabled, .. } = self;
@@ -301,6 +305,7 @@ impl Options {
             }
             "compress" => self.compress = Some(value.parse()?),
             "quiet" => self.quiet = value == "true",
+            "filters" => self.filters = number("filters", value)?,
             "root_pid" => self.root_pid = number("root_pid", value)?,
             _ => *self.file(key)? = Some(PathBuf::from(value)),
         }
@@ -372,6 +377,7 @@ mod tests {
         options.credentials.token = Some("e==".to_owned());
         options.compress = Some(Compress::Most(64 << 20));
         options.quiet = true;
+        options.filters = 2;
         options.ledger = Some("/run/user/1000/4711.ledger".into());
         options.root_pid = 4711;
         options.swap_ra_policy = ReadaheadPolicy::Fixed;

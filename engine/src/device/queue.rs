@@ -147,7 +147,8 @@ impl Queue {
     pub fn carries(&mut self, backing: &Backing) -> bool {
         match (backing, &self.backend) {
             (Backing::Zram(_), _) => false,
-            (Backing::File, _) | (Backing::Remote(_), Backend::Threads(_)) => true,
+            (Backing::File | Backing::Memory, _) => true,
+            (Backing::Remote(_), Backend::Threads(_)) => true,
             (Backing::Remote(_), Backend::Uring { .. }) => {
                 if self.talkers.is_none() {
                     self.talkers = Workers::start().ok();

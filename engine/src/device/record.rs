@@ -107,6 +107,8 @@ pub struct Device {
     /// What is kept of the page on each slot, if they are encrypted.
     pub(super) seals: Seals,
     is_rotational: AtomicBool,
+    /// Whether its file is memory.
+    is_memory: AtomicBool,
     tier: AtomicU8,
     /// The link to it, if it is throttled.
     link: Lock<Option<Arc<Link>>>,
@@ -155,6 +157,7 @@ impl Device {
             pages_on: OnceLock::new(),
             seals: Seals::default(),
             is_rotational: AtomicBool::new(false),
+            is_memory: AtomicBool::new(false),
             tier: AtomicU8::new(NO_TIER),
             link: Lock::new(None),
             faulty: Lock::new(None),
@@ -193,6 +196,7 @@ impl Device {
         let file = opened.file.map_or_else(|| memory_device(bytes), Ok)?;
         let file = Own::raised(file);
         self.is_rotational.store(hardware.is_rotational, Ordering::Relaxed);
+        self.is_memory.store(opened.kind == DeviceKind::Memory, Ordering::Relaxed);
         self.tier.store(opened.tier.unwrap_or(NO_TIER), Ordering::Relaxed);
         let has_blocks = !matches!(opened.kind, DeviceKind::Temporary | DeviceKind::File);
         *self.backed.lock() = if has_blocks { u64::MAX } else { PAGE_BYTES as u64 };
@@ -264,6 +268,7 @@ impl Device {
 
     /// Changes what does not change while it is in use: in a child that has just been made.
     pub(super) fn set_label(&self, label: Label) {
+        self.is_memory.store(label.kind == DeviceKind::Memory, Ordering::Relaxed);
         *self.label.lock() = Some(Arc::new(label));
     }
 
@@ -297,6 +302,12 @@ impl Device {
     /// The descriptor, whose number stays the same while the device is in use.
     pub fn descriptor(&self) -> RawFd {
         self.descriptor.load(Ordering::Acquire)
+    }
+
+    /// Whether a request is a copy, and takes no longer than that.
+    pub fn is_copied(&self) -> bool {
+        // Relaxed: either way of a request is right.
+        self.is_memory.load(Ordering::Relaxed) && !self.is_hampered()
     }
 
     /// Whether it is made slower or worse than it is.

@@ -11,6 +11,8 @@ use std::sync::Arc;
 pub enum Backing {
     /// In its file.
     File,
+    /// In its file, which is memory: a request is a copy.
+    Memory,
     /// Compressed in memory.
     Zram(Arc<Zram>),
     /// On servers.
@@ -23,6 +25,7 @@ impl Backing {
         match (device.zram(), device.remote()) {
             (Some(zram), _) => Self::Zram(zram),
             (None, Some(remote)) => Self::Remote(remote),
+            (None, None) if device.is_copied() => Self::Memory,
             (None, None) => Self::File,
         }
     }
@@ -55,7 +58,7 @@ impl Request {
     pub fn transfer(&self, pieces: &Pieces) -> io::Result<()> {
         let kernel::Request { direction, offset, .. } = self.plan;
         match &self.backing {
-            Backing::File => self.plan.transfer(pieces),
+            Backing::File | Backing::Memory => self.plan.transfer(pieces),
             Backing::Zram(zram) => {
                 self.plan.transfer_by(pieces, |pieces| zram.transfer(direction, offset, pieces))
             }

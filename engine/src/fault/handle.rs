@@ -46,7 +46,7 @@ impl Core {
                 PageState::Lost => self.poison_again(page, seen),
             };
             if let Some(step) = step {
-                self.trace.note(|| event_of(page, seen.state(), &step));
+                self.trace.note(|| event_of(page, (seen.state(), access), &step));
                 return step;
             }
         }
@@ -83,13 +83,16 @@ impl Core {
     }
 }
 
-/// What a trace says of a fault: the state that it met, and what became of it.
-fn event_of(page: PageIndex, state: PageState, step: &Step) -> Event {
+/// What a trace says of a fault: the state that it met, what was wanted there, and what became of it.
+fn event_of(page: PageIndex, (state, access): (PageState, Access), step: &Step) -> Event {
     let kind = match (state, step) {
         (_, Step::Foreign) | (PageState::Lost, _) => Kind::Nothing,
         (PageState::Untouched, _) => Kind::FirstTouch,
         (PageState::Filling { .. } | PageState::Leaving { .. }, _) => Kind::Waited,
-        (PageState::Resident { .. } | PageState::Clean { .. }, _) => Kind::Present,
+        (PageState::Resident { .. } | PageState::Clean { .. }, _) => match access {
+            Access::Protected => Kind::Written,
+            Access::Read | Access::Write => Kind::Present,
+        },
         (PageState::Cached { .. } | PageState::Writing { .. }, _) => Kind::SecondChance,
         (PageState::Swapped { .. }, _) => Kind::Read,
     };

@@ -8,6 +8,7 @@ use crate::base::error::Error;
 use crate::base::index::PageIndex;
 use crate::base::limits::AHEAD_MAX;
 use crate::device::queue::{Completion, Queue};
+use crate::device::request::Backing;
 use crate::fault::handle::Step;
 use crate::fault::messages::Messages;
 use crate::fault::waiting::Waiting;
@@ -175,9 +176,12 @@ impl Server {
         }
     }
 
-    /// Starts a read, or, with all in flight or from memory, reads at once. `since_ns` is when its fault arrived.
+    /// Starts a read, or, with all in flight or from memory for a fault, reads at once. `since_ns` is when its fault arrived.
     fn start(&mut self, job: ReadJob, since_ns: Option<u64>) {
-        let is_queued = self.queue.carries(&self.core.backing_of(&job));
+        let backing = self.core.backing_of(&job);
+        // A ring has a thread of the kernel's copy from memory: a thread that waits would wait for two wake-ups more.
+        let is_at_once = since_ns.is_some() && matches!(backing, Backing::Memory);
+        let is_queued = !is_at_once && self.queue.carries(&backing);
         let Some(index) = self.idle.pop_if(|_| is_queued) else {
             self.core.read_now(job);
             return self.record_latency(since_ns);

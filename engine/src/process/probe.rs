@@ -1,6 +1,7 @@
 //! What this kernel, and the rights of this process, permit.
 use crate::base::error::Error;
 use crate::sys::alias::Alias;
+use crate::sys::filters;
 use crate::sys::scattered;
 use crate::sys::uffd::{Rights, Uffd, Way, feature};
 use crate::sys::uring::Ring;
@@ -64,6 +65,6 @@ pub fn means() -> Means {
         signalling: features & feature::SIGBUS != 0,
         uring: Ring::new(1).map(drop),
         scattered: scattered::is_supported(),
-        blocks: Alias::new().map(drop),
+        blocks: Alias::new(filters::tried()).map(drop),
     }
 }

@@ -14,7 +14,7 @@ use crate::state::scratch::{Scratch, Unmapped, Victim};
 use crate::state::unmap_lock::Parts;
 use crate::sys::{PAGE_BYTES, clock};
 use std::ops::Range;
-use userswap_policy::block::{BLOCK_PAGES, Way, pays};
+use userswap_policy::block::{BLOCK_PAGES, EXTENTS, Way, pays};
 use userswap_policy::lru::ListId;
 
 /// Blocks that are looked at for one that may be taken: of some a page is being written or read just now.
@@ -55,7 +55,7 @@ impl Core {
         blocks: &mut Blocks,
         scratch: &mut Scratch,
     ) -> Option<Reclaimed> {
-        if !blocks.open(&self.threads) {
+        if !blocks.open(&self.threads, self.tuning.filters) {
             return None;
         }
         let mut pages = self.oldest_of(node).into_iter();
@@ -102,18 +102,18 @@ impl Core {
         found
     }
 
-    /// The part of its region that lies in the block of a page.
-    fn block_of(&self, page: PageIndex) -> Option<PageRange> {
+    /// What lies of its region around a page, as far as the next addresses that `extent` pages divide.
+    fn block_of(&self, page: PageIndex, extent: u32) -> Option<PageRange> {
         let region = self.arena.region_of(page)?;
         // Blocks are of addresses, and the arena may begin anywhere.
-        let before = (self.arena.address() / PAGE_BYTES) as u32 % BLOCK_PAGES;
-        let start = (page + before) / BLOCK_PAGES * BLOCK_PAGES;
+        let before = (self.arena.address() / PAGE_BYTES) as u32 % extent;
+        let start = (page + before) / extent * extent;
         let first = start.saturating_sub(before).max(region.first);
-        let end = (start + BLOCK_PAGES - before).min(region.end());
+        let end = (start + extent - before).min(region.end());
         Some(PageRange { first, count: end - first })
     }
 
-    /// Owns all pages of the block of a page, and takes those that are mapped off their lists; returns how many those
+    /// Owns all pages of the block of a page, or of half of it, and takes those that are mapped off their lists; returns how many those
     /// are. None, and nothing has changed, when that does not pay, or a page is somebody else's.
     fn claim_block(
         &self,
@@ -121,12 +121,12 @@ impl Core {
         page: PageIndex,
         blocks: &mut Blocks,
     ) -> Option<(PageRange, u32)> {
-        let range = self.block_of(page)?;
+        let ranges = EXTENTS.map(|extent| self.block_of(page, extent));
         let mut state = node.lock();
-        let mapped = self.look_at_block(&state, range, blocks)?;
-        if !pays(mapped) {
-            return None;
-        }
+        let (range, mapped) = ranges.into_iter().flatten().find_map(|range| {
+            let mapped = self.look_at_block(&state, range, blocks).filter(|count| pays(*count))?;
+            Some((range, mapped))
+        })?;
         for (index, page) in (0..).zip(range.first..range.end()) {
             let seen = blocks.seen[index];
             if !self.pages.claim(page, seen, owned_from(seen.state())) {

@@ -39,10 +39,10 @@ impl Blocks {
     }
 
     /// Whether there is an address to take blocks to, and nothing is known that would keep them; gets one at the first
-    /// call.
-    pub fn open(&mut self, threads: &Threads) -> bool {
+    /// call. So many filters of system calls do no harm.
+    pub fn open(&mut self, threads: &Threads, filters: u32) -> bool {
         if self.alias.is_none() && !self.impossible {
-            self.alias = Alias::new().ok();
+            self.alias = Alias::new(filters).ok();
             self.impossible = self.alias.is_none();
             let descriptors = self.alias.iter().flat_map(Alias::descriptors);
             threads.queue_fds.lock().extend(descriptors);

@@ -68,6 +68,8 @@ pub struct Tuning {
     pub readahead: Settings,
     /// Where what happens to pages is written.
     pub trace: Option<TraceFile>,
+    /// Filters of system calls that are known to permit all that the engine does.
+    pub filters: u32,
 }
 
 /// How pages travel, after probing.

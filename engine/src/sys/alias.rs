@@ -47,24 +47,26 @@ unsafe impl Send for Alias {}
 impl Alias {
     /// A pipe, and what is to be known of the calling thread; used by that alone.
     ///
+    /// So many filters of its system calls are known to do no harm.
+    ///
     /// # Errors
     /// No descriptors to be had, EPERM when the user's pipes are too large together, EOPNOTSUPP where system calls are
-    /// filtered, memory is strictly accounted (which a mapping that moves leaves wrong), or the kernel drops what is held or
+    /// filtered by others, memory is strictly accounted (which a mapping that moves leaves wrong), or the kernel drops what is held or
     /// keeps what is not.
-    pub fn new() -> io::Result<Self> {
-        let mut alias = Self::unasked()?;
+    pub fn new(filters: u32) -> io::Result<Self> {
+        let mut alias = Self::unasked(filters)?;
         // Asked first: the try itself makes the calls that might be filtered.
         let is_permitted = alias.may_take() && !is_strict();
         for _ in 0..TRIES {
-            if is_permitted && alias.works()? {
+            if is_permitted && alias.works()? && alias.puts_back()? {
                 return Ok(alias);
             }
         }
         Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP))
     }
 
-    fn unasked() -> io::Result<Self> {
-        let conditions = Conditions::new()?;
+    fn unasked(filters: u32) -> io::Result<Self> {
+        let conditions = Conditions::new(filters)?;
         let maps = KeptFile::open("/proc/thread-self/maps")?;
         let (reader, writer) = new_pipe()?;
         let inode = inode_of(writer.as_raw_fd())?;
@@ -282,6 +284,18 @@ impl Alias {
         let lent = lent == PAGE_BYTES as i64;
         Ok(lent && copied && is_same && seen == (true, false) && keeps == (Some(true), Some(false)))
     }
+
+    /// Whether a page goes back with its mapping.
+    fn puts_back(&mut self) -> io::Result<bool> {
+        let memory = Mapping::new(PAGE_BYTES, Access::ReadWrite)?;
+        let address = memory.address();
+        pages::view_mut(address, PAGE_BYTES).fill(7);
+        self.take(address, PAGE_BYTES)?;
+        let is_put = self.protect_as_its_place(address)?;
+        self.put_back(address)?;
+        self.clear()?;
+        Ok(is_put && pages::view(address, PAGE_BYTES).iter().all(|byte| *byte == 7))
+    }
 }
 
 impl Drop for Alias {
@@ -336,7 +350,7 @@ mod tests {
     /// Three pages, of which the first and the last have content, taken away.
     fn taken() -> (Alias, Mapping) {
         let memory = Mapping::new(3 * PAGE_BYTES, Access::ReadWrite).unwrap();
-        let mut alias = Alias::unasked().unwrap();
+        let mut alias = Alias::unasked(0).unwrap();
         for page in [0, 2] {
             pages::view_mut(memory.address() + page * PAGE_BYTES, PAGE_BYTES).fill(page as u8 + 1);
         }
@@ -346,7 +360,7 @@ mod tests {
 
     #[test]
     fn what_is_held_is_copied_and_what_nobody_holds_is_dropped() {
-        let mut alias = Alias::unasked().unwrap();
+        let mut alias = Alias::unasked(0).unwrap();
         assert!((0..TRIES).any(|_| alias.works().unwrap()), "as on every Linux since 6.8");
         let all = (alias.bytes, alias.held);
         assert_eq!(all, (0, 0));
@@ -374,7 +388,7 @@ mod tests {
     #[test]
     fn a_page_is_kept_that_was_not_to_be_written_to_when_it_was_taken() {
         let memory = Mapping::new(PAGE_BYTES, Access::ReadWrite).unwrap();
-        let mut alias = Alias::unasked().unwrap();
+        let mut alias = Alias::unasked(0).unwrap();
         pages::view_mut(memory.address(), PAGE_BYTES).fill(7);
         mapping::protect(memory.address(), PAGE_BYTES, libc::PROT_READ).unwrap();
         alias.take(memory.address(), PAGE_BYTES).unwrap();

@@ -1,10 +1,11 @@
 //! What forbids a way out on which the kernel decides what nobody holds: see `alias`.
 //!
-//! Filters of system calls, which may kill a process for a call that it did not make before; memory that is locked; and
-//! devices that let go of a page without marking it as written to. Those are registered buffers of io_uring, which the kernel
+//! Filters of system calls that were not tried (`filters`): they may kill a process for a call that it did not make before;
+//! memory that is locked; and devices that let go of a page without marking it as written to. Those are registered buffers of io_uring, which the kernel
 //! counts as pinned, and its sockets for cryptography (AF_ALG), which it does not count: as long as it has such sockets at all,
 //! some may be the program's.
 use super::device_pins::{NONE, locked_by_us_only, says};
+use super::filters;
 use super::kept_file::KeptFile;
 use super::{own_locks, process};
 use std::cell::Cell;
@@ -18,19 +19,21 @@ const TEXT_BYTES: usize = 1 << 14;
 pub struct Conditions {
     status: KeptFile,
     protocols: KeptFile,
+    /// Filters of its system calls that do no harm.
+    filters: u32,
     /// Pages were pinned once: nothing tells when a device writes to one that is about to be.
     pinned: Cell<bool>,
 }
 
 impl Conditions {
-    /// Of the calling thread.
+    /// Of the calling thread, to which so many filters do no harm.
     ///
     /// # Errors
     /// Without /proc.
-    pub fn new() -> io::Result<Self> {
+    pub fn new(filters: u32) -> io::Result<Self> {
         let status = KeptFile::open("/proc/thread-self/status")?;
         let protocols = KeptFile::open("/proc/thread-self/net/protocols")?;
-        Ok(Self { status, protocols, pinned: Cell::new(false) })
+        Ok(Self { status, protocols, filters, pinned: Cell::new(false) })
     }
 
     /// Its descriptors.
@@ -50,7 +53,10 @@ impl Conditions {
 
     fn status_permits(&self, text: &[u8], own: usize) -> bool {
         self.pinned.set(!says(text, b"VmPin:", NONE));
-        !self.pinned.get() && locked_by_us_only(text, own) && says(text, b"Seccomp:", b"0")
+        let is_harmless = |count| count == 0 || count == self.filters;
+        !self.pinned.get()
+            && locked_by_us_only(text, own)
+            && filters::count_in(text).is_some_and(is_harmless)
     }
 }
 
@@ -78,7 +84,10 @@ mod tests {
     use super::*;
 
     fn status(locked: u8, pinned: u8, filters: u8) -> String {
-        format!("Groups:\t0 \nVmLck:\t  {locked} kB\nVmPin:\t{pinned} kB\nSeccomp:\t{filters}\n")
+        let mode = if filters > 0 { 2 } else { 0 };
+        format!(
+            "Groups:\t0 \nVmLck:\t  {locked} kB\nVmPin:\t{pinned} kB\nSeccomp:\t{mode}\nSeccomp_filters:\t{filters}\n"
+        )
     }
 
     fn permits(conditions: &Conditions, text: &str) -> bool {
@@ -87,7 +96,7 @@ mod tests {
 
     #[test]
     fn what_was_pinned_once_is_not_trusted_again() {
-        let conditions = Conditions::new().unwrap();
+        let conditions = Conditions::new(0).unwrap();
         assert!(permits(&conditions, &status(0, 0, 0)));
         assert!(!permits(&conditions, &status(4, 0, 0)) && permits(&conditions, &status(0, 0, 0)));
         assert!(!permits(&conditions, &status(0, 0, 2)) && permits(&conditions, &status(0, 0, 0)));
@@ -95,6 +104,16 @@ mod tests {
         assert!(!conditions.status_permits(status(4, 0, 0).as_bytes(), 2));
         assert!(!permits(&conditions, &status(0, 4, 0)) && !conditions.hold());
         assert!(!permits(&conditions, "") && conditions.descriptors().count() == 2);
+    }
+
+    #[test]
+    fn as_many_filters_as_were_tried_do_no_harm() {
+        let permitted = |tried| {
+            let conditions = Conditions::new(tried).unwrap();
+            [0, 1, 2, 3].map(|filters| permits(&conditions, &status(0, 0, filters)))
+        };
+        assert_eq!(permitted(0), [true, false, false, false]);
+        assert_eq!(permitted(2), [true, false, true, false]);
     }
 
     #[test]
@@ -107,7 +126,7 @@ mod tests {
 
     #[test]
     fn locked_memory_is_seen() {
-        let conditions = Conditions::new().unwrap();
+        let conditions = Conditions::new(0).unwrap();
         let memory = Mapping::new(PAGE_BYTES, Access::ReadWrite).unwrap();
         // SAFETY: changes only where the page may be.
         assert_eq!(unsafe { libc::mlock(memory.address() as *const _, PAGE_BYTES) }, 0);

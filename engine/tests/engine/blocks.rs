@@ -7,7 +7,9 @@ use std::collections::HashSet;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use userswap::Engine;
+use userswap::internals::bench::filters::{Outcome, forbid};
+use userswap::internals::{Options, filters};
+use userswap::{Builder, Engine};
 
 /// Blocks are taken where pages are moved otherwise.
 const BLOCK_WAYS: [Way; 2] = [WAYS[0], WAYS[1]];
@@ -60,12 +62,16 @@ impl Owner {
     }
 }
 
+/// Of memory that is this large few pages of a block are mapped with the budget of 16 MiB, or more than can be copied at once,
+/// so that blocks leave by halves: every fourth page is never touched.
+const SIZES: [usize; 2] = [64 * MIB, 21 * MIB];
+
 #[test]
 fn what_threads_write_stays_while_blocks_leave() {
     alone(120, || {
-        for way in BLOCK_WAYS {
+        for (way, bytes) in BLOCK_WAYS.into_iter().flat_map(|way| SIZES.map(|bytes| (way, bytes))) {
             let engine = engine_of_blocks(way);
-            let region = engine.map(64 * MIB).unwrap();
+            let region = engine.map(bytes).unwrap();
             let (pages, seed) = (Pages::of(&region), seed());
             std::thread::scope(|scope| {
                 for owner in 0..4 {
@@ -77,7 +83,7 @@ fn what_threads_write_stays_while_blocks_leave() {
                 }
             });
             let counters = engine.counters();
-            assert!(counters.swpout_block > 5_000, "{way:?}: {counters:?}");
+            assert!(counters.swpout_block > 2_000, "{way:?}, {bytes} bytes: {counters:?}");
             assert_eq!(counters.pages_lost, 0);
             audit(&engine);
             drop(region);
@@ -231,28 +237,31 @@ const FROM_FILE: u64 = 1 << 20;
 
 #[test]
 fn what_a_device_delivers_into_pages_of_blocks_stays() {
-    alone(120, || {
-        let engine = engine_of_blocks(WAYS[0]);
-        let region = engine.map(64 * MIB).unwrap();
-        let (pages, seed) = (Pages::of(&region), seed());
-        let file = &file_of(pages, FROM_FILE);
-        std::thread::scope(|scope| {
-            for number in 0..3 {
-                let owner = Owner::new(pages, number, 3, seed);
-                scope.spawn(move || {
-                    let (ring, under_way) = (IoUring::new(64).unwrap(), HashSet::new());
-                    let mut reader = Reader { file, ring, owner, under_way };
-                    (1..=rounds(12_000)).for_each(|stamp| reader.step(stamp));
-                    reader.finish();
-                });
-            }
-        });
-        let counters = engine.counters();
-        println!("{counters:?}");
-        assert!(counters.swpout_block > 3_000 && counters.swpout_block_kept > 0, "{counters:?}");
-        assert_eq!(counters.pages_lost, 0);
-        audit(&engine);
+    alone(120, || SIZES.into_iter().for_each(devices_deliver_into_blocks));
+}
+
+fn devices_deliver_into_blocks(bytes: usize) {
+    let engine = engine_of_blocks(WAYS[0]);
+    let region = engine.map(bytes).unwrap();
+    let (pages, seed) = (Pages::of(&region), seed());
+    let file = &file_of(pages, FROM_FILE);
+    std::thread::scope(|scope| {
+        for number in 0..3 {
+            let owner = Owner::new(pages, number, 3, seed);
+            scope.spawn(move || {
+                let (ring, under_way) = (IoUring::new(64).unwrap(), HashSet::new());
+                let mut reader = Reader { file, ring, owner, under_way };
+                (1..=rounds(12_000)).for_each(|stamp| reader.step(stamp));
+                reader.finish();
+            });
+        }
     });
+    let counters = engine.counters();
+    println!("{counters:?}");
+    let (left, kept) = (counters.swpout_block, counters.swpout_block_kept);
+    assert!(left > 2_000 && kept > 0, "{bytes} bytes: {counters:?}");
+    assert_eq!(counters.pages_lost, 0);
+    audit(&engine);
 }
 
 #[test]
@@ -370,4 +379,59 @@ fn is_all(pages: Pages, letters: &str) -> bool {
         let (to, rest) = rest.split_once(' ').unwrap();
         number(to) <= start || number(from) >= end || rest.starts_with(letters)
     })
+}
+
+/// Pages that leave by the block while an engine is used that knows of so many filters.
+fn taken_with(filters: u32, then: impl FnOnce(&Engine, &mut dyn FnMut() -> u64)) {
+    let options = Options { filters, ..Options::new(16 * MIB as u64) };
+    let builder = Builder::from_options(options).arena_bytes(1 << 30);
+    let engine = build(with_swap(builder, &["mem:256M"]));
+    engine.set("reclaim_way", "blocks").unwrap();
+    let region = engine.map(48 * MIB).unwrap();
+    let mut owner = Owner::new(Pages::of(&region), 0, 1, seed());
+    let mut taken = || {
+        let before = engine.counters().swpout_block;
+        (1..=6_000).for_each(|stamp| owner.step(stamp));
+        engine.counters().swpout_block - before
+    };
+    taken();
+    then(&engine, &mut taken);
+    owner.check_all();
+    audit(&engine);
+}
+
+#[test]
+fn blocks_leave_under_filters_that_were_tried_and_under_no_others() {
+    alone(60, || {
+        // Of no interest to anybody.
+        forbid(libc::SYS_acct, Outcome::Killed).unwrap();
+        taken_with(0, |_, taken| assert_eq!(taken(), 0, "it was not tried"));
+        let filters = filters::tried();
+        assert_eq!(filters, 1);
+        taken_with(filters, |engine, taken| {
+            assert!(taken() > 500);
+            engine.set("reclaim_way", "runs").unwrap();
+            // One may have been under way.
+            taken();
+            // Had one more block been tried, this process would have ended.
+            forbid(libc::SYS_vmsplice, Outcome::Killed).unwrap();
+            engine.set("reclaim_way", "blocks").unwrap();
+            assert_eq!(taken(), 0, "there is one more");
+        });
+        assert_eq!(filters::tried(), 0, "a child has been killed");
+    });
+}
+
+#[test]
+fn filters_that_refuse_or_kill_for_what_blocks_need_are_found_out() {
+    alone(60, || {
+        for outcome in [Outcome::Refused, Outcome::Killed] {
+            for call in [libc::SYS_mremap, libc::SYS_vmsplice, libc::SYS_madvise, libc::SYS_readv] {
+                join(apart(|| {
+                    forbid(call, outcome).unwrap();
+                    assert_eq!(filters::tried(), 0, "call {call}, {outcome:?}");
+                }));
+            }
+        }
+    });
 }

@@ -143,6 +143,8 @@ fn what_threads_write_to_clean_pages_stays_while_others_are_dropped() {
     alone(120, || {
         for &way in clean_ways() {
             let engine = engine_on(way, &["mem:128M"]);
+            // With a block clean pages leave beside the others.
+            engine.set("reclaim_way", "runs").unwrap();
             let seed = seed();
             let (_region, pages, _) = in_disorder(&engine, 32, &mut Random::new(seed));
             std::thread::scope(|scope| {
@@ -368,6 +370,7 @@ fn what_a_device_delivers_into_clean_pages_stays() {
         let Some(&way) = clean_ways().first() else { return };
         // Of pages that are copied, dirty ones at that, nothing tells which a device holds.
         let engine = engine_on(way, &["mem:128M"]);
+        engine.set("reclaim_way", "runs").unwrap();
         let seed = seed();
         let (_region, pages, _) = in_disorder(&engine, 32, &mut Random::new(seed));
         let file = &file_of(pages, 8);

@@ -185,3 +185,33 @@ fn how_many_servers_there_are_can_be_set_while_they_serve() {
         drop(region);
     });
 }
+
+/// Threads of this process whose name begins so, by their numbers.
+fn threads_named(name: &str) -> Vec<String> {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap().map(|task| task.unwrap());
+    let is_so = |task: &std::fs::DirEntry| {
+        // It may have ended meanwhile.
+        std::fs::read_to_string(task.path().join("comm")).is_ok_and(|comm| comm.trim() == name)
+    };
+    tasks.filter(is_so).map(|task| task.file_name().into_string().unwrap()).collect()
+}
+
+#[test]
+fn what_a_fault_wants_from_memory_is_copied_by_the_server_itself() {
+    alone(60, || {
+        let engine = engine_on(WAYS[0], &["mem:128M"]);
+        engine.set("swap_ra_policy", "off").unwrap();
+        let (_region, pages) = paged_out(&engine, 48 * MIB / PAGE, 7);
+        let mut random = Random::new(seed());
+        (0..10_000).for_each(|_| pages.check(random.below(pages.count), 7));
+        assert!(engine.counters().pgmajfault > 2_000, "{:?}", engine.counters());
+        // The kernel names the workers of a ring after the thread that it works for.
+        let servers = threads_named("userswap-fault");
+        assert!(!servers.is_empty());
+        for server in servers {
+            let workers = threads_named(&format!("iou-wrk-{server}"));
+            assert_eq!(workers.len(), 0, "the ring has read for thread {server}");
+        }
+        audit(&engine);
+    });
+}

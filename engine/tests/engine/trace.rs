@@ -41,6 +41,7 @@ fn assert_counted(events: &[Event], before: &Snapshot, after: &Snapshot) {
     assert_eq!(all, after.pgfault - before.pgfault);
     assert_eq!(faults(events, Kind::Read), after.pgmajfault - before.pgmajfault);
     assert_eq!(faults(events, Kind::SecondChance), after.pgfault_cached - before.pgfault_cached);
+    assert_eq!(faults(events, Kind::Written), after.pgfault_wp - before.pgfault_wp);
 }
 
 /// Pages come before they leave, and a page that is read has left.
@@ -58,6 +59,7 @@ fn assert_possible(events: &[Event]) {
             | Kind::Waited
             | Kind::Present
             | Kind::Nothing => {}
+            Kind::Written => assert!(there.contains(&event.first), "{event:?}"),
         }
     }
 }
@@ -105,6 +107,8 @@ fn all_is_recorded(way: Way) {
     assert!(pages(&events, Kind::Fresh) >= 40 * (MIB / PAGE) as u64);
     assert_eq!(pages(&events, Kind::Dropped), counters.pgdrop);
     assert!(counters.pgmajfault > 1000 && left > 6000, "{counters:?}");
+    let has_clean = way.0 == FaultMode::Thread && userswap::internals::scattered::is_supported();
+    assert_eq!(has_clean, counters.pgfault_wp > 0, "first writes to pages that were read");
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! its `mmap`, `munmap` and `fork`.
 
 pub mod cleaner;
+pub mod filters;
 pub mod lost;
 pub mod memory;
 pub mod process;

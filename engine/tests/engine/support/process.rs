@@ -112,6 +112,14 @@ pub fn forked() -> i32 {
     }
 }
 
+/// As [`forked`]; the child runs `work` and ends with 0, or with 1 if that panics.
+pub fn apart(work: impl FnOnce()) -> i32 {
+    match forked() {
+        0 => end_after(work),
+        child => child,
+    }
+}
+
 /// What a child does that is only there.
 pub fn rest() -> ! {
     loop {

@@ -1,0 +1,107 @@
+//! Filters of system calls (seccomp): how many a thread has, and whether they permit what `alias` does.
+//!
+//! A filter may kill for a call that was never made before, so a child makes them first, under the same filters. Filters
+//! are inherited, and only ever added: a thread that has as many as its forebear had when that tried has the same ones.
+use super::alias::Alias;
+use super::clock;
+use super::device_pins::value;
+use std::io;
+use std::panic;
+
+/// How long the child may take: many times what the calls need, unless a filter has somebody else asked.
+const PATIENCE_NS: u64 = 1_000_000_000;
+
+/// Between two looks at the child.
+const PAUSE_NS: i64 = 500_000;
+
+/// The end of a child that has made all calls.
+const MADE: libc::c_int = 0;
+
+/// How many filters a thread has, by its status in /proc; None where that does not tell (before Linux 5.9).
+pub(super) fn count_in(status: &[u8]) -> Option<u32> {
+    match value(status, b"Seccomp:")? {
+        b"0" => Some(0),
+        b"2" => str::from_utf8(value(status, b"Seccomp_filters:")?).ok()?.parse().ok(),
+        // Only read, write and exit are permitted.
+        _ => None,
+    }
+}
+
+/// The filters of the calling thread, if there are any and they permit what blocks need; else 0.
+///
+/// Only for a process that has one thread, and no child that it waits for.
+pub fn tried() -> u32 {
+    let status = std::fs::read("/proc/thread-self/status").unwrap_or_default();
+    match count_in(&status) {
+        Some(count) if count > 0 && a_child_makes_the_calls(count) => count,
+        _ => 0,
+    }
+}
+
+fn a_child_makes_the_calls(count: u32) -> bool {
+    // SAFETY: the caller has no other thread.
+    match unsafe { libc::fork() } {
+        0 => {
+            let made = panic::catch_unwind(|| make_the_calls(count).is_ok());
+            let status = if made.unwrap_or(false) { MADE } else { !MADE };
+            // SAFETY: ends the child; nothing of what it has from its parent is flushed or dropped.
+            unsafe { libc::_exit(status) }
+        }
+        child if child > 0 => ended_well(child),
+        _ => false,
+    }
+}
+
+fn make_the_calls(count: u32) -> io::Result<()> {
+    // A filter that kills is not to leave a core file.
+    // SAFETY: changes nothing else.
+    unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) };
+    Alias::new(count).map(drop)
+}
+
+/// Whether a child ends in time, and by itself.
+fn ended_well(child: libc::pid_t) -> bool {
+    let until = clock::now_ns() + PATIENCE_NS;
+    let mut status = 0;
+    loop {
+        // SAFETY: the child is ours, and `status` has room.
+        match unsafe { libc::waitpid(child, &raw mut status, libc::WNOHANG) } {
+            0 if clock::now_ns() < until => pause(),
+            0 => {
+                // SAFETY: the child is ours, and was not waited for yet.
+                unsafe { libc::kill(child, libc::SIGKILL) };
+                // SAFETY: as above; it ends now.
+                unsafe { libc::waitpid(child, &raw mut status, 0) };
+                return false;
+            }
+            ended => {
+                return ended == child
+                    && libc::WIFEXITED(status)
+                    && libc::WEXITSTATUS(status) == MADE;
+            }
+        }
+    }
+}
+
+fn pause() {
+    let pause = libc::timespec { tv_sec: 0, tv_nsec: PAUSE_NS };
+    // SAFETY: reads `pause`.
+    unsafe { libc::nanosleep(&raw const pause, std::ptr::null_mut()) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn filters_are_counted_where_the_kernel_tells() {
+        let status = |mode: &str, more: &str| format!("NoNewPrivs:\t1\nSeccomp:\t{mode}\n{more}");
+        let count = |mode, more| count_in(status(mode, more).as_bytes());
+        assert_eq!(count("0", ""), Some(0));
+        assert_eq!(count("0", "Seccomp_filters:\t0\n"), Some(0));
+        assert_eq!(count("2", "Seccomp_filters:\t3\nSpeculation:\tx\n"), Some(3));
+        assert_eq!(count("2", ""), None, "before Linux 5.9");
+        assert_eq!(count("1", "Seccomp_filters:\t0\n"), None);
+        assert_eq!(count_in(b""), None);
+    }
+}
