@@ -1,19 +1,21 @@
 //! How a compressed device compresses: `algo=` and `level=` of `zram:`.
 //!
 //! What a codec works with is allocated when the device is taken into use: a fault that has to write out itself may do
-//! so in a signal handler.
+//! so in a signal handler. What it keeps of the last page is in no core dump.
 use crate::device::spec::SpecError;
 use crate::sys::PAGE_BYTES;
 use crate::sys::lock::Guard;
+use crate::sys::mapping::Mapping;
+use crate::sys::pages;
+use crate::sys::zstd::Zstd;
 use lz4_flex::block::{CompressTable, compress_into_with_table, decompress_into};
 use std::fmt;
 use std::io;
 use userswap_policy::cells::COMPRESSED_BYTES_MAX;
 use userswap_policy::named_choice;
-use zstd_safe::{CCtx, CParameter, DCtx};
 
-/// More than a page becomes at its worst, with either algorithm.
-const PACKED_BYTES_MAX: usize = PAGE_BYTES + PAGE_BYTES / 8;
+/// Whole pages of memory, and more than one page becomes at its worst, with either algorithm.
+const PACKED_BYTES_MAX: usize = 2 * PAGE_BYTES;
 
 /// Levels of zstd, from the fastest to one that takes hundreds of microseconds for a page.
 const LEVEL_MIN: i32 = -7;
@@ -106,12 +108,13 @@ fn refused(spec: &str, option: &str, allowed: &'static str) -> SpecError {
 /// What one CPU compresses with.
 pub struct Codec {
     method: Method,
-    packed: Box<[u8; PACKED_BYTES_MAX]>,
+    packed: Mapping,
 }
 
 enum Method {
+    /// Its table holds positions, and nothing of a page.
     Lz4(Box<CompressTable>),
-    Zstd { compress: CCtx<'static>, decompress: DCtx<'static> },
+    Zstd(Zstd),
 }
 
 /// What became of a page.
@@ -130,10 +133,9 @@ impl Codec {
     pub fn new(compression: Compression) -> io::Result<Self> {
         let method = match compression.algorithm {
             Algorithm::Lz4 => Method::Lz4(Box::new(CompressTable::small())),
-            Algorithm::Zstd => Method::zstd(compression.level.unwrap_or(LEVEL_DEFAULT))
-                .ok_or(io::ErrorKind::OutOfMemory)?,
+            Algorithm::Zstd => Method::Zstd(Zstd::new(compression.level.unwrap_or(LEVEL_DEFAULT))?),
         };
-        let mut codec = Self { method, packed: Box::new([0; PACKED_BYTES_MAX]) };
+        let mut codec = Self { method, packed: Mapping::undumped(PACKED_BYTES_MAX)? };
         // The first page is what zstd makes its tables for, all others are of its size.
         let mut page = [0; PAGE_BYTES];
         page.iter_mut().enumerate().for_each(|(index, byte)| *byte = (index / 7 * 31) as u8);
@@ -146,13 +148,13 @@ impl Codec {
 
     /// Compresses a page.
     pub fn pack(&mut self, page: &[u8]) -> Packed<'_> {
-        let packed = &mut self.packed[..];
+        let packed = pages::view_mut(self.packed.address(), PACKED_BYTES_MAX);
         let bytes = match &mut self.method {
             Method::Lz4(table) => compress_into_with_table(page, packed, table).ok(),
-            Method::Zstd { compress, .. } => compress.compress2(packed, page).ok(),
+            Method::Zstd(zstd) => zstd.pack(page, packed),
         };
         match bytes {
-            Some(bytes) if bytes <= COMPRESSED_BYTES_MAX => Packed::Smaller(&self.packed[..bytes]),
+            Some(bytes) if bytes <= COMPRESSED_BYTES_MAX => Packed::Smaller(&packed[..bytes]),
             _ => Packed::Not,
         }
     }
@@ -160,21 +162,8 @@ impl Codec {
     fn unpack(&mut self, bytes: &[u8], page: &mut [u8]) -> bool {
         match &mut self.method {
             Method::Lz4(_) => unpack_lz4(bytes, page),
-            Method::Zstd { decompress, .. } => {
-                decompress.decompress(page, bytes).is_ok_and(|filled| filled == page.len())
-            }
+            Method::Zstd(zstd) => zstd.unpack(bytes, page) == Some(page.len()),
         }
-    }
-}
-
-impl Method {
-    fn zstd(level: i32) -> Option<Self> {
-        let mut compress = CCtx::try_create()?;
-        // What says how long the page is and where it ends is known, and its checksum is kept with the slot.
-        for parameter in [CParameter::CompressionLevel(level), CParameter::ContentSizeFlag(false)] {
-            compress.set_parameter(parameter).ok()?;
-        }
-        Some(Self::Zstd { compress, decompress: DCtx::try_create()? })
     }
 }
 
