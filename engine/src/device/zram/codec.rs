@@ -3,6 +3,7 @@
 //! What a codec works with is allocated when the device is taken into use: a fault that has to write out itself may do
 //! so in a signal handler. What it keeps of the last page is in no core dump.
 use crate::device::spec::SpecError;
+use crate::device::zram::words;
 use crate::sys::PAGE_BYTES;
 use crate::sys::lock::Guard;
 use crate::sys::mapping::Mapping;
@@ -108,7 +109,8 @@ fn refused(spec: &str, option: &str, allowed: &'static str) -> SpecError {
 /// What one CPU compresses with.
 pub struct Codec {
     method: Method,
-    packed: Mapping,
+    /// What a page becomes, and before it what a page of numbers is compressed as.
+    memory: Mapping,
 }
 
 enum Method {
@@ -116,6 +118,10 @@ enum Method {
     Lz4(Box<CompressTable>),
     Zstd(Zstd),
 }
+
+/// What the first byte of a packed page says: what the others are.
+const PLAIN: u8 = 0;
+const WORDS: u8 = 1;
 
 /// What became of a page.
 pub enum Packed<'a> {
@@ -135,7 +141,7 @@ impl Codec {
             Algorithm::Lz4 => Method::Lz4(Box::new(CompressTable::small())),
             Algorithm::Zstd => Method::Zstd(Zstd::new(compression.level.unwrap_or(LEVEL_DEFAULT))?),
         };
-        let mut codec = Self { method, packed: Mapping::undumped(PACKED_BYTES_MAX)? };
+        let mut codec = Self { method, memory: Mapping::undumped(PAGE_BYTES + PACKED_BYTES_MAX)? };
         // The first page is what zstd makes its tables for, all others are of its size.
         let mut page = [0; PAGE_BYTES];
         page.iter_mut().enumerate().for_each(|(index, byte)| *byte = (index / 7 * 31) as u8);
@@ -146,20 +152,50 @@ impl Codec {
         Ok(codec)
     }
 
+    fn spread(&mut self) -> &'static mut [u8] {
+        pages::view_mut(self.memory.address(), PAGE_BYTES)
+    }
+
     /// Compresses a page.
     pub fn pack(&mut self, page: &[u8]) -> Packed<'_> {
-        let packed = pages::view_mut(self.packed.address(), PACKED_BYTES_MAX);
-        let bytes = match &mut self.method {
-            Method::Lz4(table) => compress_into_with_table(page, packed, table).ok(),
-            Method::Zstd(zstd) => zstd.pack(page, packed),
+        let packed = pages::view_mut(self.memory.address() + PAGE_BYTES, PACKED_BYTES_MAX);
+        let spread = self.spread();
+        let (form, from) = match words::follow(page) {
+            true => {
+                words::spread(page, spread);
+                (WORDS, &*spread)
+            }
+            false => (PLAIN, page),
         };
-        match bytes {
+        packed[0] = form;
+        let rest = &mut packed[1..];
+        let bytes = match &mut self.method {
+            Method::Lz4(table) => compress_into_with_table(from, rest, table).ok(),
+            Method::Zstd(zstd) => zstd.pack(from, rest),
+        };
+        match bytes.map(|bytes| bytes + 1) {
             Some(bytes) if bytes <= COMPRESSED_BYTES_MAX => Packed::Smaller(&packed[..bytes]),
             _ => Packed::Not,
         }
     }
 
-    fn unpack(&mut self, bytes: &[u8], page: &mut [u8]) -> bool {
+    /// Fills a page from what was packed, whatever its form.
+    fn unpack(&mut self, packed: &[u8], page: &mut [u8]) -> bool {
+        match packed.split_first() {
+            Some((&PLAIN, bytes)) => self.expand(bytes, page),
+            Some((&WORDS, bytes)) => {
+                let spread = self.spread();
+                let fills = self.expand(bytes, spread);
+                if fills {
+                    words::gather(spread, page);
+                }
+                fills
+            }
+            _ => false,
+        }
+    }
+
+    fn expand(&mut self, bytes: &[u8], page: &mut [u8]) -> bool {
         match &mut self.method {
             Method::Lz4(_) => unpack_lz4(bytes, page),
             Method::Zstd(zstd) => zstd.unpack(bytes, page) == Some(page.len()),
@@ -171,12 +207,13 @@ impl Codec {
 pub fn unpack<'a>(
     algorithm: Algorithm,
     codec: impl FnOnce() -> Guard<'a, Codec>,
-    bytes: &[u8],
+    packed: &[u8],
     page: &mut [u8],
 ) -> bool {
-    match algorithm {
-        Algorithm::Lz4 => unpack_lz4(bytes, page),
-        Algorithm::Zstd => codec().unpack(bytes, page),
+    match (algorithm, packed.split_first()) {
+        // Without a codec, which others may be waiting for.
+        (Algorithm::Lz4, Some((&PLAIN, bytes))) => unpack_lz4(bytes, page),
+        _ => codec().unpack(packed, page),
     }
 }
 

@@ -11,6 +11,7 @@ pub mod codec;
 mod compact;
 mod entries;
 mod supply;
+mod words;
 
 use crate::device::zram::allowance::Allowance;
 use crate::device::zram::codec::{Algorithm, Codec, Compression, Packed};
