@@ -87,9 +87,9 @@ pub(crate) fn run(args: &TableArgs) -> ExitCode {
     }
 }
 
-/// The command lines of all rows, for faults by the first of the modes.
-fn loads(args: &TableArgs) -> Vec<BenchArgs> {
-    let one = |case, tasks: &str| BenchArgs {
+/// The command line of a row, for faults by the first of the modes.
+fn load(args: &TableArgs, case: Case, tasks: &str) -> BenchArgs {
+    BenchArgs {
         case,
         ram: args.ram.clone(),
         size: if case == Case::GcHeap { half(&args.size) } else { args.size.clone() },
@@ -104,7 +104,12 @@ fn loads(args: &TableArgs) -> Vec<BenchArgs> {
         step: None,
         repeat: "1".to_owned(),
         data: args.data,
-    };
+    }
+}
+
+/// Those of all rows.
+fn loads(args: &TableArgs) -> Vec<BenchArgs> {
+    let one = |case, tasks: &str| load(args, case, tasks);
     let mut loads = vec![
         one(Case::SwapWSeq, "1"),
         BenchArgs {

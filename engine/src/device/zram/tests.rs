@@ -25,7 +25,7 @@ fn page(noise: usize, seed: u64) -> Vec<u8> {
 /// Numbers that follow each other.
 fn numbers(seed: u64) -> Vec<u8> {
     let number = |at: u64| {
-        (seed << 20).wrapping_add(at * (seed % 900 + 2)) + (at * at * (seed % 97) >> 3) % 256
+        (seed << 20).wrapping_add(at * (seed % 900 + 2)) + ((at * at * (seed % 97)) >> 3) % 256
     };
     (0..PAGE_BYTES as u64 / 8).flat_map(|at| number(at).to_le_bytes()).collect()
 }
