@@ -64,8 +64,12 @@ fn usemem(options: &str) -> Command {
 
 /// A bench that stays in its first run on the kernel for minutes, caught there.
 fn bench_in_the_middle(directory: &Path) -> Child {
+    bench_beside("kernel", directory)
+}
+
+fn bench_beside(rival: &str, directory: &Path) -> Child {
     let child = standalone()
-        .args(["bench", "swap-w-seq", "--ram", "24M", "--size", "64M", "--vs", "kernel"])
+        .args(["bench", "swap-w-seq", "--ram", "24M", "--size", "64M", "--vs", rival])
         .args(["--runs", "1", "--step", "4096", "--repeat", "2000", "--json", "--swap"])
         .arg(directory)
         .stdout(Stdio::piped())
@@ -232,6 +236,30 @@ fn a_bench_that_is_asked_to_stop_cleans_up_before_it_ends() {
         assert_eq!(remains(directory.path(), pid), Vec::<String>::new());
         assert_eq!(output.status.code(), Some(128 + number), "{output:?}");
         assert!(output.stdout.is_empty(), "{output:?}");
+    }
+}
+
+#[test]
+fn zswap_is_on_for_a_run_beside_it_and_as_it_was_whatever_ends_the_bench() {
+    const ENABLED: &str = "/sys/module/zswap/parameters/enabled";
+    if !root() {
+        return;
+    }
+    let Ok(before) = fs::read_to_string(ENABLED) else {
+        let output = run("bench swap-w-seq --vs zswap");
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert!(message.lines().count() == 1 && message.contains("CONFIG_ZSWAP"), "{message}");
+        return;
+    };
+    for (name, code) in [("-KILL", None), ("-TERM", Some(143))] {
+        let directory = directory();
+        let bench = bench_beside("zswap", directory.path());
+        assert_eq!(fs::read_to_string(ENABLED).unwrap(), "Y\n");
+        let pid = bench.id();
+        signal(pid, name);
+        assert_eq!(bench.wait_with_output().unwrap().status.code(), code);
+        until("everything is removed", || remains(directory.path(), pid).is_empty());
+        assert_eq!(fs::read_to_string(ENABLED).unwrap(), before, "after {name}");
     }
 }
 

@@ -1,7 +1,9 @@
 //! The calls that change memory, by C programs that check every page, with a quarter of it as budget.
 
 mod preload_support;
-use preload_support::{compile, directory, run, succeed, with};
+use preload_support::{compile, directory, progress, run, succeed, with};
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 #[test]
 fn mappings_behave_like_the_kernels_under_pressure() {
@@ -190,6 +192,56 @@ fn a_core_dump_holds_what_the_program_has_and_not_the_free_arena() {
     let program = compile(directory.path(), "dumped.c");
     for (ram, fault) in [("16M", "thread"), ("16M", "signal"), ("1G", "thread")] {
         stats(ram, fault, &[program.to_str().unwrap()]);
+    }
+}
+
+/// The middle of what `secrets.c` has in its pages: more than a register holds.
+fn word() -> Vec<u8> {
+    (16..64u32).map(|at| b'a' + ((at * at * 7 + at * 3 + at / 5) % 26) as u8).collect()
+}
+
+/// How often a core dump has the word that `secrets.c` writes, which ends as it dumps.
+fn words_in_core(directory: &Path, mut command: Command) -> usize {
+    let mut dumping = Command::new("prlimit");
+    dumping.arg("--core=unlimited").arg(command.get_program()).args(command.get_args());
+    command = dumping;
+    let output = command.current_dir(directory).output().unwrap();
+    let is_core = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name == "core" || name.starts_with("core.")
+    };
+    let files = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    let cores: Vec<_> = files.filter(is_core).collect();
+    assert_eq!(cores.len(), 1, "{command:?} leaves one core dump: {output:?}");
+    let core = std::fs::read(&cores[0]).unwrap();
+    std::fs::remove_file(&cores[0]).unwrap();
+    let word = word();
+    let may_start = core.iter().enumerate().filter(|(_, byte)| **byte == word[0]);
+    may_start.filter(|(at, _)| core[*at..].starts_with(&word)).count()
+}
+
+#[test]
+fn a_core_dump_has_nothing_of_what_is_swapped_out() {
+    let pattern = std::fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap();
+    if pattern.starts_with('|') || pattern.contains('/') {
+        return progress(&format!("NOT TESTED: core dumps go elsewhere here, to {pattern}"));
+    }
+    let directory = directory();
+    let program = compile(directory.path(), "secrets.c");
+    let mut native = Command::new(&program);
+    native.arg("resident");
+    let all = words_in_core(directory.path(), native);
+    assert_eq!(all, 12 << 10, "natively each page is in the dump");
+    let tiers: [&[&str]; 4] = [
+        &["--encrypt"],
+        &["--encrypt", "--compress", "8M"],
+        &["--swap", "zram:256M,pri=9"],
+        &["--swap", "mem:128M,pri=9,encrypt"],
+    ];
+    for (fault, options) in ["thread", "signal"].iter().flat_map(|f| tiers.map(|o| (f, o))) {
+        let mut command = with(&run("16M", fault), options);
+        command.arg(&program);
+        assert_eq!(words_in_core(directory.path(), command), 0, "{fault}, {options:?}");
     }
 }
 

@@ -4,7 +4,7 @@
 //! (`workingset`) tells for every size at once where each of them would have been: in RAM, in compressed memory, or on a
 //! device behind. So the cost of each size is reckoned, by what a page costs there and there, and the size goes towards the
 //! one that costs least. Pages that RAM has now come back from nowhere: as many are taken to be lost with some memory as
-//! would be gained by as much more. Data that do not compress, and programs that gain nothing, are given up on soon, and
+//! would be gained by as much more. For less it takes two decisions that agree. Data that do not compress, and programs that gain nothing, are given up on soon, and
 //! tried again ever more seldom.
 use crate::tiers::Ages;
 
@@ -135,6 +135,8 @@ pub struct Size {
 enum Phase {
     /// It follows what it brings.
     Follows,
+    /// The same, and by the last decision less would have cost less.
+    Doubts,
     /// It brought nothing; so many decisions until it is tried again.
     GivenUp(u32),
 }
@@ -182,10 +184,16 @@ impl Size {
 
     /// Goes towards a size, if that saves enough.
     fn approach(&mut self, best: u32, costs: &Costs<'_>, most: u32) {
-        if costs.of(best) * MARGIN.0 > costs.of(self.memory) * MARGIN.1 {
+        let (step, stride) = (step(most), STRIDE * step(most));
+        let saves = costs.of(best) * MARGIN.0 <= costs.of(self.memory) * MARGIN.1;
+        // One pass over a few pages that left lately, such as a collector's, looks as if RAM were all that is needed, and what
+        // moves on for it comes back from the device behind, page by page. A mere try needs no second look.
+        let sure = self.phase == Phase::Doubts || self.memory <= step;
+        let is_less = saves && best < self.memory;
+        self.phase = if is_less { Phase::Doubts } else { Phase::Follows };
+        if !saves || is_less && !sure {
             return;
         }
-        let (step, stride) = (step(most), STRIDE * step(most));
         if best > self.memory {
             self.patience = GIVEN_UP;
             self.memory = best.min(self.memory + stride);

@@ -9,11 +9,12 @@
 const LOW_SHARE: u32 = 16;
 /// Once it was short, room is made up to this part.
 const HIGH_SHARE: u32 = 8;
-/// Pages of room beside these parts: two writes of a reclaimer, for which a page of memory each is promised.
-const AHEAD_PAGES: u32 = 512;
+/// Pages of room at least: two writes of a reclaimer, for which a page of memory each is promised, and one more.
+const LOW_MIN: u32 = 512;
+const HIGH_MIN: u32 = 768;
 
-/// Room beyond what is kept ahead that counts as idle: a batch of a reclaimer.
-const IDLE_PAGES: i64 = 256;
+/// Room beyond what is kept ahead that counts as idle: what a fault reads at once.
+const IDLE_PAGES: i64 = 64;
 
 /// Bins of ages up to twice as large, as a power of two: an age is told to a sixteenth.
 const STEP_BITS: u32 = 4;
@@ -32,7 +33,7 @@ pub struct Room {
 impl Room {
     /// Whether pages should move on.
     pub fn is_short(self) -> bool {
-        self.free < (self.total / LOW_SHARE + AHEAD_PAGES).min(self.total / 4).into()
+        self.free < (self.total / LOW_SHARE).max(LOW_MIN).min(self.total / 4).into()
     }
 
     /// Room to be made once it was short.
@@ -47,7 +48,7 @@ impl Room {
     }
 
     fn enough(self) -> i64 {
-        (self.total / HIGH_SHARE + AHEAD_PAGES).min(self.total / 2).into()
+        (self.total / HIGH_SHARE).max(HIGH_MIN).min(self.total / 2).into()
     }
 }
 
@@ -135,9 +136,12 @@ mod tests {
     #[test]
     fn room_is_made_when_it_is_short_and_not_a_page_before() {
         let room = |free| Room { free, total: 1 << 18 };
-        let low = (1 << 14) + i64::from(AHEAD_PAGES);
+        let low = 1 << 14;
         assert!(room(low - 1).is_short() && !room(low).is_short());
         assert_eq!(room(low - 1).missing(), (1 << 15) - (1 << 14) + 1);
+        // Of a small one there is room for what is under way, and no more.
+        let small = |free| Room { free, total: 6000 };
+        assert!(small(511).is_short() && !small(512).is_short() && small(511).missing() == 257);
         // What is smaller than that is kept half empty at most.
         for total in [0, 1, 100, 2048] {
             let full = Room { free: 0, total };

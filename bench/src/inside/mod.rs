@@ -11,6 +11,7 @@ mod placement;
 mod readahead;
 mod slot_alloc;
 mod slot_free;
+mod store;
 pub(crate) mod swapoff;
 mod words;
 
@@ -35,6 +36,8 @@ pub enum InsideCase {
     ListLru(list_lru::ListLruArgs),
     /// Counting all items of lists by node: every counter, or a mask first
     ListCount(list_count::ListCountArgs),
+    /// Pages that a core compresses for compressed memory, and unpacks, by kind of data
+    Store(store::StoreArgs),
     /// Choosing a swap device on machines of 1 to 64 nodes
     DeviceChoice(device_choice::DeviceChoiceArgs),
     /// Devices of different nodes: one list, equal priorities, per-node lists
@@ -73,6 +76,7 @@ pub fn run(case: &InsideCase) -> ExitCode {
         InsideCase::SlotFree(args) => show("slot-free", slot_free::measure(args), args.format),
         InsideCase::ListLru(args) => show("list-lru", list_lru::measure(args), args.format),
         InsideCase::ListCount(args) => show("list-count", list_count::measure(args), args.format),
+        InsideCase::Store(args) => show("store", store::measure(args), args.format),
         InsideCase::DeviceChoice(args) => {
             show("device-choice", device_choice::measure(args), args.format)
         }

@@ -8,6 +8,7 @@ mod cgroup;
 mod swapfile;
 pub(crate) mod swapoff;
 mod zram;
+mod zswap;
 
 use crate::interrupt::Interrupt;
 use crate::process::{self, Course, Finished, Part, RunError};
@@ -68,6 +69,16 @@ pub enum KernelError {
         /// What the system said.
         source: io::Error,
     },
+    /// There is no compressed memory in front of swap files.
+    #[error(
+        "cannot use zswap: {path}: {source}: take a kernel that has it (CONFIG_ZSWAP), or --vs kernel"
+    )]
+    Zswap {
+        /// Of the kernel's interface.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
     /// Readahead could not be tuned.
     #[error("cannot tune the kernel: {path}: {source}")]
     Tuning {
@@ -120,6 +131,8 @@ pub enum Rival {
     Kernel,
     /// The kernel's own swap, to a device in compressed memory instead of a file (needs root)
     Zram,
+    /// The kernel's own swap, with its compressed memory in front of the file (needs root)
+    Zswap,
 }
 
 impl Rival {
@@ -132,6 +145,7 @@ impl Rival {
     ) -> Place<'a> {
         match self {
             Self::Kernel => Place::FileIn(directory),
+            Self::Zswap => Place::Zswap(directory),
             Self::Zram => Place::Zram { algorithm },
         }
     }
@@ -150,6 +164,8 @@ pub(crate) struct Limits<'a> {
 pub(crate) enum Place<'a> {
     /// A new file in this directory.
     FileIn(&'a Path),
+    /// The same, with compressed memory in front of it.
+    Zswap(&'a Path),
     /// A new device in compressed memory.
     Zram {
         /// The kernel's own choice where none is named.
@@ -162,9 +178,29 @@ impl Place<'_> {
     pub(crate) fn check(self) -> Result<(), KernelError> {
         match self {
             Self::FileIn(directory) => check(directory),
+            Self::Zswap(directory) => zswap::before().and_then(|_| check(directory)),
             Self::Zram { .. } => check_rights(),
         }
     }
+
+    /// What of the kernel is another while it is used.
+    fn tuning(self) -> Result<Tuning, KernelError> {
+        match self {
+            Self::Zswap(_) => Ok(Tuning { file: zswap::ENABLED, before: zswap::before()? }),
+            Self::FileIn(_) | Self::Zram { .. } => Ok(Tuning::NONE),
+        }
+    }
+}
+
+/// A file of the kernel's tuning, and what has to be in it again.
+#[derive(Debug)]
+struct Tuning {
+    file: &'static str,
+    before: Vec<u8>,
+}
+
+impl Tuning {
+    const NONE: Self = Self { file: swapoff::PAGE_CLUSTER, before: Vec::new() };
 }
 
 /// Runs `command` with `ram_bytes` of RAM and a new swap file of `swap_bytes` in `dir`, and
@@ -217,12 +253,15 @@ pub(crate) fn run(
 ) -> Result<Limited, KernelError> {
     limits.place.check()?;
     let interrupt = Interrupt::hold().map_err(RunError::from)?;
-    let baseline = Baseline::set_up(limits, Vec::new())?;
+    let baseline = Baseline::set_up(limits, limits.place.tuning()?)?;
     interrupt.check().map_err(RunError::from)?;
+    if let Place::Zswap(_) = limits.place {
+        zswap::switch_on()?;
+    }
     baseline.cgroup.enter(command)?;
     let finished = process::run(command, course);
     let zram_bytes_max = match limits.place {
-        Place::FileIn(_) => Ok(None),
+        Place::FileIn(_) | Place::Zswap(_) => Ok(None),
         Place::Zram { .. } => zram::bytes_max(&baseline.cleaner.swap_file).map(Some),
     };
     baseline.tear_down()?;
@@ -245,19 +284,21 @@ struct Baseline {
 }
 
 impl Baseline {
-    /// `page_cluster` is what the kernel's tuning has to be in the end; empty if it is not changed.
-    fn set_up(limits: &Limits<'_>, page_cluster: Vec<u8>) -> Result<Self, KernelError> {
+    /// `tuning` is what is going to be changed.
+    fn set_up(limits: &Limits<'_>, tuning: Tuning) -> Result<Self, KernelError> {
         let hierarchy = Hierarchy::find()?;
         let name = unique_name();
         let cgroup = hierarchy.child(&name);
         let (swap_file, removal) = match limits.place {
-            Place::FileIn(directory) => (swapfile::path(directory, &name)?, Removal::Unlink),
+            Place::FileIn(directory) | Place::Zswap(directory) => {
+                (swapfile::path(directory, &name)?, Removal::Unlink)
+            }
             Place::Zram { .. } => zram::add()?,
         };
-        let cleaner = Cleaner::start(&swap_file, removal, &cgroup, page_cluster)?;
+        let cleaner = Cleaner::start(&swap_file, removal, &cgroup, tuning)?;
         cgroup.create(limits.ram_bytes)?;
         match limits.place {
-            Place::FileIn(_) => swapfile::create(&swap_file, limits.swap_bytes),
+            Place::FileIn(_) | Place::Zswap(_) => swapfile::create(&swap_file, limits.swap_bytes),
             Place::Zram { algorithm } => zram::create(&swap_file, limits.swap_bytes, algorithm),
         }
         .map_err(|source| KernelError::SwapFile { path: swap_file, source })?;
@@ -297,15 +338,15 @@ impl Cleaner {
         swap_file: &Path,
         removal: Removal,
         cgroup: &Cgroup,
-        tuned_before: Vec<u8>,
+        tuning: Tuning,
     ) -> Result<Self, KernelError> {
         let remains = Remains {
             swap_file: c_path(swap_file),
             removal,
             cgroup: c_path(cgroup.directory()),
             procs: c_path(&cgroup.procs()),
-            tuning: c_path(Path::new(swapoff::PAGE_CLUSTER)),
-            tuned_before,
+            tuning: c_path(Path::new(tuning.file)),
+            tuned_before: tuning.before,
         };
         let (reader, writer) = io::pipe().map_err(KernelError::Cleaner)?;
         let pid = cleaner::start(&remains, reader, &writer).map_err(KernelError::Cleaner)?;

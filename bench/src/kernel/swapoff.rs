@@ -5,7 +5,7 @@
 //! kernel does it. `vm.page-cluster` is set for that moment and restored by the cleaner,
 //! whatever happens.
 
-use super::{Baseline, KernelError, Limits, c_path};
+use super::{Baseline, KernelError, Limits, Tuning, c_path};
 use crate::interrupt::Interrupt;
 use crate::process::RunError;
 use std::fs;
@@ -49,7 +49,7 @@ pub(crate) fn seconds(
     let interrupt = Interrupt::hold().map_err(RunError::from)?;
     let tuned = |source| KernelError::Tuning { path: PAGE_CLUSTER.into(), source };
     let before = fs::read(PAGE_CLUSTER).map_err(tuned)?;
-    let baseline = Baseline::set_up(limits, before)?;
+    let baseline = Baseline::set_up(limits, Tuning { file: PAGE_CLUSTER, before })?;
     interrupt.check().map_err(RunError::from)?;
     fs::write(PAGE_CLUSTER, load.page_cluster.to_string()).map_err(tuned)?;
     baseline.cgroup.enter(command)?;

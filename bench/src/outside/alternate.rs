@@ -235,8 +235,8 @@ impl Bench<'_> {
     }
 
     fn budget(&self) -> Budget<'_> {
-        let Plan { ram_bytes, fault, poll, ref swap, .. } = *self.plan;
-        Budget { exe: &self.exe, ram_bytes, fault, poll, swap }
+        let Plan { ram_bytes, fault, poll, ref swap, compress, .. } = *self.plan;
+        Budget { exe: &self.exe, ram_bytes, fault, poll, swap, compress }
     }
 
     /// A run that failed or did not say what it should is an error, never a number.

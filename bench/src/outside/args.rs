@@ -10,8 +10,7 @@ use std::path::PathBuf;
 use thiserror::Error;
 use userswap::internals::PAGE_BYTES;
 use userswap::internals::open::default_directory;
-use userswap::{FaultMode, Poll};
-use userswap::{SwapPath, SwapSpec};
+use userswap::{Compress, FaultMode, Poll, SwapPath, SwapSpec};
 
 /// More tasks or runs than this are a mistake.
 const TASKS_MAX: usize = 4096;
@@ -51,6 +50,9 @@ pub struct BenchArgs {
     /// Swap device of the engine, as for `userswap run`; may be repeated
     #[arg(long, value_name = "SPEC")]
     pub swap: Vec<String>,
+    /// Compressed memory in front of its devices, as for `userswap run`
+    #[arg(long, value_name = "SIZE|auto")]
+    pub compress: Option<Compress>,
     /// Measure this beside it, in turns
     #[arg(long, value_name = "RIVAL")]
     pub vs: Option<Rival>,
@@ -103,6 +105,7 @@ pub(crate) struct Plan {
     pub(crate) fault: FaultMode,
     pub(crate) poll: Poll,
     pub(crate) swap: Vec<String>,
+    pub(crate) compress: Option<Compress>,
     pub(crate) rival: Option<Rival>,
     pub(crate) step_bytes: Option<u64>,
     pub(crate) repeat: usize,
@@ -121,6 +124,7 @@ impl BenchArgs {
             fault: self.fault,
             poll: self.poll,
             swap: self.swap.clone(),
+            compress: self.compress,
             rival: self.vs,
             step_bytes,
             repeat: number("--repeat", &self.repeat, REPEAT_MAX)?,

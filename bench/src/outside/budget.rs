@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
-use userswap::{FaultMode, Poll};
+use userswap::{Compress, FaultMode, Poll};
 
 /// What a program gets from us.
 #[derive(Debug, Clone, Copy)]
@@ -19,6 +19,7 @@ pub(super) struct Budget<'a> {
     pub(super) fault: FaultMode,
     pub(super) poll: Poll,
     pub(super) swap: &'a [String],
+    pub(super) compress: Option<Compress>,
 }
 
 impl Budget<'_> {
@@ -39,6 +40,9 @@ impl Budget<'_> {
         for spec in self.swap {
             command.args(["--swap", spec]);
         }
+        if let Some(compress) = self.compress {
+            command.args(["--compress", &compress.to_string()]);
+        }
         command.arg("--stats").arg(statistics).arg("--").args(program);
         command
     }
@@ -52,13 +56,14 @@ mod tests {
     fn a_program_keeps_its_arguments_and_has_one_budget_for_all_its_processes() {
         let swap = ["/a", "/b:1G"].map(str::to_owned);
         let (exe, fault, poll) = (Path::new("us"), FaultMode::Signal, Poll::Micros(30));
-        let budget = Budget { exe, ram_bytes: 512 << 20, fault, poll, swap: &swap };
+        let compress = Some(Compress::Most(64 << 20));
+        let budget = Budget { exe, ram_bytes: 512 << 20, fault, poll, swap: &swap, compress };
         let program = ["us", "usemem", "-n", "2"].map(OsString::from);
         let command = budget.command(&program, Path::new("/s/%p.json"));
         let args: Vec<_> = command.get_args().map(|arg| arg.to_str().unwrap()).collect();
         assert_eq!(
             args.join(" "),
-            "run --no-defaults --ram 536870912 --fault signal --poll 30 --swap /a --swap /b:1G --stats /s/%p.json -- \
+            "run --no-defaults --ram 536870912 --fault signal --poll 30 --swap /a --swap /b:1G --compress 64M --stats /s/%p.json -- \
              us usemem -n 2"
         );
     }

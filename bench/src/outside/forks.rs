@@ -113,8 +113,14 @@ fn measure(args: &ForkArgs) -> Result<Report, BenchError> {
     let mut of_ways: Vec<Vec<Medians>> = ways.iter().map(|_| Vec::new()).collect();
     for _ in 0..runs {
         for (of_way, way) in of_ways.iter_mut().zip(&ways) {
-            let budget =
-                |fault| Budget { exe: &exe, ram_bytes, fault, poll: Poll::Auto, swap: &args.swap };
+            let budget = |fault| Budget {
+                exe: &exe,
+                ram_bytes,
+                fault,
+                poll: Poll::Auto,
+                swap: &args.swap,
+                compress: None,
+            };
             of_way.push(one_run(&program, way.map(budget))?);
         }
     }

@@ -16,7 +16,7 @@ use crate::usemem::Data;
 use clap::Args;
 use serde::Serialize;
 use std::process::ExitCode;
-use userswap::{FaultMode, Poll};
+use userswap::{Compress, FaultMode, Poll};
 
 /// The options of `userswap bench all`; those that a case has too mean the same.
 #[derive(Debug, Clone, Args)]
@@ -45,6 +45,9 @@ pub struct TableArgs {
     /// Swap device of the engine, as for `userswap run`; may be repeated
     #[arg(long, value_name = "SPEC")]
     swap: Vec<String>,
+    /// Compressed memory in front of its devices, as for `userswap run`
+    #[arg(long, value_name = "SIZE|auto")]
+    compress: Option<Compress>,
     /// What the loads write; but for index, only cases that have no data of their own
     #[arg(long, value_name = "KIND", default_value = "index")]
     data: Data,
@@ -84,9 +87,9 @@ pub(crate) fn run(args: &TableArgs) -> ExitCode {
     }
 }
 
-/// The command lines of all rows, for faults by the first of the modes.
-fn loads(args: &TableArgs) -> Vec<BenchArgs> {
-    let one = |case, tasks: &str| BenchArgs {
+/// The command line of a row, for faults by the first of the modes.
+fn load(args: &TableArgs, case: Case, tasks: &str) -> BenchArgs {
+    BenchArgs {
         case,
         ram: args.ram.clone(),
         size: if case == Case::GcHeap { half(&args.size) } else { args.size.clone() },
@@ -95,12 +98,18 @@ fn loads(args: &TableArgs) -> Vec<BenchArgs> {
         fault: args.fault[0],
         poll: args.poll,
         swap: args.swap.clone(),
+        compress: args.compress,
         vs: args.vs,
         json: false,
         step: None,
         repeat: "1".to_owned(),
         data: args.data,
-    };
+    }
+}
+
+/// Those of all rows.
+fn loads(args: &TableArgs) -> Vec<BenchArgs> {
+    let one = |case, tasks: &str| load(args, case, tasks);
     let mut loads = vec![
         one(Case::SwapWSeq, "1"),
         BenchArgs {

@@ -51,7 +51,7 @@ pub enum Data {
 
 /// A kind of data, ready to be written.
 #[derive(Debug, Clone)]
-pub(super) struct Content {
+pub(crate) struct Content {
     data: Data,
     /// The words of `elf`.
     program: Vec<u64>,
@@ -59,7 +59,7 @@ pub(super) struct Content {
 
 impl Content {
     /// Reads what the kind repeats.
-    pub(super) fn new(data: Data) -> io::Result<Self> {
+    pub(crate) fn new(data: Data) -> io::Result<Self> {
         let program = if data == Data::Elf { program()? } else { Vec::new() };
         Ok(Self { data, program })
     }
@@ -71,7 +71,7 @@ impl Content {
 
     /// What the word at `index` holds.
     #[inline]
-    pub(super) fn word(&self, index: u64) -> u64 {
+    pub(crate) fn word(&self, index: u64) -> u64 {
         match self.data {
             Data::Index => index,
             Data::Half => noise_up_to(HALF_WORDS, index),

@@ -16,7 +16,7 @@ mod scattered;
 mod task;
 
 use barrier::Barrier;
-use content::Content;
+pub(crate) use content::Content;
 use notice::Notice;
 use options::{Freeing, Options, Refusal};
 use std::ffi::OsString;

@@ -166,6 +166,10 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         &[example("userswap bench list-count --nodes 64", "counting items of 64 nodes")],
     ),
     (
+        "bench store",
+        &[example("userswap bench store --data heap json", "what a core compresses of these")],
+    ),
+    (
         "bench device-choice",
         &[example("userswap bench device-choice --nodes 64", "choosing among 64 devices")],
     ),

@@ -16,7 +16,7 @@ use crate::base::limits::BATCH;
 use crate::device::record::Device;
 use crate::state::core::Core;
 use crate::sys::PAGE_BYTES;
-use crate::sys::mapping::{Access, Mapping};
+use crate::sys::mapping::Mapping;
 use crate::sys::signal::Blocked;
 use crate::sys::thread::Thread;
 use std::io;
@@ -74,8 +74,7 @@ impl Extent {
 
 impl Mover {
     fn new() -> io::Result<Box<Self>> {
-        let buffer = Mapping::new(BATCH * PAGE_BYTES, Access::ReadWrite)?;
-        buffer.advise(0, buffer.bytes(), libc::MADV_DONTDUMP)?;
+        let buffer = Mapping::undumped(BATCH * PAGE_BYTES)?;
         // No batch is under way at a fork: neither side pays for a copy.
         buffer.advise(0, buffer.bytes(), libc::MADV_WIPEONFORK)?;
         Ok(Box::new(Self { ages: Ages::default(), moving: Vec::with_capacity(BATCH), buffer }))

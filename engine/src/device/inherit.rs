@@ -14,7 +14,7 @@ use crate::base::error::Error;
 use crate::base::log;
 use crate::sys::PAGE_BYTES;
 use crate::sys::fd;
-use crate::sys::mapping::{Access, Mapping};
+use crate::sys::mapping::Mapping;
 use crate::sys::own_fd::Own;
 use crate::sys::request::{self, Direction, Pieces};
 use std::fs::File;
@@ -292,7 +292,7 @@ impl Device {
     }
 
     fn copy_slots(&self, copy: &File) -> io::Result<()> {
-        let buffer = Mapping::new(COPY_BYTES, Access::ReadWrite)?;
+        let buffer = Mapping::undumped(COPY_BYTES)?;
         for run in self.store().lock().slots.used_runs() {
             let mut offset = u64::from(run.first) * PAGE_BYTES as u64;
             let end = u64::from(run.first + run.count) * PAGE_BYTES as u64;

@@ -4,7 +4,7 @@ use crate::base::index::FrameIndex;
 use crate::base::limits::{GAP_MAX, RUN_MAX};
 use crate::base::topology::Topology;
 use crate::state::node::Node;
-use crate::sys::mapping::{Access, Mapping};
+use crate::sys::mapping::Mapping;
 use crate::sys::{PAGE_BYTES, numa, pages};
 use std::io;
 
@@ -22,12 +22,11 @@ impl Memory {
     /// # Errors
     /// What mmap and madvise say.
     pub fn new(nodes: &[Node], topology: &Topology) -> io::Result<Self> {
-        let map = |pages: u32| Mapping::new(pages as usize * PAGE_BYTES, Access::ReadWrite);
+        let map = |pages: u32| Mapping::undumped(pages as usize * PAGE_BYTES);
         let frames = map(nodes.iter().map(Node::positions).sum())?;
         let (zeros, gap) = (map(RUN_MAX)?, map(GAP_MAX)?);
         // Kernels built without transparent huge pages refuse the advice: there is nothing to advise then.
         let _ = frames.advise(0, frames.bytes(), libc::MADV_NOHUGEPAGE);
-        frames.advise(0, frames.bytes(), libc::MADV_DONTDUMP)?;
         // Read once, so that the source of zeros is mapped to the shared zero page.
         pages::touch(zeros.address(), RUN_MAX as usize);
         let memory = Self { frames, zeros, gap };

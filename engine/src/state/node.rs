@@ -203,9 +203,9 @@ impl Node {
 }
 
 impl NodeState {
-    /// Pages that are in RAM for the program, mapped or not.
+    /// Pages of memory that the program's pages take in RAM, mapped or not, as they are or compressed.
     pub fn in_ram(&self) -> u32 {
-        self.pool.present() + self.resident
+        self.pool.present() + self.resident + self.stored
     }
 
     /// Pages that can be had without unmapping any.

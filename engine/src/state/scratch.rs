@@ -2,7 +2,7 @@
 use crate::base::index::{FrameIndex, PageIndex, Slot};
 use crate::base::limits::BATCH;
 use crate::sys::PAGE_BYTES;
-use crate::sys::mapping::{Access, Mapping};
+use crate::sys::mapping::Mapping;
 use crate::sys::request::Pieces;
 use crate::sys::scattered::{SCATTERED_MAX, Scattered};
 use std::num::NonZeroU32;
@@ -121,8 +121,7 @@ impl WriteOp {
     /// no address space. Safe in a signal handler.
     pub(crate) fn staging(&mut self) -> Option<usize> {
         if self.staging.is_none() {
-            let memory = Mapping::new(BATCH * PAGE_BYTES, Access::ReadWrite).ok()?;
-            memory.advise(0, memory.bytes(), libc::MADV_DONTDUMP).ok()?;
+            let memory = Mapping::undumped(BATCH * PAGE_BYTES).ok()?;
             // No write is under way at a fork: neither side pays for a copy.
             memory.advise(0, memory.bytes(), libc::MADV_WIPEONFORK).ok()?;
             self.staging = Some(memory);

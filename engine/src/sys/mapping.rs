@@ -35,7 +35,18 @@ impl Mapping {
         Self::make(bytes, access, libc::MAP_PRIVATE)
     }
 
-    /// The same of memory that children made by fork share instead of getting a copy.
+    /// The engine's own memory, readable and writable, that is in no core dump: what was the program's passes through it, or
+    /// it would only make the dump larger.
+    ///
+    /// # Errors
+    /// As [`Mapping::new`].
+    pub fn undumped(bytes: usize) -> io::Result<Self> {
+        let mapping = Self::new(bytes, Access::ReadWrite)?;
+        mapping.advise(0, bytes, libc::MADV_DONTDUMP)?;
+        Ok(mapping)
+    }
+
+    /// Memory that children made by fork share instead of getting a copy.
     ///
     /// # Errors
     /// As [`Mapping::new`].
@@ -223,9 +234,7 @@ impl<T: Zeroable> ZeroedSlice<T> {
     /// What mmap says.
     pub fn new(length: usize) -> io::Result<Self> {
         let bytes = (length * size_of::<T>()).next_multiple_of(PAGE_BYTES).max(PAGE_BYTES);
-        let mapping = Mapping::new(bytes, Access::ReadWrite)?;
-        // Tables this large would only fill a core dump.
-        mapping.advise(0, bytes, libc::MADV_DONTDUMP)?;
+        let mapping = Mapping::undumped(bytes)?;
         Ok(Self { mapping, length, element: PhantomData })
     }
 }

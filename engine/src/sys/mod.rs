@@ -38,6 +38,7 @@ pub mod thread_status;
 pub mod told;
 pub mod uffd;
 pub mod uring;
+pub mod zstd;
 
 /// Bytes of one page; the engine supports no other size.
 pub const PAGE_BYTES: usize = 4096;

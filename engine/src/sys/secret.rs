@@ -1,6 +1,6 @@
 //! A key in a page of its own: kept out of the kernel's swap and of core dumps, and wiped at the end.
 use super::PAGE_BYTES;
-use super::mapping::{Access, Mapping};
+use super::mapping::Mapping;
 use super::own_locks::OwnLock;
 use std::hint::black_box;
 use std::io;
@@ -35,9 +35,8 @@ impl<T> Secret<T> {
             assert!(!needs_drop::<T>(), "it is overwritten, never dropped");
             assert!(size_of::<T>() <= SEED_AT && align_of::<T>() <= PAGE_BYTES, "it fits its page");
         }
-        let page = Mapping::new(PAGE_BYTES, Access::ReadWrite)?;
+        let page = Mapping::undumped(PAGE_BYTES)?;
         let secret = Self { page, locked: OwnLock::new()?, value: PhantomData };
-        secret.page.advise(0, PAGE_BYTES, libc::MADV_DONTDUMP)?;
         secret.lock()?;
         secret.fill(make)?;
         overwrite_stack();

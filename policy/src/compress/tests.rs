@@ -356,6 +356,28 @@ fn what_fills_still_is_not_given_up_for_pages_that_come_back_soon() {
     assert_eq!(size.memory(), MOST);
 }
 
+/// Refaults of pages that left lately, as of a pass over a few pages, between those of a program that needs them all.
+#[test]
+fn one_pass_over_pages_that_left_lately_takes_no_memory_and_two_do() {
+    let held = Held { pages: 4 * MOST, cells: MOST * 3 / 4, memory: MOST, swapped: 5 << 16 };
+    let seen_of = |distances: &dyn Fn(u64) -> u64| {
+        let mut seen = Refaults::default();
+        (0..1000).for_each(|page| seen.add(distances(page), Place::Compressed));
+        seen
+    };
+    let (soon, late) = (seen_of(&|page| page), seen_of(&|page| u64::from(MOST) + page * 30));
+    let mut size = Size::new(MOST);
+    for _ in 0..5 {
+        size.decide(&soon, held, MOST, price(DISK_NS));
+        assert_eq!(size.memory(), MOST);
+        size.decide(&late, held, MOST, price(DISK_NS));
+        assert_eq!(size.memory(), MOST);
+    }
+    size.decide(&soon, held, MOST, price(DISK_NS));
+    size.decide(&soon, held, MOST, price(DISK_NS));
+    assert!(size.memory() < MOST, "{}", size.memory());
+}
+
 proptest! {
     #[test]
     fn it_never_takes_more_than_it_may(

@@ -8,8 +8,8 @@ use crate::outside::args::{RUNS_MAX, UsageError, bytes, number, swap_directory};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
-use userswap::FaultMode;
 use userswap::internals::RAM_MIN_BYTES;
+use userswap::{Compress, FaultMode};
 
 /// A larger factor makes jobs of hours.
 const SCALE_MAX: f64 = 16.0;
@@ -36,6 +36,9 @@ pub struct JobsArgs {
     /// Swap device of the engine, as for `userswap run`; may be repeated
     #[arg(long, value_name = "SPEC")]
     swap: Vec<String>,
+    /// Compressed memory in front of its devices, as for `userswap run`
+    #[arg(long, value_name = "SIZE|auto")]
+    compress: Option<Compress>,
     /// Measure this beside it, in turns
     #[arg(long, value_name = "RIVAL")]
     vs: Option<Rival>,
@@ -60,6 +63,7 @@ pub(super) struct Plan {
     pub(super) runs: usize,
     pub(super) faults: Vec<FaultMode>,
     pub(super) swap: Vec<String>,
+    pub(super) compress: Option<Compress>,
     pub(super) rival: Option<Rival>,
     pub(super) limit: Option<Duration>,
     pub(super) scale: f64,
@@ -84,6 +88,7 @@ impl JobsArgs {
             runs: number("--runs", &self.runs, RUNS_MAX)?,
             faults: self.fault.clone(),
             swap: self.swap.clone(),
+            compress: self.compress,
             rival: self.vs,
             limit: limit
                 .map(|text| fraction("--limit", text, LIMIT_SECONDS_MAX))

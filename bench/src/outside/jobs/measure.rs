@@ -141,12 +141,12 @@ impl<'a> Bench<'a> {
         self.interrupt.check().map_err(RunError::from)?;
         let watch = Some(Watch { limit: given.limit });
         let course = Course { watch, ..Course::new(Part::Whole) };
-        let Plan { ram_bytes, rival, ref swap, .. } = *self.plan;
+        let Plan { ram_bytes, rival, ref swap, compress, .. } = *self.plan;
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]);
         match (side, rival) {
             (Side::Userswap(fault), _) => {
-                Budget { exe: self.exe, ram_bytes, fault, poll: Poll::Auto, swap }
+                Budget { exe: self.exe, ram_bytes, fault, poll: Poll::Auto, swap, compress }
                     .run(words, course)
             }
             (Side::Kernel, Some(rival)) => {

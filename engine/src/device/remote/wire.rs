@@ -6,7 +6,7 @@ use super::line::{Line, connect};
 use super::tls::Tls;
 use super::tls::records::Session;
 use crate::sys::PAGE_BYTES;
-use crate::sys::mapping::{Access, Mapping};
+use crate::sys::mapping::Mapping;
 use crate::sys::pages;
 use std::io;
 use std::net::SocketAddr;
@@ -72,7 +72,7 @@ impl Wire {
     /// # Errors
     /// No address space.
     pub fn new() -> io::Result<Self> {
-        let buffers = Mapping::new(2 * BUFFER_BYTES, Access::ReadWrite)?;
+        let buffers = Mapping::undumped(2 * BUFFER_BYTES)?;
         let refusal = Refusal { bytes: [0; REFUSAL_BYTES], length: 0 };
         Ok(Self { line: None, spent: None, buffers, filled: 0, read: 0, end: 0, refusal })
     }

@@ -5,7 +5,7 @@
 use super::log::{Appended, Moved, Writer};
 use super::server::Part;
 use super::store::{Name, S3, is_gone};
-use crate::sys::mapping::{Access, Mapping};
+use crate::sys::mapping::Mapping;
 use crate::sys::request::Pieces;
 use crate::sys::thread::Thread;
 use crate::sys::{PAGE_BYTES, clock, futex};
@@ -213,8 +213,7 @@ impl S3 {
 
     /// Moves the pages that an object still has to the segment that is being filled.
     fn move_on(&self, segment: Segment) -> io::Result<()> {
-        let memory = Mapping::new(MOVED_MAX * PAGE_BYTES, Access::ReadWrite)?;
-        memory.advise(0, memory.bytes(), libc::MADV_DONTDUMP)?;
+        let memory = Mapping::undumped(MOVED_MAX * PAGE_BYTES)?;
         for batch in self.log.pages_of(segment).chunks(MOVED_MAX) {
             let pieces = Pieces::one(memory.address(), batch.len() * PAGE_BYTES);
             let mut read = 0;

@@ -4,7 +4,7 @@
 //! object without it, because an object never changes: a reader that finds it gone looks again where the page is now.
 use super::server::Part;
 use crate::sys::lock::Lock;
-use crate::sys::mapping::{Access, Mapping, ZeroedSlice};
+use crate::sys::mapping::{Mapping, ZeroedSlice};
 use crate::sys::{PAGE_BYTES, futex, pages};
 use std::io;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -120,9 +120,7 @@ impl Log {
     /// No address space.
     pub fn new(slots: u32, segment_pages: u32) -> io::Result<Self> {
         let rows = rows(slots, segment_pages).ok_or(io::ErrorKind::OutOfMemory)? as usize;
-        let memory =
-            Mapping::new(BUFFERS * segment_pages as usize * PAGE_BYTES, Access::ReadWrite)?;
-        memory.advise(0, memory.bytes(), libc::MADV_DONTDUMP)?;
+        let memory = Mapping::undumped(BUFFERS * segment_pages as usize * PAGE_BYTES)?;
         // A child has none of it: its pages were copied before.
         memory.advise(0, memory.bytes(), libc::MADV_WIPEONFORK)?;
         let table = Table {

@@ -87,17 +87,17 @@ impl Allowance {
         self.budget.load(Ordering::Relaxed).saturating_sub(pins) / 4 * 3
     }
 
-    /// What pages and promises may take. Cells and promises: with slabs begun not more than three quarters of what pins
-    /// leave, and half of it where that would be little. Slabs, of which cells may be free until others are emptied into
-    /// them, an eighth more.
+    /// What pages and promises may take. Cells and promises: with slabs begun, which are half full, not more than three
+    /// quarters of what pins leave, and half of it where that would be little. Slabs, of which cells may be free until others
+    /// are emptied into them, with all that may still be begun seven eighths.
     fn limits(&self) -> Limits {
         let pins = self.pins.load(Ordering::Relaxed);
         let room = self.budget.load(Ordering::Relaxed).saturating_sub(pins);
-        let with_begun = |pages: u32| pages.saturating_sub(BEGUN_PAGES_MAX).max(room / 2);
+        let with_begun = |pages: u32, begun: u32| pages.saturating_sub(begun).max(room / 2);
         let bound = self.bound.load(Ordering::Relaxed);
         let most = self.most.load(Ordering::Relaxed).min(bound);
-        let cells = with_begun(room / 4 * 3).min(most - most / 16);
-        Limits { cells, slabs: with_begun(room / 8 * 7).min(most) }
+        let cells = with_begun(room / 4 * 3, BEGUN_PAGES_MAX / 2).min(most - most / 16);
+        Limits { cells, slabs: with_begun(room / 8 * 7, BEGUN_PAGES_MAX).min(most) }
     }
 
     /// What is left of them, less than nothing where they are exceeded.

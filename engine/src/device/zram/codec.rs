@@ -1,19 +1,22 @@
 //! How a compressed device compresses: `algo=` and `level=` of `zram:`.
 //!
 //! What a codec works with is allocated when the device is taken into use: a fault that has to write out itself may do
-//! so in a signal handler.
+//! so in a signal handler. What it keeps of the last page is in no core dump.
 use crate::device::spec::SpecError;
+use crate::device::zram::words;
 use crate::sys::PAGE_BYTES;
 use crate::sys::lock::Guard;
+use crate::sys::mapping::Mapping;
+use crate::sys::pages;
+use crate::sys::zstd::Zstd;
 use lz4_flex::block::{CompressTable, compress_into_with_table, decompress_into};
 use std::fmt;
 use std::io;
 use userswap_policy::cells::COMPRESSED_BYTES_MAX;
 use userswap_policy::named_choice;
-use zstd_safe::{CCtx, CParameter, DCtx};
 
-/// More than a page becomes at its worst, with either algorithm.
-const PACKED_BYTES_MAX: usize = PAGE_BYTES + PAGE_BYTES / 8;
+/// Whole pages of memory, and more than one page becomes at its worst, with either algorithm.
+const PACKED_BYTES_MAX: usize = 2 * PAGE_BYTES;
 
 /// Levels of zstd, from the fastest to one that takes hundreds of microseconds for a page.
 const LEVEL_MIN: i32 = -7;
@@ -106,13 +109,19 @@ fn refused(spec: &str, option: &str, allowed: &'static str) -> SpecError {
 /// What one CPU compresses with.
 pub struct Codec {
     method: Method,
-    packed: Box<[u8; PACKED_BYTES_MAX]>,
+    /// What a page becomes, and before it what a page of numbers is compressed as.
+    memory: Mapping,
 }
 
 enum Method {
+    /// Its table holds positions, and nothing of a page.
     Lz4(Box<CompressTable>),
-    Zstd { compress: CCtx<'static>, decompress: DCtx<'static> },
+    Zstd(Zstd),
 }
+
+/// What the first byte of a packed page says: what the others are.
+const PLAIN: u8 = 0;
+const WORDS: u8 = 1;
 
 /// What became of a page.
 pub enum Packed<'a> {
@@ -130,10 +139,9 @@ impl Codec {
     pub fn new(compression: Compression) -> io::Result<Self> {
         let method = match compression.algorithm {
             Algorithm::Lz4 => Method::Lz4(Box::new(CompressTable::small())),
-            Algorithm::Zstd => Method::zstd(compression.level.unwrap_or(LEVEL_DEFAULT))
-                .ok_or(io::ErrorKind::OutOfMemory)?,
+            Algorithm::Zstd => Method::Zstd(Zstd::new(compression.level.unwrap_or(LEVEL_DEFAULT))?),
         };
-        let mut codec = Self { method, packed: Box::new([0; PACKED_BYTES_MAX]) };
+        let mut codec = Self { method, memory: Mapping::undumped(PAGE_BYTES + PACKED_BYTES_MAX)? };
         // The first page is what zstd makes its tables for, all others are of its size.
         let mut page = [0; PAGE_BYTES];
         page.iter_mut().enumerate().for_each(|(index, byte)| *byte = (index / 7 * 31) as u8);
@@ -144,37 +152,54 @@ impl Codec {
         Ok(codec)
     }
 
+    fn spread(&mut self) -> &'static mut [u8] {
+        pages::view_mut(self.memory.address(), PAGE_BYTES)
+    }
+
     /// Compresses a page.
     pub fn pack(&mut self, page: &[u8]) -> Packed<'_> {
-        let packed = &mut self.packed[..];
-        let bytes = match &mut self.method {
-            Method::Lz4(table) => compress_into_with_table(page, packed, table).ok(),
-            Method::Zstd { compress, .. } => compress.compress2(packed, page).ok(),
+        let packed = pages::view_mut(self.memory.address() + PAGE_BYTES, PACKED_BYTES_MAX);
+        let spread = self.spread();
+        let (form, from) = match words::follow(page) {
+            true => {
+                words::spread(page, spread);
+                (WORDS, &*spread)
+            }
+            false => (PLAIN, page),
         };
-        match bytes {
-            Some(bytes) if bytes <= COMPRESSED_BYTES_MAX => Packed::Smaller(&self.packed[..bytes]),
+        packed[0] = form;
+        let rest = &mut packed[1..];
+        let bytes = match &mut self.method {
+            Method::Lz4(table) => compress_into_with_table(from, rest, table).ok(),
+            Method::Zstd(zstd) => zstd.pack(from, rest),
+        };
+        match bytes.map(|bytes| bytes + 1) {
+            Some(bytes) if bytes <= COMPRESSED_BYTES_MAX => Packed::Smaller(&packed[..bytes]),
             _ => Packed::Not,
         }
     }
 
-    fn unpack(&mut self, bytes: &[u8], page: &mut [u8]) -> bool {
-        match &mut self.method {
-            Method::Lz4(_) => unpack_lz4(bytes, page),
-            Method::Zstd { decompress, .. } => {
-                decompress.decompress(page, bytes).is_ok_and(|filled| filled == page.len())
+    /// Fills a page from what was packed, whatever its form.
+    fn unpack(&mut self, packed: &[u8], page: &mut [u8]) -> bool {
+        match packed.split_first() {
+            Some((&PLAIN, bytes)) => self.expand(bytes, page),
+            Some((&WORDS, bytes)) => {
+                let spread = self.spread();
+                let fills = self.expand(bytes, spread);
+                if fills {
+                    words::gather(spread, page);
+                }
+                fills
             }
+            _ => false,
         }
     }
-}
 
-impl Method {
-    fn zstd(level: i32) -> Option<Self> {
-        let mut compress = CCtx::try_create()?;
-        // What says how long the page is and where it ends is known, and its checksum is kept with the slot.
-        for parameter in [CParameter::CompressionLevel(level), CParameter::ContentSizeFlag(false)] {
-            compress.set_parameter(parameter).ok()?;
+    fn expand(&mut self, bytes: &[u8], page: &mut [u8]) -> bool {
+        match &mut self.method {
+            Method::Lz4(_) => unpack_lz4(bytes, page),
+            Method::Zstd(zstd) => zstd.unpack(bytes, page) == Some(page.len()),
         }
-        Some(Self::Zstd { compress, decompress: DCtx::try_create()? })
     }
 }
 
@@ -182,12 +207,13 @@ impl Method {
 pub fn unpack<'a>(
     algorithm: Algorithm,
     codec: impl FnOnce() -> Guard<'a, Codec>,
-    bytes: &[u8],
+    packed: &[u8],
     page: &mut [u8],
 ) -> bool {
-    match algorithm {
-        Algorithm::Lz4 => unpack_lz4(bytes, page),
-        Algorithm::Zstd => codec().unpack(bytes, page),
+    match (algorithm, packed.split_first()) {
+        // Without a codec, which others may be waiting for.
+        (Algorithm::Lz4, Some((&PLAIN, bytes))) => unpack_lz4(bytes, page),
+        _ => codec().unpack(packed, page),
     }
 }
 

@@ -11,13 +11,14 @@ pub mod codec;
 mod compact;
 mod entries;
 mod supply;
+mod words;
 
 use crate::device::zram::allowance::Allowance;
 use crate::device::zram::codec::{Algorithm, Codec, Compression, Packed};
 use crate::device::zram::compact::Leaving;
 use crate::device::zram::entries::{Entries, Entry, Place};
 use crate::sys::lock::Lock;
-use crate::sys::mapping::{Access, Mapping, ZeroedSlice};
+use crate::sys::mapping::{Mapping, ZeroedSlice};
 use crate::sys::request::{Direction, Pieces};
 use crate::sys::{PAGE_BYTES, clock, numa, pages};
 use std::io;
@@ -95,10 +96,9 @@ impl Zram {
     ) -> io::Result<Self> {
         // Slabs that are not full take more of them than the pages need.
         let most = (2 * slots / SLAB_PAGES + 2 * SLABS_BEGUN_MAX).min(SLABS_MAX) as usize;
-        let memory = Mapping::new(most * SLAB_BYTES, Access::ReadWrite)?;
+        let memory = Mapping::undumped(most * SLAB_BYTES)?;
         // One cell in use must not take two mebibytes. Kernels without huge pages refuse the advice.
         let _ = memory.advise(0, memory.bytes(), libc::MADV_NOHUGEPAGE);
-        memory.advise(0, memory.bytes(), libc::MADV_DONTDUMP)?;
         let codec = |_| Codec::new(compression).map(Lock::new);
         Ok(Self {
             entries: Entries::new(slots)?,

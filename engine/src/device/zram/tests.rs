@@ -22,6 +22,19 @@ fn page(noise: usize, seed: u64) -> Vec<u8> {
     (0..PAGE_BYTES).map(&mut byte).collect()
 }
 
+/// Numbers that follow each other.
+fn numbers(seed: u64) -> Vec<u8> {
+    let number = |at: u64| {
+        (seed << 20).wrapping_add(at * (seed % 900 + 2)) + ((at * at * (seed % 97)) >> 3) % 256
+    };
+    (0..PAGE_BYTES as u64 / 8).flat_map(|at| number(at).to_le_bytes()).collect()
+}
+
+/// Of one kind or the other.
+fn either(seed: u64) -> Vec<u8> {
+    if seed.is_multiple_of(2) { numbers(seed >> 40) } else { page(1000, seed) }
+}
+
 fn run(first: u32, count: u32) -> SlotRun {
     SlotRun { first, count }
 }
@@ -76,7 +89,7 @@ fn slabs_take_little_more_than_what_is_in_them() {
 }
 
 #[test]
-fn slabs_begun_beside_promises_stay_within_three_quarters_of_the_budget() {
+fn slabs_begun_beside_promises_stay_within_seven_eighths_of_the_budget() {
     const BUDGET: u32 = 16384;
     let zram = zram(Algorithm::Lz4, 1 << 16, BUDGET / 2);
     // Most of them take a cell of another class.
@@ -98,7 +111,7 @@ fn slabs_begun_beside_promises_stay_within_three_quarters_of_the_budget() {
     }
     let busy = zram.cells.lock().counts().busy;
     assert!(busy > full + 60, "many classes begin a slab: {busy} {full}");
-    assert!(busy * SLAB_PAGES <= BUDGET / 4 * 3, "{} pages", busy * SLAB_PAGES);
+    assert!(busy * SLAB_PAGES <= BUDGET / 8 * 7, "{} pages", busy * SLAB_PAGES);
 }
 
 #[test]
@@ -157,7 +170,7 @@ fn work_on(zram: &Zram, own: &[u32], seed: u64) {
     let mut seeds: Vec<Option<u64>> = own.iter().map(|number| Some((*number).into())).collect();
     let mut check = |number, seed| {
         zram.read(number, &mut found).unwrap();
-        assert!(found == page(1000, seed), "page {number}");
+        assert!(found == either(seed), "page {number}");
     };
     for round in 0..6000 {
         state = state.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(1);
@@ -172,7 +185,7 @@ fn work_on(zram: &Zram, own: &[u32], seed: u64) {
             None if round % 3 > 0 => {}
             None => {
                 assert!(zram.reserve(run(number, 1)));
-                zram.write(number, &page(1000, state)).unwrap();
+                zram.write(number, &either(state)).unwrap();
                 seeds[index] = Some(state);
             }
         }
@@ -183,10 +196,14 @@ fn work_on(zram: &Zram, own: &[u32], seed: u64) {
 
 #[test]
 fn pages_that_are_read_written_and_freed_while_they_move_stay_what_they_are() {
+    ALGORITHMS.into_iter().for_each(move_while_threads_work);
+}
+
+fn move_while_threads_work(algorithm: Algorithm) {
     const THREADS: u32 = 3;
-    let zram = &zram(Algorithm::Lz4, 1 << 14, 1 << 14);
+    let zram = &zram(algorithm, 1 << 14, 1 << 14);
     assert!(zram.reserve(run(1, 4000)));
-    (1..=4000).for_each(|number| zram.write(number, &page(1000, number.into())).unwrap());
+    (1..=4000).for_each(|number| zram.write(number, &either(number.into())).unwrap());
     std::thread::scope(|scope| {
         let spawn = |thread| {
             let own: Vec<u32> = (1..=4000).filter(|number| number % THREADS == thread).collect();
@@ -220,7 +237,11 @@ proptest! {
                     if model[number as usize].is_none() {
                         prop_assert!(zram.reserve(run(number, 1)));
                     }
-                    let page = if noise < 100 { vec![seed as u8; PAGE_BYTES] } else { page(noise, seed) };
+                    let page = match noise {
+                        0..100 => vec![seed as u8; PAGE_BYTES],
+                        100..1000 => numbers(seed),
+                        _ => page(noise, seed),
+                    };
                     zram.write(number, &page).unwrap();
                     model[number as usize] = Some(page);
                 }

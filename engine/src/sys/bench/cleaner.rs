@@ -74,7 +74,10 @@ impl LeftOver {
             (LEFT_SWAP, "the swap file in use"),
             (LEFT_FILE, "the swap file"),
             (LEFT_CGROUP, "the control group"),
-            (LEFT_TUNING, "another vm.page-cluster"),
+            (
+                LEFT_TUNING,
+                "another setting of the kernel (vm.page-cluster, or whether zswap is on)",
+            ),
             (LEFT_DEVICE, "the swap device"),
         ];
         names.into_iter().filter(|(bit, _)| self.0 & bit != 0).map(|(_, name)| name).collect()

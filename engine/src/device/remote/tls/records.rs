@@ -5,7 +5,7 @@
 //! as it should be ends the connection, and another one takes its place: keys are never changed on one (KeyUpdate),
 //! tickets are not used.
 use crate::sys::PAGE_BYTES;
-use crate::sys::mapping::{Access, Mapping};
+use crate::sys::mapping::Mapping;
 use crate::sys::pages;
 use ring::aead::{self, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use rustls::{ConnectionTrafficSecrets, ExtractedSecrets};
@@ -147,7 +147,7 @@ impl Session {
         Ok(Box::new(Self {
             sending: Half::new(secrets.tx)?,
             receiving: Half::new(secrets.rx)?,
-            buffers: Mapping::new(OUTPUT_BYTES + INPUT_BYTES, Access::ReadWrite)?,
+            buffers: Mapping::undumped(OUTPUT_BYTES + INPUT_BYTES)?,
             sealed: 0..0,
             opened: 0..0,
         }))
@@ -258,7 +258,7 @@ mod tests {
     }
 
     fn session() -> Session {
-        let buffers = Mapping::new(OUTPUT_BYTES + INPUT_BYTES, Access::ReadWrite).unwrap();
+        let buffers = Mapping::undumped(OUTPUT_BYTES + INPUT_BYTES).unwrap();
         let (sending, receiving) = (half(3), half(3));
         Session { sending, receiving, buffers, sealed: 0..0, opened: 0..0 }
     }
