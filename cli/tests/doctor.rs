@@ -141,13 +141,15 @@ fn what_a_filter_forbids_is_named_with_the_profile_that_permits_it() {
 #[test]
 fn programs_are_told_which_filters_were_tried() {
     let directory = directory();
-    let told = |calls: &[&str]| {
-        let mut run = filtered(directory.path(), calls, &userswap());
+    let told = |calls: &[&str], command: &Command| {
+        let mut run = filtered(directory.path(), calls, command);
         let ran = run.args(["run", "--ram", "16M", "--", "printenv", OPTIONS_VARIABLE]).output();
         String::from_utf8(ran.unwrap().stdout).unwrap()
     };
-    assert!(told(&[PROCESS_MADVISE]).contains("\nfilters=1\n"));
-    assert!(told(&[VMSPLICE]).contains("\nfilters=0\n"));
+    for command in [userswap(), nobody(directory.path())] {
+        assert!(told(&[PROCESS_MADVISE], &command).contains("\nfilters=1\n"), "{command:?}");
+        assert!(told(&[VMSPLICE], &command).contains("\nfilters=0\n"), "{command:?}");
+    }
 }
 
 #[test]

@@ -153,7 +153,7 @@ mod tests {
         assert_eq!(names!(AddressOrder), "true false");
         assert_eq!(names!(Placement), "near spread");
         assert_eq!(names!(Contention), "wait stall skip stall-balanced");
-        assert_eq!(names!(FreeOrder), "sorted merged unsorted");
+        assert_eq!(names!(FreeOrder), "sorted merged unsorted grouped");
     }
 
     #[test]
@@ -161,11 +161,11 @@ mod tests {
         let refused = |text: &str| text.parse::<FreeOrder>().unwrap_err().to_string();
         assert_eq!(
             refused("Sorted"),
-            "\"Sorted\" is not a free order: use sorted, merged or unsorted"
+            "\"Sorted\" is not a free order: use sorted, merged, unsorted or grouped"
         );
         assert_eq!(
             refused("merged\n"),
-            "\"merged\\n\" is not a free order: use sorted, merged or unsorted"
+            "\"merged\\n\" is not a free order: use sorted, merged, unsorted or grouped"
         );
     }
 }

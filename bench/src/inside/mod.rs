@@ -30,7 +30,7 @@ use userswap::Error;
 pub enum InsideCase {
     /// Slots allocated per second: slot caches, per-CPU clusters, one cluster
     SlotAlloc(slot_alloc::SlotAllocArgs),
-    /// Time to free a region's slots, in sorted, merged and unsorted batches
+    /// Time to free a region's slots, in sorted, merged, unsorted and grouped batches
     SlotFree(slot_free::SlotFreeArgs),
     /// Lists of reclaimable items: one lock, a lock per node, other crates' caches
     ListLru(list_lru::ListLruArgs),

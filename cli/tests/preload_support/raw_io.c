@@ -111,6 +111,18 @@ static void by_registered(int fd, char *memory, long piece, int is_write) {
     MUST(!RAW(SYS_io_uring_register, ring_fd, IORING_UNREGISTER_BUFFERS, 0, 0));
 }
 
+// The same by way of a table that has no buffers at first.
+static void by_updated(int fd, char *memory, long piece, int is_write) {
+    struct iovec buffer = {memory + piece * PIECE, PIECE};
+    struct io_uring_rsrc_register empty = {.nr = 1, .flags = IORING_RSRC_REGISTER_SPARSE};
+    struct io_uring_rsrc_update2 update = {.nr = 1, .data = (unsigned long)&buffer};
+    MUST(RAW(SYS_io_uring_register, ring_fd, IORING_REGISTER_BUFFERS2, 0, sizeof empty) == -EFAULT);
+    MUST(!RAW(SYS_io_uring_register, ring_fd, IORING_REGISTER_BUFFERS2, &empty, sizeof empty));
+    MUST(RAW(SYS_io_uring_register, ring_fd, IORING_REGISTER_BUFFERS_UPDATE, &update, sizeof update) == 1);
+    MUST(answer_of(is_write ? IORING_OP_WRITE_FIXED : IORING_OP_READ_FIXED, fd, memory, piece) == PIECE);
+    MUST(!RAW(SYS_io_uring_register, ring_fd, IORING_UNREGISTER_BUFFERS, 0, 0));
+}
+
 static void there_and_back(const char *name, int flags, void (*transfer)(int, char *, long, int)) {
     int fd = open(name, O_RDWR | O_CREAT | O_TRUNC | flags, 0600);
     MUST(fd >= 0);
@@ -139,6 +151,7 @@ int main(int count, char **arguments) {
         there_and_back(arguments[2], 0, as_far_as_it_goes);
         there_and_back(arguments[2], 0, by_registered);
         there_and_back(arguments[2], O_DIRECT, by_registered);
+        there_and_back(arguments[2], 0, by_updated);
     }
     puts("exact");
     return 0;

@@ -77,7 +77,7 @@ const SETTINGS: [Setting; 18] = [
     },
     Setting {
         key: "free_order",
-        allowed: "sorted, merged or unsorted",
+        allowed: "sorted, merged, unsorted or grouped",
         set: |core, value| {
             core.devices.set_free_order(value.parse()?);
             Ok(())

@@ -53,7 +53,7 @@ impl Buffers {
             switch: Lock::new(Switch::new(cpus)),
             source: AtomicU8::new(Source::Devices as u8),
             mode: AtomicU8::new(SlotMode::Cache.index()),
-            order: AtomicU8::new(FreeOrder::Merged.index()),
+            order: AtomicU8::new(FreeOrder::Grouped.index()),
         }
     }
 

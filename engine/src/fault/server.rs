@@ -1,7 +1,7 @@
 //! The server: a thread that reads fault messages, serves them, and does all reading ahead.
 //!
 //! It never waits for a device while other faults could be served: reads are started, and finished when
-//! they complete. In `signal` mode no messages arrive and only readahead is left. What a fault needs is `handle.rs`'s
+//! they complete. What is in memory it copies itself; if the kernel has swapped that out, it waits for the kernel. In `signal` mode no messages arrive and only readahead is left. What a fault needs is `handle.rs`'s
 //! to say, and what of a want there is to read `wants.rs`'s.
 use crate::base::choice::FaultMode;
 use crate::base::error::Error;

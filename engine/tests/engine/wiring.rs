@@ -55,7 +55,9 @@ fn slots_go_back_in_batches_each_device_locked_once_and_unsorted_for_nearly_ever
     limit(60);
     let sorted = freeing_locks_per_batch(FreeOrder::Sorted);
     let unsorted = freeing_locks_per_batch(FreeOrder::Unsorted);
+    let grouped = freeing_locks_per_batch(FreeOrder::Grouped);
     assert!(sorted <= 4.0, "{sorted} locks a batch, with three devices");
+    assert!(grouped <= 4.0, "{grouped} locks a batch, with three devices");
     assert!(unsorted > 20.0, "{unsorted} locks a batch: neighbours are on different devices");
 }
 

@@ -9,6 +9,7 @@ use crate::abi::raw::{self, Span};
 use crate::state::notices;
 use libc::{EINPROGRESS, aiocb, c_int, sigevent, ssize_t, timespec};
 use std::mem::offset_of;
+use std::sync::atomic::{AtomicU64, Ordering};
 use userswap::internals::lock::Lock;
 use userswap::internals::signal::Blocked;
 
@@ -45,6 +46,8 @@ const MATTER: u64 = 5;
 /// A request on its way.
 struct Request {
     address: usize,
+    /// Tells it from one that was at the same address before, or will be.
+    number: u64,
     /// The C library has it: its word says whether it has ended.
     is_given: bool,
     _held: Held,
@@ -52,9 +55,10 @@ struct Request {
 
 /// As many as the program has given to the C library, which has their own structures for each.
 static REQUESTS: Lock<Vec<Request>> = Lock::new(Vec::new());
+static NUMBERS: AtomicU64 = AtomicU64::new(0);
 
-/// Before the C library gets a request.
-fn keep(request: *mut aiocb) {
+/// Before the C library gets a request; its number.
+fn keep(request: *mut aiocb) -> u64 {
     let mut held = Held::none();
     let is_kept = held.add_whole(Span::of(request.cast_const(), size_of::<aiocb>()));
     // SAFETY: the program passes a request.
@@ -66,20 +70,22 @@ fn keep(request: *mut aiocb) {
     let _blocked = Blocked::new();
     let mut requests = REQUESTS.lock();
     requests.retain(|known| known.address != request.addr());
-    requests.push(Request { address: request.addr(), is_given: false, _held: held });
+    let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+    requests.push(Request { address: request.addr(), number, is_given: false, _held: held });
+    number
 }
 
 /// Lets go of one that is not on its way.
-fn forget(request: *const aiocb) {
+fn forget(number: u64) {
     let _blocked = Blocked::new();
-    REQUESTS.lock().retain(|known| known.address != request.addr());
+    REQUESTS.lock().retain(|known| known.number != number);
 }
 
 /// The C library has a request now, unless it refused it.
-fn give(request: *const aiocb) {
+fn give(number: u64) {
     let _blocked = Blocked::new();
     let mut requests = REQUESTS.lock();
-    let kept = requests.iter_mut().filter(|known| known.address == request.addr());
+    let kept = requests.iter_mut().filter(|known| known.number == number);
     kept.for_each(|known| known.is_given = true);
 }
 
@@ -108,12 +114,14 @@ fn submit(request: *mut aiocb, call: impl FnOnce() -> c_int) -> c_int {
     if !is_needed() || request.is_null() {
         return call();
     }
-    keep(request);
+    // Not every program asks for what has ended.
+    settle(|_| true);
+    let number = keep(request);
     let status = call();
     if status == 0 {
-        give(request)
+        give(number)
     } else {
-        forget(request)
+        forget(number)
     }
     status
 }
@@ -123,23 +131,21 @@ fn submit_all(list: List, count: c_int, call: impl FnOnce() -> c_int) -> c_int {
     if !is_needed() {
         return call();
     }
-    let requests = || {
-        let indices = 0..usize::try_from(count).unwrap_or(0);
+    settle(|_| true);
+    // Asked for once: the list may be gone when the call returns.
+    let mut numbers = Vec::new();
+    for index in 0..usize::try_from(count).unwrap_or(0) {
         // SAFETY: the program passes as many.
-        indices.map(|index| unsafe { list.wrapping_add(index).read() })
-    };
-    for request in requests() {
+        let request = unsafe { list.wrapping_add(index).read() };
         // SAFETY: null, or a request.
         let operation = unsafe { request.as_ref() }.map(|request| request.aio_lio_opcode);
         if matches!(operation, Some(libc::LIO_READ | libc::LIO_WRITE)) {
-            keep(request);
+            numbers.push(keep(request));
         }
     }
     let status = call();
-    requests().for_each(|request| give(request));
-    if status != 0 {
-        settle(|_| true);
-    }
+    numbers.into_iter().for_each(give);
+    settle(|_| true);
     status
 }
 

@@ -98,19 +98,28 @@ fn keep(held: &mut Held, memory: Memory, address: usize, arguments: &Arguments) 
 
 /// Buffers for a ring, which the kernel pins in the call: all of them have to be there.
 fn registered(held: &mut Held, [_, operation, at, count, ..]: Arguments) {
-    /// What an io_uring_register of them is called, with a list, and with a description of one.
-    const BUFFERS: usize = 0;
-    const BUFFERS_2: usize = 15;
-    let (list, count) = match operation {
-        BUFFERS => (at, count),
-        BUFFERS_2 => match (entry::<u32>(at, 0), entry::<usize>(at, 2)) {
-            (Some(count), Some(list)) => (list, count as usize),
-            _ => return,
-        },
+    /// What an io_uring_register of them is called: with a list, with a description of one, and of one for buffers
+    /// in between.
+    const BUFFERS: u32 = 0;
+    const BUFFERS_2: u32 = 15;
+    const BUFFERS_UPDATE: u32 = 16;
+    /// The ring is named by its place among those that it has registered.
+    const BY_PLACE: u32 = 1 << 31;
+    /// Most that the kernel takes.
+    const MOST: u32 = 1 << 14;
+    if at == 0 {
+        return;
+    }
+    let (list, count) = match operation as u32 & !BY_PLACE {
+        BUFFERS => (Some(at), Some(count as u32)),
+        BUFFERS_2 => (entry::<usize>(at, 2), entry::<u32>(at, 0)),
+        BUFFERS_UPDATE => (entry::<usize>(at, 1), entry::<u32>(at, 6)),
         _ => return,
     };
-    held.add_whole(Span { address: list, bytes: count * size_of::<iovec>() });
-    for part in (0..count).map_while(|index| entry::<iovec>(list, index)) {
+    // Without a list a table is made that has none yet.
+    let (Some(list @ 1..), Some(count @ ..=MOST)) = (list, count) else { return };
+    held.add_whole(Span { address: list, bytes: count as usize * size_of::<iovec>() });
+    for part in (0..count as usize).map_while(|index| entry::<iovec>(list, index)) {
         held.add_whole(Span::of(part.iov_base.cast_const(), part.iov_len));
     }
 }

@@ -85,11 +85,16 @@ impl Making {
         self.joinable.as_ref().map(std::ptr::from_ref)
     }
 
+    /// Whether nobody is going to join it, so that its number is asked for.
+    pub fn is_detached(&self) -> bool {
+        self.joinable.is_some()
+    }
+
     /// The thread was made, or was not.
-    pub fn finish(self, thread: Result<pthread_t, Errno>) {
+    pub fn finish(self, thread: Result<Option<pthread_t>, Errno>) {
         match thread {
-            Ok(thread) if self.joinable.is_some() => drop(detach(thread)),
-            Ok(_) => {}
+            Ok(Some(thread)) => drop(detach(thread)),
+            Ok(None) => {}
             Err(_) => forget(|stack| stack.overlaps(self.stack)),
         }
     }

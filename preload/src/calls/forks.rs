@@ -143,6 +143,8 @@ struct Exchange {
 
 thread_local! {
     static EXCHANGE: Cell<*mut Exchange> = const { Cell::new(std::ptr::null_mut()) };
+    /// This thread has `SUSPENDING`.
+    static IS_SUSPENDING: Cell<bool> = const { Cell::new(false) };
     /// All calls of this thread are caught.
     static IS_OPEN: Cell<bool> = const { Cell::new(false) };
 }
@@ -166,7 +168,7 @@ pub fn fork(wanted: &Wanted, call: Call) -> usize {
     }
     let suspended = match wanted.has(CLONE_VFORK).then(Suspended::new).transpose() {
         Ok(suspended) => suspended,
-        Err(error_number) => return error(error_number),
+        Err(number) => return error(number),
     };
     let mut exchange = Exchange { wanted: *wanted, call, pids: [0; LEVELS_MAX], pidfd: -1 };
     exchange.read_pids();
@@ -177,7 +179,7 @@ pub fn fork(wanted: &Wanted, call: Call) -> usize {
     match child {
         0 => exchange.finish_child(suspended),
         1.. => exchange.finish_parent(child, suspended),
-        _ => {}
+        _ => drop(suspended),
     }
     answer(child)
 }
@@ -186,13 +188,33 @@ fn answer(child: c_int) -> usize {
     if child < 0 { error(raw::errno()) } else { child as usize }
 }
 
+/// What is caught gets here.
+static IS_TAKEN: Lock<bool> = Lock::new(false);
+/// A parent is about to be suspended: no other fork may have a child with its end of the pipe.
+static SUSPENDING: Lock<()> = Lock::new(());
+
+/// Before a fork: no other thread is in between.
+pub fn hold() {
+    if !IS_SUSPENDING.get() {
+        SUSPENDING.hold();
+    }
+    IS_TAKEN.hold();
+}
+
+/// After it, on both sides.
+pub fn release() {
+    IS_TAKEN.release();
+    if !IS_SUSPENDING.get() {
+        SUSPENDING.release();
+    }
+}
+
 /// Whether this kernel catches calls, and what is caught gets here.
 fn can_exchange() -> bool {
     let [option, off] = [trap::PR_SET_SYSCALL_USER_DISPATCH as usize, trap::OFF];
     if trap::is_armed() {
         return true;
     }
-    static IS_TAKEN: Lock<bool> = Lock::new(false);
     let _blocked = Blocked::new();
     let mut is_taken = IS_TAKEN.lock();
     if !*is_taken && make(libc::SYS_prctl, [option, off, 0, 0, 0, 0]) == 0 {
@@ -264,19 +286,40 @@ static GOING_ON: Lock<Option<Own<OwnedFd>>> = Lock::new(None);
 struct Suspended {
     end: PipeReader,
     going_on: Own<OwnedFd>,
+    alone: Alone,
+}
+
+/// As long as no other thread forks: until the parent no longer has the child's end.
+struct Alone;
+
+impl Alone {
+    fn new() -> Self {
+        SUSPENDING.hold();
+        IS_SUSPENDING.set(true);
+        Self
+    }
+}
+
+impl Drop for Alone {
+    fn drop(&mut self) {
+        IS_SUSPENDING.set(false);
+        SUSPENDING.release();
+    }
 }
 
 impl Suspended {
     fn new() -> Result<Self, Errno> {
+        let alone = Alone::new();
         let _raised = descriptors::Raised::new();
         let (end, going_on) =
             std::io::pipe().map_err(|error| error.raw_os_error().unwrap_or(libc::EMFILE))?;
-        Ok(Self { end, going_on: Own::raised(going_on.into()) })
+        Ok(Self { end, going_on: Own::raised(going_on.into()), alone })
     }
 
     fn wait(self) {
-        let Self { mut end, going_on } = self;
+        let Self { mut end, going_on, alone } = self;
         drop(going_on);
+        drop(alone);
         // Signals do not end it, as they do not end the kernel's.
         while end.read(&mut [0]).is_err_and(|error| error.kind() == std::io::ErrorKind::Interrupted)
         {

@@ -16,7 +16,8 @@ use crate::abi::system_call::{enter_on, error};
 use crate::state::process::{self, Phase, Process};
 use libc::{c_int, c_void};
 use std::mem::MaybeUninit;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use userswap::Engine;
 use userswap::internals::PAGE_BYTES;
 use userswap::internals::PageRange;
@@ -63,6 +64,16 @@ pub fn start() {
         STACK_KEY.store(key, Ordering::Relaxed);
     }
     give_stack();
+}
+
+/// Before fork: no other thread has the list then.
+pub fn hold() {
+    MANAGED_STACKS.hold();
+}
+
+/// After fork, on both sides.
+pub fn release() {
+    MANAGED_STACKS.release();
 }
 
 /// Before the engine has the arena: a stack that is missing cannot take the signal that would bring it in.
@@ -226,6 +237,8 @@ struct Start {
     argument: *mut c_void,
     /// It runs the program's code.
     is_programs: bool,
+    /// Where it says its number, if that is asked for.
+    number: Option<Arc<AtomicU64>>,
 }
 
 extern "C" fn create_thread(
@@ -242,11 +255,13 @@ extern "C" fn create_thread(
     let is_programs = !callers::is_ours(caller);
     let making = is_programs.then(|| detached::Making::new(attributes)).flatten();
     let attributes = making.as_ref().and_then(detached::Making::attributes).unwrap_or(attributes);
-    let start = Box::into_raw(Box::new(Start { function, argument, is_programs }));
+    let number = making.as_ref().filter(|making| making.is_detached()).map(|_| Arc::default());
+    let said = number.clone();
+    let start = Box::into_raw(Box::new(Start { function, argument, is_programs, number }));
     let error = pthread_create(thread, attributes, run_thread, start.cast());
     if let Some(making) = making {
-        // SAFETY: the C library has put the number of the thread there, if there is one.
-        making.finish(if error == 0 { Ok(unsafe { thread.read() }) } else { Err(error) });
+        // Not what is at `thread`: the new thread may have freed that.
+        making.finish(if error == 0 { Ok(said.map(|said| heard(&said))) } else { Err(error) });
     }
     if error != 0 {
         // SAFETY: no thread has taken the box.
@@ -255,10 +270,24 @@ extern "C" fn create_thread(
     error
 }
 
+/// The number that a thread says as it begins.
+fn heard(number: &AtomicU64) -> libc::pthread_t {
+    loop {
+        match number.load(Ordering::Acquire) {
+            0 => std::thread::yield_now(),
+            number => return number,
+        }
+    }
+}
+
 extern "C" fn run_thread(start: *mut c_void) -> *mut c_void {
     // SAFETY: `create_thread` made the box for this thread.
     let start = unsafe { Box::from_raw(start.cast::<Start>()) };
-    let Start { function, argument, is_programs } = *start;
+    let Start { function, argument, is_programs, number } = *start;
+    if let Some(number) = number {
+        // SAFETY: has no conditions.
+        number.store(unsafe { libc::pthread_self() }, Ordering::Release);
+    }
     if is_by_signal() || is_programs && trap::is_armed() {
         give_stack();
     }

@@ -5,7 +5,9 @@
 //! managed. All locks of ours are held across, so that the child finds the tables whole.
 use crate::abi::next;
 use crate::abi::raw;
-use crate::calls::{aio, descriptors, detached, forks, held, in_flight, libc_memory, trap};
+use crate::calls::{
+    aio, descriptors, detached, forks, held, in_flight, libc_memory, signal_stacks, trap,
+};
 use crate::heap::{fork_gate, huge, mimalloc};
 use crate::lifecycle::stats;
 use crate::memory::{engagement, guard, starter, unmanaged};
@@ -42,6 +44,7 @@ unsafe extern "C" fn prepare() {
     unmanaged::look();
     engagement::engage_if_gathered(process);
     let blocked = Blocked::new();
+    forks::hold();
     let route = GlibcHeap::new();
     let mut pinned = libc_memory::pin(process);
     pinned.extend(forks::pin_signal_stack(process));
@@ -52,6 +55,7 @@ unsafe extern "C" fn prepare() {
     fork_gate::close();
     huge::BLOCKS.hold();
     process.native.hold();
+    signal_stacks::hold();
     process.areas.hold();
     held::set_forking(true);
     let stack = pin_stack(process);
@@ -129,10 +133,12 @@ unsafe extern "C" fn in_child() {
 fn release(process: &Process) {
     held::set_forking(false);
     process.areas.release();
+    signal_stacks::release();
     process.native.release();
     huge::BLOCKS.release();
     fork_gate::open();
     mimalloc::GROWTH.release();
+    forks::release();
 }
 
 /// Runs no handlers but ours.

@@ -29,6 +29,8 @@ enum Order {
     Merged,
     /// As they come
     Unsorted,
+    /// Device by device, without sorting (the default of engines)
+    Grouped,
 }
 
 impl From<Order> for FreeOrder {
@@ -37,6 +39,7 @@ impl From<Order> for FreeOrder {
             Order::Sorted => Self::Sorted,
             Order::Merged => Self::Merged,
             Order::Unsorted => Self::Unsorted,
+            Order::Grouped => Self::Grouped,
         }
     }
 }
@@ -50,7 +53,7 @@ pub struct SlotFreeArgs {
     devices: Vec<u32>,
     /// Orders to compare
     #[arg(long, value_name = "ORDER", value_enum, value_delimiter = ',', num_args = 1..,
-          default_values_t = [Order::Sorted, Order::Merged, Order::Unsorted])]
+          default_values_t = [Order::Sorted, Order::Merged, Order::Unsorted, Order::Grouped])]
     free: Vec<Order>,
     /// Threads that write, and free
     #[arg(long, value_name = "N", default_value_t = 16,
