@@ -18,14 +18,10 @@ use userswap::internals::PAGE_CLUSTER_DEFAULT;
 use userswap::internals::cpu_latency;
 use userswap::internals::directories::names;
 use userswap::internals::filters;
-use userswap::internals::open;
-use userswap::internals::page_cluster_of;
-use userswap::internals::remote;
-use userswap::internals::s3;
 use userswap::internals::told::Told;
 use userswap::internals::{
     Allowed, MIN_REGION_DEFAULT_BYTES, OPTIONS_VARIABLE, Options, PAGE_CLUSTERS, RA_POLICIES,
-    RAM_MIN_BYTES, VMA_RA, directory,
+    RAM_MIN_BYTES, VMA_RA, directory, open, page_cluster_of, remote, s3,
 };
 use userswap::internals::{Ledger, ledger};
 use userswap::{AddressOrder, Compress, Poll, ReadaheadPolicy};

@@ -3,6 +3,7 @@
 #![allow(clippy::needless_range_loop)]
 
 mod api;
+mod beside;
 mod blocks;
 mod clean;
 mod compress;
