@@ -19,6 +19,8 @@ use crate::sys::uffd::Access;
 
 impl Core {
     /// Claims what a fault on a swapped page should read; None if its word has changed.
+    // Its own frame on the stack: by signal the other ways to a page, some of which reclaim, have little room.
+    #[inline(never)]
     pub(crate) fn start_read(
         &self,
         page: PageIndex,
