@@ -291,7 +291,9 @@ fn compressed_pages() {
         (algorithm, Lock::new(codec))
     });
     let mut memory = vec![0x5a; AROUND + PAGE_BYTES + AROUND];
-    fuzz(&[&packed_page()], &["\x1ea", "\x01\x00", "\x0f"], |input| {
+    // As it is, and as words whose bytes lie apart.
+    let [plain, words] = ["\0", "\x01"].map(|form| form.to_owned() + &packed_page());
+    fuzz(&[&plain, &words], &["\x1ea", "\x01\x00", "\x0f"], |input| {
         let fills = compressed.each_ref().map(|(algorithm, codec)| {
             let page = &mut memory[AROUND..AROUND + PAGE_BYTES];
             let fills = codec::unpack(*algorithm, || codec.lock(), input, page);
