@@ -207,6 +207,8 @@ fn one_run(args: &SlotFreeArgs, devices: u32, order: Order) -> Result<FreeRow, E
     let builder = (0..devices).fold(Builder::new(args.ram), |all, _| all.swap(spec.clone()));
     let engine = builder.build()?;
     engine.core().devices.set_free_order(order.into());
+    // Pages that left by the block have slots beside each other.
+    engine.set("reclaim_way", "runs")?;
     let share = (args.size / u64::from(args.tasks)) as usize;
     let mut regions = (0..args.tasks).map(|_| engine.map(share)).collect::<Result<Vec<_>, _>>()?;
     std::thread::scope(|scope| {
