@@ -35,7 +35,7 @@ mod with_it {
         let spec = server.spec(&format!("{fault}:256M"));
         let swap = ["--swap", "mem:8M,tier=0", "--swap", &spec];
         let options = [&["--ram", "16M", "--fault", fault], &swap[..]].concat();
-        Served::start_with(runtime, &keys, &options, &filler(64))
+        Served::start_with(runtime, &keys, &options, &filler(48))
     }
 
     #[test]

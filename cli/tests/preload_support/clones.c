@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { PAGE = 4096, BYTES = 24 << 20, PAGES = BYTES / PAGE, STACK = 256 << 10 };
+enum { PAGE = 4096, BYTES = 18 << 20, PAGES = BYTES / PAGE, STACK = 256 << 10 };
 
 struct clone3 {
     uint64_t flags, pidfd, child, parent, signal, stack, stack_bytes, locals, pids, pids_count, cgroup;
