@@ -17,16 +17,20 @@ fn run_for_a_while(ram: &str, fault: &str) -> Command {
 }
 
 fn gives_exact_results(program: &Path) {
-    for fault in ["thread", "signal"] {
-        for ram in ["1G", "16M"] {
-            let mut command = run_for_a_while(ram, fault);
-            command.arg(program);
-            if fault == "signal" {
-                command.arg("no-streams");
+    std::thread::scope(|scope| {
+        for fault in ["thread", "signal"] {
+            for ram in ["1G", "16M"] {
+                scope.spawn(move || {
+                    let mut command = run_for_a_while(ram, fault);
+                    command.arg(program);
+                    if fault == "signal" {
+                        command.arg("no-streams");
+                    }
+                    assert_eq!(succeed(&mut command), "exact\n", "{fault}, {ram}");
+                });
             }
-            assert_eq!(succeed(&mut command), "exact\n", "{fault}, {ram}");
         }
-    }
+    });
 }
 
 fn with_an_allocator_in_it(directory: &Path) -> PathBuf {
@@ -79,11 +83,16 @@ fn a_detached_thread_on_a_stack_of_the_programs_ends_when_its_table_is_swapped_o
     let flags = ["-pthread", allocator.to_str().unwrap(), "-rdynamic"];
     let program = compile_with(directory.path(), "detached.c", "detached", &flags);
     // Each run may begin such threads before, while and after the engine starts.
-    for round in 0..8 {
-        for fault in ["thread", "signal"] {
-            let mut command = run_for_a_while("16M", fault);
-            assert_eq!(succeed(command.arg(&program)), "exact\n", "{fault}, {round}");
-        }
+    for round in 0..4 {
+        std::thread::scope(|scope| {
+            for fault in ["thread", "signal", "thread", "signal"] {
+                let mut command = run_for_a_while("16M", fault);
+                command.arg(&program);
+                scope.spawn(move || {
+                    assert_eq!(succeed(&mut command), "exact\n", "{fault}, {round}")
+                });
+            }
+        });
     }
 }
 

@@ -7,15 +7,28 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// `userswap run` up to `--`, as root and as a user without rights, with each delivery of faults and more options.
-fn everywhere(directory: &Path, options: &[&str], check: impl Fn(&mut Command, &str)) {
-    for fault in ["thread", "signal"] {
-        for (user, managed) in
-            [("root", run("16M", fault)), ("nobody", as_nobody(directory, "16M", fault))]
-        {
-            check(&mut with(&managed, options), &format!("{user}, {fault}"));
-        }
-    }
+/// How a program is run.
+struct Setup {
+    managed: Command,
+    which: String,
+    /// Its own, where everybody may write; it is run there.
+    directory: PathBuf,
+}
+
+/// As root and as a user without rights, with each delivery of faults.
+fn setups(directory: &Path) -> Vec<Setup> {
+    let everybody = Permissions::from_mode(0o777);
+    let setup = |user: &str, fault: &str, managed: Command| {
+        let own = directory.join(format!("{user}-{fault}"));
+        std::fs::create_dir(&own).expect("each is made once");
+        std::fs::set_permissions(&own, everybody.clone()).expect("the directory is ours");
+        Setup { managed, which: format!("{user}, {fault}"), directory: own }
+    };
+    let by = |fault| {
+        let nobody = as_nobody(directory, "16M", fault);
+        [setup("root", fault, run("16M", fault)), setup("nobody", fault, nobody)]
+    };
+    ["thread", "signal"].into_iter().flat_map(by).collect()
 }
 
 /// What a program that has written its statistics has counted.
@@ -33,20 +46,27 @@ impl Counted {
     }
 }
 
-/// Runs a program that prints "exact" everywhere, and looks at what each run has counted.
-fn exact_everywhere(program: &[PathBuf], directory: &Path, check: impl Fn(&Counted, &str)) {
-    let statistics = directory.join("statistics");
-    let words = ["--stats", statistics.to_str().expect("a UTF-8 path")];
-    everywhere(directory, &words, |managed, which| {
-        assert_eq!(succeed(managed.args(program)), "exact\n", "{which}");
-        check(&Counted::take(&statistics), which);
+/// Runs a program that prints "exact" in every set-up, all at once, and looks at what each run has counted.
+fn exact_everywhere(program: &[PathBuf], directory: &Path, check: impl Fn(&Counted, &str) + Sync) {
+    std::thread::scope(|scope| {
+        for Setup { managed, which, directory } in setups(directory) {
+            let check = &check;
+            scope.spawn(move || {
+                let statistics = directory.join("statistics");
+                let words = ["--stats", statistics.to_str().expect("a UTF-8 path")];
+                let mut managed = with(&managed, &words);
+                let printed = succeed(managed.current_dir(&directory).args(program));
+                assert_eq!(printed, "exact\n", "{which}");
+                check(&Counted::take(&statistics), &which);
+            });
+        }
     });
 }
 
 #[test]
 fn memory_processes_threads_and_signals_are_served_by_raw_calls_too() {
     let directory = directory();
-    let program = [compile(directory.path(), "raw.c"), directory.path().join("file")];
+    let program = [compile(directory.path(), "raw.c"), "file".into()];
     exact_everywhere(&program, directory.path(), |counted, which| {
         assert!(counted.of("pswpout") > 20_000, "{which}: the raw mappings are managed");
         assert!(counted.of("raw_calls_trapped") > 100, "{which}");
@@ -69,7 +89,7 @@ fn requests_of_static_libraries_reach_memory_that_is_swapped_out() {
     let program = compile(directory.path(), "raw_io.c");
     let file = directory.path().join("file");
     exact_everywhere(
-        &[program.clone(), "aio".into(), file.clone()],
+        &[program.clone(), "aio".into(), "file".into()],
         directory.path(),
         |counted, which| {
             assert!(counted.of("pswpin") > 5000, "{which}: the buffers were swapped out");
@@ -85,7 +105,7 @@ fn requests_of_static_libraries_reach_memory_that_is_swapped_out() {
 fn rings_do_no_wrong_where_the_kernel_cannot_bring_memory_in_and_registered_buffers_work() {
     let directory = directory();
     let program = compile(directory.path(), "raw_io.c");
-    let words = [program, "limited-ring".into(), directory.path().join("file")];
+    let words = [program, "limited-ring".into(), "file".into()];
     exact_everywhere(&words, directory.path(), |counted, which| {
         assert!(counted.of("pswpin") > 5000, "{which}: the buffers were swapped out");
     });

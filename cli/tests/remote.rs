@@ -29,28 +29,33 @@ fn engines(server: &Redis) -> usize {
 
 #[test]
 fn a_program_swaps_to_a_server_forks_and_ends_and_nothing_stays() {
-    let [plain, tls] = STARTS.map(|start| start(&[]));
-    let faults = |server| ["thread", "signal"].map(|fault| (fault, server));
-    for (fault, server) in [&plain, &tls].into_iter().flat_map(faults) {
-        let runtime = runtime();
-        let spec = server.spec("job:256M");
-        let mut served = start(&runtime, &["--fault", fault, "--swap", &spec]);
-        assert!(server.slots() > 6000, "{spec} {fault}: {}", server.slots());
-        assert!(printed(&runtime, &["status", &served.pid()]).contains(&server.name("job")));
-        for word in ["look", "fork", "child"] {
-            assert_eq!(served.ask(word), "right", "{fault}: {word}");
+    std::thread::scope(|scope| {
+        for start in STARTS {
+            for fault in ["thread", "signal"] {
+                scope.spawn(move || swaps_forks_and_ends(&start(&[]), fault));
+            }
         }
-        let pid = served.pid();
-        printed(&runtime, &["swapon", &pid, &spec.replace("127.0.0.1", "localhost")]);
-        printed(&runtime, &["swapoff", &pid, &server.name("job")]);
-        assert_eq!(served.ask("look"), "right");
-        assert!(engines(server) >= 2, "its own, and the forked child's");
-        assert_eq!(served.ask("end"), "");
-        assert!(served.child.wait().unwrap().success());
-        // Of the forked child, which ends by _exit, keys stay for the lease.
-        eventually("what a program that has ended has left is gone", || engines(server) == 1);
-        server.say("FLUSHALL");
+    });
+}
+
+fn swaps_forks_and_ends(server: &Redis, fault: &str) {
+    let runtime = runtime();
+    let spec = server.spec("job:256M");
+    let mut served = start(&runtime, &["--fault", fault, "--swap", &spec]);
+    assert!(server.slots() > 6000, "{spec} {fault}: {}", server.slots());
+    assert!(printed(&runtime, &["status", &served.pid()]).contains(&server.name("job")));
+    for word in ["look", "fork", "child"] {
+        assert_eq!(served.ask(word), "right", "{fault}: {word}");
     }
+    let pid = served.pid();
+    printed(&runtime, &["swapon", &pid, &spec.replace("127.0.0.1", "localhost")]);
+    printed(&runtime, &["swapoff", &pid, &server.name("job")]);
+    assert_eq!(served.ask("look"), "right");
+    assert!(engines(server) >= 2, "its own, and the forked child's");
+    assert_eq!(served.ask("end"), "");
+    assert!(served.child.wait().unwrap().success());
+    // Of the forked child, which ends by _exit, keys stay for the lease.
+    eventually("what a program that has ended has left is gone", || engines(server) == 1);
 }
 
 #[test]

@@ -34,11 +34,15 @@ fn public_directory() -> tempfile::TempDir {
 
 fn gives_up(directory: &Path, program: &Path, when: &str) {
     let by_signal = ["user", "daemon"].map(|way| (way, "signal"));
-    for (way, fault) in WAYS.map(|way| (way, "thread")).into_iter().chain(by_signal) {
-        let mut managed = run("16M", fault);
-        managed.arg(program).args([way, when]).arg(directory.join("empty"));
-        assert_eq!(succeed(&mut managed), "exact\n", "{way}, {when}, {fault}");
-    }
+    std::thread::scope(|scope| {
+        for (way, fault) in WAYS.map(|way| (way, "thread")).into_iter().chain(by_signal) {
+            let mut managed = run("16M", fault);
+            managed.arg(program).args([way, when]).arg(directory.join("empty"));
+            scope.spawn(move || {
+                assert_eq!(succeed(&mut managed), "exact\n", "{way}, {when}, {fault}")
+            });
+        }
+    });
 }
 
 #[test]

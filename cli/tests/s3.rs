@@ -40,35 +40,40 @@ mod with_it {
 
     #[test]
     fn a_program_has_its_coldest_pages_in_objects_forks_and_ends() {
-        let server = S3::start();
-        for fault in ["thread", "signal"] {
-            let runtime = runtime();
-            let mut served = start(&runtime, fault, &server);
-            assert_eq!(served.hear(), "filled");
-            eventually("there are objects", || server.segments() >= 4);
-            // What its children have of their own is deleted when they are gone, by others.
-            let own = server.names().into_iter().find(|name| name.starts_with(fault)).unwrap();
-            let own = own[..own.rfind('/').unwrap()].to_owned();
-            assert!(printed(&runtime, &["status", &served.pid()]).contains("s3://bucket/"));
-            for word in ["look", "fork", "child"] {
-                assert_eq!(served.ask(word), "right", "{fault}: {word}");
+        std::thread::scope(|scope| {
+            for fault in ["thread", "signal"] {
+                scope.spawn(move || has_its_coldest_pages_in_objects(&S3::start(), fault));
             }
-            printed(
-                &runtime,
-                &[
-                    "swapon",
-                    &served.pid(),
-                    &server.spec("other:256M").replace("127.0.0.1", "localhost"),
-                ],
-            );
-            printed(&runtime, &["swapoff", &served.pid(), &format!("s3://bucket/{fault}")]);
-            assert_eq!(served.ask("look"), "right");
-            let left: Vec<_> =
-                server.names().into_iter().filter(|name| name.starts_with(&own)).collect();
-            assert!(left.is_empty(), "it is let go of: {left:?} of {:?}", server.names());
-            assert_eq!(served.ask("end"), "");
-            assert!(served.child.wait().unwrap().success());
+        });
+    }
+
+    fn has_its_coldest_pages_in_objects(server: &S3, fault: &str) {
+        let runtime = runtime();
+        let mut served = start(&runtime, fault, server);
+        assert_eq!(served.hear(), "filled");
+        eventually("there are objects", || server.segments() >= 4);
+        // What its children have of their own is deleted when they are gone, by others.
+        let own = server.names().into_iter().find(|name| name.starts_with(fault)).unwrap();
+        let own = own[..own.rfind('/').unwrap()].to_owned();
+        assert!(printed(&runtime, &["status", &served.pid()]).contains("s3://bucket/"));
+        for word in ["look", "fork", "child"] {
+            assert_eq!(served.ask(word), "right", "{fault}: {word}");
         }
+        printed(
+            &runtime,
+            &[
+                "swapon",
+                &served.pid(),
+                &server.spec("other:256M").replace("127.0.0.1", "localhost"),
+            ],
+        );
+        printed(&runtime, &["swapoff", &served.pid(), &format!("s3://bucket/{fault}")]);
+        assert_eq!(served.ask("look"), "right");
+        let left: Vec<_> =
+            server.names().into_iter().filter(|name| name.starts_with(&own)).collect();
+        assert!(left.is_empty(), "it is let go of: {left:?} of {:?}", server.names());
+        assert_eq!(served.ask("end"), "");
+        assert!(served.child.wait().unwrap().success());
     }
 
     #[test]

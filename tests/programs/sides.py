@@ -38,12 +38,14 @@ class Sides:
 
     def build(self):
         """The command, where an ordinary user reaches it; for timing also what runs a program on the kernel's swap."""
-        parts = [["--package", "userswap-cli"]]
+        command = os.environ.get("USERSWAP_PROGRAMS_COMMAND")
+        parts = [] if command else [["--package", "userswap-cli"]]
         if self.profile == "release":
-            parts = [[*parts[0], "--release"], ["--package", "userswap-bench", "--example", "kernel_swap", "--release"]]
+            parts = [*parts, ["--package", "userswap-bench", "--example", "kernel_swap"]]
         for part in parts:
-            subprocess.run(["cargo", "build", "--quiet", *part], cwd=ROOT, check=True)
-        shutil.copy(os.path.join(TARGET, self.profile, "userswap"), self.userswap_path)
+            profile = ["--release"] if self.profile == "release" else []
+            subprocess.run(["cargo", "build", "--quiet", *part, *profile], cwd=ROOT, check=True)
+        shutil.copy(command or os.path.join(TARGET, self.profile, "userswap"), self.userswap_path)
         os.chmod(self.userswap_path, 0o755)
 
     def prepare(self, workload):

@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { BYTES = 48 << 20, PIECE = 256 << 10, PIECES = BYTES / PIECE, PAGE = 4096, AT_ONCE = 8 };
+enum { BYTES = 48 << 20, PIECE = 256 << 10, PIECES = BYTES / PIECE, PAGE = 4096, AT_ONCE = 8, MANY = 300 };
 
 static char *memory, *other;
 static struct aiocb *requests;
@@ -74,6 +74,23 @@ static void by_lists(int operation) {
     }
 }
 
+// More at once than are looked at one by one, and most of them not asked for until all have ended.
+static void many(int operation) {
+    static struct aiocb all[MANY];
+    for (long i = 0; i < MANY; i++) {
+        all[i] = *prepare(0, operation);
+        all[i].aio_buf = memory + i * PAGE;
+        all[i].aio_offset = i * PAGE;
+        all[i].aio_nbytes = PAGE;
+        MUST(!(operation == LIO_READ ? aio_read(&all[i]) : aio_write(&all[i])));
+    }
+    for (long i = MANY - 1; i >= 0; i--) {
+        const struct aiocb *list[] = {&all[i]};
+        while (aio_error(&all[i]) == EINPROGRESS) MUST(!aio_suspend(list, 1, 0) || errno == EINTR);
+        MUST(aio_return(&all[i]) == PAGE);
+    }
+}
+
 static void clear(void) {
     for (long i = 0; i < BYTES; i += 8) *(long *)(memory + i) = -1;
 }
@@ -106,6 +123,10 @@ int main(int count, char **arguments) {
     check(0, AT_ONCE * PIECE);
     by_lists(LIO_READ);
     check(0, BYTES);
+    many(LIO_WRITE);
+    clear();
+    many(LIO_READ);
+    check(0, MANY * PAGE);
     struct aiocb *last = prepare(0, LIO_NOP);
     MUST(!aio_fsync(O_SYNC, last));
     while (aio_error(last) == EINPROGRESS) usleep(1000);

@@ -113,24 +113,31 @@ fn interruptions_and_short_transfers_are_taken_up_again() {
 
 #[test]
 fn trouble_that_passes_costs_no_page_and_no_slot() {
-    for error in ["ETIMEDOUT", "ENOMEM", "EAGAIN", "EIO", "ENODEV"] {
-        let swap = format!("faulty:mem:64M,error={error},outage=1000000:12,seed=1");
-        on_every_kind(&swap, |engine| {
-            limit(60);
-            let (region, pages) = paged_out(engine, 4 * MIB / PAGE, 5);
-            strike(engine);
-            pages.check_all(5);
-            let counters = engine.counters();
-            assert!(counters.swap_retries >= 6, "{counters:?}");
-            strike(engine);
-            pages.fill_all(6);
-            region.page_out(0..region.len()).unwrap();
-            let counters = engine.counters();
-            assert!(counters.swap_write_errors >= 6, "{counters:?}");
-            pages.check_all(6);
-            assert_eq!((counters.pages_lost, counters.swap_bad_slots), (0, 0), "{counters:?}");
-        });
-    }
+    // Beside each other: most of it is waiting.
+    std::thread::scope(|scope| {
+        for error in ["ETIMEDOUT", "ENOMEM", "EAGAIN", "EIO", "ENODEV"] {
+            scope.spawn(move || trouble_passes(error));
+        }
+    });
+}
+
+fn trouble_passes(error: &str) {
+    let swap = format!("faulty:mem:64M,error={error},outage=1000000:12,seed=1");
+    on_every_kind(&swap, |engine| {
+        limit(60);
+        let (region, pages) = paged_out(engine, 4 * MIB / PAGE, 5);
+        strike(engine);
+        pages.check_all(5);
+        let counters = engine.counters();
+        assert!(counters.swap_retries >= 6, "{counters:?}");
+        strike(engine);
+        pages.fill_all(6);
+        region.page_out(0..region.len()).unwrap();
+        let counters = engine.counters();
+        assert!(counters.swap_write_errors >= 6, "{counters:?}");
+        pages.check_all(6);
+        assert_eq!((counters.pages_lost, counters.swap_bad_slots), (0, 0), "{counters:?}");
+    });
 }
 
 #[test]

@@ -186,28 +186,35 @@ fn a_child_that_cannot_borrow_gets_a_copy_from_the_server() {
 
 #[test]
 fn a_child_outlives_its_parent_that_has_let_go() {
+    a_child_outlives(Redis::start);
+}
+
+#[test]
+fn a_child_outlives_its_parent_that_has_let_go_by_tls() {
+    a_child_outlives(Redis::start_tls);
+}
+
+fn a_child_outlives(start: fn(&[&str]) -> Redis) {
     alone(120, || {
-        for start in STARTS {
-            let server = start(&[]);
-            let mut engine = Some(engine_on(WAYS[0], &[&server.spec("a:128M,lease=10")]));
-            let (region, pages) = paged_out(engine.as_ref().unwrap(), 6000, 3);
-            let words = shared_words(2);
-            let (ready, go) = (&words[0], &words[1]);
-            let child = fork_away(&mut engine, |engine| {
-                ready.store(1, Ordering::Release);
-                eventually("the parent has let go", || go.load(Ordering::Acquire) == 1);
-                // Longer than the servers keep what nobody asks for.
-                std::thread::sleep(std::time::Duration::from_secs(15));
-                pages.check_all(3);
-                drop(engine);
-            });
-            eventually("the child runs", || ready.load(Ordering::Acquire) == 1);
-            drop(region);
+        let server = start(&[]);
+        let mut engine = Some(engine_on(WAYS[0], &[&server.spec("a:128M,lease=10")]));
+        let (region, pages) = paged_out(engine.as_ref().unwrap(), 6000, 3);
+        let words = shared_words(2);
+        let (ready, go) = (&words[0], &words[1]);
+        let child = fork_away(&mut engine, |engine| {
+            ready.store(1, Ordering::Release);
+            eventually("the parent has let go", || go.load(Ordering::Acquire) == 1);
+            // Longer than the servers keep what nobody asks for.
+            std::thread::sleep(std::time::Duration::from_secs(15));
+            pages.check_all(3);
             drop(engine);
-            go.store(1, Ordering::Release);
-            join(child);
-            eventually("what nobody keeps is gone", || server.keys() == 0);
-        }
+        });
+        eventually("the child runs", || ready.load(Ordering::Acquire) == 1);
+        drop(region);
+        drop(engine);
+        go.store(1, Ordering::Release);
+        join(child);
+        eventually("what nobody keeps is gone", || server.keys() == 0);
     });
 }
 

@@ -230,27 +230,34 @@ fn what_a_killed_engine_has_left_is_deleted_by_the_next_and_not_what_a_living_on
         give_keys();
         let server = S3::start();
         let spec = server.spec("a:64M,lease=10");
-        let child = forked();
-        if child == 0 {
-            let engine = engine_on(WAYS[0], &[FRONT, &spec]);
-            let _paged_out = paged_out(&engine, 4000, 1);
-            rest();
-        }
+        let of_another = || {
+            let child = forked();
+            if child == 0 {
+                let engine = engine_on(WAYS[0], &[FRONT, &spec]);
+                let _paged_out = paged_out(&engine, 4000, 1);
+                rest();
+            }
+            child
+        };
+        let killed = of_another();
         eventually("there are objects", || server.segments() >= 2);
-        let next = || drop(engine_on(WAYS[0], &[FRONT, &spec]));
-        // Longer than its lease and what is given beyond.
-        std::thread::sleep(Duration::from_secs(75));
-        next();
-        std::thread::sleep(Duration::from_secs(1));
-        assert!(server.segments() >= 2, "it lives");
-        kill(child);
-        let engine = engine_on(WAYS[0], &[FRONT, &spec]);
-        assert!(server.segments() >= 2, "it may be only late");
-        drop(engine);
-        std::thread::sleep(Duration::from_secs(75));
-        let engine = engine_on(WAYS[0], &[FRONT, &spec]);
-        eventually("nothing is left", || server.names().is_empty());
-        drop(engine);
+        kill(killed);
+        // Each engine has a folder.
+        let folder = server.names()[0].rsplit_once('/').unwrap().0.to_owned();
+        let numbers = || {
+            let names = server.names();
+            let left = names.iter().filter(|name| name.starts_with(&folder)).count();
+            (left, names.len() - left)
+        };
+        let living = of_another();
+        eventually("there are more", || numbers().1 > 2);
+        assert!(numbers().0 > 2, "it may be only late");
+        // Longer than a lease and what is given beyond.
+        std::thread::sleep(Duration::from_secs(22));
+        drop(engine_on(WAYS[0], &[FRONT, &spec]));
+        eventually("nothing of the killed one is left", || numbers().0 == 0);
+        assert!(numbers().1 > 2, "it lives");
+        kill(living);
     });
 }
 

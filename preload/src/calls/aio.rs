@@ -8,6 +8,7 @@ use crate::abi::next::next_functions;
 use crate::abi::raw::{self, Span};
 use crate::state::notices;
 use libc::{EINPROGRESS, aiocb, c_int, sigevent, ssize_t, timespec};
+use std::collections::BTreeMap;
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicU64, Ordering};
 use userswap::internals::lock::Lock;
@@ -43,9 +44,11 @@ const ERROR_AT: usize = offset_of!(aiocb, aio_sigevent)
 /// Tells this matter from others in what the job has told.
 const MATTER: u64 = 5;
 
+/// Requests that nobody looks at for having ended, unless the program asks for them or there is no room for another.
+const LEFT_ALONE: usize = 64;
+
 /// A request on its way.
 struct Request {
-    address: usize,
     /// Tells it from one that was at the same address before, or will be.
     number: u64,
     /// The C library has it: its word says whether it has ended.
@@ -53,54 +56,105 @@ struct Request {
     _held: Held,
 }
 
-/// As many as the program has given to the C library, which has their own structures for each.
-static REQUESTS: Lock<Vec<Request>> = Lock::new(Vec::new());
+/// By address, as many as the program has given to the C library, which has its own structures for each.
+struct Requests {
+    known: BTreeMap<usize, Request>,
+    /// When there are so many, all are looked at: twice as many as were on their way the last time.
+    look_at: usize,
+}
+
+impl Requests {
+    /// Lets go of all that have ended.
+    fn look(&mut self) {
+        self.known.retain(|address, request| !request.is_given || is_on_its_way(*address));
+        self.look_at = (2 * self.known.len()).max(LEFT_ALONE);
+    }
+}
+
+static REQUESTS: Lock<Requests> =
+    Lock::new(Requests { known: BTreeMap::new(), look_at: LEFT_ALONE });
 static NUMBERS: AtomicU64 = AtomicU64::new(0);
 
-/// Before the C library gets a request; its number.
-fn keep(request: *mut aiocb) -> u64 {
+/// A request and its buffer, and whether there was room for all of it.
+fn hold_whole(request: *mut aiocb) -> (Held, bool) {
     let mut held = Held::none();
     let is_kept = held.add_whole(Span::of(request.cast_const(), size_of::<aiocb>()));
     // SAFETY: the program passes a request.
     let copy = unsafe { request.read() };
-    if !is_kept || !held.add_whole(Span::of(copy.aio_buf.cast_const(), copy.aio_nbytes)) {
+    let is_kept = is_kept && held.add_whole(Span::of(copy.aio_buf.cast_const(), copy.aio_nbytes));
+    (held, is_kept)
+}
+
+/// Before the C library gets a request; its number.
+fn keep(request: *mut aiocb) -> u64 {
+    let (mut held, mut is_kept) = hold_whole(request);
+    if !is_kept {
+        drop(held);
+        settle_all();
+        (held, is_kept) = hold_whole(request);
+    }
+    if !is_kept {
         let line = "requests of aio for more than may be pinned can fail with EFAULT; raise --ram, or make them smaller";
         notices::tell_once(MATTER, b"", format_args!("{line}"));
     }
-    let _blocked = Blocked::new();
-    let mut requests = REQUESTS.lock();
-    requests.retain(|known| known.address != request.addr());
     let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
-    requests.push(Request { address: request.addr(), number, is_given: false, _held: held });
+    let new = Request { number, is_given: false, _held: held };
+    let _blocked = Blocked::new();
+    REQUESTS.lock().known.insert(request.addr(), new);
     number
 }
 
 /// Lets go of one that is not on its way.
-fn forget(number: u64) {
+fn forget(request: *mut aiocb, number: u64) {
     let _blocked = Blocked::new();
-    REQUESTS.lock().retain(|known| known.number != number);
+    let known = &mut REQUESTS.lock().known;
+    if known.get(&request.addr()).is_some_and(|known| known.number == number) {
+        known.remove(&request.addr());
+    }
 }
 
 /// The C library has a request now, unless it refused it.
-fn give(number: u64) {
+fn give(request: *mut aiocb, number: u64) {
     let _blocked = Blocked::new();
-    let mut requests = REQUESTS.lock();
-    let kept = requests.iter_mut().filter(|known| known.number == number);
-    kept.for_each(|known| known.is_given = true);
+    if let Some(known) = REQUESTS.lock().known.get_mut(&request.addr()) {
+        known.is_given |= known.number == number;
+    }
 }
 
-/// Lets go of what has ended of these; its memory may be gone by now.
-fn settle(is_asked: impl Fn(usize) -> bool) {
+/// Lets go of what has ended; its memory may be gone by now.
+fn settle(requests: impl FnOnce(&mut Requests)) {
     if !is_needed() {
         return;
     }
     let errno = raw::errno();
     let blocked = Blocked::new();
-    REQUESTS.lock().retain(|request| {
-        !request.is_given || !is_asked(request.address) || is_on_its_way(request.address)
-    });
+    requests(&mut REQUESTS.lock());
     drop(blocked);
     raw::set_errno(errno);
+}
+
+fn settle_all() {
+    settle(Requests::look);
+}
+
+/// The same where it is time to look: each look is a system call for each request.
+fn settle_many() {
+    settle(|requests| {
+        if requests.known.len() >= requests.look_at {
+            requests.look();
+        }
+    });
+}
+
+fn settle_one(request: *const aiocb) {
+    settle(|requests| {
+        let address = request.addr();
+        if requests.known.get(&address).is_some_and(|known| known.is_given)
+            && !is_on_its_way(address)
+        {
+            requests.known.remove(&address);
+        }
+    });
 }
 
 fn is_on_its_way(request: usize) -> bool {
@@ -115,13 +169,13 @@ fn submit(request: *mut aiocb, call: impl FnOnce() -> c_int) -> c_int {
         return call();
     }
     // Not every program asks for what has ended.
-    settle(|_| true);
+    settle_many();
     let number = keep(request);
     let status = call();
     if status == 0 {
-        give(number)
+        give(request, number)
     } else {
-        forget(number)
+        forget(request, number)
     }
     status
 }
@@ -131,21 +185,21 @@ fn submit_all(list: List, count: c_int, call: impl FnOnce() -> c_int) -> c_int {
     if !is_needed() {
         return call();
     }
-    settle(|_| true);
+    settle_many();
     // Asked for once: the list may be gone when the call returns.
-    let mut numbers = Vec::new();
+    let mut kept = Vec::new();
     for index in 0..usize::try_from(count).unwrap_or(0) {
         // SAFETY: the program passes as many.
         let request = unsafe { list.wrapping_add(index).read() };
         // SAFETY: null, or a request.
         let operation = unsafe { request.as_ref() }.map(|request| request.aio_lio_opcode);
         if matches!(operation, Some(libc::LIO_READ | libc::LIO_WRITE)) {
-            numbers.push(keep(request));
+            kept.push((request, keep(request)));
         }
     }
     let status = call();
-    numbers.into_iter().for_each(give);
-    settle(|_| true);
+    kept.iter().for_each(|(request, number)| give(*request, *number));
+    kept.iter().for_each(|(request, _)| settle_one(*request));
     status
 }
 
@@ -163,7 +217,7 @@ pub fn release() {
 pub fn renew() {
     REQUESTS.release();
     let _blocked = Blocked::new();
-    REQUESTS.lock().clear();
+    REQUESTS.lock().known.clear();
 }
 
 /// Declares entry points, each with how it makes the call after ours.
@@ -182,17 +236,21 @@ macro_rules! entries {
     };
 }
 
-/// By which the program learns what of its requests has ended.
+/// By which the program learns that some of its requests have ended.
 fn and_settle<R>(call: impl FnOnce() -> R) -> R {
     let result = call();
-    settle(|_| true);
+    settle_many();
     result
 }
 
-/// The same for one.
+/// By which it learns of one; of any, if it names none.
 fn and_settle_one<R>(request: *const aiocb, call: impl FnOnce() -> R) -> R {
     let result = call();
-    settle(|known| known == request.addr());
+    if request.is_null() {
+        settle_all()
+    } else {
+        settle_one(request)
+    }
     result
 }
 
@@ -215,6 +273,6 @@ entries! {
     fn aio_return64(request: *mut aiocb) -> ssize_t { |call| and_settle_one(request, call) }
     fn aio_suspend(list: List, count: c_int, limit: *const timespec) -> c_int { and_settle }
     fn aio_suspend64(list: List, count: c_int, limit: *const timespec) -> c_int { and_settle }
-    fn aio_cancel(fd: c_int, request: *mut aiocb) -> c_int { and_settle }
-    fn aio_cancel64(fd: c_int, request: *mut aiocb) -> c_int { and_settle }
+    fn aio_cancel(fd: c_int, request: *mut aiocb) -> c_int { |call| and_settle_one(request, call) }
+    fn aio_cancel64(fd: c_int, request: *mut aiocb) -> c_int { |call| and_settle_one(request, call) }
 }

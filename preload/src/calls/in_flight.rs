@@ -93,9 +93,14 @@ pub fn pin_all(engine: &Engine, is_there: impl Fn(PageRange) -> bool) {
     }
 }
 
-/// In the child of a fork: the other threads' calls are their parent's.
-pub fn forget() {
-    NOTES.iter().for_each(|slot| slot.store(0, Ordering::Relaxed));
+/// In the child of a fork, which has its engine if the parent had one: the other threads' calls are their parent's.
+pub fn forget(engine: Option<&Engine>) {
+    for slot in &NOTES {
+        let noted = slot.swap(0, Ordering::Relaxed);
+        if let (Some(engine), true) = (engine, noted & PINNED != 0) {
+            engine.core().unpin_range(unpacked(noted));
+        }
+    }
 }
 
 #[cfg(test)]

@@ -105,7 +105,6 @@ unsafe extern "C" fn in_child() {
     let Some(process) = process::current() else { return };
     forks::forget();
     trap::arm_thread();
-    in_flight::forget();
     let Some(pass) = PASS.lock().take() else { return };
     process::forget_routes();
     // First: threads of the engine that are about to start want it.
@@ -117,8 +116,11 @@ unsafe extern "C" fn in_child() {
             raw::say(&format!("the child of a fork cannot be served: {error}"));
             raw::exit_now(1);
         }
+        in_flight::forget(Some(engine));
         held::prepare(process, engine);
         pass.stack.iter().chain(&pass.pinned).for_each(|range| engine.core().unpin_range(*range));
+    } else {
+        in_flight::forget(None);
     }
     aio::renew();
     stats::renew();

@@ -7,8 +7,11 @@ use super::store::{Name, S3};
 use std::collections::BTreeMap;
 use std::io;
 
-/// An engine is given so much longer than it has asked for, in seconds.
+/// An engine is given twice the time that it has asked for, or so much longer if that is less, in seconds.
 const GRACE_S: u64 = 60;
+
+/// No engine asks for less.
+const LEASE_MIN_S: u64 = 10;
 
 /// How long objects are kept whose engine has not said for how long.
 const UNSAID_S: u64 = 3600;
@@ -45,7 +48,7 @@ impl S3 {
         let (engines, now) = self.list()?;
         let own = format!("{:016x}", self.config.engine);
         for (engine, left) in engines.iter().filter(|(engine, _)| **engine != own) {
-            if now.saturating_sub(left.leased.unwrap_or(left.newest)) <= GRACE_S {
+            if now.saturating_sub(left.leased.unwrap_or(left.newest)) <= LEASE_MIN_S {
                 continue;
             }
             let number = u64::from_str_radix(engine, 16).expect("only such are listed");
@@ -66,7 +69,7 @@ impl S3 {
             }
         };
         let since = left.leased.unwrap_or(left.newest);
-        lease_s.is_some_and(|lease_s| now > since + lease_s + GRACE_S)
+        lease_s.is_some_and(|lease_s| now > since + lease_s + GRACE_S.min(lease_s))
     }
 
     /// The lease goes last: what is left over by this is deleted by the next.
