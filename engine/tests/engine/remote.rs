@@ -21,8 +21,7 @@ fn used(engine: &Engine) -> u64 {
 #[test]
 fn pages_come_back_as_they_were_and_nothing_stays() {
     limit(240);
-    for start in STARTS {
-        let server = start(&[]);
+    with_each_kind(|server| {
         for way in WAYS {
             for encrypt in ["", ",encrypt"] {
                 let engine = engine_on(way, &[&server.spec(&format!("a:128M{encrypt}"))]);
@@ -49,14 +48,13 @@ fn pages_come_back_as_they_were_and_nothing_stays() {
             drop(engine);
             assert_eq!(server.keys(), 0, "{way:?}: nothing is left of an engine");
         }
-    }
+    });
 }
 
 #[test]
 fn slots_that_are_given_out_again_while_they_are_deleted_keep_what_is_written() {
     limit(240);
-    for start in STARTS {
-        let server = start(&[]);
+    with_each_kind(|server| {
         for way in [WAYS[0], WAYS[1]] {
             // Little more than what is swapped: every slot is used again and again.
             let engine = engine_on(way, &[&server.spec("a:36M")]);
@@ -64,14 +62,13 @@ fn slots_that_are_given_out_again_while_they_are_deleted_keep_what_is_written() 
             assert!(engine.counters().pswpin > 1000, "{:?}", engine.counters());
         }
         assert_eq!(server.keys(), 0);
-    }
+    });
 }
 
 #[test]
 fn a_server_that_ends_connections_or_stops_for_a_while_loses_nothing() {
     limit(240);
-    for start in STARTS {
-        let server = start(&[]);
+    with_each_kind(|server| {
         for way in [WAYS[0], WAYS[1]] {
             let engine = engine_on(way, &[&server.spec("a:64M")]);
             churn(&engine, 40 * MIB, 2, || {
@@ -86,14 +83,13 @@ fn a_server_that_ends_connections_or_stops_for_a_while_loses_nothing() {
             });
             assert!(engine.counters().pswpin > 100, "{:?}", engine.counters());
         }
-    }
+    });
 }
 
 #[test]
 fn what_a_broken_connection_has_still_to_say_changes_nothing_any_more() {
     limit(200);
-    for start in STARTS {
-        let server = start(&[]);
+    with_each_kind(|server| {
         let proxy = Proxy::start(server.port);
         // Slots for little more than the pages: each is used again within a few rounds.
         let engine = engine_on(WAYS[1], &[&server.spec_at(proxy.port, "a:3M")]);
@@ -112,7 +108,7 @@ fn what_a_broken_connection_has_still_to_say_changes_nothing_any_more() {
         pages.check_all(8);
         assert_eq!(engine.counters().pages_lost, 0);
         audit(&engine);
-    }
+    });
 }
 
 #[test]
@@ -186,36 +182,34 @@ fn a_child_that_cannot_borrow_gets_a_copy_from_the_server() {
 
 #[test]
 fn a_child_outlives_its_parent_that_has_let_go() {
-    a_child_outlives(Redis::start);
+    alone(60, || a_child_outlives(Redis::start));
 }
 
 #[test]
 fn a_child_outlives_its_parent_that_has_let_go_by_tls() {
-    a_child_outlives(Redis::start_tls);
+    alone(60, || a_child_outlives(Redis::start_tls));
 }
 
 fn a_child_outlives(start: fn(&[&str]) -> Redis) {
-    alone(120, || {
-        let server = start(&[]);
-        let mut engine = Some(engine_on(WAYS[0], &[&server.spec("a:128M,lease=10")]));
-        let (region, pages) = paged_out(engine.as_ref().unwrap(), 6000, 3);
-        let words = shared_words(2);
-        let (ready, go) = (&words[0], &words[1]);
-        let child = fork_away(&mut engine, |engine| {
-            ready.store(1, Ordering::Release);
-            eventually("the parent has let go", || go.load(Ordering::Acquire) == 1);
-            // Longer than the servers keep what nobody asks for.
-            std::thread::sleep(std::time::Duration::from_secs(15));
-            pages.check_all(3);
-            drop(engine);
-        });
-        eventually("the child runs", || ready.load(Ordering::Acquire) == 1);
-        drop(region);
+    let server = start(&[]);
+    let mut engine = Some(engine_on(WAYS[0], &[&server.spec("a:128M,lease=10")]));
+    let (region, pages) = paged_out(engine.as_ref().unwrap(), 6000, 3);
+    let words = shared_words(2);
+    let (ready, go) = (&words[0], &words[1]);
+    let child = fork_away(&mut engine, |engine| {
+        ready.store(1, Ordering::Release);
+        eventually("the parent has let go", || go.load(Ordering::Acquire) == 1);
+        // Longer than the servers keep what nobody asks for.
+        std::thread::sleep(std::time::Duration::from_secs(15));
+        pages.check_all(3);
         drop(engine);
-        go.store(1, Ordering::Release);
-        join(child);
-        eventually("what nobody keeps is gone", || server.keys() == 0);
     });
+    eventually("the child runs", || ready.load(Ordering::Acquire) == 1);
+    drop(region);
+    drop(engine);
+    go.store(1, Ordering::Release);
+    join(child);
+    eventually("what nobody keeps is gone", || server.keys() == 0);
 }
 
 #[test]

@@ -120,8 +120,9 @@ pub fn apart(work: impl FnOnce()) -> i32 {
     }
 }
 
-/// What a child does that is only there.
+/// What a child does that is only there, until its parent is not, which may fail.
 pub fn rest() -> ! {
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL)).unwrap();
     loop {
         std::thread::park();
     }

@@ -19,6 +19,14 @@ pub struct Redis {
 /// How a test's servers are started: the same with and without TLS.
 pub const STARTS: [fn(&[&str]) -> Redis; 2] = [Redis::start, Redis::start_tls];
 
+/// Works with a server of every kind, all at once.
+pub fn with_each_kind(work: impl Fn(Redis) + Sync) {
+    std::thread::scope(|scope| {
+        let work = &work;
+        STARTS.into_iter().for_each(|start| _ = scope.spawn(move || work(start(&[]))));
+    });
+}
+
 impl Redis {
     /// Starts one with these options, and waits until it answers.
     pub fn start(options: &[&str]) -> Self {
@@ -105,8 +113,12 @@ impl Redis {
 
     /// What it answers to a command.
     pub fn say(&self, command: &str) -> String {
+        self.say_words(command.split(' '))
+    }
+
+    fn say_words<'a>(&self, words: impl IntoIterator<Item = &'a str>) -> String {
         let mut cli = self.cli();
-        cli.args(["-p", &self.port.to_string()]).args(command.split(' '));
+        cli.args(["-p", &self.port.to_string()]).args(words);
         let output = cli.output().expect("redis-cli comes with redis-server");
         String::from_utf8_lossy(&output.stdout).trim().to_owned()
     }
@@ -123,8 +135,10 @@ impl Redis {
 
     /// How many slots it holds.
     pub fn slots(&self) -> u64 {
-        let length = |key: &String| self.say(&format!("HLEN {key}")).parse::<u64>().unwrap();
-        self.names().iter().map(length).sum()
+        let count = "local count = 0
+            for _, key in ipairs(redis.call('KEYS', '*')) do count = count + redis.call('HLEN', key) end
+            return count";
+        self.say_words(["EVAL", count, "0"]).parse().unwrap()
     }
 
     /// Ends it at once.
