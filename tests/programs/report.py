@@ -92,23 +92,29 @@ class Results:
 
 
 def write(results, rows):
-    """The table between the two marks of docs/programs.md."""
+    """The table between the two marks of docs/programs.md: what was not run now stays as it stands there."""
     head = ["program", "memory", "managed", *("/".join(column) for column in COLUMNS),
             "native s", "thread", "signal", "kernel's swap"]
-    lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
-    lines += [line(row, results.rows[row.name]) for row in rows if row.name in results.rows]
     with open(DOCUMENT, encoding="utf-8") as file:
         text = file.read()
     before, begin, rest = text.partition("<!-- table -->\n")
-    _, end, after = rest.partition("<!-- end of table -->")
+    table, end, after = rest.partition("<!-- end of table -->")
+    known = {line.split(" | ")[0].removeprefix("| "): line for line in table.splitlines()}
+    lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
+    lines += filter(None, (line(row, results.rows.get(row.name), known.get(row.name)) for row in rows))
     with open(DOCUMENT, "w", encoding="utf-8") as file:
         file.write(before + begin + "\n".join(lines) + "\n" + end + after)
 
 
-def line(row, data):
+def line(row, data, known):
+    """A row of the table; `known` is how it stands there."""
+    if data is None:
+        return known
+    times = [seconds(data["times"].get(side)) for side in ("native", "thread", "signal", "kernel")]
+    if not data["cells"] and not data["notes"] and known:
+        return " | ".join([*known.split(" | ")[:-len(times)], *times]) + " |"
     cells = [cell_text(data, user, fault) for user, fault in COLUMNS]
     part = "–" if data["share"] is None else f"{data['share']:.0%}"
-    times = [seconds(data["times"].get(side)) for side in ("native", "thread", "signal", "kernel")]
     size = f"{data['peak'] >> 20} MiB" if data["peak"] else "–"
     return "| " + " | ".join([row.name, size, part, *cells, *times]) + " |"
 

@@ -128,11 +128,6 @@ impl Redis {
         self.say("DBSIZE").parse().unwrap()
     }
 
-    /// The names of its keys.
-    pub fn names(&self) -> Vec<String> {
-        self.say("KEYS *").lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()
-    }
-
     /// How many slots it holds.
     pub fn slots(&self) -> u64 {
         let count = "local count = 0
