@@ -39,6 +39,8 @@ pub struct Alias {
     maps: KeptFile,
     parts: [libc::iovec; HELD_MAX],
     held: usize,
+    /// What is held is read to there when it is let go of.
+    unused: Mapping,
 }
 
 // SAFETY: the addresses are numbers here, looked at by the kernel only.
@@ -73,7 +75,8 @@ impl Alias {
         let none = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
         let (parts, held) = ([none; HELD_MAX], 0);
         let (from, at, bytes) = (0, 0, 0);
-        Ok(Self { from, at, bytes, reader, writer, inode, conditions, maps, parts, held })
+        let unused = Mapping::undumped(PAGE_BYTES)?;
+        Ok(Self { from, at, bytes, reader, writer, inode, conditions, maps, parts, held, unused })
     }
 
     /// Its descriptors, of which a forked child has no use.
@@ -223,10 +226,9 @@ impl Alias {
 
     /// Lets go of what is held.
     pub fn let_go(&mut self) {
-        let mut unused = [0u8; PAGE_BYTES];
         for _ in 0..std::mem::take(&mut self.held) {
-            let (fd, to) = (self.reader.as_raw_fd(), unused.as_mut_ptr());
-            // SAFETY: the array has that many bytes. The raw system call passes by an interposed read.
+            let (fd, to) = (self.reader.as_raw_fd(), self.unused.address());
+            // SAFETY: the mapping has that many bytes. The raw system call passes by an interposed read.
             if unsafe { libc::syscall(libc::SYS_read, fd, to, PAGE_BYTES) } <= 0 {
                 break;
             }
@@ -346,6 +348,8 @@ fn inode_of(fd: RawFd) -> io::Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::File;
+    use std::os::unix::fs::FileExt;
 
     /// Three pages, of which the first and the last have content, taken away.
     fn taken() -> (Alias, Mapping) {
@@ -393,6 +397,24 @@ mod tests {
         mapping::protect(memory.address(), PAGE_BYTES, libc::PROT_READ).unwrap();
         alias.take(memory.address(), PAGE_BYTES).unwrap();
         assert_eq!(alias.keeps(memory.address(), &Pagemap::open()), Some(true));
+        alias.clear().unwrap();
+    }
+
+    /// A thread's stack is in core dumps.
+    #[test]
+    fn what_is_let_go_of_is_not_left_on_the_stack() {
+        const SAID: u8 = 0xa7;
+        let memory = Mapping::new(PAGE_BYTES, Access::ReadWrite).unwrap();
+        let mut alias = Alias::unasked(0).unwrap();
+        pages::view_mut(memory.address(), PAGE_BYTES).fill(SAID);
+        alias.take(memory.address(), PAGE_BYTES).unwrap();
+        let mut below = vec![0; 16 * PAGE_BYTES];
+        let own = File::open("/proc/self/mem").unwrap();
+        assert!(alias.hold(std::iter::once(alias.place_of(memory.address()))));
+        alias.let_go();
+        let here = (&raw const alias).addr();
+        own.read_exact_at(&mut below, (here - 16 * PAGE_BYTES) as u64).unwrap();
+        assert!(!below.windows(64).any(|bytes| bytes.iter().all(|byte| *byte == SAID)));
         alias.clear().unwrap();
     }
 
