@@ -290,8 +290,9 @@ fn while_one_device_is_waited_for_faults_on_others_are_served() {
     for way in WAYS {
         for io in IO {
             limit(60);
+            // Room for what the CPUs' caches of slots keep as well.
             let swap =
-                ["faulty:mem:16M,error=ETIMEDOUT,outage=1000000:1000000,pri=5,seed=1", "mem:64M"];
+                ["faulty:mem:18M,error=ETIMEDOUT,outage=1000000:1000000,pri=5,seed=1", "mem:64M"];
             let engine = build(with_swap(builder(way).io(io), &swap));
             set_patience(&engine, ENDLESS_NS);
             let (first, slow) = paged_out(&engine, 15 * MIB / PAGE, 5);
@@ -307,7 +308,7 @@ fn while_one_device_is_waited_for_faults_on_others_are_served() {
                 eventually("the device is asked again and again", || {
                     engine.counters().swap_retries > 20 && all_wait()
                 });
-                // The last of them may have found room on the first device.
+                // Those before may have found room on the first device.
                 (1024..quick.count).for_each(|page| quick.check(page, 6));
                 assert!(all_wait(), "{way:?}");
                 drop(healed);

@@ -90,13 +90,31 @@ pub fn build(builder: Builder) -> Engine {
     built.unwrap().expect("root, or a permitted userfaultfd, and room in /var/tmp")
 }
 
+/// How often a page is asked to leave that others write.
+const TIMES_ASKED: u32 = 100;
+
 /// A region of filled pages that are all on the devices, and nowhere else.
 pub fn paged_out(engine: &Engine, pages: usize, stamp: u64) -> (Region, Pages) {
     let region = engine.map(pages * PAGE).unwrap();
     let pages = Pages::of(&region);
     pages.fill_all(stamp);
-    region.page_out(0..region.len()).unwrap();
+    // What the reclaimer is writing at the moment stays for now: it is asked for again.
+    for _ in 0..TIMES_ASKED {
+        region.page_out(0..region.len()).unwrap();
+        if !is_any_in_ram(engine, pages) {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
     (region, pages)
+}
+
+fn is_any_in_ram(engine: &Engine, pages: Pages) -> bool {
+    let core = engine.core();
+    let first = core.arena.page_of(pages.address);
+    let state = |page: usize| core.pages.state(first + page as u32);
+    (0..pages.count)
+        .any(|page| matches!(state(page), PageState::Writing { .. } | PageState::Cached { .. }))
 }
 
 pub fn go_on(_: Progress) -> Proceed {
