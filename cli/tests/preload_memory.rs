@@ -200,7 +200,17 @@ fn word() -> Vec<u8> {
     (16..64u32).map(|at| b'a' + ((at * at * 7 + at * 3 + at / 5) % 26) as u8).collect()
 }
 
-/// How often a core dump has the word that `secrets.c` writes, which ends as it dumps.
+/// What a core dump has of memory. Before it, in the first segment, are notes: the registers of each thread, which keep
+/// what was copied last.
+fn memory_of(core: &[u8]) -> &[u8] {
+    const NOTES: u64 = 4;
+    let number = |at: usize| u64::from_le_bytes(core[at..at + 8].try_into().unwrap());
+    let first = number(32) as usize;
+    assert_eq!(number(first) & 0xffff_ffff, NOTES, "the type of the first segment");
+    &core[(number(first + 8) + number(first + 32)) as usize..]
+}
+
+/// How often a core dump has in memory the word that `secrets.c` writes, which ends as it dumps.
 fn words_in_core(directory: &Path, mut command: Command) -> usize {
     let mut dumping = Command::new("prlimit");
     dumping.arg("--core=unlimited").arg(command.get_program()).args(command.get_args());
@@ -215,9 +225,9 @@ fn words_in_core(directory: &Path, mut command: Command) -> usize {
     assert_eq!(cores.len(), 1, "{command:?} leaves one core dump: {output:?}");
     let core = std::fs::read(&cores[0]).unwrap();
     std::fs::remove_file(&cores[0]).unwrap();
-    let word = word();
-    let may_start = core.iter().enumerate().filter(|(_, byte)| **byte == word[0]);
-    may_start.filter(|(at, _)| core[*at..].starts_with(&word)).count()
+    let (memory, word) = (memory_of(&core), word());
+    let may_start = memory.iter().enumerate().filter(|(_, byte)| **byte == word[0]);
+    may_start.filter(|(at, _)| memory[*at..].starts_with(&word)).count()
 }
 
 #[test]

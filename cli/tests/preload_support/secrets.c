@@ -1,6 +1,5 @@
 /* Fills pages that say a word which no memory of its own has, has them swapped out, used, and swapped out again, and then
- * asks for a core dump. The word: 80 letters that are reckoned one by one; in no page is all of it in one unit of 64 bytes,
- * so that no register holds it either. */
+ * asks for a core dump. The word: 80 letters that are reckoned one by one, more than any register of the program's own holds. */
 #define _GNU_SOURCE
 #include "must.h"
 #include <fcntl.h>
