@@ -93,10 +93,36 @@ static void files(const char *path, char *memory) {
     MUST(access(back + 5 * 4096, R_OK) == 0);
     MUST(munmap(back, BYTES) == 0);
 }
+/* Items of a stream that are as small as lines, and a little larger; the last one is not whole. */
+static void lines(const char *path, char *memory, int mode) {
+    enum { END = 1 << 20 };
+    char *back = fresh(0);
+    FILE *stream = fopen(path, "w+");
+    MUST(setvbuf(stream, 0, mode, 4096) == 0);
+    out(memory);
+    for (size_t at = 0, bytes = 1; at < END; at += bytes, bytes = bytes % 701 + 1) {
+        if (bytes > END - at) bytes = END - at;
+        MUST(fwrite(memory + at, 1, bytes, stream) == bytes);
+    }
+    rewind(stream);
+    out(back);
+    // Of an item that is not whole the bytes come as well, and are not counted.
+    for (size_t each = 1; !feof(stream); each = each % 97 + 1) {
+        long at = ftell(stream);
+        size_t whole = fread(back + at, each, 5, stream), bytes = ftell(stream) - at;
+        MUST(whole == bytes / each && (whole == 5 || feof(stream)));
+    }
+    MUST(memcmp(memory, back, END) == 0 && back[END] == 0);
+    MUST(fread(back, 1, 5, stream) == 0 && memcmp(memory, back, 5) == 0);
+    fclose(stream);
+    MUST(munmap(back, BYTES) == 0);
+}
 int main(int count, char **arguments) {
     MUST(count == 2);
     char *memory = fresh(1);
     files(arguments[1], memory);
+    lines(arguments[1], memory, _IOFBF);
+    lines(arguments[1], memory, _IONBF);
     int ends[2];
     pthread_t thread;
     MUST(pipe(ends) == 0);

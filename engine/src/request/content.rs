@@ -2,7 +2,7 @@
 use crate::base::index::{FrameIndex, PageIndex, PageRange, Slot};
 use crate::state::core::Core;
 use crate::state::node::Node;
-use crate::state::page::{Mapped, PageState, Word};
+use crate::state::page::{Mapped, PageState, Waiters, Word};
 use crate::state::scratch::Unmapped;
 use crate::sys::{PAGE_BYTES, futex, process};
 use crate::transfer::drop::drop_memory;
@@ -124,7 +124,10 @@ impl Core {
         let content = match taken[0] {
             Unmapped::Frame(frame) => Content::Frame(frame, slot),
             Unmapped::Stayed if take_for == TakeFor::Keep => {
-                self.publish(page, PageState::Resident { slot, pins, node: node.id });
+                let state = PageState::Resident { slot, pins, node: node.id };
+                if self.pages.publish_mapped(page, state, seen.standing()) == Waiters::Some {
+                    self.wake_faults(PageRange { first: page, count: 1 });
+                }
                 node.lock().enlist(&self.pages, page, 1);
                 futex::wait_for(
                     &self.shortage.freed,

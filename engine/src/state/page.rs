@@ -229,6 +229,25 @@ mod tests {
     }
 
     #[test]
+    fn a_page_that_is_pinned_and_unpinned_keeps_its_standing() {
+        let table = PageTable::new(1).unwrap();
+        let node = NodeId(3);
+        let pinned = |pins| PageState::Resident { slot: Some(slot(9)), pins, node };
+        for (activity, generation) in [(Activity::Active, 31), (Activity::Inactive, 5)] {
+            let standing = Standing { activity, generation };
+            for before in [pinned(0), PageState::Clean { slot: slot(9), node }] {
+                table.words[0].store(1, Ordering::Relaxed);
+                assert_eq!(table.publish_mapped(0, before, standing), Waiters::None);
+                for after in [pinned(1), pinned(2), pinned(1), pinned(0)] {
+                    assert!(table.claim(0, table.load(0), after));
+                    let word = table.load(0);
+                    assert_eq!((word.state(), word.standing()), (after, standing));
+                }
+            }
+        }
+    }
+
+    #[test]
     fn of_many_claimants_exactly_one_wins() {
         let table = PageTable::new(64).unwrap();
         let wins = std::sync::atomic::AtomicU32::new(0);

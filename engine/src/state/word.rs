@@ -34,6 +34,9 @@ const ACTIVE: u64 = MARKER;
 
 const GENERATION_SHIFT: u32 = 27;
 
+/// Of a Resident word, what [`Standing`] says.
+const STANDING: u64 = ACTIVE | (GENERATIONS as u64 - 1) << GENERATION_SHIFT;
+
 /// Of a Swapped or Filling word.
 const SHADOWED: u64 = MARKER;
 
@@ -232,9 +235,14 @@ impl Word {
         Self(self.0 | active | u64::from(standing.generation % GENERATIONS) << GENERATION_SHIFT)
     }
 
-    /// The word of a claimed page: one on its way in from its slot keeps its shadow.
+    /// The word of a claimed page: one on its way in from its slot keeps its shadow, and one that stays mapped (pinned
+    /// or unpinned) its standing.
     pub(super) fn claimed_from(self, seen: Word) -> Self {
-        if self.0 & STATE == 1 && seen.0 & STATE == 6 { Self(self.0 | seen.0 & NOTE) } else { self }
+        match (seen.0 & STATE, self.0 & STATE) {
+            (6, 1) => Self(self.0 | seen.0 & NOTE),
+            (2, 2) => Self(self.0 | seen.0 & STANDING),
+            _ => self,
+        }
     }
 }
 

@@ -1,12 +1,14 @@
 //! Streams on memory that the kernel cannot fault in by itself.
 //!
 //! The C library transfers large parts straight from and to the program's buffer, by system calls of its
-//! own; the buffer is therefore kept in RAM piece by piece around the whole function. The entry
-//! points are as safe as the functions that they stand in for.
+//! own; the buffer is therefore kept in RAM piece by piece around the whole function. Parts as small as a line are
+//! copied by way of the stack instead, where the program's own access brings them in. The entry points are as safe as
+//! the functions that they stand in for.
 use super::held::is_concerned;
 use super::transfers::{Next, check, in_pieces};
 use crate::abi::next::next_functions;
 use crate::abi::raw::Span;
+use crate::state::process;
 use libc::{c_int, c_void, size_t, ssize_t};
 
 next_functions! {
@@ -17,11 +19,40 @@ next_functions! {
     fn setvbuf(stream: *mut c_void, buffer: *mut libc::c_char, mode: c_int, bytes: size_t) -> c_int;
 }
 
+/// Most bytes that are copied by way of the stack.
+const COPIED_MAX: usize = 512;
+
+/// Which way a stream's bytes go.
+#[derive(Clone, Copy)]
+enum Way {
+    Read,
+    Write,
+}
+
+/// Runs a transfer of a few bytes on a copy of them; None where they are too many, or the stack is managed as well.
+fn by_copy(buffer: Span, way: Way, transfer: impl Fn(*mut c_void) -> size_t) -> Option<size_t> {
+    let mut copy = [0u8; COPIED_MAX];
+    if buffer.bytes > COPIED_MAX || process::is_managed((&raw const copy).addr()) {
+        return None;
+    }
+    let program = buffer.address as *mut u8;
+    if let Way::Write = way {
+        // SAFETY: the program passes as many bytes.
+        unsafe { program.copy_to_nonoverlapping(copy.as_mut_ptr(), buffer.bytes) };
+    }
+    let moved = transfer(copy.as_mut_ptr().cast());
+    if let Way::Read = way {
+        // SAFETY: the program passes room for as many bytes, and no more were read.
+        unsafe { program.copy_from_nonoverlapping(copy.as_ptr(), moved.min(buffer.bytes)) };
+    }
+    Some(moved)
+}
+
 mod exported {
     use super::*;
 
     macro_rules! stream {
-        ($name:ident, $pointer:ty) => {
+        ($name:ident, $pointer:ty, $way:expr) => {
             #[unsafe(no_mangle)]
             pub unsafe extern "C-unwind" fn $name(
                 buffer: $pointer,
@@ -35,17 +66,21 @@ mod exported {
                 let Some(bytes) = each.checked_mul(count).filter(|bytes| *bytes > 0) else {
                     return 0;
                 };
-                let moved = in_pieces(Span::of(buffer, bytes), Next::Always, |piece| {
-                    super::$name(piece.address, 1, piece.bytes, stream) as ssize_t
+                let span = Span::of(buffer, bytes);
+                let copied = by_copy(span, $way, |copy| super::$name(copy, 1, bytes, stream));
+                let moved = copied.unwrap_or_else(|| {
+                    in_pieces(span, Next::Always, |piece| {
+                        super::$name(piece.address, 1, piece.bytes, stream) as ssize_t
+                    }) as size_t
                 });
-                moved as usize / each
+                moved / each
             }
         };
     }
-    stream!(fread, *mut c_void);
-    stream!(fwrite, *const c_void);
-    stream!(fread_unlocked, *mut c_void);
-    stream!(fwrite_unlocked, *const c_void);
+    stream!(fread, *mut c_void, Way::Read);
+    stream!(fwrite, *const c_void, Way::Write);
+    stream!(fread_unlocked, *mut c_void, Way::Read);
+    stream!(fwrite_unlocked, *const c_void, Way::Write);
 
     #[unsafe(no_mangle)]
     pub unsafe extern "C-unwind" fn fputs(text: *const libc::c_char, stream: *mut c_void) -> c_int {
