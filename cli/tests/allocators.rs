@@ -97,6 +97,19 @@ fn a_detached_thread_on_a_stack_of_the_programs_ends_when_its_table_is_swapped_o
 }
 
 #[test]
+fn ends_of_stacks_of_the_programs_stay_while_the_engine_starts() {
+    let directory = directory();
+    let allocator = compile_with(directory.path(), "allocator.c", "allocator.o", &["-c"]);
+    // With an allocator of its own the program goes on while the engine takes its memory over.
+    let flags = ["-pthread", allocator.to_str().unwrap(), "-rdynamic"];
+    let program = compile_with(directory.path(), "watched_stacks.c", "watched", &flags);
+    for round in 0..10 {
+        let mut command = run_for_a_while("16M", "signal");
+        assert_eq!(succeed(command.arg(&program)), "exact\n", "{round}");
+    }
+}
+
+#[test]
 fn an_allocator_for_one_thread_is_called_by_no_other() {
     let directory = directory();
     let program = compile_with(directory.path(), "lone.c", "lone", &["-rdynamic"]);

@@ -31,3 +31,12 @@ fn what_malloc_gave_out_stays_in_ram_while_it_is_locked() {
         assert_eq!(succeed(&mut locked_before), "exact\n", "{fault}, before");
     }
 }
+
+#[test]
+fn an_engine_starts_while_what_is_to_stay_is_out_of_reach() {
+    let directory = directory();
+    let program = compile(directory.path(), "out_of_reach.c");
+    for fault in ["thread", "signal"] {
+        assert_eq!(succeed(run("16M", fault).arg(&program)), "exact\n", "{fault}");
+    }
+}

@@ -41,7 +41,7 @@ impl Engine {
     /// # Errors
     /// As [`Builder::build`](crate::Builder::build).
     pub(crate) fn start(arena: Arc<Arena>, options: &Options) -> Result<Self, Error> {
-        Prepared::new(Gathered::new(arena, options)?, None)?.engage(&[])
+        Prepared::new(Gathered::new(arena, options)?, None)?.engage_all()
     }
 
     /// Maps a region of `bytes` bytes, all zero, which may be larger than the budget. It takes no memory until it is used.
@@ -217,7 +217,7 @@ impl Engine {
     /// As [`crate::Builder::build`]; nothing is registered then.
     #[doc(hidden)]
     pub fn engage(arena: Arc<Arena>, options: &Options) -> Result<Self, Error> {
-        Self::prepare(Self::gather(arena, options)?, options, None)?.engage(&[])
+        Self::prepare(Self::gather(arena, options)?, options, None)?.engage_all()
     }
 
     /// The first part of [`Engine::engage`]: what needs rights that the process may give up.

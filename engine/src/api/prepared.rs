@@ -75,21 +75,47 @@ impl Prepared {
     }
 
     /// Takes the arena over: from here on missing pages are the engine's to bring in. Other threads may go on
-    /// touching memory meanwhile; their faults wait. Pages of `kept` that are there stay in RAM for good.
+    /// touching memory meanwhile; their faults wait. What is there of `kept` never leaves; what is missing and `can_fill`
+    /// says can be touched is brought in; all of that is pinned. Says for each range whether there was room for its pins.
     ///
     /// # Errors
     /// The kernel refuses; nothing is registered then.
-    pub fn engage(mut self, kept: &[PageRange]) -> Result<Engine, Error> {
+    pub fn engage(
+        mut self,
+        kept: &[PageRange],
+        can_fill: impl Fn(PageRange) -> bool,
+    ) -> Result<(Engine, Vec<bool>), Error> {
         let core = &self.running().core;
         // Handlers before registration, and adoption while the gate is closed: a fault in between waits there.
         sigbus::enroll(core)?;
         core.prepare_arena().map_err(Error::Tables)?;
         core.register().map_err(Error::Userfaultfd)?;
         core.adopt_present().map_err(Error::Tables)?;
-        kept.iter().for_each(|range| core.pin_adopted(*range));
+        // A thread's own table on its stack, or a call that waits in the kernel, cannot do without for a moment.
+        let missing: Vec<_> = kept.iter().map(|range| core.pin_adopted(*range).ok()).collect();
         core.gate.open();
+        let stays = missing.iter().map(Option::is_some).collect();
+        for (range, missing) in kept.iter().zip(missing) {
+            match missing.unwrap_or_default() {
+                pages if can_fill(*range) => core.pin_missing(pages),
+                pages => core.forget_pins(pages.len() as u32),
+            }
+        }
         let running = self.running.take().expect("it was there a moment ago");
-        Ok(Engine { running })
+        Ok((Engine { running }, stays))
+    }
+
+    /// The same, with nothing that must not leave.
+    ///
+    /// # Errors
+    /// As [`Prepared::engage`].
+    pub fn engage_all(self) -> Result<Engine, Error> {
+        self.engage(&[], |_| true).map(|(engine, _)| engine)
+    }
+
+    /// What it is going to be.
+    pub fn core(&self) -> &Core {
+        &self.running().core
     }
 }
 

@@ -16,29 +16,44 @@ impl Core {
     /// # Panics
     /// A page is pinned more than [`PINS_MAX`] times.
     pub fn pin_range(&self, range: PageRange) -> Result<(), Error> {
-        // Counted before anything is pinned, so that two callers cannot both take the last room, and compressed pages
-        // take no more of it.
-        let before = self.devices.allowance.pins.fetch_add(range.count, Ordering::Relaxed);
-        let inside = self.gate.enter();
-        let most = self.usable_pages();
-        drop(inside);
-        if before + range.count > most {
-            self.forget_pins(range.count);
-            return Err(Error::PinTooLarge(range.count, most.saturating_sub(before)));
+        self.count_pins(range.count, || {
+            let _inside = self.gate.enter();
+            self.usable_pages()
+        })?;
+        self.pin_missing(range.first..range.end());
+        Ok(())
+    }
+
+    /// Before anything is pinned, so that two callers cannot both take the last room, and compressed pages take no more
+    /// of it.
+    fn count_pins(&self, count: u32, most: impl FnOnce() -> u32) -> Result<(), Error> {
+        let before = self.devices.allowance.pins.fetch_add(count, Ordering::Relaxed);
+        let most = most();
+        if before + count > most {
+            self.forget_pins(count);
+            return Err(Error::PinTooLarge(count, most.saturating_sub(before)));
         }
-        for page in range.first..range.end() {
+        Ok(())
+    }
+
+    /// Swaps pages in and pins them; they are counted.
+    pub(crate) fn pin_missing(&self, missing: impl IntoIterator<Item = PageIndex>) {
+        for page in missing {
             while !self.try_pin(page) {
                 // The access swaps it in; most likely it is still there when it is tried again.
                 pages::touch(self.page_address(page), 1);
             }
         }
-        Ok(())
     }
 
-    /// Pins what is resident of a range; the gate is closed, and nothing is brought in.
-    pub(crate) fn pin_adopted(&self, range: PageRange) {
-        let pinned = (range.first..range.end()).filter(|page| self.try_pin(*page)).count();
-        self.devices.allowance.pins.fetch_add(pinned as u32, Ordering::Relaxed);
+    /// Pins what is resident of a range while the gate is closed, so that no page of it can leave in between; the others
+    /// are counted, and left to [`Core::pin_missing`] once the gate is open.
+    ///
+    /// # Errors
+    /// As [`Core::pin_range`].
+    pub(crate) fn pin_adopted(&self, range: PageRange) -> Result<Vec<PageIndex>, Error> {
+        self.count_pins(range.count, || self.usable_pages())?;
+        Ok((range.first..range.end()).filter(|page| !self.try_pin(*page)).collect())
     }
 
     /// Pages that may be pinned: reclaim, readahead and writes under way need a quarter of what compressed pages leave.

@@ -12,12 +12,11 @@ use crate::state::process::{self, Process};
 use libc::{c_char, c_void};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
-use userswap::Engine;
 use userswap::FaultMode;
 use userswap::internals::PageRange;
 use userswap::internals::pages;
 use userswap::internals::signal::Blocked;
-use userswap::internals::{Options, Rights};
+use userswap::internals::{Core, Options, Rights};
 
 /// Whether system calls fail on missing pages, or must keep pages from leaving.
 pub static NEEDED: AtomicBool = AtomicBool::new(false);
@@ -46,19 +45,23 @@ pub fn start(options: &Options) {
     NEEDED.store(is_needed, Ordering::Relaxed);
 }
 
-/// While engaging, and in a forked child, which may have lost rights; with the native phase held. From here on, memory
-/// of calls is pinned.
-pub fn prepare(process: &Process, engine: &Engine) {
-    let is_served = engine.core().uffd.rights() == Rights::Kernel;
+/// While engaging, and in a forked child, which may have lost rights; with the native phase held.
+pub fn prepare(process: &Process, core: &Core) {
+    let is_served = core.uffd.rights() == Rights::Kernel;
     // Where pages are copied, a page that a device writes to (O_DIRECT) must be kept from leaving: unlike
     // MOVE, a copy does not notice.
-    let is_copied = engine.core().path == userswap::internals::Path::Copy;
+    let is_copied = core.path == userswap::internals::Path::Copy;
     let is_needed = process.options.fault == FaultMode::Signal || !is_served || is_copied;
     NEEDED.store(is_needed, Ordering::Relaxed);
-    in_flight::pin_all(engine, |range| readable_pages(process, process.span_of(range)).is_some());
 }
 
-/// The same, asked.
+/// While engaging: memory of calls that are under way. From here on, calls wait for the engine.
+pub fn noted(process: &Process) -> impl Iterator<Item = (Note, PageRange)> {
+    let is_there = |range| readable_pages(process, process.span_of(range)).is_some();
+    in_flight::read().filter(move |(_, range)| is_there(*range))
+}
+
+/// Whether system calls fail on missing pages.
 #[inline]
 pub fn is_needed() -> bool {
     NEEDED.load(Ordering::Relaxed)

@@ -37,7 +37,7 @@ pub fn note(process: &Process, range: PageRange) -> Option<Note> {
     let start = (&raw const range).addr().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
     for step in 0..NOTES_MAX {
         let index = (start + step) % NOTES_MAX;
-        // SeqCst, with the load below and those in `pin_all`: either the engagement sees the note, or the call
+        // SeqCst, with the load below and those in `read`: either the engagement sees the note, or the call
         // sees the engagement.
         let free =
             NOTES[index].compare_exchange(0, packed(range), Ordering::SeqCst, Ordering::Relaxed);
@@ -54,7 +54,7 @@ pub fn note(process: &Process, range: PageRange) -> Option<Note> {
 
 /// The call has ended; a pin that the engagement took for it is taken off.
 pub fn withdraw(process: &Process, Note(index): Note) {
-    // Pairs with the exchange in `pin_all`.
+    // Pairs with the exchange in `hand_over`.
     let noted = NOTES[index].swap(0, Ordering::AcqRel);
     if noted & PINNED != 0 {
         engine(process).core().unpin_range(unpacked(noted));
@@ -76,20 +76,24 @@ pub fn await_engine(process: &Process) -> Option<&Engine> {
     IS_READ.load(Ordering::SeqCst).then(|| engine(process))
 }
 
-/// While engaging, once the engine has the arena: pins what is noted, as far as `is_there` holds for it.
-pub fn pin_all(engine: &Engine, is_there: impl Fn(PageRange) -> bool) {
+/// While engaging, before the engine has the arena: all that is noted. From here on, calls wait for the engine, which pins
+/// their memory.
+pub fn read() -> impl Iterator<Item = (Note, PageRange)> {
     IS_READ.store(true, Ordering::SeqCst);
-    for slot in &NOTES {
-        let noted = slot.load(Ordering::SeqCst);
-        let range = unpacked(noted);
-        if noted == 0 || !is_there(range) || engine.core().pin_range(range).is_err() {
-            continue;
-        }
-        let is_still =
-            slot.compare_exchange(noted, noted | PINNED, Ordering::AcqRel, Ordering::Relaxed);
-        if is_still.is_err() {
-            engine.core().unpin_range(range);
-        }
+    let noted = |(index, slot): (usize, &AtomicU64)| match slot.load(Ordering::SeqCst) {
+        0 => None,
+        note => Some((Note(index), unpacked(note))),
+    };
+    NOTES.iter().enumerate().filter_map(noted)
+}
+
+/// A noted range has been pinned: the call takes the pin off as it ends, and if it has ended, this does.
+pub fn hand_over(engine: &Engine, Note(index): Note, range: PageRange) {
+    let (noted, slot) = (packed(range), &NOTES[index]);
+    let is_still =
+        slot.compare_exchange(noted, noted | PINNED, Ordering::AcqRel, Ordering::Relaxed);
+    if is_still.is_err() {
+        engine.core().unpin_range(range);
     }
 }
 

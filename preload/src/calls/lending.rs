@@ -17,8 +17,7 @@ use crate::abi::symbols::{Definition, Symbol};
 use crate::state::process;
 use libc::{c_int, c_uint, c_void, iovec, size_t, socklen_t, ssize_t};
 use std::sync::atomic::{AtomicBool, Ordering};
-use userswap::Engine;
-use userswap::internals::PAGE_BYTES;
+use userswap::internals::{Core, PAGE_BYTES};
 
 next_functions! {
     fn vmsplice(fd: c_int, parts: *const iovec, count: size_t, flags: c_uint) -> ssize_t;
@@ -41,10 +40,10 @@ pub fn note() {
     }
 }
 
-/// While engaging, after [`super::held::prepare`]; rings of the program's are among its descriptors.
-pub fn prepare(engine: &Engine) {
+/// While engaging, after [`in_flight::read`]; rings of the program's are among its descriptors.
+pub fn prepare(core: &Core) {
     if LENDS.load(Ordering::SeqCst) || descriptors::has_ring() {
-        engine.core().note_lending();
+        core.note_lending();
     }
 }
 

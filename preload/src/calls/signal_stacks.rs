@@ -3,7 +3,7 @@
 //! The entry points are as safe as the functions that they stand in for.
 use super::arguments::Arguments;
 use super::detached;
-use super::held::{Held, is_needed, values};
+use super::held::{self, Held, is_needed, values};
 use super::libc_memory;
 use super::signals::is_by_signal;
 use super::trap;
@@ -18,7 +18,6 @@ use libc::{c_int, c_void};
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use userswap::Engine;
 use userswap::internals::PAGE_BYTES;
 use userswap::internals::PageRange;
 use userswap::internals::lock::Lock;
@@ -76,36 +75,42 @@ pub fn release() {
     MANAGED_STACKS.release();
 }
 
-/// Before the engine has the arena: a stack that is missing cannot take the signal that would bring it in.
-pub fn fill(process: &Process) {
-    if is_needed() {
-        for range in MANAGED_STACKS.lock().iter() {
-            // Kernels before 5.14 refuse: what the program has not used of its stacks is missing then.
-            let _ = raw::advise(process.span_of(*range), libc::MADV_POPULATE_WRITE);
-        }
+/// Before the engine has the arena: stacks in it, which must not leave. A stack that is missing cannot take the signal that
+/// would bring it in.
+pub fn kept(process: &Process) -> Vec<PageRange> {
+    if !is_needed() {
+        return Vec::new();
+    }
+    let mut stacks = MANAGED_STACKS.lock();
+    // The program may have given the memory back since.
+    stacks.retain(|range| held::readable_pages(process, process.span_of(*range)).is_some());
+    for range in stacks.iter() {
+        // Kernels before 5.14 refuse: what the program has not used of its stacks is missing then.
+        let _ = raw::advise(process.span_of(*range), libc::MADV_POPULATE_WRITE);
+    }
+    stacks.clone()
+}
+
+/// A signal stack apart from the program's, until dropped: what this thread has may be missing until it is pinned.
+pub struct Apart {
+    before: libc::stack_t,
+    address: usize,
+}
+
+impl Apart {
+    pub fn new() -> Option<Self> {
+        let address = is_by_signal().then(map_stack).flatten()?;
+        let apart = Self { before: present_stack(), address };
+        use_stack(address);
+        Some(apart)
     }
 }
 
-/// Once the engine has the arena: stacks in it must not leave.
-pub fn pin(engine: &Engine) {
-    let stacks = MANAGED_STACKS.lock();
-    if !is_needed() || stacks.is_empty() {
-        return;
-    }
-    // What this thread has may be among them, and be missing until it is pinned.
-    let before = present_stack();
-    let apart = is_by_signal().then(map_stack).flatten();
-    if let Some(address) = apart {
-        use_stack(address);
-    }
-    for range in stacks.iter() {
-        // A stack that cannot stay is brought in by luck only, and no caller could be told.
-        let _ = engine.core().pin_range(*range);
-    }
-    if let Some(address) = apart {
-        sigaltstack(&before, std::ptr::null_mut());
+impl Drop for Apart {
+    fn drop(&mut self) {
+        sigaltstack(&self.before, std::ptr::null_mut());
         // The mapping is not in use any more; a failure is a leak.
-        let _ = raw::unmap(Span { address, bytes: stack_bytes() });
+        let _ = raw::unmap(Span { address: self.address, bytes: stack_bytes() });
     }
 }
 

@@ -117,7 +117,7 @@ unsafe extern "C" fn in_child() {
             raw::exit_now(1);
         }
         in_flight::forget(Some(engine));
-        held::prepare(process, engine);
+        held::prepare(process, engine.core());
         pass.stack.iter().chain(&pass.pinned).for_each(|range| engine.core().unpin_range(*range));
     } else {
         in_flight::forget(None);

@@ -5,7 +5,7 @@
 use super::{guard, locking, starter};
 use crate::abi::allocator;
 use crate::abi::raw::{self, Span};
-use crate::calls::{descriptors, held, lending, libc_memory, signal_stacks};
+use crate::calls::{descriptors, held, in_flight, lending, libc_memory, signal_stacks};
 use crate::state::process::{GlibcHeap, Phase, Process};
 use userswap::Engine;
 use userswap::internals::PAGE_BYTES;
@@ -104,12 +104,23 @@ pub fn prepare(process: &Process) -> Prepared {
 pub fn take_over(process: &Process, engine: Prepared) {
     // Locked pages cannot move between the arena and the frames.
     let locked = locking::suspend(process);
-    signal_stacks::fill(process);
-    let engine = engine.engage(&libc_memory::kept(process)).unwrap_or_else(|error| give_up(&error));
-    held::prepare(process, &engine);
-    lending::prepare(&engine);
-    locking::resume(process, &engine, locked);
-    signal_stacks::pin(&engine);
+    held::prepare(process, engine.core());
+    let notes: Vec<_> = held::noted(process).collect();
+    lending::prepare(engine.core());
+    // What there must be room for comes first.
+    let mut kept = [libc_memory::kept(process), signal_stacks::kept(process)].concat();
+    let unnoted = kept.len();
+    kept.extend(notes.iter().map(|(_, range)| *range).chain(locked.iter().copied()));
+    let apart = signal_stacks::Apart::new();
+    let can_fill = |range| held::readable_pages(process, process.span_of(range)).is_some();
+    let engaged = engine.engage(&kept, can_fill);
+    let (engine, stays) = engaged.unwrap_or_else(|error| give_up(&error));
+    drop(apart);
+    let mut stays = stays.into_iter().skip(unnoted);
+    for ((note, range), _) in notes.into_iter().zip(stays.by_ref()).filter(|(_, stays)| *stays) {
+        in_flight::hand_over(&engine, note, range);
+    }
+    locking::resume(process, locked.into_iter().zip(stays));
     process.set_engine(engine);
 }
 

@@ -136,13 +136,9 @@ pub fn suspend(process: &Process) -> Vec<PageRange> {
     locked
 }
 
-/// After engaging: what was locked is pinned, as far as the budget allows.
-pub fn resume(process: &Process, engine: &Engine, locked: Vec<PageRange>) {
-    for range in locked {
-        if engine.core().pin_range(range).is_err() {
-            unmark(process, range);
-        }
-    }
+/// After engaging: what was locked is pinned, where the budget had room.
+pub fn resume(process: &Process, locked: impl Iterator<Item = (PageRange, bool)>) {
+    locked.filter(|(_, is_pinned)| !is_pinned).for_each(|(range, _)| unmark(process, range));
 }
 
 fn unmark(process: &Process, range: PageRange) {
