@@ -110,6 +110,25 @@ fn ends_of_stacks_of_the_programs_stay_while_the_engine_starts() {
 }
 
 #[test]
+fn a_thread_forks_while_the_engine_starts_in_another() {
+    let directory = directory();
+    let allocator = compile_with(directory.path(), "allocator.c", "allocator.o", &["-c"]);
+    let without = compile_with(directory.path(), "fork_early.c", "without", &["-pthread"]);
+    let flags = ["-pthread", allocator.to_str().unwrap(), "-rdynamic"];
+    let with = compile_with(directory.path(), "fork_early.c", "with", &flags);
+    std::thread::scope(|scope| {
+        for program in [&without, &with] {
+            for fault in ["thread", "signal"] {
+                scope.spawn(move || {
+                    let mut command = run_for_a_while("48M", fault);
+                    assert_eq!(succeed(command.arg(program)), "exact\n", "{program:?}, {fault}");
+                });
+            }
+        }
+    });
+}
+
+#[test]
 fn an_allocator_for_one_thread_is_called_by_no_other() {
     let directory = directory();
     let program = compile_with(directory.path(), "lone.c", "lone", &["-rdynamic"]);

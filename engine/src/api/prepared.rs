@@ -9,7 +9,7 @@ use crate::api::heap::Heaps;
 use crate::api::options::Options;
 use crate::api::running::Running;
 use crate::base::error::Error;
-use crate::base::index::PageRange;
+use crate::base::index::{PageIndex, PageRange};
 use crate::control::Control;
 use crate::fault::sigbus;
 use crate::job::member::Member;
@@ -41,6 +41,9 @@ impl Gathered {
         self.process == std::process::id()
     }
 }
+
+/// Of each range that was to stay, the pages that are not pinned; None if there was no room for it.
+pub type LeftOut = Vec<Option<Vec<PageIndex>>>;
 
 /// An engine that has its devices and threads, and not yet its arena; dropped, its threads end.
 pub struct Prepared {
@@ -76,7 +79,7 @@ impl Prepared {
 
     /// Takes the arena over: from here on missing pages are the engine's to bring in. Other threads may go on
     /// touching memory meanwhile; their faults wait. What is there of `kept` never leaves; what is missing and `can_fill`
-    /// says can be touched is brought in; all of that is pinned. Says for each range whether there was room for its pins.
+    /// says can be touched is brought in; all of that is pinned.
     ///
     /// # Errors
     /// The kernel refuses; nothing is registered then.
@@ -84,7 +87,7 @@ impl Prepared {
         mut self,
         kept: &[PageRange],
         can_fill: impl Fn(PageRange) -> bool,
-    ) -> Result<(Engine, Vec<bool>), Error> {
+    ) -> Result<(Engine, LeftOut), Error> {
         let core = &self.running().core;
         // Handlers before registration, and adoption while the gate is closed: a fault in between waits there.
         sigbus::enroll(core)?;
@@ -92,17 +95,18 @@ impl Prepared {
         core.register().map_err(Error::Userfaultfd)?;
         core.adopt_present().map_err(Error::Tables)?;
         // A thread's own table on its stack, or a call that waits in the kernel, cannot do without for a moment.
-        let missing: Vec<_> = kept.iter().map(|range| core.pin_adopted(*range).ok()).collect();
+        let mut missing: Vec<_> = kept.iter().map(|range| core.pin_adopted(*range).ok()).collect();
         core.gate.open();
-        let stays = missing.iter().map(Option::is_some).collect();
-        for (range, missing) in kept.iter().zip(missing) {
-            match missing.unwrap_or_default() {
-                pages if can_fill(*range) => core.pin_missing(pages),
-                pages => core.forget_pins(pages.len() as u32),
+        for (range, missing) in kept.iter().zip(&mut missing) {
+            let Some(pages) = missing.as_mut().filter(|pages| !pages.is_empty()) else { continue };
+            if can_fill(*range) {
+                core.pin_missing(pages.drain(..));
+            } else {
+                core.forget_pins(pages.len() as u32);
             }
         }
         let running = self.running.take().expect("it was there a moment ago");
-        Ok((Engine { running }, stays))
+        Ok((Engine { running }, missing))
     }
 
     /// The same, with nothing that must not leave.

@@ -26,15 +26,16 @@ impl Event {
     /// Signals the event; safe in a signal handler.
     pub fn signal(&self) {
         let one = 1u64;
-        // SAFETY: `one` is eight readable bytes. A full counter (EAGAIN) is signalled already.
-        unsafe { libc::write(self.0.as_raw_fd(), std::ptr::from_ref(&one).cast(), 8) };
+        // SAFETY: `one` is eight readable bytes. A full counter (EAGAIN) is signalled already. The raw system call passes
+        // by an interposed write, which may wait for the engine: in a handler on managed memory, with pages owned.
+        unsafe { libc::syscall(libc::SYS_write, self.0.as_raw_fd(), &raw const one, 8) };
     }
 
     /// Makes the event not signalled.
     pub fn clear(&self) {
         let mut count = 0u64;
-        // SAFETY: `count` is eight writable bytes.
-        unsafe { libc::read(self.0.as_raw_fd(), std::ptr::from_mut(&mut count).cast(), 8) };
+        // SAFETY: `count` is eight writable bytes. Raw as above.
+        unsafe { libc::syscall(libc::SYS_read, self.0.as_raw_fd(), &raw mut count, 8) };
     }
 }
 

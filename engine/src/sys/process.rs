@@ -187,7 +187,7 @@ pub fn say(parts: &[&str]) {
 
 fn write_error(text: &[u8]) {
     // SAFETY: the bytes are readable for that length. A closed standard error is not our concern.
-    unsafe { libc::write(2, text.as_ptr().cast(), text.len()) };
+    unsafe { libc::syscall(libc::SYS_write, 2, text.as_ptr(), text.len()) };
 }
 
 /// A number as text in `digits`, without allocating.

@@ -234,18 +234,18 @@ pub fn transfer(fd: RawFd, direction: Direction, offset: u64, pieces: &Pieces) -
     let mut left = *pieces;
     let mut offset = offset as i64;
     while left.count > 0 {
-        let (iov, count) = (left.as_ptr(), left.count as i32);
-        let done = match direction {
-            // SAFETY: the pieces are frames that the caller holds.
-            Direction::Read => unsafe { libc::preadv(fd, iov, count, offset) },
-            // SAFETY: as above.
-            Direction::Write => unsafe { libc::pwritev(fd, iov, count, offset) },
+        let number = match direction {
+            Direction::Read => libc::SYS_preadv,
+            Direction::Write => libc::SYS_pwritev,
         };
+        // SAFETY: the pieces are frames that the caller holds. The raw system call passes by an interposed one, which
+        // would keep the list in RAM: it may be on a handler's stack, and the engine waits for nobody here.
+        let done = unsafe { libc::syscall(number, fd, left.as_ptr(), left.count, offset, 0) };
         match done {
             0 => return Err(io::ErrorKind::UnexpectedEof.into()),
             done if done > 0 => {
                 left.skip(done as usize);
-                offset += done as i64;
+                offset += done;
             }
             _ => {
                 let error = io::Error::last_os_error();

@@ -55,10 +55,34 @@ pub fn prepare(process: &Process, core: &Core) {
     NEEDED.store(is_needed, Ordering::Relaxed);
 }
 
-/// While engaging: memory of calls that are under way. From here on, calls wait for the engine.
-pub fn noted(process: &Process) -> impl Iterator<Item = (Note, PageRange)> {
+/// While engaging: memory of calls that are under way, which is there then, as far as it is to stay. From here on, calls
+/// wait for the engine.
+pub fn noted(process: &Process) -> Vec<(Note, PageRange)> {
     let is_there = |range| readable_pages(process, process.span_of(range)).is_some();
-    in_flight::read().filter(move |(_, range)| is_there(*range))
+    let noted: Vec<_> = in_flight::read().filter(|(_, range)| is_there(*range)).collect();
+    let mut room = process.options.ram_bytes / 2;
+    for (_, range) in &noted {
+        let span = process.span_of(*range);
+        room = room.saturating_sub(span.bytes as u64);
+        if room > 0 {
+            // A buffer that nobody has touched is filled by the kernel, which meets no missing page. Kernels before 5.14
+            // refuse, and so does what can only be read.
+            let _ = raw::advise(span, libc::MADV_POPULATE_WRITE);
+        }
+    }
+    noted
+}
+
+/// The end of a range from the first page on that the program can read through to its last; None if it cannot read that.
+pub fn readable_end(process: &Process, range: PageRange) -> Option<PageRange> {
+    let mut first = range.end();
+    for (part, area) in process.areas_within(range).into_iter().rev() {
+        if part.end() != first || !is_readable(area) {
+            break;
+        }
+        first = part.first;
+    }
+    (first < range.end()).then(|| PageRange { first, count: range.end() - first })
 }
 
 /// Whether system calls fail on missing pages.

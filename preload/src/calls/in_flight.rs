@@ -6,6 +6,7 @@
 //! and without a lock, and the engagement pins what is noted.
 use crate::state::process::Process;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 use userswap::Engine;
 use userswap::internals::PageRange;
 
@@ -16,6 +17,8 @@ const PINNED: u64 = 1 << 63;
 
 /// First page and number of pages; zero is free.
 static NOTES: [AtomicU64; NOTES_MAX] = [const { AtomicU64::new(0) }; NOTES_MAX];
+/// How often a thread looks whether there is an engine yet.
+const LOOK_EVERY: Duration = Duration::from_micros(50);
 /// The engine is about to take the arena over, and reads the notes.
 static IS_READ: AtomicBool = AtomicBool::new(false);
 
@@ -66,7 +69,8 @@ fn engine(process: &Process) -> &Engine {
     loop {
         match process.engine() {
             Some(engine) => return engine,
-            None => std::thread::yield_now(),
+            // Not a yield: to a thread of real-time priority the one that engages may be nothing.
+            None => std::thread::sleep(LOOK_EVERY),
         }
     }
 }

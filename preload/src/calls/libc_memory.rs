@@ -102,8 +102,10 @@ fn note_locale() {
 
 fn note_types(address: usize) {
     let _blocked = Blocked::new();
-    let mut locales = LOCALES.lock();
     let Some(process) = process::current() else { return };
+    // An engine that is about to start finds it in the list.
+    let _phase = process.phase();
+    let mut locales = LOCALES.lock();
     for page in pages_of(address) {
         if locales.insert(page) && signals::is_by_signal() {
             // For good, once there is an engine: what was a locale is pinned as long as it is memory at all.

@@ -82,8 +82,9 @@ pub fn kept(process: &Process) -> Vec<PageRange> {
         return Vec::new();
     }
     let mut stacks = MANAGED_STACKS.lock();
-    // The program may have given the memory back since.
-    stacks.retain(|range| held::readable_pages(process, process.span_of(*range)).is_some());
+    // The program may have given the memory back since, or protected the lower end. The newest come first, as the most
+    // likely to be in use.
+    *stacks = stacks.iter().rev().filter_map(|range| held::readable_end(process, *range)).collect();
     for range in stacks.iter() {
         // Kernels before 5.14 refuse: what the program has not used of its stacks is missing then.
         let _ = raw::advise(process.span_of(*range), libc::MADV_POPULATE_WRITE);
@@ -216,13 +217,15 @@ fn keep_thread(attributes: *const libc::pthread_attr_t) {
 fn keep_span(span: Span) {
     let Some(process) = process::current() else { return };
     let Some(inside) = process.within_arena(span) else { return };
-    let range = process.pages_between(inside);
     let _blocked = Blocked::new();
     // An engine that is about to start finds it in the list, or has pinned what was there and is here.
     let phase = process.phase();
+    let Some(range) = held::readable_end(process, process.pages_between(inside)) else { return };
     let mut stacks = MANAGED_STACKS.lock();
     let is_known = stacks.contains(&range);
     if !is_known {
+        // What lies within was a stack before.
+        stacks.retain(|other| other.first < range.first || range.end() < other.end());
         stacks.push(range);
     }
     drop(stacks);

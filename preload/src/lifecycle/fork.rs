@@ -46,15 +46,16 @@ unsafe extern "C" fn prepare() {
     let blocked = Blocked::new();
     forks::hold();
     let route = GlibcHeap::new();
-    let mut pinned = libc_memory::pin(process);
-    pinned.extend(forks::pin_signal_stack(process));
-    libc_memory::hold();
     detached::hold();
     aio::hold();
     mimalloc::GROWTH.hold();
     fork_gate::close();
     huge::BLOCKS.hold();
     process.native.hold();
+    // After it: no engine starts from here on, and the threads of one that did have had the tables.
+    let mut pinned = libc_memory::pin(process);
+    pinned.extend(forks::pin_signal_stack(process));
+    libc_memory::hold();
     signal_stacks::hold();
     process.areas.hold();
     held::set_forking(true);

@@ -105,22 +105,26 @@ pub fn take_over(process: &Process, engine: Prepared) {
     // Locked pages cannot move between the arena and the frames.
     let locked = locking::suspend(process);
     held::prepare(process, engine.core());
-    let notes: Vec<_> = held::noted(process).collect();
+    let notes = held::noted(process);
     lending::prepare(engine.core());
     // What there must be room for comes first.
     let mut kept = [libc_memory::kept(process), signal_stacks::kept(process)].concat();
     let unnoted = kept.len();
     kept.extend(notes.iter().map(|(_, range)| *range).chain(locked.iter().copied()));
-    let apart = signal_stacks::Apart::new();
     let can_fill = |range| held::readable_pages(process, process.span_of(range)).is_some();
+    let apart = signal_stacks::Apart::new();
     let engaged = engine.engage(&kept, can_fill);
-    let (engine, stays) = engaged.unwrap_or_else(|error| give_up(&error));
     drop(apart);
-    let mut stays = stays.into_iter().skip(unnoted);
-    for ((note, range), _) in notes.into_iter().zip(stays.by_ref()).filter(|(_, stays)| *stays) {
-        in_flight::hand_over(&engine, note, range);
+    let (engine, left_out) = engaged.unwrap_or_else(|error| give_up(&error));
+    let mut left_out = left_out.into_iter().skip(unnoted);
+    for ((note, range), but) in notes.into_iter().zip(left_out.by_ref()) {
+        if but.is_some() {
+            in_flight::hand_over(&engine, note, range);
+        }
     }
-    locking::resume(process, locked.into_iter().zip(stays));
+    for (range, but) in locked.into_iter().zip(left_out) {
+        locking::resume(process, range, but);
+    }
     process.set_engine(engine);
 }
 

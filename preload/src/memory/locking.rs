@@ -8,9 +8,8 @@ use crate::state::areas::{self, Area};
 use crate::state::process::{self, Phase, Process, Request};
 use libc::{EINVAL, ENOMEM, c_long};
 use userswap::Engine;
-use userswap::internals::PAGE_BYTES;
-use userswap::internals::PageRange;
 use userswap::internals::signal::Blocked;
+use userswap::internals::{PAGE_BYTES, PageIndex, PageRange};
 
 /// mlock and mlock2.
 ///
@@ -136,9 +135,14 @@ pub fn suspend(process: &Process) -> Vec<PageRange> {
     locked
 }
 
-/// After engaging: what was locked is pinned, where the budget had room.
-pub fn resume(process: &Process, locked: impl Iterator<Item = (PageRange, bool)>) {
-    locked.filter(|(_, is_pinned)| !is_pinned).for_each(|(range, _)| unmark(process, range));
+/// After engaging: what was locked is pinned, but for these pages, or None of it.
+pub fn resume(process: &Process, range: PageRange, but: Option<Vec<PageIndex>>) {
+    match but {
+        None => unmark(process, range),
+        Some(pages) => {
+            pages.into_iter().for_each(|first| unmark(process, PageRange { first, count: 1 }));
+        }
+    }
 }
 
 fn unmark(process: &Process, range: PageRange) {
