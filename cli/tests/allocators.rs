@@ -110,6 +110,18 @@ fn ends_of_stacks_of_the_programs_stay_while_the_engine_starts() {
 }
 
 #[test]
+fn streams_and_directories_outlive_that_their_buffers_are_swapped_out() {
+    let directory = directory();
+    let allocator = compile_with(directory.path(), "allocator.c", "allocator.o", &["-c"]);
+    let flags = [allocator.to_str().unwrap(), "-rdynamic"];
+    let program = compile_with(directory.path(), "quiet_streams.c", "streams", &flags);
+    for fault in ["thread", "signal"] {
+        let output = succeed(run_for_a_while("16M", fault).arg(&program));
+        assert_eq!(output, "2000\nexact\n", "{fault}");
+    }
+}
+
+#[test]
 fn a_thread_forks_while_the_engine_starts_in_another() {
     let directory = directory();
     let allocator = compile_with(directory.path(), "allocator.c", "allocator.o", &["-c"]);

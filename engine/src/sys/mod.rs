@@ -21,6 +21,7 @@ pub mod numa;
 pub mod own_fd;
 mod own_locks;
 pub mod own_memory;
+pub mod own_stack;
 pub mod pagemap;
 pub mod pages;
 pub mod peer;

@@ -4,6 +4,7 @@
 //! Contexts in memory that they are given allocate nothing, whatever they are asked for.
 use super::PAGE_BYTES;
 use super::mapping::Mapping;
+use super::own_stack::OwnStack;
 use std::ffi::c_void;
 use std::io;
 use zstd_sys::{ZSTD_CCtx, ZSTD_DCtx, ZSTD_cParameter};
@@ -13,6 +14,7 @@ pub struct Zstd {
     compress: *mut ZSTD_CCtx,
     decompress: *mut ZSTD_DCtx,
     _memory: [Mapping; 2],
+    stack: OwnStack,
 }
 
 // SAFETY: no context belongs to a thread; whoever has the value is alone with them.
@@ -41,7 +43,7 @@ impl Zstd {
         if compress.is_null() || decompress.is_null() {
             return Err(io::ErrorKind::OutOfMemory.into());
         }
-        let mut zstd = Self { compress, decompress, _memory: memory };
+        let mut zstd = Self { compress, decompress, _memory: memory, stack: OwnStack::new()? };
         zstd.set(ZSTD_cParameter::ZSTD_c_compressionLevel, level)?;
         // What says how long the page is and where it ends is known.
         zstd.set(ZSTD_cParameter::ZSTD_c_contentSizeFlag, 0)?;
@@ -57,17 +59,20 @@ impl Zstd {
     /// Packs a page, and returns how long it has become; None where there is no room for that.
     pub fn pack(&mut self, page: &[u8], packed: &mut [u8]) -> Option<usize> {
         let (from, to) = (page.as_ptr().cast(), packed.as_mut_ptr().cast());
+        let (context, room) = (self.compress, packed.len());
         // SAFETY: the context is valid and nobody else has it; both lengths are those of the slices.
-        done(unsafe { zstd_sys::ZSTD_compress2(self.compress, to, packed.len(), from, page.len()) })
+        let pack = || unsafe { zstd_sys::ZSTD_compress2(context, to, room, from, page.len()) };
+        done(self.stack.call(pack))
     }
 
     /// Unpacks one, and returns how much it has filled; None where these bytes make no page.
     pub fn unpack(&mut self, packed: &[u8], page: &mut [u8]) -> Option<usize> {
         let (from, to) = (packed.as_ptr().cast(), page.as_mut_ptr().cast());
+        let (context, room) = (self.decompress, page.len());
         // SAFETY: as for packing; whatever the bytes say, nothing beyond the slices is read or written.
-        done(unsafe {
-            zstd_sys::ZSTD_decompressDCtx(self.decompress, to, page.len(), from, packed.len())
-        })
+        let unpack =
+            || unsafe { zstd_sys::ZSTD_decompressDCtx(context, to, room, from, packed.len()) };
+        done(self.stack.call(unpack))
     }
 }
 

@@ -4,9 +4,11 @@
 //! is a word in it, so each call of this family, by which the program learns of that too, lets go of what has
 //! ended. The entry points are as safe as the functions that they stand in for; a thread may be cancelled in them.
 use super::held::{Held, is_needed};
+use super::signals::is_by_signal;
+use crate::abi::allocator;
 use crate::abi::next::next_functions;
 use crate::abi::raw::{self, Span};
-use crate::state::notices;
+use crate::state::{notices, process};
 use libc::{EINPROGRESS, aiocb, c_int, sigevent, ssize_t, timespec};
 use std::collections::BTreeMap;
 use std::mem::offset_of;
@@ -163,10 +165,26 @@ fn is_on_its_way(request: usize) -> bool {
         && c_int::from_ne_bytes(error) == EINPROGRESS
 }
 
+/// Whether the C library's threads would be killed: with all signals blocked they look at lists that it takes from the
+/// program's malloc, which may be swapped out where that is an allocator of the program's own.
+fn is_refused() -> bool {
+    let is_engaged = || process::current().is_some_and(|process| process.engine().is_some());
+    let is_refused = is_by_signal() && allocator::is_foreign() && is_engaged();
+    if is_refused {
+        let line = "aio of a program with an allocator of its own fails with ENOSYS beyond its budget; --fault thread serves it";
+        notices::tell_once(MATTER, b"refused", format_args!("{line}"));
+        raw::set_errno(libc::ENOSYS);
+    }
+    is_refused
+}
+
 /// Gives a request to the C library.
 fn submit(request: *mut aiocb, call: impl FnOnce() -> c_int) -> c_int {
     if !is_needed() || request.is_null() {
         return call();
+    }
+    if is_refused() {
+        return -1;
     }
     // Not every program asks for what has ended.
     settle_many();
@@ -184,6 +202,9 @@ fn submit(request: *mut aiocb, call: impl FnOnce() -> c_int) -> c_int {
 fn submit_all(list: List, count: c_int, call: impl FnOnce() -> c_int) -> c_int {
     if !is_needed() {
         return call();
+    }
+    if is_refused() {
+        return -1;
     }
     settle_many();
     // Asked for once: the list may be gone when the call returns.

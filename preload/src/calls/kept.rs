@@ -159,7 +159,7 @@ functions! {
         mq_timedreceive SYS_mq_timedreceive,
     }
     others {
-        fopen [PATH], fopen64 [PATH], freopen [PATH], freopen64 [PATH], opendir [PATH], system [PATH], popen [PATH],
+        opendir [PATH], system [PATH],
         euidaccess [PATH], eaccess [PATH], mkfifo [PATH], mkfifoat [(1, Text)], statvfs [PATH], statvfs64 [PATH],
         umount [PATH], remove [PATH], mkstemp [PATH], mkstemp64 [PATH], mkostemp [PATH], mkostemp64 [PATH],
         mkstemps [PATH], mkstemps64 [PATH], mkostemps [PATH], mkostemps64 [PATH], mkdtemp [PATH], mktemp [PATH],

@@ -21,6 +21,7 @@ mod raw_signals;
 mod scattered;
 pub mod signal_stacks;
 pub mod signals;
+pub mod stdio_buffers;
 mod streams;
 mod table;
 mod transfers;
@@ -40,6 +41,7 @@ pub fn look_up() {
     scattered::look_up();
     signals::look_up();
     signal_stacks::look_up();
+    stdio_buffers::look_up();
     streams::look_up();
     transfers::look_up();
 }

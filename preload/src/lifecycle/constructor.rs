@@ -6,7 +6,9 @@
 //! unmanaged on a machine that counts on its budget.
 use super::{fork, last_thread, rights, stats};
 use crate::abi::{callers, native, next, raw, symbols, thread_end, thread_locals};
-use crate::calls::{self, children, held, libc_memory, signal_stacks, signals, trap};
+use crate::calls::{
+    self, children, held, libc_memory, signal_stacks, signals, stdio_buffers, trap,
+};
 use crate::heap::{elsewhere, fork_gate, mimalloc};
 use crate::memory::{commitment, starter};
 use crate::state::notices;
@@ -92,6 +94,7 @@ fn start(text: &str) -> Result<(), String> {
     notices::start(&options);
     signals::start(&options);
     held::start(&options);
+    stdio_buffers::start();
     trap::start(&options)?;
     signal_stacks::start();
     libc_memory::start();

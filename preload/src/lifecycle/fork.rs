@@ -6,7 +6,8 @@
 use crate::abi::next;
 use crate::abi::raw;
 use crate::calls::{
-    aio, descriptors, detached, forks, held, in_flight, libc_memory, signal_stacks, trap,
+    aio, descriptors, detached, forks, held, in_flight, libc_memory, signal_stacks, stdio_buffers,
+    trap,
 };
 use crate::heap::{fork_gate, huge, mimalloc};
 use crate::lifecycle::stats;
@@ -46,6 +47,7 @@ unsafe extern "C" fn prepare() {
     let blocked = Blocked::new();
     forks::hold();
     let route = GlibcHeap::new();
+    stdio_buffers::hold();
     detached::hold();
     aio::hold();
     mimalloc::GROWTH.hold();
@@ -90,6 +92,7 @@ unsafe extern "C" fn in_parent() {
     let Some(pass) = PASS.lock().take() else { return };
     // First: threads of the engine that are about to start want it.
     libc_memory::release();
+    stdio_buffers::release();
     detached::release();
     aio::release();
     if let (Some(engine), Some(ticket)) = (process.engine(), pass.ticket) {
@@ -110,6 +113,7 @@ unsafe extern "C" fn in_child() {
     process::forget_routes();
     // First: threads of the engine that are about to start want it.
     libc_memory::release();
+    stdio_buffers::release();
     detached::renew();
     if let (Some(engine), Some(ticket)) = (process.engine(), pass.ticket) {
         let _raised = descriptors::Raised::new();

@@ -1,0 +1,138 @@
+//! Calls on a stack of their own, from handlers of signals: what those run on is small.
+//!
+//! A thread has eight kilobytes for its handlers where nobody says otherwise (SIGSTKSZ; Rust's own threads too), of which
+//! the kernel's frame takes three or more with AVX-512. A fault that compresses the page that leaves for it needs more.
+use super::mapping::Mapping;
+use std::ffi::c_void;
+use std::io;
+use std::mem::MaybeUninit;
+
+/// Sixteen times what zstd takes at any level. Never more of it is memory than was used.
+const BYTES: usize = 64 << 10;
+
+/// A stack for one call at a time.
+#[derive(Debug)]
+pub struct OwnStack(Mapping);
+
+/// A call that is on its way to the other stack, and what it returned.
+struct Call<W, R> {
+    work: Option<W>,
+    result: Option<R>,
+}
+
+impl OwnStack {
+    /// # Errors
+    /// No memory.
+    pub fn new() -> io::Result<Self> {
+        // What is left there of a page is in no core dump.
+        Mapping::undumped(BYTES).map(Self)
+    }
+
+    /// Runs `work` there if this thread is in a handler on a signal stack, and else where it is. It must not panic.
+    pub fn call<R, W: FnOnce() -> R>(&mut self, work: W) -> R {
+        if !is_on_signal_stack() {
+            return work();
+        }
+        let mut call = Call { work: Some(work), result: None };
+        let end = self.0.address() + self.0.bytes();
+        // SAFETY: the stack is this value's alone, and nobody else has it meanwhile. The call lives until it returns.
+        unsafe { call_on(end, run::<R, W>, (&raw mut call).cast()) };
+        call.result.expect("it was run")
+    }
+}
+
+extern "C" fn run<R, W: FnOnce() -> R>(call: *mut c_void) {
+    // SAFETY: `call` passes one of this type, which nobody else uses.
+    let call = unsafe { &mut *call.cast::<Call<W, R>>() };
+    call.result = call.work.take().map(|work| work());
+}
+
+fn is_on_signal_stack() -> bool {
+    let mut present = MaybeUninit::<libc::stack_t>::zeroed();
+    // SAFETY: room for a description. The raw system call passes by an interposed one.
+    unsafe { libc::syscall(libc::SYS_sigaltstack, 0usize, present.as_mut_ptr()) };
+    // SAFETY: filled in, and zeroes are valid.
+    unsafe { present.assume_init() }.ss_flags & libc::SS_ONSTACK != 0
+}
+
+/// Calls a function with its argument on the stack that ends there, which is aligned as any stack's end.
+#[cfg(target_arch = "x86_64")]
+#[unsafe(naked)]
+unsafe extern "C" fn call_on(end: usize, work: extern "C" fn(*mut c_void), call: *mut c_void) {
+    std::arch::naked_asm!(
+        "push rbp",
+        "mov rbp, rsp",
+        "mov rsp, rdi",
+        "mov rdi, rdx",
+        "call rsi",
+        "mov rsp, rbp",
+        "pop rbp",
+        "ret",
+    )
+}
+
+/// Calls a function with its argument on the stack that ends there, which is aligned as any stack's end.
+#[cfg(target_arch = "aarch64")]
+#[unsafe(naked)]
+unsafe extern "C" fn call_on(end: usize, work: extern "C" fn(*mut c_void), call: *mut c_void) {
+    std::arch::naked_asm!(
+        "stp x29, x30, [sp, #-16]!",
+        "mov x29, sp",
+        "mov sp, x0",
+        "mov x0, x2",
+        "blr x1",
+        "mov sp, x29",
+        "ldp x29, x30, [sp], #16",
+        "ret",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    /// Where a call ran, in a handler and outside.
+    static SEEN: [AtomicUsize; 3] = [const { AtomicUsize::new(0) }; 3];
+
+    fn look(stack: &mut OwnStack, which: usize) {
+        let local = 7u8;
+        let seen = stack.call(|| {
+            let here = 0u8;
+            SEEN[which].store((&raw const here).addr(), Ordering::Relaxed);
+            local + 1
+        });
+        assert_eq!(seen, 8);
+    }
+
+    extern "C" fn on_signal(_: i32) {
+        let mut stack = OwnStack::new().unwrap();
+        look(&mut stack, 1);
+        look(&mut stack, 2);
+        let inside = stack.0.address()..stack.0.address() + stack.0.bytes();
+        let is_inside = |which: usize| inside.contains(&SEEN[which].load(Ordering::Relaxed));
+        SEEN[0].store(usize::from(is_inside(1) && is_inside(2)), Ordering::Relaxed);
+    }
+
+    #[test]
+    fn a_handler_on_a_signal_stack_calls_on_another_and_returns() {
+        std::thread::spawn(|| {
+            let mut action = MaybeUninit::<libc::sigaction>::zeroed();
+            // SAFETY: an all-zero sigaction is valid.
+            let action = unsafe { action.assume_init_mut() };
+            action.sa_sigaction = on_signal as *const () as usize;
+            action.sa_flags = libc::SA_ONSTACK;
+            // SAFETY: no other test uses the signal; Rust gives its threads a signal stack.
+            unsafe { libc::sigaction(libc::SIGURG, action, std::ptr::null_mut()) };
+            let mut stack = OwnStack::new().unwrap();
+            look(&mut stack, 1);
+            let outside = SEEN[1].load(Ordering::Relaxed);
+            assert!(outside.abs_diff((&raw const stack).addr()) < 1 << 20, "where it is");
+            // SAFETY: handled by the function above.
+            unsafe { libc::raise(libc::SIGURG) };
+            assert_eq!(SEEN[0].load(Ordering::Relaxed), 1, "on a stack of its own");
+        })
+        .join()
+        .unwrap();
+    }
+}
