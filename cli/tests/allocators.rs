@@ -23,9 +23,6 @@ fn gives_exact_results(program: &Path) {
                 scope.spawn(move || {
                     let mut command = run_for_a_while(ram, fault);
                     command.arg(program);
-                    if fault == "signal" {
-                        command.arg("no-streams");
-                    }
                     assert_eq!(succeed(&mut command), "exact\n", "{fault}, {ram}");
                 });
             }

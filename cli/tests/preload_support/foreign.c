@@ -1,7 +1,4 @@
 // A program with an allocator of its own (allocator.c): blocks of all kinds, threads, streams and forks.
-//
-// foreign [no-streams]: a stream's buffer is in managed memory here, which the C library's own system calls do not
-// bring in where faults come by signal.
 #define _GNU_SOURCE
 #include <locale.h>
 #include <pthread.h>
@@ -19,7 +16,6 @@ void *own_new(size_t bytes);
 void own_delete(void *pointer);
 
 enum { THREADS = 4, BLOCKS = 4000, BYTES = 4000, FORKS = 4, MANY = 24 };
-static int with_streams = 1;
 static char *blocks[THREADS][BLOCKS];
 
 static void fail(const char *what) {
@@ -35,12 +31,10 @@ static void strings(void) {
         numbers = reallocarray(numbers, 1000, sizeof *numbers);
         if (asprintf(&printed, "%s %d", text, i) < 0)
             fail("asprintf");
-        if (with_streams) {
-            FILE *file = fopen("/proc/self/status", "r");
-            if (!file || getline(&line, &room, file) < 0)
-                fail("getline");
-            fclose(file);
-        }
+        FILE *file = fopen("/proc/self/status", "r");
+        if (!file || getline(&line, &room, file) < 0)
+            fail("getline");
+        fclose(file);
         void *apart = 0;
         if (posix_memalign(&apart, 256, 1000) || (uintptr_t)apart % 256)
             fail("posix_memalign");
@@ -125,9 +119,7 @@ static void let_go(void) {
         sched_yield();
 }
 
-int main(int count, char **arguments) {
-    (void)arguments;
-    with_streams = count == 1;
+int main(void) {
     alarm(120);
     // The C library keeps a part of it in a block of malloc's, which each new thread reads.
     setlocale(LC_ALL, "C.UTF-8");
@@ -169,7 +161,7 @@ int main(int count, char **arguments) {
             pthread_t thread;
             if (pthread_create(&thread, 0, in_thread, 0) || pthread_join(thread, 0))
                 fail("a thread in the child");
-            if (with_streams && !fgets(line, sizeof line, open[round]))
+            if (!fgets(line, sizeof line, open[round]))
                 fail("a stream in the child");
             check(round + 1);
             strings();

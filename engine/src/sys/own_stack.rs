@@ -3,9 +3,9 @@
 //! A thread has eight kilobytes for its handlers where nobody says otherwise (SIGSTKSZ; Rust's own threads too), of which
 //! the kernel's frame takes three or more with AVX-512. A fault that compresses the page that leaves for it needs more.
 use super::mapping::Mapping;
+use super::signal::is_handling;
 use std::ffi::c_void;
 use std::io;
-use std::mem::MaybeUninit;
 
 /// Sixteen times what zstd takes at any level. Never more of it is memory than was used.
 const BYTES: usize = 64 << 10;
@@ -28,9 +28,9 @@ impl OwnStack {
         Mapping::undumped(BYTES).map(Self)
     }
 
-    /// Runs `work` there if this thread is in a handler on a signal stack, and else where it is. It must not panic.
+    /// Runs `work` there if this thread is in a handler of faults, and else where it is. It must not panic.
     pub fn call<R, W: FnOnce() -> R>(&mut self, work: W) -> R {
-        if !is_on_signal_stack() {
+        if !is_handling() {
             return work();
         }
         let mut call = Call { work: Some(work), result: None };
@@ -45,14 +45,6 @@ extern "C" fn run<R, W: FnOnce() -> R>(call: *mut c_void) {
     // SAFETY: `call` passes one of this type, which nobody else uses.
     let call = unsafe { &mut *call.cast::<Call<W, R>>() };
     call.result = call.work.take().map(|work| work());
-}
-
-fn is_on_signal_stack() -> bool {
-    let mut present = MaybeUninit::<libc::stack_t>::zeroed();
-    // SAFETY: room for a description. The raw system call passes by an interposed one.
-    unsafe { libc::syscall(libc::SYS_sigaltstack, 0usize, present.as_mut_ptr()) };
-    // SAFETY: filled in, and zeroes are valid.
-    unsafe { present.assume_init() }.ss_flags & libc::SS_ONSTACK != 0
 }
 
 /// Calls a function with its argument on the stack that ends there, which is aligned as any stack's end.
@@ -90,6 +82,8 @@ unsafe extern "C" fn call_on(end: usize, work: extern "C" fn(*mut c_void), call:
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sys::signal::Handling;
+    use std::mem::MaybeUninit;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     /// Where a call ran, in a handler and outside.
@@ -106,6 +100,7 @@ mod tests {
     }
 
     extern "C" fn on_signal(_: i32) {
+        let _handling = Handling::new();
         let mut stack = OwnStack::new().unwrap();
         look(&mut stack, 1);
         look(&mut stack, 2);

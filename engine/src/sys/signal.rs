@@ -1,5 +1,6 @@
 //! Signals: blocking them around locks, and SIGBUS as the delivery of faults.
 use super::lock::Lock;
+use std::cell::Cell;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -150,9 +151,42 @@ pub fn is_installed() -> bool {
     !HANDLER.load(Ordering::Acquire).is_null()
 }
 
+thread_local! {
+    static IS_HANDLING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this thread is in a handler of faults, on whatever stack it has for that.
+pub fn is_handling() -> bool {
+    IS_HANDLING.get()
+}
+
+/// From its being made until it is dropped this thread is; faults of handlers are nobody's.
+pub struct Handling(());
+
+impl Handling {
+    /// In a handler.
+    pub fn new() -> Self {
+        IS_HANDLING.set(true);
+        Self(())
+    }
+}
+
+impl Default for Handling {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for Handling {
+    fn drop(&mut self) {
+        IS_HANDLING.set(false);
+    }
+}
+
 extern "C" fn on_sigbus(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     let errno = errno();
     let uncancelled = Uncancelled::new();
+    let handling = Handling::new();
     let handler = HANDLER.load(Ordering::Acquire);
     // SAFETY: the pointer was made from a `FaultHandler` in `install_sigbus`.
     let handler = unsafe { std::mem::transmute::<*mut (), FaultHandler>(handler) };
@@ -161,6 +195,7 @@ extern "C" fn on_sigbus(signal: i32, info: *mut libc::siginfo_t, context: *mut l
     // SAFETY: for SIGBUS it carries the address of the fault.
     let address = unsafe { details.si_addr() } as usize;
     let verdict = handler(address);
+    drop(handling);
     drop(uncancelled);
     if verdict == Verdict::Foreign {
         chain(signal, info, context);

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use userswap::Engine;
 use userswap::internals::PageRange;
+use userswap::internals::signal::Uncancelled;
 
 /// Spans of memory that can be noted at once; a call beyond them is on its own if the engine starts meanwhile.
 const NOTES_MAX: usize = 2048;
@@ -70,7 +71,10 @@ fn engine(process: &Process) -> &Engine {
         match process.engine() {
             Some(engine) => return engine,
             // Not a yield: to a thread of real-time priority the one that engages may be nothing.
-            None => std::thread::sleep(LOOK_EVERY),
+            None => {
+                let _uncancelled = Uncancelled::new();
+                std::thread::sleep(LOOK_EVERY);
+            }
         }
     }
 }

@@ -171,20 +171,32 @@ fn named() -> Vec<Span> {
     found.into_iter().map(|address| Span { address, bytes: NAMED_BYTES }).collect()
 }
 
+unsafe extern "C" {
+    fn _IO_list_lock();
+    fn _IO_list_unlock();
+    fn _IO_iter_begin() -> *mut c_void;
+    fn _IO_iter_end() -> *mut c_void;
+    fn _IO_iter_next(iterator: *mut c_void) -> *mut c_void;
+    fn _IO_iter_file(iterator: *mut c_void) -> *mut c_void;
+}
+
+/// Takes the list of streams, which the thread that has it can take again.
+pub fn hold_streams() {
+    // SAFETY: the C library's own way, which has no conditions.
+    unsafe { _IO_list_lock() };
+}
+
+/// After [`hold_streams`].
+pub fn release_streams() {
+    // SAFETY: the caller has it.
+    unsafe { _IO_list_unlock() };
+}
+
 /// All streams that are open.
 fn streams() -> Vec<Span> {
-    unsafe extern "C" {
-        fn _IO_list_lock();
-        fn _IO_list_unlock();
-        fn _IO_iter_begin() -> *mut c_void;
-        fn _IO_iter_end() -> *mut c_void;
-        fn _IO_iter_next(iterator: *mut c_void) -> *mut c_void;
-        fn _IO_iter_file(iterator: *mut c_void) -> *mut c_void;
-    }
     let mut found = Vec::new();
+    hold_streams();
     // SAFETY: the C library's own way through its streams, which has no other conditions than its lock.
-    unsafe { _IO_list_lock() };
-    // SAFETY: as above.
     let mut iterator = unsafe { _IO_iter_begin() };
     // SAFETY: as above.
     while iterator != unsafe { _IO_iter_end() } {
@@ -193,7 +205,6 @@ fn streams() -> Vec<Span> {
         // SAFETY: as above.
         iterator = unsafe { _IO_iter_next(iterator) };
     }
-    // SAFETY: taken above.
-    unsafe { _IO_list_unlock() };
+    release_streams();
     found
 }

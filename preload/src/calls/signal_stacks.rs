@@ -222,18 +222,14 @@ fn keep_span(span: Span) {
     let phase = process.phase();
     let Some(range) = held::readable_end(process, process.pages_between(inside)) else { return };
     let mut stacks = MANAGED_STACKS.lock();
-    let is_known = stacks.contains(&range);
-    if !is_known {
-        // What lies within was a stack before.
-        stacks.retain(|other| other.first < range.first || range.end() < other.end());
-        stacks.push(range);
-    }
+    // What lies within was a stack before.
+    let is_within = |other: &PageRange| range.first <= other.first && other.end() <= range.end();
+    let before: Vec<PageRange> = stacks.extract_if(.., |other| is_within(other)).collect();
+    stacks.push(range);
     drop(stacks);
     if let Phase::Engaged(engine) = phase {
-        if is_known {
-            // It may have been freed meanwhile, and its pins with it.
-            engine.core().unpin_range(range);
-        }
+        // It may have been freed meanwhile, and its pins with it.
+        before.iter().for_each(|other| engine.core().unpin_range(*other));
         // One that cannot stay is brought in by luck only, and no caller could be told.
         let _ = engine.core().pin_range(range);
     }

@@ -34,18 +34,13 @@ next_functions! {
 /// By stream.
 static BUFFERS: Lock<BTreeMap<usize, Box<[u8; PAGE_BYTES]>>> = Lock::new(BTreeMap::new());
 
-#[inline]
-fn is_wanted() -> bool {
-    is_needed() && allocator::is_foreign()
-}
-
 /// In the constructor, before the program has used them: the streams that are open from the start.
 pub fn start() {
     unsafe extern "C" {
         static stdin: *mut FILE;
         static stdout: *mut FILE;
     }
-    if is_wanted() {
+    if is_needed() && allocator::is_foreign() {
         // SAFETY: the C library's own, which nobody changes yet.
         let input = unsafe { stdin };
         // SAFETY: as above. The third has no buffer.
@@ -73,9 +68,9 @@ fn give<const COUNT: usize>(streams: [*mut FILE; COUNT]) {
     raw::set_errno(errno);
 }
 
-/// A stream that has just been opened, if it was.
+/// A stream that has just been opened, if it was. The process may lose the right that its calls do without.
 fn opened(stream: *mut FILE) -> *mut FILE {
-    if is_wanted() {
+    if allocator::is_foreign() {
         give([stream]);
     }
     stream
@@ -83,6 +78,9 @@ fn opened(stream: *mut FILE) -> *mut FILE {
 
 /// Takes a stream's buffer, which is in use until it is closed; another may have its address then.
 fn take(stream: *mut FILE) -> Option<Box<[u8; PAGE_BYTES]>> {
+    if !allocator::is_foreign() {
+        return None;
+    }
     let _blocked = Blocked::new();
     BUFFERS.lock().remove(&stream.addr())
 }
@@ -116,7 +114,7 @@ struct Directory {
 
 /// The whole of it, if the next entry is not there yet: the kernel is asked for more.
 fn kept_of(directory: *mut c_void) -> Option<Held> {
-    if !is_wanted() || !process::is_managed(directory.addr()) {
+    if !is_needed() || !allocator::is_foreign() || !process::is_managed(directory.addr()) {
         return None;
     }
     // SAFETY: the program passes what opendir returned, which begins so since glibc 2.1; others may be reading on.

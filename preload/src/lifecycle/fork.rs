@@ -23,6 +23,8 @@ struct Pass {
     /// Only the holder of the native phase's lock forks, and it is held to the end.
     ticket: Option<ForkTicket>,
     stack: Option<PageRange>,
+    /// The C library's list of streams is held.
+    has_streams: bool,
     /// What the C library needs.
     pinned: Vec<PageRange>,
     _blocked: Blocked,
@@ -45,6 +47,11 @@ unsafe extern "C" fn prepare() {
     unmanaged::look();
     engagement::engage_if_gathered(process);
     let blocked = Blocked::new();
+    // While the engine serves faults, which who has the list may wait for; fork takes it again.
+    let has_streams = process.engine().is_some();
+    if has_streams {
+        libc_memory::hold_streams();
+    }
     forks::hold();
     let route = GlibcHeap::new();
     stdio_buffers::hold();
@@ -54,6 +61,7 @@ unsafe extern "C" fn prepare() {
     fork_gate::close();
     huge::BLOCKS.hold();
     process.native.hold();
+    process.gathered.hold();
     // After it: no engine starts from here on, and the threads of one that did have had the tables.
     let mut pinned = libc_memory::pin(process);
     pinned.extend(forks::pin_signal_stack(process));
@@ -66,7 +74,8 @@ unsafe extern "C" fn prepare() {
     if ticket.is_none() {
         process.member.iter().for_each(|member| member.hold());
     }
-    *PASS.lock() = Some(Pass { ticket, stack, pinned, _blocked: blocked, _route: route });
+    *PASS.lock() =
+        Some(Pass { ticket, stack, has_streams, pinned, _blocked: blocked, _route: route });
     forks::open();
 }
 
@@ -100,6 +109,9 @@ unsafe extern "C" fn in_parent() {
         pass.stack.iter().chain(&pass.pinned).for_each(|range| engine.core().unpin_range(*range));
     } else if let Some(member) = &process.member {
         member.release();
+    }
+    if pass.has_streams {
+        libc_memory::release_streams();
     }
     release(process);
     guard::start_if_large(process);
@@ -141,6 +153,7 @@ fn release(process: &Process) {
     held::set_forking(false);
     process.areas.release();
     signal_stacks::release();
+    process.gathered.release();
     process.native.release();
     huge::BLOCKS.release();
     fork_gate::open();
@@ -155,6 +168,10 @@ pub unsafe extern "C" fn _Fork() -> libc::pid_t {
     unsafe { prepare() };
     let child = next::_Fork();
     if child == 0 {
+        if PASS.lock().as_ref().is_some_and(|pass| pass.has_streams) {
+            // The C library's own fork makes the list anew.
+            libc_memory::release_streams();
+        }
         // SAFETY: as above.
         unsafe { in_child() };
     } else {
