@@ -164,6 +164,15 @@ fn no_child_finds_a_lock_of_malloc_taken() {
 }
 
 #[test]
+fn a_thread_forks_while_another_flushes_all_streams() {
+    let directory = directory();
+    let program = compile(directory.path(), "fork_flush.c");
+    for fault in ["thread", "signal"] {
+        assert_eq!(succeed(run_for_a_while("32M", fault).arg(&program)), "exact\n", "{fault}");
+    }
+}
+
+#[test]
 fn a_child_of_threads_that_fork_together_has_managed_malloc() {
     let directory = directory();
     let program = compile(directory.path(), "fork_together.c");
