@@ -30,16 +30,17 @@ fn gives_exact_results(program: &Path) {
     });
 }
 
-fn with_an_allocator_in_it(directory: &Path) -> PathBuf {
+/// Compiles a program of this directory with the allocator in it.
+fn with_an_allocator_in_it(directory: &Path, name: &str) -> PathBuf {
     let allocator = compile_with(directory, "allocator.c", "allocator.o", &["-c"]);
     let flags = ["-pthread", allocator.to_str().unwrap(), "-rdynamic"];
-    compile_with(directory, "foreign.c", "foreign", &flags)
+    compile_with(directory, name, "with-allocator", &flags)
 }
 
 #[test]
 fn a_program_with_an_allocator_in_it_keeps_to_that_one() {
     let directory = directory();
-    let program = with_an_allocator_in_it(directory.path());
+    let program = with_an_allocator_in_it(directory.path(), "foreign.c");
     assert_eq!(succeed(&mut Command::new(&program)), "exact\n", "natively");
     gives_exact_results(&program);
 }
@@ -62,7 +63,7 @@ fn a_program_with_an_allocator_in_a_library_keeps_to_that_one() {
 #[test]
 fn an_allocators_memory_is_managed_through_its_mappings() {
     let directory = directory();
-    let program = with_an_allocator_in_it(directory.path());
+    let program = with_an_allocator_in_it(directory.path(), "foreign.c");
     let file = directory.path().join("stats.json");
     let mut command = Command::new(env!("CARGO_BIN_EXE_userswap"));
     command.args(["run", "--ram", "16M", "--swap", "/var/tmp", "--stats"]).arg(&file);
@@ -76,9 +77,7 @@ fn an_allocators_memory_is_managed_through_its_mappings() {
 #[test]
 fn a_detached_thread_on_a_stack_of_the_programs_ends_when_its_table_is_swapped_out() {
     let directory = directory();
-    let allocator = compile_with(directory.path(), "allocator.c", "allocator.o", &["-c"]);
-    let flags = ["-pthread", allocator.to_str().unwrap(), "-rdynamic"];
-    let program = compile_with(directory.path(), "detached.c", "detached", &flags);
+    let program = with_an_allocator_in_it(directory.path(), "detached.c");
     // Each run may begin such threads before, while and after the engine starts.
     for round in 0..4 {
         std::thread::scope(|scope| {
@@ -96,10 +95,8 @@ fn a_detached_thread_on_a_stack_of_the_programs_ends_when_its_table_is_swapped_o
 #[test]
 fn ends_of_stacks_of_the_programs_stay_while_the_engine_starts() {
     let directory = directory();
-    let allocator = compile_with(directory.path(), "allocator.c", "allocator.o", &["-c"]);
     // With an allocator of its own the program goes on while the engine takes its memory over.
-    let flags = ["-pthread", allocator.to_str().unwrap(), "-rdynamic"];
-    let program = compile_with(directory.path(), "watched_stacks.c", "watched", &flags);
+    let program = with_an_allocator_in_it(directory.path(), "watched_stacks.c");
     for round in 0..10 {
         let mut command = run_for_a_while("16M", "signal");
         assert_eq!(succeed(command.arg(&program)), "exact\n", "{round}");
@@ -109,9 +106,7 @@ fn ends_of_stacks_of_the_programs_stay_while_the_engine_starts() {
 #[test]
 fn streams_and_directories_outlive_that_their_buffers_are_swapped_out() {
     let directory = directory();
-    let allocator = compile_with(directory.path(), "allocator.c", "allocator.o", &["-c"]);
-    let flags = [allocator.to_str().unwrap(), "-rdynamic"];
-    let program = compile_with(directory.path(), "quiet_streams.c", "streams", &flags);
+    let program = with_an_allocator_in_it(directory.path(), "quiet_streams.c");
     for fault in ["thread", "signal"] {
         let output = succeed(run_for_a_while("16M", fault).arg(&program));
         assert_eq!(output, "2000\nexact\n", "{fault}");
@@ -121,10 +116,8 @@ fn streams_and_directories_outlive_that_their_buffers_are_swapped_out() {
 #[test]
 fn a_thread_forks_while_the_engine_starts_in_another() {
     let directory = directory();
-    let allocator = compile_with(directory.path(), "allocator.c", "allocator.o", &["-c"]);
-    let without = compile_with(directory.path(), "fork_early.c", "without", &["-pthread"]);
-    let flags = ["-pthread", allocator.to_str().unwrap(), "-rdynamic"];
-    let with = compile_with(directory.path(), "fork_early.c", "with", &flags);
+    let without = compile(directory.path(), "fork_early.c");
+    let with = with_an_allocator_in_it(directory.path(), "fork_early.c");
     std::thread::scope(|scope| {
         for program in [&without, &with] {
             for fault in ["thread", "signal"] {

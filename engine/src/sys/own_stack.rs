@@ -48,9 +48,9 @@ extern "C" fn run<R, W: FnOnce() -> R>(call: *mut c_void) {
 }
 
 /// Calls a function with its argument on the stack that ends there, which is aligned as any stack's end.
-#[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]
 unsafe extern "C" fn call_on(end: usize, work: extern "C" fn(*mut c_void), call: *mut c_void) {
+    #[cfg(target_arch = "x86_64")]
     std::arch::naked_asm!(
         "push rbp",
         "mov rbp, rsp",
@@ -60,13 +60,8 @@ unsafe extern "C" fn call_on(end: usize, work: extern "C" fn(*mut c_void), call:
         "mov rsp, rbp",
         "pop rbp",
         "ret",
-    )
-}
-
-/// Calls a function with its argument on the stack that ends there, which is aligned as any stack's end.
-#[cfg(target_arch = "aarch64")]
-#[unsafe(naked)]
-unsafe extern "C" fn call_on(end: usize, work: extern "C" fn(*mut c_void), call: *mut c_void) {
+    );
+    #[cfg(target_arch = "aarch64")]
     std::arch::naked_asm!(
         "stp x29, x30, [sp, #-16]!",
         "mov x29, sp",

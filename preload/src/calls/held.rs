@@ -65,12 +65,16 @@ pub fn noted(process: &Process) -> Vec<(Note, PageRange)> {
         let span = process.span_of(*range);
         room = room.saturating_sub(span.bytes as u64);
         if room > 0 {
-            // A buffer that nobody has touched is filled by the kernel, which meets no missing page. Kernels before 5.14
-            // refuse, and so does what can only be read.
-            let _ = raw::advise(span, libc::MADV_POPULATE_WRITE);
+            fill(span);
         }
     }
     noted
+}
+
+/// Before the engine has the arena: has the kernel bring in what the program has not touched yet. Kernels before 5.14
+/// refuse, and so does what can only be read: it is missing then.
+pub fn fill(span: Span) {
+    let _ = raw::advise(span, libc::MADV_POPULATE_WRITE);
 }
 
 /// The end of a range from the first page on that the program can read through to its last; None if it cannot read that.

@@ -85,10 +85,7 @@ pub fn kept(process: &Process) -> Vec<PageRange> {
     // The program may have given the memory back since, or protected the lower end. The newest come first, as the most
     // likely to be in use.
     *stacks = stacks.iter().rev().filter_map(|range| held::readable_end(process, *range)).collect();
-    for range in stacks.iter() {
-        // Kernels before 5.14 refuse: what the program has not used of its stacks is missing then.
-        let _ = raw::advise(process.span_of(*range), libc::MADV_POPULATE_WRITE);
-    }
+    stacks.iter().for_each(|range| held::fill(process.span_of(*range)));
     stacks.clone()
 }
 

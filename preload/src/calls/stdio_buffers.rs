@@ -5,6 +5,7 @@
 //! of it is read. What the C library opens for itself (name services) has its own. The entry points are as safe as the
 //! functions that they stand in for.
 use super::held::{Held, is_needed, text};
+use super::streams::setvbuf;
 use crate::abi::allocator;
 use crate::abi::next::next_functions;
 use crate::abi::raw::{self, Span};
@@ -26,7 +27,6 @@ next_functions! {
     fn popen(command: *const c_char, mode: *const c_char) -> *mut FILE;
     fn fclose(stream: *mut FILE) -> c_int;
     fn pclose(stream: *mut FILE) -> c_int;
-    fn setvbuf(stream: *mut FILE, buffer: *mut c_char, mode: c_int, bytes: usize) -> c_int;
     fn readdir(directory: *mut c_void) -> *mut libc::dirent;
     fn readdir64(directory: *mut c_void) -> *mut libc::dirent64;
 }
@@ -45,52 +45,49 @@ pub fn start() {
         let input = unsafe { stdin };
         // SAFETY: as above. The third has no buffer.
         let output = unsafe { stdout };
-        give([input, output]);
+        [input, output].into_iter().for_each(give);
     }
 }
 
-fn give<const COUNT: usize>(streams: [*mut FILE; COUNT]) {
+fn give(stream: *mut FILE) {
     let errno = raw::errno();
     let blocked = Blocked::new();
-    for stream in streams.into_iter().filter(|stream| !stream.is_null()) {
-        let mut buffers = BUFFERS.lock();
-        let buffer = buffers.entry(stream.addr()).or_insert_with(|| Box::new([0; PAGE_BYTES]));
-        let address = buffer.as_mut_ptr().cast();
-        drop(buffers);
-        // SAFETY: a stream that was opened a moment ago, so that nobody else has it.
-        let fd = unsafe { libc::fileno(stream) };
-        // SAFETY: only asks.
-        let is_terminal = unsafe { libc::isatty(fd) } == 1;
-        let mode = if is_terminal { libc::_IOLBF } else { libc::_IOFBF };
-        setvbuf(stream, address, mode, PAGE_BYTES);
-    }
+    let mut buffers = BUFFERS.lock();
+    let buffer = buffers.entry(stream.addr()).or_insert_with(|| Box::new([0; PAGE_BYTES]));
+    let address = buffer.as_mut_ptr().cast();
+    drop(buffers);
+    // SAFETY: a stream that was opened a moment ago, so that nobody else has it.
+    let fd = unsafe { libc::fileno(stream) };
+    // SAFETY: only asks.
+    let is_terminal = unsafe { libc::isatty(fd) } == 1;
+    let mode = if is_terminal { libc::_IOLBF } else { libc::_IOFBF };
+    setvbuf(stream.cast(), address, mode, PAGE_BYTES);
     drop(blocked);
     raw::set_errno(errno);
 }
 
 /// A stream that has just been opened, if it was. The process may lose the right that its calls do without.
 fn opened(stream: *mut FILE) -> *mut FILE {
-    if allocator::is_foreign() {
-        give([stream]);
+    if allocator::is_foreign() && !stream.is_null() {
+        give(stream);
     }
     stream
 }
 
-/// Takes a stream's buffer, which is in use until it is closed; another may have its address then.
-fn take(stream: *mut FILE) -> Option<Box<[u8; PAGE_BYTES]>> {
+/// Closes a stream, and then lets go of its buffer; another may have its address by then.
+fn close(stream: *mut FILE, call: impl FnOnce() -> c_int) -> c_int {
     if !allocator::is_foreign() {
-        return None;
+        return call();
     }
-    let _blocked = Blocked::new();
-    BUFFERS.lock().remove(&stream.addr())
-}
-
-fn drop_blocked<T>(value: T) {
-    let errno = raw::errno();
     let blocked = Blocked::new();
-    drop(value);
+    let buffer = BUFFERS.lock().remove(&stream.addr());
     drop(blocked);
+    let result = call();
+    let errno = raw::errno();
+    let _blocked = Blocked::new();
+    drop(buffer);
     raw::set_errno(errno);
+    result
 }
 
 /// Before fork: no other thread has the list then.
@@ -167,10 +164,7 @@ mod exported {
         ($($name:ident)+) => { $(
             #[unsafe(no_mangle)]
             pub unsafe extern "C-unwind" fn $name(stream: *mut FILE) -> c_int {
-                let buffer = super::take(stream);
-                let result = super::$name(stream);
-                buffer.map(super::drop_blocked);
-                result
+                super::close(stream, || super::$name(stream))
             }
         )+ };
     }
