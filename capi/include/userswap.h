@@ -20,7 +20,7 @@ typedef enum {
   US_OK = 0,
   // An argument is NULL, no text, no number, or none of the values that are allowed.
   US_INVALID = 1,
-  // A handle was closed before, or never open.
+  // A handle was closed before, or never open, or this process was forked without its engine.
   US_CLOSED = 2,
   // Bytes that lie outside the region or block, or are not memory of this engine.
   US_RANGE = 3,
@@ -183,7 +183,7 @@ int us_options_free(us_options *options);
 // Builds an engine and starts its threads; NULL on failure.
 us_engine *us_engine_new(const us_options *options);
 
-// Closes an engine. Its regions and heaps stay valid; its threads end with the last of them.
+// Closes an engine. Its regions, heaps, caches and accounts stay valid; its threads end with the last of them.
 int us_engine_close(us_engine *engine);
 
 // Changes the RAM budget, in bytes; a smaller one is reclaimed for in the background.
@@ -339,7 +339,7 @@ uint32_t us_charged(const us_account *account, uint32_t node);
 
 // Before fork: stops all engines of the process, so that the child gets an exact copy of their memory.
 // pthread_atfork(us_fork_prepare, us_fork_parent, us_fork_child) sees to all. Without it a child does not have
-// the memory: touching it is SIGSEGV, never wrong data.
+// the memory: touching it is SIGSEGV, never wrong data, and calls for it fail.
 void us_fork_prepare(void);
 
 // After fork, in the parent, also when fork failed: goes on.

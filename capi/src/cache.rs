@@ -2,12 +2,12 @@
 use crate::engine::us_engine;
 use crate::failure::{Failure, code_of, us_error, value_of};
 use crate::handle;
-use crate::handle::{Handle, find};
+use crate::handle::{Handle, Part, find};
 use crate::text::{store, text};
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::Arc;
-use userswap::{Account, NodeId, Registration, ShrinkRequest, ShrinkResult, Shrinker};
+use userswap::{Account, Engine, NodeId, Registration, ShrinkRequest, ShrinkResult, Shrinker};
 
 /// A cache that is asked to become smaller.
 pub struct us_shrinker {
@@ -19,8 +19,8 @@ pub struct us_account {
     _opaque: [u8; 0],
 }
 
-handle!(us_shrinker, Registration);
-handle!(us_account, CountedAccount);
+handle!(us_shrinker, Part<Registration>);
+handle!(us_account, Part<CountedAccount>);
 
 /// What `scan` returns when nothing can be done now.
 pub const US_STOP: u64 = u64::MAX;
@@ -96,14 +96,20 @@ pub unsafe extern "C" fn us_shrinker_new(
             ))
         })?;
         let callbacks = Arc::new(Callbacks { count, scan, user, seeks });
-        Ok(us_shrinker::open().insert(engine.register_shrinker(name, callbacks)?))
+        let register = |engine: &Engine| Ok(engine.register_shrinker(name, callbacks)?);
+        Ok(us_shrinker::open().insert(Part::of(&engine, register)?))
     })
 }
 
 /// Does not ask the cache any more; waits for a scan that is under way. Not to be called with a lock that a scan waits for.
 #[unsafe(no_mangle)]
 pub extern "C" fn us_shrinker_close(shrinker: *mut us_shrinker) -> c_int {
-    code_of(|| us_shrinker::open().remove(shrinker).map(drop))
+    code_of(|| {
+        let shrinker = us_shrinker::open().remove(shrinker)?;
+        // Another thread may be in the middle of a call with it, and this is not the last reference.
+        shrinker.end();
+        Ok(())
+    })
 }
 
 /// Objects that the cache was asked to look at, and that it freed.
@@ -146,8 +152,10 @@ impl CountedAccount {
 pub extern "C" fn us_account_new(engine: *mut us_engine) -> *mut us_account {
     value_of(null_mut(), || {
         let engine = find(engine)?;
-        let nodes = engine.nodes() as u32;
-        Ok(us_account::open().insert(CountedAccount { account: engine.account(), nodes }))
+        let account = Part::of(&engine, |engine| {
+            Ok(CountedAccount { account: engine.account(), nodes: engine.nodes() as u32 })
+        })?;
+        Ok(us_account::open().insert(account))
     })
 }
 
@@ -212,4 +220,63 @@ fn charged_by(
             format!("no room for {pages} pages on node {node}: free objects, or raise the budget");
         Err(Failure::new(us_error::US_NO_MEMORY, line))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::counters::us_counter;
+    use crate::engine::{us_engine_close, us_engine_new};
+    use crate::options::{us_options_free, us_options_new, us_options_set};
+    use crate::region::{us_map, us_region_address, us_unmap};
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use userswap::internals::{PAGE_BYTES, bench};
+
+    const OK: c_int = us_error::US_OK as c_int;
+    const BYTES: usize = 64 << 20;
+
+    static ASKED: AtomicU64 = AtomicU64::new(0);
+
+    extern "C" fn count(_: *mut c_void, _: u32) -> u64 {
+        ASKED.fetch_add(1, Ordering::SeqCst)
+    }
+
+    extern "C" fn scan(_: *mut c_void, _: u32, _: u64) -> u64 {
+        US_STOP
+    }
+
+    fn small_engine() -> *mut us_engine {
+        let options = us_options_new(16 << 20);
+        for (key, value) in [(c"swap", c"mem:128M"), (c"arena", c"1G")] {
+            // SAFETY: both are C strings.
+            assert_eq!(unsafe { us_options_set(options, key.as_ptr(), value.as_ptr()) }, OK);
+        }
+        let engine = us_engine_new(options);
+        assert!(!engine.is_null());
+        assert_eq!(us_options_free(options), OK);
+        engine
+    }
+
+    #[test]
+    fn a_closed_cache_is_not_asked_though_a_call_with_it_is_under_way() {
+        let engine = small_engine();
+        let cache = us_cache { count: Some(count), scan: Some(scan), user: null_mut(), seeks: 2 };
+        // SAFETY: a C string, and functions that any thread may call.
+        let shrinker = unsafe { us_shrinker_new(engine, c"closed".as_ptr(), &raw const cache) };
+        let call = find(shrinker).unwrap();
+        assert_eq!(us_shrinker_close(shrinker), OK);
+        let before = ASKED.load(Ordering::SeqCst);
+        let region = us_map(engine, BYTES);
+        let first = us_region_address(region).addr();
+        for page in (first..first + BYTES).step_by(PAGE_BYTES) {
+            bench::raw::write(page, 1);
+        }
+        let mut reclaimed = 0;
+        // SAFETY: a C string, and a value to be written.
+        let told = unsafe { us_counter(engine, c"pswpout".as_ptr(), &raw mut reclaimed) };
+        assert!(told == OK && reclaimed > 1000, "{reclaimed} pages");
+        assert_eq!(ASKED.load(Ordering::SeqCst), before);
+        drop(call);
+        assert_eq!((us_unmap(region), us_engine_close(engine)), (OK, OK));
+    }
 }

@@ -1,11 +1,13 @@
 //! Engines: building and closing one, and what is asked of it as a whole.
 use crate::failure::{Failure, code_of, us_error, value_of};
+use crate::fork;
 use crate::handle;
 use crate::handle::{Handle, find};
 use crate::options::us_options;
 use crate::text::text;
 use std::ffi::{c_char, c_int};
 use std::path::Path;
+use std::sync::Arc;
 use userswap::{Engine, SwapSpec};
 
 /// A RAM budget, swap devices, and the memory that shares them.
@@ -20,11 +22,13 @@ handle!(us_engine, Engine);
 pub extern "C" fn us_engine_new(options: *const us_options) -> *mut us_engine {
     value_of(std::ptr::null_mut(), || {
         let builder = find(options)?.lock().clone();
-        Ok(us_engine::open().insert(builder.build()?))
+        let engine = Arc::new(builder.build()?);
+        fork::enroll(&engine);
+        Ok(us_engine::open().insert(engine))
     })
 }
 
-/// Closes an engine. Its regions and heaps stay valid; its threads end with the last of them.
+/// Closes an engine. Its regions, heaps, caches and accounts stay valid; its threads end with the last of them.
 #[unsafe(no_mangle)]
 pub extern "C" fn us_engine_close(engine: *mut us_engine) -> c_int {
     code_of(|| us_engine::open().remove(engine).map(drop))

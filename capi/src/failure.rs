@@ -13,7 +13,7 @@ pub enum us_error {
     US_OK = 0,
     /// An argument is NULL, no text, no number, or none of the values that are allowed.
     US_INVALID = 1,
-    /// A handle was closed before, or never open.
+    /// A handle was closed before, or never open, or this process was forked without its engine.
     US_CLOSED = 2,
     /// Bytes that lie outside the region or block, or are not memory of this engine.
     US_RANGE = 3,
@@ -125,6 +125,7 @@ impl From<Error> for Failure {
             | Error::SwapoffStuck(_)
             | Error::SwapoffCancelled => US_DEVICE,
             Error::DevicesChanging => US_BUSY,
+            Error::ForkedWithout => US_CLOSED,
             Error::TooManyEngines(_)
             | Error::ControlDirectory(_)
             | Error::ControlSocket { .. }

@@ -1,8 +1,10 @@
 //! Handles: numbers in the guise of pointers, each given out once, so that a stale one is known.
 use crate::failure::{Failure, us_error};
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use userswap::Engine;
 use userswap::internals::lock::Lock;
 use userswap::internals::shard::{self, SHARDS};
 
@@ -14,6 +16,30 @@ pub trait Handle: Sized + 'static {
     type Value: Send + Sync;
     /// All that are open.
     fn open() -> &'static Open<Self>;
+}
+
+/// What an engine has given out, with the engine: a fork finds it there as long as anything of it is in use.
+pub struct Part<T> {
+    // First: it ends before the engine does.
+    value: T,
+    _engine: Arc<Engine>,
+}
+
+impl<T> Part<T> {
+    /// Has `make` give a part of an engine out.
+    pub fn of(
+        engine: &Arc<Engine>,
+        make: impl FnOnce(&Engine) -> Result<T, Failure>,
+    ) -> Result<Self, Failure> {
+        Ok(Self { value: make(engine)?, _engine: engine.clone() })
+    }
+}
+
+impl<T> Deref for Part<T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.value
+    }
 }
 
 /// The open handles of a type, once in each shard: a call looks into its thread's own. The locks are held for a look-up only, and
@@ -40,9 +66,9 @@ impl<H: Handle> Open<H> {
     }
 
     /// Opens a handle.
-    pub fn insert(&self, value: H::Value) -> *mut H {
+    pub fn insert(&self, value: impl Into<Arc<H::Value>>) -> *mut H {
         let number = NEXT.fetch_add(16, Ordering::Relaxed);
-        let value = Arc::new(value);
+        let value = value.into();
         for shard in &self.shards {
             shard.values.lock().insert(number, Arc::new(value.clone()));
         }

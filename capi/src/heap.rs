@@ -2,7 +2,7 @@
 use crate::engine::us_engine;
 use crate::failure::{Failure, code_of, us_error, value_of};
 use crate::handle;
-use crate::handle::{Handle, find};
+use crate::handle::{Handle, Part, find};
 use crate::region::range;
 use std::alloc::Layout;
 use std::ffi::{c_int, c_void};
@@ -14,7 +14,7 @@ pub struct us_heap {
     _opaque: [u8; 0],
 }
 
-handle!(us_heap, Heap);
+handle!(us_heap, Part<Heap>);
 
 /// Alignment of a block where nothing else is asked for, as malloc's.
 const ALIGN_NATURAL: usize = 16;
@@ -22,7 +22,11 @@ const ALIGN_NATURAL: usize = 16;
 /// A heap without any block; NULL on failure.
 #[unsafe(no_mangle)]
 pub extern "C" fn us_heap_new(engine: *mut us_engine) -> *mut us_heap {
-    value_of(null_mut(), || Ok(us_heap::open().insert(find(engine)?.heap())))
+    value_of(null_mut(), || {
+        let engine = find(engine)?;
+        let heap = Part::of(&engine, |engine| Ok(engine.heap()))?;
+        Ok(us_heap::open().insert(heap))
+    })
 }
 
 /// Forgets a heap with all its blocks.

@@ -3,7 +3,7 @@ use crate::advice::advice_of;
 use crate::engine::us_engine;
 use crate::failure::{Failure, code_of, us_error, value_of};
 use crate::handle;
-use crate::handle::{Handle, find};
+use crate::handle::{Handle, Part, find};
 use std::ffi::{c_int, c_void};
 use std::ops::Range;
 use userswap::{Protection, Region};
@@ -13,7 +13,7 @@ pub struct us_region {
     _opaque: [u8; 0],
 }
 
-handle!(us_region, Region);
+handle!(us_region, Part<Region>);
 
 /// Maps a region of so many bytes, which may be more than the budget; NULL on failure.
 #[unsafe(no_mangle)]
@@ -22,7 +22,9 @@ pub extern "C" fn us_map(engine: *mut us_engine, bytes: usize) -> *mut us_region
         if bytes == 0 {
             return Err(Failure::invalid("a region of 0 bytes: map 1 byte at least"));
         }
-        Ok(us_region::open().insert(find(engine)?.map(bytes)?))
+        let engine = find(engine)?;
+        let region = Part::of(&engine, |engine| Ok(engine.map(bytes)?))?;
+        Ok(us_region::open().insert(region))
     })
 }
 

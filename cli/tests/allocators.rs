@@ -113,21 +113,36 @@ fn streams_and_directories_outlive_that_their_buffers_are_swapped_out() {
     }
 }
 
-#[test]
-fn a_thread_forks_while_the_engine_starts_in_another() {
+/// Runs a program beside itself: with the library's allocator and its own, with both ways of faults.
+fn is_exact_with_each_allocator(name: &str, ram: &str) {
     let directory = directory();
-    let without = compile(directory.path(), "fork_early.c");
-    let with = with_an_allocator_in_it(directory.path(), "fork_early.c");
+    let without = compile(directory.path(), name);
+    let with = with_an_allocator_in_it(directory.path(), name);
     std::thread::scope(|scope| {
         for program in [&without, &with] {
             for fault in ["thread", "signal"] {
                 scope.spawn(move || {
-                    let mut command = run_for_a_while("48M", fault);
+                    let mut command = run_for_a_while(ram, fault);
                     assert_eq!(succeed(command.arg(program)), "exact\n", "{program:?}, {fault}");
                 });
             }
         }
     });
+}
+
+#[test]
+fn a_thread_forks_while_the_engine_starts_in_another() {
+    is_exact_with_each_allocator("fork_early.c", "48M");
+}
+
+#[test]
+fn a_fork_keeps_no_guard_of_a_stack_and_its_child_what_threads_begin_with() {
+    is_exact_with_each_allocator("fork_guarded.c", "16M");
+}
+
+#[test]
+fn what_threads_do_beside_their_memory_goes_on_while_the_engine_starts() {
+    is_exact_with_each_allocator("busy.c", "48M");
 }
 
 #[test]
@@ -160,6 +175,15 @@ fn no_child_finds_a_lock_of_malloc_taken() {
 fn a_thread_forks_while_another_flushes_all_streams() {
     let directory = directory();
     let program = compile(directory.path(), "fork_flush.c");
+    for fault in ["thread", "signal"] {
+        assert_eq!(succeed(run_for_a_while("32M", fault).arg(&program)), "exact\n", "{fault}");
+    }
+}
+
+#[test]
+fn a_coroutine_whose_stack_has_left_changes_memory() {
+    let directory = directory();
+    let program = compile(directory.path(), "cold_stack.c");
     for fault in ["thread", "signal"] {
         assert_eq!(succeed(run_for_a_while("32M", fault).arg(&program)), "exact\n", "{fault}");
     }

@@ -32,6 +32,16 @@ fn every_kind_of_call_works_on_swapped_memory_for_every_user() {
 }
 
 #[test]
+fn messages_longer_than_what_is_kept_at_once_are_whole() {
+    everywhere("16M", "messages.c", |_| Vec::new());
+}
+
+#[test]
+fn what_calls_name_in_other_memory_may_be_swapped_out_too() {
+    everywhere("16M", "nested.c", |directory| vec![directory.join("file")]);
+}
+
+#[test]
 fn aio_reaches_requests_and_buffers_that_are_swapped_out() {
     everywhere("16M", "aio.c", |directory| vec![directory.join("file")]);
 }
@@ -49,6 +59,16 @@ fn threads_wait_for_each_other_in_memory_that_keeps_leaving() {
 #[test]
 fn stacks_of_coroutines_threads_and_handlers_may_be_managed() {
     everywhere("16M", "stacks.c", |_| Vec::new());
+}
+
+#[test]
+fn calls_beside_guard_pages_of_the_heap_work_and_those_on_them_are_refused() {
+    everywhere("16M", "guards.c", |directory| vec![directory.join("file")]);
+}
+
+#[test]
+fn sigbus_that_is_the_programs_own_does_what_it_does_without_us() {
+    everywhere("16M", "bus.c", |_| Vec::new());
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Locked memory: what the program locks past the library, and mlockall.
+//! Locked memory: what the program locks past the library, mlockall, and what is left of it in the child of a fork.
 
 mod preload_support;
 use preload_support::{compile, directory, run, succeed, with};
@@ -38,5 +38,16 @@ fn an_engine_starts_while_what_is_to_stay_is_out_of_reach() {
     let program = compile(directory.path(), "out_of_reach.c");
     for fault in ["thread", "signal"] {
         assert_eq!(succeed(run("16M", fault).arg(&program)), "exact\n", "{fault}");
+    }
+}
+
+#[test]
+fn a_child_has_neither_the_locks_of_its_parent_nor_what_calls_of_its_threads_keep() {
+    let directory = directory();
+    let program = compile(directory.path(), "fork_pins.c");
+    // By message calls keep nothing.
+    for (fault, what) in [("thread", "locked"), ("signal", "locked"), ("signal", "read")] {
+        let output = succeed(run("16M", fault).arg(&program).arg(what));
+        assert_eq!(output, "exact\n", "{fault}, {what}");
     }
 }

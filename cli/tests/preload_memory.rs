@@ -110,6 +110,15 @@ fn what_was_lent_to_a_pipe_is_read_as_it_was_written() {
 }
 
 #[test]
+fn a_limit_of_address_space_does_not_count_what_is_ours() {
+    let directory = directory();
+    let program = compile(directory.path(), "address_limit.c");
+    for (ram, fault) in [("32M", "thread"), ("32M", "signal"), ("1G", "thread")] {
+        assert_eq!(succeed(run(ram, fault).arg(&program)), "exact\n", "{ram} {fault}");
+    }
+}
+
+#[test]
 fn a_programs_own_advice_decides_what_is_read_ahead() {
     let directory = directory();
     let program = compile(directory.path(), "advice.c");

@@ -59,6 +59,19 @@ fn swaps_forks_and_ends(server: &Redis, fault: &str) {
 }
 
 #[test]
+fn pages_come_from_a_server_where_raw_calls_are_caught() {
+    for server in STARTS.map(|start| start(&[])) {
+        let (runtime, spec) = (runtime(), server.spec("job:256M"));
+        let options = ["--fault", "signal", "--raw-calls", "trap", "--swap", &spec];
+        let mut served = start(&runtime, &options);
+        assert!(server.slots() > 6000, "{spec}");
+        assert_eq!([served.ask("look"), served.ask("look")], ["right", "right"], "{spec}");
+        assert_eq!(served.ask("end"), "");
+        assert!(served.child.wait().unwrap().success());
+    }
+}
+
+#[test]
 fn what_a_program_had_goes_with_it_when_it_is_killed_or_becomes_another() {
     let server = Redis::start(&[]);
     let runtime = runtime();

@@ -57,10 +57,12 @@ fn a_child_with_an_environment_of_its_own_is_managed() {
     let directory = directory();
     let program = compile(directory.path(), "large.c");
     let program = program.to_str().unwrap();
+    let list = compile(directory.path(), "exec_list.c");
     let python = format!("import subprocess; subprocess.run(['{program}'], env={{}}, check=True)");
     for command in [
         &["env", "-i", program][..],
         &["env", "LD_PRELOAD=", program],
+        &[list.to_str().unwrap(), program],
         &["env", "-i", "sh", "-c", &format!("exec env -i {program}")],
         &["python3", "-c", &python],
     ] {

@@ -2,19 +2,17 @@
 use crate::memory::Memory;
 use crate::numpy;
 use crate::pool::Pool;
+use crate::pools;
 use crate::refusal::{raised, value};
 use crate::request::Target;
+use crate::swapoff;
 use crate::view::Layout;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
-use userswap::internals::{PAGE_BYTES, Proceed, Progress};
+use userswap::internals::PAGE_BYTES;
 use userswap::{Builder, SwapSpec};
-
-/// Time between two looks at signals while a device is emptied: shorter than a person notices.
-const LOOK_PERIOD: Duration = Duration::from_millis(50);
 
 /// An engine, until it is closed. Memory and numpy handlers of it keep it running.
 #[pyclass(frozen, module = "userswap._native")]
@@ -37,7 +35,7 @@ impl Engine {
         }
         let engine = py.detach(|| builder.build()).map_err(raised)?;
         let pool = Pool::new(engine, ram_bytes);
-        crate::fork::enroll(&pool);
+        pools::enroll(&pool);
         Ok(Self { pool: Mutex::new(Some(pool)) })
     }
 
@@ -112,13 +110,14 @@ impl Engine {
 
     /// Empties a device and lets go of it; `progress` is told pages left and pages in all.
     #[pyo3(signature = (path, progress=None))]
-    fn swapoff(&self, py: Python<'_>, path: &str, progress: Option<Py<PyAny>>) -> PyResult<()> {
+    fn swapoff(
+        &self,
+        py: Python<'_>,
+        path: &str,
+        progress: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
         let pool = self.pool()?;
-        let mut watch = Watch { progress, looked: Instant::now(), raised: None };
-        let outcome = py.detach(|| {
-            pool.engine.core().swapoff(Path::new(path), &mut |now| watch.after_batch(now))
-        });
-        watch.raised.map_or(outcome.map_err(raised), Err)
+        swapoff::carry_out(py, &pool, Path::new(path), progress)
     }
 
     fn counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
@@ -151,14 +150,6 @@ impl Engine {
         }
         Ok(dict)
     }
-
-    /// Removes the control socket's name, at the end of the process.
-    fn withdraw_control(&self) {
-        if let Ok(pool) = self.pool() {
-            pool.engine.withdraw_control();
-            pool.engine.shorten_leases();
-        }
-    }
 }
 
 impl Engine {
@@ -173,29 +164,5 @@ impl Engine {
     fn target(&self, layout: LayoutParts) -> PyResult<Option<Target>> {
         let (address, item_bytes, shape, strides) = layout;
         Target::find(self.pool()?, Layout { address, item_bytes, shape, strides })
-    }
-}
-
-/// Looks on while a device is emptied.
-struct Watch {
-    progress: Option<Py<PyAny>>,
-    looked: Instant,
-    raised: Option<PyErr>,
-}
-
-impl Watch {
-    fn after_batch(&mut self, now: Progress) -> Proceed {
-        if self.looked.elapsed() < LOOK_PERIOD {
-            return Proceed::GoOn;
-        }
-        self.looked = Instant::now();
-        let looked = Python::attach(|py| {
-            if let Some(progress) = &self.progress {
-                progress.call1(py, (now.pages_left, now.pages_total))?;
-            }
-            py.check_signals()
-        });
-        self.raised = looked.err();
-        if self.raised.is_some() { Proceed::Cancel } else { Proceed::GoOn }
     }
 }

@@ -5,17 +5,17 @@
 //! that waits for a thread that faults would wait for ever. These see every fork, whoever calls it.
 #![expect(unsafe_code, reason = "the C library's interface")]
 use crate::pool::Pool;
-use std::sync::{Arc, Weak};
+use crate::pools;
+use std::sync::Arc;
 use userswap::ForkTicket;
 use userswap::internals::lock::Lock;
 use userswap::internals::signal::Blocked;
 
-/// All pools of the process, in the order in which they are stopped.
-static POOLS: Lock<Vec<Weak<Pool>>> = Lock::new(Vec::new());
-
 /// What is under way between `prepare` and the other two; used by the thread that forks.
 struct Pass {
-    stopped: Vec<(Arc<Pool>, ForkTicket)>,
+    /// Dropped when all go on again: one of which this is the last reference ends here.
+    pools: Vec<Arc<Pool>>,
+    tickets: Vec<ForkTicket>,
     _blocked: Blocked,
 }
 
@@ -27,45 +27,36 @@ pub fn install() {
     unsafe { libc::pthread_atfork(Some(prepare), Some(in_parent), Some(in_child)) };
 }
 
-/// A pool from now on comes along into children.
-pub fn enroll(pool: &Arc<Pool>) {
-    let mut pools = POOLS.lock();
-    pools.retain(|pool| pool.strong_count() > 0);
-    pools.push(Arc::downgrade(pool));
-}
-
 unsafe extern "C" fn prepare() {
-    let blocked = Blocked::new();
-    let pools = POOLS.lock();
-    let stopped = pools.iter().filter_map(Weak::upgrade).map(|pool| {
-        pool.recent.hold();
-        let ticket = pool.engine.fork_prepare();
-        (pool, ticket)
+    let _blocked = Blocked::new();
+    // Until the fork is over, by the one thread that both sides have.
+    let pools = pools::hold();
+    let stopped = pools.iter().map(|pool| {
+        pool.hold();
+        pool.engine.fork_prepare()
     });
-    let stopped = stopped.collect();
-    // Held until the fork is over, by the one thread that both sides have.
-    std::mem::forget(pools);
-    *PASS.lock() = Some(Pass { stopped, _blocked: blocked });
+    let tickets = stopped.collect();
+    *PASS.lock() = Some(Pass { pools, tickets, _blocked });
 }
 
 unsafe extern "C" fn in_parent() {
     let Some(pass) = PASS.lock().take() else { return };
-    for (pool, ticket) in pass.stopped {
+    for (pool, ticket) in pass.pools.iter().zip(pass.tickets) {
         pool.engine.fork_parent(ticket);
-        pool.recent.release();
+        pool.release();
     }
-    POOLS.release();
+    pools::release();
 }
 
 unsafe extern "C" fn in_child() {
     let Some(pass) = PASS.lock().take() else { return };
-    for (pool, ticket) in pass.stopped {
+    for (pool, ticket) in pass.pools.iter().zip(pass.tickets) {
         if let Err(error) = pool.engine.fork_child(ticket) {
             end(&format!("userswap: the child of a fork cannot be served: {error}\n"));
         }
-        pool.recent.release();
+        pool.release();
     }
-    POOLS.release();
+    pools::release();
 }
 
 /// Ends a child whose memory is not complete, before it reads any.

@@ -7,10 +7,13 @@ mod engine;
 mod fork;
 mod memory;
 mod numpy;
+mod pins;
 mod pool;
+mod pools;
 mod recent;
 mod refusal;
 mod request;
+mod swapoff;
 mod view;
 
 use pyo3::prelude::*;
@@ -29,11 +32,11 @@ mod _native {
     #[pymodule_export]
     use crate::refusal::parse_size;
 
-    use super::{Bound, PyModule, PyResult, fork};
+    use super::{Bound, PyModule, PyResult, fork, pools};
 
     #[pymodule_init]
-    fn init(_module: &Bound<'_, PyModule>) -> PyResult<()> {
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         fork::install();
-        Ok(())
+        pools::install(module)
     }
 }

@@ -44,6 +44,7 @@ impl Drop for Memory {
     fn drop(&mut self) {
         let block = NonNull::new(std::ptr::with_exposed_provenance_mut(self.address));
         let block = block.expect("no block begins at zero");
+        self.pool.unpin_block(block);
         self.pool.heap.free(block).expect("the block was allocated here and is freed once");
     }
 }

@@ -117,6 +117,7 @@ unsafe extern "C" fn realloc(pool: *const Pool, old: *mut c_void, bytes: usize) 
     };
     // SAFETY: as in `malloc`.
     let pool = unsafe { &*pool };
+    pool.unpin_block(block);
     address_of(layout(bytes).and_then(|layout| pool.heap.reallocate(block, layout)))
 }
 
@@ -124,6 +125,7 @@ unsafe extern "C" fn free(pool: *const Pool, old: *mut c_void, _bytes: usize) {
     let Some(block) = NonNull::new(old.cast()) else { return };
     // SAFETY: as in `malloc`.
     let pool = unsafe { &*pool };
+    pool.unpin_block(block);
     pool.recent
         .free(&pool.heap, block)
         .expect("numpy frees by the handler that allocated, and once");

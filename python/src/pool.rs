@@ -1,9 +1,11 @@
 //! An engine and its heap, from which all memory of arrays comes.
+use crate::pins::Pins;
 use crate::recent::Recent;
 use std::alloc::Layout;
+use std::ptr::NonNull;
 use std::sync::Arc;
 use userswap::internals::PAGE_BYTES;
-use userswap::{Engine, Error, Heap};
+use userswap::{Advice, Engine, Error, Heap};
 
 /// What C's malloc promises on x86-64, and numpy's.
 const ALIGN: usize = 16;
@@ -20,13 +22,36 @@ pub struct Pool {
     pub heap: Heap,
     /// Blocks that numpy's allocator keeps.
     pub recent: Recent,
+    /// What is pinned of blocks without pages of their own.
+    pub pins: Pins,
 }
 
 impl Pool {
     /// A pool without blocks.
     pub fn new(engine: Engine, budget_bytes: u64) -> Arc<Self> {
         let heap = engine.heap();
-        Arc::new(Self { engine, heap, recent: Recent::new(budget_bytes) })
+        let recent = Recent::new(budget_bytes);
+        Arc::new(Self { engine, heap, recent, pins: Pins::new() })
+    }
+
+    /// A block is about to be freed: a pin goes with the memory.
+    pub fn unpin_block(&self, block: NonNull<u8>) {
+        for piece in self.pins.forget_block(&self.heap, block) {
+            let unpinned = self.engine.advise(piece.start, piece.len(), Advice::Unpin);
+            unpinned.expect("the block is still there");
+        }
+    }
+
+    /// Before fork: no other thread has a lock of it until [`Self::release`].
+    pub fn hold(&self) {
+        self.recent.hold();
+        self.pins.hold();
+    }
+
+    /// After fork, on both sides.
+    pub fn release(&self) {
+        self.pins.release();
+        self.recent.release();
     }
 }
 

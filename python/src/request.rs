@@ -109,6 +109,7 @@ impl Target {
                 Error::PinTooLarge(_, room) => Error::PinTooLarge(self.pages(), room + pages_done),
                 error => error,
             })?;
+            self.pool.pins.note(&self.pool.heap, &piece);
             done += 1;
             pages_done += pages_of(&piece);
             Ok(())
@@ -125,7 +126,9 @@ impl Target {
     }
 
     fn unpin_first(&self, pieces: usize) {
-        for piece in self.pieces(Join::Pages).take(pieces) {
+        let pins = &self.pool.pins;
+        let pieces = self.pieces(Join::Pages).take(pieces);
+        for piece in pieces.filter(|piece| pins.forget(&self.pool.heap, piece)) {
             self.advise(&piece, Advice::Unpin).expect("the array keeps its memory");
         }
     }

@@ -4,6 +4,7 @@ import os
 import pickle
 import tempfile
 import threading
+import warnings
 
 import numpy as np
 from support import RAM, TestCase, numbers, pool
@@ -120,6 +121,17 @@ class Files(TestCase):
                 np.save(file, native)
             a = of.from_file(self.path)
             self.assertEqual((a.dtype, a.flags.f_contiguous), (native.dtype, native.flags.f_contiguous))
+            np.testing.assert_array_equal(a, native)
+
+    def test_names_of_npy_files_are_of_any_letters(self):
+        for name in ("plain", "café", "漢", "\\漢'", "a\U0001f600"):
+            native = np.zeros(3, [(name, "i4"), ("other", "f8")])
+            native[name] = (1, 2, 3)
+            with open(self.path, "wb") as file, warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)
+                np.save(file, native)
+            a = pool().from_file(self.path)
+            self.assertEqual(a.dtype.names, (name, "other"))
             np.testing.assert_array_equal(a, native)
 
     def test_what_cannot_be_read_is_refused(self):

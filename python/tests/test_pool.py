@@ -258,18 +258,30 @@ class Running(TestCase):
         self.assertEqual(set(closed), {"this pool is closed: make another one"})
         self.assertEqual(len(closed), 8)
 
-    def test_a_control_socket_is_there_if_wanted(self):
+    def test_a_control_socket_is_there_if_wanted_as_long_as_the_engine(self):
         from support import run
 
-        run(
-            """
-            import glob, os, userswap
-            os.environ["XDG_RUNTIME_DIR"] = __import__("sys").argv[1]
-            pool = userswap.Pool("16M", "mem:64M", control=True)
-            sockets = glob.glob(os.environ["XDG_RUNTIME_DIR"] + "/**/*", recursive=True)
-            assert any(str(os.getpid()) in name for name in sockets), sockets
-            """,
-            directory := tempfile.mkdtemp(),
-        )
-        left = [name for _, _, files in os.walk(directory) for name in files]
-        self.assertEqual(left, [])
+        for lets_go in ("pass", "del pool; gc.collect()", "pool.close()"):
+            with self.subTest(lets_go=lets_go), tempfile.TemporaryDirectory() as directory:
+                run(
+                    f"""
+                    import gc, os, userswap
+                    def sockets():
+                        files = (file for _, _, files in os.walk(os.environ["XDG_RUNTIME_DIR"]) for file in files)
+                        return [file for file in files if file.split(".")[0] == str(os.getpid())]
+                    pool = userswap.Pool("16M", "mem:64M", control=True)
+                    a = pool.full(3 << 20, 1.5)
+                    assert len(sockets()) == 1
+                    {lets_go}
+                    assert len(sockets()) == 1
+                    # In the child it is its own that goes.
+                    child = os.fork()
+                    if child == 0:
+                        assert len(sockets()) == 1
+                        raise SystemExit(0)
+                    assert os.waitpid(child, 0)[1] == 0 and len(sockets()) == 1 and a.sum() == 4.5 * (1 << 20)
+                    """,
+                    XDG_RUNTIME_DIR=directory,
+                    PYTHONWARNINGS="ignore",
+                )
+                self.assertEqual([name for _, _, files in os.walk(directory) for name in files], [])

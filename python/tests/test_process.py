@@ -125,6 +125,34 @@ class Fork(TestCase):
             PYTHONWARNINGS="ignore",
         )
 
+    def test_a_swapoff_gives_way_to_a_fault_that_holds_the_interpreter(self):
+        run_both(
+            """
+            slow = "/var/tmp"
+            full = userswap.Pool("16M", [f"{slow}:64M,pri=9,throttle=16", "mem:40M"], fault=fault)
+            kept = full.full(5 << 20, 7)
+            before = full.counters["pswpin"]
+            late = full.zeros(6 << 20)
+            def fill():
+                while full.counters["pswpin"] == before:
+                    os.sched_yield()
+                # An item at a time: numpy lets go of the interpreter for longer work only.
+                for first in range(0, len(late), 512):
+                    late[first] = first
+            thread = threading.Thread(target=fill, daemon=True)
+            thread.start()
+            try:
+                full.swapoff(slow, progress=False)
+                raise SystemExit("there was room")
+            except userswap.Error as error:
+                assert "stays in use" in str(error), error
+            thread.join()
+            assert (late[::512] == np.arange(0, len(late), 512)).all() and (kept == 7).all()
+            assert full.counters["budget_exceeded"] == 0, full.counters
+            check()
+            """,
+        )
+
     def test_several_pools_come_along_and_closed_ones_with_arrays(self):
         run_both(
             """

@@ -23,6 +23,12 @@ def some_view(a, choose):
     return view
 
 
+def spans(a):
+    """How many pages an array without gaps touches."""
+    first = a.__array_interface__["data"][0]
+    return (first + a.nbytes - 1) // PAGE - first // PAGE + 1
+
+
 class Discard(TestCase):
     def test_zeroes_what_numpy_would(self):
         of = pool()
@@ -128,6 +134,35 @@ class Pin(TestCase):
             of.pin(a)
             del a
         self.eventually(lambda: of.usage.in_ram == 0)
+
+    def test_pins_of_small_arrays_go_with_them_and_leave_their_neighbours(self):
+        of = pool()
+        most = RAM // PAGE * 3 // 4
+
+        def small(number):
+            with of.numpy():
+                return np.full(100, number)
+
+        for make in (lambda number: of.full(100, number), small):
+            # Those that stay are in every page.
+            arrays = [make(number) for number in range(2000)]
+            for array in arrays[1::2]:
+                of.pin(array)
+                of.pin(array)
+                of.pin(array[5:50])
+                of.unpin(array)
+            for array in arrays[::2]:
+                of.unpin(array)
+            kept = arrays[1:4:2] + arrays[::2]
+            del arrays, array
+            held = sum(spans(array) + spans(array[5:50]) for array in kept[:2])
+            with self.assertRaisesRegex(userswap.Error, f"room for {most - held} more"):
+                of.pin(of.zeros(2 * RAM, "u1"))
+            self.assertEqual([int(array.sum()) for array in kept[:4]], [100, 300, 0, 200])
+            del kept
+            whole = of.zeros(most * PAGE, "u1")
+            of.pin(whole)
+            del whole
 
     def test_views_of_one_column_pin_its_pages(self):
         of = pool()

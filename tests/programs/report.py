@@ -40,7 +40,8 @@ class Found:
         data, failed = self.data, 0
         words = [f"{key} {cell['word']}" for key, cell in data["cells"].items()]
         part = "" if data["share"] is None else f", {data['share']:.0%} managed"
-        print(f"{self.row.name}: {data['peak'] >> 20} MiB{part}: {'; '.join(words)}", flush=True)
+        size = f": {data['peak'] >> 20} MiB{part}: {'; '.join(words)}" if words else ""
+        print(f"{self.row.name}{size}", flush=True)
         for user, text in data["notes"].items():
             if user != "all":
                 print(f"    {user}: {text}")
@@ -55,8 +56,13 @@ class Found:
         return failed
 
 
-def seconds(value):
-    return "–" if value is None else f"{value:.2f}"
+def seconds(found):
+    if found is None:
+        return "–"
+    words = [] if found["median"] is None else [f"{found['median']:.2f}"]
+    if found["failed"]:
+        words.append(f"{found['failed']} of {found['runs']} died")
+    return ", ".join(words)
 
 
 class Results:

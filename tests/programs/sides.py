@@ -97,7 +97,7 @@ class Sides:
         return {"PATH": catalog.search_path(), "LC_ALL": "C", "HOME": scratch, "TMPDIR": scratch}
 
     def times(self, row, rounds):
-        """Medians of seconds, all sides in turns."""
+        """What all sides take, in turns: see `middle`."""
         user = row.workload.users[0]
         native = self.native(row, user)
         if native.status or row.workload.refused or user != "root":
@@ -146,4 +146,7 @@ def read_stats(scratch):
 
 
 def middle(found):
-    return None if None in found else statistics.median(found)
+    """The median of the seconds of runs that ended well, None if none did, and how many of how many did not."""
+    ended = [seconds for seconds in found if seconds is not None]
+    median = statistics.median(ended) if ended else None
+    return {"median": median, "failed": len(found) - len(ended), "runs": len(found)}

@@ -12,7 +12,7 @@ use userswap::internals::status::Status;
 use super::target;
 use crate::failure::Failure;
 
-/// An engine answers at once; it is silent while its program forks and copies what is swapped.
+/// An engine answers at once what needs no device; it is silent while its program forks and copies what is swapped.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(30);
 /// The longest answer, in bytes: thousands of devices.
 const ANSWER_BYTES_MAX: u64 = 16 << 20;
@@ -21,6 +21,8 @@ const ANSWER_BYTES_MAX: u64 = 16 << 20;
 pub struct Client {
     name: EngineName,
     stream: BufReader<UnixStream>,
+    /// The longest silence before it is told or given up on.
+    patience: Duration,
     /// What has come of a line whose end has not.
     partial: Vec<u8>,
 }
@@ -56,7 +58,8 @@ impl Client {
         let stream = directory::connect(socket).map_err(refuse)?;
         stream.set_read_timeout(Some(ANSWER_TIME_MAX)).map_err(refuse)?;
         stream.set_write_timeout(Some(ANSWER_TIME_MAX)).map_err(refuse)?;
-        Ok(Client { name, stream: BufReader::new(stream), partial: Vec::new() })
+        let stream = BufReader::new(stream);
+        Ok(Client { name, stream, patience: ANSWER_TIME_MAX, partial: Vec::new() })
     }
 
     /// Sends a request and waits for its answer.
@@ -65,10 +68,8 @@ impl Client {
     /// The engine refuses, in its words; or it does not answer.
     pub fn ask(&mut self, request: &Request) -> Result<Answer, Failure> {
         self.send(request)?;
-        match self.answer()? {
-            Answer::Error { message } => Err(self.refusal(&message)),
-            answer => Ok(answer),
-        }
+        let answer = self.answer()?;
+        self.checked(answer)
     }
 
     /// As [`ask`](Client::ask), for what takes as long as the devices need.
@@ -76,13 +77,43 @@ impl Client {
     /// # Errors
     /// The engine refuses, in its words; or it has gone.
     pub fn ask_patiently(&mut self, request: &Request) -> Result<Answer, Failure> {
+        self.ask_patiently_and(request, || {})
+    }
+
+    /// As [`ask_patiently`](Client::ask_patiently), and tells the user that it takes long.
+    ///
+    /// # Errors
+    /// As for [`ask_patiently`](Client::ask_patiently).
+    pub fn ask_and_wait(&mut self, request: &Request) -> Result<Answer, Failure> {
+        let (name, seconds) = (self.name, self.patience.as_secs());
+        let mut told = false;
+        self.ask_patiently_and(request, || {
+            if !std::mem::replace(&mut told, true) {
+                eprintln!(
+                    "userswap: process {name} has not answered for {seconds} s: it is still at it, or stopped"
+                );
+            }
+        })
+    }
+
+    fn ask_patiently_and(
+        &mut self,
+        request: &Request,
+        mut on_silence: impl FnMut(),
+    ) -> Result<Answer, Failure> {
         self.send(request)?;
         loop {
-            match self.answer_within(ANSWER_TIME_MAX)? {
-                Some(Answer::Error { message }) => return Err(self.refusal(&message)),
-                Some(answer) => return Ok(answer),
-                None => {}
+            match self.answer_within(self.patience)? {
+                Some(answer) => return self.checked(answer),
+                None => on_silence(),
             }
+        }
+    }
+
+    fn checked(&self, answer: Answer) -> Result<Answer, Failure> {
+        match answer {
+            Answer::Error { message } => Err(self.refusal(&message)),
+            answer => Ok(answer),
         }
     }
 
@@ -128,8 +159,8 @@ impl Client {
     /// # Errors
     /// The engine has gone, or is silent.
     pub fn answer(&mut self) -> Result<Answer, Failure> {
-        self.answer_within(ANSWER_TIME_MAX)?.ok_or_else(|| {
-            let seconds = ANSWER_TIME_MAX.as_secs();
+        self.answer_within(self.patience)?.ok_or_else(|| {
+            let seconds = self.patience.as_secs();
             Failure::unavailable(format!(
                 "process {} does not answer within {seconds} s: is it stopped?",
                 self.name
@@ -179,5 +210,37 @@ impl Client {
 
     fn silence(&self, error: &io::Error) -> Failure {
         Failure::unavailable(format!("process {} cannot be asked: {error}", self.name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixListener;
+
+    /// A client of an engine that is silent for many times as long as the client has patience, and then answers.
+    fn client_of_a_slow_engine(answer: Answer) -> Client {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("7.sock");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let client = Client::connect(EngineName { pid: 7, number: 1 }, &socket).unwrap();
+        std::thread::spawn(move || {
+            let (stream, _) = listener.accept().unwrap();
+            let mut lines = BufReader::new(stream);
+            lines.read_line(&mut String::new()).unwrap();
+            std::thread::sleep(Duration::from_millis(100));
+            lines.get_mut().write_all(&answer.to_line()).unwrap();
+        });
+        Client { patience: Duration::from_millis(1), ..client }
+    }
+
+    #[test]
+    fn what_takes_as_long_as_the_devices_need_is_waited_for() {
+        let set = Answer::Set { key: "ram".to_owned(), value: "24M".to_owned() };
+        let request = Request::Set { key: "ram".to_owned(), value: "24M".to_owned() };
+        let answer = super::super::set::ask(&mut client_of_a_slow_engine(set), &request).unwrap();
+        assert!(matches!(answer, Answer::Set { key, .. } if key == "ram"));
+        let mut client = client_of_a_slow_engine(Answer::Done {});
+        super::super::swapon::ask(&mut client, "mem:1G".to_owned()).unwrap();
     }
 }

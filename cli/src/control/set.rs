@@ -33,15 +33,20 @@ pub fn set(args: SetArgs) -> Result<ExitCode, Failure> {
         (Some(key), Some(value)) => Request::Set { key, value },
         _ => Request::Settings {},
     };
-    // Everything out or back in takes as long as the disk needs.
-    let is_long = matches!(&request, Request::Set { key, .. } if key == "hibernate");
-    let answer = if is_long { client.ask_patiently(&request)? } else { client.ask(&request)? };
-    match answer {
+    match ask(&mut client, &request)? {
         Answer::Set { key, value } => println!("{} = {}", plain(&key), plain(&value)),
         Answer::Settings { settings } => print!("{}", show(&settings)),
         other => return Err(client.nonsense(&format!("{other:?}"))),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// A change takes as long as the devices need: for `hibernate` everything moves, for `ram` what is compressed.
+pub(super) fn ask(client: &mut Client, request: &Request) -> Result<Answer, Failure> {
+    match request {
+        Request::Set { .. } => client.ask_and_wait(request),
+        _ => client.ask(request),
+    }
 }
 
 fn show(settings: &[SettingValue]) -> String {

@@ -29,10 +29,13 @@ pub fn swapon(args: SwaponArgs) -> Result<ExitCode, Failure> {
     let here = std::env::current_dir()
         .map_err(|error| Failure::unavailable(format!("the working directory: {error}")))?;
     let spec = open::resolved(args.spec.absolute(&here)).map_err(Failure::usage)?;
-    let spec = spec.to_string();
-    let mut client = Client::of(args.pid)?;
-    match client.ask(&Request::Swapon { spec })? {
-        Answer::Done {} => Ok(ExitCode::SUCCESS),
+    ask(&mut Client::of(args.pid)?, spec.to_string()).map(|()| ExitCode::SUCCESS)
+}
+
+/// A file is allocated, and servers are asked: that takes as long as they need.
+pub(super) fn ask(client: &mut Client, spec: String) -> Result<(), Failure> {
+    match client.ask_and_wait(&Request::Swapon { spec })? {
+        Answer::Done {} => Ok(()),
         other => Err(client.nonsense(&format!("{other:?}"))),
     }
 }

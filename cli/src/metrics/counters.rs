@@ -98,6 +98,12 @@ pub const COUNTERS: &[Counter] = &[
         "Background rounds that reclaimed nothing at any priority",
     ),
     row(
+        "numa_pages_migrated",
+        "numa_migrated",
+        Pages,
+        "Found on another node than before, moved there by the kernel",
+    ),
+    row(
         "pgsteal_neighbour",
         "neighbour_reclaimed",
         Pages,

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, SendError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -45,7 +45,7 @@ impl Asking {
             first,
             sockets: sockets.clone(),
             watchers: BTreeMap::new(),
-            refused: BTreeSet::new(),
+            refused: Arc::default(),
         };
         thread::spawn(move || look.go_on());
         Self { news, swapoffs: BTreeMap::new(), sockets }
@@ -162,17 +162,9 @@ struct Looking {
     interval: Duration,
     first: Option<(EngineName, PathBuf)>,
     sockets: Arc<Mutex<BTreeMap<EngineName, PathBuf>>>,
-    watchers: BTreeMap<EngineName, JoinHandle<Watched>>,
-    /// Names that nobody listens at: of programs that have become others.
-    refused: BTreeSet<EngineName>,
-}
-
-/// How watching an engine has ended.
-enum Watched {
-    /// It had a connection.
-    Ended,
-    /// It never had.
-    Refused,
+    watchers: BTreeMap<EngineName, JoinHandle<()>>,
+    /// Names that nobody listened at when they were last tried: of programs that have become others.
+    refused: Arc<Mutex<BTreeSet<EngineName>>>,
 }
 
 impl Looking {
@@ -180,39 +172,36 @@ impl Looking {
         loop {
             let mut found: BTreeMap<_, _> = target::named().into_iter().collect();
             found.extend(self.first.clone().filter(|(_, socket)| socket.exists()));
-            self.collect_ended();
-            while found.len() > PROGRAMS_MAX {
-                found.pop_last();
-            }
-            for (name, socket) in &found {
-                if !self.watchers.contains_key(name) {
-                    let watcher = Watcher {
-                        name: *name,
-                        socket: socket.clone(),
-                        news: self.news.clone(),
-                        interval: self.interval,
-                    };
-                    self.watchers.insert(*name, thread::spawn(move || watcher.go_on()));
-                }
-            }
-            let names = found.keys().filter(|name| !self.refused.contains(name)).copied().collect();
-            *lock(&self.sockets) = found;
-            if self.news.send(News::Found(names)).is_err() {
+            if self.look(found).is_err() {
                 return;
             }
             thread::sleep(self.interval.min(LOOK_MAX));
         }
     }
 
-    fn collect_ended(&mut self) {
-        let ended = self.watchers.iter().filter(|(_, thread)| thread.is_finished());
-        for name in ended.map(|(name, _)| *name).collect::<Vec<_>>() {
-            let thread = self.watchers.remove(&name).expect("it was there just now");
-            match thread.join() {
-                Ok(Watched::Refused) => self.refused.insert(name),
-                Ok(Watched::Ended) | Err(_) => self.refused.remove(&name),
-            };
+    /// Watches all that were found, and tells which of them there are; an error when nobody hears it any more.
+    fn look(&mut self, mut found: BTreeMap<EngineName, PathBuf>) -> Result<(), SendError<News>> {
+        self.watchers.retain(|_, thread| !thread.is_finished());
+        while found.len() > PROGRAMS_MAX {
+            found.pop_last();
         }
+        for (name, socket) in &found {
+            self.watchers.entry(*name).or_insert_with(|| {
+                let watcher = Watcher {
+                    name: *name,
+                    socket: socket.clone(),
+                    news: self.news.clone(),
+                    interval: self.interval,
+                    refused: self.refused.clone(),
+                };
+                thread::spawn(move || watcher.go_on())
+            });
+        }
+        let refused = lock(&self.refused);
+        let names = found.keys().filter(|name| !refused.contains(name)).copied().collect();
+        drop(refused);
+        *lock(&self.sockets) = found;
+        self.news.send(News::Found(names))
     }
 }
 
@@ -222,13 +211,16 @@ struct Watcher {
     socket: PathBuf,
     news: Sender<News>,
     interval: Duration,
+    refused: Arc<Mutex<BTreeSet<EngineName>>>,
 }
 
 impl Watcher {
-    fn go_on(self) -> Watched {
+    fn go_on(self) {
         let Ok(mut client) = Client::connect(self.name, &self.socket) else {
-            return Watched::Refused;
+            lock(&self.refused).insert(self.name);
+            return;
         };
+        lock(&self.refused).remove(&self.name);
         let mut has_answered = false;
         loop {
             let asked = Instant::now();
@@ -241,12 +233,12 @@ impl Watcher {
                         true => News::Gone(self.name, failure.message),
                         false => News::Told(failure.message),
                     });
-                    return Watched::Ended;
+                    return;
                 }
             };
             has_answered = true;
             if self.news.send(news).is_err() {
-                return Watched::Ended;
+                return;
             }
             thread::sleep(self.interval.saturating_sub(asked.elapsed()));
         }
@@ -340,12 +332,41 @@ mod tests {
         let status = Answer::Status { status: Box::new(status()) }.to_line();
         let (_directory, socket) = engine(vec![status.clone(), status]);
         let (sender, news) = channel();
-        let watcher = Watcher { name: NAME, socket, news: sender, interval: Duration::ZERO };
-        assert!(matches!(watcher.go_on(), Watched::Ended));
+        let (interval, refused) = (Duration::ZERO, Arc::default());
+        Watcher { name: NAME, socket, news: sender, interval, refused }.go_on();
         let news: Vec<_> = news.into_iter().collect();
         assert!(
             matches!(&news[..], [News::Status(..), News::Status(..), News::Gone(NAME, why)] if why.contains("ended")),
             "{news:?}"
         );
+    }
+
+    #[test]
+    fn a_name_that_has_refused_is_found_as_soon_as_one_listens_at_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("7.sock");
+        drop(UnixListener::bind(&socket).unwrap());
+        let (sender, news) = channel();
+        let mut looking = Looking {
+            news: sender,
+            interval: Duration::from_secs(3600),
+            first: None,
+            sockets: Arc::default(),
+            watchers: BTreeMap::new(),
+            refused: Arc::default(),
+        };
+        let found: BTreeMap<_, _> = [(NAME, socket.clone())].into();
+        looking.look(found.clone()).unwrap();
+        while !looking.watchers[&NAME].is_finished() {
+            thread::yield_now();
+        }
+        std::fs::remove_file(&socket).unwrap();
+        let listener = UnixListener::bind(&socket).unwrap();
+        looking.look(found.clone()).unwrap();
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.write_all(&Answer::Status { status: Box::new(status()) }.to_line()).unwrap();
+        while !matches!(news.recv().unwrap(), News::Status(NAME, _)) {}
+        looking.look(found).unwrap();
+        assert!(matches!(news.recv().unwrap(), News::Found(names) if names.contains(&NAME)));
     }
 }

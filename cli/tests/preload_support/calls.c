@@ -41,7 +41,8 @@ static void *drain(void *end) {
 static void files(const char *path, char *memory) {
     int file = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
     out(memory);
-    MUST(write(file, memory, BYTES) == BYTES);
+    errno = 0;
+    MUST(write(file, memory, BYTES) == BYTES && errno == 0);
     char *back = fresh(1);
     memset(back, 0, BYTES);
     out(back);

@@ -41,6 +41,17 @@ extern int __ppoll_chk(struct pollfd *, nfds_t, const struct timespec *, const s
 extern char *__realpath_chk(const char *, char *, size_t), *__getcwd_chk(char *, size_t, size_t);
 extern ssize_t __readlink_chk(const char *, char *, size_t, size_t), __readlinkat_chk(int, const char *, char *, size_t, size_t);
 extern ssize_t __recvfrom_chk(int, void *, size_t, size_t, int, struct sockaddr *, socklen_t *);
+extern ssize_t __pread_chk(int, void *, size_t, off_t, size_t);
+extern int __open_2(const char *, int), __open64_2(const char *, int), __openat_2(int, const char *, int);
+extern int __openat64_2(int, const char *, int), __mq_open_2(const char *, int);
+// What stat and mknod are in programs that were built before glibc 2.33; version 1 is this machine's form.
+extern int __xstat(int, const char *, struct stat *), __xstat64(int, const char *, struct stat64 *);
+extern int __lxstat(int, const char *, struct stat *), __lxstat64(int, const char *, struct stat64 *);
+extern int __fxstat(int, int, struct stat *), __fxstat64(int, int, struct stat64 *);
+extern int __fxstatat(int, int, const char *, struct stat *, int), __fxstatat64(int, int, const char *, struct stat64 *, int);
+extern int __xmknod(int, const char *, mode_t, dev_t *), __xmknodat(int, int, const char *, mode_t, dev_t *);
+// Since glibc 2.36.
+extern void arc4random_buf(void *, size_t) __attribute__((weak));
 extern size_t __fread_unlocked_chk(void *, size_t, size_t, size_t, FILE *);
 
 enum { BYTES = 48 << 20, PAGE = 4096 };
@@ -92,6 +103,22 @@ static void paths(const char *path) {
     CALL(strcpy(a, path); strcat(a, "2"), __readlinkat_chk(AT_FDCWD, a, b, 1000, PAGE) == (ssize_t)strlen(path) && unlink(a) == 0);
     CALL(strcpy(a, path), __realpath_chk(a, b, 2 * PAGE) == b && strcmp(b, path) == 0);
     CALL(, __getcwd_chk(a, PAGE, PAGE) == a && a[0] == '/');
+    CALL(strcpy(a, path), __xstat(1, a, (void *)b) == 0 && ((struct stat *)b)->st_size == 4);
+    CALL(strcpy(a, path), __xstat64(1, a, (void *)b) == 0 && ((struct stat *)b)->st_size == 4);
+    CALL(strcpy(a, path), __lxstat(1, a, (void *)b) == 0 && ((struct stat *)b)->st_size == 4);
+    CALL(strcpy(a, path), __lxstat64(1, a, (void *)b) == 0 && ((struct stat *)b)->st_size == 4);
+    CALL(, __fxstat(1, fd, (void *)b) == 0 && ((struct stat *)b)->st_size == 4);
+    CALL(, __fxstat64(1, fd, (void *)b) == 0 && ((struct stat *)b)->st_size == 4);
+    CALL(strcpy(a, path), __fxstatat(1, AT_FDCWD, a, (void *)b, 0) == 0 && ((struct stat *)b)->st_size == 4);
+    CALL(strcpy(a, path), __fxstatat64(1, AT_FDCWD, a, (void *)b, 0) == 0 && ((struct stat *)b)->st_size == 4);
+    CALL(strcpy(a, path); strcat(a, "2"), __xmknod(0, a, S_IFREG | 0600, (void *)b) == 0 && unlink(a) == 0);
+    CALL(strcpy(a, path); strcat(a, "2"), __xmknodat(0, AT_FDCWD, a, S_IFREG | 0600, (void *)b) == 0 && unlink(a) == 0);
+    CALL(strcpy(a, path), close(__open_2(a, O_RDONLY)) == 0);
+    CALL(strcpy(a, path), close(__open64_2(a, O_RDONLY)) == 0);
+    CALL(strcpy(a, path), close(__openat_2(AT_FDCWD, a, O_RDONLY)) == 0);
+    CALL(strcpy(a, path), close(__openat64_2(AT_FDCWD, a, O_RDONLY)) == 0);
+    CALL(strcpy(a + PAGE - 5, "/nonexistent"), __mq_open_2(a + PAGE - 5, O_RDONLY) == -1 && errno != EFAULT);
+    CALL(, __pread_chk(fd, a, 4, 0, PAGE) == 4 && strcmp(a, "more") == 0);
     // A buffer of the program's, which the C library would read and write.
     FILE *stream = fdopen(fd, "r+");
     MUST(stream && setvbuf(stream, a, _IOFBF, PAGE) == 0);
@@ -126,6 +153,29 @@ static void sockets(void) {
          syscall(SYS_sendmsg, pair[0], b, 0L) == 100);
     CALL(memcpy(b, &message, sizeof message); memcpy(b + 1000, &part, sizeof part),
          syscall(SYS_recvmsg, pair[1], b, 0L) == 100 && strcmp(a, "text") == 0);
+}
+
+// How a program ends that is started with a list of arguments, some of them on the stack.
+static int ended(int way) {
+    char *variables[] = {"A=1234", 0};
+    int status;
+    pid_t child = vfork();
+    if (child == 0) {
+        if (way == 0) execl(a, "sh", "-c", b, "sh", "1", "2", "3", "4", (char *)0);
+        if (way == 1) execlp(a + 5, "sh", "-c", b, "sh", "1", "2", "3", "4", (char *)0);
+        if (way == 2) execle(a, "sh", "-c", b, "sh", "1", "2", "3", "4", (char *)0, variables);
+        if (way == 3) execle(a, "sh", "-c", b, (char *)0, variables);
+        _exit(99);
+    }
+    MUST(waitpid(child, &status, 0) == child && WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+static void starting(void) {
+    for (int way = 0; way < 3; way++)
+        CALL(strcpy(a, "/bin/sh"); strcpy(b, "[ \"$#$1$2$3$4\" = 41234 ] && exit 7"), ended(way) == 7);
+    CALL(strcpy(a, "/bin/sh"); strcpy(b, "[ \"$A\" = 1234 ] && exit 7"), ended(3) == 7);
+    CALL(strcpy(a, "/nonexistent"), execl(a, a, (char *)0) == -1 && errno == ENOENT);
 }
 
 static void waiting(void) {
@@ -172,6 +222,14 @@ static void machine(void) {
     CALL(, clock_getres(CLOCK_PROCESS_CPUTIME_ID, (void *)a) == 0);
     CALL(, clock_gettime(CLOCK_PROCESS_CPUTIME_ID, (void *)a) == 0);
     CALL(, getentropy(a, 200) == 0 && syscall(SYS_getrandom, b, 200L, 0L) == 200 && memcmp(a, b, 200) != 0);
+    // Longer than what is kept at once.
+    if (arc4random_buf) {
+        memset(memory, 0, 4 << 20);
+        MUST(madvise(memory, 4 << 20, MADV_PAGEOUT) == 0);
+        arc4random_buf(memory, (4 << 20) - 100);
+        for (long i = 0; i < (4 << 20) - 100; i += PAGE) MUST(*(long *)(memory + i) != 0);
+        for (long i = (4 << 20) - 100; i < 4 << 20; i++) MUST(memory[i] == 0);
+    }
     struct iovec parts[2] = {{a, 8}, {b, 8}};
     CALL(strcpy(b, "theirs"), process_vm_readv(getpid(), parts, 1, parts + 1, 1, 0) == 8 && strcmp(a, "theirs") == 0);
     // Memory by number is managed as by name.
@@ -196,6 +254,7 @@ int main(int count, char **arguments) {
     a = memory + (8 << 20), b = memory + (24 << 20);
     paths(arguments[1]);
     sockets();
+    starting();
     waiting();
     machine();
     puts("exact");

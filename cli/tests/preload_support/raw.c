@@ -227,6 +227,10 @@ static void signals(void) {
     MUST(!RAW(SYS_rt_sigaction, SIGSYS, 0, &old, 8) && old.handler == handler);
     int so_far = handled;
     MUST(!RAW(SYS_tgkill, getpid(), getpid(), SIGSYS) && handled == so_far + 1);
+    // One that is ignored leaves calls to be caught.
+    new.handler = (void *)SIG_IGN;
+    MUST(!RAW(SYS_rt_sigaction, SIGSYS, &new, 0, 8) && !RAW(SYS_tgkill, getpid(), getpid(), SIGSYS));
+    MUST(RAW(SYS_getpid) == getpid() && handled == so_far + 1);
     own.ss_flags = SS_DISABLE;
     MUST(!RAW(SYS_sigaltstack, &own, 0));
 }

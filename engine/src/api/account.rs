@@ -57,6 +57,9 @@ impl Account {
     /// # Panics
     /// More pages than are charged; there is no such node.
     pub fn uncharge(&self, node: NodeId, pages: u32) {
+        if !self.core.own_process.is_here() {
+            return;
+        }
         let charged = &self.charged[node.0 as usize];
         let lower = |before: u32| before.checked_sub(pages);
         let _blocked = Blocked::new();
@@ -80,6 +83,9 @@ impl Account {
 
     fn take(&self, node: NodeId, pages: u32, waits: u32) -> bool {
         let core = &*self.core;
+        if !core.own_process.is_here() {
+            return false;
+        }
         let _blocked = Blocked::new();
         let (mut charged, mut waits_left) = (0, waits);
         loop {

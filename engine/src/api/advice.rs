@@ -34,6 +34,7 @@ pub enum Advice {
 impl Core {
     /// Does with pages what the advice says.
     pub(super) fn advise(&self, range: PageRange, advice: Advice) -> Result<(), Error> {
+        self.check_here()?;
         let _blocked = Blocked::new();
         match advice {
             Advice::Normal => self.arena.hints.set(range, Hint::Normal),
@@ -75,6 +76,7 @@ impl Engine {
     }
 
     fn pages_at(&self, address: usize, bytes: usize) -> Result<PageRange, Error> {
+        self.core().check_here()?;
         let arena = &self.core().arena;
         let refused = || Error::NotManaged(address, bytes);
         let end = address.checked_add(bytes).ok_or_else(refused)?;

@@ -61,6 +61,7 @@ impl Engine {
         if bytes < RAM_MIN_BYTES {
             return Err(Error::BudgetTooSmall(bytes));
         }
+        self.core().check_here()?;
         let pages = (bytes / PAGE_BYTES as u64).min(u64::from(u32::MAX)) as u32;
         let _blocked = Blocked::new();
         self.running.core.set_budget(pages)
@@ -69,6 +70,9 @@ impl Engine {
     /// Swaps everything out and gives the memory back to the kernel, for a program that will do nothing for a while.
     /// What it touches is swapped in by a fault. Pinned pages stay, and so do those that no device has room for.
     pub fn page_out_all(&self) -> Stayed {
+        if !self.core().own_process.is_here() {
+            return Stayed::default();
+        }
         self.running.core.page_out_all()
     }
 
@@ -104,6 +108,7 @@ impl Engine {
     /// # Errors
     /// [`Error::Setting`], which is EINVAL: there is no such key, or it does not take the value; nothing is changed then.
     pub fn set(&self, key: &str, value: &str) -> Result<String, Error> {
+        self.core().check_here()?;
         let _blocked = Blocked::new();
         settings::set(&self.running.core, key, value).map_err(Error::Setting)
     }
@@ -139,6 +144,9 @@ impl Engine {
 
     /// What the budget is used for at this moment.
     pub fn usage(&self) -> Usage {
+        if !self.core().own_process.is_here() {
+            return Usage::default();
+        }
         let _blocked = Blocked::new();
         self.running.core.usage()
     }
@@ -165,6 +173,7 @@ impl Engine {
 
     /// The path of the control socket, if there is one.
     pub fn control_socket(&self) -> Option<PathBuf> {
+        self.core().check_here().ok()?;
         let _blocked = Blocked::new();
         // Inside the gate: a child could find the lock held by a thread that it does not have.
         let _inside = self.running.core.gate.enter();

@@ -7,14 +7,21 @@ impl Engine {
     /// Before fork, with signals blocked: stops the engine and hands its slots over.
     ///
     /// Until [`Engine::fork_parent`] or [`Engine::fork_child`] every fault on swapped memory waits. For
-    /// pthread_atfork, whose other two handlers call those.
+    /// pthread_atfork, whose other two handlers call those. In a process that was itself forked without them there is nothing to
+    /// stop, and its child has none of the memory either.
     pub fn fork_prepare(&self) -> ForkTicket {
+        if !self.core().own_process.is_here() {
+            return ForkTicket::EMPTY;
+        }
         self.running.heaps.hold();
         self.core().stop_for_fork()
     }
 
     /// After fork, in the parent, also when fork failed: goes on.
     pub fn fork_parent(&self, ticket: ForkTicket) {
+        if ticket.is_empty() {
+            return;
+        }
         self.core().go_on_in_parent(ticket);
         self.running.heaps.release();
     }
@@ -25,6 +32,9 @@ impl Engine {
     /// The slots could not be handed over, or there is no device, userfaultfd or thread for the child: its memory is not complete
     /// then, and it must end.
     pub fn fork_child(&self, ticket: ForkTicket) -> Result<(), Error> {
+        if ticket.is_empty() {
+            return Ok(());
+        }
         self.core().renew(ticket)?;
         self.renew_threads()?;
         self.core().gate.open();

@@ -54,6 +54,7 @@ impl Region {
     /// As [`Region::protect`].
     #[doc(hidden)]
     pub fn set_protection(&self, bytes: Range<usize>, protection: Protection) -> Result<(), Error> {
+        self.core().check_here()?;
         let range = self.pages_touching(bytes)?;
         if protection != Protection::ReadWrite {
             self.note_protection();

@@ -31,6 +31,7 @@ impl Region {
         bytes: usize,
         align: usize,
     ) -> Result<Self, Error> {
+        running.core.check_here()?;
         let full = || Error::ArenaFull(bytes as u64);
         let pages = |bytes: usize| u32::try_from(bytes.div_ceil(PAGE_BYTES).max(1)).ok();
         let (count, align) = pages(bytes).zip(pages(align)).ok_or_else(full)?;
@@ -164,6 +165,7 @@ impl Region {
     /// Bytes outside the region.
     #[doc(hidden)]
     pub fn forget(&self, bytes: Range<usize>) -> Result<(), Error> {
+        self.core().check_here()?;
         let range = self.pages_touching(bytes.clone())?;
         let skip_first = !bytes.start.is_multiple_of(PAGE_BYTES);
         let skip_last = !bytes.end.is_multiple_of(PAGE_BYTES) && bytes.end != self.bytes;
@@ -234,6 +236,9 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
+        if !self.core().own_process.is_here() {
+            return;
+        }
         let _blocked = Blocked::new();
         let is_open = !self.is_protected.load(Ordering::Relaxed)
             || self.core().protect(self.range, Protection::ReadWrite).is_ok();

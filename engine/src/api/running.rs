@@ -39,6 +39,7 @@ impl Running {
             keep(crate::reclaim::shrink::start(self.core.clone())?);
         }
         crate::fault::helper::start(&self.core).into_iter().for_each(keep);
+        self.core.start_talkers(self.core.rings_for_servers());
         self.core.devices.start_keepers().map_err(Error::Thread)
     }
 
@@ -68,6 +69,11 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
+        if !self.core.own_process.is_here() {
+            // The threads are the parent's, which the descriptors would wake; and so is what the devices would delete.
+            std::mem::forget(self.core.clone());
+            return;
+        }
         // First: what it was asked to do needs the other threads.
         self.control.stop();
         self.core.trace.end();

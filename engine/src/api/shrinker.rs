@@ -39,6 +39,7 @@ impl Engine {
         name: &str,
         shrinker: Arc<dyn Shrinker>,
     ) -> Result<Registration, Error> {
+        self.core().check_here()?;
         let _blocked = Blocked::new();
         let core = self.core().clone();
         let entry = Arc::new(Registered {
@@ -66,10 +67,12 @@ impl Registration {
         let Registered { scanned, freed, .. } = &*self.entry;
         Scanned { scanned: scanned.load(Ordering::Relaxed), freed: freed.load(Ordering::Relaxed) }
     }
-}
 
-impl Drop for Registration {
-    fn drop(&mut self) {
+    /// As dropping it, where others may still have a reference to it.
+    pub fn end(&self) {
+        if !self.core.own_process.is_here() {
+            return;
+        }
         let _blocked = Blocked::new();
         let inside = self.core.gate.enter();
         self.core.shrinkers.remove(self.entry.id);
@@ -85,5 +88,11 @@ impl Drop for Registration {
             }
             futex::wait(&scan.thread, thread);
         }
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        self.end();
     }
 }

@@ -107,6 +107,9 @@ counters! {
     kswapd_high_wmark_hit_quickly,
     /// Background rounds that reclaimed nothing at any priority.
     kswapd_failures,
+    /// Pages that reclaim found on another node than when they were mapped, and gave to that node: the kernel had moved
+    /// them.
+    numa_pages_migrated,
     /// Pages reclaimed because a neighbour of the same age was.
     pgsteal_neighbour,
     /// Pages made active because they were used on their second chance.

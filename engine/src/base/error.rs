@@ -177,6 +177,12 @@ pub enum Error {
         "cannot protect pages: {0}; protect longer stretches in the same way, or raise vm.max_map_count"
     )]
     Protect(#[source] io::Error),
+    /// This process was forked past the engine, and has nothing of it.
+    #[error(
+        "this process was forked without the engine and has none of its memory: call fork_prepare and its two relatives around \
+         fork, in pthread_atfork handlers, or build another engine"
+    )]
+    ForkedWithout,
 }
 
 impl Error {

@@ -1,5 +1,5 @@
 //! What a device has in common with others whose slots are on other machines, whatever they are asked by.
-use super::remote::Remote;
+use super::remote::{Copy, Remote};
 use crate::sys::request::{Direction, Pieces};
 use std::fmt::Debug;
 use std::io;
@@ -22,6 +22,14 @@ pub trait Far: Debug + Send + Sync {
     /// # Errors
     /// What has gone wrong, as the number that a disk would say it with; ENODATA where there is nothing.
     fn transfer(&self, direction: Direction, offset: u64, pieces: &Pieces) -> io::Result<()>;
+
+    /// Reads once more what has come wrong, or not at all: another copy, where there is one.
+    ///
+    /// # Errors
+    /// As for `transfer`.
+    fn read_again(&self, offset: u64, pieces: &Pieces) -> io::Result<()> {
+        self.transfer(Direction::Read, offset, pieces)
+    }
 
     /// Slots hold nothing of worth any more, to this process. The device's lock is held.
     fn forget(&self, run: SlotRun);
@@ -71,7 +79,11 @@ pub trait Far: Debug + Send + Sync {
 
 impl Far for Remote {
     fn transfer(&self, direction: Direction, offset: u64, pieces: &Pieces) -> io::Result<()> {
-        Remote::transfer(self, direction, offset, pieces)
+        Remote::transfer(self, direction, Copy::First, offset, pieces)
+    }
+
+    fn read_again(&self, offset: u64, pieces: &Pieces) -> io::Result<()> {
+        Remote::transfer(self, Direction::Read, Copy::Second, offset, pieces)
     }
 
     fn forget(&self, run: SlotRun) {

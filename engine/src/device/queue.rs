@@ -30,8 +30,7 @@ pub struct Completion {
 /// The requests that one thread has under way.
 pub struct Queue {
     backend: Backend,
-    /// Who talks to servers, beside a ring.
-    talkers: Option<Workers>,
+    talkers: Talkers,
     in_flight: u32,
     depth: u32,
 }
@@ -52,7 +51,30 @@ struct Started {
     pieces: Option<Box<Pieces>>,
 }
 
-struct Workers {
+/// Who talks to servers, beside a ring.
+enum Talkers {
+    /// They come by this when somebody has started them: not the queue's own thread, which would wait for them to run. What
+    /// the C library looks at as a thread begins may be on a page that this very queue is to bring.
+    Awaited(mpsc::Receiver<Workers>),
+    There(Workers),
+}
+
+impl Talkers {
+    fn there(&mut self) -> Option<&Workers> {
+        if let Self::Awaited(coming) = self
+            && let Ok(workers) = coming.try_recv()
+        {
+            *self = Self::There(workers);
+        }
+        match self {
+            Self::There(workers) => Some(workers),
+            Self::Awaited(_) => None,
+        }
+    }
+}
+
+/// Threads that do requests one by one.
+pub struct Workers {
     jobs: Arc<Jobs>,
     done: mpsc::Receiver<Completion>,
     finished: Arc<Event>,
@@ -123,7 +145,16 @@ impl Queue {
                 Self::uring(depth).or_else(|_| Workers::start().map(Backend::Threads))?
             }
         };
-        Ok(Self { backend, talkers: None, in_flight: 0, depth })
+        let (_, coming) = mpsc::channel();
+        Ok(Self { backend, talkers: Talkers::Awaited(coming), in_flight: 0, depth })
+    }
+
+    /// How talkers come to it, if it needs any for servers: until then their requests are done at once.
+    pub fn for_talkers(&mut self) -> Option<mpsc::Sender<Workers>> {
+        let Backend::Uring { .. } = self.backend else { return None };
+        let (to, coming) = mpsc::channel();
+        self.talkers = Talkers::Awaited(coming);
+        Some(to)
     }
 
     /// Keeps the devices open until after the process has ended, where the back end can.
@@ -149,12 +180,7 @@ impl Queue {
             (Backing::Zram(_), _) => false,
             (Backing::File | Backing::Memory, _) => true,
             (Backing::Remote(_), Backend::Threads(_)) => true,
-            (Backing::Remote(_), Backend::Uring { .. }) => {
-                if self.talkers.is_none() {
-                    self.talkers = Workers::start().ok();
-                }
-                self.talkers.is_some()
-            }
+            (Backing::Remote(_), Backend::Uring { .. }) => self.talkers.there().is_some(),
         }
     }
 
@@ -163,7 +189,7 @@ impl Queue {
         assert!(self.in_flight < self.depth, "a queue is not overfilled");
         let job = || Job { request: request.clone(), pieces: *pieces, token };
         match (&mut self.backend, &self.talkers, &request.backing) {
-            (Backend::Uring { ring, .. }, Some(talkers), Backing::Remote(_)) => {
+            (Backend::Uring { ring, .. }, Talkers::There(talkers), Backing::Remote(_)) => {
                 talkers.jobs.push(job());
                 ring.watch(talkers.finished.as_raw_fd());
             }
@@ -184,13 +210,13 @@ impl Queue {
                 (Some((token, result)), _) => {
                     Some(Completion { token, outcome: started[token as usize].outcome(result) })
                 }
-                (None, Some(talkers)) => {
+                (None, Talkers::There(talkers)) => {
                     let finished = talkers.finished();
                     // What ends from here on is seen at once.
                     ring.watch(talkers.finished.as_raw_fd());
                     finished
                 }
-                (None, None) => None,
+                (None, Talkers::Awaited(_)) => None,
             },
             (Backend::Threads(workers), _) => workers.finished(),
         };
@@ -245,7 +271,11 @@ impl Started {
 }
 
 impl Workers {
-    fn start() -> io::Result<Self> {
+    /// Starts them. A caller has signals blocked, which they inherit.
+    ///
+    /// # Errors
+    /// No thread or no descriptor is to be had.
+    pub fn start() -> io::Result<Self> {
         let (report, done) = mpsc::channel();
         let jobs = Arc::new(Jobs::default());
         let finished = Arc::new(Event::new()?);

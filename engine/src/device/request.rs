@@ -2,7 +2,8 @@
 use crate::device::far::Far;
 use crate::device::record::Device;
 use crate::device::zram::Zram;
-use crate::sys::request::{self as kernel, Pieces};
+use crate::sys::own_stack;
+use crate::sys::request::{self as kernel, Direction, Pieces};
 use std::io;
 use std::sync::Arc;
 
@@ -38,17 +39,25 @@ pub struct Request {
     pub(super) plan: kernel::Request,
     /// Where its slots are.
     pub backing: Backing,
+    /// What came before was wrong, or nothing.
+    is_repeated: bool,
 }
 
 impl Request {
     pub(super) fn new(plan: kernel::Request, backing: Backing) -> Self {
-        Self { plan, backing }
+        Self { plan, backing, is_repeated: false }
     }
 
     /// The same, not before a moment.
     #[must_use]
     pub fn no_sooner_than(self, moment_ns: u64) -> Self {
         Self { plan: self.plan.no_sooner_than(moment_ns), ..self }
+    }
+
+    /// The same, or for another copy of the same slots: of what has come wrong, or not at all.
+    #[must_use]
+    pub fn repeated(self, is_repeated: bool) -> Self {
+        Self { is_repeated, ..self }
     }
 
     /// Does it at once, on the calling thread.
@@ -62,9 +71,14 @@ impl Request {
             Backing::Zram(zram) => {
                 self.plan.transfer_by(pieces, |pieces| zram.transfer(direction, offset, pieces))
             }
-            Backing::Remote(remote) => {
-                self.plan.transfer_by(pieces, |pieces| remote.transfer(direction, offset, pieces))
+            Backing::Remote(remote) if self.is_repeated && direction == Direction::Read => {
+                self.plan.transfer_by(pieces, |pieces| {
+                    own_stack::in_handler(|| remote.read_again(offset, pieces))
+                })
             }
+            Backing::Remote(remote) => self.plan.transfer_by(pieces, |pieces| {
+                own_stack::in_handler(|| remote.transfer(direction, offset, pieces))
+            }),
         }
     }
 }

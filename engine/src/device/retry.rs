@@ -115,10 +115,34 @@ impl Devices {
     /// # Errors
     /// What the device said last.
     pub fn read_patiently(&self, first: Slot, pieces: &Pieces, near: NodeId) -> io::Result<()> {
+        self.read_until_it_comes(first, pieces, near, false)
+    }
+
+    /// The same once more, from another copy where there is one: what came was wrong, or nothing.
+    ///
+    /// # Errors
+    /// What the device said last.
+    pub fn read_again_patiently(
+        &self,
+        first: Slot,
+        pieces: &Pieces,
+        near: NodeId,
+    ) -> io::Result<()> {
+        self.read_until_it_comes(first, pieces, near, true)
+    }
+
+    fn read_until_it_comes(
+        &self,
+        first: Slot,
+        pieces: &Pieces,
+        near: NodeId,
+        is_repeated: bool,
+    ) -> io::Result<()> {
         let parts = Parts::of(pieces.bytes());
         let (mut tries, mut not_before_ns) = (Tries::default(), 0);
         loop {
             let request = self.request(Direction::Read, first, pieces.bytes(), near);
+            let request = request.repeated(is_repeated);
             let outcome = request.no_sooner_than(not_before_ns).transfer(pieces);
             self.note_end(Direction::Read, first, pieces.bytes(), &outcome);
             let Err(error) = outcome else { return Ok(()) };

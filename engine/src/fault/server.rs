@@ -315,8 +315,8 @@ impl Server {
 /// # Errors
 /// No thread or no queue to be had.
 pub fn start(core: Arc<Core>) -> Result<Thread, Error> {
-    let queue = Queue::new(core.tuning.io, DEPTH as u32).map_err(Error::Thread)?;
-    core.threads.queue_fds.lock().push(queue.as_raw_fd());
+    let mut queue = Queue::new(core.tuning.io, DEPTH as u32).map_err(Error::Thread)?;
+    core.threads.note_queue(&mut queue);
     let mut server = Server {
         core,
         queue,

@@ -12,7 +12,7 @@ use crate::state::core::Core;
 use crate::state::frame_set::FrameSet;
 use crate::state::node::{Asker, Node};
 use crate::state::page::PageState;
-use crate::state::reads::{ReadJob, ReadRecord};
+use crate::state::reads::{ReadJob, ReadRecord, Stage};
 use crate::sys::PAGE_BYTES;
 use crate::sys::request::Direction;
 use crate::sys::uffd::Access;
@@ -112,6 +112,7 @@ impl Core {
     pub(crate) fn read_request(&self, record: &ReadRecord, not_before_ns: u64) -> Request {
         let (slot, bytes) = (record.requested(), record.pieces.bytes());
         let request = self.devices.request(Direction::Read, slot, bytes, record.node);
-        request.no_sooner_than(not_before_ns)
+        let is_repeated = matches!(record.stage, Stage::Alone(_));
+        request.repeated(is_repeated).no_sooner_than(not_before_ns)
     }
 }

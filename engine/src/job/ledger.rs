@@ -1,24 +1,31 @@
 //! The ledger's file: its head, its rows, and which of them belong to the living.
 //!
 //! A member holds a record lock on its row. The kernel releases it with the process, so a row that can be locked belongs
-//! to nobody: the process that gets the lock may clear the row, or take it. No lock is ever waited for. The rows of the
-//! dead count until somebody who wants pages sweeps them.
+//! to nobody: the process that gets the lock may clear the row, or take it. The rows of the dead count until somebody who
+//! is short of pages sweeps them. No lock is waited for but that of the name, for a moment: who removes the name of a job
+//! that has ended looks at the rows' locks while it has that one, and who takes a row looks at that one afterwards.
 use crate::base::log;
 use crate::base::status::{JobStatus, MemberStatus};
 use crate::job::rows::{self, Row, Word};
+use crate::sys::lock::Lock;
 use crate::sys::shared_rows::SharedRows;
 use crate::sys::{directory, futex};
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::OpenOptions;
 use std::io;
 use std::os::fd::RawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use userswap_policy::job::Standing;
 
 /// Processes of a job at once; one more has a budget of its own.
 pub const MEMBERS_MAX: usize = 4095;
+
+/// The byte of the file that is locked while its name is removed; the rows' bytes follow.
+const NAME: usize = 0;
 
 /// Of a ledger's name in the directory of the control sockets; before it are the process that `run` became, and a number.
 const SUFFIX: &str = ".ledger";
@@ -86,7 +93,7 @@ impl Ledger {
             let path = directory.join(format!("{root_pid}-{number}{SUFFIX}"));
             let is_free = match open(&path) {
                 None => true,
-                Some(ledger) => !ledger.has_members() && std::fs::remove_file(&path).is_ok(),
+                Some(ledger) => ledger.remove_if_unused(),
             };
             if is_free {
                 return Self::open(&path, budget_pages).map(|_| path);
@@ -203,7 +210,9 @@ impl Ledger {
     }
 
     fn note_peak(&self) {
-        let held = self.held().min(u64::from(u32::MAX)) as u32;
+        // Rows of members that grow at this moment say more than those keep.
+        let most = self.limit().saturating_add(self.exceeded());
+        let held = self.held().min(most.into()) as u32;
         self.head(Head::Peak).fetch_max(held, Ordering::Relaxed);
     }
 
@@ -251,7 +260,12 @@ impl Ledger {
 
     /// Whether a process other than this one is a member.
     fn has_members(&self) -> bool {
-        self.file.has_lock()
+        self.file.has_lock(NAME + 1..MEMBERS_MAX + 1)
+    }
+
+    /// Whether others find a member here that has just taken a row: the file has not lost its name, and is not about to.
+    pub(super) fn is_kept(&self) -> bool {
+        !self.file.has_lock(NAME..NAME + 1) && self.file.is_at(&self.path)
     }
 
     /// The child of a fork is about to take a row, or to end without one.
@@ -267,10 +281,21 @@ impl Ledger {
     /// The last member removes the name; a process that comes after that makes a new ledger.
     pub(super) fn remove_if_last(&self) {
         // Acquire pairs with the release in `note_forked`: then the child's lock is seen.
-        if self.head(Head::Forks).load(Ordering::Acquire) == 0 && !self.has_members() {
-            // An error means that it has been swept.
-            let _ = std::fs::remove_file(&self.path);
+        if self.head(Head::Forks).load(Ordering::Acquire) == 0 {
+            self.remove_if_unused();
         }
+    }
+
+    /// Removes the name unless another process is a member; whether it did.
+    fn remove_if_unused(&self) -> bool {
+        if self.has_members() || !self.file.try_lock(NAME) {
+            return false;
+        }
+        // Again: a process that takes a row looks at this lock then, so that one of the two sees the other.
+        let is_unused = !self.has_members() && self.file.is_at(&self.path);
+        let is_removed = is_unused && std::fs::remove_file(&self.path).is_ok();
+        self.file.unlock(NAME);
+        is_removed
     }
 }
 
@@ -297,7 +322,7 @@ pub enum Swept {
 }
 
 /// The ledgers in `directory` of jobs that have members.
-pub fn jobs(directory: &Path) -> Vec<&'static Ledger> {
+pub fn jobs(directory: &Path) -> Vec<Arc<Ledger>> {
     let opened = ledgers(directory).into_iter().filter_map(|(_, path)| open(&path));
     opened.filter(|ledger| ledger.has_members()).collect()
 }
@@ -305,18 +330,25 @@ pub fn jobs(directory: &Path) -> Vec<&'static Ledger> {
 /// Removes from `directory` the ledgers of jobs that have ended.
 pub fn sweep(directory: &Path, is_running: impl Fn(u32) -> bool) {
     for (root, path) in ledgers(directory) {
-        if !is_running(root) && open(&path).is_some_and(|ledger| !ledger.has_members()) {
-            // An error means that another was faster.
-            let _ = std::fs::remove_file(path);
+        if !is_running(root)
+            && let Some(ledger) = open(&path)
+        {
+            ledger.remove_if_unused();
         }
     }
 }
 
-/// Never closed again: this process may be a member itself, and would lose its lock by that.
-fn open(path: &Path) -> Option<&'static Ledger> {
-    let exists = path.exists();
-    let ledger = exists.then(|| Ledger::open(path, 0).ok())??;
-    Some(Box::leak(Box::new(ledger)))
+/// The ledgers that this process has looked at. They stay open as long as they have their names: this process may be a
+/// member itself, and would lose its lock with the descriptor.
+static OPENED: Lock<BTreeMap<PathBuf, Arc<Ledger>>> = Lock::new(BTreeMap::new());
+
+fn open(path: &Path) -> Option<Arc<Ledger>> {
+    let mut opened = OPENED.lock();
+    opened.retain(|path, ledger| ledger.file.is_at(path));
+    if !opened.contains_key(path) && path.exists() {
+        opened.insert(path.to_owned(), Arc::new(Ledger::open(path, 0).ok()?));
+    }
+    opened.get(path).cloned()
 }
 
 fn ledgers(directory: &Path) -> Vec<(u32, PathBuf)> {
@@ -326,4 +358,26 @@ fn ledgers(directory: &Path) -> Vec<(u32, PathBuf)> {
 
 fn root_of(name: &OsStr) -> Option<u32> {
     name.to_str()?.strip_suffix(SUFFIX)?.split_once('-')?.0.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: u32 = 100;
+
+    #[test]
+    fn what_a_member_wants_for_a_moment_is_not_held() {
+        let directory = tempfile::tempdir().unwrap();
+        let ledger = Ledger::open(&directory.path().join("1-1.ledger"), LIMIT).unwrap();
+        let (first, second) = (ledger.claim().unwrap(), ledger.claim().unwrap());
+        assert_eq!(ledger.grow(first, 50), 50);
+        // As while it grows, until it has added up the rows.
+        Word::Share.write(&ledger.rows()[second], 80);
+        assert_eq!(ledger.grow(first, 60), 50);
+        assert_eq!(ledger.peak(), LIMIT);
+        rows::shrink(ledger.rows(), second, 50);
+        ledger.exceed(second, 80);
+        assert_eq!((ledger.peak(), ledger.exceeded()), (130, 30));
+    }
 }

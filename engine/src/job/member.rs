@@ -54,13 +54,36 @@ pub struct Member {
 
 const NONE: u32 = u32::MAX;
 
+/// How often, and after which pause, a process looks for its job's ledger again while the last member that it had is
+/// removing it: that takes three system calls, and whoever is not done after a second has been stopped.
+const LOOKS_MAX: u32 = 1000;
+const LOOK_NS: u64 = 1_000_000;
+
 impl Member {
     /// Takes a row in a job's ledger.
     ///
     /// # Errors
     /// The ledger cannot be opened, or is full.
     pub fn join(path: &Path, budget_pages: u32) -> Result<Self, JoinError> {
-        let ledger = Ledger::open(path, budget_pages)?;
+        Self::join_by(|| Ledger::open(path, budget_pages))
+    }
+
+    /// As [`Member::join`], in what `open` opens: the last member may remove the name before this process has its row.
+    ///
+    /// # Errors
+    /// As [`Member::join`].
+    pub fn join_by(mut open: impl FnMut() -> io::Result<Ledger>) -> Result<Self, JoinError> {
+        for _ in 0..LOOKS_MAX {
+            let member = Self::within(open()?)?;
+            if member.ledger.is_kept() {
+                return Ok(member);
+            }
+            clock::sleep_until(clock::now_ns() + LOOK_NS);
+        }
+        Self::within(open()?)
+    }
+
+    fn within(ledger: Ledger) -> Result<Self, JoinError> {
         let row = ledger.claim().ok_or(JoinError::Full)? as u32;
         Ok(Self {
             ledger,
@@ -133,13 +156,14 @@ impl Member {
         Word::Used.write(row, pages);
     }
 
-    /// Grows to so many pages as far as there are free ones; the dead's are.
+    /// Grows to so many pages as far as there are free ones; the dead's are, and what another has wanted for a moment.
     fn take(&self, pages: u32) -> u32 {
         let share = self.ledger.grow(self.index(), pages);
-        if share < pages && self.ledger.sweep(self.index()) == Swept::Some {
-            return self.ledger.grow(self.index(), pages);
+        if share >= pages {
+            return share;
         }
-        share
+        self.ledger.sweep(self.index());
+        self.ledger.grow(self.index(), pages)
     }
 
     /// The share of a process that starts its engine now: all that is free, and `floor` in any case. What it inherited is its
@@ -171,11 +195,22 @@ impl Member {
         Word::Engaged.write(row, 1);
     }
 
-    /// What this process should do about its share, as all have published.
+    /// What this process should do about its share, as all have published. The dead have no say in whether it gets more,
+    /// or has to give pages up.
     pub fn decide(&self) -> Move {
-        let Some(own) = self.row().and_then(Entry::of) else { return Move::Keep };
-        let members = self.ledger.entries().map(|entry| entry.standing);
-        decide(own.standing, members, self.ledger.limit())
+        let Some(Entry { standing: own, .. }) = self.row().and_then(Entry::of) else {
+            return Move::Keep;
+        };
+        let members = || self.ledger.entries().map(|entry| entry.standing);
+        let seen = decide(own, members(), self.ledger.limit());
+        if seen == Move::Keep && own.demand <= own.share {
+            return Move::Keep;
+        }
+        let _changing = self.changing.lock();
+        match self.ledger.sweep(self.index()) {
+            Swept::None => seen,
+            Swept::Some => decide(own, members(), self.ledger.limit()),
+        }
     }
 
     /// Grows to so many pages as far as there are free ones; those that have too much are asked for the others. Returns

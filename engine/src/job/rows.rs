@@ -54,19 +54,24 @@ pub fn held(rows: &[Row]) -> u64 {
 }
 
 /// Lets one row grow to `to` pages as far as `limit` allows for all; returns what it holds then, which is never less
-/// than before. Only its member does this, one thread at a time.
+/// than before, and may be less than there is if another grows at the same moment. Only its member does this, one thread
+/// at a time.
 pub fn grow(rows: &[Row], index: usize, to: u32, limit: u32) -> u32 {
     let row = &rows[index];
     let before = Word::Share.read(row);
     if to <= before {
         return before;
     }
-    Word::Share.write(row, to);
+    let beside_others = |own: u32, most: u32| {
+        let others = held(rows).saturating_sub(own.into());
+        u64::from(limit).saturating_sub(others).clamp(before.into(), most.into()) as u32
+    };
+    // No more than there seems to be: the others take what is written here for held.
+    let wanted = beside_others(before, to);
+    Word::Share.write(row, wanted);
     // Between the store and the loads: of two members that grow at once, one sees the other's store.
     fence(Ordering::SeqCst);
-    let others = held(rows) - u64::from(to);
-    let room = u64::from(limit).saturating_sub(others).min(u64::from(to)) as u32;
-    let kept = room.max(before);
+    let kept = beside_others(wanted, wanted);
     Word::Share.write(row, kept);
     kept
 }

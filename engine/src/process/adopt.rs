@@ -53,7 +53,8 @@ impl Core {
             let roomiest = self.nodes.iter().max_by_key(|node| node.lock().spare);
             return (roomiest.expect("an engine has a node").id, most);
         }
-        let found = numa::nodes_of(self.page_address(range.first), most as usize);
+        let address = |page: usize| self.page_address(range.first + page as u32);
+        let found = numa::nodes_of(most as usize, address);
         let here = self.node_here().id;
         let node_of = |index: u32| {
             let memory = found[index as usize];

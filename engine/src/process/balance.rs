@@ -88,8 +88,7 @@ impl Balance {
         self.core.charge_outside(&self.member);
         let before = self.core.holding();
         let standing = self.standing(before, pressure);
-        let outside = self.member.outside();
-        self.member.publish(standing, before.used() + outside);
+        self.member.publish(standing, before.used() + self.member.outside());
         let inherited = self.member.inherited();
         self.core.take_over_inherited(&self.member);
         let is_written = inherited != self.member.inherited();
@@ -100,8 +99,7 @@ impl Balance {
             Move::Grow(to) => self.core.follow_share(self.member.grow(to), inherited),
             Move::Shrink(to) => self.core.follow_share(to, inherited),
         }
-        let after = self.core.holding();
-        self.member.shrink((after.budget + after.debt + outside).saturating_sub(inherited));
+        let after = self.core.give_back_share(&self.member);
         let is_idle = next == Move::Keep && pressure == Pressure::None && !is_written;
         self.pause_ns = match (after.debt, is_idle) {
             (1.., _) => REPAY_NS,

@@ -24,7 +24,18 @@ use std::sync::atomic::Ordering;
 /// What a fork needs in the parent and in the child.
 #[must_use = "the engine stands still until the fork is finished"]
 pub struct ForkTicket {
-    estate: Result<Estate, Error>,
+    /// None where the process was itself forked without the engine.
+    estate: Option<Result<Estate, Error>>,
+}
+
+impl ForkTicket {
+    /// For a process without the engine.
+    pub(crate) const EMPTY: Self = Self { estate: None };
+
+    /// Whether there is nothing to be handed over.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.estate.is_none()
+    }
 }
 
 impl Core {
@@ -36,7 +47,7 @@ impl Core {
         self.arena.hold();
         let estate = self.hand_over_devices();
         self.arena.advise(libc::MADV_DOFORK).expect("the arena is one range of ours");
-        ForkTicket { estate }
+        ForkTicket { estate: Some(estate) }
     }
 
     fn hand_over_devices(&self) -> Result<Estate, Error> {
@@ -66,12 +77,13 @@ impl Core {
     /// # Errors
     /// Slots had to be copied and could not be, or there is no room for a device or descriptor.
     pub(crate) fn renew(&self, ticket: ForkTicket) -> Result<(), Error> {
+        let estate = ticket.estate.expect("the parent had something to hand over");
         sigbus::forget_readers();
         self.forget_changes();
-        self.shrinkers.forget_scans();
+        self.shrinkers.forget_scan();
         self.waits.forget();
         self.polling.renew();
-        self.devices.take_over(ticket.estate?)?;
+        self.devices.take_over(estate?)?;
         self.shortage.devices_full.store(false, Ordering::Relaxed);
         self.renew_descriptors()?;
         if let Some(member) = self.member() {
@@ -80,6 +92,7 @@ impl Core {
         self.arena.advise(libc::MADV_DONTFORK).map_err(Error::Tables)?;
         self.arena.release();
         self.distrust_all();
+        self.own_process.adopt();
         Ok(())
     }
 
@@ -110,6 +123,7 @@ impl Core {
         for fd in self.threads.queue_fds.lock().drain(..) {
             fd::close_inherited(fd);
         }
+        std::mem::forget(std::mem::take(&mut *self.threads.rings.lock()));
         let events = self.nodes.iter().map(|node| &node.reclaim_wanted);
         let helpers = self.threads.helpers.iter().map(|helper| &helper.wanted);
         for event in events.chain(helpers).chain([&self.threads.server_wanted]) {

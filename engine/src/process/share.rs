@@ -153,21 +153,31 @@ impl Core {
     }
 
     fn set_limit_now(&self, member: &Member, pages: u32) -> Result<(), Error> {
-        let (share, inherited) = (member.share(), member.inherited());
         let own = left_of(member, pages).max(self.floor_pages());
-        if own <= share {
-            self.resize(self.of_share(own, inherited))?;
+        let take = || self.of_share(member.grow(own).min(own), member.inherited());
+        if own <= member.share() {
+            self.resize_to(take)?;
             member.ledger.set_limit(pages);
             return Ok(());
         }
         let before = member.ledger.limit();
         member.ledger.set_limit(pages);
-        let share = member.grow(own);
-        let outcome = self.resize(self.of_share(share, inherited));
+        let outcome = self.resize_to(take);
         if outcome.is_err() {
             member.ledger.set_limit(before);
         }
         outcome
+    }
+
+    /// Gives back what the engine does not have of its share, and returns what it has. What another thread has taken for a
+    /// larger budget is part of that.
+    pub(crate) fn give_back_share(&self, member: &Member) -> Holding {
+        self.with_budget(|| {
+            let holding = self.holding_of_nodes();
+            let all = holding.budget + holding.debt + member.outside();
+            member.shrink(all.saturating_sub(member.inherited()));
+            holding
+        })
     }
 
     /// Takes over from the parent what has become this process's own by writing.
@@ -183,8 +193,11 @@ impl Core {
         let still = all.saturating_sub(own).min(inherited);
         if still < inherited {
             let budget = holding.budget.saturating_add(member.outside());
-            let share = member.grow(budget.saturating_sub(still));
-            member.set_inherited(still);
+            let share = self.with_budget(|| {
+                let share = member.grow(budget.saturating_sub(still));
+                member.set_inherited(still);
+                share
+            });
             self.follow_share(share.max(self.floor_pages().saturating_sub(still)), still);
         }
     }

@@ -22,7 +22,7 @@ const NEIGHBOURS: u32 = 16;
 pub struct Reclaimed {
     /// Pages looked at.
     pub scanned: u32,
-    /// Pages unmapped, those to be written among them.
+    /// Pages unmapped, those to be written among them, and those that turned out to be another node's.
     pub unmapped: u32,
 }
 
@@ -46,8 +46,9 @@ impl Core {
     ) -> Reclaimed {
         let scanned = self.isolate(node, quota, scratch);
         let clean = self.unmap_clean(node, scratch);
+        let migrated = self.hand_over_migrated(node, unmapper, scratch);
         self.unmap_victims(node, unmapper, scratch);
-        let unmapped = scratch.count as u32 + clean;
+        let unmapped = scratch.count as u32 + clean + migrated;
         self.sort_out(node, scratch);
         self.feed_readahead();
         Reclaimed { scanned, unmapped }

@@ -139,7 +139,7 @@ impl Kswapd {
             scanned => self.pass.left.saturating_sub(scanned),
         };
         let outcome = if self.pass.left == 0 { self.end_pass(node) } else { Outcome::GoesOn };
-        if put_back > 0 { Outcome::Stuck } else { outcome }
+        if put_back > 0 && outcome != Outcome::Hopeless { Outcome::Stuck } else { outcome }
     }
 
     /// Unmaps a batch, in the way that costs less.
@@ -176,21 +176,24 @@ impl Kswapd {
                 drop(state);
                 self.round = None;
                 count(&self.core.counters.kswapd_failures, 1);
-                if is_hopeless {
-                    self.give_up(node);
+                match is_hopeless && self.give_up(node) == GivenUp::Before {
+                    true => Outcome::Hopeless,
+                    false => Outcome::Stuck,
                 }
-                Outcome::Stuck
             }
         }
     }
 
-    /// The node is hopeless: its reclaimer is not woken until there is progress.
-    fn give_up(&self, node: &Node) {
+    /// The node is hopeless: its reclaimer is not woken until there is progress. What has happened until here nobody has
+    /// told it, so it tries once more before it sleeps.
+    fn give_up(&self, node: &Node) -> GivenUp {
         self.core.end_turn(node, TurnEvent::GivesUp);
-        self.core.shortage.hopeless.fetch_add(1, Ordering::AcqRel);
-        if node.hopeless.swap(true, Ordering::AcqRel) {
-            self.core.shortage.hopeless.fetch_sub(1, Ordering::AcqRel);
+        self.core.shortage.hopeless.fetch_add(1, Ordering::SeqCst);
+        if node.hopeless.swap(true, Ordering::SeqCst) {
+            self.core.shortage.hopeless.fetch_sub(1, Ordering::SeqCst);
+            return GivenUp::Before;
         }
+        GivenUp::Now
     }
 
     /// Starts writes for all dirty pages of the batch, waiting for an idle write when there is none. Returns how
@@ -271,11 +274,14 @@ impl Kswapd {
             drop(inside);
         }
         let full = core.shortage.devices_full.load(Ordering::Relaxed);
-        let hopeless = node.hopeless.load(Ordering::Relaxed);
+        // Progress that was noted before that store did not signal either.
+        let hopeless = outcome == Outcome::Hopeless && node.hopeless.load(Ordering::SeqCst);
         match outcome {
             _ if !open => _ = self.wait(REST_MS),
-            Outcome::Stuck if hopeless => _ = self.wait(-1),
-            Outcome::Stuck => _ = self.wait(if full { REST_FULL_MS } else { REST_MS }),
+            _ if hopeless => _ = self.wait(-1),
+            Outcome::Stuck | Outcome::Hopeless => {
+                _ = self.wait(if full { REST_FULL_MS } else { REST_MS })
+            }
             _ if missed => {}
             Outcome::Balanced if self.queue.in_flight() == 0 => self.sleep_balanced(node),
             _ => _ = self.wait(-1),
@@ -326,6 +332,15 @@ struct Pass {
     reclaimed: u32,
 }
 
+/// When a node was given up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum GivenUp {
+    /// After the round that has just failed.
+    Now,
+    /// Before it: nothing has happened since.
+    Before,
+}
+
 /// How a pass over a node ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Outcome {
@@ -335,6 +350,8 @@ enum Outcome {
     Balanced,
     /// A round reclaimed nothing, or no device had room.
     Stuck,
+    /// A round reclaimed nothing, after the node had been given up already.
+    Hopeless,
     /// There is more to do.
     GoesOn,
 }
@@ -344,8 +361,8 @@ enum Outcome {
 /// # Errors
 /// No thread or no queue to be had.
 pub fn start(core: Arc<Core>, node: NodeId) -> Result<Thread, Error> {
-    let queue = Queue::new(core.tuning.io, DEPTH as u32).map_err(Error::Thread)?;
-    core.threads.queue_fds.lock().push(queue.as_raw_fd());
+    let mut queue = Queue::new(core.tuning.io, DEPTH as u32).map_err(Error::Thread)?;
+    core.threads.note_queue(&mut queue);
     let mut kswapd = Kswapd {
         core,
         node,

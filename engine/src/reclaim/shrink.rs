@@ -15,8 +15,7 @@ use crate::base::log;
 use crate::list_lru::ShrinkRequest;
 use crate::state::core::Core;
 use crate::state::node::Node;
-use crate::state::shrinkers::{Registered, Request, ShrinkResult, Turn};
-use crate::sys::clock::thread_id;
+use crate::state::shrinkers::{Registered, Request, ShrinkResult};
 use crate::sys::futex;
 use crate::sys::thread::Thread;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -73,7 +72,7 @@ impl Core {
     /// Asks every cache for a share of a node's objects; one that panics is not asked again.
     fn ask_all(&self, node: NodeId, share: Share) {
         let mut last = None;
-        while let Some((entry, turn)) = self.next_shrinker(last) {
+        while let Some((entry, turn)) = self.inside_gate(|| self.shrinkers.next(last)) {
             last = Some(entry.id);
             let asked = catch_unwind(AssertUnwindSafe(|| entry.ask(self, node, share)));
             if asked.is_err() {
@@ -85,21 +84,6 @@ impl Core {
             drop(entry);
             drop(turn);
         }
-    }
-
-    /// The shrinker that was registered next after `last`, and the turn to ask it.
-    fn next_shrinker(&self, last: Option<u64>) -> Option<(Arc<Registered>, Turn)> {
-        let _inside = self.gate.enter();
-        let entries = self.shrinkers.entries.lock();
-        let next = entries.iter().find(|entry| last.is_none_or(|last| entry.id > last)).cloned();
-        let next = next.map(|entry| {
-            // Under the lock: a removal either finds the entry without a turn for good, or sees this.
-            entry.scan.thread.store(thread_id() as u32, Ordering::Relaxed);
-            let turn = Turn(entry.scan.clone());
-            (entry, turn)
-        });
-        drop(entries);
-        next
     }
 }
 

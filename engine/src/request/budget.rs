@@ -31,11 +31,27 @@ impl Core {
     /// # Errors
     /// As [`Self::set_budget`].
     pub(crate) fn resize(&self, pages: u32) -> Result<(), Error> {
+        self.resize_to(|| pages)
+    }
+
+    /// As [`Self::resize`], to the pages that are taken for it when no other thread changes the budget.
+    ///
+    /// # Errors
+    /// As [`Self::set_budget`].
+    pub(crate) fn resize_to(&self, take: impl FnOnce() -> u32) -> Result<(), Error> {
+        self.with_budget(|| {
+            let pages = take();
+            self.check_pins(pages)?;
+            self.check_stored(pages)?;
+            self.divide_budget(pages)
+        })
+    }
+
+    /// Acts while no other thread changes the budget.
+    pub(crate) fn with_budget<T>(&self, act: impl FnOnce() -> T) -> T {
         let _inside = self.gate.enter();
         let _changing = self.budget_change.lock();
-        self.check_pins(pages)?;
-        self.check_stored(pages)?;
-        self.divide_budget(pages)
+        act()
     }
 
     /// As [`Self::resize`], also while the gate is closed.
@@ -53,11 +69,10 @@ impl Core {
                 let share = u64::from(*budget) * PAGE_BYTES as u64;
                 return Err(Error::NodeBudgetTooSmall(number, share));
             }
-            // A quarter more positions than pages, so that whole runs of holes can be found.
-            if u64::from(*budget) > u64::from(node.positions()) * 4 / 5 {
+            if u64::from(*budget) > budget_most(node.positions().into()) {
                 let most = |node: &Node| u64::from(node.positions());
                 let positions: u64 = self.nodes.iter().map(most).sum();
-                return Err(Error::BudgetTooLarge(bytes, positions * 4 / 5 * PAGE_BYTES as u64));
+                return Err(Error::BudgetTooLarge(bytes, budget_most(positions) * PAGE_BYTES as u64));
             }
         }
         let settings = self.watermark_settings();

@@ -2,31 +2,34 @@
 use crate::base::index::{FrameIndex, PageIndex, PageRange, Slot};
 use crate::state::core::Core;
 use crate::state::node::Node;
-use crate::state::page::{Mapped, PageState, Waiters, Word};
+use crate::state::page::{Mapped, PageState, Standing, Waiters, Word};
 use crate::state::scratch::Unmapped;
-use crate::sys::{PAGE_BYTES, futex, process};
+use crate::sys::{PAGE_BYTES, process};
 use crate::transfer::drop::drop_memory;
 use crate::transfer::map::TRIES_MAX;
 use crate::transfer::verdict::{Call, Extent, Verdict, verdict};
 use std::sync::atomic::Ordering;
 use userswap_policy::frames::FrameRun;
 
-/// How long a request that must have a page's content waits for its device before it looks again: 1 ms.
-const WAIT_NS: u64 = 1_000_000;
+/// How often one request waits for what becomes free, for all its pages together, before it copies what a device or a pipe holds on to: a
+/// transfer takes milliseconds, whatever was under way when the request began has had as long by then, and a pipe, which may
+/// hold a page for longer, only reads.
+const WAITS_MAX: u32 = 200;
 
-/// How often it looks before it copies: a transfer takes milliseconds, and a pipe, which may hold a page for longer,
-/// only reads.
-const KEEP_TRIES: u32 = 200;
-
-/// Why the content of a page is taken.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// Why the content of pages is taken.
+#[derive(PartialEq, Eq, Debug)]
 pub(crate) enum TakeFor {
     /// To be forgotten.
     Drop,
-    /// To go elsewhere, every byte of it, if possible with its physical page.
-    Keep,
-    /// To go elsewhere as a copy: a device or a pipe holds on to the physical page.
-    Copy,
+    /// To go elsewhere, every byte of it, if possible with its physical page; with the waits that the request has left.
+    Keep { waits: u32 },
+}
+
+impl TakeFor {
+    /// To go elsewhere, for all pages of one request.
+    pub(crate) fn keep() -> Self {
+        Self::Keep { waits: WAITS_MAX }
+    }
 }
 
 /// What a page held.
@@ -44,15 +47,8 @@ pub(crate) enum Content {
 
 impl Core {
     /// Takes the content of a page, which is Untouched then; waits while another thread owns the page.
-    pub(crate) fn take_content(&self, page: PageIndex, take_for: TakeFor) -> Content {
-        let mut tries = 0;
+    pub(crate) fn take_content(&self, page: PageIndex, take_for: &mut TakeFor) -> Content {
         loop {
-            tries += 1;
-            let take_for = if tries > KEEP_TRIES && take_for == TakeFor::Keep {
-                TakeFor::Copy
-            } else {
-                take_for
-            };
             let freed = self.shortage.freed.load(Ordering::Acquire);
             let seen = self.pages.load(page);
             let taken = match seen.state() {
@@ -62,8 +58,8 @@ impl Core {
                     continue;
                 }
                 // The device needs the frame until it has written it.
-                PageState::Writing { .. } if take_for != TakeFor::Drop => {
-                    futex::wait_for(&self.shortage.freed, freed, WAIT_NS);
+                PageState::Writing { .. } if *take_for != TakeFor::Drop => {
+                    self.wait_for_freed(freed);
                     continue;
                 }
                 PageState::Resident { .. } | PageState::Clean { .. } => {
@@ -113,7 +109,12 @@ impl Core {
 
     /// Takes the content of a resident page; None if its word has changed, or if it is to be tried again because a
     /// device or a system call holds the page.
-    fn take_resident(&self, page: PageIndex, seen: Word, take_for: TakeFor) -> Option<Content> {
+    fn take_resident(
+        &self,
+        page: PageIndex,
+        seen: Word,
+        take_for: &mut TakeFor,
+    ) -> Option<Content> {
         let Mapped { slot, pins, node } = seen.state().mapped()?;
         if !self.pages.claim(page, seen, PageState::Leaving { slot }) {
             return None;
@@ -121,39 +122,43 @@ impl Core {
         let node = self.node(node);
         let mut taken = [Unmapped::Stayed];
         self.unmap(node, PageRange { first: page, count: 1 }, &mut taken);
-        let content = match taken[0] {
-            Unmapped::Frame(frame) => Content::Frame(frame, slot),
-            Unmapped::Stayed if take_for == TakeFor::Keep => {
-                let state = PageState::Resident { slot, pins, node: node.id };
-                if self.pages.publish_mapped(page, state, seen.standing()) == Waiters::Some {
-                    self.wake_faults(PageRange { first: page, count: 1 });
-                }
-                node.lock().enlist(&self.pages, page, 1);
-                futex::wait_for(
-                    &self.shortage.freed,
-                    self.shortage.freed.load(Ordering::Acquire),
-                    WAIT_NS,
-                );
-                return None;
+        let content = match (taken[0], take_for) {
+            (Unmapped::Frame(frame), _) => Content::Frame(frame, slot),
+            (Unmapped::Gone, _) => {
+                self.free_any_slot(slot);
+                Content::None
             }
-            Unmapped::Stayed if take_for == TakeFor::Copy => {
+            (Unmapped::Stayed, TakeFor::Drop) => {
+                self.drop_in_place(node, page, slot);
+                Content::None
+            }
+            (Unmapped::Stayed, TakeFor::Keep { waits: 0 }) => {
                 let copy = self.copy_of(node, page);
                 self.drop_in_place(node, page, slot.filter(|_| copy.is_none()));
                 copy.map_or(Content::None, |frame| Content::Frame(frame, slot))
             }
-            Unmapped::Gone => {
-                self.free_any_slot(slot);
-                Content::None
-            }
-            Unmapped::Stayed => {
-                self.drop_in_place(node, page, slot);
-                Content::None
+            (Unmapped::Stayed, TakeFor::Keep { waits }) => {
+                *waits -= 1;
+                let state = PageState::Resident { slot, pins, node: node.id };
+                self.wait_for_holder(page, state, seen.standing());
+                return None;
             }
         };
         self.forget_pins(pins);
         node.lock().lists.remove(page);
         self.publish(page, PageState::Untouched);
         Some(content)
+    }
+
+    /// A page that stays for now is mapped again; waits for whatever holds it.
+    fn wait_for_holder(&self, page: PageIndex, state: PageState, standing: Standing) {
+        if self.pages.publish_mapped(page, state, standing) == Waiters::Some {
+            self.wake_faults(PageRange { first: page, count: 1 });
+        }
+        let node = state.mapped().expect("it is mapped").node;
+        self.node(node).lock().enlist(&self.pages, page, 1);
+        let freed = self.shortage.freed.load(Ordering::Acquire);
+        self.wait_for_freed(freed);
     }
 
     /// Lets the kernel drop a page that would not move: it is pinned, or went without us.

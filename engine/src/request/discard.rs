@@ -12,6 +12,9 @@ use userswap_trace::Kind;
 impl Core {
     /// Forgets the content of a range: nothing is written, and the pages read as zeros afterwards.
     pub fn drop_range(&self, range: PageRange) {
+        if !self.own_process.is_here() {
+            return;
+        }
         let _inside = self.gate.enter();
         self.readahead.forget(range.first);
         for part in self.pages.touched.within(range) {
@@ -31,7 +34,7 @@ impl Core {
             page = match self.claim_resident_run(page, part.end()) {
                 Some((run, node)) => self.drop_resident(run, self.node(node)),
                 None => {
-                    let content = self.take_content(page, TakeFor::Drop);
+                    let content = self.take_content(page, &mut TakeFor::Drop);
                     self.discard(content);
                     page + 1
                 }

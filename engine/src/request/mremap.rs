@@ -11,7 +11,7 @@ impl Core {
     /// next to it, or by an old fault message of what was mapped there before.
     fn claim_fresh(&self, page: PageIndex, state: PageState) {
         while !self.pages.change(page, PageState::Untouched, state) {
-            let content = self.take_content(page, TakeFor::Drop);
+            let content = self.take_content(page, &mut TakeFor::Drop);
             self.discard(content);
         }
     }
@@ -19,10 +19,11 @@ impl Core {
     /// Moves the content of pages to other pages that are Untouched (mremap): no byte is copied.
     pub fn move_range(&self, from: PageRange, to: PageIndex) {
         let _inside = self.gate.enter();
+        let mut keep = TakeFor::keep();
         let sources = self.pages.touched.within(from);
         for source in sources.flat_map(|part| part.first..part.end()) {
             let target = to + (source - from.first);
-            let content = self.take_content(source, TakeFor::Keep);
+            let content = self.take_content(source, &mut keep);
             let (state, frame) = match content {
                 Content::None => continue,
                 Content::Lost => (PageState::Lost, None),

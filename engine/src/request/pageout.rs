@@ -37,6 +37,12 @@ impl Core {
         for node in &self.nodes {
             scratch.clear();
             (range.first..range.end()).for_each(|page| claim(self, node.id, page, scratch));
+            // As those that reclaim has popped: what leaves is listed where it is mapped again.
+            let mut state = node.lock();
+            for page in scratch.pages() {
+                state.lists.remove(page);
+            }
+            drop(state);
             put_back += self.unmap_claimed(node, scratch);
         }
         self.release_cached(range);

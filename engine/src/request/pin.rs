@@ -24,16 +24,61 @@ impl Core {
         Ok(())
     }
 
+    /// As [`Core::pin_range`], also beyond what the budget can hold: for some pages and the moment of a fork, in which no
+    /// fault is served.
+    ///
+    /// # Panics
+    /// A page is pinned more than [`PINS_MAX`] times.
+    pub fn pin_beyond(&self, range: PageRange) {
+        self.devices.allowance.pins.fetch_add(range.count, Ordering::Relaxed);
+        self.pin_missing(range.first..range.end());
+    }
+
     /// Before anything is pinned, so that two callers cannot both take the last room, and compressed pages take no more
-    /// of it.
-    fn count_pins(&self, count: u32, most: impl FnOnce() -> u32) -> Result<(), Error> {
-        let before = self.devices.allowance.pins.fetch_add(count, Ordering::Relaxed);
-        let most = most();
-        if before + count > most {
+    /// of it. What is refused counts at no moment, or others would be refused for it.
+    fn count_pins(&self, count: u32, most: impl Fn() -> u32) -> Result<(), Error> {
+        let pins = &self.devices.allowance.pins;
+        let room = most();
+        let fits = |before: u32| before.checked_add(count).filter(|after| *after <= room);
+        pins.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits)
+            .map_err(|before| Error::PinTooLarge(count, room.saturating_sub(before)))?;
+        // Compressed pages may have taken some of the room before they saw these pins.
+        let (taken, room) = (pins.load(Ordering::Relaxed), most());
+        if taken > room {
             self.forget_pins(count);
-            return Err(Error::PinTooLarge(count, most.saturating_sub(before)));
+            return Err(Error::PinTooLarge(count, room.saturating_sub(taken - count)));
         }
         Ok(())
+    }
+
+    /// In the child of a fork, once it is served: leaves no page more pins than `most` says. The others are of its
+    /// parent's threads, some of which may have been counted for pages that they did not come to.
+    pub fn limit_pins(&self, most: impl Fn(PageIndex) -> u32) {
+        if self.devices.allowance.pins.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let _inside = self.gate.enter();
+        let whole = PageRange { first: 0, count: self.arena.pages() };
+        let pages = self.pages.touched.within(whole).flat_map(|part| part.first..part.end());
+        let left = pages.map(|page| self.limit_pins_of(page, &most)).sum();
+        self.devices.allowance.pins.store(left, Ordering::Relaxed);
+    }
+
+    /// Returns how many pins it has then.
+    fn limit_pins_of(&self, page: PageIndex, most: &impl Fn(PageIndex) -> u32) -> u32 {
+        loop {
+            let seen = self.pages.load(page);
+            // What another state owns has no pins.
+            let PageState::Resident { slot, pins, node } = seen.state() else { return 0 };
+            let left = pins.min(if pins == 0 { 0 } else { most(page) });
+            if left == pins {
+                return pins;
+            }
+            if self.pages.claim(page, seen, PageState::Resident { slot, pins: left, node }) {
+                self.relist(page, left, node);
+                return left;
+            }
+        }
     }
 
     /// Swaps pages in and pins them; they are counted.

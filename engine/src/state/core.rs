@@ -32,6 +32,7 @@ use crate::state::wants::Wants;
 use crate::state::watermarks::WatermarkSettings;
 use crate::sys::lock::Lock;
 use crate::sys::own_memory::OwnMemory;
+use crate::sys::own_process::OwnProcess;
 use crate::sys::uffd::{Rights, Uffd, feature};
 use crate::sys::{PAGE_BYTES, clock, numa};
 use std::sync::atomic::{AtomicBool, AtomicU8};
@@ -99,6 +100,8 @@ pub struct Core {
     pub clean_pages: CleanPages,
     /// Where the bytes of pages are read.
     pub own_memory: OwnMemory,
+    /// The one that has the engine.
+    pub own_process: OwnProcess,
     /// Where pages are swapped out to.
     pub devices: Devices,
     /// Tells clean pages from changed ones.
@@ -183,6 +186,7 @@ impl Core {
             topology,
             uffd,
             own_memory: open_own_memory(path)?,
+            own_process: OwnProcess::new().map_err(Error::Tables)?,
             devices,
             checksums: Checksums::new(),
             counters: Counters::default(),
@@ -235,6 +239,15 @@ impl Core {
         self.arena.plain().into_iter().try_for_each(|part| {
             self.uffd.register(self.page_address(part.first), part.count as usize * PAGE_BYTES)
         })
+    }
+
+    /// That this process has the engine. A child made past our fork has neither its memory nor its threads, and what it asks of the
+    /// descriptors that it has inherited is done to its parent.
+    ///
+    /// # Errors
+    /// [`Error::ForkedWithout`].
+    pub(crate) fn check_here(&self) -> Result<(), Error> {
+        if self.own_process.is_here() { Ok(()) } else { Err(Error::ForkedWithout) }
     }
 
     /// With the gate closed and empty, the accounting balances and no page is in transition.

@@ -358,11 +358,10 @@ impl NodeState {
         self.pool.take_free(max).map(|run| self.shift(run))
     }
 
-    /// Frames without a physical page, held from now on, to move pages out to.
-    pub fn take_holes(&mut self, max: u32) -> FrameRun {
-        let run =
-            self.pool.take_holes(max).expect("the pool has more frames than the budget has pages");
-        self.shift(run)
+    /// Up to `max` frames without a physical page, held from now on, to move pages out to. There are some, unless debt has
+    /// let the program have more pages than the pool has frames.
+    pub fn take_holes(&mut self, max: u32) -> Option<FrameRun> {
+        self.pool.take_holes(max).map(|run| self.shift(run))
     }
 
     /// Frames whose content is not needed any more.
@@ -401,17 +400,13 @@ impl NodeState {
     pub fn enlist(&mut self, pages: &PageTable, first: PageIndex, count: u32) {
         for page in first..first + count {
             let word = pages.load(page);
-            match word.state() {
-                PageState::Resident { node, .. } | PageState::Clean { node, .. }
-                    if node == self.id =>
-                {
+            if let Some(mapped) = word.state().mapped() {
+                if mapped.node == self.id {
                     self.lists.push_newest(ListId::of(word.standing().activity), page);
                     self.on_lru_add();
                 }
-                PageState::Cached { frame, .. } if self.owns(frame) => {
-                    self.lists.push_newest(ListId::Cached, page);
-                }
-                _ => {}
+            } else if matches!(word.state(), PageState::Cached { frame, .. } if self.owns(frame)) {
+                self.lists.push_newest(ListId::Cached, page);
             }
         }
     }

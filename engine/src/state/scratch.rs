@@ -73,6 +73,12 @@ impl Scratch {
         self.count + self.clean_count
     }
 
+    /// Their numbers.
+    pub fn pages(&self) -> impl Iterator<Item = PageIndex> {
+        let added = self.victims[..self.count].iter().chain(&self.clean[..self.clean_count]);
+        added.map(|victim| victim.page)
+    }
+
     /// One more page, owned, whose content is in a held frame.
     pub fn add_held(&mut self, victim: Victim) {
         self.victims[self.count] = victim;

@@ -23,6 +23,10 @@ pub fn build(budgets: &[u32], most: u32, pages: u32) -> Result<Vec<Node>, Error>
     let mut nodes = Vec::new();
     for (index, budget) in budgets.iter().enumerate() {
         let frames = pool_frames(*budget, later[index], budgets.len() as u32);
+        let (wanted, most) = (u64::from(*budget), budget_most(frames.into()));
+        if wanted > most {
+            return Err(Error::BudgetTooLarge(wanted * PAGE_BYTES as u64, most * PAGE_BYTES as u64));
+        }
         let run = FrameRun { first, count: frames };
         first += run.count;
         let id = NodeId(index as u16);
@@ -37,6 +41,11 @@ pub fn build(budgets: &[u32], most: u32, pages: u32) -> Result<Vec<Node>, Error>
 fn pool_frames(budget: u32, later: u32, nodes: u32) -> u32 {
     let frames = u64::from(budget).max(later.into()) * 4 + u64::from(FRAMES_EXTRA);
     frames.min(FRAMES_MAX / u64::from(nodes)) as u32 / RUN_MAX * RUN_MAX
+}
+
+/// Pages that so many frames are enough for: with a quarter more of these whole runs of holes can be found.
+pub(crate) fn budget_most(frames: u64) -> u64 {
+    frames * 4 / 5
 }
 
 /// Divides a budget among the nodes of a machine: as asked for by node, or by their CPUs.

@@ -10,6 +10,7 @@
 //! What the memory of a cache takes from the budget is told with an [`Account`](crate::account::Account).
 use crate::base::status::ShrinkerStatus;
 use crate::list_lru::ShrinkRequest;
+use crate::sys::clock::thread_id;
 use crate::sys::futex;
 use crate::sys::lock::Lock;
 use std::sync::Arc;
@@ -46,7 +47,9 @@ pub enum ShrinkResult {
 /// The shrinkers of an engine, and what they are going to be asked.
 pub struct Shrinkers {
     /// Taken only inside the gate, so that a fork finds it free.
-    pub(crate) entries: Lock<Vec<Arc<Registered>>>,
+    entries: Lock<Vec<Arc<Registered>>>,
+    /// The scan that the thread began last, also after its shrinker was removed; taken as the entries are.
+    last: Lock<Option<Arc<Scan>>>,
     /// How many there are: reclaim looks here first.
     registered: AtomicU32,
     pub(crate) requests: Box<[Request]>,
@@ -90,6 +93,7 @@ impl Shrinkers {
         let requests = (0..nodes).map(|_| Request::default()).collect();
         Self {
             entries: Lock::new(Vec::new()),
+            last: Lock::new(None),
             registered: AtomicU32::new(0),
             requests,
             requested: AtomicU32::new(0),
@@ -105,11 +109,26 @@ impl Shrinkers {
         futex::wake_all(&self.requested);
     }
 
-    /// In a forked child: a thread that was asking is in the parent.
-    pub(crate) fn forget_scans(&self) {
-        for entry in self.entries.lock().iter() {
-            entry.scan.thread.store(0, Ordering::Relaxed);
+    /// In a forked child: the thread that was asking is in the parent.
+    pub(crate) fn forget_scan(&self) {
+        if let Some(scan) = self.last.lock().take() {
+            scan.thread.store(0, Ordering::Relaxed);
         }
+    }
+
+    /// Inside the gate: the shrinker that was registered next after `last`, and the turn to ask it.
+    pub(crate) fn next(&self, last: Option<u64>) -> Option<(Arc<Registered>, Turn)> {
+        let entries = self.entries.lock();
+        let next = entries.iter().find(|entry| last.is_none_or(|last| entry.id > last)).cloned();
+        let next = next.map(|entry| {
+            // Under the lock: a removal either finds the entry without a turn for good, or sees this.
+            entry.scan.thread.store(thread_id() as u32, Ordering::Relaxed);
+            *self.last.lock() = Some(entry.scan.clone());
+            let turn = Turn(entry.scan.clone());
+            (entry, turn)
+        });
+        drop(entries);
+        next
     }
 
     pub(crate) fn has_thread(&self) -> bool {
@@ -150,5 +169,55 @@ impl Drop for Turn {
     fn drop(&mut self) {
         self.0.thread.store(0, Ordering::Release);
         futex::wake_all(&self.0.thread);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Empty;
+
+    impl Shrinker for Empty {
+        fn count(&self, _: &ShrinkRequest) -> u64 {
+            0
+        }
+
+        fn scan(&self, _: &mut ShrinkRequest) -> ShrinkResult {
+            ShrinkResult::Stop
+        }
+    }
+
+    fn registered(id: u64) -> Arc<Registered> {
+        Arc::new(Registered {
+            id,
+            name: "empty".into(),
+            shrinker: Arc::new(Empty),
+            deferred: Box::default(),
+            scanned: AtomicU64::new(0),
+            freed: AtomicU64::new(0),
+            scan: Arc::default(),
+        })
+    }
+
+    #[test]
+    fn a_childs_registration_waits_for_no_scan_of_its_parents_removed_or_not() {
+        for is_removed in [false, true] {
+            let shrinkers = Shrinkers::new(1);
+            [4, 7].into_iter().for_each(|id| shrinkers.insert(registered(id)));
+            assert_eq!(shrinkers.next(Some(7)).map(|(entry, _)| entry.id), None);
+            let (entry, turn) = shrinkers.next(Some(4)).expect("the second one is left");
+            assert_eq!(
+                (entry.id, entry.scan.thread.load(Ordering::Relaxed)),
+                (7, thread_id() as u32)
+            );
+            // As after a panic: before the turn ends.
+            if is_removed {
+                shrinkers.remove(7);
+            }
+            shrinkers.forget_scan();
+            assert_eq!(entry.scan.thread.load(Ordering::Relaxed), 0, "removed: {is_removed}");
+            drop(turn);
+        }
     }
 }

@@ -1,17 +1,23 @@
 //! What the engine's own threads, the server and the reclaimers, share: how they are woken, and that they shall end.
+use crate::device::queue::{Queue, Workers};
+use crate::device::record::Device;
 use crate::state::core::Core;
 use crate::sys::fd::Event;
 use crate::sys::lock::Lock;
 use crate::sys::process;
+use crate::sys::signal::Blocked;
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::mpsc;
 use userswap_policy::servers::servers;
 
 /// The threads' common state.
 pub struct Threads {
     /// Descriptors of the threads' queues, and of a trace: a forked child has none of those threads.
     pub queue_fds: Lock<Vec<RawFd>>,
+    /// Queues that have no threads for servers yet; a forked child has none of them.
+    pub rings: Lock<Vec<mpsc::Sender<Workers>>>,
     /// Wakes the server for readahead.
     pub server_wanted: Event,
     /// Servers that help while one does not keep up.
@@ -32,12 +38,19 @@ impl Threads {
         let helpers = (1..servers).map(|_| Helper::new());
         Ok(Self {
             queue_fds: Lock::new(Vec::new()),
+            rings: Lock::new(Vec::new()),
             server_wanted: Event::new()?,
             helpers: helpers.collect::<io::Result<_>>()?,
             servers: AtomicU8::new(servers),
             servers_max: AtomicU8::new(1),
             stopping: AtomicBool::new(false),
         })
+    }
+
+    /// Takes note of a queue that a thread of the engine's will have.
+    pub fn note_queue(&self, queue: &mut Queue) {
+        self.queue_fds.lock().push(queue.as_raw_fd());
+        self.rings.lock().extend(queue.for_talkers());
     }
 
     /// Whether any helper is awake.
@@ -86,6 +99,24 @@ impl Helper {
 }
 
 impl Core {
+    /// The queues that want threads for servers, if there are servers.
+    pub(crate) fn rings_for_servers(&self) -> Vec<mpsc::Sender<Workers>> {
+        match self.devices.list().any(Device::is_remote) {
+            true => std::mem::take(&mut *self.threads.rings.lock()),
+            false => Vec::new(),
+        }
+    }
+
+    /// Gives them some, by a thread that no fault and no fork waits for; without, they do with one request at a time.
+    pub(crate) fn start_talkers(&self, rings: Vec<mpsc::Sender<Workers>>) {
+        let _blocked = Blocked::new();
+        for ring in rings {
+            let Ok(workers) = Workers::start() else { return };
+            // A queue that has ended wants none.
+            let _ = ring.send(workers);
+        }
+    }
+
     /// Tells all threads to end.
     pub(crate) fn stop(&self) {
         self.threads.stopping.store(true, Ordering::Release);

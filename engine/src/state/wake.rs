@@ -9,6 +9,9 @@ use crate::state::page::{PageState, Waiters};
 use crate::sys::PAGE_BYTES;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
+/// How long a thread that must have a page's content, or a frame, waits before it looks again.
+const WAIT_NS: u64 = 1_000_000;
+
 /// Frames and slots that threads wait for.
 #[derive(Debug, Default)]
 pub struct Shortage {
@@ -60,6 +63,11 @@ impl Core {
         self.note_progress();
         self.shortage.freed.fetch_add(1, Ordering::Release);
         crate::sys::futex::wake_all(&self.shortage.freed);
+    }
+
+    /// Waits until frames may have become free since the counter said `seen`, for 1 ms at most.
+    pub(crate) fn wait_for_freed(&self, seen: u32) {
+        crate::sys::futex::wait_for(&self.shortage.freed, seen, WAIT_NS);
     }
 
     /// Something happened that may let reclaim succeed: hopeless nodes get another chance.

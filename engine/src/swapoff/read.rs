@@ -66,7 +66,7 @@ impl Core {
         count(&self.counters.swap_read_errors, 1);
         let pieces = Pieces::one(self.frame_address(frame), PAGE_BYTES);
         let near = self.node_of_frame(frame).id;
-        let outcome = self.devices.read_patiently(slot, &pieces, near);
+        let outcome = self.devices.read_again_patiently(slot, &pieces, near);
         outcome.is_ok() && self.has_arrived(slot, frame)
     }
 

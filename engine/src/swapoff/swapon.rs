@@ -37,6 +37,7 @@ impl Core {
         };
         self.inside_gate(|| self.devices.swapon(opened, &self.topology))?;
         self.devices.start_keepers().map_err(Error::Thread)?;
+        self.start_talkers(self.inside_gate(|| self.rings_for_servers()));
         self.shortage.devices_full.store(false, Ordering::Relaxed);
         self.note_room();
         Ok(())
@@ -45,8 +46,9 @@ impl Core {
     /// Takes the right to change the set of devices.
     ///
     /// # Errors
-    /// Another thread has it.
+    /// Another thread has it, or this process has none of the devices.
     pub(crate) fn change_devices(&self) -> Result<Changing<'_>, Error> {
+        self.check_here()?;
         match self.changing_devices.swap(true, Ordering::Acquire) {
             false => Ok(Changing(self)),
             true => Err(Error::DevicesChanging),

@@ -1,5 +1,4 @@
 //! What the kernel knows about nodes: where a thread runs, where a page lies, where memory should come from.
-use super::PAGE_BYTES;
 use std::io;
 
 /// `MPOL_PREFERRED` of mbind(2): from this node while it has memory, else from the nearest.
@@ -84,11 +83,15 @@ impl Drop for Preferred {
     }
 }
 
-/// The node of each of up to 64 pages from `address` on; None where no page is present.
-pub fn nodes_of(address: usize, pages: usize) -> [Option<u32>; 64] {
-    assert!(pages <= 64, "one query is for a run");
-    let addresses: [usize; 64] = std::array::from_fn(|page| address + page * PAGE_BYTES);
-    let mut status = [-1i32; 64];
+/// Pages that one call asks for at most.
+pub const ASKED_MAX: usize = 64;
+
+/// The node of each of up to [`ASKED_MAX`] pages by their addresses; None where no page is present.
+pub fn nodes_of(pages: usize, address: impl Fn(usize) -> usize) -> [Option<u32>; ASKED_MAX] {
+    assert!(pages <= ASKED_MAX, "there is room for so many answers");
+    let mut addresses = [0; ASKED_MAX];
+    addresses[..pages].iter_mut().enumerate().for_each(|(page, to)| *to = address(page));
+    let mut status = [-1i32; ASKED_MAX];
     let none: *const i32 = std::ptr::null();
     // SAFETY: without a list of nodes the call moves nothing; both arrays have room for `pages`.
     let outcome = unsafe {
@@ -103,7 +106,7 @@ pub fn nodes_of(address: usize, pages: usize) -> [Option<u32>; 64] {
         )
     };
     if outcome < 0 {
-        return [None; 64];
+        return [None; ASKED_MAX];
     }
     status.map(|node| u32::try_from(node).ok())
 }
@@ -131,6 +134,7 @@ pub fn cpu_of_thread(thread: i32) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sys::PAGE_BYTES;
     use crate::sys::clock;
     use crate::sys::mapping::{Access, Mapping};
 
@@ -153,7 +157,7 @@ mod tests {
         let memory = Mapping::new(64 * PAGE_BYTES, Access::ReadWrite).unwrap();
         prefer(memory.address(), memory.bytes(), 0).unwrap();
         crate::sys::pages::zero(memory.address() + PAGE_BYTES, 1);
-        let nodes = nodes_of(memory.address(), 64);
+        let nodes = nodes_of(64, |page| memory.address() + page * PAGE_BYTES);
         assert!(nodes[1].is_some() && nodes[0].is_none() && nodes[2].is_none(), "{nodes:?}");
     }
 

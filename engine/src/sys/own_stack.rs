@@ -1,14 +1,75 @@
 //! Calls on a stack of their own, from handlers of signals: what those run on is small.
 //!
 //! A thread has eight kilobytes for its handlers where nobody says otherwise (SIGSTKSZ; Rust's own threads too), of which
-//! the kernel's frame takes three or more with AVX-512. A fault that compresses the page that leaves for it needs more.
+//! the kernel's frame takes three or more with AVX-512. A fault that compresses the page that leaves for it, or tells a
+//! server to keep it, needs more.
+use super::lock::Lock;
 use super::mapping::Mapping;
 use super::signal::is_handling;
 use std::ffi::c_void;
 use std::io;
+use std::sync::OnceLock;
 
 /// Sixteen times what zstd takes at any level. Never more of it is memory than was used.
 const BYTES: usize = 64 << 10;
+
+/// Stacks that any thread may have for one call.
+pub struct Shared(OnceLock<Vec<Lock<OwnStack>>>);
+
+/// So many threads have one at a time; others wait.
+const SHARED: usize = 16;
+
+/// For handlers of faults, whose calls wait for nobody who wants one.
+static FOR_HANDLERS: Shared = Shared::new();
+
+/// Makes the stacks for [`in_handler`], if there are none: not in one.
+pub fn provide() {
+    FOR_HANDLERS.provide();
+}
+
+/// Runs `work` on a stack of its own if this thread is in a handler of faults, and else where it is. It must not panic.
+pub fn in_handler<R, W: FnOnce() -> R>(work: W) -> R {
+    if is_handling() { FOR_HANDLERS.call(work) } else { work() }
+}
+
+impl Shared {
+    /// None, before [`Self::provide`].
+    pub const fn new() -> Self {
+        Self(OnceLock::new())
+    }
+
+    /// Makes the stacks, if there are none. Without memory for them there are fewer.
+    pub fn provide(&self) {
+        let stacks = (0..SHARED).map_while(|_| OwnStack::new().ok()).map(Lock::new);
+        self.0.get_or_init(|| stacks.collect());
+    }
+
+    /// Runs `work` on one of them, if there are any. It must not panic, nor want another of them; a signal that is handled there must
+    /// find room.
+    pub fn call<R, W: FnOnce() -> R>(&self, work: W) -> R {
+        let Some(first) = self.stacks().first() else { return work() };
+        let free = || self.stacks().iter().find_map(Lock::try_lock);
+        free().unwrap_or_else(|| first.lock()).call_there(work)
+    }
+
+    /// In a forked child: threads that had one are not there.
+    pub fn renew(&self) {
+        for stack in self.stacks() {
+            std::mem::forget(stack.try_lock());
+            stack.release();
+        }
+    }
+
+    fn stacks(&self) -> &[Lock<OwnStack>] {
+        self.0.get().map_or(&[], Vec::as_slice)
+    }
+}
+
+impl Default for Shared {
+    fn default() -> Self {
+        Self::new()
+    }
+}
 
 /// A stack for one call at a time.
 #[derive(Debug)]
@@ -30,9 +91,10 @@ impl OwnStack {
 
     /// Runs `work` there if this thread is in a handler of faults, and else where it is. It must not panic.
     pub fn call<R, W: FnOnce() -> R>(&mut self, work: W) -> R {
-        if !is_handling() {
-            return work();
-        }
+        if is_handling() { self.call_there(work) } else { work() }
+    }
+
+    fn call_there<R, W: FnOnce() -> R>(&mut self, work: W) -> R {
         let mut call = Call { work: Some(work), result: None };
         let end = self.0.address() + self.0.bytes();
         // SAFETY: the stack is this value's alone, and nobody else has it meanwhile. The call lives until it returns.

@@ -6,10 +6,12 @@
 use super::fd;
 use super::mapping::Mapping;
 use super::own_fd::Own;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::sync::atomic::AtomicU32;
 
 const WORDS: usize = 16;
@@ -51,10 +53,17 @@ impl SharedRows {
         let _ = self.record_lock(libc::F_SETLK, libc::F_UNLCK, byte..byte + 1);
     }
 
-    /// Whether another process has any byte locked.
-    pub fn has_lock(&self) -> bool {
-        let found = self.record_lock(libc::F_GETLK, libc::F_WRLCK, 0..self.rows);
+    /// Whether another process has one of these bytes locked.
+    pub fn has_lock(&self, bytes: Range<usize>) -> bool {
+        let found = self.record_lock(libc::F_GETLK, libc::F_WRLCK, bytes);
         found.is_some_and(|lock| i32::from(lock.l_type) != libc::F_UNLCK)
+    }
+
+    /// Whether this file is the one of that name.
+    pub fn is_at(&self, path: &Path) -> bool {
+        let place = |it: Metadata| (it.dev(), it.ino());
+        let own = self.file.metadata().map(place).ok();
+        own.is_some() && own == std::fs::metadata(path).map(place).ok()
     }
 
     fn record_lock(&self, command: i32, kind: i32, bytes: Range<usize>) -> Option<libc::flock> {

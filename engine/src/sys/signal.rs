@@ -1,5 +1,7 @@
 //! Signals: blocking them around locks, and SIGBUS as the delivery of faults.
+use super::clock;
 use super::lock::Lock;
+use super::own_stack::OwnStack;
 use std::cell::Cell;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -183,25 +185,50 @@ impl Drop for Handling {
     }
 }
 
+/// Stack that a fault takes: 3.9 KiB, measured; what compresses has its own. Signal stacks of eight kilobytes have that much
+/// once.
+const FAULT_BYTES: usize = 4352;
+
 extern "C" fn on_sigbus(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     let errno = errno();
-    let uncancelled = Uncancelled::new();
-    let handling = Handling::new();
+    let verdict = if is_by_access(signal, info) { serve(info, context) } else { Verdict::Foreign };
+    // The interrupted code must not see an errno of ours, and neither must the program's handler.
+    set_errno(errno);
+    if verdict == Verdict::Foreign {
+        pass_on(take_action(&PREVIOUS), signal, info, context);
+    }
+}
+
+/// Whether an access of this thread's raised a signal: it is made again when the handler returns. Others were sent, or tell
+/// of memory that failed while nobody used it.
+fn is_by_access(signal: i32, info: *const libc::siginfo_t) -> bool {
+    // SAFETY: the kernel passes a valid siginfo.
+    let code = unsafe { (*info).si_code };
+    signal == libc::SIGBUS && code > 0 && code != libc::BUS_MCEERR_AO
+}
+
+fn serve(info: *const libc::siginfo_t, context: *const libc::c_void) -> Verdict {
+    let _uncancelled = Uncancelled::new();
+    let _handling = Handling::new();
     let handler = HANDLER.load(Ordering::Acquire);
     // SAFETY: the pointer was made from a `FaultHandler` in `install_sigbus`.
     let handler = unsafe { std::mem::transmute::<*mut (), FaultHandler>(handler) };
     // SAFETY: the kernel passes a valid siginfo.
     let details = unsafe { &*info };
-    // SAFETY: for SIGBUS it carries the address of the fault.
+    // SAFETY: for an access it carries the address.
     let address = unsafe { details.si_addr() } as usize;
-    let verdict = handler(address);
-    drop(handling);
-    drop(uncancelled);
-    if verdict == Verdict::Foreign {
-        chain(signal, info, context);
+    match is_narrow(context).then(OwnStack::new) {
+        Some(Ok(mut stack)) => stack.call(|| handler(address)),
+        Some(Err(_)) | None => handler(address),
     }
-    // The interrupted code must not see an errno of ours.
-    set_errno(errno);
+}
+
+/// Whether this thread's signal stack has too little left, as in a fault of a handler that runs there.
+fn is_narrow(context: *const libc::c_void) -> bool {
+    // SAFETY: the kernel passes the description of the thread that it has interrupted.
+    let stack = unsafe { (*context.cast::<libc::ucontext_t>()).uc_stack };
+    let room = (&raw const stack).addr().wrapping_sub(stack.ss_sp.addr());
+    stack.ss_flags & libc::SS_DISABLE == 0 && room < stack.ss_size.min(FAULT_BYTES)
 }
 
 fn errno_pointer() -> *mut i32 {
@@ -221,21 +248,34 @@ fn set_errno(errno: i32) {
     unsafe { *pointer = errno };
 }
 
-fn chain(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    let previous = PREVIOUS.lock().expect("filled in before our handler could run");
-    pass_on(&previous, signal, info, context);
+/// What the program wants done for a signal that is there, which may be the last time that it does.
+pub fn take_action(kept: &Lock<Option<libc::sigaction>>) -> libc::sigaction {
+    let mut kept = kept.lock();
+    let kept = kept.as_mut().expect("filled in before our handler could run");
+    let action = *kept;
+    if action.sa_flags & libc::SA_RESETHAND != 0 && action.sa_sigaction != libc::SIG_IGN {
+        kept.sa_sigaction = libc::SIG_DFL;
+    }
+    action
 }
 
-/// Does what `action` says: another's, for a signal that was not for us.
+/// Does what `action` says: another's, for a signal that was not for us. The last act of our handler, as a handler of the
+/// program's may leave by a jump.
 pub fn pass_on(
-    action: &libc::sigaction,
+    action: libc::sigaction,
     signal: i32,
     info: *mut libc::siginfo_t,
     context: *mut libc::c_void,
 ) {
     match action.sa_sigaction {
-        libc::SIG_DFL | libc::SIG_IGN => reset_to_default(signal),
+        libc::SIG_DFL | libc::SIG_IGN if is_by_access(signal, info) => {
+            // The access is repeated and then ends the process as it would have without us.
+            reset_to_default(signal);
+        }
+        libc::SIG_IGN if signal == libc::SIGBUS || is_sent(info) => {}
+        libc::SIG_DFL | libc::SIG_IGN => follow_default(signal),
         handler if action.sa_flags & libc::SA_SIGINFO != 0 => {
+            block_as_asked(&action, context);
             // SAFETY: the program installed a three-argument handler.
             let handler = unsafe {
                 std::mem::transmute::<
@@ -246,6 +286,7 @@ pub fn pass_on(
             handler(signal, info, context);
         }
         handler => {
+            block_as_asked(&action, context);
             // SAFETY: the program installed a one-argument handler.
             let handler = unsafe { std::mem::transmute::<usize, extern "C" fn(i32)>(handler) };
             handler(signal);
@@ -253,12 +294,53 @@ pub fn pass_on(
     }
 }
 
-/// The access is repeated on return and then ends the process as it would have without us.
-fn reset_to_default(signal: i32) {
+/// Whether a process sent it: what the kernel raises because of a call cannot be ignored.
+fn is_sent(info: *const libc::siginfo_t) -> bool {
+    // SAFETY: the kernel passes a valid siginfo.
+    unsafe { (*info).si_code <= 0 }
+}
+
+/// The mask that a handler of the program's runs with: what was blocked before and what it asks for, as without us, but
+/// for SIGBUS where that serves faults: the handler may have some. Our handler's return undoes it.
+fn block_as_asked(action: &libc::sigaction, context: *const libc::c_void) {
+    // SAFETY: the kernel passes the description of the thread that it has interrupted.
+    let before = unsafe { &raw const (*context.cast::<libc::ucontext_t>()).uc_sigmask };
+    let mut mask = action.sa_mask;
+    // SAFETY: the kernel's set is the first word of the C library's, and all that it has put there.
+    let before = unsafe { before.cast::<u64>().read() };
+    // SAFETY: the same of a complete set.
+    unsafe { *(&raw mut mask).cast::<u64>() |= before };
+    if is_installed() {
+        // SAFETY: `mask` is a set.
+        unsafe { libc::sigdelset(&mut mask, libc::SIGBUS) };
+    }
+    // SAFETY: as above.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &mask, std::ptr::null_mut()) };
+}
+
+/// Returns the action that was in force.
+fn reset_to_default(signal: i32) -> libc::sigaction {
     // SAFETY: an all-zero sigaction is SIG_DFL without flags.
     let action = unsafe { MaybeUninit::<libc::sigaction>::zeroed().assume_init() };
-    // SAFETY: sets a default action.
-    unsafe { libc::sigaction(signal, &action, std::ptr::null_mut()) };
+    let mut before = action;
+    // SAFETY: sets a default action, and takes the old one.
+    unsafe { libc::sigaction(signal, &action, &mut before) };
+    before
+}
+
+/// No access is repeated: the signal comes once more, and ends any process but the first one of a container, which goes on.
+fn follow_default(signal: i32) {
+    let before = reset_to_default(signal);
+    let mut only = MaybeUninit::uninit();
+    // SAFETY: `only` is a buffer for a set.
+    unsafe { libc::sigemptyset(only.as_mut_ptr()) };
+    // SAFETY: the set was made above.
+    unsafe { libc::sigaddset(only.as_mut_ptr(), signal) };
+    // SAFETY: as above.
+    unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, only.as_ptr(), std::ptr::null_mut()) };
+    send(clock::thread_id(), signal);
+    // SAFETY: the action is the one that was in force.
+    unsafe { libc::sigaction(signal, &before, std::ptr::null_mut()) };
 }
 
 /// Sends a synchronous-looking fatal signal to a thread of this process.

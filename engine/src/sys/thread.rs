@@ -108,10 +108,10 @@ extern "C" fn run<F: FnOnce()>(start: *mut c_void) -> *mut c_void {
     // SAFETY: `spawn` made the box for this thread.
     let start = unsafe { Box::from_raw(start.cast::<Start<F>>()) };
     let Start { name, body, stage } = *start;
-    stage.store(RUNNING, Ordering::Release);
-    futex::wake_all(&stage);
     // SAFETY: names this thread; of a longer name the kernel takes the beginning.
     unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+    stage.store(RUNNING, Ordering::Release);
+    futex::wake_all(&stage);
     // What it would leave behind is not looked at again.
     if catch_unwind(AssertUnwindSafe(body)).is_err() {
         process::say(&[

@@ -35,6 +35,10 @@ impl Core {
         self.is_lending.store(true, Ordering::Relaxed);
     }
 
+    pub(super) fn is_lending(&self) -> bool {
+        self.is_lending.load(Ordering::Relaxed)
+    }
+
     /// Takes new physical pages for held frames before they are filled, if a page that has left may be one that the
     /// kernel still reads; true if it did, and the frames hold zeros.
     ///
@@ -42,7 +46,7 @@ impl Core {
     /// page lives as long as such a reference, with the bytes that were sent.
     pub(crate) fn replace_memory(&self, frames: FrameRun) -> bool {
         // Relaxed: a program lends only after it was noted, in a thread that a page's departure waits for.
-        if !self.is_lending.load(Ordering::Relaxed) {
+        if !self.is_lending() {
             return false;
         }
         self.release_memory(frames);
@@ -72,10 +76,34 @@ impl Core {
             }
             Grant::Spare(count) => count,
         };
-        let run = node.lock().take_holes(spare.min(RUN_MAX));
+        let run = loop {
+            let seen = self.shortage.freed.load(Ordering::Acquire);
+            match self.holes(node, spare.min(RUN_MAX)) {
+                Some(run) => break run,
+                // All frames are being written.
+                None => self.wait_for_freed(seen),
+            }
+        };
         self.copy_zeros(Call::FillFrames, self.frame_address(run.first), run.count);
         node.lock().spare += spare - run.count;
         run
+    }
+
+    /// Up to `want` held frames without physical pages; free ones give theirs back where there are no others, oldest second
+    /// chances as well. None when all frames of the pool are in use.
+    pub(crate) fn holes(&self, node: &Node, want: u32) -> Option<FrameRun> {
+        let mut state = node.lock();
+        if let Some(run) = state.take_holes(want) {
+            return Some(run);
+        }
+        if state.pool.free() == 0 {
+            state.steal_cached(want, &self.pages);
+        }
+        let run = state.take_free(want)?;
+        drop(state);
+        self.release_memory(run);
+        node.lock().on_released(run.count);
+        Some(run)
     }
 
     /// Adds frames to `set` until it holds `want`, as long as `asker` may have them without waiting.

@@ -35,7 +35,10 @@ impl Core {
 
     /// Moves out as many pages as go in one run; returns how many results it wrote, at least one.
     fn move_out(&self, node: &Node, range: PageRange, out: &mut [Unmapped]) -> u32 {
-        let run = node.lock().take_holes(range.count);
+        let Some(run) = self.holes(node, range.count) else {
+            out[0] = Unmapped::Stayed;
+            return 1;
+        };
         let (to, from) = (self.frame_address(run.first), self.page_address(range.first));
         let (moved, error) = match self.uffd.move_pages(to, from, run.count as usize * PAGE_BYTES) {
             Ok(()) => (run.count, 0),
@@ -62,6 +65,7 @@ impl Core {
                 return moved + self.move_out(node, page, std::slice::from_mut(result));
             }
             Verdict::Unshare => self.move_out_shared(node, page.first),
+            Verdict::CopyInstead if self.may_be_written(page.first) => Unmapped::Stayed,
             Verdict::CopyInstead => {
                 self.copy_out(node, page, std::slice::from_mut(result));
                 *result
@@ -73,17 +77,28 @@ impl Core {
         moved + 1
     }
 
+    /// Whether a ring's requests may be writing to a page that is protected otherwise than frames are, which only MOVE would
+    /// tell: memory that may be written to, and executed, or has a key.
+    fn may_be_written(&self, page: PageIndex) -> bool {
+        self.is_lending() && self.unshare(page)
+    }
+
+    /// Makes a page that the caller owns the process's own by a write, which changes no byte of it and takes no fault; false if it
+    /// may not be written to.
+    fn unshare(&self, page: PageIndex) -> bool {
+        if self.clean_pages.is_any() {
+            self.unprotect(PageRange { first: page, count: 1 });
+        }
+        pages::unshare(self.page_address(page))
+    }
+
     /// The kernel said EBUSY: shared by fork, or pinned for a device.
     fn move_out_shared(&self, node: &Node, page: PageIndex) -> Unmapped {
         let address = self.page_address(page);
-        if self.clean_pages.is_any() {
-            // The write that unshares it takes no fault.
-            self.unprotect(PageRange { first: page, count: 1 });
-        }
-        if pages::unshare(address) {
+        if self.unshare(page) {
             count(&self.counters.pgcopy, 1);
         }
-        let run = node.lock().take_holes(1);
+        let Some(run) = self.holes(node, 1) else { return Unmapped::Stayed };
         let outcome = self.uffd.move_pages(self.frame_address(run.first), address, PAGE_BYTES);
         let mut state = node.lock();
         let Err(stopped) = outcome else {

@@ -372,6 +372,22 @@ fn a_forked_child_has_a_socket_of_its_own_and_no_hold_on_its_parents() {
 }
 
 #[test]
+fn a_child_of_a_fork_past_the_engine_that_drops_it_leaves_its_parent_the_socket() {
+    alone(30, || {
+        let directory = directory();
+        let mut engine = Some(engine_in(directory.path()));
+        let parents = engine.as_ref().unwrap().control_socket().unwrap();
+        join(apart(|| {
+            limit(20);
+            assert_eq!(engine.as_ref().unwrap().control_socket(), None);
+            drop(engine.take());
+        }));
+        assert_eq!(Client::served_at(&parents).status().pid, std::process::id());
+        audit(engine.as_ref().unwrap());
+    });
+}
+
+#[test]
 fn forks_among_many_requests_neither_hang_nor_leak() {
     alone(100, || {
         let directory = directory();

@@ -1,10 +1,12 @@
 //! fork and late engagement: a child sees its memory exactly as it was, and a program that is taken over
 //! while it runs keeps every byte.
 use crate::support::*;
+use std::alloc::Layout;
+use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use userswap::Engine;
 use userswap::internals::Proceed;
+use userswap::{Advice, Engine, Error, Heap, Region, Stayed, Usage};
 
 /// Every third page is of zeros, every other one has a stamp.
 fn stamps(pages: Pages, stamp: u64) -> Vec<u64> {
@@ -284,6 +286,89 @@ fn lost_pages_stay_lost_in_the_child_and_others_are_seen() {
             }));
             assert_eq!(libc::WTERMSIG(status), libc::SIGBUS, "the child ended with {status:#x}");
             (0..15).for_each(|page| pages.check(page, 1));
+        }
+    });
+}
+
+/// What a child without the engine may ask of it all the same.
+fn ask_in_vain(engine: &Engine, region: &Region, heap: &Heap) {
+    let bytes = || 0..region.len();
+    let refused =
+        |outcome: Result<(), Error>| assert!(matches!(outcome, Err(Error::ForkedWithout)));
+    for advice in [Advice::Prefetch, Advice::WillNeed, Advice::PageOut, Advice::Cold, Advice::Pin] {
+        refused(region.advise(bytes(), advice));
+    }
+    refused(region.forget(bytes()));
+    refused(engine.map(MIB).map(drop));
+    refused(engine.set_budget(32 << 20));
+    refused(engine.prefetch_all());
+    refused(engine.swapon(&"mem:64M".parse().unwrap()));
+    refused(swapoff(engine, "mem"));
+    refused(engine.set("compress", "0").map(drop));
+    refused(heap.allocate(Layout::new::<u64>()).map(drop));
+    assert_eq!(engine.page_out_all(), Stayed::default());
+    assert_eq!(engine.usage(), Usage::default());
+    assert!(!engine.account().try_charge(NodeId(0), 1));
+}
+
+/// What a program has of an engine.
+struct Everything {
+    gone: Region,
+    kept: Region,
+    block: NonNull<u8>,
+    heap: Heap,
+    engine: Engine,
+}
+
+impl Everything {
+    fn of(engine: Engine) -> Self {
+        let [gone, kept] = [8 * MIB, 8 * MIB].map(|bytes| engine.map(bytes).unwrap());
+        let heap = engine.heap();
+        let block = heap.allocate(Layout::new::<[u64; 1 << 18]>()).unwrap();
+        Pages::of(&gone).fill_all(1);
+        Pages::of(&kept).fill_all(2);
+        gone.page_out(0..8 * MIB).unwrap();
+        Self { gone, kept, block, heap, engine }
+    }
+
+    /// In a child that does not have the engine.
+    fn ask_in_vain_and_drop(self) {
+        ask_in_vain(&self.engine, &self.gone, &self.heap);
+        ask_in_vain(&self.engine, &self.kept, &self.heap);
+        self.heap.free(self.block).unwrap();
+        // A fork of its own has nothing to prepare, and passes nothing on.
+        join(fork(&self.engine, || ask_in_vain(&self.engine, &self.gone, &self.heap)));
+    }
+}
+
+#[test]
+fn a_child_of_a_fork_past_the_engine_changes_nothing_of_its_parents() {
+    alone(60, || {
+        for way in WAYS {
+            println!("{way:?}");
+            let mut all = Some(Everything::of(engine_on(way, &["mem:256M"])));
+            let discarded = &shared_words(1)[0];
+            let child = apart(|| {
+                limit(25);
+                while discarded.load(Ordering::SeqCst) == 0 {
+                    std::thread::yield_now();
+                }
+                all.take().unwrap().ask_in_vain_and_drop();
+            });
+            let Everything { gone, kept, heap, engine, block } = all.as_mut().unwrap();
+            // In the child's tables their slots are in use.
+            gone.discard(0..8 * MIB).unwrap();
+            discarded.store(1, Ordering::SeqCst);
+            join(child);
+            let (gone, kept) = (Pages::of(gone), Pages::of(kept));
+            gone.check_all(0);
+            kept.check_all(2);
+            for (pages, stamp) in [(gone, 3), (kept, 4)] {
+                pages.fill_all(stamp);
+                pages.check_all(stamp);
+            }
+            heap.free(*block).unwrap();
+            audit(engine);
         }
     });
 }

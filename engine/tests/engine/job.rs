@@ -1,9 +1,17 @@
 //! The ledger of a job: members that take pages at once, and die at any moment.
-use crate::support::{alone, end, forked, is_long, kill, send, shared_words, stop};
+use crate::support::{
+    MIB, PAGE, alone, apart, end, eventually, forked, is_long, join, kill, rest, send,
+    shared_words, stop,
+};
+use std::fs;
 use std::os::fd::AsRawFd;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
-use userswap::internals::{Ledger, Member, ledger};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use userswap::Engine;
+use userswap::internals::mapping::Access;
+use userswap::internals::{Arena, Ledger, Member, Options, ledger, settings};
+use userswap_policy::job::{Move, Standing};
 
 const LIMIT: u32 = 10_000;
 const MEMBERS: usize = 4;
@@ -120,5 +128,130 @@ fn the_child_of_a_fork_never_writes_to_its_parents_row() {
         crate::support::join(child);
         assert_eq!(member.share(), LIMIT / 2);
         assert_eq!(member.grow(LIMIT), LIMIT, "the child's share went with it");
+    });
+}
+
+/// A member with half of the budget that could use all of it, and says so.
+fn thrashing(path: &Path) -> Member {
+    let member = Member::join(path, LIMIT).unwrap();
+    let share = member.grow(LIMIT / 2);
+    member.publish(Standing { share, floor: 100, demand: LIMIT, rate: 5000 }, share);
+    member
+}
+
+/// A child that is such a member until it is killed.
+fn child_with(path: &Path) -> i32 {
+    let words = shared_words(1);
+    let child = apart(|| {
+        let _member = thrashing(path);
+        words[0].store(1, Ordering::SeqCst);
+        rest();
+    });
+    eventually("the child is a member", || words[0].load(Ordering::SeqCst) == 1);
+    child
+}
+
+#[test]
+fn what_the_dead_could_have_used_is_the_livings() {
+    alone(60, || {
+        let directory = tempfile::tempdir().unwrap();
+        let path = Ledger::create(directory.path(), 1, LIMIT).unwrap();
+        let member = thrashing(&path);
+        let child = child_with(&path);
+        assert_eq!(member.decide(), Move::Keep, "equals have half each");
+        kill(child);
+        assert_eq!(member.decide(), Move::Grow(LIMIT));
+    });
+}
+
+fn descriptors() -> usize {
+    fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+#[test]
+fn looking_at_ledgers_again_and_again_opens_each_once() {
+    alone(60, || {
+        let directory = tempfile::tempdir().unwrap();
+        let path = Ledger::create(directory.path(), 77, LIMIT).unwrap();
+        let child = child_with(&path);
+        let before = descriptors();
+        for _ in 0..10 {
+            ledger::sweep(directory.path(), |_| false);
+            assert_eq!(ledger::jobs(directory.path()).len(), 1);
+        }
+        assert!(descriptors() <= before + 1, "{} of {before}", descriptors());
+        kill(child);
+        ledger::sweep(directory.path(), |_| false);
+        assert!(!path.exists());
+    });
+}
+
+#[test]
+fn a_member_is_where_the_others_find_it() {
+    alone(60, || {
+        let directory = tempfile::tempdir().unwrap();
+        let path = Ledger::create(directory.path(), 1, LIMIT).unwrap();
+        let mut opened = 0;
+        let member = Member::join_by(|| {
+            opened += 1;
+            let ledger = Ledger::open(&path, LIMIT);
+            if opened == 1 {
+                // The last member that there was ends before this process has a row.
+                join(apart(|| Member::join(&path, LIMIT).unwrap().leave()));
+                assert!(!path.exists());
+            }
+            ledger
+        });
+        let member = member.unwrap();
+        assert_eq!((opened, member.grow(LIMIT)), (2, LIMIT));
+        // Another is a member of the same job, and removes nothing when it ends.
+        join(apart(|| {
+            let other = Member::join(&path, LIMIT).unwrap();
+            assert_eq!((other.ledger.entries().count(), other.grow(LIMIT)), (2, 0));
+            other.leave();
+        }));
+        assert!(path.exists());
+        member.leave();
+        assert!(!path.exists());
+    });
+}
+
+/// An engine with the whole budget of a job, which can be doubled.
+fn member_engine(path: &Path) -> (Engine, Arc<Member>) {
+    let mut options = Options::new(16 * MIB as u64);
+    options.ram_max_bytes = 32 * MIB as u64;
+    options.swaps.push("mem:128M".parse().unwrap());
+    let member = Arc::new(Member::join(path, (16 * MIB / PAGE) as u32).unwrap());
+    let arena = Arc::new(Arena::reserve((64 * MIB / PAGE) as u32, Access::ReadWrite).unwrap());
+    let gathered = Engine::gather(arena, &options).unwrap();
+    let prepared = Engine::prepare(gathered, &options, Some(member.clone())).unwrap();
+    (prepared.engage_all().unwrap(), member)
+}
+
+#[test]
+fn what_is_taken_for_a_larger_budget_is_not_given_back_before_that_is_in_force() {
+    alone(120, || {
+        let directory = tempfile::tempdir().unwrap();
+        let (engine, member) = member_engine(&directory.path().join("1-1.ledger"));
+        let core = engine.core();
+        let budget = || core.nodes.iter().map(|node| node.lock().budget).sum::<u32>();
+        let (done, mut wrong) = (AtomicBool::new(false), 0);
+        std::thread::scope(|scope| {
+            // Has the engine look again and again what it can give back.
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    member.wake();
+                }
+            });
+            for _ in 0..if is_long() { 20_000 } else { 2000 } {
+                settings::set(core, "ram", "32M").unwrap();
+                // Between these two looks both may have grown; not each time.
+                let is_right = (0..100).any(|_| member.share() >= budget());
+                wrong += usize::from(!is_right);
+                settings::set(core, "ram", "16M").unwrap();
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+        assert_eq!(wrong, 0, "times that the ledger had less than the engine");
     });
 }

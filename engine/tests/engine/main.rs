@@ -4,6 +4,7 @@
 
 mod api;
 mod beside;
+mod beyond;
 mod blocks;
 mod clean;
 mod compress;
@@ -31,6 +32,7 @@ mod readahead;
 mod reclaim;
 mod refusals;
 mod remote;
+mod remote_copies;
 mod remote_tls;
 #[cfg(feature = "s3")]
 mod s3;

@@ -1,8 +1,8 @@
 //! Servers as a device: pages in every way, what is deleted and when, forks, servers that go away, and what is refused.
 use crate::support::*;
 use std::sync::atomic::Ordering;
+use userswap::Error;
 use userswap::internals::{BORROWERS_MAX, Holding, remote};
-use userswap::{Engine, Error};
 
 /// What refuses a device.
 fn refusal(spec: &str) -> String {
@@ -10,12 +10,6 @@ fn refusal(spec: &str) -> String {
     let refusal = built.err().unwrap_or_else(|| panic!("{spec} is refused")).to_string();
     assert_eq!(refusal.lines().count(), 1);
     refusal
-}
-
-/// Slots of the engine's first device that are in use.
-fn used(engine: &Engine) -> u64 {
-    engine.core().devices.set_mode(engine.core().devices.mode());
-    engine.core().devices.list().next().unwrap().used().into()
 }
 
 #[test]
@@ -379,25 +373,5 @@ fn a_server_of_a_cluster_that_dies_takes_only_its_own_pages_with_it() {
         assert!(lost > 0 && lost <= dead, "{lost} of {dead}");
         assert!(engine.counters().pages_lost >= lost);
         audit(&engine);
-    });
-}
-
-#[test]
-fn with_two_copies_a_server_of_a_cluster_can_die() {
-    alone(120, || {
-        for way in [WAYS[0], WAYS[1]] {
-            let mut servers = cluster(3);
-            let engine = engine_on(way, &[&servers[0].spec("a:64M,copies=2")]);
-            let (mut region, pages) = paged_out(&engine, 6000, 2);
-            let slots = |servers: &[Redis]| servers.iter().map(Redis::slots).sum::<u64>();
-            assert_eq!(slots(&servers), 2 * used(&engine), "{way:?}");
-            region.discard(0..2000 * PAGE).unwrap();
-            eventually("both copies are deleted", || slots(&servers) == 2 * used(&engine));
-            assert!(servers[1].slots() > 0);
-            servers[1].kill();
-            (2000..pages.count).for_each(|page| pages.check(page, 2));
-            assert_eq!(engine.counters().pages_lost, 0);
-            audit(&engine);
-        }
     });
 }

@@ -255,3 +255,44 @@ fn registered_buffers_stay_with_move_by_signal() {
 fn registered_buffers_that_are_pinned_stay_with_copy() {
     registered_buffers(WAYS[2]);
 }
+
+#[test]
+fn what_a_ring_reads_into_memory_that_may_be_executed_is_not_lost() {
+    limit(50);
+    let engine = engine(WAYS[0]);
+    engine.core().note_lending();
+    let region = engine.map(16 * PAGE).unwrap();
+    let pages = Pages::of(&region);
+    pages.fill_all(1);
+    protect(pages, libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC);
+    let (_directory, file) = direct_file();
+    file.write_all_at(bytes(pages, 0, 16), 0).unwrap();
+    pages.fill_all(2);
+    let mut ring = io_uring::IoUring::new(4).unwrap();
+    register(&ring, pages);
+    region.page_out(0..region.len()).unwrap();
+    let fd = io_uring::types::Fd(file.as_raw_fd());
+    let read = io_uring::opcode::ReadFixed::new(fd, pages.at(0).cast(), (16 * PAGE) as u32, 0);
+    assert_eq!(answered(&mut ring, &read.build()), (16 * PAGE) as i32);
+    pages.check_all(1);
+    ring.submitter().unregister_buffers().unwrap();
+    audit(&engine);
+}
+
+#[test]
+fn what_a_ring_holds_for_ever_is_not_waited_for_page_by_page() {
+    // A fifth of a second for each of 2048 pages would take longer.
+    limit(50);
+    let engine = engine(WAYS[0]);
+    let (first, second) = (engine.map(8 * MIB).unwrap(), engine.map(8 * MIB).unwrap());
+    let (from, to) = (Pages::of(&first), Pages::of(&second));
+    from.fill_all(1);
+    let ring = io_uring::IoUring::new(4).unwrap();
+    register(&ring, from);
+    let core = engine.core();
+    core.move_range(core.range_at(from.address, first.len()), core.arena.page_of(to.address));
+    to.check_all(1);
+    from.check_all(0);
+    ring.submitter().unregister_buffers().unwrap();
+    audit(&engine);
+}

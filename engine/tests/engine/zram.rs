@@ -268,7 +268,8 @@ fn pins_beside_compressed_memory_leave_room_for_the_program() {
             let engine = build(with_swap(stops, &["zram:128M,pri=10", "mem:128M"]));
             let (region, pages) = paged_out(&engine, 36 * MIB / PAGE, 3);
             let stored_pages = engine.usage().compressed;
-            assert!(stored_pages > 1200, "{stored_pages}");
+            // Enough that so many pins have no room beside them.
+            assert!(stored_pages > 1100, "{stored_pages}");
             let refused = region.pin(0..10 * MIB);
             // Whatever it answers, the program goes on.
             pages.check_all(3);

@@ -1,5 +1,5 @@
 //! The kernel's memory calls themselves, past everything that is interposed, ourselves included.
-use super::system_call::call;
+use super::system_call::{call, make};
 use libc::{c_int, c_long};
 use std::mem::MaybeUninit;
 
@@ -174,6 +174,15 @@ pub fn read_memory(address: usize, to: &mut [u8]) -> usize {
 /// Whether a descriptor is a regular file.
 pub fn is_file(fd: c_int) -> bool {
     status_of(fd).is_some_and(|status| status.st_mode & libc::S_IFMT == libc::S_IFREG)
+}
+
+/// Whether what one call transfers by a descriptor is a message of its own: it is a socket, and no stream. Leaves errno.
+pub fn has_messages(fd: c_int) -> bool {
+    let (mut kind, mut bytes): (c_int, _) = (0, size_of::<c_int>() as libc::socklen_t);
+    let [level, name] = [libc::SOL_SOCKET, libc::SO_TYPE].map(|number| number as usize);
+    let (value, length) = (&raw mut kind as usize, &raw mut bytes as usize);
+    let result = make(libc::SYS_getsockopt, [fd as usize, level, name, value, length, 0]);
+    result == 0 && kind != libc::SOCK_STREAM
 }
 
 /// Whom the process is started by, and acts as: users, or groups.

@@ -1,10 +1,11 @@
 //! From a system call's arguments to the memory that they name.
 use super::held::{Held, is_needed, text};
+use super::nested;
 use super::table::{self, Row};
-use crate::abi::raw::Span;
+use crate::abi::raw::{self, Span};
 pub use crate::abi::system_call::Arguments;
 use crate::state::process;
-use libc::{c_char, c_long, iovec, mmsghdr, msghdr};
+use libc::{c_char, c_int, c_long, iovec, mmsghdr, msghdr};
 use std::mem::size_of;
 use userswap::internals::PAGE_BYTES;
 
@@ -19,6 +20,8 @@ pub enum Memory {
     Fixed(usize),
     /// As many entries as an argument says, each of so many bytes.
     Each(usize, usize),
+    /// A number of eight bytes, and then as many bytes as an argument says (msgbuf).
+    Typed(usize),
     /// As many bytes as the 32-bit number says that an argument points to.
     Sized(usize),
     /// A bit for each descriptor below the number in an argument.
@@ -51,9 +54,7 @@ const PARTS_MAX: usize = 1024;
 pub fn hold(number: c_long, arguments: &Arguments) -> Held {
     if let Some(row) = table::row(number) {
         let mut held = hold_row(row, arguments);
-        if number == libc::SYS_io_uring_register {
-            registered(&mut held, *arguments);
-        }
+        nested::hold(&mut held, number, *arguments);
         return held;
     }
     let mut held = Held::none();
@@ -85,51 +86,37 @@ fn keep(held: &mut Held, memory: Memory, address: usize, arguments: &Arguments) 
         Memory::Texts => texts(held, address),
         Memory::Fixed(bytes) => held.add(of(bytes)),
         Memory::Each(count, bytes) => held.add(of(arguments[count].saturating_mul(bytes))),
+        Memory::Typed(count) => held.add(of(arguments[count].saturating_add(8))),
         Memory::Sized(length) => sized(held, address, arguments[length]),
         Memory::Sets(count) => held.add(of((arguments[count] as u32 as usize).div_ceil(64) * 8)),
         Memory::Parts(count) => parts(held, address, arguments[count]),
-        Memory::One => message(held, address),
-        Memory::Messages(count) => messages(held, address, arguments[count] as u32 as usize),
+        Memory::One => {
+            widen_for_messages(held, arguments);
+            message(held, address);
+        }
+        Memory::Messages(count) => {
+            widen_for_messages(held, arguments);
+            messages(held, address, arguments[count] as u32 as usize);
+        }
         Memory::Iocbs(count) => requests(held, address, arguments[count]),
         Memory::Request(number) => request(held, address, arguments[number]),
         Memory::Unknown => held.add(unknown(address)),
     }
 }
 
-/// Buffers for a ring, which the kernel pins in the call: all of them have to be there.
-fn registered(held: &mut Held, [_, operation, at, count, ..]: Arguments) {
-    /// What an io_uring_register of them is called: with a list, with a description of one, and of one for buffers
-    /// in between.
-    const BUFFERS: u32 = 0;
-    const BUFFERS_2: u32 = 15;
-    const BUFFERS_UPDATE: u32 = 16;
-    /// The ring is named by its place among those that it has registered.
-    const BY_PLACE: u32 = 1 << 31;
-    /// Most that the kernel takes.
-    const MOST: u32 = 1 << 14;
-    if at == 0 {
-        return;
-    }
-    let (list, count) = match operation as u32 & !BY_PLACE {
-        BUFFERS => (Some(at), Some(count as u32)),
-        BUFFERS_2 => (entry::<usize>(at, 2), entry::<u32>(at, 0)),
-        BUFFERS_UPDATE => (entry::<usize>(at, 1), entry::<u32>(at, 6)),
-        _ => return,
-    };
-    // Without a list a table is made that has none yet.
-    let (Some(list @ 1..), Some(count @ ..=MOST)) = (list, count) else { return };
-    held.add_whole(Span { address: list, bytes: count as usize * size_of::<iovec>() });
-    for part in (0..count as usize).map_while(|index| entry::<iovec>(list, index)) {
-        held.add_whole(Span::of(part.iov_base.cast_const(), part.iov_len));
+/// What is taken or sent as a whole has more room; the call's first argument is a socket.
+fn widen_for_messages(held: &mut Held, arguments: &Arguments) {
+    if raw::has_messages(arguments[0] as c_int) {
+        held.widen();
     }
 }
 
-fn unknown(address: usize) -> Span {
+pub(super) fn unknown(address: usize) -> Span {
     Span { address, bytes: UNKNOWN_BYTES.max(PAGE_BYTES - address % PAGE_BYTES) }
 }
 
 /// An entry of a list that the program passes; none where the program itself could not read it.
-fn entry<T: Copy>(list: usize, index: usize) -> Option<T> {
+pub(super) fn entry<T: Copy>(list: usize, index: usize) -> Option<T> {
     let at = list.checked_add(index * size_of::<T>())?;
     let is_readable =
         !process::is_managed(at) || Held::is_readable(Span { address: at, bytes: size_of::<T>() });
@@ -157,7 +144,7 @@ fn texts(held: &mut Held, list: usize) {
     }
 }
 
-fn parts(held: &mut Held, list: usize, count: usize) {
+pub(super) fn parts(held: &mut Held, list: usize, count: usize) {
     let count = count.min(PARTS_MAX);
     held.add(Span { address: list, bytes: count * size_of::<iovec>() });
     for index in 0..count {

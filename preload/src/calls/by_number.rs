@@ -148,6 +148,8 @@ fn transfer(number: c_long) -> Option<*const ()> {
         libc::SYS_pwritev => libc::pwritev as *const (),
         libc::SYS_sendto => libc::sendto as *const (),
         libc::SYS_recvfrom => libc::recvfrom as *const (),
+        libc::SYS_sendmsg => libc::sendmsg as *const (),
+        libc::SYS_recvmsg => libc::recvmsg as *const (),
         libc::SYS_vmsplice => libc::vmsplice as *const (),
         _ => return None,
     })

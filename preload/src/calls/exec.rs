@@ -139,3 +139,50 @@ unsafe extern "C" fn execvp(path: *const c_char, arguments: Texts) -> c_int {
     // SAFETY: the same, with the environment that there is.
     unsafe { exported::execvpe(path, arguments, environment()) }
 }
+
+/// The environment comes after the null pointer that ends the arguments.
+unsafe extern "C" fn with_environment(path: *const c_char, arguments: Texts) -> c_int {
+    let mut last = arguments;
+    // SAFETY: the list ends with a null pointer, which has not been met yet.
+    while !unsafe { last.read() }.is_null() {
+        // SAFETY: this was not the last entry.
+        last = unsafe { last.add(1) };
+    }
+    // SAFETY: the program passes it there.
+    let environment = unsafe { last.wrapping_add(1).cast::<Texts>().read() };
+    // SAFETY: the same, as two lists.
+    unsafe { exported::execve(path, arguments, environment) }
+}
+
+/// Declares entry points whose arguments come one by one, five of them in registers and the others on the stack. These
+/// registers are put below the others, where the address to return to was, and all are a list as it is.
+macro_rules! one_by_one {
+    ($($name:ident by $function:ident;)+) => { $(
+        #[unsafe(no_mangle)]
+        #[unsafe(naked)]
+        unsafe extern "C" fn $name() {
+            std::arch::naked_asm!(
+                "pop rax",
+                "push r9",
+                "push r8",
+                "push rcx",
+                "push rdx",
+                "push rsi",
+                "push rax",
+                "lea rsi, [rsp + 8]",
+                "call {function}",
+                "pop rcx",
+                "add rsp, 40",
+                "push rcx",
+                "ret",
+                function = sym $function,
+            );
+        }
+    )+ };
+}
+
+one_by_one! {
+    execl by execv;
+    execlp by execvp;
+    execle by with_environment;
+}

@@ -342,7 +342,7 @@ pub fn pin_signal_stack(process: &Process) -> Option<PageRange> {
     let stack = unsafe { stack.assume_init() };
     let bytes = stack.ss_size.min(FRAME_BYTES);
     let address = (stack.ss_sp as usize + stack.ss_size).wrapping_sub(bytes);
-    held::hold(process, Span { address, bytes })
+    held::hold_for_fork(process, Span { address, bytes })
 }
 
 /// The last of what is done before a fork: signals are blocked, and the engine stands still.

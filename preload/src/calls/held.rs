@@ -7,16 +7,16 @@
 //! Where the kernel's faults are served, each call costs one predictable branch.
 use super::in_flight::{self, Note};
 use crate::abi::raw::{self, Span};
-use crate::state::areas::{self, Area};
+use crate::state::areas;
 use crate::state::process::{self, Process};
 use libc::{c_char, c_void};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use userswap::FaultMode;
-use userswap::internals::PageRange;
 use userswap::internals::pages;
 use userswap::internals::signal::Blocked;
 use userswap::internals::{Core, Options, Rights};
+use userswap::internals::{PAGE_BYTES, PageRange};
 
 /// Whether system calls fail on missing pages, or must keep pages from leaving.
 pub static NEEDED: AtomicBool = AtomicBool::new(false);
@@ -27,9 +27,18 @@ const SPANS_INLINE: usize = 6;
 const STACK_BYTES: usize = 4096;
 /// Bytes that may be pinned for one call: a tenth of the smallest budget.
 pub const PIECE_BYTES: usize = 1 << 20;
+/// The same for messages, of which none may be cut: more than the longest datagram between processes (4 MiB and 64 KiB).
+const MESSAGE_BYTES: usize = 5 << 20;
 
 thread_local! {
     static IS_FORKING: Cell<bool> = const { Cell::new(false) };
+    /// Calls that this thread is in: more than one when a handler makes some.
+    static IN_CALLS: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Whether this thread is in a call for which memory is kept: a handler forks in the middle of it.
+pub fn is_in_call() -> bool {
+    IN_CALLS.get() > 0
 }
 
 /// While this thread forks it holds the tables, and calls are the engine's and the C library's: they have no other
@@ -81,7 +90,7 @@ pub fn fill(span: Span) {
 pub fn readable_end(process: &Process, range: PageRange) -> Option<PageRange> {
     let mut first = range.end();
     for (part, area) in process.areas_within(range).into_iter().rev() {
-        if part.end() != first || !is_readable(area) {
+        if part.end() != first || !area.is_readable() {
             break;
         }
         first = part.first;
@@ -116,12 +125,15 @@ pub struct Held {
     more: Vec<Kept>,
     /// Bytes that may still be kept.
     room: usize,
+    /// It is counted as this thread's.
+    is_counted: bool,
 }
 
 impl Held {
     /// Nothing yet.
     pub const fn none() -> Self {
-        Self { first: [None; SPANS_INLINE], more: Vec::new(), room: PIECE_BYTES }
+        let first = [None; SPANS_INLINE];
+        Self { first, more: Vec::new(), room: PIECE_BYTES, is_counted: false }
     }
 
     /// Brings memory in, as far as it is managed and small enough, and keeps it.
@@ -138,11 +150,23 @@ impl Held {
             return;
         }
         if self.first[0].is_none() {
+            IN_CALLS.set(IN_CALLS.get() + u32::from(!self.is_counted));
+            self.is_counted = true;
             // A stack of the program's own making: this library calls the kernel from it as well.
-            let here = (&raw const self).addr();
-            self.keep(Span { address: here - STACK_BYTES, bytes: 2 * STACK_BYTES });
+            let (here, room) = ((&raw const self).addr(), self.room);
+            let below = Span { address: here - STACK_BYTES, bytes: STACK_BYTES };
+            let both = Span { bytes: 2 * STACK_BYTES, ..below };
+            // One of them may be the guard of this stack or of its neighbour.
+            let _ =
+                self.keep(both) || self.keep(below) || self.keep(Span { address: here, ..below });
+            self.room = room;
         }
-        self.keep(Span { bytes: span.bytes.min(self.room), ..span });
+        self.add_whole(Span { bytes: span.bytes.min(self.room), ..span });
+    }
+
+    /// Makes room for messages.
+    pub fn widen(&mut self) {
+        self.room = MESSAGE_BYTES;
     }
 
     /// The same for all of it, without this thread's stack: the call is another thread's. Whether there was room.
@@ -181,6 +205,13 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
+        self.let_go();
+        IN_CALLS.set(IN_CALLS.get() - u32::from(self.is_counted));
+    }
+}
+
+impl Held {
+    fn let_go(&mut self) {
         if self.first[0].is_none() {
             return;
         }
@@ -226,14 +257,8 @@ fn release(process: &Process, kept: Kept) {
 
 /// Brings memory in and pins it, if it is managed and the program could read it.
 pub fn hold(process: &Process, span: Span) -> Option<PageRange> {
-    if span.bytes == 0 || !process::is_managed(span.address) {
-        return None;
-    }
-    let engine = process.engine()?;
-    let bytes = span.bytes.min(PIECE_BYTES);
     let _blocked = Blocked::new();
-    let range = readable_pages(process, Span { bytes, ..span })?;
-    let core = engine.core();
+    let (core, range) = holdable(process, span)?;
     if core.pin_range(range).is_err() {
         // There is no room for more pins: most likely it is still there when the call comes to it.
         pages::touch(core.page_address(range.first), range.count as usize);
@@ -242,29 +267,50 @@ pub fn hold(process: &Process, span: Span) -> Option<PageRange> {
     Some(range)
 }
 
+/// The same for a fork, whether there is room for more pins or not.
+pub fn hold_for_fork(process: &Process, span: Span) -> Option<PageRange> {
+    let _blocked = Blocked::new();
+    let (core, range) = holdable(process, span)?;
+    core.pin_beyond(range);
+    Some(range)
+}
+
+fn holdable(process: &Process, span: Span) -> Option<(&Core, PageRange)> {
+    if span.bytes == 0 || !process::is_managed(span.address) {
+        return None;
+    }
+    let core = process.engine()?.core();
+    let range = readable_pages(process, Span { bytes: span.bytes.min(PIECE_BYTES), ..span })?;
+    Some((core, range))
+}
+
 /// The pages of a span. What the program itself could not touch is the kernel's to refuse.
 pub fn readable_pages(process: &Process, span: Span) -> Option<PageRange> {
     let range = process.pages_between(process.within_arena(span)?);
     let mut parts = process.areas_within(range);
-    parts.retain(|(_, area)| is_readable(*area));
+    parts.retain(|(_, area)| area.is_readable());
     areas::is_covered(range, &parts).then_some(range)
 }
 
-fn is_readable(area: Area) -> bool {
-    match area {
-        Area::Memory(memory) => memory.protection & libc::PROT_READ != 0,
-        Area::Heap { .. } => true,
-        Area::Foreign => false,
-    }
-}
-
-/// A C string and the zero at its end; nothing, unless it is managed.
+/// A C string and the zero at its end, or as much of it as the program could read; nothing, unless it is managed.
 pub fn text(text: *const c_char) -> Span {
-    if text.is_null() || !process::is_managed(text as usize) {
+    let mut span = Span { address: text as usize, bytes: 0 };
+    if text.is_null() || !process::is_managed(span.address) {
         return Span { address: 0, bytes: 0 };
     }
-    // SAFETY: the program passes a C string.
-    Span::of(text, unsafe { libc::strlen(text) } + 1)
+    loop {
+        let address = span.address + span.bytes;
+        let part = Span { address, bytes: PAGE_BYTES - address % PAGE_BYTES };
+        if !Held::is_readable(part) {
+            return span;
+        }
+        // SAFETY: the program passes a C string, which goes on to there, and can be read so far.
+        let length = unsafe { libc::strnlen(text.wrapping_add(span.bytes), part.bytes) };
+        span.bytes += part.bytes.min(length + 1);
+        if length < part.bytes {
+            return span;
+        }
+    }
 }
 
 /// As many values as a pointer points to.

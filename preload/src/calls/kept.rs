@@ -100,12 +100,14 @@ macro_rules! functions {
 
 const PATH: (usize, Memory) = (0, Text);
 const STATUS: Memory = Fixed(4);
+const STAT: Memory = Fixed(size_of::<libc::stat>());
 const TIMES: Memory = Fixed(2 * size_of::<libc::timespec>());
 const SET: Memory = Fixed(8);
 
 functions! {
     calls {
-        open SYS_open, open64 SYS_open, openat SYS_openat, openat64 SYS_openat, creat SYS_creat, creat64 SYS_creat,
+        open SYS_open, open64 SYS_open, openat SYS_openat, openat64 SYS_openat, __open_2 SYS_open,
+        __open64_2 SYS_open, __openat_2 SYS_openat, __openat64_2 SYS_openat, creat SYS_creat, creat64 SYS_creat,
         stat SYS_stat, stat64 SYS_stat, lstat SYS_lstat, lstat64 SYS_lstat, fstat SYS_fstat, fstat64 SYS_fstat,
         fstatat SYS_newfstatat, fstatat64 SYS_newfstatat, statx SYS_statx, statfs SYS_statfs,
         statfs64 SYS_statfs, fstatfs SYS_fstatfs, fstatfs64 SYS_fstatfs, access SYS_access,
@@ -145,8 +147,7 @@ functions! {
         settimeofday SYS_settimeofday, adjtimex SYS_adjtimex, ntp_adjtime SYS_adjtimex,
         clock_adjtime SYS_clock_adjtime,
 
-        uname SYS_uname, sysinfo SYS_sysinfo, times SYS_times, getrusage SYS_getrusage, getrlimit SYS_getrlimit,
-        getrlimit64 SYS_getrlimit,
+        uname SYS_uname, sysinfo SYS_sysinfo, times SYS_times, getrusage SYS_getrusage,
         getgroups SYS_getgroups, __getgroups_chk SYS_getgroups, getresuid SYS_getresuid,
         getresgid SYS_getresgid, capget SYS_capget, sethostname SYS_sethostname,
         setdomainname SYS_setdomainname, ptrace SYS_ptrace, klogctl SYS_syslog,
@@ -159,6 +160,13 @@ functions! {
         mq_timedreceive SYS_mq_timedreceive,
     }
     others {
+        // What programs built before glibc 2.33 call for stat and mknod, after a version.
+        __xstat [(1, Text), (2, STAT)], __xstat64 [(1, Text), (2, STAT)],
+        __lxstat [(1, Text), (2, STAT)], __lxstat64 [(1, Text), (2, STAT)],
+        __fxstat [(2, STAT)], __fxstat64 [(2, STAT)],
+        __fxstatat [(2, Text), (3, STAT)], __fxstatat64 [(2, Text), (3, STAT)],
+        __xmknod [(1, Text)], __xmknodat [(2, Text)],
+
         opendir [PATH], system [PATH],
         euidaccess [PATH], eaccess [PATH], mkfifo [PATH], mkfifoat [(1, Text)], statvfs [PATH], statvfs64 [PATH],
         umount [PATH], remove [PATH], mkstemp [PATH], mkstemp64 [PATH], mkostemp [PATH], mkostemp64 [PATH],
@@ -166,9 +174,9 @@ functions! {
         realpath [PATH, (1, Fixed(libc::PATH_MAX as usize))], ftok [PATH], lchmod [PATH], setmntent [PATH],
         __realpath_chk [PATH, (1, Fixed(libc::PATH_MAX as usize))], eventfd_read [(1, Fixed(8))],
         lutimes [PATH, (1, TIMES)], futimes [(1, TIMES)],
-        futimens [(1, TIMES)], ttyname_r [(1, Each(2, 1))], getentropy [(0, Each(1, 1))],
+        futimens [(1, TIMES)], ttyname_r [(1, Each(2, 1))], __ttyname_r_chk [(1, Each(2, 1))], getentropy [(0, Each(1, 1))],
         wait [(0, STATUS)], waitpid [(1, STATUS)], wait3 [(0, STATUS), (2, Fixed(size_of::<libc::rusage>()))],
         sigwait [(0, SET), (1, STATUS)], sigwaitinfo [(0, SET), (1, Fixed(size_of::<libc::siginfo_t>()))],
-        mq_send [(1, Each(2, 1))], mq_receive [(1, Each(2, 1)), (3, STATUS)],
+        __mq_open_2 [PATH], mq_send [(1, Each(2, 1))], mq_receive [(1, Each(2, 1)), (3, STATUS)],
     }
 }

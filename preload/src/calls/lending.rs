@@ -8,9 +8,7 @@
 //!
 //! io_uring's SEND_ZC cannot be seen: once the program has a ring, the engine does not fill a frame again that
 //! held one of its pages.
-use super::descriptors;
-use super::held::{Held, is_needed, values};
-use super::in_flight;
+use super::{arguments, descriptors, in_flight};
 use crate::abi::next::next_functions;
 use crate::abi::raw::set_errno;
 use crate::abi::symbols::{Definition, Symbol};
@@ -140,10 +138,14 @@ mod exported {
             set_errno(libc::ENOPROTOOPT);
             return -1;
         }
-        if !is_needed() {
-            return super::setsockopt(fd, level, name, value, bytes);
-        }
-        let _held = Held::new(&[values(value.cast::<u8>(), bytes as usize)]);
+        let named = arguments::of([
+            fd as usize,
+            level as usize,
+            name as usize,
+            value as usize,
+            bytes as usize,
+        ]);
+        let _held = arguments::hold_if_needed(libc::SYS_setsockopt, &named);
         super::setsockopt(fd, level, name, value, bytes)
     }
 }

@@ -153,7 +153,7 @@ pub fn pin(process: &Process) -> Vec<PageRange> {
         .map(span_of)
         .chain(streams())
         .chain(named())
-        .filter_map(|span| held::hold(process, span))
+        .filter_map(|span| held::hold_for_fork(process, span))
         .collect()
 }
 
@@ -174,6 +174,7 @@ fn named() -> Vec<Span> {
 unsafe extern "C" {
     fn _IO_list_lock();
     fn _IO_list_unlock();
+    fn _IO_list_resetlock();
     fn _IO_iter_begin() -> *mut c_void;
     fn _IO_iter_end() -> *mut c_void;
     fn _IO_iter_next(iterator: *mut c_void) -> *mut c_void;
@@ -192,10 +193,16 @@ pub fn release_streams() {
     unsafe { _IO_list_unlock() };
 }
 
-/// All streams that are open.
+/// In a forked child, of which the caller is the only thread: nobody has the list. The C library's own fork does so only where there
+/// were several threads.
+pub fn free_streams() {
+    // SAFETY: there is no other thread that could have it.
+    unsafe { _IO_list_resetlock() };
+}
+
+/// All streams that are open. Fork, which asks, has the list.
 fn streams() -> Vec<Span> {
     let mut found = Vec::new();
-    hold_streams();
     // SAFETY: the C library's own way through its streams, which has no other conditions than its lock.
     let mut iterator = unsafe { _IO_iter_begin() };
     // SAFETY: as above.
@@ -205,6 +212,5 @@ fn streams() -> Vec<Span> {
         // SAFETY: as above.
         iterator = unsafe { _IO_iter_next(iterator) };
     }
-    release_streams();
     found
 }

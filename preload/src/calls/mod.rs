@@ -17,6 +17,7 @@ pub mod lending;
 pub mod libc_memory;
 mod locks;
 mod masked;
+mod nested;
 mod raw_signals;
 mod scattered;
 pub mod signal_stacks;

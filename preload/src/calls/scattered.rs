@@ -1,13 +1,13 @@
 //! Transfers of several buffers at once.
 //!
 //! A list that can be kept in RAM whole is passed on as it is: what is small is written to a pipe in one piece, and
-//! a datagram is one. A longer one goes piece by piece, as `transfers` do. A message is taken or sent as a whole.
-//! The entry points are as safe as the functions that they stand in for.
-use super::arguments::{self, Arguments, Memory, hold_if_needed};
-use super::held::{Held, PIECE_BYTES, is_needed};
+//! a datagram is one. A longer one goes piece by piece, as `transfers` do; so does a message of a stream, if all of it
+//! is to be sent or received. The entry points are as safe as the functions that they stand in for.
+use super::arguments::{Arguments, hold_if_needed};
+use super::held::{Held, PIECE_BYTES, is_needed, values};
 use super::transfers::{Next, repeat};
 use crate::abi::next::next_functions;
-use crate::abi::raw::Span;
+use crate::abi::raw::{self, Span};
 use libc::{c_int, iovec, msghdr, off_t, ssize_t};
 
 next_functions! {
@@ -38,6 +38,19 @@ impl List {
 
     fn bytes(&self) -> usize {
         self.parts().fold(0, |sum, part| sum.saturating_add(part.iov_len))
+    }
+
+    /// A message of nothing else.
+    fn message(&self) -> msghdr {
+        msghdr {
+            msg_name: std::ptr::null_mut(),
+            msg_namelen: 0,
+            msg_iov: self.0.cast_mut(),
+            msg_iovlen: self.1,
+            msg_control: std::ptr::null_mut(),
+            msg_controllen: 0,
+            msg_flags: 0,
+        }
     }
 
     /// What comes after so many bytes, as much as is kept at once.
@@ -80,17 +93,43 @@ impl Parts {
         held
     }
 
+    /// A message with these parts instead of its own.
+    fn message(&mut self, whole: &msghdr) -> msghdr {
+        msghdr { msg_iov: self.list.as_mut_ptr(), msg_iovlen: self.count, ..*whole }
+    }
+
     fn bytes(&self) -> usize {
         self.list[..self.count].iter().map(|part| part.iov_len).sum()
     }
 }
 
-fn of_message(message: *const msghdr) -> Arguments {
-    [0, message as usize, 0, 0, 0, 0]
+/// A message that goes piece by piece, and its parts: it is long, and a stream's.
+fn long_of_stream(fd: c_int, message: *const msghdr) -> Option<(msghdr, List)> {
+    if !is_needed() || message.is_null() {
+        return None;
+    }
+    // SAFETY: the program passes a message.
+    let message = unsafe { message.read() };
+    let list = List(message.msg_iov, message.msg_iovlen);
+    let is_long = (1..=LIST_MAX).contains(&list.1) && list.bytes() > PIECE_BYTES;
+    (is_long && !raw::has_messages(fd)).then_some((message, list))
+}
+
+/// Keeps what a message has beside its parts.
+fn hold_beside(message: &msghdr) -> Held {
+    Held::new(&[
+        values(message.msg_name.cast::<u8>(), message.msg_namelen as usize),
+        values(message.msg_control.cast::<u8>(), message.msg_controllen),
+    ])
+}
+
+fn of_message(fd: c_int, message: *const msghdr) -> Arguments {
+    [fd as usize, message as usize, 0, 0, 0, 0]
 }
 
 /// Transfers the parts with their memory kept in RAM; `transfer` is told what is done already.
 fn in_parts(
+    fd: c_int,
     parts: *const iovec,
     count: c_int,
     next: Next,
@@ -101,9 +140,8 @@ fn in_parts(
     }
     let list = List(parts, count as usize);
     let bytes = list.bytes();
-    if bytes <= PIECE_BYTES {
-        let named = arguments::of([parts as usize, count as usize]);
-        let _held = arguments::hold_row(&[(0, Memory::Parts(1))], &named);
+    if bytes <= PIECE_BYTES || raw::has_messages(fd) {
+        let _held = hold_if_needed(libc::SYS_sendmsg, &of_message(fd, &list.message()));
         return transfer(parts, count, 0);
     }
     repeat(bytes, next, |done| {
@@ -123,7 +161,9 @@ mod exported {
 
     #[unsafe(no_mangle)]
     pub unsafe extern "C-unwind" fn readv(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
-        in_parts(parts, count, Next::OfFile(fd), |parts, count, _| super::readv(fd, parts, count))
+        in_parts(fd, parts, count, Next::OfFile(fd), |parts, count, _| {
+            super::readv(fd, parts, count)
+        })
     }
 
     #[unsafe(no_mangle)]
@@ -133,7 +173,7 @@ mod exported {
         count: c_int,
         offset: off_t,
     ) -> ssize_t {
-        in_parts(parts, count, Next::OfFile(fd), |parts, count, done| {
+        in_parts(fd, parts, count, Next::OfFile(fd), |parts, count, done| {
             super::preadv(fd, parts, count, place(offset, done))
         })
     }
@@ -157,7 +197,7 @@ mod exported {
         offset: off_t,
         flags: c_int,
     ) -> ssize_t {
-        in_parts(parts, count, Next::OfFile(fd), |parts, count, done| {
+        in_parts(fd, parts, count, Next::OfFile(fd), |parts, count, done| {
             super::preadv2(fd, parts, count, place(offset, done), flags)
         })
     }
@@ -180,7 +220,7 @@ mod exported {
         parts: *const iovec,
         count: c_int,
     ) -> ssize_t {
-        in_parts(parts, count, Next::Always, |parts, count, _| super::writev(fd, parts, count))
+        in_parts(fd, parts, count, Next::Always, |parts, count, _| super::writev(fd, parts, count))
     }
 
     #[unsafe(no_mangle)]
@@ -190,7 +230,7 @@ mod exported {
         count: c_int,
         offset: off_t,
     ) -> ssize_t {
-        in_parts(parts, count, Next::Always, |parts, count, done| {
+        in_parts(fd, parts, count, Next::Always, |parts, count, done| {
             super::pwritev(fd, parts, count, place(offset, done))
         })
     }
@@ -214,7 +254,7 @@ mod exported {
         offset: off_t,
         flags: c_int,
     ) -> ssize_t {
-        in_parts(parts, count, Next::Always, |parts, count, done| {
+        in_parts(fd, parts, count, Next::Always, |parts, count, done| {
             super::pwritev2(fd, parts, count, place(offset, done), flags)
         })
     }
@@ -237,8 +277,30 @@ mod exported {
         message: *mut msghdr,
         flags: c_int,
     ) -> ssize_t {
-        let _held = hold_if_needed(libc::SYS_recvmsg, &of_message(message));
-        super::recvmsg(fd, message, flags)
+        let long = match Next::received(flags) {
+            Next::Always => long_of_stream(fd, message),
+            Next::OfFile(_) | Next::Never => None,
+        };
+        let Some((whole, list)) = long else {
+            let _held = hold_if_needed(libc::SYS_recvmsg, &of_message(fd, message));
+            return super::recvmsg(fd, message, flags);
+        };
+        let _beside = hold_beside(&whole);
+        repeat(list.bytes(), Next::Always, |done| {
+            let mut piece = list.after(done);
+            let _held = piece.hold();
+            let mut part = piece.message(&whole);
+            let moved = super::recvmsg(fd, &mut part, flags);
+            if moved < 0 {
+                return (0, moved);
+            }
+            let msghdr { msg_iov, msg_iovlen, .. } = whole;
+            // SAFETY: the message is the program's, to be written to.
+            unsafe { message.write(msghdr { msg_iov, msg_iovlen, ..part }) };
+            // What comes beside bytes is not to be followed by what comes beside others.
+            let asked = if part.msg_controllen > 0 { usize::MAX } else { piece.bytes() };
+            (asked, moved)
+        })
     }
 
     #[unsafe(no_mangle)]
@@ -247,7 +309,20 @@ mod exported {
         message: *const msghdr,
         flags: c_int,
     ) -> ssize_t {
-        let _held = hold_if_needed(libc::SYS_sendmsg, &of_message(message));
-        super::sendmsg(fd, message, flags)
+        let Some((whole, list)) = long_of_stream(fd, message) else {
+            let _held = hold_if_needed(libc::SYS_sendmsg, &of_message(fd, message));
+            return super::sendmsg(fd, message, flags);
+        };
+        let _beside = hold_beside(&whole);
+        repeat(list.bytes(), Next::Always, |done| {
+            let mut piece = list.after(done);
+            let _held = piece.hold();
+            let mut part = piece.message(&whole);
+            if done > 0 {
+                // It has gone with the first bytes.
+                (part.msg_control, part.msg_controllen) = (std::ptr::null_mut(), 0);
+            }
+            (piece.bytes(), super::sendmsg(fd, &raw const part, flags))
+        })
     }
 }

@@ -75,6 +75,11 @@ pub fn release() {
     MANAGED_STACKS.release();
 }
 
+/// The stacks that have been kept, each with a pin as far as there was room; with signals blocked.
+pub fn managed() -> Vec<PageRange> {
+    MANAGED_STACKS.lock().clone()
+}
+
 /// Before the engine has the arena: stacks in it, which must not leave. A stack that is missing cannot take the signal that
 /// would bring it in.
 pub fn kept(process: &Process) -> Vec<PageRange> {
@@ -329,6 +334,11 @@ fn present_stack() -> libc::stack_t {
     sigaltstack(std::ptr::null(), present.as_mut_ptr());
     // SAFETY: sigaltstack has filled it in; zeroes are valid too.
     unsafe { present.assume_init() }
+}
+
+/// Whether this thread is on it.
+pub fn is_in_use() -> bool {
+    present_stack().ss_flags & libc::SS_ONSTACK != 0
 }
 
 /// At a thread's end.

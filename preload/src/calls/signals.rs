@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use userswap::FaultMode;
 use userswap::internals::Options;
 use userswap::internals::lock::Lock;
-use userswap::internals::signal::{Blocked, is_installed, pass_on, replace_chained};
+use userswap::internals::signal::{Blocked, is_installed, pass_on, replace_chained, take_action};
 
 next_functions! {
     fn sigaction(signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int;
@@ -108,9 +108,9 @@ pub fn forget_handlers() {
 /// A SIGSYS that is not ours: a filter of the program's, or another process, has sent it.
 pub fn chain_sigsys(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     let blocked = Blocked::new();
-    let action = *AFTER_SIGSYS.lock();
+    let action = take_action(&AFTER_SIGSYS);
     drop(blocked);
-    pass_on(&action.expect("kept before our handler could run"), signal, info, context);
+    pass_on(action, signal, info, context);
 }
 
 /// What the program wants done after us; what it wanted before. None for a signal that is not ours.

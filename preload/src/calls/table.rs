@@ -2,9 +2,11 @@
 //!
 //! One table for the functions of the C library that stand for a call, for `syscall()`, and for calls that are
 //! caught as such. Its test reads the kernel's own list of calls: one that is in no row is noticed there. The
-//! rows say where memory begins and how long it is, not what is done to it: it is kept in RAM either way.
+//! rows say where memory begins and how long it is, not what is done to it: it is kept in RAM either way. What they
+//! cannot say is in `nested`.
 use super::arguments::Memory::{
-    self, Each, Fixed, Iocbs, Messages, One, Parts, Request, Sets, Sized, Text, Texts, Unknown,
+    self, Each, Fixed, Iocbs, Messages, One, Parts, Request, Sets, Sized, Text, Texts, Typed,
+    Unknown,
 };
 use libc::c_long;
 use std::mem::size_of;
@@ -197,7 +199,8 @@ pub fn row(number: c_long) -> Option<Row> {
         libc::SYS_syslog => &[(1, Each(2, 1))],
         libc::SYS_sysfs => &[(1, Text), (2, Unknown)],
         libc::SYS_reboot => &[(3, Text)],
-        libc::SYS_seccomp | libc::SYS_bpf => &[(1, Unknown), (2, Unknown)],
+        libc::SYS_seccomp => &[(2, Unknown)],
+        libc::SYS_bpf => &[(1, Each(2, 1))],
         libc::SYS_perf_event_open => &[(0, Unknown)],
         libc::SYS_keyctl => &[(1, Unknown), (2, Unknown), (3, Unknown), (4, Unknown)],
         libc::SYS_kcmp => &[(4, Unknown)],
@@ -220,7 +223,7 @@ pub fn row(number: c_long) -> Option<Row> {
         libc::SYS_semtimedop => &[(1, Each(2, 6)), (3, TIME)],
         libc::SYS_semctl => &[(3, Unknown)],
         libc::SYS_shmctl | libc::SYS_msgctl => &[(2, Unknown)],
-        libc::SYS_msgsnd | libc::SYS_msgrcv => &[(1, Each(2, 1)), (1, LONG)],
+        libc::SYS_msgsnd | libc::SYS_msgrcv => &[(1, Typed(2))],
         libc::SYS_mq_open => &[(0, Text), (3, Fixed(64))],
         libc::SYS_mq_timedsend => &[(1, Each(2, 1)), (4, TIME)],
         libc::SYS_mq_timedreceive => &[(1, Each(2, 1)), (3, WORD), (4, TIME)],
@@ -249,7 +252,8 @@ fn newer(number: c_long) -> Option<Row> {
     Some(match number {
         // cachestat, statmount, listmount
         451 => &[(1, Fixed(16)), (2, Fixed(40))],
-        457 | 458 => &[(0, Fixed(32)), (1, Each(2, 1))],
+        457 => &[(0, Fixed(32)), (1, Each(2, 1))],
+        458 => &[(0, Fixed(32)), (1, Each(2, 8))],
         // lsm_get_self_attr, lsm_set_self_attr, lsm_list_modules
         459 => &[(1, Sized(2))],
         460 => &[(1, Each(2, 1))],

@@ -2,11 +2,12 @@
 //!
 //! A buffer is kept in RAM piece by piece. A transfer goes on with its next piece as long as the last one
 //! was filled and going on cannot make it wait: files always, everything else only when writing, where the
-//! kernel would wait for the rest as well. The entry points are as safe as the functions that they stand in
-//! for.
+//! kernel would wait for the rest as well, or who receives has asked for all (MSG_WAITALL). A datagram is one piece. The
+//! entry points are as safe as the functions that they stand in for.
 use super::held::{Held, PIECE_BYTES, is_concerned, is_needed, values};
 use crate::abi::next::next_functions;
 use crate::abi::raw::{self, Span};
+use crate::state::process;
 use libc::{c_int, c_void, off_t, size_t, socklen_t, ssize_t};
 
 next_functions! {
@@ -22,6 +23,7 @@ next_functions! {
         fd: c_int, buffer: *const c_void, bytes: size_t, flags: c_int,
         address: *const c_void, address_bytes: socklen_t,
     ) -> ssize_t;
+    fn arc4random_buf(buffer: *mut c_void, bytes: size_t) -> ();
 }
 
 /// A part of a buffer that is in RAM.
@@ -39,6 +41,37 @@ pub enum Next {
     Always,
     /// Go on if the descriptor is a file: anything else might make the caller wait.
     OfFile(c_int),
+    /// Do not.
+    Never,
+}
+
+impl Next {
+    /// What is received from a stream: all of it only if so asked, and not what is only looked at.
+    pub fn received(flags: c_int) -> Self {
+        match flags & (libc::MSG_WAITALL | libc::MSG_PEEK) {
+            libc::MSG_WAITALL => Self::Always,
+            _ => Self::Never,
+        }
+    }
+}
+
+/// Runs a transfer by a descriptor: at once where the buffer is not managed or the bytes are a message, else piece by piece.
+fn by_descriptor(
+    fd: c_int,
+    buffer: Span,
+    next: Next,
+    transfer: impl Fn(Piece) -> ssize_t,
+) -> ssize_t {
+    let Span { address, bytes } = buffer;
+    let mut held = Held::none();
+    if process::is_managed(address) {
+        if bytes <= PIECE_BYTES || !raw::has_messages(fd) {
+            return in_pieces(buffer, next, transfer);
+        }
+        held.widen();
+        held.add(buffer);
+    }
+    transfer(Piece { address: address as *mut c_void, bytes, offset: 0 })
 }
 
 /// Runs a transfer piece by piece; returns bytes, or what `transfer` returns when the first piece fails.
@@ -65,12 +98,28 @@ pub fn repeat(bytes: usize, next: Next, piece: impl Fn(usize) -> (usize, ssize_t
         let goes_on = match next {
             _ if moved < asked || done >= bytes => false,
             Next::Always => true,
+            Next::Never => false,
             Next::OfFile(fd) => raw::is_file(fd),
         };
         if !goes_on {
             return done as ssize_t;
         }
     }
+}
+
+/// Fills a piece with random bytes, or ends the program, as the C library does.
+fn fill_at_random(piece: &Piece) -> ssize_t {
+    let mut done = 0;
+    while done < piece.bytes {
+        let address = piece.address.wrapping_byte_add(done);
+        // SAFETY: the rest of the piece, which the program gives to be written to.
+        match usize::try_from(unsafe { libc::getrandom(address, piece.bytes - done, 0) }) {
+            Ok(filled) => done += filled,
+            Err(_) if raw::errno() == libc::EINTR => {}
+            Err(_) => raw::stop("the kernel gives no random bytes\n"),
+        }
+    }
+    done as ssize_t
 }
 
 /// What the compiler's check of a buffer's length ends in.
@@ -90,7 +139,7 @@ mod exported {
         if !is_concerned(buffer) {
             return super::read(fd, buffer, bytes);
         }
-        in_pieces(Span::of(buffer, bytes), Next::OfFile(fd), |piece| {
+        by_descriptor(fd, Span::of(buffer, bytes), Next::OfFile(fd), |piece| {
             super::read(fd, piece.address, piece.bytes)
         })
     }
@@ -116,7 +165,7 @@ mod exported {
         if !is_concerned(buffer) {
             return super::write(fd, buffer, bytes);
         }
-        in_pieces(Span::of(buffer, bytes), Next::Always, |piece| {
+        by_descriptor(fd, Span::of(buffer, bytes), Next::Always, |piece| {
             super::write(fd, piece.address, piece.bytes)
         })
     }
@@ -148,7 +197,7 @@ mod exported {
     }
 
     #[unsafe(no_mangle)]
-    pub unsafe extern "C-unwind" fn __pread64_chk(
+    pub unsafe extern "C-unwind" fn __pread_chk(
         fd: c_int,
         buffer: *mut c_void,
         bytes: size_t,
@@ -158,6 +207,18 @@ mod exported {
         check(bytes, room);
         // SAFETY: the same.
         unsafe { pread(fd, buffer, bytes, offset) }
+    }
+
+    #[unsafe(no_mangle)]
+    pub unsafe extern "C-unwind" fn __pread64_chk(
+        fd: c_int,
+        buffer: *mut c_void,
+        bytes: size_t,
+        offset: off_t,
+        room: size_t,
+    ) -> ssize_t {
+        // SAFETY: the same.
+        unsafe { __pread_chk(fd, buffer, bytes, offset, room) }
     }
 
     #[unsafe(no_mangle)]
@@ -198,12 +259,13 @@ mod exported {
         if !is_needed() {
             return super::recvfrom(fd, buffer, bytes, flags, address, address_bytes);
         }
-        let _held = Held::new(&[
-            values(buffer.cast::<u8>(), bytes),
+        let _from = Held::new(&[
             values(address.cast::<libc::sockaddr_storage>(), 1),
             values(address_bytes, 1),
         ]);
-        super::recvfrom(fd, buffer, bytes.min(PIECE_BYTES), flags, address, address_bytes)
+        by_descriptor(fd, Span::of(buffer, bytes), Next::received(flags), |piece| {
+            super::recvfrom(fd, piece.address, piece.bytes, flags, address, address_bytes)
+        })
     }
 
     #[unsafe(no_mangle)]
@@ -260,7 +322,7 @@ mod exported {
             return super::sendto(fd, buffer, bytes, flags, address, address_bytes);
         }
         let _to = Held::new(&[values(address.cast::<u8>(), address_bytes as usize)]);
-        in_pieces(Span::of(buffer, bytes), Next::Always, |piece| {
+        by_descriptor(fd, Span::of(buffer, bytes), Next::Always, |piece| {
             super::sendto(fd, piece.address, piece.bytes, flags, address, address_bytes)
         })
     }
@@ -274,5 +336,15 @@ mod exported {
     ) -> ssize_t {
         // SAFETY: the same, to the peer.
         unsafe { sendto(fd, buffer, bytes, flags, std::ptr::null(), 0) }
+    }
+
+    /// arc4random_buf: where memory is managed by getrandom, as glibc has it; also where the C library has none, since
+    /// programs ask for it by name.
+    #[unsafe(no_mangle)]
+    pub unsafe extern "C-unwind" fn arc4random_buf(buffer: *mut c_void, bytes: size_t) {
+        if !is_concerned(buffer) && !super::arc4random_buf::NEXT.address().is_null() {
+            return super::arc4random_buf(buffer, bytes);
+        }
+        in_pieces(Span::of(buffer, bytes), Next::Always, |piece| fill_at_random(&piece));
     }
 }

@@ -3,6 +3,7 @@
 //! glibc does the same from 32 MiB at the latest. Growing such a block moves pages instead of copying
 //! bytes, which under the engine would bring everything in and out once more.
 use crate::abi::raw::{RemapRequest, Span};
+use crate::memory::own_stack::on_own_stack;
 use crate::memory::{mappings, origins, ranges, remap};
 use crate::state::areas::Area;
 use crate::state::process::{self, Process};
@@ -28,7 +29,7 @@ pub fn allocate(bytes: usize, align: usize) -> *mut c_void {
         // Room to grow in place is left by aligning to huge pages.
         let align = u32::try_from(align.div_ceil(PAGE_BYTES)).ok()?;
         let align = if count >= ranges::HUGE_PAGES { align.max(ranges::HUGE_PAGES) } else { align };
-        let range = mappings::allocate_open(process, count, align)?;
+        let range = on_own_stack(|| mappings::allocate_open(process, count, align))?;
         Some((process, range))
     });
     let Some((process, range)) = range else { return std::ptr::null_mut() };
@@ -61,7 +62,7 @@ pub fn free(address: usize) -> bool {
     drop(blocked);
     let (Some(count), Some(process)) = (block, process::current()) else { return false };
     let _blocked = Blocked::new();
-    ranges::unmap(process, range_of(process, address, count)).is_ok()
+    on_own_stack(|| ranges::unmap(process, range_of(process, address, count))).is_ok()
 }
 
 /// Changes a block's length, moving it if need be; null when there is no room, the block is kept then.
@@ -83,7 +84,7 @@ pub fn resize(address: usize, bytes: usize) -> *mut c_void {
     let blocked = Blocked::new();
     BLOCKS.lock().remove(&address);
     drop(blocked);
-    let moved = remap::remap(request);
+    let moved = on_own_stack(|| remap::remap(request));
     let block = match moved {
         Ok(address) => Span { address, bytes: new_bytes },
         Err(_) => Span { address, bytes: old_bytes },

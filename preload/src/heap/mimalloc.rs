@@ -4,6 +4,7 @@
 //! (`memory/commitment`). A purge drops the content.
 //! mimalloc's one large table (its page map) is the kernel's.
 use crate::abi::raw::{self, Span};
+use crate::memory::own_stack::on_own_stack;
 use crate::memory::{commitment, locking, origins, ranges};
 use crate::state::areas::Area;
 use crate::state::process::{self, Process};
@@ -112,7 +113,7 @@ fn heap_area(process: &Process, bytes: usize) -> Option<PageRange> {
         process.arena.free(range);
         return None;
     }
-    areas.set(range, Area::Heap { locked: false });
+    areas.set(range, Area::HEAP);
     origins::note_heap(process, range);
     Some(range)
 }
@@ -154,15 +155,22 @@ extern "C" fn on_commit(
     }
     let span = Span::of(start, bytes);
     if commits {
-        commitment::commit(process, span);
+        on_own_stack(|| commitment::commit(process, span));
         return true;
     }
-    let range = process.pages_between(span.address..span.address + bytes);
+    on_own_stack(|| give_back(process, span));
+    true
+}
+
+fn give_back(process: &Process, span: Span) {
+    // free() comes here, and changes none.
+    let errno = raw::errno();
+    let range = process.pages_between(span.address..span.address + span.bytes);
     let _blocked = Blocked::new();
     let phase = process.phase();
     // What the program freed without unlocking it is not its any more; locked memory cannot be emptied.
     locking::release(process, &phase, range);
     ranges::forget(process, &phase, range);
     commitment::release(process, span);
-    true
+    raw::set_errno(errno);
 }

@@ -4,7 +4,7 @@
 //! fork handlers are the first. Whatever ran before (the loader) has blocks of glibc's, and keeps them. Without
 //! options the library stays inert. Options that cannot be read end the program: it must not run
 //! unmanaged on a machine that counts on its budget.
-use super::{fork, last_thread, rights, stats};
+use super::{address_limit, fork, last_thread, rights, stats};
 use crate::abi::{callers, native, next, raw, symbols, thread_end, thread_locals};
 use crate::calls::{
     self, children, held, libc_memory, signal_stacks, signals, stdio_buffers, trap,
@@ -79,6 +79,7 @@ fn look_up() {
     next::look_up();
     calls::look_up();
     last_thread::look_up();
+    address_limit::look_up();
     rights::look_up();
 }
 

@@ -11,20 +11,18 @@ use crate::calls::{
 };
 use crate::heap::{fork_gate, huge, mimalloc};
 use crate::lifecycle::stats;
-use crate::memory::{engagement, guard, starter, unmanaged};
+use crate::memory::{engagement, guard, locking, own_stack, starter, unmanaged};
 use crate::state::process::{self, GlibcHeap, Process};
 use userswap::ForkTicket;
-use userswap::internals::PageRange;
 use userswap::internals::lock::Lock;
 use userswap::internals::signal::Blocked;
+use userswap::internals::{PageIndex, PageRange};
 
 /// What is under way between `prepare` and the other two.
 struct Pass {
     /// Only the holder of the native phase's lock forks, and it is held to the end.
     ticket: Option<ForkTicket>,
     stack: Option<PageRange>,
-    /// The C library's list of streams is held.
-    has_streams: bool,
     /// What the C library needs.
     pinned: Vec<PageRange>,
     _blocked: Blocked,
@@ -47,12 +45,11 @@ unsafe extern "C" fn prepare() {
     unmanaged::look();
     engagement::engage_if_gathered(process);
     let blocked = Blocked::new();
-    // While the engine serves faults, which who has the list may wait for; fork takes it again.
-    let has_streams = process.engine().is_some();
-    if has_streams {
-        libc_memory::hold_streams();
-    }
+    // First: another fork may wait for the list of streams while it has this.
     forks::hold();
+    // While an engine serves faults, which who has the list may wait for; fork takes it again. Also without one: it may
+    // start while this waits for the other locks.
+    libc_memory::hold_streams();
     let route = GlibcHeap::new();
     stdio_buffers::hold();
     detached::hold();
@@ -67,15 +64,14 @@ unsafe extern "C" fn prepare() {
     pinned.extend(forks::pin_signal_stack(process));
     libc_memory::hold();
     signal_stacks::hold();
+    let stack = pin_stack(process);
     process.areas.hold();
     held::set_forking(true);
-    let stack = pin_stack(process);
     let ticket = process.engine().map(|engine| engine.fork_prepare());
     if ticket.is_none() {
         process.member.iter().for_each(|member| member.hold());
     }
-    *PASS.lock() =
-        Some(Pass { ticket, stack, has_streams, pinned, _blocked: blocked, _route: route });
+    *PASS.lock() = Some(Pass { ticket, stack, pinned, _blocked: blocked, _route: route });
     forks::open();
 }
 
@@ -91,8 +87,23 @@ fn pin_stack(process: &Process) -> Option<PageRange> {
     let region = process.arena.region_of(page)?;
     let first = page.saturating_sub(STACK_PAGES).max(region.first);
     let end = (page + STACK_PAGES).min(region.end());
-    let range = PageRange { first, count: end - first };
-    engine.core().pin_range(range).ok().map(|()| range)
+    let range = readable_around(process, page, PageRange { first, count: end - first })?;
+    engine.core().pin_beyond(range);
+    Some(range)
+}
+
+/// As much of a range on both sides of a page as the program can read: up to the guards of its stack.
+fn readable_around(process: &Process, page: PageIndex, range: PageRange) -> Option<PageRange> {
+    let parts = process.areas_within(range);
+    let mut run = PageRange { first: range.first, count: 0 };
+    for (part, _) in parts.into_iter().filter(|(_, area)| area.is_readable()) {
+        if part.first == run.end() {
+            run.count += part.count;
+        } else if !run.contains(page) {
+            run = part;
+        }
+    }
+    run.contains(page).then_some(run)
 }
 
 unsafe extern "C" fn in_parent() {
@@ -110,9 +121,7 @@ unsafe extern "C" fn in_parent() {
     } else if let Some(member) = &process.member {
         member.release();
     }
-    if pass.has_streams {
-        libc_memory::release_streams();
-    }
+    libc_memory::release_streams();
     release(process);
     guard::start_if_large(process);
 }
@@ -124,6 +133,8 @@ unsafe extern "C" fn in_child() {
     let Some(pass) = PASS.lock().take() else { return };
     process::forget_routes();
     // First: threads of the engine that are about to start want it.
+    own_stack::renew();
+    libc_memory::free_streams();
     libc_memory::release();
     stdio_buffers::release();
     detached::renew();
@@ -142,11 +153,23 @@ unsafe extern "C" fn in_child() {
     aio::renew();
     stats::renew();
     release(process);
+    forget_pins(process);
     if let (Some(member), None) = (&process.member, process.engine()) {
         member.renew(u32::try_from(process.accessible_pages()).unwrap_or(u32::MAX), 0);
     }
     starter::start();
     guard::renew(process);
+}
+
+/// In the child: it has none of the locks that mlock made (mlock(2)), and none of the threads whose calls kept memory. A call
+/// that this thread is in the middle of ends well only with its own, which nothing tells from theirs.
+fn forget_pins(process: &Process) {
+    locking::forget(process);
+    if let (Some(engine), false) = (process.engine(), held::is_in_call()) {
+        let for_good = [signal_stacks::managed(), libc_memory::kept(process)].concat();
+        let most = |page| for_good.iter().filter(|range| range.contains(page)).count() as u32;
+        engine.core().limit_pins(most);
+    }
 }
 
 fn release(process: &Process) {
@@ -168,10 +191,6 @@ pub unsafe extern "C" fn _Fork() -> libc::pid_t {
     unsafe { prepare() };
     let child = next::_Fork();
     if child == 0 {
-        if PASS.lock().as_ref().is_some_and(|pass| pass.has_streams) {
-            // The C library's own fork makes the list anew.
-            libc_memory::release_streams();
-        }
         // SAFETY: as above.
         unsafe { in_child() };
     } else {

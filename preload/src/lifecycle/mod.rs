@@ -1,5 +1,6 @@
 //! How a process with this library in it begins, forks and ends.
 
+mod address_limit;
 mod constructor;
 mod fork;
 mod last_thread;

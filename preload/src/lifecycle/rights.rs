@@ -11,17 +11,15 @@ use crate::calls::held::is_needed;
 use crate::calls::{arguments, by_number};
 use crate::memory::{engagement, origins};
 use crate::state::process;
-use libc::{c_char, c_int, c_uint, c_ulong, gid_t, pid_t, rlimit, uid_t};
-
-/// The engine raises its descriptors to 900, and has some tens of them.
-const DESCRIPTORS_MIN: u64 = 1024;
+use libc::{c_char, c_int, c_ulong, gid_t, uid_t};
 
 /// In the constructor: calls by number are made for one thread, and not by the functions below.
 pub fn start() {
     by_number::before_rights_go(gather);
 }
 
-fn gather() {
+/// Takes what an engine needs, as long as the process has the right to.
+pub fn gather() {
     // A child that shares its parent's memory (vfork) has descriptors of its own, and will call exec.
     if let Some(process) = process::current().filter(|_| stats::is_owner()) {
         engagement::gather(process);
@@ -69,12 +67,6 @@ giving_up! {
     fn setns(namespace: c_int, kind: c_int) by SYS_setns if true;
     fn prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) by SYS_prctl if gives_up(option),
         then origins::named(option, a, Span { address: b as usize, bytes: c as usize }, d as *const c_char);
-    fn setrlimit(resource: c_uint, limits: *const rlimit) by SYS_setrlimit if is_tight(resource, limits);
-    fn setrlimit64(resource: c_uint, limits: *const rlimit) by SYS_setrlimit if is_tight(resource, limits);
-    fn prlimit(process: pid_t, resource: c_uint, new: *const rlimit, old: *mut rlimit) by SYS_prlimit64
-        if process == 0 && is_tight(resource, new);
-    fn prlimit64(process: pid_t, resource: c_uint, new: *const rlimit, old: *mut rlimit) by SYS_prlimit64
-        if process == 0 && is_tight(resource, new);
 }
 
 /// An ordinary user has nothing to lose by becoming the same one again.
@@ -85,12 +77,4 @@ fn is_root() -> bool {
 
 fn gives_up(option: c_int) -> bool {
     matches!(option, libc::PR_SET_DUMPABLE | libc::PR_SET_NO_NEW_PRIVS | libc::PR_SET_SECCOMP)
-}
-
-/// Whether a limit that cannot be lifted again leaves no room for the engine's descriptors.
-fn is_tight(resource: c_uint, limits: *const rlimit) -> bool {
-    // SAFETY: the program passes limits, or a null pointer.
-    let limits = unsafe { limits.as_ref() };
-    resource == libc::RLIMIT_NOFILE
-        && limits.is_some_and(|limits| limits.rlim_max < DESCRIPTORS_MIN)
 }

@@ -5,7 +5,7 @@
 //! their own is accepted and not passed on: it must stay one registered area.
 use super::ranges;
 use crate::abi::raw::{self, Errno, Span};
-use crate::state::areas::{self, Area};
+use crate::state::areas::{self, Area, Memory};
 use crate::state::process::{Phase, Process, Request};
 use libc::{EINVAL, ENOMEM, PROT_READ, PROT_WRITE};
 use userswap::internals::Hint;
@@ -94,9 +94,8 @@ fn drop_content(process: &Process, range: PageRange, area: Area, advice: i32) ->
 }
 
 fn populate(process: &Process, range: PageRange, area: Area, wanted: i32) -> Result<(), Errno> {
-    let protection = match area {
-        Area::Memory(memory) => memory.protection,
-        Area::Heap { .. } | Area::Foreign => PROT_READ | PROT_WRITE,
+    let (Area::Memory(Memory { protection, .. }) | Area::Heap { protection, .. }) = area else {
+        return Err(EINVAL);
     };
     if protection & wanted == 0 {
         return Err(ENOMEM);

@@ -2,7 +2,7 @@
 //!
 //! What it needs rights for is gathered before that if the process is about to give rights up. A child of such
 //! a process could not gather it again, so it inherits an engine: a fork after that engages.
-use super::{guard, locking, starter};
+use super::{guard, locking, own_stack, starter};
 use crate::abi::allocator;
 use crate::abi::raw::{self, Span};
 use crate::calls::{descriptors, held, in_flight, lending, libc_memory, signal_stacks};
@@ -112,6 +112,7 @@ pub fn take_over(process: &Process, engine: Prepared) {
     let unnoted = kept.len();
     kept.extend(notes.iter().map(|(_, range)| *range).chain(locked.iter().copied()));
     let can_fill = |range| held::readable_pages(process, process.span_of(range)).is_some();
+    own_stack::provide();
     let apart = signal_stacks::Apart::new();
     let engaged = engine.engage(&kept, can_fill);
     drop(apart);

@@ -1,6 +1,7 @@
 //! The memory calls as the program calls them: results become -1 and errno here, and nowhere else.
 //!
 //! The entry points here are as safe as the functions of the C library that they stand in for.
+use super::own_stack::on_own_stack;
 use super::protection::Key;
 use super::{advice, commitment, locking, mappings, origins, protection, remap, unmanaged};
 use crate::abi::callers::{self, entry};
@@ -33,7 +34,8 @@ pub unsafe extern "C" fn mmap(
     offset: off_t,
 ) -> *mut c_void {
     let address = address as usize;
-    let outcome = mappings::map(MapRequest { address, bytes, protection, flags, fd, offset });
+    let request = MapRequest { address, bytes, protection, flags, fd, offset };
+    let outcome = on_own_stack(|| mappings::map(request));
     if outcome.is_ok_and(|address| !process::is_managed(address)) {
         unmanaged::passed();
     }
@@ -58,7 +60,7 @@ pub unsafe extern "C" fn munmap(address: *mut c_void, bytes: size_t) -> c_int {
     if !process::is_managed(address as usize) {
         unmanaged::passed();
     }
-    to_c(mappings::unmap(Span::of(address, bytes)))
+    to_c(on_own_stack(|| mappings::unmap(Span::of(address, bytes))))
 }
 
 /// mremap; the last argument is read only with the flags that use it.
@@ -73,7 +75,7 @@ pub unsafe extern "C" fn mremap(
     let (address, new_address) = (address as usize, new_address as usize);
     let origin = origins::of_page(address);
     let request = RemapRequest { address, bytes, new_bytes, flags, new_address };
-    let outcome = remap::remap(request).inspect(|address| {
+    let outcome = on_own_stack(|| remap::remap(request)).inspect(|address| {
         origins::moved(Span { address: *address, bytes: new_bytes }, origin);
     });
     to_pointer(outcome)
@@ -95,13 +97,13 @@ extern "C" fn serve_mprotect(
         && let Some(process) = process::current()
         && process.arena.contains(span.address)
     {
-        commitment::commit(process, span);
+        on_own_stack(|| commitment::commit(process, span));
         return 0;
     }
     if !process::is_managed(span.address) {
         unmanaged::passed();
     }
-    to_c(protection::protect(span, protection, Key::Kept))
+    to_c(on_own_stack(|| protection::protect(span, protection, Key::Kept)))
 }
 
 /// pkey_mprotect; without a key (-1) it is mprotect.
@@ -113,12 +115,12 @@ pub unsafe extern "C" fn pkey_mprotect(
     key: c_int,
 ) -> c_int {
     let key = if key == -1 { Key::Kept } else { Key::Given(key) };
-    to_c(protection::protect(Span::of(address, bytes), protection, key))
+    to_c(on_own_stack(|| protection::protect(Span::of(address, bytes), protection, key)))
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn madvise(address: *mut c_void, bytes: size_t, advice: c_int) -> c_int {
-    to_c(advice::advise(Span::of(address, bytes), advice))
+    to_c(on_own_stack(|| advice::advise(Span::of(address, bytes), advice)))
 }
 
 /// posix_madvise, which returns its error.
@@ -128,35 +130,35 @@ pub unsafe extern "C" fn posix_madvise(
     bytes: size_t,
     advice: c_int,
 ) -> c_int {
-    advice::advise_posix(Span::of(address, bytes), advice).err().unwrap_or(0)
+    on_own_stack(|| advice::advise_posix(Span::of(address, bytes), advice)).err().unwrap_or(0)
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mincore(address: *mut c_void, bytes: size_t, vector: *mut u8) -> c_int {
-    to_c(advice::in_core(Span::of(address, bytes), vector))
+    to_c(on_own_stack(|| advice::in_core(Span::of(address, bytes), vector)))
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlock(address: *const c_void, bytes: size_t) -> c_int {
-    to_c(locking::lock(libc::SYS_mlock, Span::of(address, bytes), 0))
+    to_c(on_own_stack(|| locking::lock(libc::SYS_mlock, Span::of(address, bytes), 0)))
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlock2(address: *const c_void, bytes: size_t, flags: c_int) -> c_int {
-    to_c(locking::lock(libc::SYS_mlock2, Span::of(address, bytes), flags))
+    to_c(on_own_stack(|| locking::lock(libc::SYS_mlock2, Span::of(address, bytes), flags)))
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn munlock(address: *const c_void, bytes: size_t) -> c_int {
-    to_c(locking::unlock(Span::of(address, bytes)))
+    to_c(on_own_stack(|| locking::unlock(Span::of(address, bytes))))
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlockall(flags: c_int) -> c_int {
-    to_c(locking::lock_all(flags))
+    to_c(on_own_stack(|| locking::lock_all(flags)))
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn munlockall() -> c_int {
-    to_c(locking::unlock_all())
+    to_c(on_own_stack(locking::unlock_all))
 }

@@ -41,9 +41,7 @@ pub fn lock(call: c_long, span: Span, flags: i32) -> Result<usize, Errno> {
 }
 
 fn pin(engine: &Engine, range: PageRange, area: Area) -> Result<(), Errno> {
-    if let Area::Memory(memory) = area
-        && memory.protection & libc::PROT_READ == 0
-    {
+    if !area.is_readable() {
         return Err(ENOMEM);
     }
     engine.core().pin_range(range).map_err(|_| ENOMEM)
@@ -73,6 +71,18 @@ pub fn release(process: &Process, phase: &Phase<'_>, range: PageRange) {
             unlock_part(process, phase, part);
             unmark(process, part);
         }
+    }
+}
+
+/// In the child of a fork, which has none of its parent's locks: the kernel has dropped its own already.
+pub fn forget(process: &Process) {
+    let phase = process.phase();
+    let locked = process.areas.lock().select(Area::is_locked);
+    for range in locked {
+        if let Phase::Engaged(engine) = phase {
+            engine.core().unpin_range(range);
+        }
+        unmark(process, range);
     }
 }
 

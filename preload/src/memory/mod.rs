@@ -8,6 +8,7 @@ pub mod guard;
 pub mod locking;
 pub mod mappings;
 pub mod origins;
+pub mod own_stack;
 mod protection;
 pub mod ranges;
 pub mod remap;

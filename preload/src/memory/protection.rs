@@ -54,17 +54,21 @@ fn protect_inside(
             return Err(ENOMEM);
         }
         process.change_protection(|| key.protect(process.span_of(part), protection))?;
-        if let Area::Memory(memory) = area {
-            if !memory.opened && protection != PROT_NONE {
-                ranges::add_to_dump(process, part);
+        let area = match area {
+            Area::Memory(memory) => {
+                if !memory.opened && protection != PROT_NONE {
+                    ranges::add_to_dump(process, part);
+                }
+                let keyed = match key {
+                    Key::Kept => memory.keyed,
+                    Key::Given(key) => key != 0,
+                };
+                Area::Memory(Memory { keyed, ..memory.protected(protection) })
             }
-            let keyed = match key {
-                Key::Kept => memory.keyed,
-                Key::Given(key) => key != 0,
-            };
-            let memory = Memory { keyed, ..memory.protected(protection) };
-            process.areas.lock().set(part, Area::Memory(memory));
-        }
+            Area::Heap { locked, .. } => Area::Heap { protection, locked },
+            Area::Foreign => Area::Foreign,
+        };
+        process.areas.lock().set(part, area);
         next = part.end();
     }
     if next == range.end() { Ok(()) } else { Err(ENOMEM) }

@@ -15,6 +15,8 @@ pub enum Area {
     Memory(Memory),
     /// Memory that mimalloc shares out.
     Heap {
+        /// PROT_ bits in force: the program may have put guards into what it was given.
+        protection: i32,
         /// Whether the program locked it in RAM.
         locked: bool,
     },
@@ -49,16 +51,30 @@ impl Memory {
 }
 
 impl Area {
+    /// Memory that mimalloc can share out.
+    pub const HEAP: Self =
+        Self::Heap { protection: libc::PROT_READ | libc::PROT_WRITE, locked: false };
+
+    /// Whether the program can read it. Of what is foreign the kernel knows.
+    pub fn is_readable(self) -> bool {
+        match self {
+            Area::Memory(Memory { protection, .. }) | Area::Heap { protection, .. } => {
+                protection & libc::PROT_READ != 0
+            }
+            Area::Foreign => false,
+        }
+    }
+
     /// Whether the program locked it in RAM.
     pub fn is_locked(self) -> bool {
-        matches!(self, Area::Memory(Memory { locked: true, .. }) | Area::Heap { locked: true })
+        matches!(self, Area::Memory(Memory { locked: true, .. }) | Area::Heap { locked: true, .. })
     }
 
     /// The same, locked in RAM. Of what is foreign the kernel knows.
     pub fn locked(self) -> Self {
         match self {
             Area::Memory(memory) => Area::Memory(Memory { locked: true, ..memory }),
-            Area::Heap { .. } => Area::Heap { locked: true },
+            Area::Heap { protection, .. } => Area::Heap { protection, locked: true },
             Area::Foreign => Area::Foreign,
         }
     }
@@ -67,7 +83,7 @@ impl Area {
     pub fn unlocked(self) -> Self {
         match self {
             Area::Memory(memory) => Area::Memory(Memory { locked: false, ..memory }),
-            Area::Heap { .. } => Area::Heap { locked: false },
+            Area::Heap { protection, .. } => Area::Heap { protection, locked: false },
             Area::Foreign => Area::Foreign,
         }
     }
@@ -214,7 +230,7 @@ mod tests {
             (seed >> 33) % below
         };
         let kinds = [
-            Area::Heap { locked: false },
+            Area::HEAP,
             Area::Foreign,
             Area::Memory(Memory::new(libc::PROT_NONE)),
             Area::Memory(Memory::new(libc::PROT_READ)),

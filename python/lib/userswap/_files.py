@@ -1,8 +1,9 @@
 """Files into arrays, through memory of Python's own: a system call may not be served on memory that is swapped out."""
 from __future__ import annotations
 
+import io
 import os
-from typing import Any, Literal
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
 
@@ -18,10 +19,18 @@ def header_of(path: str | os.PathLike[str]) -> tuple[np.dtype, tuple[int, ...], 
             read: Any = np.lib.format.read_array_header_1_0
             if version != (1, 0):
                 read = np.lib.format.read_array_header_2_0
-            shape, is_fortran, dtype = read(file)
+            shape, is_fortran, dtype = read(_in_latin1(file) if version == (3, 0) else file)
         except ValueError as error:
             raise ValueError(f"{os.fspath(path)} is no .npy file ({error}): give a dtype to read plain values") from None
         return dtype, shape, "F" if is_fortran else "C", file.tell()
+
+
+def _in_latin1(file: BinaryIO) -> BinaryIO:
+    """The header of a file of version 3, in which names are UTF-8, as one of version 2, which numpy has a public reader for."""
+    header = file.read(int.from_bytes(file.read(4), "little")).decode()
+    # What is not ASCII is within the quotes of a name.
+    escaped = header.encode("ascii", "backslashreplace")
+    return io.BytesIO(len(escaped).to_bytes(4, "little") + escaped)
 
 
 def fill(array: np.ndarray, path: str | os.PathLike[str], offset: int) -> None:

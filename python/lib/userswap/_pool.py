@@ -4,7 +4,6 @@ from __future__ import annotations
 import math
 import operator
 import os
-import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Literal, TypeAlias
@@ -81,9 +80,6 @@ class Pool:
             options["control"] = "on"
         devices = [("swap", os.fspath(spec)) for spec in specs]
         self._engine = _native.Engine(_bytes("ram", ram), devices + list(options.items()))
-        if control:
-            # Nobody tells an engine that its process ends, and the name of its socket would stay.
-            weakref.finalize(self, self._engine.withdraw_control)
 
     def close(self) -> None:
         """Makes no more arrays; those that there are stay valid. Closing twice does nothing."""
@@ -210,7 +206,7 @@ class Pool:
 
     def pin(self, array: np.ndarray) -> None:
         """Swaps an array or view in, and keeps every page that it touches in RAM; pins nest. At most three quarters of the
-        budget can be pinned. A pin goes with the memory."""
+        budget can be pinned. A pin goes with the memory, of small arrays too, which share pages with others."""
         self._engine.pin(_layout(array))
 
     def unpin(self, array: np.ndarray) -> None:

@@ -140,6 +140,33 @@ without() {
     own $1 $2
 }
 
+budget() { userswap set $load ram $1 >/tmp/set 2>&1 || show error $id what=set -- cat /tmp/set; }
+
+# The kernel moves pages to the node that uses them: `migrated CPU`, a load that has outgrown its budget, which then
+# grows until all of the load fits, three quarters of it on other nodes, and shrinks again. There is nothing to hold
+# against the kernel's swap, whose lists are of the nodes where pages lie.
+migrated() {
+    id="case=$case_name side=userswap cpu=$1"
+    mount -t debugfs debugfs /sys/kernel/debug
+    for name in scan_delay_ms scan_period_min_ms scan_period_max_ms; do
+        echo 100 >/sys/kernel/debug/sched/numa_balancing/$name
+    done
+    echo 1 >/proc/sys/kernel/numa_balancing
+    LOAD_MB=24
+    show_writes start
+    start $1 userswap run --ram 0:5M,1:5M,2:5M,3:5M $swaps -- /bin/numa-guest-load $LOAD_MB 0
+    order write && budget 40M
+    for round in 1 2 3 4 5 6 7 8; do
+        order write || break
+    done
+    budget 16M
+    show_own shrunk
+    order write && order verify
+    show_own rewritten
+    finish
+    echo 0 >/proc/sys/kernel/numa_balancing
+}
+
 mkdir /cg/load
 echo +memory >/cg/cgroup.subtree_control
 echo $BUDGET >/cg/load/memory.max
@@ -158,3 +185,5 @@ without 1 B
 pause_ms=0
 use hurry A B C D
 on_cpus 0
+use migrated A B C D
+migrated 1

@@ -7,6 +7,7 @@
 //! writes; what other nodes did must follow their lists; and both together must be what the block layer
 //! counts. Every way in which the sides differ is one line that names the case.
 use crate::loads::{Devices, Load, Phase, Side, name_of};
+use crate::migrated::pools_with_pages_elsewhere;
 use crate::rfc;
 use std::collections::BTreeMap;
 use userswap::internals::PAGE_BYTES;
@@ -258,14 +259,7 @@ impl Moment<'_> {
 
     /// Pool pages lie on their pool's node, and mapped pages on the nodes that account for them.
     fn pages_are_where_their_pool_is(&self, status: &Status) -> Vec<String> {
-        let mut wrong = Vec::new();
-        for map in &self.own.maps {
-            let Some(node) = map.policy.strip_prefix("prefer:") else { continue };
-            let own = node.parse().ok().and_then(|node: u32| map.pages.get(&node));
-            if own.copied().unwrap_or(0) != map.total() {
-                wrong.push(format!("the pool of node {node} has pages elsewhere: {:?}", map.pages));
-            }
-        }
+        let mut wrong = pools_with_pages_elsewhere(&self.own.maps);
         let plain = self.own.maps.iter().filter(|map| map.policy == "default");
         let Some(arena) = plain.max_by_key(|map| map.total()) else {
             wrong.push("no memory map".into());

@@ -10,6 +10,7 @@ mod initramfs;
 mod kernels;
 mod loads;
 mod machine;
+mod migrated;
 mod outcome;
 mod rfc;
 mod table;
@@ -185,6 +186,7 @@ fn judge_placement(messages: &[Message]) -> Result<(), Outcome> {
     let loads = loads::loads(messages, &devices, &mut wrong);
     print!("{}", table::table(&loads, &devices));
     wrong.extend(compare::compare(&loads, &devices));
+    wrong.extend(migrated::judge(&loads));
     if loads.iter().filter(|load| load.side == loads::Side::Kernel).count() < LOADS {
         wrong.push(format!("fewer than {LOADS} loads on the kernel's swap"));
     }

@@ -81,6 +81,7 @@ impl Heap {
     /// # Errors
     /// [`Error::ArenaFull`].
     pub fn allocate(&self, layout: Layout) -> Result<NonNull<u8>, Error> {
+        self.shared.running.core.check_here()?;
         match Class::of(layout) {
             Some(class) => self.shared.take(class),
             None => self.shared.allocate_large(layout),
@@ -104,6 +105,9 @@ impl Heap {
     /// # Errors
     /// [`Error::NotABlock`], with nothing changed: no block of this heap that is in use begins there.
     pub fn free(&self, block: NonNull<u8>) -> Result<(), Error> {
+        if !self.shared.running.core.own_process.is_here() {
+            return Ok(());
+        }
         let address = block.addr().get();
         match self.shared.owners.of(address) {
             Some(owner) => self.shared.put(owner, address),
@@ -120,6 +124,7 @@ impl Heap {
     /// # Errors
     /// As for [`Heap::free`] and [`Heap::allocate`]; the block is unchanged then.
     pub fn reallocate(&self, block: NonNull<u8>, layout: Layout) -> Result<NonNull<u8>, Error> {
+        self.shared.running.core.check_here()?;
         let held = self.usable_bytes(block)?;
         let address = block.addr().get();
         let wastes = layout.size() < held / 2 && held > size_of::<[u64; 8]>();
@@ -142,6 +147,7 @@ impl Heap {
     /// # Errors
     /// As for [`Heap::free`]; [`Error::OutOfRange`]: bytes outside the block.
     pub fn discard(&self, block: NonNull<u8>, bytes: Range<usize>) -> Result<(), Error> {
+        self.shared.running.core.check_here()?;
         let held = self.usable_bytes(block)?;
         if bytes.start > bytes.end || bytes.end > held {
             return Err(Error::OutOfRange(bytes.start, bytes.end, held));
@@ -170,6 +176,13 @@ impl Heap {
             None => self.shared.large.lock().get(&address).map(Region::len),
         };
         bytes.ok_or(Error::NotABlock(address))
+    }
+
+    /// Whether the block at an address shares its pages with others, and leaves them as they are when it is freed.
+    #[doc(hidden)]
+    pub fn shares_pages(&self, address: usize) -> bool {
+        let owner = self.shared.owners.of(address);
+        owner.is_some_and(|owner| owner.class.block_bytes() < DISCARD_BYTES_MIN)
     }
 }
 

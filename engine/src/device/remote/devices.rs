@@ -2,6 +2,7 @@
 use crate::device::Devices;
 use crate::device::far::Far;
 use crate::device::record::{Device, Store};
+use crate::sys::own_stack;
 use crate::sys::signal::Blocked;
 use std::io;
 use std::sync::Arc;
@@ -47,6 +48,9 @@ impl Device {
     pub(in crate::device) fn set_remote(&self, remote: Option<Arc<dyn Far>>) {
         // Release pairs with the acquire in `is_remote`.
         self.is_remote.store(remote.is_some(), Ordering::Release);
+        if remote.is_some() {
+            own_stack::provide();
+        }
         self.store().lock().remote = remote.clone();
         *self.remote.lock() = remote;
     }

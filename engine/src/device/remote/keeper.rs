@@ -54,7 +54,7 @@ impl Remote {
     }
 
     fn keep(&self) {
-        let begun_ns = clock::now_ns();
+        let (begun_ns, mut delete_from) = (clock::now_ns(), 0);
         // Whose slots these are may be about to end.
         let mut next_ns = match self.part {
             Part::Owner => begun_ns + self.period_ns(),
@@ -78,7 +78,7 @@ impl Remote {
                 // Those that are wanted meanwhile wake nobody.
                 futex::wait_for(&self.wanted, wanted & !CHANGED, GATHER_NS);
                 self.wanted.fetch_and(!DELETIONS, Ordering::SeqCst);
-                if self.delete_all().is_err() {
+                if self.delete_all(&mut delete_from, next_ns).is_err() {
                     self.wanted.fetch_or(DELETIONS, Ordering::SeqCst);
                 }
                 continue;
@@ -127,8 +127,9 @@ impl Remote {
                     filled += 1;
                 }
                 let ended = self.act(act, copy, &batch[..filled]);
-                if ended.is_err() {
-                    outcome = ended;
+                outcome = outcome.and(ended);
+                // If it is another's silence, to which this one sends us, the rest of its own is kept all the same.
+                if outcome.is_err() && self.cluster.server(server).is_silent() {
                     break;
                 }
             }
@@ -136,11 +137,13 @@ impl Remote {
         outcome
     }
 
-    /// Deletes what is not wanted.
-    fn delete_all(&self) -> io::Result<()> {
+    /// Deletes what is not wanted from a group on, from all servers that answer; where one does not, only until leases are due.
+    fn delete_all(&self, from: &mut usize, due_ns: u64) -> io::Result<()> {
+        let mut ended = Ok(());
         let is_unwanted = |index: &usize| self.unwanted[*index].load(Ordering::Relaxed) != 0;
-        let mut indexes = (0..self.unwanted.len()).filter(is_unwanted).peekable();
-        while indexes.peek().is_some() {
+        let indexes = (*from..self.unwanted.len()).chain(0..*from);
+        let mut indexes = indexes.filter(is_unwanted).peekable();
+        while indexes.peek().is_some() && (ended.is_ok() || clock::now_ns() < due_ns) {
             let mut batch = [SlotWord { index: 0, mask: 0 }; DELETING_MAX];
             let mut filled = 0;
             for index in indexes.by_ref().take(DELETING_MAX) {
@@ -156,9 +159,10 @@ impl Remote {
                 };
             }
             self.end_deleting();
-            outcome?;
+            ended = ended.and(outcome);
         }
-        Ok(())
+        *from = indexes.peek().copied().unwrap_or(0);
+        ended
     }
 
     /// The slots of a group that are to be deleted now: until [`Self::end_deleting`] nobody writes to the group.

@@ -1,11 +1,9 @@
 //! A connection's bytes, plain or by TLS.
 //!
-//! What is here is called in signal handlers, as is `wire`: it allocates nothing, and its system calls are the kernel's own.
+//! What is here is called in signal handlers, as is `wire`: it allocates nothing.
 use super::tls::records::{Found, SEAL_BYTES, Session};
 use crate::sys::own_fd::Own;
-use rustix::io::Errno;
-use rustix::net::sockopt::{self, Timeout};
-use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+use crate::sys::socket;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -39,21 +37,21 @@ pub fn connect(to: SocketAddr) -> io::Result<Socket> {
             outcome => return outcome,
         }
     }
-    Err(Errno::AGAIN.into())
+    Err(io::Error::from_raw_os_error(libc::EAGAIN))
 }
 
 fn connect_once(to: SocketAddr) -> io::Result<Socket> {
-    let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    let socket = net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-    let socket = Own::raised(socket);
-    for way in [Timeout::Recv, Timeout::Send] {
-        sockopt::set_socket_timeout(&*socket, way, Some(PATIENCE))?;
-    }
-    sockopt::set_tcp_nodelay(&*socket, true)?;
-    match net::connect(&*socket, &to) {
-        Ok(()) => Ok(socket),
-        Err(Errno::INPROGRESS | Errno::AGAIN) => Err(Errno::TIMEDOUT.into()),
-        Err(error) => Err(error.into()),
+    let stream = Own::raised(socket::stream(&to)?);
+    socket::set_up(&stream, PATIENCE)?;
+    socket::connect(&stream, &to).map_err(late)?;
+    Ok(stream)
+}
+
+/// The kernel says of what has taken too long that it would still.
+fn late(error: io::Error) -> io::Error {
+    match error.raw_os_error() {
+        Some(libc::EAGAIN | libc::EINPROGRESS) => io::Error::from_raw_os_error(libc::ETIMEDOUT),
+        _ => error,
     }
 }
 
@@ -63,11 +61,10 @@ fn connect_once(to: SocketAddr) -> io::Result<Socket> {
 /// The connection is broken.
 pub fn send(socket: &Socket, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
-        match net::send(&**socket, bytes, SendFlags::NOSIGNAL) {
+        match socket::send(socket, bytes) {
             Ok(part) => bytes = &bytes[part..],
-            Err(Errno::INTR) => {}
-            Err(Errno::AGAIN) => return Err(Errno::TIMEDOUT.into()),
-            Err(error) => return Err(error.into()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(late(error)),
         }
     }
     Ok(())
@@ -79,12 +76,11 @@ pub fn send(socket: &Socket, mut bytes: &[u8]) -> io::Result<()> {
 /// The connection is broken, or there is no room, where a line is longer than any of the protocol.
 pub fn receive(socket: &Socket, into: &mut [u8]) -> io::Result<usize> {
     loop {
-        match net::recv(&**socket, &mut *into, RecvFlags::empty()) {
-            Ok((0, _)) => return Err(Errno::CONNRESET.into()),
-            Ok((part, _)) => return Ok(part),
-            Err(Errno::INTR) => {}
-            Err(Errno::AGAIN) => return Err(Errno::TIMEDOUT.into()),
-            Err(error) => return Err(error.into()),
+        match socket::receive(socket, into) {
+            Ok(0) => return Err(io::Error::from_raw_os_error(libc::ECONNRESET)),
+            Ok(part) => return Ok(part),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(late(error)),
         }
     }
 }

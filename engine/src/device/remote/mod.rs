@@ -30,7 +30,8 @@ use crate::sys::mapping::ZeroedSlice;
 use crate::sys::request::{Direction, Pieces};
 use crate::sys::thread::Thread;
 use cluster::Cluster;
-use keys::{Copy, Key};
+pub(in crate::device) use keys::Copy;
+use keys::Key;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -180,40 +181,37 @@ impl Remote {
         self.lease_s.load(Ordering::Relaxed)
     }
 
-    /// Transfers whole pages at once; what is less than one, of a request that is cut short on purpose, stays out.
+    /// Transfers whole pages at once, and reads one copy rather than the other; what is less than one, of a request that is cut short on purpose, stays out.
     ///
     /// # Errors
     /// What has gone wrong, as the number that a disk would say it with; ENODATA where there is nothing.
-    pub fn transfer(&self, direction: Direction, offset: u64, pieces: &Pieces) -> io::Result<()> {
+    pub fn transfer(
+        &self,
+        direction: Direction,
+        preferred: Copy,
+        offset: u64,
+        pieces: &Pieces,
+    ) -> io::Result<()> {
         let first = (offset / PAGE_BYTES as u64) as u32;
         let count = pieces.iter().map(|piece| (piece.bytes / PAGE_BYTES) as u32).sum();
+        let act = |words: &[SlotWord]| match direction {
+            Direction::Read => self.read(preferred, first, pieces, words),
+            Direction::Write => {
+                words.iter().for_each(|word| self.take_back(*word));
+                self.act_on_all(Act::Write { first, from: pieces }, words)
+            }
+        };
         let mut words = [SlotWord { index: 0, mask: 0 }; WORDS_MAX];
         let mut filled = 0;
         for word in SlotWord::of(SlotRun { first, count }) {
             if filled == WORDS_MAX {
-                self.transfer_words(direction, first, pieces, &words)?;
+                act(&words)?;
                 filled = 0;
             }
             words[filled] = word;
             filled += 1;
         }
-        self.transfer_words(direction, first, pieces, &words[..filled])
-    }
-
-    fn transfer_words(
-        &self,
-        direction: Direction,
-        first: u32,
-        pieces: &Pieces,
-        words: &[SlotWord],
-    ) -> io::Result<()> {
-        match direction {
-            Direction::Read => self.read(first, pieces, words),
-            Direction::Write => {
-                words.iter().for_each(|word| self.take_back(*word));
-                self.act_on_all(Act::Write { first, from: pieces }, words)
-            }
-        }
+        act(&words[..filled])
     }
 
     /// Slots are about to be written: they are not deleted any more.

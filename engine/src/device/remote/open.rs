@@ -6,7 +6,7 @@ use super::talk::Act;
 use super::tls::Tls;
 use super::tls::trust::Trust;
 use super::wire::{Reply, Wire, nonsense};
-use super::{Address, Config, Copies, Part, Remote};
+use super::{Address, Config, Copies, Copy, Part, Remote};
 use crate::base::open_error::OpenError;
 use crate::base::size::ByteSize;
 use crate::device::spec::SwapSpec;
@@ -359,8 +359,8 @@ fn pass_over(wire: &mut Wire) -> io::Result<()> {
 fn try_out(remote: &Remote) -> io::Result<()> {
     let page = Mapping::new(PAGE_BYTES, Access::ReadWrite)?;
     let pieces = Pieces::one(page.address(), PAGE_BYTES);
-    remote.transfer(Direction::Write, 0, &pieces)?;
-    let read = remote.transfer(Direction::Read, 0, &pieces);
+    remote.transfer(Direction::Write, Copy::First, 0, &pieces)?;
+    let read = remote.transfer(Direction::Read, Copy::First, 0, &pieces);
     let words: Vec<_> =
         userswap_policy::lent::SlotWord::of(SlotRun { first: 0, count: 1 }).collect();
     remote.act_on_all(Act::DeleteGroups, &words)?;

@@ -10,6 +10,7 @@ use crate::sys::lock::{Guard, Lock};
 use crate::sys::{clock, futex};
 use std::io;
 use std::net::SocketAddr;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 /// Connections to a server: more threads than that wait for each other.
@@ -27,7 +28,8 @@ const NONE: i64 = 0;
 
 /// A server, or room for one.
 pub struct Server {
-    address: Lock<Option<SocketAddr>>,
+    /// Never a lock: a forked child reads it, and the thread that had the lock would be missing there.
+    address: OnceLock<SocketAddr>,
     wires: Box<[Lock<Wire>]>,
     /// A bit for each connection that nobody uses.
     free: AtomicU32,
@@ -73,7 +75,7 @@ impl Server {
     pub fn new() -> io::Result<Self> {
         let wire = |_| Wire::new().map(Lock::new);
         Ok(Self {
-            address: Lock::new(None),
+            address: OnceLock::new(),
             wires: (0..WIRES).map(wire).collect::<io::Result<_>>()?,
             free: AtomicU32::new(u32::MAX >> (u32::BITS - WIRES as u32)),
             ids: [const { AtomicI64::new(NONE) }; WIRES],
@@ -85,12 +87,12 @@ impl Server {
 
     /// Where it is; None where this is room for one.
     pub fn address(&self) -> Option<SocketAddr> {
-        *self.address.lock()
+        self.address.get().copied()
     }
 
     /// Gives room to a server, unless another has taken it: whether it is this one's.
     pub fn take(&self, address: SocketAddr) -> bool {
-        *self.address.lock().get_or_insert(address) == address
+        *self.address.get_or_init(|| address) == address
     }
 
     /// Whether it did not answer when it was asked last.
@@ -138,10 +140,13 @@ impl Server {
         let since = self.silent_since_ns.load(Ordering::Relaxed);
         let now = clock::now_ns();
         let asked = self.asked_ns.load(Ordering::Relaxed);
-        let is_given_up = since != 0
-            && now.saturating_sub(since) > patience_ns
-            && now.saturating_sub(asked) < NOW_AND_THEN_NS;
-        if is_given_up { Err(io::Error::from_raw_os_error(libc::ENODATA)) } else { Ok(()) }
+        let silent_ns = now.saturating_sub(since);
+        if since == 0 || silent_ns <= patience_ns || now.saturating_sub(asked) >= NOW_AND_THEN_NS {
+            return Ok(());
+        }
+        // Until it is given up, whoever finds no other copy either goes on asking.
+        let error = if silent_ns > GIVEN_UP_NS { libc::ENODATA } else { libc::ETIMEDOUT };
+        Err(io::Error::from_raw_os_error(error))
     }
 
     fn claim(&self) -> Claim<'_> {

@@ -39,7 +39,36 @@ enum Ended {
     Elsewhere(Target),
 }
 
+/// What is said to one server.
+#[derive(Clone, Copy)]
+struct Order<'a> {
+    act: Act<'a>,
+    copy: Copy,
+    /// It does not own the hash slot yet, and does what it is told so.
+    asking: bool,
+}
+
+impl Order<'_> {
+    /// Before each command: it is good for one.
+    fn ask(self, wire: &mut Wire) -> io::Result<()> {
+        if self.asking { wire.say(&[b"ASKING"]) } else { Ok(()) }
+    }
+
+    /// What the server says to that.
+    fn asked(self, wire: &mut Wire) -> io::Result<()> {
+        if self.asking { wire.reply().map(drop) } else { Ok(()) }
+    }
+}
+
 impl Act<'_> {
+    /// Whether a part of it is of no use.
+    fn is_all_or_nothing(&self) -> bool {
+        match self {
+            Self::Read { .. } | Self::Write { .. } | Self::Copy { .. } => true,
+            Self::Keep { .. } | Self::Delete | Self::DeleteGroups => false,
+        }
+    }
+
     fn purpose(&self) -> Purpose {
         match self {
             Self::Read { .. } => Purpose::Look,
@@ -80,39 +109,67 @@ impl Remote {
         }
     }
 
-    /// Reads slots from the copy that is to be had.
-    pub(super) fn read(&self, first: u32, into: &Pieces, words: &[SlotWord]) -> io::Result<()> {
+    /// Reads slots from the copy that is to be had, one of them first.
+    pub(super) fn read(
+        &self,
+        preferred: Copy,
+        first: u32,
+        into: &Pieces,
+        words: &[SlotWord],
+    ) -> io::Result<()> {
         let act = Act::Read { first, into };
-        let outcome = self.act(act, Copy::First, words);
-        match self.config.copies {
-            Copies::Two if outcome.is_err() => self.act(act, Copy::Second, words),
-            Copies::One | Copies::Two => outcome,
+        let (one, other) = match (self.config.copies, preferred) {
+            (Copies::One, _) => return self.act(act, Copy::First, words),
+            (Copies::Two, Copy::First) => (Copy::First, Copy::Second),
+            (Copies::Two, Copy::Second) => (Copy::Second, Copy::First),
+        };
+        let is_gone = |error: &io::Error| error.raw_os_error() == Some(libc::ENODATA);
+        let Err(here) = self.act(act, one, words) else { return Ok(()) };
+        // A server that says nothing for the moment may have it still, and what the first has is known to be wrong.
+        if one == Copy::Second && !is_gone(&here) {
+            return Err(here);
         }
+        let Err(there) = self.act(act, other, words) else { return Ok(()) };
+        Err(if is_gone(&there) { here } else { there })
     }
 
     /// Does something with slots, wherever they are.
     ///
     /// # Errors
-    /// What went wrong first; the rest is not tried.
+    /// What went wrong first. The rest is not tried of what is read or written; else it is, but for servers that say nothing.
     pub(super) fn act(&self, act: Act, copy: Copy, words: &[SlotWord]) -> io::Result<()> {
-        let mut rest = words;
+        let (mut rest, mut ended) = (words, Ok(()));
         while let Some(first) = rest.first() {
             let server = self.owner(*first, copy);
             // The first whoever has it by now: another thread may have heard so in between.
             let more =
                 rest[1..].iter().take_while(|word| self.owner(**word, copy) == server).count();
             let (stretch, others) = rest.split_at(1 + more);
-            let target = Target { server, asking: false };
-            match self.attempt(target, act, copy, stretch)? {
-                Ended::Well => {}
-                Ended::Badly(error) => return Err(error),
-                Ended::Elsewhere(_) => {
-                    stretch.iter().try_for_each(|word| self.follow(act, copy, *word))?;
-                }
+            if ended.is_ok() || !self.cluster.server(server).is_silent() {
+                ended = ended.and(self.act_at(server, act, copy, stretch));
+            }
+            if ended.is_err() && act.is_all_or_nothing() {
+                break;
             }
             rest = others;
         }
-        Ok(())
+        ended
+    }
+
+    /// Does it with slots that one server seems to have.
+    fn act_at(&self, server: usize, act: Act, copy: Copy, words: &[SlotWord]) -> io::Result<()> {
+        let target = Target { server, asking: false };
+        match self.attempt(target, act, copy, words)? {
+            Ended::Well => Ok(()),
+            Ended::Badly(error) => Err(error),
+            Ended::Elsewhere(_) if act.is_all_or_nothing() => {
+                words.iter().try_for_each(|word| self.follow(act, copy, *word))
+            }
+            Ended::Elsewhere(_) => {
+                let follow = |word: &SlotWord| self.follow(act, copy, *word);
+                words.iter().map(follow).fold(Ok(()), io::Result::and)
+            }
+        }
     }
 
     pub(super) fn owner(&self, word: SlotWord, copy: Copy) -> usize {
@@ -141,20 +198,15 @@ impl Remote {
         words: &[SlotWord],
     ) -> io::Result<Ended> {
         let server = self.cluster.server(target.server);
+        let order = Order { act, copy, asking: target.asking };
         let outcome = server.converse(&self.config, act.purpose(), &mut |wire| {
             for word in words {
-                if target.asking {
-                    wire.say(&[b"ASKING"])?;
-                }
-                self.send(wire, act, copy, *word)?;
+                self.send(wire, order, *word)?;
             }
             wire.flush()?;
             let mut all = Ended::Well;
             for word in words {
-                if target.asking {
-                    wire.reply()?;
-                }
-                match self.receive(wire, act, *word)? {
+                match self.receive(wire, order, *word)? {
                     Ended::Well => {}
                     ended => all = ended,
                 }
@@ -167,10 +219,11 @@ impl Remote {
         outcome
     }
 
-    fn send(&self, wire: &mut Wire, act: Act, copy: Copy, word: SlotWord) -> io::Result<()> {
-        let key = self.key(word.index, copy);
+    fn send(&self, wire: &mut Wire, order: Order, word: SlotWord) -> io::Result<()> {
+        let key = self.key(word.index, order.copy);
         let count = word.mask.count_ones() as usize;
-        match act {
+        order.ask(wire)?;
+        match order.act {
             Act::Read { .. } => {
                 wire.command(2 + count)?;
                 wire.word(b"HMGET")?;
@@ -185,6 +238,7 @@ impl Remote {
                     wire.number(field)?;
                     wire.word(pages::view(page, PAGE_BYTES))?;
                 }
+                order.ask(wire)?;
                 self.send_lease(wire, &key, self.lease_s())
             }
             Act::Keep { lease_s } => self.send_lease(wire, &key, lease_s),
@@ -196,8 +250,9 @@ impl Remote {
             }
             Act::DeleteGroups => wire.say(&[b"UNLINK", key.text()]),
             Act::Copy { to } => {
-                let other = to.key(word.index, copy);
+                let other = to.key(word.index, order.copy);
                 wire.say(&[b"COPY", key.text(), other.text(), b"REPLACE"])?;
+                order.ask(wire)?;
                 self.send_lease(wire, &other, self.lease_s())
             }
         }
@@ -210,12 +265,14 @@ impl Remote {
         wire.number(lease_s.into())
     }
 
-    fn receive(&self, wire: &mut Wire, act: Act, word: SlotWord) -> io::Result<Ended> {
-        match act {
+    fn receive(&self, wire: &mut Wire, order: Order, word: SlotWord) -> io::Result<Ended> {
+        order.asked(wire)?;
+        match order.act {
             Act::Read { first, into } => self.receive_pages(wire, into, first, word),
             Act::Keep { .. } | Act::Delete | Act::DeleteGroups => self.receive_number(wire),
             Act::Write { .. } | Act::Copy { .. } => {
                 let done = self.receive_number(wire)?;
+                order.asked(wire)?;
                 let kept = self.receive_number(wire)?;
                 Ok(if matches!(done, Ended::Well) { kept } else { done })
             }

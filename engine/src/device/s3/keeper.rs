@@ -1,4 +1,4 @@
-//! The threads of a device: one writes full segments, the other says that the engine lives, moves what is left of sparse
+//! The threads of a device: one writes full segments, one says that the engine lives, and one moves what is left of sparse
 //! objects, and deletes those that nobody needs.
 //!
 //! They work outside the gate. A child that is forked meanwhile has none of what they work on: its pages are in a file.
@@ -59,9 +59,10 @@ impl S3 {
     pub(super) fn start_threads(self: Arc<Self>) -> io::Result<()> {
         let mut threads = self.threads.lock();
         if threads.is_empty() {
-            let (writer, keeper) = (self.clone(), self.clone());
+            let (writer, keeper, tidier) = (self.clone(), self.clone(), self.clone());
             threads.push(Thread::spawn("userswap-s3", move || writer.keep_writing())?);
-            threads.push(Thread::spawn("userswap-lease", move || keeper.keep_tidy())?);
+            threads.push(Thread::spawn("userswap-lease", move || keeper.keep_leased())?);
+            threads.push(Thread::spawn("userswap-s3-tidy", move || tidier.keep_tidy())?);
         }
         Ok(())
     }
@@ -141,10 +142,8 @@ impl S3 {
         }
     }
 
-    fn keep_tidy(&self) {
-        // What it cannot do now another does.
-        let _ = self.sweep();
-        let mut rest = Rest::none();
+    /// Says that the engine lives, whatever the others are busy with: what they ask the store for may take an hour.
+    fn keep_leased(&self) {
         let mut next_ns = clock::now_ns() + self.period_ns();
         while !self.is_over() {
             let is_changed = self.wanted.fetch_and(!LEASE, Ordering::AcqRel) & LEASE != 0;
@@ -154,11 +153,20 @@ impl S3 {
                 next_ns = clock::now_ns() + if is_kept { self.period_ns() } else { SECOND_NS };
             }
             let seen = self.wanted.load(Ordering::Acquire);
-            if seen & (TIDY | LEASE) == 0 {
+            if seen & LEASE == 0 {
                 self.rest(seen, next_ns.saturating_sub(clock::now_ns()));
-                continue;
             }
+        }
+    }
+
+    fn keep_tidy(&self) {
+        // What it cannot do now another does.
+        let _ = self.sweep();
+        let mut rest = Rest::none();
+        while !self.is_over() {
+            let seen = self.wanted.load(Ordering::Acquire);
             if seen & TIDY == 0 {
+                self.rest(seen, u64::MAX / 2);
                 continue;
             }
             self.sleep(GATHER_NS);

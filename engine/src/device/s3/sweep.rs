@@ -95,9 +95,11 @@ impl S3 {
             take(&said.text, prefix, &mut engines);
             match part(&said.text, "NextContinuationToken") {
                 Some(token) => next = format!("continuation-token={}&", encoded(&plain(token))),
-                None => break,
+                None => return Ok((engines, now)),
             }
         }
+        // A lease comes after all segments of its engine: that of the last one may be beyond the end.
+        engines.retain(|_, left| left.leased.is_some());
         Ok((engines, now))
     }
 }

@@ -43,9 +43,10 @@ impl Leaving {
         word.fetch_or(1 << (slab % u64::BITS), Ordering::Relaxed);
     }
 
+    /// Also of a hint that was torn, which may be any number.
     fn has(&self, slab: u32) -> bool {
-        let word = self.slabs[(slab / u64::BITS) as usize].load(Ordering::Relaxed);
-        word >> (slab % u64::BITS) & 1 == 1
+        let word = self.slabs.get((slab / u64::BITS) as usize);
+        word.is_some_and(|word| word.load(Ordering::Relaxed) >> (slab % u64::BITS) & 1 == 1)
     }
 
     fn forget_all(&self) {
@@ -87,5 +88,18 @@ impl Zram {
             .copy_from_slice(pages::view(self.memory.address() + from.start, bytes));
         held.replace(Entry::Cell(to));
         self.put(from);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_torn_hint_names_no_slab_that_leaves() {
+        let leaving = Leaving::new(100).unwrap();
+        leaving.name(99);
+        assert!(leaving.has(99) && !leaving.has(98));
+        assert!(!leaving.has(Cell::from_number(u32::MAX).slab()));
     }
 }

@@ -153,6 +153,12 @@ pub fn refuse_writes(engine: &Engine, device: usize) {
     fd::replace(device, std::os::fd::AsRawFd::as_raw_fd(&null)).unwrap();
 }
 
+/// Slots of the engine's first device that are in use.
+pub fn used(engine: &Engine) -> u64 {
+    engine.core().devices.set_mode(engine.core().devices.mode());
+    engine.core().devices.list().next().unwrap().used().into()
+}
+
 /// Waits for what other threads will bring about.
 pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     /// Nothing takes this long, even on a busy machine.

@@ -123,6 +123,11 @@ impl Redis {
         String::from_utf8_lossy(&output.stdout).trim().to_owned()
     }
 
+    /// The same to a script about a key.
+    pub fn eval(&self, script: &str, key: &str) -> String {
+        self.say_words(["EVAL", script, "1", key])
+    }
+
     /// How many keys it has.
     pub fn keys(&self) -> u64 {
         self.say("DBSIZE").parse().unwrap()

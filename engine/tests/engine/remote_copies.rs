@@ -1,0 +1,133 @@
+//! Clusters of which servers fall silent, die, hand slots over or hold something wrong, with one copy and with two.
+use crate::support::*;
+use std::time::Duration;
+use userswap::internals::PAGE_BYTES;
+
+#[test]
+fn with_two_copies_a_server_of_a_cluster_can_die() {
+    alone(120, || {
+        for way in [WAYS[0], WAYS[1]] {
+            let mut servers = cluster(3);
+            let engine = engine_on(way, &[&servers[0].spec("a:64M,copies=2")]);
+            let (mut region, pages) = paged_out(&engine, 6000, 2);
+            let slots = |servers: &[Redis]| servers.iter().map(Redis::slots).sum::<u64>();
+            assert_eq!(slots(&servers), 2 * used(&engine), "{way:?}");
+            region.discard(0..2000 * PAGE).unwrap();
+            eventually("both copies are deleted", || slots(&servers) == 2 * used(&engine));
+            assert!(servers[1].slots() > 0);
+            servers[1].kill();
+            (2000..pages.count).for_each(|page| pages.check(page, 2));
+            assert_eq!(engine.counters().pages_lost, 0);
+            audit(&engine);
+        }
+    });
+}
+
+#[test]
+fn with_two_copies_nothing_is_lost_while_all_servers_are_silent_for_a_while() {
+    alone(200, || {
+        let servers = cluster(3);
+        let engine = engine_on(WAYS[1], &[&servers[0].spec("a:64M,copies=2")]);
+        let (_region, pages) = paged_out(&engine, 6000, 2);
+        servers.iter().for_each(|server| send(server.pid(), libc::SIGSTOP));
+        std::thread::scope(|scope| {
+            for part in 0..8 {
+                scope.spawn(move || {
+                    (part * 700..part * 700 + 400).for_each(|page| pages.check(page, 2))
+                });
+            }
+            // Longer than two commands in a row are waited for.
+            std::thread::sleep(Duration::from_secs(12));
+            servers.iter().for_each(|server| send(server.pid(), libc::SIGCONT));
+        });
+        pages.check_all(2);
+        assert_eq!(engine.counters().pages_lost, 0);
+        audit(&engine);
+    });
+}
+
+#[test]
+fn the_dead_server_of_a_cluster_keeps_no_lease_on_others_from_being_put_off() {
+    alone(200, || {
+        let mut servers = cluster(3);
+        let spec = servers[0].spec("a:128M,copies=2,lease=10");
+        let engine = engine_on(WAYS[1], &[&spec]);
+        // More groups on each server than one conversation is about.
+        let (_region, pages) = paged_out(&engine, 20_000, 2);
+        servers[1].kill();
+        std::thread::sleep(Duration::from_secs(25));
+        pages.check_all(2);
+        assert_eq!(engine.counters().pages_lost, 0);
+        audit(&engine);
+    });
+}
+
+#[test]
+fn of_two_copies_the_right_one_is_found() {
+    alone(120, || {
+        for way in WAYS {
+            let servers = cluster(3);
+            let engine = engine_on(way, &[&servers[0].spec("a:64M,copies=2")]);
+            let (_region, pages) = paged_out(&engine, 3000, 2);
+            let script = format!(
+                "for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do \
+                 redis.call('HSET', KEYS[1], field, string.rep('x', {PAGE_BYTES})) end"
+            );
+            for key in servers[1].say("KEYS *").lines() {
+                servers[1].eval(&script, key);
+            }
+            pages.check_all(2);
+            assert!(engine.counters().swap_read_errors > 0, "{way:?}: some were wrong");
+            assert_eq!(engine.counters().pages_lost, 0, "{way:?}");
+            audit(&engine);
+        }
+    });
+}
+
+#[test]
+fn slots_are_written_where_they_are_on_their_way_to() {
+    alone(120, || {
+        let servers = cluster(3);
+        let engine = engine_on(WAYS[1], &[&servers[0].spec("a:64M")]);
+        let (region, pages) = paged_out(&engine, 6000, 2);
+        let (from, to) = (&servers[0], &servers[2]);
+        let keys = from.say("KEYS *");
+        let key = keys.lines().next().expect("it has some");
+        let slot = from.say(&format!("CLUSTER KEYSLOT {key}"));
+        let (here, there) = (from.say("CLUSTER MYID"), to.say("CLUSTER MYID"));
+        assert_eq!(to.say(&format!("CLUSTER SETSLOT {slot} IMPORTING {here}")), "OK");
+        assert_eq!(from.say(&format!("CLUSTER SETSLOT {slot} MIGRATING {there}")), "OK");
+        for key in from.say(&format!("CLUSTER GETKEYSINSLOT {slot} 1000")).lines() {
+            assert_eq!(from.say(&format!("MIGRATE 127.0.0.1 {} {key} 0 5000", to.port)), "OK");
+        }
+        pages.fill_all(3);
+        region.page_out(0..region.len()).unwrap();
+        pages.check_all(3);
+        let counters = engine.counters();
+        assert_eq!((counters.swap_write_errors, counters.pages_lost), (0, 0));
+        audit(&engine);
+    });
+}
+
+#[test]
+fn threads_that_talk_to_servers_are_there_before_a_page_needs_them() {
+    alone(60, || {
+        let talkers = || {
+            let names = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+            let names =
+                names.filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
+            names.filter(|name| name.trim_end() == "userswap-io").count()
+        };
+        let server = Redis::start(&[]);
+        let of_two_queues = {
+            let _engine = engine_on(WAYS[0], &[&server.spec("a:16M")]);
+            talkers()
+        };
+        assert!(of_two_queues > 0);
+        eventually("they end with their engine", || talkers() == 0);
+        let engine = engine_on(WAYS[0], &["mem:16M"]);
+        assert_eq!(talkers(), 0, "no server, no talker");
+        engine.swapon(&server.spec("b:16M").parse().unwrap()).unwrap();
+        assert_eq!(talkers(), of_two_queues);
+    });
+}
