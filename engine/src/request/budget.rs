@@ -4,6 +4,7 @@ use crate::base::limits::{NODE_MIN_PAGES, RAM_MIN_BYTES};
 use crate::base::topology::shares;
 use crate::state::core::Core;
 use crate::state::node::Node;
+use crate::state::shares::budget_most;
 use crate::state::watermarks::WatermarkSettings;
 use crate::sys::PAGE_BYTES;
 use std::sync::atomic::Ordering;
@@ -72,7 +73,10 @@ impl Core {
             if u64::from(*budget) > budget_most(node.positions().into()) {
                 let most = |node: &Node| u64::from(node.positions());
                 let positions: u64 = self.nodes.iter().map(most).sum();
-                return Err(Error::BudgetTooLarge(bytes, budget_most(positions) * PAGE_BYTES as u64));
+                return Err(Error::BudgetTooLarge(
+                    bytes,
+                    budget_most(positions) * PAGE_BYTES as u64,
+                ));
             }
         }
         let settings = self.watermark_settings();

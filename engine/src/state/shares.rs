@@ -25,7 +25,10 @@ pub fn build(budgets: &[u32], most: u32, pages: u32) -> Result<Vec<Node>, Error>
         let frames = pool_frames(*budget, later[index], budgets.len() as u32);
         let (wanted, most) = (u64::from(*budget), budget_most(frames.into()));
         if wanted > most {
-            return Err(Error::BudgetTooLarge(wanted * PAGE_BYTES as u64, most * PAGE_BYTES as u64));
+            return Err(Error::BudgetTooLarge(
+                wanted * PAGE_BYTES as u64,
+                most * PAGE_BYTES as u64,
+            ));
         }
         let run = FrameRun { first, count: frames };
         first += run.count;
