@@ -146,6 +146,12 @@ fn what_threads_do_beside_their_memory_goes_on_while_the_engine_starts() {
 }
 
 #[test]
+fn aio_is_carried_out_whoever_allocates_for_its_lists() {
+    is_exact_with_each_allocator("aio.c", "16M");
+    is_exact_with_each_allocator("aio_events.c", "16M");
+}
+
+#[test]
 fn an_allocator_for_one_thread_is_called_by_no_other() {
     let directory = directory();
     let program = compile_with(directory.path(), "lone.c", "lone", &["-rdynamic"]);

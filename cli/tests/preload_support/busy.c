@@ -2,6 +2,7 @@
  * pages leave: in a child of the first process, or in many. */
 #define _GNU_SOURCE
 #include "must.h"
+#include <aio.h>
 #include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -15,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { PAGE = 4096, BYTES = 64 << 20, PIPED = 30000 };
+enum { PAGE = 4096, BYTES = 64 << 20, PIPED = 30000, WRITTEN = 8192 };
 
 extern char **environ;
 static int is_done;
@@ -144,6 +145,18 @@ static void use_pipe(void) {
     MUST(close(ends[0]) == 0 && close(ends[1]) == 0);
 }
 
+static void write_beside(void) {
+    int file = unnamed_file();
+    char *bytes = malloc(WRITTEN);
+    memset(bytes, 5, WRITTEN);
+    struct aiocb request = {.aio_fildes = file, .aio_buf = bytes, .aio_nbytes = WRITTEN};
+    const struct aiocb *requests[] = {&request};
+    MUST(aio_write(&request) == 0);
+    while (aio_error(&request) == EINPROGRESS) aio_suspend(requests, 1, 0);
+    MUST(aio_return(&request) == WRITTEN);
+    free(bytes);
+    MUST(close(file) == 0);
+}
 
 static void list_directory(void) {
     DIR *directory = opendir("/proc/self/fd");
@@ -193,7 +206,7 @@ static void take_turns(void) {
 
 static void (*const ACTS[])(void) = {
     spawn,    call_vfork,   call_fork,      start_threads, change_maps,  lock_maps,  allocate,   use_streams,
-    use_pipe, list_directory, change_locale, raise_signal, take_turns, take_turns,
+    use_pipe, write_beside, list_directory, change_locale, raise_signal, take_turns, take_turns,
 };
 enum { ALL = sizeof ACTS / sizeof *ACTS };
 

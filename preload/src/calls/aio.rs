@@ -3,15 +3,14 @@
 //! The C library's threads carry requests out, with all signals blocked and by calls of their own. What ends a request
 //! is a word in it, so each call of this family, by which the program learns of that too, lets go of what has
 //! ended. The entry points are as safe as the functions that they stand in for; a thread may be cancelled in them.
+use super::aio_events::Group;
 use super::held::{Held, is_needed};
-use super::signals::is_by_signal;
-use crate::abi::allocator;
+use super::own_aio::{self, Act, ERROR_AT};
 use crate::abi::next::next_functions;
 use crate::abi::raw::{self, Span};
-use crate::state::{notices, process};
+use crate::state::notices;
 use libc::{EINPROGRESS, aiocb, c_int, sigevent, ssize_t, timespec};
 use std::collections::BTreeMap;
-use std::mem::offset_of;
 use std::sync::atomic::{AtomicU64, Ordering};
 use userswap::internals::lock::Lock;
 use userswap::internals::signal::Blocked;
@@ -36,12 +35,6 @@ next_functions! {
     fn aio_cancel(fd: c_int, request: *mut aiocb) -> c_int;
     fn aio_cancel64(fd: c_int, request: *mut aiocb) -> c_int;
 }
-
-/// Where glibc has the error number of a request: after what its user fills in, a pointer and two numbers.
-const ERROR_AT: usize = offset_of!(aiocb, aio_sigevent)
-    + size_of::<sigevent>()
-    + size_of::<usize>()
-    + 2 * size_of::<c_int>();
 
 /// Tells this matter from others in what the job has told.
 const MATTER: u64 = 5;
@@ -165,26 +158,13 @@ fn is_on_its_way(request: usize) -> bool {
         && c_int::from_ne_bytes(error) == EINPROGRESS
 }
 
-/// Whether the C library's threads would be killed: with all signals blocked they look at lists that it takes from the
-/// program's malloc, which may be swapped out where that is an allocator of the program's own.
-fn is_refused() -> bool {
-    let is_engaged = || process::current().is_some_and(|process| process.engine().is_some());
-    let is_refused = is_by_signal() && allocator::is_foreign() && is_engaged();
-    if is_refused {
-        let line = "aio of a program with an allocator of its own fails with ENOSYS beyond its budget; --fault thread serves it";
-        notices::tell_once(MATTER, b"refused", format_args!("{line}"));
-        raw::set_errno(libc::ENOSYS);
-    }
-    is_refused
-}
-
-/// Gives a request to the C library.
-fn submit(request: *mut aiocb, call: impl FnOnce() -> c_int) -> c_int {
+/// Gives a request to the C library, or to threads of ours.
+fn submit(request: *mut aiocb, act: Act, call: impl FnOnce() -> c_int) -> c_int {
     if !is_needed() || request.is_null() {
         return call();
     }
-    if is_refused() {
-        return -1;
+    if own_aio::is_needed() {
+        return own_aio::submit(request, act, None);
     }
     // Not every program asks for what has ended.
     settle_many();
@@ -198,23 +178,29 @@ fn submit(request: *mut aiocb, call: impl FnOnce() -> c_int) -> c_int {
     status
 }
 
+fn sync(operation: c_int, request: *mut aiocb, call: impl FnOnce() -> c_int) -> c_int {
+    match operation {
+        libc::O_SYNC => submit(request, Act::Sync, call),
+        libc::O_DSYNC => submit(request, Act::SyncData, call),
+        // Refused.
+        _ => call(),
+    }
+}
+
+/// Which are there.
+fn listed(list: List, count: c_int) -> impl Iterator<Item = *mut aiocb> {
+    // SAFETY: the program passes as many.
+    let at = move |index| unsafe { list.wrapping_add(index).read() };
+    (0..usize::try_from(count).unwrap_or(0)).map(at).filter(|request| !request.is_null())
+}
+
 /// Gives it several. Those that it does not take say so.
 fn submit_all(list: List, count: c_int, call: impl FnOnce() -> c_int) -> c_int {
-    if !is_needed() {
-        return call();
-    }
-    if is_refused() {
-        return -1;
-    }
     settle_many();
     // Asked for once: the list may be gone when the call returns.
     let mut kept = Vec::new();
-    for index in 0..usize::try_from(count).unwrap_or(0) {
-        // SAFETY: the program passes as many.
-        let request = unsafe { list.wrapping_add(index).read() };
-        // SAFETY: null, or a request.
-        let operation = unsafe { request.as_ref() }.map(|request| request.aio_lio_opcode);
-        if matches!(operation, Some(libc::LIO_READ | libc::LIO_WRITE)) {
+    for request in listed(list, count) {
+        if act_of(request).is_some() {
             kept.push((request, keep(request)));
         }
     }
@@ -224,18 +210,98 @@ fn submit_all(list: List, count: c_int, call: impl FnOnce() -> c_int) -> c_int {
     status
 }
 
-/// Before fork: no other thread has the list then.
+fn submit_list(
+    mode: c_int,
+    list: List,
+    count: c_int,
+    event: *const sigevent,
+    call: impl FnOnce() -> c_int,
+) -> c_int {
+    match (is_needed(), own_aio::is_needed()) {
+        (false, _) => call(),
+        (true, false) => submit_all(list, count, call),
+        (true, true) => carry_out_all(mode, list, count, event),
+    }
+}
+
+/// What one of a list is for; None if for nothing.
+fn act_of(request: *mut aiocb) -> Option<Act> {
+    // SAFETY: the program passes a request.
+    match unsafe { request.read() }.aio_lio_opcode {
+        libc::LIO_READ => Some(Act::Read),
+        libc::LIO_WRITE => Some(Act::Write),
+        _ => None,
+    }
+}
+
+/// Has threads of ours carry out several; what lio_listio(3) returns.
+fn carry_out_all(mode: c_int, list: List, count: c_int, event: *const sigevent) -> c_int {
+    let does_wait = mode == libc::LIO_WAIT;
+    if !does_wait && mode != libc::LIO_NOWAIT {
+        raw::set_errno(libc::EINVAL);
+        return -1;
+    }
+    let group = Group::new(if does_wait { std::ptr::null() } else { event });
+    let mut given = Vec::new();
+    let mut is_refused = false;
+    for request in listed(list, count) {
+        let Some(act) = act_of(request) else { continue };
+        match own_aio::submit(request, act, Some(group.join())) {
+            0 => given.push(request.addr()),
+            _ => {
+                is_refused = true;
+                group.leave();
+            }
+        }
+    }
+    group.leave();
+    if does_wait && !own_aio::finish(&given) {
+        return -1;
+    }
+    if is_refused || does_wait && !own_aio::are_well(&given) {
+        raw::set_errno(libc::EIO);
+        return -1;
+    }
+    0
+}
+
+/// Waits for one of ours.
+fn suspend(
+    list: List,
+    count: c_int,
+    limit: *const timespec,
+    call: impl FnOnce() -> c_int,
+) -> c_int {
+    if !is_needed() || !own_aio::is_needed() {
+        return and_settle(call);
+    }
+    let requests: Vec<_> = listed(list, count).map(|request| request.addr()).collect();
+    // SAFETY: null, or a time of the program's.
+    own_aio::suspend(&requests, unsafe { limit.as_ref() }.copied())
+}
+
+fn cancel(fd: c_int, request: *mut aiocb, call: impl FnOnce() -> c_int) -> c_int {
+    if !is_needed() || !own_aio::is_needed() {
+        return and_settle_one(request, call);
+    }
+    own_aio::cancel(fd, request)
+}
+
+/// Before fork: no other thread has the lists then.
 pub fn hold() {
     REQUESTS.hold();
+    own_aio::hold();
 }
 
 /// After fork, in the parent.
 pub fn release() {
+    own_aio::release();
     REQUESTS.release();
 }
 
 /// In the child, in which nobody carries these requests out.
 pub fn renew() {
+    own_aio::renew();
     REQUESTS.release();
     let _blocked = Blocked::new();
     REQUESTS.lock().known.clear();
@@ -276,24 +342,28 @@ fn and_settle_one<R>(request: *const aiocb, call: impl FnOnce() -> R) -> R {
 }
 
 entries! {
-    fn aio_read(request: *mut aiocb) -> c_int { |call| submit(request, call) }
-    fn aio_read64(request: *mut aiocb) -> c_int { |call| submit(request, call) }
-    fn aio_write(request: *mut aiocb) -> c_int { |call| submit(request, call) }
-    fn aio_write64(request: *mut aiocb) -> c_int { |call| submit(request, call) }
-    fn aio_fsync(operation: c_int, request: *mut aiocb) -> c_int { |call| submit(request, call) }
-    fn aio_fsync64(operation: c_int, request: *mut aiocb) -> c_int { |call| submit(request, call) }
+    fn aio_read(request: *mut aiocb) -> c_int { |call| submit(request, Act::Read, call) }
+    fn aio_read64(request: *mut aiocb) -> c_int { |call| submit(request, Act::Read, call) }
+    fn aio_write(request: *mut aiocb) -> c_int { |call| submit(request, Act::Write, call) }
+    fn aio_write64(request: *mut aiocb) -> c_int { |call| submit(request, Act::Write, call) }
+    fn aio_fsync(operation: c_int, request: *mut aiocb) -> c_int { |call| sync(operation, request, call) }
+    fn aio_fsync64(operation: c_int, request: *mut aiocb) -> c_int { |call| sync(operation, request, call) }
     fn lio_listio(mode: c_int, list: List, count: c_int, event: *mut sigevent) -> c_int {
-        |call| submit_all(list, count, call)
+        |call| submit_list(mode, list, count, event, call)
     }
     fn lio_listio64(mode: c_int, list: List, count: c_int, event: *mut sigevent) -> c_int {
-        |call| submit_all(list, count, call)
+        |call| submit_list(mode, list, count, event, call)
     }
     fn aio_error(request: *const aiocb) -> c_int { |call| and_settle_one(request, call) }
     fn aio_error64(request: *const aiocb) -> c_int { |call| and_settle_one(request, call) }
     fn aio_return(request: *mut aiocb) -> ssize_t { |call| and_settle_one(request, call) }
     fn aio_return64(request: *mut aiocb) -> ssize_t { |call| and_settle_one(request, call) }
-    fn aio_suspend(list: List, count: c_int, limit: *const timespec) -> c_int { and_settle }
-    fn aio_suspend64(list: List, count: c_int, limit: *const timespec) -> c_int { and_settle }
-    fn aio_cancel(fd: c_int, request: *mut aiocb) -> c_int { |call| and_settle_one(request, call) }
-    fn aio_cancel64(fd: c_int, request: *mut aiocb) -> c_int { |call| and_settle_one(request, call) }
+    fn aio_suspend(list: List, count: c_int, limit: *const timespec) -> c_int {
+        |call| suspend(list, count, limit, call)
+    }
+    fn aio_suspend64(list: List, count: c_int, limit: *const timespec) -> c_int {
+        |call| suspend(list, count, limit, call)
+    }
+    fn aio_cancel(fd: c_int, request: *mut aiocb) -> c_int { |call| cancel(fd, request, call) }
+    fn aio_cancel64(fd: c_int, request: *mut aiocb) -> c_int { |call| cancel(fd, request, call) }
 }

@@ -2,6 +2,7 @@
 //! buffers that stay in RAM, and do not see the engine's descriptors and signals.
 
 pub mod aio;
+mod aio_events;
 pub mod arguments;
 pub mod by_number;
 pub mod children;
@@ -18,6 +19,7 @@ pub mod libc_memory;
 mod locks;
 mod masked;
 mod nested;
+mod own_aio;
 mod raw_signals;
 mod scattered;
 pub mod signal_stacks;
