@@ -240,7 +240,7 @@ mod tests {
         let request = Request::Set { key: "ram".to_owned(), value: "24M".to_owned() };
         let answer = super::super::set::ask(&mut client_of_a_slow_engine(set), &request).unwrap();
         assert!(matches!(answer, Answer::Set { key, .. } if key == "ram"));
-        let mut client = client_of_a_slow_engine(Answer::Done {});
+        let mut client = client_of_a_slow_engine(Answer::Done { warning: None });
         super::super::swapon::ask(&mut client, "mem:1G".to_owned()).unwrap();
     }
 }

@@ -57,7 +57,7 @@ pub fn swapoff(args: SwapoffArgs) -> Result<ExitCode, Failure> {
     let outcome = follow(&mut client, &progress, &cancelled);
     progress.bar.finish_and_clear();
     match outcome? {
-        Answer::Done {} => Ok(ExitCode::SUCCESS),
+        Answer::Done { .. } => Ok(ExitCode::SUCCESS),
         Answer::Cancelled {} => Err(Failure {
             status: STATUS_CANCELLED,
             message: format!("swapoff {path} was cancelled: the device stays in use"),
@@ -183,9 +183,15 @@ mod tests {
     #[test]
     fn progress_is_followed_to_the_last_answer() {
         let done = "{\"answer\":\"done\"}\n";
-        assert_eq!(followed(&PROGRESS.repeat(3), Interrupt::None, done), Ok(Answer::Done {}));
+        assert_eq!(
+            followed(&PROGRESS.repeat(3), Interrupt::None, done),
+            Ok(Answer::Done { warning: None })
+        );
         let (half, rest) = PROGRESS.split_at(20);
-        assert_eq!(followed(half, Interrupt::None, &format!("{rest}{done}")), Ok(Answer::Done {}));
+        assert_eq!(
+            followed(half, Interrupt::None, &format!("{rest}{done}")),
+            Ok(Answer::Done { warning: None })
+        );
     }
 
     #[test]

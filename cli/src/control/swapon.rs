@@ -29,13 +29,16 @@ pub fn swapon(args: SwaponArgs) -> Result<ExitCode, Failure> {
     let here = std::env::current_dir()
         .map_err(|error| Failure::unavailable(format!("the working directory: {error}")))?;
     let spec = open::resolved(args.spec.absolute(&here)).map_err(Failure::usage)?;
-    ask(&mut Client::of(args.pid)?, spec.to_string()).map(|()| ExitCode::SUCCESS)
+    if let Some(warning) = ask(&mut Client::of(args.pid)?, spec.to_string())? {
+        eprintln!("userswap: warning: {warning}");
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
-/// A file is allocated, and servers are asked: that takes as long as they need.
-pub(super) fn ask(client: &mut Client, spec: String) -> Result<(), Failure> {
+/// Returns its warning. A file is allocated, and servers are asked: that takes as long as they need.
+pub(super) fn ask(client: &mut Client, spec: String) -> Result<Option<String>, Failure> {
     match client.ask_and_wait(&Request::Swapon { spec })? {
-        Answer::Done {} => Ok(()),
+        Answer::Done { warning } => Ok(warning),
         other => Err(client.nonsense(&format!("{other:?}"))),
     }
 }

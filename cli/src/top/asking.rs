@@ -84,7 +84,7 @@ impl Asking {
         let news = self.news.clone();
         self.spawn(of, move |client| {
             let (state, told) = match follow(client, of, &device, &news, &stopped) {
-                Ok(Answer::Done {}) => (SwapoffState::Done, format!("swapoff {device}: done")),
+                Ok(Answer::Done { .. }) => (SwapoffState::Done, format!("swapoff {device}: done")),
                 Ok(Answer::Cancelled {}) => (
                     SwapoffState::Cancelled,
                     format!("swapoff {device}: cancelled, it stays in use"),
@@ -318,7 +318,7 @@ mod tests {
     fn what_is_refused_is_told_in_the_engines_words() {
         for (answer, part) in [
             (Answer::error("ram: too small"), "ram: too small"),
-            (Answer::Done {}, "does not understand"),
+            (Answer::Done { warning: None }, "does not understand"),
         ] {
             let (_directory, socket) = engine(vec![answer.to_line()]);
             let (asking, news) = asking(socket);

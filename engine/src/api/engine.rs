@@ -90,7 +90,7 @@ impl Engine {
     /// [`Error::DevicesChanging`], or the device cannot be used.
     pub fn swapon(&self, spec: &SwapSpec) -> Result<(), Error> {
         let _blocked = Blocked::new();
-        self.core().swapon(spec)
+        self.core().swapon(spec).map(drop)
     }
 
     /// Empties a device, by the path that it was given as, and lets go of it; takes as long as that takes.

@@ -171,9 +171,9 @@ fn parse_list(text: &str) -> Option<Vec<u32>> {
 
 /// Divides `total` pages among nodes in proportion to `weights`; the rest of the division goes to the first.
 pub fn shares(total: u32, weights: &[u64]) -> Vec<u32> {
-    let sum: u64 = weights.iter().sum::<u64>().max(1);
-    let mut shares: Vec<u32> =
-        weights.iter().map(|weight| (u64::from(total) * weight / sum) as u32).collect();
+    let sum = weights.iter().map(|weight| u128::from(*weight)).sum::<u128>().max(1);
+    let share = |weight: &u64| (u128::from(total) * u128::from(*weight) / sum) as u32;
+    let mut shares: Vec<u32> = weights.iter().map(share).collect();
     let left = total - shares.iter().sum::<u32>();
     if let Some(first) = shares.first_mut() {
         *first += left;

@@ -46,7 +46,11 @@ pub enum Request {
 #[serde(tag = "answer", rename_all = "lowercase")]
 pub enum Answer {
     /// It is done.
-    Done {},
+    Done {
+        /// What the user should know of what was done.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        warning: Option<String>,
+    },
     /// How the engine is doing.
     Status {
         /// Devices, lists and nodes, boxed as other answers are small.

@@ -78,7 +78,7 @@ fn swapon(core: &Core, text: &str) -> Answer {
         return Answer::error(format!("{text:?} has a host by name: write its address"));
     }
     match core.swapon(&spec) {
-        Ok(()) => Answer::Done {},
+        Ok(warning) => Answer::Done { warning },
         Err(error) => Answer::error(error),
     }
 }
@@ -94,7 +94,7 @@ fn swapoff(
     };
     let mut watch = Watch { connection, told: None, cancelled: false };
     match shared.core.swapoff_by(path, method, &mut |progress| watch.after_batch(progress)) {
-        Ok(()) => Answer::Done {},
+        Ok(()) => Answer::Done { warning: None },
         Err(_) if watch.cancelled => Answer::Cancelled {},
         Err(error) => Answer::error(error),
     }

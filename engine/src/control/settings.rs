@@ -133,7 +133,7 @@ const SETTINGS: [Setting; 18] = [
     },
     Setting {
         key: "second_chance",
-        allowed: "a number from 0 to 50, in percent of the budget beyond the watermarks",
+        allowed: "a number from 0 to 50, in percent of the budget, and the watermarks with it half of that at most",
         set: |core, value| {
             let percent = number(value, 0..=SECOND_CHANCE_MAX)?;
             set_watermarks(core, |watermarks| watermarks.second_chance_percent = percent)

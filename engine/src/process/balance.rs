@@ -97,7 +97,7 @@ impl Balance {
         match next {
             Move::Keep => {}
             Move::Grow(to) => self.core.follow_share(self.member.grow(to), inherited),
-            Move::Shrink(to) => self.core.follow_share(to, inherited),
+            Move::Shrink(to) => self.core.give_way(to, inherited),
         }
         let after = self.core.give_back_share(&self.member);
         let is_idle = next == Move::Keep && pressure == Pressure::None && !is_written;

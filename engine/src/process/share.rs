@@ -120,6 +120,13 @@ impl Core {
         }
     }
 
+    /// As [`Self::follow_share`], to a smaller budget only: part of the share may be on its way out, and not in the budget.
+    pub(crate) fn give_way(&self, share: u32, inherited: u32) {
+        if self.of_share(share, inherited) < self.holding().budget {
+            self.follow_share(share, inherited);
+        }
+    }
+
     /// What a share leaves the engine, with what is still its parent's as well.
     fn of_share(&self, share: u32, inherited: u32) -> u32 {
         let outside = self.member().map_or(0, |member| member.outside());
@@ -158,13 +165,17 @@ impl Core {
         if own <= member.share() {
             self.resize_to(take)?;
             member.ledger.set_limit(pages);
+            self.give_back_share(member);
             return Ok(());
         }
+        // Before the others learn of a limit, and take pages for it.
+        self.check_budget(self.of_share(own, member.inherited()))?;
         let before = member.ledger.limit();
         member.ledger.set_limit(pages);
         let outcome = self.resize_to(take);
         if outcome.is_err() {
             member.ledger.set_limit(before);
+            self.give_back_share(member);
         }
         outcome
     }

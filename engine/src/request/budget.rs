@@ -60,9 +60,32 @@ impl Core {
     /// # Errors
     /// As [`Self::set_budget`].
     pub(crate) fn divide_budget(&self, pages: u32) -> Result<(), Error> {
+        let budgets = self.divided(pages)?;
+        let settings = self.watermark_settings();
+        for (node, budget) in self.nodes.iter().zip(&budgets) {
+            self.set_share(node, *budget, settings.fitting(*budget, budgets.iter().sum()));
+        }
+        self.readahead.fit(&budgets);
+        self.limit_stored();
+        Ok(())
+    }
+
+    /// Finds out whether the engine could have this budget.
+    ///
+    /// # Errors
+    /// As [`Self::set_budget`].
+    pub(crate) fn check_budget(&self, pages: u32) -> Result<(), Error> {
+        self.with_budget(|| {
+            self.check_pins(pages)?;
+            self.check_stored(pages)?;
+            self.divided(pages).map(drop)
+        })
+    }
+
+    /// The nodes' parts of a budget: as they were of the first one, however often it has changed since.
+    fn divided(&self, pages: u32) -> Result<Vec<u32>, Error> {
         let bytes = u64::from(pages) * PAGE_BYTES as u64;
-        let weights: Vec<u64> =
-            self.nodes.iter().map(|node| u64::from(node.lock().budget)).collect();
+        let weights: Vec<u64> = self.nodes.iter().map(|node| node.weight.into()).collect();
         let budgets = shares(pages, &weights);
         for (node, budget) in self.nodes.iter().zip(&budgets) {
             let number = self.topology.nodes()[node.id.0 as usize].number;
@@ -79,13 +102,7 @@ impl Core {
                 ));
             }
         }
-        let settings = self.watermark_settings();
-        for (node, budget) in self.nodes.iter().zip(&budgets) {
-            self.set_share(node, *budget, settings.of_node(*budget, budgets.iter().sum()));
-        }
-        self.readahead.fit(&budgets);
-        self.limit_stored();
-        Ok(())
+        Ok(budgets)
     }
 
     /// Has compressed pages move on that a smaller budget would have no room for, and then changes it.

@@ -111,6 +111,8 @@ pub struct Node {
     pub id: NodeId,
     first_frame: FrameIndex,
     positions: u32,
+    /// Its part of any budget: as much as it has of the first one.
+    pub weight: u32,
     /// Wakes the node's reclaimer.
     pub reclaim_wanted: Event,
     /// The reclaimer is running or has been woken.
@@ -163,6 +165,7 @@ impl Node {
             id,
             first_frame: frames.first,
             positions: frames.count,
+            weight: budget,
             reclaim_wanted: Event::new()?,
             reclaim_awake: AtomicBool::new(false),
             hopeless: AtomicBool::new(false),

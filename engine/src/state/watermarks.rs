@@ -52,6 +52,19 @@ impl WatermarkSettings {
         let (low, high) = (bare.low.saturating_add(more), bare.high.saturating_add(more));
         Watermarks { min: bare.min, low, high }
     }
+
+    /// As [`Self::of_node`], as far as the node has room for it: what was asked for on a larger budget takes no more
+    /// than half of a smaller one, and is in force again when that grows.
+    pub fn fitting(&self, pages: u32, total: u32) -> Watermarks {
+        let asked = self.of_node(pages, total);
+        let most = (pages / 2).max(RESERVE);
+        if asked.high <= most {
+            return asked;
+        }
+        let part = |mark: u32| (u64::from(mark) * u64::from(most) / u64::from(asked.high)) as u32;
+        let min = part(asked.min).max(RESERVE);
+        Watermarks { min, low: part(asked.low).max(min), high: most }
+    }
 }
 
 #[cfg(test)]
@@ -74,5 +87,21 @@ mod tests {
         assert_eq!(settings.of_node(4096, 4096), Watermarks { min: 64, low: 513, high: 553 });
         let most = WatermarkSettings { min_free_kib: Some(u64::MAX), ..settings };
         assert_eq!(most.of_node(4096, 4096).high, u32::MAX);
+    }
+
+    #[test]
+    fn what_a_budget_has_no_room_for_takes_half_of_it() {
+        let settings = WatermarkSettings { min_free_kib: Some(16 << 10), ..Default::default() };
+        let roomy = settings.of_node(1 << 18, 1 << 18);
+        assert_eq!(settings.fitting(1 << 18, 1 << 18), roomy);
+        // 4096 pages are asked for, and 1024 between two marks.
+        assert_eq!(settings.fitting(4096, 4096), Watermarks { min: 1365, low: 1706, high: 2048 });
+        assert_eq!(settings.fitting(1024, 4096), Watermarks { min: 341, low: 426, high: 512 });
+        let most = WatermarkSettings { min_free_kib: Some(u64::MAX), ..settings };
+        assert_eq!(most.fitting(4096, 4096).high, 2048);
+        for pages in [1, 64, 128, 512] {
+            let marks = most.fitting(pages, pages);
+            assert!(RESERVE <= marks.min && marks.min <= marks.low && marks.low <= marks.high);
+        }
     }
 }

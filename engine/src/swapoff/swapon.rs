@@ -16,11 +16,11 @@ impl Drop for Changing<'_> {
 }
 
 impl Core {
-    /// Takes one more device into use while the program runs.
+    /// Takes one more device into use while the program runs; what its user should be told of it.
     ///
     /// # Errors
     /// The device cannot be used, or the set of devices is being changed; nothing is changed then.
-    pub fn swapon(&self, spec: &SwapSpec) -> Result<(), Error> {
+    pub fn swapon(&self, spec: &SwapSpec) -> Result<Option<String>, Error> {
         let spec = &match self.tuning.compress {
             Some(_) => spec.clone().behind_compressed(),
             None => Ok(spec.clone()),
@@ -35,12 +35,13 @@ impl Core {
             true => open::open(&spec.clone().encrypted(), bytes)?,
             false => open::open(spec, bytes)?,
         };
+        let warning = opened.warning.clone();
         self.inside_gate(|| self.devices.swapon(opened, &self.topology))?;
         self.devices.start_keepers().map_err(Error::Thread)?;
         self.start_talkers(self.inside_gate(|| self.rings_for_servers()));
         self.shortage.devices_full.store(false, Ordering::Relaxed);
         self.note_room();
-        Ok(())
+        Ok(warning)
     }
 
     /// Takes the right to change the set of devices.

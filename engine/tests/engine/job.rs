@@ -1,6 +1,6 @@
 //! The ledger of a job: members that take pages at once, and die at any moment.
 use crate::support::{
-    MIB, PAGE, alone, apart, end, eventually, forked, is_long, join, kill, rest, send,
+    MIB, PAGE, Pages, alone, apart, end, eventually, forked, is_long, join, kill, rest, send,
     shared_words, stop,
 };
 use std::fs;
@@ -8,6 +8,7 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 use userswap::Engine;
 use userswap::internals::mapping::Access;
 use userswap::internals::{Arena, Ledger, Member, Options, ledger, settings};
@@ -253,5 +254,42 @@ fn what_is_taken_for_a_larger_budget_is_not_given_back_before_that_is_in_force()
             done.store(true, Ordering::Relaxed);
         });
         assert_eq!(wrong, 0, "times that the ledger had less than the engine");
+    });
+}
+
+#[test]
+fn a_limit_that_is_refused_changes_nothing_for_the_job() {
+    alone(60, || {
+        let directory = tempfile::tempdir().unwrap();
+        let (engine, member) = member_engine(&directory.path().join("1-1.ledger"));
+        let before = (member.ledger.limit(), member.ledger.peak(), member.share());
+        for _ in 0..100 {
+            settings::set(engine.core(), "ram", "1T").unwrap_err();
+        }
+        let after = (member.ledger.limit(), member.ledger.peak(), member.share());
+        assert_eq!(before, after, "limit, most that was held, share");
+    });
+}
+
+#[test]
+fn a_budget_that_was_made_smaller_does_not_grow_on_the_way_down() {
+    alone(60, || {
+        let directory = tempfile::tempdir().unwrap();
+        let (engine, member) = member_engine(&directory.path().join("1-1.ledger"));
+        let core = engine.core();
+        let region = engine.map(30 * MIB).unwrap();
+        for round in 0..10 {
+            settings::set(core, "ram", "32M").unwrap();
+            let pages = Pages::of(&region);
+            pages.fill_all(round);
+            settings::set(core, "ram", "16M").unwrap();
+            let begun = Instant::now();
+            while begun.elapsed() < Duration::from_millis(300) {
+                let budget = core.nodes.iter().map(|node| node.lock().budget).sum::<u32>();
+                assert!(budget <= (16 * MIB / PAGE) as u32, "{budget} pages");
+                member.wake();
+            }
+            pages.check_all(round);
+        }
     });
 }

@@ -114,6 +114,13 @@ fn each_node_gets_what_was_asked_for_and_keeps_its_share_when_the_budget_changes
     engine.set_budget(20 << 20).unwrap();
     assert_eq!(budgets(), [3840, 1280]);
     pages.check_all(5);
+    // Parts that no division leaves even, again and again.
+    for mib in (16..48).cycle().take(200) {
+        engine.set_budget((mib << 20) + 3 * PAGE_BYTES as u64).unwrap();
+    }
+    engine.set_budget(32 << 20).unwrap();
+    assert_eq!(budgets(), [6144, 2048]);
+    pages.check_all(5);
     audit(&engine);
     assert!(matches!(build(16, 2), Err(Error::NodeBudgetTooSmall(1, _))));
     let nowhere = builder(WAYS[0]).fake_numa(2).ram_of_node(7, 32 << 20).build();

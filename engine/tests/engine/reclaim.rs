@@ -231,6 +231,31 @@ fn marks_follow_the_budget() {
 }
 
 #[test]
+fn marks_for_a_larger_budget_leave_half_of_a_smaller_one() {
+    limit(100);
+    let engine = engine(WAYS[0]);
+    let core = engine.core();
+    engine.set_budget(48 << 20).unwrap();
+    assert_eq!(settings::set(core, "min_free", "16M").unwrap(), "16M");
+    let marks = || core.nodes[0].lock().watermarks;
+    let asked = marks();
+    assert_eq!((asked.min, asked.high), (4096, 6144));
+    let region = engine.map(40 * MIB).unwrap();
+    let pages = Pages::of(&region);
+    pages.fill_all(1);
+    engine.set_budget(16 << 20).unwrap();
+    assert_eq!(marks().high, 2048);
+    pages.check_all(1);
+    pages.fill_all(2);
+    pages.check_all(2);
+    assert_eq!(engine.counters().budget_exceeded, 0);
+    assert!(core.status().nodes[0].resident_pages > 1000, "{:?}", core.status().nodes[0]);
+    engine.set_budget(48 << 20).unwrap();
+    assert_eq!(marks(), asked, "what was asked for is not forgotten");
+    audit(&engine);
+}
+
+#[test]
 fn a_device_that_is_added_gives_hopeless_reclaimers_another_chance() {
     limit(100);
     let engine = engine(WAYS[0]);

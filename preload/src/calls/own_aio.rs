@@ -166,8 +166,8 @@ fn push(order: Order) -> bool {
     if waits {
         return true;
     }
-    // The thread inherits what is blocked.
-    let thread = std::thread::Builder::new().name("userswap-aio".into());
+    // The thread inherits what is blocked. By its name it is the program's, which does not end before it.
+    let thread = std::thread::Builder::new().name("aio".into());
     let is_made = thread.stack_size(STACK_BYTES).spawn(run).is_ok();
     drop(blocked);
     is_made || give_up(number)

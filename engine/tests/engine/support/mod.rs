@@ -143,7 +143,7 @@ pub fn swapoff_by(
 }
 
 pub fn swapon(engine: &Engine, spec: &str) -> Result<(), Error> {
-    engine.core().swapon(&spec.parse().unwrap())
+    engine.swapon(&spec.parse().unwrap())
 }
 
 /// Has a device refuse whatever is written to it: its descriptor is another file's now.
