@@ -112,9 +112,7 @@ impl Core {
     /// Sets the budget to what the share leaves the engine, and what is still its parent's as well; one that cannot be
     /// stays as it is.
     pub(crate) fn follow_share(&self, share: u32, inherited: u32) {
-        let budget = self.of_share(share, inherited);
-        // A process that has lost its row has no share, and goes on with what an engine needs.
-        let budget = budget.max(self.floor_pages() - self.least_pages() / OUTSIDE_PART);
+        let budget = self.of_share(share, inherited).max(self.least_budget());
         if budget != self.holding().budget {
             let _ = self.resize(budget);
         }
@@ -122,9 +120,15 @@ impl Core {
 
     /// As [`Self::follow_share`], to a smaller budget only: part of the share may be on its way out, and not in the budget.
     pub(crate) fn give_way(&self, share: u32, inherited: u32) {
-        if self.of_share(share, inherited) < self.holding().budget {
-            self.follow_share(share, inherited);
+        let budget = self.of_share(share, inherited).max(self.least_budget());
+        if budget < self.holding().budget {
+            let _ = self.resize_to(|| budget.min(self.holding_of_nodes().budget));
         }
+    }
+
+    /// A process that has lost its row has no share, and goes on with what an engine needs.
+    fn least_budget(&self) -> u32 {
+        self.floor_pages() - self.least_pages() / OUTSIDE_PART
     }
 
     /// What a share leaves the engine, with what is still its parent's as well.
@@ -142,9 +146,15 @@ impl Core {
         let outside = (bytes / PAGE_BYTES as u64).saturating_sub(held.into());
         let most = member.share() / OUTSIDE_PART;
         let outside = u32::try_from(outside).map_or(most, |outside| outside.min(most));
-        if outside.abs_diff(member.outside()) >= OUTSIDE_STEP_PAGES {
+        let before = member.outside();
+        if outside.abs_diff(before) >= OUTSIDE_STEP_PAGES {
             member.set_outside(outside);
-            self.follow_share(member.share(), member.inherited());
+            let least = self.least_budget();
+            // Not from the share: what is on its way out is part of that.
+            let _ = self.resize_to(|| {
+                let all = self.holding_of_nodes().budget.saturating_add(before);
+                all.saturating_sub(outside).max(least)
+            });
         }
     }
 
@@ -205,7 +215,8 @@ impl Core {
         if still < inherited {
             let budget = holding.budget.saturating_add(member.outside());
             let share = self.with_budget(|| {
-                let share = member.grow(budget.saturating_sub(still));
+                let wanted = budget.saturating_sub(still);
+                let share = member.grow(wanted).min(wanted);
                 member.set_inherited(still);
                 share
             });
