@@ -279,20 +279,33 @@ impl<T: AsRef<[Slab]> + AsMut<[Slab]>> Cells<T> {
 
     /// Chooses slabs, the emptiest first, for whose pages others of their class have the room, and names them.
     pub fn start_leaving(&mut self, most: u32, mut name: impl FnMut(u32)) {
-        let mut left = most;
+        let (mut left, mut needed) = (most, self.cells_leaving());
         for (class, cells) in CELLS_OF.iter().enumerate() {
-            while left > 0 && self.free[class] >= u32::from(*cells) {
+            // What a slab has free is lost, and what it holds needs as much as the rest of its cells.
+            while left > 0 && self.free[class] >= needed[class] + u32::from(*cells) {
                 let emptiest = self.room[class].iter().find(|head| **head != 0);
                 let number = emptiest.expect("free cells are in slabs with room") - 1;
                 let slab = &mut self.slabs.as_mut()[number as usize];
                 let before = slab.place();
                 slab.is_leaving = true;
                 self.free[class] -= slab.cells() - u32::from(slab.count);
+                needed[class] += u32::from(slab.count);
                 self.relist(number, before);
                 name(number);
                 left -= 1;
             }
         }
+    }
+
+    /// By class, the cells in use of slabs that leave.
+    fn cells_leaving(&self) -> [u32; CLASSES] {
+        let (mut cells, mut next) = ([0; CLASSES], self.leaving);
+        while let Some(number) = next.checked_sub(1) {
+            let slab = &self.slabs.as_ref()[number as usize];
+            cells[usize::from(slab.class)] += u32::from(slab.count);
+            next = slab.next;
+        }
+        cells
     }
 
     /// What slabs that leave still hold stays there.

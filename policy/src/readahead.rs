@@ -90,8 +90,8 @@ pub trait Readahead {
     /// The window for a fault.
     fn on_fault(&mut self, fault: &Fault, limits: &Limits) -> ReadWindow;
 
-    /// A marked page was used for the first time; what to read ahead because of it.
-    fn on_hit(&mut self, page: u32, limits: &Limits) -> Option<Ahead>;
+    /// A marked page was used for the first time, on the clock of the faults; what to read ahead because of it.
+    fn on_hit(&mut self, page: u32, now_ns: u64, limits: &Limits) -> Option<Ahead>;
 }
 
 named_choice! {

@@ -41,7 +41,7 @@ const DISORDER: i64 = 8;
 const TURN_WINDOW: u32 = 8;
 /// The longest stride. Longer ones gain little: each page is a request of its own anyway.
 const STRIDE_MAX: i64 = 64;
-/// How long a stream is remembered without a fault.
+/// How long a stream is remembered without a fault or a marker.
 const SILENCE_NS: u64 = 10_000_000_000;
 
 /// Pages to bring in at a fault, the one that faulted among them.
@@ -329,9 +329,9 @@ impl Streams {
 
     /// The window ahead to start at the use of the marker `page`; `None` if no stream waits for it
     /// (it was forgotten, or the marker has been told already).
-    pub fn on_marker(&mut self, page: u32, limits: &Limits) -> Option<Ahead> {
+    pub fn on_marker(&mut self, page: u32, now_ns: u64, limits: &Limits) -> Option<Ahead> {
         self.clock += 1;
-        let now = self.clock;
+        let used = self.clock;
         let stream = self.ahead_where(|ahead| ahead.marker == page)?;
         let Course::Running { step, ahead_first, next, ahead, .. } = &mut stream.course else {
             unreachable!("only running streams read ahead")
@@ -344,7 +344,8 @@ impl Streams {
         *next = ahead.map_or(*next, |ahead| ahead.end());
         let started = *ahead;
         stream.unproven = reached.count / 4;
-        stream.used = now;
+        stream.used = used;
+        stream.seen_ns = now_ns;
         started
     }
 
@@ -434,8 +435,8 @@ impl Readahead for Streams {
         readahead::ReadWindow::Stream(self.window(fault, limits))
     }
 
-    fn on_hit(&mut self, page: u32, limits: &Limits) -> Option<Ahead> {
-        self.on_marker(page, limits)
+    fn on_hit(&mut self, page: u32, now_ns: u64, limits: &Limits) -> Option<Ahead> {
+        self.on_marker(page, now_ns, limits)
     }
 }
 

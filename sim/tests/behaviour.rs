@@ -180,7 +180,7 @@ const REFUSED: &[(&str, &str, &str)] = &[
         "\"ten-nodes\" is no kind of scenario: use per-node-devices, device-use,",
     ),
     ("exclusive-stall", "row.4.threads=0", "exclusive-stall.toml:"),
-    ("sorted-free", "load.tasks=0", "invalid value: integer `0`, expected a nonzero u32"),
+    ("sorted-free", "load.tasks=0", "sorted-free.toml:19: 0: use a whole number from 1 to 1048576"),
     ("sorted-free", "load.devices=[65]", "65 devices: use 1 to 64"),
     ("stress", "limit.devices=65", "stress.toml:6: 65 devices: use 1 to 64"),
     (
@@ -192,9 +192,60 @@ const REFUSED: &[(&str, &str, &str)] = &[
     ("no-such-file.toml", "", "no-such-file.toml: No such file or directory"),
 ];
 
+/// Values that no run can have: each once made a panic, a run without end, or a table of nothing.
+const OUT_OF_BOUNDS: &[(&str, &str, &str)] = &[
+    ("per-node-devices", "run.0.tasks=4294967295", ":44: 4294967295: use a whole number from 1 to"),
+    ("per-node-devices", "run.0.tasks=1048576", "1048576 tasks of "),
+    ("per-node-devices", "run.0.size_per_task=4194304 TiB", "1 tasks of 4398046511104 pages each"),
+    ("per-node-devices", "run.0.size_per_task=1 B", "1 tasks of 0 pages each after scaling: use 1"),
+    ("eight-nodes", "load.tasks_per_node=0", ": 0: use a whole number from 1 to 1048576"),
+    ("eight-nodes", "load.tasks_per_node=1048576", "8388608 tasks of "),
+    ("eight-nodes", "load.size_per_task=1 B", "16 tasks of 0 pages each"),
+    ("exclusive-stall", "load.size=4 KiB", "1 tasks of 0 pages each"),
+    ("exclusive-stall", "load.passes=0", ":38: 0: use a whole number from 1 to 1000"),
+    ("fixed-readahead", "load.pages=0", ":16: 1 tasks of 0 pages each"),
+    ("fixed-readahead", "load.streams=4294967295", ":18: 4294967295: use a whole number from 1 to"),
+    ("fixed-readahead", "load.run_pages=4294967295", ":17: 4294967295: use a whole number from 1"),
+    ("per-node-lru", "load.limit_per_node=0", ":18: 0 objects on each of 4 nodes"),
+    ("per-node-lru", "load.limit_per_node=4294967295", "4294967295 objects on each of 4 nodes"),
+    ("per-node-lru", "load.batch=18446744073709551615", "18446744073709551615"),
+    ("per-node-lru", "load.batch=0", ":23: 0: use a whole number from 1 to 1048576"),
+    ("scale", "load.pages_per_task=0", ":4: 2 tasks of 0 pages each"),
+    ("scale", "tasks=[0]", ":5: 0 tasks of 20000 pages each"),
+    ("scale", "nodes=[4294967295]", ":4: 4294967295 nodes: use 1 to 1024"),
+    ("sorted-free", "load.pages=1", ":22: 1 tasks of 0 pages each"),
+    ("workloads", "load.pages=2000000000", ":41: 4 tasks of 2000000000 pages each"),
+    ("workloads", "load.accesses=0", ":42: 0: use a whole number from 1 to 4294967295"),
+    (
+        "workloads",
+        "machine.line_same_node=18446744073709551615 ns",
+        "\"18446744073709551615 ns\" is too long: use \"3600 s\" at most",
+    ),
+    ("workloads", "machine.jitter_permille=4294967295", ": 4294967295: use a whole number from 0"),
+    ("workloads", "cost.slots_per_turn=0", ":23: 0: use a whole number from 1 to 1048576"),
+    ("workloads", "cost.index_per_write=1025", ":22: 1025: use a whole number from 0 to 1024"),
+];
+
+#[test]
+fn a_run_in_which_programs_were_killed_is_no_result() {
+    let small: [(&str, &[&str]); 2] = [
+        (
+            "per-node-devices",
+            &["machine.scale=1024", "device.0.size=1 GiB", "device.1.size=1 GiB", "runs=1"],
+        ),
+        ("workloads", &["device.0.size=1 MiB", "device.1.size=1 MiB"]),
+    ];
+    for (name, sets) in small {
+        let sets: Vec<Set> = sets.iter().map(|set| set.parse().unwrap()).collect();
+        let result = scenario::run(name, &sets, &Options { seed: 1, checking: Checking::Off });
+        let Err(Failure::Broken(what)) = result else { panic!("{name}: {result:?}") };
+        assert!(what.contains(" programs got no memory: use larger devices"), "{name}: {what}");
+    }
+}
+
 #[test]
 fn what_cannot_be_is_refused_with_file_line_and_what_would_do() {
-    for (name, set, said) in REFUSED {
+    for (name, set, said) in REFUSED.iter().chain(OUT_OF_BOUNDS) {
         let sets: &[&str] = if set.is_empty() { &[] } else { &[set] };
         let refusal = run(name, sets, 1, Checking::Off).unwrap_err();
         assert!(refusal.contains(said), "{name} {set}: {refusal}");

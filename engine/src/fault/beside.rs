@@ -40,12 +40,13 @@ impl Core {
         near: NodeId,
         limits: &Limits,
     ) -> Option<Ahead> {
-        let ahead = self.streams.lock().on_hit(page, limits);
+        let fault = self.fault_without_slot(page, near);
+        let ahead = self.streams.lock().on_hit(page, fault.now_ns, limits);
         if ahead.is_none() {
             if let Some(slot) = slot {
                 self.readahead.beside.lock().on_use(self.devices.number_of(slot));
             }
-            let window = self.stream_window(&self.fault_without_slot(page, near), limits);
+            let window = self.stream_window(&fault, limits);
             let Window { first, count, step, .. } = window;
             if count > 1 {
                 self.want(Want::new(Span::Run { first, count, step }, near));

@@ -94,14 +94,14 @@ impl Core {
     }
 
     /// A page that `vma` had read ahead is used.
-    pub(crate) fn vma_hit(&self, page: PageIndex, limits: &Limits) -> Option<Ahead> {
+    pub(crate) fn vma_hit(&self, page: PageIndex, now_ns: u64, limits: &Limits) -> Option<Ahead> {
         let region = self.arena.region_of(page)?;
-        self.readahead.with_area(region.first, |area| area.on_hit(page, limits))
+        self.readahead.with_area(region.first, |area| area.on_hit(page, now_ns, limits))
     }
 
     /// A page that `scaling` or `fixed` had read ahead is used: one number counts the hits of both.
-    pub(crate) fn cluster_hit(&self, page: PageIndex, limits: &Limits) -> Option<Ahead> {
-        Scaling(&mut self.readahead.cluster.lock()).on_hit(page, limits)
+    pub(crate) fn cluster_hit(&self) {
+        self.readahead.cluster.lock().count_hit();
     }
 
     /// A page without a mark was found in a frame.

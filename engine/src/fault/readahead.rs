@@ -178,13 +178,14 @@ impl Core {
     /// A marked page is used for the first time.
     pub(crate) fn on_marked(&self, page: PageIndex, slot: Option<Slot>, near: NodeId) {
         count(&self.counters.swap_ra_hit, 1);
-        let limits = self.limits();
+        let (limits, now_ns) = (self.limits(), clock::now_ns());
         let next = match (self.arena.hints.of(page), self.policy()) {
-            (Hint::Sequential, _) => self.streams.lock().on_hit(page, &limits),
+            (Hint::Sequential, _) => self.streams.lock().on_hit(page, now_ns, &limits),
             (_, ReadaheadPolicy::Stream) => self.stream_or_block_hit(page, slot, near, &limits),
-            (_, ReadaheadPolicy::Vma) => self.vma_hit(page, &limits),
+            (_, ReadaheadPolicy::Vma) => self.vma_hit(page, now_ns, &limits),
             (_, ReadaheadPolicy::Scaling | ReadaheadPolicy::Fixed) => {
-                self.cluster_hit(page, &limits)
+                self.cluster_hit();
+                None
             }
             (_, ReadaheadPolicy::Off) => None,
         };

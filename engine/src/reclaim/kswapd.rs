@@ -107,7 +107,7 @@ impl Kswapd {
         if wants_reclaim(node) {
             self.reclaim_batch(node)
         } else {
-            self.round = None;
+            (self.round, self.pass) = (None, Pass::default());
             core.end_turn_if_balanced(node, node.lock().pressure());
             Outcome::Balanced
         }

@@ -45,14 +45,17 @@ fn a_program_on_one_node_may_use_the_budget_of_all() {
         let engine = build(builder(way).fake_numa(2));
         let region = engine.map(12 * MIB).unwrap();
         let pages = Pages::of(&region);
-        on_cpu(0, || pages.fill_all(3));
-        let usage = engine.usage();
-        // 16 MiB are the budget, 8 of them node 0's.
-        // Mapped, cached, or on its way from the one to the other.
-        let held = usage.budget - usage.free - usage.spare;
-        assert!(held as usize > 9 * MIB / PAGE, "{usage:?}");
         let used = |node: usize| engine.core().nodes[node].lock().resident;
-        assert!(used(0) > 0 && used(1) > 0, "{} and {}", used(0), used(1));
+        // 16 MiB are the budget, 8 of them node 0's. On a machine with other work its reclaimer may be as fast as this.
+        let is_beyond = || {
+            on_cpu(0, || pages.fill_all(3));
+            let usage = engine.usage();
+            // Mapped, cached, or on its way from the one to the other.
+            let held = usage.budget - usage.free - usage.spare;
+            held as usize > 9 * MIB / PAGE && used(0) > 0 && used(1) > 0
+        };
+        eventually("the other node's budget is used", is_beyond);
+        pages.check_all(3);
         audit(&engine);
     }
 }

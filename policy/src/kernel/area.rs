@@ -73,7 +73,7 @@ impl Readahead for Area {
         if window == 1 { ReadWindow::One } else { around(fault, before.previous, window) }
     }
 
-    fn on_hit(&mut self, page: u32, _: &Limits) -> Option<Ahead> {
+    fn on_hit(&mut self, page: u32, _: u64, _: &Limits) -> Option<Ahead> {
         let before = self.read();
         self.write(History { previous: page, hits: before.hits + 1, ..before });
         None
@@ -127,7 +127,7 @@ mod tests {
         let mut fresh = Area::default();
         assert_eq!(step(&mut fresh, 3, 10_000), (8, (9997, 10_005)));
         for page in 10_001..=10_004 {
-            assert_eq!(fresh.on_hit(page, &limits(3)), None);
+            assert_eq!(fresh.on_hit(page, 0, &limits(3)), None);
         }
         assert_eq!(fresh, area(10_004, 8, 4));
         assert_eq!(step(&mut fresh, 3, 10_005), (8, (10_005, 10_013)));
@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn a13_hits_stop_at_63() {
         let mut area = area(12_000, 8, 0);
-        (0..64).for_each(|_| assert_eq!(area.on_hit(12_001, &limits(3)), None));
+        (0..64).for_each(|_| assert_eq!(area.on_hit(12_001, 0, &limits(3)), None));
         assert_eq!(area.read(), History { previous: 12_001, window: 8, hits: 63 });
     }
 

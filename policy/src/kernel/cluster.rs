@@ -58,7 +58,7 @@ impl Readahead for Scaling<'_> {
         block(fault, self.0.scaled(fault.slot, limits.page_cluster))
     }
 
-    fn on_hit(&mut self, _: u32, _: &Limits) -> Option<Ahead> {
+    fn on_hit(&mut self, _: u32, _: u64, _: &Limits) -> Option<Ahead> {
         self.0.count_hit();
         None
     }
@@ -73,7 +73,7 @@ impl Readahead for Fixed<'_> {
         block(fault, 1 << limits.page_cluster)
     }
 
-    fn on_hit(&mut self, _: u32, _: &Limits) -> Option<Ahead> {
+    fn on_hit(&mut self, _: u32, _: u64, _: &Limits) -> Option<Ahead> {
         self.0.count_hit();
         None
     }
@@ -110,7 +110,7 @@ mod tests {
     /// A fault after some hits.
     fn step(state: &mut Cluster, page_cluster: u8, slot: u32, hits: u32) -> (u32, (u32, u32)) {
         let limits = limits(page_cluster);
-        (0..hits).for_each(|_| assert_eq!(Scaling(state).on_hit(slot, &limits), None));
+        (0..hits).for_each(|_| assert_eq!(Scaling(state).on_hit(slot, 0, &limits), None));
         let window = Scaling(state).on_fault(&fault(0, slot), &limits);
         let size = if limits.page_cluster == 0 { 1 } else { state.history.window };
         (size, ends(window, slot))
@@ -265,7 +265,7 @@ mod tests {
         let (mut state, limits) = (Cluster::new(), limits(3));
         for fault_number in 1..=5 {
             Fixed(&mut state).on_fault(&fault(0, fault_number * 100), &limits);
-            (0..7).for_each(|page| assert_eq!(Fixed(&mut state).on_hit(page, &limits), None));
+            (0..7).for_each(|page| assert_eq!(Fixed(&mut state).on_hit(page, 0, &limits), None));
         }
         assert_eq!(state, self::state(0, 0, 39));
         assert_eq!(step(&mut state, 3, 77_777, 0).0, 8);

@@ -109,7 +109,7 @@ fn a_backward_scan_reads_ahead_too() {
     }
     let first = streams.window(&fault(939), &AHEAD).ahead.expect("a full window reads ahead");
     assert_eq!(first, Ahead { first: 875, count: 64, step: -1, marker: 827 });
-    let second = streams.on_marker(827, &AHEAD);
+    let second = streams.on_marker(827, 0, &AHEAD);
     assert_eq!(second, Some(Ahead { first: 811, count: 128, step: -1, marker: 715 }));
 }
 
@@ -125,7 +125,7 @@ fn three_faults_at_equal_distances_make_a_stride() {
         let found = streams.window(&fault(page(62)), &AHEAD).ahead;
         let expected = Ahead { first: page(126), count: 64, step, marker: page(174) };
         assert_eq!(found, Some(expected));
-        assert!(streams.on_marker(page(174), &AHEAD).is_some());
+        assert!(streams.on_marker(page(174), 0, &AHEAD).is_some());
     }
 }
 
@@ -209,17 +209,17 @@ fn the_same_fault_twice_stays_one_stream() {
 fn a_full_window_reads_ahead_and_markers_keep_it_going() {
     let (mut streams, first) = reading_ahead();
     assert_eq!(first, ahead(125, 64, 173));
-    assert_eq!(streams.on_marker(173, &AHEAD), Some(ahead(189, 128, 285)));
-    assert_eq!(streams.on_marker(173, &AHEAD), None, "a marker is told once");
-    assert_eq!(streams.on_marker(285, &AHEAD), Some(ahead(317, 256, 509)));
-    assert_eq!(streams.on_marker(509, &AHEAD), Some(ahead(573, 256, 765)));
+    assert_eq!(streams.on_marker(173, 0, &AHEAD), Some(ahead(189, 128, 285)));
+    assert_eq!(streams.on_marker(173, 0, &AHEAD), None, "a marker is told once");
+    assert_eq!(streams.on_marker(285, 0, &AHEAD), Some(ahead(317, 256, 509)));
+    assert_eq!(streams.on_marker(509, 0, &AHEAD), Some(ahead(573, 256, 765)));
 }
 
 #[test]
 fn a_fault_inside_the_window_ahead_is_served_alone_and_may_go_on_from_there() {
     let (mut streams, first) = reading_ahead();
     expect(&mut streams, AHEAD, &[window(125, 1), window(140, 1), window(141, 4)]);
-    assert!(streams.on_marker(first.marker, &AHEAD).is_some());
+    assert!(streams.on_marker(first.marker, 0, &AHEAD).is_some());
     // The rest of the first window may still be on its way when the second one starts.
     expect(&mut streams, AHEAD, &[window(180, 1), window(200, 1)]);
 }
@@ -227,8 +227,8 @@ fn a_fault_inside_the_window_ahead_is_served_alone_and_may_go_on_from_there() {
 #[test]
 fn two_windows_back_is_no_longer_being_read() {
     let (mut streams, first) = reading_ahead();
-    let second = streams.on_marker(first.marker, &AHEAD).expect("the first marker holds");
-    assert!(streams.on_marker(second.marker, &AHEAD).is_some());
+    let second = streams.on_marker(first.marker, 0, &AHEAD).expect("the first marker holds");
+    assert!(streams.on_marker(second.marker, 0, &AHEAD).is_some());
     let inside = |streams: &Streams, page: u32| {
         let mut relations =
             streams.streams.iter().filter_map(|stream| stream.course.relation(page));
@@ -262,7 +262,7 @@ fn what_was_really_served_moves_the_expectation() {
 fn a_window_ahead_that_was_not_started_is_not_waited_for() {
     let (mut streams, first) = reading_ahead();
     streams.on_served(61, window(61, 64), 63);
-    assert_eq!(streams.on_marker(first.marker, &AHEAD), None);
+    assert_eq!(streams.on_marker(first.marker, 0, &AHEAD), None);
     assert_eq!(streams.window(&fault(125), &AHEAD).count, 64);
 }
 
@@ -270,7 +270,7 @@ fn a_window_ahead_that_was_not_started_is_not_waited_for() {
 fn a_shortened_window_ahead_moves_its_marker() {
     let (mut streams, first) = reading_ahead();
     assert_eq!(streams.on_ahead(first, 8), Some(ahead(125, 8, 131)));
-    let next = streams.on_marker(131, &AHEAD).expect("the new marker holds");
+    let next = streams.on_marker(131, 0, &AHEAD).expect("the new marker holds");
     assert_eq!((next.first, next.count), (133, 16));
     assert_eq!(streams.on_ahead(next, 0), None);
     assert_eq!(streams.window(&fault(133), &AHEAD).count, 64);
@@ -282,10 +282,10 @@ fn the_least_recently_used_stream_is_forgotten_and_what_it_read_ahead_is_wasted(
     for stream in 1..STREAMS as u32 {
         streams.window(&fault(10_000 * stream), &AHEAD);
     }
-    assert!(streams.clone().on_marker(first.marker, &AHEAD).is_some());
+    assert!(streams.clone().on_marker(first.marker, 0, &AHEAD).is_some());
     assert_eq!(streams.take_wasted(), 0);
     streams.window(&fault(5_000_000), &AHEAD);
-    assert_eq!(streams.on_marker(first.marker, &AHEAD), None);
+    assert_eq!(streams.on_marker(first.marker, 0, &AHEAD), None);
     assert_eq!(streams.take_wasted(), 64);
     assert_eq!(streams.take_wasted(), 0, "it is counted once");
 }
@@ -316,6 +316,21 @@ fn a_stream_that_was_silent_for_long_is_not_gone_on_with() {
     assert_eq!(streams.window(&later(100, 0), &AHEAD), window(100, 1));
     assert_eq!(streams.window(&later(101, SILENCE_NS - 1), &AHEAD), window(101, 4));
     assert_eq!(streams.window(&later(105, 2 * SILENCE_NS), &AHEAD), window(105, 1));
+}
+
+#[test]
+fn a_stream_that_runs_by_markers_is_not_silent() {
+    let (mut streams, first) = reading_ahead();
+    let half = SILENCE_NS / 2;
+    let second = streams.on_marker(first.marker, half, &AHEAD).expect("the first marker holds");
+    let third = streams.on_marker(second.marker, 2 * half, &AHEAD).expect("the second one, too");
+    let after = third.first + third.count;
+    let later = Fault { now_ns: 3 * half, ..fault(after) };
+    assert_eq!(streams.window(&later, &AHEAD).count, 64, "the stream goes on");
+    let silent = Fault { now_ns: 5 * half, ..fault(after) };
+    let (mut streams, first) = reading_ahead();
+    assert!(streams.on_marker(first.marker, half, &AHEAD).is_some());
+    assert_eq!(streams.window(&silent, &AHEAD).count, 1, "nothing was heard of it since");
 }
 
 #[test]
@@ -383,7 +398,7 @@ proptest! {
                 3 => clip(i64::from(last.first) - i64::from(stride)),
                 _ => last.ahead.map_or(clip(at(last.first, last.step, last.count)), |a| a.marker),
             };
-            if let Some(ahead) = streams.on_marker(page, &limits) {
+            if let Some(ahead) = streams.on_marker(page, 0, &limits) {
                 check_ahead(ahead, limits);
                 last.ahead = Some(ahead);
                 continue;
@@ -411,7 +426,7 @@ proptest! {
         let first = 1_000_000u32;
         for index in 0..2000 {
             let page = at(first, step, index) as u32;
-            let next = if marked.remove(&page) { streams.on_marker(page, &limits) } else { None };
+            let next = if marked.remove(&page) { streams.on_marker(page, 0, &limits) } else { None };
             let mut windows = vec![next];
             if next.is_none() && !served.contains(&i64::from(page)) {
                 let found = streams.window(&fault(page), &limits);

@@ -14,7 +14,7 @@ use crate::clock::{Cpus, Distances, Reach};
 
 pub use device::{Device, DeviceKind, Drive, Fault, IoError};
 pub use file::{BadFile, Set, Source};
-pub use quantity::{Bytes, PAGE_BYTES, Time};
+pub use quantity::{Bytes, PAGE_BYTES, TIME_MAX, Time, Whole};
 
 /// Most CPUs of a node.
 const CPUS_MAX: u32 = 1024;
@@ -40,7 +40,7 @@ pub struct Machine {
     pub marks_scale: Option<u64>,
     /// By how many thousandths what takes time takes more or less.
     #[serde(default)]
-    pub jitter_permille: u32,
+    pub jitter_permille: Whole<0, 1000>,
     /// Sizes of memory, programs and devices are divided by this, costs are not: a rate does not depend on size.
     #[serde(default = "one")]
     pub scale: toml::Spanned<u64>,

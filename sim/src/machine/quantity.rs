@@ -1,4 +1,4 @@
-//! Quantities with their units, as scenario files have them: `"48 GiB"`, `"115 ns"`.
+//! Quantities with their units, as scenario files have them: `"48 GiB"`, `"115 ns"`; and numbers within bounds.
 
 use serde::de::{Deserialize, Deserializer, Error};
 
@@ -8,6 +8,9 @@ pub const PAGE_BYTES: u64 = 4096;
 const SIZES: [(&str, u64); 5] =
     [("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("TiB", 1 << 40)];
 const TIMES: [(&str, u64); 4] = [("ns", 1), ("us", 1000), ("ms", 1_000_000), ("s", 1_000_000_000)];
+
+/// The longest time: an hour, as long as a run may take.
+pub const TIME_MAX: u64 = 3_600_000_000_000;
 
 /// A size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -34,7 +37,46 @@ impl<'de> Deserialize<'de> for Bytes {
 impl<'de> Deserialize<'de> for Time {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let text = String::deserialize(from)?;
-        read(&text, &TIMES).map(Time).ok_or_else(|| refuse(&text, "time", &TIMES))
+        match read(&text, &TIMES) {
+            Some(ns @ 0..=TIME_MAX) => Ok(Time(ns)),
+            Some(_) => {
+                Err(D::Error::custom(format!("{text:?} is too long: use \"3600 s\" at most")))
+            }
+            None => Err(refuse(&text, "time", &TIMES)),
+        }
+    }
+}
+
+/// A whole number from `LEAST` to `MOST`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Whole<const LEAST: u32, const MOST: u32>(u32);
+
+impl<const LEAST: u32, const MOST: u32> Whole<LEAST, MOST> {
+    /// The number.
+    pub fn get(self) -> u32 {
+        self.0
+    }
+}
+
+impl<const MOST: u32> Default for Whole<0, MOST> {
+    fn default() -> Self {
+        Self(0)
+    }
+}
+
+impl<const LEAST: u32, const MOST: u32> std::fmt::Display for Whole<LEAST, MOST> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl<'de, const LEAST: u32, const MOST: u32> Deserialize<'de> for Whole<LEAST, MOST> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let number = u64::deserialize(from)?;
+        let within = u32::try_from(number).ok().filter(|number| (LEAST..=MOST).contains(number));
+        within.map(Self).ok_or_else(|| {
+            D::Error::custom(format!("{number}: use a whole number from {LEAST} to {MOST}"))
+        })
     }
 }
 

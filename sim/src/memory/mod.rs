@@ -59,6 +59,13 @@ pub struct Counts {
     pub killed: Cell<u64>,
 }
 
+impl Counts {
+    /// A program ends because it got no page.
+    pub fn kill(&self) {
+        count(&self.killed, 1);
+    }
+}
+
 /// Adds to a count.
 pub(crate) fn count(of: &Cell<u64>, by: u64) {
     of.set(of.get() + by);
@@ -96,7 +103,7 @@ pub type Shared = Rc<Memory>;
 impl Memory {
     /// Of a machine with `pages` pages of programs, none of which has content; its reclaimers sleep.
     pub fn start(machine: &Machine, devices: &[Device], set: Setup) -> Shared {
-        let sim = Sim::with_jitter(set.seed, machine.jitter_permille);
+        let sim = Sim::with_jitter(set.seed, machine.jitter_permille.get());
         let cpus = machine.cpus();
         let nodes = machine.nodes() as usize;
         let waiters = |count: usize| (0..count).map(|_| Waiters::default()).collect();

@@ -142,7 +142,7 @@ impl Memory {
     /// Writes a page, once more if that fails; the index is told before and after.
     async fn write(&self, thread: &Thread, frame: Frame, slot: Slot) -> Result<(), IoError> {
         let store = self.swap.store(slot.device);
-        for _ in 0..self.costs.index_per_write {
+        for _ in 0..self.costs.index_per_write.get() {
             thread.with(&store.index_lock, self.costs.index_hold.0, || ()).await;
         }
         let mut result = store.drive.write(thread, 1).await;

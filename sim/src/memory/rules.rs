@@ -6,7 +6,7 @@ use userswap_policy::kernel::contention::Contention;
 use userswap_policy::named_choice;
 
 use crate::clock::{Ns, Reach};
-use crate::machine::Time;
+use crate::machine::{Time, Whole};
 
 named_choice! {
     /// How pages whose write has ended leave the index of their device.
@@ -81,9 +81,9 @@ pub struct Costs {
     /// Lines that change under an index lock, its own among them.
     pub index_lines: u32,
     /// Acquisitions of the index lock for a page that is written, before it is removed.
-    pub index_per_write: u32,
+    pub index_per_write: Whole<0, 1024>,
     /// Slots that are taken in one turn of the device lists.
-    pub slots_per_turn: u32,
+    pub slots_per_turn: Whole<1, { 1 << 20 }>,
 }
 
 impl Costs {

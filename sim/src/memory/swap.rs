@@ -87,7 +87,7 @@ impl Swap {
             list_lock: Lock::new(Waiting::Queued, 2),
             choose_hold: costs.choose_hold.0,
             slot_hold: costs.slot_hold.0,
-            turn: costs.slots_per_turn,
+            turn: costs.slots_per_turn.get(),
             revision: Cell::new(0),
             ready: RefCell::new(vec![Vec::new(); cpus]),
         }

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use userswap_policy::devices::Placement;
 use userswap_policy::named_choice;
 
-use super::load::{self, Finished};
+use super::load::{self, Finished, Tasks};
 use super::{Failure, Options};
 use crate::machine::{Bytes, Device, Machine, Source};
 use crate::memory::{Costs, Memory, Replacement, Rules, Setup};
@@ -39,8 +39,8 @@ struct File {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Load {
-    tasks_per_node: u32,
-    size_per_task: Bytes,
+    tasks_per_node: Tasks,
+    size_per_task: toml::Spanned<Bytes>,
 }
 
 /// GiB on each device, and how much faster `spread` was than `near`.
@@ -74,6 +74,10 @@ struct Found {
 pub fn run(name: &str, source: &Source, options: &Options) -> Result<Report, Failure> {
     let file: File = source.read()?;
     super::check(&file.machine, &file.device).map_err(|bad| source.refuse(&bad))?;
+    let (tasks, size) = (u64::from(file.load.tasks_per_node.get()), &file.load.size_per_task);
+    let tasks = tasks * u64::from(file.machine.nodes());
+    load::check(tasks, file.machine.pages(*size.get_ref()), size.span())
+        .map_err(|bad| source.refuse(&bad))?;
     let mut report = Report::new(name, &file.about, options.seed);
     let (mut rows, mut seconds) = (Vec::new(), Vec::new());
     for listing in Listing::ALL {
@@ -99,8 +103,8 @@ pub fn run(name: &str, source: &Source, options: &Options) -> Result<Report, Fai
 }
 
 fn simulate(file: &File, listing: Listing, options: &Options) -> Result<Found, Failure> {
-    let pages = file.machine.pages(file.load.size_per_task) as u32;
-    let tasks = file.load.tasks_per_node * file.machine.nodes();
+    let pages = file.machine.pages(*file.load.size_per_task.get_ref()) as u32;
+    let tasks = file.load.tasks_per_node.get() * file.machine.nodes();
     let placement = match listing {
         Listing::OneList | Listing::Near => Placement::Near,
         Listing::Spread => Placement::Spread,

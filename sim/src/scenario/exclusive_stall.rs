@@ -1,14 +1,12 @@
 //! Reclaimers that meet at one lock: they wait, all but one pause (2016), or turn to other victims.
 
-use std::num::NonZeroU32;
-
 use serde::Deserialize;
 use userswap_policy::devices::Placement;
 use userswap_policy::kernel::contention::Contention;
 
-use super::load::{self, Finished};
+use super::load::{self, Finished, Tasks};
 use super::{Failure, Options};
-use crate::machine::{Bytes, Device, Machine, Source};
+use crate::machine::{Bytes, Device, Machine, Source, Whole};
 use crate::memory::{Costs, Memory, Removal, Replacement, Rules, Setup};
 use crate::report::{Report, Row, Standing, Table};
 
@@ -27,18 +25,25 @@ struct File {
     rewrite: Times,
 }
 
+impl File {
+    /// Of all threads.
+    fn pages(&self) -> u64 {
+        self.machine.pages(*self.load.size.get_ref())
+    }
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Load {
-    size: Bytes,
-    passes: u32,
+    size: toml::Spanned<Bytes>,
+    passes: Whole<1, 1000>,
 }
 
 /// Published seconds, before and after.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Of {
-    threads: NonZeroU32,
+    threads: Tasks,
     system: [f64; 2],
     elapsed: [f64; 2],
 }
@@ -83,6 +88,11 @@ type Runs = Vec<Found>;
 pub fn run(name: &str, source: &Source, options: &Options) -> Result<Report, Failure> {
     let file: File = source.read()?;
     super::check(&file.machine, &file.device).map_err(|bad| source.refuse(&bad))?;
+    for threads in file.row.iter().map(|of| of.threads.get()).chain([1]) {
+        let pages = file.pages() / u64::from(threads);
+        load::check(threads.into(), pages, file.load.size.span())
+            .map_err(|bad| source.refuse(&bad))?;
+    }
     let mut report = Report::new(name, &file.about, options.seed);
     let mut tables = Tables::default();
     for of in &file.row {
@@ -238,7 +248,7 @@ fn simulate_once(
         removal: variant.removal,
         replacement: Replacement::Queue,
     };
-    let pages = file.machine.pages(file.load.size) as u32 / threads;
+    let pages = file.pages() as u32 / threads;
     let setup =
         Setup { pages: pages * threads, costs: file.cost.clone(), rules, seed: options.seed };
     let memory = Memory::start(&file.machine, &file.device, setup);
@@ -246,7 +256,7 @@ fn simulate_once(
     for thread in 0..threads {
         let node = thread % file.machine.nodes();
         let region = thread * pages..(thread + 1) * pages;
-        load::start(&memory, node, (region, file.load.passes), &finished);
+        load::start(&memory, node, (region, file.load.passes.get()), &finished);
     }
     load::finish(&memory, options)?;
     let counts = &memory.counts;

@@ -12,9 +12,9 @@ use userswap_policy::kernel::{Cluster, Fixed, Scaling};
 use userswap_policy::named_choice;
 use userswap_policy::readahead::{Fault, Hint, Limits, ReadWindow, Readahead};
 
-use super::{Failure, Options};
+use super::{Failure, Options, load};
 use crate::clock::{Class, Ns, Sim, Stop, Thread, Times};
-use crate::machine::{Machine, Source, Time};
+use crate::machine::{Machine, Source, Time, Whole};
 use crate::report::{Report, Row, Table};
 
 named_choice! {
@@ -44,12 +44,18 @@ struct File {
     published: Published,
 }
 
+impl File {
+    fn pages(&self) -> u64 {
+        self.load.pages.get_ref() / self.machine.scale.get_ref()
+    }
+}
+
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Load {
-    pages: u64,
-    run_pages: u32,
-    streams: u32,
+    pages: toml::Spanned<u64>,
+    run_pages: Whole<1, { 1 << 20 }>,
+    streams: Whole<1, { 1 << 20 }>,
     call: Time,
     look_up: Time,
     page_cpu: Time,
@@ -71,6 +77,7 @@ struct Published {
 pub fn run(name: &str, source: &Source, options: &Options) -> Result<Report, Failure> {
     let file: File = source.read()?;
     super::check(&file.machine, &[]).map_err(|bad| source.refuse(&bad))?;
+    load::check(1, file.pages(), file.load.pages.span()).map_err(|bad| source.refuse(&bad))?;
     let mut report = Report::new(name, &file.about, options.seed);
     let (mut times, mut ratios, mut requests) = (Vec::new(), Vec::new(), Vec::new());
     let mut time = |walk, page_cluster| {
@@ -118,9 +125,9 @@ fn simulate(
     page_cluster: u8,
     options: &Options,
 ) -> Result<Found, Failure> {
-    let sim = Sim::with_jitter(options.seed, file.machine.jitter_permille);
+    let sim = Sim::with_jitter(options.seed, file.machine.jitter_permille.get());
     let scale = *file.machine.scale.get_ref();
-    let layout = Layout::new((file.load.pages / scale) as u32, &file.load);
+    let layout = Layout::new(file.pages() as u32, &file.load);
     let swapoff = Rc::new(Swapoff {
         load: file.load.clone(),
         limits: Limits { page_cluster, run_first: 0, run_max: 0, ahead_max: 0 },
@@ -159,7 +166,7 @@ struct Layout {
 
 impl Layout {
     fn new(pages: u32, load: &Load) -> Self {
-        let (run, streams) = (load.run_pages.max(1), load.streams.max(1));
+        let (run, streams) = (load.run_pages.get(), load.streams.get());
         let stream_pages = pages.div_ceil(streams);
         let (mut slot_of, mut page_at) = (vec![0; pages as usize], vec![u32::MAX]);
         for start in (0..stream_pages).step_by(run as usize) {

@@ -6,10 +6,30 @@ use std::rc::Rc;
 
 use super::{Checking, Failure, Options};
 use crate::clock::{Ns, Stop};
+use crate::machine::{Impossible, TIME_MAX, Whole};
 use crate::memory::{Access, Memory, Outcome, PageId, Shared};
 
-/// The longest virtual time of a run: an hour.
-const LIMIT: Ns = 3_600_000_000_000;
+/// Pages of all tasks at most, after scaling: 512 GiB.
+const PAGES_MAX: u64 = 1 << 27;
+
+/// How many tasks a scenario may have of a kind.
+pub type Tasks = Whole<1, { 1 << 20 }>;
+
+/// Whether so many tasks of so many pages each, after scaling, can be run.
+///
+/// # Errors
+/// A task without a page, or more pages than can be.
+pub fn check(tasks: u64, pages: u64, at: Range<usize>) -> Result<(), Impossible> {
+    match tasks.saturating_mul(pages) {
+        1..=PAGES_MAX => Ok(()),
+        _ => {
+            let message = format!(
+                "{tasks} tasks of {pages} pages each after scaling: use 1 of each or more, {PAGES_MAX} pages in all"
+            );
+            Err(Impossible::new(at, message))
+        }
+    }
+}
 
 /// When each program was done, and with how many pages.
 #[derive(Clone, Default)]
@@ -36,7 +56,7 @@ pub fn start(memory: &Shared, node: u32, work: (Range<PageId>, u32), finished: &
         let mut done = 0;
         for page in (0..passes).flat_map(|_| pages.clone()) {
             if let Outcome::NoMemory = memory.access(&thread, page, Access::Write).await {
-                crate::memory::count(&memory.counts.killed, 1);
+                memory.counts.kill();
                 break;
             }
             done += 1;
@@ -46,16 +66,30 @@ pub fn start(memory: &Shared, node: u32, work: (Range<PageId>, u32), finished: &
     });
 }
 
-/// Runs until all programs have ended.
+/// Runs until all programs have ended, each with all that it had to do.
+///
+/// # Errors
+/// As of [`end`], or a program was killed: what it did says nothing.
+pub fn finish(memory: &Memory, options: &Options) -> Result<(), Failure> {
+    end(memory, options)?;
+    match memory.counts.killed.get() {
+        0 => Ok(()),
+        killed => Err(Failure::Broken(format!(
+            "{killed} programs got no memory: use larger devices, more memory or smaller programs"
+        ))),
+    }
+}
+
+/// Runs until all programs have ended, or were killed.
 ///
 /// # Errors
 /// An invariant is broken, or a program sleeps for ever.
-pub fn finish(memory: &Memory, options: &Options) -> Result<(), Failure> {
+pub fn end(memory: &Memory, options: &Options) -> Result<(), Failure> {
     let look = || match options.checking {
         Checking::Off => Ok(()),
         Checking::EveryEvent => memory.check(),
     };
-    match memory.sim().run(LIMIT, look) {
+    match memory.sim().run(TIME_MAX, look) {
         Stop::Done => Ok(()),
         stop => Err(Failure::Broken(format!("seed {}: {stop:?}", options.seed))),
     }

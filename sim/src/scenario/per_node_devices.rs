@@ -1,12 +1,10 @@
 //! A list of devices for each node (RFC of 2016): one list, equal priorities, per-node lists.
 
-use std::num::NonZeroU32;
-
 use serde::Deserialize;
 use userswap_policy::devices::Placement;
 use userswap_policy::named_choice;
 
-use super::load::{self, Finished};
+use super::load::{self, Finished, Tasks};
 use super::{Failure, Options};
 use crate::machine::{Bytes, Device, Machine, Source};
 use crate::memory::{Costs, Memory, Replacement, Rules, Setup, Shared};
@@ -40,8 +38,8 @@ struct File {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Run {
-    tasks: NonZeroU32,
-    size_per_task: Bytes,
+    tasks: Tasks,
+    size_per_task: toml::Spanned<Bytes>,
     published: Option<Published>,
 }
 
@@ -67,6 +65,11 @@ impl Published {
 pub fn run(name: &str, source: &Source, options: &Options) -> Result<Report, Failure> {
     let file: File = source.read()?;
     super::check(&file.machine, &file.device).map_err(|bad| source.refuse(&bad))?;
+    for of in &file.run {
+        let pages = file.machine.pages(*of.size_per_task.get_ref());
+        load::check(of.tasks.get().into(), pages, of.size_per_task.span())
+            .map_err(|bad| source.refuse(&bad))?;
+    }
     let mut report = Report::new(name, &file.about, options.seed);
     let (mut rates, mut ratios) = (Vec::new(), Vec::new());
     for of in &file.run {
@@ -127,7 +130,7 @@ fn simulate(
     listing: Listing,
     options: &Options,
 ) -> Result<(Shared, Finished), Failure> {
-    let pages = file.machine.pages(of.size_per_task) as u32;
+    let pages = file.machine.pages(*of.size_per_task.get_ref()) as u32;
     let rules =
         Rules { placement: Placement::Near, replacement: Replacement::Queue, ..Rules::default() };
     let setup = Setup {

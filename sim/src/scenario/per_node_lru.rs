@@ -1,22 +1,24 @@
 //! Lists of reclaimable objects: one for all, or one for each node (2013), under walkers that fill and shrink them.
 
 use std::cell::{Cell, RefCell};
-use std::num::NonZeroU32;
 use std::rc::Rc;
 
 use serde::Deserialize;
 use userswap_policy::lru::sublists::Link;
 use userswap_policy::lru::{Code, ListNumber, Sublists, Walk};
 
+use super::load::Tasks;
 use super::{Failure, Options};
 use crate::clock::{Class, Cpus, Lock, Ns, Sim, Stop, Thread, Times, Waiting};
-use crate::machine::{Impossible, Machine, Source, Time};
+use crate::machine::{Impossible, Machine, Source, Time, Whole};
 use crate::report::{Report, Row, Standing, Table};
 
 /// Nodes for which the cost of counting all objects is shown.
 const COUNTED: [u32; 4] = [1, 4, 64, 1024];
 /// Bits of a cache line: so many nodes have their mask in one.
 const LINE_BITS: u32 = 512;
+/// Objects on all lists and on their way between them, at most.
+const OBJECTS_MAX: u64 = 1 << 26;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -33,14 +35,14 @@ struct File {
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Load {
-    walkers: NonZeroU32,
-    objects_per_walker: NonZeroU32,
+    walkers: Tasks,
+    objects_per_walker: Whole<1, { u32::MAX }>,
     limit_per_node: toml::Spanned<u32>,
     work: Time,
     add_hold: Time,
     walk_hold: Time,
     dispose: Time,
-    batch: u64,
+    batch: Whole<1, { 1 << 20 }>,
     lock_lines: u32,
 }
 
@@ -75,7 +77,7 @@ struct Case {
 pub fn run(name: &str, source: &Source, options: &Options) -> Result<Report, Failure> {
     let file: File = source.read()?;
     super::check(&file.machine, &[]).map_err(|bad| source.refuse(&bad))?;
-    check_limit(&file.load).map_err(|bad| source.refuse(&bad))?;
+    file.check_limit().map_err(|bad| source.refuse(&bad))?;
     let mut report = Report::new(name, &file.about, options.seed);
     let (nodes, walkers) = (file.machine.nodes(), file.load.walkers.get());
     let mut of = |case: Case| {
@@ -117,12 +119,20 @@ fn row(case: &str, published: Option<f64>, found: &[Found], of: impl Fn(&Found) 
     Row::predicted(case, published, values[0]).over(&values)
 }
 
-fn check_limit(load: &Load) -> Result<(), Impossible> {
-    match *load.limit_per_node.get_ref() {
-        0 => {
-            Err(Impossible::new(load.limit_per_node.span(), "0 objects: use 1 or more".to_owned()))
+impl File {
+    fn check_limit(&self) -> Result<(), Impossible> {
+        let Load { walkers, batch, limit_per_node, .. } = &self.load;
+        let (nodes, limit) = (self.machine.nodes(), *limit_per_node.get_ref());
+        let held = u64::from(walkers.get()) * (u64::from(batch.get()) + 2);
+        let objects = u64::from(nodes) * (u64::from(limit) + held);
+        if limit > 0 && objects <= OBJECTS_MAX {
+            return Ok(());
         }
-        _ => Ok(()),
+        let message = format!(
+            "{limit} objects on each of {nodes} nodes, and batches of {batch} for each of {walkers} walkers there: \
+             use 1 object or more, {OBJECTS_MAX} in all"
+        );
+        Err(Impossible::new(limit_per_node.span(), message))
     }
 }
 
@@ -163,10 +173,10 @@ struct World {
 }
 
 fn simulate(file: &File, case: Case, seed: u64) -> Result<Found, Failure> {
-    let sim = Sim::with_jitter(seed, file.machine.jitter_permille);
+    let sim = Sim::with_jitter(seed, file.machine.jitter_permille.get());
     let limit = file.load.limit_per_node.get_ref() * file.machine.nodes() / case.lists;
     // Objects that are being given back are on no list.
-    let room = limit + case.walkers * (file.load.batch as u32 + 2);
+    let room = limit + case.walkers * (file.load.batch.get() + 2);
     let list = |_| List {
         lock: Lock::new(Waiting::Ticket, file.load.lock_lines),
         items: RefCell::new(Sublists::new(vec![Link::default(); room as usize], 1)),
@@ -222,7 +232,8 @@ impl World {
         let mut isolated = Vec::new();
         {
             let mut items = list.items.borrow_mut();
-            let (mut walk, mut budget) = (Walk::new(ListNumber::UNGROUPED), self.load.batch);
+            let (mut walk, mut budget) =
+                (Walk::new(ListNumber::UNGROUPED), self.load.batch.get().into());
             while let Some(object) = walk.next(&items, &mut budget) {
                 walk.isolate(&mut items);
                 walk.done(&mut items, Code::Removed);

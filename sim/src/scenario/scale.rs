@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use userswap_policy::devices::{DEVICES_MAX, Placement};
 
-use super::load::{self, Finished};
+use super::load::{self, Finished, Tasks};
 use super::{Failure, Options};
 use crate::machine::{Device, Impossible, Machine, Source};
 use crate::memory::{Costs, Memory, Replacement, Rules, Setup};
@@ -30,7 +30,7 @@ struct File {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Load {
-    tasks_per_node: u32,
+    tasks_per_node: Tasks,
     pages_per_task: u32,
     pages_of_all: u32,
 }
@@ -43,16 +43,25 @@ struct Case {
     pages: u32,
 }
 
+impl Case {
+    /// Whether it can be; `at` is what made it.
+    fn check(&self, at: std::ops::Range<usize>) -> Result<(), Impossible> {
+        super::check(&self.machine, &self.devices)
+            .map_err(|bad| Impossible::new(at.clone(), bad.message))?;
+        load::check(self.tasks.into(), self.pages.into(), at)
+    }
+}
+
 /// Grows nodes with a device each, then tasks.
 pub fn run(name: &str, source: &Source, options: &Options) -> Result<Report, Failure> {
     let file: File = source.read()?;
     super::check(&file.machine, &file.device).map_err(|bad| source.refuse(&bad))?;
+    let cases = cases_of(&file, &file.nodes, of_nodes).map_err(|bad| source.refuse(&bad))?;
+    let crowds = cases_of(&file, &file.tasks, of_tasks).map_err(|bad| source.refuse(&bad))?;
     let mut report = Report::new(name, &file.about, options.seed);
     let (mut pages, mut waits, mut bytes) = (Vec::new(), Vec::new(), Vec::new());
-    for nodes in file.nodes.get_ref() {
-        let case = of_nodes(&file, *nodes);
-        let check = super::check(&case.machine, &case.devices);
-        check.map_err(|bad| source.refuse(&Impossible::new(file.nodes.span(), bad.message)))?;
+    for case in cases {
+        let nodes = case.machine.nodes();
         for placement in Placement::ALL {
             let found = simulate(&file, &case, placement, options)?;
             let name = format!("{nodes} nodes, {} devices, {placement}", case.devices.len());
@@ -60,21 +69,14 @@ pub fn run(name: &str, source: &Source, options: &Options) -> Result<Report, Fai
             waits.push(Row::predicted(name, None, found.list_wait));
             report.events += found.events;
         }
-        let size = LIST_BYTES * u64::from(*nodes);
+        let size = LIST_BYTES * u64::from(nodes);
         bytes.push(Row::predicted(format!("{nodes} nodes"), None, size as f64));
     }
     let mut crowd = Vec::new();
-    for tasks in file.tasks.get_ref() {
-        let pages = (file.load.pages_of_all / (*tasks).max(1)).max(1);
-        let case = Case {
-            machine: file.machine.clone(),
-            devices: devices(&file, 4),
-            tasks: *tasks,
-            pages,
-        };
+    for case in crowds {
         let found = simulate(&file, &case, Placement::Near, options)?;
         report.events += found.events;
-        crowd.push(Row::predicted(format!("{tasks} tasks"), None, found.machine_ns));
+        crowd.push(Row::predicted(format!("{} tasks", case.tasks), None, found.machine_ns));
     }
     report.tables.push(Table::new("time of a task per page, ns", pages));
     report
@@ -85,11 +87,28 @@ pub fn run(name: &str, source: &Source, options: &Options) -> Result<Report, Fai
     Ok(report)
 }
 
+/// A case for each number, all of which can be.
+fn cases_of(
+    file: &File,
+    numbers: &toml::Spanned<Vec<u32>>,
+    case: fn(&File, u32) -> Case,
+) -> Result<Vec<Case>, Impossible> {
+    let cases = numbers.get_ref().iter().map(|number| case(file, *number));
+    cases.map(|case| case.check(numbers.span()).map(|()| case)).collect()
+}
+
+/// The file's machine with so many tasks.
+fn of_tasks(file: &File, tasks: u32) -> Case {
+    let machine = file.machine.clone();
+    let devices = devices(file, machine.nodes().min(DEVICES_MAX as u32));
+    Case { machine, devices, tasks, pages: (file.load.pages_of_all / tasks.max(1)).max(1) }
+}
+
 /// So many nodes, a device each as long as they can be numbered.
 fn of_nodes(file: &File, nodes: u32) -> Case {
     let mut machine = file.machine.clone();
     machine.nodes = toml::Spanned::new(file.nodes.span(), nodes);
-    let tasks = nodes * file.load.tasks_per_node;
+    let tasks = nodes.saturating_mul(file.load.tasks_per_node.get());
     let devices = devices(file, nodes.min(DEVICES_MAX as u32));
     Case { machine, devices, tasks, pages: file.load.pages_per_task }
 }

@@ -1,7 +1,6 @@
 //! Slots given back at exit: per-CPU buffers, batches sorted by device or not (patch of 2017).
 
 use std::cell::{Cell, RefCell};
-use std::num::NonZeroU32;
 use std::rc::Rc;
 
 use serde::Deserialize;
@@ -9,6 +8,7 @@ use userswap_policy::devices::{DEVICES_MAX, DeviceId, DeviceTable, NodeId, Place
 use userswap_policy::free_batch::{self, Devices, FreeOrder, Invalid};
 use userswap_policy::slot_cache::{BATCH, Batch, Put, Returned, Source as From};
 
+use super::load::{self, Tasks};
 use super::{Failure, Options};
 use crate::clock::{Class, CpuId, Cpus, Lock, Ns, Random, Sim, Stop, Thread, Times, Waiting};
 use crate::machine::{Impossible, Machine, Source, Time};
@@ -26,13 +26,20 @@ struct File {
     published: Published,
 }
 
+impl File {
+    /// Of each of so many tasks.
+    fn pages_of(&self, tasks: u32) -> u64 {
+        self.load.pages.get_ref() / self.machine.scale.get_ref() / u64::from(tasks)
+    }
+}
+
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Load {
-    tasks: NonZeroU32,
+    tasks: Tasks,
     devices: Vec<toml::Spanned<u32>>,
     calibrated_at: u32,
-    pages: u64,
+    pages: toml::Spanned<u64>,
     zap: Time,
     slot_hold: Time,
     slot_lines: u32,
@@ -61,6 +68,10 @@ pub fn run(name: &str, source: &Source, options: &Options) -> Result<Report, Fai
     let file: File = source.read()?;
     super::check(&file.machine, &[]).map_err(|bad| source.refuse(&bad))?;
     check_devices(&file.load).map_err(|bad| source.refuse(&bad))?;
+    for tasks in [1, file.load.tasks.get()] {
+        load::check(tasks.into(), file.pages_of(tasks), file.load.pages.span())
+            .map_err(|bad| source.refuse(&bad))?;
+    }
     let mut report = Report::new(name, &file.about, options.seed);
     let (mut times, mut ratios, mut locks) = (Vec::new(), Vec::new(), Vec::new());
     let alone = simulate(&file, (1, 1), FreeOrder::Unsorted, options.seed)?;
@@ -145,7 +156,7 @@ fn simulate(
     order: FreeOrder,
     seed: u64,
 ) -> Result<Found, Failure> {
-    let sim = Sim::with_jitter(seed, file.machine.jitter_permille);
+    let sim = Sim::with_jitter(seed, file.machine.jitter_permille.get());
     let lock = |_| Lock::new(Waiting::Queued, file.load.device_lines);
     let world = Rc::new(World {
         sim: sim.clone(),
@@ -159,10 +170,10 @@ fn simulate(
         random: RefCell::new(Random::new(seed)),
     });
     let scale = *file.machine.scale.get_ref();
-    let pages = file.load.pages / scale / u64::from(tasks);
+    let pages = file.pages_of(tasks) as usize;
     let mut random = Random::new(seed);
     for task in 0..tasks {
-        let slots = swapped(pages as usize, devices, &mut random);
+        let slots = swapped(pages, devices, &mut random);
         exit(&world, task, task % file.machine.nodes(), slots);
     }
     match sim.run(Ns::MAX, || Ok(())) {

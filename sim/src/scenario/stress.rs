@@ -184,7 +184,7 @@ fn simulate(seed: u64, limit: Limit) -> Result<Coverage, String> {
     let swapped_off = swapoffs(&memory, (random.below(5) as u32).min(limit.swapoffs), random);
     memory.sim().linger(AFTERWARDS_NS);
     let options = Options { seed, checking: Checking::EveryEvent };
-    load::finish(&memory, &options).map_err(|failure| failure.to_string())?;
+    load::end(&memory, &options).map_err(|failure| failure.to_string())?;
     memory.check_end()?;
     let found = Coverage::of(&memory, &swapped_off.borrow());
     if found.lost > 0 && found.io_errors == 0 {
@@ -284,7 +284,7 @@ fn program(
                     written[index] = 0;
                 }
                 Outcome::NoMemory => {
-                    crate::memory::count(&memory.counts.killed, 1);
+                    memory.counts.kill();
                     break;
                 }
             }

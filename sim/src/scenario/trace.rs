@@ -13,7 +13,7 @@ use userswap_trace::{BadTrace, Reader, Recording, Use};
 
 use super::{Failure, Options, load};
 use crate::machine::{BadFile, Bytes, Device, Impossible, Machine, PAGE_BYTES, Source};
-use crate::memory::{Access, Costs, Memory, Replacement, Rules, Setup, Shared};
+use crate::memory::{Access, Costs, Memory, Outcome, Replacement, Rules, Setup, Shared};
 use crate::report::{Report, Row, Table};
 
 /// What is simulated when no file is named.
@@ -118,7 +118,11 @@ fn simulate(
         for used in uses {
             match used {
                 Use::Access(page) => {
-                    of_program.access(&thread, page, Access::Write).await;
+                    let outcome = of_program.access(&thread, page, Access::Write).await;
+                    if outcome == Outcome::NoMemory {
+                        of_program.counts.kill();
+                        break;
+                    }
                 }
                 Use::Drop(page) => of_program.discard(&thread, page).await,
             }

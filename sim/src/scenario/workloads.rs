@@ -1,16 +1,16 @@
 //! Workloads under each rule of replacement and placement: the table that a change of policy must not change unseen.
 
-use std::num::NonZeroU32;
 use std::rc::Rc;
 
 use serde::Deserialize;
 use userswap_policy::devices::Placement;
 use userswap_policy::named_choice;
 
-use super::{Failure, Options, load};
+use super::load::{self, Tasks};
+use super::{Failure, Options};
 use crate::clock::Random;
-use crate::machine::{Device, Machine, Source};
-use crate::memory::{Access, Costs, Memory, Replacement, Rules, Setup, Shared};
+use crate::machine::{Device, Machine, Source, Whole};
+use crate::memory::{Access, Costs, Memory, Outcome, Replacement, Rules, Setup, Shared};
 use crate::report::{Report, Row, Table};
 
 named_choice! {
@@ -42,16 +42,19 @@ struct File {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Load {
-    tasks: NonZeroU32,
+    tasks: Tasks,
     /// Of each task.
-    pages: NonZeroU32,
-    accesses: u32,
+    pages: toml::Spanned<u32>,
+    accesses: Whole<1, { u32::MAX }>,
 }
 
 /// Runs every workload with every rule.
 pub fn run(name: &str, source: &Source, options: &Options) -> Result<Report, Failure> {
     let file: File = source.read()?;
     super::check(&file.machine, &file.device).map_err(|bad| source.refuse(&bad))?;
+    let (tasks, pages) = (file.load.tasks.get(), &file.load.pages);
+    load::check(tasks.into(), (*pages.get_ref()).into(), pages.span())
+        .map_err(|bad| source.refuse(&bad))?;
     let mut report = Report::new(name, &file.about, options.seed);
     let (mut misses, mut times) = (Vec::new(), Vec::new());
     for workload in Workload::ALL {
@@ -60,7 +63,7 @@ pub fn run(name: &str, source: &Source, options: &Options) -> Result<Report, Fai
                 let rules = Rules { replacement, placement, ..Rules::default() };
                 let memory = simulate(&file, workload, rules, options)?;
                 let case = format!("{workload}, {replacement}, {placement}");
-                let accesses = f64::from(file.load.tasks.get() * file.load.accesses);
+                let accesses = f64::from(tasks) * f64::from(file.load.accesses.get());
                 let share = memory.counts.swapped_in.get() as f64 * 100.0 / accesses;
                 misses.push(Row::predicted(case.clone(), None, share));
                 times.push(Row::predicted(case, None, memory.sim().now() as f64 / 1e6));
@@ -79,8 +82,8 @@ fn simulate(
     rules: Rules,
     options: &Options,
 ) -> Result<Shared, Failure> {
-    let (tasks, pages) = (file.load.tasks.get(), file.load.pages.get());
-    let accesses = file.load.accesses;
+    let (tasks, pages) = (file.load.tasks.get(), *file.load.pages.get_ref());
+    let accesses = file.load.accesses.get();
     let setup = Setup { pages: pages * tasks, costs: file.cost.clone(), rules, seed: options.seed };
     let memory = Memory::start(&file.machine, &file.device, setup);
     let mut random = Random::new(options.seed);
@@ -92,7 +95,10 @@ fn simulate(
             for step in 0..accesses {
                 let page = task * pages + workload.page(step, pages, &mut random);
                 let access = if random.below(2) == 0 { Access::Read } else { Access::Write };
-                of_task.access(&thread, page, access).await;
+                if let Outcome::NoMemory = of_task.access(&thread, page, access).await {
+                    of_task.counts.kill();
+                    break;
+                }
             }
             thread.settle().await;
         });

@@ -188,8 +188,8 @@ impl Walk<'_> {
     fn hit(&mut self, page: PageIndex, slot: Slot) {
         if std::mem::take(&mut self.marked[self.task.device.number_of(slot) as usize]) {
             let ahead = match self.windows {
-                Windows::Scaling => Scaling(&mut self.cluster).on_hit(page, &self.limits),
-                Windows::Fixed => Fixed(&mut self.cluster).on_hit(page, &self.limits),
+                Windows::Scaling => Scaling(&mut self.cluster).on_hit(page, 0, &self.limits),
+                Windows::Fixed => Fixed(&mut self.cluster).on_hit(page, 0, &self.limits),
                 Windows::Blind(_) => None,
             };
             assert_eq!(ahead, None, "the kernel's policies only count hits");
