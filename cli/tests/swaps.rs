@@ -245,7 +245,7 @@ fn a_swap_file_shows_what_was_swapped_unless_it_is_encrypted() {
 #[test]
 fn a_device_that_draws_a_warning_draws_it_from_a_running_program_too() {
     let mut program = Program::start(&["--ram", "16M", "--swap", "mem:256M"]);
-    for (spec, word) in [("faulty:mem:64M,delay=0", "fail"), ("/dev/shm:64M", "memory")] {
+    for (spec, word) in [("faulty:mem:64M,seed=3", "fail"), ("/dev/shm:64M", "memory")] {
         let output = program.userswap("swapon", &[spec]);
         let told = String::from_utf8(output.stderr).unwrap();
         assert!(output.status.success(), "{told}");
