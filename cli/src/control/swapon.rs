@@ -10,6 +10,7 @@ use userswap::internals::protocol::{Answer, Request};
 
 use super::client::Client;
 use crate::failure::Failure;
+use crate::run::parse_swap;
 
 /// Options of `swapon`.
 #[derive(Args)]
@@ -17,7 +18,7 @@ pub struct SwaponArgs {
     /// The process, as `userswap list` shows it
     pid: EngineName,
     /// The device: PATH[:SIZE][,pri=N][,tier=N][,node=N][,encrypt], zram:SIZE, redis://HOST/PREFIX[:SIZE], s3://BUCKET/PREFIX[:SIZE],endpoint=URL,tier=N or mem:SIZE
-    #[arg(allow_hyphen_values = true)]
+    #[arg(allow_hyphen_values = true, value_parser = parse_swap)]
     spec: SwapSpec,
 }
 
