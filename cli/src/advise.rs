@@ -25,6 +25,7 @@ use crate::memory::{PAGE_BYTES, available_bytes};
 use crate::metrics::{Stop, Woken};
 use crate::ram::parse_ram;
 use crate::report::{curve, paragraph};
+use crate::said;
 
 /// Eighths of what the program has: its budget at first.
 const EIGHTHS_MIN: u64 = 2;
@@ -63,7 +64,7 @@ pub fn advise(args: &AdviseArgs) -> Result<ExitCode, Failure> {
     if !status.success() && records.is_empty() {
         return Err(Failure::unavailable(format!("the program has failed ({status})")));
     }
-    eprint!("{}", advice_on(&records, args.ram.unwrap_or(RAM_MIN_BYTES)));
+    said::say_plainly(advice_on(&records, args.ram.unwrap_or(RAM_MIN_BYTES)));
     if !status.success() {
         return Err(Failure::unavailable(format!(
             "the program has failed ({status}): what is said above is of as far as it came"

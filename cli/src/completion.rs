@@ -21,6 +21,7 @@ use userswap::internals::status::Status;
 
 use crate::control::{self, Client};
 use crate::failure::Failure;
+use crate::said;
 
 /// Set by the script: the shell that asks.
 const VARIABLE: &str = "USERSWAP_COMPLETE";
@@ -50,10 +51,10 @@ pub fn completions(args: &CompletionsArgs) -> Result<ExitCode, Failure> {
     let shell = shells.completer(&args.shell).expect("the values are shells");
     let end = if args.shell == "zsh" { ZSH_END } else { "" };
     let mut out = io::stdout();
-    shell
+    let written = shell
         .write_registration(VARIABLE, "userswap", "userswap", "userswap", &mut out)
-        .and_then(|()| out.write_all(end.as_bytes()))
-        .map_err(|error| Failure::unavailable(format!("standard output: {error}")))?;
+        .and_then(|()| out.write_all(end.as_bytes()));
+    said::printed(written)?;
     Ok(ExitCode::SUCCESS)
 }
 

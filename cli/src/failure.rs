@@ -10,12 +10,14 @@ pub const STATUS_USAGE: u8 = 2;
 pub const STATUS_NOT_RUNNABLE: u8 = 126;
 /// There is no such program, as env(1) has it.
 pub const STATUS_NOT_FOUND: u8 = 127;
+/// Nobody reads what is printed, as the shell has it for a program that SIGPIPE ended.
+const STATUS_UNREAD: u8 = 141;
 
 /// Why a command ends early.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Failure {
     pub status: u8,
-    /// One line that names the value and the remedy.
+    /// One line that names the value and the remedy; empty where there is nothing to say.
     pub message: String,
 }
 
@@ -28,6 +30,11 @@ impl Failure {
     /// A value on the command line.
     pub fn usage(message: impl fmt::Display) -> Failure {
         Failure { status: STATUS_USAGE, message: message.to_string() }
+    }
+
+    /// The reader of what is printed has gone, on purpose as a rule.
+    pub fn unread() -> Failure {
+        Failure { status: STATUS_UNREAD, message: String::new() }
     }
 
     /// A program that cannot be run or served.

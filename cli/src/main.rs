@@ -4,6 +4,9 @@
 //! errors into one line and an exit status. One file per subcommand; the engine itself runs inside
 //! the program, in a shared object that this binary carries and injects.
 
+// They panic where nobody reads: see said.rs.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod advise;
 mod bench;
 mod completion;
@@ -16,12 +19,14 @@ mod library;
 mod manual;
 mod memory;
 mod metrics;
+mod outputs;
 mod pattern;
 mod program;
 mod ram;
 mod record;
 mod report;
 mod run;
+mod said;
 mod sim;
 mod stress;
 mod top;
@@ -34,6 +39,8 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use failure::{Failure, STATUS_USAGE};
+
+userswap::before_main!(userswap::internals::signal::note_whether_pipe_is_ignored);
 
 /// Give a program more memory than it has RAM.
 #[derive(Parser)]
@@ -141,7 +148,9 @@ fn main() -> ExitCode {
         Command::Usemem { args } => bench::usemem(args),
     };
     result.unwrap_or_else(|failure: Failure| {
-        eprintln!("userswap: {}", failure.message);
+        if !failure.message.is_empty() {
+            said::say(failure.message);
+        }
         ExitCode::from(failure.status)
     })
 }
@@ -151,7 +160,7 @@ fn with_defaults(args: run::RunArgs) -> Result<run::RunArgs, Failure> {
     if args.no_defaults {
         return Ok(args);
     }
-    match once_more("run")? {
+    match once_more("run", &args)? {
         Command::Run(args) => Ok(args),
         _ => unreachable!("defaults do not change the command"),
     }
@@ -159,18 +168,23 @@ fn with_defaults(args: run::RunArgs) -> Result<run::RunArgs, Failure> {
 
 /// The same for `record`, which takes them, too.
 fn with_defaults_of_record(args: record::RecordArgs) -> Result<record::RecordArgs, Failure> {
+    if args.run.trace.is_some() {
+        return Err(Failure::usage(
+            "--trace: record writes a record: use userswap run --trace FILE",
+        ));
+    }
     if args.run.no_defaults {
         return Ok(args);
     }
-    match once_more("record")? {
+    match once_more("record", &args.run)? {
         Command::Record(args) => Ok(*args),
         _ => unreachable!("defaults do not change the command"),
     }
 }
 
 /// The same command line once more, now that it is known to be one of this command, with the user's defaults.
-fn once_more(name: &'static str) -> Result<Command, Failure> {
-    let defaults = defaults::Defaults::find()?;
+fn once_more(name: &'static str, given: &run::RunArgs) -> Result<Command, Failure> {
+    let defaults = defaults::Defaults::find()?.beside(given)?;
     let mut command = CommandLine::command().mut_subcommand(name, |it| defaults.apply(it));
     let matches = command.try_get_matches_from_mut(std::env::args_os());
     let line = matches.and_then(|matches| CommandLine::from_arg_matches(&matches));
@@ -180,7 +194,7 @@ fn once_more(name: &'static str) -> Result<Command, Failure> {
 /// A value that does not fit its option gets one line; clap's own text, with the usage, the rest.
 fn refuse_usage(error: &clap::Error) -> ExitCode {
     match value_refusal(error) {
-        Some(line) => eprintln!("userswap: {line}"),
+        Some(line) => said::say(line),
         None => {
             // With standard error or output closed there is nowhere to say it.
             let _ = error.print();

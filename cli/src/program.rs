@@ -62,11 +62,12 @@ enum Kind {
 
 fn follow(script: &Path, mut reader: Reader, search_path: Option<&OsStr>) -> Result<(), Failure> {
     for _ in 0..SCRIPT_DEPTH_MAX {
+        let (Reader::Path(name) | Reader::Searched(name)) = &reader;
         let path = match &reader {
             Reader::Path(path) => find_at(Path::new(path)),
             Reader::Searched(name) => find(name, search_path),
         }
-        .map_err(|failure| read_by(script, failure))?;
+        .map_err(|failure| read_by(script, without_return(name, failure)))?;
         match examine(&path).map_err(|failure| read_by(script, failure))? {
             Kind::Elf => return Ok(()),
             Kind::Script(next) => reader = next,
@@ -81,6 +82,16 @@ fn follow(script: &Path, mut reader: Reader, search_path: Option<&OsStr>) -> Res
         "{}: its interpreter is a script of a script, {SCRIPT_DEPTH_MAX} deep: name the program itself",
         script.display()
     )))
+}
+
+/// A carriage return would not be seen in what is said.
+fn without_return(name: &OsStr, failure: Failure) -> Failure {
+    let Some(name) = name.as_bytes().strip_suffix(b"\r") else { return failure };
+    let name = OsStr::from_bytes(name).display();
+    let message = format!(
+        "\"{name}\" and a carriage return: no such program: give the script line ends without one (sed -i 's/\\r$//')"
+    );
+    Failure { message, ..failure }
 }
 
 fn read_by(script: &Path, failure: Failure) -> Failure {
@@ -274,6 +285,12 @@ mod tests {
         let gone = resolve(&script("gone", "#!/no/such/reader\n")).unwrap_err();
         assert_eq!(gone.status, STATUS_NOT_FOUND);
         assert!(gone.message.contains("/no/such/reader"), "{}", gone.message);
+        for line in ["#!/bin/sh\r\n", "#!/usr/bin/env sh\r\n"] {
+            let foreign = resolve(&script("foreign", line)).unwrap_err();
+            assert_eq!(foreign.status, STATUS_NOT_FOUND);
+            assert!(foreign.message.contains("carriage return"), "{}", foreign.message);
+            assert!(!foreign.message.contains('\r'), "{:?}", foreign.message);
+        }
         let own = directory.path().join("loop");
         let own = script("loop", &format!("#!{}\n", own.display()));
         assert!(resolve(&own).unwrap_err().message.contains("deep"));

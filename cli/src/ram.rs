@@ -1,7 +1,10 @@
 //! `--ram`: one budget, or one for each node.
 use std::str::FromStr;
-use userswap::internals::{Options, RAM_MIN_BYTES};
-use userswap::{ByteSize, parse_size};
+use userswap::internals::{Options, RAM_MAX_BYTES, RAM_MIN_BYTES, check_nodes};
+use userswap::{ByteSize, Error, parse_size};
+
+use crate::failure::Failure;
+use crate::memory::{self, PAGE_BYTES};
 
 /// A RAM budget as typed: `512M`, or `0:2G,1:2G`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,6 +61,37 @@ pub fn parse_ram(text: &str) -> Result<u64, String> {
     enough(text, parse_size(text).map_err(|error| error.to_string())?)
 }
 
+/// Half of what is available, as far as an engine can have it.
+///
+/// # Errors
+/// The machine does not say what is available.
+pub fn default_ram() -> Result<u64, Failure> {
+    let available = memory::available_bytes().ok_or_else(|| {
+        Failure::unavailable("/proc/meminfo does not say what is available: give --ram SIZE")
+    })?;
+    Ok(half_of(available))
+}
+
+fn half_of(available: u64) -> u64 {
+    let half = available / 2;
+    (half - half % PAGE_BYTES).clamp(RAM_MIN_BYTES, RAM_MAX_BYTES)
+}
+
+/// Whether an engine can have the budget, its most included.
+///
+/// # Errors
+/// The option that asks for too much, and why.
+pub fn check(options: &Options) -> Result<(), Failure> {
+    check_nodes(options).map_err(|error| {
+        let is_most = options.ram_max_bytes > options.ram_bytes;
+        let option = match error {
+            Error::BudgetTooLarge(..) if is_most => "--ram-max",
+            _ => "--ram",
+        };
+        Failure::usage(format!("{option}: {error}"))
+    })
+}
+
 fn enough(text: &str, bytes: u64) -> Result<u64, String> {
     match bytes {
         RAM_MIN_BYTES.. => Ok(bytes),
@@ -80,6 +114,33 @@ mod tests {
             Err("\"1M\" is too small a budget: give at least 16M".to_owned())
         );
         assert!(parse_ram("12Q").unwrap_err().contains("\"12Q\""));
+    }
+
+    #[test]
+    fn half_of_a_large_machine_is_a_budget_that_an_engine_can_have() {
+        assert_eq!(half_of(8 << 30), 4 << 30);
+        assert_eq!(half_of((8 << 30) + 4096), 4 << 30);
+        assert_eq!(half_of(1 << 20), RAM_MIN_BYTES);
+        let largest = half_of(2 << 40);
+        assert_eq!(largest, 256 << 30);
+        assert_eq!(check(&Options::new(largest)), Ok(()));
+    }
+
+    #[test]
+    fn a_budget_that_is_too_large_names_its_option_and_sizes() {
+        for (ram, most, said) in [
+            (
+                300 << 30,
+                0,
+                "--ram: a budget of 300G is too large for this engine: use at most 256G",
+            ),
+            (1 << 30, 1 << 40, "--ram-max: a budget of 1T is too large"),
+        ] {
+            let mut options = Options::new(ram);
+            options.ram_max_bytes = most;
+            let refusal = check(&options).unwrap_err().message;
+            assert!(refusal.starts_with(said), "{refusal}");
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use clap::{Arg, Args};
 
 use crate::failure::Failure;
+use crate::outputs;
 use crate::report::{export, open};
 use crate::run::{self, RunArgs};
 
@@ -61,7 +62,7 @@ pub fn record(args: RecordArgs) -> Result<ExitCode, Failure> {
 
 fn recorded(args: RunArgs) -> Result<Infallible, Failure> {
     if let Some(Ok(file)) = args.record.as_deref().map(std::path::absolute) {
-        run::check_output("-o", &file)?;
+        outputs::check_replaced("-o", &file)?;
     }
     run::run(args)
 }

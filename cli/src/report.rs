@@ -9,6 +9,7 @@ use userswap_report::{Record, advice, draw, perfetto, words};
 
 use crate::control::{Lean, plain, table};
 use crate::failure::Failure;
+use crate::said;
 
 /// Mappings that are named.
 const MAPPINGS: usize = 5;
@@ -92,10 +93,7 @@ fn one(
             fs::write(file, text).map_err(|error| unwritten("-o", file, &error))
         }
         None if perfetto.is_some() => Ok(()),
-        None => {
-            print!("{}", text(record));
-            Ok(())
-        }
+        None => said::print(text(record)),
     }
 }
 
@@ -123,12 +121,11 @@ fn two(a: &Record, b: &Record, output: Option<(&Path, Form)>) -> Result<(), Fail
             let lean = [Lean::Left, Lean::Right, Lean::Right, Lean::Right];
             let titles = ["", "FIRST", "SECOND", "RATIO"];
             let titles = std::array::from_fn(|column| (titles[column], lean[column]));
-            print!(
+            said::print(format_args!(
                 "{}\n{}",
                 table(titles, &words::compared(a, b)),
                 paragraph(&words::verdict(a, b))
-            );
-            Ok(())
+            ))
         }
     }
 }

@@ -7,12 +7,12 @@ use std::convert::Infallible;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use clap::Args;
-use rustix::fs::{Access, access};
 use userswap::internals::Cipher;
 use userswap::internals::PAGE_CLUSTER_DEFAULT;
 use userswap::internals::cpu_latency;
@@ -21,7 +21,7 @@ use userswap::internals::filters;
 use userswap::internals::told::Told;
 use userswap::internals::{
     Allowed, MIN_REGION_DEFAULT_BYTES, OPTIONS_VARIABLE, Options, PAGE_CLUSTERS, RA_POLICIES,
-    RAM_MIN_BYTES, VMA_RA, directory, open, page_cluster_of, remote, s3,
+    VMA_RA, check_devices, directory, open, page_cluster_of, remote, s3, signal,
 };
 use userswap::internals::{Ledger, ledger};
 use userswap::{AddressOrder, Compress, Poll, ReadaheadPolicy};
@@ -31,8 +31,10 @@ use userswap::{SwapPath, SwapSpec};
 
 use crate::failure::{Failure, STATUS_NOT_FOUND};
 use crate::memory::PAGE_BYTES;
-use crate::ram::{Ram, parse_ram};
-use crate::{library, memory, program};
+use crate::outputs::{check_replaced, is_plain, remove_older};
+use crate::ram::{self, Ram, default_ram, parse_ram};
+use crate::said::say;
+use crate::{library, program};
 
 /// Where swap goes when the default directory has a name that cannot be written down.
 const PLAIN_DIRECTORY: &str = "/var/tmp";
@@ -55,7 +57,7 @@ pub struct RunArgs {
     fake_numa: Option<u32>,
     /// Swap device: PATH[:SIZE][,pri=N][,tier=N][,node=N][,encrypt], zram:SIZE, redis://HOST/PREFIX[:SIZE], s3://BUCKET/PREFIX[:SIZE] or mem:SIZE; may be repeated [default:
     /// an unlinked file in $TMPDIR or /var/tmp]
-    #[arg(long, value_name = "SPEC", allow_hyphen_values = true)]
+    #[arg(long, value_name = "SPEC", allow_hyphen_values = true, value_parser = parse_swap)]
     swap: Vec<SwapSpec>,
     /// Keep pages compressed in at most SIZE of the budget before they go to a device, or in as much as it brings (auto)
     #[arg(long, value_name = "SIZE|auto")]
@@ -81,7 +83,7 @@ pub struct RunArgs {
     stats: Option<PathBuf>,
     /// Record faults and the pages that leave to this file, FILE.PID for children; see docs/trace.md
     #[arg(long, value_name = "FILE")]
-    trace: Option<PathBuf>,
+    pub trace: Option<PathBuf>,
     /// Record that and how the engine is doing to this file, for `userswap report`; see docs/record.md
     #[arg(long, value_name = "FILE", conflicts_with = "trace")]
     pub record: Option<PathBuf>,
@@ -126,6 +128,20 @@ fn parse_min_region(text: &str) -> Result<ByteSize, String> {
     match bytes {
         PAGE_BYTES.. => Ok(ByteSize(bytes)),
         _ => Err(format!("\"{text}\" is less than a page: give at least {}", ByteSize(PAGE_BYTES))),
+    }
+}
+
+/// A device as it is named on a command line, where an option may stand for its name by mistake.
+///
+/// # Errors
+/// It is none.
+pub fn parse_swap(text: &str) -> Result<SwapSpec, String> {
+    let swap: SwapSpec = text.parse().map_err(|error: userswap::SpecError| error.to_string())?;
+    match &swap.path {
+        SwapPath::Path(path) if path.as_os_str().as_bytes().starts_with(b"-") => {
+            Err(format!("\"{text}\" names no device: for a file of that name write ./{text}"))
+        }
+        _ => Ok(swap),
     }
 }
 
@@ -182,7 +198,7 @@ pub fn run(args: RunArgs) -> Result<Infallible, Failure> {
     let (name, arguments) = args.command.split_first().expect("clap demands a program");
     let mut options = options(&args)?;
     for warning in check_swaps(&options)? {
-        eprintln!("userswap: warning: {warning}");
+        say(format_args!("warning: {warning}"));
     }
     let search_path = env::var_os("PATH");
     let program = program::resolve(name, search_path.as_deref())?;
@@ -206,12 +222,12 @@ pub fn run(args: RunArgs) -> Result<Infallible, Failure> {
     if program.first_arguments.is_empty() {
         command.arg0(name);
     }
-    let error = command
+    command
         .args(&program.first_arguments)
         .args(arguments)
         .env("LD_PRELOAD", preload(&library, env::var_os("LD_PRELOAD").as_deref()))
-        .env(OPTIONS_VARIABLE, options.to_text())
-        .exec();
+        .env(OPTIONS_VARIABLE, options.to_text());
+    let error = signal::keep_pipe_ignored(&mut command).exec();
     let message = format!("{}: cannot be started: {error}", program.path.display());
     match error.kind() {
         std::io::ErrorKind::NotFound => Err(Failure { status: STATUS_NOT_FOUND, message }),
@@ -259,7 +275,7 @@ fn control_directory() -> Option<PathBuf> {
         Ok(directory) => format!("{}: is not plain UTF-8", directory.display()),
         Err(failure) => failure.message,
     };
-    eprintln!("userswap: warning: the program will have no control socket: {refusal}");
+    say(format_args!("warning: the program will have no control socket: {refusal}"));
     None
 }
 
@@ -282,14 +298,14 @@ fn check_kernel(options: &Options) -> Result<(), Failure> {
         return Err(Failure::usage(format!("--transfer: {}", userswap::Error::NoMove)));
     }
     if let Some(remedy) = remedy(options.fault, support) {
-        eprintln!(
-            "userswap: note: requests of io_uring fail on swapped memory, and with --raw-calls pass all calls that bypass the C library: {remedy}"
-        );
+        say(format_args!(
+            "note: requests of io_uring fail on swapped memory, and with --raw-calls pass all calls that bypass the C library: {remedy}"
+        ));
     }
     if options.poll == Poll::Idle
         && let Err(error) = cpu_latency::check()
     {
-        eprintln!("userswap: note: --poll idle: {error}");
+        say(format_args!("note: --poll idle: {error}"));
     }
     Ok(())
 }
@@ -306,21 +322,19 @@ fn remedy(fault: FaultMode, support: userswap::Support) -> Option<&'static str> 
 }
 
 fn options(args: &RunArgs) -> Result<Options, Failure> {
-    let here = env::current_dir()
-        .map_err(|error| Failure::unavailable(format!("the working directory: {error}")))?;
+    let here = working_directory(args)?;
     let ram = args.ram.clone().map_or_else(|| default_ram().map(Ram::total), Ok)?;
     let mut options = ram.options();
     options.ram_max_bytes = args.ram_max.unwrap_or(0);
     options.fake_numa = args.fake_numa;
-    userswap::internals::check_nodes(&options)
-        .map_err(|error| Failure::usage(format!("--ram: {error}")))?;
+    ram::check(&options)?;
     choose_devices(args, &here, &mut options)?;
     options.placement = args.placement;
     options.fault = args.fault;
     options.min_region_bytes = args.min_region.0;
     options.on_full = args.on_full;
     let output = |option, file: &Option<PathBuf>| {
-        file.as_ref().map(|file| check_output(option, &here.join(file))).transpose()
+        file.as_ref().map(|file| check_replaced(option, &here.join(file))).transpose()
     };
     options.stats = output("--stats", &args.stats)?;
     options.trace = output("--trace", &args.trace)?;
@@ -336,6 +350,21 @@ fn options(args: &RunArgs) -> Result<Options, Failure> {
     // The program takes over this process and its number.
     options.root_pid = std::process::id();
     Ok(options)
+}
+
+/// Where relative paths begin. A directory that has been removed matters only to these.
+fn working_directory(args: &RunArgs) -> Result<PathBuf, Failure> {
+    let root = Path::new("/");
+    let files = [&args.stats, &args.trace, &args.record];
+    let is_relative = files.into_iter().flatten().any(|file| file.is_relative())
+        || args.swap.iter().any(|swap| swap.clone().absolute(root) != *swap);
+    match env::current_dir() {
+        Ok(here) => Ok(here),
+        Err(_) if !is_relative => Ok(root.to_owned()),
+        Err(error) => Err(Failure::unavailable(format!(
+            "the working directory: {error}: change to another one, or name files from the root"
+        ))),
+    }
 }
 
 /// What the program swaps to, and what opens it.
@@ -358,14 +387,6 @@ fn choose_devices(args: &RunArgs, here: &Path, options: &mut Options) -> Result<
     Ok(())
 }
 
-fn default_ram() -> Result<u64, Failure> {
-    let available = memory::available_bytes().ok_or_else(|| {
-        Failure::unavailable("/proc/meminfo does not say what is available: give --ram SIZE")
-    })?;
-    let half = available / 2;
-    Ok((half - half % PAGE_BYTES).max(RAM_MIN_BYTES))
-}
-
 fn default_swap() -> SwapSpec {
     let swap = SwapSpec::at(open::default_directory());
     if reads_back(&swap) { swap } else { SwapSpec::at(PLAIN_DIRECTORY) }
@@ -376,17 +397,11 @@ fn reads_back(swap: &SwapSpec) -> bool {
     swap.to_string().parse().as_ref() == Ok(swap)
 }
 
-/// Whether a name survives being handed on as a line of text.
-fn is_plain(path: &Path) -> bool {
-    path.to_str().is_some_and(|name| !name.contains(char::is_control))
-}
-
 /// Opens every device as the engine will, undoes it, and returns the warnings.
 fn check_swaps(options: &Options) -> Result<Vec<String>, Failure> {
     if options.encrypt || options.swaps.iter().any(|swap| swap.encrypt) {
         Cipher::check().map_err(Failure::unavailable)?;
     }
-    let mut warnings = Vec::new();
     let mut files: Vec<PathBuf> = Vec::new();
     for swap in &options.swaps {
         if !reads_back(swap) {
@@ -394,12 +409,6 @@ fn check_swaps(options: &Options) -> Result<Vec<String>, Failure> {
                 "--swap {swap}: cannot be passed on to the program: use a path in plain UTF-8"
             )));
         }
-        let default_bytes = userswap::internals::default_swap_bytes(options.ram_bytes);
-        let wanted = match options.encrypt {
-            true => swap.clone().encrypted(),
-            false => swap.clone(),
-        };
-        warnings.extend(open::check(&wanted, default_bytes).map_err(Failure::usage)?);
         if let SwapPath::Path(path) = &swap.path
             && !path.is_dir()
         {
@@ -411,48 +420,7 @@ fn check_swaps(options: &Options) -> Result<Vec<String>, Failure> {
             files.push(path);
         }
     }
-    Ok(warnings)
-}
-
-/// Removes an older trace, so that one that is there at the end is of this run: a program that fits its budget writes none.
-fn remove_older(option: &str, trace: &Path) -> Result<(), Failure> {
-    let removed = match fs::symlink_metadata(trace) {
-        Err(_) => Ok(()),
-        Ok(there) if there.is_file() => fs::remove_file(trace).map_err(|error| error.to_string()),
-        Ok(_) => Err("is no plain file".to_owned()),
-    };
-    removed.map_err(|reason| {
-        let file = trace.display();
-        Failure::usage(format!("{option} {file}: {reason}; name a new file"))
-    })
-}
-
-/// Makes sure that the program will be able to write `file`, without creating it.
-///
-/// # Errors
-/// It will not; the text names the option.
-pub fn check_output(option: &str, file: &Path) -> Result<PathBuf, Failure> {
-    let refuse = |reason: &str| {
-        let file = file.display();
-        Err(Failure::usage(format!(
-            "{option} {file}: {reason}; name a file in a writable directory"
-        )))
-    };
-    if !is_plain(file) {
-        return refuse("has a name that cannot be passed on to the program");
-    }
-    if file.is_dir() {
-        return refuse("is a directory");
-    }
-    let directory = file.parent().unwrap_or(Path::new("/"));
-    if !directory.is_dir() {
-        return refuse("its directory does not exist");
-    }
-    let changed = if file.exists() { file } else { directory };
-    match access(changed, Access::WRITE_OK) {
-        Ok(()) => Ok(file.to_owned()),
-        Err(error) => refuse(&std::io::Error::from(error).to_string()),
-    }
+    check_devices(options).map_err(Failure::usage)
 }
 
 /// Puts the library in front of what is preloaded already.
@@ -481,17 +449,5 @@ mod tests {
         assert_eq!(preload(library, None), "/run/x/lib.so");
         assert_eq!(preload(library, Some(OsStr::new("/a.so"))), "/run/x/lib.so:/a.so");
         assert_eq!(preload(library, Some(library.as_os_str())), "/run/x/lib.so");
-    }
-
-    #[test]
-    fn a_statistics_file_needs_a_writable_directory() {
-        let directory = tempfile::tempdir().unwrap();
-        let file = directory.path().join("stats.json");
-        assert_eq!(check_output("--stats", &file), Ok(file.clone()));
-        assert!(!file.exists());
-        for bad in [directory.path().to_owned(), directory.path().join("no/stats.json")] {
-            let failure = check_output("--stats", &bad).unwrap_err();
-            assert!(failure.message.contains(&bad.display().to_string()), "{}", failure.message);
-        }
     }
 }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use crate::failure::Failure;
+use crate::said;
 use userswap_sim::machine::Set;
 use userswap_sim::report::{self, Report};
 use userswap_sim::scenario::{self, Checking, Options};
@@ -39,7 +40,8 @@ pub struct SimArgs {
 /// The scenario cannot be meant, or a run of it broke an invariant.
 pub fn sim(args: &SimArgs) -> Result<ExitCode, Failure> {
     if args.scenario == "list" {
-        scenario::list().for_each(|(name, about)| println!("{name:18} {about}"));
+        let lines = scenario::list().map(|(name, about)| format!("{name:18} {about}\n"));
+        said::print(lines.collect::<String>())?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut sets = args.set.clone();
@@ -63,7 +65,7 @@ pub fn sim(args: &SimArgs) -> Result<ExitCode, Failure> {
             Failure::usage(format!("--plot: {bad}: use a file that can be written"))
         })?;
     }
-    print(&reports, args);
+    print(&reports, args)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -88,14 +90,14 @@ fn run(name: &str, sets: &[Set], args: &SimArgs) -> Result<Report, Failure> {
     })
 }
 
-fn print(reports: &[Report], args: &SimArgs) {
+fn print(reports: &[Report], args: &SimArgs) -> Result<(), Failure> {
     let texts: Vec<_> = reports
         .iter()
         .map(|report| if args.json { report.json() } else { report.to_string() })
         .collect();
-    match (args.json, &texts[..]) {
-        (true, [one]) => println!("{one}"),
-        (true, _) => println!("[\n{}\n]", texts.join(",\n")),
-        (false, _) => print!("{}", texts.join("\n")),
-    }
+    said::print(match (args.json, &texts[..]) {
+        (true, [one]) => format!("{one}\n"),
+        (true, _) => format!("[\n{}\n]\n", texts.join(",\n")),
+        (false, _) => texts.join("\n"),
+    })
 }

@@ -265,3 +265,83 @@ fn a_trace_that_cannot_be_written_is_refused_before_the_program_runs() {
     refused(&["run", "--trace", text(&older), "--", "/no/such"], 127, &["/no/such"]);
     assert_eq!(fs::read_to_string(&older).unwrap(), "older");
 }
+
+#[test]
+fn devices_that_cannot_be_used_together_are_refused_before_the_program_runs() {
+    let run = |swaps: &[&str], parts: &[&str]| {
+        let named = swaps.iter().flat_map(|swap| ["--swap", swap]);
+        let all: Vec<&str> =
+            ["run", "--ram", "16M"].into_iter().chain(named).chain(["--", "echo", "ran"]).collect();
+        refused(&all, 2, parts);
+    };
+    run(&["mem:64M,node=999"], &["mem:64M,node=999", "no node 999"]);
+    run(&["mem:64M"; 70], &["70 swap devices", "64"]);
+    run(&["mem:512G"; 40], &["mem:512G", "512G"]);
+    refused(
+        &["run", "--compress", "8M", "--swap", "mem:64M,node=999", "--", "echo", "ran"],
+        2,
+        &["no node 999"],
+    );
+    run(&["--"], &["--swap: \"--\"", "./--"]);
+    run(&["-x:1G"], &["./-x:1G"]);
+}
+
+#[test]
+fn a_budget_that_no_engine_can_have_names_its_option() {
+    refused(&["run", "--ram", "300G", "--", "echo", "ran"], 2, &["--ram: ", "300G", "256G"]);
+    let most = ["run", "--ram", "16M", "--ram-max", "1T", "--", "echo", "ran"];
+    refused(&most, 2, &["--ram-max: ", "1T", "256G"]);
+}
+
+#[test]
+fn statistics_are_not_written_over_what_is_no_plain_file() {
+    let directory = directory();
+    let (pipe, link) = (directory.path().join("pipe"), directory.path().join("link"));
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    std::os::unix::fs::symlink(&pipe, &link).unwrap();
+    for file in [&pipe, &link] {
+        for option in ["--stats", "--trace", "--record"] {
+            let run = ["run", option, text(file), "--", "echo", "ran"];
+            refused(&run, 2, &[option, text(file), "plain file"]);
+        }
+        refused(&["metrics", "--textfile", text(file)], 1, &["--textfile", "plain file"]);
+    }
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 2);
+}
+
+#[test]
+fn statistics_go_where_a_link_leads() {
+    let directory = directory();
+    let (file, link) = (directory.path().join("file"), directory.path().join("link"));
+    std::os::unix::fs::symlink("file", &link).unwrap();
+    assert!(userswap(&["run", "--stats", text(&link), "--", "true"]).status.success());
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert!(fs::read_to_string(&file).unwrap().contains("\"engaged\""));
+}
+
+#[test]
+fn a_writable_file_in_a_directory_that_is_not_is_refused_before_the_program_runs() {
+    assert!(rustix::process::geteuid().is_root(), "this test needs root, to become another user");
+    let directory = directory();
+    let (file, program) = (directory.path().join("stats"), directory.path().join("userswap"));
+    fs::write(&file, "old").unwrap();
+    fs::copy(env!("CARGO_BIN_EXE_userswap"), &program).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o666)).unwrap();
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let output = Command::new("setpriv")
+        .args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "--"])
+        .arg(&program)
+        .args(["run", "--stats", text(&file), "--", "echo", "ran"])
+        .output()
+        .unwrap();
+    let error = error_of(&output);
+    assert_eq!(output.status.code(), Some(2), "{error}");
+    assert!(error.contains("--stats") && error.contains("writable directory"), "{error}");
+    assert!(output.stdout.is_empty(), "the program ran");
+}
+
+#[test]
+fn record_takes_no_trace() {
+    refused(&["record", "--trace", "t", "--", "echo", "ran"], 2, &["--trace", "run --trace"]);
+}

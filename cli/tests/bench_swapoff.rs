@@ -99,3 +99,13 @@ fn what_cannot_be_measured_is_refused_in_one_line() {
     let usage = bench(&["--page-cluster", "11"]);
     assert_eq!(usage.status.code(), Some(2), "{usage:?}");
 }
+
+#[test]
+fn rivals_that_swapoff_does_not_measure_are_refused() {
+    for rival in ["zram", "zswap"] {
+        let output = bench(&["--vs", rival]);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{error}");
+        assert!(error.contains(rival) && error.contains("use kernel"), "{error}");
+    }
+}

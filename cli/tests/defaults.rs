@@ -93,3 +93,23 @@ fn commands_that_measure_and_the_program_are_left_alone() {
     let ours: Vec<_> = said.lines().filter(|line| line.starts_with("USERSWAP_")).collect();
     assert_eq!(ours, ["USERSWAP_OPTIONS=ram=33554432"]);
 }
+
+#[test]
+fn an_explicit_trace_or_record_drops_the_default_of_the_other() {
+    let bare = configured("");
+    let files = tempfile::tempdir_in("/var/tmp").unwrap();
+    let name = |name: &str| files.path().join(name).to_str().unwrap().to_owned();
+    let (trace, record) = (name("t"), name("r"));
+    fs::write(&record, "older").unwrap();
+    let default = [("USERSWAP_RECORD", &record[..])];
+    let all = succeeded(&run(&bare, &["--trace", &trace], &default));
+    assert!(all.contains(&format!("trace={trace}")), "{all}");
+    assert!(!all.contains(&format!("record={record}")), "{all}");
+    assert_eq!(fs::read_to_string(&record).unwrap(), "older");
+    let both = [("USERSWAP_RECORD", &record[..]), ("USERSWAP_TRACE", &trace[..])];
+    let refused = run(&bare, &[], &both);
+    let error = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!(refused.status.code(), Some(2), "{error}");
+    assert!(error.contains("USERSWAP_TRACE") && error.contains("USERSWAP_RECORD"), "{error}");
+    assert!(succeeded(&run(&bare, &["--record", &record], &both)).contains("record="));
+}

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 fn run(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_userswap"));
@@ -84,4 +84,80 @@ fn a_program_is_found_in_the_working_directory_only_when_path_says_so() {
         |path| run(&["--", "here"]).current_dir(&directory).env("PATH", path).output().unwrap();
     assert_eq!(here("/usr/bin:/bin").status.code(), Some(127));
     assert_eq!(here(":/usr/bin:/bin").stdout, b"found\n");
+}
+
+/// What a shell says to `script`, in which `$0` is userswap.
+fn shell(script: &str) -> Output {
+    Command::new("sh").args(["-c", script, env!("CARGO_BIN_EXE_userswap")]).output().unwrap()
+}
+
+fn said(output: &Output) -> (String, String) {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (text(&output.stdout), text(&output.stderr))
+}
+
+#[test]
+fn an_ignored_sigpipe_is_passed_on_and_a_default_one_too() {
+    for (before, ignored) in [("trap '' PIPE; ", 1), ("", 0)] {
+        let output = shell(&format!("{before}exec \"$0\" run --ram 64M -- cat /proc/self/status"));
+        let (status, error) = said(&output);
+        let set = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+        let set = set.unwrap_or_else(|| panic!("{status}{error}"));
+        let set = u64::from_str_radix(set.trim(), 16).unwrap();
+        assert_eq!(set >> (13 - 1) & 1, ignored, "{before}: {status}");
+    }
+}
+
+#[test]
+fn a_removed_working_directory_stops_relative_names_only() {
+    let removed = "d=$(mktemp -d) && cd \"$d\" && rmdir \"$d\" && ";
+    let (ran, error) = said(&shell(&format!("{removed}\"$0\" run --ram 64M -- echo ran")));
+    assert_eq!(ran, "ran\n", "{error}");
+    for option in ["--stats s.json", "--swap ./swap"] {
+        let (ran, error) = said(&shell(&format!("{removed}\"$0\" run {option} -- echo ran")));
+        assert_eq!(ran, "");
+        assert!(error.contains("working directory"), "{error}");
+    }
+}
+
+#[test]
+fn a_full_standard_error_keeps_no_program_from_running() {
+    let full = || fs::File::options().write(true).open("/dev/full").unwrap();
+    // On a tmpfs there is a warning.
+    let memory = tempfile::tempdir_in("/dev/shm").unwrap();
+    let swap = memory.path().to_str().unwrap();
+    let warned = ["run", "--ram", "64M", "--swap", swap, "--", "echo", "ran"];
+    let userswap = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_userswap"));
+        command.args(arguments);
+        command
+    };
+    let output = userswap(&warned).output().unwrap();
+    assert!(said(&output).1.contains("warning"), "{output:?}");
+    let output = userswap(&warned).stderr(full()).output().unwrap();
+    assert_eq!((output.status.code(), &output.stdout[..]), (Some(0), &b"ran\n"[..]));
+    let refused = userswap(&["run", "--ram", "1M", "--", "true"]).stderr(full()).status().unwrap();
+    assert_eq!(refused.code(), Some(2));
+}
+
+#[test]
+fn a_reader_that_has_gone_ends_a_command_without_a_word() {
+    for arguments in [&["list"][..], &["sim", "list"], &["doctor", "--no-disk"], &["man"]] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_userswap"));
+        let output = command.args(arguments).stdout(writer).output().unwrap();
+        assert_eq!(said(&output).1, "", "{arguments:?}");
+        assert_eq!(output.status.code(), Some(141), "{arguments:?}");
+    }
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut jobs = Command::new(env!("CARGO_BIN_EXE_userswap"));
+    let output = jobs.args(["bench", "jobs", "--list"]).stdout(writer).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output).1);
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
+    let mut list = Command::new(env!("CARGO_BIN_EXE_userswap"));
+    let output = list.args(["sim", "list"]).stdout(full).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(said(&output).1.starts_with("userswap: standard output: "), "{}", said(&output).1);
 }

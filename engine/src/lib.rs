@@ -74,14 +74,14 @@ pub use userswap_policy::readahead::{AddressOrder, ReadaheadPolicy};
 /// What the other crates of this workspace need beside the public names; it may change at any time.
 #[doc(hidden)]
 pub mod internals {
-    pub use crate::api::engine::{check_nodes, open_devices, swaps_of};
+    pub use crate::api::engine::{check_devices, check_nodes, open_devices, swaps_of};
     pub use crate::api::options::{MIN_REGION_DEFAULT_BYTES, OPTIONS_VARIABLE, Options};
     pub use crate::api::prepared::{Gathered, Prepared};
     pub use crate::base::choice::{Allowed, PAGE_CLUSTERS, RA_POLICIES, VMA_RA};
     pub use crate::base::index::{PageIndex, PageRange};
-    pub use crate::base::limits::{RAM_MIN_BYTES, default_swap_bytes};
+    pub use crate::base::limits::{RAM_MAX_BYTES, RAM_MIN_BYTES, default_swap_bytes};
     pub use crate::base::topology::Topology;
-    pub use crate::base::{elf, script, shard, size, status};
+    pub use crate::base::{elf, script, shard, size, status, whole_file};
     pub use crate::control::{CONNECTIONS_MAX, directory, protocol, settings};
     pub use crate::device::cipher::Cipher;
     pub use crate::device::loans::BORROWERS_MAX;

@@ -11,6 +11,7 @@ use userswap::internals::status::Status;
 
 use super::target;
 use crate::failure::Failure;
+use crate::said;
 
 /// An engine answers at once what needs no device; it is silent while its program forks and copies what is swapped.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(30);
@@ -89,9 +90,9 @@ impl Client {
         let mut told = false;
         self.ask_patiently_and(request, || {
             if !std::mem::replace(&mut told, true) {
-                eprintln!(
-                    "userswap: process {name} has not answered for {seconds} s: it is still at it, or stopped"
-                );
+                said::say(format_args!(
+                    "process {name} has not answered for {seconds} s: it is still at it, or stopped"
+                ));
             }
         })
     }

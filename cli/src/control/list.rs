@@ -12,11 +12,12 @@ use super::table::{Lean, plain, table};
 use super::target;
 use crate::failure::Failure;
 use crate::memory::PAGE_BYTES;
+use crate::said;
 
 /// Prints a row for each, in the order of their numbers.
 ///
 /// # Errors
-/// None: an engine that cannot be asked is reported, and the others are listed.
+/// Nobody reads it; an engine that cannot be asked is reported, and the others are listed.
 pub fn list() -> Result<ExitCode, Failure> {
     let titles = [
         ("PID", Lean::Right),
@@ -26,8 +27,7 @@ pub fn list() -> Result<ExitCode, Failure> {
         ("SWAPPED", Lean::Right),
     ];
     let rows: Vec<_> = statuses().iter().map(|(name, status)| row(*name, status)).collect();
-    print!("{}", table(titles, &rows));
-    print!("{}", jobs());
+    said::print(format_args!("{}{}", table(titles, &rows), jobs()))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -75,7 +75,7 @@ pub fn statuses() -> Vec<(EngineName, Status)> {
     for (name, status) in engines() {
         match status {
             Ok(status) => statuses.push((name, status)),
-            Err(failure) => eprintln!("userswap: {}", failure.message),
+            Err(failure) => said::say(failure.message),
         }
     }
     statuses

@@ -9,6 +9,7 @@ use userswap::internals::protocol::{Answer, Request, SettingValue};
 use super::client::Client;
 use super::table::{Lean, plain, table};
 use crate::failure::Failure;
+use crate::said;
 
 /// Options of `set`.
 #[derive(Args)]
@@ -33,11 +34,11 @@ pub fn set(args: SetArgs) -> Result<ExitCode, Failure> {
         (Some(key), Some(value)) => Request::Set { key, value },
         _ => Request::Settings {},
     };
-    match ask(&mut client, &request)? {
-        Answer::Set { key, value } => println!("{} = {}", plain(&key), plain(&value)),
-        Answer::Settings { settings } => print!("{}", show(&settings)),
+    said::print(match ask(&mut client, &request)? {
+        Answer::Set { key, value } => format!("{} = {}\n", plain(&key), plain(&value)),
+        Answer::Settings { settings } => show(&settings),
         other => return Err(client.nonsense(&format!("{other:?}"))),
-    }
+    })?;
     Ok(ExitCode::SUCCESS)
 }
 

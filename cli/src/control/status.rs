@@ -16,6 +16,7 @@ use super::list::statuses;
 use super::table::{Lean, plain, table};
 use crate::failure::Failure;
 use crate::memory::PAGE_BYTES;
+use crate::said;
 
 /// Options of `status`.
 #[derive(Args)]
@@ -36,18 +37,18 @@ pub fn status(args: &StatusArgs) -> Result<ExitCode, Failure> {
         Some(name) => vec![(name, Client::of(name)?.status()?)],
         None => statuses(),
     };
-    match (args.json, args.pid) {
-        (true, Some(_)) => println!("{}", json(&statuses[0].1)),
+    said::print(match (args.json, args.pid) {
+        (true, Some(_)) => json(&statuses[0].1) + "\n",
         (true, None) => {
             let all: Vec<_> = statuses.into_iter().map(|(_, status)| status).collect();
-            println!("{}", json(&all));
+            json(&all) + "\n"
         }
         (false, _) => {
             let texts: Vec<_> =
                 statuses.iter().map(|(name, status)| describe(*name, status)).collect();
-            print!("{}", texts.join("\n"));
+            texts.join("\n")
         }
-    }
+    })?;
     Ok(ExitCode::SUCCESS)
 }
 

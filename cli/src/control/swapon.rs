@@ -10,6 +10,8 @@ use userswap::internals::protocol::{Answer, Request};
 
 use super::client::Client;
 use crate::failure::Failure;
+use crate::run::parse_swap;
+use crate::said::say;
 
 /// Options of `swapon`.
 #[derive(Args)]
@@ -17,7 +19,7 @@ pub struct SwaponArgs {
     /// The process, as `userswap list` shows it
     pid: EngineName,
     /// The device: PATH[:SIZE][,pri=N][,tier=N][,node=N][,encrypt], zram:SIZE, redis://HOST/PREFIX[:SIZE], s3://BUCKET/PREFIX[:SIZE],endpoint=URL,tier=N or mem:SIZE
-    #[arg(allow_hyphen_values = true)]
+    #[arg(allow_hyphen_values = true, value_parser = parse_swap)]
     spec: SwapSpec,
 }
 
@@ -30,7 +32,7 @@ pub fn swapon(args: SwaponArgs) -> Result<ExitCode, Failure> {
         .map_err(|error| Failure::unavailable(format!("the working directory: {error}")))?;
     let spec = open::resolved(args.spec.absolute(&here)).map_err(Failure::usage)?;
     if let Some(warning) = ask(&mut Client::of(args.pid)?, spec.to_string())? {
-        eprintln!("userswap: warning: {warning}");
+        say(format_args!("warning: {warning}"));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -18,6 +18,9 @@ use file::Entry;
 
 /// How the variables begin; the option's name in capitals follows.
 const PREFIX: &str = "USERSWAP_";
+/// Two options of which there can be one: a default does not count as given to the parser.
+const TRACE: &str = "trace";
+const RECORD: &str = "record";
 /// Between the values of an option that may be repeated.
 const BETWEEN: char = ';';
 
@@ -34,11 +37,14 @@ pub struct OfRun {
 /// A value that cannot be used, with its place.
 pub fn of_run() -> Result<OfRun, Failure> {
     let found = Defaults::find()?;
-    let matches = found
-        .apply(RunArgs::augment_args(Command::new("run")))
-        .try_get_matches_from(["run", "--", "true"])
-        .expect("every value was tried");
-    let run = RunArgs::from_arg_matches(&matches).expect("the matches are of these options");
+    let parsed = |command: Command| {
+        let matches = command.try_get_matches_from(["run", "--", "true"]);
+        let run = matches.and_then(|matches| RunArgs::from_arg_matches(&matches));
+        run.expect("every value was tried")
+    };
+    let bare = RunArgs::augment_args(Command::new("run"));
+    let found = found.beside(&parsed(bare.clone()))?;
+    let run = parsed(found.apply(bare));
     Ok(OfRun { run, sources: found.sources() })
 }
 
@@ -77,6 +83,29 @@ impl Defaults {
             let values = entry.values.iter().map(|value| &*value.clone().leak());
             run.mut_arg(name, |option| option.default_values(values))
         })
+    }
+
+    /// Without those that what the command line names cannot go together with.
+    ///
+    /// # Errors
+    /// Two of them cannot go together, and the command line names neither.
+    pub fn beside(mut self, given: &RunArgs) -> Result<Defaults, Failure> {
+        let first = |key: &str| self.entries.iter().find(|entry| entry.key == key);
+        let (drops_trace, drops_record) = (given.record.is_some(), given.trace.is_some());
+        if let (false, false, Some(trace), Some(record)) =
+            (drops_trace, drops_record, first(TRACE), first(RECORD))
+        {
+            let (origin, other) = (&trace.origin, &record.origin);
+            return Err(Failure::usage(format!(
+                "{origin}: trace: cannot go together with record, of {other}: remove one of them"
+            )));
+        }
+        self.entries.retain(|entry| match &entry.key[..] {
+            TRACE => !drops_trace,
+            RECORD => !drops_record,
+            _ => true,
+        });
+        Ok(self)
     }
 
     fn sources(&self) -> String {
@@ -196,5 +225,21 @@ mod tests {
         };
         assert_eq!(shown(&["run", "true"]), ["32M", "/a /b", "true"]);
         assert_eq!(shown(&["run", "--ram=1G", "--swap=/c", "true"]), ["1G", "/c", "true"]);
+    }
+
+    #[test]
+    fn what_the_command_line_names_drops_the_default_that_cannot_be_beside_it() {
+        let keys = |words: &[&str]| {
+            let entries =
+                vec![entry("record", &["r"]), entry("ram", &["32M"]), entry("trace", &["t"])];
+            let matches = command().try_get_matches_from(words).unwrap();
+            let given = RunArgs::from_arg_matches(&matches).unwrap();
+            let left = Defaults { entries, files: Vec::new() }.beside(&given);
+            left.map(|left| left.entries.into_iter().map(|entry| entry.key).collect::<Vec<_>>())
+        };
+        assert_eq!(keys(&["run", "--trace=x", "true"]), Ok(vec!["ram".into(), "trace".into()]));
+        assert_eq!(keys(&["run", "--record=x", "true"]), Ok(vec!["record".into(), "ram".into()]));
+        let refusal = keys(&["run", "true"]).unwrap_err().message;
+        assert!(refusal.starts_with("/f:3: trace: ") && refusal.contains("record"), "{refusal}");
     }
 }

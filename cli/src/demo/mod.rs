@@ -23,8 +23,7 @@ use userswap_bench::kernel::{self, KernelError};
 
 use crate::failure::Failure;
 use crate::memory::PAGE_BYTES;
-use crate::run::check_output;
-use crate::{library, ram};
+use crate::{library, outputs, ram, said};
 use chart::Colours;
 use load::{Line, PASSES};
 use watch::{Sample, Watch};
@@ -98,21 +97,21 @@ pub fn demo(args: &DemoArgs) -> Result<ExitCode, Failure> {
     // Whole pages, so that what is verified is exactly what was asked for.
     let load_bytes = (args.ram * LOAD_BUDGETS).next_multiple_of(PAGE_BYTES);
     let directory = default_directory();
-    println!(
+    said::print(format_args!(
         "A program that writes {load} of data and reads it back, {PASSES} times over, gets {ram} of \
-         RAM.\nSwap: an unlinked temporary file in {directory}.",
+         RAM.\nSwap: an unlinked temporary file in {directory}.\n",
         load = ByteSize(load_bytes),
         ram = ByteSize(args.ram),
         directory = directory.display(),
-    );
+    ))?;
     let statistics = Statistics::at(library::private_directory()?);
     let load = Load { program, bytes: load_bytes, ram_bytes: args.ram };
     let Course { figures, samples } = load.run_under_userswap(&statistics.path)?;
-    print!("{}", report(&figures, &statistics.read()?));
+    said::print(report(&figures, &statistics.read()?))?;
     if !args.no_kernel {
         load.compare_with_kernel(&directory, &figures)?;
     }
-    print!("{}", chart::draw(&samples, Colours::of_output()));
+    said::print(chart::draw(&samples, Colours::of_output()))?;
     if let Some(file) = &args.svg {
         let title = format!(
             "{} of data, written, read back and verified {PASSES} times in {} of RAM: {:.2} s",
@@ -127,7 +126,7 @@ pub fn demo(args: &DemoArgs) -> Result<ExitCode, Failure> {
 
 fn check_picture(file: &Path) -> Result<(), Failure> {
     let file = std::path::absolute(file).map_err(Failure::usage)?;
-    check_output("--svg", &file).map(drop)
+    outputs::check("--svg", &file)
 }
 
 /// A run of the workload that was watched.
@@ -174,12 +173,11 @@ impl Load {
 
     fn compare_with_kernel(&self, directory: &Path, ours: &Figures) -> Result<(), Failure> {
         if !rustix::process::geteuid().is_root() {
-            println!(
-                "kernel        not measured: only root can limit it; run the demo with sudo to see it"
+            return said::print(
+                "kernel        not measured: only root can limit it; run the demo with sudo to see it\n",
             );
-            return Ok(());
         }
-        println!("... and now the same on the kernel's own swap");
+        said::print("... and now the same on the kernel's own swap\n")?;
         let [program, rest @ ..] = self.command();
         let mut command = Command::new(program);
         let finished =
@@ -189,19 +187,17 @@ impl Load {
                     return Err(Failure::unavailable(error));
                 }
                 Err(error) => {
-                    println!("kernel        not measured: {error}");
-                    return Ok(());
+                    return said::print(format_args!("kernel        not measured: {error}\n"));
                 }
             };
         let mut kernels = Figures::default();
         let lines = finished.stdout.lines().filter_map(|line| line.parse().ok());
         lines.for_each(|line| kernels.add(line));
         if !finished.status.success() || !kernels.is_complete(self.bytes) {
-            println!("kernel        failed ({}): {}", finished.status, finished.stderr.trim());
-            return Ok(());
+            let (status, words) = (finished.status, finished.stderr.trim());
+            return said::print(format_args!("kernel        failed ({status}): {words}\n"));
         }
-        print!("{}", comparison(ours, &kernels));
-        Ok(())
+        said::print(comparison(ours, &kernels))
     }
 }
 
@@ -249,7 +245,11 @@ impl Progress {
 
     fn pass(&self, number: usize, end: Duration) {
         if self.lines {
-            println!("pass {number} of {PASSES} verified after {:.1} s", end.as_secs_f64());
+            // Where nobody reads, the report at the end says so.
+            let seconds = end.as_secs_f64();
+            let _ = said::print(format_args!(
+                "pass {number} of {PASSES} verified after {seconds:.1} s\n"
+            ));
         }
     }
 }

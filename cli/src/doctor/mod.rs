@@ -16,6 +16,7 @@ use userswap::internals::means;
 use userswap::{SwapPath, SwapSpec};
 
 use crate::failure::Failure;
+use crate::said;
 use crate::{defaults, library, run};
 use finding::{Finding, works};
 use machine::Machine;
@@ -37,13 +38,13 @@ pub struct DoctorArgs {
 /// Looks at everything and prints it; the status says whether `run` works here.
 ///
 /// # Errors
-/// None: what is wrong is a finding.
+/// Nobody reads it; what is wrong is a finding.
 pub fn doctor(args: &DoctorArgs) -> Result<ExitCode, Failure> {
     let findings = examine(args);
-    match args.json {
-        true => print!("{}", finding::json(&findings)),
-        false => print!("{}", finding::text(&findings)),
-    }
+    said::print(match args.json {
+        true => finding::json(&findings),
+        false => finding::text(&findings),
+    })?;
     Ok(if works(&findings) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

@@ -12,6 +12,7 @@ use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
 
 use crate::failure::Failure;
+use crate::said;
 use examples::Example;
 
 /// Options of `man`.
@@ -30,9 +31,10 @@ pub fn man(args: &ManArgs) -> Result<ExitCode, Failure> {
     let mut command = crate::command().disable_help_subcommand(true);
     command.build();
     match &args.directory {
-        None => io::stdout()
-            .write_all(&page(&command, "").expect("a page fits memory"))
-            .map_err(|error| Failure::unavailable(format!("standard output: {error}")))?,
+        None => {
+            let page = page(&command, "").expect("a page fits memory");
+            said::printed(io::stdout().write_all(&page))?;
+        }
         Some(directory) => write_all(&command, "", directory).map_err(|error| {
             Failure::unavailable(format!(
                 "{}: {error}; name a writable directory",

@@ -13,7 +13,7 @@ mod http;
 mod stop;
 mod textfile;
 
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -23,6 +23,7 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::failure::Failure;
+use crate::said;
 use address::{Address, Connection, Listener};
 use exposition::{Format, exposition};
 pub use stop::{Stop, Woken};
@@ -62,8 +63,7 @@ pub fn metrics(args: MetricsArgs) -> Result<ExitCode, Failure> {
 
 fn print() -> Result<(), Failure> {
     let text = exposition(gather::gather(), Format::OpenMetrics);
-    let printed = std::io::stdout().write_all(text.as_bytes());
-    printed.map_err(|error| Failure::unavailable(format!("standard output: {error}")))
+    said::print(text)
 }
 
 fn write(file: &Path, every: Option<u32>) -> Result<(), Failure> {
@@ -74,7 +74,7 @@ fn write(file: &Path, every: Option<u32>) -> Result<(), Failure> {
     round()?;
     while stop.wait(None, Some(Duration::from_secs(seconds.into()))) != Woken::Stopped {
         if let Err(failure) = round() {
-            eprintln!("userswap: {}", failure.message);
+            said::say(failure.message);
         }
     }
     Ok(())
@@ -83,7 +83,7 @@ fn write(file: &Path, every: Option<u32>) -> Result<(), Failure> {
 fn listen(address: &Address) -> Result<(), Failure> {
     let stop = Stop::on_signals()?;
     let listener = Listener::new(address)?;
-    eprintln!("userswap: metrics at {}", listener.address());
+    said::say(format_args!("metrics at {}", listener.address()));
     // The threads of connections hold it too: there are as many of them.
     let scraping = Arc::new(Mutex::new(()));
     while stop.wait(Some(listener.as_fd()), None) != Woken::Stopped {

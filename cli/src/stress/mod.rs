@@ -7,6 +7,7 @@ mod operator;
 mod round;
 
 use crate::failure::Failure;
+use crate::said;
 use clap::Args;
 use round::{Devices, Kind, Round, Tally};
 use std::path::PathBuf;
@@ -63,7 +64,11 @@ pub fn stress(args: &StressArgs) -> Result<ExitCode, Failure> {
     let seed = args.seed.unwrap_or(since_epoch.as_nanos() as u64 % 1_000_000_007);
     let kinds = kinds()?;
     let each = (time / kinds.len() as u32).clamp(Duration::from_secs(1), ROUND_MAX);
-    println!("stress: {} s, seed {seed}, rounds of {:.1} s", time.as_secs(), each.as_secs_f64());
+    said::print(format_args!(
+        "stress: {} s, seed {seed}, rounds of {:.1} s\n",
+        time.as_secs(),
+        each.as_secs_f64()
+    ))?;
     let (begun, mut tally) = (Instant::now(), Tally::default());
     for (number, kind) in (0u64..).zip(kinds.iter().cycle()) {
         let seed = seed.wrapping_add(number);
@@ -71,7 +76,9 @@ pub fn stress(args: &StressArgs) -> Result<ExitCode, Failure> {
         match round.run()? {
             Ok(more) => tally.add(&more),
             Err(finding) => {
-                eprintln!("stress: FOUND in a round of {kind} with seed {seed}: {finding}");
+                said::say_plainly(format_args!(
+                    "stress: FOUND in a round of {kind} with seed {seed}: {finding}\n"
+                ));
                 return Ok(ExitCode::FAILURE);
             }
         }
@@ -80,7 +87,8 @@ pub fn stress(args: &StressArgs) -> Result<ExitCode, Failure> {
             break;
         }
     }
-    println!("stress: nothing found in {} s: {tally}", begun.elapsed().as_secs());
+    let seconds = begun.elapsed().as_secs();
+    said::print(format_args!("stress: nothing found in {seconds} s: {tally}\n"))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -1,6 +1,7 @@
 //! One round: the load under `userswap run`, watched.
 use super::operator::{self, Shared};
 use crate::failure::Failure;
+use crate::said;
 use std::fmt;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -169,7 +170,10 @@ impl Round {
         Ok(match verdict {
             Ok(mut tally) => {
                 tally.operated = shared.done.load(Ordering::Relaxed);
-                println!("stress: {}: {} operations", self.kind, tally.operations);
+                said::print(format_args!(
+                    "stress: {}: {} operations\n",
+                    self.kind, tally.operations
+                ))?;
                 Ok(tally)
             }
             Err(finding) => {

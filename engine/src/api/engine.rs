@@ -7,13 +7,13 @@ use crate::api::usage::Usage;
 use crate::base::counters::Snapshot;
 use crate::base::error::Error;
 use crate::base::index::NodeId;
-use crate::base::limits::{FRAMES_MAX, RAM_MIN_BYTES, default_swap_bytes};
+use crate::base::limits::{RAM_MAX_BYTES, RAM_MIN_BYTES, default_swap_bytes};
 use crate::base::topology::Topology;
 use crate::control::{directory, settings};
 use crate::device::compress::Compress;
 use crate::device::open::default_directory;
 use crate::device::spec::{SwapSpec, check_tiers};
-use crate::device::{Devices, open};
+use crate::device::{Devices, open, places};
 use crate::job::member::Member;
 use crate::request::hibernate::Stayed;
 use crate::state::arena::Arena;
@@ -283,6 +283,24 @@ pub fn check_nodes(options: &Options) -> Result<(), Error> {
     tuning_of(options, &topology_of(options)).map(|_| ())
 }
 
+/// Finds out whether [`open_devices`] would succeed and changes nothing; returns the warnings.
+///
+/// # Errors
+/// The device that cannot be used, by its name, and why.
+pub fn check_devices(options: &Options) -> Result<Vec<String>, String> {
+    let specs = wanted_devices(options).map_err(|error| error.to_string())?;
+    places::check(&specs, default_swap_bytes(options.ram_bytes), &topology_of(options))
+}
+
+/// The devices that options name, all of them encrypted where that is asked for.
+fn wanted_devices(options: &Options) -> Result<Vec<SwapSpec>, Error> {
+    let specs = swaps_of(options)?.into_iter();
+    Ok(match options.encrypt {
+        true => specs.map(SwapSpec::encrypted).collect(),
+        false => specs.collect(),
+    })
+}
+
 /// Opens the devices that options name; without any, a temporary file in the default directory.
 ///
 /// # Errors
@@ -290,13 +308,9 @@ pub fn check_nodes(options: &Options) -> Result<(), Error> {
 pub fn open_devices(options: &Options, topology: &Topology) -> Result<Devices, Error> {
     options.password.keep();
     options.credentials.keep();
-    let specs = swaps_of(options)?;
+    let specs = wanted_devices(options)?;
     let bytes = default_swap_bytes(options.ram_bytes);
-    let open = |spec: &SwapSpec| match options.encrypt {
-        true => open::open(&spec.clone().encrypted(), bytes),
-        false => open::open(spec, bytes),
-    };
-    let opened = specs.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+    let opened = specs.iter().map(|spec| open::open(spec, bytes)).collect::<Result<Vec<_>, _>>()?;
     let devices = Devices::new(opened, topology)?;
     devices.set_placement(options.placement);
     if let Some(pages) = options.compress.and_then(Compress::pages) {
@@ -335,9 +349,8 @@ pub(super) fn tuning_of(options: &Options, topology: &Topology) -> Result<Tuning
     if ram < RAM_MIN_BYTES {
         return Err(Error::BudgetTooSmall(ram));
     }
-    let most = FRAMES_MAX / 2 * PAGE_BYTES as u64;
-    if ram > most {
-        return Err(Error::BudgetTooLarge(ram, most));
+    if ram > RAM_MAX_BYTES {
+        return Err(Error::BudgetTooLarge(ram, RAM_MAX_BYTES));
     }
     Ok(Tuning {
         fault: options.fault,

@@ -1,5 +1,6 @@
 //! What can go wrong when an engine is built or asked for something.
 use crate::base::open_error::OpenError;
+use crate::base::size::ByteSize;
 use std::io;
 use std::path::PathBuf;
 use userswap_policy::devices::SwaponError;
@@ -66,7 +67,7 @@ pub enum Error {
     #[error("a budget of {0} bytes is too small: use at least {min} bytes", min = crate::base::limits::RAM_MIN_BYTES)]
     BudgetTooSmall(u64),
     /// A budget larger than the engine can name frames for.
-    #[error("a budget of {0} bytes is too large for this engine: use at most {1} bytes")]
+    #[error("a budget of {} is too large for this engine: use at most {}", ByteSize(*.0), ByteSize(*.1))]
     BudgetTooLarge(u64, u64),
     /// As many devices as there are records for are in use.
     #[error("there are {0} swap devices already: swap one off first")]
@@ -74,7 +75,7 @@ pub enum Error {
     /// The devices in use leave no numbers for the slots of one of that many bytes.
     #[error(
         "no room for a device of {}: all devices may have 16T together, in parts of 256G: give it a SIZE of 256G or less, or swap one off",
-        crate::base::size::ByteSize(*.0)
+        ByteSize(*.0)
     )]
     NoSlotNumbers(u64),
     /// The table of devices refused one.

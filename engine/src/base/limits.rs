@@ -36,6 +36,9 @@ pub const PINS_MAX: u32 = (1 << 16) - 2;
 /// thread would be a large part of everything.
 pub const RAM_MIN_BYTES: u64 = 16 << 20;
 
+/// The largest budget: half of the frames that words can name, as there are more frames than pages.
+pub const RAM_MAX_BYTES: u64 = FRAMES_MAX / 2 * PAGE_BYTES as u64;
+
 /// A temporary swap file is this many times the budget, at least [`SWAP_BYTES_MIN`]; it takes only the
 /// space that is used.
 const SWAP_PER_RAM: u64 = 16;

@@ -16,3 +16,4 @@ pub mod shard;
 pub mod size;
 pub mod status;
 pub mod topology;
+pub mod whole_file;

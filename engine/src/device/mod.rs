@@ -15,6 +15,7 @@ mod leaving;
 mod lending;
 pub mod loans;
 pub mod open;
+pub(crate) mod places;
 pub mod queue;
 pub mod record;
 pub mod remote;

@@ -4,7 +4,9 @@ use super::lock::Lock;
 use super::own_stack::OwnStack;
 use std::cell::Cell;
 use std::mem::MaybeUninit;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 unsafe extern "C" {
     fn pthread_setcancelstate(state: i32, before: *mut i32) -> i32;
@@ -39,6 +41,47 @@ impl Drop for Uncancelled {
         // SAFETY: the state is the one that was in force.
         unsafe { pthread_setcancelstate(self.before, &raw mut disabled) };
     }
+}
+
+/// Has a program call a function before its `main`, and before the runtime.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! before_main {
+    ($function:path) => {
+        #[used]
+        #[unsafe(link_section = ".init_array")]
+        static BEFORE_MAIN: extern "C" fn() = $function;
+    };
+}
+
+/// Whether SIGPIPE was ignored when the program started.
+static PIPE_IGNORED: AtomicBool = AtomicBool::new(false);
+
+/// Notes whether the program was started with SIGPIPE ignored, as systemd starts services: before `main`, as the runtime
+/// ignores it, whatever it was.
+pub extern "C" fn note_whether_pipe_is_ignored() {
+    let mut found = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: asks for how a signal is handled; `found` is a buffer for the answer.
+    unsafe { libc::sigaction(libc::SIGPIPE, std::ptr::null(), found.as_mut_ptr()) };
+    // SAFETY: all of it was zeroed, which is a value of it, and the call has filled it in.
+    let found = unsafe { found.assume_init() };
+    // Relaxed: there are no other threads yet.
+    PIPE_IGNORED.store(found.sa_sigaction == libc::SIG_IGN, Ordering::Relaxed);
+}
+
+/// Passes an ignored SIGPIPE on to a program: the standard library starts all with the default.
+pub fn keep_pipe_ignored(command: &mut Command) -> &mut Command {
+    if PIPE_IGNORED.load(Ordering::Relaxed) {
+        // SAFETY: the closure makes a single call that is safe after a fork, and allocates nothing.
+        unsafe { command.pre_exec(ignore_pipe) };
+    }
+    command
+}
+
+fn ignore_pipe() -> std::io::Result<()> {
+    // SAFETY: no handler is set.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
+    Ok(())
 }
 
 /// Signals that a thread's own access or call raises: the kernel ends a program that has the one blocked.

@@ -10,9 +10,10 @@ use crate::state::notices;
 use crate::state::process::{self, Process};
 use libc::c_int;
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use userswap::internals::signal::Blocked;
+use userswap::internals::whole_file;
 use userswap::{Engine, Snapshot, Usage};
 
 static WRITTEN: AtomicBool = AtomicBool::new(false);
@@ -28,7 +29,7 @@ fn write() {
     }
     let _blocked = Blocked::new();
     let text = describe(process);
-    if let Err(error) = replace(&file, &text) {
+    if let Err(error) = whole_file::replace(&file, &text) {
         crate::abi::raw::say(&format!("--stats {}: {error}", file.display()));
     }
 }
@@ -72,14 +73,6 @@ fn file_of(process: &Process) -> Option<PathBuf> {
         return Some(name.replace("%p", &pid.to_string()).into());
     }
     (pid == process.options.root_pid).then(|| name.into())
-}
-
-/// Never half a file: a new one takes the old one's name.
-fn replace(file: &Path, text: &str) -> std::io::Result<()> {
-    let mut temporary = file.as_os_str().to_owned();
-    temporary.push(format!(".{}.tmp", std::process::id()));
-    std::fs::write(&temporary, text)?;
-    std::fs::rename(&temporary, file)
 }
 
 fn describe(process: &Process) -> String {

@@ -61,9 +61,16 @@ pub struct SwapoffArgs {
     runs: u32,
     /// Measure the kernel's swapoff beside it, in turns (needs root)
     #[arg(long, value_name = "RIVAL")]
-    vs: Option<rival::Rival>,
+    vs: Option<Rival>,
     #[command(flatten)]
     format: Format,
+}
+
+/// What swapoff is measured beside.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum Rival {
+    /// The kernel's own swapoff, of a new swap file (needs root)
+    Kernel,
 }
 
 /// Options of the hidden load of the kernel's side.

@@ -21,6 +21,7 @@ use crate::process;
 use args::Plan;
 use measure::Bench;
 use report::Report;
+use std::io::Write;
 use std::process::ExitCode;
 
 /// Measures the jobs and prints the table; the status is 1 if a run failed or gave another result than the native one.
@@ -60,8 +61,10 @@ fn measure(plan: &Plan) -> Result<(Report, Result<(), BenchError>), BenchError> 
 }
 
 fn print_list(args: &JobsArgs) -> ExitCode {
-    for job in args.jobs() {
-        println!("{:<8} {}", job.to_string(), job.about());
+    let mut lines =
+        args.jobs().into_iter().map(|job| format!("{:<8} {}\n", job.to_string(), job.about()));
+    match lines.try_for_each(|line| std::io::stdout().write_all(line.as_bytes())) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => BenchError::Print(error).told(),
     }
-    ExitCode::SUCCESS
 }

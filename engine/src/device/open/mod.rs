@@ -136,12 +136,29 @@ pub fn open(spec: &SwapSpec, default_bytes: u64) -> Result<OpenDevice, OpenError
     }
 }
 
-/// Finds out whether [`open`] would succeed and changes nothing; returns its warning.
+/// What [`open`] would open.
+pub struct Checked {
+    /// How large it would be.
+    pub bytes: u64,
+    /// See [`OpenDevice::warning`].
+    pub warning: Option<String>,
+}
+
+/// Finds out whether [`open`] would succeed and changes nothing.
+///
+/// # Errors
+/// As for [`open`].
+pub fn checked(spec: &SwapSpec, default_bytes: u64) -> Result<Checked, OpenError> {
+    let OpenDevice { bytes, warning, .. } = prepare_patiently(spec, default_bytes)?.opened;
+    Ok(Checked { bytes, warning })
+}
+
+/// The same; returns the warning.
 ///
 /// # Errors
 /// As for [`open`].
 pub fn check(spec: &SwapSpec, default_bytes: u64) -> Result<Option<String>, OpenError> {
-    prepare_patiently(spec, default_bytes).map(|device| device.opened.warning)
+    checked(spec, default_bytes).map(|checked| checked.warning)
 }
 
 /// The same with addresses in the place of names, for a program in which nobody may look names up.

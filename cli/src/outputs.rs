@@ -1,0 +1,100 @@
+//! Files that commands and programs will write: what keeps them from it is said before the work, not after.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access, access};
+use userswap::internals::whole_file;
+
+use crate::failure::Failure;
+
+/// Whether a name survives being handed on as a line of text.
+pub fn is_plain(path: &Path) -> bool {
+    path.to_str().is_some_and(|name| !name.contains(char::is_control))
+}
+
+/// Makes sure that `file` can be written, without creating it; one that is there gets new content.
+///
+/// # Errors
+/// It cannot; the text names the option.
+pub fn check(option: &str, file: &Path) -> Result<(), Failure> {
+    let target = target(option, file)?;
+    let changed = if target.exists() { &target } else { directory_of(&target) };
+    writable(changed).map_err(|reason| refusal(option, file, &reason))
+}
+
+/// The same for a file that is removed or gives its name to a new one, which the directory decides.
+///
+/// # Errors
+/// As for [`check`].
+pub fn check_replaced(option: &str, file: &Path) -> Result<PathBuf, Failure> {
+    let target = target(option, file)?;
+    let there = if target.exists() { writable(&target) } else { Ok(()) };
+    there
+        .and_then(|()| writable(directory_of(&target)))
+        .map_err(|reason| refusal(option, file, &reason))?;
+    Ok(file.to_owned())
+}
+
+/// Removes an older trace, so that one that is there at the end is of this run: a program that fits its budget writes none.
+///
+/// # Errors
+/// It cannot be removed.
+pub fn remove_older(option: &str, trace: &Path) -> Result<(), Failure> {
+    let removed = match fs::symlink_metadata(trace) {
+        Err(_) => Ok(()),
+        Ok(there) if there.is_file() => fs::remove_file(trace).map_err(|error| error.to_string()),
+        Ok(_) => Err(whole_file::NOT_PLAIN.to_owned()),
+    };
+    removed.map_err(|reason| {
+        let file = trace.display();
+        Failure::usage(format!("{option} {file}: {reason}; name a new file"))
+    })
+}
+
+/// What will be written, in a directory that exists.
+fn target(option: &str, file: &Path) -> Result<PathBuf, Failure> {
+    let refuse = |reason: &str| Err(refusal(option, file, reason));
+    if !is_plain(file) {
+        return refuse("has a name that cannot be passed on to the program");
+    }
+    if file.is_dir() {
+        return refuse("is a directory");
+    }
+    let target = whole_file::target(file).or_else(|error| refuse(&error.to_string()))?;
+    match directory_of(&target).is_dir() {
+        true => Ok(target),
+        false => refuse("its directory does not exist"),
+    }
+}
+
+fn directory_of(file: &Path) -> &Path {
+    file.parent().unwrap_or(Path::new("/"))
+}
+
+fn writable(path: &Path) -> Result<(), String> {
+    access(path, Access::WRITE_OK).map_err(|error| io::Error::from(error).to_string())
+}
+
+fn refusal(option: &str, file: &Path, reason: &str) -> Failure {
+    let file = file.display();
+    Failure::usage(format!("{option} {file}: {reason}; name a file in a writable directory"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_statistics_file_needs_a_writable_directory() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("stats.json");
+        assert_eq!(check_replaced("--stats", &file), Ok(file.clone()));
+        assert!(!file.exists());
+        for bad in [directory.path().to_owned(), directory.path().join("no/stats.json")] {
+            let failure = check_replaced("--stats", &bad).unwrap_err();
+            assert!(failure.message.contains(&bad.display().to_string()), "{}", failure.message);
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! A file that is replaced as a whole, so that nobody reads half of it: a new one takes the old one's name.
+//!
+//! Only a plain file has its name taken. Of a symbolic link the file that it names is replaced, and the link stays.
+use std::fs::{self, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+/// Links that lead to links, as many as the kernel follows.
+const LINKS_MAX: usize = 40;
+
+/// Why a pipe, a device or a directory is refused.
+pub const NOT_PLAIN: &str = "is no plain file";
+
+/// The plain file that `name` leads to, which may not exist yet.
+///
+/// # Errors
+/// There is something else.
+pub fn target(name: &Path) -> io::Result<PathBuf> {
+    // Followed first: some links of /proc name nothing that could be looked up.
+    match fs::metadata(name) {
+        Ok(there) if there.is_file() => return fs::canonicalize(name),
+        Ok(_) => return Err(io::Error::new(ErrorKind::InvalidInput, NOT_PLAIN)),
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    let mut path = name.to_owned();
+    for _ in 0..LINKS_MAX {
+        let Ok(named) = fs::read_link(&path) else { break };
+        path = path.parent().unwrap_or(Path::new("/")).join(named);
+    }
+    Ok(path)
+}
+
+/// Writes `text` beside the file, and gives it the file's name.
+///
+/// # Errors
+/// It cannot be written, or is no plain file; what is there is as it was.
+pub fn replace(file: &Path, text: &str) -> io::Result<()> {
+    let file = target(file)?;
+    let mut unfinished = file.as_os_str().to_owned();
+    // Who gathers files by their ending does not read what a killed process has left.
+    unfinished.push(format!(".{}.tmp", std::process::id()));
+    let unfinished = Path::new(&unfinished);
+    let written = write(unfinished, text).and_then(|()| {
+        // Somebody may have put something else there meanwhile.
+        target(&file).and_then(|file| fs::rename(unfinished, file))
+    });
+    if written.is_err() {
+        let _ = fs::remove_file(unfinished);
+    }
+    written
+}
+
+fn write(unfinished: &Path, text: &str) -> io::Result<()> {
+    // A link that somebody has put there is refused, not followed.
+    let _ = fs::remove_file(unfinished);
+    let mut file = OpenOptions::new().write(true).create_new(true).open(unfinished)?;
+    file.write_all(text.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{FileTypeExt, symlink};
+
+    #[test]
+    fn a_link_stays_and_the_file_that_it_names_is_replaced() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name| directory.path().join(name);
+        for link in ["of-a-file", "of-a-link", "of-nothing"] {
+            let named = if link == "of-a-link" { "of-a-file" } else { "file" };
+            let _ = fs::remove_file(at("file"));
+            if link != "of-nothing" {
+                fs::write(at("file"), "old").unwrap();
+            }
+            symlink(named, at(link)).unwrap();
+            replace(&at(link), "new").unwrap();
+            assert!(at(link).is_symlink(), "{link}");
+            assert_eq!(fs::read_to_string(at("file")).unwrap(), "new", "{link}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_plain_file_stays_and_nothing_is_left_beside_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name| directory.path().join(name);
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            at("pipe"),
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::RWXU,
+            0,
+        )
+        .unwrap();
+        symlink("pipe", at("link")).unwrap();
+        fs::create_dir(at("directory")).unwrap();
+        for name in ["pipe", "link", "directory"] {
+            let error = replace(&at(name), "new").unwrap_err();
+            assert_eq!(error.to_string(), NOT_PLAIN, "{name}");
+        }
+        assert!(fs::metadata(at("pipe")).unwrap().file_type().is_fifo());
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 3);
+    }
+}
