@@ -96,7 +96,7 @@ impl Balance {
         let next = self.member.decide();
         match next {
             Move::Keep => {}
-            Move::Grow(to) => self.core.follow_share(self.member.grow(to), inherited),
+            Move::Grow(to) => self.core.grow_share(&self.member, to),
             Move::Shrink(to) => self.core.give_way(to, inherited),
         }
         let after = self.core.give_back_share(&self.member);

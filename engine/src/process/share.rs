@@ -118,6 +118,19 @@ impl Core {
         }
     }
 
+    /// Takes a larger share, and sets the budget to what that leaves the engine.
+    pub(crate) fn grow_share(&self, member: &Member, share: u32) {
+        let least = self.least_budget();
+        let inherited = member.inherited();
+        let _ = self.resize_to(|| {
+            // By what is new: of what there was, much is on its way out where the job's budget has just become smaller.
+            let before = member.share();
+            let after = member.grow(share);
+            let all = self.holding_of_nodes().budget.saturating_add(after.saturating_sub(before));
+            all.min(self.of_share(after, inherited)).max(least)
+        });
+    }
+
     /// As [`Self::follow_share`], to a smaller budget only: part of the share may be on its way out, and not in the budget.
     pub(crate) fn give_way(&self, share: u32, inherited: u32) {
         let budget = self.of_share(share, inherited).max(self.least_budget());
@@ -146,15 +159,21 @@ impl Core {
         let outside = (bytes / PAGE_BYTES as u64).saturating_sub(held.into());
         let most = member.share() / OUTSIDE_PART;
         let outside = u32::try_from(outside).map_or(most, |outside| outside.min(most));
-        let before = member.outside();
-        if outside.abs_diff(before) >= OUTSIDE_STEP_PAGES {
+        if outside.abs_diff(member.outside()) < OUTSIDE_STEP_PAGES {
+            return;
+        }
+        let (least, mut before) = (self.least_budget(), 0);
+        let outcome = self.resize_to(|| {
+            before = member.outside();
             member.set_outside(outside);
-            let least = self.least_budget();
-            // Not from the share: what is on its way out is part of that.
-            let _ = self.resize_to(|| {
-                let all = self.holding_of_nodes().budget.saturating_add(before);
-                all.saturating_sub(outside).max(least)
-            });
+            // What is on its way out is in the share, and not in the budget.
+            let all = self.holding_of_nodes().budget.saturating_add(before);
+            let most = self.of_share(member.share(), member.inherited());
+            all.saturating_sub(outside).min(most).max(least)
+        });
+        if outcome.is_err() {
+            // For the next look.
+            member.set_outside(before);
         }
     }
 
@@ -171,22 +190,17 @@ impl Core {
 
     fn set_limit_now(&self, member: &Member, pages: u32) -> Result<(), Error> {
         let own = left_of(member, pages).max(self.floor_pages());
-        let take = || self.of_share(member.grow(own).min(own), member.inherited());
-        if own <= member.share() {
-            self.resize_to(take)?;
-            member.ledger.set_limit(pages);
-            self.give_back_share(member);
-            return Ok(());
-        }
         // Before the others learn of a limit, and take pages for it.
         self.check_budget(self.of_share(own, member.inherited()))?;
         let before = member.ledger.limit();
-        member.ledger.set_limit(pages);
-        let outcome = self.resize_to(take);
+        let outcome = self.resize_to(|| {
+            member.ledger.set_limit(pages);
+            self.of_share(member.grow(own).min(own), member.inherited())
+        });
         if outcome.is_err() {
             member.ledger.set_limit(before);
-            self.give_back_share(member);
         }
+        self.give_back_share(member);
         outcome
     }
 
@@ -208,6 +222,7 @@ impl Core {
             return;
         }
         let holding = self.holding();
+        let debt = holding.debt;
         // Without the kernel's count all of it is taken to be its own.
         let own = anonymous_pages().unwrap_or(u32::MAX);
         let all = holding.held().saturating_add(member.outside());
@@ -216,7 +231,7 @@ impl Core {
             let budget = holding.budget.saturating_add(member.outside());
             let share = self.with_budget(|| {
                 let wanted = budget.saturating_sub(still);
-                let share = member.grow(wanted).min(wanted);
+                let share = member.grow(wanted.saturating_add(debt)).min(wanted);
                 member.set_inherited(still);
                 share
             });

@@ -163,24 +163,25 @@ impl Core {
     /// Changes the settings of the watermarks, and with them the watermarks of all nodes.
     ///
     /// # Errors
-    /// Watermarks that would take more than half of some node's budget; nothing is changed then.
+    /// Watermarks that would take more than half of some node's budget, and more than those before; nothing is changed then.
     pub fn set_watermarks(&self, change: impl FnOnce(&mut WatermarkSettings)) -> Result<(), Error> {
         let _inside = self.gate.enter();
         let _changing = self.budget_change.lock();
-        let mut settings = self.watermark_settings();
+        let before = self.watermark_settings();
+        let mut settings = before;
         change(&mut settings);
         let budgets: Vec<u32> = self.nodes.iter().map(|node| node.lock().budget).collect();
         let total = budgets.iter().sum();
         for budget in &budgets {
             let high = settings.of_node(*budget, total).high;
-            if high > budget / 2 {
+            if high > budget / 2 && high > before.of_node(*budget, total).high {
                 let bytes = |pages: u32| u64::from(pages) * PAGE_BYTES as u64;
                 return Err(Error::WatermarksTooHigh(bytes(high), bytes(*budget)));
             }
         }
         *self.watermark_settings.lock() = settings;
         for (node, budget) in self.nodes.iter().zip(budgets) {
-            node.lock().watermarks = settings.of_node(budget, total);
+            node.lock().watermarks = settings.fitting(budget, total);
             self.wake_reclaim(node);
         }
         self.note_progress();

@@ -1,4 +1,5 @@
 //! How a program is told that requests of POSIX aio have ended, where threads of ours carry them out.
+use super::signal_stacks::create_thread;
 use libc::{c_int, c_void, sigevent};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -83,14 +84,14 @@ extern "C" fn run_function(told: *mut c_void) -> *mut c_void {
 }
 
 /// In a thread with the program's attributes; nobody waits for one without.
-fn start_function(function: usize, attributes: usize, value: usize) {
+fn start_function(address: usize, attributes: usize, value: usize) {
     // SAFETY: the program names a function of this type.
-    let function = unsafe { std::mem::transmute::<usize, extern "C-unwind" fn(usize)>(function) };
+    let function = unsafe { std::mem::transmute::<usize, extern "C-unwind" fn(usize)>(address) };
     let told = Box::into_raw(Box::new(Told { function, value }));
     let mut thread = 0;
     let attributes = attributes as *const libc::pthread_attr_t;
-    // SAFETY: null, or attributes of the program's.
-    let error = unsafe { libc::pthread_create(&mut thread, attributes, run_function, told.cast()) };
+    // It runs the program's code.
+    let error = create_thread(&mut thread, attributes, run_function, told.cast(), address);
     if error != 0 {
         // SAFETY: no thread has taken the box. Nobody can be told of it: the C library drops it, too.
         drop(unsafe { Box::from_raw(told) });

@@ -173,16 +173,28 @@ fn push(order: Order) -> bool {
     is_made || give_up(number)
 }
 
-/// Without the thread that it was to have: false if there is no other, and it is not queued any more.
+/// Without the thread that it was to have: where there is no other, nothing that is queued is carried out. False if this
+/// one is refused so; others learn it from their requests.
 fn give_up(number: u64) -> bool {
-    let _blocked = Blocked::new();
+    let blocked = Blocked::new();
     let mut queue = QUEUE.lock();
     queue.threads -= 1;
-    if queue.threads > 0 {
-        return true;
+    let stranded = match queue.threads {
+        0 => std::mem::take(&mut queue.orders),
+        _ => VecDeque::new(),
+    };
+    drop(queue);
+    drop(blocked);
+    let mut is_taken = true;
+    for order in stranded {
+        if order.number == number {
+            is_taken = false;
+        } else {
+            order.say(Err(libc::EAGAIN));
+            order.tell();
+        }
     }
-    queue.orders.retain(|order| order.number != number);
-    false
+    is_taken
 }
 
 /// One of the threads, which ends when there is nothing for it.

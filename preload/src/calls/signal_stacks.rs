@@ -32,7 +32,7 @@ next_functions! {
     ) -> Errno;
 }
 
-type StartFunction = extern "C" fn(*mut c_void) -> *mut c_void;
+pub type StartFunction = extern "C" fn(*mut c_void) -> *mut c_void;
 
 /// The key whose destructor frees a thread's signal stack.
 static STACK_KEY: AtomicU32 = AtomicU32::new(u32::MAX);
@@ -247,7 +247,8 @@ struct Start {
     number: Option<Arc<AtomicU64>>,
 }
 
-extern "C" fn create_thread(
+/// As the program's call at `caller` would.
+pub extern "C" fn create_thread(
     thread: *mut libc::pthread_t,
     attributes: *const libc::pthread_attr_t,
     function: StartFunction,
