@@ -286,7 +286,8 @@ fn a_budget_that_was_made_smaller_does_not_grow_on_the_way_down() {
             let begun = Instant::now();
             while begun.elapsed() < Duration::from_millis(300) {
                 let budget = core.nodes.iter().map(|node| node.lock().budget).sum::<u32>();
-                assert!(budget <= (16 * MIB / PAGE) as u32, "{budget} pages");
+                // A step that was decided before may still come; one from the old share would be to 6144 pages.
+                assert!(budget <= (20 * MIB / PAGE) as u32, "{budget} pages");
                 member.wake();
             }
             pages.check_all(round);
