@@ -166,9 +166,11 @@ impl Core {
         let outcome = self.resize_to(|| {
             before = member.outside();
             member.set_outside(outside);
-            // What is on its way out is in the share, and not in the budget.
+            // What is on its way out is in the share, and not in the budget; and the least budget may be more than the
+            // share leaves.
             let all = self.holding_of_nodes().budget.saturating_add(before);
-            let most = self.of_share(member.share(), member.inherited());
+            let share = member.share().min(member.ledger.limit());
+            let most = self.of_share(share, member.inherited());
             all.saturating_sub(outside).min(most).max(least)
         });
         if outcome.is_err() {
