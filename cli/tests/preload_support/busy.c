@@ -1,7 +1,7 @@
 /* Threads do, each again and again, what programs do beside their memory, while the engine starts in another thread and
  * pages leave: in a child of the first process, or in many. */
 #define _GNU_SOURCE
-#include "must.h"
+#include "children.h"
 #include <aio.h>
 #include <dirent.h>
 #include <dlfcn.h>
@@ -12,7 +12,6 @@
 #include <spawn.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -29,10 +28,9 @@ static void *map(size_t bytes) {
     return memory;
 }
 
-/* And rests: a program that forks all the time has nothing else done, as its memory stands still meanwhile. */
-static void end_well(pid_t child) {
-    int status;
-    MUST(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+/* A program that forks all the time has nothing else done, as its memory stands still meanwhile. */
+static void end_and_rest(pid_t child) {
+    end_well(child);
     usleep(5000);
 }
 
@@ -47,7 +45,7 @@ static void spawn(void) {
     pid_t child;
     char *arguments[] = {"true", 0};
     MUST(posix_spawn(&child, "/bin/true", 0, 0, arguments, environ) == 0);
-    end_well(child);
+    end_and_rest(child);
 }
 
 static void call_vfork(void) {
@@ -56,7 +54,7 @@ static void call_vfork(void) {
         execl("/bin/true", "true", (char *)0);
         _exit(9);
     }
-    end_well(child);
+    end_and_rest(child);
 }
 
 static void call_fork(void) {
@@ -67,7 +65,7 @@ static void call_fork(void) {
         free(memory);
         _exit(0);
     }
-    end_well(child);
+    end_and_rest(child);
 }
 
 static void *fill_stack(void *argument) {
@@ -227,15 +225,7 @@ static void outgrow(void) {
 }
 
 int main(void) {
-    for (int time = 0; time < TIMES; time++) {
-        pid_t child = fork();
-        MUST(child >= 0);
-        if (child == 0) {
-            outgrow();
-            _exit(0);
-        }
-        end_well(child);
-    }
+    in_children(TIMES, outgrow);
     puts("exact");
     return 0;
 }

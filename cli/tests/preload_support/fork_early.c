@@ -1,9 +1,8 @@
 /* Threads fork all the time, one flushes all streams and one prints what may be swapped out, while the engine starts in
  * another: in children of the first process, so that it starts many times. */
-#include "must.h"
+#include "children.h"
 #include <pthread.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 enum { PAGE = 4096, BYTES = 96 << 20, TIMES_EACH = 3, BESIDE = 4 };
@@ -13,11 +12,6 @@ static long filled;
 static int is_done;
 
 static int done(void) { return __atomic_load_n(&is_done, __ATOMIC_SEQ_CST); }
-
-static void end_well(pid_t child) {
-    int status;
-    MUST(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
-}
 
 static void *fork_always(void *argument) {
     while (!done()) {
@@ -62,15 +56,7 @@ static void outgrow(void) {
 }
 
 int main(void) {
-    for (int time = 0; time < TIMES_EACH * TIMES; time++) {
-        pid_t child = fork();
-        MUST(child >= 0);
-        if (child == 0) {
-            outgrow();
-            _exit(0);
-        }
-        end_well(child);
-    }
+    in_children(TIMES_EACH * TIMES, outgrow);
     puts("exact");
     return 0;
 }

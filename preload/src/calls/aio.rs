@@ -272,7 +272,7 @@ fn suspend(
     limit: *const timespec,
     call: impl FnOnce() -> c_int,
 ) -> c_int {
-    if !is_needed() || !own_aio::is_needed() {
+    if !own_aio::is_needed() {
         return and_settle(call);
     }
     let requests: Vec<_> = listed(list, count).map(|request| request.addr()).collect();
@@ -281,7 +281,7 @@ fn suspend(
 }
 
 fn cancel(fd: c_int, request: *mut aiocb, call: impl FnOnce() -> c_int) -> c_int {
-    if !is_needed() || !own_aio::is_needed() {
+    if !own_aio::is_needed() {
         return and_settle_one(request, call);
     }
     own_aio::cancel(fd, request)

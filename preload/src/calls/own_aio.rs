@@ -99,9 +99,12 @@ fn error_of(request: usize) -> &'static AtomicI32 {
     unsafe { &*((request + ERROR_AT) as *const AtomicI32) }
 }
 
-fn returned_by(request: usize) -> &'static AtomicIsize {
+/// What the program learns of a request: the error number comes last.
+fn note(request: usize, returned: isize, error: Errno) {
     // SAFETY: as above.
-    unsafe { &*((request + RETURNED_AT) as *const AtomicIsize) }
+    let returned_at = unsafe { &*((request + RETURNED_AT) as *const AtomicIsize) };
+    returned_at.store(returned, Ordering::Relaxed);
+    error_of(request).store(error, Ordering::Release);
 }
 
 fn fail(error: Errno) -> c_int {
@@ -117,12 +120,9 @@ pub fn submit(request: *mut aiocb, act: Act, group: Option<Arc<Group>>) -> c_int
     let is_wrong = !(0..=PRIORITY_MAX).contains(&asked.aio_reqprio);
     let error = if is_wrong { Some(libc::EINVAL) } else { cannot(act, asked.aio_fildes) };
     if let Some(error) = error {
-        returned_by(address).store(-1, Ordering::Relaxed);
-        error_of(address).store(error, Ordering::Release);
-        return fail(error);
+        return refuse(address, error);
     }
-    returned_by(address).store(0, Ordering::Relaxed);
-    error_of(address).store(EINPROGRESS, Ordering::Release);
+    note(address, 0, EINPROGRESS);
     let order = Order {
         number: NUMBERS.fetch_add(1, Ordering::Relaxed),
         request: address,
@@ -133,14 +133,13 @@ pub fn submit(request: *mut aiocb, act: Act, group: Option<Arc<Group>>) -> c_int
         event: Event::of(&asked.aio_sigevent),
         group,
     };
-    if push(order) { 0 } else { refuse(address) }
+    // Else there is no thread, and none can be made.
+    if push(order) { 0 } else { refuse(address, libc::EAGAIN) }
 }
 
-/// There is no thread, and none can be made.
-fn refuse(request: usize) -> c_int {
-    returned_by(request).store(-1, Ordering::Relaxed);
-    error_of(request).store(libc::EAGAIN, Ordering::Release);
-    fail(libc::EAGAIN)
+fn refuse(request: usize, error: Errno) -> c_int {
+    note(request, -1, error);
+    fail(error)
 }
 
 /// The error with which a request is refused at once.
@@ -268,8 +267,7 @@ impl Order {
 
     /// Says so. The request may be gone as soon as it has.
     fn say(&self, outcome: Result<isize, Errno>) {
-        returned_by(self.request).store(outcome.unwrap_or(-1), Ordering::Relaxed);
-        error_of(self.request).store(outcome.err().unwrap_or(0), Ordering::Release);
+        note(self.request, outcome.unwrap_or(-1), outcome.err().unwrap_or(0));
         ENDED.fetch_add(1, Ordering::Release);
         futex::wake_all(&ENDED);
     }
