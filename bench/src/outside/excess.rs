@@ -18,7 +18,7 @@ pub(super) enum Excess {
     )]
     Stuck(u64),
     #[error(
-        "its processes had {} of RAM together, which is more than {}: use a larger --ram",
+        "its processes had {} of RAM together, with a budget of {}: use a larger --ram",
         size::display(*.held),
         size::display(*.budget)
     )]
