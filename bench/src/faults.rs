@@ -35,6 +35,14 @@ impl Faults {
             Self::Engine(engines) => engines.in_all(),
         }
     }
+
+    /// What its engines left.
+    pub(crate) fn statistics(&self) -> Vec<Value> {
+        match self {
+            Self::Kernel => Vec::new(),
+            Self::Engine(engines) => engines.statistics().unwrap_or_default(),
+        }
+    }
 }
 
 /// Field 12 of a `/proc/PID/stat`.
@@ -70,13 +78,15 @@ impl Engines {
         status["counters"][COUNTER].as_u64()
     }
 
-    fn in_all(&self) -> Option<u64> {
+    /// What the processes that have ended in order left; none if that cannot be read.
+    fn statistics(&self) -> Option<Vec<Value>> {
         let files = fs::read_dir(&self.directory).ok()?;
-        let counts = files.map(|file| {
-            let statistics: Value =
-                serde_json::from_slice(&fs::read(file.ok()?.path()).ok()?).ok()?;
-            statistics[COUNTER].as_u64()
-        });
+        files.map(|file| serde_json::from_slice(&fs::read(file.ok()?.path()).ok()?).ok()).collect()
+    }
+
+    fn in_all(&self) -> Option<u64> {
+        let statistics = self.statistics()?;
+        let counts = statistics.iter().map(|of| of[COUNTER].as_u64());
         let counts: Vec<u64> = counts.collect::<Option<_>>()?;
         // Without any statistics nothing is known, rather than that there was no fault.
         (!counts.is_empty()).then(|| counts.iter().sum())

@@ -20,7 +20,7 @@ fn json_is_one_object_on_standard_output_and_progress_is_not_there() {
         "gc-heap --tasks 2",
         "swap-w-seq --step 4096 --repeat 3",
     ] {
-        let output = run(&format!("bench {case} --ram 8M --size 16M --runs 2 --json"));
+        let output = run(&format!("bench {case} --ram 48M --size 16M --runs 2 --json"));
         assert!(output.status.success(), "{case}: {output:?}");
         let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
         assert!(case.starts_with(report["case"].as_str().unwrap()), "{case}");
@@ -39,7 +39,7 @@ fn json_is_one_object_on_standard_output_and_progress_is_not_there() {
 
 #[test]
 fn all_cases_are_one_table_with_a_row_for_each() {
-    let output = run("bench all --ram 8M --size 16M --runs 1 --tasks 2 --fault thread");
+    let output = run("bench all --ram 48M --size 16M --runs 1 --tasks 2 --fault thread");
     assert!(output.status.success(), "{output:?}");
     let table = text(&output.stdout);
     for case in
@@ -68,9 +68,9 @@ fn a_row_that_fails_is_named_and_the_others_are_measured() {
 
 #[test]
 fn people_get_a_table() {
-    let output = run("bench swap-w-seq --ram 8M --size 16M --runs 1 --tasks 2");
+    let output = run("bench swap-w-seq --ram 48M --size 64M --runs 1 --tasks 2");
     let table = text(&output.stdout);
-    assert!(table.starts_with("swap-w-seq: 2 tasks, 16 MiB through 8 MiB of RAM"), "{table}");
+    assert!(table.starts_with("swap-w-seq: 2 tasks, 64 MiB through 48 MiB of RAM"), "{table}");
     assert!(table.contains("userswap   median"), "{table}");
 }
 
@@ -79,7 +79,7 @@ fn a_load_that_fails_or_says_nothing_ends_the_bench_with_status_1() {
     for (program, why) in [("false", "the load failed"), ("true", "0 result lines, expected 1")] {
         let output = standalone()
             .env("USERSWAP_BENCH_EXE", program)
-            .args(["bench", "swap-w-seq", "--ram", "8M", "--size", "16M", "--json"])
+            .args(["bench", "swap-w-seq", "--ram", "16M", "--size", "16M", "--json"])
             .output()
             .unwrap();
         assert_eq!(output.status.code(), Some(1), "{output:?}");
@@ -96,7 +96,24 @@ fn wrong_values_are_named_on_one_line_and_end_with_status_2() {
         ("--size -1", "\"-1\""),
         ("--tasks 0", "'0'"),
         ("--runs x", "'x'"),
+        ("--ram 8M", "\"8M\""),
+        ("--ram 32M --tasks 16", "'32M'"),
+        ("--step 1T", "'1T'"),
+        ("--swap mem:1K", "1K is too small"),
+        ("--swap mem:1G --vs kernel", "mem:1G"),
     ] {
         refuses(&format!("bench swap-w-seq {options}"), value);
+    }
+}
+
+#[test]
+fn an_ideal_is_only_that_of_the_disk_that_is_swapped_to() {
+    for (swap, has_ideal) in [("/var/tmp", true), ("mem:64M", false)] {
+        let output =
+            run(&format!("bench swapin --ram 16M --size 32M --runs 1 --json --swap {swap}"));
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        for key in ["ideal_s", "share_of_disk", "disk"] {
+            assert_eq!(!report[key].is_null(), has_ideal, "{swap}, {key}: {report}");
+        }
     }
 }

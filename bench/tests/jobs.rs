@@ -69,6 +69,19 @@ fn a_job_that_fails_is_reported_and_the_status_is_1() {
 }
 
 #[test]
+fn a_job_beyond_its_budget_has_failed_whatever_its_result() {
+    let directory = TempDir::new().unwrap();
+    let statistics = "while [ $1 != --stats ]; do shift; done; \
+                      echo '{\"pgmajfault\": 7, \"budget_exceeded\": 512}' > $2";
+    let same = format!("{statistics}; echo '4096 bytes / 9 usecs = 9 KB/s'");
+    let output = bench(directory.path(), &same, "").output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let table = text(&output.stdout);
+    assert!(table.contains("| **failed** | – |"), "{table}");
+    assert!(table.contains("failed: it took 2 MiB beyond its budget"), "{table}");
+}
+
+#[test]
 fn the_same_result_at_another_rate_is_right() {
     let directory = TempDir::new().unwrap();
     let same = "echo '4096 bytes / 9 usecs = 9 KB/s'";
@@ -145,6 +158,8 @@ fn wrong_values_are_named_on_one_line_and_end_with_status_2() {
         ("--scale 0", "'0'"),
         ("--limit x", "'x'"),
         ("--venv /proc/self", "/proc/self"),
+        ("--swap mem:1K", "1K is too small"),
+        ("--swap mem:1G --vs zswap", "mem:1G"),
     ] {
         refuses(&format!("bench jobs {options}"), value);
     }

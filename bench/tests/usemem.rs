@@ -3,7 +3,9 @@
 mod common;
 
 use common::{refuses, run, standalone, text};
+use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::FileExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 
@@ -125,6 +127,48 @@ fn after_the_signal_only_the_read_is_reported() {
     let results: Vec<String> = lines.filter(|line| line.ends_with("KB/s")).collect();
     assert_eq!(results.len(), 2, "{results:?}");
     assert!(child.wait().unwrap().success());
+}
+
+/// Where the private anonymous mapping of so many bytes begins; neighbours may have become one with it.
+fn mapping_of(pid: u32, bytes: u64) -> u64 {
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+    let range = |line: &str| {
+        let (begin, end) = line.split_once(' ')?.0.split_once('-')?;
+        Some((u64::from_str_radix(begin, 16).ok()?, u64::from_str_radix(end, 16).ok()?))
+    };
+    let is_anonymous = |line: &&str| line.contains("rw-p") && line.ends_with(" 00:00 0 ");
+    let mut ranges = maps.lines().filter(is_anonymous).filter_map(range);
+    let is_large = |(begin, end): &(u64, u64)| end - begin >= bytes;
+    ranges.find(is_large).expect("the load has its mapping").0
+}
+
+#[test]
+fn what_is_read_after_the_signal_is_verified_in_order_and_at_random() {
+    const SIZE: u64 = 8 << 20;
+    for order in ["", "-R --random-seed 1"] {
+        let mut child = standalone()
+            .args(["usemem", "-q", "-O", "-W"])
+            .args(order.split_whitespace())
+            .arg(SIZE.to_string())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let mut lines = BufReader::new(child.stdout.take().unwrap());
+        lines.read_line(&mut line).unwrap();
+        assert!(line.contains("is waiting signal"), "{line}");
+        let memory = File::options().write(true).open(format!("/proc/{}/mem", child.id())).unwrap();
+        let wrong = vec![0xee; SIZE as usize];
+        memory.write_all_at(&wrong, mapping_of(child.id(), SIZE)).unwrap();
+        let kill = Command::new("kill").args(["-USR1", &child.id().to_string()]).status().unwrap();
+        assert!(kill.success());
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{order}: {output:?}");
+        assert!(text(&output.stderr).contains("got 0xeeeeeeeeeeeeeeee"), "{order}: {output:?}");
+        line.clear();
+        assert_eq!(lines.read_line(&mut line).unwrap(), 0, "{order}: {line}");
+    }
 }
 
 /// `sh -c 'trap "" INT; cargo test'` runs this as a background job would be run.

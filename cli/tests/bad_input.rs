@@ -125,6 +125,26 @@ fn words_that_do_not_exist_are_refused_with_those_that_do() {
 }
 
 #[test]
+fn a_measurement_of_nothing_or_of_too_much_is_refused_before_anything_is_measured() {
+    for (line, parts) in [
+        ("bench contention --size 600T", ["--size", "600T"]),
+        ("bench contention --runs 0", ["--runs", "0 is not in 1..=1000"]),
+        ("bench placement --size 1P", ["--size", "1P"]),
+        ("bench placement --near 0", ["--near", "0 is not in 1..="]),
+        ("bench placement --runs 1001", ["--runs", "1001"]),
+        ("bench slot-free --size 1P", ["--size", "1P"]),
+        ("bench slot-free --runs 0", ["--runs", "0 is not in"]),
+        ("bench slot-alloc --runs 0", ["--runs", "0 is not in"]),
+        ("bench slot-alloc --slots 1000 --threads 1 256 --batch 256", ["--slots 1000", "65536"]),
+        ("bench readahead --dev mem:8M --size 32M", ["--dev mem:8M", "32M"]),
+        ("bench readahead --dev zram:64M --size 32M", ["--dev zram:64M", "mem:SIZE"]),
+        ("stress --minutes 18446744073709551615", ["--minutes", "18446744073709551615"]),
+    ] {
+        refused(&line.split(' ').collect::<Vec<_>>(), 2, &parts);
+    }
+}
+
+#[test]
 fn usage_errors_end_with_status_two() {
     for arguments in
         [&["run"][..], &["run", "--no-such-option", "--", "echo", "ran"], &["walk"], &[]]

@@ -90,6 +90,17 @@ fn every_case_of_a_program_is_measured_from_the_command_line() {
 }
 
 #[test]
+fn a_run_that_exceeds_its_budget_is_no_figure() {
+    let line = "bench swapin --ram 16M --size 64M --swap mem:24M --runs 1";
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_userswap")).args(line.split(' ')).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(output.stdout.is_empty(), "{output:?}");
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(error.lines().last().unwrap().contains("beyond its budget"), "{error}");
+}
+
+#[test]
 fn a_fork_is_timed_natively_and_with_faults_by_each_way() {
     let rows = rows("fork --ram 16M --size 48M --forks 2 --runs 1");
     assert_eq!(texts(&rows, "way"), ["natively", "faults by thread", "faults by signal"]);

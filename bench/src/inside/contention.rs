@@ -6,7 +6,7 @@
 //! are memory, as the RAM disk was there. What is printed are user-visible costs: elapsed and system time,
 //! the share of direct reclaim, and how often and how long threads waited for an unmap lock.
 use super::words::PAGE_WORDS;
-use super::{Format, Outcome, Row, in_turns};
+use super::{Format, Outcome, RUNS_MAX, Row, in_turns, memory_device, parse_memory};
 use crate::choice;
 use crate::figures::{Spread, median, median_count};
 use clap::{Args, ValueEnum};
@@ -14,7 +14,6 @@ use serde::Serialize;
 use std::time::Instant;
 use userswap::FaultMode;
 use userswap::internals::bench::process::used_by_us;
-use userswap::parse_size;
 use userswap::{Builder, Engine, Error, Region};
 use userswap_policy::kernel::contention::Contention;
 
@@ -43,19 +42,21 @@ pub struct ContentionArgs {
           value_parser = clap::value_parser!(u32).range(1..=64))]
     nodes: u32,
     /// RAM budget
-    #[arg(long, value_name = "SIZE", default_value = "128M", value_parser = parse_size)]
+    #[arg(long, value_name = "SIZE", default_value = "128M", value_parser = parse_memory)]
     ram: u64,
     /// Memory of all threads together
-    #[arg(long, value_name = "SIZE", default_value = "512M", value_parser = parse_size)]
+    #[arg(long, value_name = "SIZE", default_value = "512M", value_parser = parse_memory)]
     size: u64,
     /// Passes over it
-    #[arg(long, value_name = "N", default_value_t = 4)]
+    #[arg(long, value_name = "N", default_value_t = 4,
+          value_parser = clap::value_parser!(u32).range(1..))]
     passes: u32,
     /// How faults are delivered: thread or signal
     #[arg(long, value_name = "HOW", default_value = "thread")]
     fault: FaultMode,
     /// Runs of each variant
-    #[arg(long, value_name = "N", default_value_t = 3)]
+    #[arg(long, value_name = "N", default_value_t = 3,
+          value_parser = clap::value_parser!(u32).range(1..=RUNS_MAX))]
     runs: u32,
     #[command(flatten)]
     pub(super) format: Format,
@@ -155,8 +156,8 @@ fn of_medians(runs: Vec<ContentionRow>) -> Option<ContentionRow> {
 }
 
 fn one_run(args: &ContentionArgs, variant: Variant) -> Result<ContentionRow, Error> {
-    let spec = format!("mem:{}", args.size * 2).parse().expect("a specification of ours");
-    let builder = Builder::new(args.ram).fake_numa(args.nodes).fault(args.fault).swap(spec);
+    let device = memory_device(args.size * 2);
+    let builder = Builder::new(args.ram).fake_numa(args.nodes).fault(args.fault).swap(device);
     let engine = builder.build()?;
     engine.core().unmap_locks.set_contention(variant.contention);
     let Variant { load, tasks, .. } = variant;

@@ -23,7 +23,15 @@ use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 use std::io::Write;
 use std::process::ExitCode;
-use userswap::Error;
+use userswap::internals::size::SIZE_MAX_BYTES;
+use userswap::{ByteSize, Error, SwapPath, SwapSpec, parse_size};
+
+/// The exit status of a wrong command line.
+const EXIT_USAGE: u8 = 2;
+/// More runs of a variant than this are a mistake.
+const RUNS_MAX: i64 = 1000;
+/// More memory than this is one too: devices, which are several times as large, could not be named.
+const MEMORY_MAX_BYTES: u64 = SIZE_MAX_BYTES >> 10;
 
 /// What `userswap bench` measures beside whole programs.
 #[derive(Debug, Clone, Subcommand)]
@@ -71,6 +79,16 @@ struct Report<'a, R> {
 
 /// Measures a case and prints it.
 pub fn run(case: &InsideCase) -> ExitCode {
+    let checked = match case {
+        InsideCase::SlotAlloc(args) => args.check(),
+        InsideCase::Readahead(args) => args.check(),
+        _ => Ok(()),
+    };
+    if let Err(line) = checked {
+        // Where nobody reads the status says it.
+        let _ = writeln!(std::io::stderr(), "userswap: {line}");
+        return ExitCode::from(EXIT_USAGE);
+    }
     match case {
         InsideCase::SlotAlloc(args) => show("slot-alloc", slot_alloc::measure(args), args.format),
         InsideCase::SlotFree(args) => show("slot-free", slot_free::measure(args), args.format),
@@ -120,6 +138,20 @@ fn print<R: Row>(case: &'static str, rows: &[R], format: Format) -> std::io::Res
         column.set_cell_alignment(CellAlignment::Right);
     }
     writeln!(out, "{table}")
+}
+
+/// A size of memory.
+fn parse_memory(text: &str) -> Result<u64, String> {
+    let bytes = parse_size(text).map_err(|error| error.to_string())?;
+    if bytes > MEMORY_MAX_BYTES {
+        return Err(format!("{text:?} is too large: use at most {}", ByteSize(MEMORY_MAX_BYTES)));
+    }
+    Ok(bytes)
+}
+
+/// A device in memory, one of equals.
+fn memory_device(bytes: u64) -> SwapSpec {
+    SwapSpec { path: SwapPath::Memory, size: Some(bytes), priority: Some(1), ..SwapSpec::at("") }
 }
 
 /// What can go wrong while measuring.

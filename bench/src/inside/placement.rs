@@ -1,14 +1,16 @@
 //! The table of the RFC on the real engine: writes over devices of different nodes, of which the far ones
 //! are slower, with one list, equal priorities, and per-node lists.
-use super::{Format, Outcome, Row, in_turns, median};
+use super::{Format, Outcome, RUNS_MAX, Row, in_turns, median, memory_device, parse_memory};
 use clap::Args;
 use serde::Serialize;
 use std::time::Instant;
 use userswap::Placement;
 use userswap::internals::Topology;
 use userswap::internals::numa;
-use userswap::parse_size;
-use userswap::{Builder, Error};
+use userswap::{Builder, Error, Speed, SwapSpec, Throttle};
+
+/// The fastest device that a number can ask for, far beyond memory.
+const MB_PER_S_MAX: i64 = 1_000_000;
 
 /// Options of `bench placement`.
 #[derive(Debug, Clone, Args)]
@@ -18,23 +20,26 @@ pub struct PlacementArgs {
           value_parser = clap::value_parser!(u32).range(1..=8))]
     nodes: u32,
     /// Bandwidth of a device from its own node, in MB/s
-    #[arg(long, value_name = "MB/S", default_value_t = 200)]
+    #[arg(long, value_name = "MB/S", default_value_t = 200,
+          value_parser = clap::value_parser!(u32).range(1..=MB_PER_S_MAX))]
     near: u32,
     /// Bandwidth of a device from other nodes, in MB/s
-    #[arg(long, value_name = "MB/S", default_value_t = 100)]
+    #[arg(long, value_name = "MB/S", default_value_t = 100,
+          value_parser = clap::value_parser!(u32).range(1..=MB_PER_S_MAX))]
     far: u32,
     /// Numbers of threads
     #[arg(long, value_name = "N", value_delimiter = ',', num_args = 1.., default_values_t = [1, 16],
           value_parser = clap::value_parser!(u32).range(1..=256))]
     tasks: Vec<u32>,
     /// RAM budget
-    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = parse_size)]
+    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = parse_memory)]
     ram: u64,
     /// Memory of all threads together
-    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = parse_size)]
+    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = parse_memory)]
     size: u64,
     /// Runs of each variant
-    #[arg(long, value_name = "N", default_value_t = 3)]
+    #[arg(long, value_name = "N", default_value_t = 3,
+          value_parser = clap::value_parser!(u32).range(1..=RUNS_MAX))]
     runs: u32,
     #[command(flatten)]
     pub(super) format: Format,
@@ -131,12 +136,13 @@ fn predicted_mb_per_s(args: &PlacementArgs, lists: Lists) -> f64 {
 
 fn one_run(args: &PlacementArgs, tasks: u32, lists: Lists) -> Result<PlacementRow, Error> {
     let mut builder = Builder::new(args.ram).fake_numa(args.nodes);
-    for node in 0..args.nodes {
-        let bytes = args.size + (64 << 20);
-        let text = format!("mem:{bytes},node={node},throttle={}:{}", args.near, args.far);
+    let speed = |mb_per_s| Speed { mb_per_s, latency_us: 0 };
+    let throttle = Some(Throttle { local: speed(args.near), remote: speed(args.far) });
+    for node in 0..args.nodes as u16 {
         // One list: distinct priorities, so that every node asks the first device first.
-        let text = if lists == Lists::One { format!("{text},pri={}", 100 - node) } else { text };
-        builder = builder.swap(text.parse().expect("a specification of ours"));
+        let priority = (lists == Lists::One).then_some(100 - node as i16);
+        let device = memory_device(args.size + (64 << 20));
+        builder = builder.swap(SwapSpec { priority, node: Some(node), throttle, ..device });
     }
     let spread = lists == Lists::Spread;
     let placement = if spread { Placement::Spread } else { Placement::Near };

@@ -1,12 +1,11 @@
 //! Slots per second by threads that allocate single slots, as the kernel's swap-out does: from the engine's
 //! devices, and by the kernel's own search, which slot caches were made to relieve.
-use super::{Format, Outcome, Row, median};
+use super::{Format, Outcome, RUNS_MAX, Row, median, memory_device};
 use crate::figures::{Work, time_of};
 use clap::Args;
 use serde::Serialize;
 use std::sync::Barrier;
 use std::time::Instant;
-use userswap::SwapSpec;
 use userswap::internals::Topology;
 use userswap::internals::lock::{Lock, LockUse};
 use userswap::internals::{Devices, SlotMode, open};
@@ -34,7 +33,8 @@ pub struct SlotAllocArgs {
           value_parser = clap::value_parser!(u32).range(1..=32))]
     devices: u32,
     /// Runs of each variant
-    #[arg(long, value_name = "N", default_value_t = 5)]
+    #[arg(long, value_name = "N", default_value_t = 5,
+          value_parser = clap::value_parser!(u32).range(1..=RUNS_MAX))]
     runs: u32,
     #[command(flatten)]
     pub(super) format: Format,
@@ -91,6 +91,21 @@ const SOURCES: [(&str, Source); 5] = [
     ("scan-ssd", Source::ScanSolidState),
     ("scan-hdd", Source::ScanRotational),
 ];
+
+impl SlotAllocArgs {
+    /// Each thread takes a batch at least.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let (threads, batch) = (self.threads.iter().max().copied().unwrap_or(1), self.batch);
+        match self.slots >= threads * batch {
+            true => Ok(()),
+            false => Err(format!(
+                "--slots {}: is less than --batch {batch} for each of {threads} threads: use at least {}",
+                self.slots,
+                threads * batch
+            )),
+        }
+    }
+}
 
 pub(super) fn measure(args: &SlotAllocArgs) -> Outcome<AllocRow> {
     let mut rows = Vec::new();
@@ -177,7 +192,7 @@ fn run_engine(
     bytes: u64,
     mode: SlotMode,
 ) -> Result<Run, Error> {
-    let spec: SwapSpec = format!("mem:{bytes},pri=1").parse().expect("a specification of ours");
+    let spec = memory_device(bytes);
     let opened = (0..args.devices).map(|_| open::open(&spec, bytes)).collect::<Result<_, _>>()?;
     let devices = Devices::new(opened, &Topology::one())?;
     devices.set_mode(mode);

@@ -4,6 +4,7 @@ use super::args::{BenchArgs, Plan, UsageError};
 use super::beside::Beside;
 use super::budget::Budget;
 use super::case::{Load, Program};
+use super::excess::Excess;
 use super::ideal;
 use super::report::{Engine, Report, Run, Within};
 use crate::disk::Disk;
@@ -45,6 +46,8 @@ pub(super) enum BenchError {
         "the kernel's zram does not hold {size} of this data within --ram {ram}: use a smaller --size"
     )]
     NoFit { size: String, ram: String },
+    #[error("userswap: the run is no figure: {0}")]
+    Exceeded(Excess),
     #[error("cannot make a directory for statistics below TMPDIR: {0}")]
     Statistics(io::Error),
     #[error("cannot make a directory for programs below TMPDIR: {0}")]
@@ -109,9 +112,9 @@ pub fn run(args: BenchArgs) -> ExitCode {
 
 /// Runs what `plan` says; without the speed of a disk there is no ideal.
 pub(super) fn measure(plan: &Plan, disk: Option<Disk>) -> Result<Report, BenchError> {
-    let directory = plan.swap_directory();
+    let directory = plan.devices.swap_directory();
     if let Some(rival) = plan.rival {
-        rival.place(&directory, plan.compressed()).check()?;
+        rival.place(&directory, plan.devices.compression()).check()?;
     }
     // Held over all runs, so that a signal between two of them counts for the next.
     let interrupt = Interrupt::hold().map_err(RunError::from)?;
@@ -141,10 +144,10 @@ pub(super) fn measure(plan: &Plan, disk: Option<Disk>) -> Result<Report, BenchEr
 
 /// The speed of the disk to which `plan` swaps; why there is none is said.
 pub(super) fn disk(plan: &Plan) -> Option<Disk> {
-    if plan.compressed().is_some() {
+    if !plan.devices.are_on_one_disk() {
         return None;
     }
-    let directory = plan.swap_directory();
+    let directory = plan.devices.swap_directory();
     match Disk::measure(&directory, plan.size_bytes) {
         Ok(disk) => Some(disk),
         Err(error) => {
@@ -186,7 +189,7 @@ impl Bench<'_> {
             Engine::Userswap => {
                 let mut words = self.program(&load);
                 words.extend(load.args.iter().map(OsString::from));
-                (self.budget().run(&words, course)?, None)
+                (self.budget().run(&words, course)?.within_budget()?, None)
             }
             Engine::Kernel => self.on_kernel(&load, &course)?,
         };
@@ -205,9 +208,9 @@ impl Bench<'_> {
         let mut limits = Limits {
             ram_bytes: self.plan.ram_bytes,
             swap_bytes: self.plan.size_bytes + kernel::SWAP_SPARE_BYTES,
-            place: rival.place(self.directory, self.plan.compressed()),
+            place: rival.place(self.directory, self.plan.devices.compression()),
         };
-        if rival != Rival::Zram || self.plan.compressed().is_none() {
+        if rival != Rival::Zram || self.plan.devices.compression().is_none() {
             return Ok((kernel::run(&mut self.native(load), &limits, course)?.finished, None));
         }
         for _ in 0..BESIDE_RUNS_MAX {

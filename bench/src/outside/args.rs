@@ -1,6 +1,7 @@
 //! The command line of `userswap bench`, and the checked plan made of it.
 
 use super::case::{Case, Tasks};
+use super::devices::Devices;
 use crate::choice;
 use crate::kernel::Rival;
 use crate::size::{self, SizeError};
@@ -8,16 +9,13 @@ use crate::usemem::{Data, SCATTERED_MIN_BYTES};
 use clap::Args;
 use std::path::PathBuf;
 use thiserror::Error;
-use userswap::internals::PAGE_BYTES;
-use userswap::internals::open::default_directory;
-use userswap::{Compress, FaultMode, Poll, SwapPath, SwapSpec};
+use userswap::internals::{PAGE_BYTES, RAM_MIN_BYTES};
+use userswap::{Compress, FaultMode, Poll};
 
 /// More tasks or runs than this are a mistake.
 const TASKS_MAX: usize = 4096;
 pub(super) const RUNS_MAX: usize = 10_000;
 const REPEAT_MAX: usize = 1_000_000;
-/// A smaller budget than this holds not even the load generator's own pages on the kernel's side.
-const RAM_MIN_BYTES: u64 = 1 << 20;
 
 /// The options of `userswap bench`.
 ///
@@ -84,8 +82,18 @@ pub(crate) enum UsageError {
     Venv(PathBuf),
     #[error("--size: '{text}' is less than a page for each of {tasks} tasks: make it larger")]
     Share { text: String, tasks: usize },
-    #[error("--ram: '{text}' is less than {least} for each of {tasks} processes: make it larger")]
-    Budget { text: String, least: String, tasks: usize },
+    #[error(
+        "--ram: '{text}' is too little for {processes} processes, the one that starts the others included: make it at least {least}"
+    )]
+    Budget { text: String, least: String, processes: u64 },
+    #[error("--step: '{text}' is more than the {share} of a task: make it smaller")]
+    Step { text: String, share: String },
+    #[error("--swap: {0}")]
+    Swap(String),
+    #[error(
+        "--vs {rival}: beside {swap} there is no directory for the kernel's swap file: name one with --swap, or use --vs zram"
+    )]
+    NoDisk { rival: String, swap: String },
     #[error("{case} does what it does once: leave --step and --repeat away")]
     Single { case: String },
     #[error("{case} has data of its own: leave --data away")]
@@ -106,6 +114,8 @@ pub(crate) struct Plan {
     pub(crate) poll: Poll,
     pub(crate) swap: Vec<String>,
     pub(crate) compress: Option<Compress>,
+    /// What these two come to.
+    pub(super) devices: Devices,
     pub(crate) rival: Option<Rival>,
     pub(crate) step_bytes: Option<u64>,
     pub(crate) repeat: usize,
@@ -114,10 +124,10 @@ pub(crate) struct Plan {
 
 impl BenchArgs {
     pub(crate) fn check(&self) -> Result<Plan, UsageError> {
-        let step_bytes = self.step.as_deref().map(|step| bytes("--step", step, 8)).transpose()?;
+        let ram_bytes = bytes("--ram", &self.ram, RAM_MIN_BYTES)?;
         let plan = Plan {
             case: self.case,
-            ram_bytes: bytes("--ram", &self.ram, RAM_MIN_BYTES)?,
+            ram_bytes,
             size_bytes: bytes("--size", &self.size, PAGE_BYTES as u64)?,
             tasks: number("--tasks", &self.tasks, TASKS_MAX)?,
             runs: number("--runs", &self.runs, RUNS_MAX)?,
@@ -125,21 +135,40 @@ impl BenchArgs {
             poll: self.poll,
             swap: self.swap.clone(),
             compress: self.compress,
+            devices: Devices::checked(&self.swap, self.compress, ram_bytes)?,
             rival: self.vs,
-            step_bytes,
+            step_bytes: self.step.as_deref().map(|step| bytes("--step", step, 8)).transpose()?,
             repeat: number("--repeat", &self.repeat, REPEAT_MAX)?,
             data: self.data,
         };
-        if plan.size_bytes / (plan.tasks as u64) < (PAGE_BYTES as u64) {
+        plan.devices.check_beside(plan.rival)?;
+        self.check_shares(&plan)?;
+        self.check_case(&plan)?;
+        Ok(plan)
+    }
+
+    /// What each of the tasks has.
+    fn check_shares(&self, plan: &Plan) -> Result<(), UsageError> {
+        let share = plan.size_bytes / plan.tasks as u64;
+        if share < PAGE_BYTES as u64 {
             return Err(UsageError::Share { text: self.size.clone(), tasks: plan.tasks });
         }
-        if plan.ram_bytes_each() < RAM_MIN_BYTES {
-            return Err(UsageError::Budget {
-                text: self.ram.clone(),
-                least: size::display(RAM_MIN_BYTES),
-                tasks: plan.tasks,
-            });
+        let processes = plan.processes();
+        let least = RAM_MIN_BYTES * processes;
+        if plan.ram_bytes < least {
+            let (text, least) = (self.ram.clone(), size::display(least));
+            return Err(UsageError::Budget { text, least, processes });
         }
+        match &self.step {
+            Some(text) if plan.step_bytes > Some(share) => {
+                Err(UsageError::Step { text: text.clone(), share: size::display(share) })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What the case can do.
+    fn check_case(&self, plan: &Plan) -> Result<(), UsageError> {
         let case = choice::name(&plan.case);
         if plan.case.is_single() && plan.size_bytes < SCATTERED_MIN_BYTES {
             let least = size::display(SCATTERED_MIN_BYTES);
@@ -152,40 +181,20 @@ impl BenchArgs {
         if plan.case.is_single() && repeated {
             return Err(UsageError::Single { case });
         }
-        Ok(plan)
+        Ok(())
     }
 }
 
 impl Plan {
-    /// What each process has of the budget when all have the same.
-    fn ram_bytes_each(&self) -> u64 {
+    /// The processes that share the budget: an engine of each needs its part of it.
+    fn processes(&self) -> u64 {
         match self.case.tasks() {
-            Tasks::Processes => self.ram_bytes / self.tasks as u64,
-            Tasks::Threads => self.ram_bytes,
+            Tasks::Threads => 1,
+            Tasks::Processes if self.tasks == 1 => 1,
+            // And the one that starts them.
+            Tasks::Processes => self.tasks as u64 + 1,
         }
     }
-
-    pub(crate) fn swap_directory(&self) -> PathBuf {
-        swap_directory(&self.swap)
-    }
-
-    /// How pages are compressed, if the first device keeps them in RAM.
-    pub(crate) fn compressed(&self) -> Option<&'static str> {
-        match self.swap.first()?.parse::<SwapSpec>().ok()?.path {
-            SwapPath::Compressed(compression) => Some(compression.algorithm.name()),
-            SwapPath::Path(_) | SwapPath::Memory | SwapPath::Remote(_) | SwapPath::S3(_) => None,
-        }
-    }
-}
-
-/// Where the kernel's swap file goes: beside userswap's.
-pub(super) fn swap_directory(swap: &[String]) -> PathBuf {
-    let specs = swap.iter().filter_map(|spec| spec.parse::<SwapSpec>().ok());
-    let mut directories = specs.filter_map(|spec| match spec.path {
-        SwapPath::Path(path) if path.is_dir() => Some(path),
-        _ => None,
-    });
-    directories.next().unwrap_or_else(default_directory)
 }
 
 pub(super) fn bytes(option: &'static str, text: &str, least: u64) -> Result<u64, UsageError> {
@@ -227,9 +236,12 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn processes_share_the_budget_and_threads_have_it_together() {
-        assert_eq!(plan("swap-w-seq --tasks 4").ram_bytes_each(), 128 << 20);
-        assert_eq!(plan("swap-w-seq-mt --tasks 4").ram_bytes_each(), 512 << 20);
+    fn each_process_needs_the_least_budget_and_threads_have_it_together() {
+        assert_eq!(plan("swap-w-seq --ram 16M").processes(), 1);
+        assert_eq!(plan("swap-w-seq --ram 80M --tasks 4").processes(), 5);
+        assert_eq!(plan("swap-w-seq-mt --ram 16M --tasks 4").processes(), 1);
+        let refusal = check("swap-w-seq --ram 79M --tasks 4").unwrap_err().to_string();
+        assert!(refusal.contains("'79M'") && refusal.contains("80 MiB"), "{refusal}");
     }
 
     #[test]
@@ -238,11 +250,17 @@ pub(crate) mod tests {
             ("--ram 12Q", "\"12Q\""),
             ("--ram 0", "\"0\""),
             ("--ram -1", "\"-1\""),
-            ("--ram 4K", "\"4K\""),
+            ("--ram 15M", "\"15M\""),
             ("--size 0", "\"0\""),
             ("--tasks 0", "'0'"),
             ("--runs -1", "'-1'"),
             ("--step 4", "\"4\""),
+            ("--step 1T", "'1T'"),
+            ("--tasks 4 --size 64K --step 32K", "'32K'"),
+            ("--swap mem:1K", "1K is too small"),
+            ("--swap mem", "\"mem\""),
+            ("--swap mem:1G --vs kernel", "mem:1G"),
+            ("--swap mem:1G --vs zswap", "zswap"),
             ("--repeat x", "'x'"),
             ("--tasks 1024", "'512M'"),
             ("--ram 1G --size 4K --tasks 2", "'4K'"),
@@ -263,11 +281,5 @@ pub(crate) mod tests {
                 "'{line}' gave: {text}"
             );
         }
-    }
-
-    #[test]
-    fn the_first_device_that_is_a_directory_holds_the_kernels_swap_file_too() {
-        let directory = plan("swap-w-seq --swap mem:1G --swap /:4G,pri=3").swap_directory();
-        assert_eq!(directory, PathBuf::from("/"));
     }
 }

@@ -1,6 +1,7 @@
 //! A program under `userswap run`: the command line, and the statistics that its engines leave.
 
 use super::alternate::BenchError;
+use super::excess::Excess;
 use crate::faults::{Engines, Faults};
 use crate::kernel;
 use crate::process::{self, Course, Finished};
@@ -22,14 +23,38 @@ pub(super) struct Budget<'a> {
     pub(super) compress: Option<Compress>,
 }
 
+/// A program that has ended, and what it had beyond its budget.
+#[derive(Debug)]
+pub(super) struct Ended {
+    pub(super) finished: Finished,
+    pub(super) excess: Option<Excess>,
+}
+
+impl Ended {
+    /// Without a budget of ours.
+    pub(super) fn unlimited(finished: Finished) -> Self {
+        Self { finished, excess: None }
+    }
+
+    /// The program if it kept to its budget; one that failed has a reason of its own.
+    pub(super) fn within_budget(self) -> Result<Finished, BenchError> {
+        match self.excess.filter(|_| self.finished.status.success()) {
+            Some(excess) => Err(BenchError::Exceeded(excess)),
+            None => Ok(self.finished),
+        }
+    }
+}
+
 impl Budget<'_> {
     /// Runs the program with its arguments; its major faults are those of its engines, whoever counts in `course`.
-    pub(super) fn run(&self, program: &[OsString], course: Course) -> Result<Finished, BenchError> {
+    pub(super) fn run(&self, program: &[OsString], course: Course) -> Result<Ended, BenchError> {
         let engines =
             Engines::new(self.exe, &kernel::unique_name()).map_err(BenchError::Statistics)?;
         let mut command = self.command(program, &engines.pattern());
         let faults = Arc::new(Faults::Engine(engines));
-        Ok(process::run(&mut command, &Course { faults, ..course })?)
+        let course = Course { faults: Arc::clone(&faults), ..course };
+        let finished = process::run(&mut command, &course)?;
+        Ok(Ended { finished, excess: Excess::of(&faults.statistics()) })
     }
 
     fn command(&self, program: &[OsString], statistics: &Path) -> Command {

@@ -84,8 +84,8 @@ impl Case {
         matches!(self, Self::PageRandRead | Self::GcHeap) || self.scattered().is_some()
     }
 
-    /// The operations of a load whose operations take a page each, over `size_bytes`.
-    pub(crate) fn page_operations(self, size_bytes: u64) -> Option<u64> {
+    /// The operations of a load whose operations take a page each, over `size_bytes`, before they are shared out.
+    fn page_operations(self, size_bytes: u64) -> Option<u64> {
         let pages_per_one = match self {
             Self::PageRandRead => Some(PAGES_PER_READ),
             _ => self.scattered().map(|_| PAGES_PER_OPERATION),
@@ -243,6 +243,12 @@ fn passes(plan: &Plan) -> Vec<String> {
     let step = plan.step_bytes.or(default_step).map(|step| ["-j".to_owned(), step.to_string()]);
     let repeat = (plan.repeat > 1).then(|| ["-r".to_owned(), plan.repeat.to_string()]);
     step.into_iter().chain(repeat).flatten().collect()
+}
+
+/// What all tasks of `plan` do together, of a load whose operations take a page each: all of them as much.
+pub(crate) fn page_operations(plan: &Plan) -> Option<u64> {
+    plan.case.page_operations(plan.size_bytes)?;
+    Some(operations_each(plan, plan.size_bytes) * plan.tasks as u64)
 }
 
 /// What each task of a load does of all page operations.

@@ -4,6 +4,7 @@ use super::alternate::{BenchError, Side};
 use super::args::{RUNS_MAX, bytes, number};
 use super::budget::Budget;
 use super::cells::seconds;
+use super::devices::Devices;
 use super::report::Engine;
 use crate::figures::Spread;
 use crate::format::{Format, Shown};
@@ -104,6 +105,7 @@ fn measure(args: &ForkArgs) -> Result<Report, BenchError> {
     let runs = number("--runs", &args.runs, RUNS_MAX)?;
     let (size_bytes, ram_bytes) =
         (bytes("--size", &args.size, LEAST_BYTES)?, bytes("--ram", &args.ram, LEAST_BYTES)?);
+    Devices::checked(&args.swap, None, ram_bytes)?;
     let ways: Vec<Option<FaultMode>> =
         std::iter::once(None).chain(args.fault.iter().copied().map(Some)).collect();
     let exe = process::own_program().map_err(BenchError::Exe)?;
@@ -133,7 +135,9 @@ fn measure(args: &ForkArgs) -> Result<Report, BenchError> {
 fn one_run(program: &[OsString], budget: Option<Budget<'_>>) -> Result<Medians, BenchError> {
     let course = Course::new(Part::Whole);
     let (side, finished) = match budget {
-        Some(budget) => (Side::Limited(Engine::Userswap), budget.run(program, course)?),
+        Some(budget) => {
+            (Side::Limited(Engine::Userswap), budget.run(program, course)?.within_budget()?)
+        }
         None => {
             let mut command = Command::new(&program[0]);
             (Side::Native, process::run(command.args(&program[1..]), &course)?)

@@ -35,10 +35,10 @@ impl Traffic {
     /// The least that the load of `plan` must move, whatever the policy; nothing where that cannot be told.
     /// Content that comes back and leaves unchanged is taken as written once.
     pub(crate) fn of(plan: &Plan) -> Option<Self> {
-        let excess = plan.size_bytes.saturating_sub(plan.ram_bytes) as f64;
+        let excess = touched_bytes(plan).saturating_sub(plan.ram_bytes) as f64;
         let later_passes = (plan.repeat - 1) as f64;
         let page = PAGE_BYTES as f64;
-        let operations = plan.case.page_operations(plan.size_bytes).unwrap_or(0) as f64;
+        let operations = case::page_operations(plan).unwrap_or(0) as f64;
         // What is written in the measured part may still be in RAM at its end.
         let reads = |missing: f64| Self { written: 0.0, read: operations * missing * page };
         let out_of = |bytes: u64| bytes.saturating_sub(plan.ram_bytes) as f64 / bytes as f64;
@@ -81,6 +81,12 @@ impl Traffic {
     }
 }
 
+/// The pages that a pass in order touches: a step may leave some out.
+fn touched_bytes(plan: &Plan) -> u64 {
+    let page = PAGE_BYTES as u64;
+    plan.size_bytes / plan.step_bytes.unwrap_or(page).max(page) * page
+}
+
 /// The share of zipf's accesses that goes to pages beyond the most popular ones that fit.
 fn unpopular(plan: &Plan) -> f64 {
     let weight = |pages: u64| -> f64 { (1..=pages).map(|rank| (rank as f64).powf(-SKEW)).sum() };
@@ -108,6 +114,10 @@ mod tests {
         assert_eq!(moved, Traffic { written: 1.5 * GIB, read: 3.0 * GIB });
         let moved = traffic(&plan("swap-w-seq --size 512M"));
         assert_eq!(moved, Traffic { written: 0.0, read: 0.0 });
+        // Every second page.
+        let moved = traffic(&plan("swapin --step 8192"));
+        assert_eq!(moved, Traffic { written: 0.0, read: 0.5 * GIB });
+        assert_eq!(traffic(&plan("swapin --step 4096")).read, 1.5 * GIB);
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //!
 //! `args` checks the command line, `case` says what the load generator has to do, `alternate` runs both
 //! sides in turns, `ideal` is the time that no swap can undercut, `report` shows the figures, and `table` those of all cases.
-//! `forks` is what a fork costs, `jobs` are programs that people run, `budget` is how any program gets its share from us, `cells` how figures look.
+//! `forks` is what a fork costs, `jobs` are programs that people run, `devices` what is swapped to, `budget` how any program
+//! gets its share from us, `excess` whether it kept to it, `cells` how figures look.
 
 mod alternate;
 mod args;
@@ -10,6 +11,8 @@ mod beside;
 mod budget;
 mod case;
 mod cells;
+mod devices;
+mod excess;
 mod forks;
 mod ideal;
 mod jobs;

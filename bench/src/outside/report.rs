@@ -1,7 +1,7 @@
 //! The report: one JSON object for programs, a table for people.
 
 use super::args::Plan;
-use super::case::Case;
+use super::case::{self, Case};
 use crate::choice;
 use crate::disk::Disk;
 use crate::figures::{Spread, median};
@@ -123,7 +123,7 @@ impl Report {
             Medians { userswap: faults(Engine::Userswap), kernel: faults(Engine::Kernel) };
         // What streams past the lookups of a join takes pages too.
         let is_join = plan.case == Case::HashJoin;
-        let operations = plan.case.page_operations(plan.size_bytes).filter(|_| !is_join);
+        let operations = case::page_operations(plan).filter(|_| !is_join);
         let reading_s =
             disk.filter(|_| plan.case == Case::Swapin).and_then(|disk| disk.read_s(plan));
         Self {
@@ -345,6 +345,9 @@ mod tests {
         let report = report("page-rand-read --size 1G", &[(Engine::Userswap, 1.0)]);
         assert_eq!(report.hit_rate.userswap, Some(1.0 - 1.0 / 16.0));
         assert!(report.text().contains("device: userswap 93.8 %"), "{}", report.text());
+        // 2048 reads are one for each of the tasks.
+        let report = self::report("zipf-read --tasks 4096 --size 64M", &[(Engine::Userswap, 1.0)]);
+        assert_eq!(report.hit_rate.userswap, Some(0.0));
         let joining = self::report("hash-join", &[(Engine::Userswap, 1.0)]);
         assert_eq!(joining.hit_rate.userswap, None);
         let writing = self::report("swap-w-rand", &[(Engine::Userswap, 1.0)]);

@@ -1,8 +1,9 @@
 //! The loops that touch memory.
 //!
 //! The pattern is usemem's: a written word holds its own index. From the second write pass on a
-//! sequential pass first verifies that. Other content (`content`) is written a page at a time, and verified by reads too. Words are atomics accessed relaxed, which compile to the
-//! single loads and stores of the original's `volatile` and can be shared between threads.
+//! sequential pass first verifies that, and so do reads of what was written; at random positions a word may also hold nothing
+//! yet. Other content (`content`) is written a page at a time, and verified by all reads. Words are atomics accessed relaxed,
+//! which compile to the single loads and stores of the original's `volatile` and can be shared between threads.
 
 use super::content::{Content, PAGE_WORDS};
 use crate::random::Random;
@@ -25,9 +26,11 @@ pub(super) struct WrongData {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Work {
     Write,
-    /// Expect the index of an earlier pass, then write it again.
+    /// Expect the index of an earlier pass, then write it again; at random positions, the index or nothing yet.
     VerifyAndWrite,
     Read,
+    /// Expect the same, and leave it.
+    Verify,
 }
 
 /// One pass over the words of a mapping.
@@ -74,11 +77,13 @@ impl Pass<'_> {
                 Work::Write => write(words, first, 1),
                 Work::Read => read(words, 1),
                 Work::VerifyAndWrite => verify_and_write(words, first, 1)?,
+                Work::Verify => verify_all(words, first, 1)?,
             },
             step => match self.work {
                 Work::Write => write(words, first, step),
                 Work::Read => read(words, step),
                 Work::VerifyAndWrite => verify_and_write(words, first, step)?,
+                Work::Verify => verify_all(words, first, step)?,
             },
         }
         Ok(words.len().div_ceil(self.step_words) as u64)
@@ -90,7 +95,7 @@ impl Pass<'_> {
             let expected = self.content.word(index);
             match self.work {
                 Work::Write => word.store(expected, Relaxed),
-                Work::Read => verify(word, index, expected)?,
+                Work::Read | Work::Verify => verify(word, index, expected)?,
                 Work::VerifyAndWrite => {
                     verify(word, index, expected)?;
                     word.store(expected, Relaxed);
@@ -122,7 +127,10 @@ impl Pass<'_> {
                 let word = &words[index as usize];
                 match self.work {
                     Work::Read => drop(std::hint::black_box(word.load(Relaxed))),
-                    Work::Write | Work::VerifyAndWrite => word.store(index, Relaxed),
+                    Work::Write => word.store(index, Relaxed),
+                    Work::Verify => index_or_nothing(index, word.load(Relaxed))?,
+                    // One instruction: a load before the store would be a fault of its own.
+                    Work::VerifyAndWrite => index_or_nothing(index, word.swap(index, Relaxed))?,
                 }
             }
             accesses = end;
@@ -139,7 +147,7 @@ impl Pass<'_> {
         if found != expected && found != 0 {
             return Err(wrong(index, expected, found));
         }
-        if self.work != Work::Read {
+        if matches!(self.work, Work::Write | Work::VerifyAndWrite) {
             let first = index / PAGE_WORDS * PAGE_WORDS;
             let end = (first + PAGE_WORDS).min(words.len() as u64);
             (first..end)
@@ -177,6 +185,32 @@ fn verify_and_write(words: &[AtomicU64], first: usize, step: usize) -> Result<()
         index += step as u64;
     }
     Ok(())
+}
+
+/// Reads as fast as [`read`]: which word is wrong is looked for where one is.
+#[inline(always)]
+fn verify_all(words: &[AtomicU64], first: usize, step: usize) -> Result<(), WrongData> {
+    let mut index = first as u64;
+    let mut difference = 0;
+    for word in words.iter().step_by(step) {
+        difference |= word.load(Relaxed) ^ index;
+        index += step as u64;
+    }
+    if difference == 0 { Ok(()) } else { Err(first_wrong(words, first, step)) }
+}
+
+#[cold]
+fn first_wrong(words: &[AtomicU64], first: usize, step: usize) -> WrongData {
+    let mut of_words = (first as u64..).step_by(step).zip(words.iter().step_by(step));
+    let found = of_words.find_map(|(index, word)| verify(word, index, index).err());
+    // It may have changed back since, which is as bad.
+    found.unwrap_or_else(|| wrong(first as u64, first as u64, first as u64))
+}
+
+/// Checks what was at a random position.
+#[inline(always)]
+fn index_or_nothing(index: u64, found: u64) -> Result<(), WrongData> {
+    if found == index || found == 0 { Ok(()) } else { Err(wrong(index, index, found)) }
 }
 
 /// Checks that `word`, the one at `index`, holds what is expected there.
@@ -244,6 +278,36 @@ mod tests {
     }
 
     #[test]
+    fn a_read_of_what_was_written_finds_the_one_wrong_word_whatever_the_step() {
+        for step in [1, 7, 512, CLOCK_WORDS + 1] {
+            let words = zeros();
+            pass(Work::Write, step).sequential(&words).unwrap();
+            pass(Work::Verify, step).sequential(&words).unwrap();
+            for index in [step, (WORDS - 1) / step * step] {
+                words[index].store(0xBAD, Relaxed);
+                let error = pass(Work::Verify, step).sequential(&words).unwrap_err();
+                let index = index as u64;
+                assert_eq!(error, WrongData { offset: index * 8, expected: index, found: 0xBAD });
+                words[index as usize].store(index, Relaxed);
+            }
+        }
+    }
+
+    #[test]
+    fn at_random_positions_is_the_index_or_nothing_yet() {
+        for work in [Work::VerifyAndWrite, Work::Verify] {
+            let words = zeros();
+            pass(work, 1).random(&words, &mut Random::new(1)).unwrap();
+            pass(work, 1).random(&words, &mut Random::new(2)).unwrap();
+            let written = words.iter().filter(|word| word.load(Relaxed) != 0).count();
+            assert_eq!(written > WORDS / 2, work == Work::VerifyAndWrite);
+            words.iter().for_each(|word| word.store(0xBAD, Relaxed));
+            let error = pass(work, 1).random(&words, &mut Random::new(1)).unwrap_err();
+            assert_eq!((error.offset, error.found), (error.expected * 8, 0xBAD));
+        }
+    }
+
+    #[test]
     fn wrong_data_is_told_as_usemem_tells_it() {
         let error = WrongData { offset: 0x1000, expected: 0x200, found: 0 };
         let text = "Data wrong at offset 0x1000. Expected 0x00000200, got 0x00000000";
@@ -283,7 +347,7 @@ mod tests {
             pass(work, 1).sequential(&words).unwrap();
         }
         words.iter().for_each(|word| word.store(7, Relaxed));
-        for work in [Work::Read, Work::VerifyAndWrite] {
+        for work in [Work::Read, Work::Verify, Work::VerifyAndWrite] {
             assert!(pass(work, 1).sequential(&words).is_err());
             assert!(pass(work, 1).random(&words, &mut Random::new(1)).is_err());
         }

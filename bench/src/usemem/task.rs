@@ -105,7 +105,7 @@ impl Task<'_> {
             notice.wait()?;
             clock = Instant::now();
             for memory in &memories {
-                self.repeat(Work::Read, memory, &mut random, &mut progress)?;
+                self.repeat(Work::Verify, memory, &mut random, &mut progress)?;
             }
         }
         report::print(&report::throughput("", progress.bytes, clock.elapsed()))?;
@@ -200,8 +200,7 @@ impl Task<'_> {
             if round > 0 && options.dots {
                 report::print(".")?;
             }
-            let work = if round > 0 && work == Work::Write { Work::VerifyAndWrite } else { work };
-            let pass = self.pass(work, &time_is_up);
+            let pass = self.pass(in_round(options, round, work), &time_is_up);
             let ended = match options.order {
                 Order::Sequential => pass.sequential(memory.words())?,
                 Order::Random { .. } => pass.random(memory.words(), random)?,
@@ -253,6 +252,20 @@ impl Task<'_> {
             report::print(&report::freeing(clock.elapsed()))?;
         }
         Ok(())
+    }
+}
+
+/// What a round of `work` does: it verifies what can be known.
+fn in_round(options: &Options, round: u32, work: Work) -> Work {
+    let is_random = matches!(options.order, Order::Random { .. });
+    // Where nothing was written a file and the heap hold whatever they held before.
+    let was_zero = !matches!(options.source, Source::File { .. } | Source::Malloc);
+    match work {
+        Work::Verify if is_random && !was_zero => Work::Read,
+        work if is_random && !was_zero => work,
+        Work::Write if is_random || round > 0 => Work::VerifyAndWrite,
+        Work::Read if is_random => Work::Verify,
+        work => work,
     }
 }
 

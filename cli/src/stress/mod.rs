@@ -22,11 +22,15 @@ const ROUND_MAX: Duration = Duration::from_secs(20);
 /// Without `--seconds` and `--minutes`: all kinds of rounds, a few seconds each.
 const TIME_DEFAULT: Duration = Duration::from_secs(60);
 
+/// More than a year is a mistake.
+const MINUTES_MAX: u64 = 366 * 24 * 60;
+
 /// Options of `stress`.
 #[derive(Args)]
 pub struct StressArgs {
     /// How long, all rounds together [default: 1]
-    #[arg(long, value_name = "N", conflicts_with = "seconds")]
+    #[arg(long, value_name = "N", conflicts_with = "seconds",
+          value_parser = clap::value_parser!(u64).range(1..=MINUTES_MAX))]
     minutes: Option<u64>,
     /// How long, in seconds
     #[arg(long, value_name = "N")]

@@ -6,7 +6,7 @@
 mod patterns;
 
 use super::words::{PAGE_WORDS, word_at};
-use super::{Format, Outcome, Row, median};
+use super::{Format, Outcome, RUNS_MAX, Row, median, parse_memory};
 use crate::choice;
 use crate::disk;
 use clap::{Args, ValueEnum};
@@ -16,11 +16,8 @@ use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::time::Instant;
-use userswap::FaultMode;
-use userswap::internals::PAGE_BYTES;
-use userswap::internals::RA_POLICIES;
-use userswap::parse_size;
-use userswap::{Builder, Engine, Error, Region, Snapshot};
+use userswap::internals::{PAGE_BYTES, RA_POLICIES, default_swap_bytes, open};
+use userswap::{Builder, ByteSize, Engine, Error, FaultMode, Region, Snapshot};
 use userswap::{SwapPath, SwapSpec};
 use userswap_policy::readahead::ReadaheadPolicy;
 
@@ -46,14 +43,14 @@ pub struct ReadaheadArgs {
     #[arg(long, value_name = "MODE", default_value_t = FaultMode::Thread)]
     fault: FaultMode,
     /// RAM budget
-    #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = parse_size)]
+    #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = parse_memory)]
     ram: u64,
     /// Memory that is read
-    #[arg(long, value_name = "SIZE", default_value = "512M", value_parser = parse_size)]
+    #[arg(long, value_name = "SIZE", default_value = "512M", value_parser = parse_memory)]
     size: u64,
     /// Runs of each variant
     #[arg(long, value_name = "N", default_value_t = 3,
-          value_parser = clap::value_parser!(u32).range(1..))]
+          value_parser = clap::value_parser!(u32).range(1..=RUNS_MAX))]
     runs: u32,
     #[command(flatten)]
     pub(super) format: Format,
@@ -144,13 +141,42 @@ struct Bench<'a> {
     region: &'a Region,
 }
 
-pub(super) fn measure(args: &ReadaheadArgs) -> Outcome<ReadaheadRow> {
-    let mut spec = args.dev.clone();
-    // A device that is more than half full takes the slots of pages that are read, which are written again.
-    if matches!(&spec.path, SwapPath::Path(path) if path.is_dir()) {
-        spec.size = spec.size.or(Some(args.size * 3));
+impl ReadaheadArgs {
+    /// The device has all of the memory at once, and its file is read past the engine.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let device = self.device();
+        if !matches!(device.path, SwapPath::Path(_) | SwapPath::Memory) {
+            return Err(format!(
+                "--dev {}: its pages are in no file: name a directory, a file or mem:SIZE",
+                self.dev
+            ));
+        }
+        let found = open::checked(&device, default_swap_bytes(self.ram))
+            .map_err(|error| format!("--dev: {error}"))?;
+        // The first page is the header's.
+        let least = self.size + PAGE_BYTES as u64;
+        match found.bytes >= least {
+            true => Ok(()),
+            false => Err(format!(
+                "--dev {}: has no room for the {} of --size: use a larger one, or a smaller --size",
+                self.dev,
+                ByteSize(self.size)
+            )),
+        }
     }
-    let engine = Builder::new(args.ram).fault(args.fault).swap(spec).build()?;
+
+    fn device(&self) -> SwapSpec {
+        let mut spec = self.dev.clone();
+        // A device that is more than half full takes the slots of pages that are read, which are written again.
+        if matches!(&spec.path, SwapPath::Path(path) if path.is_dir()) {
+            spec.size = spec.size.or(Some(self.size * 3));
+        }
+        spec
+    }
+}
+
+pub(super) fn measure(args: &ReadaheadArgs) -> Outcome<ReadaheadRow> {
+    let engine = Builder::new(args.ram).fault(args.fault).swap(args.device()).build()?;
     engine.set("vma_ra_enabled", "false")?;
     let mut region = engine.map(args.size as usize)?;
     let words = region.as_typed_mut::<u64>();
@@ -246,6 +272,17 @@ mod tests {
     struct Line {
         #[command(flatten)]
         args: ReadaheadArgs,
+    }
+
+    #[test]
+    fn a_device_that_cannot_be_measured_is_refused_by_its_name() {
+        let check = |dev: &str| Line::parse_from(["", "--size", "32M", "--dev", dev]).args.check();
+        for dev in ["mem:8M", "mem:32M", "zram:64M", "/no/such/place/x"] {
+            let refusal = check(dev).unwrap_err();
+            assert!(refusal.contains(dev) && refusal.lines().count() == 1, "{refusal}");
+        }
+        assert_eq!(check("mem:33M"), Ok(()));
+        assert_eq!(check("/var/tmp"), Ok(()));
     }
 
     #[test]

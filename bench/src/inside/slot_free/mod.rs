@@ -4,7 +4,7 @@
 mod routine;
 
 use super::words::PAGE_WORDS;
-use super::{Format, Outcome, Row, in_turns, median};
+use super::{Format, Outcome, RUNS_MAX, Row, in_turns, median, memory_device, parse_memory};
 use crate::choice;
 use crate::figures::{Spread, Work, median_count, time_of};
 use crate::random::{Random, shuffled};
@@ -14,8 +14,6 @@ use serde::Serialize;
 use std::sync::Barrier;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
-use userswap::SwapSpec;
-use userswap::parse_size;
 use userswap::{Builder, Engine, Error, Region};
 use userswap_policy::free_batch::FreeOrder;
 
@@ -60,13 +58,14 @@ pub struct SlotFreeArgs {
           value_parser = clap::value_parser!(u32).range(1..=256))]
     tasks: u32,
     /// RAM budget
-    #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = parse_size)]
+    #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = parse_memory)]
     ram: u64,
     /// Memory of all threads together
-    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = parse_size)]
+    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = parse_memory)]
     size: u64,
     /// Runs of each variant
-    #[arg(long, value_name = "N", default_value_t = 3)]
+    #[arg(long, value_name = "N", default_value_t = 3,
+          value_parser = clap::value_parser!(u32).range(1..=RUNS_MAX))]
     runs: u32,
     /// Turns in which the batched free alone is timed, all orders in each
     #[arg(long, value_name = "N", default_value_t = 101,
@@ -202,8 +201,7 @@ impl Alone {
 }
 
 fn one_run(args: &SlotFreeArgs, devices: u32, order: Order) -> Result<FreeRow, Error> {
-    let spec = format!("mem:{},pri=1", args.size * 2 / u64::from(devices) + (64 << 20));
-    let spec: SwapSpec = spec.parse().expect("a specification of ours");
+    let spec = memory_device(args.size * 2 / u64::from(devices) + (64 << 20));
     let builder = (0..devices).fold(Builder::new(args.ram), |all, _| all.swap(spec.clone()));
     let engine = builder.build()?;
     engine.core().devices.set_free_order(order.into());

@@ -1,10 +1,11 @@
 //! The batched free alone: no region and no page, batches of slots in an order of chance.
+use crate::inside::memory_device;
 use crate::random::{Random, shuffled};
 use std::sync::Barrier;
 use std::sync::atomic::Ordering::Relaxed;
 use userswap::internals::clock::thread_cpu_ns;
 use userswap::internals::{Devices, PAGE_BYTES, Topology, open};
-use userswap::{Error, NodeId, SwapSpec};
+use userswap::{Error, NodeId};
 use userswap_policy::free_batch::FreeOrder;
 use userswap_policy::slot_cache::BATCH;
 
@@ -23,7 +24,7 @@ pub(super) struct Shape {
 pub(super) fn ns_per_slot(shape: Shape, seed: u64) -> Result<f64, Error> {
     // More than one device takes them all, and what a CPU's buffer holds.
     let bytes = u64::from(SLOTS) * PAGE_BYTES as u64 + (64 << 20);
-    let spec: SwapSpec = format!("mem:{bytes},pri=1").parse().expect("a specification of ours");
+    let spec = memory_device(bytes);
     let opened = (0..shape.devices).map(|_| open::open(&spec, bytes)).collect::<Result<_, _>>()?;
     let devices = Devices::new(opened, &Topology::one())?;
     devices.set_free_order(shape.order);

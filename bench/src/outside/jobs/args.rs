@@ -4,7 +4,8 @@ use super::job::{Job, Runtime};
 use super::venv;
 use crate::format::Format;
 use crate::kernel::Rival;
-use crate::outside::args::{RUNS_MAX, UsageError, bytes, number, swap_directory};
+use crate::outside::args::{RUNS_MAX, UsageError, bytes, number};
+use crate::outside::devices::Devices;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -64,6 +65,8 @@ pub(super) struct Plan {
     pub(super) faults: Vec<FaultMode>,
     pub(super) swap: Vec<String>,
     pub(super) compress: Option<Compress>,
+    /// What these two come to.
+    pub(super) devices: Devices,
     pub(super) rival: Option<Rival>,
     pub(super) limit: Option<Duration>,
     pub(super) scale: f64,
@@ -82,13 +85,17 @@ impl JobsArgs {
         if self.jobs().iter().any(|job| job.program().runtime == Runtime::Venv) {
             venv::check(&venv)?;
         }
+        let ram_bytes = bytes("--ram", &self.ram, RAM_MIN_BYTES)?;
+        let devices = Devices::checked(&self.swap, self.compress, ram_bytes)?;
+        devices.check_beside(self.vs)?;
         Ok(Plan {
             jobs: self.jobs(),
-            ram_bytes: bytes("--ram", &self.ram, RAM_MIN_BYTES)?,
+            ram_bytes,
             runs: number("--runs", &self.runs, RUNS_MAX)?,
             faults: self.fault.clone(),
             swap: self.swap.clone(),
             compress: self.compress,
+            devices,
             rival: self.vs,
             limit: limit
                 .map(|text| fraction("--limit", text, LIMIT_SECONDS_MAX))
@@ -97,12 +104,6 @@ impl JobsArgs {
             scale: fraction("--scale", &self.scale, SCALE_MAX)?,
             venv,
         })
-    }
-}
-
-impl Plan {
-    pub(super) fn swap_directory(&self) -> PathBuf {
-        swap_directory(&self.swap)
     }
 }
 
@@ -145,6 +146,8 @@ pub(super) mod tests {
         for (line, value) in [
             ("--ram 12Q", "\"12Q\""),
             ("--ram 1M", "\"1M\""),
+            ("--swap mem:1K", "1K is too small"),
+            ("--swap mem:1G --vs kernel", "mem:1G"),
             ("--runs 0", "'0'"),
             ("--scale 0", "'0'"),
             ("--scale 17", "'17'"),

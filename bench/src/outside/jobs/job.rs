@@ -25,7 +25,7 @@ pub(super) enum Job {
     Java,
     /// A Map of objects: filled, looked up, half replaced (node)
     Node,
-    /// Random writes to a page each, checked by a second pass (usemem)
+    /// Random writes to a page each, in two passes that check what they replace (usemem)
     Usemem,
 }
 

@@ -8,7 +8,7 @@ use super::workshop::{NotInstalled, Workshop};
 use crate::interrupt::Interrupt;
 use crate::kernel::{self, Limits};
 use crate::outside::alternate::BenchError;
-use crate::outside::budget::Budget;
+use crate::outside::budget::{Budget, Ended};
 use crate::process::{self, Course, Figures, Finished, Part, RunError};
 use crate::watch::Watch;
 use serde::{Serialize, Serializer};
@@ -87,7 +87,7 @@ pub(super) struct Bench<'a> {
 
 impl<'a> Bench<'a> {
     pub(super) fn new(plan: &'a Plan, exe: &'a Path) -> Result<Self, BenchError> {
-        let swap_directory = plan.swap_directory();
+        let swap_directory = plan.devices.swap_directory();
         if let Some(rival) = plan.rival {
             rival.place(&swap_directory, None).check()?;
         }
@@ -107,8 +107,9 @@ impl<'a> Bench<'a> {
         };
         let unlimited = Given { limit: None, swap_bytes: 0 };
         let native = self.finish(Side::Native, &words, unlimited)?;
-        let first = self.judged(job, Side::Native, &native, &native.stdout);
-        let limit = self.limit(native.wall);
+        let expected = &native.finished.stdout;
+        let first = self.judged(job, Side::Native, &native, expected);
+        let limit = self.limit(native.finished.wall);
         let given = Given { limit: Some(limit), swap_bytes: swap_bytes(first.anon_bytes_max) };
         let mut runs = vec![first];
         // Without a native result there is nothing to hold the others against.
@@ -118,8 +119,8 @@ impl<'a> Bench<'a> {
                 // A side that took too long once does not get the time again.
                 let is_slow = |run: &Run| run.side == side && run.verdict == Verdict::TooLong;
                 if !runs.iter().any(is_slow) {
-                    let finished = self.finish(side, &words, given)?;
-                    runs.push(self.judged(job, side, &finished, &native.stdout));
+                    let ended = self.finish(side, &words, given)?;
+                    runs.push(self.judged(job, side, &ended, expected));
                 }
             }
         }
@@ -137,7 +138,7 @@ impl<'a> Bench<'a> {
     }
 
     /// Runs the program on one side, well or not.
-    fn finish(&self, side: Side, words: &[OsString], given: Given) -> Result<Finished, BenchError> {
+    fn finish(&self, side: Side, words: &[OsString], given: Given) -> Result<Ended, BenchError> {
         self.interrupt.check().map_err(RunError::from)?;
         let watch = Some(Watch { limit: given.limit });
         let course = Course { watch, ..Course::new(Part::Whole) };
@@ -152,15 +153,18 @@ impl<'a> Bench<'a> {
             (Side::Kernel, Some(rival)) => {
                 let place = rival.place(&self.swap_directory, None);
                 let limits = Limits { ram_bytes, swap_bytes: given.swap_bytes, place };
-                Ok(kernel::run(&mut command, &limits, &course)?.finished)
+                Ok(Ended::unlimited(kernel::run(&mut command, &limits, &course)?.finished))
             }
-            (Side::Native | Side::Kernel, _) => Ok(process::run(&mut command, &course)?),
+            (Side::Native | Side::Kernel, _) => {
+                Ok(Ended::unlimited(process::run(&mut command, &course)?))
+            }
         }
     }
 
     /// The figures of a run, told as they come.
-    fn judged(&self, job: Job, side: Side, finished: &Finished, expected: &str) -> Run {
-        let run = Run::new(side, finished, Verdict::of(job, finished, expected));
+    fn judged(&self, job: Job, side: Side, ended: &Ended, expected: &str) -> Run {
+        let verdict = Verdict::of(job, &ended.finished, expected).within(ended.excess.as_ref());
+        let run = Run::new(side, &ended.finished, verdict);
         match run.verdict.complaint() {
             Some(complaint) => eprintln!("{job}: {side}: {complaint}"),
             None if run.verdict == Verdict::TooLong => {

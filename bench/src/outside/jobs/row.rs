@@ -64,8 +64,13 @@ impl Row {
         self.runs().iter().filter(move |run| run.side == side)
     }
 
+    /// Whether a run of this side failed, or had another result: then it has no figures.
+    fn is_bad(&self, side: Side) -> bool {
+        self.of(side).any(|run| run.verdict.complaint().is_some())
+    }
+
     fn taken(&self, side: Side) -> Taken {
-        if self.of(side).any(|run| run.verdict.complaint().is_some()) {
+        if self.is_bad(side) {
             return Taken::Unknown;
         }
         match self.of(side).find(|run| run.verdict == Verdict::TooLong) {
@@ -113,7 +118,8 @@ impl Row {
     pub(super) fn part(&self, side: Side, name: &str) -> Option<f64> {
         let named =
             |run: &Run| run.parts.iter().find(|part| part.name == name).map(|part| part.seconds);
-        Spread::of(self.of(side).filter_map(named)).map(|spread| spread.median)
+        let runs = self.of(side).filter(|_| !self.is_bad(side));
+        Spread::of(runs.filter_map(named)).map(|spread| spread.median)
     }
 }
 
@@ -205,5 +211,8 @@ pub(super) mod tests {
         let failed = Verdict::Failed { why: "signal 9".to_owned() };
         let failed = ended(row(Job::Node, &[1.0], &[1.0]), OURS, &failed);
         assert_eq!((failed.time(OURS).as_str(), ratio_of(&failed)), ("**failed**", None));
+        for bad in [wrong, failed] {
+            assert_eq!((bad.part(OURS, "fill"), bad.part(Side::Native, "fill")), (None, Some(0.5)));
+        }
     }
 }

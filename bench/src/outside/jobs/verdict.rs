@@ -1,6 +1,7 @@
 //! How a run ended, held against the native one, and the parts that it timed itself.
 
 use super::job::Job;
+use crate::outside::excess::Excess;
 use crate::process::Finished;
 use crate::watch::Ending;
 use serde::Serialize;
@@ -47,6 +48,14 @@ impl Verdict {
         }
         let (native, here) = first_difference(&native, &here);
         Self::Wrong { native, here }
+    }
+
+    /// The same of a run that had so much beyond its budget: how fast it was with that says nothing.
+    pub(super) fn within(self, excess: Option<&Excess>) -> Self {
+        match (self, excess) {
+            (Self::Same, Some(excess)) => Self::Failed { why: excess.to_string() },
+            (verdict, _) => verdict,
+        }
     }
 
     /// What is wrong, in a line; nothing where nothing is.
@@ -135,6 +144,15 @@ mod tests {
             complaint.contains("SIGSEGV") && complaint.ends_with("no more memory"),
             "{complaint}"
         );
+    }
+
+    #[test]
+    fn a_run_beyond_its_budget_failed_and_a_wrong_one_stays_wrong() {
+        let excess = Excess::Stuck(3 << 20);
+        assert_eq!(Verdict::Same.within(None), Verdict::Same);
+        let complaint = Verdict::Same.within(Some(&excess)).complaint().unwrap();
+        assert!(complaint.starts_with("failed: it took 3 MiB beyond its budget"), "{complaint}");
+        assert_eq!(Verdict::TooLong.within(Some(&excess)), Verdict::TooLong);
     }
 
     #[test]

@@ -108,7 +108,7 @@ fn java_words(classes: &Path, file: &Path, count: u64) -> Vec<OsString> {
     words
 }
 
-/// A page at a time, in the same random order on all sides; the second pass checks what the first wrote.
+/// A page at a time, in the same random order on all sides; what is replaced is checked.
 fn usemem_words(exe: &Path) -> Vec<OsString> {
     let words = ["usemem", "-q", "-R", "--random-seed", "1", "-j", "4096", "-r", "2"];
     [exe.into()].into_iter().chain(words.map(OsString::from)).collect()
