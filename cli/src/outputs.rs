@@ -37,6 +37,20 @@ pub fn check_replaced(option: &str, file: &Path) -> Result<PathBuf, Failure> {
     Ok(file.to_owned())
 }
 
+/// Makes sure that what is drawn from a record does not take the place of one.
+///
+/// # Errors
+/// A record or trace is there.
+pub fn keep_record(option: &str, file: &Path) -> Result<(), Failure> {
+    match userswap_report::is_trace(file) {
+        false => Ok(()),
+        true => Err(Failure::usage(format!(
+            "{option} {}: is a record, which would be lost: name another file",
+            file.display()
+        ))),
+    }
+}
+
 /// Removes an older trace, so that one that is there at the end is of this run: a program that fits its budget writes none.
 ///
 /// # Errors

@@ -54,6 +54,7 @@ pub fn record(args: RecordArgs) -> Result<ExitCode, Failure> {
     match args.perfetto {
         None => recorded(args.run).map(|never| match never {}),
         Some(events) => {
+            outputs::keep_record("--perfetto", &events)?;
             export(&open(named(&args.run)?)?, "--perfetto", &events)?;
             Ok(ExitCode::SUCCESS)
         }

@@ -1,14 +1,16 @@
 //! `userswap report`: what a record says, in words and pictures. All of it is in the crate of reports.
 
-use std::fs;
-use std::io::BufWriter;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use userswap::internals::whole_file;
 use userswap_report::{Record, advice, draw, perfetto, words};
 
 use crate::control::{Lean, plain, table};
 use crate::failure::Failure;
+use crate::outputs::keep_record;
 use crate::said;
 
 /// Mappings that are named.
@@ -40,6 +42,8 @@ pub struct ReportArgs {
 /// A file is no record, or cannot be written.
 pub fn report(args: &ReportArgs) -> Result<ExitCode, Failure> {
     let output = args.output.as_deref().map(|file| Ok((file, Form::of(file)?))).transpose()?;
+    output.map_or(Ok(()), |(file, _)| keep_record("-o", file))?;
+    args.perfetto.as_deref().map_or(Ok(()), |file| keep_record("--perfetto", file))?;
     match (&args.files[..], args.compare) {
         ([file], false) => one(&open(file)?, output, args.perfetto.as_deref())?,
         ([a, b], true) => two(&open(a)?, &open(b)?, output)?,
@@ -70,13 +74,16 @@ impl Form {
 }
 
 pub(crate) fn open(file: &Path) -> Result<Record, Failure> {
-    if !file.exists() {
-        let file = file.display();
-        return Err(Failure::usage(format!(
-            "{file}: does not exist: name a file of userswap record; a program writes none that fits its budget"
-        )));
+    let named = file.display();
+    match file.try_exists() {
+        Ok(true) => Record::open(file).map_err(Failure::usage),
+        Ok(false) => Err(Failure::usage(format!(
+            "{named}: does not exist: name a file of userswap record; a program writes none that fits its budget"
+        ))),
+        Err(error) => {
+            Err(Failure::usage(format!("{named}: {error}: name a file that can be read")))
+        }
     }
-    Record::open(file).map_err(Failure::usage)
 }
 
 fn one(
@@ -90,7 +97,7 @@ fn one(
     match output {
         Some((file, form)) => {
             let text = if form == Form::Html { draw::html(record) } else { draw::svg(record) };
-            fs::write(file, text).map_err(|error| unwritten("-o", file, &error))
+            write("-o", file, |to| to.write_all(text.as_bytes()))
         }
         None if perfetto.is_some() => Ok(()),
         None => said::print(text(record)),
@@ -99,19 +106,36 @@ fn one(
 
 /// Writes the events of a record for the Perfetto UI.
 pub(crate) fn export(record: &Record, option: &str, file: &Path) -> Result<(), Failure> {
-    let written = fs::File::create(file).and_then(|created| {
-        let mut created = BufWriter::new(created);
-        perfetto::write(record, &mut created)?;
-        std::io::Write::flush(&mut created)
-    });
-    written.map_err(|error| unwritten(option, file, &error))
+    write(option, file, |to| perfetto::write(record, to))
+}
+
+/// A plain file has its new content whole or not at all; a pipe has it as it comes.
+fn write(
+    option: &str,
+    file: &Path,
+    fill: impl FnOnce(&mut BufWriter<&mut File>) -> io::Result<()>,
+) -> Result<(), Failure> {
+    let fill = |to: &mut File| {
+        let mut to = BufWriter::new(to);
+        fill(&mut to)?;
+        to.flush()
+    };
+    let written = match fs::metadata(file) {
+        Ok(there) if !there.is_file() => {
+            File::options().write(true).open(file).and_then(|mut pipe| fill(&mut pipe))
+        }
+        _ => whole_file::replace_by(file, fill),
+    };
+    written.map_err(|error| {
+        let file = file.display();
+        Failure::usage(format!("{option} {file}: {error}: use a file that can be written"))
+    })
 }
 
 fn two(a: &Record, b: &Record, output: Option<(&Path, Form)>) -> Result<(), Failure> {
     match output {
         Some((file, Form::Html)) => {
-            let written = fs::write(file, draw::html_compared(a, b));
-            written.map_err(|error| unwritten("-o", file, &error))
+            write("-o", file, |to| to.write_all(draw::html_compared(a, b).as_bytes()))
         }
         Some((file, Form::Svg)) => {
             let file = file.display();
@@ -128,10 +152,6 @@ fn two(a: &Record, b: &Record, output: Option<(&Path, Form)>) -> Result<(), Fail
             ))
         }
     }
-}
-
-fn unwritten(option: &str, file: &Path, error: &std::io::Error) -> Failure {
-    Failure::usage(format!("{option} {}: {error}: use a file that can be written", file.display()))
 }
 
 /// All that is said of one record.

@@ -1,4 +1,4 @@
-//! `run --record`, `report` and `advise` on programs whose use of memory is known.
+//! `run --record`, `record` and `report` on programs whose use of memory is known.
 
 mod preload_support;
 
@@ -354,19 +354,52 @@ fn words_say_what_more_ram_would_do_and_two_records_are_compared() {
     assert!(page.contains("id=\"first-curve\"") && page.contains("id=\"second-curve\""));
 }
 
+/// Standard output, which is a pipe here.
+const PIPE: &str = "/proc/self/fd/1";
+
 #[test]
-fn advice_names_a_budget_that_holds_the_loop() {
+fn a_record_is_kept_from_what_is_drawn_from_it() {
     let directory = directory();
     let program = compile(directory.path(), "loop_then_hot.c");
-    let advised = userswap(&["advise", "--", text(&program)]);
-    let said = String::from_utf8_lossy(&advised.stderr).into_owned();
-    assert!(advised.status.success() && advised.stdout.is_empty(), "{said}");
-    let rest = said.split("of native speed: ").nth(1).unwrap_or_else(|| panic!("{said}"));
-    let budget: u64 = rest.split('M').next().unwrap().parse().unwrap();
-    assert!((40..=64).contains(&budget), "{said}");
-    let advised = userswap(&["advise", "--", "true"]);
-    let said = String::from_utf8_lossy(&advised.stderr).into_owned();
-    assert!(said.starts_with("The program fits 16M"), "{said}");
+    let (file, _) = record(directory.path(), "thread", &program);
+    let whole = fs::read(&file).unwrap();
+    let at = |name: &str| directory.path().join(name);
+    let [link, html] = [at("link.json"), at("record.html")];
+    std::os::unix::fs::symlink("record", &link).unwrap();
+    fs::write(&html, &whole).unwrap();
+    let kept = "is a record, which would be lost: name another file";
+    for to in [&file, &link, &html] {
+        refused(&["record", "--perfetto", text(to), text(&file)], &["--perfetto", text(to), kept]);
+        refused(&["report", text(&file), "--perfetto", text(to)], &["--perfetto", text(to), kept]);
+    }
+    // Meant as what is read.
+    refused(&["record", "--perfetto", text(&file)], &[text(&file), kept]);
+    refused(&["report", text(&file), "-o", text(&html)], &["-o", text(&html), kept]);
+    assert!([&file, &link, &html].iter().all(|file| fs::read(file).unwrap() == whole));
+    // What is no record may be there, and so may a pipe.
+    let events = at("events.json");
+    fs::write(&events, "older").unwrap();
+    for to in [text(&events), PIPE] {
+        let written = userswap(&["report", text(&file), "--perfetto", to]);
+        assert!(written.status.success(), "{written:?}");
+        let printed = if to == PIPE { written.stdout } else { fs::read(to).unwrap() };
+        let value: Value = serde_json::from_slice(&printed).unwrap();
+        assert!(value["traceEvents"].is_array());
+    }
+    let names = fs::read_dir(directory.path()).unwrap().flatten().map(|entry| entry.file_name());
+    assert!(!names.into_iter().any(|name| name.to_string_lossy().ends_with(".tmp")));
+}
+
+#[test]
+fn a_record_that_is_cut_is_reported_up_to_there() {
+    let directory = directory();
+    let program = compile(directory.path(), "loop_then_hot.c");
+    let (file, _) = record(directory.path(), "thread", &program);
+    let whole = fs::read(&file).unwrap();
+    fs::write(&file, &whole[..whole.len() * 2 / 3]).unwrap();
+    let said = succeed(Command::new(env!("CARGO_BIN_EXE_userswap")).arg("report").arg(&file));
+    assert!(said.contains("in the middle of a block: what came after is not in it"), "{said}");
+    assert!(said.contains("the record has no end: "), "{said}");
 }
 
 #[test]
@@ -381,7 +414,6 @@ fn what_is_no_record_gets_one_line_and_status_2() {
     for (content, said) in [
         (&b"nonsense"[..], "is no trace: name a file"),
         (userswap_trace::recorded::NUMPY_SORT, "is a trace without samples"),
-        (&whole[..whole.len() / 2], "is cut at byte"),
         (&damaged, "is damaged at byte"),
     ] {
         fs::write(&bad, content).unwrap();
@@ -389,6 +421,8 @@ fn what_is_no_record_gets_one_line_and_status_2() {
     }
     let good = text(&file);
     refused(&["report", "/no/such"], &["/no/such", "name a file of userswap record"]);
+    let inside = format!("{good}/inside");
+    refused(&["report", &inside], &[&inside, "Not a directory", "name a file that can be read"]);
     refused(&["report", good, "-o", "report.png"], &["report.png", "ends in .html or .svg"]);
     refused(&["report", good, "-o", "/no/such/a.svg"], &["/no/such/a.svg", "can be written"]);
     refused(&["report", good, good], &["--compare"]);

@@ -97,6 +97,18 @@ fn a_forked_child_has_a_trace_of_its_own_and_every_byte() {
 }
 
 #[test]
+fn a_program_that_a_shell_starts_has_a_trace_of_all_its_pages() {
+    let directory = directory();
+    let program = compile(directory.path(), "heap.c");
+    record(directory.path(), "thread", &["sh", "-c", "\"$0\"; true", text(&program)]);
+    let traces = traces(directory.path());
+    let [(file, recording)] = &traces[..] else { panic!("{} traces", traces.len()) };
+    assert!(file.ends_with(format!("trace.{}", recording.header.pid)));
+    assert!(!recording.header.forked, "{:?}", recording.header);
+    assert_counted(directory.path(), recording);
+}
+
+#[test]
 fn a_program_that_becomes_another_keeps_the_trace_of_the_first() {
     let directory = directory();
     let script = directory.path().join("script.py");
@@ -146,6 +158,13 @@ fn a_recorded_program_is_simulated_with_other_budgets_and_rules() {
     );
     let note = report["notes"][0].as_str().unwrap();
     assert!(note.starts_with("heap used ") && !note.contains("lost"), "{note}");
+    // What a program leaves that is killed as it writes.
+    let whole = fs::read(&trace).unwrap();
+    fs::write(&trace, &whole[..whole.len() - 40]).unwrap();
+    let output = sim(&["--trace", text(&trace), "--json"]);
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let note = report["notes"][0].as_str().unwrap();
+    assert!(note.contains("the file is not whole"), "{note}");
 }
 
 #[test]
@@ -159,7 +178,6 @@ fn a_file_that_is_no_trace_gets_one_line_and_status_2() {
         (b"#!/bin/sh\n", "is no trace"),
         (b"userswap-trace 5 {}\n", "is a trace of version \"5\", this userswap reads 1 to 4"),
         (b"userswap-trace 1 {}\n", "its header is damaged"),
-        (&whole[..whole.len() / 2], "is cut at byte"),
         (&damaged, "is damaged at byte"),
     ] {
         fs::write(&bad, content).unwrap();

@@ -46,7 +46,7 @@ impl Doubt {
             Self::NothingRead => "nothing was read back: there is nothing to estimate from",
             Self::Lost => "not sure: events were lost, and with them pages that came back",
             Self::NoEnd => {
-                "not sure: the record has no end, the program was killed or became another by exec"
+                "not sure: the record has no end: the program was killed or became another by exec, or there was no room for more"
             }
             Self::Forked => "less sure: pages from before the fork are not in the record",
             Self::Sampled => "fairly sure: it looked at a share of the pages only",
@@ -97,12 +97,11 @@ pub fn unstalled_s(record: &Record) -> f64 {
     (duration_s(record) - record.totals.stall_ns as f64 / 1e9).max(0.0)
 }
 
-/// Seconds that the program would have taken with all of its memory in RAM, at least: those of its CPU time that were spent
-/// outside the kernel. What a fault costs beyond the wait (switches between threads, pages that are mapped and unmapped) is
-/// no part of it.
+/// Seconds that the program would have taken with all of its memory in RAM, at least: of those without waiting the share that
+/// CPU time outside the kernel has of all CPU time since the record began. What a fault costs beyond the wait (switches
+/// between threads, pages that are mapped and unmapped) is no part of it.
 pub fn native_s(record: &Record) -> f64 {
-    let last = record.moments.last().map(|moment| &moment.sample);
-    let (all, user) = last.map_or((0, 0), |sample| (sample.cpu_ms, sample.user_ms));
+    let (all, user) = (record.totals.cpu_ms, record.totals.user_ms);
     match user {
         // Records of older versions do not tell.
         0 => unstalled_s(record),

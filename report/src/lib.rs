@@ -11,6 +11,7 @@ pub mod advice;
 pub mod curve;
 pub mod draw;
 mod mappings;
+mod moments;
 mod origins;
 pub mod perfetto;
 mod record;
@@ -19,4 +20,6 @@ mod symbols;
 pub mod words;
 
 pub use mappings::Cost;
-pub use record::{Moment, Record, Totals};
+pub use moments::Moment;
+pub use record::{Record, Totals};
+pub use userswap_trace::is_trace;

@@ -1,5 +1,6 @@
 //! A record as events that the Perfetto UI and chrome://tracing open: JSON, a line each.
-use crate::record::{Moment, Record};
+use crate::moments::Moment;
+use crate::record::Record;
 use crate::size::PAGE_BYTES;
 use crate::words;
 use serde_json::{Value, json};

@@ -2,20 +2,12 @@
 use crate::access::Access;
 use crate::curve::{Curve, Ram};
 use crate::mappings::{Cost, Costs};
+use crate::moments::{Moment, Moments, add};
 use crate::origins::Origins;
 use std::collections::BTreeMap;
 use std::io::BufRead;
 use std::path::Path;
 use userswap_trace::{BadTrace, Event, Header, Kind, Reader, Sample};
-
-/// A sample with its time.
-#[derive(Clone, Debug, Default)]
-pub struct Moment {
-    /// Milliseconds since the record began.
-    pub at_ms: u64,
-    /// What was sampled; without mappings, which have been looked at.
-    pub sample: Sample,
-}
 
 /// Sums over a whole record.
 #[derive(Clone, Debug, Default)]
@@ -34,6 +26,14 @@ pub struct Totals {
     pub written_bytes: u64,
     /// Nanoseconds in which the busiest device had a request under way.
     pub busy_ns: u64,
+    /// The most pages that were in RAM or on devices at one moment.
+    pub pages_max: u64,
+    /// Milliseconds of CPU time since the first sample.
+    pub cpu_ms: u64,
+    /// Of it, outside the kernel.
+    pub user_ms: u64,
+    /// Both as they were at the first sample: what the process had used before.
+    before_ms: Option<[u64; 2]>,
 }
 
 /// What a record has.
@@ -41,7 +41,7 @@ pub struct Totals {
 pub struct Record {
     /// What was recorded.
     pub header: Header,
-    /// Samples, in their order.
+    /// Samples, in their order; several are one moment where there are very many.
     pub moments: Vec<Moment>,
     /// Sums over all of them.
     pub totals: Totals,
@@ -57,8 +57,10 @@ pub struct Record {
     pub origins: Vec<String>,
     /// Events that are missing.
     pub lost: u64,
-    /// False if the program was killed or became another.
+    /// False if the program was killed or became another, or if the file is not whole.
     pub has_ended: bool,
+    /// Where a file ends that has a part of a block at its end.
+    pub cut_at: Option<u64>,
 }
 
 impl Record {
@@ -82,7 +84,7 @@ impl Record {
     /// Reads to the end.
     ///
     /// # Errors
-    /// The file is damaged or cut.
+    /// The file is damaged.
     pub fn read<R: BufRead>(reader: Reader<R>) -> Result<Self, BadTrace> {
         Self::whole(reader, Origins::words)
     }
@@ -96,8 +98,9 @@ impl Record {
         while let Some(block) = reader.next_block()? {
             looks.lost += block.lost;
             looks.waiting.extend(block.events);
+            looks.at_ms = block.at_ms;
             if let Some(sample) = block.sample {
-                looks.take_sample(*sample, block.at_ms);
+                looks.take_sample(*sample);
             } else if looks.waiting.len() > WAITING_MAX {
                 looks.take_events();
             }
@@ -107,7 +110,7 @@ impl Record {
         let origins = words(&origins);
         Ok(Self {
             header,
-            moments,
+            moments: moments.into_vec(),
             totals,
             curve,
             access,
@@ -116,6 +119,7 @@ impl Record {
             origins,
             lost,
             has_ended: reader.has_ended(),
+            cut_at: reader.cut_at(),
         })
     }
 
@@ -147,16 +151,6 @@ impl Record {
     pub fn stalled(&self) -> f64 {
         self.totals.stall_ns as f64 / (self.duration_ms().max(1) as f64 * 1e6)
     }
-
-    /// The most pages that were in RAM or on devices at one moment.
-    pub fn pages_max(&self) -> u64 {
-        let of = |moment: &Moment| {
-            let Sample { pages, devices, .. } = &moment.sample;
-            let used = devices.iter().map(|device| device.used_pages);
-            used.fold(pages.resident, u64::saturating_add)
-        };
-        self.moments.iter().map(of).max().unwrap_or(0)
-    }
 }
 
 /// Events that wait for the sample after them, which says what was mapped, at most.
@@ -168,7 +162,9 @@ const RUN_MAX: u32 = 1 << 20;
 /// What grows as a record is read.
 #[derive(Default)]
 struct Looks {
-    moments: Vec<Moment>,
+    moments: Moments,
+    /// Of the last block.
+    at_ms: u64,
     totals: Totals,
     curve: Curve,
     access: Access,
@@ -184,7 +180,7 @@ impl Looks {
         Self { ram: Ram { budget, cached: 0 }, ..Self::default() }
     }
 
-    fn take_sample(&mut self, mut sample: Sample, at_ms: u64) {
+    fn take_sample(&mut self, mut sample: Sample) {
         self.origins.take(&mut sample);
         if let Some(mappings) = sample.mappings.take() {
             self.costs.set(mappings);
@@ -192,7 +188,7 @@ impl Looks {
         self.ram = Ram { budget: sample.pages.budget, cached: sample.pages.cached };
         self.take_events();
         self.totals.add(&sample);
-        self.moments.push(Moment { at_ms, sample });
+        self.moments.push(Moment { at_ms: self.at_ms, sample });
     }
 
     fn take_events(&mut self) {
@@ -212,19 +208,12 @@ impl Looks {
             }),
             Kind::Read => {
                 self.costs.of(event.first).faults += 1;
-                self.access.add(self.moments.len() as u32, event.first);
+                self.access.add(self.at_ms, event.first);
             }
-            Kind::FirstTouch | Kind::SecondChance => {
-                self.access.add(self.moments.len() as u32, event.first);
-            }
+            Kind::FirstTouch | Kind::SecondChance => self.access.add(self.at_ms, event.first),
             Kind::Waited | Kind::Present | Kind::Nothing | Kind::Written => {}
         }
     }
-}
-
-/// A file may say anything.
-fn add(sum: &mut u64, more: u64) {
-    *sum = sum.saturating_add(more);
 }
 
 impl Totals {
@@ -243,6 +232,11 @@ impl Totals {
         }
         let busiest = sample.devices.iter().map(|device| device.busy_ns).max();
         add(&mut self.busy_ns, busiest.unwrap_or(0));
+        let used = sample.devices.iter().map(|device| device.used_pages);
+        self.pages_max = self.pages_max.max(used.fold(sample.pages.resident, u64::saturating_add));
+        let [cpu, user] = *self.before_ms.get_or_insert([sample.cpu_ms, sample.user_ms]);
+        self.cpu_ms = sample.cpu_ms.saturating_sub(cpu);
+        self.user_ms = sample.user_ms.saturating_sub(user);
     }
 
     /// The time below which a share of the faults stayed, by the bound of its bucket.

@@ -33,7 +33,7 @@ pub fn facts(record: &Record) -> Vec<(&'static str, String)> {
             format!("{seconds:.2} s since it outgrew its budget, {:.2} s of CPU", cpu_s(record)),
         ),
         ("budget", size::pages(record.budget_pages())),
-        ("at most", format!("{} in RAM and on devices", size::pages(record.pages_max()))),
+        ("at most", format!("{} in RAM and on devices", size::pages(record.totals.pages_max))),
         ("faults", format!("{}, {} of them with a read", size::count(faults), size::count(reads))),
         ("latency", format!("half below {}, 99 % below {}", latency(0.5), latency(0.99))),
         ("swapped in", format!("{} in pages", size::pages(record.counter("pswpin")))),
@@ -43,6 +43,8 @@ pub fn facts(record: &Record) -> Vec<(&'static str, String)> {
     let became =
         |program| format!("{}, by exec: what that did is in a record of its own", plain(program));
     facts.extend(record.became().map(|program| ("became", became(program))));
+    let cut = |at| format!("at byte {at}, in the middle of a block: what came after is not in it");
+    facts.extend(record.cut_at.map(|at| ("cut", cut(at))));
     facts
 }
 
@@ -60,7 +62,7 @@ pub fn plain(text: &str) -> String {
 }
 
 fn cpu_s(record: &Record) -> f64 {
-    record.moments.last().map_or(0.0, |moment| moment.sample.cpu_ms as f64 / 1e3)
+    record.totals.cpu_ms as f64 / 1e3
 }
 
 /// What held the run back and what would help, a paragraph each, what matters most first.

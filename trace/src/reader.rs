@@ -88,14 +88,34 @@ pub struct Block {
     pub sample: Option<Box<Sample>>,
 }
 
+/// How far a trace has been read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum End {
+    /// To the end of a block.
+    NotYet,
+    /// To the block that says so.
+    Said,
+    /// To a block of which there is a part: the program was killed as it was written, or the file was cut since.
+    Cut,
+}
+
 /// A trace that is being read.
 pub struct Reader<R: BufRead> {
     file: String,
     from: R,
     header: Header,
-    /// Bytes read so far.
+    /// Bytes of what has been read.
     offset: u64,
-    has_ended: bool,
+    end: End,
+}
+
+/// Whether there is a plain file that begins as traces and records do, of whatever version.
+pub fn is_trace(file: &Path) -> bool {
+    let mut begin = [0; MAGIC.len()];
+    // A pipe that nobody writes to would be waited for.
+    std::fs::metadata(file).is_ok_and(|there| there.is_file())
+        && File::open(file).and_then(|mut file| file.read_exact(&mut begin)).is_ok()
+        && begin == *MAGIC.as_bytes()
 }
 
 impl Reader<BufReader<File>> {
@@ -140,7 +160,7 @@ impl<R: BufRead> Reader<R> {
         if header.page_bytes == 0 || header.pages == 0 {
             return Err(bad("its header has no pages: record it again".into()));
         }
-        Ok(Self { offset: line.len() as u64, file, from, header, has_ended: false })
+        Ok(Self { offset: line.len() as u64, file, from, header, end: End::NotYet })
     }
 
     /// What the trace is of.
@@ -150,17 +170,22 @@ impl<R: BufRead> Reader<R> {
 
     /// Whether the end has been read: that of a program that was killed is missing.
     pub fn has_ended(&self) -> bool {
-        self.has_ended
+        self.end == End::Said
     }
 
-    /// The next block; None after the last one.
+    /// Where the last whole block ends, if all that is left is a part of the next one.
+    pub fn cut_at(&self) -> Option<u64> {
+        (self.end == End::Cut).then_some(self.offset)
+    }
+
+    /// The next block; None after the last whole one.
     ///
     /// # Errors
-    /// The file is cut or damaged, or cannot be read.
+    /// The file is damaged, or cannot be read.
     pub fn next_block(&mut self) -> Result<Option<Block>, BadTrace> {
         let Some((head, packed)) = self.next_packed()? else { return Ok(None) };
         if head.is_end() {
-            self.has_ended = true;
+            self.end = End::Said;
             let goes_on = self.fill(&mut [0])? > 0;
             return if goes_on { Err(self.damaged("goes on after its end")) } else { Ok(None) };
         }
@@ -196,8 +221,13 @@ impl<R: BufRead> Reader<R> {
 
     fn next_packed(&mut self) -> Result<Option<(BlockHead, Vec<u8>)>, BadTrace> {
         let mut bytes = [0; HEAD_BYTES];
-        if self.has_ended || self.fill(&mut bytes)? == 0 {
+        if self.end != End::NotYet {
             return Ok(None);
+        }
+        match self.fill(&mut bytes)? {
+            0 => return Ok(None),
+            HEAD_BYTES => {}
+            _ => return Ok(self.cut()),
         }
         let head = BlockHead::from_bytes(&bytes);
         let packed_max = lz4_flex::block::get_maximum_output_size(BLOCK_BYTES_MAX);
@@ -205,8 +235,8 @@ impl<R: BufRead> Reader<R> {
             return Err(self.damaged("is damaged"));
         }
         let mut packed = vec![0; head.packed as usize];
-        if !packed.is_empty() && self.fill(&mut packed)? == 0 {
-            return Err(self.damaged("is cut"));
+        if self.fill(&mut packed)? < packed.len() {
+            return Ok(self.cut());
         }
         if hash(&bytes, &packed).to_le_bytes() != bytes[..HASHED_FROM] {
             return Err(self.damaged("is damaged"));
@@ -215,13 +245,18 @@ impl<R: BufRead> Reader<R> {
         Ok(Some((head, packed)))
     }
 
-    /// Fills `bytes`; 0 if there is nothing left.
+    /// There is nothing more that is whole.
+    fn cut<T>(&mut self) -> Option<T> {
+        self.end = End::Cut;
+        None
+    }
+
+    /// Fills `bytes` as far as there is something left; returns how far.
     fn fill(&mut self, bytes: &mut [u8]) -> Result<usize, BadTrace> {
         let mut filled = 0;
         while filled < bytes.len() {
             match self.from.read(&mut bytes[filled..]) {
-                Ok(0) if filled == 0 => return Ok(0),
-                Ok(0) => return Err(self.damaged("is cut")),
+                Ok(0) => break,
                 Ok(count) => filled += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(self.bad(error.to_string())),

@@ -31,7 +31,7 @@ pub struct Recording {
     pub lost: u64,
     /// Milliseconds to the last block.
     pub duration_ms: u64,
-    /// False if the program was killed.
+    /// False if the program was killed, or the file is not whole.
     pub has_ended: bool,
 }
 
@@ -39,7 +39,7 @@ impl Recording {
     /// Reads a trace to its end.
     ///
     /// # Errors
-    /// The file is cut or damaged, or cannot be read.
+    /// The file is damaged, or cannot be read.
     pub fn read<R: BufRead>(mut reader: Reader<R>) -> Result<Self, BadTrace> {
         let mut uses = Uses::default();
         let mut events = [0; Kind::ALL.len()];

@@ -7,6 +7,8 @@ use std::io::{self, Write};
 /// A trace that is being written.
 pub struct Writer<W: Write> {
     to: W,
+    /// Bytes of the header and of the blocks that were written whole.
+    whole_bytes: u64,
     encoder: Encoder,
     bytes: Vec<u8>,
     packed: Vec<u8>,
@@ -20,9 +22,11 @@ impl<W: Write> Writer<W> {
     /// # Errors
     /// What writing says.
     pub fn new(mut to: W, header: &Header) -> io::Result<Self> {
-        to.write_all(header.line().as_bytes())?;
+        let line = header.line();
+        to.write_all(line.as_bytes())?;
         Ok(Self {
             to,
+            whole_bytes: line.len() as u64,
             encoder: Encoder::default(),
             bytes: Vec::with_capacity(BLOCK_BYTES_MAX),
             packed: Vec::new(),
@@ -47,7 +51,7 @@ impl<W: Write> Writer<W> {
     /// Writes what there is as a block, at so many milliseconds since the trace began; nothing if there is nothing.
     ///
     /// # Errors
-    /// What writing says; the trace ends with the block before.
+    /// What writing says; of the block there may be a part: see [`Self::whole_bytes`].
     pub fn flush(&mut self, at_ms: u64) -> io::Result<()> {
         if self.events == 0 && self.lost == 0 {
             return Ok(());
@@ -103,6 +107,18 @@ impl<W: Write> Writer<W> {
         let packed = &self.packed[..packed];
         let mut block = head.to_bytes(packed).to_vec();
         block.extend_from_slice(packed);
-        self.to.write_all(&block)
+        self.to.write_all(&block)?;
+        self.whole_bytes += block.len() as u64;
+        Ok(())
+    }
+
+    /// The length at which the trace ends with its last whole block.
+    pub fn whole_bytes(&self) -> u64 {
+        self.whole_bytes
+    }
+
+    /// What is written to.
+    pub fn target(&self) -> &W {
+        &self.to
     }
 }

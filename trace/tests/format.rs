@@ -1,5 +1,6 @@
 //! The format there and back, and every way to break a file.
 use proptest::prelude::*;
+use std::io::{self, Write};
 use userswap_trace::{
     BadTrace, Bucket, DeviceSample, Event, Header, Kind, Mapping, RUN_MAX, Reader, RecordHeader,
     Recording, Sample, Use, Writer,
@@ -42,6 +43,7 @@ struct Read {
     events: Vec<Event>,
     lost: u64,
     has_ended: bool,
+    cut_at: Option<u64>,
 }
 
 fn read(bytes: &[u8]) -> Result<Read, BadTrace> {
@@ -51,7 +53,8 @@ fn read(bytes: &[u8]) -> Result<Read, BadTrace> {
         events.extend(block.events);
         lost += block.lost;
     }
-    Ok(Read { header: reader.header().clone(), events, lost, has_ended: reader.has_ended() })
+    let (has_ended, cut_at) = (reader.has_ended(), reader.cut_at());
+    Ok(Read { header: reader.header().clone(), events, lost, has_ended, cut_at })
 }
 
 fn any_event() -> impl Strategy<Value = Event> {
@@ -86,10 +89,14 @@ proptest! {
     fn what_is_no_trace_gets_one_line(bytes in prop::collection::vec(any::<u8>(), 0..200), has_header: bool) {
         let mut file = if has_header { written(&[])[..written(&[]).len() - 36].to_vec() } else { Vec::new() };
         file.extend(bytes);
-        if let Err(bad) = read(&file) {
-            prop_assert!(!bad.to_string().contains('\n'), "{}", bad);
-        } else {
-            prop_assert!(has_header && file.len() == written(&[]).len() - 36);
+        match read(&file) {
+            Err(bad) => prop_assert!(!bad.to_string().contains('\n'), "{}", bad),
+            Ok(read) => {
+                let at_end = written(&[]).len() - 36;
+                let cut_at = (file.len() > at_end).then_some(at_end as u64);
+                prop_assert!(has_header && read.events.is_empty() && !read.has_ended);
+                prop_assert_eq!(read.cut_at, cut_at);
+            }
         }
     }
 }
@@ -108,24 +115,85 @@ fn usual() -> Vec<(u64, Vec<Event>)> {
 }
 
 #[test]
-fn a_file_that_is_cut_anywhere_is_refused_or_known_to_lack_its_end() {
+fn a_file_that_is_cut_anywhere_is_read_up_to_its_last_whole_block() {
     let bytes = written(&usual());
     let whole = read(&bytes).unwrap().events;
-    let mut at_a_block = 0;
-    for length in 0..bytes.len() {
-        match read(&bytes[..length]) {
-            Ok(read) => {
-                assert!(!read.has_ended && whole.starts_with(&read.events), "{length}");
-                at_a_block += 1;
-            }
-            Err(bad) => {
-                let line = bad.to_string();
-                assert!(line.starts_with("a.trace: ") && !line.contains('\n'), "{length}: {line}");
-                assert!(line.contains("is cut at byte") || line.contains("is no trace"), "{line}");
+    let header = bytes.iter().position(|byte| *byte == b'\n').unwrap() + 1;
+    for length in 0..header {
+        let line = read(&bytes[..length]).err().unwrap().to_string();
+        assert!(line.starts_with("a.trace: is no trace") && !line.contains('\n'), "{line}");
+    }
+    let (mut at_a_block, mut last) = (Vec::new(), 0);
+    for length in header..bytes.len() {
+        let read = read(&bytes[..length]).unwrap();
+        assert!(!read.has_ended && whole.starts_with(&read.events), "{length}");
+        match read.cut_at {
+            Some(at) => assert_eq!((at, read.events.len()), (*at_a_block.last().unwrap(), last)),
+            None => {
+                at_a_block.push(length as u64);
+                last = read.events.len();
             }
         }
     }
-    assert_eq!(at_a_block, 4, "after the header, and after each block");
+    assert_eq!(at_a_block.len(), 4, "after the header, and after each block");
+    assert_eq!(last, whole.len());
+}
+
+/// A disk with so much room.
+struct Disk {
+    bytes: Vec<u8>,
+    room: usize,
+}
+
+impl Write for Disk {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match bytes.len().min(self.room - self.bytes.len()) {
+            0 => Err(io::ErrorKind::StorageFull.into()),
+            fitting => self.bytes.write(&bytes[..fitting]),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn who_writes_on_a_full_disk_knows_where_the_last_whole_block_ends() {
+    let blocks = usual();
+    let all = written(&blocks).len();
+    for room in [all - 1, all - 36, all - 37, all - 100] {
+        let disk = Disk { bytes: Vec::new(), room };
+        let mut writer = Writer::new(disk, &header()).unwrap();
+        let mut write = || {
+            for (at_ms, events) in &blocks {
+                assert!(!events.iter().any(|event| writer.push(*event)));
+                writer.flush(*at_ms)?;
+            }
+            writer.end(0)
+        };
+        assert_eq!(write().unwrap_err().kind(), io::ErrorKind::StorageFull);
+        let whole = &writer.target().bytes[..writer.whole_bytes() as usize];
+        let read = read(whole).unwrap();
+        assert!(!read.has_ended && read.cut_at.is_none() && !read.events.is_empty(), "{room}");
+    }
+}
+
+#[test]
+fn whether_a_file_is_a_trace_is_told_by_how_it_begins() {
+    let directory = std::env::temp_dir().join(format!("userswap-trace-{}", std::process::id()));
+    std::fs::create_dir(&directory).unwrap();
+    let file = directory.join("a trace");
+    let is_one = |bytes: &[u8]| {
+        std::fs::write(&file, bytes).unwrap();
+        userswap_trace::is_trace(&file)
+    };
+    let trace = written(&[]);
+    assert!(is_one(&trace) && is_one(&of_version(9, &trace)) && is_one(&trace[..40]));
+    assert!(!is_one(b"") && !is_one(b"userswap-tracing\n") && !is_one(b"{}"));
+    assert!(!userswap_trace::is_trace(&directory));
+    std::fs::remove_dir_all(&directory).unwrap();
+    assert!(!userswap_trace::is_trace(&file));
 }
 
 #[test]
@@ -138,7 +206,9 @@ fn a_byte_that_is_damaged_anywhere_is_found() {
             damaged[at] ^= flip;
             match read(&damaged) {
                 // The text of the header's fields is believed.
-                Ok(read) => assert_ne!(read.header, whole.header, "byte {at}"),
+                Ok(read) => {
+                    assert!(read.header != whole.header || read.cut_at.is_some(), "byte {at}")
+                }
                 Err(bad) => assert_eq!(bad.to_string().lines().count(), 1, "byte {at}"),
             }
         }
@@ -215,8 +285,11 @@ fn a_byte_of_a_record_that_is_damaged_is_found() {
     for at in header..bytes.len() {
         let mut damaged = bytes.clone();
         damaged[at] ^= 0x10;
-        let bad = read(&damaged).err().unwrap_or_else(|| panic!("byte {at}")).to_string();
-        assert_eq!(bad.lines().count(), 1, "{bad}");
+        match read(&damaged) {
+            // A length beyond the end of the file.
+            Ok(read) => assert!(read.cut_at.is_some() && !read.has_ended, "byte {at}"),
+            Err(bad) => assert_eq!(bad.to_string().lines().count(), 1, "{bad}"),
+        }
     }
 }
 

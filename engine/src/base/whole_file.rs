@@ -1,7 +1,7 @@
 //! A file that is replaced as a whole, so that nobody reads half of it: a new one takes the old one's name.
 //!
 //! Only a plain file has its name taken. Of a symbolic link the file that it names is replaced, and the link stays.
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
@@ -36,12 +36,20 @@ pub fn target(name: &Path) -> io::Result<PathBuf> {
 /// # Errors
 /// It cannot be written, or is no plain file; what is there is as it was.
 pub fn replace(file: &Path, text: &str) -> io::Result<()> {
+    replace_by(file, |unfinished| unfinished.write_all(text.as_bytes()))
+}
+
+/// The same with what `write` writes.
+///
+/// # Errors
+/// As for [`replace`], and what `write` says.
+pub fn replace_by(file: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
     let file = target(file)?;
     let mut unfinished = file.as_os_str().to_owned();
     // Who gathers files by their ending does not read what a killed process has left.
     unfinished.push(format!(".{}.tmp", std::process::id()));
     let unfinished = Path::new(&unfinished);
-    let written = write(unfinished, text).and_then(|()| {
+    let written = create(unfinished).and_then(|mut created| write(&mut created)).and_then(|()| {
         // Somebody may have put something else there meanwhile.
         target(&file).and_then(|file| fs::rename(unfinished, file))
     });
@@ -51,11 +59,10 @@ pub fn replace(file: &Path, text: &str) -> io::Result<()> {
     written
 }
 
-fn write(unfinished: &Path, text: &str) -> io::Result<()> {
+fn create(unfinished: &Path) -> io::Result<File> {
     // A link that somebody has put there is refused, not followed.
     let _ = fs::remove_file(unfinished);
-    let mut file = OpenOptions::new().write(true).create_new(true).open(unfinished)?;
-    file.write_all(text.as_bytes())
+    OpenOptions::new().write(true).create_new(true).open(unfinished)
 }
 
 #[cfg(test)]
@@ -78,6 +85,18 @@ mod tests {
             assert!(at(link).is_symlink(), "{link}");
             assert_eq!(fs::read_to_string(at("file")).unwrap(), "new", "{link}");
         }
+    }
+
+    #[test]
+    fn what_is_written_in_part_leaves_all_as_it_was() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("file");
+        fs::write(&file, "old").unwrap();
+        let half = |to: &mut File| to.write_all(b"new").and(Err(ErrorKind::StorageFull.into()));
+        let error = replace_by(&file, half).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::StorageFull);
+        assert_eq!(fs::read_to_string(&file).unwrap(), "old");
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::base::error::Error;
 use crate::base::log;
 use crate::process::sample::Sampler;
 use crate::state::core::{Core, Path};
-use crate::state::trace::{Detail, TraceFile};
+use crate::state::trace::{Detail, Start, TraceFile};
 use crate::sys::own_fd::Own;
 use crate::sys::thread::Thread;
 use crate::sys::{PAGE_BYTES, clock, process};
@@ -146,10 +146,10 @@ impl Core {
     /// Begins the trace of this process, if one is wanted; without a file the program goes on without it.
     pub(crate) fn start_trace(self: &Arc<Self>) -> Result<Option<Thread>, Error> {
         let Some(to) = &self.tuning.trace else { return Ok(None) };
-        self.trace.stop();
+        let start = self.trace.take_over();
         let opened = open(to).and_then(|file| {
             let number = file.as_raw_fd();
-            Ok((number, Writer::new(file, &self.trace_header(to))?))
+            Ok((number, Writer::new(file, &self.trace_header(to, start))?))
         });
         let (number, writer) = match opened {
             Ok(opened) => opened,
@@ -165,10 +165,10 @@ impl Core {
         self.threads.queue_fds.lock().push(number);
         self.trace.begin();
         let began_ns = clock::now_ns();
-        let sampler = match to.detail {
-            Detail::Trace => None,
-            Detail::Record if std::process::id() == to.root => Some(Sampler::default()),
-            Detail::Record => Some(Sampler::from_now(self)),
+        let sampler = match (to.detail, start) {
+            (Detail::Trace, _) => None,
+            (Detail::Record, Start::Fresh) => Some(Sampler::default()),
+            (Detail::Record, Start::Forked) => Some(Sampler::from_now(self)),
         };
         let core = self.clone();
         let recorder = Recorder { core, writer, began_ns, flushed_ns: began_ns, sampler };
@@ -177,7 +177,7 @@ impl Core {
             .map_err(Error::Thread)
     }
 
-    fn trace_header(&self, to: &TraceFile) -> Header {
+    fn trace_header(&self, to: &TraceFile, start: Start) -> Header {
         let name = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
         Header {
             program: name.trim_end().to_owned(),
@@ -188,7 +188,7 @@ impl Core {
             fault: self.tuning.fault.to_string(),
             transfer: if self.path == Path::Move { "move" } else { "copy" }.to_owned(),
             readahead: self.tuning.readahead.policy.to_string(),
-            forked: std::process::id() != to.root,
+            forked: start == Start::Forked,
             record: (to.detail == Detail::Record).then(|| RecordHeader {
                 command: process::command_line(COMMAND_BYTES_MAX),
                 address: self.arena.address() as u64,
@@ -201,6 +201,8 @@ impl Core {
 fn record(mut recorder: Recorder, number: RawFd) {
     let core = recorder.core.clone();
     if let Err(error) = recorder.run() {
+        // Of the last block there may be a part; where nothing can be added a file can still be made shorter.
+        let _ = recorder.writer.target().set_len(recorder.writer.whole_bytes());
         let to = core.tuning.trace.as_ref().expect("a recorder has a file");
         log::no_trace(to.detail.option(), &to.path.display().to_string(), &error.to_string());
     }

@@ -63,11 +63,21 @@ const TOLD: u32 = 4;
 /// Bytes of a program's name that are told.
 const NAME_BYTES_MAX: usize = 256;
 
+/// How a process came to its engine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Start {
+    /// It made it itself, also if it was forked before.
+    Fresh,
+    /// It was forked with it, and with pages that are not in its trace.
+    Forked,
+}
+
 /// What an engine notes of its pages.
 pub struct Trace {
     state: AtomicU32,
     ring: Option<Ring>,
-    /// The process that it is of: a child that shares its memory (vfork) becomes another program by itself.
+    /// The process that it is of, 0 before there is one: a child that shares its memory (vfork) becomes another program by
+    /// itself.
     process: AtomicU32,
     /// A thread has [`Self::name`].
     is_executing: AtomicBool,
@@ -107,10 +117,18 @@ impl Trace {
         })
     }
 
+    /// It is this process's from here on, and nothing is noted until [`Self::begin`]; tells how this process came to it.
+    pub fn take_over(&self) -> Start {
+        self.stop();
+        match self.process.swap(std::process::id(), Ordering::Relaxed) {
+            0 => Start::Fresh,
+            _ => Start::Forked,
+        }
+    }
+
     /// From here on events are noted. In a forked child, whose parent's are forgotten, the gate is closed.
     pub fn begin(&self) {
         self.ring.iter().for_each(Ring::clear);
-        self.process.store(std::process::id(), Ordering::Relaxed);
         self.is_executing.store(false, Ordering::Relaxed);
         self.state.store(ON, Ordering::Release);
     }
@@ -397,6 +415,7 @@ mod tests {
         let trace = Trace::new(true).unwrap();
         let before_exec = || trace.before_exec(|| b"/bin/true".to_vec());
         assert!(before_exec().is_none(), "it has not begun");
+        assert_eq!(trace.take_over(), Start::Fresh);
         trace.begin();
         std::thread::scope(|scope| {
             for _ in 0..2 {
@@ -419,6 +438,7 @@ mod tests {
         });
         trace.process.store(1, Ordering::Relaxed);
         assert!(before_exec().is_none(), "another process that shares the memory");
+        assert_eq!(trace.take_over(), Start::Forked);
     }
 
     #[test]

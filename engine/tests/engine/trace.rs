@@ -189,6 +189,29 @@ fn what_finds_no_room_is_counted_in_the_file_and_in_the_counters() {
 }
 
 #[test]
+fn a_trace_that_finds_no_more_room_ends_with_a_whole_block() {
+    const ROOM: u64 = 100_000;
+    alone(50, || {
+        let (engine, _directory, file) = recording(WAYS[0]);
+        limit_files(ROOM);
+        let (core, mut random) = (engine.core().clone(), Random::new(7));
+        for _ in 0..200_000 {
+            let page = random.below(100_000) as u32;
+            core.trace.note(|| Event::fault(Kind::Present, page));
+        }
+        engine.end_trace();
+        drop(engine);
+        let mut reader = Reader::open(&file).unwrap();
+        let mut events = 0;
+        while let Some(block) = reader.next_block().unwrap() {
+            events += block.events.len();
+        }
+        assert!(events > 0 && !reader.has_ended() && reader.cut_at().is_none(), "{events}");
+        assert!(std::fs::metadata(&file).unwrap().len() < ROOM);
+    });
+}
+
+#[test]
 fn a_program_whose_trace_cannot_be_written_goes_on() {
     let output = in_child(50, || {
         let options =

@@ -91,11 +91,7 @@ fn power(below_ns: u64) -> u32 {
 /// Where faults were.
 pub fn access(record: &Record) -> Option<Picture> {
     let (columns, column_of) = columns(record);
-    let of_moment = |moment: u32| {
-        let moment = record.moments.get(moment as usize).or(record.moments.last());
-        column_of(moment.map_or(0, |moment| moment.at_ms))
-    };
-    let map = record.access.map(ROWS_MAX, columns, of_moment);
+    let map = record.access.map(ROWS_MAX, columns, column_of);
     if map.rows.is_empty() {
         return None;
     }
@@ -110,6 +106,9 @@ pub fn access(record: &Record) -> Option<Picture> {
     }
     draw(&mut picture, &Grid { rows: map.faults, row_height });
     time_axis(&mut picture, record);
-    picture.note = "Blocks of 2 MiB without a fault have no row. Uses of pages in RAM are no faults, and not seen.".into();
+    let block = size::bytes(map.joined * u64::from(BLOCK_PAGES) * PAGE_BYTES);
+    picture.note = format!(
+        "Blocks of {block} without a fault have no row. Uses of pages in RAM are no faults, and not seen."
+    );
     Some(picture)
 }

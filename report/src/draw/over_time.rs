@@ -1,7 +1,8 @@
 //! Lines and bands over time: RAM and swap, devices, waiting.
 use super::axis::Scale;
 use super::svg::{INNER, Picture};
-use crate::record::{Moment, Record};
+use crate::moments::Moment;
+use crate::record::Record;
 use crate::size::{self, PAGE_BYTES};
 
 /// Points of a line at most: more than that is less than a pixel each.

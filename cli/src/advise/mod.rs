@@ -1,8 +1,10 @@
 //! `userswap advise`: runs a program once with little RAM, records it, and says how much it needs.
 //!
 //! A record tells nothing of budgets below its own, and a program that has much less than it needs takes for ever. So the
-//! budget follows: a quarter of what the program has at each moment, and more of it as long as the program does nothing but
-//! wait. Ctrl-C ends the program; what it has shown until then is said all the same.
+//! budget follows: a quarter of what the program and all that it has started have at each moment (`job`), and more of it as
+//! long as they do nothing but wait. Ctrl-C ends the program; what it has shown until then is said all the same.
+
+mod job;
 
 use std::ffi::OsString;
 use std::fs;
@@ -13,19 +15,18 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use userswap::internals::RAM_MIN_BYTES;
-use userswap::internals::directory::EngineName;
 use userswap::internals::open::default_directory;
-use userswap::internals::protocol::Request;
-use userswap::internals::status::Status;
 use userswap_report::{Record, advice, size, words};
 
-use crate::control::{Client, plain};
+use crate::control::plain;
 use crate::failure::Failure;
 use crate::memory::{PAGE_BYTES, available_bytes};
 use crate::metrics::{Stop, Woken};
 use crate::ram::parse_ram;
 use crate::report::{curve, paragraph};
 use crate::said;
+
+use job::Job;
 
 /// Eighths of what the program has: its budget at first.
 const EIGHTHS_MIN: u64 = 2;
@@ -60,21 +61,38 @@ pub struct AdviseArgs {
 pub fn advise(args: &AdviseArgs) -> Result<ExitCode, Failure> {
     let directory = Directory::create()?;
     let status = directory.run(args)?;
-    let records = directory.records()?;
-    if !status.success() && records.is_empty() {
-        return Err(Failure::unavailable(format!("the program has failed ({status})")));
+    let Found { records, unread } = directory.found();
+    for bad in &unread {
+        said::say(format_args!("a record is left out: {bad}"));
     }
-    said::say_plainly(advice_on(&records, args.ram.unwrap_or(RAM_MIN_BYTES)));
-    if !status.success() {
-        return Err(Failure::unavailable(format!(
-            "the program has failed ({status}): what is said above is of as far as it came"
-        )));
+    // A program that ends well without a record has fitted its budget.
+    let is_known = !records.is_empty() || (unread.is_empty() && status.success());
+    if is_known {
+        said::say_plainly(advice_on(&records, args.ram.unwrap_or(RAM_MIN_BYTES)));
     }
-    Ok(ExitCode::SUCCESS)
+    Err(Failure::unavailable(match (status.success(), records.is_empty()) {
+        (false, false) => {
+            format!("the program has failed ({status}): what is said above is of as far as it came")
+        }
+        (false, true) => format!("the program has failed ({status})"),
+        (true, true) if !is_known => {
+            let directory = default_directory();
+            format!("no record is left: make room in {}, and run it again", directory.display())
+        }
+        (true, _) => return Ok(ExitCode::SUCCESS),
+    }))
 }
 
 /// How the names of such directories begin; the number of the process follows.
 const PREFIX: &str = "userswap-advise-";
+
+/// What the program has left.
+struct Found {
+    /// The one that read most back first.
+    records: Vec<Record>,
+    /// What is wrong with each of the others: a line.
+    unread: Vec<String>,
+}
 
 /// Where the records go; removed with all that is in it.
 struct Directory(PathBuf);
@@ -105,14 +123,16 @@ impl Directory {
         follow(child, &stop, share).map_err(failed)
     }
 
-    /// The record that read most back first.
-    fn records(&self) -> Result<Vec<Record>, Failure> {
-        let names = fs::read_dir(&self.0).into_iter().flatten().flatten();
-        let mut records = names
-            .map(|name| Record::open(&name.path()).map_err(Failure::unavailable))
-            .collect::<Result<Vec<_>, _>>()?;
-        records.sort_by_key(|record| u64::MAX - record.counter("pswpin"));
-        Ok(records)
+    fn found(&self) -> Found {
+        let mut found = Found { records: Vec::new(), unread: Vec::new() };
+        for name in fs::read_dir(&self.0).into_iter().flatten().flatten() {
+            match Record::open(&name.path()) {
+                Ok(record) => found.records.push(record),
+                Err(bad) => found.unread.push(bad),
+            }
+        }
+        found.records.sort_by_key(|record| u64::MAX - record.counter("pswpin"));
+        found
     }
 }
 
@@ -125,7 +145,7 @@ impl Drop for Directory {
 
 /// Waits until the program ends, with its budget at a share of what it has, if there is one.
 fn follow(mut child: Child, stop: &Stop, mut share: Option<Share>) -> std::io::Result<ExitStatus> {
-    let name = EngineName { pid: child.id(), number: 1 };
+    let mut job = Job::of(child.id());
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok(status);
@@ -136,14 +156,9 @@ fn follow(mut child: Child, stop: &Stop, mut share: Option<Share>) -> std::io::R
             return child.wait();
         }
         let Some(share) = &mut share else { continue };
-        // Without an engine it needs no more; one that ends meanwhile neither.
-        let Ok(mut client) = Client::of(name) else { continue };
-        let Ok(status) = client.status() else { continue };
-        let budget = share.budget_of(has_bytes(&status), status.stall_ns, Instant::now());
-        share.ask(budget, |budget| {
-            let ram = Request::Set { key: "ram".into(), value: budget.to_string() };
-            client.ask(&ram).is_ok()
-        });
+        let Some(mut seen) = job.look() else { continue };
+        let budget = share.budget_of(seen.has_bytes, seen.stalled_ns, Instant::now());
+        share.ask(budget, |budget| seen.set_budget(budget));
     }
 }
 
@@ -182,13 +197,6 @@ impl Share {
         }
         has_bytes * self.eighths / 8 / PAGE_BYTES * PAGE_BYTES
     }
-}
-
-/// In RAM, and on devices.
-fn has_bytes(status: &Status) -> u64 {
-    let resident: u64 = status.nodes.iter().map(|node| node.resident_pages).sum();
-    let swapped: u64 = status.devices.iter().map(|device| device.used_bytes).sum();
-    resident * PAGE_BYTES + swapped
 }
 
 fn advice_on(records: &[Record], ram: u64) -> String {
