@@ -6,6 +6,12 @@
 //! the engine, to measure single mechanisms. Both use the modules below them: how a load is run, what the
 //! disk can do, how figures are shown.
 
+// They panic where nobody reads: see said.rs.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
+#[macro_use]
+mod said;
+
 pub mod inside;
 pub mod outside;
 

@@ -1,8 +1,12 @@
 //! `bench swapoff` as a command, in sizes that take a moment.
 
-use std::fs;
-use std::process::{Command, Output};
+mod preload_support;
 
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use preload_support::served::eventually;
 use serde_json::Value;
 
 fn bench_of(size: &str, arguments: &[&str]) -> Output {
@@ -98,6 +102,30 @@ fn what_cannot_be_measured_is_refused_in_one_line() {
     }
     let usage = bench(&["--page-cluster", "11"]);
     assert_eq!(usage.status.code(), Some(2), "{usage:?}");
+}
+
+/// Whether a process has a file open in a directory.
+fn has_open(pid: u32, directory: &Path) -> bool {
+    let open = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    let mut paths = open.filter_map(|entry| fs::read_link(entry.path()).ok());
+    paths.any(|path| path.parent() == Some(directory))
+}
+
+#[test]
+fn a_signal_in_the_last_round_ends_it_there() {
+    let directory = directory();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_userswap"));
+    command.args(["bench", "swapoff", "--ram", "64M", "--runs", "1", "--swap"]);
+    command.arg(directory.path()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().unwrap();
+    eventually("the swap file is there", || has_open(child.id(), directory.path()));
+    let kill = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
+    assert!(kill.success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(128 + 15), "{output:?}");
+    assert!(output.stdout.is_empty(), "{output:?}");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(error, "userswap bench: interrupted by signal 15\n");
 }
 
 #[test]

@@ -142,7 +142,16 @@ fn a_full_standard_error_keeps_no_program_from_running() {
 
 #[test]
 fn a_reader_that_has_gone_ends_a_command_without_a_word() {
-    for arguments in [&["list"][..], &["sim", "list"], &["doctor", "--no-disk"], &["man"]] {
+    for arguments in [
+        &["list"][..],
+        &["sim", "list"],
+        &["doctor", "--no-disk"],
+        &["man"],
+        &["bench", "jobs", "--list"],
+        &["bench", "store", "--pages", "1", "--runs", "1"],
+        &["usemem", "--help"],
+        &["usemem", "-q", "-n", "2", "1m"],
+    ] {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
         let mut command = Command::new(env!("CARGO_BIN_EXE_userswap"));
@@ -150,14 +159,20 @@ fn a_reader_that_has_gone_ends_a_command_without_a_word() {
         assert_eq!(said(&output).1, "", "{arguments:?}");
         assert_eq!(output.status.code(), Some(141), "{arguments:?}");
     }
-    let (reader, writer) = std::io::pipe().unwrap();
-    drop(reader);
-    let mut jobs = Command::new(env!("CARGO_BIN_EXE_userswap"));
-    let output = jobs.args(["bench", "jobs", "--list"]).stdout(writer).output().unwrap();
-    assert_eq!(output.status.code(), Some(1), "{}", said(&output).1);
     let full = fs::File::options().write(true).open("/dev/full").unwrap();
     let mut list = Command::new(env!("CARGO_BIN_EXE_userswap"));
     let output = list.args(["sim", "list"]).stdout(full).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(said(&output).1.starts_with("userswap: standard output: "), "{}", said(&output).1);
+}
+
+#[test]
+fn a_bench_whose_progress_nobody_reads_prints_its_report() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut bench = Command::new(env!("CARGO_BIN_EXE_userswap"));
+    bench.args(["bench", "swap-w-seq", "--ram", "16M", "--size", "24M", "--runs", "1"]);
+    let output = bench.stderr(writer).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(said(&output).0.starts_with("swap-w-seq: "), "{output:?}");
 }

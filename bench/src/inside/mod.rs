@@ -18,6 +18,7 @@ mod words;
 use crate::figures::median;
 use crate::format::Format;
 use crate::machine::{self, Machine};
+use crate::said::{EXIT_UNREAD, is_unread};
 use clap::Subcommand;
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
@@ -110,14 +111,15 @@ fn show<R: Row>(case: &'static str, rows: Outcome<R>, format: Format) -> ExitCod
     let printed = match rows {
         Ok(rows) => print(case, &rows, format),
         Err(error) => {
-            eprintln!("userswap: {error}");
+            say!("userswap: {error}");
             return ExitCode::FAILURE;
         }
     };
     match printed {
         Ok(()) => ExitCode::SUCCESS,
+        Err(error) if is_unread(&error) => ExitCode::from(EXIT_UNREAD),
         Err(error) => {
-            eprintln!("userswap: cannot print the report: {error}");
+            say!("userswap: cannot print the report: {error}");
             ExitCode::FAILURE
         }
     }

@@ -13,6 +13,7 @@ use crate::interrupt::{Interrupt, Interrupted};
 use crate::kernel::{self, KernelError, Limits, Rival};
 use crate::machine;
 use crate::process::{self, Course, Finished, RunError};
+use crate::said::{EXIT_UNREAD, is_unread};
 use crate::size;
 use std::cell::Cell;
 use std::ffi::OsString;
@@ -75,7 +76,10 @@ impl BenchError {
 
     /// Tells people, and what to exit with.
     pub(super) fn told(&self) -> ExitCode {
-        eprintln!("userswap bench: {}", self.to_string().trim_end());
+        if matches!(self, Self::Print(error) if is_unread(error)) {
+            return ExitCode::from(EXIT_UNREAD);
+        }
+        say!("userswap bench: {}", self.to_string().trim_end());
         self.exit_code()
     }
 }
@@ -135,7 +139,7 @@ pub(super) fn measure(plan: &Plan, disk: Option<Disk>) -> Result<Report, BenchEr
         for &engine in engines {
             interrupt.check().map_err(RunError::from)?;
             let run = bench.run(engine)?;
-            eprintln!("{engine} {number} of {}: {:.2} s", plan.runs, run.figures.wall_s);
+            say!("{engine} {number} of {}: {:.2} s", plan.runs, run.figures.wall_s);
             runs.push(run);
         }
     }
@@ -152,7 +156,7 @@ pub(super) fn disk(plan: &Plan) -> Option<Disk> {
         Ok(disk) => Some(disk),
         Err(error) => {
             let path = directory.display();
-            eprintln!("the disk below {path} could not be measured, so there is no ideal: {error}");
+            say!("the disk below {path} could not be measured, so there is no ideal: {error}");
             None
         }
     }
@@ -176,7 +180,7 @@ impl Bench<'_> {
         let finished = process::run(&mut self.native(&load), &Course::new(load.part))?;
         self.throughput(Side::Native, &load, &finished)?;
         let user_s = finished.user.as_secs_f64() * whole as f64 / part as f64;
-        eprintln!("without a limit: {:.2} s, {user_s:.2} s of it user time", {
+        say!("without a limit: {:.2} s, {user_s:.2} s of it user time", {
             finished.wall.as_secs_f64()
         });
         Ok(user_s)
@@ -227,7 +231,7 @@ impl Bench<'_> {
                 ));
             }
             let limit_mib = beside.limit_bytes >> 20;
-            eprintln!("kernel: {limit_mib} MiB and {} MiB of zram: again", zram_bytes >> 20);
+            say!("kernel: {limit_mib} MiB and {} MiB of zram: again", zram_bytes >> 20);
             if !beside.learn(zram_bytes) {
                 break;
             }

@@ -79,16 +79,21 @@ def main(processes, size, replacements):
     if processes == 1:
         work(size, replacements)
         return
-    children = []
+    children = set()
     for _ in range(processes):
         child = os.fork()
         if child == 0:
             work(size, replacements)
             return
-        children.append(child)
-    ends = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
-    if any(ends):
-        sys.exit(f"the processes ended with {ends}")
+        children.add(child)
+    while children:
+        child, status = os.wait()
+        children.discard(child)
+        if status:
+            # The others might wait for a signal that comes only when all do.
+            for other in children:
+                os.kill(other, signal.SIGKILL)
+            sys.exit(f"process {child} ended with {os.waitstatus_to_exitcode(status)}")
 
 
 main(*map(int, sys.argv[1:]))

@@ -9,8 +9,10 @@ use super::cells::{figure, none, ratio, seconds};
 use super::report::{Engine, Report};
 use crate::choice;
 use crate::format::{Format, Shown};
+use crate::interrupt::Interrupt;
 use crate::kernel::Rival;
 use crate::machine::{self, Machine};
+use crate::process::RunError;
 use crate::size;
 use crate::usemem::Data;
 use clap::Args;
@@ -64,12 +66,17 @@ pub(crate) fn run(args: &TableArgs) -> ExitCode {
     if let Some(error) = loads.iter().find_map(|load| load.check().err()) {
         return BenchError::from(error).told();
     }
+    // Held over all rows: what ends the next one does not lose those before it.
+    let interrupt = match Interrupt::hold() {
+        Ok(interrupt) => interrupt,
+        Err(error) => return BenchError::from(RunError::from(error)).told(),
+    };
     let mut table =
         Table { rows: Vec::new(), machine: Machine::this(), kernel: machine::kernel_release() };
     let mut status = ExitCode::SUCCESS;
     for (number, load) in loads.iter().enumerate() {
-        eprintln!("{} of {}: {}", number + 1, loads.len(), arguments(load));
-        match measured(args, load) {
+        say!("{} of {}: {}", number + 1, loads.len(), arguments(load));
+        match measured(args, load, &interrupt) {
             Ok(row) => table.rows.push(row),
             Err(error) => {
                 let is_interrupted = error.interrupted().is_some();
@@ -149,12 +156,13 @@ fn half(text: &str) -> String {
     size::parse(text, 2).map_or_else(|_| text.to_owned(), |bytes| (bytes / 2).to_string())
 }
 
-fn measured(args: &TableArgs, load: &BenchArgs) -> Result<Row, BenchError> {
+fn measured(args: &TableArgs, load: &BenchArgs, interrupt: &Interrupt) -> Result<Row, BenchError> {
     let mut reports = Vec::new();
     for (number, &fault) in args.fault.iter().enumerate() {
         let vs = load.vs.filter(|_| number == 0);
         let plan = BenchArgs { fault, vs, ..load.clone() }.check()?;
         let disk = if number == 0 { disk(&plan) } else { None };
+        interrupt.check().map_err(RunError::from)?;
         reports.push(measure(&plan, disk)?);
     }
     Ok(Row { arguments: arguments(load), reports })

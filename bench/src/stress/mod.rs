@@ -50,7 +50,7 @@ pub enum Losses {
 /// Does it; true when every page was as it must be.
 ///
 /// # Errors
-/// No memory, no file in the directory.
+/// No memory, no file in the directory, nobody who reads how it goes.
 pub fn run(load: Load, directory: &Path) -> io::Result<bool> {
     if load.losses == Losses::Allowed {
         LOST_ALLOWED.store(1, Ordering::Relaxed);
@@ -75,13 +75,14 @@ pub fn run(load: Load, directory: &Path) -> io::Result<bool> {
     let is_right = work(load, &shared)?;
     let total: u64 = done.iter().map(|done| done.load(Ordering::Relaxed)).sum();
     let number = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-    println!(
+    writeln!(
+        io::stdout(),
         "total {total} {} {} {} {}",
         number(&shared.verified),
         number(&shared.forks),
         number(&shared.refused),
         number(&LOST)
-    );
+    )?;
     Ok(is_right)
 }
 
@@ -89,7 +90,8 @@ fn work(load: Load, shared: &Shared<'_>) -> io::Result<bool> {
     let workers = (0..WORKERS).map(|id| Worker::new(id, load.seed, shared));
     let workers = workers.collect::<io::Result<Vec<_>>>()?;
     let (over, wrong) = (AtomicBool::new(false), AtomicBool::new(false));
-    std::thread::scope(|scope| {
+    let led = std::thread::scope(|scope| {
+        let _ends = Ends(&over);
         let threads: Vec<_> = workers
             .into_iter()
             .map(|mut worker| {
@@ -99,7 +101,7 @@ fn work(load: Load, shared: &Shared<'_>) -> io::Result<bool> {
                     if let Err(Wrong(text)) = outcome {
                         over.store(true, Ordering::Relaxed);
                         wrong.store(true, Ordering::Relaxed);
-                        eprintln!("stress: WRONG with seed {}: {text}", load.seed);
+                        say!("stress: WRONG with seed {}: {text}", load.seed);
                     }
                 })
             })
@@ -110,10 +112,20 @@ fn work(load: Load, shared: &Shared<'_>) -> io::Result<bool> {
                 over.store(true, Ordering::Relaxed);
             }
             std::thread::sleep(PROGRESS);
-            tell_progress(shared, &mut seen);
+            tell_progress(shared, &mut seen)?;
         }
+        io::Result::Ok(())
     });
-    Ok(!wrong.load(Ordering::Relaxed))
+    led.map(|()| !wrong.load(Ordering::Relaxed))
+}
+
+/// Ends the workers with what leads them, whatever ends that: their scope waits for them.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 fn goes_on(worker: &mut Worker<'_>, over: &AtomicBool) -> Result<(), Wrong> {
@@ -124,14 +136,13 @@ fn goes_on(worker: &mut Worker<'_>, over: &AtomicBool) -> Result<(), Wrong> {
 }
 
 /// A line when every worker has done something since the last one: without it for long, one of them is stuck.
-fn tell_progress(shared: &Shared<'_>, seen: &mut [u64; WORKERS]) {
+fn tell_progress(shared: &Shared<'_>, seen: &mut [u64; WORKERS]) -> io::Result<()> {
     let now: [u64; WORKERS] = std::array::from_fn(|id| shared.done[id].load(Ordering::Relaxed));
     if now.iter().zip(&*seen).all(|(now, seen)| now > seen) {
         *seen = now;
-        println!("alive {}", now.iter().sum::<u64>());
-        // A reader that has gone notices the end by itself.
-        let _ = io::stdout().flush();
+        writeln!(io::stdout(), "alive {}", now.iter().sum::<u64>())?;
     }
+    Ok(())
 }
 
 /// An unlinked file whose pages hold their stamps, opened with O_DIRECT where the file system has it.

@@ -377,7 +377,7 @@ impl<'a> Worker<'a> {
         let is_right = in_child(|| {
             let outcome = self.verify_in_child(area, span);
             if let Err(Wrong(text)) = &outcome {
-                eprintln!("in a forked child: {text}");
+                say!("in a forked child: {text}");
             }
             outcome.is_ok()
         });

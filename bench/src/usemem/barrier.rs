@@ -1,8 +1,8 @@
 //! A barrier for tasks that may be threads, processes, or both.
 //!
 //! Each task writes a byte to one pipe and then reads from another, which ends when the leader
-//! closes it: all tasks wake at once. A task that dies instead of arriving does not block the
-//! rest, because the leader then reads the end of the first pipe.
+//! closes it: all tasks wake at once. Where a process dies instead of arriving its parent kills the
+//! rest, and the leader then reads the end of the first pipe.
 
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::sync::{Mutex, PoisonError};

@@ -43,12 +43,9 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
             (None, Some(load)) => scattered::run(&options, load),
             (None, None) => run(&options),
         }),
-        Err(Refusal::Help(text)) => {
-            println!("{text}");
-            ExitCode::SUCCESS
-        }
+        Err(Refusal::Help(text)) => end(report::print(&text).map_err(Failure::from)),
         Err(Refusal::Usage(line)) => {
-            eprintln!("usemem: {line}");
+            say!("usemem: {line}");
             ExitCode::from(EXIT_USAGE)
         }
     }
@@ -57,10 +54,7 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
 fn end(result: Result<(), Failure>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            failure.tell();
-            ExitCode::FAILURE
-        }
+        Err(failure) => ExitCode::from(failure.told()),
     }
 }
 
@@ -96,14 +90,20 @@ fn run_processes(team: &Team<'_>) -> Result<(), Failure> {
             Ok(Fork::Child) => run_child(team, number),
             Ok(Fork::Parent { child }) => children.push(child),
             Err(error) => {
-                children.iter().for_each(|&child| drop(process::send(child, libc::SIGKILL)));
+                kill(&children);
                 return Err(Failure::Start(error));
             }
         }
     }
     team.barriers().for_each(Barrier::only_lead);
-    lead(team, team.options.processes * team.options.threads)?;
-    wait_for_all(&children)
+    std::thread::scope(|scope| {
+        // Apart: a process that dies before a barrier is waited for there by the others until they are killed.
+        let tasks = team.options.processes * team.options.threads;
+        let leading = std::thread::Builder::new().spawn_scoped(scope, move || lead(team, tasks));
+        let leading = leading.map_err(Failure::Start).inspect_err(|_| kill(&children))?;
+        wait_for_all(children)?;
+        leading.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
 }
 
 fn run_child(team: &Team<'_>, number: usize) -> ! {
@@ -112,23 +112,28 @@ fn run_child(team: &Team<'_>, number: usize) -> ! {
     team.barriers().for_each(Barrier::only_follow);
     let code = match run_threads(team, number * team.options.threads, Lead::Elsewhere) {
         Ok(()) => 0,
-        Err(failure) => {
-            failure.tell();
-            1
-        }
+        Err(failure) => failure.told(),
     };
-    std::process::exit(code)
+    std::process::exit(code.into())
 }
 
-fn wait_for_all(children: &[Pid]) -> Result<(), Failure> {
-    let mut result = Ok(());
-    for &child in children {
-        let waited = process::wait(child)?;
+/// Waits for the processes, and ends all of them with the first one that fails: they might wait for a signal that comes
+/// only when all do.
+fn wait_for_all(mut children: Vec<Pid>) -> Result<(), Failure> {
+    while !children.is_empty() {
+        let (pid, waited) = process::wait_any()?;
+        let Some(index) = children.iter().position(|&child| child == pid) else { continue };
+        children.swap_remove(index);
         if !waited.status.success() {
-            result = Err(Failure::Child { pid: child, status: waited.status });
+            kill(&children);
+            return Err(Failure::Child { pid, status: waited.status });
         }
     }
-    result
+    Ok(())
+}
+
+fn kill(children: &[Pid]) {
+    children.iter().for_each(|&child| drop(process::send(child, libc::SIGKILL)));
 }
 
 /// Where the tasks of a process are led through their barriers: in that process, or in its parent.
@@ -180,10 +185,7 @@ fn in_threads(threads: usize, work: impl Fn(usize) -> Result<(), Failure> + Sync
 
 /// Ends the process at the first failure, as usemem does: the other tasks' figures are worthless.
 fn or_exit<T>(result: Result<T, Failure>) -> T {
-    result.unwrap_or_else(|failure| {
-        failure.tell();
-        std::process::exit(1)
-    })
+    result.unwrap_or_else(|failure| std::process::exit(failure.told().into()))
 }
 
 fn lead(team: &Team<'_>, tasks: usize) -> Result<(), Failure> {

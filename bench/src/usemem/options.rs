@@ -219,7 +219,11 @@ impl Options {
         if self.wait_for_signal && self.access != Access::Write {
             return usage("-W writes before it reads: leave -o away");
         }
-        if (self.page_reads.is_some() || self.load.is_some()) && self.processes > 1 {
+        let is_shared_load = self.page_reads.is_some() || self.load.is_some();
+        if is_shared_load && self.access != Access::Write {
+            return usage("--page-random-read and --load fill their memory: leave -o away");
+        }
+        if is_shared_load && self.processes > 1 {
             return usage(
                 "--page-random-read and --load share one mapping: use threads (-t), not -n",
             );
@@ -440,6 +444,8 @@ mod tests {
         }
         usage("-n 2 --page-random-read 5 1m");
         usage("-n 2 --load hash-join 1m");
+        usage("-o --page-random-read 5 1m");
+        usage("-o --load zipf-read --operations 10 1m");
         usage("--load hash-join --data heap 1m");
     }
 }

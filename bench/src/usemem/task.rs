@@ -7,6 +7,7 @@ use super::options::{Access, Freeing, Options, Order, Source, Start, WORD_BYTES}
 use super::pass::{Ended, Pass, Work, WrongData};
 use super::report;
 use crate::random::Random;
+use crate::said::{EXIT_UNREAD, is_unread};
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -41,12 +42,17 @@ pub(super) enum Failure {
 }
 
 impl Failure {
-    /// Tells people, with the exact words of usemem where it has some.
-    pub(super) fn tell(&self) {
+    /// Tells people, with the exact words of usemem where it has some, and what to exit with.
+    pub(super) fn told(&self) -> u8 {
         match self {
-            Self::Data(wrong) => eprintln!("{wrong}"),
-            other => eprintln!("usemem: {other}"),
+            Self::System(error) if is_unread(error) => return EXIT_UNREAD,
+            Self::Child { status, .. } if status.code() == Some(EXIT_UNREAD.into()) => {
+                return EXIT_UNREAD;
+            }
+            Self::Data(wrong) => say!("{wrong}"),
+            other => say!("usemem: {other}"),
         }
+        1
     }
 }
 
@@ -97,7 +103,10 @@ impl Task<'_> {
         let mut own = Vec::new();
         let mut progress = Progress::default();
         match team.shared {
-            Some(memory) => self.passes(memory, &mut random, &mut progress)?,
+            Some(memory) => {
+                self.meet(Start::AfterAllocation)?;
+                self.passes(memory, &mut random, &mut progress)?;
+            }
             None => self.units(&mut own, &mut random, &mut progress)?,
         }
         let memories: Vec<&Memory> = team.shared.into_iter().chain(&own).collect();

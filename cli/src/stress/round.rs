@@ -4,11 +4,13 @@ use crate::failure::Failure;
 use crate::said;
 use std::fmt;
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+use userswap::internals::bench::process::{self, Pid};
 use userswap::internals::bench::stress::STATUS_LOST_OWN;
 use userswap::internals::open::default_directory;
 use userswap::{FaultMode, Transfer};
@@ -151,20 +153,8 @@ impl Round {
             std::process::id(),
             self.seed
         ));
-        let mut child = self.start(&directory, &statistics)?;
-        let output = child.stdout.take().expect("standard output was asked for");
-        let errors = child.stderr.take().expect("standard error was asked for");
-        let (pid, shared) = (child.id(), Shared::default());
-        let alive = Alive::default();
-        let (outcome, said, total) = std::thread::scope(|scope| {
-            let totals = scope.spawn(|| alive.follow(BufReader::new(output)));
-            let said = scope.spawn(|| said_by(errors));
-            scope.spawn(|| operator::operate(pid, self.seed, &shared));
-            let outcome = self.watch(&mut child, &alive);
-            shared.over.store(true, Ordering::Relaxed);
-            let said = said.join().unwrap_or_default();
-            (outcome, said, totals.join().unwrap_or_default())
-        });
+        let (child, shared) = (self.start(&directory, &statistics)?, Shared::default());
+        let (outcome, said, total) = self.attend(child, &shared);
         let counters = read_counters(&statistics);
         let verdict = outcome.and_then(|status| self.judge(status, &said, total, &counters));
         Ok(match verdict {
@@ -204,9 +194,30 @@ impl Round {
         if fault == FaultMode::Thread && transfer == Transfer::Move {
             command.arg("--ring");
         }
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        command.spawn().map_err(|error| {
+        spawn(&mut command).map_err(|error| {
             Failure::unavailable(format!("{}: cannot be started: {error}", program.display()))
+        })
+    }
+
+    /// Operates a load to its end: how it came to that, what was said, and its figures.
+    fn attend(
+        &self,
+        mut child: Child,
+        shared: &Shared,
+    ) -> (Result<ExitStatus, Finding>, String, Option<Tally>) {
+        let output = child.stdout.take().expect("standard output was asked for");
+        let errors = child.stderr.take().expect("standard error was asked for");
+        let (pid, alive) = (child.id(), Alive::default());
+        std::thread::scope(|scope| {
+            let totals = scope.spawn(|| alive.follow(BufReader::new(output)));
+            let said = scope.spawn(|| said_by(errors));
+            scope.spawn(|| operator::operate(pid, self.seed, shared));
+            let outcome = self.watch(&mut child, &alive);
+            shared.over.store(true, Ordering::Relaxed);
+            // A forked child that is left would keep the pipes open.
+            kill_group_of(&child);
+            let said = said.join().unwrap_or_default();
+            (outcome, said, totals.join().unwrap_or_default())
         })
     }
 
@@ -225,8 +236,8 @@ impl Round {
             }
             if since.elapsed() > STUCK {
                 let states = states_of(child.id());
+                kill_group_of(child);
                 // It may have gone just now.
-                let _ = child.kill();
                 let _ = child.wait();
                 return Err(format!("HANGS: no progress for {} s\n{states}", STUCK.as_secs()));
             }
@@ -267,6 +278,17 @@ impl Round {
             _ => Ok(tally),
         }
     }
+}
+
+/// Starts a load as the leader of a process group, which ends with this thread.
+fn spawn(command: &mut Command) -> io::Result<Child> {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    process::tie_to_this_thread(command);
+    command.spawn()
+}
+
+fn kill_group_of(child: &Child) {
+    process::kill_group(Pid::try_from(child.id()).expect("a process id is a pid_t"));
 }
 
 /// What the load says of itself.
@@ -357,6 +379,18 @@ mod tests {
             let finding = found(devices, code, said, lost).expect(expected);
             assert!(finding.contains(expected), "{finding}");
         }
+    }
+
+    #[test]
+    fn a_forked_child_that_is_left_of_a_load_is_killed_and_not_waited_for() {
+        let kind =
+            Kind { fault: FaultMode::Thread, transfer: Transfer::Copy, devices: Devices::Well };
+        let round = Round { kind, seed: 1, time: LOOK };
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "(sleep 1000; echo woke >&2) & echo 'total 1 2 3 4 5'"]);
+        let (outcome, said, total) = round.attend(spawn(&mut shell).unwrap(), &Shared::default());
+        assert!(outcome.is_ok_and(|status| status.success()));
+        assert_eq!((said.as_str(), total.map(|total| total.operations)), ("", Some(1)));
     }
 
     #[test]

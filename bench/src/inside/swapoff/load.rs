@@ -15,7 +15,7 @@ pub(super) fn run(bytes: u64) -> ExitCode {
     match hold(bytes) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("userswap bench: the load failed: {error}");
+            say!("userswap bench: the load failed: {error}");
             ExitCode::FAILURE
         }
     }
@@ -29,8 +29,7 @@ fn hold(bytes: u64) -> io::Result<()> {
         word.store(word_at(index), Relaxed);
     }
     memory.page_out()?;
-    println!("{OUT_MARK}");
-    io::stdout().flush()?;
+    writeln!(io::stdout(), "{OUT_MARK}")?;
     io::stdin().read_to_end(&mut Vec::new())?;
     let wrong = (0..memory.words().len())
         .step_by(PAGE_WORDS)

@@ -8,10 +8,11 @@ mod report;
 
 use crate::figures::{median, median_count};
 use crate::format::{Format, Shown};
-use crate::interrupt::Interrupt;
+use crate::interrupt::{Interrupt, Interrupted};
 use crate::kernel::swapoff::{self as kernel, KernelLoad};
 use crate::kernel::{self as rival, KernelError, Limits, Place};
 use crate::process::{RunError, own_program};
+use crate::said::{EXIT_UNREAD, is_unread};
 use clap::Args;
 use ours::{Ours, Walked, Way};
 use report::{KernelTime, Measured, Report, Row};
@@ -114,6 +115,12 @@ impl Failure {
     }
 }
 
+impl From<Interrupted> for Failure {
+    fn from(by: Interrupted) -> Self {
+        Self::Kernel(KernelError::Run(by.into()))
+    }
+}
+
 /// All runs, by what was run.
 #[derive(Debug)]
 struct Runs {
@@ -129,8 +136,9 @@ pub(super) fn run(args: &SwapoffArgs) -> ExitCode {
         measure(args).and_then(|report| report.print(args.format).map_err(Failure::Print));
     match printed {
         Ok(()) => ExitCode::SUCCESS,
+        Err(Failure::Print(error)) if is_unread(&error) => ExitCode::from(EXIT_UNREAD),
         Err(error) => {
-            eprintln!("userswap bench: {error}");
+            say!("userswap bench: {error}");
             error.exit_code()
         }
     }
@@ -148,25 +156,25 @@ fn measure(args: &SwapoffArgs) -> Result<Report, Failure> {
     if args.vs.is_some() {
         rival::check(&args.swap)?;
     }
-    // Held over all runs, so that a signal between two of them counts for the next.
+    // Held over all runs; every step of ours looks whether a signal has come.
     let interrupt = Interrupt::hold().map_err(RunError::from).map_err(KernelError::from)?;
-    let ours = Ours::start(args.ram, bytes, &args.swap)?;
+    let ours = Ours::start(&interrupt, args.ram, bytes, &args.swap)?;
     let (plain_read_s, device_s) = (Vec::new(), Vec::new());
     let measured = Measured { ram_bytes: args.ram, size_bytes: bytes, plain_read_s, device_s };
     let mut runs = Runs { measured, kernel: Vec::new(), walks: Vec::new() };
     for number in 1..=args.runs {
-        interrupt.check().map_err(RunError::from).map_err(KernelError::from)?;
         one_round(args, &ours, &mut runs)?;
         let last = |times: &[f64]| times.last().copied().unwrap_or(f64::NAN);
         let (plain, device) = (last(&runs.measured.plain_read_s), last(&runs.measured.device_s));
-        eprintln!("round {number} of {}: read {plain:.2} s, swapoff {device:.2} s", args.runs);
+        say!("round {number} of {}: read {plain:.2} s, swapoff {device:.2} s", args.runs);
     }
     ours.verify()?;
+    interrupt.check()?;
     Ok(report_of(args, runs))
 }
 
 /// Every variant once.
-fn one_round(args: &SwapoffArgs, ours: &Ours, runs: &mut Runs) -> Result<(), Failure> {
+fn one_round(args: &SwapoffArgs, ours: &Ours<'_>, runs: &mut Runs) -> Result<(), Failure> {
     ours.page_out()?;
     runs.measured.plain_read_s.push(ours.read_plainly()?);
     let device = Way { method: SwapoffMethod::Device, page_cluster: KERNEL_CLUSTERS[0] };
@@ -194,7 +202,7 @@ fn kernel_s(args: &SwapoffArgs, bytes: u64, page_cluster: u8) -> Result<f64, Fai
     let limits = Limits { ram_bytes: args.ram, swap_bytes, place: Place::FileIn(&args.swap) };
     let load = KernelLoad { bytes, page_cluster, out_mark: load::OUT_MARK };
     let seconds = kernel::seconds(&mut command, &limits, load)?;
-    eprintln!("kernel with page-cluster {page_cluster}: {seconds:.2} s");
+    say!("kernel with page-cluster {page_cluster}: {seconds:.2} s");
     Ok(seconds)
 }
 

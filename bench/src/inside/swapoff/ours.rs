@@ -3,6 +3,7 @@
 use super::super::words::word_at;
 use super::Failure;
 use crate::disk::{self, Requests};
+use crate::interrupt::Interrupt;
 use serde::Serialize;
 use std::fs::File;
 use std::ops::Range;
@@ -17,7 +18,8 @@ use userswap::{Builder, Engine, Error, Region, Stayed};
 const SLOTS_SPARE_BYTES: u64 = 64 << 20;
 
 /// An engine with a region that fills most of its budget.
-pub(super) struct Ours {
+pub(super) struct Ours<'a> {
+    interrupt: &'a Interrupt,
     engine: Engine,
     region: Region,
     directory: PathBuf,
@@ -40,9 +42,14 @@ pub(super) struct Walked {
     pub(super) requests: u64,
 }
 
-impl Ours {
+impl<'a> Ours<'a> {
     /// Fills `bytes` of memory with a budget of `ram_bytes`; the swap file has no name.
-    pub(super) fn start(ram_bytes: u64, bytes: u64, directory: &Path) -> Result<Self, Failure> {
+    pub(super) fn start(
+        interrupt: &'a Interrupt,
+        ram_bytes: u64,
+        bytes: u64,
+        directory: &Path,
+    ) -> Result<Self, Failure> {
         let spec = format!("{}:{}", directory.display(), bytes + SLOTS_SPARE_BYTES);
         let swap = spec.parse().map_err(|error| Failure::Spec(format!("{error}")))?;
         let engine = Builder::new(ram_bytes).swap(swap).build()?;
@@ -50,11 +57,12 @@ impl Ours {
         for (index, word) in region.as_typed_mut::<u64>().iter_mut().enumerate() {
             *word = word_at(index);
         }
-        Ok(Self { engine, region, directory: directory.to_owned(), spec })
+        Ok(Self { interrupt, engine, region, directory: directory.to_owned(), spec })
     }
 
     /// Everything on the device, nothing in memory.
     pub(super) fn page_out(&self) -> Result<(), Failure> {
+        self.interrupt.check()?;
         let stayed = self.engine.page_out_all();
         if stayed == Stayed::default() { Ok(()) } else { Err(Failure::Stayed(stayed)) }
     }
@@ -96,11 +104,13 @@ impl Ours {
         let begin = Instant::now();
         let core = self.engine.core();
         let mut requests = 0;
-        core.swapoff_by(&self.directory, way.method, &mut |_| {
+        let swapped = core.swapoff_by(&self.directory, way.method, &mut |_| {
             requests += 1;
-            Proceed::GoOn
-        })?;
+            self.interrupt.check().map_or(Proceed::Cancel, |()| Proceed::GoOn)
+        });
         let seconds = begin.elapsed().as_secs_f64();
+        self.interrupt.check()?;
+        swapped?;
         let resident = u64::from(self.engine.usage().resident) * PAGE_BYTES as u64;
         if resident < self.region.len() as u64 {
             return Err(Failure::NotBack(resident));

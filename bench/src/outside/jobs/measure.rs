@@ -101,7 +101,7 @@ impl<'a> Bench<'a> {
         let words = match self.workshop.prepare(job, self.plan.scale)? {
             Ok(words) => words,
             Err(NotInstalled(what)) => {
-                eprintln!("{job}: not installed: {what}");
+                say!("{job}: not installed: {what}");
                 return Ok(Row { job, state: State::NotInstalled { what } });
             }
         };
@@ -166,11 +166,11 @@ impl<'a> Bench<'a> {
         let verdict = Verdict::of(job, &ended.finished, expected).within(ended.excess.as_ref());
         let run = Run::new(side, &ended.finished, verdict);
         match run.verdict.complaint() {
-            Some(complaint) => eprintln!("{job}: {side}: {complaint}"),
+            Some(complaint) => say!("{job}: {side}: {complaint}"),
             None if run.verdict == Verdict::TooLong => {
-                eprintln!("{job}: {side}: killed after {:.2} s", run.figures.wall_s);
+                say!("{job}: {side}: killed after {:.2} s", run.figures.wall_s);
             }
-            None => eprintln!("{job}: {side}: {:.2} s", run.figures.wall_s),
+            None => say!("{job}: {side}: {:.2} s", run.figures.wall_s),
         }
         run
     }

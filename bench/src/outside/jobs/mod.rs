@@ -51,7 +51,7 @@ fn measure(plan: &Plan) -> Result<(Report, Result<(), BenchError>), BenchError> 
     let mut rows = Vec::new();
     let mut all = || {
         for (number, &job) in plan.jobs.iter().enumerate() {
-            eprintln!("{} of {}: {job}", number + 1, plan.jobs.len());
+            say!("{} of {}: {job}", number + 1, plan.jobs.len());
             rows.push(bench.measure(job)?);
         }
         Ok(())

@@ -37,7 +37,7 @@ pub(super) fn python(directory: &Path) -> Result<Result<PathBuf, NotInstalled>, 
     if fs::read_to_string(&stamp).is_ok_and(|text| text == REQUIREMENTS) && python.exists() {
         return Ok(Ok(python));
     }
-    eprintln!("installing {} in {}", words(REQUIREMENTS), directory.display());
+    say!("installing {} in {}", words(REQUIREMENTS), directory.display());
     let failed = |step: &str, why: String| Ok(Err(NotInstalled(format!("{step}: {why}"))));
     if let Err(error) = fs::create_dir_all(directory).and_then(|()| fs::write(&stamp, "")) {
         return failed(&directory.display().to_string(), error.to_string());

@@ -60,22 +60,32 @@ pub fn fork() -> io::Result<Fork> {
 
 /// Waits until `pid`, a child, ends.
 pub fn wait(pid: Pid) -> io::Result<Waited> {
+    wait_for(pid).map(|(_, waited)| waited)
+}
+
+/// Waits until any child ends, and says which.
+pub fn wait_any() -> io::Result<(Pid, Waited)> {
+    wait_for(-1)
+}
+
+fn wait_for(pid: Pid) -> io::Result<(Pid, Waited)> {
     let mut status = 0;
     // SAFETY: rusage is plain numbers, for which zeros are valid.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    loop {
+    let ended = loop {
         // SAFETY: both pointers are valid for writing during the call.
         match super::check(unsafe { libc::wait4(pid, &mut status, 0, &mut usage) }) {
-            Ok(_) => break,
+            Ok(ended) => break ended,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
-    }
-    Ok(Waited {
+    };
+    let waited = Waited {
         status: ExitStatus::from_raw(status),
         used: CpuTime::of(&usage),
         major_faults: u64::try_from(usage.ru_majflt).expect("a count is not negative"),
-    })
+    };
+    Ok((ended, waited))
 }
 
 /// What this process and its threads have used so far.
