@@ -9,6 +9,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Args, Command};
 use clap_complete::engine::{
@@ -17,14 +18,16 @@ use clap_complete::engine::{
 use clap_complete::env::{CompleteEnv, Shells};
 use userswap::internals::directory::EngineName;
 use userswap::internals::protocol::{Answer, Request};
-use userswap::internals::status::Status;
 
-use crate::control::{self, Client};
+use crate::control::{Client, Engine, engines};
 use crate::failure::Failure;
 use crate::said;
 
 /// Set by the script: the shell that asks.
 const VARIABLE: &str = "USERSWAP_COMPLETE";
+
+/// Nobody who presses Tab waits for a program that is stopped.
+const PATIENCE: Duration = Duration::from_millis(500);
 
 /// zsh loads the script from its `fpath` at the first Tab, as the body of a function that is to complete: without this
 /// that Tab would offer nothing.
@@ -94,15 +97,16 @@ fn candidates(
 
 fn processes(current: &OsStr) -> Vec<CompletionCandidate> {
     // One that cannot be asked is there all the same.
-    let program = |status: Result<Status, Failure>| status.map_or(String::new(), |it| it.program);
-    let all = control::engines().map(|(name, status)| (name.to_string(), program(status)));
-    candidates(all, current)
+    let named = |engine: Engine| {
+        (engine.name.to_string(), engine.status.map_or(String::new(), |it| it.program))
+    };
+    candidates(engines(PATIENCE).into_iter().map(named), current)
 }
 
 /// The process that the line names, asked.
 fn asked(request: &Request) -> Option<Answer> {
     let mut client = Client::of(named(&words(), 0)?.parse::<EngineName>().ok()?).ok()?;
-    client.ask(request).ok()
+    client.ask_within(request, PATIENCE).ok()
 }
 
 fn devices(current: &OsStr) -> Vec<CompletionCandidate> {

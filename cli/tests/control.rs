@@ -224,6 +224,33 @@ fn what_a_killed_program_leaves_is_cleaned_up_by_the_list() {
     assert_eq!(sockets(&runtime), Vec::<String>::new());
 }
 
+#[test]
+fn programs_that_are_stopped_are_told_as_such_and_hide_no_other() {
+    let runtime = runtime();
+    let start = || {
+        let mut program = served(&runtime, "thread", &["python3", "-c", PROGRAM]);
+        assert_eq!(program.ask("hello"), program.pid());
+        program
+    };
+    let (stopped, running) = ([start(), start()], start());
+    for program in &stopped {
+        assert!(Command::new("kill").args(["-STOP", &program.pid()]).status().unwrap().success());
+    }
+    for command in ["list", "status"] {
+        let output = userswap(&runtime, &[command]);
+        assert!(output.status.success(), "{output:?}");
+        let [told, silent] =
+            [output.stdout, output.stderr].map(|it| String::from_utf8(it).unwrap());
+        let is_told =
+            |pid: &str| told.lines().any(|line| line.split_whitespace().next() == Some(pid));
+        assert!(is_told(&running.pid()), "{told}");
+        for pid in stopped.each_ref().map(Served::pid) {
+            let line = format!("userswap: process {pid} does not answer within 3 s: is it stopped");
+            assert!(!is_told(&pid) && silent.contains(&line), "{told}{silent}");
+        }
+    }
+}
+
 /// The binary where any user can run it, beside the directory `userswap` that root's engines have there.
 const FOR_ALL: &str = "for-all";
 

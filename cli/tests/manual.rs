@@ -77,6 +77,10 @@ impl Grown {
         self.child.id().to_string()
     }
 
+    fn send(&self, signal: &str) -> bool {
+        Command::new("kill").args([signal, &self.pid()]).status().unwrap().success()
+    }
+
     /// What bash offers for the last of these words, by the script that it was given.
     fn bash(&self, words: &[&str]) -> Vec<String> {
         let mut bash = Command::new("bash");
@@ -122,6 +126,8 @@ impl Grown {
 
 impl Drop for Grown {
     fn drop(&mut self) {
+        // A test may have failed while it was stopped.
+        self.send("-CONT");
         drop(self.input.take());
         let _ = self.child.wait();
     }
@@ -179,6 +185,14 @@ fn processes_settings_and_devices_are_completed_as_they_are() {
             }
         }
     }
+}
+
+#[test]
+fn a_program_that_is_stopped_is_completed_without_its_name() {
+    let program = Grown::start();
+    assert!(program.send("-STOP"));
+    let found = program.bash(&["userswap", "status", ""]);
+    assert!(found.iter().any(|it| it.trim_end() == program.pid()), "{found:?}");
 }
 
 #[test]

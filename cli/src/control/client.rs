@@ -68,8 +68,16 @@ impl Client {
     /// # Errors
     /// The engine refuses, in its words; or it does not answer.
     pub fn ask(&mut self, request: &Request) -> Result<Answer, Failure> {
+        self.ask_within(request, self.patience)
+    }
+
+    /// As [`ask`](Client::ask), with `patience`.
+    ///
+    /// # Errors
+    /// As for [`ask`](Client::ask).
+    pub fn ask_within(&mut self, request: &Request, patience: Duration) -> Result<Answer, Failure> {
         self.send(request)?;
-        let answer = self.answer()?;
+        let answer = self.answer_within(patience)?.ok_or_else(|| self.silent_for(patience))?;
         self.checked(answer)
     }
 
@@ -123,18 +131,15 @@ impl Client {
     /// # Errors
     /// As for [`ask`](Client::ask).
     pub fn status(&mut self) -> Result<Status, Failure> {
-        match self.ask(&Request::Status {})? {
-            Answer::Status { status } => Ok(*status),
-            other => Err(self.nonsense(&format!("{other:?}"))),
-        }
+        self.send(&Request::Status {})?;
+        self.status_within(self.patience)?.ok_or_else(|| self.silent_for(self.patience))
     }
 
-    /// As [`status`](Client::status), if it comes within `patience`.
+    /// The status that was asked for, if it comes within `patience`.
     ///
     /// # Errors
     /// As for [`ask`](Client::ask).
     pub fn status_within(&mut self, patience: Duration) -> Result<Option<Status>, Failure> {
-        self.send(&Request::Status {})?;
         match self.answer_within(patience)? {
             Some(Answer::Status { status }) => Ok(Some(*status)),
             Some(Answer::Error { message }) => Err(self.refusal(&message)),
@@ -153,20 +158,6 @@ impl Client {
             Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(self.silence(&error)),
             Ok(()) | Err(_) => Ok(()),
         }
-    }
-
-    /// The next answer.
-    ///
-    /// # Errors
-    /// The engine has gone, or is silent.
-    pub fn answer(&mut self) -> Result<Answer, Failure> {
-        self.answer_within(self.patience)?.ok_or_else(|| {
-            let seconds = self.patience.as_secs();
-            Failure::unavailable(format!(
-                "process {} does not answer within {seconds} s: is it stopped?",
-                self.name
-            ))
-        })
     }
 
     /// The next answer if it comes within `patience`.
@@ -206,6 +197,15 @@ impl Client {
              started it",
             self.name,
             super::table::plain(what)
+        ))
+    }
+
+    /// An answer that has not come within `patience`.
+    pub fn silent_for(&self, patience: Duration) -> Failure {
+        Failure::unavailable(format!(
+            "process {} does not answer within {} s: is it stopped, or busy with a fork?",
+            self.name,
+            patience.as_secs_f64()
         ))
     }
 

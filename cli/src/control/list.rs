@@ -1,13 +1,12 @@
 //! `userswap list`: the programs of this user that have an engine.
 
-use std::path::Path;
 use std::process::ExitCode;
 
 use userswap::ByteSize;
 use userswap::internals::directory::EngineName;
 use userswap::internals::status::{JobStatus, Status};
 
-use super::client::Client;
+use super::gather::{PATIENCE, engines};
 use super::table::{Lean, plain, table};
 use super::target;
 use crate::failure::Failure;
@@ -72,19 +71,13 @@ fn job_rows(job: &JobStatus) -> Vec<[String; 6]> {
 /// The status of every engine of this user; one that cannot be asked is reported.
 pub fn statuses() -> Vec<(EngineName, Status)> {
     let mut statuses = Vec::new();
-    for (name, status) in engines() {
-        match status {
-            Ok(status) => statuses.push((name, status)),
+    for engine in engines(PATIENCE) {
+        match engine.status {
+            Ok(status) => statuses.push((engine.name, status)),
             Err(failure) => said::say(failure.message),
         }
     }
     statuses
-}
-
-/// Every engine of this user, asked.
-pub fn engines() -> impl Iterator<Item = (EngineName, Result<Status, Failure>)> {
-    let ask = |name, socket: &Path| Client::connect(name, socket)?.status();
-    target::all().into_iter().map(move |(name, socket)| (name, ask(name, &socket)))
 }
 
 fn row(name: EngineName, status: &Status) -> [String; 5] {

@@ -4,6 +4,7 @@
 //! answer. Whatever is refused is one line and status 1, and nothing is changed.
 
 mod client;
+mod gather;
 mod list;
 mod set;
 mod status;
@@ -13,10 +14,10 @@ mod table;
 pub mod target;
 
 pub use client::Client;
-pub use list::{engines, list};
+pub use gather::{Engine, PATIENCE, engines};
+pub use list::list;
 pub use set::{SetArgs, set};
 pub use status::{StatusArgs, status};
 pub use swapoff::{SwapoffArgs, swapoff};
 pub use swapon::{SwaponArgs, swapon};
 pub use table::{Lean, plain, table};
-pub use target::all;

@@ -1,8 +1,10 @@
 //! From a process to the socket of its engine, or to one line that says why there is none.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use userswap::internals::directory;
@@ -50,7 +52,14 @@ pub fn find(name: EngineName) -> Result<PathBuf, Failure> {
 
 /// The engines of this user, with their sockets; what ended ones left behind is removed.
 pub fn all() -> Vec<(EngineName, PathBuf)> {
-    named().into_iter().filter(|(_, socket)| !directory::is_stale(socket)).collect()
+    listened_at(named())
+}
+
+/// Those that somebody listens at; the first of those of one name, as [`find`] takes it.
+fn listened_at(mut found: Vec<(EngineName, PathBuf)>) -> Vec<(EngineName, PathBuf)> {
+    found.retain(|(_, socket)| !directory::is_stale(socket));
+    found.dedup_by_key(|(name, _)| *name);
+    found
 }
 
 /// As [`all`], without a connection to each: at some nobody may listen any more.
@@ -62,7 +71,8 @@ pub fn named() -> Vec<(EngineName, PathBuf)> {
         let names = directory::names(&directory).into_iter();
         found.extend(names.map(|name| (name, directory.join(name.file()))));
     }
-    found.sort_unstable();
+    // Those of one name stay in the order of their directories.
+    found.sort_by_key(|(name, _)| *name);
     found
 }
 
@@ -101,13 +111,13 @@ fn with_ledger(pid: u32) -> Option<PathBuf> {
 
 /// Those that only `user` can enter, once each: any other could be a trap.
 fn private(directories: impl IntoIterator<Item = PathBuf>, user: u32) -> Vec<PathBuf> {
-    let mut kept = Vec::new();
-    for directory in directories {
-        if !kept.contains(&directory) && directory::check_private(&directory, user).is_ok() {
-            kept.push(directory);
-        }
-    }
-    kept
+    let mut seen = BTreeSet::new();
+    // Above them there may be links, such as one from /usr/tmp to /var/tmp: two names of one directory.
+    let is_new = |directory: &PathBuf| {
+        fs::symlink_metadata(directory).is_ok_and(|found| seen.insert((found.dev(), found.ino())))
+    };
+    let directories = directories.into_iter();
+    directories.filter(|it| directory::check_private(it, user).is_ok()).filter(is_new).collect()
 }
 
 fn without_engine(name: EngineName, directories: &[PathBuf]) -> String {
@@ -169,6 +179,9 @@ impl Environment {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+    use std::os::unix::net::UnixListener;
+
     use super::*;
 
     #[test]
@@ -177,6 +190,29 @@ mod tests {
         assert_eq!(environment.get("TMPDIR"), Some("/a=b".into()));
         assert_eq!(environment.get("HOME"), Some("".into()));
         assert_eq!(environment.get("TMP"), None);
+    }
+
+    #[test]
+    fn a_directory_of_two_names_is_looked_at_once() {
+        let parent = tempfile::tempdir().unwrap();
+        let path = |name: &str| parent.path().join(name);
+        fs::create_dir(path("tmp")).unwrap();
+        symlink("tmp", path("link")).unwrap();
+        let [here, other] = ["tmp/one", "tmp/other"].map(path);
+        assert!([&here, &other].iter().all(|it| directory::make_private(it).is_ok()));
+        let all = [path("link/one"), here.clone(), here, other.clone()];
+        assert_eq!(private(all, directory::user()), [path("link/one"), other]);
+    }
+
+    #[test]
+    fn of_one_name_the_first_that_somebody_listens_at_is_taken() {
+        let parent = tempfile::tempdir().unwrap();
+        let socket = |number| parent.path().join(format!("{number}.sock"));
+        let _listening = [2, 3, 4].map(|number| UnixListener::bind(socket(number)).unwrap());
+        drop(UnixListener::bind(socket(1)).unwrap());
+        let named = |pid, number| (EngineName { pid, number: 1 }, socket(number));
+        let found = vec![named(7, 1), named(7, 2), named(7, 3), named(8, 4)];
+        assert_eq!(listened_at(found), [named(7, 2), named(8, 4)]);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use userswap::internals::status::{DeviceStatus, NodeStatus, Status};
 
 use super::counters::COUNTERS;
 use super::family::{DEVICE, Kind, Metric, NODE, PROGRAM, Unit};
-use super::gather::Engine;
+use crate::control::Engine;
 use crate::memory::PAGE_BYTES;
 
 /// How all names begin.
@@ -75,7 +75,7 @@ impl Collector for Engines {
                 up.encode_family(&labels)?,
                 Kind::Gauge,
                 Unit::Number,
-                engine.status.is_some().into(),
+                engine.status.is_ok().into(),
             )?;
         }
         self.encode_table(&mut encoder, PROGRAM, program)?;
@@ -157,7 +157,7 @@ impl Engines {
     /// The programs that answered, with what tells them apart.
     fn answers(&self) -> impl Iterator<Item = (Labels, &Status)> {
         self.0.iter().filter_map(|engine| {
-            let status = engine.status.as_deref()?;
+            let status = engine.status.as_ref().ok()?;
             let (pid, program) = (engine.name.to_string(), status.program.clone());
             Some((vec![("pid", pid), ("program", program)], status))
         })

@@ -8,7 +8,6 @@ mod counters;
 mod documents;
 mod exposition;
 mod family;
-mod gather;
 mod http;
 mod stop;
 mod textfile;
@@ -22,6 +21,7 @@ use std::time::Duration;
 
 use clap::Args;
 
+use crate::control::{PATIENCE, engines};
 use crate::failure::Failure;
 use crate::said;
 use address::{Address, Connection, Listener};
@@ -62,12 +62,11 @@ pub fn metrics(args: MetricsArgs) -> Result<ExitCode, Failure> {
 }
 
 fn print() -> Result<(), Failure> {
-    let text = exposition(gather::gather(), Format::OpenMetrics);
-    said::print(text)
+    said::print(exposition(engines(PATIENCE), Format::OpenMetrics))
 }
 
 fn write(file: &Path, every: Option<u32>) -> Result<(), Failure> {
-    let round = || textfile::replace(file, &exposition(gather::gather(), Format::Prometheus));
+    let round = || textfile::replace(file, &exposition(engines(PATIENCE), Format::Prometheus));
     let Some(seconds) = every else { return round() };
     let stop = Stop::on_signals()?;
     // What cannot be written at first is a mistake; later it may pass.
@@ -108,7 +107,7 @@ fn answer_in_thread(mut connection: Box<dyn Connection>, scraping: Arc<Mutex<()>
         let metrics = |format| {
             // One at a time: an engine lets few clients in.
             let _one = scraping.lock().unwrap_or_else(PoisonError::into_inner);
-            exposition(gather::gather(), format)
+            exposition(engines(PATIENCE), format)
         };
         // The other side has gone, or was too slow: there is nobody to tell.
         let _ = http::serve(&mut *connection, metrics);

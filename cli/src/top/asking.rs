@@ -53,7 +53,7 @@ impl Asking {
 
     /// Asks for all settings of an engine.
     pub fn settings(&self, of: EngineName) {
-        self.spawn(of, move |client| match client.ask(&Request::Settings {})? {
+        self.spawn(of, News::Told, move |client| match client.ask(&Request::Settings {})? {
             Answer::Settings { settings } => Ok(News::Settings(of, settings)),
             other => Err(client.nonsense(&format!("{other:?}"))),
         });
@@ -62,7 +62,7 @@ impl Asking {
     /// Changes a setting, and asks for all of them when it has changed.
     pub fn set(&self, of: EngineName, key: String, value: String) {
         let news = self.news.clone();
-        self.spawn(of, move |client| {
+        self.spawn(of, News::Told, move |client| {
             let told = match client.ask_patiently(&Request::Set { key, value })? {
                 Answer::Set { key, value } => {
                     News::Told(format!("{of}: {} = {}", plain(&key), plain(&value)))
@@ -77,27 +77,21 @@ impl Asking {
         });
     }
 
-    /// Starts a swapoff.
+    /// Starts a swapoff; its end is told in any case, also when it could not begin.
     pub fn swapoff(&mut self, of: EngineName, device: String) {
         let (stop, stopped) = channel();
         self.swapoffs.insert(of, stop);
         let news = self.news.clone();
-        self.spawn(of, move |client| {
-            let (state, told) = match follow(client, of, &device, &news, &stopped) {
-                Ok(Answer::Done { .. }) => (SwapoffState::Done, format!("swapoff {device}: done")),
-                Ok(Answer::Cancelled {}) => (
-                    SwapoffState::Cancelled,
-                    format!("swapoff {device}: cancelled, it stays in use"),
-                ),
-                Ok(Answer::Error { message }) => {
-                    (SwapoffState::Refused, client.refusal(&message).message)
-                }
-                Ok(other) => {
-                    (SwapoffState::Refused, client.nonsense(&format!("{other:?}")).message)
-                }
-                Err(failure) => (SwapoffState::Refused, failure.message),
+        let ended = move |state, told: String| News::SwapoffEnded { of, state, told: plain(&told) };
+        let refused = move |reason| ended(SwapoffState::Refused, reason);
+        self.spawn(of, refused, move |client| {
+            let (state, told) = match follow(client, of, &device, &news, &stopped)? {
+                Answer::Done { .. } => (SwapoffState::Done, "done"),
+                Answer::Cancelled {} => (SwapoffState::Cancelled, "cancelled, it stays in use"),
+                Answer::Error { message } => return Err(client.refusal(&message)),
+                other => return Err(client.nonsense(&format!("{other:?}"))),
             };
-            Ok(News::SwapoffEnded { of, state, told: format!("{of}: {}", plain(&told)) })
+            Ok(ended(state, format!("{of}: swapoff {device}: {told}")))
         });
     }
 
@@ -109,10 +103,11 @@ impl Asking {
         }
     }
 
-    /// Runs `request` on a connection of its own, and sends what comes of it.
+    /// Runs `request` on a connection of its own, and sends what comes of it, or what `failed` makes of the reason.
     fn spawn(
         &self,
         of: EngineName,
+        failed: impl FnOnce(String) -> News + Send + 'static,
         request: impl FnOnce(&mut Client) -> Result<News, Failure> + Send + 'static,
     ) {
         let news = self.news.clone();
@@ -123,7 +118,7 @@ impl Asking {
                 None => Client::of(of),
             };
             let told = client.and_then(|mut client| request(&mut client));
-            let _ = news.send(told.unwrap_or_else(|failure| News::Told(failure.message)));
+            let _ = news.send(told.unwrap_or_else(|failure| failed(failure.message)));
         });
     }
 }
@@ -216,16 +211,20 @@ struct Watcher {
 
 impl Watcher {
     fn go_on(self) {
-        let Ok(mut client) = Client::connect(self.name, &self.socket) else {
-            lock(&self.refused).insert(self.name);
-            return;
-        };
-        lock(&self.refused).remove(&self.name);
+        let Ok(mut client) = self.connect() else { return };
         let mut has_answered = false;
         loop {
             let asked = Instant::now();
             // However long it takes: the model says that it is silent meanwhile.
-            let news = match ask_status(&mut client) {
+            let mut answer = ask_status(&mut client);
+            if answer.is_err() && has_answered {
+                // An engine closes a connection that was silent for long, as when `top` was stopped.
+                answer = self.connect().and_then(|again| {
+                    client = again;
+                    ask_status(&mut client)
+                });
+            }
+            let news = match answer {
                 Ok(status) => News::Status(self.name, status),
                 Err(failure) => {
                     // One that has too many clients says so, and is asked again.
@@ -242,6 +241,16 @@ impl Watcher {
             }
             thread::sleep(self.interval.saturating_sub(asked.elapsed()));
         }
+    }
+
+    fn connect(&self) -> Result<Client, Failure> {
+        let client = Client::connect(self.name, &self.socket);
+        let mut refused = lock(&self.refused);
+        match &client {
+            Ok(_) => refused.remove(&self.name),
+            Err(_) => refused.insert(self.name),
+        };
+        client
     }
 }
 
@@ -264,15 +273,22 @@ mod tests {
 
     /// An engine that reads a line and sends each of `answers` in turn; its last word is read by nobody.
     fn engine(answers: Vec<Vec<u8>>) -> (tempfile::TempDir, PathBuf) {
+        engine_of(vec![answers])
+    }
+
+    /// The same with several connections, one after the other.
+    fn engine_of(connections: Vec<Vec<Vec<u8>>>) -> (tempfile::TempDir, PathBuf) {
         let directory = tempfile::tempdir().unwrap();
         let socket = directory.path().join("7.sock");
         let listener = UnixListener::bind(&socket).unwrap();
         thread::spawn(move || {
-            let (stream, _) = listener.accept().unwrap();
-            let mut lines = BufReader::new(stream);
-            for answer in answers {
-                lines.read_line(&mut String::new()).unwrap();
-                lines.get_mut().write_all(&answer).unwrap();
+            for answers in connections {
+                let (stream, _) = listener.accept().unwrap();
+                let mut lines = BufReader::new(stream);
+                for answer in answers {
+                    lines.read_line(&mut String::new()).unwrap();
+                    lines.get_mut().write_all(&answer).unwrap();
+                }
             }
         });
         (directory, socket)
@@ -328,16 +344,35 @@ mod tests {
     }
 
     #[test]
-    fn an_engine_is_watched_until_its_connection_ends() {
+    fn an_engine_is_watched_until_it_has_no_other_connection_for_one_that_ends() {
         let status = Answer::Status { status: Box::new(status()) }.to_line();
-        let (_directory, socket) = engine(vec![status.clone(), status]);
-        let (sender, news) = channel();
-        let (interval, refused) = (Duration::ZERO, Arc::default());
-        Watcher { name: NAME, socket, news: sender, interval, refused }.go_on();
-        let news: Vec<_> = news.into_iter().collect();
+        let farewell = Answer::error("no request within 30 s").to_line();
+        for connections in [
+            vec![vec![status.clone(), status.clone()]],
+            vec![vec![status.clone(), farewell], vec![status.clone()]],
+            vec![vec![status.clone()], vec![status]],
+        ] {
+            let (_directory, socket) = engine_of(connections);
+            let (sender, news) = channel();
+            let (interval, refused) = (Duration::ZERO, Arc::default());
+            Watcher { name: NAME, socket, news: sender, interval, refused }.go_on();
+            let news: Vec<_> = news.into_iter().collect();
+            assert!(
+                matches!(&news[..], [News::Status(..), News::Status(..), News::Gone(NAME, why)] if why.contains("ended")),
+                "{news:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_swapoff_that_cannot_begin_has_ended() {
+        let directory = tempfile::tempdir().unwrap();
+        let (mut asking, news) = asking(directory.path().join("7.sock"));
+        asking.swapoff(NAME, "/swap".to_owned());
+        let told = news.recv().unwrap();
         assert!(
-            matches!(&news[..], [News::Status(..), News::Status(..), News::Gone(NAME, why)] if why.contains("ended")),
-            "{news:?}"
+            matches!(&told, News::SwapoffEnded { of: NAME, state: SwapoffState::Refused, told } if told.contains("has just ended")),
+            "{told:?}"
         );
     }
 

@@ -6,7 +6,7 @@ use userswap::internals::protocol::SettingValue;
 
 use super::model::{Act, Model, Screen};
 use super::panel::{Edit, Panel, Question, Settings, Times};
-use super::program::{Swapoff, SwapoffState};
+use super::program::{Presence, Swapoff, SwapoffState};
 
 /// Rows that Page Up and Page Down move by.
 const PAGE_ROWS: isize = 10;
@@ -107,8 +107,19 @@ fn leave(model: &mut Model) -> Option<Act> {
     Some(Act::Leave)
 }
 
+/// The program that a key is to change; why not is told where it has ended.
+fn changeable(model: &mut Model) -> Option<EngineName> {
+    let of = model.target()?;
+    if let Presence::Gone(reason) = &model.programs.get(&of)?.presence {
+        let reason = reason.clone();
+        model.tell(reason);
+        return None;
+    }
+    Some(of)
+}
+
 fn edit_budget(model: &mut Model) {
-    let Some(of) = model.target() else { return };
+    let Some(of) = changeable(model) else { return };
     let Some(status) = model.programs.get(&of).and_then(|program| program.history.status()) else {
         return;
     };
@@ -126,17 +137,20 @@ fn edit_budget(model: &mut Model) {
 }
 
 fn open_settings(model: &mut Model) -> Option<Act> {
-    let of = model.target()?;
+    let of = changeable(model)?;
     model.panel = Panel::Settings(Settings { of, rows: None, selected: 0 });
     Some(Act::AskSettings(of))
 }
 
 fn open_swapoff(model: &mut Model) {
-    let Some(of) = model.target() else { return };
-    let Some(program) = model.programs.get(&of) else { return };
-    if model.is_swapoff_under_way_of(of) {
+    // It has a connection of its own, and may go on when the program's has ended.
+    if let Some(of) = model.target().filter(|of| model.is_swapoff_under_way_of(*of)) {
         model.panel = Panel::Swapoff(of);
-    } else if program.history.status().is_some_and(|status| !status.devices.is_empty()) {
+        return;
+    }
+    let Some(of) = changeable(model) else { return };
+    let status = model.programs.get(&of).and_then(|program| program.history.status());
+    if status.is_some_and(|status| !status.devices.is_empty()) {
         model.panel = Panel::Devices { of, selected: 0 };
     } else {
         model.tell("it has no device to let go of");
@@ -144,7 +158,7 @@ fn open_swapoff(model: &mut Model) {
 }
 
 fn ask_hibernate(model: &mut Model) {
-    let Some(of) = model.target() else { return };
+    let Some(of) = changeable(model) else { return };
     let Some(status) = model.programs.get(&of).and_then(|program| program.history.status()) else {
         return;
     };
@@ -411,6 +425,23 @@ mod tests {
         let told = "cancelled".to_owned();
         model.hear(SECOND, News::SwapoffEnded { of: NAME, state: SwapoffState::Cancelled, told });
         assert_eq!(press_all(&mut model, &typed("xq")), Some(Act::Leave));
+    }
+
+    #[test]
+    fn a_program_that_has_ended_is_not_changed_but_its_swapoff_is_shown() {
+        let mut model = model();
+        let gone = || News::Gone(NAME, "it has ended".to_owned());
+        model.hear(SECOND, gone());
+        for key in ["b", "s", "o", "h"] {
+            model.tell("");
+            assert_eq!(press_all(&mut model, &typed(key)), None);
+            assert_eq!((&model.panel, model.note()), (&Panel::Nothing, Some("it has ended")));
+        }
+        model.hear(SECOND, News::Status(NAME, Box::new(status())));
+        press_all(&mut model, &[typed("o"), vec![KeyCode::Enter], typed("yY")].concat());
+        model.hear(SECOND, gone());
+        press_all(&mut model, &[KeyCode::Esc, KeyCode::Char('o')]);
+        assert_eq!(model.panel, Panel::Swapoff(NAME));
     }
 
     #[test]

@@ -170,20 +170,21 @@ impl Model {
         self.select_something();
     }
 
-    /// Those that have ended leave the list, but for the one that is looked at.
+    /// Those that have ended leave the list, but for the one that is looked at, and while a swapoff has not ended.
     fn found(&mut self, names: &[EngineName]) {
         let now = self.now;
         for name in names {
             self.programs.entry(*name).or_insert_with(|| Program::found(now));
         }
         let looked_at = self.looked_at();
-        self.programs.retain(|name, _| names.contains(name) || looked_at == Some(*name));
+        self.programs.retain(|name, program| {
+            names.contains(name) || looked_at == Some(*name) || program.is_swapoff_under_way()
+        });
     }
 
+    /// A connection can end before its program does: [`Self::found`] takes programs away.
     fn gone(&mut self, name: EngineName, reason: String) {
-        if self.looked_at() != Some(name) {
-            self.programs.remove(&name);
-        } else if let Some(program) = self.programs.get_mut(&name) {
+        if let Some(program) = self.programs.get_mut(&name) {
             program.presence = Presence::Gone(reason);
         }
     }
@@ -298,13 +299,12 @@ impl Model {
 
     /// Whether leaving would cancel a swapoff.
     pub fn is_swapoff_under_way(&self) -> bool {
-        self.programs.keys().any(|name| self.is_swapoff_under_way_of(*name))
+        self.programs.values().any(Program::is_swapoff_under_way)
     }
 
     /// Whether an engine works at one.
     pub fn is_swapoff_under_way_of(&self, of: EngineName) -> bool {
-        let swapoff = self.programs.get(&of).and_then(|program| program.swapoff.as_ref());
-        swapoff.is_some_and(|swapoff| swapoff.state.is_under_way())
+        self.programs.get(&of).is_some_and(Program::is_swapoff_under_way)
     }
 }
 
@@ -397,6 +397,41 @@ mod tests {
         model.screen = Screen::List;
         model.hear(SECOND, News::Found(vec![]));
         assert!(model.programs.is_empty());
+    }
+
+    #[test]
+    fn a_connection_that_ends_takes_nothing_along() {
+        let mut model = Model::new(SECOND);
+        hear_status(&mut model, 1, |_| ());
+        hear_status(&mut model, 2, |_| ());
+        model.selected = Some(name(2));
+        for pid in [1, 2] {
+            model.hear(SECOND, News::Gone(name(pid), "no request within 30 s".to_owned()));
+        }
+        model.hear(SECOND, News::Found(vec![name(1), name(2)]));
+        assert!(model.programs.values().all(|program| program.history.status().is_some()));
+        assert_eq!(model.selected, Some(name(2)));
+        hear_status(&mut model, 2, |_| ());
+        assert_eq!(model.programs[&name(2)].presence, Presence::Seen(SECOND));
+    }
+
+    #[test]
+    fn a_program_stays_while_a_swapoff_has_not_ended() {
+        let mut model = Model::new(SECOND);
+        hear_status(&mut model, 1, |_| ());
+        model.programs.get_mut(&name(1)).unwrap().swapoff = Some(Swapoff {
+            device: "/swap".to_owned(),
+            pages_left: 3,
+            pages_total: 9,
+            state: SwapoffState::UnderWay,
+        });
+        model.hear(SECOND, News::Gone(name(1), "ended".to_owned()));
+        model.hear(SECOND, News::Found(vec![]));
+        assert!(model.is_swapoff_under_way() && model.is_swapoff_under_way_of(name(1)));
+        let (state, told) = (SwapoffState::Refused, "ended".to_owned());
+        model.hear(SECOND, News::SwapoffEnded { of: name(1), state, told });
+        model.hear(SECOND, News::Found(vec![]));
+        assert!(model.programs.is_empty() && !model.is_swapoff_under_way());
     }
 
     #[test]

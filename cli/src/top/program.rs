@@ -72,6 +72,11 @@ impl Program {
         Self { presence: Presence::Seen(now), history: History::default(), swapoff: None }
     }
 
+    /// Whether its engine works at a swapoff.
+    pub fn is_swapoff_under_way(&self) -> bool {
+        self.swapoff.as_ref().is_some_and(|swapoff| swapoff.state.is_under_way())
+    }
+
     /// Takes an answer.
     pub fn answered(&mut self, now: Duration, status: Box<Status>) {
         self.presence = Presence::Seen(now);

@@ -12,6 +12,7 @@ use crate::state::core::Core;
 use crate::state::node::Node;
 use crate::sys::lock::LockCounts;
 use crate::sys::{PAGE_BYTES, process};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use userswap_policy::devices as policy;
 use userswap_policy::lru::ListId;
@@ -210,6 +211,28 @@ fn kind_name(kind: DeviceKind) -> &'static str {
 
 /// The program's file, by a way that takes no descriptor: the program's own numbers stay as they are.
 fn program_name() -> String {
-    let file = std::fs::read_link("/proc/thread-self/exe").unwrap_or_default();
-    file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+    name_of(&std::fs::read_link("/proc/thread-self/exe").unwrap_or_default())
+}
+
+/// Its name stays the same when a newer one takes the place of the file that runs, which the kernel then marks.
+fn name_of(file: &Path) -> String {
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    name.strip_suffix(" (deleted)").unwrap_or(&name).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_keeps_its_name_when_its_file_is_replaced() {
+        for (file, name) in [
+            ("/usr/bin/python3.11", "python3.11"),
+            ("/usr/bin/python3.11 (deleted)", "python3.11"),
+            ("/opt/a b/c d", "c d"),
+            ("", ""),
+        ] {
+            assert_eq!(name_of(Path::new(file)), name, "{file}");
+        }
+    }
 }
