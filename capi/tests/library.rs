@@ -262,7 +262,7 @@ fn an_installation_refuses_what_it_does_not_know() {
     for (arguments, line) in [
         (
             ["--colour", "red"],
-            "install: --colour is no option: use --prefix, --libdir or --archive\n",
+            "install: --colour is no option: use --prefix, --libdir, --features or --archive\n",
         ),
         (["--prefix", "here"], "install: here is no absolute path\n"),
     ] {

@@ -22,6 +22,13 @@ fn a_build_without_buckets_says_how_to_have_them() {
 mod server;
 
 #[cfg(feature = "s3")]
+#[allow(dead_code, reason = "some are for the tests of the engine")]
+#[path = "../../engine/tests/engine/support/certificates.rs"]
+mod certificates;
+
+#[cfg(feature = "s3")]
+use certificates::Certificates;
+#[cfg(feature = "s3")]
 use preload_support::served::eventually;
 
 #[cfg(feature = "s3")]
@@ -29,6 +36,7 @@ mod with_it {
     use super::preload_support::served::{Served, filler, printed};
     use super::server::{S3, spec};
     use super::*;
+    use std::sync::Arc;
 
     fn start(runtime: &tempfile::TempDir, fault: &str, server: &S3) -> Served {
         let keys = [("AWS_ACCESS_KEY_ID", "test"), ("AWS_SECRET_ACCESS_KEY", "secret")];
@@ -41,8 +49,13 @@ mod with_it {
     #[test]
     fn a_program_has_its_coldest_pages_in_objects_forks_and_ends() {
         std::thread::scope(|scope| {
+            let certificates = Arc::new(Certificates::new());
             for fault in ["thread", "signal"] {
+                let certificates = certificates.clone();
                 scope.spawn(move || has_its_coldest_pages_in_objects(&S3::start(), fault));
+                scope.spawn(move || {
+                    has_its_coldest_pages_in_objects(&S3::start_tls(&certificates), fault);
+                });
             }
         });
     }
@@ -86,7 +99,7 @@ mod with_it {
             (none.clone(), &[], ["no key to it", "AWS_ACCESS_KEY_ID"]),
             (none.clone(), &keys[..1], ["AWS_SECRET_ACCESS_KEY is not", "set both"]),
             (none.replace(",tier=1", ""), &keys, ["s3://bucket/a", "tier"]),
-            (none.replace("http:", "https:"), &keys, ["https", "encrypt"]),
+            (none.replace("http:", "ftp:"), &keys, ["ftp://127.0.0.1:1", "https://HOST"]),
         ] {
             let run = ["run", "--swap", "mem:64M,tier=0", "--swap", &given, "--", "echo", "run"];
             let mut command = userswap_in(&runtime, &run);

@@ -206,7 +206,8 @@ impl SwapSpec {
         match &mut self.path {
             SwapPath::Path(path) => *path = working_directory.join(&*path),
             SwapPath::Remote(address) => address.options.files.make_absolute(working_directory),
-            SwapPath::Memory | SwapPath::Compressed(_) | SwapPath::S3(_) => {}
+            SwapPath::S3(address) => address.options.files.make_absolute(working_directory),
+            SwapPath::Memory | SwapPath::Compressed(_) => {}
         }
         self
     }
@@ -252,8 +253,8 @@ impl FromStr for SwapSpec {
         options.compression = (named == Some(COMPRESSED_WORD)).then(codec::Options::default);
         while let Some((before, option)) = rest.rsplit_once(',') {
             let is_file = options.remote.is_some() && remote::names_file(option);
-            let is_endpoint = options.s3.is_some() && option.starts_with(s3::ENDPOINT);
-            if !is_meant_as_option(option) && !is_file && !is_endpoint {
+            let is_of_store = options.s3.is_some() && s3::names_path(option);
+            if !is_meant_as_option(option) && !is_file && !is_of_store {
                 break;
             }
             options.read(spec, option)?;

@@ -36,6 +36,8 @@ mod remote_copies;
 mod remote_tls;
 #[cfg(feature = "s3")]
 mod s3;
+#[cfg(feature = "s3")]
+mod s3_tls;
 mod servers;
 mod shrinkers;
 mod support;

@@ -148,7 +148,11 @@ fn a_server_that_is_gone_loses_what_only_it_had() {
             let mut server = S3::start();
             let engine = engine_on(way, &[FRONT, &server.spec("a:64M")]);
             let (_region, pages) = paged_out(&engine, 4000, 3);
-            eventually("full segments are objects", || server.segments() >= 2);
+            eventually("full segments are objects, and no other is on its way", || {
+                let before = server.segments();
+                std::thread::sleep(Duration::from_millis(300));
+                before >= 2 && server.segments() == before
+            });
             engine.core().devices.set_patience_ns(1_000_000);
             let objects = server.segments() * 1024;
             server.kill();

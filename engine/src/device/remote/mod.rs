@@ -17,10 +17,10 @@ pub mod open;
 mod options;
 mod server;
 mod talk;
-mod tls;
+pub(in crate::device) mod tls;
 pub(in crate::device) mod wire;
 
-pub use address::{Address, is_meant};
+pub use address::{Address, Scheme, is_meant};
 pub use options::{ALLOWED, Copies, Options, names_file};
 
 use crate::sys::PAGE_BYTES;

@@ -4,7 +4,8 @@ use super::cluster::Cluster;
 use super::server::Purpose;
 use super::talk::Act;
 use super::tls::Tls;
-use super::tls::trust::Trust;
+use super::tls::files::OF_REDIS;
+use super::tls::trust::{Remedies, Trust};
 use super::wire::{Reply, Wire, nonsense};
 use super::{Address, Config, Copies, Copy, Part, Remote};
 use crate::base::open_error::OpenError;
@@ -27,6 +28,13 @@ const PASSWORD: &str = "USERSWAP_REDIS_PASSWORD";
 
 /// The variable that names a file with it.
 const PASSWORD_FILE: &str = "USERSWAP_REDIS_PASSWORD_FILE";
+
+/// What to write where TLS cannot be spoken.
+const REMEDIES: Remedies = Remedies {
+    name: "write NAME=ADDRESS with the name that it is for",
+    version: "have it do so (tls-protocols)",
+    plain: "correct its port, or write redis:// if it speaks none",
+};
 
 /// What `run` has found in its environment: the program's may be another by now.
 static GIVEN: OnceLock<Password> = OnceLock::new();
@@ -129,8 +137,10 @@ fn tls(address: &Address, found: &[SocketAddr]) -> Result<Option<Arc<Tls>>, Stri
         Scheme::Plain => Ok(None),
         Scheme::Tls => {
             let mut files = address.options.files.clone();
-            files.look_in_environment()?;
-            let trust = Trust::new(address, found, &files)?;
+            files.look_in_environment(&OF_REDIS)?;
+            let names = address.hosts.iter().map(|host| host.name.as_str());
+            let servers: Vec<_> = names.zip(found.iter().copied()).collect();
+            let trust = Trust::new(&servers, &files, &REMEDIES)?;
             Ok(Some(Arc::new(Tls::new(Arc::new(trust)))))
         }
     }
@@ -167,7 +177,7 @@ pub fn resolved(mut spec: SwapSpec) -> Result<SwapSpec, OpenError> {
         let refuse = |reason| OpenError::Remote { path, reason };
         let looked = match address.scheme {
             Scheme::Plain => Ok(()),
-            Scheme::Tls => address.options.files.look_in_environment(),
+            Scheme::Tls => address.options.files.look_in_environment(&OF_REDIS),
         };
         let found = looked.and_then(|()| resolve(address)).map_err(refuse)?;
         for (host, found) in address.hosts.iter_mut().zip(found) {

@@ -1,7 +1,10 @@
-//! What names a bucket of objects: `s3://BUCKET/PREFIX`, and where that is: `,endpoint=http://HOST[:PORT],region=NAME`.
+//! What names a bucket of objects: `s3://BUCKET/PREFIX`, and where that is:
+//! `,endpoint=https://HOST[:PORT],region=NAME`.
 //!
 //! Keys to it have no place here: command lines are seen by everyone on a machine.
 use crate::base::size::{ByteSize, parse_size};
+use crate::device::remote::Scheme;
+use crate::device::remote::tls::files::Files;
 use crate::device::spec::{SpecError, SwapPath, SwapSpec, set_once};
 use crate::sys::PAGE_BYTES;
 use std::fmt;
@@ -12,16 +15,22 @@ use userswap_policy::segments::SEGMENT_PAGES_MAX;
 pub const SCHEME: &str = "s3://";
 
 /// What is allowed of its own.
-pub const ALLOWED: &str = ", endpoint=http://HOST[:PORT], region=NAME, segment=SIZE, lease=SECONDS";
+pub const ALLOWED: &str = ", endpoint=URL, cacert=FILE, region=NAME, segment=SIZE, lease=SECONDS";
 
-/// What begins an endpoint.
+/// What begins an endpoint that is spoken to in plain text.
 const PLAIN: &str = "http://";
 
-/// The option that contains what otherwise is part of a path.
-pub const ENDPOINT: &str = "endpoint=";
+/// The same, for one that is spoken to by TLS.
+const TLS: &str = "https://";
 
-/// The port of an endpoint that is named without one.
-const PORT: u16 = 80;
+const ENDPOINT: &str = "endpoint=";
+
+/// The options that contain what otherwise is part of a path, those that are refused included.
+const PATHS: [&str; 4] = [ENDPOINT, "cacert=", "cert=", "key="];
+
+/// The ports of endpoints that are named without one.
+const PLAIN_PORT: u16 = 80;
+const TLS_PORT: u16 = 443;
 
 /// The longest name of a bucket, a prefix or a region, and of a host.
 const NAME_MAX: usize = 63;
@@ -40,6 +49,8 @@ const LEASE_S: u32 = 3600;
 /// Where a bucket is.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Endpoint {
+    /// How it is spoken to.
+    pub scheme: Scheme,
     /// The host's name or number, as it is told whom we mean.
     pub host: String,
     /// Its port.
@@ -64,6 +75,8 @@ pub struct Options {
     region: Option<String>,
     segment: Option<u64>,
     lease_s: Option<u32>,
+    /// By whom it must be known, if it speaks TLS.
+    pub files: Files,
     /// The number of the endpoint's host, looked up already.
     at: Option<IpAddr>,
 }
@@ -89,11 +102,14 @@ impl Address {
                 "a bucket and a prefix are of 1 to 63 letters, digits, \".\", \"_\" and \"-\"",
             );
         }
-        if options.endpoint.is_none() {
+        let Some(endpoint) = &options.endpoint else {
             return refuse(
-                "names no server: add endpoint=http://HOST[:PORT], such as \
-                 endpoint=http://s3.eu-central-1.amazonaws.com",
+                "names no server: add endpoint=https://HOST[:PORT], such as \
+                 endpoint=https://s3.eu-central-1.amazonaws.com",
             );
+        };
+        if endpoint.scheme == Scheme::Plain && options.files != Files::default() {
+            return refuse("a certificate is for TLS: write https://, or leave cacert out");
         }
         Ok(Self { bucket: bucket.to_owned(), prefix: prefix.to_owned(), options })
     }
@@ -147,6 +163,9 @@ impl Options {
                 Ok(endpoint) => set_once(&mut self.endpoint, endpoint, || twice("endpoint")),
                 Err(allowed) => refuse(allowed),
             },
+            "cert" | "key" => refuse("a store knows us by the signature: only cacert=FILE"),
+            "cacert" if value.is_empty() => refuse("the path of a file in PEM"),
+            "cacert" => set_once(&mut self.files.cacert, value.into(), || twice("cacert")),
             "region" if is_name(value) => {
                 set_once(&mut self.region, value.to_owned(), || twice("region"))
             }
@@ -174,24 +193,22 @@ impl Options {
 
 impl Endpoint {
     fn parse(text: &str) -> Result<Self, &'static str> {
-        if text.starts_with("https://") {
-            return Err(
-                "https is not spoken yet: write http:// and encrypt, or go through a tunnel",
-            );
-        }
-        let rest = text.strip_prefix(PLAIN).ok_or("an endpoint is http://HOST[:PORT]")?;
+        const FORM: &str =
+            "an endpoint is https://HOST[:PORT] or http://HOST[:PORT], with a port of 1 to 65535";
+        let of = |scheme| Some((scheme, text.strip_prefix(begin_of(scheme))?));
+        let (scheme, rest) = of(Scheme::Plain).or_else(|| of(Scheme::Tls)).ok_or(FORM)?;
         let rest = rest.strip_suffix('/').unwrap_or(rest);
         let (host, port) = match rest.rsplit_once(':') {
             Some((host, port)) if !port.ends_with(']') => (host, port.parse().ok()),
-            _ => (rest, Some(PORT)),
+            _ => (rest, Some(port_of(scheme))),
         };
         let is_host = |c: char| c.is_ascii_alphanumeric() || ".-_:[]".contains(c);
         let port = port.filter(|port| *port > 0);
         match port {
             Some(port) if (1..=HOST_MAX).contains(&host.len()) && host.chars().all(is_host) => {
-                Ok(Self { host: host.to_owned(), port })
+                Ok(Self { scheme, host: host.to_owned(), port })
             }
-            _ => Err("an endpoint is http://HOST[:PORT], with a port of 1 to 65535"),
+            _ => Err(FORM),
         }
     }
 
@@ -199,6 +216,25 @@ impl Endpoint {
     pub fn name(&self) -> &str {
         self.host.trim_start_matches('[').trim_end_matches(']')
     }
+}
+
+fn begin_of(scheme: Scheme) -> &'static str {
+    match scheme {
+        Scheme::Plain => PLAIN,
+        Scheme::Tls => TLS,
+    }
+}
+
+fn port_of(scheme: Scheme) -> u16 {
+    match scheme {
+        Scheme::Plain => PLAIN_PORT,
+        Scheme::Tls => TLS_PORT,
+    }
+}
+
+/// Whether an option is one with a path, which may have slashes.
+pub fn names_path(option: &str) -> bool {
+    PATHS.iter().any(|name| option.starts_with(name))
 }
 
 fn is_segment(bytes: u64) -> bool {
@@ -237,9 +273,9 @@ impl SwapSpec {
 /// As it is said to the server: without the port that everybody expects.
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.port {
-            PORT => f.write_str(&self.host),
-            port => write!(f, "{}:{port}", self.host),
+        match self.port == port_of(self.scheme) {
+            true => f.write_str(&self.host),
+            false => write!(f, "{}:{}", self.host, self.port),
         }
     }
 }
@@ -253,8 +289,9 @@ impl fmt::Display for Address {
 impl fmt::Display for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(endpoint) = &self.endpoint {
-            write!(f, ",{ENDPOINT}{PLAIN}{endpoint}")?;
+            write!(f, ",{ENDPOINT}{}{endpoint}", begin_of(endpoint.scheme))?;
         }
+        write!(f, "{}", self.files)?;
         if let Some(region) = &self.region {
             write!(f, ",region={region}")?;
         }
@@ -278,6 +315,8 @@ mod tests {
             "s3://b/a,endpoint=http://127.0.0.1:9000,tier=1",
             "s3://b.c/job-1:8G,endpoint=http://[::1]:9000,region=eu-1,segment=16M,lease=60,at=::1,pri=1,tier=2,encrypt",
             "s3://b/a:64M,endpoint=http://s3.example,tier=1",
+            "s3://b/a,endpoint=https://s3.example,cacert=/etc/ca.pem,tier=1",
+            "s3://b/a,endpoint=https://[::1]:9443,tier=1",
         ] {
             assert_eq!(text.parse::<SwapSpec>().unwrap().to_string(), text);
         }
@@ -291,8 +330,11 @@ mod tests {
             (format!("s3:///a,{at}"), "s3:///a", "letters"),
             (format!("s3://b/a/c,{at}"), "a/c", "letters"),
             (format!("s3://b/..,{at}"), "..", "letters"),
-            ("s3://b/a".to_owned(), "s3://b/a", "endpoint=http://HOST"),
-            ("s3://b/a,endpoint=https://h".to_owned(), "https://h", "encrypt"),
+            ("s3://b/a".to_owned(), "s3://b/a", "endpoint=https://HOST"),
+            (format!("s3://b/a,{at},cacert=/a"), "s3://b/a", "write https://"),
+            (format!("s3://b/a,{at},cert=/a/b.pem"), "cert=/a/b.pem", "cacert=FILE"),
+            (format!("s3://b/a,{at},cacert="), "cacert=", "a file in PEM"),
+            ("s3://b/a,endpoint=https://".to_owned(), "https://", "https://HOST"),
             ("s3://b/a,endpoint=ftp://h".to_owned(), "ftp://h", "http://HOST"),
             ("s3://b/a,endpoint=http://h:0".to_owned(), "http://h:0", "1 to 65535"),
             (format!("s3://b/a,{at},segment=1M"), "segment=1M", "4M to 16M"),

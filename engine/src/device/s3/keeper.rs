@@ -5,6 +5,7 @@
 use super::log::{Appended, Moved, Writer};
 use super::server::Part;
 use super::store::{Name, S3, is_gone};
+use crate::device::remote::tls::Tls;
 use crate::sys::mapping::Mapping;
 use crate::sys::request::Pieces;
 use crate::sys::thread::Thread;
@@ -57,6 +58,7 @@ impl Rest {
 
 impl S3 {
     pub(super) fn start_threads(self: Arc<Self>) -> io::Result<()> {
+        self.config.tls.as_ref().map_or(Ok(()), Tls::start)?;
         let mut threads = self.threads.lock();
         if threads.is_empty() {
             let (writer, keeper, tidier) = (self.clone(), self.clone(), self.clone());

@@ -6,7 +6,10 @@ use super::store::{Config, Name, S3};
 use crate::base::open_error::OpenError;
 use crate::device::DEVICE_SLOTS;
 use crate::device::far::Far;
-use crate::device::remote;
+use crate::device::remote::tls::Tls;
+use crate::device::remote::tls::files::OF_STORE;
+use crate::device::remote::tls::trust::{Remedies, Trust};
+use crate::device::remote::{self, Scheme};
 use crate::device::spec::{SwapPath, SwapSpec};
 use crate::sys::PAGE_BYTES;
 use crate::sys::mapping::{Access, Mapping};
@@ -15,6 +18,14 @@ use crate::sys::request::Pieces;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
+use std::sync::Arc;
+
+/// What to write where TLS cannot be spoken.
+const REMEDIES: Remedies = Remedies {
+    name: "write the name that it is for in endpoint=, and where it is in at=ADDRESS",
+    version: "have it do so",
+    plain: "correct its port, or write http:// if it speaks none",
+};
 
 /// Opens a bucket with room for `bytes` bytes.
 ///
@@ -23,9 +34,10 @@ use std::path::PathBuf;
 pub fn open(spec: &SwapSpec, address: &Address, bytes: u64) -> Result<Box<dyn Far>, OpenError> {
     let refuse = |reason: String| OpenError::Remote { path: path_of(address), reason };
     let at = resolve(address).map_err(refuse)?;
-    if !spec.encrypt && !at.ip().is_loopback() {
+    let is_sealed = spec.encrypt || address.endpoint().scheme == Scheme::Tls;
+    if !is_sealed && !at.ip().is_loopback() {
         return Err(refuse(format!(
-            "pages would be readable on the way to {}: add encrypt after it, or run with --encrypt",
+            "pages would be readable on the way to {}: add encrypt after it, run with --encrypt, or write https://",
             at.ip()
         )));
     }
@@ -33,13 +45,25 @@ pub fn open(spec: &SwapSpec, address: &Address, bytes: u64) -> Result<Box<dyn Fa
         address: address.clone(),
         at,
         credentials: Credentials::find().map_err(refuse)?,
+        tls: tls(address, at).map_err(refuse)?,
         slots: (bytes / PAGE_BYTES as u64).min(u64::from(DEVICE_SLOTS)) as u32,
         engine: remote::open::number()
             .map_err(|error| refuse(format!("no random numbers: {error}")))?,
     };
     let s3 = S3::new(config).map_err(|error| refuse(format!("no memory for tables: {error}")))?;
-    try_out(&s3).map_err(|error| refuse(explain(address, &error)))?;
+    try_out(&s3).map_err(|error| refuse(explain(&s3.config, &error)))?;
     Ok(Box::new(s3))
+}
+
+fn tls(address: &Address, at: SocketAddr) -> Result<Option<Arc<Tls>>, String> {
+    let endpoint = address.endpoint();
+    if endpoint.scheme == Scheme::Plain {
+        return Ok(None);
+    }
+    let mut files = address.options.files.clone();
+    files.look_in_environment(&OF_STORE)?;
+    let trust = Trust::new(&[(endpoint.name(), at)], &files, &REMEDIES)?;
+    Ok(Some(Arc::new(Tls::new(Arc::new(trust)))))
 }
 
 /// The text by which the device is named.
@@ -47,13 +71,18 @@ pub fn path_of(address: &Address) -> PathBuf {
     PathBuf::from(address.to_string())
 }
 
-/// The same with where the endpoint is, for a program in which nobody may look names up.
+/// The same with where the endpoint is, for a program in which nobody may look names up, and with what the environment
+/// says, which may be another there.
 ///
 /// # Errors
 /// There is no such host.
 pub fn resolved(mut spec: SwapSpec) -> Result<SwapSpec, OpenError> {
     if let SwapPath::S3(address) = &mut spec.path {
-        let found = resolve(address);
+        let looked = match address.endpoint().scheme {
+            Scheme::Plain => Ok(()),
+            Scheme::Tls => address.options.files.look_in_environment(&OF_STORE),
+        };
+        let found = looked.and_then(|()| resolve(address));
         let found = found.map_err(|reason| OpenError::Remote { path: path_of(address), reason })?;
         address.options.found_at(found.ip());
     }
@@ -91,22 +120,34 @@ fn try_out(s3: &S3) -> io::Result<()> {
 }
 
 /// A line for what went wrong, with the way out.
-fn explain(address: &Address, error: &io::Error) -> String {
+fn explain(config: &Config, error: &io::Error) -> String {
+    let address = &config.address;
     let (bucket, endpoint) = (&address.bucket, address.endpoint());
-    match error.raw_os_error() {
-        Some(libc::ENOENT) => {
+    let refusal = config.tls.as_ref().and_then(|tls| tls.refusal());
+    match (error.raw_os_error(), refusal) {
+        (Some(libc::EPROTO), Some(refusal)) => refusal,
+        (Some(libc::ENOKEY | libc::EKEYREJECTED), _) => format!(
+            "{endpoint} asks for a certificate of ours: have it know us by the signature alone"
+        ),
+        (Some(libc::ENOENT), _) => {
             format!("{endpoint} has no bucket {bucket}: create it, or correct its name")
         }
-        Some(libc::EACCES) => {
+        (Some(libc::EACCES), _) => {
             "refuses the key, or allows it too little: correct AWS_ACCESS_KEY_ID and \
              AWS_SECRET_ACCESS_KEY, and allow it to get, put, list and delete objects"
                 .to_owned()
         }
-        Some(libc::EREMCHG) => "is elsewhere: correct region= and endpoint=".to_owned(),
-        Some(libc::EREMOTEIO) => {
-            format!("{endpoint} does not answer as S3 does: correct endpoint= or region=")
+        (Some(libc::EREMCHG), _) => "is elsewhere: correct region= and endpoint=".to_owned(),
+        (Some(libc::EREMOTEIO), _) => format!(
+            "{endpoint} does not answer as S3 does: correct endpoint=, with https:// for TLS, or region="
+        ),
+        (Some(libc::EAGAIN), _) => format!("{endpoint} is not ready: try again"),
+        // As many do with what they cannot take for TLS.
+        (Some(libc::EPROTO | libc::ECONNRESET | libc::EPIPE), _) if config.tls.is_none() => {
+            format!(
+                "{endpoint} ends the connection ({error}): write https:// if it speaks TLS, or correct endpoint="
+            )
         }
-        Some(libc::EAGAIN) => format!("{endpoint} is not ready: try again"),
         _ => format!(
             "{endpoint} cannot be reached ({error}): start the server, or correct endpoint="
         ),

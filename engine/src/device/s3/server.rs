@@ -2,6 +2,7 @@
 //!
 //! What is read in signal handlers is here: nothing on the way of a page allocates.
 use super::sign::{Hex, Moment, NOTHING, Range, Request, Signer};
+use crate::device::remote::tls::Tls;
 use crate::device::remote::wire::Wire;
 use crate::sys::lock::{Guard, Lock};
 use crate::sys::request::{Piece, Pieces};
@@ -10,6 +11,7 @@ use ring::digest::{SHA256, digest};
 use std::fmt::{self, Display, Write};
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -22,6 +24,7 @@ const TEXT_MAX: u64 = 16 << 20;
 /// A store.
 pub struct Server {
     address: SocketAddr,
+    tls: Option<Arc<Tls>>,
     signer: Signer,
     wires: Box<[Lock<Wire>]>,
     /// Which one is waited for where all are in use.
@@ -94,13 +97,13 @@ impl Write for Head<'_> {
 }
 
 impl Server {
-    /// A store at an address, to which nothing is connected.
+    /// A store at an address, to which nothing is connected; by TLS if there is one.
     ///
     /// # Errors
     /// No address space.
-    pub fn new(address: SocketAddr, signer: Signer) -> io::Result<Self> {
+    pub fn new(address: SocketAddr, tls: Option<Arc<Tls>>, signer: Signer) -> io::Result<Self> {
         let wires = (0..WIRES).map(|_| Wire::new().map(Lock::new)).collect::<io::Result<_>>()?;
-        Ok(Self { address, signer, wires, turn: AtomicUsize::new(0) })
+        Ok(Self { address, tls, signer, wires, turn: AtomicUsize::new(0) })
     }
 
     /// Closes the connections that nobody uses.
@@ -191,7 +194,7 @@ impl Server {
 
     fn talk(&self, wire: &mut Wire, exchange: &mut Exchange) -> io::Result<()> {
         if !wire.is_open() {
-            wire.open(self.address, None)?;
+            wire.open(self.address, self.tls.as_ref())?;
         }
         let said = self.say(wire, exchange.request, exchange.content);
         let outcome = said.and_then(|()| hear(wire, exchange.date.as_deref_mut()));

@@ -5,7 +5,7 @@ use super::log::{Appended, Found, Log, Moved, Writer};
 use super::server::{Part, Server};
 use super::sign::Signer;
 use crate::device::far::{Far, Inherited};
-use crate::device::remote;
+use crate::device::remote::{self, tls::Tls};
 use crate::sys::lock::Lock;
 use crate::sys::request::{Direction, Pieces};
 use crate::sys::thread::Thread;
@@ -37,6 +37,8 @@ pub struct Config {
     pub at: SocketAddr,
     /// The key to it.
     pub credentials: Credentials,
+    /// By what it is spoken to, if not in plain text.
+    pub tls: Option<Arc<Tls>>,
     /// Slots, the header included.
     pub slots: u32,
     /// The engine's number, part of every object's name.
@@ -103,11 +105,13 @@ impl S3 {
     ///
     /// # Errors
     /// No address space.
-    pub fn new(config: Config) -> io::Result<Self> {
+    pub fn new(mut config: Config) -> io::Result<Self> {
+        // With threads of its own, in what may be another process.
+        config.tls = config.tls.map(|tls| Arc::new(tls.another()));
         let signer = Signer::new(&config.address, &config.credentials);
         Ok(Self {
             log: Log::new(config.slots, config.address.options.segment_pages())?,
-            server: Server::new(config.at, signer)?,
+            server: Server::new(config.at, config.tls.clone(), signer)?,
             wanted: AtomicU32::new(0),
             lease_s: AtomicU32::new(config.address.options.lease_s()),
             process: std::process::id(),
@@ -242,13 +246,15 @@ impl Far for S3 {
     fn leave(&self) {
         self.stop_threads();
         self.server.disconnect();
+        self.config.tls.iter().for_each(|tls| tls.leave());
     }
 
     fn end(&self, _is_shared: bool) {
-        self.leave();
+        self.stop_threads();
         self.join_threads();
         self.delete_everything();
-        self.server.disconnect();
+        self.leave();
+        self.config.tls.iter().for_each(|tls| tls.end());
     }
 
     /// Pages move from object to object, which another process could not follow.

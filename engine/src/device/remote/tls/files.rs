@@ -5,8 +5,13 @@ use std::path::{Path, PathBuf};
 /// The names of the options.
 pub const NAMES: [&str; 3] = ["cacert", "cert", "key"];
 
-/// The variables that say the same where an option does not.
-const VARIABLES: [&str; 3] = ["USERSWAP_REDIS_CACERT", "USERSWAP_REDIS_CERT", "USERSWAP_REDIS_KEY"];
+/// The variables that say the same where an option does not, in this order.
+pub const OF_REDIS: [&str; 3] =
+    ["USERSWAP_REDIS_CACERT", "USERSWAP_REDIS_CERT", "USERSWAP_REDIS_KEY"];
+
+/// Those of a store of objects, which knows us by a signature: other programs for such stores read it, too.
+#[cfg(feature = "s3")]
+pub const OF_STORE: [&str; 1] = ["AWS_CA_BUNDLE"];
 
 /// Files in PEM.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
@@ -42,15 +47,14 @@ impl Files {
             .for_each(|file| *file = working_directory.join(&*file));
     }
 
-    /// Takes what is not said from the environment, as long as that is there.
+    /// Takes what is not said from variables of the environment, as long as that is there.
     ///
     /// # Errors
     /// One depends on a working directory, or cannot be said in a specification.
-    pub fn look_in_environment(&mut self) -> Result<(), String> {
-        for (file, variable) in self.all_mut().into_iter().zip(VARIABLES) {
-            let Some(value) = std::env::var_os(variable).filter(|_| file.is_none()) else {
-                continue;
-            };
+    pub fn look_in_environment(&mut self, variables: &[&str]) -> Result<(), String> {
+        for (file, variable) in self.all_mut().into_iter().zip(variables) {
+            let value = std::env::var_os(variable).filter(|value| !value.is_empty());
+            let Some(value) = value.filter(|_| file.is_none()) else { continue };
             let path = PathBuf::from(value);
             if !path.is_absolute() {
                 let path = path.display();
@@ -61,7 +65,7 @@ impl Files {
             *file = Some(path);
         }
         if self.cert.is_some() != self.key.is_some() {
-            let [_, cert, key] = VARIABLES;
+            let [_, cert, key] = OF_REDIS;
             return Err(format!("{cert} and {key} go together: set both, or none"));
         }
         let has_comma = |file: &&PathBuf| file.to_str().is_none_or(|text| text.contains(','));

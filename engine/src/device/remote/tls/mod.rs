@@ -1,4 +1,4 @@
-//! TLS to servers: `rediss://`.
+//! TLS to servers: `rediss://`, and `https://` to stores of objects.
 //!
 //! Hands are shaken by a library that allocates, and looks at a hundred kilobytes of certificates: not on a thread that
 //! faults by signal, nor on a stack that is the program's. Four threads of the device (*hands*) do it for whoever needs a
@@ -211,8 +211,9 @@ impl Hand {
 
 #[cfg(test)]
 mod tests {
+    use super::files::Files;
+    use super::trust::Remedies;
     use super::*;
-    use crate::device::spec::SwapSpec;
     use std::net::TcpListener;
 
     /// Of an authority that has signed nothing.
@@ -232,10 +233,9 @@ AiBpPXxq74qhNpyffJGwx1798zKSC2QIqi36dlmSycN6RQ==
     fn tls() -> Arc<Tls> {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), AUTHORITY).unwrap();
-        let spec = format!("rediss://127.0.0.1/a,cacert={}", file.path().display());
-        let spec: SwapSpec = spec.parse().unwrap();
-        let address = spec.remote().unwrap();
-        let trust = Trust::new(address, &[], &address.options.files).unwrap();
+        let files = Files { cacert: Some(file.path().to_owned()), ..Files::default() };
+        let remedies = &Remedies { name: "", version: "", plain: "" };
+        let trust = Trust::new(&[], &files, remedies).unwrap();
         Arc::new(Tls::new(Arc::new(trust)))
     }
 

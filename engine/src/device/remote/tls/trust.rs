@@ -1,6 +1,5 @@
 //! Whom we trust, and as whom we are known: certificates, and what is said of those that will not do.
 use super::files::Files;
-use crate::device::remote::address::Address;
 use crate::sys::lock::Lock;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{Resumption, WebPkiServerVerifier};
@@ -16,6 +15,16 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
+/// What a user can write, in the words of what they have written.
+pub struct Remedies {
+    /// Where a certificate is for another name.
+    pub name: &'static str,
+    /// Where the newest version is not offered.
+    pub version: &'static str,
+    /// Where it seems to be spoken not at all.
+    pub plain: &'static str,
+}
+
 /// What hands are shaken with.
 pub struct Trust {
     /// For the library.
@@ -24,6 +33,7 @@ pub struct Trust {
     named: Vec<(SocketAddr, ServerName<'static>)>,
     /// The authorities, for messages.
     authorities: String,
+    remedies: &'static Remedies,
     /// Why the last server was refused.
     refusal: Lock<Option<String>>,
 }
@@ -33,10 +43,14 @@ impl Trust {
     ///
     /// # Errors
     /// In one line, what is wrong with them.
-    pub fn new(address: &Address, found: &[SocketAddr], files: &Files) -> Result<Self, String> {
+    pub fn new(
+        servers: &[(&str, SocketAddr)],
+        files: &Files,
+        remedies: &'static Remedies,
+    ) -> Result<Self, String> {
         let mut named = Vec::new();
-        for (host, found) in address.hosts.iter().zip(found) {
-            let name = ServerName::try_from(host.name.clone())
+        for (host, found) in servers {
+            let name = ServerName::try_from((*host).to_owned())
                 .map_err(|_| format!("{host}: no certificate is for such a name: correct it"))?;
             named.push((*found, name));
         }
@@ -51,6 +65,7 @@ impl Trust {
                 Some(file) => format!("cacert={}", file.display()),
                 None => "the system's certificates".to_owned(),
             },
+            remedies,
             refusal: Lock::new(None),
         })
     }
@@ -75,7 +90,7 @@ impl Trust {
     }
 
     fn explain(&self, error: &Error) -> String {
-        let authorities = &self.authorities;
+        let (authorities, remedies) = (&self.authorities, self.remedies);
         match error {
             Error::InvalidCertificate(wrong) => match wrong {
                 // The latter of one with the same name.
@@ -89,22 +104,21 @@ impl Trust {
                     "its certificate is not valid yet: set the clocks right".to_owned()
                 }
                 CertificateError::NotValidForNameContext { expected, presented } => format!(
-                    "its certificate is for {}, not for {}: write NAME=ADDRESS with the name that it is for",
+                    "its certificate is for {}, not for {}: {}",
                     names(presented),
-                    expected.to_str()
+                    expected.to_str(),
+                    remedies.name
                 ),
                 other => format!("its certificate will not do ({other}): correct it on the server"),
             },
             Error::AlertReceived(AlertDescription::ProtocolVersion)
             | Error::PeerIncompatible(_) => {
-                format!("offers no TLS 1.3 ({error}): have it do so (tls-protocols)")
+                format!("offers no TLS 1.3 ({error}): {}", remedies.version)
             }
             Error::AlertReceived(_) => {
                 format!("does not shake hands ({error}): look at its log")
             }
-            _ => format!(
-                "does not answer in TLS ({error}): correct its port, or write redis:// if it speaks none"
-            ),
+            _ => format!("does not answer in TLS ({error}): {}", remedies.plain),
         }
     }
 }
