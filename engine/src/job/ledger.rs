@@ -24,6 +24,9 @@ use userswap_policy::job::Standing;
 /// Processes of a job at once; one more has a budget of its own.
 pub const MEMBERS_MAX: usize = 4095;
 
+/// Rows that are used before anybody sweeps those of the dead for their number.
+const CROWD_MIN: u32 = 16;
+
 /// The byte of the file that is locked while its name is removed; the rows' bytes follow.
 const NAME: usize = 0;
 
@@ -43,6 +46,8 @@ enum Head {
     Used,
     /// Forks under way.
     Forks,
+    /// Who takes a new row from this one on sweeps those of the dead before.
+    Crowd,
     /// Not 0 once the user has been told that there are too many members.
     Said,
 }
@@ -52,7 +57,13 @@ enum Head {
 pub struct Ledger {
     file: SharedRows,
     path: PathBuf,
+    /// The budget that the job began with.
+    first_limit: u32,
+    /// The row of this process, whose lock does not keep itself out; [`NONE`] without one.
+    own: AtomicU32,
 }
+
+const NONE: u32 = u32::MAX;
 
 /// A member as its row says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,7 +121,12 @@ impl Ledger {
         let mut options = OpenOptions::new();
         let file = options.read(true).write(true).create(true).truncate(false).mode(0o600);
         let file = SharedRows::new(file.open(path)?, MEMBERS_MAX + 1)?;
-        let ledger = Self { file, path: path.to_owned() };
+        // Who only looks has no use for a full file system's refusal.
+        if budget_pages > 0 {
+            file.allocate()?;
+        }
+        let own = AtomicU32::new(NONE);
+        let ledger = Self { file, path: path.to_owned(), first_limit: budget_pages, own };
         // Relaxed: a number. Whoever comes second keeps the first one's.
         let limit = ledger.head(Head::Limit);
         let _ = limit.compare_exchange(0, budget_pages, Ordering::Relaxed, Ordering::Relaxed);
@@ -177,13 +193,14 @@ impl Ledger {
             demand_pages: entry.standing.demand.into(),
             refaults_per_second: entry.standing.rate.into(),
         };
+        let living = || self.living();
         JobStatus {
             root_pid: self.path.file_name().and_then(root_of).unwrap_or(0),
             budget_pages: self.limit().into(),
-            held_pages: self.held(),
+            held_pages: living().map(|entry| u64::from(entry.standing.share)).sum(),
             held_pages_max: self.peak().into(),
             exceeded_pages: self.exceeded().into(),
-            members: self.entries().map(member).collect(),
+            members: living().map(member).collect(),
         }
     }
 
@@ -192,9 +209,20 @@ impl Ledger {
         self.rows().iter().filter_map(Entry::of)
     }
 
+    /// The members that have not died.
+    fn living(&self) -> impl Iterator<Item = Entry> {
+        let is_alive = |row: usize| self.is_own(row) || self.file.has_lock(row + 1..row + 2);
+        let rows = self.rows().iter().map(Entry::of).enumerate();
+        rows.filter_map(move |(row, entry)| entry.filter(|_| is_alive(row)))
+    }
+
+    fn is_own(&self, row: usize) -> bool {
+        self.own.load(Ordering::Relaxed) as usize == row
+    }
+
     /// Lets a row grow to `to` pages as far as there are free ones; returns what it holds then.
     pub(super) fn grow(&self, row: usize, to: u32) -> u32 {
-        let share = rows::grow(self.rows(), row, to, self.limit());
+        let share = rows::grow(|| self.rows(), row, to, self.limit());
         self.note_peak();
         share
     }
@@ -212,8 +240,12 @@ impl Ledger {
     fn note_peak(&self) {
         // Rows of members that grow at this moment say more than those keep.
         let most = self.limit().saturating_add(self.exceeded());
-        let held = self.held().min(most.into()) as u32;
-        self.head(Head::Peak).fetch_max(held, Ordering::Relaxed);
+        let held = || self.held().min(most.into()) as u32;
+        // What the dead had is nobody's.
+        if held() > self.peak() {
+            self.sweep();
+            self.head(Head::Peak).fetch_max(held(), Ordering::Relaxed);
+        }
     }
 
     /// Tells the user, once for the job, when there are more members than the budget has floors for.
@@ -226,24 +258,32 @@ impl Ledger {
 
     /// Takes a free row for this process; None when there is none.
     pub(super) fn claim(&self) -> Option<usize> {
+        self.own.store(NONE, Ordering::Relaxed);
         // First those that look free, then those of the dead that nobody has swept.
         let free = |row: &usize| Word::Pid.read(&self.all_rows()[*row]) == 0;
         let rows = 0..MEMBERS_MAX;
         let index =
             rows.clone().filter(free).chain(rows).find(|row| self.file.try_lock(row + 1))?;
+        self.own.store(index as u32, Ordering::Relaxed);
         let row = &self.all_rows()[index];
         clear(row);
         Word::Pid.write(row, std::process::id());
         // Release pairs with the acquire in `rows`.
-        self.head(Head::Used).fetch_max(index as u32 + 1, Ordering::AcqRel);
+        let before = self.head(Head::Used).fetch_max(index as u32 + 1, Ordering::AcqRel);
+        if index as u32 >= before.max(self.head(Head::Crowd).load(Ordering::Relaxed)) {
+            self.sweep();
+            let crowd = 2 * self.entries().count() as u32;
+            self.head(Head::Crowd).store(crowd.max(CROWD_MIN), Ordering::Relaxed);
+        }
         Some(index)
     }
 
-    /// Clears the rows of processes that have ended. `own` is this process's: its lock does not keep itself out.
-    pub(super) fn sweep(&self, own: usize) -> Swept {
+    /// Clears the rows of processes that have ended; called by a member.
+    pub(super) fn sweep(&self) -> Swept {
         let mut swept = Swept::None;
         for (index, row) in self.rows().iter().enumerate() {
-            if index != own && Word::Pid.read(row) != 0 && self.file.try_lock(index + 1) {
+            let is_used = Word::Pid.read(row) != 0;
+            if is_used && !self.is_own(index) && self.file.try_lock(index + 1) {
                 clear(row);
                 self.file.unlock(index + 1);
                 swept = Swept::Some;
@@ -278,10 +318,12 @@ impl Ledger {
         self.head(Head::Forks).fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// The last member removes the name; a process that comes after that makes a new ledger.
+    /// The last member removes the name; a process that comes after that makes a new ledger. One with a budget that was
+    /// changed stays: what a member has started may be about to come, and whoever looks at jobs removes it in the end.
     pub(super) fn remove_if_last(&self) {
         // Acquire pairs with the release in `note_forked`: then the child's lock is seen.
-        if self.head(Head::Forks).load(Ordering::Acquire) == 0 {
+        let forks = self.head(Head::Forks).load(Ordering::Acquire);
+        if forks == 0 && self.limit() == self.first_limit {
             self.remove_if_unused();
         }
     }
@@ -370,7 +412,8 @@ mod tests {
     fn what_a_member_wants_for_a_moment_is_not_held() {
         let directory = tempfile::tempdir().unwrap();
         let ledger = Ledger::open(&directory.path().join("1-1.ledger"), LIMIT).unwrap();
-        let (first, second) = (ledger.claim().unwrap(), ledger.claim().unwrap());
+        let (first, second) = (ledger.claim().unwrap(), 1);
+        ledger.head(Head::Used).store(2, Ordering::Relaxed);
         assert_eq!(ledger.grow(first, 50), 50);
         // As while it grows, until it has added up the rows.
         Word::Share.write(&ledger.rows()[second], 80);

@@ -10,7 +10,7 @@ use crate::sys::lock::Lock;
 use crate::sys::{PAGE_BYTES, clock, futex, process};
 use std::io;
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering, fence};
 use userswap_policy::job::{Move, Standing, decide};
 
 /// Pages up to which a member without an engine is never refused: with one it would need no less. Those that have more
@@ -117,6 +117,8 @@ impl Member {
     /// Whether a process without an engine may use so many pages; if it may not it needs one. Signals are blocked.
     pub fn covers(&self, pages: u32) -> bool {
         let pages = pages.saturating_sub(self.inherited.load(Ordering::Relaxed));
+        // Between what the caller has counted and the share, against `settle`: one of the two sees the other's store.
+        fence(Ordering::SeqCst);
         // Relaxed: the row is this process's own, or its number is, and then the answer is found below.
         let row = self.row.load(Ordering::Relaxed);
         if row != NONE && pages <= Word::Share.read(&self.ledger.rows()[row as usize]) {
@@ -141,13 +143,49 @@ impl Member {
         is_small
     }
 
-    /// A process without an engine uses so many pages only: what it holds beyond them is the others'.
-    pub fn settle(&self, pages: u32) {
+    /// A process without an engine uses only as many pages as `count` says: what it holds beyond them is the others'.
+    pub fn settle(&self, count: impl Fn() -> u32) {
+        let pages = count();
         let kept = pages.saturating_add((pages / 8).max(2 * CHUNK_PAGES));
         let Some(row) = self.row().filter(|row| Word::Share.read(row) > kept) else { return };
+        let before = {
+            let _changing = self.changing.lock();
+            let before = Word::Share.read(row);
+            // Meanwhile another thread has settled, or started the engine.
+            if before <= kept || Word::Engaged.read(row) != 0 {
+                return;
+            }
+            self.publish_native(row, kept);
+            rows::shrink(self.ledger.rows(), self.index(), kept);
+            before
+        };
+        // Another thread may have been told meanwhile that the share before covers what it wants.
+        fence(Ordering::SeqCst);
+        let now = count().saturating_sub(self.inherited()).min(before);
+        if now > kept {
+            self.restore(row, now);
+        }
+    }
+
+    fn restore(&self, row: &Row, pages: u32) {
         let _changing = self.changing.lock();
-        self.publish_native(row, kept);
-        rows::shrink(self.ledger.rows(), self.index(), kept);
+        if Word::Engaged.read(row) == 0 && self.take(pages) < pages {
+            self.exceed_changing(pages);
+        }
+    }
+
+    /// Has so many pages in any case, and the others told that they are to give some up.
+    pub fn exceed(&self, pages: u32) {
+        if self.row().is_some() {
+            let _changing = self.changing.lock();
+            self.exceed_changing(pages);
+        }
+    }
+
+    fn exceed_changing(&self, pages: u32) {
+        self.ledger.exceed(self.index(), pages);
+        self.ledger.ask_all(self.index());
+        self.ledger.say_if_crowded();
     }
 
     fn publish_native(&self, row: &Row, pages: u32) {
@@ -162,7 +200,7 @@ impl Member {
         if share >= pages {
             return share;
         }
-        self.ledger.sweep(self.index());
+        self.ledger.sweep();
         self.ledger.grow(self.index(), pages)
     }
 
@@ -178,9 +216,7 @@ impl Member {
         Word::Engaged.write(row, 1);
         let share = self.take(limit);
         if share < floor {
-            self.ledger.exceed(self.index(), floor);
-            self.ledger.ask_all(self.index());
-            self.ledger.say_if_crowded();
+            self.exceed_changing(floor);
         }
         share.max(floor)
     }
@@ -207,7 +243,7 @@ impl Member {
             return Move::Keep;
         }
         let _changing = self.changing.lock();
-        match self.ledger.sweep(self.index()) {
+        match self.ledger.sweep() {
             Swept::None => seen,
             Swept::Some => decide(own, members(), self.ledger.limit()),
         }
@@ -229,9 +265,11 @@ impl Member {
 
     /// Gives pages back that this process does not use any more.
     pub fn shrink(&self, pages: u32) {
-        let Some(_row) = self.row().filter(|row| Word::Share.read(row) > pages) else { return };
+        let Some(row) = self.row().filter(|row| Word::Share.read(row) > pages) else { return };
         let _changing = self.changing.lock();
-        rows::shrink(self.ledger.rows(), self.index(), pages);
+        if Word::Share.read(row) > pages {
+            rows::shrink(self.ledger.rows(), self.index(), pages);
+        }
     }
 
     /// What [`Member::rest`] compares with.

@@ -52,8 +52,12 @@ impl Core {
     /// Pages without which an engine does not work: each node needs some, and has its part of any budget. What compressed
     /// pages take is beside them, as far as there is a budget for both.
     pub(crate) fn floor_pages(&self) -> u32 {
-        let (least, budget) = (self.least_pages(), self.budget_pages());
-        least.saturating_add(self.devices.allowance.taken()).min(budget.max(least))
+        self.beside_stored(self.least_pages()).max(self.kept_pages())
+    }
+
+    fn beside_stored(&self, least: u32) -> u32 {
+        let stored = self.devices.allowance.taken();
+        least.saturating_add(stored).min(self.budget_pages().max(least))
     }
 
     fn least_pages(&self) -> u32 {
@@ -141,7 +145,8 @@ impl Core {
 
     /// A process that has lost its row has no share, and goes on with what an engine needs.
     fn least_budget(&self) -> u32 {
-        self.floor_pages() - self.least_pages() / OUTSIDE_PART
+        let least = self.least_pages();
+        self.beside_stored(least - least / OUTSIDE_PART).max(self.kept_pages())
     }
 
     /// What a share leaves the engine, with what is still its parent's as well.
@@ -191,13 +196,16 @@ impl Core {
     }
 
     fn set_limit_now(&self, member: &Member, pages: u32) -> Result<(), Error> {
-        let own = left_of(member, pages).max(self.floor_pages());
-        // Before the others learn of a limit, and take pages for it.
-        self.check_budget(self.of_share(own, member.inherited()))?;
+        let own = left_of(member, pages).max(self.beside_stored(self.least_pages()));
         let before = member.ledger.limit();
+        // Where there is not less for the job it is no worse for this engine, whatever the others have of it.
+        let least = if pages < before { 0 } else { self.least_budget() };
+        let of_share = |share| self.of_share(share, member.inherited()).max(least);
+        // Before the others learn of a limit, and take pages for it.
+        self.check_budget(of_share(own))?;
         let outcome = self.resize_to(|| {
             member.ledger.set_limit(pages);
-            self.of_share(member.grow(own).min(own), member.inherited())
+            of_share(member.grow(own).min(own))
         });
         if outcome.is_err() {
             member.ledger.set_limit(before);
@@ -234,10 +242,14 @@ impl Core {
             let share = self.with_budget(|| {
                 let wanted = budget.saturating_sub(still);
                 let share = member.grow(wanted.saturating_add(debt)).min(wanted);
+                let floor = self.floor_pages().saturating_sub(still);
+                if share < floor {
+                    member.exceed(floor);
+                }
                 member.set_inherited(still);
-                share
+                share.max(floor)
             });
-            self.follow_share(share.max(self.floor_pages().saturating_sub(still)), still);
+            self.follow_share(share, still);
         }
     }
 }

@@ -123,23 +123,38 @@ impl Core {
         outcome
     }
 
-    fn check_pins(&self, pages: u32) -> Result<(), Error> {
+    /// Pages that pins have, and pages without which an engine does not go on beside them.
+    fn pinned(&self) -> (u32, u32) {
         let pinned = self.devices.allowance.pins.load(Ordering::Relaxed);
-        if pages < pinned.saturating_add(pinned / 2) {
-            let bytes = u64::from(pages) * PAGE_BYTES as u64;
-            return Err(Error::BudgetPinned(bytes, u64::from(pinned) * PAGE_BYTES as u64));
+        (pinned, pinned.saturating_add(pinned / 2))
+    }
+
+    /// Compressed pages, and pages without which an engine does not go on beside them and the pins.
+    fn stored(&self) -> (u32, u32) {
+        let stored = self.devices.allowance.taken();
+        let beside = self.pinned().0.saturating_add(BESIDE_STORED_PAGES);
+        (stored, if stored > 0 { stored.saturating_add(beside) } else { 0 })
+    }
+
+    /// The smallest budget that is not refused for what stays in memory.
+    pub(crate) fn kept_pages(&self) -> u32 {
+        self.pinned().1.max(self.stored().1).min(self.budget_pages())
+    }
+
+    /// A budget that is not smaller than before is no worse.
+    fn check_pins(&self, pages: u32) -> Result<(), Error> {
+        let (pinned, least) = self.pinned();
+        if pages < self.budget_pages().min(least) {
+            return Err(Error::BudgetPinned(bytes_of(pages), bytes_of(pinned)));
         }
         Ok(())
     }
 
-    /// A budget that is not smaller than before is no worse.
+    /// As [`Self::check_pins`].
     fn check_stored(&self, pages: u32) -> Result<(), Error> {
-        let allowance = &self.devices.allowance;
-        let stored = allowance.taken();
-        let kept = stored.saturating_add(allowance.pins.load(Ordering::Relaxed));
-        if stored > 0 && pages < self.budget_pages().min(kept.saturating_add(BESIDE_STORED_PAGES)) {
-            let bytes = |pages: u32| u64::from(pages) * PAGE_BYTES as u64;
-            return Err(Error::BudgetStored(bytes(pages), bytes(stored)));
+        let (stored, least) = self.stored();
+        if pages < self.budget_pages().min(least) {
+            return Err(Error::BudgetStored(bytes_of(pages), bytes_of(stored)));
         }
         Ok(())
     }
@@ -187,4 +202,8 @@ impl Core {
         self.note_progress();
         Ok(())
     }
+}
+
+fn bytes_of(pages: u32) -> u64 {
+    u64::from(pages) * PAGE_BYTES as u64
 }

@@ -15,6 +15,8 @@ use std::path::Path;
 use std::sync::atomic::AtomicU32;
 
 const WORDS: usize = 16;
+/// In which the kernel counts what a file takes.
+const BLOCK_BYTES: u64 = 512;
 const ROW_BYTES: usize = size_of::<[AtomicU32; WORDS]>();
 
 /// Rows of sixteen words in a file, mapped as long as this lives; children of a fork inherit them.
@@ -35,6 +37,25 @@ impl SharedRows {
         let bytes = rows * ROW_BYTES;
         file.set_len(bytes as u64)?;
         Ok(Self { mapping: Mapping::of_file(&file, bytes)?, rows, file })
+    }
+
+    /// Has the file system keep room for all rows: where it is full, the first store to one without would end the process.
+    ///
+    /// # Errors
+    /// ENOSPC without room.
+    pub fn allocate(&self) -> io::Result<()> {
+        let bytes = (self.rows * ROW_BYTES) as u64;
+        if self.file.metadata()?.blocks() * BLOCK_BYTES >= bytes {
+            return Ok(());
+        }
+        loop {
+            match fd::allocate(self.descriptor(), 0, bytes) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // Where it cannot be asked for, as on some file systems of the network.
+                Err(error) if is_unknown(&error) => return Ok(()),
+                outcome => return outcome,
+            }
+        }
     }
 
     /// The file's.
@@ -72,6 +93,10 @@ impl SharedRows {
         let done = unsafe { libc::fcntl(self.descriptor(), command, &raw mut lock) };
         (done == 0).then_some(lock)
     }
+}
+
+fn is_unknown(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOSYS))
 }
 
 impl std::ops::Deref for SharedRows {

@@ -1,13 +1,13 @@
 //! The ledger of a job: members that take pages at once, and die at any moment.
 use crate::support::{
-    MIB, PAGE, Pages, alone, apart, end, eventually, forked, is_long, join, kill, rest, send,
+    MIB, PAGE, Pages, alone, apart, end, eventually, fork, forked, is_long, join, kill, rest, send,
     shared_words, stop,
 };
 use std::fs;
 use std::os::fd::AsRawFd;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 use userswap::Engine;
 use userswap::internals::mapping::Access;
@@ -292,5 +292,168 @@ fn a_budget_that_was_made_smaller_does_not_grow_on_the_way_down() {
             }
             pages.check_all(round);
         }
+    });
+}
+
+#[test]
+fn the_dead_are_no_members_and_their_rows_are_used_again() {
+    alone(60, || {
+        let directory = tempfile::tempdir().unwrap();
+        let path = Ledger::create(directory.path(), 1, LIMIT).unwrap();
+        let member = Member::join(&path, LIMIT).unwrap();
+        for round in 0..100 {
+            join(apart(|| {
+                let member = Member::join(&path, LIMIT).unwrap();
+                if round == 0 {
+                    assert_eq!(member.grow(LIMIT / 2), LIMIT / 2);
+                }
+            }));
+        }
+        assert!(member.ledger.entries().count() <= 20, "{} rows", member.ledger.entries().count());
+        let status = member.ledger.status();
+        assert_eq!((status.members.len(), status.held_pages), (1, 0));
+        assert_eq!(member.grow(LIMIT / 4), LIMIT / 4);
+        assert_eq!(member.ledger.peak(), LIMIT / 2, "no two were there at once");
+    });
+}
+
+#[test]
+fn a_ledger_has_its_blocks_from_the_start() {
+    use std::os::unix::fs::MetadataExt;
+    let directory = tempfile::tempdir().unwrap();
+    let path = Ledger::create(directory.path(), 1, LIMIT).unwrap();
+    let metadata = fs::metadata(&path).unwrap();
+    assert!(metadata.blocks() * 512 >= metadata.len(), "a store would need one: {metadata:?}");
+}
+
+#[test]
+fn a_budget_that_was_changed_outlives_the_member_that_was_told() {
+    alone(60, || {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("1-1.ledger");
+        let member = Member::join(&path, LIMIT).unwrap();
+        member.ledger.set_limit(2 * LIMIT);
+        // What it has started is on its way through exec, and has no row yet.
+        member.leave();
+        drop(member);
+        join(apart(|| {
+            assert_eq!(Member::join(&path, LIMIT).unwrap().ledger.limit(), 2 * LIMIT);
+        }));
+        ledger::sweep(directory.path(), |_| false);
+        assert!(!path.exists());
+    });
+}
+
+#[test]
+fn what_is_given_back_is_never_what_another_thread_has_just_been_told_it_may_use() {
+    alone(120, || {
+        const SPAN: u32 = 10_240;
+        let directory = tempfile::tempdir().unwrap();
+        let member = Member::join(&directory.path().join("1-1.ledger"), 100_000).unwrap();
+        let count = AtomicU32::new(2 * SPAN);
+        assert!(member.covers(2 * SPAN));
+        let (barrier, now) = (Barrier::new(2), || count.load(Ordering::SeqCst));
+        let rounds = if is_long() { 200_000 } else { 50_000 };
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for _ in 0..rounds {
+                    barrier.wait();
+                    count.fetch_sub(SPAN, Ordering::SeqCst);
+                    member.settle(now);
+                    barrier.wait();
+                }
+            });
+            for _ in 0..rounds {
+                barrier.wait();
+                count.fetch_add(SPAN, Ordering::SeqCst);
+                assert!(member.covers(now()));
+                barrier.wait();
+                assert!(member.share() >= now(), "{} for {}", member.share(), now());
+            }
+        });
+    });
+}
+
+#[test]
+fn what_children_make_their_own_is_in_the_ledger() {
+    alone(120, || {
+        let directory = tempfile::tempdir().unwrap();
+        let (engine, member) = member_engine(&directory.path().join("1-1.ledger"));
+        let region = engine.map(14 * MIB).unwrap();
+        let pages = Pages::of(&region);
+        pages.fill_all(1);
+        let done = shared_words(1);
+        let child = || {
+            fork(&engine, || {
+                while done[0].load(Ordering::SeqCst) == 0 {
+                    pages.fill_all(2);
+                    pages.check_all(2);
+                }
+            })
+        };
+        let children = [child(), child(), child()];
+        // Each engine has its floor, whatever the others have.
+        let floors = 4 * (16 * MIB / PAGE) as u64;
+        eventually("their floors are held", || member.ledger.held() >= floors * 3 / 4);
+        assert!(member.ledger.exceeded() > 0);
+        done[0].store(1, Ordering::SeqCst);
+        children.into_iter().for_each(join);
+        pages.check_all(1);
+    });
+}
+
+#[test]
+fn a_budget_grows_beside_pins_and_a_member_gives_way_down_to_them() {
+    alone(120, || {
+        let directory = tempfile::tempdir().unwrap();
+        let (engine, member) = member_engine(&directory.path().join("1-1.ledger"));
+        let region = engine.map(30 * MIB).unwrap();
+        Pages::of(&region).fill_all(1);
+        let budget = || engine.core().nodes.iter().map(|node| node.lock().budget).sum::<u32>();
+        let pinned = settled(&budget) * 17 / 24;
+        region.pin(0..pinned as usize * PAGE).unwrap();
+        // More than before, and less than one and a half times the pins.
+        for kib in [16 * 1024 + 256, 16 * 1024 + 512, 32 * 1024] {
+            settings::set(engine.core(), "ram", &format!("{kib}K")).unwrap();
+            assert_eq!(member.ledger.limit() as usize, kib * 1024 / PAGE);
+        }
+        eventually("it has all", || member.share() >= (31 * MIB / PAGE) as u32);
+        // Another is told that there is less now: this one cannot have as little as it should.
+        member.ledger.set_limit((16 * MIB / PAGE) as u32);
+        let least = || pinned * 3 / 2 + member.outside();
+        eventually("it gives way", || member.share() <= least() + 256);
+        assert!(member.share() >= pinned * 3 / 2);
+        Pages::of(&region).check_all(1);
+    });
+}
+
+/// What a number comes to once it has not changed for a while.
+fn settled(number: &dyn Fn() -> u32) -> u32 {
+    let mut seen = vec![number()];
+    while seen.len() < 5 || seen[seen.len() - 5..].iter().any(|one| *one != number()) {
+        std::thread::sleep(Duration::from_millis(100));
+        seen.push(number());
+    }
+    number()
+}
+
+#[test]
+fn a_process_that_becomes_another_program_loses_nothing_of_its_job() {
+    alone(60, || {
+        let directory = tempfile::tempdir().unwrap();
+        let path = Ledger::create(directory.path(), 1, LIMIT).unwrap();
+        let (watch, words) = (Ledger::open(&path, LIMIT).unwrap(), shared_words(1));
+        let child = apart(|| {
+            assert_eq!(Member::join(&path, LIMIT).unwrap().grow(LIMIT / 2), LIMIT / 2);
+            // As exec leaves it: the member is gone, its lock with the descriptor, and the number is the same.
+            let member = Member::join(&path, LIMIT).unwrap();
+            assert_eq!(member.grow(LIMIT), LIMIT, "what the program before had is free");
+            assert!(member.is_alone() && member.ledger.status().members.len() == 1);
+            words[0].store(1, Ordering::SeqCst);
+            rest();
+        });
+        eventually("it is there", || words[0].load(Ordering::SeqCst) == 1);
+        assert_eq!((watch.status().members.len(), watch.held()), (1, LIMIT.into()));
+        kill(child);
     });
 }

@@ -58,25 +58,38 @@ pub fn gather(process: &Process) {
 /// Before fork: the child of a process that has given rights up finds an engine.
 pub fn engage_if_gathered(process: &Process) {
     let _blocked = Blocked::new();
-    if process.engine().is_none() && process.gathered.lock().is_some() {
+    if process.engine().is_none() && process.gathered.lock().is_some() && can_make_threads() {
         engage(process);
     }
 }
 
+/// Whether the kernel makes this process threads: not once its children are to have another PID namespace. Those gather by
+/// themselves what they need.
+fn can_make_threads() -> bool {
+    let namespace = |name| std::fs::read_link(format!("/proc/thread-self/ns/{name}")).ok();
+    // Before the first child the other has no name.
+    let own = namespace("pid");
+    own.is_none() || namespace("pid_for_children") == own
+}
+
 /// Whether the budget has room for what the program can have filled; if so the job's other members do not get it.
 fn fits(process: &Process) -> bool {
-    let pages = process.accessible_pages();
     match &process.member {
-        None => pages * PAGE_BYTES as u64 <= process.options.ram_bytes,
-        Some(member) => member.covers(u32::try_from(pages).unwrap_or(u32::MAX)),
+        None => process.accessible_pages() * PAGE_BYTES as u64 <= process.options.ram_bytes,
+        Some(member) => member.covers(pages_of(process)),
     }
 }
 
 /// Lets the job have what the program has given back; signals are blocked.
 pub fn settle(process: &Process) {
     if let (Some(member), None) = (&process.member, process.engine()) {
-        member.settle(u32::try_from(process.accessible_pages()).unwrap_or(u32::MAX));
+        member.settle(|| pages_of(process));
     }
+}
+
+/// Pages that the program can have filled.
+pub fn pages_of(process: &Process) -> u32 {
+    u32::try_from(process.accessible_pages()).unwrap_or(u32::MAX)
 }
 
 /// The one time this happens in a process; signals are blocked.

@@ -64,7 +64,7 @@ pub fn wait(process: &Process, ends: impl Fn() -> bool) {
     let Some(member) = &process.member else { return };
     loop {
         let asked = member.asked();
-        let pages = u32::try_from(process.accessible_pages()).unwrap_or(u32::MAX);
+        let pages = engagement::pages_of(process);
         let own = match member.inherited() {
             0 => pages,
             _ => anonymous_pages().unwrap_or(u32::MAX),
