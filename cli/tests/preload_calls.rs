@@ -67,6 +67,16 @@ fn stacks_of_coroutines_threads_and_handlers_may_be_managed() {
 }
 
 #[test]
+fn signal_stacks_may_be_small_or_shared_by_all_threads() {
+    everywhere("16M", "signal_stacks.c", |_| Vec::new());
+}
+
+#[test]
+fn large_blocks_of_all_threads_are_managed_from_the_moment_the_engine_starts() {
+    everywhere("16M", "blocks_at_once.c", |_| Vec::new());
+}
+
+#[test]
 fn calls_beside_guard_pages_of_the_heap_work_and_those_on_them_are_refused() {
     everywhere("16M", "guards.c", |directory| vec![directory.join("file")]);
 }

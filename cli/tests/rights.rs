@@ -67,6 +67,15 @@ fn a_child_of_a_program_without_rights_outgrows_its_budget() {
 }
 
 #[test]
+fn children_in_a_pid_namespace_of_their_own_are_served() {
+    let directory = public_directory();
+    let program = compile(directory.path(), "pid_namespace.c");
+    for fault in ["thread", "signal"] {
+        assert_eq!(succeed(run("16M", fault).arg(&program)), "exact\n", "{fault}");
+    }
+}
+
+#[test]
 fn a_program_that_brings_an_allocator_gives_rights_up() {
     let directory = public_directory();
     let allocator = compile_with(directory.path(), "allocator.c", "allocator.o", &["-c"]);

@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use userswap::internals::PAGE_BYTES;
 use userswap::internals::PageRange;
+use userswap::internals::clock;
 use userswap::internals::lock::Lock;
 use userswap::internals::signal::Blocked;
 
@@ -38,6 +39,10 @@ pub type StartFunction = extern "C" fn(*mut c_void) -> *mut c_void;
 static STACK_KEY: AtomicU32 = AtomicU32::new(u32::MAX);
 /// Signal stacks, and upper ends of stacks, that the program put into managed memory.
 static MANAGED_STACKS: Lock<Vec<PageRange>> = Lock::new(Vec::new());
+/// Signal stacks of the program's that the kernel knows, each with its thread, where handlers of ours run on them.
+static STACKS_IN_USE: Lock<Vec<(Span, i32)>> = Lock::new(Vec::new());
+/// A smaller one of the program's has too little room for handlers of ours.
+const BYTES_MIN: usize = 8 << 10;
 /// Room for the engine's deepest path in the handler, with direct reclaim, and the kernel's frame.
 const STACK_BYTES: usize = 64 << 10;
 /// The same where calls are caught: one of them may start the engine.
@@ -68,11 +73,13 @@ pub fn start() {
 /// Before fork: no other thread has the list then.
 pub fn hold() {
     MANAGED_STACKS.hold();
+    STACKS_IN_USE.hold();
 }
 
 /// After fork, on both sides.
 pub fn release() {
     MANAGED_STACKS.release();
+    STACKS_IN_USE.release();
 }
 
 /// The stacks that have been kept, each with a pin as far as there was room; with signals blocked.
@@ -128,9 +135,7 @@ pub fn change_stack(context: &mut Context, arguments: &Arguments) -> usize {
             return error(libc::EPERM);
         }
         keep_stack(new);
-        // What a thread without any would have: a handler of ours would run on whatever stack there is.
-        let is_off = new.ss_flags == libc::SS_DISABLE;
-        let new = if is_off { own_stack().unwrap_or(*new) } else { *new };
+        let new = for_kernel(*new);
         let result = replace_stack(&new);
         if result != 0 {
             return result;
@@ -160,6 +165,42 @@ fn replace_stack(new: &libc::stack_t) -> usize {
     result
 }
 
+/// What the kernel is told in the place of a stack of the program's: the one that this thread was given, where handlers of
+/// ours would have too little room, run on whatever stack there is, or on one that another thread has as well. A program can
+/// share one among all its threads, as long as only one of them gets a signal at a time; faults come at any time.
+fn for_kernel(new: libc::stack_t) -> libc::stack_t {
+    let is_refused = new.ss_flags & libc::SS_DISABLE == 0 && new.ss_size < libc::MINSIGSTKSZ;
+    if !is_wanted() || is_refused {
+        return new;
+    }
+    let is_off = new.ss_flags & libc::SS_DISABLE != 0;
+    let span = Span::of(new.ss_sp, new.ss_size);
+    match is_off || new.ss_size < BYTES_MIN || !takes_alone(span) {
+        true => own_stack().unwrap_or(new),
+        false => new,
+    }
+}
+
+/// Notes this thread's stack, unless another thread has it.
+fn takes_alone(stack: Span) -> bool {
+    let _blocked = Blocked::new();
+    let (own, mut stacks) = (clock::thread_id(), STACKS_IN_USE.lock());
+    stacks.retain(|(_, thread)| *thread != own);
+    let is_anothers = stacks.iter().any(|(other, _)| {
+        other.address < stack.address + stack.bytes && stack.address < other.address + other.bytes
+    });
+    if !is_anothers {
+        stacks.push((stack, own));
+    }
+    !is_anothers
+}
+
+fn forget_stack() {
+    let _blocked = Blocked::new();
+    let own = clock::thread_id();
+    STACKS_IN_USE.lock().retain(|(_, thread)| *thread != own);
+}
+
 /// The one that this thread was given: without any, a handler of ours would run on whatever stack there is.
 fn own_stack() -> Option<libc::stack_t> {
     let key = STACK_KEY.load(Ordering::Relaxed);
@@ -183,7 +224,9 @@ mod exported {
     ) -> c_int {
         let _held = is_needed().then(|| Held::new(&[values(new, 1), values(old, 1)]));
         super::keep_stack(new);
-        super::sigaltstack(new, old)
+        // SAFETY: null, or a description of the program's.
+        let new = unsafe { new.as_ref() }.map(|new| super::for_kernel(*new));
+        super::sigaltstack(new.as_ref().map_or(std::ptr::null(), std::ptr::from_ref), old)
     }
 
     entry!(
@@ -346,6 +389,7 @@ pub fn is_in_use() -> bool {
 unsafe extern "C" fn free_stack(address: *mut c_void) {
     let none =
         libc::stack_t { ss_sp: std::ptr::null_mut(), ss_flags: libc::SS_DISABLE, ss_size: 0 };
+    forget_stack();
     if present_stack().ss_sp == address {
         sigaltstack(&none, std::ptr::null_mut());
     }

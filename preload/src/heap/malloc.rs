@@ -10,7 +10,7 @@ use crate::abi::allocator::is_foreign;
 use crate::abi::callers::{self, entry};
 use crate::abi::native::ALIGN_NATURAL;
 use crate::abi::raw::{self, Errno, set_errno};
-use crate::state::process::routes_to_glibc;
+use crate::state::process::{routes_large_to_glibc, routes_to_glibc};
 use libc::{EINVAL, ENOMEM, c_char, c_int, c_void};
 use libmimalloc_sys as mi;
 use userswap::internals::PAGE_BYTES;
@@ -25,14 +25,18 @@ entry!(posix_memalign(*mut *mut c_void, usize, usize) -> c_int, "rcx", "x3", ser
 entry!(valloc(usize) -> *mut c_void, "rsi", "x1", serve_valloc);
 entry!(pvalloc(usize) -> *mut c_void, "rsi", "x1", serve_pvalloc);
 
+/// From here on glibc maps a block by itself.
+const LARGE_BYTES: usize = 128 << 10;
+
 /// Whether a new block for this caller is glibc's, or the program's own allocator's.
 #[inline]
-fn is_native(caller: usize) -> bool {
-    routes_to_glibc() || callers::is_system(caller)
+fn is_native(caller: usize, bytes: usize) -> bool {
+    callers::is_system(caller)
+        || routes_to_glibc() && (bytes < LARGE_BYTES || routes_large_to_glibc())
 }
 
 extern "C" fn serve_malloc(bytes: usize, caller: usize) -> *mut c_void {
-    if is_native(caller) {
+    if is_native(caller, bytes) {
         // SAFETY: any size may be asked for.
         return unsafe { elsewhere::malloc(bytes) };
     }
@@ -40,7 +44,7 @@ extern "C" fn serve_malloc(bytes: usize, caller: usize) -> *mut c_void {
 }
 
 extern "C" fn serve_calloc(count: usize, each: usize, caller: usize) -> *mut c_void {
-    if is_native(caller) {
+    if is_native(caller, count.saturating_mul(each)) {
         // SAFETY: any size may be asked for; glibc checks the product.
         return unsafe { elsewhere::calloc(count, each) };
     }
@@ -116,7 +120,7 @@ extern "C" fn serve_reallocarray(
 }
 
 extern "C" fn serve_memalign(align: usize, bytes: usize, caller: usize) -> *mut c_void {
-    if is_native(caller) {
+    if is_native(caller, bytes) {
         // SAFETY: glibc checks the alignment.
         return unsafe { elsewhere::memalign(align, bytes) };
     }

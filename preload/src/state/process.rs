@@ -7,12 +7,14 @@ use crate::abi::allocator;
 use crate::abi::raw::Span;
 use crate::state::areas::{Area, Areas};
 use crate::state::insistence::Insistence;
+use std::cell::Cell;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use userswap::Engine;
 use userswap::internals::Member;
 use userswap::internals::PAGE_BYTES;
+use userswap::internals::clock;
 use userswap::internals::lock::{Guard, Lock};
 use userswap::internals::{Arena, PageRange};
 use userswap::internals::{Gathered, Options};
@@ -23,6 +25,17 @@ static ARENA_START: AtomicUsize = AtomicUsize::new(0);
 static ARENA_BYTES: AtomicUsize = AtomicUsize::new(0);
 /// Reasons to serve malloc from glibc; the first is that the constructor has not run.
 static ROUTED_TO_GLIBC: AtomicI32 = AtomicI32::new(1);
+/// Those of them that pass: each a [`GlibcHeap`].
+static PASSING: AtomicI32 = AtomicI32::new(0);
+
+thread_local! {
+    /// Those of them that are this thread's.
+    static PASSING_HERE: Cell<u32> = const { Cell::new(0) };
+}
+
+/// How long a large block waits for managed memory, and how often it looks: longer than an engine takes to start.
+const PASSING_NS: u64 = 10_000_000_000;
+const LOOK_NS: u64 = 100_000;
 
 /// The one process this library is in.
 pub struct Process {
@@ -216,6 +229,19 @@ pub fn routes_to_glibc() -> bool {
     ROUTED_TO_GLIBC.load(Ordering::Relaxed) != 0
 }
 
+/// The same for a block that is large: as glibc's it would be beside the budget for good. So it waits until an engine has
+/// started or a fork is over, unless the thread itself is at that. No longer than a while: what that needs may be locked by
+/// whoever asks.
+#[cold]
+pub fn routes_large_to_glibc() -> bool {
+    let until = clock::now_ns() + PASSING_NS;
+    while PASSING.load(Ordering::Acquire) != 0 && PASSING_HERE.get() == 0 && clock::now_ns() < until
+    {
+        clock::sleep_until(clock::now_ns() + LOOK_NS);
+    }
+    routes_to_glibc()
+}
+
 /// Sends malloc to managed memory: the constructor is done.
 pub fn open_heap() {
     ROUTED_TO_GLIBC.fetch_sub(1, Ordering::Release);
@@ -225,13 +251,16 @@ pub fn open_heap() {
 pub fn forget_routes() {
     // Relaxed: the child has one thread. A program with an allocator has its first reason for ever.
     ROUTED_TO_GLIBC.store(1 + i32::from(allocator::is_foreign()), Ordering::Relaxed);
+    PASSING.store(1, Ordering::Relaxed);
 }
 
-/// Sends every thread's malloc to glibc until dropped.
+/// Sends every thread's malloc to glibc until dropped; large blocks of other threads wait.
 pub struct GlibcHeap;
 
 impl GlibcHeap {
     pub fn new() -> Self {
+        PASSING_HERE.set(PASSING_HERE.get() + 1);
+        PASSING.fetch_add(1, Ordering::AcqRel);
         ROUTED_TO_GLIBC.fetch_add(1, Ordering::AcqRel);
         Self
     }
@@ -240,5 +269,7 @@ impl GlibcHeap {
 impl Drop for GlibcHeap {
     fn drop(&mut self) {
         ROUTED_TO_GLIBC.fetch_sub(1, Ordering::AcqRel);
+        PASSING.fetch_sub(1, Ordering::AcqRel);
+        PASSING_HERE.set(PASSING_HERE.get() - 1);
     }
 }
