@@ -71,6 +71,7 @@ impl Seen {
 /// None where the process has just ended, or belongs to somebody else.
 fn ask(pid: u32) -> Option<(Client, Status)> {
     let mut client = Client::of(EngineName { pid, number: 1 }).ok()?;
+    client.send(&Request::Status {}).ok()?;
     let status = client.status_within(PATIENCE).ok()??;
     Some((client, status))
 }

@@ -44,15 +44,19 @@ static void *with_small(void *number) {
     char *stack = map(PAGE);
     use(stack, SMALL);
     work((long)number);
-    stack_t none = {.ss_flags = SS_DISABLE};
-    MUST(sigaltstack(&none, NULL) == 0);
+    stack_t none = {.ss_flags = SS_DISABLE}, before;
+    MUST(sigaltstack(NULL, &before) == 0 && before.ss_sp == stack && before.ss_size == SMALL);
+    MUST(sigaltstack(&none, &before) == 0 && before.ss_sp == stack && before.ss_flags == 0);
     // It is no longer in use.
-    MUST(munmap(stack, PAGE) == 0);
+    MUST(munmap(before.ss_sp, PAGE) == 0);
+    MUST(sigaltstack(NULL, &before) == 0 && before.ss_flags == SS_DISABLE);
     work((long)number);
     MUST(raise(SIGUSR1) == 0 && handled == 1);
     // What the kernel would refuse is refused.
     stack_t tiny = {.ss_sp = shared, .ss_size = SMALL - 1};
     MUST(sigaltstack(&tiny, NULL) == -1 && errno == ENOMEM);
+    stack_t wrong = {.ss_sp = shared, .ss_size = SHARED, .ss_flags = 6};
+    MUST(sigaltstack(&wrong, NULL) == -1 && errno == EINVAL);
     return NULL;
 }
 static void in_threads(void *(*function)(void *)) {

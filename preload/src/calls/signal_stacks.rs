@@ -15,12 +15,12 @@ use crate::abi::raw::{self, Errno, Span};
 use crate::abi::system_call::{enter_on, error};
 use crate::state::process::{self, Phase, Process};
 use libc::{c_int, c_void};
+use std::cell::Cell;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use userswap::internals::PAGE_BYTES;
 use userswap::internals::PageRange;
-use userswap::internals::clock;
 use userswap::internals::lock::Lock;
 use userswap::internals::signal::Blocked;
 
@@ -40,7 +40,9 @@ static STACK_KEY: AtomicU32 = AtomicU32::new(u32::MAX);
 /// Signal stacks, and upper ends of stacks, that the program put into managed memory.
 static MANAGED_STACKS: Lock<Vec<PageRange>> = Lock::new(Vec::new());
 /// Signal stacks of the program's that the kernel knows, each with its thread, where handlers of ours run on them.
-static STACKS_IN_USE: Lock<Vec<(Span, i32)>> = Lock::new(Vec::new());
+static STACKS_IN_USE: Lock<Vec<(Span, libc::pthread_t)>> = Lock::new(Vec::new());
+/// Of Linux; the C library's headers for Rust lack it.
+const SS_AUTODISARM: c_int = 1 << 31;
 /// A smaller one of the program's has too little room for handlers of ours.
 const BYTES_MIN: usize = 8 << 10;
 /// Room for the engine's deepest path in the handler, with direct reclaim, and the kernel's frame.
@@ -80,6 +82,12 @@ pub fn hold() {
 pub fn release() {
     MANAGED_STACKS.release();
     STACKS_IN_USE.release();
+}
+
+/// In the child of a fork: the one thread that it has.
+pub fn renew() {
+    let own = this_thread();
+    STACKS_IN_USE.lock().retain(|(_, thread)| *thread == own);
 }
 
 /// The stacks that have been kept, each with a pin as far as there was room; with signals blocked.
@@ -127,7 +135,7 @@ impl Drop for Apart {
 /// sigaltstack, caught. The handler may be on the stack that is to be replaced: the call is made from another.
 pub fn change_stack(context: &mut Context, arguments: &Arguments) -> usize {
     let [new, old, ..] = *arguments;
-    let before = context.stack();
+    let (before, told, sets) = (context.stack(), TOLD.get(), new != 0);
     let on_stack = context.is_on_stack();
     // SAFETY: null, or a description of the program's.
     if let Some(new) = unsafe { (new as *const libc::stack_t).as_ref() } {
@@ -146,7 +154,7 @@ pub fn change_stack(context: &mut Context, arguments: &Arguments) -> usize {
     // SAFETY: null, or room for a description.
     if let Some(old) = unsafe { (old as *mut libc::stack_t).as_mut() } {
         let flags = if on_stack { libc::SS_ONSTACK } else { before.ss_flags };
-        *old = libc::stack_t { ss_flags: flags, ..before };
+        *old = as_told(libc::stack_t { ss_flags: flags, ..before }, told, sets);
     }
     0
 }
@@ -165,40 +173,81 @@ fn replace_stack(new: &libc::stack_t) -> usize {
     result
 }
 
+/// What a thread of the program's has last told of its signal stack.
+#[derive(Clone, Copy)]
+enum Told {
+    Nothing,
+    Stack(libc::stack_t),
+}
+
+thread_local! {
+    static TOLD: Cell<Told> = const { Cell::new(Told::Nothing) };
+}
+
 /// What the kernel is told in the place of a stack of the program's: the one that this thread was given, where handlers of
 /// ours would have too little room, run on whatever stack there is, or on one that another thread has as well. A program can
 /// share one among all its threads, as long as only one of them gets a signal at a time; faults come at any time.
 fn for_kernel(new: libc::stack_t) -> libc::stack_t {
-    let is_refused = new.ss_flags & libc::SS_DISABLE == 0 && new.ss_size < libc::MINSIGSTKSZ;
+    let disarms = new.ss_flags & SS_AUTODISARM;
+    let mode = new.ss_flags & !SS_AUTODISARM;
+    let is_off = mode == libc::SS_DISABLE;
+    let is_refused = ![0, libc::SS_ONSTACK, libc::SS_DISABLE].contains(&mode)
+        || !is_off && new.ss_size < libc::MINSIGSTKSZ;
     if !is_wanted() || is_refused {
         return new;
     }
-    let is_off = new.ss_flags & libc::SS_DISABLE != 0;
-    let span = Span::of(new.ss_sp, new.ss_size);
-    match is_off || new.ss_size < BYTES_MIN || !takes_alone(span) {
-        true => own_stack().unwrap_or(new),
-        false => new,
+    TOLD.set(Told::Stack(new));
+    forget_stack();
+    let is_enough = !is_off && new.ss_size >= BYTES_MIN;
+    if is_enough && takes_alone(Span::of(new.ss_sp, new.ss_size)) {
+        return new;
+    }
+    let flags = if is_off { 0 } else { disarms };
+    own_stack().map_or(new, |own| libc::stack_t { ss_flags: flags, ..own })
+}
+
+/// What a program is told that its thread had: not ours in the place of its own, which it may give back to the kernel; nor
+/// where it sets one, and had none.
+fn as_told(kernels: libc::stack_t, told: Told, sets: bool) -> libc::stack_t {
+    let is_ours = own_stack().is_some_and(|own| own.ss_sp == kernels.ss_sp);
+    let none =
+        libc::stack_t { ss_sp: std::ptr::null_mut(), ss_flags: libc::SS_DISABLE, ss_size: 0 };
+    let stack = match (is_ours, told) {
+        (false, _) => return kernels,
+        (true, Told::Nothing) if !sets => return kernels,
+        (true, Told::Nothing) => none,
+        (true, Told::Stack(stack)) => stack,
+    };
+    let is_on = kernels.ss_flags & libc::SS_ONSTACK != 0;
+    match stack.ss_flags & libc::SS_DISABLE {
+        0 if is_on => libc::stack_t { ss_flags: libc::SS_ONSTACK, ..stack },
+        0 => libc::stack_t { ss_flags: stack.ss_flags & SS_AUTODISARM, ..stack },
+        _ => none,
     }
 }
 
 /// Notes this thread's stack, unless another thread has it.
 fn takes_alone(stack: Span) -> bool {
     let _blocked = Blocked::new();
-    let (own, mut stacks) = (clock::thread_id(), STACKS_IN_USE.lock());
-    stacks.retain(|(_, thread)| *thread != own);
-    let is_anothers = stacks.iter().any(|(other, _)| {
-        other.address < stack.address + stack.bytes && stack.address < other.address + other.bytes
-    });
+    let end = |span: Span| span.address.saturating_add(span.bytes);
+    let mut stacks = STACKS_IN_USE.lock();
+    let is_anothers =
+        stacks.iter().any(|(other, _)| other.address < end(stack) && stack.address < end(*other));
     if !is_anothers {
-        stacks.push((stack, own));
+        stacks.push((stack, this_thread()));
     }
     !is_anothers
 }
 
 fn forget_stack() {
     let _blocked = Blocked::new();
-    let own = clock::thread_id();
-    STACKS_IN_USE.lock().retain(|(_, thread)| *thread != own);
+    STACKS_IN_USE.lock().retain(|(_, thread)| *thread != this_thread());
+}
+
+/// As the C library calls it, which a fork does not change.
+fn this_thread() -> libc::pthread_t {
+    // SAFETY: has no conditions.
+    unsafe { libc::pthread_self() }
 }
 
 /// The one that this thread was given: without any, a handler of ours would run on whatever stack there is.
@@ -225,8 +274,10 @@ mod exported {
         let _held = is_needed().then(|| Held::new(&[values(new, 1), values(old, 1)]));
         super::keep_stack(new);
         // SAFETY: null, or a description of the program's.
-        let new = unsafe { new.as_ref() }.map(|new| super::for_kernel(*new));
-        super::sigaltstack(new.as_ref().map_or(std::ptr::null(), std::ptr::from_ref), old)
+        let new = unsafe { new.as_ref() };
+        // SAFETY: null, or room for one.
+        let old = unsafe { old.as_mut() };
+        super::exchange(new, old)
     }
 
     entry!(
@@ -235,6 +286,23 @@ mod exported {
             *mut libc::pthread_t, *const libc::pthread_attr_t, StartFunction, *mut c_void
         ) -> Errno, "r8", "x4", super::create_thread
     );
+}
+
+fn exchange(new: Option<&libc::stack_t>, old: Option<&mut libc::stack_t>) -> c_int {
+    // The kernel refuses that, and nothing is changed.
+    if new.is_none() || !is_in_use() {
+        let (told, sets) = (TOLD.get(), new.is_some());
+        let mut before = MaybeUninit::<libc::stack_t>::zeroed();
+        let new = new.map(|new| for_kernel(*new));
+        let new = new.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+        let result = sigaltstack(new, before.as_mut_ptr());
+        if let (0, Some(old)) = (result, old) {
+            // SAFETY: sigaltstack has filled it in; zeroes are valid too.
+            *old = as_told(unsafe { before.assume_init() }, told, sets);
+        }
+        return result;
+    }
+    sigaltstack(new.map_or(std::ptr::null(), std::ptr::from_ref), std::ptr::null_mut())
 }
 
 /// Keeps a signal stack in managed memory in RAM: the kernel writes to it.

@@ -25,8 +25,9 @@ struct Pass {
     stack: Option<PageRange>,
     /// What the C library needs.
     pinned: Vec<PageRange>,
-    _blocked: Blocked,
     _route: GlibcHeap,
+    /// After it: a handler that waits may fork.
+    _blocked: Blocked,
 }
 
 static PASS: Lock<Option<Pass>> = Lock::new(None);
@@ -154,6 +155,7 @@ unsafe extern "C" fn in_child() {
     aio::renew();
     stats::renew();
     release(process);
+    signal_stacks::renew();
     forget_pins(process);
     if let (Some(member), None) = (&process.member, process.engine()) {
         member.renew(u32::try_from(process.accessible_pages()).unwrap_or(u32::MAX), 0);

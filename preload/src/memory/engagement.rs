@@ -58,18 +58,23 @@ pub fn gather(process: &Process) {
 /// Before fork: the child of a process that has given rights up finds an engine.
 pub fn engage_if_gathered(process: &Process) {
     let _blocked = Blocked::new();
-    if process.engine().is_none() && process.gathered.lock().is_some() && can_make_threads() {
+    // What a child has of its parent's is none of its own.
+    let is_gathered = || process.gathered.lock().as_ref().is_some_and(Gathered::is_of_this_process);
+    if process.engine().is_none() && is_gathered() && can_make_threads() {
         engage(process);
     }
 }
 
-/// Whether the kernel makes this process threads: not once its children are to have another PID namespace. Those gather by
-/// themselves what they need.
+/// Whether the kernel makes this process threads: not once its children are to have another PID namespace, or clock. Those
+/// gather by themselves what they need.
 fn can_make_threads() -> bool {
-    let namespace = |name| std::fs::read_link(format!("/proc/thread-self/ns/{name}")).ok();
+    let namespace = |name: &str| std::fs::read_link(format!("/proc/thread-self/ns/{name}")).ok();
     // Before the first child the other has no name.
-    let own = namespace("pid");
-    own.is_none() || namespace("pid_for_children") == own
+    let is_same = |name: &str| {
+        let own = namespace(name);
+        own.is_none() || namespace(&format!("{name}_for_children")) == own
+    };
+    is_same("pid") && is_same("time")
 }
 
 /// Whether the budget has room for what the program can have filled; if so the job's other members do not get it.

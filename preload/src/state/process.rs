@@ -10,14 +10,14 @@ use crate::state::insistence::Insistence;
 use std::cell::Cell;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use userswap::Engine;
 use userswap::internals::Member;
 use userswap::internals::PAGE_BYTES;
-use userswap::internals::clock;
 use userswap::internals::lock::{Guard, Lock};
 use userswap::internals::{Arena, PageRange};
 use userswap::internals::{Gathered, Options};
+use userswap::internals::{clock, futex};
 
 static PROCESS: AtomicPtr<Process> = AtomicPtr::new(std::ptr::null_mut());
 /// First address and length of the arena, for the checks that every `free` makes.
@@ -26,16 +26,17 @@ static ARENA_BYTES: AtomicUsize = AtomicUsize::new(0);
 /// Reasons to serve malloc from glibc; the first is that the constructor has not run.
 static ROUTED_TO_GLIBC: AtomicI32 = AtomicI32::new(1);
 /// Those of them that pass: each a [`GlibcHeap`].
-static PASSING: AtomicI32 = AtomicI32::new(0);
+static PASSING: AtomicU32 = AtomicU32::new(0);
+/// Since when there is one.
+static PASSING_SINCE_NS: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
     /// Those of them that are this thread's.
     static PASSING_HERE: Cell<u32> = const { Cell::new(0) };
 }
 
-/// How long a large block waits for managed memory, and how often it looks: longer than an engine takes to start.
+/// For how long large blocks wait for managed memory: longer than an engine takes to start.
 const PASSING_NS: u64 = 10_000_000_000;
-const LOOK_NS: u64 = 100_000;
 
 /// The one process this library is in.
 pub struct Process {
@@ -230,14 +231,18 @@ pub fn routes_to_glibc() -> bool {
 }
 
 /// The same for a block that is large: as glibc's it would be beside the budget for good. So it waits until an engine has
-/// started or a fork is over, unless the thread itself is at that. No longer than a while: what that needs may be locked by
-/// whoever asks.
+/// started or a fork is over, unless the thread itself is at that. All blocks together wait no longer than a while: what that
+/// needs may be locked by whoever asks, and in a child that was made past our fork it never ends. By a system call that cancels
+/// no thread: malloc is none of those.
 #[cold]
 pub fn routes_large_to_glibc() -> bool {
-    let until = clock::now_ns() + PASSING_NS;
-    while PASSING.load(Ordering::Acquire) != 0 && PASSING_HERE.get() == 0 && clock::now_ns() < until
-    {
-        clock::sleep_until(clock::now_ns() + LOOK_NS);
+    while !allocator::is_foreign() && PASSING_HERE.get() == 0 {
+        let passing = PASSING.load(Ordering::Acquire);
+        let waited = clock::now_ns().saturating_sub(PASSING_SINCE_NS.load(Ordering::Acquire));
+        if passing == 0 || waited >= PASSING_NS {
+            break;
+        }
+        futex::wait_for(&PASSING, passing, PASSING_NS - waited);
     }
     routes_to_glibc()
 }
@@ -260,6 +265,9 @@ pub struct GlibcHeap;
 impl GlibcHeap {
     pub fn new() -> Self {
         PASSING_HERE.set(PASSING_HERE.get() + 1);
+        if PASSING.load(Ordering::Acquire) == 0 {
+            PASSING_SINCE_NS.store(clock::now_ns(), Ordering::Release);
+        }
         PASSING.fetch_add(1, Ordering::AcqRel);
         ROUTED_TO_GLIBC.fetch_add(1, Ordering::AcqRel);
         Self
@@ -270,6 +278,7 @@ impl Drop for GlibcHeap {
     fn drop(&mut self) {
         ROUTED_TO_GLIBC.fetch_sub(1, Ordering::AcqRel);
         PASSING.fetch_sub(1, Ordering::AcqRel);
+        futex::wake_all(&PASSING);
         PASSING_HERE.set(PASSING_HERE.get() - 1);
     }
 }
