@@ -77,6 +77,11 @@ fn large_blocks_of_all_threads_are_managed_from_the_moment_the_engine_starts() {
 }
 
 #[test]
+fn blocks_of_the_c_library_that_grow_are_managed() {
+    everywhere("16M", "libc_blocks.c", |_| Vec::new());
+}
+
+#[test]
 fn calls_beside_guard_pages_of_the_heap_work_and_those_on_them_are_refused() {
     everywhere("16M", "guards.c", |directory| vec![directory.join("file")]);
 }

@@ -9,6 +9,7 @@ import tempfile
 
 import catalog
 import measure
+import outcome
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 TARGET = os.environ.get("CARGO_TARGET_DIR", os.path.join(ROOT, "target"))
@@ -106,17 +107,17 @@ class Sides:
         seconds = {"native": [], "thread": [], "signal": [], "kernel": []}
         for _ in range(rounds):
             for side, found in seconds.items():
-                found.append(self.timed(row, side, budget, limit))
+                found.append(self.timed(row, side, native, budget, limit))
         return {side: middle(found) for side, found in seconds.items()}
 
-    def timed(self, row, side, budget, limit):
-        """None where a run did not end well."""
+    def timed(self, row, side, native, budget, limit):
+        """None where a run did not end as the native one does: a shell goes on where what it started was ended."""
         if side == "kernel":
             before = [self.kernel_swap, str(budget), str(budget * BUDGET_SHARE * 2 + SWAP_SPARE), self.directory]
         else:
             before = [] if side == "native" else self.before(side, budget)
         run = self.run(row, "root", before, limit, measure.Idle)
-        if run.status or run.timed_out:
+        if outcome.unlike(native, run):
             return None
         return float(run.stderr.split()[-1]) if side == "kernel" else run.seconds
 

@@ -58,8 +58,7 @@ extern "C" fn serve_realloc(block: *mut c_void, bytes: usize, caller: usize) -> 
         return serve_malloc(bytes, caller);
     }
     if !elsewhere::owns(block) {
-        // SAFETY: the block is not of ours.
-        return unsafe { elsewhere::realloc(block, bytes) };
+        return realloc_elsewhere(block, bytes, caller);
     }
     if bytes == 0 {
         // As glibc does it.
@@ -79,6 +78,17 @@ extern "C" fn serve_realloc(block: *mut c_void, bytes: usize, caller: usize) -> 
     }
     // SAFETY: the block is mimalloc's.
     let old_bytes = unsafe { mi::mi_usable_size(block) };
+    copy_to_new(block, old_bytes, bytes)
+}
+
+/// A block that the C library made for the program, or that glibc served while an engine started, moves in when it grows large.
+fn realloc_elsewhere(block: *mut c_void, bytes: usize, caller: usize) -> *mut c_void {
+    if bytes < LARGE_BYTES || is_native(caller, bytes) {
+        // SAFETY: the block is not of ours.
+        return unsafe { elsewhere::realloc(block, bytes) };
+    }
+    // SAFETY: the block is one of theirs.
+    let old_bytes = unsafe { elsewhere::malloc_usable_size(block) };
     copy_to_new(block, old_bytes, bytes)
 }
 
