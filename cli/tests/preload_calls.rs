@@ -82,6 +82,26 @@ fn blocks_of_the_c_library_that_grow_are_managed() {
 }
 
 #[test]
+fn the_end_of_a_programs_data_goes_back_to_where_it_was() {
+    everywhere("16M", "brk_back.c", |_| Vec::new());
+}
+
+#[test]
+fn what_may_make_next_to_no_calls_ends_as_it_says() {
+    everywhere("16M", "filter_ends.c", |_| Vec::new());
+}
+
+#[test]
+fn memory_that_is_not_there_is_the_kernels_to_refuse() {
+    everywhere("16M", "bad_pointers.c", |_| Vec::new());
+}
+
+#[test]
+fn a_program_may_leave_itself_no_more_threads() {
+    everywhere("16M", "no_threads.c", |_| Vec::new());
+}
+
+#[test]
 fn calls_beside_guard_pages_of_the_heap_work_and_those_on_them_are_refused() {
     everywhere("16M", "guards.c", |directory| vec![directory.join("file")]);
 }

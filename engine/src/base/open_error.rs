@@ -125,8 +125,8 @@ pub enum OpenError {
     },
     /// A system call failed for another reason.
     #[error(
-        "{path}: cannot {action} it: {source}; name a directory or device that can be written to",
-        path = path.display()
+        "{path}: cannot {action} it: {source}; {remedy}",
+        path = path.display(), remedy = remedy(source)
     )]
     Io {
         /// As the user named it.
@@ -136,6 +136,15 @@ pub enum OpenError {
         /// What the system said.
         source: io::Error,
     },
+}
+
+/// What helps where a system call failed.
+fn remedy(source: &io::Error) -> &'static str {
+    match source.raw_os_error() {
+        Some(libc::EMFILE) => "raise the limit on descriptors (ulimit -n)",
+        Some(libc::ENFILE) => "raise fs.file-max",
+        _ => "name a directory or device that can be written to",
+    }
 }
 
 impl OpenError {

@@ -36,12 +36,21 @@ pub struct Queue {
 }
 
 enum Backend {
-    Uring { ring: Box<Ring>, started: Vec<Started> },
+    Uring { ring: Box<Ring>, started: Vec<Started>, carried: Carried },
     Threads(Workers),
 }
 
+/// Who carries out what a ring is given.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Carried {
+    ByKernel,
+    /// The thread itself, at once: what would wait in the kernel needs a worker there, and the user's limit on threads (RLIMIT_NPROC)
+    /// leaves none.
+    AtOnce,
+}
+
 /// What a ring has under way.
-#[derive(Clone, Default)]
+#[derive(Default)]
 struct Started {
     /// Bytes that are to be transferred.
     bytes: usize,
@@ -49,6 +58,8 @@ struct Started {
     injected: Option<(Injected, Piece)>,
     /// What is transferred then.
     pieces: Option<Box<Pieces>>,
+    /// What became of it, if it was carried out at once.
+    ended: Option<io::Result<()>>,
 }
 
 /// Who talks to servers, beside a ring.
@@ -165,8 +176,9 @@ impl Queue {
     }
 
     fn uring(depth: u32) -> io::Result<Backend> {
-        let started = vec![Started::default(); depth as usize];
-        Ok(Backend::Uring { ring: Box::new(Ring::new(depth)?), started })
+        let started = (0..depth).map(|_| Started::default()).collect();
+        let ring = Box::new(Ring::new(depth)?);
+        Ok(Backend::Uring { ring, started, carried: Carried::ByKernel })
     }
 
     /// Requests started and not yet taken back.
@@ -193,10 +205,15 @@ impl Queue {
                 talkers.jobs.push(job());
                 ring.watch(talkers.finished.as_raw_fd());
             }
-            (Backend::Uring { ring, started }, ..) => {
+            (Backend::Uring { ring, started, carried: Carried::ByKernel }, ..) => {
                 let (entry, plan) = (&mut started[token as usize], request.plan);
                 *entry = Started::of(plan, pieces);
                 ring.start(plan, entry.pieces.as_deref().unwrap_or(pieces), token);
+            }
+            (Backend::Uring { ring, started, carried: Carried::AtOnce }, ..) => {
+                let ended = Some(request.transfer(pieces));
+                started[token as usize] = Started { ended, ..Started::default() };
+                ring.complete(token);
             }
             (Backend::Threads(workers), ..) => workers.jobs.push(job()),
         }
@@ -206,9 +223,13 @@ impl Queue {
     /// Takes a finished request, if there is one.
     pub fn finished(&mut self) -> Option<Completion> {
         let completion = match (&mut self.backend, &self.talkers) {
-            (Backend::Uring { ring, started }, talkers) => match (ring.reap(), talkers) {
+            (Backend::Uring { ring, started, carried }, talkers) => match (ring.reap(), talkers) {
                 (Some((token, result)), _) => {
-                    Some(Completion { token, outcome: started[token as usize].outcome(result) })
+                    let outcome = started[token as usize].outcome(result);
+                    if outcome.as_ref().is_err_and(is_cancelled) {
+                        *carried = Carried::AtOnce;
+                    }
+                    Some(Completion { token, outcome })
                 }
                 (None, Talkers::There(talkers)) => {
                     let finished = talkers.finished();
@@ -258,10 +279,14 @@ impl Started {
             bytes: transferred.bytes(),
             injected: Some((injected, pieces.first())),
             pieces: Some(Box::new(transferred)),
+            ended: None,
         }
     }
 
-    fn outcome(&self, result: i32) -> io::Result<()> {
+    fn outcome(&mut self, result: i32) -> io::Result<()> {
+        if let Some(ended) = self.ended.take() {
+            return ended;
+        }
         let outcome = outcome_of(result, self.bytes);
         match self.injected {
             None => outcome,
@@ -301,6 +326,11 @@ impl Workers {
     }
 }
 
+/// Nobody cancels a request of ours: there is no worker for it.
+fn is_cancelled(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::ECANCELED)
+}
+
 /// A short transfer counts as an error: the caller repeats the whole request at once.
 fn outcome_of(result: i32, expected: usize) -> io::Result<()> {
     match usize::try_from(result) {
@@ -311,151 +341,4 @@ fn outcome_of(result: i32, expected: usize) -> io::Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::sys::PAGE_BYTES;
-    use crate::sys::mapping::Access;
-    use crate::sys::mapping::Mapping;
-    use crate::sys::pages;
-    use crate::sys::request::Direction;
-    use crate::sys::request::Request as Plan;
-
-    fn on_file(plan: Plan) -> Request {
-        Request::new(plan, Backing::File)
-    }
-
-    fn what_was_written_is_read_back_by(backend: IoBackend) {
-        let file = fd::memory_file().unwrap();
-        let memory = Mapping::new(8 * PAGE_BYTES, Access::ReadWrite).unwrap();
-        let from = memory.address();
-        pages::view_mut(from, 4 * PAGE_BYTES).fill(0x5a);
-        let mut queue = Queue::new(backend, 4).unwrap();
-        for (token, direction, address) in
-            [(0, Direction::Write, from), (1, Direction::Read, from + 4 * PAGE_BYTES)]
-        {
-            let pieces = Pieces::one(address, 4 * PAGE_BYTES);
-            let request = Plan::new(file.as_raw_fd(), direction, 8192);
-            queue.start(&on_file(request), &pieces, token);
-            let done = loop {
-                match queue.finished() {
-                    Some(done) => break done,
-                    None => queue.wait(),
-                }
-            };
-            assert_eq!(done.token, token);
-            done.outcome.unwrap();
-        }
-        assert_eq!(pages::bytes(from, 4), pages::bytes(from + 4 * PAGE_BYTES, 4));
-        assert_eq!(queue.in_flight(), 0);
-    }
-
-    fn a_request_ends_no_sooner_than_it_may_by(backend: IoBackend) {
-        let file = fd::memory_file().unwrap();
-        let memory = Mapping::new(PAGE_BYTES, Access::ReadWrite).unwrap();
-        let mut queue = Queue::new(backend, 4).unwrap();
-        let moment = clock::now_ns() + 20_000_000;
-        for (token, not_before_ns) in [(0, moment), (1, 0)] {
-            let pieces = Pieces::one(memory.address(), PAGE_BYTES);
-            let request = Plan::new(file.as_raw_fd(), Direction::Write, 0);
-            let request = request.no_sooner_than(not_before_ns);
-            queue.start(&on_file(request), &pieces, token);
-        }
-        let mut ended = [0; 2];
-        for _ in 0..2 {
-            let done = loop {
-                match queue.finished() {
-                    Some(done) => break done,
-                    None => queue.wait(),
-                }
-            };
-            done.outcome.unwrap();
-            ended[done.token as usize] = clock::now_ns();
-        }
-        assert!(ended[0] >= moment && ended[1] < ended[0], "{moment} {ended:?}");
-        assert_eq!(queue.in_flight(), 0);
-    }
-
-    #[test]
-    fn a_request_ends_no_sooner_than_it_may() {
-        a_request_ends_no_sooner_than_it_may_by(IoBackend::Uring);
-        a_request_ends_no_sooner_than_it_may_by(IoBackend::Threads);
-    }
-
-    /// One request with a failure made; what it ended with, and the memory after it.
-    fn injected_into(backend: IoBackend, direction: Direction, injected: Injected) -> Ended {
-        let file = fd::memory_file().unwrap();
-        let memory = Mapping::new(2 * PAGE_BYTES, Access::ReadWrite).unwrap();
-        let pieces = Pieces::one(memory.address(), 2 * PAGE_BYTES);
-        pages::view_mut(memory.address(), 2 * PAGE_BYTES).fill(0x5a);
-        let request = Plan::new(file.as_raw_fd(), direction, 0);
-        if direction == Direction::Read {
-            Plan::new(file.as_raw_fd(), Direction::Write, 0).transfer(&pieces).unwrap();
-        }
-        let mut queue = Queue::new(backend, 4).unwrap();
-        queue.start(&on_file(Plan { injected: Some(injected), ..request }), &pieces, 3);
-        let done = loop {
-            match queue.finished() {
-                Some(done) => break done,
-                None => queue.wait(),
-            }
-        };
-        assert_eq!((done.token, queue.in_flight()), (3, 0));
-        let written = file.metadata().unwrap().len() as usize;
-        let right = pages::bytes(memory.address(), 2).iter().filter(|byte| **byte == 0x5a).count();
-        Ended { outcome: done.outcome, written, right }
-    }
-
-    struct Ended {
-        outcome: io::Result<()>,
-        written: usize,
-        right: usize,
-    }
-
-    #[test]
-    fn what_is_injected_happens_by_every_way_of_doing_requests() {
-        for backend in [IoBackend::Uring, IoBackend::Threads] {
-            let write = |injected| injected_into(backend, Direction::Write, injected);
-            let failed = write(Injected::Fails(libc::ENOMEM));
-            assert_eq!(failed.outcome.unwrap_err().raw_os_error(), Some(libc::ENOMEM));
-            assert_eq!(failed.written, 0);
-            let torn = write(Injected::Torn);
-            assert!(torn.outcome.is_ok());
-            assert_eq!(torn.written, PAGE_BYTES);
-            let short = write(Injected::Short);
-            assert_eq!(short.outcome.unwrap_err().kind(), io::ErrorKind::WriteZero);
-            let flipped = injected_into(backend, Direction::Read, Injected::Flipped);
-            assert!(flipped.outcome.is_ok());
-            assert_eq!(flipped.right, 2 * PAGE_BYTES - 1);
-        }
-    }
-
-    #[test]
-    fn requests_that_wait_keep_no_thread_from_others() {
-        let file = fd::memory_file().unwrap();
-        let memory = Mapping::new(PAGE_BYTES, Access::ReadWrite).unwrap();
-        let pieces = Pieces::one(memory.address(), PAGE_BYTES);
-        let mut queue = Queue::new(IoBackend::Threads, 16).unwrap();
-        let request = Plan::new(file.as_raw_fd(), Direction::Write, 0);
-        // For longer than any test takes: they end with the queue.
-        let late = request.no_sooner_than(clock::now_ns() + 3_600_000_000_000);
-        (0..2 * THREADS as u64).for_each(|token| queue.start(&on_file(late), &pieces, token));
-        queue.start(&on_file(request), &pieces, 15);
-        let done = loop {
-            match queue.finished() {
-                Some(done) => break done,
-                None => queue.wait(),
-            }
-        };
-        assert_eq!(done.token, 15);
-    }
-
-    #[test]
-    fn what_was_written_is_read_back_by_io_uring() {
-        what_was_written_is_read_back_by(IoBackend::Uring);
-    }
-
-    #[test]
-    fn what_was_written_is_read_back_by_threads() {
-        what_was_written_is_read_back_by(IoBackend::Threads);
-    }
-}
+mod tests;

@@ -19,7 +19,8 @@ fn trouble_of(error: &io::Error) -> Trouble {
     match error.raw_os_error() {
         // Of ours, see `device::queue`: fewer bytes than asked for.
         None if error.kind() == io::ErrorKind::WriteZero => Trouble::Interrupted,
-        Some(libc::EINTR) => Trouble::Interrupted,
+        // The second: an io_uring had no worker for it, and the queue is done with that.
+        Some(libc::EINTR | libc::ECANCELED) => Trouble::Interrupted,
         // Short of something for the moment, or the way to a remote store is.
         Some(
             libc::EAGAIN

@@ -13,6 +13,8 @@ symbol_functions! { Libc:
     fn free(block: *mut c_void) = c"__libc_free";
     /// A block's length.
     fn malloc_usable_size(block: *mut c_void) -> size_t = c"malloc_usable_size";
+    /// A setting of this heap's.
+    fn mallopt(setting: libc::c_int, value: libc::c_int) -> libc::c_int = c"mallopt";
     fn realpath(path: *const libc::c_char, result: *mut libc::c_char) -> *mut libc::c_char = c"realpath";
 }
 
@@ -81,6 +83,27 @@ mod wrapped {
         }
         found
     }
+}
+
+/// What a process needs of this heap twice over; less than a huge page, which would be in memory whole.
+const HEAP_BYTES: size_t = 1 << 20;
+
+/// In the constructor: the heap behind the program's data gets its room at once. A program that takes memory there itself
+/// (brk), and gives it back by going to where the end was before, would else give back what is ours.
+pub fn widen() {
+    /// Settings, and what glibc begins with.
+    const TRIM_THRESHOLD: libc::c_int = -1;
+    const MAP_THRESHOLD: libc::c_int = -3;
+    const MAP_THRESHOLD_BYTES: libc::c_int = 128 << 10;
+    // SAFETY: a setting and a value of it, here and below.
+    let set = |setting, value| unsafe { mallopt(setting, value) };
+    set(TRIM_THRESHOLD, libc::c_int::MAX);
+    set(MAP_THRESHOLD, libc::c_int::MAX >> 6);
+    // SAFETY: any size may be asked for; where there is no room, none is had.
+    let block = unsafe { malloc(HEAP_BYTES) };
+    // SAFETY: the block is from above, or null.
+    unsafe { free(block) };
+    set(MAP_THRESHOLD, MAP_THRESHOLD_BYTES);
 }
 
 /// glibc aligns every block to this, and so does mimalloc, in bytes.

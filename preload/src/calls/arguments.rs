@@ -1,6 +1,7 @@
 //! From a system call's arguments to the memory that they name.
 use super::held::{Held, is_needed, text};
 use super::nested;
+use super::reading::Reader;
 use super::table::{self, Row};
 use crate::abi::raw::{self, Span};
 pub use crate::abi::system_call::Arguments;
@@ -117,12 +118,7 @@ pub(super) fn unknown(address: usize) -> Span {
 
 /// An entry of a list that the program passes; none where the program itself could not read it.
 pub(super) fn entry<T: Copy>(list: usize, index: usize) -> Option<T> {
-    let at = list.checked_add(index * size_of::<T>())?;
-    let is_readable =
-        !process::is_managed(at) || Held::is_readable(Span { address: at, bytes: size_of::<T>() });
-    // SAFETY: memory of the program's that holds such an entry, or that the kernel would refuse: what is not
-    // managed is read as the C library reads the arguments that it checks.
-    is_readable.then(|| unsafe { (at as *const T).read_unaligned() })
+    Reader::default().entry(list, index)
 }
 
 fn sized(held: &mut Held, address: usize, length: usize) {
@@ -136,8 +132,8 @@ fn sized(held: &mut Held, address: usize, length: usize) {
 }
 
 fn texts(held: &mut Held, list: usize) {
-    let mut index = 0;
-    while let Some(item) = entry::<usize>(list, index).filter(|item| *item != 0) {
+    let (mut reader, mut index) = (Reader::default(), 0);
+    while let Some(item) = reader.entry::<usize>(list, index).filter(|item| *item != 0) {
         held.add(Span { address: list + index * 8, bytes: 16 });
         held.add(text(item as *const c_char));
         index += 1;
@@ -147,8 +143,8 @@ fn texts(held: &mut Held, list: usize) {
 pub(super) fn parts(held: &mut Held, list: usize, count: usize) {
     let count = count.min(PARTS_MAX);
     held.add(Span { address: list, bytes: count * size_of::<iovec>() });
-    for index in 0..count {
-        let Some(part) = entry::<iovec>(list, index) else { break };
+    let mut reader = Reader::default();
+    for part in (0..count).map_while(|index| reader.entry::<iovec>(list, index)) {
         held.add(Span::of(part.iov_base, part.iov_len));
     }
 }
@@ -175,8 +171,10 @@ fn messages(held: &mut Held, list: usize, count: usize) {
 fn requests(held: &mut Held, list: usize, count: usize) {
     let count = count.min(PARTS_MAX);
     held.add(Span { address: list, bytes: count * size_of::<usize>() });
+    let mut reader = Reader::default();
     for index in 0..count {
-        let Some(address) = entry::<usize>(list, index).filter(|address| *address != 0) else {
+        let Some(address) = reader.entry::<usize>(list, index).filter(|address| *address != 0)
+        else {
             break;
         };
         let Some(words) = entry::<[usize; 8]>(address, 0) else { break };

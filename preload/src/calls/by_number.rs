@@ -3,7 +3,7 @@
 //! Calls that this library interposes go to its functions, so that memory which is mapped, unmapped or
 //! protected by number is managed as well. All others are made here, with their memory kept in RAM.
 use super::arguments::{self, Arguments};
-use super::{descriptors, forks, lending, locks, raw_signals};
+use super::{descriptors, filters, forks, lending, locks, raw_signals};
 use crate::abi::next::call_at;
 use crate::abi::system_call::{make, to_c};
 use crate::state::process;
@@ -123,8 +123,13 @@ fn plain(number: c_long, arguments: &Arguments) -> usize {
     if number == libc::SYS_io_uring_setup {
         lending::note();
     }
+    filters::prepare(number, arguments);
     let _held = arguments::hold_if_needed(number, arguments);
-    to_c(make(number, *arguments))
+    let returned = to_c(make(number, *arguments));
+    if returned != usize::MAX {
+        filters::note(number, arguments);
+    }
+    returned
 }
 
 /// What this library interposes, with the same arguments in the same order.

@@ -4,6 +4,7 @@
 //! loads, and the file can be read. An environment that was cleared (env -i, su) is given back what it needs,
 //! unless USERSWAP_OPTIONS is there and empty: that is how one asks for a child without. A child of vfork
 //! runs all this: memory is the parent's, and what is allocated is freed before exec.
+use super::reading::Texts;
 use crate::abi::raw;
 use crate::state::notices;
 use libc::{c_char, c_int};
@@ -29,9 +30,6 @@ const NO_OPTIONS: &[u8] = b"USERSWAP_OPTIONS=\0";
 const SCRIPT_DEPTH_MAX: u32 = 5;
 /// Tells this matter from others in what the job has told.
 const MATTER: u64 = 1;
-
-/// A list of C strings that ends with a null pointer.
-type Texts = *const *const c_char;
 
 /// What a managed program has in its environment.
 struct Ours {

@@ -6,6 +6,7 @@
 use super::children::Finds::{self, At, ByPath, InSearchPath};
 use super::children::{Room, environment_for};
 use super::held::is_needed;
+use super::reading::{self, Texts};
 use crate::abi::next::next_functions;
 use crate::abi::raw;
 use crate::state::process::{self, Process};
@@ -13,9 +14,6 @@ use libc::{c_char, c_int, c_void, pid_t};
 
 /// How often a call is repeated whose strings have left again.
 const REPEATS_MAX: u32 = 100;
-
-/// A list of C strings that ends with a null pointer.
-type Texts = *const *const c_char;
 
 /// What is started is a descriptor.
 const NO_PATH: *const c_char = c"".as_ptr();
@@ -98,6 +96,9 @@ macro_rules! repeating {
             $(
                 #[unsafe(no_mangle)]
                 pub unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
+                    if !reading::can_execute($path, [$arguments, $environment]) {
+                        return super::$name($($argument),*);
+                    }
                     let mut room = Room::new();
                     let $environment =
                         environment_for($path, [$arguments, $environment], &mut room, $finds);

@@ -4,6 +4,7 @@
 //! leaves a child like that. So that is called, and the call by which it makes the child is exchanged: for that moment
 //! syscall user dispatch catches whatever this thread calls, the C library's code included. What the kernel would write
 //! to the program's memory is written here instead: it may be missing while the engine stands still.
+use super::reading::Reader;
 use super::{by_number, descriptors, held, raw_signals, signals, trap};
 use crate::abi::context::Context;
 use crate::abi::next::next_functions;
@@ -81,8 +82,11 @@ impl Wanted {
             bytes if bytes > *BYTES.end() => return Err(libc::E2BIG),
             _ => {}
         }
+        if !Reader::default().can_read(Span { address, bytes }) {
+            return Err(libc::EFAULT);
+        }
         let mut wanted = Self::default();
-        // SAFETY: the program passes as many bytes; the type consists of integers.
+        // SAFETY: as many bytes can be read; the type consists of integers.
         unsafe {
             std::ptr::copy_nonoverlapping(address as *const u8, (&raw mut wanted).cast(), bytes);
         }

@@ -8,6 +8,8 @@
 //!
 //! io_uring's SEND_ZC cannot be seen: once the program has a ring, the engine does not fill a frame again that
 //! held one of its pages.
+use super::held::values;
+use super::reading::Reader;
 use super::{arguments, descriptors, in_flight};
 use crate::abi::next::next_functions;
 use crate::abi::raw::set_errno;
@@ -94,10 +96,10 @@ mod exported {
         count: size_t,
         flags: c_uint,
     ) -> ssize_t {
-        if parts.is_null() {
+        if !Reader::default().can_read(values(parts, count)) {
             return super::vmsplice(fd, parts, count, flags);
         }
-        // SAFETY: the program passes a list of that length.
+        // SAFETY: the program passes a list of that length, which can be read.
         let list = unsafe { std::slice::from_raw_parts(parts, count) };
         if !is_any_managed(list) {
             return super::vmsplice(fd, parts, count, flags);

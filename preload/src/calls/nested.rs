@@ -1,6 +1,7 @@
 //! Memory that a call names in other memory, or whose length an operation tells: what the table's rows cannot say.
 use super::arguments::{Arguments, entry, parts, unknown};
 use super::held::Held;
+use super::reading::Reader;
 use crate::abi::raw::Span;
 use crate::abi::system_call::make;
 use libc::{c_int, c_long, iovec};
@@ -150,7 +151,8 @@ fn registered(held: &mut Held, [_, operation, at, count, ..]: Arguments) {
     // Without a list a table is made that has none yet.
     let (Some(list @ 1..), Some(count @ ..=MOST)) = (list, count) else { return };
     held.add_whole(Span { address: list, bytes: count as usize * size_of::<iovec>() });
-    for part in (0..count as usize).map_while(|index| entry::<iovec>(list, index)) {
+    let mut reader = Reader::default();
+    for part in (0..count as usize).map_while(|index| reader.entry::<iovec>(list, index)) {
         held.add_whole(Span::of(part.iov_base.cast_const(), part.iov_len));
     }
 }

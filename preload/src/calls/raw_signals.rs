@@ -3,6 +3,7 @@
 //! What is ours stays unblocked in every set, also in those that a call puts in force only for as long as it waits. One
 //! that was caught is made in a handler, whose return puts back the mask that it reads here.
 use super::arguments::{self, Arguments};
+use super::reading::Reader;
 use super::signals::{reserved, set_action};
 use crate::abi::context::Context;
 use crate::abi::system_call::{error, make, to_kernel};
@@ -70,8 +71,7 @@ pub fn change_mask(context: &mut Context, arguments: &Arguments) -> usize {
 }
 
 fn without_reserved(set: usize) -> Option<u64> {
-    // SAFETY: null, or a set of the program's.
-    unsafe { (set as *const u64).as_ref() }.map(|set| set & !reserved())
+    Reader::default().value::<u64>(set).map(|set| set & !reserved())
 }
 
 fn change_action(arguments: &Arguments) -> usize {
@@ -82,8 +82,11 @@ fn change_action(arguments: &Arguments) -> usize {
     if INTERNAL.contains(&number) {
         return make(libc::SYS_rt_sigaction, *arguments);
     }
-    // SAFETY: null, or an action of the program's.
-    let new = unsafe { (new as *const Action).as_ref() }.map(|action| action.to_c());
+    let mut reader = Reader::default();
+    let (asked, new) = (new, reader.value::<Action>(new).map(Action::to_c));
+    if asked != 0 && new.is_none() || old != 0 && reader.value::<Action>(old).is_none() {
+        return error(libc::EFAULT);
+    }
     let mut before = MaybeUninit::<libc::sigaction>::zeroed();
     let new = new.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
     let result = set_action(number as c_int, new, before.as_mut_ptr());
@@ -116,12 +119,11 @@ pub fn with_mask_of(
 
 /// pselect6 has the mask and its length in memory.
 fn with_select_mask(arguments: Arguments, call: impl FnOnce(&Arguments) -> usize) -> usize {
-    // SAFETY: null, or two words of the program's.
-    let Some([mask, bytes]) = (unsafe { (arguments[5] as *const [usize; 2]).as_ref() }) else {
+    let Some([mask, bytes]) = Reader::default().value::<[usize; 2]>(arguments[5]) else {
         return call(&arguments);
     };
-    let Some(mask) = without_reserved(*mask) else { return call(&arguments) };
-    let pair = [(&raw const mask).addr(), *bytes];
+    let Some(mask) = without_reserved(mask) else { return call(&arguments) };
+    let pair = [(&raw const mask).addr(), bytes];
     let mut changed = arguments;
     changed[5] = pair.as_ptr().addr();
     call(&changed)

@@ -5,6 +5,7 @@
 //! is to be sent or received. The entry points are as safe as the functions that they stand in for.
 use super::arguments::{Arguments, hold_if_needed};
 use super::held::{Held, PIECE_BYTES, is_needed, values};
+use super::reading::Reader;
 use super::transfers::{Next, repeat};
 use crate::abi::next::next_functions;
 use crate::abi::raw::{self, Span};
@@ -30,14 +31,19 @@ const LIST_MAX: usize = 1024;
 struct List(*const iovec, usize);
 
 impl List {
+    /// Up to one that the program could not read.
     fn parts(&self) -> impl Iterator<Item = iovec> + '_ {
-        let part = |index| self.0.wrapping_add(index);
-        // SAFETY: the program's list has that many entries.
-        (0..self.1).map(move |index| unsafe { part(index).read_unaligned() })
+        let mut reader = Reader::default();
+        (0..self.1).map_while(move |index| reader.entry(self.0 as usize, index))
     }
 
+    /// Of all of them; nothing of a list that the kernel will refuse.
     fn bytes(&self) -> usize {
-        self.parts().fold(0, |sum, part| sum.saturating_add(part.iov_len))
+        let (mut count, mut sum) = (0, 0_usize);
+        for part in self.parts() {
+            (count, sum) = (count + 1, sum.saturating_add(part.iov_len));
+        }
+        if count == self.1 { sum } else { 0 }
     }
 
     /// A message of nothing else.
@@ -105,11 +111,10 @@ impl Parts {
 
 /// A message that goes piece by piece, and its parts: it is long, and a stream's.
 fn long_of_stream(fd: c_int, message: *const msghdr) -> Option<(msghdr, List)> {
-    if !is_needed() || message.is_null() {
+    if !is_needed() {
         return None;
     }
-    // SAFETY: the program passes a message.
-    let message = unsafe { message.read() };
+    let message: msghdr = Reader::default().value(message as usize)?;
     let list = List(message.msg_iov, message.msg_iovlen);
     let is_long = (1..=LIST_MAX).contains(&list.1) && list.bytes() > PIECE_BYTES;
     (is_long && !raw::has_messages(fd)).then_some((message, list))

@@ -5,6 +5,7 @@ use super::arguments::Arguments;
 use super::detached;
 use super::held::{self, Held, is_needed, values};
 use super::libc_memory;
+use super::reading::Reader;
 use super::signals::is_by_signal;
 use super::trap;
 use crate::abi::allocator;
@@ -137,12 +138,15 @@ pub fn change_stack(context: &mut Context, arguments: &Arguments) -> usize {
     let [new, old, ..] = *arguments;
     let (before, told, sets) = (context.stack(), TOLD.get(), new != 0);
     let on_stack = context.is_on_stack();
-    // SAFETY: null, or a description of the program's.
-    if let Some(new) = unsafe { (new as *const libc::stack_t).as_ref() } {
+    let asked: Option<libc::stack_t> = Reader::default().value(new);
+    if asked.is_none() && sets {
+        return error(libc::EFAULT);
+    }
+    if let Some(new) = asked.as_ref() {
         if on_stack {
             return error(libc::EPERM);
         }
-        keep_stack(new);
+        keep_stack(Some(new));
         let new = for_kernel(*new);
         let result = replace_stack(&new);
         if result != 0 {
@@ -272,12 +276,15 @@ mod exported {
         old: *mut libc::stack_t,
     ) -> c_int {
         let _held = is_needed().then(|| Held::new(&[values(new, 1), values(old, 1)]));
-        super::keep_stack(new);
-        // SAFETY: null, or a description of the program's.
-        let new = unsafe { new.as_ref() };
+        let asked = Reader::default().value(new as usize);
+        if asked.is_none() && !new.is_null() {
+            raw::set_errno(libc::EFAULT);
+            return -1;
+        }
+        super::keep_stack(asked.as_ref());
         // SAFETY: null, or room for one.
         let old = unsafe { old.as_mut() };
-        super::exchange(new, old)
+        super::exchange(asked.as_ref(), old)
     }
 
     entry!(
@@ -306,9 +313,8 @@ fn exchange(new: Option<&libc::stack_t>, old: Option<&mut libc::stack_t>) -> c_i
 }
 
 /// Keeps a signal stack in managed memory in RAM: the kernel writes to it.
-fn keep_stack(new: *const libc::stack_t) {
-    // SAFETY: null, or a description of the program's.
-    let Some(new) = (unsafe { new.as_ref() }) else { return };
+fn keep_stack(new: Option<&libc::stack_t>) {
+    let Some(new) = new else { return };
     if is_needed() && new.ss_flags & libc::SS_DISABLE == 0 {
         keep_span(Span::of(new.ss_sp, new.ss_size));
     }

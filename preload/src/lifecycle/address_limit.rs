@@ -9,7 +9,10 @@ use crate::abi::system_call::Arguments;
 use crate::calls::arguments;
 use crate::calls::held::is_needed;
 use crate::state::process;
-use libc::{RLIM_INFINITY, RLIMIT_AS, RLIMIT_NOFILE, c_int, c_long, c_uint, pid_t, rlim_t, rlimit};
+use libc::{
+    RLIM_INFINITY, RLIMIT_AS, RLIMIT_NOFILE, RLIMIT_NPROC, c_int, c_long, c_uint, pid_t, rlim_t,
+    rlimit,
+};
 
 /// More than the arena and all that an engine maps. One number for all: programs that are started later inherit the limit, and have
 /// an arena of another size, or none.
@@ -22,9 +25,17 @@ next_functions! {
     fn prlimit64(process: pid_t, resource: c_uint, new: *const rlimit, old: *mut rlimit) -> c_int;
 }
 
-/// Whether a limit that cannot be lifted again leaves no room for the engine's descriptors.
+/// An engine has some tens of them, and its user has others.
+const THREADS_MIN: rlim_t = 1024;
+
+/// Whether a limit leaves no room for the engine's descriptors or threads.
 fn is_tight(resource: c_uint, limits: Option<&rlimit>) -> bool {
-    resource == RLIMIT_NOFILE && limits.is_some_and(|limits| limits.rlim_max < DESCRIPTORS_MIN)
+    limits.is_some_and(|limits| match resource {
+        // Until it is raised again, which is done where one is needed.
+        RLIMIT_NOFILE => limits.rlim_max < DESCRIPTORS_MIN,
+        RLIMIT_NPROC => limits.rlim_cur < THREADS_MIN,
+        _ => false,
+    })
 }
 
 fn with_ours(limit: rlim_t) -> rlim_t {
@@ -55,6 +66,9 @@ unsafe fn limit(
     let is_own = process == 0 || process == unsafe { libc::getpid() };
     if is_own && is_tight(resource, wanted) {
         rights::gather();
+        if resource == RLIMIT_NPROC {
+            rights::engage();
+        }
     }
     let _held = is_needed().then(|| arguments::hold(call, &passed));
     if !is_own || resource != RLIMIT_AS || process::current().is_none() {

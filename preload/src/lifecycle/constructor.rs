@@ -4,7 +4,7 @@
 //! fork handlers are the first. Whatever ran before (the loader) has blocks of glibc's, and keeps them. Without
 //! options the library stays inert. Options that cannot be read end the program: it must not run
 //! unmanaged on a machine that counts on its budget.
-use super::{address_limit, fork, last_thread, rights, stats};
+use super::{address_limit, confined, fork, last_thread, rights, stats};
 use crate::abi::{callers, native, next, raw, symbols, thread_end, thread_locals};
 use crate::calls::{
     self, children, held, libc_memory, signal_stacks, signals, stdio_buffers, trap,
@@ -92,6 +92,7 @@ fn start(text: &str) -> Result<(), String> {
     if bytes < options.ram_bytes {
         return Err(format!("only {bytes} bytes of address space: raise the limit (ulimit -v)"));
     }
+    native::widen();
     notices::start(&options);
     signals::start(&options);
     held::start(&options);
@@ -101,6 +102,7 @@ fn start(text: &str) -> Result<(), String> {
     libc_memory::start();
     rights::start();
     last_thread::start();
+    confined::start();
     arena
         .advise(libc::MADV_DONTDUMP)
         .map_err(|error| format!("no core dump would end: {error}"))?;

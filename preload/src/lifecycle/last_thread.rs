@@ -3,9 +3,10 @@
 //! The C library counts threads, and ours would keep such a process alive for ever. Once the main thread has
 //! ended, a thread of ours looks from time to time whether any of the program's is left, and does what the C
 //! library does with the last one. The C library does not tell when a thread ends, so it has to look.
+use super::confined;
 use crate::abi::next::{self, Next};
 use crate::abi::raw;
-use crate::calls::by_number;
+use crate::calls::{by_number, filters};
 use crate::state::process;
 use libc::{c_int, c_void};
 use std::fs;
@@ -17,12 +18,12 @@ use userswap::internals::signal::Blocked;
 static PTHREAD_EXIT: Next = Next::new(c"pthread_exit");
 
 /// Between two looks: what such a program takes longer to end.
-const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
+pub(super) const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
 /// The program's code can run on it: handlers of atexit.
-const STACK_BYTES: usize = 2 << 20;
+pub(super) const STACK_BYTES: usize = 2 << 20;
 
 /// The threads of this process; /proc/self is empty once the main thread has ended.
-const TASKS: &str = "/proc/thread-self/..";
+pub(super) const TASKS: &str = "/proc/thread-self/..";
 /// What threads that are not the program's are called: ours, and io_uring's.
 const NOT_THE_PROGRAMS: [&str; 2] = ["userswap", "iou-"];
 
@@ -65,7 +66,9 @@ pub fn start() {
 
 /// A process whose only thread of the program's is the main thread ends with that.
 fn before_end(status: c_int) {
-    if is_main() && is_any_left() == Some(false) {
+    if filters::is_filtered() {
+        confined::thread_ends(status);
+    } else if is_main() && is_any_left() == Some(false) {
         next::_exit(status);
     }
 }
@@ -94,7 +97,7 @@ fn watch() {
 }
 
 /// Whether threads of the program's run; None where /proc does not tell.
-fn is_any_left() -> Option<bool> {
+pub(super) fn is_any_left() -> Option<bool> {
     // By the numbers of that /proc, which may be another namespace's.
     let this = fs::read_link("/proc/thread-self").ok()?;
     let main = this.components().next()?.as_os_str().to_owned();

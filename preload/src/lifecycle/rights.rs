@@ -8,7 +8,7 @@ use super::stats;
 use crate::abi::next::next_functions;
 use crate::abi::raw::{self, Span};
 use crate::calls::held::is_needed;
-use crate::calls::{arguments, by_number};
+use crate::calls::{arguments, by_number, filters};
 use crate::memory::{engagement, origins};
 use crate::state::process;
 use libc::{c_char, c_int, c_ulong, gid_t, uid_t};
@@ -26,6 +26,13 @@ pub fn gather() {
     }
 }
 
+/// Starts the engine, if what it needs is there: there will be no more threads.
+pub fn engage() {
+    if let Some(process) = process::current().filter(|_| stats::is_owner()) {
+        engagement::engage_if_gathered(process);
+    }
+}
+
 /// Declares entry points that gather what an engine needs and then do what the function does.
 macro_rules! giving_up {
     ($( fn $name:ident($($argument:ident: $type:ty),* $(,)?) by $call:ident if $condition:expr $(, then $after:expr)?; )+) => {
@@ -39,8 +46,12 @@ macro_rules! giving_up {
                         gather();
                     }
                     let arguments = arguments::of([$($argument as usize),*]);
+                    filters::prepare(libc::$call, &arguments);
                     let _held = is_needed().then(|| arguments::hold(libc::$call, &arguments));
                     let status = super::$name($($argument),*);
+                    if status >= 0 {
+                        filters::note(libc::$call, &arguments);
+                    }
                     $($after;)?
                     status
                 }

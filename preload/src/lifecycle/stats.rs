@@ -3,14 +3,15 @@
 //! Plain names are written by the process that `run` became; with `%p` in the name, which stands for the
 //! process number, every process writes its own. The entry points are as safe as the functions that they
 //! stand in for.
+use super::confined;
 use crate::abi::next;
-use crate::calls::trap;
+use crate::calls::{filters, trap};
 use crate::memory::unmanaged;
 use crate::state::notices;
 use crate::state::process::{self, Process};
 use libc::c_int;
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use userswap::internals::signal::Blocked;
 use userswap::internals::whole_file;
@@ -24,18 +25,39 @@ static OWNER: AtomicU32 = AtomicU32::new(0);
 fn write() {
     let Some(process) = process::current() else { return };
     let Some(file) = file_of(process) else { return };
-    if WRITTEN.swap(true, Ordering::AcqRel) {
-        return;
+    if !WRITTEN.swap(true, Ordering::AcqRel) {
+        put_into(&file, process);
     }
+}
+
+fn put_into(file: &Path, process: &Process) {
     let _blocked = Blocked::new();
     let text = describe(process);
-    if let Err(error) = whole_file::replace(&file, &text) {
+    if let Err(error) = whole_file::replace(file, &text) {
         crate::abi::raw::say(&format!("--stats {}: {error}", file.display()));
     }
 }
 
-/// The process ends in order, its engine with it.
+/// Writes the file as things stand, if this process is to: it may not be able to do so at its end.
+pub fn write_beforehand() {
+    let Some(process) = process::current() else { return };
+    if let Some(file) = file_of(process) {
+        put_into(&file, process);
+    }
+}
+
+/// The process ends in order, its engine with it. Where the program's filter of system calls might not permit that, it just ends,
+/// and another thread does what it can.
 pub fn end() {
+    if filters::is_filtered() {
+        confined::process_ends();
+    } else {
+        finish();
+    }
+}
+
+/// What is done before the end.
+pub fn finish() {
     let engine = process::current().and_then(Process::engine);
     if is_owner() {
         unmanaged::look();
@@ -61,6 +83,11 @@ pub fn renew() {
 /// Whether this is the process that its memory belongs to.
 pub fn is_owner() -> bool {
     std::process::id() == OWNER.load(Ordering::Acquire)
+}
+
+/// The same of the process in a word, without a call.
+pub fn is_watched(process: &AtomicU32) -> bool {
+    process.load(Ordering::Acquire) == OWNER.load(Ordering::Acquire)
 }
 
 fn file_of(process: &Process) -> Option<PathBuf> {
