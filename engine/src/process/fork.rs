@@ -18,6 +18,7 @@ use crate::state::core::{Core, Path};
 use crate::state::page::PageState;
 use crate::sys::fd;
 use crate::sys::fd::Event;
+use crate::sys::own_stack;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering;
 
@@ -78,6 +79,7 @@ impl Core {
     /// Slots had to be copied and could not be, or there is no room for a device or descriptor.
     pub(crate) fn renew(&self, ticket: ForkTicket) -> Result<(), Error> {
         let estate = ticket.estate.expect("the parent had something to hand over");
+        own_stack::renew();
         sigbus::forget_readers();
         self.forget_changes();
         self.shrinkers.forget_scan();

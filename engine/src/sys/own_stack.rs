@@ -10,21 +10,49 @@ use std::ffi::c_void;
 use std::io;
 use std::sync::OnceLock;
 
-/// Sixteen times what zstd takes at any level. Never more of it is memory than was used.
+/// Sixteen times what zstd takes at any level, and four times what a fault does. Never more of it is memory than was used.
 const BYTES: usize = 64 << 10;
 
 /// Stacks that any thread may have for one call.
-pub struct Shared(OnceLock<Vec<Lock<OwnStack>>>);
+pub struct Shared {
+    /// So many threads have one at a time; others wait.
+    count: usize,
+    made: OnceLock<Stacks>,
+}
 
-/// So many threads have one at a time; others wait.
-const SHARED: usize = 16;
+struct Stacks {
+    each: Vec<Lock<End>>,
+    _memory: Mapping,
+}
+
+/// Where a stack of [`BYTES`] ends, which is where it begins to be used.
+#[derive(Clone, Copy, Debug)]
+struct End(usize);
+
+/// Other threads wait, so this is more than serve faults at a time.
+const FOR_FAULTS_COUNT: usize = 64;
+const COUNT: usize = 16;
 
 /// For handlers of faults, whose calls wait for nobody who wants one.
 static FOR_HANDLERS: Shared = Shared::new();
 
+/// For faults of threads whose signal stack is small. Who waits for one owns no page yet.
+static FOR_FAULTS: Shared = Shared::of(FOR_FAULTS_COUNT);
+
 /// Makes the stacks for [`in_handler`], if there are none: not in one.
 pub fn provide() {
     FOR_HANDLERS.provide();
+}
+
+/// Makes the stacks for [`in_fault`], if there are none: before the first fault.
+pub(super) fn provide_for_faults() {
+    FOR_FAULTS.provide();
+}
+
+/// In a forked child: threads that had one of those above are not there.
+pub fn renew() {
+    FOR_HANDLERS.renew();
+    FOR_FAULTS.renew();
 }
 
 /// Runs `work` on a stack of its own if this thread is in a handler of faults, and else where it is. It must not panic.
@@ -32,24 +60,46 @@ pub fn in_handler<R, W: FnOnce() -> R>(work: W) -> R {
     if is_handling() { FOR_HANDLERS.call(work) } else { work() }
 }
 
+/// Serves a fault on a stack of its own. It must not panic.
+pub(super) fn in_fault<R, W: FnOnce() -> R>(work: W) -> R {
+    FOR_FAULTS.call(work)
+}
+
 impl Shared {
     /// None, before [`Self::provide`].
     pub const fn new() -> Self {
-        Self(OnceLock::new())
+        Self::of(COUNT)
     }
 
-    /// Makes the stacks, if there are none. Without memory for them there are fewer.
+    const fn of(count: usize) -> Self {
+        Self { count, made: OnceLock::new() }
+    }
+
+    /// Makes the stacks, if there are none. Without memory for them there are none after it, either.
     pub fn provide(&self) {
-        let stacks = (0..SHARED).map_while(|_| OwnStack::new().ok()).map(Lock::new);
-        self.0.get_or_init(|| stacks.collect());
+        if self.made.get().is_some() {
+            return;
+        }
+        // What is left there of a page is in no core dump.
+        let Ok(memory) = Mapping::undumped(self.count * BYTES) else { return };
+        let end = |index: usize| Lock::new(End(memory.address() + (index + 1) * BYTES));
+        let each = (0..self.count).map(end).collect();
+        self.made.get_or_init(|| Stacks { each, _memory: memory });
     }
 
     /// Runs `work` on one of them, if there are any. It must not panic, nor want another of them; a signal that is handled there must
     /// find room.
     pub fn call<R, W: FnOnce() -> R>(&self, work: W) -> R {
-        let Some(first) = self.stacks().first() else { return work() };
-        let free = || self.stacks().iter().find_map(Lock::try_lock);
-        free().unwrap_or_else(|| first.lock()).call_there(work)
+        let stacks = self.stacks();
+        if stacks.is_empty() {
+            return work();
+        }
+        // Threads that call often each begin with another.
+        let here = 0u8;
+        let (before, after) = stacks.split_at((&raw const here).addr() / BYTES % stacks.len());
+        let free = || after.iter().chain(before).find_map(Lock::try_lock);
+        let stack = free().unwrap_or_else(|| after[0].lock());
+        stack.call(work)
     }
 
     /// In a forked child: threads that had one are not there.
@@ -60,14 +110,24 @@ impl Shared {
         }
     }
 
-    fn stacks(&self) -> &[Lock<OwnStack>] {
-        self.0.get().map_or(&[], Vec::as_slice)
+    fn stacks(&self) -> &[Lock<End>] {
+        self.made.get().map_or(&[], |stacks| stacks.each.as_slice())
     }
 }
 
 impl Default for Shared {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+impl End {
+    /// Its stack is the caller's alone.
+    fn call<R, W: FnOnce() -> R>(self, work: W) -> R {
+        let mut call = Call { work: Some(work), result: None };
+        // SAFETY: nobody else has the stack meanwhile. The call lives until it returns.
+        unsafe { call_on(self.0, run::<R, W>, (&raw mut call).cast()) };
+        call.result.expect("it was run")
     }
 }
 
@@ -91,15 +151,8 @@ impl OwnStack {
 
     /// Runs `work` there if this thread is in a handler of faults, and else where it is. It must not panic.
     pub fn call<R, W: FnOnce() -> R>(&mut self, work: W) -> R {
-        if is_handling() { self.call_there(work) } else { work() }
-    }
-
-    fn call_there<R, W: FnOnce() -> R>(&mut self, work: W) -> R {
-        let mut call = Call { work: Some(work), result: None };
-        let end = self.0.address() + self.0.bytes();
-        // SAFETY: the stack is this value's alone, and nobody else has it meanwhile. The call lives until it returns.
-        unsafe { call_on(end, run::<R, W>, (&raw mut call).cast()) };
-        call.result.expect("it was run")
+        let end = End(self.0.address() + self.0.bytes());
+        if is_handling() { end.call(work) } else { work() }
     }
 }
 

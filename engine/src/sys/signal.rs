@@ -1,7 +1,7 @@
 //! Signals: blocking them around locks, and SIGBUS as the delivery of faults.
 use super::clock;
 use super::lock::Lock;
-use super::own_stack::OwnStack;
+use super::own_stack;
 use std::cell::Cell;
 use std::mem::MaybeUninit;
 use std::os::unix::process::CommandExt;
@@ -160,6 +160,7 @@ pub fn install_sigbus(handler: FaultHandler) {
     if !first {
         return;
     }
+    own_stack::provide_for_faults();
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: an all-zero sigaction is valid.
     let action = unsafe { action.assume_init_mut() };
@@ -228,9 +229,9 @@ impl Drop for Handling {
     }
 }
 
-/// Stack that a fault takes: 3.9 KiB, measured; what compresses has its own. Signal stacks of eight kilobytes have that much
-/// once.
-const FAULT_BYTES: usize = 4352;
+/// Room for a fault, with direct reclaim: up to five kilobytes were seen. Signal stacks of eight kilobytes lack that where the kernel's
+/// frame has AVX-512's registers.
+const FAULT_BYTES: usize = 16 << 10;
 
 extern "C" fn on_sigbus(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     let errno = errno();
@@ -260,10 +261,7 @@ fn serve(info: *const libc::siginfo_t, context: *const libc::c_void) -> Verdict 
     let details = unsafe { &*info };
     // SAFETY: for an access it carries the address.
     let address = unsafe { details.si_addr() } as usize;
-    match is_narrow(context).then(OwnStack::new) {
-        Some(Ok(mut stack)) => stack.call(|| handler(address)),
-        Some(Err(_)) | None => handler(address),
-    }
+    if is_narrow(context) { own_stack::in_fault(|| handler(address)) } else { handler(address) }
 }
 
 /// Whether this thread's signal stack has too little left, as in a fault of a handler that runs there.
