@@ -1,6 +1,7 @@
 /* What calls of the parent's other threads keep in RAM, and what the parent has locked, takes no room in the child. */
 #define _GNU_SOURCE
 #include "must.h"
+#include <fcntl.h>
 #include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -17,9 +18,29 @@ static char *map(size_t bytes) {
     return memory;
 }
 
+static pid_t readers_ids[READERS];
+
 static void *wait_for_end(void *memory) {
+    static int count;
+    __atomic_store_n(&readers_ids[__atomic_fetch_add(&count, 1, __ATOMIC_RELAXED)], gettid(), __ATOMIC_RELEASE);
     MUST(read(ends[0], memory, READ) == 0);
     return 0;
+}
+
+/* Until the kernel says of every reader that it waits in read: what it reads into is kept by then. */
+static void wait_for_readers(void) {
+    for (int i = 0; i < READERS; i++) {
+        char path[64], call[16] = "", wanted[16];
+        snprintf(wanted, sizeof wanted, "0 0x%x ", ends[0]);
+        do {
+            usleep(1000);
+            snprintf(path, sizeof path, "/proc/self/task/%d/syscall", __atomic_load_n(&readers_ids[i], __ATOMIC_ACQUIRE));
+            int file = open(path, O_RDONLY | O_CLOEXEC);
+            if (file < 0) continue;
+            MUST(read(file, call, sizeof call - 1) > 0);
+            close(file);
+        } while (strncmp(call, wanted, strlen(wanted)) != 0);
+    }
 }
 
 static int lock_and_unlock(void) {
@@ -60,7 +81,8 @@ int main(int count, char **arguments) {
     } else {
         pthread_t readers[READERS];
         for (int i = 0; i < READERS; i++) MUST(pthread_create(&readers[i], 0, wait_for_end, map(READ)) == 0);
-        while (lock_and_unlock() == 0) usleep(1000);
+        wait_for_readers();
+        MUST(lock_and_unlock() == ENOMEM);
         fork_and_lock(filled, GENERATIONS);
         MUST(lock_and_unlock() == ENOMEM);
         close(ends[1]);
