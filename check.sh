@@ -11,7 +11,8 @@ cd "$(dirname "$0")"
 
 FILE_LINES_MAX=500
 # What is built and tested: all that a build may have. The default one, without it, is what `cargo run` and the packages build.
-WHOLE=(--features userswap-cli/s3)
+# The same words everywhere: with others cargo chooses other features of what all use, and builds that again.
+WHOLE=(--workspace --features userswap-cli/s3)
 not_tested=()
 
 # Whatever has a long form looks at this variable.
@@ -142,7 +143,7 @@ same_names() {
 # The commands of the binary, and the options of each, are those of docs/options.md.
 check_options() {
     step 'options: docs/options.md has what --help has'
-    cargo build --quiet --package userswap-cli "${WHOLE[@]}" || fail 'the command does not build'
+    cargo build --quiet "${WHOLE[@]}" --bin userswap || fail 'the command does not build'
     local binary=${CARGO_TARGET_DIR:-target}/debug/userswap commands command words in_help documented
     commands=$(commands_of "$binary")
     documented=$(sed -nE 's/^#+ `userswap ([a-z -]+)`$/\1/p' docs/options.md)
@@ -173,8 +174,8 @@ subprocess.run([sys.argv[1], "set", str(os.getpid())], check=True)' "$binary" |
 
 check_clippy() {
     step 'lints: cargo clippy'
-    cargo clippy --workspace --all-targets -- -D warnings || fail 'clippy has something to say'
-    cargo clippy --package userswap --features s3 --all-targets -- -D warnings || fail 'clippy has something to say about buckets'
+    cargo clippy "${WHOLE[@]}" --all-targets -- -D warnings || fail 'clippy has something to say'
+    cargo clippy --package userswap --lib -- -D warnings || fail 'clippy has something to say about a library without buckets'
 }
 
 # What the tests need. Programs and userfaultfd must exist; the rest depends on the machine.
@@ -248,11 +249,15 @@ check_tests() {
     if ! tests/s3-server --prepare; then
         [ "${CI:-}" != true ] || fail 'CI=true, but pip cannot install moto: is there a network?'
         note 'objects of a store (engine/tests/engine/s3.rs, cli/tests/s3.rs): pip cannot install moto'
-        WHOLE=()
+        WHOLE=(--workspace)
     fi
-    cargo test --workspace "${WHOLE[@]}" || fail 'a test fails'
-    # The README's other command means the same program.
-    cargo run --quiet "${WHOLE[@]}" -- --version | grep -q '^userswap ' || fail 'cargo run does not run userswap'
+    # Many wait for a device, a server or the clock.
+    RUST_TEST_THREADS=${RUST_TEST_THREADS:-$((2 * $(nproc)))} cargo test "${WHOLE[@]}" || fail 'a test fails'
+    # The README's other command means this program: what a plain `cargo run` runs.
+    cargo metadata --no-deps --format-version 1 | python3 -c '
+import json, sys
+print(*{package["default_run"] for package in json.load(sys.stdin)["packages"]} - {None})' |
+        grep -qx userswap || fail 'cargo run does not run userswap'
 }
 
 # Verified loads while everything changes that can, on devices that fail, too.
@@ -324,7 +329,7 @@ check_python() {
 
 # What the checks beside each other run is made before: none may replace it under the others.
 build_programs() {
-    cargo build --package userswap-numa-guest --package userswap-cli "${WHOLE[@]}" ||
+    cargo build "${WHOLE[@]}" --bins ||
         fail 'the command and the programs of the NUMA guest do not build'
 }
 
@@ -356,8 +361,8 @@ together() {
 check_docs() {
     step 'documentation: cargo doc'
     export RUSTDOCFLAGS='-D warnings'
-    cargo doc --package userswap-cli --no-deps || fail 'the documentation of cli has errors'
-    cargo doc --workspace --exclude userswap-cli --no-deps || fail 'the documentation has errors'
+    cargo doc --package userswap-cli --features s3 --no-deps || fail 'the documentation of cli has errors'
+    cargo doc --workspace --exclude userswap-cli --features userswap/s3 --no-deps || fail 'the documentation has errors'
 }
 
 check_format

@@ -50,11 +50,18 @@ mod with_it {
     fn a_program_has_its_coldest_pages_in_objects_forks_and_ends() {
         std::thread::scope(|scope| {
             let certificates = Arc::new(Certificates::new());
-            for fault in ["thread", "signal"] {
+            let is_long = std::env::var("USERSWAP_TEST_LONG").is_ok_and(|value| value == "1");
+            for (fault, is_sealed) in
+                [("thread", false), ("signal", true), ("thread", true), ("signal", false)]
+                    .into_iter()
+                    .take(if is_long { 4 } else { 2 })
+            {
                 let certificates = certificates.clone();
-                scope.spawn(move || has_its_coldest_pages_in_objects(&S3::start(), fault));
-                scope.spawn(move || {
-                    has_its_coldest_pages_in_objects(&S3::start_tls(&certificates), fault);
+                scope.spawn(move || match is_sealed {
+                    true => {
+                        has_its_coldest_pages_in_objects(&S3::start_tls(&certificates), fault);
+                    }
+                    false => has_its_coldest_pages_in_objects(&S3::start(), fault),
                 });
             }
         });

@@ -289,8 +289,8 @@ fn pages_move_from_tier_to_tier() {
             eventually("pages have moved on from each tier", || {
                 region.page_out(0..region.len()).unwrap();
                 let counters = engine.counters();
-                let from_memory = chain.len() < 3 || counters.zswpwb > 2000;
-                from_memory && counters.swap_demoted > counters.zswpwb + 2000
+                let from_memory = chain.len() < 3 || counters.zswpwb > 800;
+                from_memory && counters.swap_demoted > counters.zswpwb + 800
             });
         });
         let tier_of = |device: &Device| device.tier().unwrap();

@@ -235,7 +235,7 @@ fn a_forked_child_has_the_heap_whatever_other_threads_did_in_it() {
                     }
                 });
             }
-            for _ in 0..rounds(20) {
+            for _ in 0..rounds(8) {
                 let child = fork(&engine, || {
                     heap.allocate(layout(16, 1)).unwrap();
                     blocks.iter().for_each(Block::check);

@@ -54,7 +54,7 @@ fn members_killed_at_any_moment_leave_the_sum_right() {
         let words = shared_words(MEMBERS);
         let mut children: Vec<i32> =
             words.iter().zip(1..).map(|(word, seed)| start(&path, word, seed)).collect();
-        let kills = if is_long() { 16_000 } else { 2000 };
+        let kills = if is_long() { 16_000 } else { 800 };
         let mut most = 0;
         for round in 0..kills {
             let index = (round * 5) % MEMBERS;

@@ -44,8 +44,10 @@ static MANAGED_STACKS: Lock<Vec<PageRange>> = Lock::new(Vec::new());
 static STACKS_IN_USE: Lock<Vec<(Span, libc::pthread_t)>> = Lock::new(Vec::new());
 /// Of Linux; the C library's headers for Rust lack it.
 const SS_AUTODISARM: c_int = 1 << 31;
-/// A smaller one of the program's has too little room for handlers of ours.
+/// A smaller one of the program's has too little room for handlers of ours; the second is in frames of the kernel's, of which one of
+/// AVX-512 has 3.6 KB: a caught call can fault.
 const BYTES_MIN: usize = 8 << 10;
+const FRAMES_MIN: usize = 4;
 /// Room for the engine's deepest path in the handler, with direct reclaim, and the kernel's frame.
 const STACK_BYTES: usize = 64 << 10;
 /// The same where calls are caught: one of them may start the engine.
@@ -54,6 +56,12 @@ const STACK_BYTES_TRAPPING: usize = 512 << 10;
 /// Whether threads run handlers of ours.
 fn is_wanted() -> bool {
     is_by_signal() || trap::is_armed()
+}
+
+fn bytes_min() -> usize {
+    // SAFETY: has no conditions; without such an entry it is 0.
+    let frame = unsafe { libc::getauxval(libc::AT_MINSIGSTKSZ) } as usize;
+    BYTES_MIN.max(FRAMES_MIN * frame)
 }
 
 fn stack_bytes() -> usize {
@@ -202,7 +210,7 @@ fn for_kernel(new: libc::stack_t) -> libc::stack_t {
     }
     TOLD.set(Told::Stack(new));
     forget_stack();
-    let is_enough = !is_off && new.ss_size >= BYTES_MIN;
+    let is_enough = !is_off && new.ss_size >= bytes_min();
     if is_enough && takes_alone(Span::of(new.ss_sp, new.ss_size)) {
         return new;
     }

@@ -162,10 +162,10 @@ pub fn used(engine: &Engine) -> u64 {
 /// Waits for what other threads will bring about.
 pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     /// Nothing takes this long, even on a busy machine.
-    const PATIENCE: Duration = Duration::from_secs(60);
+    const PATIENCE: Duration = Duration::from_secs(240);
     let started = Instant::now();
     while !holds() {
-        assert!(started.elapsed() < PATIENCE, "after a minute still not: {what}");
+        assert!(started.elapsed() < PATIENCE, "after four minutes still not: {what}");
         std::thread::sleep(Duration::from_millis(1));
     }
 }
