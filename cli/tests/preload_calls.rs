@@ -97,6 +97,11 @@ fn memory_that_is_not_there_is_the_kernels_to_refuse() {
 }
 
 #[test]
+fn calls_that_pins_have_no_room_for_move_their_data_all_the_same() {
+    everywhere("16M", "pins_full.c", |_| Vec::new());
+}
+
+#[test]
 fn a_program_may_leave_itself_no_more_threads() {
     everywhere("16M", "no_threads.c", |_| Vec::new());
 }

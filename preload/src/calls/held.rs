@@ -127,13 +127,15 @@ pub struct Held {
     room: usize,
     /// It is counted as this thread's.
     is_counted: bool,
+    /// All that was asked for is kept.
+    is_whole: bool,
 }
 
 impl Held {
     /// Nothing yet.
     pub const fn none() -> Self {
         let first = [None; SPANS_INLINE];
-        Self { first, more: Vec::new(), room: PIECE_BYTES, is_counted: false }
+        Self { first, more: Vec::new(), room: PIECE_BYTES, is_counted: false, is_whole: true }
     }
 
     /// Brings memory in, as far as it is managed and small enough, and keeps it.
@@ -161,7 +163,17 @@ impl Held {
                 self.keep(both) || self.keep(below) || self.keep(Span { address: here, ..below });
             self.room = room;
         }
-        self.add_whole(Span { bytes: span.bytes.min(self.room), ..span });
+        self.is_whole &= self.add_whole(Span { bytes: span.bytes.min(self.room), ..span });
+    }
+
+    /// Whether all that was asked for is kept, as far as one call may have.
+    pub fn is_whole(&self) -> bool {
+        self.is_whole
+    }
+
+    /// Whether some of it may leave again, though the program could read it: pins have no room.
+    pub fn lacks(&self, span: Span) -> bool {
+        !self.is_whole && span.bytes > 0 && Self::is_readable(span)
     }
 
     /// Makes room for messages.

@@ -6,7 +6,7 @@
 use super::arguments::{Arguments, hold_if_needed};
 use super::held::{Held, PIECE_BYTES, is_needed, values};
 use super::reading::Reader;
-use super::transfers::{Next, repeat};
+use super::transfers::{Next, Piece, Way, by_copy, repeat};
 use crate::abi::next::next_functions;
 use crate::abi::raw::{self, Span};
 use libc::{c_int, iovec, msghdr, off_t, ssize_t};
@@ -135,9 +135,8 @@ fn of_message(fd: c_int, message: *const msghdr) -> Arguments {
 /// Transfers the parts with their memory kept in RAM; `transfer` is told what is done already.
 fn in_parts(
     fd: c_int,
-    parts: *const iovec,
-    count: c_int,
-    next: Next,
+    (parts, count): (*const iovec, c_int),
+    (next, way): (Next, Way),
     transfer: impl Fn(*const iovec, c_int, off_t) -> ssize_t,
 ) -> ssize_t {
     if !is_needed() || !(1..=LIST_MAX as c_int).contains(&count) {
@@ -146,12 +145,26 @@ fn in_parts(
     let list = List(parts, count as usize);
     let bytes = list.bytes();
     if bytes <= PIECE_BYTES || raw::has_messages(fd) {
-        let _held = hold_if_needed(libc::SYS_sendmsg, &of_message(fd, &list.message()));
-        return transfer(parts, count, 0);
+        let held = hold_if_needed(libc::SYS_sendmsg, &of_message(fd, &list.message()));
+        let is_kept = held.as_ref().is_none_or(Held::is_whole);
+        if is_kept || bytes == 0 || raw::has_messages(fd) {
+            return transfer(parts, count, 0);
+        }
     }
     repeat(bytes, next, |done| {
         let piece = list.after(done);
-        let _held = piece.hold();
+        let held = piece.hold();
+        let first = Span::of(piece.list[0].iov_base, piece.list[0].iov_len);
+        if held.lacks(first) {
+            let part = Piece { address: piece.list[0].iov_base, bytes: first.bytes, offset: done };
+            let copied = by_copy(&part, way, |part| {
+                let list = iovec { iov_base: part.address, iov_len: part.bytes };
+                transfer(&raw const list, 1, done as off_t)
+            });
+            if let Some(copied) = copied {
+                return copied;
+            }
+        }
         (piece.bytes(), transfer(piece.list.as_ptr(), piece.count as c_int, done as off_t))
     })
 }
@@ -166,7 +179,7 @@ mod exported {
 
     #[unsafe(no_mangle)]
     pub unsafe extern "C-unwind" fn readv(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
-        in_parts(fd, parts, count, Next::OfFile(fd), |parts, count, _| {
+        in_parts(fd, (parts, count), (Next::OfFile(fd), Way::Read), |parts, count, _| {
             super::readv(fd, parts, count)
         })
     }
@@ -178,7 +191,7 @@ mod exported {
         count: c_int,
         offset: off_t,
     ) -> ssize_t {
-        in_parts(fd, parts, count, Next::OfFile(fd), |parts, count, done| {
+        in_parts(fd, (parts, count), (Next::OfFile(fd), Way::Read), |parts, count, done| {
             super::preadv(fd, parts, count, place(offset, done))
         })
     }
@@ -202,7 +215,7 @@ mod exported {
         offset: off_t,
         flags: c_int,
     ) -> ssize_t {
-        in_parts(fd, parts, count, Next::OfFile(fd), |parts, count, done| {
+        in_parts(fd, (parts, count), (Next::OfFile(fd), Way::Read), |parts, count, done| {
             super::preadv2(fd, parts, count, place(offset, done), flags)
         })
     }
@@ -225,7 +238,9 @@ mod exported {
         parts: *const iovec,
         count: c_int,
     ) -> ssize_t {
-        in_parts(fd, parts, count, Next::Always, |parts, count, _| super::writev(fd, parts, count))
+        in_parts(fd, (parts, count), (Next::Always, Way::Write), |parts, count, _| {
+            super::writev(fd, parts, count)
+        })
     }
 
     #[unsafe(no_mangle)]
@@ -235,7 +250,7 @@ mod exported {
         count: c_int,
         offset: off_t,
     ) -> ssize_t {
-        in_parts(fd, parts, count, Next::Always, |parts, count, done| {
+        in_parts(fd, (parts, count), (Next::Always, Way::Write), |parts, count, done| {
             super::pwritev(fd, parts, count, place(offset, done))
         })
     }
@@ -259,7 +274,7 @@ mod exported {
         offset: off_t,
         flags: c_int,
     ) -> ssize_t {
-        in_parts(fd, parts, count, Next::Always, |parts, count, done| {
+        in_parts(fd, (parts, count), (Next::Always, Way::Write), |parts, count, done| {
             super::pwritev2(fd, parts, count, place(offset, done), flags)
         })
     }

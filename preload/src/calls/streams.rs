@@ -5,7 +5,7 @@
 //! copied by way of the stack instead, where the program's own access brings them in. The entry points are as safe as
 //! the functions that they stand in for.
 use super::held::is_concerned;
-use super::transfers::{Next, check, in_pieces};
+use super::transfers::{Next, Way, check, in_pieces};
 use crate::abi::next::next_functions;
 use crate::abi::raw::Span;
 use crate::state::process;
@@ -21,13 +21,6 @@ next_functions! {
 
 /// Most bytes that are copied by way of the stack.
 const COPIED_MAX: usize = 512;
-
-/// Which way a stream's bytes go.
-#[derive(Clone, Copy)]
-enum Way {
-    Read,
-    Write,
-}
 
 /// Runs a transfer of a few bytes on a copy of them; None where they are too many, or the stack is managed as well.
 fn by_copy(buffer: Span, way: Way, transfer: impl Fn(*mut c_void) -> size_t) -> Option<size_t> {
@@ -69,7 +62,7 @@ mod exported {
                 let span = Span::of(buffer, bytes);
                 let copied = by_copy(span, $way, |copy| super::$name(copy, 1, bytes, stream));
                 let moved = copied.unwrap_or_else(|| {
-                    in_pieces(span, Next::Always, |piece| {
+                    in_pieces(span, (Next::Always, $way), |piece| {
                         super::$name(piece.address, 1, piece.bytes, stream) as ssize_t
                     }) as size_t
                 });

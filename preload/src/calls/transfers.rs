@@ -34,6 +34,15 @@ pub struct Piece {
     pub offset: usize,
 }
 
+/// Which way bytes go.
+#[derive(Clone, Copy)]
+pub enum Way {
+    /// To the program.
+    Read,
+    /// From it.
+    Write,
+}
+
 /// What to do after a piece that was transferred whole.
 #[derive(Clone, Copy)]
 pub enum Next {
@@ -59,14 +68,14 @@ impl Next {
 fn by_descriptor(
     fd: c_int,
     buffer: Span,
-    next: Next,
+    (next, way): (Next, Way),
     transfer: impl Fn(Piece) -> ssize_t,
 ) -> ssize_t {
     let Span { address, bytes } = buffer;
     let mut held = Held::none();
     if process::is_managed(address) {
         if bytes <= PIECE_BYTES || !raw::has_messages(fd) {
-            return in_pieces(buffer, next, transfer);
+            return in_parts(buffer, (next, way), || !raw::has_messages(fd), transfer);
         }
         held.widen();
         held.add(buffer);
@@ -75,13 +84,62 @@ fn by_descriptor(
 }
 
 /// Runs a transfer piece by piece; returns bytes, or what `transfer` returns when the first piece fails.
-pub fn in_pieces(buffer: Span, next: Next, transfer: impl Fn(Piece) -> ssize_t) -> ssize_t {
+pub fn in_pieces(buffer: Span, flow: (Next, Way), transfer: impl Fn(Piece) -> ssize_t) -> ssize_t {
+    in_parts(buffer, flow, || true, transfer)
+}
+
+/// The same of what may not be cut into pieces of any size.
+fn in_parts(
+    buffer: Span,
+    (next, way): (Next, Way),
+    may_be_cut: impl Fn() -> bool,
+    transfer: impl Fn(Piece) -> ssize_t,
+) -> ssize_t {
     repeat(buffer.bytes, next, |done| {
         let address = buffer.address + done;
         let bytes = (buffer.bytes - done).min(PIECE_BYTES);
-        let _held = Held::new(&[Span { address, bytes }]);
-        (bytes, transfer(Piece { address: address as *mut c_void, bytes, offset: done }))
+        let span = Span { address, bytes };
+        let held = Held::new(&[span]);
+        let piece = Piece { address: address as *mut c_void, bytes, offset: done };
+        // A call that waits would find it gone.
+        let is_copied = held.lacks(span) && (bytes <= COPIED_BYTES || may_be_cut());
+        let copied = if is_copied { by_copy(&piece, way, &transfer) } else { None };
+        copied.unwrap_or_else(|| (bytes, transfer(piece)))
     })
+}
+
+/// Most bytes that go by way of the stack where pins have no room: what a pipe takes as a whole (PIPE_BUF).
+const COPIED_BYTES: usize = 4096;
+
+/// Where devices take them that are used past the page cache.
+#[repr(align(512))]
+struct Sectors([u8; COPIED_BYTES]);
+
+/// Runs a transfer of a piece's first bytes on a copy of them, which are brought in as the program's own access would; how many were
+/// asked for, and what came of it. None where the stack is managed as well.
+#[inline(never)]
+pub fn by_copy(
+    piece: &Piece,
+    way: Way,
+    transfer: impl Fn(Piece) -> ssize_t,
+) -> Option<(usize, ssize_t)> {
+    let mut copy = Sectors([0; COPIED_BYTES]);
+    if process::is_managed((&raw const copy).addr()) {
+        return None;
+    }
+    let (program, bytes) = (piece.address.cast::<u8>(), piece.bytes.min(COPIED_BYTES));
+    if let Way::Write = way {
+        // SAFETY: the program passes as many bytes.
+        unsafe { program.copy_to_nonoverlapping(copy.0.as_mut_ptr(), bytes) };
+    }
+    let moved = transfer(Piece { address: copy.0.as_mut_ptr().cast(), bytes, ..*piece });
+    if let (Way::Read, Ok(moved)) = (way, usize::try_from(moved)) {
+        let errno = raw::errno();
+        // SAFETY: the program passes room for as many bytes, and no more were read.
+        unsafe { program.copy_from_nonoverlapping(copy.0.as_ptr(), moved.min(bytes)) };
+        raw::set_errno(errno);
+    }
+    Some((bytes, moved))
 }
 
 /// Runs a transfer of so many bytes. `piece` is told how many are done, and tells how many it has asked for next, and
@@ -139,7 +197,7 @@ mod exported {
         if !is_concerned(buffer) {
             return super::read(fd, buffer, bytes);
         }
-        by_descriptor(fd, Span::of(buffer, bytes), Next::OfFile(fd), |piece| {
+        by_descriptor(fd, Span::of(buffer, bytes), (Next::OfFile(fd), Way::Read), |piece| {
             super::read(fd, piece.address, piece.bytes)
         })
     }
@@ -165,7 +223,7 @@ mod exported {
         if !is_concerned(buffer) {
             return super::write(fd, buffer, bytes);
         }
-        by_descriptor(fd, Span::of(buffer, bytes), Next::Always, |piece| {
+        by_descriptor(fd, Span::of(buffer, bytes), (Next::Always, Way::Write), |piece| {
             super::write(fd, piece.address, piece.bytes)
         })
     }
@@ -180,7 +238,7 @@ mod exported {
         if !is_concerned(buffer) {
             return super::pread(fd, buffer, bytes, offset);
         }
-        in_pieces(Span::of(buffer, bytes), Next::OfFile(fd), |piece| {
+        in_pieces(Span::of(buffer, bytes), (Next::OfFile(fd), Way::Read), |piece| {
             super::pread(fd, piece.address, piece.bytes, offset + piece.offset as off_t)
         })
     }
@@ -231,7 +289,7 @@ mod exported {
         if !is_concerned(buffer) {
             return super::pwrite(fd, buffer, bytes, offset);
         }
-        in_pieces(Span::of(buffer, bytes), Next::Always, |piece| {
+        in_pieces(Span::of(buffer, bytes), (Next::Always, Way::Write), |piece| {
             super::pwrite(fd, piece.address, piece.bytes, offset + piece.offset as off_t)
         })
     }
@@ -263,7 +321,7 @@ mod exported {
             values(address.cast::<libc::sockaddr_storage>(), 1),
             values(address_bytes, 1),
         ]);
-        by_descriptor(fd, Span::of(buffer, bytes), Next::received(flags), |piece| {
+        by_descriptor(fd, Span::of(buffer, bytes), (Next::received(flags), Way::Read), |piece| {
             super::recvfrom(fd, piece.address, piece.bytes, flags, address, address_bytes)
         })
     }
@@ -322,7 +380,7 @@ mod exported {
             return super::sendto(fd, buffer, bytes, flags, address, address_bytes);
         }
         let _to = Held::new(&[values(address.cast::<u8>(), address_bytes as usize)]);
-        by_descriptor(fd, Span::of(buffer, bytes), Next::Always, |piece| {
+        by_descriptor(fd, Span::of(buffer, bytes), (Next::Always, Way::Write), |piece| {
             super::sendto(fd, piece.address, piece.bytes, flags, address, address_bytes)
         })
     }
@@ -345,6 +403,8 @@ mod exported {
         if !is_concerned(buffer) && !super::arc4random_buf::NEXT.address().is_null() {
             return super::arc4random_buf(buffer, bytes);
         }
-        in_pieces(Span::of(buffer, bytes), Next::Always, |piece| fill_at_random(&piece));
+        in_pieces(Span::of(buffer, bytes), (Next::Always, Way::Read), |piece| {
+            fill_at_random(&piece)
+        });
     }
 }
