@@ -314,7 +314,7 @@ check_python() {
         --target-dir "${CARGO_TARGET_DIR:-target}/python" -- -D warnings || fail 'clippy has something to say about python'
     # What PyO3 takes for such an interpreter, where none is installed.
     PYO3_CONFIG_FILE=$PWD/python/free-threaded.cfg cargo clippy --manifest-path python/Cargo.toml \
-        --target-dir "${CARGO_TARGET_DIR:-target}/python-free-threaded" -- -D warnings ||
+        --target-dir "${CARGO_TARGET_DIR:-target}/python" -- -D warnings ||
         fail 'python does not build for a Python without the GIL'
     python/test | tee "$found" || status=$?
     case $status in

@@ -112,11 +112,12 @@ select b from t order by b limit 3 offset 150000;
 #[test]
 fn xz_with_two_threads() {
     let directory = tempfile::tempdir().unwrap();
-    let input = lines(directory.path(), 60_000);
+    let input = lines(directory.path(), if is_long() { 60_000 } else { 20_000 });
     // Two blocks: their tables take three times the budget, and are used at random. Where other programs want
     // the CPUs, a thorough search takes a minute instead of five seconds.
     let search = if is_long() { "-9e" } else { "-9" };
-    same_under_userswap("16M", &["xz", search, "-T2", "--block-size=1MiB", "-c"], Some(&input));
+    let block = if is_long() { "--block-size=1MiB" } else { "--block-size=352KiB" };
+    same_under_userswap("16M", &["xz", search, "-T2", block, "-c"], Some(&input));
 }
 
 #[test]
