@@ -15,7 +15,7 @@ const BYTES: usize = 64 << 10;
 
 /// Stacks that any thread may have for one call.
 pub struct Shared {
-    /// So many threads have one at a time; others wait.
+    /// So many threads have one at a time; others get one of their own.
     count: usize,
     made: OnceLock<Stacks>,
 }
@@ -29,14 +29,14 @@ struct Stacks {
 #[derive(Clone, Copy, Debug)]
 struct End(usize);
 
-/// Other threads wait, so this is more than serve faults at a time.
+/// More than serve faults at a time.
 const FOR_FAULTS_COUNT: usize = 64;
 const COUNT: usize = 16;
 
-/// For handlers of faults, whose calls wait for nobody who wants one.
+/// For what is called in handlers of faults.
 static FOR_HANDLERS: Shared = Shared::new();
 
-/// For faults of threads whose signal stack is small. Who waits for one owns no page yet.
+/// For faults of threads whose signal stack is small.
 static FOR_FAULTS: Shared = Shared::of(FOR_FAULTS_COUNT);
 
 /// Makes the stacks for [`in_handler`], if there are none: not in one.
@@ -97,9 +97,13 @@ impl Shared {
         // Threads that call often each begin with another.
         let here = 0u8;
         let (before, after) = stacks.split_at((&raw const here).addr() / BYTES % stacks.len());
-        let free = || after.iter().chain(before).find_map(Lock::try_lock);
-        let stack = free().unwrap_or_else(|| after[0].lock());
-        stack.call(work)
+        if let Some(stack) = after.iter().chain(before).find_map(Lock::try_lock) {
+            return stack.call(work);
+        }
+        match OwnStack::new() {
+            Ok(stack) => stack.end().call(work),
+            Err(_) => after[0].lock().call(work),
+        }
     }
 
     /// In a forked child: threads that had one are not there.
@@ -151,8 +155,11 @@ impl OwnStack {
 
     /// Runs `work` there if this thread is in a handler of faults, and else where it is. It must not panic.
     pub fn call<R, W: FnOnce() -> R>(&mut self, work: W) -> R {
-        let end = End(self.0.address() + self.0.bytes());
-        if is_handling() { end.call(work) } else { work() }
+        if is_handling() { self.end().call(work) } else { work() }
+    }
+
+    fn end(&self) -> End {
+        End(self.0.address() + self.0.bytes())
     }
 }
 

@@ -176,6 +176,16 @@ pub fn is_file(fd: c_int) -> bool {
     status_of(fd).is_some_and(|status| status.st_mode & libc::S_IFMT == libc::S_IFREG)
 }
 
+/// Whether bytes by a descriptor have no bounds but their order, so that a call may move fewer: a file, a pipe, a disk, or a stream's
+/// socket. Leaves errno.
+pub fn is_of_bytes(fd: c_int) -> bool {
+    status_of(fd).is_some_and(|status| match status.st_mode & libc::S_IFMT {
+        libc::S_IFREG | libc::S_IFIFO | libc::S_IFBLK => true,
+        libc::S_IFSOCK => !has_messages(fd),
+        _ => false,
+    })
+}
+
 /// Whether what one call transfers by a descriptor is a message of its own: it is a socket, and no stream. Leaves errno.
 pub fn has_messages(fd: c_int) -> bool {
     let (mut kind, mut bytes): (c_int, _) = (0, size_of::<c_int>() as libc::socklen_t);

@@ -123,11 +123,11 @@ fn plain(number: c_long, arguments: &Arguments) -> usize {
     if number == libc::SYS_io_uring_setup {
         lending::note();
     }
-    filters::prepare(number, arguments);
+    let filters = filters::prepare(number, arguments);
     let _held = arguments::hold_if_needed(number, arguments);
     let returned = to_c(make(number, *arguments));
     if returned != usize::MAX {
-        filters::note(number, arguments);
+        filters::note(filters);
     }
     returned
 }

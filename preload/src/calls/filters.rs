@@ -1,17 +1,35 @@
 //! Filters of system calls (seccomp) that the program puts in force: what they permit is not known, so what can be left undone is.
 use crate::abi::system_call::Arguments;
-use libc::{c_int, c_long};
+use libc::{c_int, c_long, c_ulong};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The program has put one in force.
 static IS_FILTERED: AtomicBool = AtomicBool::new(false);
 
+/// Which threads one applies to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reach {
+    /// That which asks for it, and those that it makes.
+    OwnThread,
+    /// All that are there, ours too.
+    All,
+}
+
+/// Whose one is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Whose {
+    /// This process's.
+    Own,
+    /// A child's that shares its memory (vfork), or nobody's: the call is another.
+    Others,
+}
+
 /// What is done before one is in force, and may not be possible after it.
-static BEFORE: OnceLock<fn()> = OnceLock::new();
+static BEFORE: OnceLock<fn(Reach) -> Whose> = OnceLock::new();
 
 /// In the constructor.
-pub fn before_any(prepare: fn()) {
+pub fn before_any(prepare: fn(Reach) -> Whose) {
     let _ = BEFORE.set(prepare);
 }
 
@@ -21,15 +39,19 @@ pub fn is_filtered() -> bool {
 }
 
 /// A call is about to be made.
-pub fn prepare(number: c_long, arguments: &Arguments) {
-    if let (true, Some(prepare)) = (sets_one(number, arguments), BEFORE.get()) {
-        prepare();
+pub fn prepare(number: c_long, arguments: &Arguments) -> Whose {
+    let is_for_all = number == libc::SYS_seccomp
+        && arguments[1] as c_ulong & libc::SECCOMP_FILTER_FLAG_TSYNC != 0;
+    let reach = if is_for_all { Reach::All } else { Reach::OwnThread };
+    match BEFORE.get() {
+        Some(prepare) if sets_one(number, arguments) => prepare(reach),
+        _ => Whose::Others,
     }
 }
 
-/// A call has succeeded.
-pub fn note(number: c_long, arguments: &Arguments) {
-    if sets_one(number, arguments) {
+/// The call has succeeded.
+pub fn note(whose: Whose) {
+    if whose == Whose::Own {
         IS_FILTERED.store(true, Ordering::Relaxed);
     }
 }
@@ -50,13 +72,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn filters_that_are_set_are_noted_and_questions_are_not() {
+    fn filters_that_are_set_are_told_from_questions_and_from_a_childs() {
         let of = |operation: usize| [operation, 0, 0, 0, 0, 0];
-        note(libc::SYS_prctl, &of(libc::PR_SET_NO_NEW_PRIVS as usize));
-        note(libc::SYS_seccomp, &of(libc::SECCOMP_GET_ACTION_AVAIL as usize));
-        note(libc::SYS_read, &of(libc::PR_SET_SECCOMP as usize));
+        assert!(!sets_one(libc::SYS_prctl, &of(libc::PR_SET_NO_NEW_PRIVS as usize)));
+        assert!(!sets_one(libc::SYS_seccomp, &of(libc::SECCOMP_GET_ACTION_AVAIL as usize)));
+        assert!(!sets_one(libc::SYS_read, &of(libc::PR_SET_SECCOMP as usize)));
+        assert!(sets_one(libc::SYS_prctl, &of(libc::PR_SET_SECCOMP as usize)));
+        note(Whose::Others);
         assert!(!is_filtered());
-        note(libc::SYS_prctl, &of(libc::PR_SET_SECCOMP as usize));
+        note(Whose::Own);
         assert!(is_filtered());
     }
 }

@@ -127,15 +127,15 @@ pub struct Held {
     room: usize,
     /// It is counted as this thread's.
     is_counted: bool,
-    /// All that was asked for is kept.
-    is_whole: bool,
+    /// Pins had no room for some of what was asked for.
+    is_short: bool,
 }
 
 impl Held {
     /// Nothing yet.
     pub const fn none() -> Self {
         let first = [None; SPANS_INLINE];
-        Self { first, more: Vec::new(), room: PIECE_BYTES, is_counted: false, is_whole: true }
+        Self { first, more: Vec::new(), room: PIECE_BYTES, is_counted: false, is_short: false }
     }
 
     /// Brings memory in, as far as it is managed and small enough, and keeps it.
@@ -163,17 +163,12 @@ impl Held {
                 self.keep(both) || self.keep(below) || self.keep(Span { address: here, ..below });
             self.room = room;
         }
-        self.is_whole &= self.add_whole(Span { bytes: span.bytes.min(self.room), ..span });
+        self.add_whole(Span { bytes: span.bytes.min(self.room), ..span });
     }
 
-    /// Whether all that was asked for is kept, as far as one call may have.
-    pub fn is_whole(&self) -> bool {
-        self.is_whole
-    }
-
-    /// Whether some of it may leave again, though the program could read it: pins have no room.
-    pub fn lacks(&self, span: Span) -> bool {
-        !self.is_whole && span.bytes > 0 && Self::is_readable(span)
+    /// Whether pins had no room for some of it, which may leave again.
+    pub fn is_short(&self) -> bool {
+        self.is_short
     }
 
     /// Makes room for messages.
@@ -195,7 +190,10 @@ impl Held {
     /// False if it cannot be.
     fn keep(&mut self, span: Span) -> bool {
         let kept = process::current().and_then(|process| keep(process, span));
-        let Some(kept) = kept else { return false };
+        let Some(kept) = kept else {
+            self.is_short |= span.bytes > 0 && Self::is_readable(span);
+            return false;
+        };
         self.room = self.room.saturating_sub(span.bytes);
         match self.first.iter_mut().find(|kept| kept.is_none()) {
             Some(free) => *free = Some(kept),

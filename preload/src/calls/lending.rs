@@ -96,7 +96,7 @@ mod exported {
         count: size_t,
         flags: c_uint,
     ) -> ssize_t {
-        if !Reader::default().can_read(values(parts, count)) {
+        if count == 0 || !Reader::default().can_read(values(parts, count)) {
             return super::vmsplice(fd, parts, count, flags);
         }
         // SAFETY: the program passes a list of that length, which can be read.

@@ -94,8 +94,9 @@ pub fn can_execute(path: *const c_char, lists: [Texts; 2]) -> bool {
 
 /// Whether the program could read the page of an address.
 fn is_readable(address: usize) -> bool {
-    if process::is_managed(address) {
-        return Held::is_readable(Span { address, bytes: 1 });
+    // The arena has foreign mappings, too.
+    if process::is_managed(address) && Held::is_readable(Span { address, bytes: 1 }) {
+        return true;
     }
     let asked = [NO_OPERATION, address, 0, SET_BYTES, 0, 0];
     make(libc::SYS_rt_sigprocmask, asked) != error(libc::EFAULT)

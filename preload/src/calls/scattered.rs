@@ -99,6 +99,14 @@ impl Parts {
         held
     }
 
+    /// Whether its first part may go alone: of what is written, a pipe takes so many bytes as a whole (PIPE_BUF).
+    fn may_be_cut(&self, way: Way) -> bool {
+        match way {
+            Way::Read => self.count > 0,
+            Way::Write => self.count == 1 || self.count > 1 && self.bytes() > libc::PIPE_BUF,
+        }
+    }
+
     /// A message with these parts instead of its own.
     fn message(&mut self, whole: &msghdr) -> msghdr {
         msghdr { msg_iov: self.list.as_mut_ptr(), msg_iovlen: self.count, ..*whole }
@@ -146,17 +154,17 @@ fn in_parts(
     let bytes = list.bytes();
     if bytes <= PIECE_BYTES || raw::has_messages(fd) {
         let held = hold_if_needed(libc::SYS_sendmsg, &of_message(fd, &list.message()));
-        let is_kept = held.as_ref().is_none_or(Held::is_whole);
-        if is_kept || bytes == 0 || raw::has_messages(fd) {
+        let is_short = held.as_ref().is_some_and(Held::is_short);
+        if !is_short || bytes == 0 || !raw::is_of_bytes(fd) {
             return transfer(parts, count, 0);
         }
     }
     repeat(bytes, next, |done| {
         let piece = list.after(done);
         let held = piece.hold();
-        let first = Span::of(piece.list[0].iov_base, piece.list[0].iov_len);
-        if held.lacks(first) {
-            let part = Piece { address: piece.list[0].iov_base, bytes: first.bytes, offset: done };
+        if held.is_short() && piece.may_be_cut(way) {
+            let iovec { iov_base: address, iov_len: bytes } = piece.list[0];
+            let part = Piece { address, bytes, offset: done };
             let copied = by_copy(&part, way, |part| {
                 let list = iovec { iov_base: part.address, iov_len: part.bytes };
                 transfer(&raw const list, 1, done as off_t)

@@ -285,7 +285,8 @@ mod exported {
     ) -> c_int {
         let _held = is_needed().then(|| Held::new(&[values(new, 1), values(old, 1)]));
         let asked = Reader::default().value(new as usize);
-        if asked.is_none() && !new.is_null() {
+        let is_bad = asked.is_none() && !new.is_null();
+        if is_bad || !old.is_null() && !Reader::default().can_read(values(old, 1)) {
             raw::set_errno(libc::EFAULT);
             return -1;
         }

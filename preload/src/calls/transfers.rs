@@ -75,7 +75,7 @@ fn by_descriptor(
     let mut held = Held::none();
     if process::is_managed(address) {
         if bytes <= PIECE_BYTES || !raw::has_messages(fd) {
-            return in_parts(buffer, (next, way), || !raw::has_messages(fd), transfer);
+            return in_parts(buffer, (next, way), || raw::is_of_bytes(fd), transfer);
         }
         held.widen();
         held.add(buffer);
@@ -102,7 +102,7 @@ fn in_parts(
         let held = Held::new(&[span]);
         let piece = Piece { address: address as *mut c_void, bytes, offset: done };
         // A call that waits would find it gone.
-        let is_copied = held.lacks(span) && (bytes <= COPIED_BYTES || may_be_cut());
+        let is_copied = held.is_short() && (bytes <= COPIED_BYTES || may_be_cut());
         let copied = if is_copied { by_copy(&piece, way, &transfer) } else { None };
         copied.unwrap_or_else(|| (bytes, transfer(piece)))
     })
@@ -117,16 +117,19 @@ struct Sectors([u8; COPIED_BYTES]);
 
 /// Runs a transfer of a piece's first bytes on a copy of them, which are brought in as the program's own access would; how many were
 /// asked for, and what came of it. None where the stack is managed as well.
-#[inline(never)]
 pub fn by_copy(
     piece: &Piece,
     way: Way,
     transfer: impl Fn(Piece) -> ssize_t,
 ) -> Option<(usize, ssize_t)> {
+    let here = 0u8;
+    let is_managed = process::is_managed((&raw const here).addr());
+    (!is_managed).then(|| copied(piece, way, transfer))
+}
+
+#[inline(never)]
+fn copied(piece: &Piece, way: Way, transfer: impl Fn(Piece) -> ssize_t) -> (usize, ssize_t) {
     let mut copy = Sectors([0; COPIED_BYTES]);
-    if process::is_managed((&raw const copy).addr()) {
-        return None;
-    }
     let (program, bytes) = (piece.address.cast::<u8>(), piece.bytes.min(COPIED_BYTES));
     if let Way::Write = way {
         // SAFETY: the program passes as many bytes.
@@ -139,7 +142,7 @@ pub fn by_copy(
         unsafe { program.copy_from_nonoverlapping(copy.0.as_ptr(), moved.min(bytes)) };
         raw::set_errno(errno);
     }
-    Some((bytes, moved))
+    (bytes, moved)
 }
 
 /// Runs a transfer of so many bytes. `piece` is told how many are done, and tells how many it has asked for next, and

@@ -5,6 +5,7 @@
 //! no limit but the budget and the devices. The entry points are as safe as the functions that they stand in for.
 use super::rights;
 use crate::abi::next::next_functions;
+use crate::abi::raw;
 use crate::abi::system_call::Arguments;
 use crate::calls::arguments;
 use crate::calls::held::is_needed;
@@ -33,9 +34,17 @@ fn is_tight(resource: c_uint, limits: Option<&rlimit>) -> bool {
     limits.is_some_and(|limits| match resource {
         // Until it is raised again, which is done where one is needed.
         RLIMIT_NOFILE => limits.rlim_max < DESCRIPTORS_MIN,
-        RLIMIT_NPROC => limits.rlim_cur < THREADS_MIN,
+        RLIMIT_NPROC => limits.rlim_cur < THREADS_MIN && lowers_threads(limits.rlim_cur),
         _ => false,
     })
+}
+
+/// Whether that is less than this process has, and applies to it: not to root.
+fn lowers_threads(limit: rlim_t) -> bool {
+    let mut now = rlimit { rlim_cur: 0, rlim_max: 0 };
+    raw::users().real != 0
+        && prlimit64(0, RLIMIT_NPROC, std::ptr::null(), &mut now) == 0
+        && limit < now.rlim_cur
 }
 
 fn with_ours(limit: rlim_t) -> rlim_t {
@@ -65,9 +74,9 @@ unsafe fn limit(
     // SAFETY: has no conditions.
     let is_own = process == 0 || process == unsafe { libc::getpid() };
     if is_own && is_tight(resource, wanted) {
-        rights::gather();
-        if resource == RLIMIT_NPROC {
-            rights::engage();
+        match resource {
+            RLIMIT_NPROC => rights::engage(),
+            _ => rights::gather(),
         }
     }
     let _held = is_needed().then(|| arguments::hold(call, &passed));

@@ -5,13 +5,12 @@
 use super::last_thread::{BETWEEN_LOOKS, STACK_BYTES, TASKS, is_any_left};
 use super::stats;
 use crate::abi::raw;
-use crate::calls::filters;
+use crate::calls::filters::{self, Reach, Whose};
 use crate::state::process::{self, Process};
 use libc::c_int;
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
 use userswap::internals::signal::Blocked;
 
 /// The process that such a thread watches.
@@ -25,52 +24,85 @@ static ANSWERED: AtomicU32 = AtomicU32::new(0);
 static STATUS: AtomicU64 = AtomicU64::new(0);
 const ENDED: u64 = 1 << 32;
 
-/// For so long an end waits for its statistics.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// Looks of an end that waits for its statistics: a second or so. A clock could take a call.
+const LOOKS_MAX: u32 = 20_000_000;
 
 /// In the constructor.
 pub fn start() {
     filters::before_any(prepare);
 }
 
+/// In the child of a fork, which has no such thread.
+pub fn renew() {
+    WATCHED.store(0, Ordering::Release);
+    STATUS.store(0, Ordering::Release);
+}
+
 /// Before a filter: where there is an engine, with threads of its own, there may be one more. Else the statistics are what they will be.
-fn prepare() {
-    let Some(process) = process::current() else { return };
-    if process.engine().is_none() {
-        return stats::write_beforehand();
+fn prepare(reach: Reach) -> Whose {
+    let Some(process) = process::current().filter(|_| stats::is_owner()) else {
+        return Whose::Others;
+    };
+    if process.engine().is_none() || reach == Reach::All {
+        stats::write_beforehand();
+        return Whose::Own;
     }
     let this = std::process::id();
-    if !stats::is_owner() || WATCHED.swap(this, Ordering::AcqRel) == this {
-        return;
+    if WATCHED.swap(this, Ordering::AcqRel) == this {
+        return Whose::Own;
     }
-    STATUS.store(0, Ordering::Relaxed);
     ANSWERED.store(ASKED.load(Ordering::Relaxed), Ordering::Relaxed);
+    let _blocked = Blocked::new();
     let watcher = std::thread::Builder::new().name("userswap-last".into());
     if let Err(error) = watcher.stack_size(STACK_BYTES).spawn(watch) {
         WATCHED.store(0, Ordering::Release);
         raw::say(&format!("the process may not end with its last thread: {error}"));
     }
+    Whose::Own
 }
 
-/// Under a filter: a thread ends by the kernel's call for it, which may be the program's last.
-pub fn thread_ends(status: c_int) {
+/// What is to be done about an end under a filter.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ending {
+    /// As usual: the engine is younger than the filter, which lets its calls pass.
+    Usual,
+    /// Nothing, or nothing any more.
+    Done,
+}
+
+/// Under a filter: a thread ends by the kernel's call for it, or by the C library's, which may be the program's last.
+pub fn thread_ends(status: c_int) -> Ending {
+    if let Some(ending) = unwatched() {
+        return ending;
+    }
     STATUS.store(ENDED | u64::from(status as u32), Ordering::Release);
+    Ending::Done
 }
 
 /// Under a filter: the process ends, or a child that shares its memory (vfork), which nothing here can tell.
-pub fn process_ends() {
-    if process::current().and_then(Process::engine).is_none() || !stats::is_watched(&WATCHED) {
-        return;
+pub fn process_ends() -> Ending {
+    if let Some(ending) = unwatched() {
+        return ending;
+    }
+    if process::current().is_none_or(|process| process.options.stats.is_none()) {
+        return Ending::Done;
     }
     let asked = ASKED.fetch_add(1, Ordering::AcqRel) + 1;
-    let until = Instant::now() + PATIENCE;
-    while ANSWERED.load(Ordering::Acquire) < asked && Instant::now() < until {
-        std::hint::spin_loop();
+    let is_answered = |_: &u32| ANSWERED.load(Ordering::Acquire) >= asked;
+    (0..LOOKS_MAX).inspect(|_| std::hint::spin_loop()).find(is_answered);
+    Ending::Done
+}
+
+/// What is done where no thread watches.
+fn unwatched() -> Option<Ending> {
+    match process::current().and_then(Process::engine) {
+        None => Some(Ending::Done),
+        Some(_) if !stats::is_watched(&WATCHED) => Some(Ending::Usual),
+        Some(_) => None,
     }
 }
 
 fn watch() {
-    let _blocked = Blocked::new();
     loop {
         let asked = ASKED.load(Ordering::Acquire);
         if ANSWERED.load(Ordering::Relaxed) != asked {
@@ -88,7 +120,10 @@ fn watch() {
 
 /// Whether the main thread, which the process outlives, is one that has ended.
 fn has_main_ended() -> bool {
-    let main = Path::new(TASKS).join(std::process::id().to_string()).join("stat");
+    // By the numbers of that /proc, which may be another namespace's.
+    let Ok(this) = fs::read_link("/proc/thread-self") else { return false };
+    let Some(main) = this.components().next() else { return false };
+    let main = Path::new(TASKS).join(main).join("stat");
     // After the name, which may have any characters.
     fs::read_to_string(main)
         .is_ok_and(|text| text.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('Z')))

@@ -10,7 +10,7 @@ use crate::calls::{
     trap,
 };
 use crate::heap::{fork_gate, huge, mimalloc};
-use crate::lifecycle::stats;
+use crate::lifecycle::{confined, stats};
 use crate::memory::{engagement, guard, locking, own_stack, starter, unmanaged};
 use crate::state::process::{self, GlibcHeap, Process};
 use userswap::ForkTicket;
@@ -154,6 +154,7 @@ unsafe extern "C" fn in_child() {
     }
     aio::renew();
     stats::renew();
+    confined::renew();
     release(process);
     signal_stacks::renew();
     forget_pins(process);

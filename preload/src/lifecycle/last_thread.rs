@@ -3,7 +3,7 @@
 //! The C library counts threads, and ours would keep such a process alive for ever. Once the main thread has
 //! ended, a thread of ours looks from time to time whether any of the program's is left, and does what the C
 //! library does with the last one. The C library does not tell when a thread ends, so it has to look.
-use super::confined;
+use super::confined::{self, Ending};
 use crate::abi::next::{self, Next};
 use crate::abi::raw;
 use crate::calls::{by_number, filters};
@@ -50,7 +50,8 @@ mod exported {
 
 /// Returns the real pthread_exit.
 extern "C" fn before_exit() -> *mut c_void {
-    if process::current().is_some() && is_main() {
+    let is_done = filters::is_filtered() && confined::thread_ends(0) == Ending::Done;
+    if !is_done && process::current().is_some() && is_main() {
         let watcher = std::thread::Builder::new().name("userswap-last".into());
         if let Err(error) = watcher.stack_size(STACK_BYTES).spawn(watch) {
             raw::say(&format!("the process may not end with its last thread: {error}"));
@@ -66,9 +67,10 @@ pub fn start() {
 
 /// A process whose only thread of the program's is the main thread ends with that.
 fn before_end(status: c_int) {
-    if filters::is_filtered() {
-        confined::thread_ends(status);
-    } else if is_main() && is_any_left() == Some(false) {
+    if filters::is_filtered() && confined::thread_ends(status) == Ending::Done {
+        return;
+    }
+    if is_main() && is_any_left() == Some(false) {
         next::_exit(status);
     }
 }

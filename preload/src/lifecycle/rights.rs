@@ -28,6 +28,7 @@ pub fn gather() {
 
 /// Starts the engine, if what it needs is there: there will be no more threads.
 pub fn engage() {
+    gather();
     if let Some(process) = process::current().filter(|_| stats::is_owner()) {
         engagement::engage_if_gathered(process);
     }
@@ -46,11 +47,11 @@ macro_rules! giving_up {
                         gather();
                     }
                     let arguments = arguments::of([$($argument as usize),*]);
-                    filters::prepare(libc::$call, &arguments);
+                    let filters = filters::prepare(libc::$call, &arguments);
                     let _held = is_needed().then(|| arguments::hold(libc::$call, &arguments));
                     let status = super::$name($($argument),*);
                     if status >= 0 {
-                        filters::note(libc::$call, &arguments);
+                        filters::note(filters);
                     }
                     $($after;)?
                     status

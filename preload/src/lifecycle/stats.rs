@@ -3,7 +3,7 @@
 //! Plain names are written by the process that `run` became; with `%p` in the name, which stands for the
 //! process number, every process writes its own. The entry points are as safe as the functions that they
 //! stand in for.
-use super::confined;
+use super::confined::{self, Ending};
 use crate::abi::next;
 use crate::calls::{filters, trap};
 use crate::memory::unmanaged;
@@ -49,9 +49,7 @@ pub fn write_beforehand() {
 /// The process ends in order, its engine with it. Where the program's filter of system calls might not permit that, it just ends,
 /// and another thread does what it can.
 pub fn end() {
-    if filters::is_filtered() {
-        confined::process_ends();
-    } else {
+    if !filters::is_filtered() || confined::process_ends() == Ending::Usual {
         finish();
     }
 }
