@@ -170,6 +170,7 @@ migrated() {
         order write || break
         round=$((round + 1))
     done
+    show moved $id pages=$(($(moved_pages) - before)) -- true
     budget 16M
     show_own shrunk
     order write && order verify

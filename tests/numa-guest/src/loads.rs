@@ -86,6 +86,8 @@ pub struct Load {
     pub is_verified: bool,
     /// Its exit status.
     pub status: Option<i32>,
+    /// Pages that the kernel moved to other nodes meanwhile, of all programs.
+    pub moved: u64,
     /// Sectors written to each device when the last phase was seen.
     sectors: BTreeMap<String, u64>,
 }
@@ -132,7 +134,7 @@ fn load_of<'l>(message: &Message, loads: &'l mut Vec<Load>) -> &'l mut Load {
 impl Load {
     fn new(case: String, side: Side, cpu: u32) -> Self {
         let (phases, sectors) = (Vec::new(), BTreeMap::new());
-        Self { case, side, cpu, phases, is_verified: false, status: None, sectors }
+        Self { case, side, cpu, phases, is_verified: false, status: None, moved: 0, sectors }
     }
 
     /// A phase by name.
@@ -153,6 +155,7 @@ impl Load {
                     Some(status.map_err(|error| format!("status: {error}"))?);
             }
             "data" => self.is_verified = message.word("answer") == "verified",
+            "moved" => self.moved = message.number("pages").unwrap_or(0),
             "finish" => self.status = message.number("status"),
             "error" => return Err(format!("{}: {}", message.word("what"), message.text())),
             _ => {}

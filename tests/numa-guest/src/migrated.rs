@@ -4,6 +4,9 @@ use crate::loads::{Load, Map, Phase};
 /// The case of `guest/placement.sh`.
 pub const CASE: &str = "migrated";
 
+/// Of fewer, which may be those of other programs, none has to be the load's.
+const MOVED_MIN: u64 = 512;
+
 /// What is wrong with that case, or that it is missing.
 pub fn judge(loads: &[Load]) -> Vec<String> {
     let Some(load) = loads.iter().find(|load| load.case == CASE) else {
@@ -13,13 +16,18 @@ pub fn judge(loads: &[Load]) -> Vec<String> {
         return vec![format!("{CASE}: userswap did not come this far")];
     };
     let migrated = migrated(last);
-    println!("numa-guest: {CASE}: {migrated} pages that the kernel had moved");
+    println!(
+        "numa-guest: {CASE}: {migrated} pages that the kernel had moved, which says that it moved {}",
+        load.moved
+    );
     let pools = load.phases.iter().flat_map(|phase| pools_with_pages_elsewhere(&phase.maps));
     let mut wrong: Vec<String> = pools.map(|text| format!("{CASE}: {text}")).collect();
-    if migrated == 0 {
-        wrong.push(format!(
-            "{CASE}: no page was moved by the kernel, or the engine has not noticed"
-        ));
+    match migrated {
+        0 if load.moved < MOVED_MIN => {
+            println!("numa-guest: NOT TESTED: {CASE}: the kernel had no time to move pages")
+        }
+        0 => wrong.push(format!("{CASE}: the engine has not noticed that the kernel moves pages")),
+        _ => {}
     }
     wrong
 }
