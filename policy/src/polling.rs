@@ -78,8 +78,11 @@ pub enum Ended {
     Slept,
 }
 
-/// For how long to look, in nanoseconds: a disk of today has read a page by then. Longer gained nothing.
+/// For how long to look for a fault, in nanoseconds. Longer gained nothing.
 const LOOK_NS: u64 = 50_000;
+
+/// For how long to look for the end of a read, in nanoseconds: a disk of today that also writes has read a page by then.
+const READ_LOOK_NS: u64 = 100_000;
 
 /// What looks in vain double is at most two to this: waits to sleep through before the next look.
 const DOUBLINGS_MAX: u32 = 6;
@@ -134,8 +137,9 @@ impl Polling {
             Poll::Off => 0,
             Poll::Micros(number) => u64::from(number) * 1000,
             Poll::Auto | Poll::Idle if now_ns < self.rest_until_ns => 0,
-            Poll::Auto | Poll::Idle => match self.pay(wait).skipped {
-                0 => LOOK_NS,
+            Poll::Auto | Poll::Idle => match (self.pay(wait).skipped, wait) {
+                (0, WaitFor::Fault) => LOOK_NS,
+                (0, WaitFor::Read) => READ_LOOK_NS,
                 _ => 0,
             },
         }

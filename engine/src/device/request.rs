@@ -2,8 +2,10 @@
 use crate::device::far::Far;
 use crate::device::record::Device;
 use crate::device::zram::Zram;
+use crate::sys::aio::{Reader, Seen};
 use crate::sys::own_stack;
 use crate::sys::request::{self as kernel, Direction, Pieces};
+use std::cell::Cell;
 use std::io;
 use std::sync::Arc;
 
@@ -58,6 +60,25 @@ impl Request {
     #[must_use]
     pub fn repeated(self, is_repeated: bool) -> Self {
         Self { is_repeated, ..self }
+    }
+
+    /// As [`Self::transfer`], for a read from a file: how its end was seen, which is looked for until a moment.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn look_for(
+        &self,
+        pieces: &Pieces,
+        reader: &Reader,
+        until_ns: u64,
+    ) -> (Seen, io::Result<()>) {
+        let seen = Cell::new(Seen::Sleeping);
+        let outcome = self.plan.transfer_by(pieces, |pieces| {
+            let (how, outcome) = reader.read((self.plan.fd, self.plan.offset), pieces, until_ns);
+            seen.set(how);
+            outcome
+        });
+        (seen.get(), outcome)
     }
 
     /// Does it at once, on the calling thread.

@@ -22,6 +22,7 @@ pub mod finish;
 pub mod handle;
 pub mod helper;
 pub mod kernel;
+mod looking;
 pub mod lost;
 mod messages;
 pub mod minor;

@@ -96,7 +96,7 @@ impl Core {
         while let Some(moment) = not_before_ns {
             let outcome = {
                 let record = self.reads.record(&job);
-                self.read_request(&record, moment).transfer(&record.pieces)
+                self.look_for(&self.read_request(&record, moment), &record.pieces)
             };
             not_before_ns = self.next_request(&job, &outcome);
         }

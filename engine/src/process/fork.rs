@@ -85,6 +85,7 @@ impl Core {
         self.shrinkers.forget_scan();
         self.waits.forget();
         self.polling.renew();
+        self.readers.renew();
         self.devices.take_over(estate?)?;
         self.shortage.devices_full.store(false, Ordering::Relaxed);
         self.renew_descriptors()?;

@@ -19,6 +19,7 @@ use crate::state::node::Node;
 use crate::state::page::PageTable;
 use crate::state::polling::Polling;
 use crate::state::readahead::{Readahead, Settings};
+use crate::state::readers::Readers;
 use crate::state::reads::Reads;
 use crate::state::scratch::Scratch;
 use crate::state::shares;
@@ -120,6 +121,8 @@ pub struct Core {
     pub waits: Waits,
     /// How the server waits.
     pub polling: Polling,
+    /// By what threads that read for themselves look for the end.
+    pub readers: Readers,
     /// What the server is to read ahead.
     pub wants: Wants,
     /// What it was built with.
@@ -212,6 +215,7 @@ impl Core {
             reads: Reads::new(),
             waits: Waits::new(),
             polling: Polling::new(tuning.poll),
+            readers: Readers::new(tuning.filters),
             wants: Wants::new(),
             memory,
             arena,

@@ -19,6 +19,7 @@ pub mod page;
 pub mod polling;
 pub mod range_set;
 pub mod readahead;
+pub mod readers;
 pub mod reads;
 pub mod scratch;
 pub mod shares;

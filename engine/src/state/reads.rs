@@ -105,6 +105,11 @@ impl Reads {
         }
     }
 
+    /// How many are held.
+    pub fn held(&self) -> u32 {
+        self.free.load(Ordering::Relaxed).count_zeros()
+    }
+
     /// The record of a job; only its holder asks, so no thread ever waits for this lock.
     pub fn record(&self, job: &ReadJob) -> Guard<'_, ReadRecord> {
         self.records[job.0 as usize].lock()

@@ -2,11 +2,16 @@
 //!
 //! A filter may kill for a call that was never made before, so a child makes them first, under the same filters. Filters
 //! are inherited, and only ever added: a thread that has as many as its forebear had when that tried has the same ones.
+use super::aio::Reader;
 use super::alias::Alias;
 use super::clock;
 use super::device_pins::value;
+use super::request::Pieces;
+use std::fs::File;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::panic;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// How long the child may take: many times what the calls need, unless a filter has somebody else asked.
 const PATIENCE_NS: u64 = 1_000_000_000;
@@ -25,6 +30,25 @@ pub(super) fn count_in(status: &[u8]) -> Option<u32> {
         // Only read, write and exit are permitted.
         _ => None,
     }
+}
+
+/// The program makes filters of its own, see [`are_expected`].
+static EXPECTED: AtomicBool = AtomicBool::new(false);
+
+/// A filter of the program's comes: what it will permit nobody knows.
+pub fn expect() {
+    EXPECTED.store(true, Ordering::Relaxed);
+}
+
+/// Whether calls that can be done without had better not be made.
+pub fn are_expected() -> bool {
+    EXPECTED.load(Ordering::Relaxed)
+}
+
+/// Whether the calling thread has no filters, or as many as were tried and do no harm.
+pub fn are_harmless(tried: u32) -> bool {
+    let status = std::fs::read("/proc/thread-self/status").unwrap_or_default();
+    count_in(&status).is_some_and(|count| count == 0 || count == tried)
 }
 
 /// The filters of the calling thread, if there are any and they permit what blocks need; else 0.
@@ -58,7 +82,14 @@ fn make_the_calls(count: u32) -> io::Result<()> {
     let limit = libc::rlimit { rlim_cur: 1, rlim_max: 1 };
     // SAFETY: reads `limit`.
     unsafe { libc::setrlimit(libc::RLIMIT_CORE, &raw const limit) };
-    Alias::new(count).map(drop)
+    Alias::new(count)?;
+    // A read that is looked for, and slept for: what is refused is done without.
+    let (own, mut byte) = (File::open("/proc/thread-self/comm")?, 0u8);
+    if let Ok(reader) = Reader::new() {
+        let pieces = Pieces::one((&raw mut byte).addr(), 1);
+        let _ = reader.read((own.as_raw_fd(), 0), &pieces, 0);
+    }
+    Ok(())
 }
 
 /// Whether a child ends in time, and by itself.

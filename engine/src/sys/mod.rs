@@ -5,6 +5,7 @@
 //! touched only by its holder, a page in Filling or Leaving only by the thread that set that state.
 #![allow(unsafe_code)]
 
+pub mod aio;
 pub mod alias;
 pub mod bench;
 pub mod clock;

@@ -103,7 +103,7 @@ impl Pieces {
         self.count = kept;
     }
 
-    fn skip(&mut self, mut bytes: usize) {
+    pub(super) fn skip(&mut self, mut bytes: usize) {
         let mut first = 0;
         while first < self.count && bytes >= self.pieces[first].bytes {
             bytes -= self.pieces[first].bytes;

@@ -1,10 +1,11 @@
-//! How the server waits: that it looks when it is to and never else, that what comes meanwhile is served, also
-//! around forks, and that idle CPUs are kept from halting only while faults are dense.
+//! How the server, and threads that read for themselves, wait: that they look when they are to and never else, that what comes
+//! meanwhile is served, also around forks, and that idle CPUs are kept from halting only while faults are dense.
 use crate::support::*;
 use std::fs;
 use std::io::Read;
 use std::os::unix::fs::FileExt;
 use userswap::internals::cpu_latency;
+use userswap::internals::process::usable_cpus;
 use userswap::{Engine, Poll};
 
 /// Looks longer than any fault takes here.
@@ -83,6 +84,28 @@ fn a_server_that_is_not_to_look_never_does_and_none_does_where_faults_are_signal
             used_at_random(&engine);
             assert_eq!(looks(&engine), [0; 4]);
         }
+    });
+}
+
+#[test]
+fn threads_that_read_for_themselves_look_for_the_end_and_so_does_a_child() {
+    alone(100, || {
+        let attempted = [LONG, Poll::Off].map(|poll| {
+            let engine = build(builder(WAYS[1]).poll(poll).swap("/var/tmp:64M".parse().unwrap()));
+            used_at_random(&engine);
+            let before = looks(&engine);
+            let child = fork(&engine, || {
+                let (region, pages) = paged_out(&engine, 500, 5);
+                pages.check_all(5);
+                let looks_of_its_own = looks(&engine)[0] - before[0];
+                assert_eq!(looks_of_its_own > 0, before[0] > 0, "as its parent");
+                drop(region);
+            });
+            join(child);
+            before[0]
+        });
+        // One CPU is left to those who work.
+        assert_eq!([attempted[0] > 0, attempted[1] > 0], [usable_cpus() > 1, false]);
     });
 }
 

@@ -43,6 +43,7 @@ fn prepare(reach: Reach) -> Whose {
     let Some(process) = process::current().filter(|_| stats::is_owner()) else {
         return Whose::Others;
     };
+    userswap::internals::filters::expect();
     if process.engine().is_none() || reach == Reach::All {
         stats::write_beforehand();
         return Whose::Own;

@@ -1,0 +1,128 @@
+//! By what threads that read for themselves look for the end of a read, and whether they do: a few at a time, as the others want
+//! CPUs.
+use crate::sys::aio::{Reader, Seen};
+use crate::sys::filters;
+use crate::sys::lock::{Guard, Lock};
+use crate::sys::process;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use userswap_policy::polling::{Ended, Poll, Polling, WaitFor};
+
+/// Threads that look at once at most, however many CPUs there are.
+const READERS_MAX: u32 = 16;
+
+/// The readers of an engine.
+pub struct Readers {
+    readers: Box<[Lock<Option<Reader>>]>,
+    /// A bit for each reader that nobody has.
+    free: AtomicU32,
+    /// The kernel has none to give, or a filter of system calls might kill for asking.
+    is_without: AtomicBool,
+    learned: Lock<Learned>,
+}
+
+/// What looks have taught.
+#[derive(Default)]
+struct Learned {
+    polling: Polling,
+    /// Times that a thread lost its CPU while it looked.
+    preemptions: u64,
+}
+
+/// A reader that is held, and for how long to look.
+pub struct Look<'r> {
+    all: &'r Readers,
+    index: u32,
+    reader: Guard<'r, Option<Reader>>,
+    look_ns: u64,
+    preemptions: u64,
+}
+
+impl Readers {
+    /// For threads on so many CPUs; none behind filters that were not tried.
+    pub fn new(filters_tried: u32) -> Self {
+        let cpus = process::usable_cpus();
+        // Whoever looks leaves as many to those who work.
+        let count = (cpus / 2).min(READERS_MAX);
+        Self {
+            readers: (0..count).map(|_| Lock::new(None)).collect(),
+            free: AtomicU32::new((1 << count) - 1),
+            is_without: AtomicBool::new(!filters::are_harmless(filters_tried)),
+            learned: Lock::new(Learned::default()),
+        }
+    }
+
+    /// What this thread looks by, when `reads` are under way, its own included; None if it had better sleep at once.
+    pub fn look(&self, poll: Poll, reads: u32, now_ns: u64) -> Option<Look<'_>> {
+        if poll == Poll::Off
+            || reads as usize > self.readers.len()
+            || self.is_without.load(Ordering::Relaxed)
+            || filters::are_expected()
+        {
+            return None;
+        }
+        let look_ns = {
+            let mut learned = self.learned.lock();
+            let look_ns = learned.polling.look_ns(poll, WaitFor::Read, now_ns);
+            if look_ns == 0 {
+                learned.polling.on_wait(WaitFor::Read, Ended::Slept);
+            }
+            look_ns
+        };
+        if look_ns == 0 {
+            return None;
+        }
+        let (index, mut reader) = self.take()?;
+        if reader.is_none() {
+            *reader = Reader::new().ok();
+        }
+        if reader.is_none() {
+            self.is_without.store(true, Ordering::Relaxed);
+            self.free.fetch_or(1 << index, Ordering::Release);
+            return None;
+        }
+        Some(Look { all: self, index, reader, look_ns, preemptions: process::preemptions() })
+    }
+
+    fn take(&self) -> Option<(u32, Guard<'_, Option<Reader>>)> {
+        let free = self.free.load(Ordering::Relaxed);
+        let index = free.trailing_zeros();
+        // Acquire pairs with the release of whoever had it.
+        let is_mine = index < u32::BITS
+            && self.free.fetch_and(!(1 << index), Ordering::Acquire) & 1 << index != 0;
+        is_mine.then(|| (index, self.readers[index as usize].lock()))
+    }
+
+    /// After fork, in the child: contexts of the parent are none of its own.
+    pub fn renew(&self) {
+        for reader in &self.readers {
+            std::mem::forget(reader.lock().take());
+        }
+        self.free.store((1 << self.readers.len()) - 1, Ordering::Relaxed);
+    }
+}
+
+impl Look<'_> {
+    /// By what.
+    pub fn reader(&self) -> &Reader {
+        self.reader.as_ref().expect("a look has one")
+    }
+
+    /// For how long, in nanoseconds.
+    pub fn look_ns(&self) -> u64 {
+        self.look_ns
+    }
+
+    /// The read has ended at `now_ns`.
+    pub fn ended(self, seen: Seen, now_ns: u64) {
+        let Self { all, index, reader, preemptions, .. } = self;
+        drop(reader);
+        all.free.fetch_or(1 << index, Ordering::Release);
+        let ended = if seen == Seen::Looking { Ended::Answered } else { Ended::InVain };
+        let lost = process::preemptions() - preemptions;
+        let mut learned = all.learned.lock();
+        learned.preemptions += lost;
+        let preemptions = learned.preemptions;
+        learned.polling.on_preemptions(preemptions, now_ns);
+        learned.polling.on_wait(WaitFor::Read, ended);
+    }
+}
