@@ -1,6 +1,9 @@
 //! Real programs under `run` with a quarter of the memory they use give the results they give natively.
 //!
 //! The programs come from Debian packages; a missing one is a failure, not a skipped test.
+mod preload_support;
+
+use preload_support::is_long;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -46,11 +49,6 @@ fn same_under_userswap(ram: &str, program: &[&str], input: Option<&Path>) {
         assert!(counters["pswpout"].as_u64() > Some(1000), "{mode}: hardly swapped: {counters}");
         assert_eq!(counters["pages_lost"], 0, "{mode}");
     }
-}
-
-/// Whether the long forms are wanted.
-fn is_long() -> bool {
-    std::env::var("USERSWAP_TEST_LONG").is_ok_and(|value| value == "1")
 }
 
 /// Lines whose order is far from sorted, the same in every run.

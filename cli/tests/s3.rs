@@ -29,7 +29,7 @@ mod certificates;
 #[cfg(feature = "s3")]
 use certificates::Certificates;
 #[cfg(feature = "s3")]
-use preload_support::served::eventually;
+use preload_support::{is_long, served::eventually};
 
 #[cfg(feature = "s3")]
 mod with_it {
@@ -50,11 +50,10 @@ mod with_it {
     fn a_program_has_its_coldest_pages_in_objects_forks_and_ends() {
         std::thread::scope(|scope| {
             let certificates = Arc::new(Certificates::new());
-            let is_long = std::env::var("USERSWAP_TEST_LONG").is_ok_and(|value| value == "1");
             for (fault, is_sealed) in
                 [("thread", false), ("signal", true), ("thread", true), ("signal", false)]
                     .into_iter()
-                    .take(if is_long { 4 } else { 2 })
+                    .take(if is_long() { 4 } else { 2 })
             {
                 let certificates = certificates.clone();
                 scope.spawn(move || match is_sealed {

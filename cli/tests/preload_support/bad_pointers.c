@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -74,6 +75,10 @@ static void programs(void *nowhere) {
     REFUSED(syscall(SYS_rt_sigaction, 10, nowhere, 0, 8));
     REFUSED(syscall(SYS_rt_sigprocmask, 0, nowhere, 0, 8));
     REFUSED(sigaltstack(nowhere, NULL));
+    REFUSED(setrlimit(RLIMIT_AS, nowhere));
+    REFUSED(setrlimit(RLIMIT_NPROC, nowhere));
+    REFUSED(getrlimit(RLIMIT_AS, nowhere));
+    REFUSED(prlimit(0, RLIMIT_NOFILE, nowhere, NULL));
 }
 int main(void) {
     enum { BYTES = 40 << 20, PAGE = 4096 };

@@ -13,12 +13,9 @@ pub fn directory() -> tempfile::TempDir {
     tempfile::tempdir_in("/var/tmp").expect("/var/tmp is writable")
 }
 
-/// How many times the rounds of a program: more in the long form, which says so.
-fn times() -> u32 {
-    match std::env::var("USERSWAP_TEST_LONG") {
-        Ok(value) if value == "1" => 8,
-        _ => 1,
-    }
+/// Whether the long forms are wanted.
+pub fn is_long() -> bool {
+    std::env::var("USERSWAP_TEST_LONG").is_ok_and(|value| value == "1")
 }
 
 /// Says on the terminal what takes its time; the test runner captures no such line.
@@ -37,7 +34,8 @@ pub fn compile(directory: &Path, name: &str) -> PathBuf {
 pub fn compile_with(directory: &Path, name: &str, output: &str, flags: &[&str]) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/preload_support").join(name);
     let output = directory.join(output);
-    let times = times();
+    // More rounds in the long form.
+    let times = if is_long() { 8 } else { 1 };
     if times > 1 {
         progress(&format!("{name}: the long form"));
     }

@@ -22,7 +22,7 @@ mod masked;
 mod nested;
 mod own_aio;
 mod raw_signals;
-mod reading;
+pub mod reading;
 mod scattered;
 pub mod signal_stacks;
 pub mod signals;

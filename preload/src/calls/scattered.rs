@@ -6,7 +6,7 @@
 use super::arguments::{Arguments, hold_if_needed};
 use super::held::{Held, PIECE_BYTES, is_needed, values};
 use super::reading::Reader;
-use super::transfers::{Next, Piece, Way, by_copy, repeat};
+use super::transfers::{COPIED_BYTES, Next, Piece, Way, by_copy, repeat};
 use crate::abi::next::next_functions;
 use crate::abi::raw::{self, Span};
 use libc::{c_int, iovec, msghdr, off_t, ssize_t};
@@ -165,7 +165,7 @@ fn in_parts(
         if held.is_short() && piece.may_be_cut(way) {
             let iovec { iov_base: address, iov_len: bytes } = piece.list[0];
             let part = Piece { address, bytes, offset: done };
-            let copied = by_copy(&part, way, |part| {
+            let copied = by_copy::<COPIED_BYTES>(&part, way, |part| {
                 let list = iovec { iov_base: part.address, iov_len: part.bytes };
                 transfer(&raw const list, 1, done as off_t)
             });

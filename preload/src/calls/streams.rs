@@ -5,10 +5,9 @@
 //! copied by way of the stack instead, where the program's own access brings them in. The entry points are as safe as
 //! the functions that they stand in for.
 use super::held::is_concerned;
-use super::transfers::{Next, Way, check, in_pieces};
+use super::transfers::{Next, Piece, Way, by_copy, check, in_pieces};
 use crate::abi::next::next_functions;
 use crate::abi::raw::Span;
-use crate::state::process;
 use libc::{c_int, c_void, size_t, ssize_t};
 
 next_functions! {
@@ -21,25 +20,6 @@ next_functions! {
 
 /// Most bytes that are copied by way of the stack.
 const COPIED_MAX: usize = 512;
-
-/// Runs a transfer of a few bytes on a copy of them; None where they are too many, or the stack is managed as well.
-fn by_copy(buffer: Span, way: Way, transfer: impl Fn(*mut c_void) -> size_t) -> Option<size_t> {
-    let mut copy = [0u8; COPIED_MAX];
-    if buffer.bytes > COPIED_MAX || process::is_managed((&raw const copy).addr()) {
-        return None;
-    }
-    let program = buffer.address as *mut u8;
-    if let Way::Write = way {
-        // SAFETY: the program passes as many bytes.
-        unsafe { program.copy_to_nonoverlapping(copy.as_mut_ptr(), buffer.bytes) };
-    }
-    let moved = transfer(copy.as_mut_ptr().cast());
-    if let Way::Read = way {
-        // SAFETY: the program passes room for as many bytes, and no more were read.
-        unsafe { program.copy_from_nonoverlapping(copy.as_ptr(), moved.min(buffer.bytes)) };
-    }
-    Some(moved)
-}
 
 mod exported {
     use super::*;
@@ -59,14 +39,18 @@ mod exported {
                 let Some(bytes) = each.checked_mul(count).filter(|bytes| *bytes > 0) else {
                     return 0;
                 };
-                let span = Span::of(buffer, bytes);
-                let copied = by_copy(span, $way, |copy| super::$name(copy, 1, bytes, stream));
-                let moved = copied.unwrap_or_else(|| {
-                    in_pieces(span, (Next::Always, $way), |piece| {
-                        super::$name(piece.address, 1, piece.bytes, stream) as ssize_t
-                    }) as size_t
-                });
-                moved / each
+                let transfer =
+                    |piece: Piece| super::$name(piece.address, 1, piece.bytes, stream) as ssize_t;
+                let whole = Piece { address: buffer as *mut c_void, bytes, offset: 0 };
+                let copied = match bytes <= COPIED_MAX {
+                    true => by_copy::<COPIED_MAX>(&whole, $way, transfer),
+                    false => None,
+                };
+                let moved = copied.map_or_else(
+                    || in_pieces(Span::of(buffer, bytes), (Next::Always, $way), transfer),
+                    |(_, moved)| moved,
+                );
+                moved as size_t / each
             }
         };
     }

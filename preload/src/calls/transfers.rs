@@ -103,34 +103,38 @@ fn in_parts(
         let piece = Piece { address: address as *mut c_void, bytes, offset: done };
         // A call that waits would find it gone.
         let is_copied = held.is_short() && (bytes <= COPIED_BYTES || may_be_cut());
-        let copied = if is_copied { by_copy(&piece, way, &transfer) } else { None };
+        let copied = if is_copied { by_copy::<COPIED_BYTES>(&piece, way, &transfer) } else { None };
         copied.unwrap_or_else(|| (bytes, transfer(piece)))
     })
 }
 
 /// Most bytes that go by way of the stack where pins have no room: what a pipe takes as a whole (PIPE_BUF).
-const COPIED_BYTES: usize = 4096;
+pub const COPIED_BYTES: usize = 4096;
 
 /// Where devices take them that are used past the page cache.
 #[repr(align(512))]
-struct Sectors([u8; COPIED_BYTES]);
+struct Sectors<const BYTES: usize>([u8; BYTES]);
 
-/// Runs a transfer of a piece's first bytes on a copy of them, which are brought in as the program's own access would; how many were
+/// Runs a transfer of a piece's first `BYTES` bytes on a copy of them, which are brought in as the program's own access would; how many were
 /// asked for, and what came of it. None where the stack is managed as well.
-pub fn by_copy(
+pub fn by_copy<const BYTES: usize>(
     piece: &Piece,
     way: Way,
     transfer: impl Fn(Piece) -> ssize_t,
 ) -> Option<(usize, ssize_t)> {
     let here = 0u8;
     let is_managed = process::is_managed((&raw const here).addr());
-    (!is_managed).then(|| copied(piece, way, transfer))
+    (!is_managed).then(|| copied::<BYTES>(piece, way, transfer))
 }
 
 #[inline(never)]
-fn copied(piece: &Piece, way: Way, transfer: impl Fn(Piece) -> ssize_t) -> (usize, ssize_t) {
-    let mut copy = Sectors([0; COPIED_BYTES]);
-    let (program, bytes) = (piece.address.cast::<u8>(), piece.bytes.min(COPIED_BYTES));
+fn copied<const BYTES: usize>(
+    piece: &Piece,
+    way: Way,
+    transfer: impl Fn(Piece) -> ssize_t,
+) -> (usize, ssize_t) {
+    let mut copy = Sectors([0; BYTES]);
+    let (program, bytes) = (piece.address.cast::<u8>(), piece.bytes.min(BYTES));
     if let Way::Write = way {
         // SAFETY: the program passes as many bytes.
         unsafe { program.copy_to_nonoverlapping(copy.0.as_mut_ptr(), bytes) };

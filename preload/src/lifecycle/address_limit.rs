@@ -9,6 +9,7 @@ use crate::abi::raw;
 use crate::abi::system_call::Arguments;
 use crate::calls::arguments;
 use crate::calls::held::is_needed;
+use crate::calls::reading::Reader;
 use crate::state::process;
 use libc::{
     RLIM_INFINITY, RLIMIT_AS, RLIMIT_NOFILE, RLIMIT_NPROC, c_int, c_long, c_uint, pid_t, rlim_t,
@@ -69,11 +70,11 @@ unsafe fn limit(
     (new, old): (*const rlimit, *mut rlimit),
     (call, passed): (c_long, Arguments),
 ) -> c_int {
-    // SAFETY: the program passes limits, or a null pointer.
-    let wanted = unsafe { new.as_ref() };
+    // Of what the program could not read itself the kernel says so.
+    let wanted = Reader::default().value::<rlimit>(new as usize);
     // SAFETY: has no conditions.
     let is_own = process == 0 || process == unsafe { libc::getpid() };
-    if is_own && is_tight(resource, wanted) {
+    if is_own && is_tight(resource, wanted.as_ref()) {
         match resource {
             RLIMIT_NPROC => rights::engage(),
             _ => rights::gather(),

@@ -2,7 +2,7 @@
 //!
 //! Its threads may make next to no calls then, and each other one can be its end. What is left to do at the end is done by a
 //! thread that was there before the filter, to which it does not apply; it is asked by a word in memory, as waking it would take a call.
-use super::last_thread::{BETWEEN_LOOKS, STACK_BYTES, TASKS, is_any_left};
+use super::last_thread::{BETWEEN_LOOKS, STACK_BYTES, TASKS, is_any_left, main_thread};
 use super::stats;
 use crate::abi::raw;
 use crate::calls::filters::{self, Reach, Whose};
@@ -121,9 +121,7 @@ fn watch() {
 
 /// Whether the main thread, which the process outlives, is one that has ended.
 fn has_main_ended() -> bool {
-    // By the numbers of that /proc, which may be another namespace's.
-    let Ok(this) = fs::read_link("/proc/thread-self") else { return false };
-    let Some(main) = this.components().next() else { return false };
+    let Some(main) = main_thread() else { return false };
     let main = Path::new(TASKS).join(main).join("stat");
     // After the name, which may have any characters.
     fs::read_to_string(main)

@@ -9,6 +9,7 @@ use crate::abi::raw;
 use crate::calls::{by_number, filters};
 use crate::state::process;
 use libc::{c_int, c_void};
+use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
@@ -98,11 +99,15 @@ fn watch() {
     unsafe { libc::exit(0) };
 }
 
+/// The name of the main thread in [`TASKS`], by the numbers of that /proc, which may be another namespace's.
+pub(super) fn main_thread() -> Option<OsString> {
+    let this = fs::read_link("/proc/thread-self").ok()?;
+    Some(this.components().next()?.as_os_str().to_owned())
+}
+
 /// Whether threads of the program's run; None where /proc does not tell.
 pub(super) fn is_any_left() -> Option<bool> {
-    // By the numbers of that /proc, which may be another namespace's.
-    let this = fs::read_link("/proc/thread-self").ok()?;
-    let main = this.components().next()?.as_os_str().to_owned();
+    let main = main_thread()?;
     let threads = directories::names(Path::new(TASKS), usize::MAX).ok()?;
     Some(threads.iter().filter(|thread| **thread != main).any(|thread| {
         // One that has just ended may have made another after the list was read.
