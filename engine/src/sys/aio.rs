@@ -174,9 +174,9 @@ impl Reader {
         if ring.tail.load(Ordering::Acquire) == head {
             return None;
         }
-        let events = (self.context + size_of::<Head>()) as *const Event;
+        let place = self.context + size_of::<Head>() + head as usize * size_of::<Event>();
         // SAFETY: the kernel has written this event, and writes it again only once there was another request.
-        let event = unsafe { events.add(head as usize).read_volatile() };
+        let event = unsafe { (place as *const Event).read_volatile() };
         let next = (head + 1) % ring.events.load(Ordering::Relaxed);
         // Release: the event has been read.
         ring.head.store(next, Ordering::Release);
