@@ -10,11 +10,16 @@ use userswap_policy::polling::{Ended, Poll, Polling, WaitFor};
 /// Threads that look at once at most, however many CPUs there are.
 const READERS_MAX: u32 = 16;
 
+/// Reads after which looking pays: a process that has a context takes 32 ms longer to end, as long as its looks spare by then (15 µs each).
+const READS_MIN: u32 = 2000;
+
 /// The readers of an engine.
 pub struct Readers {
     readers: Box<[Lock<Option<Reader>>]>,
     /// A bit for each reader that nobody has.
     free: AtomicU32,
+    /// Reads that might have been looked for, without an order to look.
+    reads: AtomicU32,
     /// The kernel has none to give, or a filter of system calls might kill for asking.
     is_without: AtomicBool,
     learned: Lock<Learned>,
@@ -46,6 +51,7 @@ impl Readers {
         Self {
             readers: (0..count).map(|_| Lock::new(None)).collect(),
             free: AtomicU32::new((1 << count) - 1),
+            reads: AtomicU32::new(0),
             is_without: AtomicBool::new(!filters::are_harmless(filters_tried)),
             learned: Lock::new(Learned::default()),
         }
@@ -58,6 +64,10 @@ impl Readers {
             || self.is_without.load(Ordering::Relaxed)
             || filters::are_expected()
         {
+            return None;
+        }
+        let is_ordered = matches!(poll, Poll::Micros(_));
+        if !is_ordered && self.reads.fetch_add(1, Ordering::Relaxed) < READS_MIN {
             return None;
         }
         let look_ns = {
@@ -97,6 +107,7 @@ impl Readers {
         for reader in &self.readers {
             std::mem::forget(reader.lock().take());
         }
+        self.reads.store(0, Ordering::Relaxed);
         self.free.store((1 << self.readers.len()) - 1, Ordering::Relaxed);
     }
 }
