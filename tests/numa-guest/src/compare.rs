@@ -129,9 +129,23 @@ impl Moment<'_> {
         })
     }
 
-    /// Each device gets the same share of what the load's node swaps out, and that is most of it.
+    /// Each device gets the same share of what the load's node swaps out, and that is most of it. What a full device has got
+    /// is its size on both sides, whatever they have swapped out: the shares are those of the others.
     fn same_shares(&self, status: &Status) -> Vec<String> {
-        let kernel: u64 = self.kernel.written_kb.values().sum();
+        let is_full = |name: &&String| {
+            self.kernel
+                .swaps
+                .iter()
+                .any(|swap| swap.device == **name && swap.used_kb == swap.size_kb)
+        };
+        let written_kb: BTreeMap<&String, u64> = self
+            .kernel
+            .written_kb
+            .iter()
+            .filter(|(name, _)| !is_full(name))
+            .map(|(name, kb)| (name, *kb))
+            .collect();
+        let kernel: u64 = written_kb.values().sum();
         if kernel < WRITTEN_KB_MIN {
             return Vec::new();
         }
@@ -140,15 +154,13 @@ impl Moment<'_> {
                 move |node: &&NodeStatus| only.is_none_or(|only| u32::from(node.node) == only);
             status.nodes.iter().filter(is_meant)
         };
-        let on_all = |only| {
-            self.kernel.written_kb.keys().map(|name| self.placed_kb(nodes(only), name)).sum()
-        };
+        let on_all = |only| written_kb.keys().map(|name| self.placed_kb(nodes(only), name)).sum();
         let (own, all): (u64, u64) = (on_all(Some(self.node)), on_all(None));
         let percent = |part: u64, whole: u64| part * 100 / whole.max(1);
         let mut wrong = Vec::new();
-        for (name, written) in &self.kernel.written_kb {
+        for (name, written) in written_kb {
             let placed = self.placed_kb(nodes(Some(self.node)), name);
-            let (theirs, ours) = (percent(*written, kernel), percent(placed, own));
+            let (theirs, ours) = (percent(written, kernel), percent(placed, own));
             if theirs.abs_diff(ours) > SHARE_DIFFERENCE_MAX {
                 wrong.push(format!("{name} got {theirs} % from the kernel and {ours} % from us"));
             }
@@ -387,6 +399,46 @@ mod tests {
                 "the kernel does not follow the RFC: 20000 of 40000 KiB went elsewhere",
                 "A got 50 % from the kernel and 100 % from us",
                 "B got 50 % from the kernel and 0 % from us",
+            ]
+        );
+    }
+
+    #[test]
+    fn shares_are_those_of_the_devices_that_are_not_full() {
+        let full_of = |first: KernelSwap| {
+            let mut kernel = kernel(12_000, 14_000);
+            kernel.swaps[0] = KernelSwap { size_kb: 12_000, used_kb: 12_000, ..first };
+            kernel
+        };
+        let wrong = |status: Status| {
+            let devices = devices();
+            let kernel = full_of(kernel(0, 0).swaps[0].clone());
+            let own = own(12_000, 9_000, status);
+            let moment = Moment {
+                kernel: &kernel,
+                own: &own,
+                before: None,
+                devices: &devices,
+                node: 0,
+                own_min: 50,
+            };
+            let status = own.status.as_ref().expect("it was given one");
+            moment.same_shares(status)
+        };
+        let placed = |on_a, on_b| {
+            let first = node(0, [(0, 1), (1, 3)], [on_a, on_b]);
+            status([-2, -3], [first, node(1, [(1, 1), (0, 2)], [0, 0])])
+        };
+        assert_eq!(
+            wrong(placed(3_000, 2_250)),
+            [""; 0],
+            "57 % on the full one, 46 % of the kernel's"
+        );
+        assert_eq!(
+            wrong(placed(3_000, 0)),
+            [
+                "B got 100 % from the kernel and 0 % from us",
+                "the load's node has put out only 0 of 0 KiB"
             ]
         );
     }
