@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 extern crate alloc;
 
+pub mod awake;
 pub mod banks;
 pub mod beside;
 mod bits;

@@ -6,6 +6,7 @@
 use crate::base::counters::count;
 use crate::base::error::Error;
 use crate::base::index::{PageIndex, Slot};
+use crate::fault::awake::Awake;
 use crate::state::core::Core;
 use crate::state::page::PageState;
 use crate::state::reads::ReadJob;
@@ -109,13 +110,12 @@ impl Core {
     }
 
     fn watch(&self) {
-        let (mut quiet_until_ns, mut awake) = (0, None);
+        let (mut quiet_until_ns, mut awake) = (0, Awake::default());
         while !self.is_stopping() {
             let seen = self.waits.changes.load(Ordering::Acquire);
             let limit_ns = self.waits.limit_ns.load(Ordering::Relaxed);
             let pause_ns = if limit_ns == 0 { IDLE_NS } else { (limit_ns / LOOKS).max(1_000_000) };
-            let (held, awake_ns) = self.keep_awake(awake);
-            awake = held;
+            let awake_ns = self.keep_awake(&mut awake);
             // `stop` changes the word after it has told: what it told is seen above, or ends this sleep.
             if !self.is_stopping() {
                 futex::wait_for(&self.waits.changes, seen, pause_ns.min(awake_ns));
@@ -125,7 +125,7 @@ impl Core {
                 quiet_until_ns = now + limit_ns;
             }
         }
-        self.keep_awake(awake);
+        self.keep_awake(&mut awake);
     }
 }
 

@@ -4,21 +4,13 @@ use super::kept_file::KeptFile;
 use super::process;
 use std::io;
 use thiserror::Error;
+use userswap_policy::awake::Idle;
 
 /// The kernel's file for it, which only root may open unless the administrator says otherwise.
 const PATH: &str = "/dev/cpu_dma_latency";
 
 /// What the kernel takes for no wish at all: PM_QOS_CPU_LATENCY_DEFAULT_VALUE, in microseconds.
 const NO_WISH_US: i32 = 2_000_000_000;
-
-/// What is wished of CPUs that have nothing to do.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Idle {
-    /// They wait for work awake.
-    Awake,
-    /// As the machine is set up.
-    AsSetUp,
-}
 
 /// Why nothing can be wished.
 #[derive(Debug, Error)]
@@ -33,6 +25,19 @@ pub struct NoWish(io::Error);
 /// Why not.
 pub fn check() -> Result<(), NoWish> {
     CpuLatency::open().map(|_| ())
+}
+
+/// Whether this machine is a guest: then a CPU that halts leaves it, and it is the host that has to wake it.
+pub fn is_guest() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    {
+        // The hypervisor's bit: CPUID leaf 1, bit 31 of ECX.
+        std::arch::x86_64::__cpuid(1).ecx >> 31 == 1
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        false
+    }
 }
 
 /// The wish of this process, which ends with it.
