@@ -102,10 +102,6 @@ impl Core {
         if !trials.on_window(in_window) {
             return None;
         }
-        crate::sys::process::say(&[&format!(
-            "{now_ns} window {window_ns} {:?} {in_window} -> {:?}\n",
-            dense.wished, trials
-        )]);
         if trials.wish() != dense.wished {
             dense.wished = trials.wish();
             self.wish(dense.wished);

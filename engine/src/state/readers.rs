@@ -82,6 +82,10 @@ impl Readers {
             return None;
         }
         let (index, mut reader) = self.take()?;
+        if filters::are_expected() {
+            self.free.fetch_or(1 << index, Ordering::Release);
+            return None;
+        }
         if reader.is_none() {
             *reader = Reader::new().ok();
         }
@@ -129,7 +133,8 @@ impl Look<'_> {
         drop(reader);
         all.free.fetch_or(1 << index, Ordering::Release);
         let ended = if seen == Seen::Looking { Ended::Answered } else { Ended::InVain };
-        let lost = process::preemptions() - preemptions;
+        // A filter may refuse to say by now.
+        let lost = process::preemptions().saturating_sub(preemptions);
         let mut learned = all.learned.lock();
         learned.preemptions += lost;
         let preemptions = learned.preemptions;

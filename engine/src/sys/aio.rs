@@ -3,7 +3,7 @@
 //! The kernel notes completions in a ring that the process can read, in the interrupt of the device. io_uring leaves that to the
 //! thread that submitted, which needs a ring for each; here a context serves whoever holds it.
 use super::request::{Direction, Pieces, transfer};
-use super::{clock, process};
+use super::{clock, filters};
 use std::io;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -144,7 +144,8 @@ impl Reader {
     /// Sleeps until the end of the request; what the kernel says of it.
     fn sleep(&self) -> i64 {
         let mut event = Event::default();
-        loop {
+        // A filter may be in force by now that does not know the call.
+        while !filters::are_expected() {
             let nothing = std::ptr::null_mut::<libc::timespec>();
             // SAFETY: writes one event.
             let got = unsafe {
@@ -153,16 +154,18 @@ impl Reader {
             };
             match got {
                 1 => return event.result,
-                _ if got < 0 => {
-                    let error = io::Error::last_os_error();
-                    if error.kind() != io::ErrorKind::Interrupted {
-                        // A device may still write to the memory: nobody can say when it ends.
-                        let code = error.raw_os_error().unwrap_or(0);
-                        process::die("userswap: waiting for a read failed", code);
-                    }
+                _ if got < 0 && io::Error::last_os_error().kind() != io::ErrorKind::Interrupted => {
+                    break;
                 }
                 _ => {}
             }
+        }
+        // The device may still write to the memory. Its end is noted here whoever may ask for it, and looking takes no call.
+        loop {
+            if let Some(result) = self.take() {
+                return result;
+            }
+            std::hint::spin_loop();
         }
     }
 

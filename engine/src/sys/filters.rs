@@ -4,9 +4,9 @@
 //! are inherited, and only ever added: a thread that has as many as its forebear had when that tried has the same ones.
 use super::aio::Reader;
 use super::alias::Alias;
-use super::clock;
 use super::device_pins::value;
 use super::request::Pieces;
+use super::{clock, process};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -83,8 +83,9 @@ fn make_the_calls(count: u32) -> io::Result<()> {
     // SAFETY: reads `limit`.
     unsafe { libc::setrlimit(libc::RLIMIT_CORE, &raw const limit) };
     Alias::new(count)?;
-    // A read that is looked for, and slept for: what is refused is done without.
-    let (own, mut byte) = (File::open("/proc/thread-self/comm")?, 0u8);
+    // A read that is slept for, of a file that Linux AIO reads: what is refused is done without.
+    let (own, mut byte) = (File::open("/proc/thread-self/exe")?, 0u8);
+    let _ = process::preemptions();
     if let Ok(reader) = Reader::new() {
         let pieces = Pieces::one((&raw mut byte).addr(), 1);
         let _ = reader.read((own.as_raw_fd(), 0), &pieces, 0);

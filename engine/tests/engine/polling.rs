@@ -4,9 +4,11 @@ use crate::support::*;
 use std::fs;
 use std::io::Read;
 use std::os::unix::fs::FileExt;
+use userswap::internals::clock::cpus;
 use userswap::internals::cpu_latency;
 use userswap::internals::process::usable_cpus;
 use userswap::{Engine, Poll};
+use userswap_policy::awake::CPUS_MAX;
 
 /// Looks longer than any fault takes here.
 const LONG: Poll = Poll::Micros(1000);
@@ -201,6 +203,48 @@ fn idle_cpus_are_kept_from_halting_while_faults_are_dense_and_by_each_process_it
         idle_cpus_stay_awake_while_faults_are_dense(WAYS[0]);
         idle_cpus_stay_awake_while_faults_are_dense(WAYS[1]);
         assert!(wishes().is_empty(), "the engine takes it with it");
+    });
+}
+
+/// Where the setting is `auto`, CPUs are kept awake in some windows at least, to see whether it pays, and in none once faults have
+/// ended.
+#[test]
+fn idle_cpus_are_kept_from_halting_on_trial_in_a_small_guest_and_nowhere_else() {
+    alone(100, || {
+        let engine = engine_polling(WAYS[0], Poll::Auto);
+        let (region, pages) = paged_out(&engine, 24 * MIB / PAGE, 5);
+        // Far from each other: a fault for every second or third.
+        let use_all = || {
+            let mut random = Random::new(seed());
+            for _ in 0..20_000 {
+                pages.check(random.below(pages.count), 5);
+            }
+        };
+        let is_tried =
+            cpu_latency::is_guest() && cpus() <= CPUS_MAX && cpu_latency::check().is_ok();
+        assert_eq!(wishes().len(), usize::from(is_tried));
+        if !is_tried {
+            use_all();
+            return assert_eq!(awake_ns(&engine), 0);
+        }
+        eventually("a trial keeps idle CPUs from halting", || {
+            use_all();
+            awake_ns(&engine) > 0
+        });
+        join(fork(&engine, || {
+            eventually("the child has trials of its own", || {
+                let before = awake_ns(&engine);
+                use_all();
+                awake_ns(&engine) > before
+            });
+            audit(&engine);
+        }));
+        use_all();
+        eventually("faults have ended", || !engine.core().polling.is_dense());
+        assert_eq!(engine.set("poll", "off").unwrap(), "off");
+        use_all();
+        assert!(!engine.core().polling.is_dense());
+        drop(region);
     });
 }
 
