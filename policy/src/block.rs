@@ -28,6 +28,10 @@ const APART_MAX: u64 = 16;
 /// Batches of each way whose costs are remembered.
 const REMEMBERED: usize = 4;
 
+/// Of a batch that went page by page, four in so many: once so many pages were neighbours that went along with a victim, by its
+/// call, runs are long. Such a call costs about as much as copies of four pages, and a block takes what is in use along.
+const ALONG_OF_4: u32 = 3;
+
 /// Batches that go page by page after a block was refused, doubled with each refusal in a row up to this power.
 const REFUSED_MAX: u32 = 6;
 
@@ -90,6 +94,8 @@ pub struct Ways {
     unprobed: u64,
     /// Batches that no block is looked for.
     rest: u32,
+    /// Pages left in long runs of late.
+    in_runs: bool,
     refused: u32,
 }
 
@@ -104,6 +110,9 @@ impl Ways {
     }
 
     fn cheaper(&mut self) -> Way {
+        if self.in_runs {
+            return Way::Runs;
+        }
         if self.rest > 0 {
             self.rest -= 1;
             return Way::Runs;
@@ -120,6 +129,11 @@ impl Ways {
         }
         self.unprobed = 0;
         other
+    }
+
+    /// Of the pages of a batch that went page by page, so many were neighbours of others, and left by the same call.
+    pub fn on_runs(&mut self, pages: u32, along: u32) {
+        self.in_runs = pages > 0 && along * 4 >= pages * ALONG_OF_4;
     }
 
     /// A batch has gone a way: so many pages, and what it took.
@@ -177,6 +191,24 @@ mod tests {
         }
         // However much more.
         assert_eq!((0..256 * 4).filter(|_| ways.cheaper() == Way::Block).count(), 4);
+    }
+
+    #[test]
+    fn no_block_is_taken_while_runs_are_long() {
+        let mut ways = Ways::default();
+        ways.on_batch(Way::Runs, 256, 256 * 15_000);
+        ways.on_batch(Way::Block, 256, 256 * 3_000);
+        let taken = |ways: &mut Ways| (0..100).filter(|_| ways.cheaper() == Way::Block).count();
+        for (along, are_taken) in [(0, true), (191, true), (192, false), (256, false), (191, true)]
+        {
+            ways.on_runs(256, along);
+            assert_eq!(taken(&mut ways) > 90, are_taken, "{along}");
+            assert!(are_taken || taken(&mut ways) == 0, "{along}");
+        }
+        ways.on_runs(256, 256);
+        assert_eq!(ways.next(ReclaimWay::Blocks), Way::Block, "it is chosen");
+        ways.on_runs(0, 0);
+        assert_eq!(ways.cheaper(), Way::Block, "nothing was there to leave");
     }
 
     #[test]

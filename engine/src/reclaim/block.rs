@@ -78,7 +78,7 @@ impl Core {
         let unmapped = scratch.count as u32;
         count(&self.counters.swpout_block, unmapped.into());
         self.announce_freed();
-        Some(Reclaimed { scanned: mapped, unmapped })
+        Some(Reclaimed { scanned: mapped, unmapped, along: 0 })
     }
 
     /// Some of the pages that are the next to leave, each of another block.

@@ -24,6 +24,8 @@ pub struct Reclaimed {
     pub scanned: u32,
     /// Pages unmapped, those to be written among them, and those that turned out to be another node's.
     pub unmapped: u32,
+    /// Neighbours of others among those, which left by their calls.
+    pub along: u32,
 }
 
 /// How much a batch may do.
@@ -44,37 +46,37 @@ impl Core {
         unmapper: Unmapper,
         scratch: &mut Scratch,
     ) -> Reclaimed {
-        let scanned = self.isolate(node, quota, scratch);
+        let (scanned, along) = self.isolate(node, quota, scratch);
         let clean = self.unmap_clean(node, scratch);
         let migrated = self.hand_over_migrated(node, unmapper, scratch);
         self.unmap_victims(node, unmapper, scratch);
         let unmapped = scratch.count as u32 + clean + migrated;
         self.sort_out(node, scratch);
         self.feed_readahead();
-        Reclaimed { scanned, unmapped }
+        Reclaimed { scanned, unmapped, along }
     }
 
-    /// Pops the oldest inactive pages and owns them in Leaving, sorted by address; returns how many it looked at.
-    fn isolate(&self, node: &Node, quota: Quota, scratch: &mut Scratch) -> u32 {
+    /// Pops the oldest inactive pages and owns them in Leaving, sorted by address; returns how many it looked at, and how
+    /// many went along with others.
+    fn isolate(&self, node: &Node, quota: Quota, scratch: &mut Scratch) -> (u32, u32) {
         let most = quota.unmap.min(BATCH);
         let mut state = node.lock();
         scratch.clear();
         let demoted = state.demote(BATCH as u32);
         state.retry_unevictable();
         count(&self.counters.pgdeactivate, demoted.into());
-        let mut scanned = 0;
-        while scratch.added() < most && scanned < quota.scan {
+        let (mut scanned, mut along) = (0, 0);
+        while scratch.added() < most && scanned + along < quota.scan {
             let Some(page) = state.pop_inactive() else { break };
             scanned += 1;
             let word = self.pages.load(page);
             if self.claim_victim(&state, page, scratch) {
-                let along = self.claim_neighbours_of(&mut state, page, word.standing(), scratch);
-                scanned += along;
+                along += self.claim_neighbours_of(&mut state, page, word.standing(), scratch);
             }
         }
         drop(state);
         scratch.victims[..scratch.count].sort_unstable_by_key(|victim| victim.page);
-        scanned
+        (scanned + along, along)
     }
 
     /// Owns a page of this node in Leaving; the caller sees to it that the page is on no list. False when it is not

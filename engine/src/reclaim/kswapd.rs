@@ -152,6 +152,7 @@ impl Kswapd {
             let start = clock::now_ns();
             let batch = core.unmap_batch(node, quota, unmapper, &mut self.scratch);
             self.blocks.ways.on_batch(Way::Runs, batch.unmapped, clock::now_ns() - start);
+            self.blocks.ways.on_runs(batch.unmapped, batch.along);
             batch
         })
     }
