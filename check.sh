@@ -248,7 +248,7 @@ check_tests() {
     step "tests: cargo test$(is_long && echo ', in the long form')"
     if ! tests/s3-server --prepare; then
         [ "${CI:-}" != true ] || fail 'CI=true, but pip cannot install moto: is there a network?'
-        note 'objects of a store (engine/tests/engine/s3.rs, cli/tests/s3.rs): pip cannot install moto'
+        note 'objects of a store (engine/tests/engine/s3.rs, cli/tests/programs/s3.rs): pip cannot install moto'
         WHOLE=(--workspace)
     fi
     # Many wait for a device, a server or the clock.

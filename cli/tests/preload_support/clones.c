@@ -56,6 +56,8 @@ static void *disturb(void *argument) {
         for (int i = 0; i < 64; i++) MUST(blocks[i] = strdup("a block"));
         for (int i = 0; i < 64; i++) free(blocks[i]);
         setvbuf(stderr, 0, _IONBF, 0);
+        // The CPUs are for the children, too.
+        usleep(500);
     }
     return 0;
 }

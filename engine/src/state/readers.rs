@@ -109,7 +109,7 @@ impl Readers {
     /// After fork, in the child: contexts of the parent are none of its own.
     pub fn renew(&self) {
         for reader in &self.readers {
-            std::mem::forget(reader.lock().take());
+            reader.lock().take().into_iter().for_each(Reader::leave_to_parent);
         }
         self.reads.store(0, Ordering::Relaxed);
         self.free.store((1 << self.readers.len()) - 1, Ordering::Relaxed);

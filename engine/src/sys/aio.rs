@@ -103,7 +103,7 @@ impl Reader {
     ) -> (Seen, io::Result<()>) {
         let at_once =
             |pieces: &Pieces, done: u64| transfer(fd, Direction::Read, offset + done, pieces);
-        let request = Iocb {
+        let mut request = Iocb {
             opcode: PREADV,
             fd: fd as u32,
             address: pieces.as_ptr() as u64,
@@ -111,7 +111,7 @@ impl Reader {
             offset: offset as i64,
             ..Iocb::default()
         };
-        let mut list = [&raw const request];
+        let mut list = [&raw mut request];
         // SAFETY: the request and its pieces are read now; the memory that they name is the caller's until the end, below.
         let taken =
             unsafe { libc::syscall(libc::SYS_io_submit, self.context, 1, list.as_mut_ptr()) };
@@ -120,7 +120,11 @@ impl Reader {
             return (Seen::Sleeping, at_once(pieces, 0));
         }
         let (seen, result) = self.end(until_ns);
-        // What is wrong, and what is left, the other way finds and says.
+        if result == -i64::from(libc::EIO) {
+            // The device has taken its time to say so.
+            return (seen, Err(io::Error::from_raw_os_error(libc::EIO)));
+        }
+        // What else is wrong, and what is left, the other way finds and says.
         let done = result.max(0) as usize;
         if done == pieces.bytes() {
             return (seen, Ok(()));
@@ -184,6 +188,15 @@ impl Reader {
         // Release: the event has been read.
         ring.head.store(next, Ordering::Release);
         Some(event.result)
+    }
+
+    /// In the child of a fork: there the context is none, and what was mapped of it is only in the way.
+    pub fn leave_to_parent(self) {
+        let events = self.head().events.load(Ordering::Relaxed) as usize;
+        let bytes = size_of::<Head>() + events * size_of::<Event>();
+        // SAFETY: the ring's own pages, which nothing but this reader refers to.
+        unsafe { libc::syscall(libc::SYS_munmap, self.context, bytes) };
+        std::mem::forget(self);
     }
 
     fn head(&self) -> &Head {

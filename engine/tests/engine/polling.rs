@@ -96,7 +96,14 @@ fn threads_that_read_for_themselves_look_for_the_end_and_so_does_a_child() {
             let engine = build(builder(WAYS[1]).poll(poll).swap("/var/tmp:64M".parse().unwrap()));
             used_at_random(&engine);
             let before = looks(&engine);
+            let maps = || fs::read_to_string("/proc/self/maps").unwrap();
+            assert_eq!(
+                maps().contains("/[aio]"),
+                before[0] > 0,
+                "a context is a ring that is mapped"
+            );
             let child = fork(&engine, || {
+                assert!(!maps().contains("/[aio]"), "the parent's are of no use");
                 let (region, pages) = paged_out(&engine, 500, 5);
                 pages.check_all(5);
                 let looks_of_its_own = looks(&engine)[0] - before[0];

@@ -40,10 +40,11 @@ pub fn renew() {
 
 /// Before a filter: where there is an engine, with threads of its own, there may be one more. Else the statistics are what they will be.
 fn prepare(reach: Reach) -> Whose {
+    // Also of a child that shares this memory (vfork): its faults are the filter's.
+    userswap::internals::filters::expect();
     let Some(process) = process::current().filter(|_| stats::is_owner()) else {
         return Whose::Others;
     };
-    userswap::internals::filters::expect();
     if process.engine().is_none() || reach == Reach::All {
         stats::write_beforehand();
         return Whose::Own;

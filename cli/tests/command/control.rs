@@ -1,7 +1,5 @@
 //! `list`, `status`, `set`, `swapon`, `swapoff` on programs that run under userswap, and on those that do not.
 
-mod preload_support;
-
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -10,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use preload_support::served::{Served, is_refusal, printed, runtime, userswap_in};
+use crate::preload_support::served::{Served, is_refusal, printed, runtime, userswap_in};
 use serde_json::Value;
 use tempfile::TempDir;
 

@@ -1,19 +1,11 @@
 //! Servers as a device of programs under `run`: how they begin, fork, exec and end, and what is refused before they begin.
 
-#[allow(dead_code, reason = "some are for the tests of the engine")]
-#[path = "../../engine/tests/engine/support/certificates.rs"]
-mod certificates;
-mod preload_support;
-#[allow(dead_code, reason = "some are for the tests of the engine")]
-#[path = "../../engine/tests/engine/support/redis.rs"]
-mod redis;
-
 use std::collections::HashSet;
 
-use preload_support::served::{
+use crate::preload_support::served::{
     Served, eventually, filler, is_refusal, printed, runtime, userswap_in,
 };
-use redis::{Redis, STARTS};
+use crate::redis::{Redis, STARTS};
 
 fn start(runtime: &tempfile::TempDir, options: &[&str]) -> Served {
     let mut served = Served::start(runtime, &[&["--ram", "16M"], options].concat(), &filler(48));

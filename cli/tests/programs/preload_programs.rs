@@ -1,7 +1,6 @@
 //! Whole programs under `run`: shells, pipelines, statistics, exit status.
 
-mod preload_support;
-use preload_support::{directory, run, succeed};
+use crate::preload_support::{directory, run, succeed};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Command;

@@ -1,12 +1,10 @@
 //! `run --record`, `record` and `report` on programs whose use of memory is known.
 
-mod preload_support;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use preload_support::{compile, directory, run, succeed, with};
+use crate::preload_support::{compile, directory, run, succeed, with};
 use serde_json::Value;
 use userswap_report::{Cost, Record, words};
 

@@ -1,12 +1,10 @@
 //! One budget for a job: what all of its processes have in RAM together stays within it, and every byte is right.
 
-mod preload_support;
-
 use std::fs;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use preload_support::directory;
+use crate::preload_support::directory;
 use serde_json::Value;
 use tempfile::TempDir;
 

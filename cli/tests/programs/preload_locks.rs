@@ -1,7 +1,6 @@
 //! Locked memory: what the program locks past the library, mlockall, and what is left of it in the child of a fork.
 
-mod preload_support;
-use preload_support::{compile, directory, run, succeed, with};
+use crate::preload_support::{compile, directory, run, succeed, with};
 
 #[test]
 fn a_program_that_locks_memory_runs_beyond_its_budget() {

@@ -1,14 +1,12 @@
 //! Man pages for every command, and completion that asks what runs, in the shells themselves.
 
-mod terminal_support;
-
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 
+use crate::terminal_support::Tmux;
 use tempfile::TempDir;
-use terminal_support::Tmux;
 
 fn userswap() -> Command {
     Command::new(env!("CARGO_BIN_EXE_userswap"))

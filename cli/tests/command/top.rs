@@ -1,18 +1,15 @@
 //! `userswap top` on a real terminal, beside a program that is served: what it shows and changes, and that every way out
 //! leaves the terminal as it was.
 
-mod preload_support;
-mod terminal_support;
-
 use std::fs;
 use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use preload_support::served::{Served, printed, runtime};
+use crate::preload_support::served::{Served, printed, runtime};
+use crate::terminal_support::Tmux;
 use serde_json::Value;
 use tempfile::TempDir;
-use terminal_support::Tmux;
 
 /// Fills three times its budget, and verifies it when it is told to; ends when nobody can tell it any more.
 const PROGRAM: &str = "

@@ -1,7 +1,6 @@
 //! Programs that bring an allocator, fork in the middle of one, or end with a thread that is not the first.
 
-mod preload_support;
-use preload_support::{compile, compile_with, directory, run, succeed};
+use crate::preload_support::{compile, compile_with, directory, run, succeed};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

@@ -1,13 +1,11 @@
 //! The Debian package, installed in a root of its own, and the seccomp profile of a container.
 
-mod preload_support;
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use preload_support::{compile, directory, succeed};
+use crate::preload_support::{compile, directory, succeed};
 use serde_json::{Value, json};
 
 fn packaging(name: &str) -> PathBuf {

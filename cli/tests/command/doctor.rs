@@ -1,11 +1,9 @@
 //! `userswap doctor` says what `run` then meets: as root, as an ordinary user, and behind a filter of system calls.
 
-mod preload_support;
-
 use std::path::Path;
 use std::process::{Command, Output};
 
-use preload_support::{as_nobody, compile, directory};
+use crate::preload_support::{as_nobody, compile, directory};
 use serde_json::Value;
 use userswap::internals::OPTIONS_VARIABLE;
 

@@ -1,7 +1,5 @@
 //! `userswap metrics`: what it tells is what the engines say, a real Prometheus takes it, and it ends in order.
 
-mod preload_support;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
@@ -11,8 +9,10 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, Stdio};
 
-use preload_support::directory;
-use preload_support::served::{Served, eventually, is_refusal, printed, runtime, userswap_in};
+use crate::preload_support::directory;
+use crate::preload_support::served::{
+    Served, eventually, is_refusal, printed, runtime, userswap_in,
+};
 use serde_json::Value;
 use tempfile::TempDir;
 

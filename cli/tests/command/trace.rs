@@ -1,12 +1,10 @@
 //! `run --trace`: one file for each process, with as many faults as its statistics; `sim trace`, which reads them.
 
-mod preload_support;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use preload_support::{compile, directory, run, succeed, with};
+use crate::preload_support::{compile, directory, run, succeed, with};
 use serde_json::Value;
 use userswap_trace::{Kind, Reader, Recording};
 

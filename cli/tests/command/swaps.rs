@@ -1,12 +1,10 @@
 //! Swap devices of a running program, from the command line: the lists of the RFC's machine, devices coming
 //! and going, and everything that has to be refused.
 
-mod preload_support;
-
 use std::process::Output;
 
-use preload_support::directory;
-use preload_support::served::{Served, is_refusal, printed, runtime, userswap_in};
+use crate::preload_support::directory;
+use crate::preload_support::served::{Served, is_refusal, printed, runtime, userswap_in};
 use serde_json::Value;
 use tempfile::TempDir;
 

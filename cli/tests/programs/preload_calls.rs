@@ -1,7 +1,6 @@
 //! System calls, locks and stacks in memory that is swapped out, where the kernel cannot bring it back by itself.
 
-mod preload_support;
-use preload_support::{as_nobody, compile, directory, run, succeed};
+use crate::preload_support::{as_nobody, compile, directory, run, succeed};
 use std::path::Path;
 use std::process::Command;
 

@@ -1,12 +1,10 @@
 //! `bench swapoff` as a command, in sizes that take a moment.
 
-mod preload_support;
-
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use preload_support::served::eventually;
+use crate::preload_support::served::eventually;
 use serde_json::Value;
 
 fn bench_of(size: &str, arguments: &[&str]) -> Output {

@@ -1,7 +1,6 @@
 //! System calls in a program's own code, past every function of the C library.
 
-mod preload_support;
-use preload_support::{as_nobody, compile, compile_with, directory, run, succeed, with};
+use crate::preload_support::{as_nobody, compile, compile_with, directory, run, succeed, with};
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,6 @@
 //! Objects of a store as a device of programs under `run`: how they fork and end, and what is refused before they begin.
 
-mod preload_support;
-
-use preload_support::served::{is_refusal, runtime, userswap_in};
+use crate::preload_support::served::{is_refusal, runtime, userswap_in};
 
 /// Without the feature nothing else is to be seen.
 #[cfg(not(feature = "s3"))]
@@ -17,25 +15,14 @@ fn a_build_without_buckets_says_how_to_have_them() {
 }
 
 #[cfg(feature = "s3")]
-#[allow(dead_code, reason = "some are for the tests of the engine")]
-#[path = "../../engine/tests/engine/support/s3.rs"]
-mod server;
-
-#[cfg(feature = "s3")]
-#[allow(dead_code, reason = "some are for the tests of the engine")]
-#[path = "../../engine/tests/engine/support/certificates.rs"]
-mod certificates;
-
-#[cfg(feature = "s3")]
-use certificates::Certificates;
-#[cfg(feature = "s3")]
-use preload_support::{is_long, served::eventually};
+use crate::preload_support::{is_long, served::eventually};
 
 #[cfg(feature = "s3")]
 mod with_it {
-    use super::preload_support::served::{Served, filler, printed};
-    use super::server::{S3, spec};
     use super::*;
+    use crate::certificates::Certificates;
+    use crate::preload_support::served::{Served, filler, printed};
+    use crate::server::{S3, spec};
     use std::sync::Arc;
 
     fn start(runtime: &tempfile::TempDir, fault: &str, server: &S3) -> Served {

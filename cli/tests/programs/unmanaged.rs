@@ -1,7 +1,6 @@
 //! What runs outside the budget is told, once; what can be managed is.
 
-mod preload_support;
-use preload_support::{compile, compile_with, directory};
+use crate::preload_support::{compile, compile_with, directory};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

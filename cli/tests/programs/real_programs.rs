@@ -1,9 +1,8 @@
 //! Real programs under `run` with a quarter of the memory they use give the results they give natively.
 //!
 //! The programs come from Debian packages; a missing one is a failure, not a skipped test.
-mod preload_support;
 
-use preload_support::is_long;
+use crate::preload_support::is_long;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,6 @@
 //! The calls that change memory, by C programs that check every page, with a quarter of it as budget.
 
-mod preload_support;
-use preload_support::{compile, directory, progress, run, succeed, with};
+use crate::preload_support::{compile, directory, progress, run, succeed, with};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

@@ -1,12 +1,10 @@
 //! `advise` on programs whose use of memory is known.
 
-mod preload_support;
-
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use preload_support::{compile, directory};
+use crate::preload_support::{compile, directory};
 
 /// Runs `advise` with its files in a directory, where it leaves none.
 fn advise(directory: &Path, command: &[&str]) -> (Output, String) {

@@ -1,9 +1,7 @@
 //! The load of `userswap stress`: it ends with who watches it.
 
-mod preload_support;
-
-use preload_support::directory;
-use preload_support::served::eventually;
+use crate::preload_support::directory;
+use crate::preload_support::served::eventually;
 use std::fs;
 use std::process::{Command, Stdio};
 
