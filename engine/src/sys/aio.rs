@@ -69,6 +69,8 @@ pub enum Seen {
 /// A context for one read at a time.
 pub struct Reader {
     context: usize,
+    /// What is mapped of it: its ring.
+    bytes: usize,
 }
 
 impl Reader {
@@ -83,12 +85,17 @@ impl Reader {
         if unsafe { libc::syscall(libc::SYS_io_setup, 1, &raw mut context) } != 0 {
             return Err(io::Error::last_os_error());
         }
-        let reader = Self { context };
+        let mut reader = Self { context, bytes: size_of::<Head>() };
         let head = reader.head();
+        let events = head.events.load(Ordering::Relaxed) as usize;
         let is_known = head.magic.load(Ordering::Relaxed) == MAGIC
             && head.incompatible.load(Ordering::Relaxed) == 0
             && head.header_bytes.load(Ordering::Relaxed) as usize == size_of::<Head>();
-        if is_known { Ok(reader) } else { Err(io::ErrorKind::InvalidInput.into()) }
+        if !is_known {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        reader.bytes += events * size_of::<Event>();
+        Ok(reader)
     }
 
     /// Reads all of `pieces` at `offset`, and looks for the end until a moment of the monotonic clock before it sleeps.
@@ -192,10 +199,9 @@ impl Reader {
 
     /// In the child of a fork: there the context is none, and what was mapped of it is only in the way.
     pub fn leave_to_parent(self) {
-        let events = self.head().events.load(Ordering::Relaxed) as usize;
-        let bytes = size_of::<Head>() + events * size_of::<Event>();
-        // SAFETY: the ring's own pages, which nothing but this reader refers to.
-        unsafe { libc::syscall(libc::SYS_munmap, self.context, bytes) };
+        // SAFETY: the ring's own pages, which nothing but this reader refers to; where a kernel passed them on to no child, the
+        // only thread that there is has mapped nothing else there yet.
+        unsafe { libc::syscall(libc::SYS_munmap, self.context, self.bytes) };
         std::mem::forget(self);
     }
 
