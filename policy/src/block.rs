@@ -28,8 +28,8 @@ const APART_MAX: u64 = 16;
 /// Batches of each way whose costs are remembered.
 const REMEMBERED: usize = 4;
 
-/// Of a batch that went page by page, four in so many: once so many pages were neighbours that went along with a victim, by its
-/// call, runs are long. Such a call costs about as much as copies of four pages, and a block takes what is in use along.
+/// Runs are long once so many of each four pages of a batch were neighbours that went along with a victim, by its call: such a
+/// call costs about as much as copies of four pages, and a block takes what is in use along.
 const ALONG_OF_4: u32 = 3;
 
 /// Batches that go page by page after a block was refused, doubled with each refusal in a row up to this power.

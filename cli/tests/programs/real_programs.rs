@@ -2,9 +2,8 @@
 //!
 //! The programs come from Debian packages; a missing one is a failure, not a skipped test.
 
-use crate::preload_support::is_long;
+use crate::preload_support::{is_long, progress};
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -19,8 +18,7 @@ fn userswap() -> &'static str {
 /// have happened.
 fn same_under_userswap(ram: &str, program: &[&str], input: Option<&Path>) {
     if is_long() {
-        // Past the test runner, which captures what is printed.
-        let _ = std::io::stderr().write_all(format!("{}: the long form\n", program[0]).as_bytes());
+        progress(&format!("{}: the long form", program[0]));
     }
     let run = |words: &[&str]| -> Output {
         let mut command = Command::new(words[0]);
@@ -50,6 +48,11 @@ fn same_under_userswap(ram: &str, program: &[&str], input: Option<&Path>) {
     }
 }
 
+/// A program of the table of programs.
+fn workload(name: &str) -> String {
+    format!("{}/../tests/programs/workloads/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
 /// Lines whose order is far from sorted, the same in every run.
 fn lines(directory: &Path, count: u64) -> PathBuf {
     let mut state = 0x9E37_79B9_7F4A_7C15u64;
@@ -73,37 +76,12 @@ fn sort_with_a_large_buffer() {
 
 #[test]
 fn python_with_a_large_dict_and_a_bytearray() {
-    let program = "
-d = {i: str(i) * 4 for i in range(500000)}
-for i in range(0, 500000, 7):
-    assert d[i] == str(i) * 4, i
-b = bytearray(48 << 20)
-for i in range(0, len(b), 4096):
-    b[i] = i >> 12 & 255
-for i in range(0, len(b), 4096):
-    assert b[i] == i >> 12 & 255, i
-b += bytes(b)
-print(sum(len(v) for v in d.values()), sum(b[::4096]), len(b))
-";
-    same_under_userswap("32M", &["python3", "-c", program], None);
+    same_under_userswap("32M", &["python3", &workload("python.py")], None);
 }
 
 #[test]
 fn sqlite_with_a_table_in_memory_and_two_indexes() {
-    let directory = tempfile::tempdir().unwrap();
-    let script = directory.path().join("script");
-    let text = "
-create table t(a integer, b text, c integer);
-with recursive n(i) as (select 1 union all select i+1 from n where i<300000)
-insert into t select i, printf('%032d', i*7919 % 300000), i*31 % 1000 from n;
-create index ib on t(b);
-create index ic on t(c,a);
-select count(*), sum(a), min(b), max(b) from t;
-select sum(a) from t where c between 100 and 200;
-select b from t order by b limit 3 offset 150000;
-";
-    fs::write(&script, text).unwrap();
-    same_under_userswap("16M", &["sqlite3", ":memory:"], Some(&script));
+    same_under_userswap("16M", &["bash", &workload("sqlite.sh")], None);
 }
 
 #[test]

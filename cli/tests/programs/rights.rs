@@ -4,6 +4,7 @@ use crate::preload_support::{compile, compile_with, directory, run, succeed};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::process::Command;
 
 /// How a program of rights.c gives rights up.
 const WAYS: [&str; 9] = [
@@ -31,20 +32,25 @@ fn public_directory() -> tempfile::TempDir {
     directory
 }
 
+/// The kernel counts what a process had before its exec as its peak, and these tests may have much.
+fn from_a_small_process(command: &Command) -> Command {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "\"$@\"; exit $?", "sh"]).arg(command.get_program()).args(command.get_args());
+    shell
+}
+
 fn gives_up(directory: &Path, program: &Path, when: &str) {
     let by_signal = ["user", "daemon"].map(|way| (way, "signal"));
     std::thread::scope(|scope| {
         for (way, fault) in WAYS.map(|way| (way, "thread")).into_iter().chain(by_signal) {
-            let managed = run("16M", fault);
-            // From a small process: the kernel counts what a process had before its exec as its peak.
-            let mut small = std::process::Command::new("sh");
-            small
-                .args(["-c", "\"$@\"; exit $?", "sh"])
-                .arg(managed.get_program())
-                .args(managed.get_args());
-            small.arg(program).args([way, when]).arg(directory.join("empty"));
+            let mut managed = run("16M", fault);
+            managed.arg(program).args([way, when]).arg(directory.join("empty"));
             scope.spawn(move || {
-                assert_eq!(succeed(&mut small), "exact\n", "{way}, {when}, {fault}")
+                assert_eq!(
+                    succeed(&mut from_a_small_process(&managed)),
+                    "exact\n",
+                    "{way}, {when}, {fault}"
+                )
             });
         }
     });

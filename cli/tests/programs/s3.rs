@@ -15,13 +15,11 @@ fn a_build_without_buckets_says_how_to_have_them() {
 }
 
 #[cfg(feature = "s3")]
-use crate::preload_support::{is_long, served::eventually};
-
-#[cfg(feature = "s3")]
 mod with_it {
     use super::*;
     use crate::certificates::Certificates;
-    use crate::preload_support::served::{Served, filler, printed};
+    use crate::preload_support::is_long;
+    use crate::preload_support::served::{Served, eventually, filler, printed};
     use crate::server::{S3, spec};
     use std::sync::Arc;
 

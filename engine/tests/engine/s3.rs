@@ -64,7 +64,7 @@ fn pages_that_are_used_again_and_again_stay_right_while_objects_come_and_go() {
         let server = S3::start();
         for way in [WAYS[0], WAYS[1]] {
             let engine = engine_on(way, &[FRONT, &server.spec("a:64M")]);
-            churn(&engine, 28 * MIB, rounds(2), || {
+            churn(&engine, 36 * MIB, rounds(2), || {
                 eventually("objects come and go", || {
                     let of = |name: &String| u32::from_str_radix(&name[name.len() - 8..], 16).ok();
                     let newest = server.names().iter().filter_map(of).max().unwrap_or(0);
@@ -84,8 +84,8 @@ fn what_is_left_of_sparse_objects_moves_on_and_they_are_deleted() {
         let server = S3::start();
         for way in [WAYS[0], WAYS[1]] {
             let engine = engine_on(way, &[FRONT, &server.spec("a:128M")]);
-            let (region, pages) = paged_out(&engine, 8000, 3);
-            eventually("full segments are objects", || server.segments() >= 5);
+            let (region, pages) = paged_out(&engine, 12_000, 3);
+            eventually("full segments are objects", || server.segments() >= 8);
             let before = server.segments();
             let core = engine.core();
             // Of every ten pages one is left.
