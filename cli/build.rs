@@ -31,8 +31,9 @@ fn main() {
     let workspace = PathBuf::from(variable("CARGO_MANIFEST_DIR"));
     let workspace = workspace.parent().expect("the package lies in its workspace");
     let out = PathBuf::from(variable("OUT_DIR"));
+    // Relative to this package: a target directory may have seen a clone of the workspace elsewhere.
     for input in INPUTS.iter().filter(|input| workspace.join(input).exists()) {
-        println!("cargo::rerun-if-changed={}", workspace.join(input).display());
+        println!("cargo::rerun-if-changed=../{input}");
     }
     let library = build(workspace, &target_directory(&out).join("preload"));
     let bytes = fs::read(&library)

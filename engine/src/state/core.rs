@@ -35,7 +35,7 @@ use crate::sys::lock::Lock;
 use crate::sys::own_memory::OwnMemory;
 use crate::sys::own_process::OwnProcess;
 use crate::sys::uffd::{Rights, Uffd, feature};
-use crate::sys::{PAGE_BYTES, clock, numa};
+use crate::sys::{PAGE_BYTES, clock, filters, numa, scattered};
 use std::sync::atomic::{AtomicBool, AtomicU8};
 use std::sync::{Arc, OnceLock};
 use userswap_policy::block::ReclaimWay;
@@ -123,6 +123,8 @@ pub struct Core {
     pub polling: Polling,
     /// By what threads that read for themselves look for the end.
     pub readers: Readers,
+    /// Scattered memory is dropped by one call, and no filter forbids it.
+    pub drops_scattered: bool,
     /// What the server is to read ahead.
     pub wants: Wants,
     /// What it was built with.
@@ -216,6 +218,7 @@ impl Core {
             waits: Waits::new(),
             polling: Polling::new(tuning.poll),
             readers: Readers::new(tuning.filters),
+            drops_scattered: filters::are_harmless(tuning.filters) && scattered::is_supported(),
             wants: Wants::new(),
             memory,
             arena,

@@ -1,7 +1,7 @@
 //! Mapping pages: the content of held frames gets to missing pages that the caller owns, in runs.
 //!
-//! A run is moved. A page alone is copied, as a move has to flush the other CPUs' TLBs; so is what the kernel refuses
-//! to move. Publishing the pages and putting them on their lists comes after, in `lru_add.rs`.
+//! A run is moved. Few pages are copied, as a move has to flush the other CPUs' TLBs (`spare.rs`); so is what the kernel
+//! refuses to move. Publishing the pages and putting them on their lists comes after, in `lru_add.rs`.
 use crate::base::counters::count;
 use crate::base::index::{FrameIndex, PageIndex, PageRange};
 use crate::base::limits::RUN_MAX;
@@ -16,9 +16,6 @@ use userswap_policy::frames::FrameRun;
 /// How often a call is repeated that the kernel refuses for the moment, with other threads let run in between.
 pub(crate) const TRIES_MAX: u32 = 32;
 
-/// Frames at least that are worth a call to give them back, for copies of single pages.
-const RUN_LEAST: u32 = 16;
-
 impl Core {
     /// Maps held frames at pages that the caller owns in Filling; the frames are given up.
     pub(crate) fn map_in(&self, node: &Node, range: PageRange, frames: FrameRun) {
@@ -30,11 +27,8 @@ impl Core {
     /// when the mapping of the next one has gone.
     fn map_frames(&self, call: Call, node: &Node, range: PageRange, frames: FrameRun) -> u32 {
         assert_eq!(range.count, frames.count, "one frame for each page");
-        if range.count == 1
-            && self.path == Path::Move
-            && self.copy_single(call, node, range, frames)
-        {
-            return 1;
+        if self.path == Path::Move && self.copy_few(call, node, range, frames) == range.count {
+            return range.count;
         }
         let moved = if self.path == Path::Move { self.move_in(range.first, frames) } else { 0 };
         if moved > 0 {
@@ -54,21 +48,11 @@ impl Core {
         mapped
     }
 
-    /// A page alone is copied to a spare page, and its frame is free again: a move would have to flush the
-    /// other CPUs' TLBs for it, which takes many times as long as the copy. False when no spare page is to be had.
-    fn copy_single(&self, call: Call, node: &Node, range: PageRange, frames: FrameRun) -> bool {
-        let copies = || {
-            let spare = self.take_spare(node, 1);
-            spare == 1 && self.copy_to_taken(call, node, range, frames) == 1
-        };
-        copies() || (self.spare_a_run(node) && copies())
-    }
-
     /// Maps a held frame at a page that the caller owns in Filling, protected against writing; the frame is given up.
     /// False when the kernel refuses: then nothing has changed, and mapping the page unprotected finds out why.
     pub(crate) fn map_protected(&self, node: &Node, page: PageIndex, frame: FrameIndex) -> bool {
         let takes = || self.take_spare(node, 1) == 1;
-        let has_spare = takes() || (self.spare_a_run(node) && takes());
+        let has_spare = takes() || (self.make_spare(node) && takes());
         let near = self.prefer_node(node);
         let copied =
             self.uffd.copy_protected(self.page_address(page), self.frame_address(frame)).is_ok();
@@ -78,25 +62,6 @@ impl Core {
             self.settle_copied(node, FrameRun { first: frame, count: 1 });
         }
         copied
-    }
-
-    /// Gives a run of frames back to the kernel, one flush for all of them; false when there is none, or the node
-    /// would come near its low watermark meanwhile.
-    fn spare_a_run(&self, node: &Node) -> bool {
-        let mut state = node.lock();
-        if state.available() < state.watermarks.min + 2 * RUN_MAX {
-            return false;
-        }
-        let missing = RUN_MAX.saturating_sub(state.pool.free());
-        state.steal_cached(missing, &self.pages);
-        let Some(run) = state.take_free(RUN_MAX) else { return false };
-        if run.count < RUN_LEAST {
-            state.put_free(run);
-            return false;
-        }
-        drop(state);
-        self.release_run(node, run);
-        true
     }
 
     /// Maps pages of zeros at pages that the caller owns in Filling, up to the first whose mapping has gone; returns
@@ -164,26 +129,6 @@ impl Core {
         self.copy_to_taken(Call::CopyIn, node, range, frames)
     }
 
-    /// Takes up to `most` spare pages of the budget.
-    fn take_spare(&self, node: &Node, most: u32) -> u32 {
-        let mut state = node.lock();
-        let taken = state.spare.min(most);
-        state.spare -= taken;
-        taken
-    }
-
-    /// Copies held frames to pages for which spare pages were taken; returns how many, whose frames are free then.
-    fn copy_to_taken(&self, call: Call, node: &Node, range: PageRange, frames: FrameRun) -> u32 {
-        let copied = self.copy_in(call, node, range, frames.first);
-        let mut state = node.lock();
-        state.resident += copied;
-        state.spare += range.count - copied;
-        if copied > 0 {
-            state.put_free(FrameRun { first: frames.first, count: copied });
-        }
-        copied
-    }
-
     /// Moves frames to pages; returns how many, fewer when the kernel refuses the next one.
     fn move_in(&self, first: PageIndex, frames: FrameRun) -> u32 {
         let mut moved = 0;
@@ -208,7 +153,13 @@ impl Core {
         moved
     }
 
-    fn copy_in(&self, call: Call, node: &Node, range: PageRange, first_frame: FrameIndex) -> u32 {
+    pub(super) fn copy_in(
+        &self,
+        call: Call,
+        node: &Node,
+        range: PageRange,
+        first_frame: FrameIndex,
+    ) -> u32 {
         let _near = self.prefer_node(node);
         count(&self.counters.pgcopy, u64::from(range.count));
         let (to, from) = (self.page_address(range.first), self.frame_address(first_frame));

@@ -8,6 +8,7 @@ pub mod frames;
 pub mod lru_add;
 pub mod map;
 pub mod orphan;
+pub mod spare;
 pub mod stored;
 pub mod unmap;
 pub mod verdict;

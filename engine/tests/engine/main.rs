@@ -40,6 +40,7 @@ mod s3;
 mod s3_tls;
 mod servers;
 mod shrinkers;
+mod spare;
 mod support;
 mod swapoff;
 mod system_calls;
