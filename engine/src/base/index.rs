@@ -27,6 +27,11 @@ impl PageRange {
         self.first + self.count
     }
 
+    /// The range without its first pages.
+    pub fn after(self, count: u32) -> Self {
+        Self { first: self.first + count, count: self.count - count }
+    }
+
     /// Whether `page` is one of the range.
     pub fn contains(self, page: PageIndex) -> bool {
         (self.first..self.end()).contains(&page)

@@ -27,25 +27,23 @@ impl Core {
     /// when the mapping of the next one has gone.
     fn map_frames(&self, call: Call, node: &Node, range: PageRange, frames: FrameRun) -> u32 {
         assert_eq!(range.count, frames.count, "one frame for each page");
-        if self.path == Path::Move && self.copy_few(call, node, range, frames) == range.count {
-            return range.count;
-        }
-        let moved = if self.path == Path::Move { self.move_in(range.first, frames) } else { 0 };
+        let is_moving = self.path == Path::Move;
+        let few = if is_moving { self.copy_few(call, node, range, frames) } else { 0 };
+        let (range, frames) = (range.after(few), after(frames, few));
+        let moved = if is_moving { self.move_in(range.first, frames) } else { 0 };
         if moved > 0 {
             node.lock().on_moved_in(FrameRun { first: frames.first, count: moved });
         }
-        if moved == range.count {
-            return moved;
+        let (rest, frames) = (range.after(moved), after(frames, moved));
+        if rest.count == 0 {
+            return few + moved;
         }
-        let rest = PageRange { first: range.first + moved, count: range.count - moved };
-        let copied = self.copy_in(call, node, rest, frames.first + moved);
-        self.settle_copied(node, FrameRun { first: frames.first + moved, count: copied });
-        let mapped = moved + copied;
-        if mapped < range.count {
-            let unused = FrameRun { first: frames.first + mapped, count: range.count - mapped };
-            node.lock().put_free(unused);
+        let copied = self.copy_in(call, node, rest, frames.first);
+        self.settle_copied(node, FrameRun { first: frames.first, count: copied });
+        if copied < rest.count {
+            node.lock().put_free(after(frames, copied));
         }
-        mapped
+        few + moved + copied
     }
 
     /// Maps a held frame at a page that the caller owns in Filling, protected against writing; the frame is given up.
@@ -221,4 +219,9 @@ impl Core {
             done += run.count;
         }
     }
+}
+
+/// A run of frames without its first ones.
+fn after(frames: FrameRun, count: u32) -> FrameRun {
+    FrameRun { first: frames.first + count, count: frames.count - count }
 }

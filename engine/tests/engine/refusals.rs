@@ -320,6 +320,35 @@ fn a_fault_message_older_than_what_is_mapped_there_is_given_up() {
     });
 }
 
+/// With free frames at hand, zeros for two pages come in them, and the second page is not ours any more.
+fn a_pair_whose_second_page_is_gone(way: Way) {
+    let engine = small(way);
+    let mut other = engine.map(12 * MIB).unwrap();
+    // Free frames: a run leaves, and its content is given up.
+    Pages::of(&other).fill_all(1);
+    other.page_out(0..other.len()).unwrap();
+    other.discard(0..other.len()).unwrap();
+    let mut regions = Vec::new();
+    for stamp in 0..32 {
+        let region = engine.map(64 * PAGE).unwrap();
+        let pages = Pages::of(&region);
+        cover_with_a_file(&pages, 63, 1);
+        [61, 62, 60].into_iter().for_each(|page| pages.fill(page, stamp));
+        regions.push(region);
+    }
+    for (stamp, region) in (0..).zip(&regions) {
+        let pages = Pages::of(region);
+        (60..63).for_each(|page| pages.check(page, stamp));
+        drop_raw(&pages, 63, 1);
+    }
+    audit(&engine);
+}
+
+#[test]
+fn of_a_pair_that_is_copied_the_second_page_may_be_gone() {
+    alone(60, || WAYS.into_iter().for_each(a_pair_whose_second_page_is_gone));
+}
+
 #[test]
 fn memory_with_a_hole_is_forked_and_dropped() {
     alone(60, || {
