@@ -24,6 +24,13 @@ pub struct FrameRun {
     pub count: u32,
 }
 
+impl FrameRun {
+    /// The run without its first positions.
+    pub const fn after(self, count: u32) -> Self {
+        Self { first: self.first + count, count: self.count - count }
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     Hole,

@@ -37,8 +37,7 @@ impl Core {
         let wanted = record.batch.len();
         let (node, first) = self.obtain(near, 1 + readahead_room(near, wanted - 1));
         (record.node, record.access) = (node.id, Some(access));
-        record.frames = FrameSet::new();
-        record.frames.push(self.frames_of(node, first));
+        record.frames = FrameSet::of(self.frames_of(node, first));
         self.fill_set(node, &mut record.frames, wanted, Asker::Readahead);
         let most = record.frames.pages();
         record.batch.keep_around(page, plan.gaps, most);

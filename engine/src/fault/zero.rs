@@ -64,7 +64,7 @@ impl Core {
     fn fill_ahead(&self, node: &Node, claimed: PageRange) -> u32 {
         let mut done = 0;
         while done < claimed.count {
-            let rest = PageRange { first: claimed.first + done, count: claimed.count - done };
+            let rest = claimed.after(done);
             let grant = node.lock().grant(rest.count, Asker::ZerosAhead, &self.pages);
             let Some(grant) = grant else {
                 self.give_up(rest);

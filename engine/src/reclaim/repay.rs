@@ -4,6 +4,7 @@
 //! (`NodeState::on_released`); here spare pages and free frames pay the rest.
 use crate::base::limits::BATCH;
 use crate::state::core::Core;
+use crate::state::frame_set::FrameSet;
 use crate::state::node::Node;
 
 impl Core {
@@ -26,7 +27,7 @@ impl Core {
             }
             let Some(run) = state.take_free(debt) else { return };
             drop(state);
-            self.release_run(node, run);
+            self.release_set(node, &FrameSet::of(run));
         }
     }
 }

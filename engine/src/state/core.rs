@@ -182,6 +182,7 @@ impl Core {
         }
         let memory = Memory::new(&nodes, &topology).map_err(Error::Tables)?;
         let frames = nodes.iter().map(Node::positions).sum();
+        let is_harmless = filters::are_harmless(tuning.filters);
         Ok(Self {
             clean_pages: CleanPages::new(pages, &uffd, tuning.fault).map_err(Error::Tables)?,
             pages: PageTable::new(pages).map_err(Error::Tables)?,
@@ -217,8 +218,8 @@ impl Core {
             reads: Reads::new(),
             waits: Waits::new(),
             polling: Polling::new(tuning.poll),
-            readers: Readers::new(tuning.filters),
-            drops_scattered: filters::are_harmless(tuning.filters) && scattered::is_supported(),
+            readers: Readers::new(is_harmless),
+            drops_scattered: is_harmless && scattered::is_supported(),
             wants: Wants::new(),
             memory,
             arena,

@@ -16,6 +16,13 @@ impl FrameSet {
         Self { runs: [FrameRun { first: 0, count: 0 }; RUNS_MAX], count: 0 }
     }
 
+    /// With one run.
+    pub fn of(run: FrameRun) -> Self {
+        let mut set = Self::new();
+        set.push(run);
+        set
+    }
+
     /// Adds a run after the others; false when there is no room.
     pub fn push(&mut self, run: FrameRun) -> bool {
         if self.count == RUNS_MAX {

@@ -43,8 +43,8 @@ pub struct Look<'r> {
 }
 
 impl Readers {
-    /// For threads on so many CPUs; none behind filters that were not tried.
-    pub fn new(filters_tried: u32) -> Self {
+    /// For threads on so many CPUs; none behind filters that may do harm.
+    pub fn new(filters_are_harmless: bool) -> Self {
         let cpus = process::usable_cpus();
         // Whoever looks leaves as many to those who work.
         let count = (cpus / 2).min(READERS_MAX);
@@ -52,7 +52,7 @@ impl Readers {
             readers: (0..count).map(|_| Lock::new(None)).collect(),
             free: AtomicU32::new((1 << count) - 1),
             reads: AtomicU32::new(0),
-            is_without: AtomicBool::new(!filters::are_harmless(filters_tried)),
+            is_without: AtomicBool::new(!filters_are_harmless),
             learned: Lock::new(Learned::default()),
         }
     }

@@ -48,9 +48,7 @@ impl Core {
             let frames = FrameRun { first: run[0].frame, count: range.count };
             let copied = self.copy_to_spare(node, range, frames, FRAMES_KEPT);
             if copied < range.count {
-                let rest = PageRange { first: range.first + copied, count: range.count - copied };
-                let frames = FrameRun { first: frames.first + copied, count: rest.count };
-                self.map_in(node, rest, frames);
+                self.map_in(node, range.after(copied), frames.after(copied));
             }
             let slot = |page| run[(page - range.first) as usize].slot.filter(|_| keeps_slots);
             self.publish_resident(node, range, Origin::Unasked, slot);

@@ -7,6 +7,7 @@ use crate::base::limits::RUN_MAX;
 use crate::state::core::Core;
 use crate::state::frame_set::{FrameSet, RUNS_MAX};
 use crate::state::node::{Asker, Grant, Node};
+use crate::sys::scattered::Scattered;
 use crate::sys::{PAGE_BYTES, numa};
 use crate::transfer::drop::drop_memory;
 use crate::transfer::verdict::Call;
@@ -16,18 +17,33 @@ use userswap_policy::frames::FrameRun;
 impl Core {
     /// Gives the physical pages of held frames back to the kernel; the frames stay held, without them.
     pub(crate) fn release_memory(&self, frames: FrameRun) {
-        let (address, bytes) =
-            (self.frame_address(frames.first), frames.count as usize * PAGE_BYTES);
+        let (address, bytes) = self.span_of_frames(frames);
         drop_memory(Call::DropFrames, address, bytes);
     }
 
-    /// Gives held frames up and their physical pages back to the kernel, which pays debt or leaves spare pages.
-    pub(crate) fn release_run(&self, node: &Node, run: FrameRun) {
+    /// Gives held frames up and their physical pages back to the kernel, which pays debt or leaves spare pages. Several runs
+    /// go by one call, which the caller has found permitted.
+    pub(crate) fn release_set(&self, node: &Node, set: &FrameSet) {
         // Held until the memory is gone: as holes the frames could be filled in between.
-        self.release_memory(run);
+        if set.runs().len() == 1 || !self.drops_at_once(set) {
+            // What the kernel refuses is found out about run by run; to drop one twice does no harm.
+            set.runs().iter().for_each(|run| self.release_memory(*run));
+        }
         let mut state = node.lock();
-        state.put_hole(run);
-        state.on_released(run.count);
+        set.runs().iter().for_each(|run| state.put_hole(*run));
+        state.on_released(set.pages());
+    }
+
+    /// False when the kernel does not drop all of them.
+    fn drops_at_once(&self, set: &FrameSet) -> bool {
+        let mut scattered = Scattered::<RUNS_MAX>::default();
+        scattered.fill_runs(set.runs().iter().map(|run| self.span_of_frames(*run)));
+        scattered.drop_from(0) == set.pages() as usize
+    }
+
+    /// Address and bytes of a run of frames.
+    fn span_of_frames(&self, frames: FrameRun) -> (usize, usize) {
+        (self.frame_address(frames.first), frames.count as usize * PAGE_BYTES)
     }
 
     /// From here on the program may lend pages to the kernel: see [`Self::replace_memory`].

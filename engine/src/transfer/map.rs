@@ -29,19 +29,19 @@ impl Core {
         assert_eq!(range.count, frames.count, "one frame for each page");
         let is_moving = self.path == Path::Move;
         let few = if is_moving { self.copy_few(call, node, range, frames) } else { 0 };
-        let (range, frames) = (range.after(few), after(frames, few));
+        let (range, frames) = (range.after(few), frames.after(few));
         let moved = if is_moving { self.move_in(range.first, frames) } else { 0 };
         if moved > 0 {
             node.lock().on_moved_in(FrameRun { first: frames.first, count: moved });
         }
-        let (rest, frames) = (range.after(moved), after(frames, moved));
+        let (rest, frames) = (range.after(moved), frames.after(moved));
         if rest.count == 0 {
             return few + moved;
         }
         let copied = self.copy_in(call, node, rest, frames.first);
         self.settle_copied(node, FrameRun { first: frames.first, count: copied });
         if copied < rest.count {
-            node.lock().put_free(after(frames, copied));
+            node.lock().put_free(frames.after(copied));
         }
         few + moved + copied
     }
@@ -49,8 +49,7 @@ impl Core {
     /// Maps a held frame at a page that the caller owns in Filling, protected against writing; the frame is given up.
     /// False when the kernel refuses: then nothing has changed, and mapping the page unprotected finds out why.
     pub(crate) fn map_protected(&self, node: &Node, page: PageIndex, frame: FrameIndex) -> bool {
-        let takes = || self.take_spare(node, 1) == 1;
-        let has_spare = takes() || (self.make_spare(node) && takes());
+        let has_spare = self.obtain_spare(node, 1);
         let near = self.prefer_node(node);
         let copied =
             self.uffd.copy_protected(self.page_address(page), self.frame_address(frame)).is_ok();
@@ -66,7 +65,7 @@ impl Core {
     /// how many, and gives the rest of the grant back.
     pub(crate) fn map_zeros(&self, node: &Node, range: PageRange, grant: Grant) -> u32 {
         let Grant::Frames(frames) = grant else { return self.map_new_zeros(node, range) };
-        if frames.count == 1 && self.path == Path::Move && self.take_spare(node, 1) == 1 {
+        if frames.count == 1 && self.path == Path::Move && self.take_spare(node, 1..=1) == 1 {
             node.lock().put_free(frames);
             return self.map_new_zeros(node, range);
         }
@@ -119,7 +118,7 @@ impl Core {
         free_most: u32,
     ) -> u32 {
         let free = node.lock().pool.free();
-        let taken = self.take_spare(node, free_most.saturating_sub(free).min(range.count));
+        let taken = self.take_spare(node, 0..=free_most.saturating_sub(free).min(range.count));
         if taken == 0 {
             return 0;
         }
@@ -203,7 +202,7 @@ impl Core {
             state.put_free(FrameRun { first: frames.first, count: kept });
         }
         drop(state);
-        let rest = FrameRun { first: frames.first + kept, count: frames.count - kept };
+        let rest = frames.after(kept);
         if rest.count > 0 {
             self.release_memory(rest);
             node.lock().put_hole(rest);
@@ -219,9 +218,4 @@ impl Core {
             done += run.count;
         }
     }
-}
-
-/// A run of frames without its first ones.
-fn after(frames: FrameRun, count: u32) -> FrameRun {
-    FrameRun { first: frames.first + count, count: frames.count - count }
 }

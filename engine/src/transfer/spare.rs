@@ -6,9 +6,9 @@ use crate::base::limits::RUN_MAX;
 use crate::state::core::Core;
 use crate::state::frame_set::{FrameSet, RUNS_MAX};
 use crate::state::node::Node;
-use crate::sys::scattered::Scattered;
-use crate::sys::{PAGE_BYTES, filters};
+use crate::sys::filters;
 use crate::transfer::verdict::Call;
+use std::ops::RangeInclusive;
 use userswap_policy::frames::FrameRun;
 
 /// Pages at most that are copied rather than moved.
@@ -30,28 +30,25 @@ impl Core {
         if range.count > FEW {
             return 0;
         }
-        let takes = || self.take_spare_for(node, range.count);
-        if takes() || (self.make_spare(node) && takes()) {
-            self.copy_to_taken(call, node, range, frames)
-        } else {
-            0
+        match self.obtain_spare(node, range.count) {
+            true => self.copy_to_taken(call, node, range, frames),
+            false => 0,
         }
     }
 
-    /// Takes as many spare pages, or none.
-    fn take_spare_for(&self, node: &Node, count: u32) -> bool {
-        let mut state = node.lock();
-        let is_enough = state.spare >= count;
-        if is_enough {
-            state.spare -= count;
-        }
-        is_enough
+    /// Takes as many spare pages, which are made if need be, or none.
+    pub(super) fn obtain_spare(&self, node: &Node, count: u32) -> bool {
+        let takes = || self.take_spare(node, count..=count) == count;
+        takes() || (self.make_spare(node) && takes())
     }
 
-    /// Takes up to `most` spare pages of the budget.
-    pub(super) fn take_spare(&self, node: &Node, most: u32) -> u32 {
+    /// Takes as many spare pages of the budget as there are of the most wanted, if they are as many as the least; else none.
+    pub(super) fn take_spare(&self, node: &Node, wanted: RangeInclusive<u32>) -> u32 {
         let mut state = node.lock();
-        let taken = state.spare.min(most);
+        let taken = state.spare.min(*wanted.end());
+        if taken < *wanted.start() {
+            return 0;
+        }
         state.spare -= taken;
         taken
     }
@@ -76,7 +73,7 @@ impl Core {
 
     /// Gives frames back to the kernel, with one flush for all of them; false when there are too few, or the node would come
     /// near its low watermark meanwhile.
-    pub(super) fn make_spare(&self, node: &Node) -> bool {
+    fn make_spare(&self, node: &Node) -> bool {
         let mut state = node.lock();
         if state.available() < state.watermarks.min + 2 * RUN_MAX {
             return false;
@@ -97,21 +94,6 @@ impl Core {
         drop(state);
         self.release_set(node, &set);
         true
-    }
-
-    /// Gives held frames up and their physical pages back to the kernel, as [`Self::release_run`].
-    fn release_set(&self, node: &Node, set: &FrameSet) {
-        let span =
-            |run: &FrameRun| (self.frame_address(run.first), run.count as usize * PAGE_BYTES);
-        let mut scattered = Scattered::<RUNS_MAX>::default();
-        scattered.fill_runs(set.runs().iter().map(span));
-        if set.runs().len() == 1 || scattered.drop_from(0) < set.pages() as usize {
-            // What the kernel refuses is found out about run by run; to drop one twice does no harm.
-            set.runs().iter().for_each(|run| self.release_memory(*run));
-        }
-        let mut state = node.lock();
-        set.runs().iter().for_each(|run| state.put_hole(*run));
-        state.on_released(set.pages());
     }
 
     /// Whether scattered frames may be dropped by one call: filters that the program makes may forbid it.

@@ -24,7 +24,7 @@ impl Core {
         assert_eq!(range.count as usize, out.len(), "one result for each page");
         let mut done = 0;
         while done < range.count {
-            let rest = PageRange { first: range.first + done, count: range.count - done };
+            let rest = range.after(done);
             let results = &mut out[done as usize..];
             done += match self.path {
                 Path::Move => self.move_out(node, rest, results),
@@ -44,7 +44,7 @@ impl Core {
             Ok(()) => (run.count, 0),
             Err(stopped) => ((stopped.done / PAGE_BYTES) as u32, stopped.error),
         };
-        let rest = FrameRun { first: run.first + moved, count: run.count - moved };
+        let rest = run.after(moved);
         let mut state = node.lock();
         state.on_moved_out(moved);
         if rest.count > 0 {
