@@ -28,6 +28,7 @@ pub enum Step {
 impl Core {
     /// Serves a fault on `page` by a CPU of `near`; safe in a signal handler.
     pub(crate) fn handle_fault(&self, page: PageIndex, access: Access, near: &Node) -> Step {
+        let _serving = self.trace.serve();
         count(&self.counters.pgfault, 1);
         loop {
             let seen = self.pages.load(page);

@@ -62,6 +62,9 @@ impl Recorder {
         let core = self.core.clone();
         loop {
             let is_last = core.trace.is_ending() || core.is_stopping();
+            if is_last {
+                core.trace.wait_for_events();
+            }
             self.drain()?;
             if is_last {
                 return self.end();

@@ -6,7 +6,7 @@
 use crate::base::index::{PageIndex, PageRange};
 use crate::state::scratch::Unmapped;
 use crate::sys::mapping::ZeroedSlice;
-use crate::sys::{clock, futex};
+use crate::sys::{clock, futex, process};
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -60,6 +60,9 @@ const EXECUTING: u32 = 3;
 /// It is: nothing is written until that has failed, so that no block is cut by it.
 const TOLD: u32 = 4;
 
+/// How long the end waits for the events of faults that are being served.
+const EVENTS_NS: u64 = 100_000_000;
+
 /// Bytes of a program's name that are told.
 const NAME_BYTES_MAX: usize = 256;
 
@@ -76,6 +79,8 @@ pub enum Start {
 pub struct Trace {
     state: AtomicU32,
     ring: Option<Ring>,
+    /// Faults that are counted, and whose events are still to come.
+    under_way: AtomicU32,
     /// The process that it is of, 0 before there is one: a child that shares its memory (vfork) becomes another program by
     /// itself.
     process: AtomicU32,
@@ -83,6 +88,16 @@ pub struct Trace {
     is_executing: AtomicBool,
     /// The program that it executes, up to a 0.
     name: [AtomicU8; NAME_BYTES_MAX],
+}
+
+/// A fault that is being served.
+pub struct Serving<'a>(&'a Trace);
+
+impl Drop for Serving<'_> {
+    fn drop(&mut self) {
+        // Release pairs with the acquire in `wait_for_events`.
+        self.0.under_way.fetch_sub(1, Ordering::Release);
+    }
 }
 
 /// As long as it lives a program is about to be executed; that it is dropped says that this has failed.
@@ -111,6 +126,7 @@ impl Trace {
         Ok(Self {
             state: AtomicU32::new(OFF),
             ring,
+            under_way: AtomicU32::new(0),
             process: AtomicU32::new(0),
             is_executing: AtomicBool::new(false),
             name: [const { AtomicU8::new(0) }; NAME_BYTES_MAX],
@@ -144,6 +160,26 @@ impl Trace {
     fn is_on(&self) -> bool {
         // Relaxed: an event more or less at the start or the end.
         self.state.load(Ordering::Relaxed) != OFF
+    }
+
+    /// A fault is being served as long as this lives: its thread may go on, to the end of its process, before the event is
+    /// noted. None if nothing is.
+    #[inline]
+    pub fn serve(&self) -> Option<Serving<'_>> {
+        self.is_on().then(|| {
+            // Relaxed: what ends the trace comes after the answer to the fault, which orders it.
+            self.under_way.fetch_add(1, Ordering::Relaxed);
+            Serving(self)
+        })
+    }
+
+    /// Waits for the events of faults that are being served; not for ever.
+    pub fn wait_for_events(&self) {
+        let until_ns = clock::now_ns() + EVENTS_NS;
+        // Acquire pairs with the release of whoever served: the ring has its event.
+        while self.under_way.load(Ordering::Acquire) > 0 && clock::now_ns() < until_ns {
+            process::yield_now();
+        }
     }
 
     /// Notes what `event` says; safe in a signal handler.
