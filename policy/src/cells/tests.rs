@@ -142,6 +142,8 @@ proptest! {
                     let (busy, is_first) = (cells.counts().busy, leaving.is_empty());
                     cells.start_leaving(40, |slab| assert!(leaving.insert(slab)));
                     let peak = move_all(&mut cells, &mut model, &leaving);
+                    // One that was given back may have been begun.
+                    gone.retain(|slab| model.keys().all(|cell| cell.slab() != *slab));
                     prop_assert!(!is_first || peak == busy);
                     prop_assert!(cells.counts().busy <= busy);
                     cells.end_leaving();
