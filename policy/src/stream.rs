@@ -22,6 +22,7 @@
 //!   quarter is the marker. It stays unmapped, so that the fault on it tells that the program follows, and
 //!   starts the next window ahead. As long as that works the stream expects the page after everything
 //!   that is read ahead.
+//! - No window is larger than such windows were worth of late, over all streams ([`Worth`]).
 //! - A fault elsewhere inside the window ahead, or the one before it, means that reading is late, or
 //!   that the page was taken out again before it was used: it keeps the stream alive, is served that page
 //!   only, and starts a stream there, in case the program goes on alone.
@@ -30,13 +31,13 @@
 //!   forgotten too: a fault there later is one by chance.
 use crate::devices::NodeId;
 use crate::readahead::{self, Fault, Hint, Limits, Readahead};
+use course::{Course, Relation};
+use worth::{Allowed, Worth};
 
 /// How many streams are followed at once: room for many interleaved scans, while the search at each
 /// fault reads less than 4 KiB.
 pub const STREAMS: usize = 32;
 
-/// How far out of order pages may come: within a cache line of 8-byte entries.
-const DISORDER: i64 = 8;
 /// The largest window of a stream that may still turn round.
 const TURN_WINDOW: u32 = 8;
 /// The longest stride. Longer ones gain little: each page is a request of its own anyway.
@@ -112,117 +113,6 @@ fn room(first: u32, step: i32) -> u32 {
     length / step.unsigned_abs() + 1
 }
 
-/// Where a stream is and what it expects.
-#[derive(Clone, Copy, Debug)]
-enum Course {
-    Unused,
-    /// One window was served: expects `end`, the page before `first`, or the one `stride` from it.
-    Started {
-        first: u32,
-        end: u32,
-        stride: Option<i32>,
-    },
-    /// Expects `next`, the page after everything read; from `ahead_first` to there is being read ahead.
-    Running {
-        step: i32,
-        ahead_first: i64,
-        next: i64,
-        /// The page that is expected if the stream turns round.
-        turn: Option<i64>,
-        window: u32,
-        ahead: Option<Ahead>,
-    },
-}
-
-/// How a page lies to a stream's course.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Relation {
-    /// It is expected: the stream goes on by its step.
-    Next(i32),
-    /// It is expected a little later: the stream goes on from the page that it expects.
-    Near { step: i32, from: i64 },
-    /// It lies the other way: the stream goes on by this step from the page that it expects there.
-    Turn { step: i32, from: i64 },
-    /// It would give a new stream this step.
-    Begin(i32),
-    /// It was served already by a stream that has no step yet.
-    Served,
-    /// In what is being read already.
-    Inside,
-    /// A little after what is expected.
-    Jump(i32),
-}
-
-impl Relation {
-    /// Which relation wins if several streams claim a page: the smallest.
-    fn rank(self) -> u32 {
-        match self {
-            Self::Next(_) => 0,
-            Self::Begin(1 | -1) => 1,
-            Self::Near { .. } => 2,
-            Self::Turn { .. } => 3,
-            Self::Begin(_) => 4,
-            Self::Served => 5,
-            Self::Inside => 6,
-            Self::Jump(_) => 7,
-        }
-    }
-}
-
-impl Course {
-    fn relation(&self, page: u32) -> Option<Relation> {
-        match *self {
-            Self::Unused => None,
-            Self::Started { first, end, .. } if (first..end).contains(&page) => {
-                Some(Relation::Served)
-            }
-            Self::Started { end, .. } if page == end => Some(Relation::Begin(1)),
-            Self::Started { first, .. } if page.checked_add(1) == Some(first) => {
-                Some(Relation::Begin(-1))
-            }
-            Self::Started { first, stride, .. } => stride
-                .filter(|stride| i64::from(page) == i64::from(first) + i64::from(*stride))
-                .map(Relation::Begin),
-            Self::Running { step, turn: Some(turn), .. }
-                if (0..DISORDER).contains(&((i64::from(page) - turn) * -i64::from(step))) =>
-            {
-                Some(Relation::Turn { step: -step, from: turn })
-            }
-            Self::Running { step, ahead_first, next, window, .. } => {
-                let steps = |from: i64| (i64::from(page) - from).checked_div(step.into());
-                if (i64::from(page) - next) % i64::from(step) != 0 {
-                    return None;
-                }
-                match steps(next)? {
-                    0 => Some(Relation::Next(step)),
-                    beyond @ 1.. if beyond < DISORDER.min(window.into()) => {
-                        Some(Relation::Near { step, from: next })
-                    }
-                    beyond @ 1.. => (beyond < window.into()).then_some(Relation::Jump(step)),
-                    _ => (steps(ahead_first)? >= 0).then_some(Relation::Inside),
-                }
-            }
-        }
-    }
-
-    /// Pages of the next window.
-    fn grown(&self, limits: &Limits) -> u32 {
-        let window = match *self {
-            Self::Unused | Self::Started { .. } => limits.run_first,
-            // A hit proves the scan goes on; doubling reaches the best request size in few faults.
-            Self::Running { window, .. } => window.saturating_mul(2),
-        };
-        window.min(limits.run_max).max(1)
-    }
-
-    fn ahead(&self) -> Option<Ahead> {
-        match self {
-            Self::Running { ahead, .. } => *ahead,
-            Self::Unused | Self::Started { .. } => None,
-        }
-    }
-}
-
 #[derive(Clone, Copy, Debug)]
 struct Stream {
     course: Course,
@@ -235,6 +125,10 @@ struct Stream {
     node: NodeId,
     /// Pages read beside that fault's own; the next expected fault proves that they were used.
     unproven: u32,
+    /// Pages of the window that they are of.
+    size: u32,
+    /// Pages that it has gone by.
+    come: u32,
 }
 
 /// The streams among the faults of an engine.
@@ -245,6 +139,7 @@ pub struct Streams {
     clock: u64,
     /// Pages of forgotten streams that were read ahead and never reached.
     wasted: u64,
+    worth: Worth,
 }
 
 impl Default for Streams {
@@ -263,8 +158,10 @@ impl Streams {
             seen_ns: 0,
             node: NodeId(0),
             unproven: 0,
+            size: 1,
+            come: 0,
         };
-        Self { streams: [unused; STREAMS], clock: 0, wasted: 0 }
+        Self { streams: [unused; STREAMS], clock: 0, wasted: 0, worth: Worth::new() }
     }
 
     /// The window to serve a fault, which always has its page in it.
@@ -287,14 +184,19 @@ impl Streams {
         stream.used = self.clock;
         stream.seen_ns = fault.now_ns;
         stream.node = fault.node;
+        let allowed = |worth| Allowed { limits, worth };
         match relation {
-            Relation::Next(step) | Relation::Begin(step) => stream.go(fault.page, step, limits),
+            Relation::Next(step) | Relation::Begin(step) => {
+                stream.pass(fault.page, step, &mut self.worth);
+                stream.go(fault.page, step, allowed(&self.worth))
+            }
             Relation::Near { step, from } | Relation::Turn { step, from } => {
-                stream.go_from(from, fault.page, step, limits)
+                stream.pass(fault.page, step, &mut self.worth);
+                stream.go_from(from, fault.page, step, allowed(&self.worth))
             }
             Relation::Jump(step) => {
                 stream.doubt(limits);
-                stream.go(fault.page, step, limits)
+                stream.go(fault.page, step, allowed(&self.worth))
             }
             Relation::Served => Window::one(fault.page),
             Relation::Inside => self.start(fault, limits),
@@ -311,7 +213,7 @@ impl Streams {
             .filter(|stream| stream.fault == page)
             .max_by_key(|stream| stream.used);
         let Some(stream) = last else { return };
-        stream.unproven = read;
+        (stream.unproven, stream.size) = (read, stream.course.window());
         match &mut stream.course {
             Course::Unused => {}
             Course::Started { first, end, .. } => {
@@ -332,18 +234,21 @@ impl Streams {
     pub fn on_marker(&mut self, page: u32, now_ns: u64, limits: &Limits) -> Option<Ahead> {
         self.clock += 1;
         let used = self.clock;
-        let stream = self.ahead_where(|ahead| ahead.marker == page)?;
+        let stream = ahead_where(&mut self.streams, |ahead| ahead.marker == page)?;
         let Course::Running { step, ahead_first, next, ahead, .. } = &mut stream.course else {
             unreachable!("only running streams read ahead")
         };
         let reached = ahead.take()?;
+        stream.come = stream.come.saturating_add(reached.count);
+        self.worth.on_passed(reached.count);
         let count = reached.count.saturating_mul(2).min(limits.ahead_max);
+        let count = self.worth.largest(count, stream.come);
         *ahead = Ahead::new(*next, *step, count);
         // The rest of the window reached may still be on its way: it counts as being read.
         *ahead_first = i64::from(reached.first);
         *next = ahead.map_or(*next, |ahead| ahead.end());
         let started = *ahead;
-        stream.unproven = reached.count / 4;
+        (stream.unproven, stream.size) = (reached.count / 4, reached.count);
         stream.used = used;
         stream.seen_ns = now_ns;
         started
@@ -352,7 +257,7 @@ impl Streams {
     /// Tells that only `count` pages of the window `promised` are really read, and gives it with the
     /// marker that holds now; with 0 it is forgotten and the program's next fault goes on in its place.
     pub fn on_ahead(&mut self, promised: Ahead, count: u32) -> Option<Ahead> {
-        let stream = self.ahead_where(|ahead| *ahead == promised)?;
+        let stream = ahead_where(&mut self.streams, |ahead| *ahead == promised)?;
         let Course::Running { step, next, ahead, .. } = &mut stream.course else {
             unreachable!("only running streams read ahead")
         };
@@ -369,13 +274,6 @@ impl Streams {
         core::mem::take(&mut self.wasted)
     }
 
-    /// The stream whose window ahead is wanted.
-    fn ahead_where(&mut self, is_wanted: impl Fn(&Ahead) -> bool) -> Option<&mut Stream> {
-        self.streams
-            .iter_mut()
-            .find(|stream| stream.course.ahead().as_ref().is_some_and(&is_wanted))
-    }
-
     /// Begins a stream in place of the least recently used one.
     fn start(&mut self, fault: &Fault, limits: &Limits) -> Window {
         let page = fault.page;
@@ -387,6 +285,8 @@ impl Streams {
             .expect("there is more than one stream");
         let lost = stream.course.ahead().map_or(0, |ahead| ahead.count);
         self.wasted += u64::from(stream.unproven) + u64::from(lost);
+        self.worth.on_wasted(stream.size, stream.unproven);
+        self.worth.on_wasted(lost, lost);
         let course = match fault.hint {
             // The program has said so: as if it had come here by windows of the full size.
             Hint::Sequential => Course::Running {
@@ -408,9 +308,12 @@ impl Streams {
             seen_ns: fault.now_ns,
             node: fault.node,
             unproven: 0,
+            size: 1,
+            // What the program has said counts for more than what others of its streams did.
+            come: if fault.hint == Hint::Sequential { u32::MAX } else { 0 },
         };
         match fault.hint {
-            Hint::Sequential => stream.go(page, 1, limits),
+            Hint::Sequential => stream.go(page, 1, Allowed { limits, worth: &self.worth }),
             Hint::Normal | Hint::Random => Window::one(page),
         }
     }
@@ -428,6 +331,11 @@ impl Streams {
         });
         begun.max_by_key(|(used, _)| *used).map(|(_, distance)| distance)
     }
+}
+
+/// The stream whose window ahead is wanted.
+fn ahead_where(streams: &mut [Stream], is_wanted: impl Fn(&Ahead) -> bool) -> Option<&mut Stream> {
+    streams.iter_mut().find(|stream| stream.course.ahead().as_ref().is_some_and(&is_wanted))
 }
 
 impl Readahead for Streams {
@@ -450,16 +358,29 @@ impl Stream {
         }
     }
 
+    /// It goes on at a page that it expects: what was read for it has been used.
+    fn pass(&mut self, page: u32, step: i32, worth: &mut Worth) {
+        let passed = page.abs_diff(self.fault) / step.unsigned_abs();
+        self.come = self.come.saturating_add(passed);
+        if self.unproven > 0 {
+            worth.on_passed(self.size);
+        }
+        if let Some(ahead) = self.course.ahead() {
+            worth.on_passed(ahead.count);
+        }
+    }
+
     /// The window from `page` on, and one ahead of it if it is large enough.
-    fn go(&mut self, page: u32, step: i32, limits: &Limits) -> Window {
-        self.go_from(page.into(), page, step, limits)
+    fn go(&mut self, page: u32, step: i32, allowed: Allowed) -> Window {
+        self.go_from(page.into(), page, step, allowed)
     }
 
     /// The window with `page` in it that starts at the page `from`.
-    fn go_from(&mut self, from: i64, page: u32, step: i32, limits: &Limits) -> Window {
+    fn go_from(&mut self, from: i64, page: u32, step: i32, allowed: Allowed) -> Window {
         let first = u32::try_from(from).expect("a page between two others has a number");
         let needed = Window { first, count: 0, step, ahead: None }.index_of(page) + 1;
-        let window = self.course.grown(limits).max(needed);
+        let Allowed { limits, worth } = allowed;
+        let window = worth.largest(self.course.grown(limits), self.come).max(needed);
         let count = window.min(room(first, step));
         let after = at(first, step, count);
         let ahead_count = match self.course.ahead() {
@@ -467,7 +388,7 @@ impl Stream {
             None => window,
         };
         let ahead = if window >= limits.run_max {
-            Ahead::new(after, step, ahead_count.min(limits.ahead_max))
+            Ahead::new(after, step, worth.largest(ahead_count.min(limits.ahead_max), self.come))
         } else {
             None
         };
@@ -486,6 +407,9 @@ impl Stream {
         Window { first, count, step, ahead }
     }
 }
+
+mod course;
+mod worth;
 
 #[cfg(test)]
 mod tests;

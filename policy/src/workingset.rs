@@ -84,6 +84,15 @@ impl Counts {
     }
 }
 
+/// Why a page comes back from its device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Need {
+    /// A fault asks for it.
+    Asked,
+    /// It is read with another, or ahead: whether it is used is to be seen.
+    Beside,
+}
+
 /// What became of a page that came back from its device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refault {
@@ -91,6 +100,8 @@ pub enum Refault {
     Distant,
     /// It would have been worth keeping, but so would the pages that would have to go.
     Regretted,
+    /// It would have been worth keeping if it is used at all.
+    Unproven,
     /// It is active from now on.
     Activated,
 }
@@ -99,7 +110,7 @@ impl Refault {
     /// What the page is taken for.
     pub fn activity(self) -> Activity {
         match self {
-            Refault::Distant | Refault::Regretted => Activity::Inactive,
+            Refault::Distant | Refault::Regretted | Refault::Unproven => Activity::Inactive,
             Refault::Activated => Activity::Active,
         }
     }
@@ -158,7 +169,7 @@ impl Workingset {
     }
 
     /// A page came back from its device.
-    pub fn on_refault(&mut self, page: u32, shadow: Shadow, counts: Counts) -> Refault {
+    pub fn on_refault(&mut self, page: u32, shadow: Shadow, need: Need, counts: Counts) -> Refault {
         self.regret = self.regret.saturating_sub(1);
         self.note_restore(page, counts);
         if self.has_room(counts) {
@@ -171,8 +182,11 @@ impl Workingset {
         if self.regret > 0 && !self.near.is_multiple_of(REGRETFUL) {
             return Refault::Regretted;
         }
-        self.age += 1;
         self.grow(counts);
+        if need == Need::Beside {
+            return Refault::Unproven;
+        }
+        self.age += 1;
         Refault::Activated
     }
 
@@ -263,9 +277,29 @@ mod tests {
     fn a_page_away_for_less_than_the_active_pages_is_activated() {
         let mut workingset = Workingset::default();
         let shadow = away(&mut workingset, FULL.active - 64);
-        assert_eq!(workingset.on_refault(1, shadow, FULL), Refault::Activated);
+        assert_eq!(workingset.on_refault(1, shadow, Need::Asked, FULL), Refault::Activated);
         let shadow = away(&mut workingset, FULL.active + 64);
-        assert_eq!(workingset.on_refault(1, shadow, FULL), Refault::Distant);
+        assert_eq!(workingset.on_refault(1, shadow, Need::Asked, FULL), Refault::Distant);
+    }
+
+    #[test]
+    fn what_nobody_has_asked_for_yet_is_not_activated_but_counts_as_a_sign() {
+        let grown_by = |need, expected| {
+            let mut workingset = Workingset::default();
+            let shadow = away(&mut workingset, FULL.active - 64);
+            for _ in 0..2 * FULL.budget {
+                assert_eq!(workingset.on_refault(1, shadow, need, FULL), expected);
+                // Activations count as pages that have left.
+                workingset.age = 7000;
+            }
+            workingset.demote(FULL)
+        };
+        let beside = grown_by(Need::Beside, Refault::Unproven);
+        assert_eq!(beside, grown_by(Need::Asked, Refault::Activated));
+        assert!(beside > FULL.budget / 8, "{beside}");
+        let room = Counts { active: 7379, ..FULL };
+        let refault = Workingset::default().on_refault(1, Shadow(0), Need::Beside, room);
+        assert_eq!(refault, Refault::Activated);
     }
 
     #[test]
@@ -283,12 +317,13 @@ mod tests {
         let witness = (0..).find(|page| witness(*page).is_some()).unwrap();
         workingset.on_demotion(witness);
         let far = away(&mut workingset, 2 * FULL.budget);
-        assert_eq!(workingset.on_refault(witness, far, FULL), Refault::Distant);
+        assert_eq!(workingset.on_refault(witness, far, Need::Asked, FULL), Refault::Distant);
         let near = workingset.on_eviction();
-        let outcomes = (0..64).map(|_| workingset.on_refault(witness + 1, near, FULL));
+        let outcomes = (0..64).map(|_| workingset.on_refault(witness + 1, near, Need::Asked, FULL));
         assert_eq!(outcomes.filter(|outcome| *outcome == Refault::Activated).count(), 8);
         // Remembered for a while, not for ever.
-        let later = (0..400).map(|_| workingset.on_refault(witness + 1, near, FULL)).last();
+        let later =
+            (0..400).map(|_| workingset.on_refault(witness + 1, near, Need::Asked, FULL)).last();
         assert_eq!(later, Some(Refault::Activated));
     }
 
@@ -299,7 +334,8 @@ mod tests {
         let near = workingset.on_eviction();
         let grow_by = |workingset: &mut Workingset, refaults: u32| {
             let before = workingset.demote(FULL);
-            (0..refaults).for_each(|_| _ = workingset.on_refault(witness + 1, near, FULL));
+            (0..refaults)
+                .for_each(|_| _ = workingset.on_refault(witness + 1, near, Need::Asked, FULL));
             workingset.demote(FULL) - before
         };
         let streak = FULL.budget / STREAK_SHARE;
@@ -309,7 +345,7 @@ mod tests {
         // A single regret, and it takes as long again; what it stands for shrinks the room.
         workingset.on_demotion(witness);
         let before = workingset.demote(FULL);
-        workingset.on_refault(witness, near, FULL);
+        workingset.on_refault(witness, near, Need::Asked, FULL);
         assert_eq!(before - workingset.demote(FULL), SHRINK_PER_PAGE * WITNESS_SHARE);
         assert_eq!(grow_by(&mut workingset, streak - 1), 0);
     }
@@ -344,7 +380,7 @@ mod tests {
             let mut workingset = Workingset::default();
             let shadow = workingset.on_eviction();
             for page in 0..activations.min(3000) {
-                workingset.on_refault(page, shadow, counts);
+                workingset.on_refault(page, shadow, Need::Asked, counts);
             }
             prop_assert!(workingset.demote(counts) <= active);
                 prop_assert!(workingset.newcomers(counts) <= budget - budget / 4);

@@ -60,7 +60,8 @@ impl Core {
         let keep = !self.devices.is_crowded()
             && !entries.iter().any(|entry| self.devices.is_leaving(entry.slot));
         let slot_of = |page: PageIndex| entries[(page - range.first) as usize].slot;
-        self.publish_resident(node, range, Origin::Read, |page| keep.then(|| slot_of(page)));
+        let origin = Origin::Read { asked: record.asked.map(|(page, _)| page) };
+        self.publish_resident(node, range, origin, |page| keep.then(|| slot_of(page)));
         if !keep {
             entries.iter().for_each(|entry| self.free_slot(entry.slot));
         }
@@ -75,7 +76,7 @@ impl Core {
         entries: &[SwapEntry],
     ) -> bool {
         let &[SwapEntry { page, slot }] = entries else { return false };
-        let wants = record.access == Some(Access::Read)
+        let wants = record.asked.is_some_and(|(_, access)| access == Access::Read)
             && self.clean_pages.wants(page)
             && !self.devices.is_crowded()
             && !self.devices.is_leaving(slot);
@@ -83,7 +84,9 @@ impl Core {
             return false;
         }
         let state = PageState::Clean { slot, node: node.id };
-        self.publish_mapped(node, PageRange { first: page, count: 1 }, Origin::Read, |_| state);
+        let (range, origin) =
+            (PageRange { first: page, count: 1 }, Origin::Read { asked: Some(page) });
+        self.publish_mapped(node, range, origin, |_| state);
         true
     }
 

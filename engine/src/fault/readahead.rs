@@ -147,7 +147,7 @@ impl Core {
             }
             ReadWindow::Slots { .. } | ReadWindow::Pages { .. } => {
                 self.settle_block(plan, claimed, near);
-                Landing::Marked { target: Some(plan.target.page) }
+                Landing::Marked
             }
         }
     }

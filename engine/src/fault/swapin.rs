@@ -36,7 +36,7 @@ impl Core {
         // The neighbours are readahead, and get what that may have.
         let wanted = record.batch.len();
         let (node, first) = self.obtain(near, 1 + readahead_room(near, wanted - 1));
-        (record.node, record.access) = (node.id, Some(access));
+        (record.node, record.asked) = (node.id, Some((page, access)));
         record.frames = FrameSet::of(self.frames_of(node, first));
         self.fill_set(node, &mut record.frames, wanted, Asker::Readahead);
         let most = record.frames.pages();

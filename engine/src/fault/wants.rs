@@ -94,7 +94,7 @@ impl Core {
         record.batch = *batch;
         record.batch.keep(skipped as u32, claimed as u32);
         (record.frames, record.node, record.landing) = (frames, node.id, want.landing());
-        record.access = None;
+        record.asked = None;
         self.lay_out(&mut record);
         drop(record);
         Some(Started { job: Some(job), entries })

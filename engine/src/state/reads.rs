@@ -28,8 +28,8 @@ pub struct ReadRecord {
     pub node: NodeId,
     /// What becomes of the pages.
     pub landing: Landing,
-    /// What its fault was about to do; reading ahead has none.
-    pub access: Option<Access>,
+    /// The page that a fault asks for, and what that was about to do; reading ahead has none.
+    pub asked: Option<(PageIndex, Access)>,
     /// Where the bytes of the request under way go; stays in place while the device writes there.
     pub pieces: Pieces,
     /// Which request that is.
@@ -76,7 +76,7 @@ impl Reads {
                 frames: FrameSet::new(),
                 node: NodeId(0),
                 landing: Landing::Mapped { marker: None },
-                access: None,
+                asked: None,
                 pieces: Pieces::default(),
                 stage: Stage::Whole,
                 tries: Tries::default(),
@@ -154,10 +154,7 @@ pub enum Landing {
         marker: Option<PageIndex>,
     },
     /// They stay in their frames with a mark, but for the page that faulted.
-    Marked {
-        /// The page that faulted.
-        target: Option<PageIndex>,
-    },
+    Marked,
 }
 
 impl ReadRecord {
@@ -194,7 +191,7 @@ impl ReadRecord {
     pub(crate) fn is_mapped(&self, page: PageIndex) -> bool {
         match self.landing {
             Landing::Mapped { marker } => marker != Some(page),
-            Landing::Marked { target } => target == Some(page),
+            Landing::Marked => self.asked.is_some_and(|(asked, _)| asked == page),
         }
     }
 }

@@ -73,7 +73,7 @@ impl Want {
         match self.span {
             Span::Ahead(ahead) => Landing::Mapped { marker: Some(ahead.marker) },
             Span::Run { .. } => Landing::Mapped { marker: None },
-            Span::Pages(_) | Span::Slots(_) => Landing::Marked { target: None },
+            Span::Pages(_) | Span::Slots(_) => Landing::Marked,
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::state::core::Core;
 use crate::state::node::{Node, NodeState};
 use crate::state::page::{PageState, Standing, Waiters, Word};
 use userswap_policy::compress::Place;
-use userswap_policy::workingset::{Activity, Refault, Shadow};
+use userswap_policy::workingset::{Activity, Need, Refault, Shadow};
 use userswap_trace::Kind;
 
 /// Pages decided about at a time: one bit each.
@@ -24,7 +24,10 @@ pub enum Origin {
     /// Used while it was on its second chance.
     SecondChance,
     /// Read from its device.
-    Read,
+    Read {
+        /// The page among them that a fault asked for.
+        asked: Option<PageIndex>,
+    },
     /// It was to be unmapped or written, and has to stay.
     Again,
     /// Swapped in before a fault asked for it.
@@ -36,7 +39,7 @@ impl Origin {
     fn kind(self) -> Kind {
         match self {
             Self::New => Kind::Fresh,
-            Self::SecondChance | Self::Read | Self::Again | Self::Unasked => Kind::Back,
+            Self::SecondChance | Self::Read { .. } | Self::Again | Self::Unasked => Kind::Back,
         }
     }
 }
@@ -98,7 +101,10 @@ impl Core {
                     count(&self.counters.pgactivate, 1);
                     Activity::Active
                 }
-                Origin::Read => self.refault(&mut state, page, word),
+                Origin::Read { asked } => {
+                    let need = if asked == Some(page) { Need::Asked } else { Need::Beside };
+                    self.refault(&mut state, page, word, need)
+                }
             };
             u64::from(activity == Activity::Active) << index
         });
@@ -120,7 +126,7 @@ impl Core {
     }
 
     /// A page is swapped in again: whether it was away for long, by the clock of the node that takes it.
-    fn refault(&self, state: &mut NodeState, page: PageIndex, word: Word) -> Activity {
+    fn refault(&self, state: &mut NodeState, page: PageIndex, word: Word, need: Need) -> Activity {
         let counts = state.counts();
         let Some((node, shadow)) = word.shadow() else {
             return state.workingset.on_first_touch(counts);
@@ -131,11 +137,11 @@ impl Core {
             return state.workingset.on_first_touch(counts);
         }
         self.note_refault(state, word, shadow);
-        let refault = state.workingset.on_refault(page, shadow, counts);
+        let refault = state.workingset.on_refault(page, shadow, need, counts);
         match refault {
             Refault::Activated => count(&self.counters.workingset_activate, 1),
             Refault::Regretted => count(&self.counters.workingset_regret, 1),
-            Refault::Distant => {}
+            Refault::Unproven | Refault::Distant => {}
         }
         refault.activity()
     }

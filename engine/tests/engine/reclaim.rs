@@ -37,6 +37,30 @@ fn a_hot_set_stays(way: Way, touch: impl Fn(&Region, usize)) {
 }
 
 #[test]
+fn of_pages_that_are_read_together_only_the_one_that_is_asked_for_is_activated() {
+    limit(60);
+    let engine = engine(WAYS[0]);
+    let [others, scanned, more] = [13, 4, 4].map(|size| engine.map(size * MIB).unwrap());
+    // Active, all that there is room for.
+    Pages::of(&others).fill_all(2);
+    for region in [&scanned, &more] {
+        Pages::of(region).fill_all(1);
+        region.cold(0..region.len()).unwrap();
+    }
+    let before = engine.counters();
+    Pages::of(&scanned).check_all(1);
+    let after = engine.counters();
+    let came_back = after.workingset_refault - before.workingset_refault;
+    let activated = after.workingset_activate - before.workingset_activate;
+    let asked = after.pgmajfault - before.pgmajfault;
+    assert!(came_back > 300 && asked < 60, "{came_back} came back for {asked} faults");
+    // Where there is room, others are, too.
+    let said = format!("{activated} of {came_back} activated, {asked} asked for");
+    assert!(activated > 0 && activated <= asked + came_back / 4, "{said}");
+    audit(&engine);
+}
+
+#[test]
 fn a_hot_set_stays_while_a_scan_runs_through() {
     for way in WAYS {
         a_hot_set_stays(way, |_, _| ());

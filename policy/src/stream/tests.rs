@@ -1,4 +1,5 @@
 //! Windows of single scans, then random faults against what must always hold.
+use super::course::DISORDER;
 use super::*;
 use proptest::prelude::*;
 
@@ -307,6 +308,53 @@ fn pages_are_proven_by_the_fault_that_follows_and_wasted_without_it() {
     expect(&mut streams, NO_AHEAD, &[window(105, 8)]);
     streams.on_served(105, window(105, 8), 2);
     assert_eq!(forget(&mut streams), 2);
+}
+
+/// Scans up through pages, with streams of blocks of so many of them: how many are read that are not of the block.
+fn beyond_blocks(streams: &mut Streams, blocks: u32, pages: u32, ahead: bool) -> u32 {
+    let (mut beyond, limits) = (0, if ahead { AHEAD } else { NO_AHEAD });
+    for block in 0..blocks {
+        // Far from each other, in no order.
+        let start = block.wrapping_mul(0x9E37_79B1) >> 8 << 12;
+        let mut next = start;
+        while next < start + pages {
+            let found = streams.window(&fault(next), &limits);
+            streams.on_served(next, found, found.count - 1);
+            next += found.count + found.ahead.map_or(0, |ahead| ahead.count);
+        }
+        beyond += next - (start + pages);
+    }
+    beyond
+}
+
+#[test]
+fn windows_grow_no_further_than_what_they_bring_is_used() {
+    let mut streams = Streams::new();
+    let first = beyond_blocks(&mut streams, 100, 64, true);
+    let later = beyond_blocks(&mut streams, 1000, 64, true);
+    assert!(later < 1000 * 64 / 2 && later / 10 < first, "{first} of the first 100, then {later}");
+    // Long scans are none of those.
+    let mut faults = 0;
+    let mut next = 1 << 30;
+    while next < (1 << 30) + 20_000 {
+        let found = streams.window(&fault(next), &AHEAD);
+        next += found.count + found.ahead.map_or(0, |ahead| ahead.count);
+        faults += 1;
+    }
+    assert!(faults < 90, "{faults} faults, 70 with windows as large as they may be");
+    // They are the rule again.
+    let found = beyond_blocks(&mut streams, 1, 4000, true);
+    assert!(found <= AHEAD.ahead_max + AHEAD.run_max, "{found}");
+}
+
+#[test]
+fn where_a_long_scan_ends_only_windows_as_large_as_its_last_count_as_wasted() {
+    let (mut streams, _) = reading_ahead();
+    [173, 285, 509].map(|marker| streams.on_marker(marker, 0, &AHEAD));
+    let before = streams.worth.clone();
+    (1..=STREAMS as u32).for_each(|far| _ = streams.window(&fault(far << 20), &AHEAD));
+    let is_same = |size| streams.worth.balance_of(size) == before.balance_of(size);
+    assert_eq!([32, 64, 128, 256].map(is_same), [true, true, true, false]);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! the same lists and decisions, one page at a time.
 use userswap_policy::lru::{Link, ListId, Lists};
 use userswap_policy::watermark::{Pressure, Watermarks, min_free_kib};
-use userswap_policy::workingset::{Activity, Counts, Shadow, Workingset};
+use userswap_policy::workingset::{Activity, Counts, Need, Shadow, Workingset};
 
 /// Pages per batch of reclaim; the engine's 256 would be a large part of this small memory.
 const BATCH: u32 = 64;
@@ -79,7 +79,7 @@ impl Ours {
             }
             State::Swapped(shadow) => {
                 self.take_frame();
-                let refault = self.workingset.on_refault(page, shadow, self.counts());
+                let refault = self.workingset.on_refault(page, shadow, Need::Asked, self.counts());
                 (refault.activity(), Outcome::Miss)
             }
         };

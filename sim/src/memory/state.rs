@@ -4,7 +4,7 @@ use userswap_policy::frames::{FrameRun, Pool};
 use userswap_policy::lru::{Link, ListId, Lists};
 use userswap_policy::reclaim::Health;
 use userswap_policy::watermark::{Pressure, Watermarks, min_free_kib};
-use userswap_policy::workingset::{Activity, Counts, Shadow, Workingset};
+use userswap_policy::workingset::{Activity, Counts, Need, Shadow, Workingset};
 
 use super::{Replacement, Rules, Slot};
 use crate::machine::Machine;
@@ -174,7 +174,7 @@ impl State {
             (Replacement::Queue, _) => Activity::Inactive,
             (Replacement::WorkingSet, Word::Swapped(_, shadow)) => {
                 let counts = node.counts();
-                node.workingset.on_refault(page, shadow, counts).activity()
+                node.workingset.on_refault(page, shadow, Need::Asked, counts).activity()
             }
             (Replacement::WorkingSet, _) => node.workingset.on_first_touch(node.counts()),
         };
