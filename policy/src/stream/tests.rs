@@ -350,7 +350,7 @@ fn windows_grow_no_further_than_what_they_bring_is_used() {
 #[test]
 fn where_a_long_scan_ends_only_windows_as_large_as_its_last_count_as_wasted() {
     let (mut streams, _) = reading_ahead();
-    [173, 285, 509].map(|marker| streams.on_marker(marker, 0, &AHEAD));
+    [173, 285, 509].iter().for_each(|marker| _ = streams.on_marker(*marker, 0, &AHEAD));
     let before = streams.worth.clone();
     (1..=STREAMS as u32).for_each(|far| _ = streams.window(&fault(far << 20), &AHEAD));
     let is_same = |size| streams.worth.balance_of(size) == before.balance_of(size);
