@@ -184,23 +184,19 @@ impl Streams {
         stream.used = self.clock;
         stream.seen_ns = fault.now_ns;
         stream.node = fault.node;
-        let allowed = |worth| Allowed { limits, worth };
+        let (from, step) = match relation {
+            Relation::Served => return Window::one(fault.page),
+            Relation::Inside => return self.start(fault, limits),
+            Relation::Next(step) | Relation::Begin(step) | Relation::Jump(step) => {
+                (fault.page.into(), step)
+            }
+            Relation::Near { step, from } | Relation::Turn { step, from } => (from, step),
+        };
         match relation {
-            Relation::Next(step) | Relation::Begin(step) => {
-                stream.pass(fault.page, step, &mut self.worth);
-                stream.go(fault.page, step, allowed(&self.worth))
-            }
-            Relation::Near { step, from } | Relation::Turn { step, from } => {
-                stream.pass(fault.page, step, &mut self.worth);
-                stream.go_from(from, fault.page, step, allowed(&self.worth))
-            }
-            Relation::Jump(step) => {
-                stream.doubt(limits);
-                stream.go(fault.page, step, allowed(&self.worth))
-            }
-            Relation::Served => Window::one(fault.page),
-            Relation::Inside => self.start(fault, limits),
+            Relation::Jump(_) => stream.doubt(limits),
+            _ => stream.pass(fault.page, step, &mut self.worth),
         }
+        stream.go(from, fault.page, step, Allowed { limits, worth: &self.worth })
     }
 
     /// Tells what was really brought in after the fault on `page`: the stream expects the page after it.
@@ -241,8 +237,8 @@ impl Streams {
         let reached = ahead.take()?;
         stream.come = stream.come.saturating_add(reached.count);
         self.worth.on_passed(reached.count);
-        let count = reached.count.saturating_mul(2).min(limits.ahead_max);
-        let count = self.worth.largest(count, stream.come);
+        let allowed = Allowed { limits, worth: &self.worth };
+        let count = allowed.ahead(reached.count.saturating_mul(2), stream.come);
         *ahead = Ahead::new(*next, *step, count);
         // The rest of the window reached may still be on its way: it counts as being read.
         *ahead_first = i64::from(reached.first);
@@ -313,7 +309,9 @@ impl Streams {
             come: if fault.hint == Hint::Sequential { u32::MAX } else { 0 },
         };
         match fault.hint {
-            Hint::Sequential => stream.go(page, 1, Allowed { limits, worth: &self.worth }),
+            Hint::Sequential => {
+                stream.go(page.into(), page, 1, Allowed { limits, worth: &self.worth })
+            }
             Hint::Normal | Hint::Random => Window::one(page),
         }
     }
@@ -370,13 +368,8 @@ impl Stream {
         }
     }
 
-    /// The window from `page` on, and one ahead of it if it is large enough.
-    fn go(&mut self, page: u32, step: i32, allowed: Allowed) -> Window {
-        self.go_from(page.into(), page, step, allowed)
-    }
-
-    /// The window with `page` in it that starts at the page `from`.
-    fn go_from(&mut self, from: i64, page: u32, step: i32, allowed: Allowed) -> Window {
+    /// The window with `page` in it that starts at the page `from`, and one ahead of it if it is large enough.
+    fn go(&mut self, from: i64, page: u32, step: i32, allowed: Allowed) -> Window {
         let first = u32::try_from(from).expect("a page between two others has a number");
         let needed = Window { first, count: 0, step, ahead: None }.index_of(page) + 1;
         let Allowed { limits, worth } = allowed;
@@ -388,7 +381,7 @@ impl Stream {
             None => window,
         };
         let ahead = if window >= limits.run_max {
-            Ahead::new(after, step, worth.largest(ahead_count.min(limits.ahead_max), self.come))
+            Ahead::new(after, step, allowed.ahead(ahead_count, self.come))
         } else {
             None
         };

@@ -4,7 +4,6 @@
 //! where each of them ends, and what was read beyond comes for nothing and pushes out what is used. Which of the two a
 //! program does is known from the windows that it has had: one whose last page was passed has saved a fault, one whose
 //! stream was forgotten has cost its pages. A stream that has come far will come as far again, whatever the others do.
-
 use crate::readahead::Limits;
 
 /// Pages read for nothing that cost as much as a fault: some 5 µs each, to bring in, to push out, and to read again what
@@ -26,6 +25,13 @@ pub struct Allowed<'w> {
     pub limits: &'w Limits,
     /// Which sizes are worth it.
     pub worth: &'w Worth,
+}
+
+impl Allowed<'_> {
+    /// The largest window ahead up to `wanted` pages for a stream that has come so far.
+    pub fn ahead(self, wanted: u32, come: u32) -> u32 {
+        self.worth.largest(wanted.min(self.limits.ahead_max), come)
+    }
 }
 
 /// A balance for each size of windows, in pages.
