@@ -22,7 +22,7 @@
 //!   quarter is the marker. It stays unmapped, so that the fault on it tells that the program follows, and
 //!   starts the next window ahead. As long as that works the stream expects the page after everything
 //!   that is read ahead.
-//! - No window is larger than such windows were worth of late, over all streams ([`Worth`]).
+//! - No window is larger than such windows were worth of late, over all streams (`worth`).
 //! - A fault elsewhere inside the window ahead, or the one before it, means that reading is late, or
 //!   that the page was taken out again before it was used: it keeps the stream alive, is served that page
 //!   only, and starts a stream there, in case the program goes on alone.
