@@ -7,7 +7,7 @@ use crate::base::counters::count;
 use crate::base::index::{FrameIndex, PageIndex, PageRange};
 use crate::reclaim::isolate::Reclaimed;
 use crate::state::blocks::Blocks;
-use crate::state::core::{Core, Path};
+use crate::state::core::Core;
 use crate::state::node::{Node, NodeState};
 use crate::state::page::{PageState, Waiters, Word};
 use crate::state::scratch::{Scratch, Unmapped, Victim};
@@ -32,7 +32,7 @@ impl Core {
         blocks: &mut Blocks,
         scratch: &mut Scratch,
     ) -> Option<Reclaimed> {
-        if self.path != Path::Move || blocks.ways.next(self.reclaim_way()) == Way::Runs {
+        if blocks.ways.next(self.reclaim_way()) == Way::Runs {
             return None;
         }
         let start = clock::now_ns();

@@ -92,23 +92,44 @@ pub fn nodes_of(pages: usize, address: impl Fn(usize) -> usize) -> [Option<u32>;
     let mut addresses = [0; ASKED_MAX];
     addresses[..pages].iter_mut().enumerate().for_each(|(page, to)| *to = address(page));
     let mut status = [-1i32; ASKED_MAX];
+    match ask(&addresses[..pages], &mut status) {
+        Ok(()) => status.map(|node| u32::try_from(node).ok()),
+        Err(_) => [None; ASKED_MAX],
+    }
+}
+
+/// Whether the kernel's page of zeros is mapped at an address, where something is mapped: such a page is on no node
+/// (move_pages(2): EFAULT).
+///
+/// # Errors
+/// Nothing is there, the call is not permitted, or the kernel has it not.
+pub fn is_zero_page(address: usize) -> io::Result<bool> {
+    let mut status = [-1];
+    ask(&[address], &mut status)?;
+    match status[0] {
+        node if node >= 0 => Ok(false),
+        error if error == -libc::EFAULT => Ok(true),
+        error => Err(io::Error::from_raw_os_error(-error)),
+    }
+}
+
+/// Asks for the node of each page, or the error that it has instead.
+fn ask(addresses: &[usize], status: &mut [i32]) -> io::Result<()> {
+    assert!(addresses.len() <= status.len(), "there is room for so many answers");
     let none: *const i32 = std::ptr::null();
-    // SAFETY: without a list of nodes the call moves nothing; both arrays have room for `pages`.
+    // SAFETY: without a list of nodes the call moves nothing; both arrays have room for as many pages.
     let outcome = unsafe {
         libc::syscall(
             libc::SYS_move_pages,
             0,
-            pages,
+            addresses.len(),
             addresses.as_ptr(),
             none,
             status.as_mut_ptr(),
             0,
         )
     };
-    if outcome < 0 {
-        return [None; ASKED_MAX];
-    }
-    status.map(|node| u32::try_from(node).ok())
+    if outcome < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// Lets this thread run on the given CPUs only, as far as it is allowed to run there.

@@ -2,7 +2,7 @@
 //!
 //! A thread's own directory in /proc: that of the process is its main thread's, empty once that has ended.
 use super::kept_file::KeptFile;
-use super::{PAGE_BYTES, process};
+use super::{PAGE_BYTES, numa, process};
 use std::io;
 use std::ops::Range;
 use std::os::fd::RawFd;
@@ -74,15 +74,17 @@ impl Pagemap {
         self.descriptor().map(Entries)
     }
 
-    /// Whether the kernel's page of zeros is mapped at `address`.
+    /// Whether the kernel's page of zeros is mapped at `address`, where something is mapped.
     ///
     /// # Errors
-    /// It could not be opened, or the kernel does not tell (before Linux 6.7).
+    /// It could not be opened; before Linux 6.7 move_pages is not permitted, or the kernel has it not.
     pub fn is_zero_page(&self, address: usize) -> io::Result<bool> {
         let mut region = [Region::default()];
         let bounds = address..address + PAGE_BYTES;
-        let (found, _) = scan(self.descriptor()?, bounds, IS_ZERO_PAGE, &mut region)?;
-        Ok(found > 0)
+        match scan(self.descriptor()?, bounds, IS_ZERO_PAGE, &mut region) {
+            Ok((found, _)) => Ok(found > 0),
+            Err(_) => numa::is_zero_page(address),
+        }
     }
 
     /// Calls `each` with the bounds of every stretch in `start..end` that has pages, present or in the kernel's
@@ -223,5 +225,19 @@ mod tests {
         let fd = map.descriptor().unwrap();
         read_entries(fd, start, end, |from, to| collect(&mut listed, from, to)).unwrap();
         assert_eq!((scanned, listed), (vec![3, 4, 5, 40], vec![3, 4, 5, 40]));
+    }
+
+    #[test]
+    fn both_ways_tell_the_page_of_zeros_from_a_page_with_zeros() {
+        let memory = Mapping::new(3 * PAGE_BYTES, Access::ReadWrite).unwrap();
+        let page = |index: usize| memory.address() + index * PAGE_BYTES;
+        pages::view_mut(page(0), 1)[0] = 0;
+        assert_eq!(pages::view(page(1), 1), [0]);
+        let map = Pagemap::open();
+        for is_zero_page in [Pagemap::is_zero_page, |_: &Pagemap, at| numa::is_zero_page(at)] {
+            let answers = [0, 1].map(|index| is_zero_page(&map, page(index)).unwrap());
+            assert_eq!(answers, [false, true]);
+        }
+        assert!(numa::is_zero_page(page(2)).is_err(), "nothing is there");
     }
 }

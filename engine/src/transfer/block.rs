@@ -6,7 +6,7 @@
 use crate::base::counters::count;
 use crate::base::index::{FrameIndex, PageIndex, PageRange};
 use crate::state::blocks::Blocks;
-use crate::state::core::Core;
+use crate::state::core::{Core, Path};
 use crate::state::node::Node;
 use crate::state::page::{PageState, Word};
 use crate::state::scratch::Unmapped;
@@ -156,9 +156,12 @@ impl Core {
         }
     }
 
-    /// Brings back a page that the caller owns, and that the kernel does not take for given up.
+    /// Brings back a page that the caller owns, and that the kernel does not take for given up. Before Linux 6.8 its mapping brings it.
     fn bring_back(&self, alias: &Alias, page: PageIndex) -> Back {
         let to = self.page_address(page);
+        if self.path == Path::Copy {
+            return self.put_mapping_back(alias, to);
+        }
         let from = alias.place_of(to);
         let mut tries = 0;
         while let Err(stopped) = self.uffd.move_pages(to, from, PAGE_BYTES) {

@@ -11,9 +11,6 @@ use userswap::internals::bench::filters::{Outcome, forbid};
 use userswap::internals::{Options, filters};
 use userswap::{Builder, Engine};
 
-/// Blocks are taken where pages are moved otherwise.
-const BLOCK_WAYS: [Way; 2] = [WAYS[0], WAYS[1]];
-
 /// An engine whose background reclaimer takes blocks wherever it can.
 fn engine_of_blocks(way: Way) -> Engine {
     let engine = engine_on(way, &["mem:256M"]);
@@ -69,7 +66,7 @@ const SIZES: [usize; 2] = [64 * MIB, 21 * MIB];
 #[test]
 fn what_threads_write_stays_while_blocks_leave() {
     alone(120, || {
-        for (way, bytes) in BLOCK_WAYS.into_iter().flat_map(|way| SIZES.map(|bytes| (way, bytes))) {
+        for (way, bytes) in WAYS.into_iter().flat_map(|way| SIZES.map(|bytes| (way, bytes))) {
             let engine = engine_of_blocks(way);
             let region = engine.map(bytes).unwrap();
             let (pages, seed) = (Pages::of(&region), seed());
@@ -339,37 +336,78 @@ fn what_is_mapped_elsewhere_meanwhile_is_not_touched() {
 
 #[test]
 fn a_page_that_goes_back_while_its_protection_changes_has_the_new_one() {
+    // Moved back if it can be, or always with its mapping.
+    alone(120, || [WAYS[0], WAYS[2]].into_iter().for_each(protections_change));
+}
+
+fn protections_change(way: Way) {
+    let engine = engine_of_blocks(way);
+    let region = engine.map(32 * MIB).unwrap();
+    let (pages, put_backs) = (Pages::of(&region), &engine.core().put_backs);
+    pages.fill_all(5);
+    let (over, mut random, mut undone) = (AtomicBool::new(false), Random::new(seed()), 0);
+    let mut change = |protection, letters: &str| {
+        put_backs.protect(|| protect(pages, protection));
+        undone += u32::from(!is_all(pages, letters));
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut random = Random::new(seed());
+            while !over.load(Ordering::Relaxed) {
+                pages.check(random.below(pages.count), 5);
+            }
+        });
+        while put_backs.made() < rounds(10) {
+            let held: Vec<usize> = (0..256).map(|_| random.below(pages.count)).collect();
+            held.iter().for_each(|page| pages.fill(*page, 5));
+            let pipe = hold(pages, &held);
+            for _ in 0..100 {
+                change(libc::PROT_READ, "r--p");
+                change(libc::PROT_READ | libc::PROT_WRITE, "rw-p");
+            }
+            drop(pipe);
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(undone, 0, "a change of protection was undone");
+    pages.check_all(5);
+    audit(&engine);
+}
+
+/// Where pages are copied, the mapping of each that a pipe holds goes back, beside threads that write.
+#[test]
+fn what_something_holds_goes_back_where_pages_are_copied() {
     alone(120, || {
-        let engine = engine_of_blocks(WAYS[0]);
-        let region = engine.map(32 * MIB).unwrap();
-        let (pages, put_backs) = (Pages::of(&region), &engine.core().put_backs);
-        pages.fill_all(5);
-        let (over, mut random, mut undone) = (AtomicBool::new(false), Random::new(seed()), 0);
-        let mut change = |protection, letters: &str| {
-            put_backs.protect(|| protect(pages, protection));
-            undone += u32::from(!is_all(pages, letters));
+        let engine = engine_of_blocks(WAYS[2]);
+        let region = engine.map(48 * MIB).unwrap();
+        let (pages, seed) = (Pages::of(&region), seed());
+        // Whoever writes to them.
+        let held = |owner: &mut Owner| {
+            let any: Vec<usize> = (0..64).map(|_| owner.random.below(pages.count)).collect();
+            hold(pages, &any)
         };
         std::thread::scope(|scope| {
-            scope.spawn(|| {
-                let mut random = Random::new(seed());
-                while !over.load(Ordering::Relaxed) {
-                    pages.check(random.below(pages.count), 5);
-                }
-            });
-            while put_backs.made() < rounds(20) {
-                let held: Vec<usize> = (0..256).map(|_| random.below(pages.count)).collect();
-                held.iter().for_each(|page| pages.fill(*page, 5));
-                let pipe = hold(pages, &held);
-                for _ in 0..100 {
-                    change(libc::PROT_READ, "r--p");
-                    change(libc::PROT_READ | libc::PROT_WRITE, "rw-p");
-                }
-                drop(pipe);
+            for number in 0..3 {
+                let mut owner = Owner::new(pages, number, 3, seed);
+                scope.spawn(move || {
+                    let mut pipe = held(&mut owner);
+                    for stamp in 1..=rounds(12_000) {
+                        owner.step(stamp);
+                        if stamp % 500 == 0 {
+                            pipe = held(&mut owner);
+                        }
+                    }
+                    drop(pipe);
+                    owner.check_all();
+                });
             }
-            over.store(true, Ordering::Relaxed);
         });
-        assert_eq!(undone, 0, "a change of protection was undone");
-        pages.check_all(5);
+        let (counters, put_backs) = (engine.counters(), engine.core().put_backs.made());
+        let (left, kept) = (counters.swpout_block, counters.swpout_block_kept);
+        assert!(left > 2_000 && kept > 50 && put_backs > 50, "{put_backs} of {counters:?}");
+        assert_eq!(counters.pages_lost, 0);
+        audit(&engine);
+        drop(region);
         audit(&engine);
     });
 }

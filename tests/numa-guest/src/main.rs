@@ -222,5 +222,20 @@ fn judge_copy(messages: &[Message]) -> Result<(), Outcome> {
             wrong.push(format!("copy: {name} is {count:?}"));
         }
     }
+    wrong.extend(judge_scattered(of_kind("scattered")));
     if wrong.is_empty() { Ok(()) } else { Err(Outcome::Failed(wrong)) }
+}
+
+/// What is wrong with writers at random: their pages leave by the block, without MOVE as well.
+fn judge_scattered(message: Option<&Message>) -> Option<String> {
+    let Some(message) = message else { return Some("copy: no writers at random".into()) };
+    let text = message.text();
+    let mut stats = serde_json::Deserializer::from_str(&text).into_iter();
+    let stats: serde_json::Value = stats.next().and_then(Result::ok).unwrap_or_default();
+    let counters = ["swpout_block", "swpout_block_kept", "pages_lost"]
+        .map(|name| (name, stats[name].as_u64()));
+    println!("numa-guest: copy: {counters:?}");
+    let [left, _, lost] = counters.map(|(_, count)| count);
+    let is_right = message.word("status") == "0" && left > Some(1000) && lost == Some(0);
+    (!is_right).then(|| format!("copy: writers at random: {text}"))
 }
