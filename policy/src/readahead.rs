@@ -74,6 +74,13 @@ pub enum ReadWindow {
         /// How many, all of them on the device.
         count: u32,
     },
+    /// As `Slots`; what is read beside the page is mapped at once, too.
+    Block {
+        /// The lowest slot.
+        first: u32,
+        /// How many, all of them on the device.
+        count: u32,
+    },
     /// Pages of the region, wherever they are swapped to.
     Pages {
         /// The lowest page.

@@ -1,5 +1,5 @@
-//! What the policy `stream` reads with a page that no stream expects: the block of slots around it, as large as
-//! `policy::beside` says.
+//! What the policy `stream` reads with a page that no stream expects: the block of slots around it, while `policy::beside`
+//! finds that such blocks are used.
 //!
 //! Pages that leave together are often used together again, in no order of addresses: rows of a table, the halves of an
 //! object, nodes of a tree. They lie on slots beside each other and come by one request.
@@ -7,7 +7,7 @@ use crate::base::index::{NodeId, PageIndex, Slot};
 use crate::state::batch::SwapEntry;
 use crate::state::core::Core;
 use crate::state::wants::{Span, Want};
-use userswap_policy::readahead::{Fault, Limits, ReadWindow, Readahead as _};
+use userswap_policy::readahead::{Fault, Limits, ReadWindow, Readahead as _, ReadaheadPolicy};
 use userswap_policy::stream::{Ahead, Window};
 
 impl Core {
@@ -54,5 +54,13 @@ impl Core {
             self.settle_stream(page, window, 0, near);
         }
         ahead
+    }
+
+    /// What comes with a page of a watched block.
+    pub(crate) fn count_watched(&self, target: SwapEntry, pages: u32) {
+        if self.readahead.settings().policy == ReadaheadPolicy::Stream {
+            let slot = self.devices.number_of(target.slot);
+            self.readahead.beside.lock().on_read(slot, pages);
+        }
     }
 }

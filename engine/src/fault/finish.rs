@@ -19,30 +19,39 @@ impl Core {
         let record = self.reads.record(&job);
         self.count_read(record.slot(), record.batch.len());
         count(&self.counters.swap_reads, 1);
-        // Runs of good pages are mapped in one call each; marked and bad pages stand alone.
-        let mut first = 0;
-        let entries = record.batch.entries();
-        for (index, entry) in entries.iter().enumerate() {
-            let frame = record.frame_at(index as u32);
-            let good = record.is_good(index as u32);
-            let maps = good && record.is_mapped(entry.page);
-            let follows = index == first || entries[index - 1].page + 1 == entry.page;
-            if maps && follows {
-                continue;
-            }
-            self.map_read(&record, first..index);
-            first = if maps { index } else { index + 1 };
-            match (good, maps) {
-                (_, true) => {}
-                (true, false) => self.keep_marked(&record, *entry, frame),
-                (false, false) => self.lose_page(entry.page, entry.slot, frame),
-            }
+        // What a thread waits for comes first: by message that goes on while the others are mapped.
+        let first = run_asked_for(&record);
+        let end = record.batch.len() as usize;
+        for part in [first.clone(), 0..first.start, first.end..end] {
+            self.finish_entries(&record, part);
         }
-        self.map_read(&record, first..entries.len());
         drop(record);
         if self.reads.give_back(job) {
             self.waits.stalled.end();
         }
+    }
+
+    /// Runs of good pages are mapped in one call each; marked and bad pages stand alone.
+    fn finish_entries(&self, record: &ReadRecord, part: Range<usize>) {
+        let mut first = part.start;
+        let entries = record.batch.entries();
+        for index in part.clone() {
+            let entry = entries[index];
+            let maps = is_mapped(record, index);
+            let follows = index == first || entries[index - 1].page + 1 == entry.page;
+            if maps && follows {
+                continue;
+            }
+            self.map_read(record, first..index);
+            first = if maps { index } else { index + 1 };
+            let frame = record.frame_at(index as u32);
+            match (record.is_good(index as u32), maps) {
+                (_, true) => {}
+                (true, false) => self.keep_marked(record, entry, frame),
+                (false, false) => self.lose_page(entry.page, entry.slot, frame),
+            }
+        }
+        self.map_read(record, first..part.end);
     }
 
     /// Maps entries of a read, whose pages follow each other.
@@ -84,8 +93,8 @@ impl Core {
             return false;
         }
         let state = PageState::Clean { slot, node: node.id };
-        let (range, origin) =
-            (PageRange { first: page, count: 1 }, Origin::Read { asked: Some(page) });
+        let range = PageRange { first: page, count: 1 };
+        let origin = Origin::Read { asked: record.asked.map(|(page, _)| page) };
         self.publish_mapped(node, range, origin, |_| state);
         true
     }
@@ -95,4 +104,26 @@ impl Core {
         self.publish(entry.page, PageState::Cached { frame, slot, marker: true });
         self.node(record.node).lock().enlist(&self.pages, entry.page, 1);
     }
+}
+
+/// Whether an entry of a read is mapped.
+fn is_mapped(record: &ReadRecord, index: usize) -> bool {
+    record.is_good(index as u32) && record.is_mapped(record.batch.entries()[index].page)
+}
+
+/// The entries around the page that faulted that are mapped in one call; none if it is not there.
+fn run_asked_for(record: &ReadRecord) -> Range<usize> {
+    let entries = record.batch.entries();
+    let Some(asked) = record.asked.and_then(|(page, _)| record.batch.index_of(page)) else {
+        return 0..0;
+    };
+    let asked = asked as usize;
+    let follows = |index: &usize| {
+        entries[*index].page == entries[*index - 1].page + 1
+            && is_mapped(record, *index)
+            && is_mapped(record, *index - 1)
+    };
+    let before = (1..=asked).rev().take_while(follows).count();
+    let after = (asked + 1..entries.len()).take_while(follows).count();
+    asked - before..asked + 1 + after
 }

@@ -111,7 +111,7 @@ impl Core {
         found.clear();
         match *window {
             ReadWindow::One => found.push(target),
-            ReadWindow::Slots { first, count } => {
+            ReadWindow::Slots { first, count } | ReadWindow::Block { first, count } => {
                 self.find_on_slots(target, first..first + count, found);
             }
             ReadWindow::Pages { first, count } => {
@@ -136,7 +136,7 @@ impl Core {
     /// the stream what it can count on.
     pub(crate) fn settle_plan(&self, plan: &ReadPlan, claimed: u32, near: NodeId) -> Landing {
         match plan.window {
-            ReadWindow::One => Landing::Mapped { marker: None },
+            ReadWindow::One | ReadWindow::Block { .. } => Landing::Mapped { marker: None },
             ReadWindow::Stream(window) => {
                 if plan.found > claimed {
                     let stream::Window { first, count, step, .. } = window;
@@ -146,6 +146,7 @@ impl Core {
                 Landing::Mapped { marker: None }
             }
             ReadWindow::Slots { .. } | ReadWindow::Pages { .. } => {
+                self.count_watched(plan.target, claimed - 1);
                 self.settle_block(plan, claimed, near);
                 Landing::Marked
             }

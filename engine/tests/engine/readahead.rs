@@ -183,7 +183,7 @@ fn a_random_reader_gets_one_page_for_each_fault() {
         });
         let (read, faults) =
             (grown(|counters| counters.pswpin), grown(|counters| counters.pgmajfault));
-        assert!(read * 100 <= faults * 102, "{read} pages read for {faults} faults");
+        assert!(read * 100 <= faults * 104, "{read} pages read for {faults} faults");
     }
 }
 

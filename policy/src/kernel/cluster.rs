@@ -55,7 +55,7 @@ pub struct Scaling<'a>(pub &'a mut Cluster);
 
 impl Readahead for Scaling<'_> {
     fn on_fault(&mut self, fault: &Fault, limits: &Limits) -> ReadWindow {
-        block(fault, self.0.scaled(fault.slot, limits.page_cluster))
+        block_around(fault, self.0.scaled(fault.slot, limits.page_cluster))
     }
 
     fn on_hit(&mut self, _: u32, _: u64, _: &Limits) -> Option<Ahead> {
@@ -70,7 +70,7 @@ pub struct Fixed<'a>(pub &'a mut Cluster);
 
 impl Readahead for Fixed<'_> {
     fn on_fault(&mut self, fault: &Fault, limits: &Limits) -> ReadWindow {
-        block(fault, 1 << limits.page_cluster)
+        block_around(fault, 1 << limits.page_cluster)
     }
 
     fn on_hit(&mut self, _: u32, _: u64, _: &Limits) -> Option<Ahead> {
@@ -81,7 +81,7 @@ impl Readahead for Fixed<'_> {
 
 /// The aligned block of `count` slots (a power of two) around the fault's, without the header and without
 /// what lies after the device's end.
-fn block(fault: &Fault, count: u32) -> ReadWindow {
+pub(crate) fn block_around(fault: &Fault, count: u32) -> ReadWindow {
     if count == 1 {
         return ReadWindow::One;
     }
@@ -234,7 +234,7 @@ mod tests {
         for (slot, slots, expected) in
             [(3, 5000, (1, 7)), (998, 1000, (992, 999)), (1003, 1006, (1000, 1005))]
         {
-            let window = block(&Fault { slots, ..fault(0, slot) }, 8);
+            let window = block_around(&Fault { slots, ..fault(0, slot) }, 8);
             assert_eq!(ends(window, slot), expected);
         }
     }

@@ -17,4 +17,5 @@ mod heuristic;
 pub mod scan;
 
 pub use area::Area;
+pub(crate) use cluster::block_around;
 pub use cluster::{Cluster, Fixed, Scaling};

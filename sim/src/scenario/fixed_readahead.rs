@@ -291,7 +291,10 @@ impl Swapoff {
         };
         match window {
             ReadWindow::Slots { first, count } => (first, count),
-            ReadWindow::One | ReadWindow::Pages { .. } | ReadWindow::Stream(_) => (slot, 1),
+            ReadWindow::One
+            | ReadWindow::Pages { .. }
+            | ReadWindow::Block { .. }
+            | ReadWindow::Stream(_) => (slot, 1),
         }
     }
 }

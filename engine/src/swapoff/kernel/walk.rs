@@ -222,7 +222,7 @@ impl Walk<'_> {
         let slots = match window {
             ReadWindow::One => number..number + 1,
             ReadWindow::Slots { first, count } => first..first + count,
-            ReadWindow::Pages { .. } | ReadWindow::Stream(_) => {
+            ReadWindow::Pages { .. } | ReadWindow::Block { .. } | ReadWindow::Stream(_) => {
                 unreachable!("both are in device order")
             }
         };
