@@ -8,7 +8,7 @@
 //! some time, and would speak for blocks that bring nothing.
 //!
 //! *What samples cost* is paid for: by faults, a page for each 128 of them, and by uses. So a program whose blocks bring
-//! nothing reads less than a hundredth more pages for them, and one whose blocks do is watched as often as [`WATCHED_EACH`] says.
+//! nothing reads less than a hundredth more pages for them, and one whose blocks do is watched at each 16th fault.
 
 use crate::kernel::block_around;
 use crate::readahead::{Fault, Limits, ReadWindow};

@@ -146,7 +146,7 @@ impl Core {
                 Landing::Mapped { marker: None }
             }
             ReadWindow::Slots { .. } | ReadWindow::Pages { .. } => {
-                self.count_watched(plan.target, claimed - 1);
+                self.count_watched(plan.target, plan.found - 1);
                 self.settle_block(plan, claimed, near);
                 Landing::Marked
             }

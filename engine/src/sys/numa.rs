@@ -99,15 +99,15 @@ pub fn nodes_of(pages: usize, address: impl Fn(usize) -> usize) -> [Option<u32>;
 }
 
 /// Whether the kernel's page of zeros is mapped at an address, where something is mapped: such a page is on no node
-/// (move_pages(2): EFAULT).
+/// (move_pages(2): EFAULT). One that is being migrated is none (ENOENT).
 ///
 /// # Errors
-/// Nothing is there, the call is not permitted, or the kernel has it not.
+/// The call is not permitted, or the kernel has it not.
 pub fn is_zero_page(address: usize) -> io::Result<bool> {
     let mut status = [-1];
     ask(&[address], &mut status)?;
     match status[0] {
-        node if node >= 0 => Ok(false),
+        node if node >= 0 || node == -libc::ENOENT => Ok(false),
         error if error == -libc::EFAULT => Ok(true),
         error => Err(io::Error::from_raw_os_error(-error)),
     }

@@ -142,26 +142,40 @@ fn scan(
     Ok((found, argument.walk_end as usize))
 }
 
+/// What the page map says of a range.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Look {
+    /// One of its pages is a guard of the kernel's (MADV_GUARD_INSTALL; seen since Linux 6.15).
+    pub has_guard: bool,
+    /// Pages that are there.
+    pub present: usize,
+    /// Those among them that are mapped elsewhere, too, or are the page of zeros.
+    pub shared: usize,
+}
+
 /// The page map, for the moment.
 #[derive(Clone, Copy, Debug)]
 pub struct Entries(RawFd);
 
 impl Entries {
-    /// Whether one of `pages` pages from `address` on is a guard of the kernel's (MADV_GUARD_INSTALL; seen since 6.15).
+    /// What there is to say of `pages` pages from `address` on.
     ///
     /// # Errors
     /// The error number.
-    pub fn has_guard(self, address: usize, pages: usize) -> io::Result<bool> {
+    pub fn look(self, address: usize, pages: usize) -> io::Result<Look> {
+        let mut look = Look::default();
         let mut entries = [0u8; 8 * 64];
         for first in (0..pages).step_by(64) {
             let part = &mut entries[..8 * (pages - first).min(64)];
             read_at(self.0, address + first * PAGE_BYTES, part)?;
-            // Bit 58.
-            if part.chunks_exact(8).any(|entry| entry[7] & 4 != 0) {
-                return Ok(true);
+            for entry in part.chunks_exact(8) {
+                // Bits 58, 63 and 56.
+                look.has_guard |= entry[7] & 4 != 0;
+                look.present += usize::from(entry[7] & 0x80 != 0);
+                look.shared += usize::from(entry[7] & 0x81 == 0x80);
             }
         }
-        Ok(false)
+        Ok(look)
     }
 
     /// Whether a page is mapped at `address` and protected against writing by userfaultfd. False without an answer.
@@ -238,6 +252,10 @@ mod tests {
             let answers = [0, 1].map(|index| is_zero_page(&map, page(index)).unwrap());
             assert_eq!(answers, [false, true]);
         }
-        assert!(numa::is_zero_page(page(2)).is_err(), "nothing is there");
+        let entries = map.entries().unwrap();
+        assert_eq!(
+            entries.look(page(0), 3).unwrap(),
+            Look { has_guard: false, present: 2, shared: 1 }
+        );
     }
 }

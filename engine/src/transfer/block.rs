@@ -11,6 +11,7 @@ use crate::state::node::Node;
 use crate::state::page::{PageState, Word};
 use crate::state::scratch::Unmapped;
 use crate::sys::alias::Alias;
+use crate::sys::pagemap::Look;
 use crate::sys::{PAGE_BYTES, pages, process};
 use crate::transfer::map::TRIES_MAX;
 use crate::transfer::verdict::{Call, Extent, Verdict, verdict};
@@ -96,10 +97,15 @@ impl Core {
         let is_dirty = |word: &Word| matches!(word.state(), PageState::Resident { .. });
         let pages = (range.first..range.end()).zip(seen);
         let mut dirty = pages.filter(|(_, word)| is_dirty(word)).map(|(page, _)| page);
-        let guards = self.uffd.pagemap.entries();
-        let guards = guards.and_then(|entries| entries.has_guard(address, range.count as usize));
+        let entries = self.uffd.pagemap.entries();
+        let looked = entries.and_then(|entries| entries.look(address, range.count as usize));
+        let permits = |look: Look| {
+            // The kernel keeps what a forked child shares; here each of those takes a mapping to go back. Pages of zeros count as well.
+            let is_shared = self.path == Path::Copy && look.shared > look.present / 2;
+            !look.has_guard && !is_shared
+        };
         dirty.next().is_some_and(|page| pages::unshare(self.page_address(page)))
-            && matches!(guards, Ok(false))
+            && looked.is_ok_and(permits)
             && alias.take(address, bytes).is_ok()
     }
 
@@ -156,11 +162,16 @@ impl Core {
         }
     }
 
-    /// Brings back a page that the caller owns, and that the kernel does not take for given up. Before Linux 6.8 its mapping brings it.
+    /// Brings back a page that the caller owns, and that the kernel does not take for given up.
     fn bring_back(&self, alias: &Alias, page: PageIndex) -> Back {
         let to = self.page_address(page);
         if self.path == Path::Copy {
-            return self.put_mapping_back(alias, to);
+            // Whether something holds it is not known. It has the standing of a page that stayed: one of those that are tried
+            // again soon would be copied while a device still writes to it.
+            return match self.put_mapping_back(alias, to) {
+                Back::Held => Back::There,
+                back => back,
+            };
         }
         let from = alias.place_of(to);
         let mut tries = 0;
@@ -183,16 +194,30 @@ impl Core {
         let put = self.put_backs.put(|| {
             // Where nothing is mapped any more, there is nothing to put it to.
             if !alias.protect_as_its_place(address)? {
-                return Ok(Back::Missing);
+                return Ok(Ok(Back::Missing));
             }
             alias.put_back(address)?;
-            self.uffd.register(address, PAGE_BYTES).map(|()| Back::Held)
+            Ok(self.uffd.register(address, PAGE_BYTES).map(|()| Back::Held))
         });
         match put {
-            Ok(back) => back,
-            Err(error) => {
+            Ok(Ok(back)) => back,
+            Err(error) if self.path == Path::Copy && error.raw_os_error() == Some(libc::ENOMEM) => {
+                self.copy_back(alias, address)
+            }
+            Ok(Err(error)) | Err(error) => {
                 process::die("userswap: cannot put a page back", error.raw_os_error().unwrap_or(0))
             }
+        }
+    }
+
+    /// Where the process may have no more mappings (vm.max_map_count), the page's content goes back, as it would have come
+    /// from a frame.
+    fn copy_back(&self, alias: &Alias, address: usize) -> Back {
+        alias.open(address);
+        match self.uffd.copy(address, alias.place_of(address), PAGE_BYTES) {
+            Ok(()) => Back::There,
+            Err(stopped) if stopped.error == libc::ENOENT => Back::Missing,
+            Err(stopped) => process::die("userswap: cannot copy a page back", stopped.error),
         }
     }
 

@@ -412,6 +412,42 @@ fn what_something_holds_goes_back_where_pages_are_copied() {
     });
 }
 
+/// As many mappings as the process may have, but for so many: pages of one mapping that differ.
+fn few_mappings_left(filler: &mapping::Mapping, left: usize) {
+    let page = |index: usize| filler.address() + index * PAGE;
+    let protect = |index, access| mapping::protect(page(index), PAGE, access).is_ok();
+    let split = (1..filler.bytes() / PAGE - 1).step_by(2);
+    let last = split.clone().take_while(|index| protect(*index, libc::PROT_READ)).last().unwrap();
+    // Each takes two.
+    split.filter(|index| *index <= last).rev().take(left.div_ceil(2)).for_each(|index| {
+        assert!(protect(index, libc::PROT_NONE));
+    });
+}
+
+#[test]
+fn pages_that_are_kept_go_back_where_the_process_may_have_no_more_mappings() {
+    alone(120, || {
+        let engine = engine_of_blocks(WAYS[2]);
+        let region = engine.map(48 * MIB).unwrap();
+        let pages = Pages::of(&region);
+        let mut owner = Owner::new(pages, 0, 1, seed());
+        (1..=16_000).for_each(|stamp| owner.step(stamp));
+        let filler = mapping::Mapping::new(200_000 * PAGE, mapping::Access::Reserved).unwrap();
+        for left in [1, 2, 3, 4, 5, 6, 8, 12] {
+            let any: Vec<usize> = (0..64).map(|_| owner.random.below(pages.count)).collect();
+            let pipe = hold(pages, &any);
+            few_mappings_left(&filler, left);
+            (1..=3_000).for_each(|stamp| owner.step(stamp));
+            drop(pipe);
+            mapping::protect(filler.address(), filler.bytes(), libc::PROT_NONE).unwrap();
+        }
+        owner.check_all();
+        let kept = engine.counters().swpout_block_kept;
+        assert!(kept > 50 && engine.counters().pages_lost == 0, "{:?}", engine.counters());
+        audit(&engine);
+    });
+}
+
 /// Whether all mappings among pages are protected so, as the kernel's map has it.
 fn is_all(pages: Pages, letters: &str) -> bool {
     let (start, end) = (pages.address, pages.address + pages.count * PAGE);
