@@ -6,6 +6,7 @@ mod api;
 mod beside;
 mod beyond;
 mod blocks;
+mod blocks_copied;
 mod clean;
 mod compress;
 mod control;
