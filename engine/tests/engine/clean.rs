@@ -27,8 +27,10 @@ fn in_disorder(engine: &Engine, mib: usize, random: &mut Random) -> (Region, Pag
     (region, pages, order)
 }
 
-/// Reads pages by faults in disorder until some are clean; returns those that are.
+/// Reads pages by faults in disorder, each alone, until some are clean; returns those that are.
 fn read_some(engine: &Engine, pages: Pages, order: &[usize]) -> Vec<usize> {
+    // Of so few pages those beside one that is read are used soon.
+    engine.set("page_cluster", "0").unwrap();
     order.iter().for_each(|page| pages.check(*page, 7));
     let clean: Vec<usize> =
         order.iter().copied().filter(|page| is_clean(engine, pages, *page)).collect();
