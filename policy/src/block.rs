@@ -29,8 +29,10 @@ const APART_MAX: u64 = 16;
 const REMEMBERED: usize = 4;
 
 /// Runs are long once so many of each four pages of a batch were neighbours that went along with a victim, by its call: such a
-/// call costs about as much as copies of four pages, and a block takes what is in use along.
+/// call costs about as much as copies of four pages, and a block takes what is in use along. Where runs are copied, too, a block
+/// spares only calls: it waits for pages that lie apart.
 const ALONG_OF_4: u32 = 3;
+const ALONG_OF_4_COPIED: u32 = 1;
 
 /// Batches that go page by page after a block was refused, doubled with each refusal in a row up to this power.
 const REFUSED_MAX: u32 = 6;
@@ -52,6 +54,15 @@ named_choice! {
         /// By the block wherever there is one to be had.
         Blocks = "blocks",
     }
+}
+
+/// How runs leave.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Travel {
+    /// By UFFDIO_MOVE.
+    Moved,
+    /// Protected, copied and dropped.
+    Copied,
 }
 
 /// A way out.
@@ -132,8 +143,13 @@ impl Ways {
     }
 
     /// Of the pages of a batch that went page by page, so many were neighbours of others, and left by the same call.
-    pub fn on_runs(&mut self, pages: u32, along: u32) {
-        self.in_runs = pages > 0 && along * 4 >= pages * ALONG_OF_4;
+    /// Whether they were moved or copied is `travel`.
+    pub fn on_runs(&mut self, pages: u32, along: u32, travel: Travel) {
+        let of_4 = match travel {
+            Travel::Moved => ALONG_OF_4,
+            Travel::Copied => ALONG_OF_4_COPIED,
+        };
+        self.in_runs = pages > 0 && along * 4 >= pages * of_4;
     }
 
     /// A batch has gone a way: so many pages, and what it took.
@@ -201,13 +217,17 @@ mod tests {
         let taken = |ways: &mut Ways| (0..100).filter(|_| ways.cheaper() == Way::Block).count();
         for (along, are_taken) in [(0, true), (191, true), (192, false), (256, false), (191, true)]
         {
-            ways.on_runs(256, along);
+            ways.on_runs(256, along, Travel::Moved);
             assert_eq!(taken(&mut ways) > 90, are_taken, "{along}");
             assert!(are_taken || taken(&mut ways) == 0, "{along}");
         }
-        ways.on_runs(256, 256);
+        for (along, are_taken) in [(63, true), (64, false), (0, true)] {
+            ways.on_runs(256, along, Travel::Copied);
+            assert_eq!(taken(&mut ways) > 90, are_taken, "{along}, copied");
+        }
+        ways.on_runs(256, 256, Travel::Moved);
         assert_eq!(ways.next(ReclaimWay::Blocks), Way::Block, "it is chosen");
-        ways.on_runs(0, 0);
+        ways.on_runs(0, 0, Travel::Moved);
         assert_eq!(ways.cheaper(), Way::Block, "nothing was there to leave");
     }
 

@@ -10,7 +10,7 @@ use crate::base::limits::BATCH;
 use crate::device::queue::{Completion, Queue};
 use crate::reclaim::isolate::{Quota, Reclaimed};
 use crate::state::blocks::Blocks;
-use crate::state::core::Core;
+use crate::state::core::{Core, Path};
 use crate::state::gate::InFlight;
 use crate::state::node::Node;
 use crate::state::scratch::{Scratch, WriteOp};
@@ -19,7 +19,7 @@ use crate::sys::{clock, fd, numa};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use userswap_policy::block::Way;
+use userswap_policy::block::{Travel, Way};
 use userswap_policy::kernel::contention::{TurnEvent, Unmapper};
 use userswap_policy::reclaim::{Next, Round};
 
@@ -152,7 +152,8 @@ impl Kswapd {
             let start = clock::now_ns();
             let batch = core.unmap_batch(node, quota, unmapper, &mut self.scratch);
             self.blocks.ways.on_batch(Way::Runs, batch.unmapped, clock::now_ns() - start);
-            self.blocks.ways.on_runs(batch.unmapped, batch.along);
+            let travel = if core.path == Path::Move { Travel::Moved } else { Travel::Copied };
+            self.blocks.ways.on_runs(batch.unmapped, batch.along, travel);
             batch
         })
     }
