@@ -74,12 +74,14 @@ pub enum ReadWindow {
         /// How many, all of them on the device.
         count: u32,
     },
-    /// As `Slots`; what is read beside the page is mapped at once, too.
+    /// As `Slots`, beside a page that no stream expects ([`crate::beside`]).
     Block {
         /// The lowest slot.
         first: u32,
         /// How many, all of them on the device.
         count: u32,
+        /// Whether the uses of the others are to be seen; else they are mapped at once.
+        is_watched: bool,
     },
     /// Pages of the region, wherever they are swapped to.
     Pages {

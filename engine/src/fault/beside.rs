@@ -7,7 +7,7 @@ use crate::base::index::{NodeId, PageIndex, Slot};
 use crate::state::batch::SwapEntry;
 use crate::state::core::Core;
 use crate::state::wants::{Span, Want};
-use userswap_policy::readahead::{Fault, Limits, ReadWindow, Readahead as _, ReadaheadPolicy};
+use userswap_policy::readahead::{Fault, Limits, ReadWindow, Readahead as _};
 use userswap_policy::stream::{Ahead, Window};
 
 impl Core {
@@ -58,9 +58,6 @@ impl Core {
 
     /// What comes with a page of a watched block.
     pub(crate) fn count_watched(&self, target: SwapEntry, pages: u32) {
-        if self.readahead.settings().policy == ReadaheadPolicy::Stream {
-            let slot = self.devices.number_of(target.slot);
-            self.readahead.beside.lock().on_read(slot, pages);
-        }
+        self.readahead.beside.lock().on_read(self.devices.number_of(target.slot), pages);
     }
 }

@@ -33,34 +33,29 @@ impl Core {
 
     /// Runs of good pages are mapped in one call each; marked and bad pages stand alone.
     fn finish_entries(&self, record: &ReadRecord, part: Range<usize>) {
-        let mut first = part.start;
-        let entries = record.batch.entries();
-        for index in part.clone() {
-            let entry = entries[index];
-            let maps = is_mapped(record, index);
-            let follows = index == first || entries[index - 1].page + 1 == entry.page;
-            if maps && follows {
+        let mut next = part.start;
+        while next < part.end {
+            let first = next;
+            next += 1;
+            if is_mapped(record, first) {
+                next += (next..part.end).take_while(|index| follows(record, *index)).count();
+                self.map_read(record, first..next);
                 continue;
             }
-            self.map_read(record, first..index);
-            first = if maps { index } else { index + 1 };
-            let frame = record.frame_at(index as u32);
-            match (record.is_good(index as u32), maps) {
-                (_, true) => {}
-                (true, false) => self.keep_marked(record, entry, frame),
-                (false, false) => self.lose_page(entry.page, entry.slot, frame),
+            let (entry, index) = (record.batch.entries()[first], first as u32);
+            match record.is_good(index) {
+                true => self.keep_marked(record, entry, record.frame_at(index)),
+                false => self.lose_page(entry.page, entry.slot, record.frame_at(index)),
             }
         }
-        self.map_read(record, first..part.end);
     }
 
     /// Maps entries of a read, whose pages follow each other.
     fn map_read(&self, record: &ReadRecord, run: Range<usize>) {
         let first = run.start as u32;
         let entries = &record.batch.entries()[run];
-        let Some(lowest) = entries.first() else { return };
         let node = self.node(record.node);
-        let range = PageRange { first: lowest.page, count: entries.len() as u32 };
+        let range = PageRange { first: entries[0].page, count: entries.len() as u32 };
         if self.map_clean(record, node, first, entries) {
             return;
         }
@@ -111,19 +106,22 @@ fn is_mapped(record: &ReadRecord, index: usize) -> bool {
     record.is_good(index as u32) && record.is_mapped(record.batch.entries()[index].page)
 }
 
+/// Whether an entry is mapped in one call with the one before it.
+fn follows(record: &ReadRecord, index: usize) -> bool {
+    let entries = record.batch.entries();
+    entries[index].page == entries[index - 1].page + 1
+        && is_mapped(record, index)
+        && is_mapped(record, index - 1)
+}
+
 /// The entries around the page that faulted that are mapped in one call; none if it is not there.
 fn run_asked_for(record: &ReadRecord) -> Range<usize> {
-    let entries = record.batch.entries();
     let Some(asked) = record.asked.and_then(|(page, _)| record.batch.index_of(page)) else {
         return 0..0;
     };
     let asked = asked as usize;
-    let follows = |index: &usize| {
-        entries[*index].page == entries[*index - 1].page + 1
-            && is_mapped(record, *index)
-            && is_mapped(record, *index - 1)
-    };
-    let before = (1..=asked).rev().take_while(follows).count();
-    let after = (asked + 1..entries.len()).take_while(follows).count();
+    let end = record.batch.len() as usize;
+    let before = (1..=asked).rev().take_while(|index| follows(record, *index)).count();
+    let after = (asked + 1..end).take_while(|index| follows(record, *index)).count();
     asked - before..asked + 1 + after
 }

@@ -81,7 +81,9 @@ impl Core {
     pub(crate) fn settle_block(&self, plan: &ReadPlan, claimed: u32, near: NodeId) {
         let is_rest = plan.found > claimed;
         let span = match plan.window {
-            ReadWindow::Slots { first, count } if is_rest || count > RUN_MAX => {
+            ReadWindow::Slots { first, count } | ReadWindow::Block { first, count, .. }
+                if is_rest || count > RUN_MAX =>
+            {
                 let device = self.devices.device_of(plan.target.slot);
                 Span::Slots(SlotSpan { first: device.slot(first), count })
             }

@@ -111,7 +111,7 @@ impl Core {
         found.clear();
         match *window {
             ReadWindow::One => found.push(target),
-            ReadWindow::Slots { first, count } | ReadWindow::Block { first, count } => {
+            ReadWindow::Slots { first, count } | ReadWindow::Block { first, count, .. } => {
                 self.find_on_slots(target, first..first + count, found);
             }
             ReadWindow::Pages { first, count } => {
@@ -136,7 +136,9 @@ impl Core {
     /// the stream what it can count on.
     pub(crate) fn settle_plan(&self, plan: &ReadPlan, claimed: u32, near: NodeId) -> Landing {
         match plan.window {
-            ReadWindow::One | ReadWindow::Block { .. } => Landing::Mapped { marker: None },
+            ReadWindow::One | ReadWindow::Block { is_watched: false, .. } => {
+                Landing::Mapped { marker: None }
+            }
             ReadWindow::Stream(window) => {
                 if plan.found > claimed {
                     let stream::Window { first, count, step, .. } = window;
@@ -145,8 +147,12 @@ impl Core {
                 self.settle_stream(plan.target.page, window, plan.found - 1, near);
                 Landing::Mapped { marker: None }
             }
-            ReadWindow::Slots { .. } | ReadWindow::Pages { .. } => {
+            ReadWindow::Block { is_watched: true, .. } => {
                 self.count_watched(plan.target, plan.found - 1);
+                self.settle_block(plan, claimed, near);
+                Landing::Marked
+            }
+            ReadWindow::Slots { .. } | ReadWindow::Pages { .. } => {
                 self.settle_block(plan, claimed, near);
                 Landing::Marked
             }
