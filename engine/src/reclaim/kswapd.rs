@@ -149,9 +149,9 @@ impl Kswapd {
         let taken_ns = block.map_or(0, |_| clock::now_ns());
         node.block_taken_ns.store(taken_ns, Ordering::Relaxed);
         block.unwrap_or_else(|| {
-            let start = clock::now_ns();
+            let start = clock::thread_cpu_ns();
             let batch = core.unmap_batch(node, quota, unmapper, &mut self.scratch);
-            self.blocks.ways.on_batch(Way::Runs, batch.unmapped, clock::now_ns() - start);
+            self.blocks.ways.on_batch(Way::Runs, batch.unmapped, clock::thread_cpu_ns() - start);
             let travel = if core.path == Path::Move { Travel::Moved } else { Travel::Copied };
             self.blocks.ways.on_runs(batch.unmapped, batch.along, travel);
             batch
