@@ -39,8 +39,7 @@ impl Core {
         // What is opened once is no cost of the first block.
         let is_open = blocks.open(&self.threads, self.tuning.filters);
         let start = clock::thread_cpu_ns();
-        let reclaimed =
-            if is_open { self.try_block(node, blocks, scratch) } else { None };
+        let reclaimed = if is_open { self.try_block(node, blocks, scratch) } else { None };
         let unmapped = reclaimed.map_or(0, |reclaimed| reclaimed.unmapped);
         if unmapped == 0 {
             blocks.ways.on_refused();

@@ -105,6 +105,26 @@ fn what_is_used_of_a_block_has_a_second_chance() {
 }
 
 #[test]
+fn faults_leave_what_is_to_go_to_the_reclaimer_while_it_takes_blocks() {
+    alone(60, || {
+        let engine = engine_of_blocks(WAYS[1]);
+        let region = engine.map(64 * MIB).unwrap();
+        let (pages, seed) = (Pages::of(&region), seed());
+        std::thread::scope(|scope| {
+            for owner in 0..8 {
+                let mut owner = Owner::new(pages, owner, 8, seed);
+                scope.spawn(move || (1..=12_000).for_each(|stamp| owner.step(stamp)));
+            }
+        });
+        let counters = engine.counters();
+        // But for what leaves before the first block.
+        assert!(counters.pgthrottle > 1_000, "{counters:?}");
+        assert!(counters.pgsteal_direct < counters.swpout_block / 10, "{counters:?}");
+        audit(&engine);
+    });
+}
+
+#[test]
 fn blocks_are_not_taken_when_told_so_nor_while_memory_is_locked() {
     alone(60, || {
         let engine = engine_of_blocks(WAYS[0]);
