@@ -14,6 +14,9 @@ const MAPPED_MIN: u32 = 32;
 /// Mapped pages that can be copied at a time: the pages of the largest pipe that everybody may have.
 const MAPPED_MAX: u32 = 256;
 
+/// One page of so many at least is to be of the node that wants room.
+const OWN_SHARE: u32 = 4;
+
 /// What may be taken at a time, from what shares its flushes best: a block, or where more of it is mapped than can be
 /// copied, or a page of it is in transition, the half with the oldest page.
 pub const EXTENTS: [u32; 2] = [BLOCK_PAGES, MAPPED_MAX];
@@ -37,9 +40,11 @@ const ALONG_OF_4_COPIED: u32 = 1;
 /// Batches that go page by page after a block was refused, doubled with each refusal in a row up to this power.
 const REFUSED_MAX: u32 = 6;
 
-/// Whether taking a block, or half of one, is worth it of which so many pages are mapped.
-pub fn pays(mapped: u32) -> bool {
-    (MAPPED_MIN..=MAPPED_MAX).contains(&mapped)
+/// Whether taking a block, or half of one, is worth it for a node of which so many pages are mapped, on nodes together and on
+/// that one. What other nodes have in it leaves, too: a quarter at least is to be the node's own, as it is where the threads
+/// of four nodes share memory.
+pub fn pays(mapped: u32, own: u32) -> bool {
+    (MAPPED_MIN..=MAPPED_MAX).contains(&mapped) && own >= MAPPED_MIN.max(mapped / OWN_SHARE)
 }
 
 named_choice! {
@@ -181,8 +186,14 @@ mod tests {
 
     #[test]
     fn a_block_pays_with_enough_pages_that_can_be_copied() {
-        assert!(pays(32) && pays(256));
-        assert!(!pays(31) && !pays(257));
+        assert!(pays(32, 32) && pays(256, 256));
+        assert!(!pays(31, 31) && !pays(257, 257));
+    }
+
+    #[test]
+    fn a_block_pays_for_a_node_that_has_enough_of_it() {
+        assert!(pays(256, 64) && pays(64, 32));
+        assert!(!pays(256, 63) && !pays(64, 31));
     }
 
     #[test]

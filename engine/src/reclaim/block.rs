@@ -4,7 +4,7 @@
 //! that are not mapped, which are what they were afterwards. When blocks are worth it is `policy::block`'s; how their pages
 //! leave is `transfer::block`'s.
 use crate::base::counters::count;
-use crate::base::index::{FrameIndex, PageIndex, PageRange};
+use crate::base::index::{FrameIndex, NodeId, PageIndex, PageRange};
 use crate::reclaim::isolate::Reclaimed;
 use crate::state::blocks::Blocks;
 use crate::state::core::Core;
@@ -66,14 +66,16 @@ impl Core {
             self.give_all_back(range.first..range.end(), blocks);
             return None;
         }
-        self.account_for_block(node, range, blocks);
+        self.account_for_block(range, blocks);
         drop(guard);
         for (index, page) in (0..).zip(range.first..range.end()) {
-            self.settle_page(node, page, (blocks.seen[index], blocks.outcomes[index]), scratch);
+            self.settle_page(page, (blocks.seen[index], blocks.outcomes[index]), scratch);
         }
-        let mut state = node.lock();
-        blocks.held.iter().for_each(|page| state.set_unevictable(*page));
-        drop(state);
+        for page in &blocks.held {
+            let mapped = blocks.seen[(page - range.first) as usize].state().mapped();
+            let node = mapped.expect("it was mapped").node;
+            self.node(node).lock().set_unevictable(*page);
+        }
         let unmapped = scratch.count as u32;
         count(&self.counters.swpout_block, unmapped.into());
         self.announce_freed();
@@ -112,8 +114,8 @@ impl Core {
         Some(PageRange { first, count: end - first })
     }
 
-    /// Owns all pages of the block of a page, or of half of it, and takes those that are mapped off their lists; returns how many those
-    /// are. None, and nothing has changed, when that does not pay, or a page is somebody else's.
+    /// Owns all pages of the block of a page, or of half of it, and takes those that are mapped off their nodes' lists; returns
+    /// how many those are. None, and nothing has changed, when that does not pay, or a page is somebody else's.
     fn claim_block(
         &self,
         node: &Node,
@@ -123,8 +125,11 @@ impl Core {
         let ranges = EXTENTS.map(|extent| self.block_of(page, extent));
         let mut state = node.lock();
         let (range, mapped) = ranges.into_iter().flatten().find_map(|range| {
-            let mapped = self.look_at_block(&state, range, blocks).filter(|count| pays(*count))?;
-            Some((range, mapped))
+            let (mapped, own) = self.look_at_block(&state, range, blocks)?;
+            // The loan for copies is paid back by what leaves of the node's own. With one for what others have here as well,
+            // both would exceed their budgets, if no device took the copies without end.
+            let has_room = state.available() >= mapped - own;
+            (pays(mapped, own) && has_room).then_some((range, mapped))
         })?;
         for (index, page) in (0..).zip(range.first..range.end()) {
             let seen = blocks.seen[index];
@@ -134,36 +139,42 @@ impl Core {
                 return None;
             }
         }
-        for (page, seen) in (range.first..range.end()).zip(blocks.seen.iter()) {
-            if seen.state().mapped().is_some() {
-                state.lists.remove(page);
-            }
+        take_off_lists(&mut state, range, blocks);
+        drop(state);
+        // What is owned is on a list or not: until then another reclaimer may find it there, and leave it.
+        let mut others = self.nodes.iter().filter(|other| other.id != node.id);
+        let is_off = |other: &Node| take_off_lists(&mut other.lock(), range, blocks);
+        if !others.all(|other| !has_pages_of(other.id, blocks, range) || is_off(other)) {
+            self.give_all_back(range.first..range.end(), blocks);
+            return None;
         }
         Some((range, mapped))
     }
 
-    /// Looks at the words of a range, and counts mapped pages; None when a page of it is owned, or not to be touched.
+    /// Looks at the words of a range, and counts mapped pages, all and those of the node; None when a page of it is owned, or
+    /// not to be touched.
     fn look_at_block(
         &self,
         state: &NodeState,
         range: PageRange,
         blocks: &mut Blocks,
-    ) -> Option<u32> {
-        let mut mapped = 0;
+    ) -> Option<(u32, u32)> {
+        let (mut mapped, mut own) = (0, 0);
         for (seen, page) in blocks.seen.iter_mut().zip(range.first..range.end()) {
             *seen = self.pages.load(page);
             match seen.state() {
                 PageState::Untouched | PageState::Swapped { .. } | PageState::Cached { .. } => {}
+                // Those of other nodes are asked about once their node is locked.
                 PageState::Resident { pins: 0, node, .. } | PageState::Clean { node, .. }
-                    if node == state.id()
-                        && state.lists.list_of(page) != Some(ListId::Unevictable) =>
+                    if state.lists.list_of(page) != Some(ListId::Unevictable) =>
                 {
                     mapped += 1;
+                    own += u32::from(node == state.id());
                 }
                 _ => return None,
             }
         }
-        Some(mapped)
+        Some((mapped, own))
     }
 
     /// The first pages of a block, which are owned, are what they were.
@@ -201,21 +212,26 @@ impl Core {
         }
     }
 
-    fn account_for_block(&self, node: &Node, range: PageRange, blocks: &Blocks) {
+    /// What has left goes to the accounts of the nodes that had it, wherever its copies are.
+    fn account_for_block(&self, range: PageRange, blocks: &Blocks) {
         let outcomes = &blocks.outcomes[..range.count as usize];
-        let has_left = |outcome: &&Unmapped| !matches!(outcome, Unmapped::Stayed);
-        let left = outcomes.iter().filter(has_left).count() as u32;
-        let mut state = node.lock();
-        state.on_moved_out(left);
-        state.on_released(left);
-        drop(state);
+        for node in &self.nodes {
+            let has_left = |(seen, outcome): &(&Word, &Unmapped)| {
+                **outcome != Unmapped::Stayed && is_of(seen, node.id)
+            };
+            let left = blocks.seen.iter().zip(outcomes).filter(has_left).count() as u32;
+            if left > 0 {
+                let mut state = node.lock();
+                state.on_moved_out(left);
+                state.on_released(left);
+            }
+        }
         self.trace.note_left(range, outcomes);
     }
 
     /// Publishes a page of a block, or, if it has left, adds it to `scratch`.
     fn settle_page(
         &self,
-        node: &Node,
         page: PageIndex,
         (seen, outcome): (Word, Unmapped),
         scratch: &mut Scratch,
@@ -230,9 +246,29 @@ impl Core {
                 scratch.add_held(Victim { frame, ..victim });
             }
             Unmapped::Gone => self.forget_gone(&victim),
-            Unmapped::Stayed => self.stay(node, &victim),
+            Unmapped::Stayed => self.stay(self.node(mapped.node), &victim),
         }
     }
+}
+
+/// Takes the pages of a block that are mapped on a node off its lists; false, and none is taken, if something holds one.
+fn take_off_lists(state: &mut NodeState, range: PageRange, blocks: &Blocks) -> bool {
+    let (pages, node) = ((range.first..range.end()).zip(blocks.seen.iter()), state.id());
+    let mapped = pages.filter(|(_, seen)| is_of(seen, node)).map(|(page, _)| page);
+    if mapped.clone().any(|page| state.lists.list_of(page) == Some(ListId::Unevictable)) {
+        return false;
+    }
+    mapped.for_each(|page| _ = state.lists.remove(page));
+    true
+}
+
+fn has_pages_of(node: NodeId, blocks: &Blocks, range: PageRange) -> bool {
+    blocks.seen[..range.count as usize].iter().any(|seen| is_of(seen, node))
+}
+
+/// Whether a page is mapped on a node.
+fn is_of(word: &Word, node: NodeId) -> bool {
+    word.state().mapped().is_some_and(|mapped| mapped.node == node)
 }
 
 /// The state of an owned page that was in another.

@@ -126,7 +126,7 @@ impl Core {
     /// less, and on which pages that leave one by one would be in its way.
     fn is_throttled(&self, node: &Node) -> bool {
         let taken_ns = node.block_taken_ns.load(Ordering::Relaxed);
-        let goes_by_block = clock::now_ns() - taken_ns < BLOCK_NS;
+        let goes_by_block = clock::now_ns() - taken_ns < BLOCK_NS && !self.are_devices_full();
         let state = node.lock();
         let is_near = state.health.throttles(state.available(), state.watermarks.min);
         // While the gate is closed it does not work, and a fork waits for us.

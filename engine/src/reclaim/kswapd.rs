@@ -130,6 +130,10 @@ impl Kswapd {
         count(&self.core.counters.pgsteal_kswapd, u64::from(batch.unmapped));
         self.core.shrink_caches(node.id, batch.scanned, counts.inactive + counts.active);
         let put_back = self.write(node);
+        if put_back > 0 {
+            // Nothing to wait for: faults look for themselves what is to be done.
+            node.block_taken_ns.store(0, Ordering::Relaxed);
+        }
         self.core.repay(node);
         self.pass.scanned += batch.scanned;
         self.pass.reclaimed += batch.unmapped - put_back;

@@ -105,22 +105,31 @@ fn what_is_used_of_a_block_has_a_second_chance() {
 }
 
 #[test]
-fn faults_leave_what_is_to_go_to_the_reclaimer_while_it_takes_blocks() {
-    alone(60, || {
-        let engine = engine_of_blocks(WAYS[1]);
-        let region = engine.map(64 * MIB).unwrap();
-        let (pages, seed) = (Pages::of(&region), seed());
-        std::thread::scope(|scope| {
-            for owner in 0..8 {
-                let mut owner = Owner::new(pages, owner, 8, seed);
-                scope.spawn(move || (1..=12_000).for_each(|stamp| owner.step(stamp)));
-            }
-        });
-        let counters = engine.counters();
-        // But for what leaves before the first block.
-        assert!(counters.pgthrottle > 1_000, "{counters:?}");
-        assert!(counters.pgsteal_direct < counters.swpout_block / 10, "{counters:?}");
-        audit(&engine);
+fn blocks_leave_whose_pages_are_of_several_nodes() {
+    alone(120, || {
+        for way in WAYS {
+            let engine = build(with_swap(builder(way).fake_numa(2), &["mem:256M"]));
+            engine.set("reclaim_way", "blocks").unwrap();
+            let region = engine.map(64 * MIB).unwrap();
+            let (pages, seed) = (Pages::of(&region), seed());
+            std::thread::scope(|scope| {
+                for owner in 0..4 {
+                    let mut owner = Owner::new(pages, owner, 4, seed);
+                    scope.spawn(move || {
+                        numa::run_on(&[owner.owner as u32 % clock::cpus()]);
+                        (1..=rounds(8_000)).for_each(|stamp| owner.step(stamp));
+                        owner.check_all();
+                    });
+                }
+            });
+            let counters = engine.counters();
+            assert!(counters.swpout_block > 2_000, "{way:?}: {counters:?}");
+            let used = |node: usize| engine.core().nodes[node].lock().resident;
+            assert!(clock::cpus() == 1 || used(0).min(used(1)) > 512, "{} {}", used(0), used(1));
+            audit(&engine);
+            drop(region);
+            audit(&engine);
+        }
     });
 }
 

@@ -5,6 +5,7 @@
 mod api;
 mod beside;
 mod beyond;
+mod block_waits;
 mod blocks;
 mod blocks_copied;
 mod clean;

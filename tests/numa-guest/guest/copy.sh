@@ -16,7 +16,7 @@ order write && order verify
 finish
 show stats $id -- cat /tmp/stats
 
-# Two writers at random: their pages leave by the block, where those of a block are of one node.
-timeout 200 userswap run --ram $BUDGET --fake-numa 1 --swap $path --stats /tmp/stats -- \
+# Two writers at random: their pages leave by the block, whose pages are of the nodes on which they run.
+timeout 200 userswap run --ram $BUDGET --swap $path --stats /tmp/stats -- \
     userswap usemem -q -t 2 --random --random-seed 1 -j 4096 -r 3 32m >/tmp/out 2>&1 </dev/null
 show scattered $id status=$? -- cat /tmp/stats /tmp/out
