@@ -25,6 +25,9 @@ pub const EXTENTS: [u32; 2] = [BLOCK_PAGES, MAPPED_MAX];
 /// as the other: however much that was, about a sixteenth is added.
 const PROBED: u64 = 16;
 
+/// What a page of a block costs in all, in what it costs to leave: what is in use is copied back, or read again.
+const LATER: u64 = 2;
+
 /// Costs further apart than this count as no further: 256 batches are a quarter of a gigabyte at most.
 const APART_MAX: u64 = 16;
 
@@ -141,7 +144,7 @@ impl Ways {
             return if self.runs.cost().is_none() { Way::Runs } else { Way::Block };
         };
         let (way, other) =
-            if block < runs { (Way::Block, Way::Runs) } else { (Way::Runs, Way::Block) };
+            if block * LATER <= runs { (Way::Block, Way::Runs) } else { (Way::Runs, Way::Block) };
         self.unprobed += 1;
         let apart = runs.max(block) / runs.min(block).max(1);
         if self.unprobed < PROBED * apart.clamp(1, APART_MAX) {
@@ -221,6 +224,10 @@ mod tests {
             ways.on_batch(Way::Runs, 256, 256 * 2_900);
         }
         assert_eq!(count(&mut ways, Way::Block), 50, "nearly the same");
+        for (runs, blocks) in [(5_900, 50), (6_000, 800 - 25)] {
+            (0..4).for_each(|_| ways.on_batch(Way::Runs, 256, 256 * runs));
+            assert_eq!(count(&mut ways, Way::Block), blocks, "{runs}");
+        }
         for _ in 0..4 {
             ways.on_batch(Way::Runs, 256, 256 / 4);
         }
