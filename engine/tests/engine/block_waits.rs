@@ -1,5 +1,5 @@
 //! When a fault that finds no page waits for a reclaimer that takes blocks.
-use crate::blocks::{Owner, engine_of_blocks};
+use crate::blocks::{engine_of_blocks, owners_step};
 use crate::support::*;
 use userswap::OnFull;
 
@@ -8,13 +8,7 @@ fn faults_leave_what_is_to_go_to_the_reclaimer_while_it_takes_blocks() {
     alone(60, || {
         let engine = engine_of_blocks(WAYS[1]);
         let region = engine.map(64 * MIB).unwrap();
-        let (pages, seed) = (Pages::of(&region), seed());
-        std::thread::scope(|scope| {
-            for owner in 0..8 {
-                let mut owner = Owner::new(pages, owner, 8, seed);
-                scope.spawn(move || (1..=12_000).for_each(|stamp| owner.step(stamp)));
-            }
-        });
+        owners_step(Pages::of(&region), 8, 12_000, |_| {});
         let counters = engine.counters();
         // But for what leaves before the first block.
         assert!(counters.pgthrottle > 1_000, "{counters:?}");
@@ -31,16 +25,7 @@ fn faults_do_not_wait_for_blocks_that_no_device_takes() {
             let engine = build(with_swap(builder, &["mem:4M"]));
             engine.set("reclaim_way", "blocks").unwrap();
             let region = engine.map(40 * MIB).unwrap();
-            let pages = Pages::of(&region);
-            std::thread::scope(|scope| {
-                for owner in 0..4 {
-                    let mut owner = Owner::new(pages, owner, 4, seed());
-                    scope.spawn(move || {
-                        (1..=10_000).for_each(|stamp| owner.step(stamp));
-                        owner.check_all();
-                    });
-                }
-            });
+            owners_step(Pages::of(&region), 4, 10_000, |_| {});
             let counters = engine.counters();
             assert!(counters.budget_exceeded > 0 && counters.pages_lost == 0, "{counters:?}");
             audit(&engine);

@@ -59,6 +59,21 @@ impl Owner {
     }
 }
 
+/// So many owners, each a thread that calls `begin` with its number first, take so many steps and check all that they have.
+pub fn owners_step(pages: Pages, owners: usize, steps: u64, begin: impl Fn(usize) + Copy + Send) {
+    let seed = seed();
+    std::thread::scope(|scope| {
+        for number in 0..owners {
+            let mut owner = Owner::new(pages, number, owners, seed);
+            scope.spawn(move || {
+                begin(number);
+                (1..=steps).for_each(|stamp| owner.step(stamp));
+                owner.check_all();
+            });
+        }
+    });
+}
+
 /// Of memory that is this large few pages of a block are mapped with the budget of 16 MiB, or more than can be copied at once,
 /// so that blocks leave by halves: every fourth page is never touched.
 const SIZES: [usize; 2] = [64 * MIB, 21 * MIB];
@@ -69,16 +84,7 @@ fn what_threads_write_stays_while_blocks_leave() {
         for (way, bytes) in WAYS.into_iter().flat_map(|way| SIZES.map(|bytes| (way, bytes))) {
             let engine = engine_of_blocks(way);
             let region = engine.map(bytes).unwrap();
-            let (pages, seed) = (Pages::of(&region), seed());
-            std::thread::scope(|scope| {
-                for owner in 0..4 {
-                    let mut owner = Owner::new(pages, owner, 4, seed);
-                    scope.spawn(move || {
-                        (1..=rounds(12_000)).for_each(|stamp| owner.step(stamp));
-                        owner.check_all();
-                    });
-                }
-            });
+            owners_step(Pages::of(&region), 4, rounds(12_000), |_| {});
             let counters = engine.counters();
             assert!(counters.swpout_block > 2_000, "{way:?}, {bytes} bytes: {counters:?}");
             assert_eq!(counters.pages_lost, 0);
@@ -111,16 +117,8 @@ fn blocks_leave_whose_pages_are_of_several_nodes() {
             let engine = build(with_swap(builder(way).fake_numa(2), &["mem:256M"]));
             engine.set("reclaim_way", "blocks").unwrap();
             let region = engine.map(64 * MIB).unwrap();
-            let (pages, seed) = (Pages::of(&region), seed());
-            std::thread::scope(|scope| {
-                for owner in 0..4 {
-                    let mut owner = Owner::new(pages, owner, 4, seed);
-                    scope.spawn(move || {
-                        numa::run_on(&[owner.owner as u32 % clock::cpus()]);
-                        (1..=rounds(8_000)).for_each(|stamp| owner.step(stamp));
-                        owner.check_all();
-                    });
-                }
+            owners_step(Pages::of(&region), 4, rounds(8_000), |owner| {
+                numa::run_on(&[owner as u32 % clock::cpus()]);
             });
             let counters = engine.counters();
             assert!(counters.swpout_block > 2_000, "{way:?}: {counters:?}");
