@@ -169,14 +169,16 @@ impl Ways {
         let Some(cost) = ns.checked_div(pages.into()) else { return };
         match way {
             Way::Runs => self.runs.add(cost),
-            Way::Block => {
-                self.block.add(cost);
-                self.refused = 0;
-            }
+            Way::Block => self.block.add(cost),
         }
     }
 
-    /// There was no block to be had.
+    /// All that left with a block was taken by devices.
+    pub fn on_taken(&mut self) {
+        self.refused = 0;
+    }
+
+    /// There was no block to be had, or no device for its pages.
     pub fn on_refused(&mut self) {
         self.rest = 1 << self.refused;
         self.refused = (self.refused + 1).min(REFUSED_MAX);
@@ -284,6 +286,9 @@ mod tests {
         ways.rest = 0;
         ways.on_batch(Way::Block, 1, 1);
         ways.on_refused();
-        assert_eq!(ways.rest, 1, "a block that was to be had ends the streak");
+        assert_eq!(ways.rest, 1 << REFUSED_MAX, "no device took it");
+        ways.on_taken();
+        ways.on_refused();
+        assert_eq!(ways.rest, 1, "a block that has left ends the streak");
     }
 }

@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -261,6 +262,9 @@ int main(int count, char **arguments) {
     for (long i = 0; i < 4; i++) MUST(!pthread_create(&threads[i], 0, work, (void *)(i + 10)));
     for (int i = 0; i < 4; i++) MUST(!pthread_join(threads[i], 0));
     check(memory, 0, PAGES, 1);
+    // PR_SET_SYSCALL_USER_DISPATCH: there is one already.
+    char selector = 0;
+    MUST(prctl(59, 1, 0, 0, &selector) == -1 && errno == EINVAL);
     puts("exact");
     return 0;
 }

@@ -31,6 +31,26 @@ fn every_kind_of_call_works_on_swapped_memory_for_every_user() {
 }
 
 #[test]
+fn transfers_are_as_long_as_without_us_whatever_is_behind_the_descriptor_or_the_buffer() {
+    everywhere("16M", "parts.c", |_| Vec::new());
+}
+
+#[test]
+fn what_few_programs_ask_for_works_or_is_refused_as_without_us() {
+    everywhere("16M", "corners.c", |_| Vec::new());
+}
+
+#[test]
+fn signals_of_ours_stay_in_force_by_the_functions_of_older_systems_too() {
+    everywhere("16M", "old_signals.c", |_| Vec::new());
+}
+
+#[test]
+fn threads_with_little_stack_pass_the_budget_and_fork() {
+    everywhere("16M", "small_stacks.c", |_| Vec::new());
+}
+
+#[test]
 fn messages_longer_than_what_is_kept_at_once_are_whole() {
     everywhere("16M", "messages.c", |_| Vec::new());
 }

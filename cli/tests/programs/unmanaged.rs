@@ -57,6 +57,8 @@ fn a_child_with_an_environment_of_its_own_is_managed() {
     let program = compile(directory.path(), "large.c");
     let program = program.to_str().unwrap();
     let list = compile(directory.path(), "exec_list.c");
+    let bare = compile(directory.path(), "bare_exec.c");
+    let bare = bare.to_str().unwrap();
     let python = format!("import subprocess; subprocess.run(['{program}'], env={{}}, check=True)");
     for command in [
         &["env", "-i", program][..],
@@ -64,6 +66,9 @@ fn a_child_with_an_environment_of_its_own_is_managed() {
         &[list.to_str().unwrap(), program],
         &["env", "-i", "sh", "-c", &format!("exec env -i {program}")],
         &["python3", "-c", &python],
+        &[bare, "path", program],
+        &[bare, "spawn", program],
+        &[bare, "descriptor", program],
     ] {
         let outcome =
             Outcome::of(managed(directory.path()).arg("--").args(command), directory.path());
@@ -115,6 +120,29 @@ fn a_child_that_cannot_be_managed_is_named_once_and_counted() {
     assert_eq!(lines, named);
     let quiet = run(&["--quiet"]);
     assert_eq!((&*quiet.told, quiet.unmanaged_children()), ("", 5));
+}
+
+#[test]
+fn a_static_child_by_descriptor_and_a_shell_of_the_c_librarys_without_environment_are_named() {
+    let directory = directory();
+    let program = compile_with(directory.path(), "large.c", "one", &["-static"]);
+    let program = program.to_str().unwrap();
+    let bare = compile(directory.path(), "bare_exec.c");
+    let shell = |call: &str| format!("import os; os.environ.clear(); os.{call}");
+    let (system, popen) =
+        (shell(&format!("system('{program}')")), shell(&format!("popen('{program}').read()")));
+    let inherited = "/bin/sh runs outside the budget: system() and popen() give it";
+    for (command, line) in [
+        (&[bare.to_str().unwrap(), "descriptor", program][..], "it is statically linked"),
+        (&["python3", "-c", &system], inherited),
+        // Python's own, which says what is in its environment.
+        (&["python3", "-c", &popen], "it is statically linked"),
+    ] {
+        let outcome =
+            Outcome::of(managed(directory.path()).arg("--").args(command), directory.path());
+        assert!(outcome.told.contains(line), "{command:?}: {}", outcome.told);
+        assert_eq!((outcome.unmanaged_children(), outcome.swapped()), (1, 0), "{command:?}");
+    }
 }
 
 #[test]

@@ -144,10 +144,9 @@ impl Core {
             if moved > 0 {
                 rest_ns = REST_NS;
             } else if !self.is_stopping() {
-                let seen = self.demotion.wishes();
-                self.demotion.rest(seen, rest_ns);
+                self.demotion.rest(self.demotion.wishes(), rest_ns);
                 rest_ns = (rest_ns * 2).min(REST_NS_MAX);
-                // Looked at again once more is written.
+                // Looked at again once more is written, or at once if something was wished meanwhile.
                 if !self.is_stopping() {
                     self.demotion.sleep(seen);
                 }

@@ -78,7 +78,6 @@ impl Core {
         }
         let unmapped = scratch.count as u32;
         count(&self.counters.swpout_block, unmapped.into());
-        self.announce_freed();
         Some(Reclaimed { scanned: mapped, unmapped, along: 0 })
     }
 

@@ -39,6 +39,8 @@ const VAIN_ROUNDS_TO_STOP: u32 = 100;
 pub(crate) struct Tried {
     /// Rounds so far.
     rounds: u32,
+    /// The last of them, in a row, that found all devices full and nothing on its way.
+    full: u32,
     /// The last of them, in a row, between which no frame has become free.
     in_vain: u32,
     /// The freed counter at the last one.
@@ -46,12 +48,17 @@ pub(crate) struct Tried {
 }
 
 impl Tried {
-    /// Counts a round that is about to begin; returns how many there were before.
-    fn on_round(&mut self, freed: u32) -> u32 {
-        let before = self.rounds;
-        self.in_vain = if before > 0 && freed == self.freed { self.in_vain + 1 } else { 0 };
+    /// Counts a round that is about to begin.
+    fn on_round(&mut self, freed: u32) {
+        self.in_vain = if self.rounds > 0 && freed == self.freed { self.in_vain + 1 } else { 0 };
         self.rounds += 1;
         self.freed = freed;
+    }
+
+    /// What this round found; returns how many before it, in a row, found devices full.
+    fn on_look(&mut self, is_full: bool) -> u32 {
+        let before = self.full;
+        self.full = if is_full { before + 1 } else { 0 };
         before
     }
 }
@@ -70,16 +77,18 @@ impl Core {
             count(&self.counters.pgthrottle, 1);
             return wait();
         }
-        let rounds = tried.on_round(seen_freed);
+        tried.on_round(seen_freed);
         // A node whose pages are all pinned or in transition has neighbours that may have something.
         let reclaims = |id: &NodeId| self.reclaim_directly(self.node(*id)) > 0;
         if !self.are_devices_full() && self.topology.nearest(node.id).iter().any(reclaims) {
             return self.note_progress();
         }
         let quiet = |node: &Node| node.lock().writing == 0;
-        if self.are_devices_full() && self.nodes.iter().all(quiet) {
+        let is_full = self.are_devices_full() && self.nodes.iter().all(quiet);
+        let looks = tried.on_look(is_full);
+        if is_full {
             // A search holds slots for a moment and gives them back: one look may be mistaken.
-            return match rounds {
+            return match looks {
                 ..FULL_LOOKS => process::yield_now(),
                 // A device that is going comes back, and caches give way, before the budget is exceeded.
                 FULL_LOOKS.. if self.devices.ask_for_leaving() => wait(),
@@ -170,5 +179,33 @@ impl Core {
         let mut state = node.lock();
         state.spare += EXCEED_PAGES;
         state.debt += EXCEED_PAGES;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_looks_in_a_row_make_devices_full() {
+        let mut tried = Tried::default();
+        for round in 0..5 {
+            tried.on_round(round);
+            assert_eq!(tried.on_look(false), 0);
+        }
+        assert_eq!(
+            [true, true, false, true, true].map(|full| tried.on_look(full)),
+            [0, 1, 2, 0, 1]
+        );
+    }
+
+    #[test]
+    fn a_round_is_in_vain_after_which_no_frame_became_free() {
+        let mut tried = Tried::default();
+        let in_vain = [4, 4, 4, 5, 5].map(|freed| {
+            tried.on_round(freed);
+            tried.in_vain
+        });
+        assert_eq!(in_vain, [0, 1, 2, 0, 1]);
     }
 }

@@ -130,11 +130,8 @@ impl Kswapd {
         count(&self.core.counters.pgsteal_kswapd, u64::from(batch.unmapped));
         self.core.shrink_caches(node.id, batch.scanned, counts.inactive + counts.active);
         let put_back = self.write(node);
-        if put_back > 0 {
-            // Nothing to wait for: faults look for themselves what is to be done.
-            node.block_taken_ns.store(0, Ordering::Relaxed);
-        }
-        self.core.repay(node);
+        self.settle_block(node, put_back);
+        self.core.repay(node, self.core.payment_after(batch.unmapped));
         self.pass.scanned += batch.scanned;
         self.pass.reclaimed += batch.unmapped - put_back;
         // A pass ends early when the list does.
@@ -160,6 +157,18 @@ impl Kswapd {
             self.blocks.ways.on_runs(batch.unmapped, batch.along, travel);
             batch
         })
+    }
+
+    /// What a block's pages were copied to is theirs until it is written: only then faults find more than before it was taken.
+    fn settle_block(&mut self, node: &Node, put_back: u32) {
+        if put_back > 0 {
+            self.blocks.ways.on_refused();
+            // Nothing to wait for: faults look for themselves what is to be done.
+            node.block_taken_ns.store(0, Ordering::Relaxed);
+        } else if node.block_taken_ns.load(Ordering::Relaxed) != 0 {
+            self.blocks.ways.on_taken();
+            self.core.announce_freed();
+        }
     }
 
     /// A pass is over: what the round says comes next.

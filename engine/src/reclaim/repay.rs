@@ -7,26 +7,61 @@ use crate::state::core::Core;
 use crate::state::frame_set::FrameSet;
 use crate::state::node::Node;
 
+/// How much of a debt is paid.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Payment {
+    /// All that there is above the low watermark: faults go on.
+    Surplus,
+    /// Half of what a batch has unmapped too: under a load that takes whatever there is the debt has an end, and faults do not
+    /// wait for that.
+    HalfOf(u32),
+    /// All that there is.
+    All,
+}
+
+impl Payment {
+    /// Pages that are paid whatever is left.
+    fn least(self) -> u32 {
+        match self {
+            Self::Surplus => 0,
+            Self::HalfOf(unmapped) => unmapped.div_ceil(2),
+            Self::All => u32::MAX,
+        }
+    }
+}
+
 impl Core {
-    /// Pays as much of a node's debt as there are spare pages, free frames and second chances for.
-    pub(crate) fn repay(&self, node: &Node) {
+    /// What is due after a batch of the background reclaimer. Where pages are compressed, a debt is what the last ones take, and
+    /// grows with each batch; where none was unmapped, nothing more comes.
+    pub(crate) fn payment_after(&self, unmapped: u32) -> Payment {
+        match unmapped {
+            0 => Payment::All,
+            _ if self.devices.has_compressed() => Payment::All,
+            unmapped => Payment::HalfOf(unmapped),
+        }
+    }
+
+    /// Pays a node's debt from spare pages, free frames and second chances.
+    pub(crate) fn repay(&self, node: &Node, payment: Payment) {
+        let mut least = payment.least();
         loop {
             let mut state = node.lock();
-            if state.debt == 0 {
-                return;
-            }
-            let from_spare = state.debt.min(state.spare);
+            let surplus = state.available().saturating_sub(state.watermarks.low);
+            let due = state.debt.min(surplus.max(least));
+            let from_spare = due.min(state.spare);
             state.spare -= from_spare;
             state.debt -= from_spare;
-            if state.debt == 0 {
+            least = least.saturating_sub(from_spare);
+            let due = (due - from_spare).min(BATCH as u32);
+            if due == 0 {
                 return;
             }
-            let debt = state.debt.min(BATCH as u32);
             if state.pool.free() == 0 {
-                state.steal_cached(debt, &self.pages);
+                state.steal_cached(due, &self.pages);
             }
-            let Some(run) = state.take_free(debt) else { return };
+            let Some(run) = state.take_free(due) else { return };
             drop(state);
+            least = least.saturating_sub(run.count);
             self.release_set(node, &FrameSet::of(run));
         }
     }

@@ -2,6 +2,7 @@
 use crate::base::error::Error;
 use crate::base::limits::{NODE_MIN_PAGES, RAM_MIN_BYTES};
 use crate::base::topology::shares;
+use crate::reclaim::repay::Payment;
 use crate::state::core::Core;
 use crate::state::node::Node;
 use crate::state::shares::budget_most;
@@ -171,7 +172,7 @@ impl Core {
         state.watermarks = watermarks;
         drop(state);
         self.note_progress();
-        self.repay(node);
+        self.repay(node, Payment::Surplus);
         self.wake_reclaim(node);
     }
 

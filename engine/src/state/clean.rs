@@ -6,8 +6,9 @@ use crate::base::choice::FaultMode;
 use crate::base::index::PageIndex;
 use crate::sys::device_pins::DevicePins;
 use crate::sys::mapping::ZeroedSlice;
+use crate::sys::merging::Merging;
+use crate::sys::scattered;
 use crate::sys::uffd::{Rights, Uffd, feature};
-use crate::sys::{process, scattered};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use userswap_policy::clean::Score;
@@ -23,6 +24,8 @@ pub struct CleanPages {
     seen: AtomicBool,
     /// A device that only reads a page takes no fault.
     pins: DevicePins,
+    /// A page that is merged with others loses its protection.
+    merging: Merging,
     /// By area.
     scores: ZeroedSlice<AtomicU8>,
 }
@@ -42,7 +45,8 @@ impl CleanPages {
             && scattered::is_supported();
         let scores = ZeroedSlice::new(pages.div_ceil(AREA_PAGES) as usize)?;
         let (allowed, seen) = (AtomicBool::new(allowed), AtomicBool::new(false));
-        Ok(Self { allowed, seen, pins: DevicePins::open(), scores })
+        let (pins, merging) = (DevicePins::open(), Merging::open());
+        Ok(Self { allowed, seen, pins, merging, scores })
     }
 
     /// Whether a page that a fault reads is to be mapped as a clean one.
@@ -61,15 +65,15 @@ impl CleanPages {
     }
 
     /// Whether clean pages may be dropped: no device is known to hold pages of this process for long, as one that only
-    /// reads would go on reading what a dropped page held; and KSM, which forgets protections, is not asked to merge all
-    /// memory.
+    /// reads would go on reading what a dropped page held; and KSM, which forgets protections, merges none.
     pub fn may_drop(&self) -> bool {
-        self.pins.are_none() && !process::merges_memory()
+        self.pins.are_none() && !self.merging.is_any()
     }
 
     /// After fork, in the child: what is known of pins is the parent's.
     pub fn renew(&self) {
         self.pins.renew();
+        self.merging.renew();
     }
 
     /// No page is protected any more.

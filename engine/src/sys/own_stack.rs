@@ -101,7 +101,7 @@ impl Shared {
             return stack.call(work);
         }
         match OwnStack::new() {
-            Ok(stack) => stack.end().call(work),
+            Ok(mut stack) => stack.run(work),
             Err(_) => after[0].lock().call(work),
         }
     }
@@ -149,13 +149,26 @@ impl OwnStack {
     /// # Errors
     /// No memory.
     pub fn new() -> io::Result<Self> {
+        Self::of(BYTES)
+    }
+
+    /// One of so many bytes, a multiple of the page size.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn of(bytes: usize) -> io::Result<Self> {
         // What is left there of a page is in no core dump.
-        Mapping::undumped(BYTES).map(Self)
+        Mapping::undumped(bytes).map(Self)
     }
 
     /// Runs `work` there if this thread is in a handler of faults, and else where it is. It must not panic.
     pub fn call<R, W: FnOnce() -> R>(&mut self, work: W) -> R {
-        if is_handling() { self.end().call(work) } else { work() }
+        if is_handling() { self.run(work) } else { work() }
+    }
+
+    /// Runs `work` there. It must not panic.
+    pub fn run<R, W: FnOnce() -> R>(&mut self, work: W) -> R {
+        self.end().call(work)
     }
 
     fn end(&self) -> End {

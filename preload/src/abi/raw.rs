@@ -171,9 +171,35 @@ pub fn read_memory(address: usize, to: &mut [u8]) -> usize {
     outcome(read).unwrap_or(0)
 }
 
-/// Whether a descriptor is a regular file.
-pub fn is_file(fd: c_int) -> bool {
-    status_of(fd).is_some_and(|status| status.st_mode & libc::S_IFMT == libc::S_IFREG)
+/// Whether what is read by a descriptor never makes the caller wait for more: a file, a disk, or what the kernel makes bytes for.
+/// Leaves errno.
+pub fn never_waits(fd: c_int) -> bool {
+    status_of(fd).is_some_and(|status| match status.st_mode & libc::S_IFMT {
+        libc::S_IFREG | libc::S_IFBLK => true,
+        libc::S_IFCHR => Driver::of(status.st_rdev) == Driver::Memory,
+        _ => false,
+    })
+}
+
+/// What is behind a character device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Driver {
+    /// The kernel's null, zero, full, random and urandom.
+    Memory,
+    Terminal,
+    /// One of its own rules; a call can be a message there, as with /dev/fuse.
+    Other,
+}
+
+impl Driver {
+    /// By the numbers in the kernel's Documentation/admin-guide/devices.txt.
+    fn of(device: libc::dev_t) -> Self {
+        match (libc::major(device), libc::minor(device)) {
+            (1, 3 | 5 | 7..=9) => Self::Memory,
+            (4 | 5 | 136..=143, _) => Self::Terminal,
+            _ => Self::Other,
+        }
+    }
 }
 
 /// Whether bytes by a descriptor have no bounds but their order, so that a call may move fewer: a file, a pipe, a disk, or a stream's
@@ -186,13 +212,18 @@ pub fn is_of_bytes(fd: c_int) -> bool {
     })
 }
 
-/// Whether what one call transfers by a descriptor is a message of its own: it is a socket, and no stream. Leaves errno.
+/// Whether what one call transfers by a descriptor is a message of its own: by a socket that is no stream's, or a driver that may
+/// have such. Leaves errno.
 pub fn has_messages(fd: c_int) -> bool {
     let (mut kind, mut bytes): (c_int, _) = (0, size_of::<c_int>() as libc::socklen_t);
     let [level, name] = [libc::SOL_SOCKET, libc::SO_TYPE].map(|number| number as usize);
     let (value, length) = (&raw mut kind as usize, &raw mut bytes as usize);
     let result = make(libc::SYS_getsockopt, [fd as usize, level, name, value, length, 0]);
-    result == 0 && kind != libc::SOCK_STREAM
+    let is_drivers = |status: libc::stat| {
+        status.st_mode & libc::S_IFMT == libc::S_IFCHR
+            && Driver::of(status.st_rdev) == Driver::Other
+    };
+    if result == 0 { kind != libc::SOCK_STREAM } else { status_of(fd).is_some_and(is_drivers) }
 }
 
 /// Whom the process is started by, and acts as: users, or groups.

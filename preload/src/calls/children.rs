@@ -32,7 +32,7 @@ const SCRIPT_DEPTH_MAX: u32 = 5;
 const MATTER: u64 = 1;
 
 /// What a managed program has in its environment.
-struct Ours {
+pub struct Ours {
     /// `LD_PRELOAD=…`, this library alone.
     preload: Vec<u8>,
     /// The path of this library.
@@ -57,52 +57,84 @@ pub fn start(options: &CStr, preloaded: &CStr) {
 }
 
 /// Room for an environment on the stack of the caller.
-pub struct Room {
+struct Room {
     entries: [MaybeUninit<*const c_char>; ENTRIES_MAX],
     text: [u8; TEXT_BYTES],
 }
 
-impl Room {
-    pub fn new() -> Self {
-        Self { entries: [MaybeUninit::uninit(); ENTRIES_MAX], text: [0; TEXT_BYTES] }
-    }
+/// What becomes of the environment of a program that is executed.
+#[derive(Clone, Copy)]
+pub enum Environment {
+    /// It stays.
+    AsItIs,
+    /// It is given back what it lacks, with these options.
+    Completed(&'static Ours, &'static [u8]),
 }
 
-/// The environment for a program that is executed with `environment`; tells of one that will not be managed.
-/// `finds` says how the program was named.
+/// What the environment of a program that is executed lacks; tells of one that will not be managed. `finds` says how the program
+/// was named.
 pub fn environment_for(
     path: *const c_char,
     [arguments, environment]: [Texts; 2],
-    room: &mut Room,
     finds: Finds,
-) -> Texts {
-    let Some(ours) = OURS.get().filter(|_| !path.is_null() && !environment.is_null()) else {
-        return environment;
-    };
+) -> Environment {
+    let Some(ours) = OURS.get().filter(|_| !path.is_null()) else { return Environment::AsItIs };
     // SAFETY: the program passes a C string.
     let path = Path::new(OsStr::from_bytes(unsafe { CStr::from_ptr(path) }.to_bytes()));
     let given = Given::of(environment);
     if given.options.is_some_and(<[u8]>::is_empty) {
-        return environment;
+        return Environment::AsItIs;
     }
-    let Some(program) = finds.find(path) else { return environment };
-    if is_zygote(arguments) {
-        tell(&program, Obstacle::Zygote);
-        return given.with(ours, NO_OPTIONS, room).unwrap_or(environment);
-    }
-    let is_complete = given.options.is_some() && given.names(&ours.injected);
-    let obstacle = obstacle(&program, ours, SCRIPT_DEPTH_MAX);
+    let Some(program) = finds.find(path) else { return Environment::AsItIs };
+    let obstacle = match is_zygote(arguments) {
+        true => Some(Obstacle::Zygote),
+        false => obstacle(&program, ours, SCRIPT_DEPTH_MAX),
+    };
     match obstacle {
-        None if is_complete => environment,
-        None => given.with(ours, &ours.options, room).unwrap_or_else(|| {
-            tell(&program, Obstacle::Environment);
-            environment
-        }),
-        Some(obstacle) => {
-            tell(&program, obstacle);
-            environment
+        None if given.is_complete(ours) => Environment::AsItIs,
+        None if given.fits(ours) => Environment::Completed(ours, &ours.options),
+        _ => {
+            tell(&program, obstacle.unwrap_or(Obstacle::Environment));
+            match obstacle {
+                Some(Obstacle::Zygote) if given.fits(ours) => {
+                    Environment::Completed(ours, NO_OPTIONS)
+                }
+                _ => Environment::AsItIs,
+            }
         }
     }
+}
+
+/// Tells of what a shell of the C library's will start, if that inherits an environment that lacks something.
+pub fn tell_of_shell(environment: Texts) {
+    let given = Given::of(environment);
+    let is_wanted = !given.options.is_some_and(<[u8]>::is_empty);
+    if OURS.get().is_some_and(|ours| is_wanted && !given.is_complete(ours)) {
+        tell(Path::new("/bin/sh"), Obstacle::Inherited);
+    }
+}
+
+impl Environment {
+    /// Calls with the environment as it is to be.
+    #[inline]
+    pub fn call<R>(self, environment: Texts, call: impl FnOnce(Texts) -> R) -> R {
+        match self {
+            Self::AsItIs => call(environment),
+            Self::Completed(ours, options) => completed(environment, ours, options, call),
+        }
+    }
+}
+
+/// The room that this takes of the stack is taken nowhere else: a handler of signals may execute a program, on a small stack.
+#[inline(never)]
+fn completed<R>(
+    environment: Texts,
+    ours: &Ours,
+    options: &[u8],
+    call: impl FnOnce(Texts) -> R,
+) -> R {
+    let mut room = Room { entries: [MaybeUninit::uninit(); ENTRIES_MAX], text: [0; TEXT_BYTES] };
+    call(Given::of(environment).with(ours, options, &mut room).unwrap_or(environment))
 }
 
 /// How a program is named.
@@ -122,7 +154,8 @@ impl Finds {
         match self {
             Self::InSearchPath if !has_directory => search(name),
             Self::At(fd) if fd != libc::AT_FDCWD && !name.is_absolute() => {
-                Some(PathBuf::from(format!("/proc/self/fd/{fd}")).join(name))
+                let directory = PathBuf::from(format!("/proc/self/fd/{fd}"));
+                Some(if name.as_os_str().is_empty() { directory } else { directory.join(name) })
             }
             _ => Some(name.to_owned()),
         }
@@ -164,6 +197,7 @@ enum Obstacle {
     Privileged,
     Unreachable,
     Environment,
+    Inherited,
     Zygote,
 }
 
@@ -184,6 +218,9 @@ impl Obstacle {
             Self::Environment => {
                 "its environment has no LD_PRELOAD, and is too large to be given it; keep LD_PRELOAD and \
                  USERSWAP_OPTIONS"
+            }
+            Self::Inherited => {
+                "system() and popen() give it an environment without LD_PRELOAD; keep LD_PRELOAD and USERSWAP_OPTIONS"
             }
             Self::Zygote => {
                 "its zygote may have one thread only; start it with --no-zygote --no-sandbox"
@@ -297,6 +334,17 @@ impl Given {
         let library = library.as_os_str().as_bytes();
         let mut names = self.preload.unwrap_or_default().split(|byte| matches!(byte, b':' | b' '));
         names.any(|name| name == library)
+    }
+
+    fn is_complete(&self, ours: &Ours) -> bool {
+        self.options.is_some() && self.names(&ours.injected)
+    }
+
+    /// Whether there is room for it, with what it lacks and the null pointer at its end.
+    fn fits(&self, ours: &Ours) -> bool {
+        let others = self.preload.map_or(0, <[u8]>::len);
+        texts(self.environment).count() + 3 <= ENTRIES_MAX
+            && ours.preload.len() + 1 + others <= TEXT_BYTES
     }
 
     /// The same with this library and these options; None if there is no room.

@@ -4,7 +4,7 @@
 //! the call is repeated if one of them has left again meanwhile. The entry points are as safe as the
 //! functions that they stand in for.
 use super::children::Finds::{self, At, ByPath, InSearchPath};
-use super::children::{Room, environment_for};
+use super::children::environment_for;
 use super::held::is_needed;
 use super::reading::{self, Texts};
 use crate::abi::next::next_functions;
@@ -42,7 +42,8 @@ fn touch_all(Strings { path, lists }: Strings) {
     }
 }
 
-fn environment() -> Texts {
+/// The one that there is.
+pub fn environment() -> Texts {
     unsafe extern "C" {
         static environ: Texts;
     }
@@ -99,11 +100,11 @@ macro_rules! repeating {
                     if !reading::can_execute($path, [$arguments, $environment]) {
                         return super::$name($($argument),*);
                     }
-                    let mut room = Room::new();
-                    let $environment =
-                        environment_for($path, [$arguments, $environment], &mut room, $finds);
-                    let strings = Strings { path: $path, lists: [$arguments, $environment] };
-                    execute(strings, $finds, Place::$place, || super::$name($($argument),*))
+                    let given = [$arguments, $environment];
+                    environment_for($path, given, $finds).call($environment, |$environment| {
+                        let strings = Strings { path: $path, lists: [$arguments, $environment] };
+                        execute(strings, $finds, Place::$place, || super::$name($($argument),*))
+                    })
                 }
             )+
         }

@@ -290,8 +290,22 @@ fn holdable(process: &Process, span: Span) -> Option<(&Core, PageRange)> {
         return None;
     }
     let core = process.engine()?.core();
-    let range = readable_pages(process, Span { bytes: span.bytes.min(PIECE_BYTES), ..span })?;
+    let range = readable_start(process, Span { bytes: span.bytes.min(PIECE_BYTES), ..span })?;
     Some((core, range))
+}
+
+/// The first pages of a span, up to one that the program cannot read: a call may end before it comes there. None if that is the
+/// first.
+fn readable_start(process: &Process, span: Span) -> Option<PageRange> {
+    let all = process.pages_between(process.within_arena(span)?);
+    let mut start = PageRange { first: all.first, count: 0 };
+    for (part, area) in process.areas_within(all) {
+        if part.first != start.end() || !area.is_readable() {
+            break;
+        }
+        start.count += part.count;
+    }
+    (start.count > 0).then_some(start)
 }
 
 /// The pages of a span. What the program itself could not touch is the kernel's to refuse.

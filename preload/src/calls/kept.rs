@@ -167,7 +167,7 @@ functions! {
         __fxstatat [(2, Text), (3, STAT)], __fxstatat64 [(2, Text), (3, STAT)],
         __xmknod [(1, Text)], __xmknodat [(2, Text)],
 
-        opendir [PATH], system [PATH],
+        opendir [PATH],
         euidaccess [PATH], eaccess [PATH], mkfifo [PATH], mkfifoat [(1, Text)], statvfs [PATH], statvfs64 [PATH],
         umount [PATH], remove [PATH], mkstemp [PATH], mkstemp64 [PATH], mkostemp [PATH], mkostemp64 [PATH],
         mkstemps [PATH], mkstemps64 [PATH], mkostemps [PATH], mkostemps64 [PATH], mkdtemp [PATH], mktemp [PATH],
@@ -177,6 +177,12 @@ functions! {
         futimens [(1, TIMES)], ttyname_r [(1, Each(2, 1))], __ttyname_r_chk [(1, Each(2, 1))], getentropy [(0, Each(1, 1))],
         wait [(0, STATUS)], waitpid [(1, STATUS)], wait3 [(0, STATUS), (2, Fixed(size_of::<libc::rusage>()))],
         sigwait [(0, SET), (1, STATUS)], sigwaitinfo [(0, SET), (1, Fixed(size_of::<libc::siginfo_t>()))],
+        pthread_getaffinity_np [(2, Each(1, 1))], pthread_setaffinity_np [(2, Each(1, 1))],
+        pthread_getname_np [(1, Each(2, 1))], pthread_setname_np [(1, Text)], pathconf [PATH],
+        thrd_sleep [(0, TIMES), (1, TIMES)], openpty [(3, Fixed(size_of::<libc::termios>())), (4, Fixed(8))],
+        forkpty [(2, Fixed(size_of::<libc::termios>())), (3, Fixed(8))],
+        mq_getattr [(1, Fixed(64))], mq_setattr [(1, Fixed(64)), (2, Fixed(64))],
+        mq_notify [(1, Fixed(size_of::<libc::sigevent>()))],
         __mq_open_2 [PATH], mq_send [(1, Each(2, 1))], mq_receive [(1, Each(2, 1)), (3, STATUS)],
     }
 }

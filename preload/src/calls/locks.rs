@@ -15,10 +15,11 @@ const REPEATS_MAX: u32 = 100;
 /// A plain wait only reads its word, and has not begun when that is missing. It is brought in and tried again,
 /// so that a thread that waits for long keeps no page. All else writes to the word, also at the end of a wait.
 pub fn futex(arguments: &Arguments) -> usize {
-    let [word, operation, ..] = *arguments;
-    let is_concerned = process::is_managed(word) && (is_needed() || is_inherited(operation));
+    let [word, operation, _, _, second, _] = *arguments;
+    let is_written =
+        || is_written(operation) && [word, second].into_iter().any(process::is_managed);
     let enter = || to_c(make(libc::SYS_futex, *arguments));
-    if !is_concerned && !is_needed() {
+    if !is_needed() && !is_written() {
         return enter();
     }
     if is_plain_wait(operation) {
@@ -46,9 +47,9 @@ fn is_plain_wait(operation: usize) -> bool {
     matches!(command(operation), libc::FUTEX_WAIT | libc::FUTEX_WAIT_BITSET)
 }
 
-/// Whether the kernel writes to the word where it cannot wait for a page: also with the right to have its faults
-/// served.
-fn is_inherited(operation: usize) -> bool {
+/// Whether the kernel writes to a word, the second one too, where it cannot wait for a page: also with the right to have its
+/// faults served.
+fn is_written(operation: usize) -> bool {
     matches!(
         command(operation),
         libc::FUTEX_LOCK_PI
@@ -57,6 +58,7 @@ fn is_inherited(operation: usize) -> bool {
             | libc::FUTEX_TRYLOCK_PI
             | libc::FUTEX_WAIT_REQUEUE_PI
             | libc::FUTEX_CMP_REQUEUE_PI
+            | libc::FUTEX_WAKE_OP
     )
 }
 

@@ -7,6 +7,7 @@ pub mod arguments;
 pub mod by_number;
 pub mod children;
 mod clones;
+mod contexts;
 pub mod descriptors;
 pub mod detached;
 mod exec;
@@ -20,10 +21,12 @@ pub mod libc_memory;
 mod locks;
 mod masked;
 mod nested;
+mod old_signals;
 mod own_aio;
 mod raw_signals;
 pub mod reading;
 mod scattered;
+mod shells;
 pub mod signal_stacks;
 pub mod signals;
 pub mod stdio_buffers;
@@ -35,6 +38,7 @@ pub mod trap;
 /// Looks the real functions up.
 pub fn look_up() {
     aio::look_up();
+    contexts::look_up();
     detached::look_up();
     exec::look_up();
     forks::look_up();
@@ -44,6 +48,7 @@ pub fn look_up() {
     masked::look_up();
     libc_memory::look_up();
     scattered::look_up();
+    shells::look_up();
     signals::look_up();
     signal_stacks::look_up();
     stdio_buffers::look_up();

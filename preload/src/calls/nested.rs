@@ -2,6 +2,7 @@
 use super::arguments::{Arguments, entry, parts, unknown};
 use super::held::Held;
 use super::reading::Reader;
+use super::table::unnamed;
 use crate::abi::raw::Span;
 use crate::abi::system_call::make;
 use libc::{c_int, c_long, iovec};
@@ -14,12 +15,24 @@ pub fn hold(held: &mut Held, number: c_long, arguments: Arguments) {
         libc::SYS_ioctl => requested(held, arguments),
         libc::SYS_semctl => semaphores(held, arguments),
         libc::SYS_keyctl => key(held, arguments),
+        libc::SYS_futex_waitv => words(held, arguments[0], arguments[1]),
+        unnamed::FUTEX_REQUEUE => words(held, arguments[0], 2),
         libc::SYS_setsockopt | libc::SYS_prctl | libc::SYS_seccomp => {
             if let Some(at) = filter_of(number, arguments) {
                 filter(held, at);
             }
         }
         _ => {}
+    }
+}
+
+/// The words that threads wait for, of entries (futex_waitv) whose second word says where each is.
+fn words(held: &mut Held, list: usize, count: usize) {
+    /// Most that the kernel takes (FUTEX_WAITV_MAX).
+    const MOST: usize = 128;
+    for index in 0..count.min(MOST) {
+        let Some([_, address, _]) = entry::<[usize; 3]>(list, index) else { return };
+        held.add(Span { address, bytes: 4 });
     }
 }
 

@@ -234,6 +234,11 @@ mod exported {
         /// For signals of ours the program's handler comes after ours, and no handler blocks them.
         sigaction(c_int, *const libc::sigaction, *mut libc::sigaction) -> c_int, "rcx", "x3", super::serve_sigaction
     );
+
+    entry!(
+        /// The same by its older name.
+        __sigaction(c_int, *const libc::sigaction, *mut libc::sigaction) -> c_int, "rcx", "x3", super::serve_sigaction
+    );
 }
 
 extern "C" fn serve_sigaction(
@@ -266,7 +271,8 @@ pub fn set_action(number: c_int, new: *const libc::sigaction, old: *mut libc::si
     serve_sigaction(number, new, old, 0)
 }
 
-fn serve_signal(number: c_int, handler: usize) -> usize {
+/// signal as the program calls it.
+pub fn serve_signal(number: c_int, handler: usize) -> usize {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: an all-zero sigaction is valid.
     let action = unsafe { action.assume_init_mut() };

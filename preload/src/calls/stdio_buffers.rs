@@ -5,6 +5,7 @@
 //! of it is read. What the C library opens for itself (name services) has its own. The entry points are as safe as the
 //! functions that they stand in for.
 use super::held::{Held, is_needed, text};
+use super::shells;
 use super::streams::setvbuf;
 use crate::abi::allocator;
 use crate::abi::next::next_functions;
@@ -142,7 +143,16 @@ mod exported {
         fopen64(path: *const c_char, mode: *const c_char);
         freopen(path: *const c_char, mode: *const c_char, stream: *mut FILE);
         freopen64(path: *const c_char, mode: *const c_char, stream: *mut FILE);
-        popen(command: *const c_char, mode: *const c_char);
+    }
+
+    #[unsafe(no_mangle)]
+    pub unsafe extern "C-unwind" fn popen(
+        command: *const c_char,
+        mode: *const c_char,
+    ) -> *mut FILE {
+        shells::tell();
+        let _held = kept(command);
+        super::opened(super::popen(command, mode))
     }
 
     #[unsafe(no_mangle)]

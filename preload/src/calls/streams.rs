@@ -15,11 +15,39 @@ next_functions! {
     fn fwrite(buffer: *const c_void, each: size_t, count: size_t, stream: *mut c_void) -> size_t;
     fn fread_unlocked(buffer: *mut c_void, each: size_t, count: size_t, stream: *mut c_void) -> size_t;
     fn fwrite_unlocked(buffer: *const c_void, each: size_t, count: size_t, stream: *mut c_void) -> size_t;
+    fn puts(text: *const libc::c_char) -> c_int;
     fn setvbuf(stream: *mut c_void, buffer: *mut libc::c_char, mode: c_int, bytes: size_t) -> c_int;
 }
 
 /// Most bytes that are copied by way of the stack.
 const COPIED_MAX: usize = 512;
+
+unsafe extern "C-unwind" {
+    static stdout: *mut c_void;
+    fn flockfile(stream: *mut c_void);
+    fn funlockfile(stream: *mut c_void);
+    fn putc_unlocked(byte: c_int, stream: *mut c_void) -> c_int;
+}
+
+/// A stream that is this thread's until dropped.
+struct Locked(*mut c_void);
+
+impl Locked {
+    fn output() -> Self {
+        // SAFETY: the C library's variable, which programs change before they use it.
+        let stream = unsafe { stdout };
+        // SAFETY: a stream.
+        unsafe { flockfile(stream) };
+        Self(stream)
+    }
+}
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        // SAFETY: locked by this thread.
+        unsafe { funlockfile(self.0) };
+    }
+}
 
 mod exported {
     use super::*;
@@ -66,6 +94,31 @@ mod exported {
         // SAFETY: the string has that many bytes.
         let written = unsafe { fwrite(text.cast(), 1, bytes, stream) };
         if written == bytes { 1 } else { libc::EOF }
+    }
+
+    #[unsafe(no_mangle)]
+    pub unsafe extern "C-unwind" fn fputs_unlocked(
+        text: *const libc::c_char,
+        stream: *mut c_void,
+    ) -> c_int {
+        // SAFETY: the program passes a C string.
+        let bytes = unsafe { libc::strlen(text) };
+        // SAFETY: the string has that many bytes.
+        let written = unsafe { fwrite_unlocked(text.cast(), 1, bytes, stream) };
+        if written == bytes { 1 } else { libc::EOF }
+    }
+
+    #[unsafe(no_mangle)]
+    pub unsafe extern "C-unwind" fn puts(text: *const libc::c_char) -> c_int {
+        if !is_concerned(text.cast()) {
+            return super::puts(text);
+        }
+        let output = Locked::output();
+        // SAFETY: a C string, and a stream that this thread has.
+        let written = unsafe { fputs_unlocked(text, output.0) };
+        // SAFETY: as above; a line's end is nowhere that could be missing.
+        let ended = unsafe { putc_unlocked(c_int::from(b'\n'), output.0) };
+        if written < 0 || ended < 0 { libc::EOF } else { 1 }
     }
 
     /// What the C library reads into and writes from is its own buffer then, which it may use as well.

@@ -240,7 +240,7 @@ pub fn row(number: c_long) -> Option<Row> {
 }
 
 /// Calls that the C bindings have no name for.
-mod unnamed {
+pub mod unnamed {
     pub const IO_PGETEVENTS: i64 = 333;
     pub const FUTEX_WAKE: i64 = 454;
     pub const FUTEX_WAIT: i64 = 455;

@@ -48,7 +48,7 @@ pub enum Way {
 pub enum Next {
     /// Go on.
     Always,
-    /// Go on if the descriptor is a file: anything else might make the caller wait.
+    /// Go on if the descriptor is a file, or the like: anything else might make the caller wait.
     OfFile(c_int),
     /// Do not.
     Never,
@@ -164,7 +164,7 @@ pub fn repeat(bytes: usize, next: Next, piece: impl Fn(usize) -> (usize, ssize_t
             _ if moved < asked || done >= bytes => false,
             Next::Always => true,
             Next::Never => false,
-            Next::OfFile(fd) => raw::is_file(fd),
+            Next::OfFile(fd) => raw::never_waits(fd),
         };
         if !goes_on {
             return done as ssize_t;

@@ -94,6 +94,9 @@ fn realloc_elsewhere(block: *mut c_void, bytes: usize, caller: usize) -> *mut c_
 
 fn realloc_huge(block: *mut c_void, bytes: usize) -> *mut c_void {
     let Some(old_bytes) = huge::bytes_of(block as usize) else { return refuse(EINVAL) };
+    if bytes > isize::MAX as usize {
+        return refuse(ENOMEM);
+    }
     if bytes < huge::HUGE_BYTES_MIN / 2 {
         return copy_to_new(block, old_bytes, bytes);
     }

@@ -141,8 +141,8 @@ unsafe extern "C" fn in_child() {
     detached::renew();
     if let (Some(engine), Some(ticket)) = (process.engine(), pass.ticket) {
         let _raised = descriptors::Raised::new();
-        // Making its threads takes more than a coroutine's stack may have left.
-        if let Err(error) = own_stack::on_own_stack(|| engine.fork_child(ticket)) {
+        // Making its threads takes more than a small stack may have left.
+        if let Err(error) = own_stack::on_large_stack(|| engine.fork_child(ticket)) {
             raw::say(&format!("the child of a fork cannot be served: {error}"));
             raw::exit_now(1);
         }

@@ -8,7 +8,7 @@ use super::stats;
 use crate::abi::next::next_functions;
 use crate::abi::raw::{self, Span};
 use crate::calls::held::is_needed;
-use crate::calls::{arguments, by_number, filters};
+use crate::calls::{arguments, by_number, filters, trap};
 use crate::memory::{engagement, origins};
 use crate::state::process;
 use libc::{c_char, c_int, c_ulong, gid_t, uid_t};
@@ -36,13 +36,20 @@ pub fn engage() {
 
 /// Declares entry points that gather what an engine needs and then do what the function does.
 macro_rules! giving_up {
-    ($( fn $name:ident($($argument:ident: $type:ty),* $(,)?) by $call:ident if $condition:expr $(, then $after:expr)?; )+) => {
+    ($(
+        fn $name:ident($($argument:ident: $type:ty),* $(,)?) by $call:ident if $condition:expr
+            $(, unless $refused:expr)? $(, then $after:expr)?;
+    )+) => {
         next_functions! { $( fn $name($($argument: $type),*) -> c_int; )+ }
         mod exported {
             use super::*;
             $(
                 #[unsafe(no_mangle)]
                 pub unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
+                    $(if $refused {
+                        raw::set_errno(libc::EINVAL);
+                        return -1;
+                    })?
                     if $condition {
                         gather();
                     }
@@ -78,6 +85,7 @@ giving_up! {
     fn unshare(flags: c_int) by SYS_unshare if true;
     fn setns(namespace: c_int, kind: c_int) by SYS_setns if true;
     fn prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) by SYS_prctl if gives_up(option),
+        unless option == trap::PR_SET_SYSCALL_USER_DISPATCH && trap::is_armed(),
         then origins::named(option, a, Span { address: b as usize, bytes: c as usize }, d as *const c_char);
 }
 

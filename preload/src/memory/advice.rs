@@ -5,12 +5,13 @@
 //! their own is accepted and not passed on: it must stay one registered area.
 use super::ranges;
 use crate::abi::raw::{self, Errno, Span};
+use crate::calls::held::Held;
 use crate::state::areas::{self, Area, Memory};
 use crate::state::process::{Phase, Process, Request};
 use libc::{EINVAL, ENOMEM, PROT_READ, PROT_WRITE};
 use userswap::internals::Hint;
-use userswap::internals::PageRange;
 use userswap::internals::signal::Blocked;
+use userswap::internals::{PAGE_BYTES, PageRange};
 
 /// Not in the C library's headers everywhere (Linux 6.13).
 const MADV_GUARD_INSTALL: i32 = 102;
@@ -133,6 +134,19 @@ pub fn advise_posix(span: Span, advice: i32) -> Result<usize, Errno> {
     }
 }
 
+/// Whether the program can write so many bytes there: the kernel, asked about a page of ours, writes one to each page of them.
+fn check_vector(vector: *mut u8, bytes: usize) -> Result<(), Errno> {
+    let asked = 0u8;
+    let address = (&raw const asked).addr() / PAGE_BYTES * PAGE_BYTES;
+    let ends = (0..bytes).step_by(PAGE_BYTES).chain(bytes.checked_sub(1));
+    for at in ends {
+        let place = vector.wrapping_add(at);
+        let _held = Held::new(&[Span::of(place, 1)]);
+        raw::in_core(Span { address, bytes: PAGE_BYTES }, place)?;
+    }
+    Ok(())
+}
+
 /// mincore: managed pages are in core while they are mapped.
 ///
 /// # Errors
@@ -150,6 +164,7 @@ pub fn in_core(span: Span, vector: *mut u8) -> Result<usize, Errno> {
         return Err(ENOMEM);
     }
     let Some(engine) = process.engine() else { return raw::in_core(span, vector) };
+    check_vector(vector, range.count as usize)?;
     for (index, page) in (range.first..range.end()).enumerate() {
         let is_resident = engine.core().pages.state(page).mapped().is_some();
         // SAFETY: the program gave a vector with a byte for each page.

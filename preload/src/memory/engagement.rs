@@ -49,7 +49,8 @@ pub fn gather(process: &Process) {
         let mut gathered = process.gathered.lock();
         if !gathered.as_ref().is_some_and(Gathered::is_of_this_process) {
             let _raised = descriptors::Raised::new();
-            *gathered = Engine::gather(process.arena.clone(), &process.options).ok();
+            let gather = || Engine::gather(process.arena.clone(), &process.options).ok();
+            *gathered = own_stack::on_large_stack(gather);
         }
     }
     raw::set_errno(errno);
@@ -101,9 +102,11 @@ pub fn pages_of(process: &Process) -> u32 {
 #[cold]
 pub fn engage(process: &Process) {
     let errno = raw::errno();
-    let _route = GlibcHeap::new();
-    let Phase::Native(_held) = process.phase() else { return };
-    take_over(process, prepare(process));
+    own_stack::on_large_stack(|| {
+        let _route = GlibcHeap::new();
+        let Phase::Native(_held) = process.phase() else { return };
+        take_over(process, prepare(process));
+    });
     raw::set_errno(errno);
 }
 

@@ -5,8 +5,11 @@
 //! fault takes, too, would wait for itself.
 use crate::calls::{signal_stacks, signals};
 use crate::state::process;
-use userswap::internals::own_stack::Shared;
+use userswap::internals::own_stack::{OwnStack, Shared};
 use userswap::internals::signal::Blocked;
+
+/// What starting an engine has, in this process or in a forked child: eight times what it was seen to take.
+const LARGE_BYTES: usize = 512 << 10;
 
 /// Who has one holds no lock before, and waits for no other.
 static STACKS: Shared = Shared::new();
@@ -27,11 +30,29 @@ pub fn on_own_stack<R>(work: impl FnOnce() -> R) -> R {
     let address = (&raw const here).addr();
     let is_managed = process::current()
         .is_some_and(|process| process.arena.contains(address) && process.engine().is_some());
-    // From elsewhere a fault by signal would begin at the end of a signal stack that is in use; that stays in RAM.
-    if !is_managed || signals::is_by_signal() && signal_stacks::is_in_use() {
+    if !is_managed || is_bound() {
         return work();
     }
     // A handler of the program's would run there, too, and may leave by a jump.
     let _blocked = Blocked::new();
     STACKS.call(work)
+}
+
+/// Does `work` on a stack that starting an engine has room on: that of the thread which passes the budget, or forks, may be
+/// as small as it likes. As [`on_own_stack`] otherwise.
+pub fn on_large_stack<R>(work: impl FnOnce() -> R) -> R {
+    if is_bound() {
+        return work();
+    }
+    let _blocked = Blocked::new();
+    match OwnStack::of(LARGE_BYTES) {
+        Ok(mut stack) => stack.run(work),
+        Err(_) => work(),
+    }
+}
+
+/// Whether this thread has to stay where it is: from elsewhere a fault by signal would begin at the end of a signal stack that is
+/// in use. That stays in RAM, and is large enough.
+fn is_bound() -> bool {
+    signals::is_by_signal() && signal_stacks::is_in_use()
 }

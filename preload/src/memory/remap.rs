@@ -1,6 +1,6 @@
 //! mremap of managed memory: shrink, grow in place, or move without copying.
 use super::replace::{self, Claim, Over};
-use super::{engagement, ranges};
+use super::{engagement, mappings, ranges};
 use crate::abi::raw::{self, Errno, MapRequest, RemapRequest, Span};
 use crate::state::areas::{Area, Memory};
 use crate::state::process::{self, Phase, Process};
@@ -37,8 +37,15 @@ pub fn remap(request: RemapRequest) -> Result<usize, Errno> {
     let blocked = Blocked::new();
     let parts = process.areas_within(range);
     drop(blocked);
+    let is_shorter = request.flags & MOVING_FLAGS == 0 && request.new_bytes < request.bytes;
     let memory = match parts[..] {
         [(part, Area::Memory(memory))] if part == range => memory,
+        // Whatever is behind, only the end of it goes.
+        [(part, _), ..] if is_shorter && part.first == range.first => {
+            let RemapRequest { address, bytes, new_bytes, .. } = request;
+            let rest = Span { address: address + new_bytes, bytes: bytes - new_bytes };
+            return mappings::unmap(rest).map(|_| address);
+        }
         [(part, Area::Foreign)] if part == range => return remap_foreign(process, request, range),
         _ => return Err(EFAULT),
     };
