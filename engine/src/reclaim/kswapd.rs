@@ -115,9 +115,9 @@ impl Kswapd {
 
     /// One batch of the round's present pass, or of a new round.
     fn reclaim_batch(&mut self, node: &Node) -> Outcome {
-        let (high, counts) = {
+        let (high, counts, owed) = {
             let state = node.lock();
-            (state.watermarks.high, state.counts())
+            (state.watermarks.high, state.counts(), state.debt)
         };
         let round = self.round.get_or_insert_with(|| Round::background(high));
         if self.pass.left == 0 {
@@ -131,7 +131,7 @@ impl Kswapd {
         self.core.shrink_caches(node.id, batch.scanned, counts.inactive + counts.active);
         let put_back = self.write(node);
         self.settle_block(node, put_back);
-        self.core.repay(node, self.core.payment_after(batch.unmapped));
+        self.core.repay(node, self.core.payment_after(batch.unmapped, put_back, owed));
         self.pass.scanned += batch.scanned;
         self.pass.reclaimed += batch.unmapped - put_back;
         // A pass ends early when the list does.

@@ -12,38 +12,43 @@ use crate::state::node::Node;
 pub(crate) enum Payment {
     /// All that there is above the low watermark: faults go on.
     Surplus,
-    /// Half of what a batch has unmapped too: under a load that takes whatever there is the debt has an end, and faults do not
-    /// wait for that.
-    HalfOf(u32),
+    /// That, and half of what a batch has unmapped, of so much: under a load that takes whatever there is the debt has an end, and
+    /// faults do not wait for that.
+    Half { unmapped: u32, owed: u32 },
     /// All that there is.
     All,
 }
 
 impl Payment {
-    /// Pages that are paid whatever is left.
-    fn least(self) -> u32 {
+    /// Pages that are paid whatever is left; what has left may have paid more by itself.
+    fn least(self, debt: u32) -> u32 {
         match self {
             Self::Surplus => 0,
-            Self::HalfOf(unmapped) => unmapped.div_ceil(2),
+            Self::Half { unmapped, owed } => {
+                debt.min(owed).saturating_sub(owed.saturating_sub(unmapped.div_ceil(2)))
+            }
             Self::All => u32::MAX,
         }
     }
 }
 
 impl Core {
-    /// What is due after a batch of the background reclaimer. Where pages are compressed, a debt is what the last ones take, and
-    /// grows with each batch; where none was unmapped, nothing more comes.
-    pub(crate) fn payment_after(&self, unmapped: u32) -> Payment {
+    /// What is due after a batch of the background reclaimer, before which so much was owed. Where pages are compressed, a debt is
+    /// what the last ones take, and grows with each batch; where none was unmapped, nothing more comes; where no device took them,
+    /// faults have what was given beyond the budget.
+    pub(crate) fn payment_after(&self, unmapped: u32, put_back: u32, owed: u32) -> Payment {
         match unmapped {
-            0 => Payment::All,
             _ if self.devices.has_compressed() => Payment::All,
-            unmapped => Payment::HalfOf(unmapped),
+            0 => Payment::All,
+            _ if put_back > 0 => Payment::Surplus,
+            unmapped => Payment::Half { unmapped, owed },
         }
     }
 
     /// Pays a node's debt from spare pages, free frames and second chances.
     pub(crate) fn repay(&self, node: &Node, payment: Payment) {
-        let mut least = payment.least();
+        self.leave_half(node, payment);
+        let mut least = payment.least(node.lock().debt);
         loop {
             let mut state = node.lock();
             let surplus = state.available().saturating_sub(state.watermarks.low);
@@ -63,6 +68,21 @@ impl Core {
             drop(state);
             least = least.saturating_sub(run.count);
             self.release_set(node, &FrameSet::of(run));
+        }
+    }
+
+    /// Pages that are copied pay as they leave, all of them: faults get their half of that back, as far as they are short of it.
+    fn leave_half(&self, node: &Node, payment: Payment) {
+        let Payment::Half { unmapped, owed } = payment else { return };
+        let mut state = node.lock();
+        let short = state.watermarks.low.saturating_sub(state.available());
+        let lent =
+            (owed.saturating_sub(unmapped.div_ceil(2))).saturating_sub(state.debt).min(short);
+        state.debt += lent;
+        state.spare += lent;
+        drop(state);
+        if lent > 0 {
+            self.announce_freed();
         }
     }
 }

@@ -1,6 +1,8 @@
 //! When a fault that finds no page waits for a reclaimer that takes blocks.
 use crate::blocks::{engine_of_blocks, owners_step};
 use crate::support::*;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 use userswap::OnFull;
 
 #[test]
@@ -28,6 +30,15 @@ fn faults_do_not_wait_for_blocks_that_no_device_takes() {
             owners_step(Pages::of(&region), 4, 10_000, |_| {});
             let counters = engine.counters();
             assert!(counters.budget_exceeded > 0 && counters.pages_lost == 0, "{counters:?}");
+            // They leave and come back, and nothing has become free.
+            let core = engine.core();
+            eventually("a block comes back without a word", || {
+                let freed = core.shortage.freed.load(Ordering::Relaxed);
+                let taken = engine.counters().swpout_block;
+                std::thread::sleep(Duration::from_millis(300));
+                core.shortage.freed.load(Ordering::Relaxed) == freed
+                    && engine.counters().swpout_block > taken
+            });
             audit(&engine);
         }
     });

@@ -11,6 +11,7 @@ mod blocks_copied;
 mod clean;
 mod compress;
 mod control;
+mod debt;
 mod demotion;
 mod discard;
 mod edges;

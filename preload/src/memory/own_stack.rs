@@ -51,8 +51,8 @@ pub fn on_large_stack<R>(work: impl FnOnce() -> R) -> R {
     }
 }
 
-/// Whether this thread has to stay where it is: from elsewhere a fault by signal would begin at the end of a signal stack that is
-/// in use. That stays in RAM, and is large enough.
+/// Whether this thread has to stay where it is: from elsewhere a fault by signal, or a call that is caught, would begin at the end of
+/// a signal stack that is in use. That stays in RAM, and is large enough.
 fn is_bound() -> bool {
-    signals::is_by_signal() && signal_stacks::is_in_use()
+    signals::reserved() != 0 && signal_stacks::is_in_use()
 }
