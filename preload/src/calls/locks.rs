@@ -3,9 +3,10 @@ use super::arguments::{self, Arguments};
 use super::held::{Held, is_needed};
 use super::kept::pass_on;
 use crate::abi::next::Next;
-use crate::abi::raw::{Span, errno};
+use crate::abi::raw::{Span, errno, set_errno};
 use crate::abi::system_call::{make, to_c};
 use crate::state::process;
+use std::sync::atomic::{AtomicI32, Ordering};
 
 /// How often a wait is tried whose word has left again before the kernel looked; then it is kept.
 const REPEATS_MAX: u32 = 100;
@@ -110,6 +111,50 @@ fn unlock(unlock: &Next, arguments: &Arguments) -> usize {
     pass_on(unlock, arguments)
 }
 
+/// A lock for readers and writers, or one of C11's: had without more ado where it is free, as by `lock`.
+fn try_first(lock: &Next, trylock: &Next, arguments: &Arguments) -> usize {
+    /// What C11's say of one that is not free (thrd_busy).
+    const BUSY: i32 = 1;
+    if is_needed() {
+        let result = pass_on(trylock, arguments);
+        if !matches!(result as i32, libc::EBUSY | BUSY) {
+            return result;
+        }
+    }
+    wait(lock, arguments)
+}
+
+/// A semaphore, the same.
+fn take(wait_for: &Next, try_to: &Next, arguments: &Arguments) -> usize {
+    unsafe extern "C-unwind" {
+        fn pthread_testcancel();
+    }
+    if is_needed() {
+        // SAFETY: the thread may be cancelled here, as in the function that this stands in for.
+        unsafe { pthread_testcancel() };
+        let before = errno();
+        let result = pass_on(try_to, arguments);
+        if result as i32 == 0 || errno() != libc::EAGAIN {
+            return result;
+        }
+        set_errno(before);
+    }
+    wait(wait_for, arguments)
+}
+
+/// What is to be done once: a word says that it has been.
+fn once(next: &Next, arguments: &Arguments) -> usize {
+    /// Of the C library's word: all of it is done.
+    const DONE: i32 = 2;
+    // SAFETY: the program passes one, whose static initialiser has made its size part of the ABI.
+    let word = unsafe { AtomicI32::from_ptr(arguments[0] as *mut i32) };
+    // Acquire: what was done is seen.
+    if is_needed() && word.load(Ordering::Acquire) & DONE != 0 {
+        return 0;
+    }
+    wait(next, arguments)
+}
+
 /// Waits for something, perhaps up to a time.
 fn wait(next: &Next, arguments: &Arguments) -> usize {
     if !is_needed() {
@@ -128,6 +173,24 @@ fn wait_with_mutex(next: &Next, arguments: &Arguments) -> usize {
     pass_on(next, arguments)
 }
 
+/// Functions that do not wait.
+macro_rules! tries {
+    ($($name:ident)+) => {
+        mod tries {
+            use super::Next;
+            $(
+                #[allow(non_upper_case_globals, reason = "named as the C function")]
+                pub static $name: Next = Next::new($crate::abi::next::name!($name));
+            )+
+            pub fn look_up() {
+                $( $name.look_up(); )+
+            }
+        }
+    };
+}
+
+tries!(pthread_mutex_trylock pthread_rwlock_tryrdlock pthread_rwlock_trywrlock mtx_trylock sem_trywait);
+
 macro_rules! entries {
     ($($act:ident { $($name:ident $(by $try:ident)?),+ $(,)? })+) => {
         mod next {
@@ -136,20 +199,18 @@ macro_rules! entries {
                 #[allow(non_upper_case_globals, reason = "named as the C function")]
                 pub static $name: Next = Next::new($crate::abi::next::name!($name));
             )+)+
-            #[allow(non_upper_case_globals, reason = "named as the C function")]
-            pub static pthread_mutex_trylock: Next = Next::new(c"pthread_mutex_trylock");
         }
         /// Looks all of them up.
         pub fn look_up() {
             $($( next::$name.look_up(); )+)+
-            next::pthread_mutex_trylock.look_up();
+            tries::look_up();
         }
         mod exported {
             use super::*;
             $($(
                 #[unsafe(no_mangle)]
                 pub unsafe extern "C-unwind" fn $name(a: usize, b: usize, c: usize, d: usize) -> usize {
-                    $act(&next::$name, $(&next::$try,)? &[a, b, c, d, 0, 0])
+                    $act(&next::$name, $(&tries::$try,)? &[a, b, c, d, 0, 0])
                 }
             )+)+
         }
@@ -166,10 +227,16 @@ entries! {
     wait_with_mutex {
         pthread_cond_wait, pthread_cond_timedwait, pthread_cond_clockwait, cnd_wait, cnd_timedwait,
     }
-    wait {
-        pthread_barrier_wait,
-        pthread_rwlock_rdlock, pthread_rwlock_wrlock, pthread_rwlock_timedrdlock,
-        pthread_rwlock_timedwrlock, pthread_rwlock_clockrdlock, pthread_rwlock_clockwrlock,
-        pthread_once, sem_wait, sem_timedwait, sem_clockwait, mtx_lock, mtx_timedlock, call_once,
+    try_first {
+        pthread_rwlock_rdlock by pthread_rwlock_tryrdlock,
+        pthread_rwlock_timedrdlock by pthread_rwlock_tryrdlock,
+        pthread_rwlock_clockrdlock by pthread_rwlock_tryrdlock,
+        pthread_rwlock_wrlock by pthread_rwlock_trywrlock,
+        pthread_rwlock_timedwrlock by pthread_rwlock_trywrlock,
+        pthread_rwlock_clockwrlock by pthread_rwlock_trywrlock,
+        mtx_lock by mtx_trylock, mtx_timedlock by mtx_trylock,
     }
+    take { sem_wait by sem_trywait, sem_timedwait by sem_trywait, sem_clockwait by sem_trywait }
+    once { pthread_once, call_once }
+    wait { pthread_barrier_wait }
 }
