@@ -28,6 +28,17 @@ const PROBED: u64 = 16;
 /// What a page of a block costs in all, in what it costs to leave: what is in use is copied back, or read again.
 const LATER: u64 = 2;
 
+/// What a page costs that has to be read again at once, in nanoseconds of all processors: a fault that waits for a device.
+const READ_NS: u64 = 30_000;
+
+/// Pages that have left since a page that comes back soon, at most, and blocks that are remembered: they are as many pages at least.
+pub const SOON_PAGES: u64 = 1 << 14;
+const RECENT_BLOCKS: usize = 256;
+
+/// Pages whose returns are remembered, and that say something.
+const LEFT_KEPT: u64 = 1 << 14;
+const LEFT_TELLING: u64 = 1 << 10;
+
 /// Costs further apart than this count as no further: 256 batches are a quarter of a gigabyte at most.
 const APART_MAX: u64 = 16;
 
@@ -82,6 +93,63 @@ pub enum Way {
     Block,
 }
 
+/// Pages of which reads asked for one by one soon after they had left, by the way that they took: a table of the last blocks, by the
+/// lowest bits of their numbers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Returns {
+    blocks: [u32; RECENT_BLOCKS],
+    soon: [u32; 2],
+}
+
+impl Default for Returns {
+    fn default() -> Self {
+        Self { blocks: [u32::MAX; RECENT_BLOCKS], soon: [0; 2] }
+    }
+}
+
+impl Returns {
+    /// The block of this page has been taken.
+    pub fn on_block(&mut self, page: u32) {
+        let block = page / BLOCK_PAGES;
+        self.blocks[block as usize % RECENT_BLOCKS] = block;
+    }
+
+    /// A page has come back that had left not long ago.
+    pub fn on_return(&mut self, page: u32) {
+        let block = page / BLOCK_PAGES;
+        let is_recent = self.blocks[block as usize % RECENT_BLOCKS] == block;
+        self.soon[usize::from(is_recent)] += 1;
+    }
+
+    /// How many since this was last asked: of those that left by runs, and of those of blocks.
+    pub fn take(&mut self) -> [u32; 2] {
+        core::mem::take(&mut self.soon)
+    }
+}
+
+/// Pages that left by a way of late, and of them those that reads asked for soon.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Left {
+    pages: u64,
+    soon: u64,
+}
+
+impl Left {
+    fn add(&mut self, pages: u32, soon: u32) {
+        self.pages += u64::from(pages);
+        self.soon += u64::from(soon);
+        if self.pages > LEFT_KEPT {
+            self.pages /= 2;
+            self.soon /= 2;
+        }
+    }
+
+    /// What reading them again costs for each page that leaves, in nanoseconds; nothing as long as few have left.
+    fn cost(&self) -> u64 {
+        if self.pages < LEFT_TELLING { 0 } else { self.soon * READ_NS / self.pages }
+    }
+}
+
 /// What a page cost in the last batches of one way, in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Recent {
@@ -113,6 +181,8 @@ impl Recent {
 pub struct Ways {
     runs: Recent,
     block: Recent,
+    /// What left by runs, and by blocks.
+    left: [Left; 2],
     /// Batches since the way that costs more was gone.
     unprobed: u64,
     /// Batches that no block is looked for.
@@ -143,8 +213,11 @@ impl Ways {
         let (Some(runs), Some(block)) = (self.runs.cost(), self.block.cost()) else {
             return if self.runs.cost().is_none() { Way::Runs } else { Way::Block };
         };
+        let [read_runs, read_block] = self.left.map(|left| left.cost());
+        let later = block * (LATER - 1);
+        let (runs, block) = (runs + read_runs, block + read_block);
         let (way, other) =
-            if block * LATER <= runs { (Way::Block, Way::Runs) } else { (Way::Runs, Way::Block) };
+            if block + later <= runs { (Way::Block, Way::Runs) } else { (Way::Runs, Way::Block) };
         self.unprobed += 1;
         let apart = runs.max(block) / runs.min(block).max(1);
         if self.unprobed < PROBED * apart.clamp(1, APART_MAX) {
@@ -167,10 +240,17 @@ impl Ways {
     /// A batch has gone a way: so many pages, and the processor time that it took.
     pub fn on_batch(&mut self, way: Way, pages: u32, ns: u64) {
         let Some(cost) = ns.checked_div(pages.into()) else { return };
+        self.left[usize::from(way == Way::Block)].add(pages, 0);
         match way {
             Way::Runs => self.runs.add(cost),
             Way::Block => self.block.add(cost),
         }
+    }
+
+    /// So many pages have come back soon, that had left by runs and in blocks.
+    pub fn on_returns(&mut self, [runs, block]: [u32; 2]) {
+        self.left[0].add(0, runs);
+        self.left[1].add(0, block);
     }
 
     /// All that left with a block was taken by devices.
@@ -235,6 +315,45 @@ mod tests {
         }
         // However much more.
         assert_eq!((0..256 * 4).filter(|_| ways.cheaper() == Way::Block).count(), 4);
+    }
+
+    #[test]
+    fn blocks_are_left_alone_whose_pages_are_read_again_at_once() {
+        let mut ways = Ways::default();
+        for _ in 0..8 {
+            ways.on_batch(Way::Runs, 256, 256 * 15_000);
+            ways.on_batch(Way::Block, 256, 256 * 3_000);
+        }
+        let blocks = |ways: &mut Ways| (0..160).filter(|_| ways.cheaper() == Way::Block).count();
+        assert!(blocks(&mut ways) > 140);
+        ways.on_returns([0, 1024]);
+        assert!(blocks(&mut ways) < 15, "half of what left, 30 µs each");
+        ways.on_returns([1024, 0]);
+        assert!(blocks(&mut ways) > 140, "the same of what left by runs");
+        // Forgotten by and by.
+        ways.on_returns([0, 2048]);
+        assert!(blocks(&mut ways) < 15);
+        (0..256).for_each(|_| ways.on_batch(Way::Block, 256, 256 * 3_000));
+        assert!(blocks(&mut ways) > 140);
+        let mut ways = Ways::default();
+        ways.on_batch(Way::Block, LEFT_TELLING as u32 - 1, 1);
+        ways.on_returns([0, 500]);
+        assert_eq!(ways.left[1].cost(), 0, "too few to tell");
+    }
+
+    #[test]
+    fn what_comes_back_is_told_apart_by_the_way_that_it_left() {
+        let mut returns = Returns::default();
+        returns.on_return(7);
+        returns.on_block(BLOCK_PAGES);
+        [BLOCK_PAGES - 1, BLOCK_PAGES, 2 * BLOCK_PAGES - 1, 2 * BLOCK_PAGES]
+            .map(|page| returns.on_return(page));
+        assert_eq!(returns.take(), [3, 2]);
+        assert_eq!(returns.take(), [0, 0]);
+        // Another one takes its place.
+        returns.on_block((1 + RECENT_BLOCKS as u32) * BLOCK_PAGES);
+        returns.on_return(BLOCK_PAGES);
+        assert_eq!(returns.take(), [1, 0]);
     }
 
     #[test]

@@ -19,6 +19,8 @@
 //! Active pages that give way go before all inactive ones: their second chance is the first look at them, and
 //! newcomers, which have not had a look either, would leave for them otherwise.
 
+use crate::block::{Returns, SOON_PAGES};
+
 /// What a page is taken for when it is mapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Activity {
@@ -131,11 +133,21 @@ pub struct Workingset {
     growth: u32,
     /// Demoted pages, by their hash.
     witnesses: [u32; WITNESSES],
+    /// What came back soon, by the way that it had left.
+    pub returns: Returns,
 }
 
 impl Default for Workingset {
     fn default() -> Self {
-        Self { age: 0, regret: 0, near: 0, streak: 0, growth: 0, witnesses: [u32::MAX; WITNESSES] }
+        Self {
+            age: 0,
+            regret: 0,
+            near: 0,
+            streak: 0,
+            growth: 0,
+            witnesses: [u32::MAX; WITNESSES],
+            returns: Returns::default(),
+        }
     }
 }
 
@@ -172,6 +184,9 @@ impl Workingset {
     pub fn on_refault(&mut self, page: u32, shadow: Shadow, need: Need, counts: Counts) -> Refault {
         self.regret = self.regret.saturating_sub(1);
         self.note_restore(page, counts);
+        if need == Need::Asked && self.distance(shadow) <= SOON_PAGES.min(counts.budget.into()) {
+            self.returns.on_return(page);
+        }
         if self.has_room(counts) {
             return Refault::Activated;
         }
@@ -300,6 +315,22 @@ mod tests {
         let room = Counts { active: 7379, ..FULL };
         let refault = Workingset::default().on_refault(1, Shadow(0), Need::Beside, room);
         assert_eq!(refault, Refault::Activated);
+    }
+
+    #[test]
+    fn pages_that_are_asked_for_soon_count_as_returns() {
+        let mut workingset = Workingset::default();
+        workingset.returns.on_block(512);
+        for (pages, page, need, expected) in [
+            (64, 513, Need::Asked, [0, 1]),
+            (64, 2, Need::Asked, [1, 0]),
+            (64, 2, Need::Beside, [0, 0]),
+            (FULL.budget + 64, 2, Need::Asked, [0, 0]),
+        ] {
+            let shadow = away(&mut workingset, pages);
+            workingset.on_refault(page, shadow, need, FULL);
+            assert_eq!(workingset.returns.take(), expected, "{pages} {page} {need:?}");
+        }
     }
 
     #[test]

@@ -116,7 +116,8 @@ impl Kswapd {
     /// One batch of the round's present pass, or of a new round.
     fn reclaim_batch(&mut self, node: &Node) -> Outcome {
         let (high, counts, owed) = {
-            let state = node.lock();
+            let mut state = node.lock();
+            self.blocks.ways.on_returns(state.workingset.returns.take());
             (state.watermarks.high, state.counts(), state.debt)
         };
         let round = self.round.get_or_insert_with(|| Round::background(high));
