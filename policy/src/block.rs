@@ -346,8 +346,9 @@ mod tests {
         let mut returns = Returns::default();
         returns.on_return(7);
         returns.on_block(BLOCK_PAGES);
-        [BLOCK_PAGES - 1, BLOCK_PAGES, 2 * BLOCK_PAGES - 1, 2 * BLOCK_PAGES]
-            .map(|page| returns.on_return(page));
+        for page in [BLOCK_PAGES - 1, BLOCK_PAGES, 2 * BLOCK_PAGES - 1, 2 * BLOCK_PAGES] {
+            returns.on_return(page);
+        }
         assert_eq!(returns.take(), [3, 2]);
         assert_eq!(returns.take(), [0, 0]);
         // Another one takes its place.

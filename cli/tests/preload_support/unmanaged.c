@@ -23,7 +23,12 @@ int main(int count, char **arguments) {
     const char *how = count > 1 ? arguments[1] : "";
     int flags = MAP_PRIVATE | MAP_ANONYMOUS;
     void *memory = 0;
-    if (!strcmp(how, "raw"))
+    if (!strcmp(how, "file")) {
+        // Much that is none of the program's own, and gone at its end.
+        int file = memfd_create("large", 0);
+        MUST(file >= 0 && ftruncate(file, BYTES) == 0);
+        memory = mmap(0, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    } else if (!strncmp(how, "raw", 3))
         memory = map_raw(BYTES, PROT_READ | PROT_WRITE, flags);
     else if (!strcmp(how, "sbrk"))
         memory = sbrk(BYTES);
@@ -33,6 +38,11 @@ int main(int count, char **arguments) {
         memory = malloc(BYTES);
     MUST(memory != MAP_FAILED);
     memset(memory, 1, BYTES);
+    if (!strcmp(how, "file"))
+        MUST(munmap(memory, BYTES) == 0);
+    // Given back before the end.
+    if (!strcmp(how, "raw-gone"))
+        MUST(raw_call(SYS_munmap, memory, BYTES, 0) == 0);
     // A program without end is told of as well.
     for (int i = 0; !strcmp(how, "low") && i < 64; i++) {
         void *page = mmap(0, 4096, PROT_READ, flags, -1, 0);

@@ -44,7 +44,7 @@ pub(super) fn locked_by_us_only(status: &[u8], own: usize) -> bool {
 }
 
 /// The value of a line of a status in KiB.
-fn kib(status: &[u8], name: &[u8]) -> Option<usize> {
+pub(super) fn kib(status: &[u8], name: &[u8]) -> Option<usize> {
     str::from_utf8(value(status, name)?.strip_suffix(b" kB")?).ok()?.parse().ok()
 }
 

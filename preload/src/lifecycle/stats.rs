@@ -58,7 +58,7 @@ pub fn end() {
 pub fn finish() {
     let engine = process::current().and_then(Process::engine);
     if is_owner() {
-        unmanaged::look();
+        unmanaged::look_back();
         engine.into_iter().for_each(Engine::end_trace);
         engine.into_iter().for_each(Engine::shorten_leases);
     }

@@ -36,6 +36,9 @@ pub unsafe extern "C" fn mmap(
     let address = address as usize;
     let request = MapRequest { address, bytes, protection, flags, fd, offset };
     let outcome = on_own_stack(|| mappings::map(request));
+    if fd >= 0 || flags & libc::MAP_SHARED != 0 {
+        unmanaged::on_mapped(bytes);
+    }
     if outcome.is_ok_and(|address| !process::is_managed(address)) {
         unmanaged::passed();
     }

@@ -7,9 +7,9 @@
 use crate::state::notices;
 use crate::state::process::{self, Process};
 use std::ffi::CStr;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use userswap::internals::PAGE_BYTES;
-use userswap::internals::process::anonymous_bytes;
+use userswap::internals::process::{anonymous_bytes, most_anonymous_bytes};
 use userswap::internals::signal::Blocked;
 
 /// Tells this matter from others in what the job has told.
@@ -20,6 +20,8 @@ const NEGLIGIBLE_BYTES: u64 = 16 << 20;
 const CALLS_MAX: u32 = 64;
 
 static CALLS: AtomicU32 = AtomicU32::new(0);
+/// Bytes of files and of shared memory that the program has mapped, all together.
+static MAPPED: AtomicU64 = AtomicU64::new(0);
 
 /// A call was about memory that is not managed.
 #[inline]
@@ -31,11 +33,35 @@ pub fn passed() {
     }
 }
 
+/// The program has mapped something else than private memory without a file.
+pub fn on_mapped(bytes: usize) {
+    // Relaxed: a sum, which is looked at at the end.
+    MAPPED.fetch_add(bytes as u64, Ordering::Relaxed);
+}
+
 /// Tells the user if more than a quarter of the budget is outside it.
 #[cold]
 pub fn look() {
     let Some(process) = process::current() else { return };
-    let Some(outside) = bytes_outside(process) else { return };
+    if let Some(outside) = bytes_outside(process) {
+        tell_if_much(process, outside);
+    }
+}
+
+/// At the end of the process: also if that was so before. A program's runtime may have given back all that it had.
+pub fn look_back() {
+    look();
+    let Some(process) = process::current().filter(|process| process.engine().is_none()) else {
+        return;
+    };
+    // What is managed was never more than that.
+    let managed = process.options.ram_bytes + MAPPED.load(Ordering::Relaxed);
+    if let Some(most) = most_anonymous_bytes() {
+        tell_if_much(process, most.saturating_sub(managed));
+    }
+}
+
+fn tell_if_much(process: &Process, outside: u64) {
     if outside <= (process.options.ram_bytes / 4).max(NEGLIGIBLE_BYTES) {
         return;
     }
@@ -44,8 +70,8 @@ pub fn look() {
         MATTER,
         name.to_bytes(),
         format_args!(
-            "{}: {}M of its memory is outside its budget of {}M: it was mapped past userswap, or where that cannot \
-             manage it; leave it that much more RAM",
+            "{}: {}M of its memory is outside its budget of {}M: it was mapped past userswap (see --raw-calls), or \
+             where that cannot manage it; leave it that much more RAM",
             name.to_str().unwrap_or("a program"),
             outside >> 20,
             process.options.ram_bytes >> 20,
