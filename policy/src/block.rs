@@ -35,6 +35,9 @@ const READ_NS: u64 = 30_000;
 pub const SOON_PAGES: u64 = 1 << 14;
 const RECENT_BLOCKS: usize = 256;
 
+/// Pages that leave while one has its second chance, at most: it has left for good after them.
+const CHANCE_PAGES: u64 = 1 << 12;
+
 /// Pages whose returns are remembered, and that say something.
 const LEFT_KEPT: u64 = 1 << 14;
 const LEFT_TELLING: u64 = 1 << 10;
@@ -97,28 +100,37 @@ pub enum Way {
 /// lowest bits of their numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Returns {
-    blocks: [u32; RECENT_BLOCKS],
+    blocks: [Taken; RECENT_BLOCKS],
     soon: [u32; 2],
+}
+
+/// A block, and how many pages had left before it was taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Taken {
+    block: u32,
+    age: u64,
 }
 
 impl Default for Returns {
     fn default() -> Self {
-        Self { blocks: [u32::MAX; RECENT_BLOCKS], soon: [0; 2] }
+        Self { blocks: [Taken { block: u32::MAX, age: 0 }; RECENT_BLOCKS], soon: [0; 2] }
     }
 }
 
 impl Returns {
-    /// The block of this page has been taken.
-    pub fn on_block(&mut self, page: u32) {
-        let block = page / BLOCK_PAGES;
-        self.blocks[block as usize % RECENT_BLOCKS] = block;
+    /// What is mapped from one page to another leaves at once, after so many.
+    pub fn on_block(&mut self, first: u32, last: u32, age: u64) {
+        for block in [first / BLOCK_PAGES, last / BLOCK_PAGES] {
+            self.blocks[block as usize % RECENT_BLOCKS] = Taken { block, age };
+        }
     }
 
-    /// A page has come back that had left not long ago.
-    pub fn on_return(&mut self, page: u32) {
+    /// A page has come back that had left not long ago, after so many: with its block, if its second chance can have begun then.
+    pub fn on_return(&mut self, page: u32, age: u64) {
         let block = page / BLOCK_PAGES;
-        let is_recent = self.blocks[block as usize % RECENT_BLOCKS] == block;
-        self.soon[usize::from(is_recent)] += 1;
+        let taken = self.blocks[block as usize % RECENT_BLOCKS];
+        let left = (taken.age..=taken.age + CHANCE_PAGES).contains(&age);
+        self.soon[usize::from(taken.block == block && left)] += 1;
     }
 
     /// How many since this was last asked: of those that left by runs, and of those of blocks.
@@ -344,17 +356,27 @@ mod tests {
     #[test]
     fn what_comes_back_is_told_apart_by_the_way_that_it_left() {
         let mut returns = Returns::default();
-        returns.on_return(7);
-        returns.on_block(BLOCK_PAGES);
+        returns.on_return(7, 0);
+        returns.on_block(BLOCK_PAGES, 2 * BLOCK_PAGES - 1, 1000);
         for page in [BLOCK_PAGES - 1, BLOCK_PAGES, 2 * BLOCK_PAGES - 1, 2 * BLOCK_PAGES] {
-            returns.on_return(page);
+            returns.on_return(page, 1000 + CHANCE_PAGES);
         }
         assert_eq!(returns.take(), [3, 2]);
         assert_eq!(returns.take(), [0, 0]);
+        // It was there before, or again.
+        returns.on_return(BLOCK_PAGES, 999);
+        returns.on_return(BLOCK_PAGES, 1001 + CHANCE_PAGES);
+        assert_eq!(returns.take(), [2, 0]);
         // Another one takes its place.
-        returns.on_block((1 + RECENT_BLOCKS as u32) * BLOCK_PAGES);
-        returns.on_return(BLOCK_PAGES);
+        let other = (1 + RECENT_BLOCKS as u32) * BLOCK_PAGES;
+        returns.on_block(other, other, 1000);
+        returns.on_return(BLOCK_PAGES, 1000);
         assert_eq!(returns.take(), [1, 0]);
+        // Of two, where addresses and numbers are not aligned alike.
+        returns.on_block(BLOCK_PAGES - 1, 2 * BLOCK_PAGES - 2, 0);
+        returns.on_return(BLOCK_PAGES - 1, 0);
+        returns.on_return(BLOCK_PAGES, 0);
+        assert_eq!(returns.take(), [0, 2]);
     }
 
     #[test]

@@ -180,12 +180,19 @@ impl Workingset {
         }
     }
 
+    /// A block of pages leaves, from one to another.
+    pub fn on_block(&mut self, first: u32, last: u32) {
+        // Shadows are rounded down.
+        self.returns.on_block(first, last, self.age >> GRAIN_BITS << GRAIN_BITS);
+    }
+
     /// A page came back from its device.
     pub fn on_refault(&mut self, page: u32, shadow: Shadow, need: Need, counts: Counts) -> Refault {
         self.regret = self.regret.saturating_sub(1);
         self.note_restore(page, counts);
-        if need == Need::Asked && self.distance(shadow) <= SOON_PAGES.min(counts.budget.into()) {
-            self.returns.on_return(page);
+        let distance = self.distance(shadow);
+        if need == Need::Asked && distance <= SOON_PAGES.min(counts.budget.into()) {
+            self.returns.on_return(page, self.age.saturating_sub(distance));
         }
         if self.has_room(counts) {
             return Refault::Activated;
@@ -320,7 +327,7 @@ mod tests {
     #[test]
     fn pages_that_are_asked_for_soon_count_as_returns() {
         let mut workingset = Workingset::default();
-        workingset.returns.on_block(512);
+        workingset.on_block(512, 1023);
         for (pages, page, need, expected) in [
             (64, 513, Need::Asked, [0, 1]),
             (64, 2, Need::Asked, [1, 0]),

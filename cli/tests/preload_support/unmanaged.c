@@ -3,6 +3,7 @@
 #include "must.h"
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/shm.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -28,6 +29,9 @@ int main(int count, char **arguments) {
         int file = memfd_create("large", 0);
         MUST(file >= 0 && ftruncate(file, BYTES) == 0);
         memory = mmap(0, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    } else if (!strcmp(how, "segment")) {
+        int segment = shmget(IPC_PRIVATE, BYTES, IPC_CREAT | 0600);
+        MUST(segment >= 0 && (memory = shmat(segment, 0, 0)) != MAP_FAILED && shmctl(segment, IPC_RMID, 0) == 0);
     } else if (!strncmp(how, "raw", 3))
         memory = map_raw(BYTES, PROT_READ | PROT_WRITE, flags);
     else if (!strcmp(how, "sbrk"))
@@ -40,6 +44,8 @@ int main(int count, char **arguments) {
     memset(memory, 1, BYTES);
     if (!strcmp(how, "file"))
         MUST(munmap(memory, BYTES) == 0);
+    if (!strcmp(how, "segment"))
+        MUST(shmdt(memory) == 0);
     // Given back before the end.
     if (!strcmp(how, "raw-gone"))
         MUST(raw_call(SYS_munmap, memory, BYTES, 0) == 0);

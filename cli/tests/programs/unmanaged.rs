@@ -218,7 +218,7 @@ fn memory_outside_the_budget_is_told_of_once() {
         assert!(told.starts_with(&format!("userswap: unmanaged: {much}")), "{how}: {told}");
     }
     assert_eq!(told("raw", &["--raw-calls", "pass", "--quiet"]), "");
-    for how in ["raw", "managed", "file"] {
+    for how in ["raw", "managed", "file", "segment"] {
         assert_eq!(told(how, &[]), "", "{how}");
     }
 }

@@ -139,7 +139,7 @@ impl Core {
             }
         }
         take_off_lists(&mut state, range, blocks);
-        state.workingset.returns.on_block(range.first);
+        state.workingset.on_block(range.first, range.end() - 1);
         drop(state);
         // What is owned is on a list or not: until then another reclaimer may find it there, and leave it.
         let mut others = self.nodes.iter().filter(|other| other.id != node.id);

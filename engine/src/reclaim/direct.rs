@@ -81,6 +81,7 @@ impl Core {
         // A node whose pages are all pinned or in transition has neighbours that may have something.
         let reclaims = |id: &NodeId| self.reclaim_directly(self.node(*id)) > 0;
         if !self.are_devices_full() && self.topology.nearest(node.id).iter().any(reclaims) {
+            tried.on_look(false);
             return self.note_progress();
         }
         let quiet = |node: &Node| node.lock().writing == 0;

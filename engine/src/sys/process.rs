@@ -103,14 +103,15 @@ pub fn anonymous_bytes() -> Option<u64> {
     Some(resident.saturating_sub(shared) * super::PAGE_BYTES as u64)
 }
 
-/// The most bytes of RAM that the process ever had, but for those that files and shared memory have now; None without /proc.
-/// Allocates nothing.
+/// The most bytes of RAM that the process ever had, but for those that files and shared memory have now, of its code all; None
+/// without /proc. Allocates nothing.
 pub fn most_anonymous_bytes() -> Option<u64> {
     let mut text = [0u8; 2048];
     let file = std::fs::File::open("/proc/thread-self/status").ok()?;
     let bytes = std::os::unix::fs::FileExt::read_at(&file, &mut text, 0).ok()?;
     let kib = |name: &[u8]| device_pins::kib(&text[..bytes], name);
-    let others = kib(b"RssFile:")? + kib(b"RssShmem:")?;
+    let code = kib(b"VmExe:")? + kib(b"VmLib:")?;
+    let others = kib(b"RssFile:")?.max(code) + kib(b"RssShmem:")?;
     Some(kib(b"VmHWM:")?.saturating_sub(others) as u64 * 1024)
 }
 

@@ -102,4 +102,5 @@ next_functions! {
     fn dup2(from: c_int, to: c_int) -> c_int;
     fn dup3(from: c_int, to: c_int, flags: c_int) -> c_int;
     fn close(fd: c_int) -> c_int;
+    fn shmat(id: c_int, address: *const c_void, flags: c_int) -> *mut c_void;
 }

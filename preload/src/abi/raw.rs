@@ -196,7 +196,7 @@ impl Driver {
     fn of(device: libc::dev_t) -> Self {
         match (libc::major(device), libc::minor(device)) {
             (1, 3 | 5 | 7..=9) => Self::Memory,
-            (4 | 5 | 136..=143, _) => Self::Terminal,
+            (4 | 5 | 136..=143 | 166 | 188, _) => Self::Terminal,
             _ => Self::Other,
         }
     }
@@ -219,11 +219,15 @@ pub fn has_messages(fd: c_int) -> bool {
     let [level, name] = [libc::SOL_SOCKET, libc::SO_TYPE].map(|number| number as usize);
     let (value, length) = (&raw mut kind as usize, &raw mut bytes as usize);
     let result = make(libc::SYS_getsockopt, [fd as usize, level, name, value, length, 0]);
-    let is_drivers = |status: libc::stat| {
+    if result == 0 { kind != libc::SOCK_STREAM } else { is_drivers_own(fd) }
+}
+
+/// Whether a descriptor is a character device that may have rules of its own. Leaves errno.
+pub fn is_drivers_own(fd: c_int) -> bool {
+    status_of(fd).is_some_and(|status| {
         status.st_mode & libc::S_IFMT == libc::S_IFCHR
             && Driver::of(status.st_rdev) == Driver::Other
-    };
-    if result == 0 { kind != libc::SOCK_STREAM } else { status_of(fd).is_some_and(is_drivers) }
+    })
 }
 
 /// Whom the process is started by, and acts as: users, or groups.

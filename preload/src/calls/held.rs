@@ -28,7 +28,7 @@ const STACK_BYTES: usize = 4096;
 /// Bytes that may be pinned for one call: a tenth of the smallest budget.
 pub const PIECE_BYTES: usize = 1 << 20;
 /// The same for messages, of which none may be cut: more than the longest datagram between processes (4 MiB and 64 KiB).
-const MESSAGE_BYTES: usize = 5 << 20;
+pub const MESSAGE_BYTES: usize = 5 << 20;
 
 thread_local! {
     static IS_FORKING: Cell<bool> = const { Cell::new(false) };

@@ -180,7 +180,6 @@ functions! {
         pthread_getaffinity_np [(2, Each(1, 1))], pthread_setaffinity_np [(2, Each(1, 1))],
         pthread_getname_np [(1, Each(2, 1))], pthread_setname_np [(1, Text)], pathconf [PATH],
         thrd_sleep [(0, TIMES), (1, TIMES)], openpty [(3, Fixed(size_of::<libc::termios>())), (4, Fixed(8))],
-        forkpty [(2, Fixed(size_of::<libc::termios>())), (3, Fixed(8))],
         mq_getattr [(1, Fixed(64))], mq_setattr [(1, Fixed(64)), (2, Fixed(64))],
         mq_notify [(1, Fixed(size_of::<libc::sigevent>()))],
         __mq_open_2 [PATH], mq_send [(1, Each(2, 1))], mq_receive [(1, Each(2, 1)), (3, STATUS)],

@@ -229,14 +229,14 @@ entries! {
     }
     try_first {
         pthread_rwlock_rdlock by pthread_rwlock_tryrdlock,
-        pthread_rwlock_timedrdlock by pthread_rwlock_tryrdlock,
-        pthread_rwlock_clockrdlock by pthread_rwlock_tryrdlock,
         pthread_rwlock_wrlock by pthread_rwlock_trywrlock,
-        pthread_rwlock_timedwrlock by pthread_rwlock_trywrlock,
-        pthread_rwlock_clockwrlock by pthread_rwlock_trywrlock,
-        mtx_lock by mtx_trylock, mtx_timedlock by mtx_trylock,
+        mtx_lock by mtx_trylock,
     }
-    take { sem_wait by sem_trywait, sem_timedwait by sem_trywait, sem_clockwait by sem_trywait }
+    take { sem_wait by sem_trywait }
     once { pthread_once, call_once }
-    wait { pthread_barrier_wait }
+    // Those with a time refuse one that is none, also where they would not wait.
+    wait {
+        pthread_barrier_wait, pthread_rwlock_timedrdlock, pthread_rwlock_timedwrlock,
+        pthread_rwlock_clockrdlock, pthread_rwlock_clockwrlock, sem_timedwait, sem_clockwait, mtx_timedlock,
+    }
 }

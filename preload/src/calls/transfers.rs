@@ -4,7 +4,7 @@
 //! was filled and going on cannot make it wait: files always, everything else only when writing, where the
 //! kernel would wait for the rest as well, or who receives has asked for all (MSG_WAITALL). A datagram is one piece. The
 //! entry points are as safe as the functions that they stand in for.
-use super::held::{Held, PIECE_BYTES, is_concerned, is_needed, values};
+use super::held::{Held, MESSAGE_BYTES, PIECE_BYTES, is_concerned, is_needed, values};
 use crate::abi::next::next_functions;
 use crate::abi::raw::{self, Span};
 use crate::state::process;
@@ -74,7 +74,10 @@ fn by_descriptor(
     let Span { address, bytes } = buffer;
     let mut held = Held::none();
     if process::is_managed(address) {
-        if bytes <= PIECE_BYTES || !raw::has_messages(fd) {
+        // Nobody writes a message that long; a picture to a screen is.
+        let is_too_long =
+            || bytes > MESSAGE_BYTES && matches!(way, Way::Write) && raw::is_drivers_own(fd);
+        if bytes <= PIECE_BYTES || !raw::has_messages(fd) || is_too_long() {
             return in_parts(buffer, (next, way), || raw::is_of_bytes(fd), transfer);
         }
         held.widen();

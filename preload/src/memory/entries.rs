@@ -5,6 +5,7 @@ use super::own_stack::on_own_stack;
 use super::protection::Key;
 use super::{advice, commitment, locking, mappings, origins, protection, remap, unmanaged};
 use crate::abi::callers::{self, entry};
+use crate::abi::next;
 use crate::abi::raw::{Errno, MapRequest, RemapRequest, Span, set_errno};
 use crate::state::process;
 use libc::{c_int, c_void, off_t, size_t};
@@ -36,7 +37,7 @@ pub unsafe extern "C" fn mmap(
     let address = address as usize;
     let request = MapRequest { address, bytes, protection, flags, fd, offset };
     let outcome = on_own_stack(|| mappings::map(request));
-    if fd >= 0 || flags & libc::MAP_SHARED != 0 {
+    if outcome.is_ok() && (fd >= 0 || flags & libc::MAP_SHARED != 0) {
         unmanaged::on_mapped(bytes);
     }
     if outcome.is_ok_and(|address| !process::is_managed(address)) {
@@ -80,8 +81,18 @@ pub unsafe extern "C" fn mremap(
     let request = RemapRequest { address, bytes, new_bytes, flags, new_address };
     let outcome = on_own_stack(|| remap::remap(request)).inspect(|address| {
         origins::moved(Span { address: *address, bytes: new_bytes }, origin);
+        if !process::is_managed(*address) {
+            unmanaged::on_mapped(new_bytes);
+        }
     });
     to_pointer(outcome)
+}
+
+/// How much it is, is not told here.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn shmat(id: c_int, address: *const c_void, flags: c_int) -> *mut c_void {
+    unmanaged::on_mapped(usize::MAX);
+    next::shmat(id, address, flags)
 }
 
 entry!(

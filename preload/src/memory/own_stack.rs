@@ -26,11 +26,7 @@ pub fn renew() {
 
 /// Does `work` on a stack that is never managed. It must not panic, nor leave in any other way.
 pub fn on_own_stack<R>(work: impl FnOnce() -> R) -> R {
-    let here = 0u8;
-    let address = (&raw const here).addr();
-    let is_managed = process::current()
-        .is_some_and(|process| process.arena.contains(address) && process.engine().is_some());
-    if !is_managed || is_bound() {
+    if !is_managed() || is_bound() {
         return work();
     }
     // A handler of the program's would run there, too, and may leave by a jump.
@@ -51,8 +47,18 @@ pub fn on_large_stack<R>(work: impl FnOnce() -> R) -> R {
     }
 }
 
+/// Whether the stack of this thread may have left, in part.
+fn is_managed() -> bool {
+    let here = 0u8;
+    let address = (&raw const here).addr();
+    process::current()
+        .is_some_and(|process| process.arena.contains(address) && process.engine().is_some())
+}
+
 /// Whether this thread has to stay where it is: from elsewhere a fault by signal, or a call that is caught, would begin at the end of
-/// a signal stack that is in use. That stays in RAM, and is large enough.
+/// a signal stack that is in use. By signal that stays in RAM; else it must not be one that may have left, and what is done from such
+/// a one makes no calls that are caught.
 fn is_bound() -> bool {
-    signals::reserved() != 0 && signal_stacks::is_in_use()
+    let can_be_met = signals::is_by_signal() || signals::reserved() != 0 && !is_managed();
+    can_be_met && signal_stacks::is_in_use()
 }

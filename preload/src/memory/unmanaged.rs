@@ -35,8 +35,9 @@ pub fn passed() {
 
 /// The program has mapped something else than private memory without a file.
 pub fn on_mapped(bytes: usize) {
-    // Relaxed: a sum, which is looked at at the end.
-    MAPPED.fetch_add(bytes as u64, Ordering::Relaxed);
+    // Relaxed: a sum, which is looked at at the end; one that gets lost in between is one call's.
+    let sum = MAPPED.load(Ordering::Relaxed).saturating_add(bytes as u64);
+    MAPPED.store(sum, Ordering::Relaxed);
 }
 
 /// Tells the user if more than a quarter of the budget is outside it.
@@ -55,7 +56,7 @@ pub fn look_back() {
         return;
     };
     // What is managed was never more than that.
-    let managed = process.options.ram_bytes + MAPPED.load(Ordering::Relaxed);
+    let managed = process.options.ram_bytes.saturating_add(MAPPED.load(Ordering::Relaxed));
     if let Some(most) = most_anonymous_bytes() {
         tell_if_much(process, most.saturating_sub(managed));
     }
