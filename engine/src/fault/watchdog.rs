@@ -65,7 +65,8 @@ impl Core {
         count(&self.counters.faults_stuck, 1);
         let seconds = (now - longest.since_ns) as f64 / 1e9;
         let what = self.describe_wait(longest.waited);
-        let others = match waits().count() - 1 {
+        // It may have ended meanwhile.
+        let others = match waits().count().saturating_sub(1) {
             0 => String::new(),
             others => format!("; {others} more wait as long as that is allowed"),
         };

@@ -14,6 +14,7 @@ use crate::state::scratch::{Scratch, Unmapped, Victim};
 use crate::state::unmap_lock::Parts;
 use crate::sys::{PAGE_BYTES, clock};
 use std::ops::Range;
+use std::sync::atomic::Ordering;
 use userswap_policy::block::{BLOCK_PAGES, EXTENTS, Way, pays};
 use userswap_policy::lru::ListId;
 
@@ -78,6 +79,10 @@ impl Core {
         }
         let unmapped = scratch.count as u32;
         count(&self.counters.swpout_block, unmapped.into());
+        // Faults have what it was mapped by until its copies need that; with all devices full they all come back.
+        if unmapped > 0 && !self.shortage.devices_full.load(Ordering::Relaxed) {
+            self.announce_freed();
+        }
         Some(Reclaimed { scanned: mapped, unmapped, along: 0 })
     }
 

@@ -160,7 +160,7 @@ impl Kswapd {
         })
     }
 
-    /// What a block's pages were copied to is theirs until it is written: only then faults find more than before it was taken.
+    /// Tells the ways how the batch has ended.
     fn settle_block(&mut self, node: &Node, put_back: u32) {
         if put_back > 0 {
             self.blocks.ways.on_refused();
@@ -168,7 +168,6 @@ impl Kswapd {
             node.block_taken_ns.store(0, Ordering::Relaxed);
         } else if node.block_taken_ns.load(Ordering::Relaxed) != 0 {
             self.blocks.ways.on_taken();
-            self.core.announce_freed();
         }
     }
 
