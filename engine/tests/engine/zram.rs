@@ -166,7 +166,8 @@ fn memory_of_pages_that_went_here_and_there_comes_back_while_the_reclaimer_works
                 (0..WORDS).for_each(|index| same.write(page, index, (page + round) as u64));
             });
             let now = stored(&engine, "zram");
-            now.slab_bytes < now.compressed_bytes + now.compressed_bytes / 4 + (1 << 20)
+            // Each class has a slab that is not full; scattered over all slabs it were twice as much.
+            now.slab_bytes < now.compressed_bytes + now.compressed_bytes / 4 + (3 << 19)
         });
         (0..pages.count).filter(is_kept).for_each(|page| check(pages, page, 3));
         audit(&engine);
