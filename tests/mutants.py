@@ -104,7 +104,7 @@ MUTANTS = [
            "self.core.repay(node, self.core.payment_after(batch.unmapped, put_back, owed));",
            ""),
     Mutant("debt-before-faults", "reclaim/repay.rs",
-           "unmapped => Payment::Half { unmapped, owed },",
+           "_ => Payment::Half { owed, rest: owed.saturating_sub(unmapped.div_ceil(2)) },",
            "_ => Payment::All,", "debt"),
     Mutant("blocks-announced-that-come-back", "reclaim/block.rs",
            "if unmapped > 0 && !self.shortage.devices_full.load(Ordering::Relaxed) {",

@@ -12,9 +12,9 @@ use crate::state::node::Node;
 pub(crate) enum Payment {
     /// All that there is above the low watermark: faults go on.
     Surplus,
-    /// That, and half of what a batch has unmapped, of so much: under a load that takes whatever there is the debt has an end, and
-    /// faults do not wait for that.
-    Half { unmapped: u32, owed: u32 },
+    /// That, and of what was owed as much that the rest is left: half of what a batch has unmapped. Under a load that takes whatever
+    /// there is the debt has an end, and faults do not wait for that.
+    Half { owed: u32, rest: u32 },
     /// All that there is.
     All,
 }
@@ -24,9 +24,7 @@ impl Payment {
     fn least(self, debt: u32) -> u32 {
         match self {
             Self::Surplus => 0,
-            Self::Half { unmapped, owed } => {
-                debt.min(owed).saturating_sub(owed.saturating_sub(unmapped.div_ceil(2)))
-            }
+            Self::Half { owed, rest } => debt.min(owed).saturating_sub(rest),
             Self::All => u32::MAX,
         }
     }
@@ -41,14 +39,13 @@ impl Core {
             _ if self.devices.has_compressed() => Payment::All,
             0 => Payment::All,
             _ if put_back > 0 => Payment::Surplus,
-            unmapped => Payment::Half { unmapped, owed },
+            _ => Payment::Half { owed, rest: owed.saturating_sub(unmapped.div_ceil(2)) },
         }
     }
 
     /// Pays a node's debt from spare pages, free frames and second chances.
     pub(crate) fn repay(&self, node: &Node, payment: Payment) {
-        self.leave_half(node, payment);
-        let mut least = payment.least(node.lock().debt);
+        let mut least = self.lend_rest(node, payment);
         loop {
             let mut state = node.lock();
             let surplus = state.available().saturating_sub(state.watermarks.low);
@@ -72,17 +69,21 @@ impl Core {
     }
 
     /// Pages that are copied pay as they leave, all of them: faults get their half of that back, as far as they are short of it.
-    fn leave_half(&self, node: &Node, payment: Payment) {
-        let Payment::Half { unmapped, owed } = payment else { return };
+    /// Returns what is still to be paid whatever is left.
+    fn lend_rest(&self, node: &Node, payment: Payment) -> u32 {
         let mut state = node.lock();
         let short = state.watermarks.low.saturating_sub(state.available());
-        let lent =
-            (owed.saturating_sub(unmapped.div_ceil(2))).saturating_sub(state.debt).min(short);
+        let lent = match payment {
+            Payment::Half { rest, .. } => rest.saturating_sub(state.debt).min(short),
+            Payment::Surplus | Payment::All => 0,
+        };
         state.debt += lent;
         state.spare += lent;
+        let least = payment.least(state.debt);
         drop(state);
         if lent > 0 {
             self.announce_freed();
         }
+        least
     }
 }

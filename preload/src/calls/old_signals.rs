@@ -66,25 +66,20 @@ impl Signals {
 /// Has a signal handled so from now on; how it was before, or SIG_ERR.
 fn handle(number: c_int, handler: usize, flags: c_int) -> usize {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
-    let mut before = MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: an all-zero sigaction is valid.
     let action = unsafe { action.assume_init_mut() };
     (action.sa_sigaction, action.sa_flags) = (handler, flags);
-    if set_action(number, action, before.as_mut_ptr()) != 0 {
-        return SIG_ERR;
-    }
-    // SAFETY: as above.
-    unsafe { before.assume_init() }.sa_sigaction
+    replace(number, action)
 }
 
-/// How a signal is handled.
-fn handler_of(number: c_int) -> usize {
-    let mut found = MaybeUninit::<libc::sigaction>::zeroed();
-    if set_action(number, std::ptr::null(), found.as_mut_ptr()) != 0 {
+/// The handler that a signal has, which another one replaces, if there is one; or SIG_ERR.
+fn replace(number: c_int, new: *const libc::sigaction) -> usize {
+    let mut before = MaybeUninit::<libc::sigaction>::zeroed();
+    if set_action(number, new, before.as_mut_ptr()) != 0 {
         return SIG_ERR;
     }
     // SAFETY: an all-zero sigaction is valid.
-    unsafe { found.assume_init() }.sa_sigaction
+    unsafe { before.assume_init() }.sa_sigaction
 }
 
 mod exported {
@@ -120,7 +115,7 @@ mod exported {
     pub unsafe extern "C" fn sigset(number: c_int, disposition: usize) -> usize {
         let Some(signal) = Signals::one(number) else { return SIG_ERR };
         let before = match disposition {
-            SIG_HOLD => handler_of(number),
+            SIG_HOLD => replace(number, std::ptr::null()),
             _ => handle(number, disposition, 0),
         };
         if before == SIG_ERR {

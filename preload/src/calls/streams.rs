@@ -87,26 +87,23 @@ mod exported {
     stream!(fread_unlocked, *mut c_void, Way::Read);
     stream!(fwrite_unlocked, *const c_void, Way::Write);
 
-    #[unsafe(no_mangle)]
-    pub unsafe extern "C-unwind" fn fputs(text: *const libc::c_char, stream: *mut c_void) -> c_int {
-        // SAFETY: the program passes a C string.
-        let bytes = unsafe { libc::strlen(text) };
-        // SAFETY: the string has that many bytes.
-        let written = unsafe { fwrite(text.cast(), 1, bytes, stream) };
-        if written == bytes { 1 } else { libc::EOF }
+    macro_rules! text {
+        ($name:ident, $write:ident) => {
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C-unwind" fn $name(
+                text: *const libc::c_char,
+                stream: *mut c_void,
+            ) -> c_int {
+                // SAFETY: the program passes a C string.
+                let bytes = unsafe { libc::strlen(text) };
+                // SAFETY: the string has that many bytes.
+                let written = unsafe { $write(text.cast(), 1, bytes, stream) };
+                if written == bytes { 1 } else { libc::EOF }
+            }
+        };
     }
-
-    #[unsafe(no_mangle)]
-    pub unsafe extern "C-unwind" fn fputs_unlocked(
-        text: *const libc::c_char,
-        stream: *mut c_void,
-    ) -> c_int {
-        // SAFETY: the program passes a C string.
-        let bytes = unsafe { libc::strlen(text) };
-        // SAFETY: the string has that many bytes.
-        let written = unsafe { fwrite_unlocked(text.cast(), 1, bytes, stream) };
-        if written == bytes { 1 } else { libc::EOF }
-    }
+    text!(fputs, fwrite);
+    text!(fputs_unlocked, fwrite_unlocked);
 
     #[unsafe(no_mangle)]
     pub unsafe extern "C-unwind" fn puts(text: *const libc::c_char) -> c_int {
