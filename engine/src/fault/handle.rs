@@ -46,10 +46,12 @@ impl Core {
                 PageState::Swapped { .. } => self.start_read(page, access, near).map(Step::Read),
                 PageState::Lost => self.poison_again(page, seen),
             };
-            if let Some(step) = step {
+            let Some(step) = step else { continue };
+            // What is there was noted while it was owned: once published it may leave before this.
+            if seen.state().mapped().is_none() {
                 self.trace.note(|| event_of(page, (seen.state(), access), &step));
-                return step;
             }
+            return step;
         }
     }
 
@@ -61,6 +63,7 @@ impl Core {
         if !self.pages.claim(page, seen, PageState::Leaving { slot }) {
             return None;
         }
+        self.trace.note(|| event_of(page, (seen.state(), access), &Step::Done));
         let range = PageRange { first: page, count: 1 };
         if access == Access::Protected {
             count(&self.counters.pgfault_wp, 1);
