@@ -17,6 +17,7 @@ finish
 show stats $id -- cat /tmp/stats
 
 # Two writers at random: their pages leave by the block, whose pages are of the nodes on which they run.
-timeout 200 userswap run --ram $BUDGET --swap $path --stats /tmp/stats -- \
-    userswap usemem -q -t 2 --random --random-seed 1 -j 4096 -r 3 32m >/tmp/out 2>&1 </dev/null
+rm -f /tmp/stats
+timeout 400 userswap run --ram $BUDGET --swap $path --stats /tmp/stats -- \
+    userswap usemem -q -t 2 --random --random-seed 1 -j 4096 -r 1 32m >/tmp/out 2>&1 </dev/null
 show scattered $id status=$? -- cat /tmp/stats /tmp/out

@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 const STATUS_UNAVAILABLE: u8 = 3;
 /// The boots take about 80 and 12 s on a host with two CPUs, which may have other things to do.
 const PLACEMENT_SECONDS_MAX: u64 = 600;
-const COPY_SECONDS_MAX: u64 = 300;
+const COPY_SECONDS_MAX: u64 = 600;
 /// Boots of a guest whose kernel the emulator breaks.
 const BOOTS_MAX: u32 = 3;
 /// What the kernel says then: a CPU has run an instruction that another had long changed back. It changes its own code
