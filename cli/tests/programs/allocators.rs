@@ -60,6 +60,18 @@ fn a_program_with_an_allocator_in_a_library_keeps_to_that_one() {
 }
 
 #[test]
+fn a_library_that_is_bound_past_others_shares_the_programs_functions() {
+    let directory = directory();
+    let flags = ["-fPIC", "-shared", "-DLIBRARY"];
+    compile_with(directory.path(), "deep.c", "libdeep.so", &flags);
+    let program = compile_with(directory.path(), "deep.c", "deep", &["-Wl,-rpath,$ORIGIN"]);
+    for fault in ["thread", "signal"] {
+        let mut command = run_for_a_while("16M", fault);
+        assert_eq!(succeed(command.arg(&program).arg("libdeep.so")), "exact\n", "{fault}");
+    }
+}
+
+#[test]
 fn an_allocators_memory_is_managed_through_its_mappings() {
     let directory = directory();
     let program = with_an_allocator_in_it(directory.path(), "foreign.c");

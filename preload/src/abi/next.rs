@@ -92,6 +92,9 @@ macro_rules! next_functions {
 
 pub(crate) use next_functions;
 
+/// A handler of pthread_atfork.
+type AtFork = unsafe extern "C" fn();
+
 next_functions! {
     /// Ends the process without handlers.
     fn _exit(status: c_int) -> ();
@@ -99,6 +102,8 @@ next_functions! {
     fn quick_exit(status: c_int) -> ();
     /// Forks without handlers.
     fn _Fork() -> libc::pid_t;
+    /// pthread_atfork, for the library that is named or for good.
+    fn __register_atfork(prepare: AtFork, parent: AtFork, child: AtFork, library: usize) -> c_int;
     fn dup2(from: c_int, to: c_int) -> c_int;
     fn dup3(from: c_int, to: c_int, flags: c_int) -> c_int;
     fn close(fd: c_int) -> c_int;

@@ -17,6 +17,7 @@ pub mod held;
 pub mod in_flight;
 mod kept;
 pub mod lending;
+mod libraries;
 pub mod libc_memory;
 mod locks;
 mod masked;
@@ -44,6 +45,7 @@ pub fn look_up() {
     forks::look_up();
     kept::look_up();
     lending::look_up();
+    libraries::look_up();
     locks::look_up();
     masked::look_up();
     libc_memory::look_up();

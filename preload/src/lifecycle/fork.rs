@@ -35,10 +35,12 @@ static PASS: Lock<Option<Pass>> = Lock::new(None);
 /// Pages of the stack that fork may touch on both sides of the current frame.
 const STACK_PAGES: u32 = 16;
 
-/// Registers the handlers.
+/// Registers the handlers with the C library, for good. A program may have a pthread_atfork of its own, which calls its
+/// handlers around clones that it makes itself (Firefox): those are forks here, and have ours around them anyway.
 pub fn install() {
-    // SAFETY: the handlers live as long as the process.
-    unsafe { libc::pthread_atfork(Some(prepare), Some(in_parent), Some(in_child)) };
+    if next::__register_atfork(prepare, in_parent, in_child, 0) != 0 {
+        raw::stop("the C library has no memory for what forks need\n");
+    }
 }
 
 unsafe extern "C" fn prepare() {
