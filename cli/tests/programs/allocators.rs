@@ -72,6 +72,20 @@ fn a_library_that_is_bound_past_others_shares_the_programs_functions() {
 }
 
 #[test]
+fn a_program_that_runs_handlers_of_fork_itself_has_children_with_its_memory() {
+    let directory = directory();
+    let flags = ["-fPIC", "-shared", "-DLIBRARY"];
+    let library = compile_with(directory.path(), "bracketed.c", "libbracketed.so", &flags);
+    let program = with_an_allocator_in_it(directory.path(), "bracketed.c");
+    let natively = succeed(Command::new(&program).arg(&library));
+    assert_eq!(natively, "exact\n", "natively");
+    for fault in ["thread", "signal"] {
+        let mut command = run_for_a_while("16M", fault);
+        assert_eq!(succeed(command.arg(&program).arg(&library)), "exact\n", "{fault}");
+    }
+}
+
+#[test]
 fn an_allocators_memory_is_managed_through_its_mappings() {
     let directory = directory();
     let program = with_an_allocator_in_it(directory.path(), "foreign.c");

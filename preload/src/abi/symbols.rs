@@ -3,7 +3,7 @@
 //! Allocators define `__libc_malloc` and its relatives too, and what comes first in the linker's order wins
 //! every lookup by name, ours included; what is the C library's own is found only in its own table. Nothing
 //! here allocates: it serves the first malloc of all.
-use libc::{c_int, c_void, dl_phdr_info, size_t};
+use libc::{c_char, c_int, c_void, dl_phdr_info, size_t};
 use std::ffi::CStr;
 use std::ops::Range;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -107,6 +107,43 @@ pub fn each_object<R>(mut visit: impl FnMut(&Object) -> Option<R>) -> Option<R> 
     // SAFETY: the callback is the one for this type, and `data` is what it expects.
     unsafe { libc::dl_iterate_phdr(Some(step::<R>), data) };
     walk.result
+}
+
+/// What the linker keeps of a loaded object (link.h); more of its own follows.
+#[repr(C)]
+struct LinkMap {
+    load_address: usize,
+    name: *const c_char,
+    dynamic: usize,
+    next: *const LinkMap,
+}
+
+/// What it tells debuggers (link.h).
+#[repr(C)]
+struct Debug {
+    version: c_int,
+    first: *const LinkMap,
+}
+
+unsafe extern "C" {
+    static _r_debug: Debug;
+}
+
+/// Where the linker keeps what it knows of each object: for those that were loaded later in memory of the program's malloc.
+pub fn link_maps() -> Vec<usize> {
+    // Its list does not change during a walk.
+    let found = each_object(|_| {
+        let mut found = Vec::new();
+        // SAFETY: of the linker's; the first is there once something is loaded.
+        let mut map = unsafe { _r_debug.first };
+        while !map.is_null() {
+            found.push(map.addr());
+            // SAFETY: one of the list, which ends with null.
+            map = unsafe { (*map).next };
+        }
+        Some(found)
+    });
+    found.unwrap_or_default()
 }
 
 struct Walk<'a, R> {

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 static DISTANCE: AtomicUsize = AtomicUsize::new(0);
 
 /// The thread's pointer.
-fn pointer() -> usize {
+pub fn pointer() -> usize {
     let pointer: usize;
     // SAFETY: the first word that it points to is the pointer itself.
     #[cfg(target_arch = "x86_64")]
@@ -37,6 +37,30 @@ pub fn table() -> usize {
     let word = pointer() + if cfg!(target_arch = "x86_64") { size_of::<usize>() } else { 0 };
     // SAFETY: the layout is part of the ABI.
     unsafe { *(word as *const usize) - ENTRY_BYTES }
+}
+
+/// Has the blocks of another thread's table forgotten that they are to be freed, as far as the table lies within so many
+/// bytes: `thread` is that thread's pointer, and can be read.
+///
+/// # Safety
+/// The thread has ended, and its table can be written to, if what is at the pointer is a thread still.
+pub unsafe fn keep_blocks(thread: usize, may_write: impl FnOnce(usize) -> bool, bytes: usize) {
+    // SAFETY: it can be read.
+    let [this, table, again] = unsafe { *(thread as *const [usize; 3]) };
+    // Only this ABI says of a thread's pointer that it points to itself (glibc's tcbhead_t).
+    if !cfg!(target_arch = "x86_64")
+        || [this, again] != [thread; 2]
+        || !may_write(table - ENTRY_BYTES)
+    {
+        return;
+    }
+    let entries = (table - ENTRY_BYTES) as *mut [usize; 2];
+    // SAFETY: the table begins with the number of its entries; before the first of them is its generation.
+    let count = unsafe { (*entries)[0] }.min(bytes / ENTRY_BYTES - 2);
+    for index in 2..2 + count {
+        // SAFETY: an entry: where the block is, and what is to be freed.
+        unsafe { (*entries.add(index))[1] = 0 };
+    }
 }
 
 /// What the compiler passes.

@@ -5,7 +5,7 @@
 //! syscall user dispatch catches whatever this thread calls, the C library's code included. What the kernel would write
 //! to the program's memory is written here instead: it may be missing while the engine stands still.
 use super::reading::Reader;
-use super::{by_number, descriptors, held, raw_signals, signals, trap};
+use super::{brackets, by_number, descriptors, held, raw_signals, signals, trap};
 use crate::abi::context::Context;
 use crate::abi::next::next_functions;
 use crate::abi::raw::{self, Errno, Span};
@@ -156,8 +156,7 @@ thread_local! {
 /// What the kernel would return, in the parent and in the child, which is on the same stack.
 pub fn fork(wanted: &Wanted, call: Call) -> usize {
     if wanted.is_plain() {
-        // SAFETY: the program asks for it.
-        return answer(unsafe { libc::fork() });
+        return answer(brackets::fork());
     }
     if wanted.has(CLONE_SETTLS) || wanted.pids_count as usize > LEVELS_MAX {
         return error(libc::EINVAL);
@@ -177,8 +176,7 @@ pub fn fork(wanted: &Wanted, call: Call) -> usize {
     let mut exchange = Exchange { wanted: *wanted, call, pids: [0; LEVELS_MAX], pidfd: -1 };
     exchange.read_pids();
     EXCHANGE.set(&raw mut exchange);
-    // SAFETY: the program asks for it.
-    let child = unsafe { libc::fork() };
+    let child = brackets::fork();
     EXCHANGE.set(std::ptr::null_mut());
     match child {
         0 => exchange.finish_child(suspended),

@@ -5,8 +5,10 @@
 //! stacks with tables that threads of the parent had, and look at the locale when they begin: all of that
 //! while the child's engine does not serve faults yet. Such pages are kept in RAM across fork. And every thread looks
 //! at the locale before its signals are unblocked: where faults come by signal, that has to stay.
+use super::reading::Reader;
 use super::{held, signals};
 use crate::abi::next::next_functions;
+use crate::abi::symbols::link_maps;
 use crate::abi::{allocator, callers, raw::Span, thread_locals};
 use crate::state::process::{self, Process};
 use libc::{c_char, c_int, c_void};
@@ -23,12 +25,19 @@ next_functions! {
 /// Pages with tables of threads, also of some that have ended: their stacks may be used again.
 static TABLES: Lock<BTreeSet<usize>> = Lock::new(BTreeSet::new());
 
+/// The pointers of threads that there are, or whose stacks the C library may have kept.
+static THREADS: Lock<BTreeSet<usize>> = Lock::new(BTreeSet::new());
+
 /// Pages with the locales that there were.
 static LOCALES: Lock<BTreeSet<usize>> = Lock::new(BTreeSet::new());
 
 /// The longest of both: 16 bytes for each library, or 8 for each of a
 /// locale's values.
 const TABLE_BYTES: usize = 2048;
+/// What the dynamic linker keeps of a library, where its thread-locals are: a new thread's table is made from that.
+const LINK_MAP_BYTES: usize = 1536;
+/// What is looked at of a thread.
+const THREAD_BYTES: usize = 3 * size_of::<usize>();
 /// Of what a variable points to, as much as is kept.
 const NAMED_BYTES: usize = 1024;
 /// A stream with its lock and its wide part.
@@ -64,6 +73,7 @@ pub fn note_thread() {
 fn note_table() {
     let _blocked = Blocked::new();
     TABLES.lock().extend(pages_of(thread_locals::table()));
+    THREADS.lock().insert(thread_locals::pointer());
 }
 
 /// The pages that a table is in; the second may not be there.
@@ -131,13 +141,34 @@ fn span_of(page: usize) -> Span {
 /// In the child of a fork: a thread that does not exist there may have held the tables.
 pub fn hold() {
     TABLES.hold();
+    THREADS.hold();
     LOCALES.hold();
 }
 
 /// After [`hold`], in the parent and in the child.
 pub fn release() {
     LOCALES.release();
+    THREADS.release();
     TABLES.release();
+}
+
+/// In the child of a fork, of which the caller is the only thread: the engine's threads get stacks that other threads had,
+/// whose thread-locals in libraries that were loaded later the C library would free. The program's allocator is still held,
+/// for its handlers come after ours: those blocks are left where they are.
+pub fn keep_blocks() {
+    if !allocator::is_foreign() {
+        return;
+    }
+    let (tables, own) = (TABLES.lock(), thread_locals::pointer());
+    let may_write = |table| pages_of(table).iter().all(|page| tables.contains(page));
+    let mut reader = Reader::default();
+    for thread in THREADS.lock().iter().copied().filter(|thread| *thread != own) {
+        let bytes = THREAD_BYTES;
+        if !process::is_managed(thread) && reader.can_read(Span { address: thread, bytes }) {
+            // SAFETY: other threads are not in the child, and `pin` has kept the pages of their tables.
+            unsafe { thread_locals::keep_blocks(thread, may_write, TABLE_BYTES) };
+        }
+    }
 }
 
 /// Keeps in RAM what a fork needs; called while the engine still serves faults.
@@ -153,6 +184,7 @@ pub fn pin(process: &Process) -> Vec<PageRange> {
         .map(span_of)
         .chain(streams())
         .chain(named())
+        .chain(link_maps().into_iter().map(|address| Span { address, bytes: LINK_MAP_BYTES }))
         .filter_map(|span| held::hold_for_fork(process, span))
         .collect()
 }

@@ -4,6 +4,8 @@
 pub mod aio;
 mod aio_events;
 pub mod arguments;
+mod attributes;
+pub mod brackets;
 pub mod by_number;
 pub mod children;
 mod clones;
@@ -17,8 +19,8 @@ pub mod held;
 pub mod in_flight;
 mod kept;
 pub mod lending;
-mod libraries;
 pub mod libc_memory;
+mod libraries;
 mod locks;
 mod masked;
 mod nested;
@@ -39,6 +41,7 @@ pub mod trap;
 /// Looks the real functions up.
 pub fn look_up() {
     aio::look_up();
+    attributes::look_up();
     contexts::look_up();
     detached::look_up();
     exec::look_up();

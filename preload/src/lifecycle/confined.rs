@@ -6,6 +6,7 @@ use super::last_thread::{BETWEEN_LOOKS, STACK_BYTES, TASKS, is_any_left, main_th
 use super::stats;
 use crate::abi::raw;
 use crate::calls::filters::{self, Reach, Whose};
+use crate::state::notices;
 use crate::state::process::{self, Process};
 use libc::c_int;
 use std::fs;
@@ -27,6 +28,9 @@ const ENDED: u64 = 1 << 32;
 /// Looks of an end that waits for its statistics: a second or so. A clock could take a call.
 const LOOKS_MAX: u32 = 20_000_000;
 
+/// Tells this matter from others in what the job has told.
+const MATTER: u64 = 6;
+
 /// In the constructor.
 pub fn start() {
     filters::before_any(prepare);
@@ -45,6 +49,10 @@ fn prepare(reach: Reach) -> Whose {
     let Some(process) = process::current().filter(|_| stats::is_owner()) else {
         return Whose::Others;
     };
+    if process.engine().is_some() && reach == Reach::All {
+        let line = "a filter of system calls (seccomp) applies to all threads of this program, the engine's too: if the program ends or stands still, run it without its sandbox (docs/limits.md)";
+        notices::tell_once(MATTER, b"filter", format_args!("{line}"));
+    }
     if process.engine().is_none() || reach == Reach::All {
         stats::write_beforehand();
         return Whose::Own;

@@ -6,8 +6,8 @@
 use crate::abi::next;
 use crate::abi::raw;
 use crate::calls::{
-    aio, descriptors, detached, forks, held, in_flight, libc_memory, signal_stacks, stdio_buffers,
-    trap,
+    aio, brackets, descriptors, detached, forks, held, in_flight, libc_memory, signal_stacks,
+    stdio_buffers, trap,
 };
 use crate::heap::{fork_gate, huge, mimalloc};
 use crate::lifecycle::{confined, stats};
@@ -35,12 +35,12 @@ static PASS: Lock<Option<Pass>> = Lock::new(None);
 /// Pages of the stack that fork may touch on both sides of the current frame.
 const STACK_PAGES: u32 = 16;
 
-/// Registers the handlers with the C library, for good. A program may have a pthread_atfork of its own, which calls its
-/// handlers around clones that it makes itself (Firefox): those are forks here, and have ours around them anyway.
+/// Registers the handlers with the C library, for good: not with a pthread_atfork of the program's (`calls/brackets.rs`).
 pub fn install() {
     if next::__register_atfork(prepare, in_parent, in_child, 0) != 0 {
         raw::stop("the C library has no memory for what forks need\n");
     }
+    brackets::install();
 }
 
 unsafe extern "C" fn prepare() {
@@ -139,6 +139,7 @@ unsafe extern "C" fn in_child() {
     own_stack::renew();
     libc_memory::free_streams();
     libc_memory::release();
+    libc_memory::keep_blocks();
     stdio_buffers::release();
     detached::renew();
     if let (Some(engine), Some(ticket)) = (process.engine(), pass.ticket) {
