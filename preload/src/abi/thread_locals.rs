@@ -54,13 +54,13 @@ pub unsafe fn keep_blocks(thread: usize, may_write: impl FnOnce(usize) -> bool, 
     {
         return;
     }
-    let entries = (table - ENTRY_BYTES) as *mut [usize; 2];
+    let start = (table - ENTRY_BYTES) as *mut [usize; 2];
     // SAFETY: the table begins with the number of its entries; before the first of them is its generation.
-    let count = unsafe { (*entries)[0] }.min(bytes / ENTRY_BYTES - 2);
-    for index in 2..2 + count {
-        // SAFETY: an entry: where the block is, and what is to be freed.
-        unsafe { (*entries.add(index))[1] = 0 };
-    }
+    let count = unsafe { (*start)[0] }.min(bytes / ENTRY_BYTES - 2);
+    // SAFETY: as above; nobody else has them.
+    let entries = unsafe { std::slice::from_raw_parts_mut(start, 2 + count) };
+    // Where each block is, and what is to be freed.
+    entries[2..].iter_mut().for_each(|[_, freed]| *freed = 0);
 }
 
 /// What the compiler passes.

@@ -39,10 +39,10 @@ mod exported {
 /// Brings in the block that the program's allocator gives out next.
 fn bring_block_in() {
     // SAFETY: has no conditions.
-    let block = unsafe { libc::malloc(BLOCK_BYTES) }.cast::<u8>();
+    let block = unsafe { libc::malloc(BLOCK_BYTES) }.cast::<[u8; BLOCK_BYTES]>();
     if !block.is_null() {
-        // SAFETY: it has so many bytes; each may be on another page than the first.
-        (0..BLOCK_BYTES).for_each(|at| unsafe { block.add(at).write_volatile(0) });
+        // SAFETY: it has so many bytes.
+        unsafe { block.write_volatile([0; BLOCK_BYTES]) };
     }
     // SAFETY: allocated above.
     unsafe { libc::free(block.cast()) };
