@@ -86,6 +86,18 @@ fn a_program_that_runs_handlers_of_fork_itself_has_children_with_its_memory() {
 }
 
 #[test]
+fn threads_know_their_stacks_where_memory_that_is_given_out_is_missing() {
+    let directory = directory();
+    let flags = ["-pthread", "-rdynamic", "-fno-builtin"];
+    let program = compile_with(directory.path(), "attributes.c", "attributes", &flags);
+    assert_eq!(succeed(&mut Command::new(&program)), "exact\n", "natively");
+    for fault in ["thread", "signal"] {
+        let mut command = run_for_a_while("16M", fault);
+        assert_eq!(succeed(command.arg(&program)), "exact\n", "{fault}");
+    }
+}
+
+#[test]
 fn an_allocators_memory_is_managed_through_its_mappings() {
     let directory = directory();
     let program = with_an_allocator_in_it(directory.path(), "foreign.c");

@@ -129,21 +129,18 @@ unsafe extern "C" {
     static _r_debug: Debug;
 }
 
-/// Where the linker keeps what it knows of each object: for those that were loaded later in memory of the program's malloc.
-pub fn link_maps() -> Vec<usize> {
-    // Its list does not change during a walk.
-    let found = each_object(|_| {
-        let mut found = Vec::new();
-        // SAFETY: of the linker's; the first is there once something is loaded.
-        let mut map = unsafe { _r_debug.first };
-        while !map.is_null() {
-            found.push(map.addr());
-            // SAFETY: one of the list, which ends with null.
-            map = unsafe { (*map).next };
-        }
-        Some(found)
-    });
-    found.unwrap_or_default()
+/// Where a linker's next object is, from where it keeps what it knows of one.
+const NEXT: usize = std::mem::offset_of!(LinkMap, next);
+/// More than any program loads: another thread may take one out of the list meanwhile, and what is there then is anything.
+const OBJECTS_MAX: usize = 1 << 12;
+
+/// Where the linker keeps what it knows of each object: for those that were loaded later in memory of the program's malloc. `read`
+/// reads a word, if there is one. Takes no lock: who has the linker's may wait for the caller's.
+pub fn link_maps(mut read: impl FnMut(usize) -> Option<usize>) -> Vec<usize> {
+    // SAFETY: of the linker's; the first is there once something is loaded.
+    let first = unsafe { _r_debug.first }.addr();
+    let next = |map: &usize| read(map + NEXT).filter(|next| *next != 0);
+    std::iter::successors(Some(first), next).take(OBJECTS_MAX).collect()
 }
 
 struct Walk<'a, R> {

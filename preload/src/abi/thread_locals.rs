@@ -39,22 +39,24 @@ pub fn table() -> usize {
     unsafe { *(word as *const usize) - ENTRY_BYTES }
 }
 
-/// Has the blocks of another thread's table forgotten that they are to be freed, as far as the table lies within so many
-/// bytes: `thread` is that thread's pointer, and can be read.
+/// Where the table of another thread begins, as [`table`]; None if there is no thread at this pointer any more.
 ///
 /// # Safety
-/// The thread has ended, and its table can be written to, if what is at the pointer is a thread still.
-pub unsafe fn keep_blocks(thread: usize, may_write: impl FnOnce(usize) -> bool, bytes: usize) {
-    // SAFETY: it can be read.
+/// Three words at the pointer can be read.
+pub unsafe fn table_of(thread: usize) -> Option<usize> {
+    // SAFETY: the caller's promise.
     let [this, table, again] = unsafe { *(thread as *const [usize; 3]) };
     // Only this ABI says of a thread's pointer that it points to itself (glibc's tcbhead_t).
-    if !cfg!(target_arch = "x86_64")
-        || [this, again] != [thread; 2]
-        || !may_write(table - ENTRY_BYTES)
-    {
-        return;
-    }
-    let start = (table - ENTRY_BYTES) as *mut [usize; 2];
+    let is_thread = cfg!(target_arch = "x86_64") && [this, again] == [thread; 2];
+    is_thread.then(|| table - ENTRY_BYTES)
+}
+
+/// Has the blocks of a table forgotten that they are to be freed, as far as it lies within so many bytes.
+///
+/// # Safety
+/// What [`table_of`] has returned for a thread that has ended; it can be written to.
+pub unsafe fn keep_blocks(table: usize, bytes: usize) {
+    let start = table as *mut [usize; 2];
     // SAFETY: the table begins with the number of its entries; before the first of them is its generation.
     let count = unsafe { (*start)[0] }.min(bytes / ENTRY_BYTES - 2);
     // SAFETY: as above; nobody else has them.

@@ -1,7 +1,7 @@
 //! pthread_getattr_np: the C library has the kernel write a thread's CPUs to a block of malloc's, which in a program with an
 //! allocator of its own is managed memory, and may be missing.
 use super::held::is_needed;
-use crate::abi::next::next_functions;
+use crate::abi::next::{call_at, next_functions};
 use crate::abi::raw::Errno;
 
 next_functions! {
@@ -11,9 +11,10 @@ next_functions! {
     ) -> Errno;
 }
 
-/// What the C library asks for first: room for 256 CPUs.
-const BLOCK_BYTES: usize = 32;
-/// The block may be another the next time, or have left again.
+/// What the C library asks for, in bytes: room for 256 CPUs, or for as many as there may be, and, for the first thread, a stream's
+/// buffer.
+const BLOCKS: std::ops::RangeInclusive<u32> = 5..=12;
+/// The blocks may be others the next time, or have left again.
 const TRIES_MAX: u32 = 1000;
 
 mod exported {
@@ -26,24 +27,35 @@ mod exported {
     ) -> Errno {
         let mut error = super::pthread_getattr_np(thread, attributes);
         for _ in 0..TRIES_MAX {
-            if error != libc::EFAULT || !is_needed() {
+            if ![libc::EFAULT, libc::ENOENT].contains(&error) || !is_needed() {
                 break;
             }
-            bring_block_in();
+            bring_blocks_in();
             error = super::pthread_getattr_np(thread, attributes);
         }
         error
     }
 }
 
-/// Brings in the block that the program's allocator gives out next.
-fn bring_block_in() {
-    // SAFETY: has no conditions.
-    let block = unsafe { libc::malloc(BLOCK_BYTES) }.cast::<[u8; BLOCK_BYTES]>();
-    if !block.is_null() {
-        // SAFETY: it has so many bytes.
-        unsafe { block.write_volatile([0; BLOCK_BYTES]) };
-    }
-    // SAFETY: allocated above.
-    unsafe { libc::free(block.cast()) };
+/// Brings in the blocks that the program's allocator gives out next.
+fn bring_blocks_in() {
+    let [malloc, free] = [c"malloc", c"free"].map(|name| {
+        // The first in the linker's order: what the C library calls, and not what this library does.
+        // SAFETY: the name is a C string.
+        unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }
+    });
+    // SAFETY: the functions of these names take one argument.
+    let call = |function, argument| unsafe { call_at(function, &[argument, 0, 0, 0, 0, 0]) };
+    let blocks = BLOCKS.map(|power| {
+        let bytes = 1usize << power;
+        let block = call(malloc, bytes);
+        // A page at most: it begins on one, and ends on that or the next.
+        for end in [block, block + bytes - 1].into_iter().filter(|_| block != 0) {
+            // SAFETY: within the block.
+            unsafe { (end as *mut u8).write_volatile(0) };
+        }
+        block
+    });
+    let blocks: Vec<usize> = blocks.collect();
+    blocks.into_iter().for_each(|block| _ = call(free, block));
 }

@@ -25,7 +25,8 @@ next_functions! {
 /// Pages with tables of threads, also of some that have ended: their stacks may be used again.
 static TABLES: Lock<BTreeSet<usize>> = Lock::new(BTreeSet::new());
 
-/// The pointers of threads that there are, or whose stacks the C library may have kept.
+/// The pointers of threads that there are, or whose stacks the C library may have kept: never on stacks of the program's, whose
+/// tables go with the thread.
 static THREADS: Lock<BTreeSet<usize>> = Lock::new(BTreeSet::new());
 
 /// Pages with the locales that there were.
@@ -59,11 +60,26 @@ unsafe extern "C" fn on_end(_: *mut c_void) {
     note_table();
 }
 
+/// Whose stack a thread is on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stack {
+    /// The C library's, which may keep it for other threads, with the thread's table.
+    Libc,
+    Program,
+}
+
 /// On a new thread: its table is one that a fork may need.
-pub fn note_thread() {
+pub fn note_thread(stack: Stack) {
     if !allocator::is_foreign() {
         return;
     }
+    let blocked = Blocked::new();
+    let (mut threads, pointer) = (THREADS.lock(), thread_locals::pointer());
+    match stack {
+        Stack::Libc => threads.insert(pointer),
+        Stack::Program => threads.remove(&pointer),
+    };
+    drop((threads, blocked));
     note_table();
     let noted = std::ptr::dangling::<c_void>();
     // SAFETY: a key that does not exist is refused; the value only tells that there is one.
@@ -73,7 +89,6 @@ pub fn note_thread() {
 fn note_table() {
     let _blocked = Blocked::new();
     TABLES.lock().extend(pages_of(thread_locals::table()));
-    THREADS.lock().insert(thread_locals::pointer());
 }
 
 /// The pages that a table is in; the second may not be there.
@@ -161,14 +176,21 @@ pub fn keep_blocks() {
     }
     let (tables, own) = (TABLES.lock(), thread_locals::pointer());
     let may_write = |table| pages_of(table).iter().all(|page| tables.contains(page));
-    let mut reader = Reader::default();
-    for thread in THREADS.lock().iter().copied().filter(|thread| *thread != own) {
-        let bytes = THREAD_BYTES;
-        if !process::is_managed(thread) && reader.can_read(Span { address: thread, bytes }) {
-            // SAFETY: other threads are not in the child, and `pin` has kept the pages of their tables.
-            unsafe { thread_locals::keep_blocks(thread, may_write, TABLE_BYTES) };
-        }
+    let threads = THREADS.lock();
+    let others = threads.iter().filter(|thread| **thread != own);
+    let others = others.filter_map(|thread| table_of(*thread));
+    for table in others.filter(|table| may_write(*table)) {
+        // SAFETY: other threads are not in the child, and `pin` has kept the pages of their tables.
+        unsafe { thread_locals::keep_blocks(table, TABLE_BYTES) };
     }
+}
+
+/// The table of a thread, if there is one still.
+fn table_of(thread: usize) -> Option<usize> {
+    let span = Span { address: thread, bytes: THREAD_BYTES };
+    let can_read = !process::is_managed(thread) && Reader::default().can_read(span);
+    // SAFETY: it can be read.
+    can_read.then(|| unsafe { thread_locals::table_of(thread) }).flatten()
 }
 
 /// Keeps in RAM what a fork needs; called while the engine still serves faults.
@@ -176,15 +198,21 @@ pub fn pin(process: &Process) -> Vec<PageRange> {
     if process.engine().is_none() || !allocator::is_foreign() {
         return Vec::new();
     }
-    let mut pages = TABLES.lock().clone();
+    let mut tables = TABLES.lock();
+    // One moves when a library is used for which it is too short.
+    tables.extend(THREADS.lock().iter().filter_map(|thread| table_of(*thread)).flat_map(pages_of));
+    let mut pages = tables.clone();
+    drop(tables);
     pages.extend(LOCALES.lock().iter());
+    let mut reader = Reader::default();
+    let maps = link_maps(|address| reader.value(address));
     // What is gone is not there to be pinned.
     pages
         .into_iter()
         .map(span_of)
         .chain(streams())
         .chain(named())
-        .chain(link_maps().into_iter().map(|address| Span { address, bytes: LINK_MAP_BYTES }))
+        .chain(maps.into_iter().map(|address| Span { address, bytes: LINK_MAP_BYTES }))
         .filter_map(|span| held::hold_for_fork(process, span))
         .collect()
 }

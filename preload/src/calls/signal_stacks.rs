@@ -4,7 +4,7 @@
 use super::arguments::Arguments;
 use super::detached;
 use super::held::{self, Held, is_needed, values};
-use super::libc_memory;
+use super::libc_memory::{self, Stack};
 use super::reading::Reader;
 use super::signals::is_by_signal;
 use super::trap;
@@ -369,6 +369,7 @@ struct Start {
     argument: *mut c_void,
     /// It runs the program's code.
     is_programs: bool,
+    stack: Stack,
     /// Where it says its number, if that is asked for.
     number: Option<Arc<AtomicU64>>,
 }
@@ -390,7 +391,9 @@ pub extern "C" fn create_thread(
     let attributes = making.as_ref().and_then(detached::Making::attributes).unwrap_or(attributes);
     let number = making.as_ref().filter(|making| making.is_detached()).map(|_| Arc::default());
     let said = number.clone();
-    let start = Box::into_raw(Box::new(Start { function, argument, is_programs, number }));
+    let is_libcs = detached::stack_of(attributes).is_none();
+    let stack = if is_libcs { Stack::Libc } else { Stack::Program };
+    let start = Box::into_raw(Box::new(Start { function, argument, is_programs, stack, number }));
     let error = pthread_create(thread, attributes, run_thread, start.cast());
     if let Some(making) = making {
         // Not what is at `thread`: the new thread may have freed that.
@@ -416,7 +419,7 @@ fn heard(number: &AtomicU64) -> libc::pthread_t {
 extern "C" fn run_thread(start: *mut c_void) -> *mut c_void {
     // SAFETY: `create_thread` made the box for this thread.
     let start = unsafe { Box::from_raw(start.cast::<Start>()) };
-    let Start { function, argument, is_programs, number } = *start;
+    let Start { function, argument, is_programs, stack, number } = *start;
     if let Some(number) = number {
         // SAFETY: has no conditions.
         number.store(unsafe { libc::pthread_self() }, Ordering::Release);
@@ -427,7 +430,7 @@ extern "C" fn run_thread(start: *mut c_void) -> *mut c_void {
     if is_programs {
         trap::arm_thread();
     }
-    libc_memory::note_thread();
+    libc_memory::note_thread(stack);
     function(argument)
 }
 
