@@ -68,6 +68,7 @@ static void *use(void *number) {
     free(malloc(100));
     pthread_barrier_wait(&all);
     for (;;) pause();
+    return number;
 }
 
 static int leave(void *to) { longjmp(*(jmp_buf *)to, 1); }
