@@ -39,13 +39,9 @@ pub fn table() -> usize {
     unsafe { *(word as *const usize) - ENTRY_BYTES }
 }
 
-/// Where the table of another thread begins, as [`table`]; None if there is no thread at this pointer any more.
-///
-/// # Safety
-/// Three words at the pointer can be read.
-pub unsafe fn table_of(thread: usize) -> Option<usize> {
-    // SAFETY: the caller's promise.
-    let [this, table, again] = unsafe { *(thread as *const [usize; 3]) };
+/// Where the table of another thread begins, as [`table`], by the words at that thread's pointer; None if no thread is there any
+/// more.
+pub fn table_of(thread: usize, [this, table, again]: [usize; 3]) -> Option<usize> {
     // Only this ABI says of a thread's pointer that it points to itself (glibc's tcbhead_t).
     let is_thread = cfg!(target_arch = "x86_64") && [this, again] == [thread; 2];
     is_thread.then(|| table - ENTRY_BYTES)

@@ -1,7 +1,7 @@
 //! pthread_getattr_np: the C library has the kernel write a thread's CPUs to a block of malloc's, which in a program with an
 //! allocator of its own is managed memory, and may be missing.
 use super::held::is_needed;
-use crate::abi::next::{call_at, next_functions};
+use crate::abi::next::{call_at, first, next_functions};
 use crate::abi::raw::Errno;
 
 next_functions! {
@@ -39,11 +39,8 @@ mod exported {
 
 /// Brings in the blocks that the program's allocator gives out next.
 fn bring_blocks_in() {
-    let [malloc, free] = [c"malloc", c"free"].map(|name| {
-        // The first in the linker's order: what the C library calls, and not what this library does.
-        // SAFETY: the name is a C string.
-        unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }
-    });
+    // What the C library calls, and not what this library does.
+    let [malloc, free] = [c"malloc", c"free"].map(first);
     // SAFETY: the functions of these names take one argument.
     let call = |function, argument| unsafe { call_at(function, &[argument, 0, 0, 0, 0, 0]) };
     let blocks = BLOCKS.map(|power| {

@@ -37,8 +37,6 @@ static LOCALES: Lock<BTreeSet<usize>> = Lock::new(BTreeSet::new());
 const TABLE_BYTES: usize = 2048;
 /// What the dynamic linker keeps of a library, where its thread-locals are: a new thread's table is made from that.
 const LINK_MAP_BYTES: usize = 1536;
-/// What is looked at of a thread.
-const THREAD_BYTES: usize = 3 * size_of::<usize>();
 /// Of what a variable points to, as much as is kept.
 const NAMED_BYTES: usize = 1024;
 /// A stream with its lock and its wide part.
@@ -187,10 +185,10 @@ pub fn keep_blocks() {
 
 /// The table of a thread, if there is one still.
 fn table_of(thread: usize) -> Option<usize> {
-    let span = Span { address: thread, bytes: THREAD_BYTES };
-    let can_read = !process::is_managed(thread) && Reader::default().can_read(span);
-    // SAFETY: it can be read.
-    can_read.then(|| unsafe { thread_locals::table_of(thread) }).flatten()
+    if process::is_managed(thread) {
+        return None;
+    }
+    thread_locals::table_of(thread, Reader::default().value(thread)?)
 }
 
 /// Keeps in RAM what a fork needs; called while the engine still serves faults.
