@@ -175,7 +175,9 @@ fn a_random_reader_gets_one_page_for_each_fault() {
         limit(50);
         let mut random = Random::new(seed());
         let engine = engine_with(way, ReadaheadPolicy::Stream);
-        let (_region, pages) = swapped(&engine, BYTES, 11);
+        // So large that the few blocks around a page that are tried have no three uses by chance, which would speak for
+        // more of them: in `BYTES` they had in one run of some hundred.
+        let (_region, pages) = swapped(&engine, 4 * BYTES, 11);
         // The streams of writing it all are forgotten first.
         (0..300).for_each(|_| pages.check(random.below(pages.count), 11));
         let grown = grown(&engine, || {
