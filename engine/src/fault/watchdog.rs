@@ -26,7 +26,7 @@ impl Core {
     /// A thread sleeps until another has done with a page.
     pub(crate) fn wait_owned_watched(&self, page: PageIndex) {
         let wait = Waits::of_this_thread(Waited::Page(page));
-        let _waiting = self.waits.begin(wait, |page| !self.pages.load(page).is_owned());
+        let _waiting = self.waits.begin(wait, |page| self.is_wait_over(page));
         self.pages.wait_owned(page);
     }
 
@@ -37,7 +37,11 @@ impl Core {
 
     /// A thread waits in the kernel until another has done with a page.
     pub(crate) fn note_fault_waits(&self, wait: Wait) {
-        self.waits.begin(wait, |page| !self.pages.load(page).is_owned()).leave();
+        self.waits.begin(wait, |page| self.is_wait_over(page)).leave();
+    }
+
+    fn is_wait_over(&self, page: PageIndex) -> bool {
+        !self.pages.load(page).is_owned()
     }
 
     /// A thread waits for a read, which brings its page; whether it is the first.
@@ -53,9 +57,8 @@ impl Core {
     fn report_stuck(&self, limit_ns: u64) -> bool {
         let now = clock::now_ns();
         let is_stuck = |wait: &Wait| {
-            let is_owned = |page| self.pages.load(page).is_owned();
             let goes_on = match wait.waited {
-                Waited::Page(page) => is_owned(page),
+                Waited::Page(page) => !self.is_wait_over(page),
                 Waited::Frame => true,
             };
             goes_on && now.saturating_sub(wait.since_ns) >= limit_ns
@@ -121,6 +124,7 @@ impl Core {
             if !self.is_stopping() {
                 futex::wait_for(&self.waits.changes, seen, pause_ns.min(awake_ns));
             }
+            self.waits.sweep(|page| self.is_wait_over(page));
             let now = clock::now_ns();
             if limit_ns > 0 && now >= quiet_until_ns && self.report_stuck(limit_ns) {
                 quiet_until_ns = now + limit_ns;

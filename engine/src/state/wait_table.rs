@@ -52,16 +52,27 @@ impl Entry {
     /// Takes the entry for a wait, if it is free, or its page is one for which nobody can be waiting.
     fn takes(&self, wait: Wait, is_over: impl Fn(PageIndex) -> bool) -> bool {
         let since_ns = self.since_ns.load(Ordering::Acquire);
-        let is_free = match (since_ns, self.waited()) {
-            (FREE, _) => true,
-            (TAKEN, _) | (_, Waited::Frame) => false,
-            (_, Waited::Page(page)) => is_over(page),
-        };
+        let is_free = since_ns == FREE || self.is_over(since_ns, is_over);
         let takes = is_free && self.passes(since_ns, TAKEN);
         if takes {
             self.set(wait);
         }
         takes
+    }
+
+    /// Nobody has the entry any more, if its page is one for which nobody can be waiting.
+    fn sweep(&self, is_over: impl Fn(PageIndex) -> bool) {
+        let since_ns = self.since_ns.load(Ordering::Acquire);
+        if self.is_over(since_ns, is_over) {
+            self.end(since_ns);
+        }
+    }
+
+    fn is_over(&self, since_ns: u64, is_over: impl Fn(PageIndex) -> bool) -> bool {
+        match self.waited() {
+            Waited::Page(page) => since_ns > TAKEN && is_over(page),
+            Waited::Frame => false,
+        }
     }
 
     /// A wait is over. The entry may be another's by now: then the page was free meanwhile.
@@ -115,6 +126,11 @@ impl<const ROOM: usize> WaitTable<ROOM> {
     /// All of them.
     pub fn list(&self) -> impl Iterator<Item = Wait> {
         self.entries.iter().filter_map(Entry::read)
+    }
+
+    /// Gives back the entries of waits that are over, as [`WaitTable::begin`] has it.
+    pub fn sweep(&self, is_over: impl Fn(PageIndex) -> bool) {
+        self.entries.iter().for_each(|entry| entry.sweep(&is_over));
     }
 
     /// There are none any more.

@@ -72,6 +72,12 @@ impl Waits {
         self.table.list()
     }
 
+    /// Forgets waits that are over without their end having been told, by [`Waiting::leave`]: a page that is owned again
+    /// later must not look as if they went on.
+    pub fn sweep(&self, is_over: impl Fn(PageIndex) -> bool) {
+        self.table.sweep(is_over);
+    }
+
     /// In a forked child, whose other threads are the parent's.
     pub fn forget(&self) {
         self.table.clear();
@@ -137,6 +143,26 @@ mod tests {
         drop(first);
         assert_eq!(waits.list().count(), 1);
         drop(second);
+        assert_eq!(waits.list().count(), 0);
+    }
+
+    #[test]
+    fn a_wait_that_was_left_is_swept_once_its_page_is_free_and_does_not_come_back() {
+        let waits = Waits::new();
+        let told = waits.begin(wait(1, 10), |_| false);
+        waits.begin(wait(2, 20), |_| false).leave();
+        let frame = Wait { waited: Waited::Frame, ..wait(3, 30) };
+        let for_frame = waits.begin(frame, |_| false);
+        waits.sweep(|_| false);
+        assert_eq!(waits.list().collect::<Vec<_>>(), [wait(1, 10), wait(2, 20), frame]);
+        waits.sweep(|page| page == 2);
+        assert_eq!(waits.list().collect::<Vec<_>>(), [wait(1, 10), frame]);
+        // What was swept may be another's before its own guard ends it.
+        waits.sweep(|_| true);
+        let later = waits.begin(wait(4, 40), |_| false);
+        drop(told);
+        assert_eq!(waits.list().collect::<Vec<_>>(), [wait(4, 40), frame]);
+        drop((later, for_frame));
         assert_eq!(waits.list().count(), 0);
     }
 
