@@ -176,6 +176,50 @@ static void without_handlers(void) {
     MUST(child > 0 && waitpid(child, &status, 0) == child && WEXITSTATUS(status) == 7);
 }
 
+static pthread_mutex_t forking = PTHREAD_MUTEX_INITIALIZER;
+
+static void lock(void) {
+    MUST(!pthread_mutex_lock(&forking));
+    usleep(2000);
+}
+
+static void unlock(void) {
+    MUST(!pthread_mutex_unlock(&forking));
+}
+
+enum { FORKS = 8 };
+
+// Children that stay: what keeps another child's parent suspended must not be theirs.
+static void *fork_beside(void *children) {
+    for (int i = 0; i < FORKS; i++) {
+        int child = fork();
+        MUST(child >= 0);
+        if (!child) for (;;) pause();
+        ((int *)children)[i] = child;
+    }
+    return 0;
+}
+
+// Forks of two threads wait for each other in the program's handlers, and one of them has its parent suspended.
+static void beside_each_other(void) {
+    pthread_t thread;
+    int children[FORKS], status;
+    MUST(!pthread_atfork(lock, unlock, unlock));
+    MUST(!pthread_create(&thread, 0, fork_beside, children));
+    for (int i = 0; i < FORKS; i++) {
+        int child = syscall(SYS_clone, CLONE_VFORK | SIGCHLD, 0, 0, 0, 0);
+        if (!child) {
+            check(memory, 16, 1);
+            _exit(7);
+        }
+        MUST(child > 0 && waitpid(child, &status, 0) == child && WEXITSTATUS(status) == 7);
+    }
+    MUST(!pthread_join(thread, 0));
+    for (int i = 0; i < FORKS; i++) {
+        MUST(!kill(children[i], SIGKILL) && waitpid(children[i], &status, 0) == children[i]);
+    }
+}
+
 int main(int count, char **arguments) {
     int namespaces = geteuid() ? CLONE_NEWUSER : 0;
     memory = map(BYTES);
@@ -192,6 +236,7 @@ int main(int count, char **arguments) {
     every_way(namespaces | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS, SIGCHLD);
     suspended();
     without_handlers();
+    beside_each_other();
     MUST(syscall(SYS_clone, CLONE_NEWNS | CLONE_FS | SIGCHLD, 0, 0, 0, 0) == -1 && errno == EINVAL);
     MUST(RAW(SYS_clone, CLONE_NEWNS | CLONE_FS | SIGCHLD) == -EINVAL);
     check(memory, PAGES, 1);

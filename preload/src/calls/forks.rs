@@ -19,7 +19,7 @@ use libc::{
 use libc::{CLONE_PIDFD, CLONE_SETTLS, CLONE_THREAD, CLONE_VFORK, CLONE_VM, SIGCHLD};
 use libc::{c_int, c_long, c_void};
 use std::cell::Cell;
-use std::io::{PipeReader, Read};
+use std::io::{ErrorKind, PipeReader, Read};
 use std::os::fd::OwnedFd;
 use userswap::internals::PageRange;
 use userswap::internals::lock::Lock;
@@ -143,12 +143,14 @@ struct Exchange {
     call: Call,
     pids: [c_int; LEVELS_MAX],
     pidfd: c_int,
+    /// While the child is made, if its parent is to be suspended (CLONE_VFORK).
+    suspended: Option<Suspended>,
+    /// Why there is to be no child.
+    failure: Option<Errno>,
 }
 
 thread_local! {
     static EXCHANGE: Cell<*mut Exchange> = const { Cell::new(std::ptr::null_mut()) };
-    /// This thread has `SUSPENDING`.
-    static IS_SUSPENDING: Cell<bool> = const { Cell::new(false) };
     /// All calls of this thread are caught.
     static IS_OPEN: Cell<bool> = const { Cell::new(false) };
 }
@@ -169,19 +171,14 @@ pub fn fork(wanted: &Wanted, call: Call) -> usize {
     if wanted.has(CLONE_NEWUSER) {
         by_number::gather_rights();
     }
-    let suspended = match wanted.has(CLONE_VFORK).then(Suspended::new).transpose() {
-        Ok(suspended) => suspended,
-        Err(number) => return error(number),
-    };
-    let mut exchange = Exchange { wanted: *wanted, call, pids: [0; LEVELS_MAX], pidfd: -1 };
-    exchange.read_pids();
+    let mut exchange = Exchange::new(*wanted, call);
     EXCHANGE.set(&raw mut exchange);
     let child = brackets::fork();
     EXCHANGE.set(std::ptr::null_mut());
     match child {
-        0 => exchange.finish_child(suspended),
-        1.. => exchange.finish_parent(child, suspended),
-        _ => drop(suspended),
+        0 => exchange.finish_child(),
+        1.. => exchange.finish_parent(child),
+        _ => {}
     }
     answer(child)
 }
@@ -192,23 +189,29 @@ fn answer(child: c_int) -> usize {
 
 /// What is caught gets here.
 static IS_TAKEN: Lock<bool> = Lock::new(false);
-/// A parent is about to be suspended: no other fork may have a child with its end of the pipe.
-static SUSPENDING: Lock<()> = Lock::new(());
+/// A thread forks: no other child may have the end of a pipe that keeps this one's parent suspended. Only taken when the
+/// program's handlers have run, which may wait for each other.
+static FORKING: Lock<()> = Lock::new(());
+
+/// The fork of this thread whose clone is to be exchanged.
+fn exchange<'a>() -> Option<&'a mut Exchange> {
+    // SAFETY: it is on the stack of this thread's `fork`, which waits, and nobody keeps what this returns.
+    unsafe { EXCHANGE.get().as_mut() }
+}
 
 /// Before a fork: no other thread is in between.
 pub fn hold() {
-    if !IS_SUSPENDING.get() {
-        SUSPENDING.hold();
-    }
+    FORKING.hold();
+    exchange().into_iter().for_each(Exchange::suspend);
     IS_TAKEN.hold();
 }
 
 /// After it, on both sides.
 pub fn release() {
     IS_TAKEN.release();
-    if !IS_SUSPENDING.get() {
-        SUSPENDING.release();
-    }
+    let suspended = exchange().and_then(|exchange| exchange.suspended.as_mut());
+    suspended.into_iter().for_each(|suspended| drop(suspended.going_on.take()));
+    FORKING.release();
 }
 
 /// Whether this kernel catches calls, and what is caught gets here.
@@ -229,16 +232,31 @@ fn can_exchange() -> bool {
 }
 
 impl Exchange {
-    /// The kernel reads them while the engine stands still.
-    fn read_pids(&mut self) {
-        let (from, to) = (self.wanted.pids as *const u8, self.pids.as_mut_ptr().cast());
-        let bytes = self.wanted.pids_count as usize * size_of::<c_int>();
+    /// The numbers that are wanted are read here: the kernel reads them while the engine stands still.
+    fn new(wanted: Wanted, call: Call) -> Self {
+        let mut pids: [c_int; LEVELS_MAX] = [0; LEVELS_MAX];
+        let (from, to) = (wanted.pids as *const u8, pids.as_mut_ptr().cast());
+        let bytes = wanted.pids_count as usize * size_of::<c_int>();
         // SAFETY: the program passes as many, and there is room for the most.
         unsafe { std::ptr::copy_nonoverlapping(from, to, bytes) };
+        Self { wanted, call, pids, pidfd: -1, suspended: None, failure: None }
+    }
+
+    /// The parent will be suspended, if that is wanted.
+    fn suspend(&mut self) {
+        if self.wanted.has(CLONE_VFORK) {
+            match Suspended::new() {
+                Ok(suspended) => self.suspended = Some(suspended),
+                Err(number) => self.failure = Some(number),
+            }
+        }
     }
 
     /// Makes the child, in place of the C library's call; what the kernel returns.
     fn make_child(&mut self, child: usize) -> usize {
+        if let Some(number) = self.failure {
+            return error(number);
+        }
         let wanted = self.wanted.for_kernel(child, &mut self.pidfd, &self.pids);
         match self.call {
             Call::Clone3 => {
@@ -252,17 +270,17 @@ impl Exchange {
         }
     }
 
-    fn finish_parent(&self, child: c_int, suspended: Option<Suspended>) {
+    fn finish_parent(&mut self, child: c_int) {
         let Wanted { parent, pidfd, .. } = self.wanted;
         let wanted = [(CLONE_PARENT_SETTID, parent, child), (CLONE_PIDFD, pidfd, self.pidfd)];
         for (_, address, number) in wanted.into_iter().filter(|(flag, ..)| self.wanted.has(*flag)) {
             // SAFETY: the program's, for this.
             unsafe { (address as *mut c_int).write_unaligned(number) };
         }
-        suspended.into_iter().for_each(Suspended::wait);
+        self.suspended.take().into_iter().for_each(Suspended::wait);
     }
 
-    fn finish_child(&self, suspended: Option<Suspended>) {
+    fn finish_child(&self) {
         let address = self.wanted.child;
         if self.wanted.has(CLONE_CHILD_SETTID) {
             // SAFETY: has no conditions.
@@ -276,7 +294,6 @@ impl Exchange {
         if self.wanted.flags & CLONE_CLEAR_SIGHAND != 0 {
             signals::forget_handlers();
         }
-        suspended.into_iter().for_each(Suspended::begin);
     }
 }
 
@@ -287,49 +304,22 @@ static GOING_ON: Lock<Option<Own<OwnedFd>>> = Lock::new(None);
 /// from letting its other threads go on.
 struct Suspended {
     end: PipeReader,
-    going_on: Own<OwnedFd>,
-    alone: Alone,
-}
-
-/// As long as no other thread forks: until the parent no longer has the child's end.
-struct Alone;
-
-impl Alone {
-    fn new() -> Self {
-        SUSPENDING.hold();
-        IS_SUSPENDING.set(true);
-        Self
-    }
-}
-
-impl Drop for Alone {
-    fn drop(&mut self) {
-        IS_SUSPENDING.set(false);
-        SUSPENDING.release();
-    }
+    /// As long as the child is being made: it keeps it then, and the parent does not.
+    going_on: Option<Own<OwnedFd>>,
 }
 
 impl Suspended {
     fn new() -> Result<Self, Errno> {
-        let alone = Alone::new();
         let _raised = descriptors::Raised::new();
         let (end, going_on) =
             std::io::pipe().map_err(|error| error.raw_os_error().unwrap_or(libc::EMFILE))?;
-        Ok(Self { end, going_on: Own::raised(going_on.into()), alone })
+        Ok(Self { end, going_on: Some(Own::raised(going_on.into())) })
     }
 
-    fn wait(self) {
-        let Self { mut end, going_on, alone } = self;
-        drop(going_on);
-        drop(alone);
-        // Signals do not end it, as they do not end the kernel's.
-        while end.read(&mut [0]).is_err_and(|error| error.kind() == std::io::ErrorKind::Interrupted)
-        {
-        }
-    }
-
-    fn begin(self) {
-        *GOING_ON.lock() = Some(self.going_on);
+    /// Signals do not end it, as they do not end the kernel's.
+    fn wait(mut self) {
+        let is_interrupted = |error: std::io::Error| error.kind() == ErrorKind::Interrupted;
+        while self.end.read(&mut [0]).is_err_and(is_interrupted) {}
     }
 }
 
@@ -376,9 +366,10 @@ pub fn close() {
 /// In the child: what was caught is not there.
 pub fn forget() {
     IS_OPEN.set(false);
+    let suspended = exchange().and_then(|exchange| exchange.suspended.as_mut());
     // A child of the child's keeps no grandparent waiting.
     if let Some(mut going_on) = GOING_ON.try_lock() {
-        drop(going_on.take());
+        *going_on = suspended.and_then(|suspended| suspended.going_on.take());
     }
 }
 
@@ -395,9 +386,7 @@ pub fn is_open() -> bool {
 /// A call of the C library's on its way to a child.
 pub fn serve(context: &mut Context, frame: *mut c_void) {
     let (number, arguments) = (context.number(), context.arguments());
-    // SAFETY: the exchange is on the stack of this thread's fork, below this handler.
-    let exchange = unsafe { EXCHANGE.get().as_mut() };
-    if let (libc::SYS_clone, Some(exchange)) = (number, exchange) {
+    if let (libc::SYS_clone, Some(exchange)) = (number, exchange()) {
         // From here on nothing is caught, so that this handler can return as any does.
         stop_catching();
         let [_, _, _, child, ..] = arguments;
