@@ -106,6 +106,11 @@ fn the_end_of_a_programs_data_goes_back_to_where_it_was() {
 }
 
 #[test]
+fn a_program_with_its_own_malloc_has_all_memory_behind_its_data_for_itself() {
+    everywhere("16M", "own_break.c", |_| Vec::new());
+}
+
+#[test]
 fn what_may_make_next_to_no_calls_ends_as_it_says() {
     everywhere("16M", "filter_ends.c", |_| Vec::new());
 }

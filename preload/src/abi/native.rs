@@ -1,9 +1,13 @@
 //! glibc's own malloc under the names it exports for this purpose: the heap of everything that must never
 //! be paged by the engine, which is the engine itself, this library, and the C library. They are the C
 //! library's own, also where another allocator defines these names.
+use super::allocator;
+use super::raw::{self, MapRequest, Span};
 use super::symbols::symbol_functions;
+use super::system_call::make;
 use libc::{c_void, size_t};
 use std::alloc::{GlobalAlloc, Layout};
+use userswap::internals::PAGE_BYTES;
 
 symbol_functions! { Libc:
     fn malloc(bytes: size_t) -> *mut c_void = c"__libc_malloc";
@@ -88,8 +92,9 @@ mod wrapped {
 /// What a process needs of this heap twice over; less than a huge page, which would be in memory whole.
 const HEAP_BYTES: size_t = 1 << 20;
 
-/// In the constructor: the heap behind the program's data gets its room at once. A program that takes memory there itself
-/// (brk), and gives it back by going to where the end was before, would else give back what is ours.
+/// In the constructor, before anything is allocated: the heap behind the program's data gets its room at once. A program that
+/// takes memory there itself (brk), and gives it back by going to where the end was before, would else give back what is ours.
+/// One with a malloc of its own may take for granted that all memory there is its own: there the heap gets its room elsewhere.
 pub fn widen() {
     /// Settings, and what glibc begins with.
     const TRIM_THRESHOLD: libc::c_int = -1;
@@ -99,11 +104,34 @@ pub fn widen() {
     let set = |setting, value| unsafe { mallopt(setting, value) };
     set(TRIM_THRESHOLD, libc::c_int::MAX);
     set(MAP_THRESHOLD, libc::c_int::MAX >> 6);
+    let fence = allocator::is_foreign().then(Fence::new);
     // SAFETY: any size may be asked for; where there is no room, none is had.
     let block = unsafe { malloc(HEAP_BYTES) };
+    drop(fence);
     // SAFETY: the block is from above, or null.
     unsafe { free(block) };
     set(MAP_THRESHOLD, MAP_THRESHOLD_BYTES);
+}
+
+/// A page at the end of the program's data: as long as it is there, that has no room to grow, and glibc maps what it needs.
+struct Fence(Option<Span>);
+
+impl Fence {
+    fn new() -> Self {
+        let end = make(libc::SYS_brk, [0; 6]).next_multiple_of(PAGE_BYTES);
+        let page = Span { address: end, bytes: PAGE_BYTES };
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
+        let Span { address, bytes } = page;
+        let protection = libc::PROT_NONE;
+        let request = MapRequest { address, bytes, protection, flags, fd: -1, offset: 0 };
+        Self(raw::map(request).is_ok().then_some(page))
+    }
+}
+
+impl Drop for Fence {
+    fn drop(&mut self) {
+        self.0.take().into_iter().for_each(|page| _ = raw::unmap(page));
+    }
 }
 
 /// glibc aligns every block to this, and so does mimalloc, in bytes.

@@ -34,12 +34,6 @@ impl Next {
     }
 }
 
-/// The first function of a name in the order of the linker, which may be the program's; null if there is none.
-pub fn first(name: &std::ffi::CStr) -> *mut c_void {
-    // SAFETY: the name is a C string.
-    unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }
-}
-
 type Function = unsafe extern "C-unwind" fn(usize, usize, usize, usize, usize, usize) -> usize;
 
 /// Calls the function at an address, whatever integers and pointers it takes: they travel alike.

@@ -100,6 +100,12 @@ pub fn is_libcs(name: &CStr) -> bool {
     first.unwrap_or(true)
 }
 
+/// The first definition of a name in the linker's order, which may be the program's. A dlsym that finds none has the program's
+/// malloc keep its message, and its free take that back, which in a constructor neither may be ready for.
+pub fn first(name: &CStr) -> Option<usize> {
+    each_object(|object| object.find(name))
+}
+
 /// Calls `visit` with the loaded objects, in the linker's order, until it returns something.
 pub fn each_object<R>(mut visit: impl FnMut(&Object) -> Option<R>) -> Option<R> {
     let mut walk = Walk { visit: &mut visit, result: None };

@@ -1,8 +1,10 @@
 //! pthread_getattr_np: the C library has the kernel write a thread's CPUs to a block of malloc's, which in a program with an
 //! allocator of its own is managed memory, and may be missing.
 use super::held::is_needed;
-use crate::abi::next::{call_at, first, next_functions};
+use crate::abi::next::{call_at, next_functions};
 use crate::abi::raw::Errno;
+use crate::abi::symbols;
+use libc::c_void;
 
 next_functions! {
     /// Returns its error.
@@ -40,9 +42,11 @@ mod exported {
 /// Brings in the blocks that the program's allocator gives out next.
 fn bring_blocks_in() {
     // What the C library calls, and not what this library does.
-    let [malloc, free] = [c"malloc", c"free"].map(first);
+    let [Some(malloc), Some(free)] = [c"malloc", c"free"].map(symbols::first) else { return };
     // SAFETY: the functions of these names take one argument.
-    let call = |function, argument| unsafe { call_at(function, &[argument, 0, 0, 0, 0, 0]) };
+    let call = |function, argument| unsafe {
+        call_at(function as *const c_void, &[argument, 0, 0, 0, 0, 0])
+    };
     let blocks = BLOCKS.map(|power| {
         let bytes = 1usize << power;
         let block = call(malloc, bytes);

@@ -4,8 +4,8 @@
 //! Such a clone is a fork of the C library's here, which runs the same handlers: each would wait for a lock that its own
 //! thread has taken. So the program's are ended before that, and begun again after it, on both sides, for what the program
 //! does next. They have no standard name; these are Mozilla's (mozglue's interposer of `__register_atfork`).
-use crate::abi::next::first;
 use crate::abi::raw;
+use crate::abi::symbols;
 use std::cell::Cell;
 use std::ffi::CStr;
 use std::sync::OnceLock;
@@ -45,8 +45,8 @@ pub fn install() {
 }
 
 fn look_up(name: &CStr) -> Option<unsafe extern "C" fn()> {
-    // SAFETY: null, or a function that takes and returns nothing, as its mangled name says.
-    unsafe { std::mem::transmute(first(name)) }
+    // SAFETY: a function that takes and returns nothing, as its mangled name says.
+    symbols::first(name).map(|address| unsafe { std::mem::transmute(address) })
 }
 
 /// Forks outside of the program's handlers.

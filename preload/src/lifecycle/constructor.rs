@@ -40,6 +40,7 @@ extern "C" fn construct(_: c_int, _: Texts, environment: Texts) {
     let Some(text) = value_in(environment, OPTIONS_VARIABLE).filter(|text| !text.is_empty()) else {
         return;
     };
+    native::widen();
     if let Some(preloaded) = value_in(environment, "LD_PRELOAD") {
         children::start(text, preloaded);
     }
@@ -92,7 +93,6 @@ fn start(text: &str) -> Result<(), String> {
     if bytes < options.ram_bytes {
         return Err(format!("only {bytes} bytes of address space: raise the limit (ulimit -v)"));
     }
-    native::widen();
     notices::start(&options);
     signals::start(&options);
     held::start(&options);
