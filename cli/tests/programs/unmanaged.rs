@@ -222,3 +222,20 @@ fn memory_outside_the_budget_is_told_of_once() {
         assert_eq!(told(how, &[]), "", "{how}");
     }
 }
+
+#[test]
+fn a_program_under_valgrind_is_left_alone_and_its_children_are_managed() {
+    let directory = directory();
+    let program = compile(directory.path(), "large.c");
+    // What valgrind, which is not needed for this, puts into the environment of a program that it runs itself; the linker says
+    // that there is no such library.
+    let script = format!(
+        "LD_PRELOAD=/nowhere/vgpreload_core-amd64-linux.so:$LD_PRELOAD sh -c '{0}; LD_PRELOAD=${{LD_PRELOAD#*:}} {0}'",
+        program.display()
+    );
+    let outcome =
+        Outcome::of(managed(directory.path()).args(["--", "sh", "-c", &script]), directory.path());
+    let printed = Outcome::of(&mut Command::new(&program), directory.path()).printed;
+    assert_eq!(outcome.printed, printed.repeat(2), "{}", outcome.told);
+    assert_eq!(outcome.swapped(), 1, "the second alone: {}", outcome.told);
+}

@@ -40,8 +40,12 @@ extern "C" fn construct(_: c_int, _: Texts, environment: Texts) {
     let Some(text) = value_in(environment, OPTIONS_VARIABLE).filter(|text| !text.is_empty()) else {
         return;
     };
+    let preloaded = value_in(environment, "LD_PRELOAD");
+    if preloaded.is_some_and(is_under_valgrind) {
+        return;
+    }
     native::widen();
-    if let Some(preloaded) = value_in(environment, "LD_PRELOAD") {
+    if let Some(preloaded) = preloaded {
         children::start(text, preloaded);
     }
     if let Err(reason) = start(&text.to_string_lossy()) {
@@ -49,6 +53,15 @@ extern "C" fn construct(_: c_int, _: Texts, environment: Texts) {
         raw::exit_now(1);
     }
 }
+
+/// Whether valgrind runs the program's instructions itself, in its own process, which is statically linked and known to be
+/// unmanaged. It has no address space for an arena, and knows nothing of faults that are served. Its manual has programs ask so.
+fn is_under_valgrind(preloaded: &CStr) -> bool {
+    preloaded.to_bytes().windows(VALGRINDS.len()).any(|name| name == VALGRINDS)
+}
+
+/// How the names of its libraries begin.
+const VALGRINDS: &[u8] = b"/vgpreload_";
 
 /// The value of a variable. The C library has not been told of its environment yet: what the dynamic
 /// linker passes on is read.
