@@ -51,6 +51,18 @@ static void fill_and_fork(int round) {
     MUST(munmap(block, BYTES) == 0);
 }
 
+// Ten thousand parts with rights of their own.
+static void protect_pages(void) {
+    long pages = 20000;
+    char *block = mmap(NULL, pages * PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    MUST(block != MAP_FAILED);
+    for (long page = 0; page < pages; page += 2) MUST(!mprotect(block + page * PAGE, PAGE, PROT_READ | PROT_WRITE));
+    for (long page = 0; page < pages; page += 200) block[page * PAGE] = (char)page;
+    fill_and_fork(3);
+    for (long page = 0; page < pages; page += 200) MUST(block[page * PAGE] == (char)page);
+    MUST(!munmap(block, pages * PAGE));
+}
+
 int main(void) {
     MUST(frees == 0);
     char text[1024], *end = sbrk(0);
@@ -68,6 +80,10 @@ int main(void) {
         if (done == HEAP / 2) fill_and_fork(1);
     }
     fill_and_fork(2);
+    // An end that is anywhere, and what has the library take much more than it begins with.
+    MUST(sbrk(100) == end + HEAP);
+    protect_pages();
+    MUST(sbrk(0) == end + HEAP + 100);
     for (long i = 0; i < HEAP; i++) MUST(end[i] == (char)(i / (2 * PAGE) * 2));
     puts("exact");
 }

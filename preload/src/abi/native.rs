@@ -1,7 +1,6 @@
 //! glibc's own malloc under the names it exports for this purpose: the heap of everything that must never
 //! be paged by the engine, which is the engine itself, this library, and the C library. They are the C
 //! library's own, also where another allocator defines these names.
-use super::allocator;
 use super::raw::{self, MapRequest, Span};
 use super::symbols::symbol_functions;
 use super::system_call::make;
@@ -91,11 +90,38 @@ mod wrapped {
 
 /// What a process needs of this heap twice over; less than a huge page, which would be in memory whole.
 const HEAP_BYTES: size_t = 1 << 20;
+/// The same where the heap must never grow; what is not used of it is not in memory.
+const HEAP_BYTES_ELSEWHERE: size_t = 16 << 20;
 
 /// In the constructor, before anything is allocated: the heap behind the program's data gets its room at once. A program that
 /// takes memory there itself (brk), and gives it back by going to where the end was before, would else give back what is ours.
-/// One with a malloc of its own may take for granted that all memory there is its own: there the heap gets its room elsewhere.
 pub fn widen() {
+    let block = room(HEAP_BYTES);
+    // SAFETY: the block is from this heap, or null.
+    unsafe { free(block) };
+}
+
+/// The same for a program with a malloc of its own, which may take for granted that all memory behind its data is its own: the
+/// heap gets its room elsewhere. glibc would look there for more.
+pub fn widen_elsewhere() {
+    let errno = raw::errno();
+    let fence = Fence::new();
+    let block = room(HEAP_BYTES_ELSEWHERE);
+    drop(fence);
+    if !block.is_null() {
+        let start = block.addr().next_multiple_of(PAGE_BYTES);
+        let bytes = (block.addr() + HEAP_BYTES_ELSEWHERE - start) / PAGE_BYTES * PAGE_BYTES;
+        // Without it a huge page would be in memory whole; a kernel without huge pages refuses.
+        let _ = raw::advise(Span { address: start, bytes }, libc::MADV_NOHUGEPAGE);
+    }
+    // SAFETY: the block is from this heap, or null.
+    unsafe { free(block) };
+    raw::set_errno(errno);
+}
+
+/// A block at the end of the heap, which is not mapped by itself, and is not given back to the kernel when it is free; null
+/// where there is no room.
+fn room(bytes: size_t) -> *mut c_void {
     /// Settings, and what glibc begins with.
     const TRIM_THRESHOLD: libc::c_int = -1;
     const MAP_THRESHOLD: libc::c_int = -3;
@@ -104,13 +130,10 @@ pub fn widen() {
     let set = |setting, value| unsafe { mallopt(setting, value) };
     set(TRIM_THRESHOLD, libc::c_int::MAX);
     set(MAP_THRESHOLD, libc::c_int::MAX >> 6);
-    let fence = allocator::is_foreign().then(Fence::new);
-    // SAFETY: any size may be asked for; where there is no room, none is had.
-    let block = unsafe { malloc(HEAP_BYTES) };
-    drop(fence);
-    // SAFETY: the block is from above, or null.
-    unsafe { free(block) };
+    // SAFETY: any size may be asked for.
+    let block = unsafe { malloc(bytes) };
     set(MAP_THRESHOLD, MAP_THRESHOLD_BYTES);
+    block
 }
 
 /// A page at the end of the program's data: as long as it is there, that has no room to grow, and glibc maps what it needs.

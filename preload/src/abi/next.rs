@@ -1,6 +1,7 @@
 //! The functions that ours stand in front of: the next ones of the same name in the order of the linker.
 //!
 //! All are looked up by the constructor, so that none has to be in a signal handler or after fork.
+use super::symbols;
 use super::system_call::Arguments;
 use libc::{c_char, c_int, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -25,10 +26,16 @@ impl Next {
         if known.is_null() { self.look_up() } else { known }
     }
 
+    /// A dlsym that finds nothing has the program's malloc keep its message, and its free take that back, which in a constructor
+    /// neither may be ready for: it is only asked for what is there, and says in which version.
     #[cold]
     pub fn look_up(&self) -> *mut c_void {
-        // SAFETY: the name is a C string.
-        let found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr().cast::<c_char>()) };
+        let found = if symbols::is_after_ours(self.name) {
+            // SAFETY: the name is a C string.
+            unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr().cast::<c_char>()) }
+        } else {
+            std::ptr::null_mut()
+        };
         self.address.store(found, Ordering::Relaxed);
         found
     }
@@ -108,4 +115,19 @@ next_functions! {
     fn dup3(from: c_int, to: c_int, flags: c_int) -> c_int;
     fn close(fd: c_int) -> c_int;
     fn shmat(id: c_int, address: *const c_void, flags: c_int) -> *mut c_void;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_there_leaves_no_message() {
+        // SAFETY: has no conditions.
+        let message = || unsafe { libc::dlerror() };
+        message();
+        assert!(Next::new(c"userswap_knows_no_such_function").address().is_null());
+        assert!(message().is_null());
+        assert_eq!(Next::new(c"getppid").address(), libc::getppid as *mut c_void);
+    }
 }

@@ -6,6 +6,7 @@
 use libc::{c_char, c_int, c_void, dl_phdr_info, size_t};
 use std::ffi::CStr;
 use std::ops::Range;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// The owner's name in a note of Go's linker (its build's number).
@@ -100,8 +101,26 @@ pub fn is_libcs(name: &CStr) -> bool {
     first.unwrap_or(true)
 }
 
-/// The first definition of a name in the linker's order, which may be the program's. A dlsym that finds none has the program's
-/// malloc keep its message, and its free take that back, which in a constructor neither may be ready for.
+/// Whether an object after this library in the linker's order defines a name: the C library, most often.
+pub fn is_after_ours(name: &CStr) -> bool {
+    /// For the hundreds of names that are looked up at the start.
+    static LIBC: OnceLock<Option<Symbols>> = OnceLock::new();
+    let libc = || each_object(|object| object.is_libc().then(|| Symbols::of(object)));
+    let libc = LIBC.get_or_init(|| libc().flatten());
+    if libc.as_ref().is_some_and(|libc| libc.find(name).is_some()) {
+        return true;
+    }
+    let mut is_past_ours = false;
+    let found = each_object(|object| {
+        let is_defined = is_past_ours && object.find(name).is_some();
+        is_past_ours |= object.is_ours();
+        is_defined.then_some(())
+    });
+    found.is_some()
+}
+
+/// The first definition of a name in the linker's order, which may be the program's. Without dlsym, whose message for none would
+/// be a block of the program's malloc.
 pub fn first(name: &CStr) -> Option<usize> {
     each_object(|object| object.find(name))
 }

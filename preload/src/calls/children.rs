@@ -56,11 +56,6 @@ pub fn start(options: &CStr, preloaded: &CStr) {
     });
 }
 
-/// Whether programs that this one executes are to be managed at all.
-pub fn is_started() -> bool {
-    OURS.get().is_some()
-}
-
 /// Room for an environment on the stack of the caller.
 struct Room {
     entries: [MaybeUninit<*const c_char>; ENTRIES_MAX],

@@ -4,7 +4,7 @@
 //! the call is repeated if one of them has left again meanwhile. The entry points are as safe as the
 //! functions that they stand in for.
 use super::children::Finds::{self, At, ByPath, InSearchPath};
-use super::children::{self, environment_for};
+use super::children::environment_for;
 use super::held::is_needed;
 use super::reading::{self, Texts};
 use crate::abi::next::next_functions;
@@ -98,7 +98,7 @@ macro_rules! repeating {
                 #[unsafe(no_mangle)]
                 pub unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
                     let can_execute = || reading::can_execute($path, [$arguments, $environment]);
-                    if !children::is_started() || !can_execute() {
+                    if process::current().is_none() || !can_execute() {
                         return super::$name($($argument),*);
                     }
                     let given = [$arguments, $environment];

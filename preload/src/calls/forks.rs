@@ -206,11 +206,12 @@ pub fn hold() {
     IS_TAKEN.hold();
 }
 
-/// After it, on both sides.
+/// After it, on both sides: a fork by one of the program's handlers, which come now, is another one.
 pub fn release() {
     IS_TAKEN.release();
     let suspended = exchange().and_then(|exchange| exchange.suspended.as_mut());
     suspended.into_iter().for_each(|suspended| drop(suspended.going_on.take()));
+    EXCHANGE.set(std::ptr::null_mut());
     FORKING.release();
 }
 
@@ -303,7 +304,7 @@ static GOING_ON: Lock<Option<Own<OwnedFd>>> = Lock::new(None);
 /// A parent that goes on when its child has called exec or has ended (CLONE_VFORK). The kernel's own way would keep it
 /// from letting its other threads go on.
 struct Suspended {
-    end: PipeReader,
+    end: Own<PipeReader>,
     /// As long as the child is being made: it keeps it then, and the parent does not.
     going_on: Option<Own<OwnedFd>>,
 }
@@ -313,7 +314,7 @@ impl Suspended {
         let _raised = descriptors::Raised::new();
         let (end, going_on) =
             std::io::pipe().map_err(|error| error.raw_os_error().unwrap_or(libc::EMFILE))?;
-        Ok(Self { end, going_on: Some(Own::raised(going_on.into())) })
+        Ok(Self { end: Own::raised(end), going_on: Some(Own::raised(going_on.into())) })
     }
 
     /// Signals do not end it, as they do not end the kernel's.

@@ -5,7 +5,7 @@
 //! options the library stays inert. Options that cannot be read end the program: it must not run
 //! unmanaged on a machine that counts on its budget.
 use super::{address_limit, confined, fork, last_thread, rights, stats};
-use crate::abi::{callers, native, next, raw, symbols, thread_end, thread_locals};
+use crate::abi::{allocator, callers, native, next, raw, symbols, thread_end, thread_locals};
 use crate::calls::{
     self, children, held, libc_memory, signal_stacks, signals, stdio_buffers, trap,
 };
@@ -37,6 +37,10 @@ extern "C" fn construct(_: c_int, _: Texts, environment: Texts) {
     callers::find();
     look_up();
     thread_end::start();
+    // Also in a program that is left alone: some of what stands in front of its calls takes memory there, too.
+    if allocator::is_foreign() {
+        native::widen_elsewhere();
+    }
     let Some(text) = value_in(environment, OPTIONS_VARIABLE).filter(|text| !text.is_empty()) else {
         return;
     };
@@ -44,7 +48,9 @@ extern "C" fn construct(_: c_int, _: Texts, environment: Texts) {
     if preloaded.is_some_and(is_under_valgrind) {
         return;
     }
-    native::widen();
+    if !allocator::is_foreign() {
+        native::widen();
+    }
     if let Some(preloaded) = preloaded {
         children::start(text, preloaded);
     }
