@@ -1,6 +1,7 @@
 // Children of the program that are to end well; each is waited for.
 #pragma once
 #include "must.h"
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -20,4 +21,19 @@ static inline void in_children(int times, void (*act)(void)) {
         }
         end_well(child);
     }
+}
+
+// Memory of three times a budget of 16 MiB is right in this process and in a child; what is in it depends on the round.
+static inline void fill_and_fork(int round) {
+    enum { BYTES = 48 << 20, PAGE = 4096 };
+    char *block = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    MUST(block != MAP_FAILED);
+    for (long at = 0; at < BYTES; at += PAGE) block[at] = (char)(at / PAGE + round);
+    pid_t child = fork();
+    MUST(child >= 0);
+    for (long at = 0; at < BYTES; at += PAGE) MUST(block[at] == (char)(at / PAGE + round));
+    if (child == 0) _exit(7);
+    int status;
+    MUST(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 7);
+    MUST(munmap(block, BYTES) == 0);
 }

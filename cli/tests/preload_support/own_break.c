@@ -5,11 +5,10 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
 #include <unistd.h>
-#include "must.h"
+#include "children.h"
 
-enum { BYTES = 48 << 20, PAGE = 4096, HEAP = 24 << 20 };
+enum { PAGE = 4096, HEAP = 24 << 20 };
 
 static char room[4 << 20] __attribute__((aligned(16)));
 static size_t used;
@@ -36,19 +35,6 @@ void *realloc(void *block, size_t bytes) {
         memcpy(new, block, before < bytes ? before : bytes);
     }
     return new;
-}
-
-static void fill_and_fork(int round) {
-    char *block = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    MUST(block != MAP_FAILED);
-    for (long at = 0; at < BYTES; at += PAGE) block[at] = (char)(at / PAGE + round);
-    pid_t child = fork();
-    MUST(child >= 0);
-    for (long at = 0; at < BYTES; at += PAGE) MUST(block[at] == (char)(at / PAGE + round));
-    if (child == 0) _exit(7);
-    int status;
-    MUST(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 7);
-    MUST(munmap(block, BYTES) == 0);
 }
 
 // Ten thousand parts with rights of their own.

@@ -141,19 +141,17 @@ struct Fence(Option<Span>);
 
 impl Fence {
     fn new() -> Self {
-        let end = make(libc::SYS_brk, [0; 6]).next_multiple_of(PAGE_BYTES);
-        let page = Span { address: end, bytes: PAGE_BYTES };
+        let address = make(libc::SYS_brk, [0; 6]).next_multiple_of(PAGE_BYTES);
+        let (bytes, protection) = (PAGE_BYTES, libc::PROT_NONE);
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
-        let Span { address, bytes } = page;
-        let protection = libc::PROT_NONE;
         let request = MapRequest { address, bytes, protection, flags, fd: -1, offset: 0 };
-        Self(raw::map(request).is_ok().then_some(page))
+        Self(raw::map(request).is_ok().then_some(Span { address, bytes }))
     }
 }
 
 impl Drop for Fence {
     fn drop(&mut self) {
-        self.0.take().into_iter().for_each(|page| _ = raw::unmap(page));
+        self.0.into_iter().for_each(|page| _ = raw::unmap(page));
     }
 }
 

@@ -6,7 +6,6 @@
 use libc::{c_char, c_int, c_void, dl_phdr_info, size_t};
 use std::ffi::CStr;
 use std::ops::Range;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// The owner's name in a note of Go's linker (its build's number).
@@ -43,16 +42,7 @@ impl Symbol {
 
     #[cold]
     fn look_up(&self) -> *mut c_void {
-        let mut is_past_ours = false;
-        let found = each_object(|object| {
-            let is_meant = match self.definition {
-                Definition::Libc => object.is_libc(),
-                Definition::AfterOurs => is_past_ours,
-            };
-            is_past_ours |= object.is_ours();
-            if is_meant { object.find(self.name) } else { None }
-        });
-        let Some(found) = found else {
+        let Some(found) = find(self.name, self.definition) else {
             super::raw::stop("the C library lacks a function that userswap needs\n");
         };
         self.address.store(found as *mut c_void, Ordering::Relaxed);
@@ -103,20 +93,20 @@ pub fn is_libcs(name: &CStr) -> bool {
 
 /// Whether an object after this library in the linker's order defines a name: the C library, most often.
 pub fn is_after_ours(name: &CStr) -> bool {
-    /// For the hundreds of names that are looked up at the start.
-    static LIBC: OnceLock<Option<Symbols>> = OnceLock::new();
-    let libc = || each_object(|object| object.is_libc().then(|| Symbols::of(object)));
-    let libc = LIBC.get_or_init(|| libc().flatten());
-    if libc.as_ref().is_some_and(|libc| libc.find(name).is_some()) {
-        return true;
-    }
+    find(name, Definition::AfterOurs).is_some()
+}
+
+/// The address of one definition of a name.
+fn find(name: &CStr, definition: Definition) -> Option<usize> {
     let mut is_past_ours = false;
-    let found = each_object(|object| {
-        let is_defined = is_past_ours && object.find(name).is_some();
+    each_object(|object| {
+        let is_meant = match definition {
+            Definition::Libc => object.is_libc(),
+            Definition::AfterOurs => is_past_ours,
+        };
         is_past_ours |= object.is_ours();
-        is_defined.then_some(())
-    });
-    found.is_some()
+        if is_meant { object.find(name) } else { None }
+    })
 }
 
 /// The first definition of a name in the linker's order, which may be the program's. Without dlsym, whose message for none would

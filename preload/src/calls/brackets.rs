@@ -4,8 +4,7 @@
 //! Such a clone is a fork of the C library's here, which runs the same handlers: each would wait for a lock that its own
 //! thread has taken. So the program's are ended before that, and begun again after it, on both sides, for what the program
 //! does next. They have no standard name; these are Mozilla's (mozglue's interposer of `__register_atfork`).
-use crate::abi::raw;
-use crate::abi::symbols;
+use crate::abi::{raw, symbols};
 use std::cell::Cell;
 use std::ffi::CStr;
 use std::sync::OnceLock;

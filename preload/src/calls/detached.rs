@@ -61,12 +61,11 @@ pub struct Making {
 }
 
 impl Making {
-    /// One that nobody may be going to join, on such a stack.
-    pub fn new(attributes: *const pthread_attr_t) -> Option<Self> {
+    /// One that nobody may be going to join, on the stack that its attributes name.
+    pub fn new(stack: Span, attributes: *const pthread_attr_t) -> Option<Self> {
         if !is_by_signal() || !allocator::is_foreign() {
             return None;
         }
-        let stack = stack_of(attributes)?;
         take(stack);
         let mut state = libc::PTHREAD_CREATE_JOINABLE;
         // SAFETY: attributes, as they were above.

@@ -97,11 +97,10 @@ macro_rules! repeating {
             $(
                 #[unsafe(no_mangle)]
                 pub unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
-                    let can_execute = || reading::can_execute($path, [$arguments, $environment]);
-                    if process::current().is_none() || !can_execute() {
+                    let given = [$arguments, $environment];
+                    if process::current().is_none() || !reading::can_execute($path, given) {
                         return super::$name($($argument),*);
                     }
-                    let given = [$arguments, $environment];
                     environment_for($path, given, $finds).call($environment, |$environment| {
                         let strings = Strings { path: $path, lists: [$arguments, $environment] };
                         execute(strings, $finds, Place::$place, || super::$name($($argument),*))

@@ -143,10 +143,8 @@ struct Exchange {
     call: Call,
     pids: [c_int; LEVELS_MAX],
     pidfd: c_int,
-    /// While the child is made, if its parent is to be suspended (CLONE_VFORK).
-    suspended: Option<Suspended>,
-    /// Why there is to be no child.
-    failure: Option<Errno>,
+    /// From when the child is made, if its parent is to be suspended (CLONE_VFORK); or why there is to be no child.
+    suspended: Result<Option<Suspended>, Errno>,
 }
 
 thread_local! {
@@ -209,8 +207,7 @@ pub fn hold() {
 /// After it, on both sides: a fork by one of the program's handlers, which come now, is another one.
 pub fn release() {
     IS_TAKEN.release();
-    let suspended = exchange().and_then(|exchange| exchange.suspended.as_mut());
-    suspended.into_iter().for_each(|suspended| drop(suspended.going_on.take()));
+    drop(exchange().and_then(Exchange::take_going_on));
     EXCHANGE.set(std::ptr::null_mut());
     FORKING.release();
 }
@@ -240,22 +237,22 @@ impl Exchange {
         let bytes = wanted.pids_count as usize * size_of::<c_int>();
         // SAFETY: the program passes as many, and there is room for the most.
         unsafe { std::ptr::copy_nonoverlapping(from, to, bytes) };
-        Self { wanted, call, pids, pidfd: -1, suspended: None, failure: None }
+        Self { wanted, call, pids, pidfd: -1, suspended: Ok(None) }
     }
 
     /// The parent will be suspended, if that is wanted.
     fn suspend(&mut self) {
-        if self.wanted.has(CLONE_VFORK) {
-            match Suspended::new() {
-                Ok(suspended) => self.suspended = Some(suspended),
-                Err(number) => self.failure = Some(number),
-            }
-        }
+        self.suspended = self.wanted.has(CLONE_VFORK).then(Suspended::new).transpose();
+    }
+
+    /// What keeps the parent suspended, as long as the child is made.
+    fn take_going_on(&mut self) -> Option<Own<OwnedFd>> {
+        self.suspended.as_mut().ok()?.as_mut()?.going_on.take()
     }
 
     /// Makes the child, in place of the C library's call; what the kernel returns.
     fn make_child(&mut self, child: usize) -> usize {
-        if let Some(number) = self.failure {
+        if let Err(number) = self.suspended {
             return error(number);
         }
         let wanted = self.wanted.for_kernel(child, &mut self.pidfd, &self.pids);
@@ -271,14 +268,14 @@ impl Exchange {
         }
     }
 
-    fn finish_parent(&mut self, child: c_int) {
+    fn finish_parent(self, child: c_int) {
         let Wanted { parent, pidfd, .. } = self.wanted;
         let wanted = [(CLONE_PARENT_SETTID, parent, child), (CLONE_PIDFD, pidfd, self.pidfd)];
         for (_, address, number) in wanted.into_iter().filter(|(flag, ..)| self.wanted.has(*flag)) {
             // SAFETY: the program's, for this.
             unsafe { (address as *mut c_int).write_unaligned(number) };
         }
-        self.suspended.take().into_iter().for_each(Suspended::wait);
+        self.suspended.into_iter().flatten().for_each(Suspended::wait);
     }
 
     fn finish_child(&self) {
@@ -367,10 +364,9 @@ pub fn close() {
 /// In the child: what was caught is not there.
 pub fn forget() {
     IS_OPEN.set(false);
-    let suspended = exchange().and_then(|exchange| exchange.suspended.as_mut());
     // A child of the child's keeps no grandparent waiting.
     if let Some(mut going_on) = GOING_ON.try_lock() {
-        *going_on = suspended.and_then(|suspended| suspended.going_on.take());
+        *going_on = exchange().and_then(Exchange::take_going_on);
     }
 }
 

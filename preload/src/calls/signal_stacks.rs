@@ -332,11 +332,8 @@ fn keep_stack(new: Option<&libc::stack_t>) {
 /// Keeps the upper end of a thread's stack in managed memory in RAM: the C library has the thread's own data there,
 /// to which the kernel writes as well (rseq, the list of robust mutexes, the word that tells its end), and the
 /// thread begins and ends there without a signal stack.
-fn keep_thread(attributes: *const libc::pthread_attr_t) {
-    let Some(Span { address, bytes }) = detached::stack_of(attributes).filter(|_| is_needed())
-    else {
-        return;
-    };
+fn keep_thread(stack: Option<Span>) {
+    let Some(Span { address, bytes }) = stack.filter(|_| is_needed()) else { return };
     let kept = bytes.min(STACK_BYTES);
     keep_span(Span { address: address + bytes - kept, bytes: kept });
 }
@@ -382,17 +379,18 @@ pub extern "C" fn create_thread(
     argument: *mut c_void,
     caller: usize,
 ) -> Errno {
-    keep_thread(attributes);
+    let named = detached::stack_of(attributes);
+    keep_thread(named);
     if !is_wanted() && !allocator::is_foreign() {
         return pthread_create(thread, attributes, function, argument);
     }
     let is_programs = !callers::is_ours(caller);
-    let making = is_programs.then(|| detached::Making::new(attributes)).flatten();
+    let making = named.filter(|_| is_programs);
+    let making = making.and_then(|stack| detached::Making::new(stack, attributes));
     let attributes = making.as_ref().and_then(detached::Making::attributes).unwrap_or(attributes);
     let number = making.as_ref().filter(|making| making.is_detached()).map(|_| Arc::default());
     let said = number.clone();
-    let is_libcs = detached::stack_of(attributes).is_none();
-    let stack = if is_libcs { Stack::Libc } else { Stack::Program };
+    let stack = if named.is_none() { Stack::Libc } else { Stack::Program };
     let start = Box::into_raw(Box::new(Start { function, argument, is_programs, stack, number }));
     let error = pthread_create(thread, attributes, run_thread, start.cast());
     if let Some(making) = making {
