@@ -116,6 +116,22 @@ fn what_may_make_next_to_no_calls_ends_as_it_says() {
 }
 
 #[test]
+fn a_program_under_a_filter_that_refuses_an_engine_goes_on_and_is_told_of() {
+    let directory = directory();
+    let program = compile(directory.path(), "refused.c");
+    for fault in ["thread", "signal"] {
+        let output = run("16M", fault).arg(&program).arg("all").output().expect("it starts");
+        let told = String::from_utf8(output.stderr).expect("text");
+        assert!(output.status.success() && output.stdout == b"exact\n", "{fault}: {told}");
+        assert!(told.contains("refused: a filter of system calls (seccomp)"), "{fault}: {told}");
+    }
+    // Where it applies to one thread of two, the engine's are older.
+    let output = run("16M", "thread").arg(&program).arg("one").output().expect("it starts");
+    assert!(output.status.success() && output.stdout == b"exact\n", "{output:?}");
+    assert!(output.stderr.is_empty(), "{output:?}");
+}
+
+#[test]
 fn memory_that_is_not_there_is_the_kernels_to_refuse() {
     everywhere("16M", "bad_pointers.c", |_| Vec::new());
 }

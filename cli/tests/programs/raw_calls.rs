@@ -19,7 +19,7 @@ fn setups(directory: &Path) -> Vec<Setup> {
     let everybody = Permissions::from_mode(0o777);
     let setup = |user: &str, fault: &str, managed: Command| {
         let own = directory.join(format!("{user}-{fault}"));
-        std::fs::create_dir(&own).expect("each is made once");
+        std::fs::create_dir_all(&own).expect("a directory of its own");
         std::fs::set_permissions(&own, everybody.clone()).expect("the directory is ours");
         Setup { managed, which: format!("{user}, {fault}"), directory: own }
     };
@@ -135,6 +135,32 @@ fn raw_calls_are_caught_where_they_matter_or_as_told() {
     let none = ["python3", "-c", "import zlib, ctypes"];
     assert!(trapped(&["--raw-calls", "trap"], &none) > 0);
     assert_eq!(trapped(&[], &none), 0);
+}
+
+#[test]
+fn what_is_loaded_later_has_its_calls_caught_too() {
+    let directory = directory();
+    let library = |source, name| {
+        compile_with(
+            directory.path(),
+            source,
+            name,
+            &["-shared", "-fPIC", "-pthread", "-Dmain=program"],
+        )
+    };
+    let later = compile_with(directory.path(), "later.c", "later", &["-pthread", "-ldl"]);
+    let (raw, clones) = (library("raw.c", "raw.so"), library("clones.c", "clones.so"));
+    let words = [later.clone(), "here".into(), raw, "file".into()];
+    exact_everywhere(&words, directory.path(), |counted, which| {
+        assert!(counted.of("pswpout") > 20_000, "{which}: the raw mappings are managed");
+        assert!(counted.of("raw_calls_trapped") > 100, "{which}");
+    });
+    for where_it_runs in ["here", "thread"] {
+        let words = [later.clone(), where_it_runs.into(), clones.clone()];
+        exact_everywhere(&words, directory.path(), |counted, which| {
+            assert!(counted.of("forks") > 30, "{which}, {where_it_runs}: the children are forked");
+        });
+    }
 }
 
 #[test]

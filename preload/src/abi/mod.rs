@@ -4,6 +4,7 @@ pub mod allocator;
 pub mod backtrace;
 pub mod callers;
 pub mod context;
+pub mod filter_program;
 pub mod native;
 pub mod next;
 pub mod raw;

@@ -3,10 +3,11 @@
 //! Go's programs, which can be large, are known by a note of their linker's instead: their runtime makes them all so.
 //! The instruction's two bytes turn up in any code by chance, about once in 150 to 300 KiB; with a number before them hardly
 //! ever. What is found by chance costs time (each call is looked at), what is missed is served as if it were not looked for.
-use super::symbols::each_object;
+use super::symbols::{Object, each_object};
 use libc::c_long;
 use memchr::memmem;
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 const SYSCALL: [u8; 2] = [0x0f, 0x05];
 /// `mov eax, NUMBER`, without the number.
@@ -15,18 +16,40 @@ const MOVE_NUMBER: u8 = 0xb8;
 const NUMBERS: Range<u32> = 0..512;
 /// How far before the instruction its number is set: compilers set arguments in between.
 const DISTANCE_MAX: usize = 24;
-/// Objects with more code are not read: 20 MiB take 4 to 6 ms, most of it for mapping them, at every start.
-const TEXT_BYTES_MAX: usize = 16 << 20;
+/// Code of an object that is read at every start: 20 MiB take 4 to 6 ms, most of it for mapping them.
+pub const BYTES_AT_START: usize = 16 << 20;
+/// The same of what is loaded later, by programs that run longer.
+pub const BYTES_LATER: usize = 32 << 20;
 
-/// Whether a program or library other than those that this one knows makes such a call.
-pub fn is_any_loaded(matters: impl Fn(Number) -> bool) -> bool {
+/// Objects that have been loaded, as far as they were looked at.
+static LOOKED_AT: AtomicU64 = AtomicU64::new(0);
+
+/// Whether something that was loaded since the last look, other than what this library knows, makes such a call. Objects with
+/// more than so many bytes of code are not read.
+pub fn is_any_new(bytes_max: usize, matters: impl Fn(Number) -> bool) -> bool {
+    let (mut count, mut loads) = (0_usize, 0);
     each_object(|object| {
-        let is_known =
-            object.is_libc() || object.is_loader() || object.is_ours() || object.is_kernels();
-        let makes = |text| calls_in(text).any(&matters);
-        (!is_known && (object.is_go() || object.code().any(makes))).then_some(())
-    })
-    .is_some()
+        (count, loads) = (count + 1, object.loads());
+        None::<()>
+    });
+    // Two threads may look at the same.
+    let seen = LOOKED_AT.fetch_max(loads, Ordering::Relaxed);
+    let new = usize::try_from(loads.saturating_sub(seen)).unwrap_or(usize::MAX);
+    // The linker's order is that of loading.
+    let mut old = count.saturating_sub(new);
+    let found = each_object(|object| {
+        let is_new = old == 0;
+        old = old.saturating_sub(1);
+        (is_new && makes_calls(object, bytes_max, &matters)).then_some(())
+    });
+    found.is_some()
+}
+
+fn makes_calls(object: &Object, bytes_max: usize, matters: &impl Fn(Number) -> bool) -> bool {
+    let is_known =
+        object.is_libc() || object.is_loader() || object.is_ours() || object.is_kernels();
+    let mut code = object.code().filter(|text| text.len() <= bytes_max);
+    !is_known && (object.is_go() || code.any(|text| calls_in(text).any(matters)))
 }
 
 /// What is known of a call's number.
@@ -38,7 +61,6 @@ pub enum Number {
 }
 
 fn calls_in(text: &[u8]) -> impl Iterator<Item = Number> {
-    let text = if text.len() <= TEXT_BYTES_MAX { text } else { &[] };
     memmem::find_iter(text, &SYSCALL)
         .filter_map(|at| number_before(&text[at.saturating_sub(DISTANCE_MAX)..at]))
 }

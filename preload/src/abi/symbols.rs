@@ -205,6 +205,11 @@ impl Object<'_> {
         self.text().is_some_and(|text| text.contains(&(is_libcs as *const () as usize)))
     }
 
+    /// How many objects have been loaded so far, those that are no longer there as well.
+    pub fn loads(&self) -> u64 {
+        self.0.dlpi_adds
+    }
+
     /// Where this thread's copy of the thread-locals is.
     pub fn thread_locals(&self) -> usize {
         self.0.dlpi_tls_data as usize

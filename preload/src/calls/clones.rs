@@ -130,7 +130,7 @@ extern "C" fn settle(begin: &Begin) {
     if let Some(stack) = &begin.signal_stack {
         let stack = std::ptr::from_ref(stack).addr();
         make(libc::SYS_sigaltstack, [stack, 0, 0, 0, 0, 0]);
-        trap::arm_thread();
+        trap::arm_clone();
     }
     set_mask(begin.mask);
 }

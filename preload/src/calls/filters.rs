@@ -1,4 +1,7 @@
-//! Filters of system calls (seccomp) that the program puts in force: what they permit is not known, so what can be left undone is.
+//! Filters of system calls (seccomp) that the program puts in force: what is left undone then, and whether an engine could live with one.
+use super::reading::Reader;
+use super::signals::is_by_signal;
+use crate::abi::filter_program::{self, Answer, Data, INSTRUCTIONS_MAX};
 use crate::abi::system_call::Arguments;
 use libc::{c_int, c_long, c_ulong};
 use std::sync::OnceLock;
@@ -6,6 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The program has put one in force.
 static IS_FILTERED: AtomicBool = AtomicBool::new(false);
+/// One under which an engine cannot start.
+static IS_ENGINE_REFUSED: AtomicBool = AtomicBool::new(false);
 
 /// Which threads one applies to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,11 +30,29 @@ pub enum Whose {
     Others,
 }
 
+/// What becomes of an engine that has not started yet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Prospect {
+    /// It starts when it is needed.
+    Possible,
+    /// It has to start before, with threads that the filter does not apply to.
+    Now,
+    /// There will be none.
+    Refused,
+}
+
+/// One that is about to be put in force.
+#[derive(Clone, Copy, Debug)]
+pub struct Coming {
+    whose: Whose,
+    prospect: Prospect,
+}
+
 /// What is done before one is in force, and may not be possible after it.
-static BEFORE: OnceLock<fn(Reach) -> Whose> = OnceLock::new();
+static BEFORE: OnceLock<fn(Reach, Prospect) -> Whose> = OnceLock::new();
 
 /// In the constructor.
-pub fn before_any(prepare: fn(Reach) -> Whose) {
+pub fn before_any(prepare: fn(Reach, Prospect) -> Whose) {
     let _ = BEFORE.set(prepare);
 }
 
@@ -38,21 +61,33 @@ pub fn is_filtered() -> bool {
     IS_FILTERED.load(Ordering::Relaxed)
 }
 
+/// Whether this process has to go on without an engine.
+#[inline]
+pub fn is_engine_refused() -> bool {
+    IS_ENGINE_REFUSED.load(Ordering::Relaxed)
+}
+
 /// A call is about to be made.
-pub fn prepare(number: c_long, arguments: &Arguments) -> Whose {
+pub fn prepare(number: c_long, arguments: &Arguments) -> Coming {
     let is_for_all = number == libc::SYS_seccomp
         && arguments[1] as c_ulong & libc::SECCOMP_FILTER_FLAG_TSYNC != 0;
     let reach = if is_for_all { Reach::All } else { Reach::OwnThread };
-    match BEFORE.get() {
-        Some(prepare) if sets_one(number, arguments) => prepare(reach),
-        _ => Whose::Others,
-    }
+    let Some(prepare) = BEFORE.get().filter(|_| sets_one(number, arguments)) else {
+        return Coming { whose: Whose::Others, prospect: Prospect::Possible };
+    };
+    let prospect = match refuses_engine(number, arguments) {
+        false => Prospect::Possible,
+        true if is_for_all || is_by_signal() || is_alone() => Prospect::Refused,
+        true => Prospect::Now,
+    };
+    Coming { whose: prepare(reach, prospect), prospect }
 }
 
 /// The call has succeeded.
-pub fn note(whose: Whose) {
-    if whose == Whose::Own {
+pub fn note(filter: Coming) {
+    if filter.whose == Whose::Own {
         IS_FILTERED.store(true, Ordering::Relaxed);
+        IS_ENGINE_REFUSED.fetch_or(filter.prospect == Prospect::Refused, Ordering::Relaxed);
     }
 }
 
@@ -67,6 +102,79 @@ fn sets_one(number: c_long, arguments: &Arguments) -> bool {
     }
 }
 
+/// Whether the process has one thread. What /proc does not tell is taken for more.
+fn is_alone() -> bool {
+    // A link for itself, one for its name, one for each thread.
+    let links = |data: std::fs::Metadata| std::os::unix::fs::MetadataExt::nlink(&data);
+    std::fs::metadata("/proc/self/task").is_ok_and(|data| links(data) == 3)
+}
+
+/// Commands of userfaultfd and of the page map (linux/userfaultfd.h, linux/fs.h), without which there is no engine.
+const COMMANDS: [usize; 4] = [0xc020_aa00, 0xc028_aa03, 0x8010_aa02, 0xc060_6610];
+/// The other calls that it makes with whatever arguments.
+const CALLS: [c_long; 17] = [
+    libc::SYS_mmap,
+    libc::SYS_munmap,
+    libc::SYS_mprotect,
+    libc::SYS_madvise,
+    libc::SYS_read,
+    libc::SYS_write,
+    libc::SYS_pread64,
+    libc::SYS_pwrite64,
+    libc::SYS_openat,
+    libc::SYS_close,
+    libc::SYS_poll,
+    libc::SYS_futex,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_sigaltstack,
+    libc::SYS_gettid,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_exit,
+];
+/// Those that it does without where they end with an error.
+const CALLS_TO_TRY: [c_long; 9] = [
+    libc::SYS_io_uring_setup,
+    libc::SYS_io_uring_enter,
+    libc::SYS_clone3,
+    libc::SYS_rseq,
+    libc::SYS_sched_getaffinity,
+    libc::SYS_sched_setaffinity,
+    libc::SYS_process_madvise,
+    libc::SYS_prctl,
+    libc::SYS_statx,
+];
+
+/// Whether the engine's calls would not pass.
+fn refuses_engine(number: c_long, arguments: &Arguments) -> bool {
+    let is_program = match number {
+        libc::SYS_seccomp => arguments[0] as u32 == libc::SECCOMP_SET_MODE_FILTER,
+        _ => arguments[1] as u32 == libc::SECCOMP_MODE_FILTER,
+    };
+    if !is_program {
+        return true;
+    }
+    let Some(program) = program_at(arguments[2]) else { return false };
+    let answer = |number, second| {
+        let data = Data::of(number, &[3, second, 0, 0, 0, 0]);
+        filter_program::answer(&program, &data).unwrap_or(Answer::Trapped)
+    };
+    let is_made = |number: &c_long| answer(*number, 0) == Answer::Made;
+    let is_tried = |number: &c_long| answer(*number, 0) != Answer::Trapped;
+    let is_command = |command: &usize| answer(libc::SYS_ioctl, *command) == Answer::Made;
+    !(CALLS.iter().all(is_made)
+        && CALLS_TO_TRY.iter().all(is_tried)
+        && COMMANDS.iter().all(is_command))
+}
+
+/// None for one that the kernel will refuse.
+fn program_at(address: usize) -> Option<Vec<libc::sock_filter>> {
+    let mut reader = Reader::default();
+    let length = usize::from(reader.value::<u16>(address)?);
+    let first = reader.value::<usize>(address.checked_add(size_of::<usize>())?)?;
+    let count = (1..=INSTRUCTIONS_MAX).contains(&length).then_some(length)?;
+    (0..count).map(|index| reader.entry(first, index)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -78,9 +186,10 @@ mod tests {
         assert!(!sets_one(libc::SYS_seccomp, &of(libc::SECCOMP_GET_ACTION_AVAIL as usize)));
         assert!(!sets_one(libc::SYS_read, &of(libc::PR_SET_SECCOMP as usize)));
         assert!(sets_one(libc::SYS_prctl, &of(libc::PR_SET_SECCOMP as usize)));
-        note(Whose::Others);
-        assert!(!is_filtered());
-        note(Whose::Own);
-        assert!(is_filtered());
+        let coming = |whose| Coming { whose, prospect: Prospect::Refused };
+        note(coming(Whose::Others));
+        assert!(!is_filtered() && !is_engine_refused());
+        note(coming(Whose::Own));
+        assert!(is_filtered() && is_engine_refused());
     }
 }

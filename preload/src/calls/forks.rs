@@ -214,13 +214,12 @@ pub fn release() {
 
 /// Whether this kernel catches calls, and what is caught gets here.
 fn can_exchange() -> bool {
-    let [option, off] = [trap::PR_SET_SYSCALL_USER_DISPATCH as usize, trap::OFF];
     if trap::is_armed() {
         return true;
     }
     let _blocked = Blocked::new();
     let mut is_taken = IS_TAKEN.lock();
-    if !*is_taken && make(libc::SYS_prctl, [option, off, 0, 0, 0, 0]) == 0 {
+    if !*is_taken && trap::stop_catching() {
         *is_taken = use_instruction_in(callers::system_text());
         if *is_taken {
             signals::take_sigsys(trap::on_signal);
@@ -351,14 +350,10 @@ pub fn open() {
 
 /// The first of what is done after it, in the parent.
 pub fn close() {
-    if EXCHANGE.get().is_null() {
-        return;
-    }
     // Still open if the C library has not come to its clone.
     if IS_OPEN.get() {
         stop_catching();
     }
-    trap::arm_thread();
 }
 
 /// In the child: what was caught is not there.
@@ -372,7 +367,7 @@ pub fn forget() {
 
 fn stop_catching() {
     IS_OPEN.set(false);
-    make(libc::SYS_prctl, [trap::PR_SET_SYSCALL_USER_DISPATCH as usize, trap::OFF, 0, 0, 0, 0]);
+    trap::stop_catching();
 }
 
 /// Whether what was caught is the C library's fork.

@@ -6,6 +6,7 @@
 //!
 //! Where the kernel's faults are served, each call costs one predictable branch.
 use super::in_flight::{self, Note};
+use super::trap;
 use crate::abi::raw::{self, Span};
 use crate::state::areas;
 use crate::state::process::{self, Process};
@@ -151,6 +152,7 @@ impl Held {
         if !process::is_managed(span.address) || IS_FORKING.get() {
             return;
         }
+        trap::follow();
         if self.first[0].is_none() {
             IN_CALLS.set(IN_CALLS.get() + u32::from(!self.is_counted));
             self.is_counted = true;

@@ -1,37 +1,79 @@
-//! dlopen: no library is bound to the C library's functions past those that stand in front of them.
+//! dlopen and dlsym: what is loaded later is served as what was there at the start.
 //!
 //! With RTLD_DEEPBIND (PHP loads its extensions so) a library would find the C library's functions before ours: it would
-//! free what our malloc gave out, and pass managed memory to calls that do not keep it. The C library looks at its caller
-//! for where to search, so this jumps on.
-use crate::abi::next::{Next, call_at, name};
+//! free what our malloc gave out, and pass managed memory to calls that do not keep it. That flag is taken away.
+//!
+//! A library that makes system calls in its own code has made few before the thread that loads it asks for a function of
+//! it, or makes a thread: it is looked through then. The C library looks at its caller for where to search, so both
+//! functions jump on, and nothing of ours comes after them.
+use super::trap;
+use crate::abi::next::{Next, name};
+use crate::abi::symbols::{Definition, Symbol};
+use std::cell::Cell;
 
-static NEXT: Next = Next::new(name!(dlopen));
+static OPEN: Next = Next::new(name!(dlopen));
+/// By which [`Next`] finds the others.
+static FIND: Symbol = Symbol::new(c"dlsym", Definition::AfterOurs);
 
-/// Looks the real function up.
+thread_local! {
+    /// This thread has loaded something since it last looked.
+    static HAS_LOADED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Looks the real functions up.
 pub fn look_up() {
-    NEXT.look_up();
+    OPEN.look_up();
+    FIND.address();
+}
+
+/// Before this thread runs what it may have loaded.
+#[inline]
+pub fn look() {
+    if HAS_LOADED.take() {
+        trap::look_again();
+    }
 }
 
 /// All other flags of a dlopen.
 const KEPT: i32 = !libc::RTLD_DEEPBIND;
 
+/// Jumps to the function whose address `prepare` returns, with the caller's two arguments.
+macro_rules! jump {
+    ($prepare:path, $change:literal $(, $name:ident = $value:expr)?) => {
+        std::arch::naked_asm!(
+            "push rdi",
+            "push rsi",
+            "sub rsp, 8",
+            "call {prepare}",
+            "add rsp, 8",
+            "pop rsi",
+            "pop rdi",
+            $change,
+            "jmp rax",
+            prepare = sym $prepare,
+            $($name = const $value)?
+        )
+    };
+}
+
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 unsafe extern "C-unwind" fn dlopen() {
-    std::arch::naked_asm!(
-        "and esi, {kept}",
-        "mov r11, [rip + {next}]",
-        "test r11, r11",
-        "je {open}",
-        "jmp r11",
-        kept = const KEPT,
-        next = sym NEXT,
-        open = sym open,
-    );
+    jump!(opens, "and esi, {kept}", kept = KEPT)
 }
 
-/// Before our constructor, from that of another library.
-extern "C-unwind" fn open(name: usize, flags: usize) -> usize {
-    // SAFETY: the function of this name takes two arguments.
-    unsafe { call_at(NEXT.address(), &[name, flags, 0, 0, 0, 0]) }
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+unsafe extern "C-unwind" fn dlsym() {
+    jump!(finds, "")
+}
+
+extern "C" fn opens() -> usize {
+    HAS_LOADED.set(trap::is_watching());
+    OPEN.address().addr()
+}
+
+extern "C" fn finds() -> usize {
+    look();
+    FIND.address().addr()
 }

@@ -15,6 +15,7 @@ pub mod detached;
 mod exec;
 pub mod filters;
 pub mod forks;
+pub mod given_stacks;
 pub mod held;
 pub mod in_flight;
 mod kept;
@@ -46,6 +47,7 @@ pub fn look_up() {
     detached::look_up();
     exec::look_up();
     forks::look_up();
+    given_stacks::look_up();
     kept::look_up();
     lending::look_up();
     libraries::look_up();

@@ -3,8 +3,10 @@
 //! The entry points are as safe as the functions that they stand in for.
 use super::arguments::Arguments;
 use super::detached;
+use super::given_stacks::{self, sigaltstack};
 use super::held::{self, Held, is_needed, values};
 use super::libc_memory::{self, Stack};
+use super::libraries;
 use super::reading::Reader;
 use super::signals::is_by_signal;
 use super::trap;
@@ -19,14 +21,13 @@ use libc::{c_int, c_void};
 use std::cell::Cell;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use userswap::internals::PAGE_BYTES;
 use userswap::internals::PageRange;
 use userswap::internals::lock::Lock;
 use userswap::internals::signal::Blocked;
 
 next_functions! {
-    fn sigaltstack(new: *const libc::stack_t, old: *mut libc::stack_t) -> c_int;
     /// Returns its error.
     fn pthread_create(
         thread: *mut libc::pthread_t, attributes: *const libc::pthread_attr_t,
@@ -36,8 +37,6 @@ next_functions! {
 
 pub type StartFunction = extern "C" fn(*mut c_void) -> *mut c_void;
 
-/// The key whose destructor frees a thread's signal stack.
-static STACK_KEY: AtomicU32 = AtomicU32::new(u32::MAX);
 /// Signal stacks, and upper ends of stacks, that the program put into managed memory.
 static MANAGED_STACKS: Lock<Vec<PageRange>> = Lock::new(Vec::new());
 /// Signal stacks of the program's that the kernel knows, each with its thread, where handlers of ours run on them.
@@ -48,10 +47,6 @@ const SS_AUTODISARM: c_int = 1 << 31;
 /// AVX-512 has 3.6 KB: a caught call can fault.
 const BYTES_MIN: usize = 8 << 10;
 const FRAMES_MIN: usize = 4;
-/// Room for the engine's deepest path in the handler, with direct reclaim, and the kernel's frame.
-const STACK_BYTES: usize = 64 << 10;
-/// The same where calls are caught: one of them may start the engine.
-const STACK_BYTES_TRAPPING: usize = 512 << 10;
 
 /// Whether threads run handlers of ours.
 fn is_wanted() -> bool {
@@ -64,21 +59,15 @@ fn bytes_min() -> usize {
     BYTES_MIN.max(FRAMES_MIN * frame)
 }
 
-fn stack_bytes() -> usize {
-    if trap::is_armed() { STACK_BYTES_TRAPPING } else { STACK_BYTES }
-}
-
 /// Before the program's code runs, and after it is known which signals are ours.
 pub fn start() {
-    if !is_wanted() {
+    if !is_wanted() && !trap::is_watching() {
         return;
     }
-    let mut key = 0;
-    // SAFETY: the destructor lives as long as the process.
-    if unsafe { libc::pthread_key_create(&mut key, Some(free_stack)) } == 0 {
-        STACK_KEY.store(key, Ordering::Relaxed);
+    given_stacks::start(free_stack);
+    if is_wanted() {
+        given_stacks::give();
     }
-    give_stack();
 }
 
 /// Before fork: no other thread has the list then.
@@ -116,29 +105,6 @@ pub fn kept(process: &Process) -> Vec<PageRange> {
     *stacks = stacks.iter().rev().filter_map(|range| held::readable_end(process, *range)).collect();
     stacks.iter().for_each(|range| held::fill(process.span_of(*range)));
     stacks.clone()
-}
-
-/// A signal stack apart from the program's, until dropped: what this thread has may be missing until it is pinned.
-pub struct Apart {
-    before: libc::stack_t,
-    address: usize,
-}
-
-impl Apart {
-    pub fn new() -> Option<Self> {
-        let address = is_by_signal().then(map_stack).flatten()?;
-        let apart = Self { before: present_stack(), address };
-        use_stack(address);
-        Some(apart)
-    }
-}
-
-impl Drop for Apart {
-    fn drop(&mut self) {
-        sigaltstack(&self.before, std::ptr::null_mut());
-        // The mapping is not in use any more; a failure is a leak.
-        let _ = raw::unmap(Span { address: self.address, bytes: stack_bytes() });
-    }
 }
 
 /// sigaltstack, caught. The handler may be on the stack that is to be replaced: the call is made from another.
@@ -215,26 +181,24 @@ fn for_kernel(new: libc::stack_t) -> libc::stack_t {
         return new;
     }
     let flags = if is_off { 0 } else { disarms };
-    own_stack().map_or(new, |own| libc::stack_t { ss_flags: flags, ..own })
+    given_stacks::own().map_or(new, |own| libc::stack_t { ss_flags: flags, ..own })
 }
 
 /// What a program is told that its thread had: not ours in the place of its own, which it may give back to the kernel; nor
 /// where it sets one, and had none.
 fn as_told(kernels: libc::stack_t, told: Told, sets: bool) -> libc::stack_t {
-    let is_ours = own_stack().is_some_and(|own| own.ss_sp == kernels.ss_sp);
-    let none =
-        libc::stack_t { ss_sp: std::ptr::null_mut(), ss_flags: libc::SS_DISABLE, ss_size: 0 };
+    let is_ours = given_stacks::own().is_some_and(|own| own.ss_sp == kernels.ss_sp);
     let stack = match (is_ours, told) {
         (false, _) => return kernels,
         (true, Told::Nothing) if !sets => return kernels,
-        (true, Told::Nothing) => none,
+        (true, Told::Nothing) => given_stacks::NONE,
         (true, Told::Stack(stack)) => stack,
     };
     let is_on = kernels.ss_flags & libc::SS_ONSTACK != 0;
     match stack.ss_flags & libc::SS_DISABLE {
         0 if is_on => libc::stack_t { ss_flags: libc::SS_ONSTACK, ..stack },
         0 => libc::stack_t { ss_flags: stack.ss_flags & SS_AUTODISARM, ..stack },
-        _ => none,
+        _ => given_stacks::NONE,
     }
 }
 
@@ -260,18 +224,6 @@ fn forget_stack() {
 fn this_thread() -> libc::pthread_t {
     // SAFETY: has no conditions.
     unsafe { libc::pthread_self() }
-}
-
-/// The one that this thread was given: without any, a handler of ours would run on whatever stack there is.
-fn own_stack() -> Option<libc::stack_t> {
-    let key = STACK_KEY.load(Ordering::Relaxed);
-    // SAFETY: a key that does not exist has no value.
-    let address = unsafe { libc::pthread_getspecific(key) };
-    (!address.is_null()).then(|| libc::stack_t {
-        ss_sp: address,
-        ss_flags: 0,
-        ss_size: stack_bytes(),
-    })
 }
 
 mod exported {
@@ -306,7 +258,7 @@ mod exported {
 
 fn exchange(new: Option<&libc::stack_t>, old: Option<&mut libc::stack_t>) -> c_int {
     // The kernel refuses that, and nothing is changed.
-    if new.is_none() || !is_in_use() {
+    if new.is_none() || !given_stacks::is_in_use() {
         let (told, sets) = (TOLD.get(), new.is_some());
         let mut before = MaybeUninit::<libc::stack_t>::zeroed();
         let new = new.map(|new| for_kernel(*new));
@@ -334,7 +286,7 @@ fn keep_stack(new: Option<&libc::stack_t>) {
 /// thread begins and ends there without a signal stack.
 fn keep_thread(stack: Option<Span>) {
     let Some(Span { address, bytes }) = stack.filter(|_| is_needed()) else { return };
-    let kept = bytes.min(STACK_BYTES);
+    let kept = bytes.min(given_stacks::BYTES);
     keep_span(Span { address: address + bytes - kept, bytes: kept });
 }
 
@@ -379,12 +331,15 @@ pub extern "C" fn create_thread(
     argument: *mut c_void,
     caller: usize,
 ) -> Errno {
+    let is_programs = !callers::is_ours(caller);
+    if is_programs {
+        libraries::look();
+    }
     let named = detached::stack_of(attributes);
     keep_thread(named);
     if !is_wanted() && !allocator::is_foreign() {
         return pthread_create(thread, attributes, function, argument);
     }
-    let is_programs = !callers::is_ours(caller);
     let making = named.filter(|_| is_programs);
     let making = making.and_then(|stack| detached::Making::new(stack, attributes));
     let attributes = making.as_ref().and_then(detached::Making::attributes).unwrap_or(attributes);
@@ -423,7 +378,7 @@ extern "C" fn run_thread(start: *mut c_void) -> *mut c_void {
         number.store(unsafe { libc::pthread_self() }, Ordering::Release);
     }
     if is_by_signal() || is_programs && trap::is_armed() {
-        give_stack();
+        given_stacks::give();
     }
     if is_programs {
         trap::arm_thread();
@@ -432,51 +387,13 @@ extern "C" fn run_thread(start: *mut c_void) -> *mut c_void {
     function(argument)
 }
 
-/// Gives this thread a signal stack if it has none.
-fn give_stack() {
-    if present_stack().ss_flags & libc::SS_DISABLE == 0 {
-        return;
-    }
-    let Some(address) = map_stack() else { return };
-    use_stack(address);
-    let key = STACK_KEY.load(Ordering::Relaxed);
-    if key != u32::MAX {
-        // SAFETY: the key exists; a failure leaves the stack to the end of the process.
-        unsafe { libc::pthread_setspecific(key, address as *const c_void) };
-    }
-}
-
-fn map_stack() -> Option<usize> {
-    raw::map_stack(stack_bytes()).ok()
-}
-
-fn use_stack(address: usize) {
-    let stack =
-        libc::stack_t { ss_sp: address as *mut c_void, ss_flags: 0, ss_size: stack_bytes() };
-    sigaltstack(&stack, std::ptr::null_mut());
-}
-
-/// This thread's.
-fn present_stack() -> libc::stack_t {
-    let mut present = MaybeUninit::<libc::stack_t>::zeroed();
-    sigaltstack(std::ptr::null(), present.as_mut_ptr());
-    // SAFETY: sigaltstack has filled it in; zeroes are valid too.
-    unsafe { present.assume_init() }
-}
-
-/// Whether this thread is on it.
-pub fn is_in_use() -> bool {
-    present_stack().ss_flags & libc::SS_ONSTACK != 0
+/// In a thread that was there before calls were caught.
+pub fn enlarge() {
+    given_stacks::enlarge(for_kernel);
 }
 
 /// At a thread's end.
-unsafe extern "C" fn free_stack(address: *mut c_void) {
-    let none =
-        libc::stack_t { ss_sp: std::ptr::null_mut(), ss_flags: libc::SS_DISABLE, ss_size: 0 };
+unsafe extern "C" fn free_stack(_: *mut c_void) {
     forget_stack();
-    if present_stack().ss_sp == address {
-        sigaltstack(&none, std::ptr::null_mut());
-    }
-    // The mapping is not in use any more; a failure is a leak.
-    let _ = raw::unmap(Span::of(address, stack_bytes()));
+    given_stacks::take_back();
 }

@@ -66,19 +66,50 @@ pub fn is_by_signal() -> bool {
     reserved() & bit(SIGBUS) != 0
 }
 
-/// Makes SIGSYS ours. The handler runs with the mask that the thread has, and can be interrupted by itself.
+/// Makes SIGSYS ours, unless it is already. The handler runs with the mask that the thread has, and can be interrupted by itself.
 pub fn take_sigsys(handler: Handler) {
+    let blocked = Blocked::new();
+    let mut after = AFTER_SIGSYS.lock();
+    if after.is_none() {
+        // An action that the program sets from here on waits for the lock.
+        RESERVED.fetch_or(bit(SIGSYS), Ordering::Relaxed);
+        *after = Some(replace_sigsys(handler));
+    }
+    drop(after);
+    drop(blocked);
+    unblock(bit(SIGSYS));
+}
+
+/// What the program had wanted.
+fn replace_sigsys(handler: Handler) -> libc::sigaction {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: an all-zero sigaction is valid, and blocks nothing.
     let action = unsafe { action.assume_init_mut() };
     action.sa_sigaction = handler as *const () as usize;
     action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER | libc::SA_RESTART;
     let mut before = MaybeUninit::<libc::sigaction>::zeroed();
-    sigaction(SIGSYS, std::ptr::null(), before.as_mut_ptr());
+    sigaction(SIGSYS, action, before.as_mut_ptr());
     // SAFETY: an all-zero sigaction is valid.
-    *AFTER_SIGSYS.lock() = Some(unsafe { before.assume_init() });
-    sigaction(SIGSYS, action, std::ptr::null_mut());
-    reserve(SIGSYS);
+    unsafe { before.assume_init() }
+}
+
+/// Handlers of the program's that were there before a signal became ours do not block it either.
+pub fn unblock_in_handlers() {
+    for number in 1..=libc::SIGRTMAX() {
+        let mut action = MaybeUninit::<libc::sigaction>::zeroed();
+        // The C library's own signals are refused.
+        if sigaction(number, std::ptr::null(), action.as_mut_ptr()) != 0 {
+            continue;
+        }
+        // SAFETY: an all-zero sigaction is valid.
+        let action = unsafe { action.assume_init_mut() };
+        let is_handled = ![libc::SIG_DFL, libc::SIG_IGN].contains(&action.sa_sigaction);
+        // SAFETY: a valid set.
+        if is_handled && unsafe { libc::sigismember(&action.sa_mask, SIGSYS) } == 1 {
+            clear_reserved(&mut action.sa_mask);
+            sigaction(number, action, std::ptr::null_mut());
+        }
+    }
 }
 
 /// In a thread that has blocked what is ours: it was the program's then, or the thread is ours and is to serve the program's faults.

@@ -13,6 +13,7 @@ use crate::abi::raw_code::{self, Number};
 use crate::abi::system_call::{error, make, return_from_signal, to_kernel, use_instruction_in};
 use crate::abi::{callers, raw, symbols};
 use libc::{c_int, c_void};
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use userswap::RawCalls;
 use userswap::internals::Options;
@@ -20,36 +21,80 @@ use userswap::internals::signal::Uncancelled;
 
 /// Calls outside the C library are trapped, in every thread that runs the program's code.
 static IS_ARMED: AtomicBool = AtomicBool::new(false);
+/// Nothing does so yet, and what is loaded later may.
+static IS_WATCHING: AtomicBool = AtomicBool::new(false);
+/// It was: threads that were there before follow one by one.
+static IS_LATE: AtomicBool = AtomicBool::new(false);
 static TRAPPED: AtomicU64 = AtomicU64::new(0);
 
 pub const PR_SET_SYSCALL_USER_DISPATCH: c_int = 59;
-pub const OFF: usize = 0;
+const OFF: usize = 0;
 pub const ON: usize = 1;
 /// The reason that SIGSYS gives (si_code).
 const SYS_USER_DISPATCH: c_int = 2;
+
+thread_local! {
+    /// This thread's are.
+    static IS_ON: Cell<bool> = const { Cell::new(false) };
+}
 
 /// Before the program's code runs, and after it is known whether memory of calls has to be kept.
 ///
 /// # Errors
 /// What keeps a program from being served as it was asked for.
 pub fn start(options: &Options) -> Result<(), &'static str> {
-    let is_wanted = match options.raw_calls {
-        RawCalls::Pass => false,
-        RawCalls::Trap => true,
+    match options.raw_calls {
+        RawCalls::Pass => {}
+        RawCalls::Trap => {
+            if !start_catching() {
+                return Err("raw_calls=trap needs Linux 5.11 or newer; use auto or pass");
+            }
+        }
         // A sanitizer's own calls map what it looks at all memory by: it is not to meet this library there.
-        RawCalls::Auto => symbols::is_libcs(c"mmap") && raw_code::is_any_loaded(matters),
-    };
-    if !is_wanted {
-        return Ok(());
-    }
-    if use_instruction_in(callers::system_text()) && arm() {
-        // Relaxed: there is no second thread yet.
-        IS_ARMED.store(true, Ordering::Relaxed);
-        signals::take_sigsys(on_signal);
-    } else if options.raw_calls == RawCalls::Trap {
-        return Err("raw_calls=trap needs Linux 5.11 or newer; use auto or pass");
+        RawCalls::Auto if !symbols::is_libcs(c"mmap") => {}
+        RawCalls::Auto => {
+            let is_caught =
+                raw_code::is_any_new(raw_code::BYTES_AT_START, matters) && start_catching();
+            IS_WATCHING.store(!is_caught, Ordering::Relaxed);
+        }
     }
     Ok(())
+}
+
+/// False if this kernel cannot.
+fn start_catching() -> bool {
+    if !stop_catching() || !use_instruction_in(callers::system_text()) {
+        return false;
+    }
+    signals::take_sigsys(on_signal);
+    if is_late() {
+        signals::unblock_in_handlers();
+    }
+    IS_ARMED.store(true, Ordering::Release);
+    arm_thread();
+    true
+}
+
+/// Whether what is loaded from here on may have calls caught.
+#[inline]
+pub fn is_watching() -> bool {
+    IS_WATCHING.load(Ordering::Relaxed)
+}
+
+/// In a thread of the program's that has loaded something: its calls are caught from here on, if it makes any that matter.
+#[cold]
+pub fn look_again() {
+    let claims = || IS_WATCHING.swap(false, Ordering::Relaxed);
+    if is_watching() && raw_code::is_any_new(raw_code::BYTES_LATER, matters) && claims() {
+        IS_LATE.store(true, Ordering::Release);
+        start_catching();
+    }
+}
+
+/// The program catches calls itself.
+pub fn leave_to_program() -> bool {
+    IS_WATCHING.store(false, Ordering::Relaxed);
+    is_armed()
 }
 
 /// Whether a call that something loaded seems to make would miss what this library does for it.
@@ -73,17 +118,65 @@ pub fn trapped() -> u64 {
     TRAPPED.load(Ordering::Relaxed)
 }
 
-/// In each thread of the program, and in the child of a fork: neither inherits it.
+/// In each thread of the program, which does not inherit it.
 pub fn arm_thread() {
-    if is_armed() && !arm() {
-        raw::stop("the kernel no longer catches system calls in the program's own code\n");
+    if !is_armed() {
+        return;
+    }
+    IS_ON.set(true);
+    if is_late() {
+        signal_stacks::enlarge();
+        signals::unblock_reserved();
+    }
+    arm();
+}
+
+/// In one that was there before calls were caught; it has called the C library.
+#[inline]
+pub fn follow() {
+    if is_late() && !IS_ON.get() {
+        arm_thread();
     }
 }
 
-fn arm() -> bool {
+fn is_late() -> bool {
+    IS_LATE.load(Ordering::Relaxed)
+}
+
+/// In the child of a fork, which does not inherit it either, and where a fork has changed it.
+pub fn arm_again() {
+    if is_armed() && (IS_ON.get() || !is_late()) {
+        arm();
+    }
+}
+
+/// In one that is about to fork.
+pub fn disarm() {
+    if is_armed() && (IS_ON.get() || !is_late()) {
+        stop_catching();
+    }
+}
+
+/// Of this thread's calls none is caught any more.
+pub fn stop_catching() -> bool {
+    make(libc::SYS_prctl, [PR_SET_SYSCALL_USER_DISPATCH as usize, OFF, 0, 0, 0, 0]) == 0
+}
+
+/// In a thread that a caught call has made: thread-locals may be nobody's.
+pub fn arm_clone() {
+    if is_armed() {
+        arm();
+    }
+}
+
+fn arm() {
     let text = callers::system_text();
     let option = PR_SET_SYSCALL_USER_DISPATCH as usize;
-    make(libc::SYS_prctl, [option, ON, text.start, text.len(), 0, 0]) == 0
+    let is_on = make(libc::SYS_prctl, [option, ON, text.start, text.len(), 0, 0]) == 0;
+    // A filter of the program's may refuse: what was not caught from the start can go on so.
+    if !is_on && !is_late() {
+        raw::stop("the kernel no longer catches system calls in the program's own code\n");
+    }
 }
 
 /// The handler of SIGSYS.

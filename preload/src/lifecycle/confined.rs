@@ -3,9 +3,9 @@
 //! Its threads may make next to no calls then, and each other one can be its end. What is left to do at the end is done by a
 //! thread that was there before the filter, to which it does not apply; it is asked by a word in memory, as waking it would take a call.
 use super::last_thread::{BETWEEN_LOOKS, STACK_BYTES, TASKS, is_any_left, main_thread};
-use super::stats;
+use super::{rights, stats};
 use crate::abi::raw;
-use crate::calls::filters::{self, Reach, Whose};
+use crate::calls::filters::{self, Prospect, Reach, Whose};
 use crate::state::notices;
 use crate::state::process::{self, Process};
 use libc::c_int;
@@ -43,12 +43,15 @@ pub fn renew() {
 }
 
 /// Before a filter: where there is an engine, with threads of its own, there may be one more. Else the statistics are what they will be.
-fn prepare(reach: Reach) -> Whose {
+fn prepare(reach: Reach, prospect: Prospect) -> Whose {
     // Also of a child that shares this memory (vfork): its faults are the filter's.
     userswap::internals::filters::expect();
     let Some(process) = process::current().filter(|_| stats::is_owner()) else {
         return Whose::Others;
     };
+    if prospect == Prospect::Now {
+        rights::engage();
+    }
     if process.engine().is_some() && reach == Reach::All {
         let line = "a filter of system calls (seccomp) applies to all threads of this program, the engine's too: if the program ends or stands still, run it without its sandbox (docs/limits.md)";
         notices::tell_once(MATTER, b"filter", format_args!("{line}"));

@@ -85,7 +85,7 @@ giving_up! {
     fn unshare(flags: c_int) by SYS_unshare if true;
     fn setns(namespace: c_int, kind: c_int) by SYS_setns if true;
     fn prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) by SYS_prctl if gives_up(option),
-        unless option == trap::PR_SET_SYSCALL_USER_DISPATCH && trap::is_armed(),
+        unless option == trap::PR_SET_SYSCALL_USER_DISPATCH && trap::leave_to_program(),
         then origins::named(option, a, Span { address: b as usize, bytes: c as usize }, d as *const c_char);
 }
 

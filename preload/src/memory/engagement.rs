@@ -2,11 +2,13 @@
 //!
 //! What it needs rights for is gathered before that if the process is about to give rights up. A child of such
 //! a process could not gather it again, so it inherits an engine: a fork after that engages.
-use super::{guard, locking, own_stack, starter};
+use super::{guard, locking, own_stack, starter, unmanaged};
 use crate::abi::allocator;
 use crate::abi::raw::{self, Span};
-use crate::calls::{descriptors, held, in_flight, lending, libc_memory, signal_stacks};
+use crate::calls::{descriptors, filters, held, in_flight, lending, libc_memory, signal_stacks};
+use crate::state::notices;
 use crate::state::process::{GlibcHeap, Phase, Process};
+use std::sync::atomic::{AtomicBool, Ordering};
 use userswap::Engine;
 use userswap::internals::PAGE_BYTES;
 use userswap::internals::signal::Blocked;
@@ -21,6 +23,9 @@ pub fn engage_if_needed(process: &Process) {
 }
 
 fn engage_if_over(process: &Process) {
+    if filters::is_engine_refused() {
+        return tell_of_filter(process);
+    }
     let blocked = Blocked::new();
     if fits(process) {
         guard::start_if_not_alone(process);
@@ -33,10 +38,30 @@ fn engage_if_over(process: &Process) {
     drop(blocked);
 }
 
+/// Tells this matter from others in what the job has told.
+const MATTER: u64 = 7;
+
+/// Once the program has outgrown its budget.
+#[cold]
+fn tell_of_filter(process: &Process) {
+    if IS_TOLD.load(Ordering::Relaxed) || fits(process) || IS_TOLD.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    let name = unmanaged::program_name();
+    let line = format_args!(
+        "{}: a filter of system calls (seccomp), which it has put in force, refuses what an engine needs: it runs outside the \
+         budget; leave it RAM, or run it without its sandbox",
+        name.to_str().unwrap_or("a program"),
+    );
+    notices::tell_once(MATTER, name.to_bytes(), line);
+}
+
+static IS_TOLD: AtomicBool = AtomicBool::new(false);
+
 /// Before a call by which the process can lose what an engine needs. What cannot be had already is asked for
 /// again when the engine starts, which says so then.
 pub fn gather(process: &Process) {
-    if process.engine().is_some() {
+    if process.engine().is_some() || filters::is_engine_refused() {
         return;
     }
     if allocator::is_foreign() {
@@ -61,7 +86,8 @@ pub fn engage_if_gathered(process: &Process) {
     let _blocked = Blocked::new();
     // What a child has of its parent's is none of its own.
     let is_gathered = || process.gathered.lock().as_ref().is_some_and(Gathered::is_of_this_process);
-    if process.engine().is_none() && is_gathered() && can_make_threads() {
+    let is_possible = || !filters::is_engine_refused() && can_make_threads();
+    if process.engine().is_none() && is_gathered() && is_possible() {
         engage(process);
     }
 }
@@ -134,9 +160,7 @@ pub fn take_over(process: &Process, engine: Prepared) {
     kept.extend(notes.iter().map(|(_, range)| *range).chain(locked.iter().copied()));
     let can_fill = |range| held::readable_pages(process, process.span_of(range)).is_some();
     own_stack::provide();
-    let apart = signal_stacks::Apart::new();
     let engaged = engine.engage(&kept, can_fill);
-    drop(apart);
     let (engine, left_out) = engaged.unwrap_or_else(|error| give_up(&error));
     let mut left_out = left_out.into_iter().skip(unnoted);
     for ((note, range), but) in notes.into_iter().zip(left_out.by_ref()) {

@@ -7,6 +7,7 @@ use super::{advice, commitment, locking, mappings, origins, protection, remap, u
 use crate::abi::callers::{self, entry};
 use crate::abi::next;
 use crate::abi::raw::{Errno, MapRequest, RemapRequest, Span, set_errno};
+use crate::calls::trap;
 use crate::state::process;
 use libc::{c_int, c_void, off_t, size_t};
 
@@ -34,6 +35,7 @@ pub unsafe extern "C" fn mmap(
     fd: c_int,
     offset: off_t,
 ) -> *mut c_void {
+    trap::follow();
     let address = address as usize;
     let request = MapRequest { address, bytes, protection, flags, fd, offset };
     let outcome = on_own_stack(|| mappings::map(request));

@@ -5,6 +5,7 @@
 //! a fork makes its parent's pages its own by writing, unseen: there the thread looks at the kernel's count.
 use super::engagement;
 use crate::abi::{allocator, raw};
+use crate::calls::filters;
 use crate::state::process::{self, Process};
 use std::sync::atomic::{AtomicBool, Ordering};
 use userswap::internals::anonymous_pages;
@@ -29,7 +30,8 @@ pub fn start_if_not_alone(process: &Process) {
 /// Starts the thread where this process has more than an engine would need: it is not alone, or soon will not be.
 pub fn start_if_large(process: &Process) {
     // An allocator that the program brings has the starter do this: no thread can be made under its locks.
-    if RUNS.load(Ordering::Relaxed) || process.engine().is_some() || allocator::is_foreign() {
+    let is_done = process.engine().is_some() || filters::is_engine_refused();
+    if RUNS.load(Ordering::Relaxed) || is_done || allocator::is_foreign() {
         return;
     }
     let is_large = process.member.as_ref().is_some_and(|member| member.is_large());
@@ -56,13 +58,19 @@ fn start() {
 fn run() {
     let Some(process) = process::current() else { return };
     wait(process, || process.engine().is_some());
-    engagement::engage(process);
+    if !filters::is_engine_refused() {
+        engagement::engage(process);
+    }
 }
 
 /// Returns when the process needs an engine, or as soon as it is told to look and `ends` says so.
 pub fn wait(process: &Process, ends: impl Fn() -> bool) {
     let Some(member) = &process.member else { return };
     loop {
+        // A filter of the program's may apply here, too.
+        if filters::is_engine_refused() {
+            return;
+        }
         let asked = member.asked();
         let pages = engagement::pages_of(process);
         let own = match member.inherited() {

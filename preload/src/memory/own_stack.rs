@@ -3,7 +3,8 @@
 //!
 //! Parts of it that were not used for a while may have left. A call that met one of these while it holds a lock which serving the
 //! fault takes, too, would wait for itself.
-use crate::calls::{signal_stacks, signals};
+use crate::calls::given_stacks::{self, Apart};
+use crate::calls::signals;
 use crate::state::process;
 use userswap::internals::own_stack::{OwnStack, Shared};
 use userswap::internals::signal::Blocked;
@@ -35,15 +36,15 @@ pub fn on_own_stack<R>(work: impl FnOnce() -> R) -> R {
 }
 
 /// Does `work` on a stack that starting an engine has room on: that of the thread which passes the budget, or forks, may be
-/// as small as it likes. As [`on_own_stack`] otherwise.
+/// as small as it likes. As [`on_own_stack`] otherwise; also from a signal stack.
 pub fn on_large_stack<R>(work: impl FnOnce() -> R) -> R {
-    if is_bound() {
-        return work();
-    }
     let _blocked = Blocked::new();
-    match OwnStack::of(LARGE_BYTES) {
-        Ok(mut stack) => stack.run(work),
-        Err(_) => work(),
+    // What is met there begins on another signal stack: this thread's may be in use, or as small, or managed and not there.
+    let apart = if signals::reserved() != 0 { Apart::new().map(Some) } else { Some(None) };
+    match (OwnStack::of(LARGE_BYTES), apart) {
+        (Ok(mut stack), Some(None)) => stack.run(work),
+        (Ok(mut stack), Some(Some(apart))) => stack.run(|| apart.with(work)),
+        (Err(_), _) | (_, None) => work(),
     }
 }
 
@@ -60,5 +61,5 @@ fn is_managed() -> bool {
 /// a one makes no calls that are caught.
 fn is_bound() -> bool {
     let can_be_met = signals::is_by_signal() || signals::reserved() != 0 && !is_managed();
-    can_be_met && signal_stacks::is_in_use()
+    can_be_met && given_stacks::is_in_use()
 }

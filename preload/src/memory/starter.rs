@@ -7,6 +7,7 @@
 //! some milliseconds, the program can be over its budget.
 use super::{engagement, guard};
 use crate::abi::{allocator, raw};
+use crate::calls::filters;
 use crate::state::process::{self, Phase};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -47,7 +48,8 @@ pub fn leave_stacks() {
 /// In the constructor, and in the child of a fork: makes the thread, if it will be needed.
 pub fn start() {
     let Some(process) = process::current() else { return };
-    if !allocator::is_foreign() || process.engine().is_some() {
+    let is_done = process.engine().is_some() || filters::is_engine_refused();
+    if is_done || !allocator::is_foreign() {
         return;
     }
     WANTED.store(0, Ordering::Relaxed);
@@ -92,6 +94,9 @@ fn run() {
                 futex::wait(&WANTED, 0);
             }
         }
+    }
+    if filters::is_engine_refused() {
+        return;
     }
     let prepared = engagement::prepare(process);
     let Phase::Native(_held) = process.phase() else { return };

@@ -93,7 +93,7 @@ fn bytes_outside(process: &Process) -> Option<u64> {
     Some(anonymous_bytes()?.saturating_sub(pages * PAGE_BYTES as u64))
 }
 
-fn program_name() -> &'static CStr {
+pub(super) fn program_name() -> &'static CStr {
     unsafe extern "C" {
         static program_invocation_short_name: *const libc::c_char;
     }
