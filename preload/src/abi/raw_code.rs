@@ -16,17 +16,39 @@ const MOVE_NUMBER: u8 = 0xb8;
 const NUMBERS: Range<u32> = 0..512;
 /// How far before the instruction its number is set: compilers set arguments in between.
 const DISTANCE_MAX: usize = 24;
-/// Code of an object that is read at every start: 20 MiB take 4 to 6 ms, most of it for mapping them.
-pub const BYTES_AT_START: usize = 16 << 20;
-/// The same of what is loaded later, by programs that run longer.
-pub const BYTES_LATER: usize = 32 << 20;
+/// When an object is looked through.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Look {
+    /// At every start, of whatever program.
+    AtStart,
+    /// When a program that runs longer has loaded it.
+    Later,
+}
+
+impl Look {
+    /// Objects with more code are not read: 20 MiB take 4 to 6 ms, most of it for mapping them.
+    const fn bytes_max(self) -> usize {
+        match self {
+            Self::AtStart => 16 << 20,
+            Self::Later => 32 << 20,
+        }
+    }
+
+    /// Calls that have to be found in so much code. Of large libraries some seem to make one: OpenJDK's has four such places in
+    /// 13 MiB, none of them a call, where wasmtime's has 232 in 19.
+    const fn calls_min(self, bytes: usize) -> usize {
+        match self {
+            Self::AtStart => 1,
+            Self::Later => 1 + bytes / (2 << 20),
+        }
+    }
+}
 
 /// Objects that have been loaded, as far as they were looked at.
 static LOOKED_AT: AtomicU64 = AtomicU64::new(0);
 
-/// Whether something that was loaded since the last look, other than what this library knows, makes such a call. Objects with
-/// more than so many bytes of code are not read.
-pub fn is_any_new(bytes_max: usize, matters: impl Fn(Number) -> bool) -> bool {
+/// Whether something that was loaded since the last look, other than what this library knows, makes such calls.
+pub fn is_any_new(look: Look, matters: impl Fn(Number) -> bool) -> bool {
     let (mut count, mut loads) = (0_usize, 0);
     each_object(|object| {
         (count, loads) = (count + 1, object.loads());
@@ -40,16 +62,20 @@ pub fn is_any_new(bytes_max: usize, matters: impl Fn(Number) -> bool) -> bool {
     let found = each_object(|object| {
         let is_new = old == 0;
         old = old.saturating_sub(1);
-        (is_new && makes_calls(object, bytes_max, &matters)).then_some(())
+        (is_new && makes_calls(object, look, &matters)).then_some(())
     });
     found.is_some()
 }
 
-fn makes_calls(object: &Object, bytes_max: usize, matters: &impl Fn(Number) -> bool) -> bool {
+fn makes_calls(object: &Object, look: Look, matters: &impl Fn(Number) -> bool) -> bool {
     let is_known =
         object.is_libc() || object.is_loader() || object.is_ours() || object.is_kernels();
-    let mut code = object.code().filter(|text| text.len() <= bytes_max);
-    !is_known && (object.is_go() || code.any(|text| calls_in(text).any(matters)))
+    let mut code = object.code().filter(|text| text.len() <= look.bytes_max());
+    let makes = |text: &[u8]| {
+        let needed = look.calls_min(text.len());
+        calls_in(text).filter(|number| matters(*number)).take(needed).count() == needed
+    };
+    !is_known && (object.is_go() || code.any(makes))
 }
 
 /// What is known of a call's number.

@@ -9,7 +9,7 @@
 use super::held::is_needed;
 use super::{by_number, clones, forks, raw_signals, signal_stacks, signals};
 use crate::abi::context::Context;
-use crate::abi::raw_code::{self, Number};
+use crate::abi::raw_code::{self, Look, Number};
 use crate::abi::system_call::{error, make, return_from_signal, to_kernel, use_instruction_in};
 use crate::abi::{callers, raw, symbols};
 use libc::{c_int, c_void};
@@ -53,8 +53,7 @@ pub fn start(options: &Options) -> Result<(), &'static str> {
         // A sanitizer's own calls map what it looks at all memory by: it is not to meet this library there.
         RawCalls::Auto if !symbols::is_libcs(c"mmap") => {}
         RawCalls::Auto => {
-            let is_caught =
-                raw_code::is_any_new(raw_code::BYTES_AT_START, matters) && start_catching();
+            let is_caught = raw_code::is_any_new(Look::AtStart, matters) && start_catching();
             IS_WATCHING.store(!is_caught, Ordering::Relaxed);
         }
     }
@@ -85,7 +84,7 @@ pub fn is_watching() -> bool {
 #[cold]
 pub fn look_again() {
     let claims = || IS_WATCHING.swap(false, Ordering::Relaxed);
-    if is_watching() && raw_code::is_any_new(raw_code::BYTES_LATER, matters) && claims() {
+    if is_watching() && raw_code::is_any_new(Look::Later, matters) && claims() {
         IS_LATE.store(true, Ordering::Release);
         start_catching();
     }
