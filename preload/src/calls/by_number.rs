@@ -57,7 +57,7 @@ pub fn serve(number: c_long, arguments: &Arguments) -> usize {
         if let (libc::SYS_exit, Some(end)) = (number, BEFORE_THREAD_ENDS.get()) {
             end(arguments[0] as c_int);
         }
-        if gives_rights_up(number) {
+        if gives_rights_up(number) && number != libc::SYS_seccomp {
             gather_rights();
         }
     }
@@ -124,6 +124,9 @@ fn plain(number: c_long, arguments: &Arguments) -> usize {
         lending::note();
     }
     let filters = filters::prepare(number, arguments);
+    if number == libc::SYS_seccomp && !filters.refuses_engine() {
+        gather_rights();
+    }
     let _held = arguments::hold_if_needed(number, arguments);
     let returned = to_c(make(number, *arguments));
     if returned != usize::MAX {

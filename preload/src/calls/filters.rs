@@ -48,6 +48,13 @@ pub struct Coming {
     prospect: Prospect,
 }
 
+impl Coming {
+    /// What an engine needs is not needed then.
+    pub fn refuses_engine(&self) -> bool {
+        self.prospect == Prospect::Refused
+    }
+}
+
 /// What is done before one is in force, and may not be possible after it.
 static BEFORE: OnceLock<fn(Reach, Prospect) -> Whose> = OnceLock::new();
 

@@ -50,11 +50,11 @@ macro_rules! giving_up {
                         raw::set_errno(libc::EINVAL);
                         return -1;
                     })?
-                    if $condition {
-                        gather();
-                    }
                     let arguments = arguments::of([$($argument as usize),*]);
                     let filters = filters::prepare(libc::$call, &arguments);
+                    if $condition && !filters.refuses_engine() {
+                        gather();
+                    }
                     let _held = is_needed().then(|| arguments::hold(libc::$call, &arguments));
                     let status = super::$name($($argument),*);
                     if status >= 0 {
