@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 typedef int program(int, char **);
@@ -22,10 +23,12 @@ static void handle(int number) {
     caught = raw_call(SYS_getppid, 0, 0, 0) == getppid();
 }
 
-// Its signal stack is small, and it blocks what will be ours.
-static void be_awkward(void) {
+static void take_small_stack(void) {
     stack_t small = {.ss_sp = malloc(MINSIGSTKSZ), .ss_size = MINSIGSTKSZ};
     MUST(!sigaltstack(&small, 0));
+}
+
+static void block_what_will_be_ours(void) {
     sigset_t ours;
     sigemptyset(&ours);
     sigaddset(&ours, SIGSYS);
@@ -34,10 +37,17 @@ static void be_awkward(void) {
 
 static void *run(void *unused) {
     (void)unused;
-    be_awkward();
+    take_small_stack();
     char byte;
     MUST(read(gate[0], &byte, 1) == 1);
-    // From here on it is caught.
+    // A child of it that has its thread-locals, and calls the C library, is not what is caught.
+    pid_t child = vfork();
+    if (!child) {
+        MUST(mmap(0, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED);
+        _exit(0);
+    }
+    MUST(child > 0 && waitpid(child, 0, 0) == child);
+    // From here on it is.
     MUST(!munmap(mmap(0, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), 4096));
     return (void *)(long)loaded(count, words);
 }
@@ -51,7 +61,7 @@ int main(int all, char **arguments) {
     MUST(!sigaction(SIGWINCH, &action, 0));
     pthread_t thread;
     if (is_in_thread) MUST(!pthread_create(&thread, 0, run, 0));
-    else be_awkward();
+    else take_small_stack(), block_what_will_be_ours();
     void *library = dlopen(words[0], RTLD_NOW);
     if (!library) fprintf(stderr, "%s\n", dlerror());
     MUST(library);

@@ -11,7 +11,9 @@ pub enum Answer {
     Made,
     /// It ends with an error.
     Refused,
-    /// The process, its handler, or somebody else is told or ended.
+    /// Somebody else is asked, who may let it be made.
+    Asked,
+    /// The process's handler is told, or it is ended.
     Trapped,
 }
 
@@ -56,6 +58,7 @@ fn action(value: u32) -> Answer {
     match value & libc::SECCOMP_RET_ACTION_FULL {
         libc::SECCOMP_RET_ALLOW | libc::SECCOMP_RET_LOG => Answer::Made,
         libc::SECCOMP_RET_ERRNO => Answer::Refused,
+        libc::SECCOMP_RET_TRACE | libc::SECCOMP_RET_USER_NOTIF => Answer::Asked,
         _ => Answer::Trapped,
     }
 }

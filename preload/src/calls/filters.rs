@@ -116,39 +116,30 @@ fn is_alone() -> bool {
     std::fs::metadata("/proc/self/task").is_ok_and(|data| links(data) == 3)
 }
 
-/// Commands of userfaultfd and of the page map (linux/userfaultfd.h, linux/fs.h), without which there is no engine.
-const COMMANDS: [usize; 4] = [0xc020_aa00, 0xc028_aa03, 0x8010_aa02, 0xc060_6610];
-/// The other calls that it makes with whatever arguments.
-const CALLS: [c_long; 17] = [
-    libc::SYS_mmap,
-    libc::SYS_munmap,
-    libc::SYS_mprotect,
-    libc::SYS_madvise,
-    libc::SYS_read,
-    libc::SYS_write,
-    libc::SYS_pread64,
-    libc::SYS_pwrite64,
-    libc::SYS_openat,
-    libc::SYS_close,
-    libc::SYS_poll,
-    libc::SYS_futex,
-    libc::SYS_rt_sigprocmask,
-    libc::SYS_sigaltstack,
-    libc::SYS_gettid,
-    libc::SYS_clock_nanosleep,
-    libc::SYS_exit,
+/// What a thread of the C library's is made with (pthread_create(3)).
+const THREAD: usize = 0x3d_0f00;
+
+/// Calls without which there is no engine, each with its first three arguments; commands of userfaultfd and of the page map from
+/// linux/userfaultfd.h and linux/fs.h. What filters seldom know, or the engine does without, is not asked for.
+const CALLS: [(c_long, [usize; 3]); 12] = [
+    (libc::SYS_ioctl, [3, 0xc020_aa00, 0]),
+    (libc::SYS_ioctl, [3, 0xc028_aa03, 0]),
+    (libc::SYS_ioctl, [3, 0x8010_aa02, 0]),
+    (libc::SYS_ioctl, [3, 0xc060_6610, 0]),
+    (libc::SYS_mmap, [0, 4096, (libc::PROT_READ | libc::PROT_WRITE) as usize]),
+    (libc::SYS_munmap, [4096, 4096, 0]),
+    (libc::SYS_mprotect, [4096, 4096, (libc::PROT_READ | libc::PROT_WRITE) as usize]),
+    (libc::SYS_madvise, [4096, 4096, libc::MADV_DONTNEED as usize]),
+    (libc::SYS_read, [3, 4096, 8]),
+    (libc::SYS_futex, [4096, libc::FUTEX_PRIVATE_FLAG as usize, 0]),
+    (libc::SYS_rt_sigprocmask, [libc::SIG_SETMASK as usize, 4096, 4096]),
+    (libc::SYS_clone, [THREAD, 4096, 4096]),
 ];
 /// Those that it does without where they end with an error.
-const CALLS_TO_TRY: [c_long; 9] = [
-    libc::SYS_io_uring_setup,
-    libc::SYS_io_uring_enter,
-    libc::SYS_clone3,
-    libc::SYS_rseq,
-    libc::SYS_sched_getaffinity,
-    libc::SYS_sched_setaffinity,
-    libc::SYS_process_madvise,
-    libc::SYS_prctl,
-    libc::SYS_statx,
+const CALLS_TO_TRY: [(c_long, [usize; 3]); 3] = [
+    (libc::SYS_clone3, [4096, 88, 0]),
+    (libc::SYS_io_uring_setup, [8, 4096, 0]),
+    (libc::SYS_io_uring_enter, [3, 1, 1]),
 ];
 
 /// Whether the engine's calls would not pass.
@@ -161,16 +152,13 @@ fn refuses_engine(number: c_long, arguments: &Arguments) -> bool {
         return true;
     }
     let Some(program) = program_at(arguments[2]) else { return false };
-    let answer = |number, second| {
-        let data = Data::of(number, &[3, second, 0, 0, 0, 0]);
+    let answer = |(number, [a, b, c]): &(c_long, [usize; 3])| {
+        let data = Data::of(*number, &[*a, *b, *c, 0, 0, 0]);
         filter_program::answer(&program, &data).unwrap_or(Answer::Trapped)
     };
-    let is_made = |number: &c_long| answer(*number, 0) == Answer::Made;
-    let is_tried = |number: &c_long| answer(*number, 0) != Answer::Trapped;
-    let is_command = |command: &usize| answer(libc::SYS_ioctl, *command) == Answer::Made;
-    !(CALLS.iter().all(is_made)
-        && CALLS_TO_TRY.iter().all(is_tried)
-        && COMMANDS.iter().all(is_command))
+    let is_made = |call| matches!(answer(call), Answer::Made | Answer::Asked);
+    let is_tried = |call| answer(call) != Answer::Trapped;
+    !(CALLS.iter().all(is_made) && CALLS_TO_TRY.iter().all(is_tried))
 }
 
 /// None for one that the kernel will refuse.

@@ -42,6 +42,7 @@ pub fn give() {
 }
 
 /// Gives a larger one to a thread that was there before calls were caught. What becomes of one of the program's, `replaced` says.
+/// The smaller one stays: a handler that runs puts it in force again as it returns.
 pub fn enlarge(replaced: impl FnOnce(libc::stack_t) -> libc::stack_t) {
     let (present, given) = (present(), GIVEN.get());
     let is_enough = given.is_some_and(|given| given.bytes >= bytes());
@@ -53,7 +54,6 @@ pub fn enlarge(replaced: impl FnOnce(libc::stack_t) -> libc::stack_t) {
     let is_ours = given.is_some_and(|given| given.address == present.ss_sp as usize);
     let is_programs = !is_ours && present.ss_flags & libc::SS_DISABLE == 0;
     set(&if is_programs { replaced(present) } else { for_kernel(stack) });
-    given.into_iter().for_each(unmap);
 }
 
 /// At the end of this thread.

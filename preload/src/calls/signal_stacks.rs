@@ -8,7 +8,7 @@ use super::held::{self, Held, is_needed, values};
 use super::libc_memory::{self, Stack};
 use super::libraries;
 use super::reading::Reader;
-use super::signals::is_by_signal;
+use super::signals::{self, is_by_signal};
 use super::trap;
 use crate::abi::allocator;
 use crate::abi::callers::{self, entry};
@@ -74,10 +74,12 @@ pub fn start() {
 pub fn hold() {
     MANAGED_STACKS.hold();
     STACKS_IN_USE.hold();
+    signals::hold();
 }
 
 /// After fork, on both sides.
 pub fn release() {
+    signals::release();
     MANAGED_STACKS.release();
     STACKS_IN_USE.release();
 }
@@ -389,7 +391,10 @@ extern "C" fn run_thread(start: *mut c_void) -> *mut c_void {
 
 /// In a thread that was there before calls were caught.
 pub fn enlarge() {
-    given_stacks::enlarge(for_kernel);
+    given_stacks::enlarge(|programs| {
+        keep_stack(Some(&programs));
+        for_kernel(programs)
+    });
 }
 
 /// At a thread's end.

@@ -117,6 +117,24 @@ pub fn unblock_reserved() {
     unblock(reserved());
 }
 
+/// Whether this thread blocks any of them: it did so before they were ours.
+pub fn blocks_reserved() -> bool {
+    let mut mask = 0_u64;
+    let (how, mask_at) = (libc::SIG_BLOCK as usize, (&raw mut mask).addr());
+    make(libc::SYS_rt_sigprocmask, [how, 0, mask_at, size_of::<u64>(), 0, 0]);
+    mask & reserved() != 0
+}
+
+/// Before fork: no other thread has the list of actions then.
+pub fn hold() {
+    AFTER_SIGSYS.hold();
+}
+
+/// After fork, on both sides.
+pub fn release() {
+    AFTER_SIGSYS.release();
+}
+
 fn unblock(set: u64) {
     let (how, set) = (libc::SIG_UNBLOCK as usize, (&raw const set).addr());
     make(libc::SYS_rt_sigprocmask, [how, set, 0, size_of::<u64>(), 0, 0]);

@@ -7,14 +7,14 @@
 //! it waits for is interrupted and begun again just as the call itself would have been. Everything that a handler's return
 //! puts back, the mask and the signal stack, is changed in what it puts back.
 use super::held::is_needed;
-use super::{by_number, clones, forks, raw_signals, signal_stacks, signals};
+use super::{by_number, clones, filters, forks, given_stacks, raw_signals, signal_stacks, signals};
 use crate::abi::context::Context;
 use crate::abi::raw_code::{self, Look, Number};
 use crate::abi::system_call::{error, make, return_from_signal, to_kernel, use_instruction_in};
 use crate::abi::{callers, raw, symbols};
 use libc::{c_int, c_void};
 use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use userswap::RawCalls;
 use userswap::internals::Options;
 use userswap::internals::signal::Uncancelled;
@@ -23,8 +23,8 @@ use userswap::internals::signal::Uncancelled;
 static IS_ARMED: AtomicBool = AtomicBool::new(false);
 /// Nothing does so yet, and what is loaded later may.
 static IS_WATCHING: AtomicBool = AtomicBool::new(false);
-/// It was: threads that were there before follow one by one.
-static IS_LATE: AtomicBool = AtomicBool::new(false);
+/// It was, in this process: threads that were there before follow one by one.
+static LATE_IN: AtomicU32 = AtomicU32::new(0);
 static TRAPPED: AtomicU64 = AtomicU64::new(0);
 
 pub const PR_SET_SYSCALL_USER_DISPATCH: c_int = 59;
@@ -36,6 +36,8 @@ const SYS_USER_DISPATCH: c_int = 2;
 thread_local! {
     /// This thread's are.
     static IS_ON: Cell<bool> = const { Cell::new(false) };
+    /// They were, and are not while it forks.
+    static IS_PAUSED: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Before the program's code runs, and after it is known whether memory of calls has to be kept.
@@ -85,7 +87,7 @@ pub fn is_watching() -> bool {
 pub fn look_again() {
     let claims = || IS_WATCHING.swap(false, Ordering::Relaxed);
     if is_watching() && raw_code::is_any_new(Look::Later, matters) && claims() {
-        IS_LATE.store(true, Ordering::Release);
+        LATE_IN.store(std::process::id(), Ordering::Release);
         start_catching();
     }
 }
@@ -134,26 +136,56 @@ pub fn arm_thread() {
 #[inline]
 pub fn follow() {
     if is_late() && !IS_ON.get() {
+        try_to_follow();
+    }
+}
+
+/// Not in a child that shares its parent's thread-locals (vfork), nor where a handler's return would undo half of it, nor where a filter
+/// of the program's may refuse it.
+#[cold]
+fn try_to_follow() {
+    let is_own = LATE_IN.load(Ordering::Relaxed) == std::process::id();
+    if is_own
+        && !filters::is_filtered()
+        && !given_stacks::is_in_use()
+        && !signals::blocks_reserved()
+    {
         arm_thread();
     }
 }
 
 fn is_late() -> bool {
-    IS_LATE.load(Ordering::Relaxed)
+    LATE_IN.load(Ordering::Relaxed) != 0
 }
 
-/// In the child of a fork, which does not inherit it either, and where a fork has changed it.
-pub fn arm_again() {
-    if is_armed() && (IS_ON.get() || !is_late()) {
+/// In one that is about to fork: until [`resume`], or [`renew`] in the child. Not where a filter of the program's may refuse it.
+pub fn pause() {
+    if is_here() && !filters::is_filtered() {
+        IS_PAUSED.set(stop_catching());
+    }
+}
+
+/// In the parent.
+pub fn resume() {
+    if IS_PAUSED.take() {
         arm();
     }
 }
 
-/// In one that is about to fork.
-pub fn disarm() {
-    if is_armed() && (IS_ON.get() || !is_late()) {
-        stop_catching();
+/// In the child, which does not inherit it.
+pub fn renew() {
+    IS_PAUSED.set(false);
+    if is_late() {
+        LATE_IN.store(std::process::id(), Ordering::Relaxed);
     }
+    if is_here() {
+        arm();
+    }
+}
+
+/// Whether this thread's calls are caught, unless it forks.
+fn is_here() -> bool {
+    is_armed() && (IS_ON.get() || !is_late())
 }
 
 /// Of this thread's calls none is caught any more.

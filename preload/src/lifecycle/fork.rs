@@ -71,7 +71,7 @@ unsafe extern "C" fn prepare() {
     process.areas.hold();
     held::set_forking(true);
     // What is caught is told on a signal stack, which may be managed, and nobody serves faults from here on.
-    trap::disarm();
+    trap::pause();
     let ticket = process.engine().map(|engine| engine.fork_prepare());
     if ticket.is_none() {
         process.member.iter().for_each(|member| member.hold());
@@ -114,7 +114,7 @@ fn readable_around(process: &Process, page: PageIndex, range: PageRange) -> Opti
 unsafe extern "C" fn in_parent() {
     forks::close();
     let Some(process) = process::current() else { return };
-    let Some(pass) = PASS.lock().take() else { return trap::arm_again() };
+    let Some(pass) = PASS.lock().take() else { return trap::resume() };
     // First: threads of the engine that are about to start want it.
     libc_memory::release();
     stdio_buffers::release();
@@ -128,14 +128,14 @@ unsafe extern "C" fn in_parent() {
     }
     libc_memory::release_streams();
     release(process);
-    trap::arm_again();
+    trap::resume();
     guard::start_if_large(process);
 }
 
 unsafe extern "C" fn in_child() {
     let Some(process) = process::current() else { return };
     forks::forget();
-    let Some(pass) = PASS.lock().take() else { return trap::arm_again() };
+    let Some(pass) = PASS.lock().take() else { return trap::renew() };
     process::forget_routes();
     // First: threads of the engine that are about to start want it.
     own_stack::renew();
@@ -166,7 +166,7 @@ unsafe extern "C" fn in_child() {
     if let (Some(member), None) = (&process.member, process.engine()) {
         member.renew(u32::try_from(process.accessible_pages()).unwrap_or(u32::MAX), 0);
     }
-    trap::arm_again();
+    trap::renew();
     starter::start();
     guard::renew(process);
 }

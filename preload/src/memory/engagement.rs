@@ -65,7 +65,7 @@ pub fn gather(process: &Process) {
         return;
     }
     if allocator::is_foreign() {
-        return starter::gather();
+        return starter::engage();
     }
     let errno = raw::errno();
     let _blocked = Blocked::new();
@@ -81,19 +81,6 @@ pub fn gather(process: &Process) {
     raw::set_errno(errno);
 }
 
-/// The same in the starter: no lock of ours may be held.
-pub fn gather_beforehand(process: &Process) {
-    let has_some = || process.gathered.lock().as_ref().is_some_and(Gathered::is_of_this_process);
-    if process.engine().is_some() || has_some() {
-        return;
-    }
-    let _raised = descriptors::Raised::new();
-    let gathered = Engine::gather(process.arena.clone(), &process.options).ok();
-    let Phase::Native(_held) = process.phase() else { return };
-    let before = std::mem::replace(&mut *process.gathered.lock(), gathered);
-    drop(before);
-}
-
 /// Before fork: the child of a process that has given rights up finds an engine.
 pub fn engage_if_gathered(process: &Process) {
     let _blocked = Blocked::new();
@@ -101,10 +88,7 @@ pub fn engage_if_gathered(process: &Process) {
     let is_gathered = || process.gathered.lock().as_ref().is_some_and(Gathered::is_of_this_process);
     let is_possible = || !filters::is_engine_refused() && can_make_threads();
     if process.engine().is_none() && is_gathered() && is_possible() {
-        match allocator::is_foreign() {
-            true => starter::engage(),
-            false => engage(process),
-        }
+        engage(process);
     }
 }
 

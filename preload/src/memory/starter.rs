@@ -8,18 +8,13 @@
 use super::{engagement, guard};
 use crate::abi::{allocator, raw};
 use crate::calls::filters;
-use crate::state::process::{self, Phase, Process};
+use crate::state::process::{self, Phase};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU32, Ordering};
 use userswap::internals::futex;
 use userswap::internals::signal::Blocked;
 
-/// What the thread is to do.
-static WANTED: AtomicU32 = AtomicU32::new(NOTHING);
-const NOTHING: u32 = 0;
-const ENGINE: u32 = 1;
-/// What an engine needs is to be gathered, and no more.
-const GATHERED: u32 = 2;
+static WANTED: AtomicU32 = AtomicU32::new(0);
 
 /// As std's own default, which would be looked up in the environment.
 const STACK_BYTES: usize = 2 << 20;
@@ -57,7 +52,7 @@ pub fn start() {
     if is_done || !allocator::is_foreign() {
         return;
     }
-    WANTED.store(NOTHING, Ordering::Relaxed);
+    WANTED.store(0, Ordering::Relaxed);
     // The thread inherits it.
     let _blocked = Blocked::new();
     let thread = std::thread::Builder::new().name("userswap-start".into());
@@ -73,50 +68,32 @@ fn refuse(error: &std::io::Error) -> ! {
 
 /// The budget is passed.
 pub fn wake() {
-    if WANTED.swap(ENGINE, Ordering::AcqRel) == NOTHING {
-        notify();
+    if WANTED.swap(1, Ordering::Release) == 0 {
+        futex::wake_one(&WANTED);
+        let member = process::current().and_then(|process| process.member.as_ref());
+        member.into_iter().for_each(|member| member.wake());
     }
-}
-
-fn notify() {
-    futex::wake_one(&WANTED);
-    let member = process::current().and_then(|process| process.member.as_ref());
-    member.into_iter().for_each(|member| member.wake());
 }
 
 /// Has the engine started, and waits until it is. No lock of an allocator's may be held.
 pub fn engage() {
-    wake();
-    finish();
-}
-
-/// Has what an engine needs gathered, as the process can while it has its rights; as [`engage`].
-pub fn gather() {
-    if WANTED.compare_exchange(NOTHING, GATHERED, Ordering::AcqRel, Ordering::Acquire).is_ok() {
-        notify();
-    }
-    finish();
-}
-
-/// Waits for what is wanted, by whomever.
-fn finish() {
     let Some(process) = process::current() else { return };
-    let is_done = || match WANTED.load(Ordering::Acquire) {
-        NOTHING => true,
-        GATHERED => false,
-        _ => process.engine().is_some(),
-    };
-    while !is_done() {
+    wake();
+    while process.engine().is_none() && !filters::is_engine_refused() {
         userswap::internals::process::yield_now();
     }
 }
 
 fn run() {
     let Some(process) = process::current() else { return };
-    while await_wish(process) == GATHERED {
-        engagement::gather_beforehand(process);
-        // An engine may be wanted by now.
-        let _ = WANTED.compare_exchange(GATHERED, NOTHING, Ordering::AcqRel, Ordering::Acquire);
+    let is_wanted = || WANTED.load(Ordering::Acquire) != 0;
+    match process.member {
+        Some(_) => guard::wait(process, is_wanted),
+        None => {
+            while !is_wanted() {
+                futex::wait(&WANTED, 0);
+            }
+        }
     }
     if filters::is_engine_refused() {
         return;
@@ -124,18 +101,4 @@ fn run() {
     let prepared = engagement::prepare(process);
     let Phase::Native(_held) = process.phase() else { return };
     engagement::take_over(process, prepared);
-}
-
-/// Also that others of the job want pages of this process: an engine is wanted then.
-fn await_wish(process: &Process) -> u32 {
-    let is_wanted = || WANTED.load(Ordering::Acquire) != NOTHING;
-    match process.member {
-        Some(_) => guard::wait(process, is_wanted),
-        None => {
-            while !is_wanted() {
-                futex::wait(&WANTED, NOTHING);
-            }
-        }
-    }
-    WANTED.load(Ordering::Acquire)
 }
