@@ -346,6 +346,7 @@ pub fn open() {
     if make(libc::SYS_prctl, [option, trap::ON, instruction, 3, 0, 0]) != 0 {
         raw::stop("the kernel no longer catches system calls\n");
     }
+    trap::note_pause();
 }
 
 /// The first of what is done after it, in the parent.

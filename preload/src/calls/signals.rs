@@ -107,7 +107,12 @@ pub fn unblock_in_handlers() {
         // SAFETY: a valid set.
         if is_handled && unsafe { libc::sigismember(&action.sa_mask, SIGSYS) } == 1 {
             clear_reserved(&mut action.sa_mask);
-            sigaction(number, action, std::ptr::null_mut());
+            let mut seen = *action;
+            sigaction(number, action, &mut seen);
+            // Another thread has set one meanwhile, or the handler has run for the only time.
+            if seen.sa_sigaction != action.sa_sigaction {
+                sigaction(number, &seen, std::ptr::null_mut());
+            }
         }
     }
 }

@@ -165,6 +165,11 @@ pub fn pause() {
     }
 }
 
+/// The same where something else is caught until then.
+pub fn note_pause() {
+    IS_PAUSED.set(is_here());
+}
+
 /// In the parent.
 pub fn resume() {
     if IS_PAUSED.take() {
