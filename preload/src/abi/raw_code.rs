@@ -16,6 +16,7 @@ const MOVE_NUMBER: u8 = 0xb8;
 const NUMBERS: Range<u32> = 0..512;
 /// How far before the instruction its number is set: compilers set arguments in between.
 const DISTANCE_MAX: usize = 24;
+
 /// When an object is looked through.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Look {

@@ -58,10 +58,15 @@ fn tell_of_filter(process: &Process) {
 
 static IS_TOLD: AtomicBool = AtomicBool::new(false);
 
+/// Whether there is an engine, or will be none.
+pub fn is_decided(process: &Process) -> bool {
+    process.engine().is_some() || filters::is_engine_refused()
+}
+
 /// Before a call by which the process can lose what an engine needs. What cannot be had already is asked for
 /// again when the engine starts, which says so then.
 pub fn gather(process: &Process) {
-    if process.engine().is_some() || filters::is_engine_refused() {
+    if is_decided(process) {
         return;
     }
     if allocator::is_foreign() {
@@ -86,8 +91,7 @@ pub fn engage_if_gathered(process: &Process) {
     let _blocked = Blocked::new();
     // What a child has of its parent's is none of its own.
     let is_gathered = || process.gathered.lock().as_ref().is_some_and(Gathered::is_of_this_process);
-    let is_possible = || !filters::is_engine_refused() && can_make_threads();
-    if process.engine().is_none() && is_gathered() && is_possible() {
+    if !is_decided(process) && is_gathered() && can_make_threads() {
         engage(process);
     }
 }

@@ -30,8 +30,7 @@ pub fn start_if_not_alone(process: &Process) {
 /// Starts the thread where this process has more than an engine would need: it is not alone, or soon will not be.
 pub fn start_if_large(process: &Process) {
     // An allocator that the program brings has the starter do this: no thread can be made under its locks.
-    let is_done = process.engine().is_some() || filters::is_engine_refused();
-    if RUNS.load(Ordering::Relaxed) || is_done || allocator::is_foreign() {
+    if RUNS.load(Ordering::Relaxed) || engagement::is_decided(process) || allocator::is_foreign() {
         return;
     }
     let is_large = process.member.as_ref().is_some_and(|member| member.is_large());

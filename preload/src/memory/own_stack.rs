@@ -40,11 +40,12 @@ pub fn on_own_stack<R>(work: impl FnOnce() -> R) -> R {
 pub fn on_large_stack<R>(work: impl FnOnce() -> R) -> R {
     let _blocked = Blocked::new();
     // What is met there begins on another signal stack: this thread's may be in use, or as small, or managed and not there.
-    let apart = if signals::reserved() != 0 { Apart::new().map(Some) } else { Some(None) };
+    let apart = (signals::reserved() != 0).then(Apart::new);
     match (OwnStack::of(LARGE_BYTES), apart) {
-        (Ok(mut stack), Some(None)) => stack.run(work),
+        (Ok(mut stack), None) => stack.run(work),
         (Ok(mut stack), Some(Some(apart))) => stack.run(|| apart.with(work)),
-        (Err(_), _) | (_, None) => work(),
+        // There was no memory for one of them.
+        _ => work(),
     }
 }
 

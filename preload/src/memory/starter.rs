@@ -48,8 +48,7 @@ pub fn leave_stacks() {
 /// In the constructor, and in the child of a fork: makes the thread, if it will be needed.
 pub fn start() {
     let Some(process) = process::current() else { return };
-    let is_done = process.engine().is_some() || filters::is_engine_refused();
-    if is_done || !allocator::is_foreign() {
+    if !allocator::is_foreign() || engagement::is_decided(process) {
         return;
     }
     WANTED.store(0, Ordering::Relaxed);
@@ -79,7 +78,7 @@ pub fn wake() {
 pub fn engage() {
     let Some(process) = process::current() else { return };
     wake();
-    while process.engine().is_none() && !filters::is_engine_refused() {
+    while !engagement::is_decided(process) {
         userswap::internals::process::yield_now();
     }
 }
