@@ -60,6 +60,43 @@ fn a_program_with_an_allocator_in_a_library_keeps_to_that_one() {
 }
 
 #[test]
+fn what_comes_before_ours_in_ld_preload_has_its_environment_and_children_that_are_managed() {
+    let directory = directory();
+    let program = compile(directory.path(), "large.c");
+    let natively = succeed(&mut Command::new(&program));
+    // What counts blocks hands malloc on to glibc's, whose memory is not managed.
+    let outside = "userswap: large: 46M of its memory is outside its budget";
+    let cases = [
+        (vec![], "wrapper: something", None),
+        (vec!["-DCOUNTS"], "wrapper: something, blocks", Some(outside)),
+    ];
+    for (mut flags, wrapped, unmanaged) in cases {
+        flags.extend(["-fPIC", "-shared"]);
+        compile_with(directory.path(), "wrapper.c", "libwrapper.so", &flags);
+        // By its name alone, as fakeroot does.
+        let script = format!(
+            "export LD_LIBRARY_PATH={} LD_PRELOAD=libwrapper.so:$LD_PRELOAD WRAPPER_TOLD=something
+            exec sh -c '{}; true'",
+            directory.path().display(),
+            program.display()
+        );
+        for fault in ["thread", "signal"] {
+            let mut command = run_for_a_while("24M", fault);
+            let output = command.args(["sh", "-c", &script]).output().unwrap();
+            assert_eq!(String::from_utf8_lossy(&output.stdout), natively, "{fault}");
+            let told = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(told.lines().filter(|line| *line == wrapped).count(), 1, "{fault}: {told}");
+            let is_ours =
+                |line: &&str| line.starts_with("userswap: ") && !line.contains(": note: ");
+            let said: Vec<_> = told.lines().filter(is_ours).collect();
+            assert_eq!(said.len(), usize::from(unmanaged.is_some()), "{fault}: {told}");
+            let starts = |start: &str| said.iter().all(|line| line.starts_with(start));
+            assert!(unmanaged.is_none_or(starts), "{fault}: {told}");
+        }
+    }
+}
+
+#[test]
 fn a_library_that_is_bound_past_others_shares_the_programs_functions() {
     let directory = directory();
     let flags = ["-fPIC", "-shared", "-DLIBRARY"];

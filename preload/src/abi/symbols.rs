@@ -180,13 +180,18 @@ impl Object<'_> {
         unsafe { std::slice::from_raw_parts(self.0.dlpi_phdr, self.0.dlpi_phnum.into()) }
     }
 
-    /// The file name, without its directory; empty for the program itself.
-    fn file(&self) -> &[u8] {
+    /// Where its file was found; empty for the program itself.
+    pub fn path(&self) -> &[u8] {
         if self.0.dlpi_name.is_null() {
             return b"";
         }
         // SAFETY: the loader's names are C strings that live as long as the object.
-        let path = unsafe { CStr::from_ptr(self.0.dlpi_name) }.to_bytes();
+        unsafe { CStr::from_ptr(self.0.dlpi_name) }.to_bytes()
+    }
+
+    /// The same without its directory.
+    fn file(&self) -> &[u8] {
+        let path = self.path();
         path.rsplit(|byte| *byte == b'/').next().unwrap_or(path)
     }
 

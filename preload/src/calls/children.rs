@@ -6,13 +6,14 @@
 //! runs all this: memory is the parent's, and what is allocated is freed before exec.
 use super::reading::Texts;
 use crate::abi::raw;
+use crate::abi::symbols::{self, Object};
 use crate::state::notices;
 use libc::{c_char, c_int};
-use std::ffi::{CStr, OsStr};
+use std::ffi::{CStr, OsStr, OsString};
 use std::fs::File;
 use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -43,15 +44,15 @@ pub struct Ours {
 
 static OURS: OnceLock<Ours> = OnceLock::new();
 
-/// In the constructor: programs write over the environment that they start with.
-pub fn start(options: &CStr, preloaded: &CStr) {
-    let separators = |byte: &u8| matches!(byte, b':' | b' ');
-    let first = preloaded.to_bytes().split(separators).find(|name| !name.is_empty());
-    let Some(library) = first else { return };
+/// In the constructor: programs write over the environment that they start with. Others may come before this library in
+/// LD_PRELOAD (fakeroot, heaptrack): the dynamic linker knows what it was called there.
+pub fn start(options: &CStr) {
+    let own = |object: &Object| object.is_ours().then(|| object.path().to_vec());
+    let Some(library) = symbols::each_object(own) else { return };
     let entry = |name: &str, value: &[u8]| [name.as_bytes(), b"=", value, b"\0"].concat();
     let _ = OURS.set(Ours {
-        preload: entry(PRELOAD_VARIABLE, library),
-        injected: OsStr::from_bytes(library).into(),
+        preload: entry(PRELOAD_VARIABLE, &library),
+        injected: OsString::from_vec(library).into(),
         options: entry(OPTIONS_VARIABLE, options.to_bytes()),
     });
 }

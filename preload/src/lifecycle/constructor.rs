@@ -34,6 +34,7 @@ static DESTRUCTOR: extern "C" fn() = destruct;
 type Texts = *const *const c_char;
 
 extern "C" fn construct(_: c_int, _: Texts, environment: Texts) {
+    pass_on(environment);
     callers::find();
     look_up();
     thread_end::start();
@@ -51,8 +52,8 @@ extern "C" fn construct(_: c_int, _: Texts, environment: Texts) {
     if !allocator::is_foreign() {
         native::widen();
     }
-    if let Some(preloaded) = preloaded {
-        children::start(text, preloaded);
+    if preloaded.is_some() {
+        children::start(text);
     }
     if let Err(reason) = start(&text.to_string_lossy()) {
         raw::say(&format!("{OPTIONS_VARIABLE}: {reason}"));
@@ -69,8 +70,23 @@ fn is_under_valgrind(preloaded: &CStr) -> bool {
 /// How the names of its libraries begin.
 const VALGRINDS: &[u8] = b"/vgpreload_";
 
-/// The value of a variable. The C library has not been told of its environment yet: what the dynamic
-/// linker passes on is read.
+unsafe extern "C" {
+    /// glibc's name for environ(7).
+    static mut __environ: Texts;
+}
+
+/// Gives the C library its environment, as its own constructor will: an allocator that the program brings starts with the
+/// first block that is asked of it, which is here, and looks for what it is told there (heaptrack, jemalloc).
+fn pass_on(environment: Texts) {
+    // SAFETY: there is one thread, and nobody has the variable borrowed.
+    unsafe {
+        if __environ.is_null() {
+            __environ = environment;
+        }
+    }
+}
+
+/// The value of a variable.
 fn value_in(environment: Texts, name: &str) -> Option<&'static CStr> {
     let mut entry = environment;
     // SAFETY: the list ends with a null pointer, which has not been met yet.
