@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 use userswap::internals::elf::{self, Linkage};
+use userswap::internals::sanitizer::has_sanitizer;
 
 use crate::failure::Failure;
 use userswap::internals::script::{self, Reader};
@@ -159,6 +160,12 @@ fn examine(path: &Path) -> Result<Kind, Failure> {
     let start = &start[..bytes];
     if elf::is_elf(start) {
         check_linkage(path, elf::linkage(&file).map_err(unreadable)?)?;
+        if has_sanitizer(&file) {
+            return Err(Failure::not_runnable(format!(
+                "{shown} is built with a sanitizer, which has the address space to itself: userswap cannot serve it; use \
+                 a build without, or run it without userswap"
+            )));
+        }
         check_privileges(path, &file.metadata().map_err(unreadable)?)?;
         return Ok(Kind::Elf);
     }

@@ -256,6 +256,14 @@ fn programs_that_the_library_cannot_enter_are_refused() {
     refused(&["run", "--", text(&musl)], 126, &["musl", "glibc"]);
     let gone = compiled(&directory, &["-Wl,--dynamic-linker=/no/such/linker"]);
     refused(&["run", "--", text(&gone)], 127, &["/no/such/linker"]);
+    for sanitizer in ["-fsanitize=thread", "-fsanitize=address", "-fsanitize=leak"] {
+        let sanitized = compiled(&directory, &[sanitizer]);
+        refused(
+            &["run", "--", text(&sanitized)],
+            126,
+            &["is built with a sanitizer", "a build without"],
+        );
+    }
     let setuid = compiled(&directory, &[]);
     if rustix::process::geteuid().is_root() {
         std::os::unix::fs::chown(&setuid, Some(12345), None).unwrap();

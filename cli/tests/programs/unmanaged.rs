@@ -78,6 +78,34 @@ fn a_child_with_an_environment_of_its_own_is_managed() {
 }
 
 #[test]
+fn a_child_with_a_sanitizer_is_left_alone_and_said() {
+    let directory = directory();
+    let other = compile(directory.path(), "large.c");
+    for sanitizer in ["-fsanitize=thread", "-fsanitize=address", "-fsanitize=leak"] {
+        let program = compile_with(directory.path(), "large.c", "sanitized", &[sanitizer]);
+        let program = program.to_str().unwrap();
+        // What else is preloaded and set stays.
+        let library = "/lib/x86_64-linux-gnu/libm.so.6";
+        let no_leaks = "ASAN_OPTIONS=detect_leaks=0 LSAN_OPTIONS=detect_leaks=0";
+        let script = format!(
+            "KEPT=kept {program}; LD_PRELOAD=$LD_PRELOAD:{library} {program}; env -i {no_leaks} {program}; {}",
+            other.display()
+        );
+        let mut command = managed(directory.path());
+        command
+            .env("ASAN_OPTIONS", "detect_leaks=0:verify_asan_link_order=0")
+            .env("LSAN_OPTIONS", "detect_leaks=0");
+        let outcome = Outcome::of(command.args(["--", "sh", "-c", &script]), directory.path());
+        assert_eq!(outcome.printed, "exact\n".repeat(4), "{sanitizer}: {}", outcome.told);
+        let said = format!(
+            "userswap: {program} runs outside the budget: it is built with a sanitizer, which has the address space \
+             to itself; use a build without\n"
+        );
+        assert_eq!((&*outcome.told, outcome.swapped()), (&*said, 1), "{sanitizer}");
+    }
+}
+
+#[test]
 fn a_child_of_another_user_is_managed() {
     assert!(rustix::process::geteuid().is_root(), "only root can become others: run as root");
     let directory = directory();

@@ -74,9 +74,9 @@ pub fn is_elf(start: &[u8]) -> bool {
 /// # Errors
 /// Reading fails, or the headers contradict the file.
 pub fn linkage(file: &File) -> io::Result<Linkage> {
-    let mut header = [0; HEADER_BYTES];
     // A 32-bit header is shorter; its first 20 bytes have the same meaning.
-    file.read_exact_at(&mut header[..20], 0)?;
+    let mut header = [0; 20];
+    file.read_exact_at(&mut header, 0)?;
     let machine = u16::from_le_bytes([header[18], header[19]]);
     match (header[4], header[5]) {
         (1, _) => return Ok(Linkage::Narrow),
@@ -85,27 +85,62 @@ pub fn linkage(file: &File) -> io::Result<Linkage> {
         (2, 2) => return Ok(Linkage::Foreign { machine: machine.swap_bytes() }),
         _ => return Err(broken("unknown class")),
     }
-    file.read_exact_at(&mut header, 0)?;
-    let table = u64_at(&header, 32);
-    let (entry_bytes, entries) = (u16_at(&header, 54), u16_at(&header, 56));
-    if usize::from(entry_bytes) < PROGRAM_HEADER_BYTES || entries > PROGRAM_HEADERS_MAX {
-        return Err(broken("impossible program headers"));
-    }
-    for entry in 0..entries {
-        let mut program_header = [0; PROGRAM_HEADER_BYTES];
-        let at = table.checked_add(u64::from(entry) * u64::from(entry_bytes));
-        let at = at.ok_or_else(|| broken("impossible program headers"))?;
-        file.read_exact_at(&mut program_header, at)?;
-        if u32_at(&program_header, 0) == PT_INTERP {
-            return interpreter(file, &program_header);
+    for header in ProgramHeaders::of(file)?.iter(file) {
+        let header = header?;
+        if header.kind == PT_INTERP {
+            return interpreter(file, &header);
         }
     }
     Ok(Linkage::Static)
 }
 
-fn interpreter(file: &File, program_header: &[u8]) -> io::Result<Linkage> {
-    let (offset, bytes) = (u64_at(program_header, 8), u64_at(program_header, 32));
-    let bytes = bytes as usize;
+/// Where a program's headers are.
+pub(super) struct ProgramHeaders {
+    table: u64,
+    entry_bytes: u16,
+    entries: u16,
+}
+
+/// What of a file goes where in memory.
+pub(super) struct ProgramHeader {
+    pub kind: u32,
+    pub offset: u64,
+    pub address: u64,
+    /// In the file.
+    pub bytes: u64,
+}
+
+impl ProgramHeaders {
+    /// Of a 64-bit file in this machine's order of bytes.
+    pub(super) fn of(file: &File) -> io::Result<Self> {
+        let mut header = [0; HEADER_BYTES];
+        file.read_exact_at(&mut header, 0)?;
+        let table = u64_at(&header, 32);
+        let (entry_bytes, entries) = (u16_at(&header, 54), u16_at(&header, 56));
+        if usize::from(entry_bytes) < PROGRAM_HEADER_BYTES || entries > PROGRAM_HEADERS_MAX {
+            return Err(broken("impossible program headers"));
+        }
+        Ok(Self { table, entry_bytes, entries })
+    }
+
+    pub(super) fn iter(&self, file: &File) -> impl Iterator<Item = io::Result<ProgramHeader>> {
+        (0..self.entries).map(move |entry| {
+            let mut bytes = [0; PROGRAM_HEADER_BYTES];
+            let at = self.table.checked_add(u64::from(entry) * u64::from(self.entry_bytes));
+            let at = at.ok_or_else(|| broken("impossible program headers"))?;
+            file.read_exact_at(&mut bytes, at)?;
+            Ok(ProgramHeader {
+                kind: u32_at(&bytes, 0),
+                offset: u64_at(&bytes, 8),
+                address: u64_at(&bytes, 16),
+                bytes: u64_at(&bytes, 32),
+            })
+        })
+    }
+}
+
+fn interpreter(file: &File, header: &ProgramHeader) -> io::Result<Linkage> {
+    let (offset, bytes) = (header.offset, header.bytes as usize);
     if bytes > INTERPRETER_BYTES_MAX {
         return Err(broken("impossible interpreter"));
     }
@@ -127,12 +162,12 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from(u16_at(bytes, at)) | u32::from(u16_at(bytes, at + 2)) << 16
 }
 
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
+pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::io::Write;
 
     use super::*;
@@ -143,14 +178,21 @@ mod tests {
         linkage(&file)
     }
 
-    /// A header with one program header of the given type that holds `content`.
-    fn image(kind: u32, content: &[u8]) -> Vec<u8> {
-        let mut image = vec![0; HEADER_BYTES + PROGRAM_HEADER_BYTES];
+    /// A header that so many program headers follow.
+    pub(in crate::base) fn header(program_headers: u8) -> Vec<u8> {
+        let mut image = vec![0; HEADER_BYTES];
         image[..6].copy_from_slice(b"\x7fELF\x02\x01");
         image[18..20].copy_from_slice(&MACHINE.to_le_bytes());
         image[32] = HEADER_BYTES as u8;
         image[54] = PROGRAM_HEADER_BYTES as u8;
-        image[56] = 1;
+        image[56] = program_headers;
+        image
+    }
+
+    /// A header with one program header of the given type that holds `content`.
+    fn image(kind: u32, content: &[u8]) -> Vec<u8> {
+        let mut image = header(1);
+        image.resize(HEADER_BYTES + PROGRAM_HEADER_BYTES, 0);
         image[HEADER_BYTES..HEADER_BYTES + 4].copy_from_slice(&kind.to_le_bytes());
         image[HEADER_BYTES + 8] = (HEADER_BYTES + PROGRAM_HEADER_BYTES) as u8;
         image[HEADER_BYTES + 32] = content.len() as u8;

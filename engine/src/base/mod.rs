@@ -11,6 +11,7 @@ pub mod index;
 pub mod limits;
 pub mod log;
 pub mod open_error;
+pub mod sanitizer;
 pub mod script;
 pub mod shard;
 pub mod size;

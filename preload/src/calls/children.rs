@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use userswap::internals::OPTIONS_VARIABLE;
 use userswap::internals::elf::{self, Linkage};
+use userswap::internals::sanitizer::has_sanitizer;
 use userswap::internals::script::{self, Reader};
 
 const PRELOAD_VARIABLE: &str = "LD_PRELOAD";
@@ -63,6 +64,15 @@ struct Room {
     text: [u8; TEXT_BYTES],
 }
 
+impl Room {
+    /// Adds a part of the text; None if there is no room.
+    fn add(&mut self, end: &mut usize, part: &[u8]) -> Option<()> {
+        self.text.get_mut(*end..*end + part.len())?.copy_from_slice(part);
+        *end += part.len();
+        Some(())
+    }
+}
+
 /// What becomes of the environment of a program that is executed.
 #[derive(Clone, Copy)]
 pub enum Environment {
@@ -70,6 +80,8 @@ pub enum Environment {
     AsItIs,
     /// It is given back what it lacks, with these options.
     Completed(&'static Ours, &'static [u8]),
+    /// This library is taken out of it.
+    Without(&'static Ours),
 }
 
 /// What the environment of a program that is executed lacks; tells of one that will not be managed. `finds` says how the program
@@ -100,6 +112,7 @@ pub fn environment_for(
                 Some(Obstacle::Zygote) if given.fits(ours) => {
                     Environment::Completed(ours, NO_OPTIONS)
                 }
+                Some(Obstacle::Sanitizer) if given.fits(ours) => Environment::Without(ours),
                 _ => Environment::AsItIs,
             }
         }
@@ -121,21 +134,27 @@ impl Environment {
     pub fn call<R>(self, environment: Texts, call: impl FnOnce(Texts) -> R) -> R {
         match self {
             Self::AsItIs => call(environment),
-            Self::Completed(ours, options) => completed(environment, ours, options, call),
+            Self::Completed(ours, options) => {
+                let change = |given: &Given, room: &mut Room| given.with(ours, options, room);
+                changed(environment, change, call)
+            }
+            Self::Without(ours) => {
+                let change = |given: &Given, room: &mut Room| given.without(ours, room);
+                changed(environment, change, call)
+            }
         }
     }
 }
 
 /// The room that this takes of the stack is taken nowhere else: a handler of signals may execute a program, on a small stack.
 #[inline(never)]
-fn completed<R>(
+fn changed<R>(
     environment: Texts,
-    ours: &Ours,
-    options: &[u8],
+    change: impl FnOnce(&Given, &mut Room) -> Option<Texts>,
     call: impl FnOnce(Texts) -> R,
 ) -> R {
     let mut room = Room { entries: [MaybeUninit::uninit(); ENTRIES_MAX], text: [0; TEXT_BYTES] };
-    call(Given::of(environment).with(ours, options, &mut room).unwrap_or(environment))
+    call(change(&Given::of(environment), &mut room).unwrap_or(environment))
 }
 
 /// How a program is named.
@@ -195,6 +214,7 @@ enum Obstacle {
     Narrow,
     Foreign,
     Musl,
+    Sanitizer,
     Privileged,
     Unreachable,
     Environment,
@@ -209,6 +229,9 @@ impl Obstacle {
             Self::Narrow => "it is a 32-bit program; use a 64-bit build",
             Self::Foreign => "it is for another processor; use a build for this one",
             Self::Musl => "it is linked to musl; use a build for glibc",
+            Self::Sanitizer => {
+                "it is built with a sanitizer, which has the address space to itself; use a build without"
+            }
             Self::Privileged => {
                 "the dynamic linker ignores userswap where privileges change; start it as the user it becomes"
             }
@@ -256,6 +279,7 @@ fn obstacle(path: &Path, ours: &Ours, depth: u32) -> Option<Obstacle> {
             Linkage::Foreign { .. } => Some(Obstacle::Foreign),
             Linkage::Dynamic(interpreter) if interpreter.is_musl() => Some(Obstacle::Musl),
             Linkage::Dynamic(_) if changes_privileges(&file) => Some(Obstacle::Privileged),
+            Linkage::Dynamic(_) if has_sanitizer(&file) => Some(Obstacle::Sanitizer),
             Linkage::Dynamic(_) => {
                 File::open(&ours.injected).is_err().then_some(Obstacle::Unreachable)
             }
@@ -350,28 +374,44 @@ impl Given {
 
     /// The same with this library and these options; None if there is no room.
     fn with(&self, ours: &Ours, options: &[u8], room: &mut Room) -> Option<Texts> {
-        let mut kept = 0;
-        for text in texts(self.environment) {
-            if [OPTIONS_VARIABLE, PRELOAD_VARIABLE].iter().all(|name| value(text, name).is_none()) {
-                room.entries.get_mut(kept)?.write(text.as_ptr().cast());
-                kept += 1;
-            }
-        }
         let preload = match self.preload.filter(|others| !others.is_empty()) {
             None => ours.preload.as_ptr(),
             Some(others) => {
-                let parts = [ours.preload.strip_suffix(b"\0")?, b":", others, b"\0"];
                 let mut end = 0;
-                for part in parts {
-                    room.text.get_mut(end..end + part.len())?.copy_from_slice(part);
-                    end += part.len();
-                }
+                let all = [ours.preload.strip_suffix(b"\0")?, b":", others, b"\0"];
+                all.iter().try_for_each(|part| room.add(&mut end, part))?;
                 room.text.as_ptr()
             }
         };
-        for (index, entry) in [preload, options.as_ptr(), std::ptr::null()].into_iter().enumerate()
-        {
-            room.entries.get_mut(kept + index)?.write(entry.cast());
+        self.others_and(&[preload, options.as_ptr()], room)
+    }
+
+    /// The same without this library; None if there is no room.
+    fn without(&self, ours: &Ours, room: &mut Room) -> Option<Texts> {
+        let own = ours.injected.as_os_str().as_bytes();
+        let (mut end, mut count) = (0, 0);
+        room.add(&mut end, PRELOAD_VARIABLE.as_bytes())?;
+        for name in self.preload.unwrap_or_default().split(|byte| matches!(byte, b':' | b' ')) {
+            if name != own && !name.is_empty() {
+                room.add(&mut end, if count == 0 { b"=" } else { b":" })?;
+                room.add(&mut end, name)?;
+                count += 1;
+            }
+        }
+        room.add(&mut end, b"\0")?;
+        let preload = [room.text.as_ptr()];
+        self.others_and(if count == 0 { &[] } else { &preload }, room)
+    }
+
+    /// All entries but our two, and then these.
+    fn others_and(&self, last: &[*const u8], room: &mut Room) -> Option<Texts> {
+        let is_other = |text: &&[u8]| {
+            [OPTIONS_VARIABLE, PRELOAD_VARIABLE].iter().all(|name| value(text, name).is_none())
+        };
+        let others = texts(self.environment).filter(is_other).map(<[u8]>::as_ptr);
+        let ends = last.iter().copied().chain([std::ptr::null()]);
+        for (index, entry) in others.chain(ends).enumerate() {
+            room.entries.get_mut(index)?.write(entry.cast());
         }
         Some(room.entries.as_ptr().cast())
     }

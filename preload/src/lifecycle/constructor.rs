@@ -78,11 +78,11 @@ unsafe extern "C" {
 /// Gives the C library its environment, as its own constructor will: an allocator that the program brings starts with the
 /// first block that is asked of it, which is here, and looks for what it is told there (heaptrack, jemalloc).
 fn pass_on(environment: Texts) {
+    let known = &raw mut __environ;
     // SAFETY: there is one thread, and nobody has the variable borrowed.
-    unsafe {
-        if __environ.is_null() {
-            __environ = environment;
-        }
+    if unsafe { known.read() }.is_null() {
+        // SAFETY: as above.
+        unsafe { known.write(environment) };
     }
 }
 
