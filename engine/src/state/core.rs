@@ -24,6 +24,7 @@ use crate::state::reads::Reads;
 use crate::state::scratch::Scratch;
 use crate::state::shares;
 use crate::state::shrinkers::Shrinkers;
+use crate::state::staging::Staging;
 use crate::state::threads::Threads;
 use crate::state::trace::{Trace, TraceFile};
 use crate::state::unmap_lock::UnmapLocks;
@@ -154,6 +155,8 @@ pub struct Core {
     pub(super) reclaim_way: AtomicU8,
     /// Mappings that go back to their places.
     pub put_backs: PutBacks,
+    /// For pages that may be executed.
+    pub staging: Staging,
     /// The program's caches.
     pub shrinkers: Shrinkers,
     /// This process in its job; a library's engine, and one with a budget of its own, is in none.
@@ -211,6 +214,7 @@ impl Core {
             unmap_locks: UnmapLocks::new(),
             reclaim_way: AtomicU8::new(ReclaimWay::default().index()),
             put_backs: PutBacks::default(),
+            staging: Staging::new(),
             member: OnceLock::new(),
             scratch: std::array::from_fn(|_| Lock::new(Box::new(Scratch::new()))),
             readahead: Readahead::new(tuning.readahead, pages, &tuning.budgets)
@@ -244,6 +248,7 @@ impl Core {
     pub(crate) fn register(&self) -> std::io::Result<()> {
         let frames = self.memory.frames();
         self.uffd.register(frames.address(), frames.bytes())?;
+        self.staging.register(&self.uffd)?;
         self.arena.plain().into_iter().try_for_each(|part| {
             self.uffd.register(self.page_address(part.first), part.count as usize * PAGE_BYTES)
         })

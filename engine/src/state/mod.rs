@@ -24,6 +24,7 @@ pub mod reads;
 pub mod scratch;
 pub mod shares;
 pub mod shrinkers;
+pub mod staging;
 pub mod threads;
 pub mod touched;
 pub mod trace;

@@ -13,6 +13,8 @@ pub enum Access {
     Reserved,
     /// Readable and writable.
     ReadWrite,
+    /// The same, and code may run there.
+    Executable,
 }
 
 /// A mapping that is removed when dropped.
@@ -82,8 +84,12 @@ impl Mapping {
         }
         let mapping = Self { address: address as usize, bytes };
         unlock(mapping.address, bytes);
-        if access == Access::ReadWrite {
-            mapping.open()?;
+        match access {
+            Access::Reserved => {}
+            Access::ReadWrite => mapping.open(libc::PROT_READ | libc::PROT_WRITE)?,
+            Access::Executable => {
+                mapping.open(libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC)?;
+            }
         }
         Ok(mapping)
     }
@@ -107,8 +113,7 @@ impl Mapping {
         Ok(Self { address, bytes })
     }
 
-    fn open(&self) -> io::Result<()> {
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
+    fn open(&self, protection: i32) -> io::Result<()> {
         // SAFETY: the mapping is ours alone. The raw system call passes by an interposed mprotect.
         match unsafe { libc::syscall(libc::SYS_mprotect, self.address, self.bytes, protection) } {
             0 => Ok(()),

@@ -13,8 +13,10 @@ use crate::base::index::{FrameIndex, PageIndex, PageRange};
 use crate::state::core::{Core, Path};
 use crate::state::node::Node;
 use crate::state::scratch::Unmapped;
+use crate::state::staging::Stage;
 use crate::sys::uffd::Protect;
 use crate::sys::{PAGE_BYTES, mapping, pages, process};
+use crate::transfer::drop::drop_memory;
 use crate::transfer::verdict::{Call, Extent, Verdict, verdict};
 use userswap_policy::frames::FrameRun;
 
@@ -65,7 +67,9 @@ impl Core {
                 return moved + self.move_out(node, page, std::slice::from_mut(result));
             }
             Verdict::Unshare => self.move_out_shared(node, page.first),
-            Verdict::CopyInstead if self.may_be_written(page.first) => Unmapped::Stayed,
+            Verdict::CopyInstead if self.may_be_written(page.first) => {
+                self.move_out_executable(node, page.first)
+            }
             Verdict::CopyInstead => {
                 self.copy_out(node, page, std::slice::from_mut(result));
                 *result
@@ -115,6 +119,41 @@ impl Core {
             Verdict::Gone => self.lose_sight(node),
             _ => process::die("userswap: cannot move a page out", stopped.error),
         }
+    }
+
+    /// Writable memory that MOVE does not take to frames, of a program that may lend it: it goes by way of a place that may be
+    /// executed as well, where nothing can be delivered to it any more. What has a key, or is locked, stays.
+    fn move_out_executable(&self, node: &Node, page: PageIndex) -> Unmapped {
+        // Before the place is taken, as this may wait.
+        let frame = self.frames_for_copy(node, 1);
+        let moved = match self.staging.enter(&self.uffd) {
+            None => Err(libc::EINVAL),
+            Some(stage) => self.move_by(&stage, page, frame.first),
+        };
+        let mut state = node.lock();
+        if let Err(error) = moved {
+            state.put_free(frame);
+            drop(state);
+            return match verdict(Call::MoveUnshared, Extent::Page, error) {
+                Verdict::Stays => Unmapped::Stayed,
+                Verdict::Gone => self.lose_sight(node),
+                _ => process::die("userswap: cannot move a page out", error),
+            };
+        }
+        state.on_moved_out(1);
+        state.on_released(1);
+        drop(state);
+        count(&self.counters.pgcopy, 1);
+        Unmapped::Frame(frame.first)
+    }
+
+    /// Moves a page to the place, copies it to a frame from there, and drops it.
+    fn move_by(&self, stage: &Stage<'_>, page: PageIndex, frame: FrameIndex) -> Result<(), i32> {
+        let moved = self.uffd.move_pages(stage.address, self.page_address(page), PAGE_BYTES);
+        moved.map_err(|stopped| stopped.error)?;
+        pages::copy(self.frame_address(frame), stage.address, 1);
+        drop_memory(Call::DropFrames, stage.address, PAGE_BYTES);
+        Ok(())
     }
 
     /// A page that its owner found missing: its physical page went back to the kernel without us.

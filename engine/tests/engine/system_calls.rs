@@ -96,14 +96,31 @@ fn must_pin(way: Way) -> bool {
     way.1 == Transfer::Copy
 }
 
+/// What may be done with the memory that is read into.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Memory {
+    Data,
+    /// Code may run there, and the program has a ring.
+    Code,
+}
+
+/// Makes memory executable in a program that may lend its pages.
+fn make_code(engine: &Engine, pages: Pages) {
+    engine.core().note_lending();
+    protect(pages, libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC);
+}
+
 /// Reads past the page cache into memory under pressure; returns what was found wrong.
 #[expect(clippy::too_many_lines, reason = "one story, told in order")]
-fn direct_reads(way: Way, reads: usize) -> Vec<String> {
+fn direct_reads(way: Way, reads: usize, memory: Memory) -> Vec<String> {
     limit(50);
     let reads = rounds(reads);
     let engine = engine(way);
     let region = engine.map(16 * MIB).unwrap();
     let pages = Pages::of(&region);
+    if memory == Memory::Code {
+        make_code(&engine, pages);
+    }
     let (_directory, file) = direct_file();
     // What a chunk of the file holds differs from page to page and from chunk to chunk.
     let source = engine.map(CHUNK * PAGE).unwrap();
@@ -150,7 +167,11 @@ fn direct_reads(way: Way, reads: usize) -> Vec<String> {
         done.store(true, Ordering::Relaxed);
         pressing.join().unwrap();
     });
-    println!("{way:?}: {} reads, {:?}", held.into_inner(), engine.counters());
+    let counters = engine.counters();
+    println!("{way:?}: {} reads, {counters:?}", held.into_inner());
+    if memory == Memory::Code {
+        assert!(counters.pswpout > 1000, "it leaves: {counters:?}");
+    }
     assert_eq!(engine.counters().pages_lost, 0);
     audit(&engine);
     wrong
@@ -158,14 +179,60 @@ fn direct_reads(way: Way, reads: usize) -> Vec<String> {
 
 #[test]
 fn a_page_that_a_device_writes_to_does_not_leave_with_move() {
-    let wrong = direct_reads(WAYS[0], 300);
+    let wrong = direct_reads(WAYS[0], 300, Memory::Data);
     assert!(wrong.is_empty(), "{} pages lost what the device wrote: {}", wrong.len(), wrong[0]);
 }
 
 #[test]
 fn a_pinned_page_that_a_device_writes_to_does_not_leave_with_copy() {
-    let wrong = direct_reads(WAYS[2], 300);
+    let wrong = direct_reads(WAYS[2], 300, Memory::Data);
     assert!(wrong.is_empty(), "{} pages lost what the device wrote: {}", wrong.len(), wrong[0]);
+}
+
+#[test]
+fn a_page_of_code_that_a_device_writes_to_does_not_leave() {
+    let wrong = direct_reads(WAYS[0], 300, Memory::Code);
+    assert!(wrong.is_empty(), "{} pages lost what the device wrote: {}", wrong.len(), wrong[0]);
+}
+
+#[test]
+fn code_leaves_and_comes_back_in_parent_and_child_while_a_ring_may_read_into_it() {
+    for way in [WAYS[0], WAYS[1]] {
+        limit(50);
+        let engine = engine(way);
+        let (region, other) = (engine.map(32 * MIB).unwrap(), engine.map(4 * MIB).unwrap());
+        let pages = Pages::of(&region);
+        make_code(&engine, pages);
+        make_code(&engine, Pages::of(&other));
+        let leaves = |stamp| {
+            let before = engine.counters().pswpout;
+            pages.fill_all(stamp);
+            region.page_out(0..region.len()).unwrap();
+            assert!(pages.present().iter().all(|present| !present), "{way:?}: it leaves");
+            assert!(engine.counters().pswpout - before >= pages.count as u64, "{way:?}");
+            pages.check_all(stamp);
+        };
+        leaves(1);
+        // Both at once, each by a thread of its own, and the reclaimer.
+        std::thread::scope(|scope| {
+            let beside = Pages::of(&other);
+            scope.spawn(move || {
+                for stamp in 0..rounds(8) as u64 {
+                    beside.fill_all(stamp);
+                    beside.check_all(stamp);
+                }
+            });
+            leaves(2);
+        });
+        join(fork(&engine, || {
+            pages.check_all(2);
+            leaves(3);
+        }));
+        pages.check_all(2);
+        leaves(4);
+        assert_eq!(engine.counters().pages_lost, 0);
+        audit(&engine);
+    }
 }
 
 #[test]
@@ -260,11 +327,10 @@ fn registered_buffers_that_are_pinned_stay_with_copy() {
 fn what_a_ring_reads_into_memory_that_may_be_executed_is_not_lost() {
     limit(50);
     let engine = engine(WAYS[0]);
-    engine.core().note_lending();
     let region = engine.map(16 * PAGE).unwrap();
     let pages = Pages::of(&region);
     pages.fill_all(1);
-    protect(pages, libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC);
+    make_code(&engine, pages);
     let (_directory, file) = direct_file();
     file.write_all_at(bytes(pages, 0, 16), 0).unwrap();
     pages.fill_all(2);
