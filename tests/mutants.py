@@ -130,6 +130,15 @@ MUTANTS = [
     Mutant("every-block-pays", "reclaim/block.rs",
            "(pays(mapped, own) && has_room)",
            "(pays(mapped.max(32), own.max(32)) && has_room)", "blocks"),
+    Mutant("code-is-copied-where-it-lies", "transfer/unmap.rs",
+           "moved.map_err(|stopped| stopped.error)?;\n        pages::copy(self.frame_address(frame), stage.address, 1);\n"
+           "        drop_memory(Call::DropFrames, stage.address, PAGE_BYTES);",
+           "if moved.as_ref().is_err_and(|stopped| stopped.error != libc::EBUSY) { return Err(libc::EINVAL); }\n"
+           "        let from = if moved.is_ok() { stage.address } else { self.page_address(page) };\n"
+           "        pages::copy(self.frame_address(frame), from, 1);\n"
+           "        drop_memory(Call::DropFrames, from, PAGE_BYTES);", "system_calls"),
+    Mutant("a-childs-stage-is-not-registered", "state/core.rs",
+           "self.staging.register(&self.uffd)?;", "", "system_calls"),
     Mutant("undone-protections-stay", "state/blocks.rs",
            "if begun == ended {",
            "if begun == ended || true {", "blocks"),

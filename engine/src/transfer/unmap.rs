@@ -67,13 +67,7 @@ impl Core {
                 return moved + self.move_out(node, page, std::slice::from_mut(result));
             }
             Verdict::Unshare => self.move_out_shared(node, page.first),
-            Verdict::CopyInstead if self.may_be_written(page.first) => {
-                self.move_out_executable(node, page.first)
-            }
-            Verdict::CopyInstead => {
-                self.copy_out(node, page, std::slice::from_mut(result));
-                *result
-            }
+            Verdict::CopyInstead => self.move_out_otherwise(node, page),
             Verdict::Stays => Unmapped::Stayed,
             Verdict::Gone => self.lose_sight(node),
             _ => process::die("userswap: cannot move pages out", error),
@@ -81,10 +75,20 @@ impl Core {
         moved + 1
     }
 
-    /// Whether a ring's requests may be writing to a page that is protected otherwise than frames are, which only MOVE would
-    /// tell: memory that may be written to, and executed, or has a key.
-    fn may_be_written(&self, page: PageIndex) -> bool {
-        self.is_lending() && self.unshare(page)
+    /// A page that is protected or locked otherwise than frames are. What cannot be written to is copied; of other memory only MOVE
+    /// tells whether a device is writing to it.
+    fn move_out_otherwise(&self, node: &Node, page: PageRange) -> Unmapped {
+        if self.unshare(page.first) {
+            match self.move_out_executable(node, page.first) {
+                Some(outcome) => return outcome,
+                // It has a key, is locked, or nothing may be executed.
+                None if self.is_lending() => return Unmapped::Stayed,
+                None => {}
+            }
+        }
+        let mut outcome = Unmapped::Stayed;
+        self.copy_out(node, page, std::slice::from_mut(&mut outcome));
+        outcome
     }
 
     /// Makes a page that the caller owns the process's own by a write, which changes no byte of it and takes no fault; false if it
@@ -121,9 +125,9 @@ impl Core {
         }
     }
 
-    /// Writable memory that MOVE does not take to frames, of a program that may lend it: it goes by way of a place that may be
-    /// executed as well, where nothing can be delivered to it any more. What has a key, or is locked, stays.
-    fn move_out_executable(&self, node: &Node, page: PageIndex) -> Unmapped {
+    /// Writable memory that MOVE does not take to frames goes by way of a place that may be executed as well, where nothing can
+    /// be delivered to it any more; None if it cannot go there either.
+    fn move_out_executable(&self, node: &Node, page: PageIndex) -> Option<Unmapped> {
         // Before the place is taken, as this may wait.
         let frame = self.frames_for_copy(node, 1);
         let moved = match self.staging.enter(&self.uffd) {
@@ -131,20 +135,21 @@ impl Core {
             Some(stage) => self.move_by(&stage, page, frame.first),
         };
         let mut state = node.lock();
-        if let Err(error) = moved {
-            state.put_free(frame);
+        let Err(error) = moved else {
+            state.on_moved_out(1);
+            state.on_released(1);
             drop(state);
-            return match verdict(Call::MoveUnshared, Extent::Page, error) {
-                Verdict::Stays => Unmapped::Stayed,
-                Verdict::Gone => self.lose_sight(node),
-                _ => process::die("userswap: cannot move a page out", error),
-            };
-        }
-        state.on_moved_out(1);
-        state.on_released(1);
+            count(&self.counters.pgcopy, 1);
+            return Some(Unmapped::Frame(frame.first));
+        };
+        state.put_free(frame);
         drop(state);
-        count(&self.counters.pgcopy, 1);
-        Unmapped::Frame(frame.first)
+        match verdict(Call::MoveByStage, Extent::Page, error) {
+            Verdict::CopyInstead => None,
+            Verdict::Stays => Some(Unmapped::Stayed),
+            Verdict::Gone => Some(self.lose_sight(node)),
+            _ => process::die("userswap: cannot move a page out", error),
+        }
     }
 
     /// Moves a page to the place, copies it to a frame from there, and drops it.

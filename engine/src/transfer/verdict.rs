@@ -22,6 +22,8 @@ pub(crate) enum Call {
     MoveOut,
     /// The same for one page that was shared by fork and is the process's own now.
     MoveUnshared,
+    /// The same to a place that may be executed, as the page may.
+    MoveByStage,
     /// UFFDIO_MOVE of a page back to where it was.
     MoveBack,
     /// UFFDIO_WRITEPROTECT of pages that are going to be copied.
@@ -117,7 +119,7 @@ use Verdict::{
 };
 
 #[rustfmt::skip]
-const ROWS: [Row; 41] = [
+const ROWS: [Row; 46] = [
     row(Call::MoveIn, libc::EBUSY, both(Again), "the device that filled the frame lets go of it a moment after the read has returned"),
     row(Call::MoveIn, libc::EINVAL, both(CopyInstead), "the pages are protected or locked otherwise than the frames, or in several mappings: a copy does not mind"),
     row(Call::MoveIn, libc::ENOENT, both(CopyInstead), "no mapping of ours is there any more: the copy finds out of which pages that is true"),
@@ -140,6 +142,12 @@ const ROWS: [Row; 41] = [
     row(Call::MoveUnshared, libc::ENOENT, both(Gone), "a raw system call dropped or unmapped it meanwhile"),
     row(Call::MoveUnshared, libc::EFAULT, both(Stays), "a mark of the kernel's, as above"),
     row(Call::MoveUnshared, libc::ENOMEM, both(Stays), "no memory for a page table, for the moment"),
+
+    row(Call::MoveByStage, libc::EBUSY, both(Stays), "a device holds it, or it is shared: a copy would miss what the device still writes"),
+    row(Call::MoveByStage, libc::EINVAL, both(CopyInstead), "it has a protection key, or is locked; or the process may have no such place"),
+    row(Call::MoveByStage, libc::ENOENT, both(Gone), "a raw system call dropped or unmapped it meanwhile"),
+    row(Call::MoveByStage, libc::EFAULT, both(Stays), "a mark of the kernel's, as above"),
+    row(Call::MoveByStage, libc::ENOMEM, both(Stays), "no memory for a page table, for the moment"),
 
     row(Call::MoveBack, libc::EBUSY, both(Remap), "a device holds it, or another process shares it: it goes back with its mapping"),
     row(Call::MoveBack, libc::EINVAL, both(Remap), "the program has protected its place meanwhile: it goes back with its mapping, protected so"),
@@ -180,13 +188,14 @@ pub(crate) fn verdict(call: Call, extent: Extent, errno: i32) -> Verdict {
 mod tests {
     use super::*;
 
-    const CALLS: [Call; 14] = [
+    const CALLS: [Call; 15] = [
         Call::MoveIn,
         Call::CopyIn,
         Call::CopyZeros,
         Call::FillFrames,
         Call::MoveOut,
         Call::MoveUnshared,
+        Call::MoveByStage,
         Call::MoveBack,
         Call::Protect,
         Call::Unprotect,
@@ -206,6 +215,7 @@ mod tests {
             Call::MoveOut => !matches!(verdict, Again | GoneIfMissing | GoneOrDie | Remap | Unlock),
             Call::MoveBack => matches!(verdict, Again | Gone | Remap | Die),
             Call::MoveUnshared => matches!(verdict, Stays | Gone | Die),
+            Call::MoveByStage => matches!(verdict, Stays | CopyInstead | Gone | Die),
             Call::Protect | Call::Read | Call::DropCopied => {
                 matches!(verdict, Verdict::PageByPage | Stays | Gone | GoneIfMissing | Die)
             }
