@@ -79,6 +79,17 @@ pub fn not_bound(error: i32) {
     say(&["userswap: mbind failed (errno ", error, "): pages may lie on other nodes\n"]);
 }
 
+/// Reclaim goes round and round in the little that is left of the budget.
+pub fn little_can_leave(mib: u64) {
+    static IS_SAID: AtomicBool = AtomicBool::new(false);
+    if !is_said(&IS_SAID) {
+        let mut digits = [0; 20];
+        let mib = decimal(mib, &mut digits);
+        let what = "M of RAM cannot leave, nearly all that it has: a device, a lock or the kernel holds it; give it more RAM\n";
+        say(&["userswap: ", mib, what]);
+    }
+}
+
 /// A child of a process that has given up its rights cannot have the kernel's faults served.
 pub fn user_faults_only() {
     say(&[

@@ -7,6 +7,7 @@ use crate::base::counters::count;
 use crate::base::error::Error;
 use crate::base::index::NodeId;
 use crate::base::limits::BATCH;
+use crate::base::log;
 use crate::device::queue::{Completion, Queue};
 use crate::reclaim::isolate::{Quota, Reclaimed};
 use crate::state::blocks::Blocks;
@@ -15,12 +16,13 @@ use crate::state::gate::InFlight;
 use crate::state::node::Node;
 use crate::state::scratch::{Scratch, WriteOp};
 use crate::sys::thread::Thread;
-use crate::sys::{clock, fd, numa};
+use crate::sys::{PAGE_BYTES, clock, fd, numa};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use userswap_policy::block::{Travel, Way};
 use userswap_policy::kernel::contention::{TurnEvent, Unmapper};
+use userswap_policy::lru::ListId;
 use userswap_policy::reclaim::{Next, Round};
 
 /// Writes in flight: eight of a mebibyte saturate a fast disk and keep 2 % of a 512 MiB budget busy.
@@ -176,6 +178,7 @@ impl Kswapd {
         let round = self.round.as_mut().expect("a pass belongs to a round");
         let next = round.on_pass(self.pass.scanned, self.pass.reclaimed);
         self.pass = Pass::default();
+        tell_of_held(node);
         let mut state = node.lock();
         state.priority = round.priority();
         match next {
@@ -398,4 +401,15 @@ pub fn start(core: Arc<Core>, node: NodeId) -> Result<Thread, Error> {
 fn wants_reclaim(node: &Node) -> bool {
     let state = node.lock();
     state.debt > 0 || state.available() + state.writing <= state.watermarks.high
+}
+
+/// Says, once, that a program goes round in the little of its budget that can leave.
+fn tell_of_held(node: &Node) {
+    let (held, mapped) = {
+        let state = node.lock();
+        (state.lists.len(ListId::Unevictable), state.resident)
+    };
+    if held > mapped / 8 * 7 {
+        log::little_can_leave(u64::from(held) * PAGE_BYTES as u64 >> 20);
+    }
 }

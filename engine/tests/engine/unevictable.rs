@@ -61,6 +61,38 @@ fn pages_that_a_device_holds_are_in_no_ones_way_by_signal() {
     a_held_quarter(WAYS[1]);
 }
 
+/// A program whose memory is held goes over half the budget of 16 MiB with the rest.
+fn goes_on_beside(held: usize) {
+    let engine = small(WAYS[0]);
+    let held = engine.map(held).unwrap();
+    Pages::of(&held).fill_all(3);
+    let _ring = hold(&held);
+    let region = engine.map(8 * MIB).unwrap();
+    for stamp in 0..4 {
+        Pages::of(&region).fill_all(stamp);
+        Pages::of(&region).check_all(stamp);
+    }
+}
+
+/// How often it said that nearly nothing can leave.
+fn lines(output: &std::process::Output) -> usize {
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    errors.lines().filter(|line| line.contains("M of RAM cannot leave, nearly all")).count()
+}
+
+#[test]
+fn it_is_said_once_that_nearly_nothing_can_leave() {
+    let Some(output) = in_child(60, || goes_on_beside(13 * MIB)) else { return };
+    assert_eq!(lines(&output), 1);
+}
+
+#[test]
+fn where_much_can_leave_nothing_is_said() {
+    let Some(output) = in_child(60, || goes_on_beside(8 * MIB)) else { return };
+    assert_eq!(lines(&output), 0);
+}
+
 /// Devices have room, but what is in RAM cannot go there.
 #[test]
 fn a_fault_that_finds_nothing_that_can_leave_exceeds_the_budget() {
