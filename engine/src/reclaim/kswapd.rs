@@ -410,6 +410,6 @@ fn tell_of_held(node: &Node) {
         (state.lists.len(ListId::Unevictable), state.resident)
     };
     if held > mapped / 8 * 7 {
-        log::little_can_leave(u64::from(held) * PAGE_BYTES as u64 >> 20);
+        log::little_can_leave((u64::from(held) * PAGE_BYTES as u64) >> 20);
     }
 }
