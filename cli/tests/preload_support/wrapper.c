@@ -14,6 +14,7 @@ void *malloc(size_t bytes) {
     if (!next_malloc) {
         next_malloc = (void *(*)(size_t))dlsym(RTLD_NEXT, "malloc");
         told = getenv("WRAPPER_TOLD");
+        unsetenv("LD_PRELOAD");
     }
     blocks++;
     return next_malloc(bytes);

@@ -27,6 +27,7 @@ const CLANGS: &[u8] = b"libclang_rt.";
 const STARTS: [&[u8]; 3] = [b"__tsan_init", b"__msan_init", b"__lsan_init"];
 
 /// Whether an ELF program of this machine's is built with one of them; false where its tables do not tell.
+#[inline(never)] // Its room on the stack is not its caller's, who may call itself.
 pub fn has_sanitizer(file: &File) -> bool {
     let mut found = false;
     let looked = each_string(file, |name| found |= is_of_sanitizer(name));

@@ -397,6 +397,9 @@ pub fn start(core: Arc<Core>, node: NodeId) -> Result<Thread, Error> {
     Thread::spawn(&format!("userswapd{}", node.0), move || kswapd.run()).map_err(Error::Thread)
 }
 
+/// A mebibyte: less is not worth a line.
+const HELD_MIN: u32 = (1 << 20) / PAGE_BYTES as u32;
+
 /// Whether the node, once all writes under way have finished, would still not be above its high watermark.
 fn wants_reclaim(node: &Node) -> bool {
     let state = node.lock();
@@ -405,11 +408,12 @@ fn wants_reclaim(node: &Node) -> bool {
 
 /// Says, once, that a program goes round in the little of its budget that can leave.
 fn tell_of_held(node: &Node) {
-    let (held, mapped) = {
+    let (held, budget) = {
         let state = node.lock();
-        (state.lists.len(ListId::Unevictable), state.resident)
+        let others = state.charged + state.stored;
+        (state.lists.len(ListId::Unevictable), state.budget.saturating_sub(others))
     };
-    if held > mapped / 8 * 7 {
+    if held >= HELD_MIN && held > budget / 8 * 7 {
         log::little_can_leave((u64::from(held) * PAGE_BYTES as u64) >> 20);
     }
 }

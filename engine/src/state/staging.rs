@@ -1,12 +1,12 @@
 //! Where a page of memory that may be executed stops over on its way out.
 //!
-//! MOVE goes between mappings of the same protection only, and frames cannot be executed. While a program may lend pages to
-//! the kernel (an io_uring), a copy from where a page lies could miss what is being read into it: only MOVE tells. So
-//! such a page is moved here, which the kernel refuses while anything holds it, and copied from here.
-use crate::sys::PAGE_BYTES;
+//! MOVE goes between mappings of the same protection only, and frames cannot be executed. A copy from where a page lies
+//! could miss what a device is writing into it: only MOVE tells. So such a page is moved here, which the kernel refuses
+//! while anything holds it, and copied from here.
 use crate::sys::lock::{Guard, Lock};
-use crate::sys::mapping::{Access, Mapping};
+use crate::sys::mapping::{self, Access, Mapping};
 use crate::sys::uffd::Uffd;
+use crate::sys::{PAGE_BYTES, filters};
 use std::io;
 
 enum Place {
@@ -27,18 +27,27 @@ pub struct Stage<'a> {
     pub address: usize,
 }
 
+impl Stage<'_> {
+    /// A raw mlockall has locked it, perhaps, which MOVE refuses as well.
+    pub fn unlock(&self) {
+        mapping::unlock(self.address, PAGE_BYTES);
+    }
+}
+
 impl Staging {
     /// None is made before it is needed.
     pub const fn new() -> Self {
         Self(Lock::new(Place::Unknown))
     }
 
-    /// Waits for whoever is using it; None where there is none.
+    /// Waits for whoever is using it; None where there is none, or none for now.
     pub fn enter(&self, uffd: &Uffd) -> Option<Stage<'_>> {
         let mut place = self.0.lock();
-        if matches!(*place, Place::Unknown) {
+        // A filter of the program's may end it for memory that can be executed.
+        if matches!(*place, Place::Unknown) && !filters::are_expected() {
             *place = match Self::open(uffd) {
                 Ok(mapping) => Place::Page(mapping),
+                Err(error) if error.raw_os_error() == Some(libc::ENOMEM) => Place::Unknown,
                 Err(_) => Place::Impossible,
             };
         }
@@ -49,6 +58,7 @@ impl Staging {
 
     fn open(uffd: &Uffd) -> io::Result<Mapping> {
         let mapping = Mapping::new(PAGE_BYTES, Access::Executable)?;
+        mapping.advise(0, PAGE_BYTES, libc::MADV_DONTDUMP)?;
         uffd.register(mapping.address(), mapping.bytes())?;
         Ok(mapping)
     }

@@ -146,7 +146,10 @@ impl Core {
         drop(state);
         match verdict(Call::MoveByStage, Extent::Page, error) {
             Verdict::CopyInstead => None,
-            Verdict::Stays => Some(Unmapped::Stayed),
+            Verdict::Stays => {
+                count(&self.counters.pgreclaim_pinned, 1);
+                Some(Unmapped::Stayed)
+            }
             Verdict::Gone => Some(self.lose_sight(node)),
             _ => process::die("userswap: cannot move a page out", error),
         }
@@ -154,7 +157,14 @@ impl Core {
 
     /// Moves a page to the place, copies it to a frame from there, and drops it.
     fn move_by(&self, stage: &Stage<'_>, page: PageIndex, frame: FrameIndex) -> Result<(), i32> {
-        let moved = self.uffd.move_pages(stage.address, self.page_address(page), PAGE_BYTES);
+        let go = || self.uffd.move_pages(stage.address, self.page_address(page), PAGE_BYTES);
+        let moved = go().or_else(|stopped| match stopped.error {
+            libc::EINVAL => {
+                stage.unlock();
+                go()
+            }
+            _ => Err(stopped),
+        });
         moved.map_err(|stopped| stopped.error)?;
         pages::copy(self.frame_address(frame), stage.address, 1);
         drop_memory(Call::DropFrames, stage.address, PAGE_BYTES);

@@ -112,7 +112,7 @@ pub fn environment_for(
                 Some(Obstacle::Zygote) if given.fits(ours) => {
                     Environment::Completed(ours, NO_OPTIONS)
                 }
-                Some(Obstacle::Sanitizer) if given.fits(ours) => Environment::Without(ours),
+                Some(Obstacle::Sanitizer) => Environment::Without(ours),
                 _ => Environment::AsItIs,
             }
         }

@@ -34,6 +34,9 @@ static DESTRUCTOR: extern "C" fn() = destruct;
 type Texts = *const *const c_char;
 
 extern "C" fn construct(_: c_int, _: Texts, environment: Texts) {
+    // First: what reads its own there may take it away (heaptrack does).
+    let options = value_in(environment, OPTIONS_VARIABLE).filter(|text| !text.is_empty());
+    let preloaded = value_in(environment, "LD_PRELOAD");
     pass_on(environment);
     callers::find();
     look_up();
@@ -42,10 +45,7 @@ extern "C" fn construct(_: c_int, _: Texts, environment: Texts) {
     if allocator::is_foreign() {
         native::widen_elsewhere();
     }
-    let Some(text) = value_in(environment, OPTIONS_VARIABLE).filter(|text| !text.is_empty()) else {
-        return;
-    };
-    let preloaded = value_in(environment, "LD_PRELOAD");
+    let Some(text) = options else { return };
     if preloaded.is_some_and(is_under_valgrind) {
         return;
     }
