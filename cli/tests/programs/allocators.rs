@@ -73,18 +73,20 @@ fn what_comes_before_ours_in_ld_preload_has_its_environment_and_children_that_ar
     for (mut flags, wrapped, unmanaged) in cases {
         flags.extend(["-fPIC", "-shared"]);
         compile_with(directory.path(), "wrapper.c", "libwrapper.so", &flags);
-        // By its name alone, as fakeroot does.
+        // By its name alone, as fakeroot does. What counts takes LD_PRELOAD away from the environment of the shell.
+        let is_managed = r#"case $LD_PRELOAD in *libuserswap*) echo managed; esac"#;
         let script = format!(
             "export LD_LIBRARY_PATH={} LD_PRELOAD=libwrapper.so:$LD_PRELOAD WRAPPER_TOLD=something
-            exec sh -c '{}; true'",
+            {}; export is_managed='{is_managed}'; exec sh -c 'sh -c \"$is_managed\"; true'",
             directory.path().display(),
             program.display()
         );
         for fault in ["thread", "signal"] {
             let mut command = run_for_a_while("24M", fault);
             let output = command.args(["sh", "-c", &script]).output().unwrap();
-            assert_eq!(String::from_utf8_lossy(&output.stdout), natively, "{fault}");
             let told = String::from_utf8_lossy(&output.stderr);
+            let printed = String::from_utf8_lossy(&output.stdout);
+            assert_eq!(printed, format!("{natively}managed\n"), "{fault}: {told}");
             assert_eq!(told.lines().filter(|line| *line == wrapped).count(), 1, "{fault}: {told}");
             let is_ours =
                 |line: &&str| line.starts_with("userswap: ") && !line.contains(": note: ");
