@@ -14,7 +14,7 @@ use crate::state::core::{Core, Path};
 use crate::state::node::Node;
 use crate::state::scratch::Unmapped;
 use crate::state::staging::Stage;
-use crate::sys::uffd::Protect;
+use crate::sys::uffd::{Protect, Stopped};
 use crate::sys::{PAGE_BYTES, mapping, pages, process};
 use crate::transfer::drop::drop_memory;
 use crate::transfer::verdict::{Call, Extent, Verdict, verdict};
@@ -115,13 +115,19 @@ impl Core {
         };
         state.put_hole(run);
         drop(state);
-        match verdict(Call::MoveUnshared, Extent::Page, stopped.error) {
+        let verdict = verdict(Call::MoveUnshared, Extent::Page, stopped.error);
+        self.refused(node, verdict, stopped.error)
+    }
+
+    /// MOVE did not take a page alone, which is the process's own.
+    fn refused(&self, node: &Node, verdict: Verdict, error: i32) -> Unmapped {
+        match verdict {
             Verdict::Stays => {
                 count(&self.counters.pgreclaim_pinned, 1);
                 Unmapped::Stayed
             }
             Verdict::Gone => self.lose_sight(node),
-            _ => process::die("userswap: cannot move a page out", stopped.error),
+            _ => process::die("userswap: cannot move a page out", error),
         }
     }
 
@@ -130,41 +136,36 @@ impl Core {
     fn move_out_executable(&self, node: &Node, page: PageIndex) -> Option<Unmapped> {
         // Before the place is taken, as this may wait.
         let frame = self.frames_for_copy(node, 1);
-        let moved = match self.staging.enter(&self.uffd) {
-            None => Err(libc::EINVAL),
-            Some(stage) => self.move_by(&stage, page, frame.first),
-        };
+        let stage = self.staging.enter(&self.uffd);
+        let moved = stage.map(|stage| self.move_by(&stage, page, frame.first));
         let mut state = node.lock();
-        let Err(error) = moved else {
+        if moved == Some(Ok(())) {
             state.on_moved_out(1);
             state.on_released(1);
             drop(state);
             count(&self.counters.pgcopy, 1);
             return Some(Unmapped::Frame(frame.first));
-        };
+        }
         state.put_free(frame);
         drop(state);
+        let error = moved?.err()?;
         match verdict(Call::MoveByStage, Extent::Page, error) {
-            Verdict::CopyInstead => None,
-            Verdict::Stays => {
-                count(&self.counters.pgreclaim_pinned, 1);
-                Some(Unmapped::Stayed)
-            }
-            Verdict::Gone => Some(self.lose_sight(node)),
-            _ => process::die("userswap: cannot move a page out", error),
+            Verdict::Unlock => None,
+            verdict => Some(self.refused(node, verdict, error)),
         }
     }
 
     /// Moves a page to the place, copies it to a frame from there, and drops it.
     fn move_by(&self, stage: &Stage<'_>, page: PageIndex, frame: FrameIndex) -> Result<(), i32> {
         let go = || self.uffd.move_pages(stage.address, self.page_address(page), PAGE_BYTES);
-        let moved = go().or_else(|stopped| match stopped.error {
-            libc::EINVAL => {
-                stage.unlock();
-                go()
-            }
-            _ => Err(stopped),
-        });
+        let is_refused_as_locked = |stopped: &Stopped| {
+            verdict(Call::MoveByStage, Extent::Page, stopped.error) == Verdict::Unlock
+        };
+        let mut moved = go();
+        if moved.as_ref().is_err_and(is_refused_as_locked) {
+            stage.unlock();
+            moved = go();
+        }
         moved.map_err(|stopped| stopped.error)?;
         pages::copy(self.frame_address(frame), stage.address, 1);
         drop_memory(Call::DropFrames, stage.address, PAGE_BYTES);

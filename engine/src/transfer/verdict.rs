@@ -144,7 +144,7 @@ const ROWS: [Row; 46] = [
     row(Call::MoveUnshared, libc::ENOMEM, both(Stays), "no memory for a page table, for the moment"),
 
     row(Call::MoveByStage, libc::EBUSY, both(Stays), "a device holds it, or it is shared: a copy would miss what the device still writes"),
-    row(Call::MoveByStage, libc::EINVAL, both(CopyInstead), "it has a protection key, or is locked; or the process may have no such place"),
+    row(Call::MoveByStage, libc::EINVAL, both(Unlock), "a raw mlockall has locked the place; refused once more, it is the page that is locked, or has a key"),
     row(Call::MoveByStage, libc::ENOENT, both(Gone), "a raw system call dropped or unmapped it meanwhile"),
     row(Call::MoveByStage, libc::EFAULT, both(Stays), "a mark of the kernel's, as above"),
     row(Call::MoveByStage, libc::ENOMEM, both(Stays), "no memory for a page table, for the moment"),
@@ -215,7 +215,7 @@ mod tests {
             Call::MoveOut => !matches!(verdict, Again | GoneIfMissing | GoneOrDie | Remap | Unlock),
             Call::MoveBack => matches!(verdict, Again | Gone | Remap | Die),
             Call::MoveUnshared => matches!(verdict, Stays | Gone | Die),
-            Call::MoveByStage => matches!(verdict, Stays | CopyInstead | Gone | Die),
+            Call::MoveByStage => matches!(verdict, Stays | Unlock | Gone | Die),
             Call::Protect | Call::Read | Call::DropCopied => {
                 matches!(verdict, Verdict::PageByPage | Stays | Gone | GoneIfMissing | Die)
             }

@@ -357,8 +357,12 @@ impl Given {
 
     fn names(&self, library: &Path) -> bool {
         let library = library.as_os_str().as_bytes();
-        let mut names = self.preload.unwrap_or_default().split(|byte| matches!(byte, b':' | b' '));
-        names.any(|name| name == library)
+        self.preloaded().any(|name| name == library)
+    }
+
+    /// The libraries that are to be preloaded.
+    fn preloaded(&self) -> impl Iterator<Item = &'static [u8]> {
+        self.preload.unwrap_or_default().split(|byte| matches!(byte, b':' | b' '))
     }
 
     fn is_complete(&self, ours: &Ours) -> bool {
@@ -391,7 +395,7 @@ impl Given {
         let own = ours.injected.as_os_str().as_bytes();
         let (mut end, mut count) = (0, 0);
         room.add(&mut end, PRELOAD_VARIABLE.as_bytes())?;
-        for name in self.preload.unwrap_or_default().split(|byte| matches!(byte, b':' | b' ')) {
+        for name in self.preloaded() {
             if name != own && !name.is_empty() {
                 room.add(&mut end, if count == 0 { b"=" } else { b":" })?;
                 room.add(&mut end, name)?;
