@@ -137,7 +137,8 @@ impl Set {
         self.next(from).or_else(|| self.next(0))
     }
 
-    fn next(&self, from: u32) -> Option<u32> {
+    /// The first member from `from` on.
+    pub fn next(&self, from: u32) -> Option<u32> {
         let mut at = from as usize;
         for level in 0..self.levels.len() {
             let word = at / WORD as usize;

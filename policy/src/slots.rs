@@ -2,8 +2,9 @@
 //!
 //! Slots are grouped in clusters of 256. Runs are placed next-fit: each continues after the previous
 //! one while its cluster lasts, so that pages leaving together lie together, then in the next cluster in
-//! which no slot is used. When there is no such cluster, the gaps of others are filled. Reference counts,
-//! content and caches of slots are left to others.
+//! which no slot is used, of those that had some before: a file has blocks there, which are written faster than new ones, and
+//! what is known of slots stays small. Only when there is none the device is used further than before. When there is no
+//! free cluster at all, the gaps of others are filled. Reference counts, content and caches of slots are left to others.
 //!
 //! Where "after the previous one" is, a [`ClusterCursor`] says. With one per CPU, each CPU fills clusters
 //! of its own: taking the first slots of a free cluster takes it away from the others. As in the kernel,
@@ -63,6 +64,8 @@ pub struct Slots {
     clusters_free: Set,
     /// Clusters with room.
     clusters_room: Set,
+    /// Clusters up to the last in which a slot ever was in use.
+    reached: u32,
     pages: u32,
     used: u32,
     /// Of callers without a cursor of their own.
@@ -83,6 +86,7 @@ impl Slots {
             unusable: vec![0; words],
             clusters_free: Set::full(clusters),
             clusters_room: Set::full(clusters),
+            reached: 0,
             pages: max.saturating_sub(1),
             used: 0,
             cursor: ClusterCursor::new(),
@@ -135,6 +139,7 @@ impl Slots {
         self.note_clusters(run);
         self.used += run.count;
         let end = run.first + run.count;
+        self.reached = self.reached.max(end.div_ceil(CLUSTER));
         cursor.next = if end < self.end() { end } else { 0 };
         Some(run)
     }
@@ -203,17 +208,24 @@ impl Slots {
             return Some(run);
         }
         let cluster = self
-            .clusters_free
-            .next_cyclic(next_cluster)
+            .next_free(next_cluster)
             .or_else(|| self.clusters_room.next_cyclic(next_cluster))?;
         self.longest_from(cluster * CLUSTER, want)
+    }
+
+    /// The next free cluster in the part of the device that has been in use; if there is none, the first after it.
+    fn next_free(&self, from: u32) -> Option<u32> {
+        let next = self.clusters_free.next(from).filter(|cluster| *cluster < self.reached);
+        next.or_else(|| self.clusters_free.next(0))
     }
 
     /// The longest run of free slots up to `want` between `from` and its cluster's end, or across it
     /// into free clusters.
     fn longest_from(&self, from: u32, want: u32) -> Option<SlotRun> {
         let mut end = (from / CLUSTER + 1) * CLUSTER;
-        let enough = end.saturating_add(want).min(self.end());
+        let is_room_before = self.clusters_free.next(0).is_some_and(|first| first < self.reached);
+        let limit = if is_room_before { self.reached * CLUSTER } else { self.end() };
+        let enough = end.saturating_add(want).min(limit);
         while end < enough && self.clusters_free.contains(end / CLUSTER) {
             end += CLUSTER;
         }

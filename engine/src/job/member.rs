@@ -17,8 +17,10 @@ use userswap_policy::job::{Move, Standing, decide};
 /// give way.
 pub const ALLOWANCE_PAGES: u32 = (RAM_MIN_BYTES / PAGE_BYTES as u64) as u32;
 
-/// A member without an engine takes so many pages at once that it asks the ledger once for each MiB.
-const CHUNK_PAGES: u32 = 256;
+/// A member without an engine takes a quarter more than it uses, between these, so that it rarely asks the ledger: a job
+/// can have hundreds of small ones, and what they do not use the large ones lack.
+const CHUNK_PAGES_MIN: u32 = 32;
+const CHUNK_PAGES_MAX: u32 = 256;
 
 /// How often a child looks whether it has made pages of its parent's its own, and after how many it counts them: a
 /// count goes through all pages, the number of faults is at hand.
@@ -34,6 +36,11 @@ pub enum JoinError {
     /// All rows are taken.
     #[error("the job has {} processes already", ledger::MEMBERS_MAX)]
     Full,
+}
+
+/// What a member without an engine takes beyond the pages that it uses.
+fn chunk_of(pages: u32) -> u32 {
+    (pages / 4).clamp(CHUNK_PAGES_MIN, CHUNK_PAGES_MAX).max(pages / 16)
 }
 
 /// A process of a job.
@@ -129,8 +136,7 @@ impl Member {
             return is_borrowed || pages <= self.ledger.limit();
         };
         let _changing = self.changing.lock();
-        let chunk = (pages / 16).max(CHUNK_PAGES);
-        let wanted = pages.saturating_add(chunk);
+        let wanted = pages.saturating_add(chunk_of(pages));
         self.publish_native(row, wanted);
         if self.take(wanted) >= pages {
             return true;
@@ -146,7 +152,7 @@ impl Member {
     /// A process without an engine uses only as many pages as `count` says: what it holds beyond them is the others'.
     pub fn settle(&self, count: impl Fn() -> u32) {
         let pages = count();
-        let kept = pages.saturating_add((pages / 8).max(2 * CHUNK_PAGES));
+        let kept = pages.saturating_add(2 * chunk_of(pages));
         let Some(row) = self.row().filter(|row| Word::Share.read(row) > kept) else { return };
         let before = {
             let _changing = self.changing.lock();

@@ -142,6 +142,17 @@ fn a_free_cluster_is_preferred_to_gaps_and_gaps_to_nothing() {
 }
 
 #[test]
+fn what_has_been_used_is_used_again_before_new_clusters() {
+    let mut slots = Slots::new(100 * CLUSTER);
+    assert_eq!(slots.allocate(CLUSTER), Some(run(1, CLUSTER)));
+    for _ in 0..1000 {
+        let taken = slots.allocate(CLUSTER).expect("there is room");
+        assert!(taken.first + taken.count <= 5 * CLUSTER, "{taken:?}");
+        slots.free(taken);
+    }
+}
+
+#[test]
 fn the_first_cluster_counts_as_free_again_once_it_is_empty() {
     let mut slots = Slots::new(2 * CLUSTER);
     assert_eq!(slots.allocate(2 * CLUSTER), Some(run(1, 2 * CLUSTER - 1)));
@@ -282,6 +293,27 @@ proptest! {
             for cluster in run.first / CLUSTER..(run.first + run.count).div_ceil(CLUSTER) {
                 let owner = owners[cluster as usize].replace(cpu);
                 prop_assert!(!has_free || owner.is_none_or(|owner| owner == cpu));
+            }
+        }
+    }
+
+    #[test]
+    fn a_device_is_used_further_only_without_a_free_cluster_before(
+        operations in prop::collection::vec((0usize..4, any::<usize>(), 1u32..300), 1..200),
+    ) {
+        let mut slots = Slots::new(40 * CLUSTER);
+        let mut cursors = [ClusterCursor::new(); 2];
+        let (mut taken, mut reached) = (Vec::new(), 0);
+        for (operation, which, want) in operations {
+            if let Some(cursor) = cursors.get_mut(operation) {
+                let has_free = (0..reached).any(|cluster| slots.clusters_free.contains(cluster));
+                let Some(run) = slots.allocate_at(cursor, want) else { continue };
+                let end = (run.first + run.count).div_ceil(CLUSTER);
+                prop_assert!(end <= reached || !has_free, "{run:?}, {reached} clusters were in use");
+                reached = reached.max(end);
+                taken.push(run);
+            } else if !taken.is_empty() {
+                slots.free(taken.swap_remove(which % taken.len()));
             }
         }
     }
