@@ -134,3 +134,37 @@ fn sorted_lines_are_those_of_a_native_sort() {
         assert!(sort(managed) == native, "{fault}");
     }
 }
+
+/// Tells the kernel about pages that have left, from both sides of a fork.
+const TOLD: &str = "
+import os
+b = bytearray(40 << 20)
+for i in range(0, len(b), 4096): b[i:i+11] = b'page%07d' % (i >> 12)
+null = os.open('/dev/null', os.O_WRONLY)
+def tell():
+    for i in range(0, len(b), 65536): os.write(null, memoryview(b)[i:i+11])
+tell()
+if os.fork() == 0:
+    tell()
+    os._exit(0)
+assert os.wait()[1] == 0
+tell()
+";
+
+#[test]
+fn strace_reads_memory_that_has_left_and_ends_with_the_program() {
+    let directory = directory();
+    let file = directory.path().join("calls");
+    let mut strace = Command::new("timeout");
+    strace.args(["-k", "1", "240", "strace", "-f", "-qq", "-e", "trace=write", "-o"]).arg(&file);
+    let run = run("16M", "thread");
+    strace.arg(run.get_program()).args(run.get_args()).args(["python3", "-c", TOLD]);
+    succeed(&mut strace);
+    let calls = std::fs::read_to_string(&file).expect("strace has written what it saw");
+    let seen: Vec<_> = calls.lines().filter(|line| line.contains("\"page")).collect();
+    assert_eq!(seen.len(), 3 * 640, "{calls}");
+    for number in (0..10240).step_by(16) {
+        let text = format!("\"page{number:07}\", 11) ");
+        assert_eq!(seen.iter().filter(|line| line.contains(&text)).count(), 3, "{text}");
+    }
+}

@@ -42,6 +42,7 @@ pub mod thread;
 pub mod thread_status;
 pub mod told;
 pub mod uffd;
+mod untraced;
 pub mod uring;
 pub mod zstd;
 

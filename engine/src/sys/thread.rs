@@ -3,7 +3,7 @@
 //! One that panics ends the process: what it owned would stay owned, and a fault that waits for it would wait for ever, in a
 //! program that only looks alive. None takes a lock of the standard library's: where `main` is Rust's, a thread of its own
 //! takes one as it begins and as it ends, and the child of a fork at such a moment could start no thread.
-use super::{futex, process};
+use super::{futex, process, untraced};
 use std::ffi::{CString, c_void};
 use std::io;
 use std::mem::MaybeUninit;
@@ -110,8 +110,13 @@ extern "C" fn run<F: FnOnce()>(start: *mut c_void) -> *mut c_void {
     let Start { name, body, stage } = *start;
     // SAFETY: names this thread; of a longer name the kernel takes the beginning.
     unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+    untraced::run(move || work(body, &stage));
+    std::ptr::null_mut()
+}
+
+fn work(body: impl FnOnce(), stage: &AtomicU32) {
     stage.store(RUNNING, Ordering::Release);
-    futex::wake_all(&stage);
+    futex::wake_all(stage);
     // What it would leave behind is not looked at again.
     if catch_unwind(AssertUnwindSafe(body)).is_err() {
         process::say(&[
@@ -120,7 +125,6 @@ extern "C" fn run<F: FnOnce()>(start: *mut c_void) -> *mut c_void {
         process::abort();
     }
     stage.store(ENDED, Ordering::Release);
-    std::ptr::null_mut()
 }
 
 #[cfg(test)]
