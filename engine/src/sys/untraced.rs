@@ -84,19 +84,10 @@ unsafe extern "C" fn clone_and_wait(
     body: *mut c_void,
 ) {
     std::arch::naked_asm!(
-        "push rbx",
-        "push r12",
-        "push r13",
-        "mov rbx, rsi",
-        "mov r12, rdx",
-        "mov r13, rcx",
-        "mov rsi, rdi",
-        "mov edi, {flags}",
-        "mov rdx, rbx",
-        "mov r10, rbx",
-        "xor r8d, r8d",
-        "mov eax, {clone}",
-        "syscall",
+        "push rbx; push r12; push r13",
+        "mov rbx, rsi; mov r12, rdx; mov r13, rcx",
+        "mov rsi, rdi; mov rdx, rbx; mov r10, rbx; xor r8d, r8d",
+        "mov edi, {flags}; mov eax, {clone}; syscall",
         "test rax, rax",
         "jz 4f",
         "js 3f",
@@ -105,25 +96,16 @@ unsafe extern "C" fn clone_and_wait(
         "mov edx, dword ptr [rbx]",
         "test edx, edx",
         "jz 3f",
-        "mov rdi, rbx",
-        "mov esi, {wait}",
-        "xor r10d, r10d",
-        "mov eax, {futex}",
-        "syscall",
+        "mov rdi, rbx; mov esi, {wait}; xor r10d, r10d; mov eax, {futex}; syscall",
         "jmp 2b",
         "3:",
-        "pop r13",
-        "pop r12",
-        "pop rbx",
+        "pop r13; pop r12; pop rbx",
         "ret",
         // The new thread.
         "4:",
-        "xor ebp, ebp",
-        "mov rdi, r13",
+        "xor ebp, ebp; mov rdi, r13",
         "call r12",
-        "xor edi, edi",
-        "mov eax, {exit}",
-        "syscall",
+        "xor edi, edi; mov eax, {exit}; syscall",
         "ud2",
         flags = const FLAGS,
         clone = const libc::SYS_clone,
@@ -153,8 +135,8 @@ mod tests {
         result.expect("the body has run to its end")
     }
 
-    /// SAFETY: has no conditions.
     fn number() -> libc::pid_t {
+        // SAFETY: has no conditions.
         unsafe { libc::gettid() }
     }
 
@@ -172,12 +154,14 @@ mod tests {
     #[test]
     fn a_body_has_the_stack_that_any_thread_has() {
         // The compiler must not do without the memory.
-        let sum = apart_returns(|| std::hint::black_box([1u8; 1 << 20]).iter().map(|one| u64::from(*one)).sum::<u64>());
+        let sum = apart_returns(|| {
+            std::hint::black_box([1u8; 1 << 20]).iter().map(|one| u64::from(*one)).sum::<u64>()
+        });
         assert_eq!(sum, 1 << 20);
     }
 
     #[test]
-    fn nobody_traces_a_test() {
+    fn a_body_stays_where_it_is_when_nobody_traces() {
         let (this, mut body_ran_in) = (number(), 0);
         run(|| body_ran_in = number());
         assert_eq!(body_ran_in, this);
