@@ -52,6 +52,13 @@ mod option {
 /// The next heap area's size; held while one is added.
 pub static GROWTH: Lock<usize> = Lock::new(AREA_BYTES_FIRST);
 
+/// Has mimalloc make its page map where the kernel has it, before there is managed memory: of its 2.25 MiB few pages are
+/// ever touched, and all would count as what the program can have filled.
+pub fn start() {
+    // SAFETY: has no conditions, and does nothing the second time.
+    unsafe { libmimalloc_sys::mi_process_init() };
+}
+
 /// Sets mimalloc up; called by the constructor, after mimalloc's own.
 pub fn prepare() {
     let settings = [
