@@ -52,14 +52,8 @@ mod option {
 /// The next heap area's size; held while one is added.
 pub static GROWTH: Lock<usize> = Lock::new(AREA_BYTES_FIRST);
 
-/// Has mimalloc make its page map where the kernel has it, before there is managed memory: of its 2.25 MiB few pages are
-/// ever touched, and all would count as what the program can have filled.
-pub fn start() {
-    // SAFETY: has no conditions, and does nothing the second time.
-    unsafe { libmimalloc_sys::mi_process_init() };
-}
-
-/// Sets mimalloc up; called by the constructor, after mimalloc's own.
+/// Sets mimalloc up; called by the constructor before there is managed memory, so that the page map is the kernel's: of its
+/// 2.25 MiB few pages are ever touched, and all would count as what the program can have filled.
 pub fn prepare() {
     let settings = [
         (option::SHOW_ERRORS, 0),
@@ -76,6 +70,8 @@ pub fn prepare() {
         // SAFETY: the options exist and take these values.
         unsafe { libmimalloc_sys::mi_option_set(option, value) };
     }
+    // SAFETY: has no conditions, and does nothing the second time.
+    unsafe { libmimalloc_sys::mi_process_init() };
 }
 
 /// Tries `allocate` until it succeeds, giving mimalloc more room in between; null when there is no more.

@@ -142,11 +142,10 @@ fn start(text: &str) -> Result<(), String> {
         .advise(libc::MADV_DONTDUMP)
         .map_err(|error| format!("no core dump would end: {error}"))?;
     let member = join(&options);
-    mimalloc::start();
+    mimalloc::prepare();
     let process = Process::new(options, arena, member).publish();
     commitment::prepare(process)
         .map_err(|error| format!("no memory for the heap's tables: {error}"))?;
-    mimalloc::prepare();
     stats::renew();
     fork::install();
     elsewhere::open_heap(process);
