@@ -152,7 +152,7 @@ impl Member {
     /// A process without an engine uses only as many pages as `count` says: what it holds beyond them is the others'.
     pub fn settle(&self, count: impl Fn() -> u32) {
         let pages = count();
-        let kept = pages.saturating_add(2 * chunk_of(pages));
+        let kept = pages.saturating_add((2 * chunk_of(pages)).max(CHUNK_PAGES_MAX));
         let Some(row) = self.row().filter(|row| Word::Share.read(row) > kept) else { return };
         let before = {
             let _changing = self.changing.lock();

@@ -21,9 +21,15 @@ const AREA_BYTES_MAX: usize = 16 << 30;
 /// Less than this mimalloc does not take.
 const AREA_BYTES_MIN: usize = 32 << 20;
 
+/// Of mimalloc's page map, where addresses have 47 bits.
+const PAGE_MAP_BYTES: usize = 2 << 20;
+
 type CommitFunction = extern "C" fn(bool, *mut c_void, usize, *mut bool, *mut c_void) -> bool;
 
 unsafe extern "C" {
+    /// Its table of what is where, by 512 MiB of addresses.
+    static _mi_page_map: *mut c_void;
+
     /// In mimalloc since version 3; not declared by libmimalloc-sys.
     fn mi_manage_memory(
         start: *mut c_void,
@@ -44,6 +50,8 @@ mod option {
     pub const SHOW_ERRORS: i32 = 0;
     pub const SHOW_STATS: i32 = 1;
     pub const VERBOSE: i32 = 2;
+    pub const RESERVE_HUGE_OS_PAGES: i32 = 7;
+    pub const RESERVE_OS_MEMORY: i32 = 9;
     pub const DISALLOW_OS_ALLOC: i32 = 17;
     pub const DESTROY_ON_EXIT: i32 = 22;
     pub const PAGE_COMMIT_ON_DEMAND: i32 = 40;
@@ -59,8 +67,10 @@ pub fn prepare() {
         (option::SHOW_ERRORS, 0),
         (option::SHOW_STATS, 0),
         (option::VERBOSE, 0),
-        // Only heap areas of ours.
+        // Only heap areas of ours, also where the environment tells a mimalloc of the program's to reserve memory.
         (option::DISALLOW_OS_ALLOC, 1),
+        (option::RESERVE_OS_MEMORY, 0),
+        (option::RESERVE_HUGE_OS_PAGES, 0),
         // Above one: nothing at exit, where collecting would bring everything in that is swapped.
         (option::DESTROY_ON_EXIT, 2),
         // Its pages of 4 MiB would make every small program look large.
@@ -72,6 +82,10 @@ pub fn prepare() {
     }
     // SAFETY: has no conditions, and does nothing the second time.
     unsafe { libmimalloc_sys::mi_process_init() };
+    // SAFETY: written by that, and not changed any more.
+    let address = unsafe { _mi_page_map } as usize;
+    // One huge page would be more than all that is touched of it. A kernel without them refuses.
+    let _ = raw::advise(Span { address, bytes: PAGE_MAP_BYTES }, libc::MADV_NOHUGEPAGE);
 }
 
 /// Tries `allocate` until it succeeds, giving mimalloc more room in between; null when there is no more.
