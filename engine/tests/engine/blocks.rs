@@ -116,14 +116,19 @@ fn blocks_leave_whose_pages_are_of_several_nodes() {
         for way in WAYS {
             let engine = build(with_swap(builder(way).fake_numa(2), &["mem:256M"]));
             engine.set("reclaim_way", "blocks").unwrap();
-            let region = engine.map(64 * MIB).unwrap();
-            owners_step(Pages::of(&region), 4, rounds(8_000), |owner| {
-                numa::run_on(&[owner as u32 % clock::cpus()]);
-            });
-            let counters = engine.counters();
-            assert!(counters.swpout_block > 2_000, "{way:?}: {counters:?}");
             let used = |node: usize| engine.core().nodes[node].lock().resident;
-            assert!(clock::cpus() == 1 || used(0).min(used(1)) > 64, "{} {}", used(0), used(1));
+            // On a busy machine the owners of one CPU may end long before the others, which then have most pages.
+            let region = (0..5).find_map(|_| {
+                let region = engine.map(64 * MIB).unwrap();
+                owners_step(Pages::of(&region), 4, rounds(8_000), |owner| {
+                    numa::run_on(&[owner as u32 % clock::cpus()]);
+                });
+                let counters = engine.counters();
+                assert!(counters.swpout_block > 2_000, "{way:?}: {counters:?}");
+                let is_mixed = clock::cpus() == 1 || used(0).min(used(1)) > 512;
+                is_mixed.then_some(region)
+            });
+            let region = region.expect("one run of five leaves pages on both nodes");
             audit(&engine);
             drop(region);
             audit(&engine);
