@@ -10,8 +10,21 @@ fn nodes(count: u32, ram: u64) -> Engine {
 }
 
 /// A fifth of memory is used in turns with a scan over the rest, which `touch` is told of: nearly all of it stays.
+///
+/// Where the scan comes round to pages of its own that stayed, many of those behind them become active at once, and some of
+/// the hot set gives way: by chance 0 to 3 % of the accesses miss, rarely 5 %. That is seldom so twice in three runs.
 fn a_hot_set_stays(way: Way, touch: impl Fn(&Region, usize)) {
-    limit(100);
+    limit(300);
+    if let Err(first) = run_beside_a_scan(way, &touch) {
+        for _ in 0..2 {
+            run_beside_a_scan(way, &touch)
+                .unwrap_or_else(|again| panic!("{first}; again: {again}"));
+        }
+    }
+}
+
+/// An error if more than a twentieth of the accesses to the hot set missed.
+fn run_beside_a_scan(way: Way, touch: &impl Fn(&Region, usize)) -> Result<(), String> {
     let engine = engine(way);
     let region = engine.map(48 * MIB).unwrap();
     let pages = Pages::of(&region);
@@ -31,9 +44,9 @@ fn a_hot_set_stays(way: Way, touch: impl Fn(&Region, usize)) {
             }
         }
     }
-    let said = format!("{way:?}: {missed} of {accesses} accesses to the hot set missed");
-    assert!(missed * 20 <= accesses, "{said}");
     audit(&engine);
+    let said = || format!("{way:?}: {missed} of {accesses} accesses to the hot set missed");
+    (missed * 20 <= accesses).then_some(()).ok_or_else(said)
 }
 
 #[test]
