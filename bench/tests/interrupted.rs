@@ -4,6 +4,7 @@ mod common;
 
 use common::{standalone, text, until};
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -20,14 +21,10 @@ fn a_signal_while_the_disk_is_measured_does_not_lose_the_rows_before() {
     // On a disk: the default temporary directory may be in RAM.
     let swap = tempfile::tempdir_in("/var/tmp").unwrap();
     let tools = tempfile::tempdir().unwrap();
-    let (stand_in, mark) = (tools.path().join("stand-in"), tools.path().join("has-run"));
-    let script = format!(
-        "#!/bin/sh\n[ $1 = run ] && touch {}\necho '4096 bytes / 1 usecs = 1 KB/s'\n",
-        mark.display()
-    );
-    fs::write(&stand_in, script).unwrap();
+    let stand_in = tools.path().join("stand-in");
+    fs::write(&stand_in, "#!/bin/sh\necho '4096 bytes / 1 usecs = 1 KB/s'\n").unwrap();
     fs::set_permissions(&stand_in, fs::Permissions::from_mode(0o755)).unwrap();
-    let bench = standalone()
+    let mut bench = standalone()
         .env("USERSWAP_BENCH_EXE", &stand_in)
         .args([
             "bench",
@@ -47,7 +44,9 @@ fn a_signal_while_the_disk_is_measured_does_not_lose_the_rows_before() {
         .spawn()
         .unwrap();
     let pid = bench.id();
-    until("a row begins after the first", || mark.exists() && has_open(pid, swap.path()));
+    let mut said = BufReader::new(bench.stderr.take().unwrap()).lines().map_while(Result::ok);
+    assert!(said.any(|line| line.starts_with("2 of ")), "no row begins after the first");
+    until("its disk is measured", || has_open(pid, swap.path()));
     let status = Command::new("kill").args(["-TERM", &pid.to_string()]).status().unwrap();
     assert!(status.success());
     let output = bench.wait_with_output().unwrap();
