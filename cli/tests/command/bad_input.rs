@@ -373,3 +373,39 @@ fn a_writable_file_in_a_directory_that_is_not_is_refused_before_the_program_runs
 fn record_takes_no_trace() {
     refused(&["record", "--trace", "t", "--", "echo", "ran"], 2, &["--trace", "run --trace"]);
 }
+
+/// A shell's `script`, with the program as `$0` and `argument` as `$1`.
+fn in_a_shell(mut shell: Command, script: &str, argument: &Path) -> Output {
+    let program = env!("CARGO_BIN_EXE_userswap");
+    shell.args(["sh", "-c", script, program]).arg(argument).output().unwrap()
+}
+
+#[test]
+fn a_limit_that_leaves_no_room_is_named() {
+    let directory = directory();
+    let run = |limits: &str, command: &str| {
+        let script = format!("{limits}; exec \"$0\" run --ram 16M --swap \"$1\" -- {command}");
+        let output = in_a_shell(Command::new("env"), &script, directory.path());
+        (output.status.success(), error_of(&output))
+    };
+    let (succeeded, error) = run("ulimit -f 0", "echo ran");
+    assert!(!succeeded && error.contains("too small") && error.contains("(ulimit -f)"), "{error}");
+    // Room for the shell, but not for an engine's files.
+    for files in 5..16 {
+        let (succeeded, error) = run(&format!("ulimit -n {files}"), "\"$0\" demo-load 32M");
+        assert!(!succeeded && error.contains("(ulimit -n)"), "{files}: {error}");
+    }
+}
+
+#[test]
+fn a_runtime_directory_that_has_become_read_only_is_passed_over() {
+    let directory = directory();
+    let runtime = directory.path().join("userswap");
+    fs::create_dir(&runtime).unwrap();
+    fs::set_permissions(&runtime, fs::Permissions::from_mode(0o700)).unwrap();
+    let mut unshare = Command::new("unshare");
+    unshare.arg("--mount").env("XDG_RUNTIME_DIR", directory.path());
+    let script = "mount --bind \"$1\" \"$1\" && mount -o remount,ro,bind \"$1\" && exec \"$0\" run -- echo ran";
+    let output = in_a_shell(unshare, script, directory.path());
+    assert_eq!((error_of(&output).as_str(), output.stdout.as_slice()), ("", b"ran\n".as_slice()));
+}

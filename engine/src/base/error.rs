@@ -1,5 +1,5 @@
 //! What can go wrong when an engine is built or asked for something.
-use crate::base::open_error::OpenError;
+use crate::base::open_error::{OpenError, more_descriptors};
 use crate::base::size::ByteSize;
 use std::io;
 use std::path::PathBuf;
@@ -9,11 +9,7 @@ use userswap_policy::devices::SwaponError;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The kernel does not let this process have a userfaultfd.
-    #[error(
-        "userfaultfd is not allowed here ({0}): it needs CAP_SYS_PTRACE, or vm.unprivileged_userfaultfd=1, \
-         or access to /dev/userfaultfd; in a container also a seccomp profile that permits userfaultfd, which \
-         packaging/seccomp makes and --security-opt seccomp=FILE names"
-    )]
+    #[error("{}", without_userfaultfd(.0))]
     Userfaultfd(#[source] io::Error),
     /// MOVE was asked for by name.
     #[error(
@@ -27,7 +23,7 @@ pub enum Error {
     )]
     OwnMemory(#[source] io::Error),
     /// No memory, address space or descriptor for the engine itself.
-    #[error("no memory for the engine's tables: {0}")]
+    #[error("no memory or descriptor for the engine itself: {0}{remedy}", remedy = remedy(.0))]
     Tables(#[source] io::Error),
     /// The key of encrypted devices cannot be had, or not be kept in RAM.
     #[error(
@@ -56,7 +52,7 @@ pub enum Error {
         source: io::Error,
     },
     /// The system refused a thread.
-    #[error("cannot start a thread: {0}")]
+    #[error("cannot start a thread: {0}{remedy}", remedy = remedy(.0))]
     Thread(#[source] io::Error),
     /// What is swapped could not be copied for a child.
     #[error(
@@ -186,6 +182,29 @@ pub enum Error {
     ForkedWithout,
 }
 
+/// What to do about a limit, or about a /proc that is not there, if that is why the kernel refuses.
+fn remedy(error: &io::Error) -> String {
+    let other = match error.raw_os_error() {
+        Some(libc::EAGAIN) => {
+            Some("raise the limit on processes (ulimit -u, or pids.max of the control group)")
+        }
+        Some(libc::ENOENT) => Some("mount /proc"),
+        _ => None,
+    };
+    more_descriptors(error).or(other).map_or_else(String::new, |remedy| format!("; {remedy}"))
+}
+
+fn without_userfaultfd(error: &io::Error) -> String {
+    match more_descriptors(error) {
+        Some(remedy) => format!("cannot open a userfaultfd: {error}; {remedy}"),
+        None => format!(
+            "userfaultfd is not allowed here ({error}): it needs CAP_SYS_PTRACE, or vm.unprivileged_userfaultfd=1, \
+             or access to /dev/userfaultfd; in a container also a seccomp profile that permits userfaultfd, which \
+             packaging/seccomp makes and --security-opt seccomp=FILE names"
+        ),
+    }
+}
+
 impl Error {
     /// The kernel's number for what was wrong, where it has one for the same refusal.
     pub fn errno(&self) -> Option<i32> {
@@ -205,5 +224,28 @@ fn swapon_reason(error: &SwaponError) -> String {
             format!("priority {priority} is too high: use at most 32767")
         }
         SwaponError::TierTooHigh(tier) => format!("tier {tier} is too high: use at most 15"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_that_refuses_is_named() {
+        let of = io::Error::from_raw_os_error;
+        for (error, remedy) in [
+            (Error::Userfaultfd(of(libc::EMFILE)), "(ulimit -n)"),
+            (Error::Tables(of(libc::EMFILE)), "(ulimit -n)"),
+            (Error::Tables(of(libc::ENFILE)), "fs.file-max"),
+            (Error::Tables(of(libc::ENOENT)), "mount /proc"),
+            (Error::Thread(of(libc::EAGAIN)), "ulimit -u"),
+            (Error::Userfaultfd(of(libc::EPERM)), "CAP_SYS_PTRACE"),
+        ] {
+            let said = error.to_string();
+            assert!(said.contains(remedy), "{said}");
+        }
+        let said = Error::Userfaultfd(of(libc::EMFILE)).to_string();
+        assert!(!said.contains("CAP_SYS_PTRACE"), "{said}");
     }
 }

@@ -110,6 +110,19 @@ pub enum OpenError {
         /// Bytes found or asked for.
         bytes: u64,
     },
+    /// The same, where no size was asked for.
+    #[error(
+        "{path}: {room} {limit}, which is too small for swap: at least {min} is needed; name another directory",
+        path = path.display(), room = ByteSize(*room), min = ByteSize(DEVICE_MIN_BYTES)
+    )]
+    NoRoom {
+        /// As the user named it.
+        path: PathBuf,
+        /// Bytes that could be had.
+        room: u64,
+        /// What sets the limit.
+        limit: &'static str,
+    },
     /// A page that was written did not read back.
     #[error("{path}: a page read back differs from the page written; name another device",
         path = path.display())]
@@ -140,10 +153,15 @@ pub enum OpenError {
 
 /// What helps where a system call failed.
 fn remedy(source: &io::Error) -> &'static str {
-    match source.raw_os_error() {
-        Some(libc::EMFILE) => "raise the limit on descriptors (ulimit -n)",
-        Some(libc::ENFILE) => "raise fs.file-max",
-        _ => "name a directory or device that can be written to",
+    more_descriptors(source).unwrap_or("name a directory or device that can be written to")
+}
+
+/// Where a descriptor was refused because there are too many: what to do about it.
+pub(super) fn more_descriptors(error: &io::Error) -> Option<&'static str> {
+    match error.raw_os_error()? {
+        libc::EMFILE => Some("raise the limit on descriptors (ulimit -n)"),
+        libc::ENFILE => Some("raise fs.file-max"),
+        _ => None,
     }
 }
 

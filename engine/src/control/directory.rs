@@ -70,26 +70,36 @@ fn check_length(directory: &Path) -> Result<(), String> {
 /// Makes `directory` unless it exists, and checks that only this user can enter it.
 ///
 /// # Errors
-/// It cannot be made, or is not private; the text says why.
+/// It cannot be made or written to, or is not private; the text says why.
 pub fn make_private(directory: &Path) -> Result<(), String> {
     match DirBuilder::new().mode(0o700).create(directory) {
         Ok(()) => {}
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
         Err(error) => return Err(error.to_string()),
     }
-    check_private(directory, user())
+    check_private(directory, user())?;
+    check_writable(directory)
 }
 
 /// Makes `directory` unless it exists, readable by every user, and checks that only this one can change it.
 ///
 /// # Errors
-/// It cannot be made, or others can change it; the text says why.
+/// It cannot be made or written to, or others can change it; the text says why.
 pub fn make_public(directory: &Path) -> Result<(), String> {
     if DirBuilder::new().create(directory).is_ok() {
         let mode = fs::Permissions::from_mode(0o755);
         fs::set_permissions(directory, mode).map_err(|error| error.to_string())?;
     }
-    check(directory, user(), 0o022)
+    check(directory, user(), 0o022)?;
+    check_writable(directory)
+}
+
+/// One that was made earlier may be in a file system that is read-only by now, as in a container.
+fn check_writable(directory: &Path) -> Result<(), String> {
+    match rustix::fs::access(directory, rustix::fs::Access::WRITE_OK) {
+        Err(error @ rustix::io::Errno::ROFS) => Err(error.to_string()),
+        _ => Ok(()),
+    }
 }
 
 /// Checks that `directory` is one that only `user` can enter, and no link to one.

@@ -7,6 +7,7 @@ use rustix::fs::{FsWord, fstatfs, fstatvfs};
 use rustix::process::{Resource, getrlimit};
 
 use super::{OpenError, SizeWanted};
+use crate::base::limits::DEVICE_MIN_BYTES;
 
 /// File systems that keep their files in memory.
 const MEMORY_FILE_SYSTEMS: [FsWord; 2] =
@@ -41,6 +42,10 @@ impl Room {
     /// The size asked for, refused when there is no room; else the default, made to fit.
     pub(super) fn fit(self, path: &Path, wanted: SizeWanted) -> Result<u64, OpenError> {
         match wanted.asked {
+            None if self.bytes < DEVICE_MIN_BYTES => {
+                let (room, limit) = (self.bytes, self.limit);
+                Err(OpenError::NoRoom { path: path.to_owned(), room, limit })
+            }
             None => Ok(wanted.default_bytes.min(self.bytes - self.bytes / RESERVE_DIVISOR)),
             Some(asked) if asked <= self.bytes => Ok(asked),
             Some(asked) => Err(OpenError::TooLarge {
@@ -76,6 +81,13 @@ mod tests {
         assert_eq!(
             fit(Some(1 << 30), 1).unwrap_err().to_string(),
             "/d: 1G asked for, 64M free; name a smaller SIZE or another directory"
+        );
+        let room = Room { bytes: 36 << 10, limit: "free" };
+        assert_eq!(
+            room.fit(path, SizeWanted { asked: None, default_bytes: 1 << 40 })
+                .unwrap_err()
+                .to_string(),
+            "/d: 36K free, which is too small for swap: at least 40K is needed; name another directory"
         );
     }
 
