@@ -179,6 +179,15 @@ fn a_call_by_number_does_what_the_program_asked_for() {
 }
 
 #[test]
+fn functions_that_a_library_has_taken_over_are_served_by_number() {
+    let directory = directory();
+    let program = compile(directory.path(), "patched.c");
+    exact_everywhere(std::slice::from_ref(&program), directory.path(), |counted, which| {
+        assert!(counted.of("pswpout") > 4000, "{which}");
+    });
+}
+
+#[test]
 fn a_child_that_a_raw_execve_starts_unmanaged_is_named() {
     let directory = directory();
     let program = compile(directory.path(), "raw_exec.c");

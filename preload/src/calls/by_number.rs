@@ -45,6 +45,9 @@ pub fn serve(number: c_long, arguments: &Arguments) -> usize {
         if let Some(returned) = raw_signals::serve(number, arguments) {
             return to_c(returned);
         }
+        if let Some(serve) = MEMORY.get().filter(|_| IS_MEMORY.contains(&number)) {
+            return serve(number, arguments);
+        }
         match served(number) {
             Some(Served::Int(function)) => {
                 // SAFETY: one of the functions below, called as the program called syscall.
@@ -62,6 +65,19 @@ pub fn serve(number: c_long, arguments: &Arguments) -> usize {
         }
     }
     raw_signals::with_mask_of(number, *arguments, |arguments| plain(number, arguments))
+}
+
+/// Calls that a library may take over by writing a jump to itself where their functions begin (UCX does, and with it
+/// MPI), and which then makes them by number: the functions would come back to it, for ever.
+const IS_MEMORY: [c_long; 4] =
+    [libc::SYS_mmap, libc::SYS_munmap, libc::SYS_mremap, libc::SYS_madvise];
+
+/// What serves those; what they return to C.
+static MEMORY: OnceLock<fn(c_long, &Arguments) -> usize> = OnceLock::new();
+
+/// In the constructor.
+pub fn serve_memory(serve: fn(c_long, &Arguments) -> usize) {
+    let _ = MEMORY.set(serve);
 }
 
 /// What is done before a call by which the process can lose rights, and which is made for one thread only where
@@ -112,7 +128,10 @@ pub fn is_about_memory(number: c_long) -> bool {
         libc::SYS_vfork,
         libc::SYS_io_uring_setup,
     ];
-    MADE_HERE.contains(&number) || gives_rights_up(number) || other(number).is_some()
+    MADE_HERE.contains(&number)
+        || IS_MEMORY.contains(&number)
+        || gives_rights_up(number)
+        || other(number).is_some()
 }
 
 /// Makes a call of no special kind.
@@ -164,13 +183,9 @@ fn transfer(number: c_long) -> Option<*const ()> {
 }
 
 fn other(number: c_long) -> Option<Served> {
-    use Served::{Int, Long};
+    use Served::Int;
     Some(match number {
-        libc::SYS_mmap => Long(libc::mmap as *const ()),
-        libc::SYS_munmap => Int(libc::munmap as *const ()),
-        libc::SYS_mremap => Long(libc::mremap as *const ()),
         libc::SYS_pkey_mprotect => Int(pkey_mprotect as *const ()),
-        libc::SYS_madvise => Int(libc::madvise as *const ()),
         libc::SYS_mincore => Int(libc::mincore as *const ()),
         libc::SYS_mlock => Int(libc::mlock as *const ()),
         libc::SYS_mlock2 => Int(libc::mlock2 as *const ()),

@@ -10,7 +10,7 @@ use crate::calls::{
     self, children, held, libc_memory, signal_stacks, signals, stdio_buffers, trap,
 };
 use crate::heap::{elsewhere, fork_gate, mimalloc};
-use crate::memory::{commitment, starter};
+use crate::memory::{commitment, entries, starter};
 use crate::state::notices;
 use crate::state::process::Process;
 use libc::{c_char, c_int};
@@ -132,6 +132,7 @@ fn start(text: &str) -> Result<(), String> {
     signals::start(&options);
     held::start(&options);
     stdio_buffers::start();
+    entries::start();
     trap::start(&options)?;
     signal_stacks::start();
     libc_memory::start();

@@ -7,9 +7,10 @@ use super::{advice, commitment, locking, mappings, origins, protection, remap, u
 use crate::abi::callers::{self, entry};
 use crate::abi::next;
 use crate::abi::raw::{Errno, MapRequest, RemapRequest, Span, set_errno};
-use crate::calls::trap;
+use crate::abi::system_call::Arguments;
+use crate::calls::{by_number, trap};
 use crate::state::process;
-use libc::{c_int, c_void, off_t, size_t};
+use libc::{c_int, c_long, c_void, off_t, size_t};
 
 fn or<T>(outcome: Result<T, Errno>, failed: T) -> T {
     outcome.unwrap_or_else(|error| {
@@ -26,6 +27,68 @@ fn to_pointer(outcome: Result<usize, Errno>) -> *mut c_void {
     or(outcome.map(|address| address as *mut c_void), libc::MAP_FAILED)
 }
 
+/// In the constructor: what is called by number does not go through the functions, where a library may have written a
+/// jump to itself.
+pub fn start() {
+    by_number::serve_memory(serve_number);
+}
+
+fn serve_number(number: c_long, arguments: &Arguments) -> usize {
+    let [address, bytes, third, fourth, fifth, sixth] = *arguments;
+    let span = Span { address, bytes };
+    let (protection, flags) = (third as c_int, fourth as c_int);
+    or(
+        match number {
+            libc::SYS_mmap => {
+                let (fd, offset) = (fifth as c_int, sixth as off_t);
+                map(MapRequest { address, bytes, protection, flags, fd, offset })
+            }
+            libc::SYS_munmap => unmap(span),
+            libc::SYS_mremap => {
+                let (new_bytes, new_address) = (third, fifth);
+                remap(RemapRequest { address, bytes, new_bytes, flags, new_address })
+            }
+            libc::SYS_madvise => advise(span, third as c_int),
+            _ => unreachable!("call {number} has no function here"),
+        },
+        usize::MAX,
+    )
+}
+
+fn map(request: MapRequest) -> Result<usize, Errno> {
+    trap::follow();
+    let MapRequest { bytes, flags, fd, .. } = request;
+    let outcome = on_own_stack(|| mappings::map(request));
+    if outcome.is_ok() && (fd >= 0 || flags & libc::MAP_SHARED != 0) {
+        unmanaged::on_mapped(bytes);
+    }
+    if outcome.is_ok_and(|address| !process::is_managed(address)) {
+        unmanaged::passed();
+    }
+    outcome
+}
+
+fn unmap(span: Span) -> Result<usize, Errno> {
+    if !process::is_managed(span.address) {
+        unmanaged::passed();
+    }
+    on_own_stack(|| mappings::unmap(span))
+}
+
+fn remap(request: RemapRequest) -> Result<usize, Errno> {
+    let origin = origins::of_page(request.address);
+    on_own_stack(|| remap::remap(request)).inspect(|address| {
+        origins::moved(Span { address: *address, bytes: request.new_bytes }, origin);
+        if !process::is_managed(*address) {
+            unmanaged::on_mapped(request.new_bytes);
+        }
+    })
+}
+
+fn advise(span: Span, advice: c_int) -> Result<usize, Errno> {
+    on_own_stack(|| advice::advise(span, advice))
+}
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmap(
     address: *mut c_void,
@@ -35,17 +98,8 @@ pub unsafe extern "C" fn mmap(
     fd: c_int,
     offset: off_t,
 ) -> *mut c_void {
-    trap::follow();
     let address = address as usize;
-    let request = MapRequest { address, bytes, protection, flags, fd, offset };
-    let outcome = on_own_stack(|| mappings::map(request));
-    if outcome.is_ok() && (fd >= 0 || flags & libc::MAP_SHARED != 0) {
-        unmanaged::on_mapped(bytes);
-    }
-    if outcome.is_ok_and(|address| !process::is_managed(address)) {
-        unmanaged::passed();
-    }
-    to_pointer(outcome)
+    to_pointer(map(MapRequest { address, bytes, protection, flags, fd, offset }))
 }
 
 #[unsafe(no_mangle)]
@@ -63,10 +117,7 @@ pub unsafe extern "C" fn mmap64(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn munmap(address: *mut c_void, bytes: size_t) -> c_int {
-    if !process::is_managed(address as usize) {
-        unmanaged::passed();
-    }
-    to_c(on_own_stack(|| mappings::unmap(Span::of(address, bytes))))
+    to_c(unmap(Span::of(address, bytes)))
 }
 
 /// mremap; the last argument is read only with the flags that use it.
@@ -79,15 +130,7 @@ pub unsafe extern "C" fn mremap(
     new_address: *mut c_void,
 ) -> *mut c_void {
     let (address, new_address) = (address as usize, new_address as usize);
-    let origin = origins::of_page(address);
-    let request = RemapRequest { address, bytes, new_bytes, flags, new_address };
-    let outcome = on_own_stack(|| remap::remap(request)).inspect(|address| {
-        origins::moved(Span { address: *address, bytes: new_bytes }, origin);
-        if !process::is_managed(*address) {
-            unmanaged::on_mapped(new_bytes);
-        }
-    });
-    to_pointer(outcome)
+    to_pointer(remap(RemapRequest { address, bytes, new_bytes, flags, new_address }))
 }
 
 /// How much it is, is not told here.
@@ -136,7 +179,7 @@ pub unsafe extern "C" fn pkey_mprotect(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn madvise(address: *mut c_void, bytes: size_t, advice: c_int) -> c_int {
-    to_c(on_own_stack(|| advice::advise(Span::of(address, bytes), advice)))
+    to_c(advise(Span::of(address, bytes), advice))
 }
 
 /// posix_madvise, which returns its error.

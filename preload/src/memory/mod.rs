@@ -3,7 +3,7 @@
 mod advice;
 pub mod commitment;
 pub mod engagement;
-mod entries;
+pub mod entries;
 pub mod guard;
 pub mod locking;
 pub mod mappings;
