@@ -196,7 +196,7 @@ fn remedy(error: &io::Error) -> String {
 
 fn without_userfaultfd(error: &io::Error) -> String {
     match more_descriptors(error) {
-        Some(remedy) => format!("cannot open a userfaultfd: {error}; {remedy}"),
+        Some(_) => format!("cannot open a userfaultfd: {error}{}", remedy(error)),
         None => format!(
             "userfaultfd is not allowed here ({error}): it needs CAP_SYS_PTRACE, or vm.unprivileged_userfaultfd=1, \
              or access to /dev/userfaultfd; in a container also a seccomp profile that permits userfaultfd, which \

@@ -22,6 +22,11 @@ const PAUSE_NS: i64 = 500_000;
 /// The end of a child that has made all calls.
 const MADE: libc::c_int = 0;
 
+/// What /proc says of the calling thread; nothing without /proc.
+pub(super) fn own_status() -> Vec<u8> {
+    std::fs::read("/proc/thread-self/status").unwrap_or_default()
+}
+
 /// How many filters a thread has, by its status in /proc; None where that does not tell (before Linux 5.9).
 pub(super) fn count_in(status: &[u8]) -> Option<u32> {
     match value(status, b"Seccomp:")? {
@@ -47,16 +52,14 @@ pub fn are_expected() -> bool {
 
 /// Whether the calling thread has no filters, or as many as were tried and do no harm.
 pub fn are_harmless(tried: u32) -> bool {
-    let status = std::fs::read("/proc/thread-self/status").unwrap_or_default();
-    count_in(&status).is_some_and(|count| count == 0 || count == tried)
+    count_in(&own_status()).is_some_and(|count| count == 0 || count == tried)
 }
 
 /// The filters of the calling thread, if there are any and they permit what blocks need; else 0.
 ///
 /// Only for a process that has one thread, and no child that it waits for.
 pub fn tried() -> u32 {
-    let status = std::fs::read("/proc/thread-self/status").unwrap_or_default();
-    match count_in(&status) {
+    match count_in(&own_status()) {
         Some(count) if count > 0 && a_child_makes_the_calls(count) => count,
         _ => 0,
     }

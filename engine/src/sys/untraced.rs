@@ -8,7 +8,7 @@
 //! Both have the same thread-locals, so that the C library takes one for the other. The one that sleeps uses none: it is in a
 //! system call, made by hand, and signals are blocked. A tracer that comes later, and takes all threads that there are
 //! (`strace -p`), takes this one, too. Not under a debugger: at its breakpoints an untraced thread would end the program.
-use super::device_pins::value;
+use super::device_pins::{says, value};
 use super::filters;
 use super::mapping::Mapping;
 use super::signal::Blocked;
@@ -43,12 +43,12 @@ pub fn run<F: FnOnce()>(body: F) {
 /// Whether strace has the calling thread. Not where that has more filters than strace itself (in a container both have the
 /// same): with `--seccomp-bpf` strace makes one, by which calls fail in a thread that nobody traces.
 fn is_traced() -> bool {
-    let status = std::fs::read("/proc/thread-self/status").unwrap_or_default();
+    let status = filters::own_status();
     let tracer = value(&status, b"TracerPid:").and_then(|tracer| str::from_utf8(tracer).ok());
     tracer.filter(|tracer| *tracer != "0").is_some_and(|tracer| {
         let of_tracer = std::fs::read(format!("/proc/{tracer}/status")).unwrap_or_default();
         let filters = filters::count_in(&status);
-        value(&of_tracer, b"Name:") == Some(b"strace")
+        says(&of_tracer, b"Name:", b"strace")
             && filters.is_some()
             && filters == filters::count_in(&of_tracer)
     })

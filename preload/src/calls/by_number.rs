@@ -45,8 +45,8 @@ pub fn serve(number: c_long, arguments: &Arguments) -> usize {
         if let Some(returned) = raw_signals::serve(number, arguments) {
             return to_c(returned);
         }
-        if let Some(serve) = MEMORY.get().filter(|_| IS_MEMORY.contains(&number)) {
-            return serve(number, arguments);
+        if let Some(returned) = MEMORY.get().and_then(|serve| serve(number, arguments)) {
+            return returned;
         }
         match served(number) {
             Some(Served::Int(function)) => {
@@ -67,16 +67,15 @@ pub fn serve(number: c_long, arguments: &Arguments) -> usize {
     raw_signals::with_mask_of(number, *arguments, |arguments| plain(number, arguments))
 }
 
-/// Calls that a library may take over by writing a jump to itself where their functions begin (UCX does, and with it
-/// MPI), and which then makes them by number: the functions would come back to it, for ever.
-const IS_MEMORY: [c_long; 4] =
-    [libc::SYS_mmap, libc::SYS_munmap, libc::SYS_mremap, libc::SYS_madvise];
+/// Serves calls that a library may take over by writing a jump to itself where their functions begin (UCX does, and with
+/// it MPI), and which it then makes by number: the functions would come back to it, for ever. What they return to C.
+static MEMORY: OnceLock<ServeMemory> = OnceLock::new();
 
-/// What serves those; what they return to C.
-static MEMORY: OnceLock<fn(c_long, &Arguments) -> usize> = OnceLock::new();
+/// None for all other calls.
+type ServeMemory = fn(c_long, &Arguments) -> Option<usize>;
 
 /// In the constructor.
-pub fn serve_memory(serve: fn(c_long, &Arguments) -> usize) {
+pub fn serve_memory(serve: ServeMemory) {
     let _ = MEMORY.set(serve);
 }
 
@@ -121,17 +120,18 @@ fn gives_rights_up(number: c_long) -> bool {
 
 /// Whether a call changes memory, or processes that have it: such calls are never to be missed.
 pub fn is_about_memory(number: c_long) -> bool {
-    const MADE_HERE: [c_long; 5] = [
+    const SERVED_APART: [c_long; 9] = [
+        libc::SYS_mmap,
+        libc::SYS_munmap,
+        libc::SYS_mremap,
+        libc::SYS_madvise,
         libc::SYS_mprotect,
         libc::SYS_clone,
         libc::SYS_clone3,
         libc::SYS_vfork,
         libc::SYS_io_uring_setup,
     ];
-    MADE_HERE.contains(&number)
-        || IS_MEMORY.contains(&number)
-        || gives_rights_up(number)
-        || other(number).is_some()
+    SERVED_APART.contains(&number) || gives_rights_up(number) || other(number).is_some()
 }
 
 /// Makes a call of no special kind.

@@ -33,26 +33,23 @@ pub fn start() {
     by_number::serve_memory(serve_number);
 }
 
-fn serve_number(number: c_long, arguments: &Arguments) -> usize {
+fn serve_number(number: c_long, arguments: &Arguments) -> Option<usize> {
     let [address, bytes, third, fourth, fifth, sixth] = *arguments;
-    let span = Span { address, bytes };
-    let (protection, flags) = (third as c_int, fourth as c_int);
-    or(
-        match number {
-            libc::SYS_mmap => {
-                let (fd, offset) = (fifth as c_int, sixth as off_t);
-                map(MapRequest { address, bytes, protection, flags, fd, offset })
-            }
-            libc::SYS_munmap => unmap(span),
-            libc::SYS_mremap => {
-                let (new_bytes, new_address) = (third, fifth);
-                remap(RemapRequest { address, bytes, new_bytes, flags, new_address })
-            }
-            libc::SYS_madvise => advise(span, third as c_int),
-            _ => unreachable!("call {number} has no function here"),
-        },
-        usize::MAX,
-    )
+    let (span, flags) = (Span { address, bytes }, fourth as c_int);
+    let outcome = match number {
+        libc::SYS_mmap => {
+            let (protection, fd, offset) = (third as c_int, fifth as c_int, sixth as off_t);
+            map(MapRequest { address, bytes, protection, flags, fd, offset })
+        }
+        libc::SYS_munmap => unmap(span),
+        libc::SYS_mremap => {
+            let (new_bytes, new_address) = (third, fifth);
+            remap(RemapRequest { address, bytes, new_bytes, flags, new_address })
+        }
+        libc::SYS_madvise => advise(span, third as c_int),
+        _ => return None,
+    };
+    Some(or(outcome, usize::MAX))
 }
 
 fn map(request: MapRequest) -> Result<usize, Errno> {
