@@ -78,7 +78,7 @@ pub mod internals {
     pub use crate::api::options::{MIN_REGION_DEFAULT_BYTES, OPTIONS_VARIABLE, Options};
     pub use crate::api::prepared::{Gathered, Prepared};
     pub use crate::base::choice::{Allowed, PAGE_CLUSTERS, RA_POLICIES, VMA_RA};
-    pub use crate::base::index::{PageIndex, PageRange};
+    pub use crate::base::index::{PageIndex, PageRange, Slot};
     pub use crate::base::limits::{RAM_MAX_BYTES, RAM_MIN_BYTES, default_swap_bytes};
     pub use crate::base::topology::Topology;
     pub use crate::base::{elf, sanitizer, script, shard, size, status, whole_file};

@@ -25,6 +25,7 @@ pub mod job;
 pub mod kernel;
 pub mod lent;
 pub mod lru;
+pub mod pack;
 mod plist;
 pub mod polling;
 pub mod readahead;

@@ -8,8 +8,7 @@ use serde::Serialize;
 use std::time::Instant;
 use userswap::Error;
 use userswap::internals::PAGE_BYTES;
-use userswap::internals::codec::{self, Algorithm, Codec, Compression, Packed};
-use userswap::internals::lock::Lock;
+use userswap::internals::codec::{Algorithm, Codecs, Compression, Packed};
 
 /// Options of `bench store`.
 #[derive(Debug, Clone, Args)]
@@ -87,13 +86,13 @@ fn one_run(pages: u32, variant: Variant) -> Result<Run, Error> {
     let content = Content::new(variant.data).map_err(Error::Tables)?;
     let words = u64::from(pages) * (PAGE_BYTES / size_of::<u64>()) as u64;
     let memory: Vec<u8> = (0..words).flat_map(|at| content.word(at).to_le_bytes()).collect();
-    let codec = Lock::new(Codec::new(variant.compression).map_err(Error::Tables)?);
+    let codecs = Codecs::new(variant.compression).map_err(Error::Tables)?;
     let gb_s = |begin: Instant| memory.len() as f64 / begin.elapsed().as_nanos() as f64;
     let mut packed = Vec::with_capacity(memory.len() + memory.len() / 8);
     let mut ends = Vec::with_capacity(pages as usize);
     let begin = Instant::now();
     for page in memory.chunks_exact(PAGE_BYTES) {
-        match codec.lock().pack(page) {
+        match codecs.here().pack(page) {
             Packed::Smaller(bytes) => packed.extend_from_slice(bytes),
             Packed::Not => packed.extend_from_slice(page),
         }
@@ -107,8 +106,7 @@ fn one_run(pages: u32, variant: Variant) -> Result<Run, Error> {
         match bytes.len() {
             PAGE_BYTES => page.copy_from_slice(bytes),
             _ => {
-                let algorithm = variant.compression.algorithm;
-                let fills = codec::unpack(algorithm, || codec.lock(), bytes, &mut page);
+                let fills = codecs.unpack(bytes, &mut page);
                 assert!(fills, "what was packed is unpacked");
             }
         }

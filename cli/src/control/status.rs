@@ -80,7 +80,10 @@ fn describe(name: EngineName, status: &Status) -> String {
     );
     text.push_str(&status.job.as_ref().map(job).unwrap_or_default());
     text.push_str(&devices(&status.devices));
-    status.devices.iter().for_each(|device| text.push_str(&compressed(device)));
+    for device in &status.devices {
+        text.push_str(&compressed(device));
+        text.push_str(&packed(device));
+    }
     for node in &status.nodes {
         text.push_str(&list_of(node));
     }
@@ -187,6 +190,19 @@ fn compressed(device: &DeviceStatus) -> String {
     )
 }
 
+/// `swap0: 64M of pages share 20M of slots, 3.2 to 1`.
+fn packed(device: &DeviceStatus) -> String {
+    let Some(found) = &device.packed else { return String::new() };
+    let pages_bytes = found.pages.saturating_mul(PAGE_BYTES);
+    format!(
+        "{}: {} of pages share {} of slots, {:.1} to 1\n",
+        plain(&device.name),
+        ByteSize(pages_bytes).rounded(),
+        ByteSize(found.slot_bytes).rounded(),
+        pages_bytes as f64 / found.slot_bytes.max(1) as f64
+    )
+}
+
 /// `node 0 (cpus 0-3): swap0 (1) swap1 (3)`.
 fn list_of(node: &NodeStatus) -> String {
     let cpus = match &node.cpus[..] {
@@ -268,7 +284,7 @@ fn locks(status: &Status) -> String {
 #[cfg(test)]
 mod tests {
     use userswap::internals::status::{
-        CompressedStatus, ListEntry, Placed, ReadaheadStatus, TrafficStatus,
+        CompressedStatus, ListEntry, PackedStatus, Placed, ReadaheadStatus, TrafficStatus,
     };
 
     use super::*;
@@ -283,6 +299,7 @@ mod tests {
             lent_bytes: 0,
             encrypt: index == 0,
             compressed: None,
+            packed: None,
             priority,
             tier: None,
             node: (index > 0).then_some(0),
@@ -335,6 +352,7 @@ mod tests {
             compressed_bytes: 9 << 20,
             pool_bytes: 10 << 20,
         });
+        devices[0].packed = Some(PackedStatus { pages: 16_384, slot_bytes: 20 << 20 });
         let status = Status {
             pid: 7,
             program: "sort".to_owned(),
@@ -386,6 +404,7 @@ job 6: 32M for 2 processes, 16M held, at most 24M; taken beyond it 64K
 NAME   TYPE SIZE USED PRIO NODE
 /swap0 file   1G   3M   -2    - encrypted
 /swap1 file   1G   3M   -3    0 going off
+/swap0: 64M of pages share 20M of slots, 3.2 to 1
 /swap1: 32M of pages in 10M of RAM, 3.2 to 1; 12 pages of one value, 7 not compressed
 node 0 (cpus 0-3,8): /swap1 (1) /swap0 (2)
 node 0 memory: budget 16M, resident 8M (3.9M active, 4M inactive), cached 1M, caches 2M, compressed 1M, writing 0, free 4K, spare 0; watermarks 256K 512K 1M; slots given 3M; reclaim is hopeless

@@ -153,6 +153,12 @@ pub const DEVICE: &[Metric<DeviceStatus>] = &[
     gauge("device_pool", Unit::Bytes, "Memory that they take", |device| {
         device.compressed.map(|held| held.pool_bytes)
     }),
+    gauge("device_packed", Unit::Pages, "Pages that have moved on to it compressed", |device| {
+        device.packed.map(|held| held.pages)
+    }),
+    gauge("device_packed_slots", Unit::Bytes, "Slots that these share", |device| {
+        device.packed.map(|held| held.slot_bytes)
+    }),
     counter(
         "device_read",
         Unit::Bytes,

@@ -69,6 +69,7 @@ pub fn device(index: u32, name: &str) -> DeviceStatus {
         lent_bytes: 0,
         encrypt: false,
         compressed: None,
+        packed: None,
         priority: -2,
         tier: None,
         node: None,

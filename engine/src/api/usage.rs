@@ -23,7 +23,7 @@ pub struct Usage {
     pub spare: u32,
     /// In use beyond the budget, which was made smaller or had to be exceeded.
     pub debt: u32,
-    /// Slots that hold a page, on all devices.
+    /// Pages on slots of all devices: those that have moved on compressed share slots, and are counted each.
     pub slots_used: u64,
     /// Usable slots of all devices.
     pub slots: u64,

@@ -155,6 +155,9 @@ pub struct DeviceStatus {
     /// What compressed memory holds; None for every other device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compressed: Option<CompressedStatus>,
+    /// What has moved on to it compressed; None while there is nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub packed: Option<PackedStatus>,
     /// As given, or negative when it was given automatically.
     pub priority: i32,
     /// Its tier, if devices have tiers.
@@ -205,6 +208,15 @@ pub struct CompressedStatus {
     pub compressed_bytes: u64,
     /// Bytes of memory that they take.
     pub pool_bytes: u64,
+}
+
+/// What is compressed on a device that is not memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PackedStatus {
+    /// Pages of content.
+    pub pages: u64,
+    /// Bytes of the slots that they share, which are in use as others are.
+    pub slot_bytes: u64,
 }
 
 /// Whether new pages can go to a device.

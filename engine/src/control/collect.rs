@@ -1,8 +1,8 @@
 //! Collecting the status of an engine, for a client of the control socket.
 use crate::base::index::NodeId;
 use crate::base::status::{
-    CompressedStatus, DeviceState, DeviceStatus, ListEntry, LockStatus, NodeStatus, Placed,
-    ReadaheadStatus, Status, TrafficStatus, UnmapLockStatus,
+    CompressedStatus, DeviceState, DeviceStatus, ListEntry, LockStatus, NodeStatus, PackedStatus,
+    Placed, ReadaheadStatus, Status, TrafficStatus, UnmapLockStatus,
 };
 use crate::device::open::DeviceKind;
 use crate::device::record::{Device, DeviceState as Phase, Holding};
@@ -104,6 +104,7 @@ impl Core {
             used_bytes: u64::from(used) * PAGE_BYTES as u64,
             encrypt: device.is_encrypted(),
             compressed: device.stored().map(compressed_status),
+            packed: self.packed_status(device),
             priority: priority.into(),
             tier: device.tier(),
             node: label.node.map(number),
@@ -124,6 +125,12 @@ impl Core {
             writes: traffic_status(&device.traffic.writes),
             busy_ns: device.traffic.busy.ns(),
         }
+    }
+
+    fn packed_status(&self, device: &Device) -> Option<PackedStatus> {
+        let packed = self.devices.packed_on(device);
+        let slot_bytes = u64::from(packed.slots) * PAGE_BYTES as u64;
+        (packed.slots > 0).then_some(PackedStatus { pages: packed.pages.into(), slot_bytes })
     }
 
     fn placed_near(&self, node: &Node) -> Vec<Placed> {
@@ -204,6 +211,7 @@ fn kind_name(kind: DeviceKind) -> &'static str {
         DeviceKind::Block => "block",
         DeviceKind::Memory => "memory",
         DeviceKind::Compressed(_) => "zram",
+        DeviceKind::Packed => "packed",
         DeviceKind::Remote => "remote",
         DeviceKind::S3 => "s3",
     }

@@ -31,8 +31,9 @@ impl Core {
     pub(super) fn move_batch(&self, mover: &mut Mover, device: &Device) -> Moved {
         let near = self.node_here().id;
         let address = mover.buffer.address();
+        let packed = device.zram().map_or(0, |zram| self.move_packed(mover, device, &zram));
         self.read_moving(&mut mover.moving, device, address, near);
-        let (mut done, mut moved) = (0, 0);
+        let (mut done, mut moved) = (0, packed);
         while done < mover.moving.len() {
             let want = (mover.moving.len() - done) as u32;
             let Some(span) = self.devices.allocate_behind(device, want, near) else { break };
@@ -101,8 +102,12 @@ impl Core {
                 pages::view_mut(address + index * PAGE_BYTES, PAGE_BYTES)
             });
         }
-        let pieces = Pieces::one(address, moving.len() * PAGE_BYTES);
-        let outcome = self.write_span(span, &pieces, near);
+        self.write_or_mark(span, &Pieces::one(address, moving.len() * PAGE_BYTES), near)
+    }
+
+    /// Writes to slots; those that their device refuses are never used again.
+    pub(super) fn write_or_mark(&self, span: SlotSpan, pieces: &Pieces, near: NodeId) -> bool {
+        let outcome = self.write_span(span, pieces, near);
         if let Err(error) = &outcome {
             let (device, _) = self.devices.describe(span.first);
             self.devices.note_write_error(span.first);
@@ -129,7 +134,7 @@ impl Core {
 
     /// Gives pages the slots that they were written to, and frees those that they had, or the new ones of pages that have
     /// changed meanwhile; returns how many have moved.
-    fn exchange_all(&self, moving: &[Moving], from: &Device, to: SlotSpan) -> u32 {
+    pub(super) fn exchange_all(&self, moving: &[Moving], from: &Device, to: SlotSpan) -> u32 {
         let (mut moved, mut run) = (0, SlotRun { first: 0, count: 0 });
         let free = |run: SlotRun| {
             if run.count > 0 {

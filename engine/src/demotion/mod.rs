@@ -8,6 +8,7 @@
 //! What is looked for is in `look.rs`, how a batch moves in `batch.rs`, how much memory compressed pages may take in `size.rs`.
 mod batch;
 mod look;
+mod pack;
 mod size;
 
 use crate::base::error::Error;

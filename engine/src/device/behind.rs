@@ -17,10 +17,15 @@ impl Devices {
         self.list().any(|device| self.is_short(device))
     }
 
-    /// The first device from which pages should move on, and how many, if another behind it has room.
+    /// The first device from which pages should move on, and how many, if another behind it has room; of a device on which
+    /// pages are packed too, what takes more of its slots.
     pub(crate) fn shortest(&self) -> Option<(&Device, u32)> {
         let short = |device: &&Device| self.is_short(device) && self.has_room_behind(device);
-        self.list().find(short).map(|device| (device, self.missing(device)))
+        let device = self.list().find(short)?;
+        let slots = |pack: &Device| pack.pack().map_or(0, |pack| pack.held());
+        let longest = self.packs_on(device).max_by_key(|pack| slots(pack));
+        let most = longest.filter(|pack| slots(pack) * 2 > device.used()).unwrap_or(device);
+        Some((most, self.missing(most)))
     }
 
     fn is_short(&self, device: &Device) -> bool {
@@ -30,7 +35,10 @@ impl Devices {
     /// How many pages should move on from a device that was short.
     pub(crate) fn missing(&self, device: &Device) -> u32 {
         let [slots, memory] = self.rooms(device);
-        let slots = slots.map_or(0, Room::missing);
+        // Of what is packed so many leave one free.
+        let held = device.pack().map_or(0, |pack| pack.held()).max(1);
+        let packed = if device.is_packed() { device.used().div_ceil(held).max(1) } else { 1 };
+        let slots = slots.map_or(0, Room::missing).saturating_mul(packed);
         let stored = device.stored().unwrap_or_default();
         // In a page of memory there are so many.
         let ratio = stored.pages * PAGE_BYTES as u64 / stored.slab_bytes.max(PAGE_BYTES as u64);
@@ -64,7 +72,7 @@ impl Devices {
         if !self.has_compressed() || self.device_of(slot).is_compressed() {
             return false;
         }
-        let from = self.id_of(slot).0;
+        let from = self.id_of(self.under(slot)).0;
         self.allowance.room().is_idle()
             && self.list().any(|front| {
                 front.is_compressed()
@@ -116,7 +124,9 @@ impl Devices {
 
     /// What a device has room for, by its slots and by its memory.
     fn rooms(&self, device: &Device) -> [Option<Room>; 2] {
-        let store = device.store().lock();
+        // What is packed is short of room where the device below it is.
+        let pack = device.pack();
+        let store = pack.as_ref().map_or(device, |pack| pack.below()).store().lock();
         let is_on = store.state == DeviceState::On;
         let (pages, used) = (store.slots.pages(), store.slots.used());
         drop(store);

@@ -175,7 +175,7 @@ impl Devices {
     #[must_use]
     pub fn open(&self, slot: Slot, page: &mut [u8]) -> bool {
         let device = self.device_of(slot);
-        self.cipher().open(device.seal(device.number_of(slot)), page)
+        device.open_page(self.cipher(), device.number_of(slot), page)
     }
 
     fn cipher(&self) -> &Cipher {
@@ -188,6 +188,11 @@ impl Device {
     pub fn is_encrypted(&self) -> bool {
         // Relaxed: it is stored before any slot of the device is given out.
         self.seals.is_used.load(Ordering::Relaxed)
+    }
+
+    /// Opens the page that was read from a slot; false where it is not what was written there last.
+    pub(super) fn open_page(&self, cipher: &Cipher, number: u32, page: &mut [u8]) -> bool {
+        cipher.open(self.seal(number), page)
     }
 
     /// What was kept of the page on a slot.

@@ -15,7 +15,7 @@ pub struct SlotCounts {
 /// How full all devices are, those that take no more pages included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlotUsage {
-    /// Slots that hold pages.
+    /// Pages on slots: those that share one are counted each.
     pub used: u64,
     /// Usable slots.
     pub usable: u64,
@@ -93,10 +93,18 @@ impl Devices {
     /// Slots of all devices; takes each device's lock in turn.
     pub fn usage(&self) -> SlotUsage {
         let mut sum = SlotUsage { used: 0, usable: 0 };
-        for device in self.list() {
+        for device in self.list_all() {
             let store = device.store().lock();
-            sum.used += u64::from(store.used());
-            sum.usable += u64::from(store.slots.pages());
+            let used = u64::from(store.used());
+            drop(store);
+            match device.pack() {
+                // Its pages, in place of the slots that they are on.
+                Some(pack) => sum.used = (sum.used + used).saturating_sub(pack.held().into()),
+                None => {
+                    sum.used += used;
+                    sum.usable += u64::from(device.pages());
+                }
+            }
         }
         sum.used = sum.used.saturating_sub(self.buffers.slots());
         sum

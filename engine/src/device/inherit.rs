@@ -147,6 +147,7 @@ impl Devices {
                 && store.state == DeviceState::Retired
                 && store.used() == 0
         };
+        self.remove_empty_packs();
         let empty: Vec<&Device> = self.list().filter(is_empty).collect();
         empty.into_iter().try_for_each(|device| self.let_go(device))
     }
@@ -276,7 +277,7 @@ impl Device {
         let label = self.label().expect("a device in use has a label");
         let bytes = u64::from(label.max) * PAGE_BYTES as u64;
         let file = match (label.kind, &label.directory) {
-            (DeviceKind::Memory | DeviceKind::Compressed(_), _) => {
+            (DeviceKind::Memory | DeviceKind::Compressed(_) | DeviceKind::Packed, _) => {
                 return memory_device(bytes).map_err(Error::Tables);
             }
             (DeviceKind::Remote, _) => return memory_device(0).map_err(Error::Tables),

@@ -39,7 +39,9 @@ impl Devices {
     pub fn is_leaving(&self, slot: Slot) -> bool {
         // Relaxed would do: a thread that sees the mark late leaves a page that the next sweep finds.
         let leaving = self.leaving.device.load(Ordering::Acquire);
-        leaving != NONE && u32::from(self.device_of(slot).id().0) + 1 == leaving
+        let is_it = |device: &Device| u32::from(device.id().0) + 1 == leaving;
+        let device = self.device_of(slot);
+        leaving != NONE && (is_it(device) || device.pack().is_some_and(|pack| is_it(pack.below())))
     }
 
     /// Asks the swapoff to give its device up; false when there is none, or it has not for too long.
@@ -74,6 +76,7 @@ impl Devices {
         }
         store.state = DeviceState::Leaving;
         drop(store);
+        self.set_packs_leaving(device);
         self.set_leaving(Some(device.id()));
         // No slot of the device can come into a buffer any more; what is in them goes back.
         self.bar_buffers();
@@ -99,6 +102,7 @@ impl Devices {
             self.counts.add(store.counts());
         }
         drop(store);
+        self.set_packs_staying(device);
         // After the others: a thread that finds no swapoff under way looks for the device's room once more.
         self.set_leaving(None);
         self.allow_buffers();
@@ -110,6 +114,7 @@ impl Devices {
     /// When it holds a page.
     pub(crate) fn swapoff_done(&self, device: &Device) -> Option<Own<std::fs::File>> {
         assert_eq!(device.used(), 0, "a device that is let go of holds no page");
+        self.remove_packs(device);
         self.table().swapoff_done(device.id());
         self.set_leaving(None);
         let file = device.remove();

@@ -61,7 +61,7 @@ impl Devices {
     pub(super) fn free_run(&self, device: &Device, store: &mut Store, run: SlotRun) {
         device.freed.fetch_add(u64::from(run.count), Ordering::Relaxed);
         let was_full = store.is_full();
-        device.forget(run);
+        self.forget(device, run);
         let loans = store.loans.as_ref().filter(|loans| loans.table().any()).cloned();
         let free = match (loans, store.holding) {
             (Some(loans), Holding::Own) => store.free_or_lend(loans.table(), run),

@@ -15,6 +15,8 @@ mod leaving;
 mod lending;
 pub mod loans;
 pub mod open;
+pub mod pack;
+pub mod packs;
 pub(crate) mod places;
 pub mod queue;
 pub mod record;
@@ -34,8 +36,6 @@ use crate::base::error::Error;
 use crate::base::index::{NodeId, PageIndex, Slot};
 use crate::base::topology::Topology;
 use crate::sys::lock::{Guard, Lock, LockUse};
-use crate::sys::request::{self as kernel, Direction};
-use crate::sys::{PAGE_BYTES, clock};
 use cache::Buffers;
 pub use cache::SlotMode;
 use cipher::Cipher;
@@ -43,7 +43,6 @@ use counts::{Counts, SlotCounts};
 use leaving::Leaving;
 use open::OpenDevice;
 use record::{Cursor, Device, DeviceState, Label, Store, slots_of};
-use request::{Backing, Request};
 use spec::SwapSpec;
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -68,6 +67,13 @@ pub struct SlotSpan {
 }
 
 impl SlotSpan {
+    /// The first so many slots, and those after them.
+    pub fn split(self, count: u32) -> (Option<Self>, Option<Self>) {
+        let first = (count > 0).then_some(Self { count: count.min(self.count), ..self });
+        let rest = self.slots().nth(count as usize);
+        (first, rest.map(|rest| Self { first: rest, count: self.count - count }))
+    }
+
     /// The slots one by one, in order.
     pub fn slots(self) -> impl Iterator<Item = Slot> {
         let number = self.first.0.get();
@@ -89,7 +95,7 @@ pub enum SlotEnd {
 /// The swap devices of an engine.
 pub struct Devices {
     /// As many as there can be. Not in here: an engine may be made on a signal's stack.
-    records: Box<[Device]>,
+    records: Box<[Arc<Device>]>,
     /// The device that each bank of slot numbers belongs to, if it belongs to one.
     of_bank: [AtomicU8; BANKS as usize],
     table: Lock<DeviceTable>,
@@ -105,7 +111,7 @@ pub struct Devices {
     pub patience_ns: AtomicU64,
     leaving: Leaving,
     /// What encrypted devices have in common, as soon as there has been one.
-    cipher: OnceLock<Cipher>,
+    cipher: Arc<OnceLock<Cipher>>,
     /// The memory of compressed devices.
     pub allowance: Arc<Allowance>,
     /// Compressed devices that were ever in use.
@@ -122,7 +128,9 @@ impl Devices {
     pub fn new(opened: Vec<OpenDevice>, topology: &Topology) -> Result<Self, Error> {
         let nodes = topology.nodes().len() as u16;
         let devices = Self {
-            records: (0..DEVICES_MAX as u8).map(|index| Device::absent(DeviceId(index))).collect(),
+            records: (0..DEVICES_MAX as u8)
+                .map(|index| Arc::new(Device::absent(DeviceId(index))))
+                .collect(),
             of_bank: [const { AtomicU8::new(0) }; BANKS as usize],
             table: Lock::new(DeviceTable::new(nodes, Placement::Near)),
             list_lock: LockUse::default(),
@@ -132,7 +140,7 @@ impl Devices {
             changes: AtomicU32::new(0),
             patience_ns: AtomicU64::new(retry::PATIENCE_NS),
             leaving: Leaving::default(),
-            cipher: OnceLock::new(),
+            cipher: Arc::default(),
             allowance: Arc::new(Allowance::new()),
             compressed: AtomicU32::new(0),
             shortages: AtomicU32::new(0),
@@ -167,10 +175,7 @@ impl Devices {
         self.compressed.fetch_add(u32::from(zram.is_some()), Ordering::Relaxed);
         device.set_zram(zram);
         let mut store = device.store().lock();
-        device.number_from(bank);
-        for bank in banks_from(bank, slots) {
-            self.of_bank[bank as usize].store(device.id().0, Ordering::Relaxed);
-        }
+        self.number(device, bank, slots);
         let pages = store.slots.pages();
         let taken = self.table().swapon_in(tier, hardware.node, priority, pages);
         let taken = taken.map_err(Error::Swapon);
@@ -190,6 +195,14 @@ impl Devices {
         Ok(device.id())
     }
 
+    /// Its slots have these numbers from now on; its lock is held.
+    fn number(&self, device: &Device, bank: u32, slots: u32) {
+        device.number_from(bank);
+        for bank in banks_from(bank, slots) {
+            self.of_bank[bank as usize].store(device.id().0, Ordering::Relaxed);
+        }
+    }
+
     /// Whether a device could be taken into use, before a file is made for it.
     ///
     /// # Errors
@@ -202,7 +215,11 @@ impl Devices {
 
     fn free_record(&self) -> Result<&Device, Error> {
         let free = |device: &&Device| device.store().lock().state == DeviceState::Absent;
-        self.records.iter().find(free).ok_or(Error::TooManyDevices(DEVICES_MAX))
+        self.records
+            .iter()
+            .map(|device| &**device)
+            .find(free)
+            .ok_or(Error::TooManyDevices(DEVICES_MAX))
     }
 
     /// Several files in one directory, or several memories, are told apart by a number.
@@ -215,9 +232,14 @@ impl Devices {
         names.find(|name| !is_taken(name)).expect("there are more numbers than devices")
     }
 
-    /// The devices in use, by index.
+    /// The devices in use that have room of their own, by index.
     pub fn list(&self) -> impl Iterator<Item = &Device> {
-        self.records.iter().filter(|device| device.descriptor() >= 0)
+        self.list_all().filter(|device| !device.is_packed())
+    }
+
+    /// Those and the packs on them.
+    pub fn list_all(&self) -> impl Iterator<Item = &Device> {
+        self.records.iter().map(|device| &**device).filter(|device| device.descriptor() >= 0)
     }
 
     /// A device by index.
@@ -311,16 +333,22 @@ impl Devices {
     /// Takes slots out of use for good after a write error.
     pub fn mark_bad(&self, span: SlotSpan) {
         let device = self.device_of(span.first);
-        let mut store = device.store().lock();
-        for slot in span.slots() {
-            device.forget(SlotRun { first: device.number_of(slot), count: 1 });
-            store.slots.mark_bad(device.number_of(slot));
+        let run = SlotRun { first: device.number_of(span.first), count: span.count };
+        match device.pack() {
+            Some(pack) => self.spoil(device, &pack, run),
+            None => self.withdraw(device, &mut device.store().lock(), run),
         }
+    }
+
+    /// The same, of a device whose lock is held and that is no pack.
+    fn withdraw(&self, device: &Device, store: &mut Store, run: SlotRun) {
+        device.forget(run);
+        (run.first..run.first + run.count).for_each(|number| store.slots.mark_bad(number));
         if store.state == DeviceState::On {
-            self.counts.subtract(SlotCounts { free: 0, total: i64::from(span.count) });
+            self.counts.subtract(SlotCounts { free: 0, total: i64::from(run.count) });
         }
         self.table().resize(device.id(), store.slots.pages());
-        self.note_full(device, &store);
+        self.note_full(device, store);
     }
 
     /// Counts a request that the device refused; after too many it gets no more pages.
@@ -375,30 +403,6 @@ impl Devices {
         (label, device.number_of(slot))
     }
 
-    /// A request for consecutive slots, by a CPU of `near`; its end is told by [`Self::note_end`].
-    pub fn request(
-        &self,
-        direction: Direction,
-        first: Slot,
-        bytes: usize,
-        near: NodeId,
-    ) -> Request {
-        let device = self.device_of(first);
-        device.traffic.begin(direction);
-        let number = device.number_of(first);
-        let offset = u64::from(number) * PAGE_BYTES as u64;
-        let request = kernel::Request::new(device.descriptor(), direction, offset);
-        let backing = Backing::of(device);
-        if !device.is_hampered() {
-            return Request::new(request, backing);
-        }
-        let doom = device.doom(direction, number, bytes);
-        let late = if doom.late_ns > 0 { clock::now_ns() + doom.late_ns } else { 0 };
-        let not_before_ns = device.not_before_ns(bytes, near);
-        let slowed = request.no_sooner_than(not_before_ns).no_sooner_than(late);
-        Request::new(kernel::Request { injected: doom.injected, ..slowed }, backing)
-    }
-
     /// The device of a slot.
     pub fn device_of(&self, slot: Slot) -> &Device {
         self.by_id(self.id_of(slot))
@@ -418,7 +422,7 @@ impl Devices {
     /// Which numbers are taken.
     fn banks(&self) -> Banks {
         let mut banks = Banks::default();
-        self.list().for_each(|device| {
+        self.list_all().for_each(|device| {
             if let Some(label) = device.label() {
                 banks.keep(device.first_bank(), label.max);
             }

@@ -8,6 +8,7 @@ use super::far::Far;
 use super::faulty::{Doom, Faulty};
 use super::loans::Loans;
 use super::open::{DeviceKind, OpenDevice, memory_device};
+use super::pack::Pack;
 pub use super::store::{Cursor, Store};
 use super::sysfs::Hardware;
 use super::throttle::{Distance, Link, Throttle};
@@ -117,6 +118,9 @@ pub struct Device {
     /// Where its pages are, if it is a compressed one.
     zram: Lock<Option<Arc<Zram>>>,
     is_compressed: AtomicBool,
+    /// Where its pages are, if they are packed on another.
+    pack: Lock<Option<Arc<Pack>>>,
+    is_packed: AtomicBool,
     /// Where its pages are, if it is a remote one; the store's is the same.
     pub(super) remote: Lock<Option<Arc<dyn Far>>>,
     /// Whether its pages are on servers.
@@ -163,6 +167,8 @@ impl Device {
             faulty: Lock::new(None),
             zram: Lock::new(None),
             is_compressed: AtomicBool::new(false),
+            pack: Lock::new(None),
+            is_packed: AtomicBool::new(false),
             remote: Lock::new(None),
             is_remote: AtomicBool::new(false),
             is_hampered: AtomicBool::new(false),
@@ -266,6 +272,27 @@ impl Device {
         self.zram.lock().clone()
     }
 
+    /// Its pages are packed on another device from now on; no slot of it is in use.
+    pub(super) fn set_pack(&self, pack: Option<Arc<Pack>>) {
+        // Release pairs with the acquire in `is_packed`.
+        let is_packed = pack.is_some();
+        *self.pack.lock() = pack;
+        self.is_packed.store(is_packed, Ordering::Release);
+    }
+
+    /// Whether its pages are packed on another device.
+    pub fn is_packed(&self) -> bool {
+        self.is_packed.load(Ordering::Acquire)
+    }
+
+    /// How they are.
+    pub fn pack(&self) -> Option<Arc<Pack>> {
+        if !self.is_packed() {
+            return None;
+        }
+        self.pack.lock().clone()
+    }
+
     /// Changes what does not change while it is in use: in a child that has just been made.
     pub(super) fn set_label(&self, label: Label) {
         self.is_memory.store(label.kind == DeviceKind::Memory, Ordering::Relaxed);
@@ -283,6 +310,7 @@ impl Device {
         self.descriptor.store(NOTHING, Ordering::Release);
         *self.label.lock() = None;
         self.set_zram(None);
+        self.set_pack(None);
         self.remote().into_iter().for_each(|remote| remote.leave());
         self.set_remote(None);
         let empty = Store::new(DeviceState::Absent, 0);
@@ -438,7 +466,7 @@ impl Device {
 
 /// Who else reads a new device's slots: nobody yet. Of a compressed one a child has a copy, as of one in objects.
 fn loans_of(kind: DeviceKind, max: u32) -> Option<Arc<Loans>> {
-    let is_copied = matches!(kind, DeviceKind::Compressed(_) | DeviceKind::S3);
+    let is_copied = matches!(kind, DeviceKind::Compressed(_) | DeviceKind::Packed | DeviceKind::S3);
     if is_copied { None } else { Loans::new(max).ok().map(Arc::new) }
 }
 

@@ -1,10 +1,13 @@
 //! A request to a device: one that the kernel carries out, one that a server does, or one that is done at once.
+use crate::base::index::{NodeId, Slot};
+use crate::device::Devices;
 use crate::device::far::Far;
+use crate::device::pack::Pack;
 use crate::device::record::Device;
 use crate::device::zram::Zram;
 use crate::sys::aio::{Reader, Seen};
-use crate::sys::own_stack;
 use crate::sys::request::{self as kernel, Direction, Pieces};
+use crate::sys::{PAGE_BYTES, clock, own_stack};
 use std::cell::Cell;
 use std::io;
 use std::sync::Arc;
@@ -18,6 +21,8 @@ pub enum Backing {
     Memory,
     /// Compressed in memory.
     Zram(Arc<Zram>),
+    /// Compressed, in slots of another device.
+    Packed(Arc<Pack>),
     /// On servers.
     Remote(Arc<dyn Far>),
 }
@@ -25,6 +30,9 @@ pub enum Backing {
 impl Backing {
     /// Where those of a device are.
     pub fn of(device: &Device) -> Self {
+        if let Some(pack) = device.pack() {
+            return Self::Packed(pack);
+        }
         match (device.zram(), device.remote()) {
             (Some(zram), _) => Self::Zram(zram),
             (None, Some(remote)) => Self::Remote(remote),
@@ -43,6 +51,40 @@ pub struct Request {
     pub backing: Backing,
     /// What came before was wrong, or nothing.
     is_repeated: bool,
+}
+
+impl Devices {
+    /// A request for consecutive slots, by a CPU of `near`; its end is told by [`Self::note_end`].
+    pub fn request(
+        &self,
+        direction: Direction,
+        first: Slot,
+        bytes: usize,
+        near: NodeId,
+    ) -> Request {
+        let device = self.device_of(first);
+        device.traffic.begin(direction);
+        let number = device.number_of(first);
+        let offset = u64::from(number) * PAGE_BYTES as u64;
+        let request = kernel::Request::new(device.descriptor(), direction, offset);
+        let backing = Backing::of(device);
+        // What is on another device is as slow, and fails as that does.
+        let (device, number, bytes) = match &backing {
+            Backing::Packed(pack) => {
+                let slots = pack.slots_of(number, (bytes / PAGE_BYTES) as u32);
+                (pack.below(), slots.start, slots.len() * PAGE_BYTES)
+            }
+            _ => (device, number, bytes),
+        };
+        if !device.is_hampered() {
+            return Request::new(request, backing);
+        }
+        let doom = device.doom(direction, number, bytes);
+        let late = if doom.late_ns > 0 { clock::now_ns() + doom.late_ns } else { 0 };
+        let not_before_ns = device.not_before_ns(bytes, near);
+        let slowed = request.no_sooner_than(not_before_ns).no_sooner_than(late);
+        Request::new(kernel::Request { injected: doom.injected, ..slowed }, backing)
+    }
 }
 
 impl Request {
@@ -91,6 +133,10 @@ impl Request {
             Backing::File | Backing::Memory => self.plan.transfer(pieces),
             Backing::Zram(zram) => {
                 self.plan.transfer_by(pieces, |pieces| zram.transfer(direction, offset, pieces))
+            }
+            Backing::Packed(pack) => {
+                assert_eq!(direction, Direction::Read, "a pack is written by who moves pages on");
+                self.plan.transfer_by(pieces, |pieces| pack.read(offset, pieces, self.is_repeated))
             }
             Backing::Remote(remote) if self.is_repeated && direction == Direction::Read => {
                 self.plan.transfer_by(pieces, |pieces| {

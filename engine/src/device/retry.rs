@@ -77,7 +77,7 @@ impl Devices {
         error: &io::Error,
         parts: Parts,
     ) -> Option<u64> {
-        let device = self.device_of(slot);
+        let device = self.device_of(self.under(slot));
         let patience_ns = match device.is_given_up.load(Ordering::Relaxed) {
             true => 0,
             false => self.patience_ns.load(Ordering::Relaxed),
@@ -105,6 +105,7 @@ impl Devices {
     ) {
         let device = self.device_of(slot);
         device.traffic.end(direction, bytes, outcome);
+        let device = self.device_of(self.under(slot));
         // Almost always it says no already: no shared line is written to.
         if outcome.is_ok() && device.is_given_up.load(Ordering::Relaxed) {
             device.is_given_up.store(false, Ordering::Relaxed);

@@ -13,9 +13,14 @@ impl Core {
             return None;
         }
         match self.pages.state(page) {
-            PageState::Swapped { slot } => Some(SwapEntry { page, slot }),
+            PageState::Swapped { slot } => Some(self.entry(page, slot)),
             _ => None,
         }
+    }
+
+    /// A page with the slot that it is on.
+    pub(crate) fn entry(&self, page: PageIndex, slot: Slot) -> SwapEntry {
+        SwapEntry { page, slot, at: self.devices.under(slot) }
     }
 
     /// A slot with its page. The device remembers the page that was written there last; None if that page

@@ -79,7 +79,7 @@ impl Core {
         index: u32,
         entries: &[SwapEntry],
     ) -> bool {
-        let &[SwapEntry { page, slot }] = entries else { return false };
+        let &[SwapEntry { page, slot, .. }] = entries else { return false };
         let wants = record.asked.is_some_and(|(_, access)| access == Access::Read)
             && self.clean_pages.wants(page)
             && !self.devices.is_crowded()

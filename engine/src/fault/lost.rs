@@ -16,7 +16,7 @@ impl Core {
         count(&self.counters.pages_lost, 1);
         let run = FrameRun { first: frame, count: 1 };
         self.node_of_frame(frame).lock().put_free(run);
-        let (device, number) = self.devices.describe(slot);
+        let (device, number) = self.devices.describe(self.devices.under(slot));
         crate::base::log::lost_page(self.page_address(page), &device.name, number);
         // What it gave back was not what it got: nothing is put there again.
         count(&self.counters.swap_bad_slots, 1);

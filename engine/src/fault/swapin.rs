@@ -28,7 +28,7 @@ impl Core {
         near: &Node,
     ) -> Option<ReadJob> {
         let PageState::Swapped { slot } = self.pages.state(page) else { return None };
-        let target = SwapEntry { page, slot };
+        let target = self.entry(page, slot);
         let job = self.reads.take();
         let mut record = self.reads.record(&job);
         let plan = self.plan_read(target, near.id, &mut record.batch);
@@ -72,13 +72,16 @@ impl Core {
         true
     }
 
-    /// Works out where a read's bytes go: each slot to its frame, the gaps between slots to memory that is never
-    /// looked at.
+    /// Works out where a read's bytes go: each slot to its frame, which of several on one slot is the first's, and the gaps
+    /// between slots to memory that is never looked at.
     pub(crate) fn lay_out(&self, record: &mut ReadRecord) {
         record.pieces.clear();
-        let mut next = record.slot().0.get();
+        let mut next = record.batch.entries()[0].at.0.get();
         for index in 0..record.batch.len() {
-            let slot = record.batch.entries()[index as usize].slot.0.get();
+            let slot = record.batch.entries()[index as usize].at.0.get();
+            if slot < next {
+                continue;
+            }
             let gap = (slot - next) as usize;
             let frame = self.frame_address(record.frame_at(index));
             let fits = (gap == 0 || record.pieces.push(self.gap_address(), gap * PAGE_BYTES))
@@ -104,7 +107,7 @@ impl Core {
 
     /// Where the slots of a read are.
     pub(crate) fn backing_of(&self, job: &ReadJob) -> Backing {
-        Backing::of(self.devices.device_of(self.reads.record(job).slot()))
+        Backing::of(self.devices.device_of(self.reads.record(job).requested()))
     }
 
     /// The request that a read makes next, not before a moment.

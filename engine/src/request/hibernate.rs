@@ -157,7 +157,7 @@ impl Core {
     pub(crate) fn prefetch_all(&self) -> Result<(), Error> {
         let _changing = self.change_devices()?;
         self.hibernated.store(false, Ordering::Relaxed);
-        for device in self.devices.list() {
+        for device in self.devices.list_all() {
             if self.inside_gate(|| self.nodes.iter().all(|node| room_in_ram(node) == 0)) {
                 break;
             }

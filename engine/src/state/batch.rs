@@ -7,7 +7,8 @@ use crate::base::index::{PageIndex, Slot};
 use crate::base::limits::{GAP_MAX, RUN_MAX};
 use userswap_policy::banks::bank_of;
 
-/// Gaps in one request: each is a piece of it, and so is what lies between, and what frames do not join.
+/// Gaps in one request: each is a piece of it, and so is what lies between, and what frames do not join. A slot that several
+/// entries share has one frame of theirs, and so parts two pieces: it counts as half a gap.
 const GAPS_MAX: u32 = 23;
 
 /// A page and the slot that holds its content.
@@ -15,6 +16,8 @@ const GAPS_MAX: u32 = 23;
 pub struct SwapEntry {
     pub page: PageIndex,
     pub slot: Slot,
+    /// The slot that is read for it: the same, or, of a page that is packed, the one below, which may hold others too.
+    pub at: Slot,
 }
 
 /// Whether slots between wanted ones are read over.
@@ -40,7 +43,8 @@ impl Batch {
     }
 
     pub fn new() -> Self {
-        let none = SwapEntry { page: 0, slot: Slot(std::num::NonZeroU32::MIN) };
+        let none = Slot(std::num::NonZeroU32::MIN);
+        let none = SwapEntry { page: 0, slot: none, at: none };
         Self { entries: [none; RUN_MAX as usize], count: 0 }
     }
 
@@ -68,9 +72,14 @@ impl Batch {
         self.count += 1;
     }
 
-    /// Puts the entries in the order of their slots.
+    /// Puts the entries in the order of the slots that are read.
     pub fn sort(&mut self) {
-        self.entries[..self.count as usize].sort_unstable_by_key(|entry| entry.slot);
+        self.entries[..self.count as usize].sort_unstable_by_key(|entry| (entry.at, entry.slot));
+    }
+
+    /// Another slot is read for an entry.
+    pub fn set_at(&mut self, index: u32, at: Slot) {
+        self.entries[index as usize].at = at;
     }
 
     /// Leaves only `count` entries from index `first` on.
@@ -87,13 +96,18 @@ impl Batch {
 
     fn stretch_from(&self, first: u32, gaps: Gaps, most: u32) -> u32 {
         let entries = &self.entries()[first as usize..];
-        let mut room = GAPS_MAX;
+        let (mut room, mut is_shared) = (2 * GAPS_MAX, false);
         let follows = |pair: &&[SwapEntry]| {
             joins(pair, gaps) && {
-                let is_gap = pair[1].slot.0.get() > pair[0].slot.0.get() + 1;
-                let fits = !is_gap || room > 0;
-                room -= u32::from(is_gap && fits);
-                fits
+                let cost = match pair[1].at.0.get() - pair[0].at.0.get() {
+                    0 => u32::from(!is_shared),
+                    1 => 0,
+                    _ => 2,
+                };
+                is_shared = pair[1].at == pair[0].at;
+                let left = room.checked_sub(cost);
+                room = left.unwrap_or(0);
+                left.is_some()
             }
         };
         let pairs = entries.windows(2).take(most.max(1) as usize - 1);
@@ -123,7 +137,7 @@ impl Batch {
 
 /// Whether one request can read the first two entries.
 fn joins(entries: &[SwapEntry], gaps: Gaps) -> bool {
-    let (one, next) = (entries[0].slot.0.get(), entries[1].slot.0.get());
+    let (one, next) = (entries[0].at.0.get(), entries[1].at.0.get());
     let widest = match gaps {
         Gaps::None => 0,
         Gaps::Small => GAP_MAX,
@@ -135,6 +149,8 @@ fn joins(entries: &[SwapEntry], gaps: Gaps) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::state::frame_set::RUNS_MAX;
+    use crate::sys::request::PIECES_MAX;
     use proptest::prelude::*;
     use userswap_policy::banks::BANK_SLOTS;
 
@@ -143,7 +159,7 @@ mod tests {
         let mut batch = Batch::new();
         for (page, slot) in slots.iter().enumerate() {
             let slot = Slot(std::num::NonZeroU32::new(*slot).unwrap());
-            batch.push(SwapEntry { page: page as u32, slot });
+            batch.push(SwapEntry { page: page as u32, slot, at: slot });
         }
         batch.sort();
         batch
@@ -175,6 +191,42 @@ mod tests {
     }
 
     #[test]
+    fn a_request_has_no_more_shared_slots_than_pieces_for_them() {
+        // Two pages on each third slot: three halves for each but the first, which has no gap before it.
+        let pairs: Vec<u32> = (0..64).map(|index| 1 + index / 2 * 3).collect();
+        assert_eq!(batch(&pairs).stretch(Gaps::Small, 64), 2 * (1 + (2 * GAPS_MAX - 1) / 3));
+        // All pages of a few slots.
+        let many: Vec<u32> = (0..64).map(|index| 1 + index / 16).collect();
+        assert_eq!(batch(&many).stretch(Gaps::None, 64), 64);
+    }
+
+    /// Pieces of a request for these, with frames that do not follow each other at these entries.
+    fn pieces_of(batch: &Batch, cuts: &[usize]) -> usize {
+        let (mut pieces, mut next, mut last) = (0, 0, None);
+        for (index, slot) in slots(batch).into_iter().enumerate() {
+            if slot < next {
+                continue;
+            }
+            let is_gap = next != 0 && slot > next;
+            let follows = slot == next && last == index.checked_sub(1) && !cuts.contains(&index);
+            pieces += usize::from(is_gap) + usize::from(!follows);
+            (next, last) = (slot + 1, Some(index));
+        }
+        pieces
+    }
+
+    #[test]
+    fn gaps_and_shared_slots_together_have_pieces() {
+        let steps = std::iter::repeat_n(2, 23).chain([1, 0].into_iter().cycle().take(40));
+        let mut slot = 1;
+        let all: Vec<u32> = steps.map(|step| (slot, slot += step).0).collect();
+        let mut batch = batch(&all);
+        assert_eq!(pieces_of(&batch, &[]), PIECES_MAX + 2);
+        batch.keep(0, batch.stretch(Gaps::Small, RUN_MAX));
+        assert!(pieces_of(&batch, &[1; RUNS_MAX - 1]) <= PIECES_MAX && batch.len() > 24);
+    }
+
+    #[test]
     fn what_lies_after_the_page_goes_before_what_lies_before_it() {
         let mut around = batch(&[10, 11, 12, 13, 14, 20]);
         around.keep_around(2, Gaps::None, 64);
@@ -188,11 +240,11 @@ mod tests {
     proptest! {
         #[test]
         fn a_part_around_a_page_is_one_request_with_the_page_in_it(
-            steps in prop::collection::vec(1u32..7, 1..64), index in 0usize..64, most in 1u32..70,
+            steps in prop::collection::vec(0u32..7, 1..64), index in 0usize..64, most in 1u32..70,
             small: bool,
         ) {
             let gaps = if small { Gaps::Small } else { Gaps::None };
-            let mut slot = 0;
+            let mut slot = 1;
             let all: Vec<u32> = steps.iter().map(|step| { slot += step; slot }).collect();
             let page = (index % all.len()) as u32;
             let mut around = batch(&all);
@@ -200,6 +252,19 @@ mod tests {
             prop_assert!(around.index_of(page).is_some());
             prop_assert!((1..=most).contains(&around.len()));
             prop_assert_eq!(around.stretch(gaps, most), around.len());
+        }
+
+        #[test]
+        fn whatever_the_slots_and_the_frames_a_request_has_pieces_for_them(
+            steps in prop::collection::vec(prop::sample::select(vec![0u32, 0, 1, 2, 4]), 1..64),
+            cuts in prop::collection::vec(0usize..64, RUNS_MAX - 1),
+        ) {
+            let mut slot = 1;
+            let all: Vec<u32> = steps.iter().map(|step| { slot += step; slot }).collect();
+            let mut batch = batch(&all);
+            batch.keep(0, batch.stretch(Gaps::Small, RUN_MAX));
+            let pieces = pieces_of(&batch, &cuts);
+            prop_assert!(pieces <= PIECES_MAX, "{pieces} pieces");
         }
     }
 }

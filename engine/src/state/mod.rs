@@ -4,6 +4,7 @@ pub mod address_space;
 pub mod arena;
 pub mod batch;
 pub mod blocks;
+pub mod changing;
 pub mod clean;
 pub mod core;
 pub mod demotion;

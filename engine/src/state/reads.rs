@@ -166,8 +166,8 @@ impl ReadRecord {
     /// The first slot of the request under way.
     pub fn requested(&self) -> Slot {
         match self.stage {
-            Stage::Whole => self.slot(),
-            Stage::Alone(index) => self.batch.entries()[index as usize].slot,
+            Stage::Whole => self.batch.entries()[0].at,
+            Stage::Alone(index) => self.batch.entries()[index as usize].at,
         }
     }
 

@@ -112,6 +112,12 @@ impl Core {
         })
     }
 
+    /// A device, and before it those that are packed on it.
+    fn with_packs<'a>(&'a self, device: &'a Device) -> Vec<&'a Device> {
+        let packs = || self.devices.packs_on(device).collect::<Vec<_>>();
+        self.inside_gate(packs).into_iter().chain([device]).collect()
+    }
+
     /// Makes passes until the device holds nothing.
     fn empty_device(
         &self,
@@ -119,7 +125,7 @@ impl Core {
         mut method: SwapoffMethod,
         watch: &mut dyn FnMut(Progress) -> Proceed,
     ) -> Result<(), Error> {
-        let used = || self.inside_gate(|| device.used());
+        let used = || self.inside_gate(|| self.devices.pages_with(device));
         let pages_total = u64::from(used());
         let mut progress_ns = clock::now_ns();
         loop {
@@ -132,7 +138,9 @@ impl Core {
                     Proceed::Cancel | Proceed::GoOn => Proceed::GoOn,
                 }
             };
-            self.pass(Task { device, goal: Goal::Empty }, method, &mut tell)?;
+            for device in self.with_packs(device) {
+                self.pass(Task { device, goal: Goal::Empty }, method, &mut tell)?;
+            }
             // What little the kernel's walk leaves, the default finds.
             method = SwapoffMethod::default();
             // Slots whose pages have gone may wait in a buffer of some CPU.

@@ -21,7 +21,7 @@ impl Core {
         for range in self.look_ranges() {
             let _inside = self.gate.enter();
             let needs_room = |page: &PageIndex| match self.pages.state(*page) {
-                PageState::Swapped { slot } => self.is_on(device, slot),
+                PageState::Swapped { slot } => self.is_on_or_packed(device, slot),
                 _ => false,
             };
             pages += (range.first..range.end()).filter(needs_room).count() as u64;
@@ -58,6 +58,12 @@ impl Core {
 
     pub(crate) fn is_on(&self, device: &Device, slot: Slot) -> bool {
         self.devices.device_of(slot).id() == device.id()
+    }
+
+    /// Whether a slot is on a device, or on a pack there.
+    fn is_on_or_packed(&self, device: &Device, slot: Slot) -> bool {
+        let of = self.devices.device_of(slot);
+        of.id() == device.id() || of.pack().is_some_and(|pack| pack.below().id() == device.id())
     }
 
     /// The pages of all regions that may have content, in ranges of up to [`LOOK_PAGES`].

@@ -6,15 +6,6 @@ use crate::state::core::Core;
 use crate::sys::PAGE_BYTES;
 use std::sync::atomic::Ordering;
 
-/// The right to change the set of devices; there is one at a time.
-pub(crate) struct Changing<'a>(&'a Core);
-
-impl Drop for Changing<'_> {
-    fn drop(&mut self) {
-        self.0.changing_devices.store(false, Ordering::Release);
-    }
-}
-
 impl Core {
     /// Takes one more device into use while the program runs; what its user should be told of it.
     ///
@@ -42,18 +33,6 @@ impl Core {
         self.shortage.devices_full.store(false, Ordering::Relaxed);
         self.note_room();
         Ok(warning)
-    }
-
-    /// Takes the right to change the set of devices.
-    ///
-    /// # Errors
-    /// Another thread has it, or this process has none of the devices.
-    pub(crate) fn change_devices(&self) -> Result<Changing<'_>, Error> {
-        self.check_here()?;
-        match self.changing_devices.swap(true, Ordering::Acquire) {
-            false => Ok(Changing(self)),
-            true => Err(Error::DevicesChanging),
-        }
     }
 
     /// After a device was added, removed or put back into use: reclaimers that had given up look again, and all of

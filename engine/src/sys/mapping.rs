@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::marker::PhantomData;
 use std::os::fd::{AsRawFd, RawFd};
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
 /// What a new mapping may be used for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -217,6 +217,8 @@ pub unsafe trait Zeroable {}
 unsafe impl Zeroable for AtomicU64 {}
 // SAFETY: an integer.
 unsafe impl Zeroable for AtomicU32 {}
+// SAFETY: an integer.
+unsafe impl Zeroable for AtomicU16 {}
 // SAFETY: an integer.
 unsafe impl Zeroable for AtomicU8 {}
 // SAFETY: integers; all-zero is documented as never used.

@@ -1,5 +1,6 @@
 //! Pages move on from compressed memory to the devices behind it: the oldest, while everything else goes on, and none is
 //! lost or changed by it.
+use crate::packs::packed;
 use crate::support::*;
 use crate::zram::{all, check, fill, stored, used};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -131,6 +132,7 @@ fn threads_see_their_own_pages_only_while_others_move_on() {
                 moved(&engine) > before + 2500
             });
         });
+        assert!(packed(&engine, 1).0 > 200, "{:?}", packed(&engine, 1));
         drop(region);
         assert_nothing_lost(&engine);
         assert_eq!((used(&engine, 0), used(&engine, 1)), (0, 0));
@@ -187,6 +189,9 @@ fn both_sides_of_a_fork_have_every_page_while_others_move_on() {
                     more.page_out(0..more.len()).unwrap();
                     moved(&engine) > before
                 });
+                let packed =
+                    (0..engine.core().devices.list().count()).map(|of| packed(&engine, of));
+                assert!(packed.map(|(pages, _)| pages).sum::<u32>() > 50);
                 assert_nothing_lost(&engine);
             };
             region.page_out(0..region.len()).unwrap();
@@ -279,7 +284,7 @@ fn requests_of_the_next_device_that_fail_now_and_then_cost_no_page() {
 fn pages_move_from_tier_to_tier() {
     limit(60);
     let chains: [&[&str]; 2] = [
-        &["mem:128M,tier=2,pri=9", "mem:20M,tier=1", "zram:128M,tier=0"],
+        &["mem:128M,tier=2,pri=9", "mem:4M,tier=1", "zram:128M,tier=0"],
         &["mem:128M,tier=1,encrypt", "mem:20M,tier=0,encrypt"],
     ];
     for (way, chain) in WAYS.into_iter().zip(chains.into_iter().cycle()) {

@@ -103,7 +103,7 @@ pub fn damage(engine: &Engine, pages: Pages, path: &Path, every: usize) -> Vec<u
         let PageState::Swapped { slot } = core.pages.state(first + *page as u32) else {
             panic!("page {page} was paged out: {:?}", core.pages.state(first + *page as u32))
         };
-        let (_, index) = core.devices.describe(slot);
+        let (_, index) = core.devices.describe(core.devices.under(slot));
         file.write_all_at(&[0xA5; 64], u64::from(index) * PAGE as u64 + 100).unwrap();
     }
     file.sync_all().unwrap();

@@ -28,6 +28,7 @@ mod list_lru;
 mod measured;
 mod nodes;
 mod numbers;
+mod packs;
 mod polling;
 mod protect;
 mod races;

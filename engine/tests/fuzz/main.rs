@@ -11,8 +11,7 @@ use std::fs;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::time::{Duration, Instant};
-use userswap::internals::codec::{self, Algorithm, Codec, Compression};
-use userswap::internals::lock::Lock;
+use userswap::internals::codec::{Algorithm, Codecs, Compression};
 use userswap::internals::protocol::Request;
 use userswap::internals::{Options, PAGE_BYTES};
 use userswap::internals::{open, settings};
@@ -286,17 +285,15 @@ fn packed_page() -> String {
 #[test]
 fn compressed_pages() {
     const AROUND: usize = 64;
-    let compressed = [Algorithm::Lz4, Algorithm::Zstd].map(|algorithm| {
-        let codec = Codec::new(Compression { algorithm, level: None }).unwrap();
-        (algorithm, Lock::new(codec))
-    });
+    let compressed = [Algorithm::Lz4, Algorithm::Zstd]
+        .map(|algorithm| Codecs::new(Compression { algorithm, level: None }).unwrap());
     let mut memory = vec![0x5a; AROUND + PAGE_BYTES + AROUND];
     // As it is, and as words whose bytes lie apart.
     let [plain, words] = ["\0", "\x01"].map(|form| form.to_owned() + &packed_page());
     fuzz(&[&plain, &words], &["\x1ea", "\x01\x00", "\x0f"], |input| {
-        let fills = compressed.each_ref().map(|(algorithm, codec)| {
+        let fills = compressed.each_ref().map(|codecs| {
             let page = &mut memory[AROUND..AROUND + PAGE_BYTES];
-            let fills = codec::unpack(*algorithm, || codec.lock(), input, page);
+            let fills = codecs.unpack(input, page);
             let (before, after) = (&memory[..AROUND], &memory[AROUND + PAGE_BYTES..]);
             assert!(
                 before.iter().chain(after).all(|byte| *byte == 0x5a),

@@ -83,6 +83,28 @@ pub struct OpenDevice {
     pub remote: Option<Box<dyn Far>>,
 }
 
+impl OpenDevice {
+    /// A device of so many bytes whose pages are compressed in slots of another.
+    pub fn packed(bytes: u64, tier: Option<u8>) -> Self {
+        Self {
+            file: None,
+            path: PathBuf::from("packed"),
+            kind: DeviceKind::Packed,
+            bytes,
+            direct: Direct::Yes,
+            warning: None,
+            priority: None,
+            tier,
+            node: None,
+            throttle: None,
+            faulty: None,
+            encrypt: false,
+            directory: None,
+            remote: None,
+        }
+    }
+}
+
 /// What a device is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeviceKind {
@@ -96,6 +118,8 @@ pub enum DeviceKind {
     Memory,
     /// Memory in which pages are compressed.
     Compressed(Compression),
+    /// Slots of another device, with several compressed pages in each.
+    Packed,
     /// The memory of servers.
     Remote,
     /// Objects of a store.

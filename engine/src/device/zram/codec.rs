@@ -5,10 +5,10 @@
 use crate::device::spec::SpecError;
 use crate::device::zram::words;
 use crate::sys::PAGE_BYTES;
-use crate::sys::lock::Guard;
+use crate::sys::lock::{Guard, Lock};
 use crate::sys::mapping::Mapping;
-use crate::sys::pages;
 use crate::sys::zstd::Zstd;
+use crate::sys::{clock, numa, pages};
 use lz4_flex::block::{CompressTable, compress_into_with_table, decompress_into};
 use std::fmt;
 use std::io;
@@ -203,17 +203,36 @@ impl Codec {
     }
 }
 
-/// Fills a page from what was packed; false if that does not make one. Whatever the bytes are, nothing else is touched.
-pub fn unpack<'a>(
-    algorithm: Algorithm,
-    codec: impl FnOnce() -> Guard<'a, Codec>,
-    packed: &[u8],
-    page: &mut [u8],
-) -> bool {
-    match (algorithm, packed.split_first()) {
-        // Without a codec, which others may be waiting for.
-        (Algorithm::Lz4, Some((&PLAIN, bytes))) => unpack_lz4(bytes, page),
-        _ => codec().unpack(packed, page),
+/// What all CPUs compress with: one codec for each.
+pub struct Codecs {
+    /// What they pack with, and unpack.
+    pub algorithm: Algorithm,
+    of_cpus: Box<[Lock<Codec>]>,
+}
+
+impl Codecs {
+    /// With all that they will need.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn new(compression: Compression) -> io::Result<Self> {
+        let codec = |_| Codec::new(compression).map(Lock::new);
+        let of_cpus = (0..clock::cpus()).map(codec).collect::<io::Result<_>>()?;
+        Ok(Self { algorithm: compression.algorithm, of_cpus })
+    }
+
+    /// That of this CPU; a thread may move on at once, the lock keeps that safe.
+    pub fn here(&self) -> Guard<'_, Codec> {
+        self.of_cpus[numa::cpu() as usize % self.of_cpus.len()].lock()
+    }
+
+    /// Fills a page from what was packed; false if that does not make one. Whatever the bytes are, nothing else is touched.
+    pub fn unpack(&self, packed: &[u8], page: &mut [u8]) -> bool {
+        match (self.algorithm, packed.split_first()) {
+            // Without a codec, which others may be waiting for.
+            (Algorithm::Lz4, Some((&PLAIN, bytes))) => unpack_lz4(bytes, page),
+            _ => self.here().unpack(packed, page),
+        }
     }
 }
 

@@ -14,13 +14,13 @@ mod supply;
 mod words;
 
 use crate::device::zram::allowance::Allowance;
-use crate::device::zram::codec::{Algorithm, Codec, Compression, Packed};
+use crate::device::zram::codec::{Codecs, Compression, Packed};
 use crate::device::zram::compact::Leaving;
 use crate::device::zram::entries::{Entries, Entry, Place};
 use crate::sys::lock::Lock;
 use crate::sys::mapping::{Mapping, ZeroedSlice};
 use crate::sys::request::{Direction, Pieces};
-use crate::sys::{PAGE_BYTES, clock, numa, pages};
+use crate::sys::{PAGE_BYTES, pages};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -42,9 +42,7 @@ pub struct Zram {
     cells: Lock<Cells<ZeroedSlice<Slab>>>,
     leaving: Leaving,
     memory: Mapping,
-    algorithm: Algorithm,
-    /// One for each CPU.
-    codecs: Box<[Lock<Codec>]>,
+    codecs: Arc<Codecs>,
     allowance: Arc<Allowance>,
     /// Of this device's slots: how many hold nothing yet, although they are given out.
     reserved: AtomicU32,
@@ -77,6 +75,39 @@ pub struct Stored {
     pub slab_bytes: u64,
 }
 
+/// How a page is kept that is smaller than a page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Form {
+    /// As the one value that it repeats.
+    Same,
+    /// Packed into so many bytes.
+    Packed(usize),
+}
+
+/// Bytes of a value that is repeated.
+const SAME_BYTES: usize = 8;
+
+impl Form {
+    /// Bytes of what is kept.
+    pub fn bytes(self) -> usize {
+        match self {
+            Self::Same => SAME_BYTES,
+            Self::Packed(bytes) => bytes,
+        }
+    }
+
+    /// Fills a page from what was kept; false if that does not make one.
+    pub fn expand(self, kept: &[u8], page: &mut [u8], codecs: &Codecs) -> bool {
+        match self {
+            Self::Packed(_) => codecs.unpack(kept, page),
+            Self::Same => {
+                repeat(u64::from_ne_bytes(kept.try_into().expect("eight bytes make a word")), page);
+                true
+            }
+        }
+    }
+}
+
 impl Stored {
     /// Whether its pages compress, as far as that can be told: to four fifths of themselves, as `policy::compress` has it.
     pub fn is_small(&self) -> bool {
@@ -99,14 +130,12 @@ impl Zram {
         let memory = Mapping::undumped(most * SLAB_BYTES)?;
         // One cell in use must not take two mebibytes. Kernels without huge pages refuse the advice.
         let _ = memory.advise(0, memory.bytes(), libc::MADV_NOHUGEPAGE);
-        let codec = |_| Codec::new(compression).map(Lock::new);
         Ok(Self {
             entries: Entries::new(slots)?,
             cells: Lock::new(Cells::new(ZeroedSlice::new(most)?)),
             leaving: Leaving::new(most)?,
             memory,
-            algorithm: compression.algorithm,
-            codecs: (0..clock::cpus()).map(codec).collect::<io::Result<_>>()?,
+            codecs: Arc::new(Codecs::new(compression)?),
             allowance,
             reserved: AtomicU32::new(0),
             slabs: most as u32,
@@ -189,7 +218,7 @@ impl Zram {
 
     /// Compresses a page into a cell.
     fn pack(&self, page: &[u8]) -> io::Result<Place> {
-        let mut codec = self.codecs[numa::cpu() as usize % self.codecs.len()].lock();
+        let mut codec = self.codecs.here();
         let (bytes, is_huge) = match codec.pack(page) {
             Packed::Smaller(bytes) => (bytes, false),
             Packed::Not => (page, true),
@@ -221,8 +250,7 @@ impl Zram {
         match held.entry() {
             Entry::Absent | Entry::Reserved => Ok(()),
             Entry::Same(value) => {
-                page.chunks_exact_mut(8)
-                    .for_each(|word| word.copy_from_slice(&value.to_ne_bytes()));
+                repeat(value, page);
                 Ok(())
             }
             Entry::Cell(place) => {
@@ -231,11 +259,46 @@ impl Zram {
                     page.copy_from_slice(bytes);
                     return Ok(());
                 }
-                let codec = || self.codecs[numa::cpu() as usize % self.codecs.len()].lock();
-                let is_whole = codec::unpack(self.algorithm, codec, bytes, page);
-                if is_whole { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::EIO)) }
+                match self.codecs.unpack(bytes, page) {
+                    true => Ok(()),
+                    false => Err(io::Error::from_raw_os_error(libc::EIO)),
+                }
             }
         }
+    }
+
+    /// Bytes of what a slot holds, as it is kept; None where that is nothing, or a page that did not compress.
+    pub fn bytes_of(&self, number: u32) -> Option<usize> {
+        match self.entries.hold(number).entry() {
+            Entry::Absent | Entry::Reserved => None,
+            Entry::Same(_) => Some(SAME_BYTES),
+            Entry::Cell(Place { bytes, .. }) => {
+                Some(bytes as usize).filter(|bytes| *bytes < PAGE_BYTES)
+            }
+        }
+    }
+
+    /// Copies what a slot holds as it is kept; None where that is none of [`Self::bytes_of`], or has no room.
+    pub fn copy_packed(&self, number: u32, to: &mut [u8]) -> Option<Form> {
+        let held = self.entries.hold(number);
+        match held.entry() {
+            Entry::Absent | Entry::Reserved => None,
+            Entry::Same(value) => {
+                to.get_mut(..SAME_BYTES)?.copy_from_slice(&value.to_ne_bytes());
+                Some(Form::Same)
+            }
+            Entry::Cell(Place { start, bytes, .. }) => {
+                let bytes = Some(bytes as usize).filter(|bytes| *bytes < PAGE_BYTES)?;
+                let packed = pages::view(self.memory.address() + start, bytes);
+                to.get_mut(..bytes)?.copy_from_slice(packed);
+                Some(Form::Packed(bytes))
+            }
+        }
+    }
+
+    /// What packs and unpacks its pages.
+    pub fn codecs(&self) -> &Arc<Codecs> {
+        &self.codecs
     }
 
     fn remember(&self, entry: Entry) {
@@ -305,6 +368,11 @@ impl Drop for Zram {
     fn drop(&mut self) {
         self.allowance.on_change(self.cells.lock().counts(), Default::default());
     }
+}
+
+/// Fills a page with a value.
+fn repeat(value: u64, page: &mut [u8]) {
+    page.chunks_exact_mut(SAME_BYTES).for_each(|word| word.copy_from_slice(&value.to_ne_bytes()));
 }
 
 /// The value that fills a page, if one does.

@@ -1,5 +1,6 @@
 //! The device alone: what comes back, what is promised, what damage does.
 use super::*;
+use crate::device::zram::codec::Algorithm;
 use proptest::prelude::*;
 
 const ALGORITHMS: [Algorithm; 2] = [Algorithm::Lz4, Algorithm::Zstd];
@@ -264,22 +265,22 @@ proptest! {
         algorithm in prop::sample::select(&ALGORITHMS[..]),
     ) {
         let compression = Compression { algorithm, level: None };
-        let codec = Lock::new(Codec::new(compression).unwrap());
+        let codecs = Codecs::new(compression).unwrap();
         let original = page(noise, 7);
-        let packed = match codec.lock().pack(&original) {
+        let packed = match codecs.here().pack(&original) {
             Packed::Smaller(bytes) => Some(bytes.to_vec()),
             Packed::Not => None,
         };
         let Some(mut bytes) = packed else { return Ok(()) };
         let mut around = vec![0x5a; PAGE_BYTES + 128];
-        prop_assert!(codec::unpack(algorithm, || codec.lock(), &bytes, &mut around[64..64 + PAGE_BYTES]));
+        prop_assert!(codecs.unpack(&bytes, &mut around[64..64 + PAGE_BYTES]));
         prop_assert_eq!(&around[64..64 + PAGE_BYTES], &original[..]);
         for (index, byte) in &damage {
             let index = index.index(bytes.len());
             bytes[index] = *byte;
         }
         let length = cut.index(bytes.len()) + 1;
-        codec::unpack(algorithm, || codec.lock(), &bytes[..length], &mut around[64..64 + PAGE_BYTES]);
+        codecs.unpack(&bytes[..length], &mut around[64..64 + PAGE_BYTES]);
         prop_assert!(around[..64].iter().chain(&around[64 + PAGE_BYTES..]).all(|byte| *byte == 0x5a));
     }
 }

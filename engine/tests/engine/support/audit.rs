@@ -34,7 +34,7 @@ pub fn audit(engine: &Engine) {
 #[expect(clippy::too_many_lines, reason = "one story, told in order")]
 fn faults_in_accounting(core: &Core) -> Vec<String> {
     let mut faults = Vec::new();
-    let (mut frames, mut slots) = (HashSet::new(), HashSet::new());
+    let (mut frames, mut slots, mut below) = (HashSet::new(), HashSet::new(), HashSet::new());
     let mut mapped = vec![false; core.pages.pages() as usize];
     let start = core.arena.address();
     Pagemap::open()
@@ -98,6 +98,7 @@ fn faults_in_accounting(core: &Core) -> Vec<String> {
         if frame_of.is_some_and(|frame| !frames.insert(frame)) {
             faults.push(format!("page {page} {word:?} shares its frame"));
         }
+        below.extend(slot_of.map(|slot| core.devices.under(slot).0.get()));
         if slot_of.is_some_and(|slot| !slots.insert(slot.0.get())) {
             faults.push(format!("page {page} {word:?} shares its slot"));
         }
@@ -121,11 +122,23 @@ fn faults_in_accounting(core: &Core) -> Vec<String> {
     if !core.devices.is_balanced() {
         faults.push(format!("free and total slots are not {:?}", core.devices.room()));
     }
+    faults.extend(fault_below(core, &below));
     let used = core.devices.usage().used;
     if used != slots.len() as u64 {
         faults.push(format!("{used} slots are in use, {} belong to pages", slots.len()));
     }
     faults
+}
+
+/// Of devices on which pages are packed, those slots are in use that pages are on, and no others.
+fn fault_below(core: &Core, below: &HashSet<u32>) -> Option<String> {
+    if !core.devices.list_all().any(Device::is_packed) {
+        return None;
+    }
+    // What waits in buffers has no page, and keeps its slot below.
+    core.devices.set_mode(core.devices.mode());
+    let used: usize = core.devices.list().map(|device| device.used() as usize).sum();
+    (used != below.len()).then(|| format!("{used} slots are in use, pages are on {}", below.len()))
 }
 
 /// What a node's numbers have to say against what the page words sum up to.
