@@ -34,7 +34,7 @@ struct Mover {
     ages: Ages,
     /// Pages to be moved together.
     moving: Vec<Moving>,
-    /// Room for their content, which is the engine's own beside the budget: 1 MiB.
+    /// Room for their content, which is the engine's own beside the budget, 1 MiB, and for one more page that is looked at.
     buffer: Mapping,
 }
 
@@ -75,7 +75,7 @@ impl Extent {
 
 impl Mover {
     fn new() -> io::Result<Box<Self>> {
-        let buffer = Mapping::undumped(BATCH * PAGE_BYTES)?;
+        let buffer = Mapping::undumped((BATCH + 1) * PAGE_BYTES)?;
         // No batch is under way at a fork: neither side pays for a copy.
         buffer.advise(0, buffer.bytes(), libc::MADV_WIPEONFORK)?;
         Ok(Box::new(Self { ages: Ages::default(), moving: Vec::with_capacity(BATCH), buffer }))

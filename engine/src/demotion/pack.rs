@@ -5,6 +5,7 @@
 //! given to another meanwhile, or has another content, stays where it is, and nothing damaged is handed on.
 use super::{Mover, Moving};
 use crate::base::counters::count;
+use crate::base::limits::BATCH;
 use crate::device::SlotSpan;
 use crate::device::pack::Kept;
 use crate::device::record::Device;
@@ -62,6 +63,7 @@ impl Core {
         let places = places(&sizes);
         let slots = places.iter().flatten().map(|place| place.slot + 1).max().unwrap_or(0);
         let buffer = mover.buffer.address();
+        let page = buffer + BATCH * PAGE_BYTES;
         // What is between the pages is nobody's.
         pages::zero(buffer, slots);
         let mut next = places.into_iter().zip(sizes);
@@ -72,7 +74,7 @@ impl Core {
             // One that has changed meanwhile stays, and leaves its room empty.
             let room = pages::view_mut(at, bytes);
             if let Some(form) = zram.copy_packed(one.number, room)
-                && let Some(checksum) = self.checksum_of(form, room, zram)
+                && let Some(checksum) = self.checksum_of(form, room, (zram, page))
                 && checksum == self.devices.checksum(device.slot(one.number))
             {
                 packed.push(Packed { moving: Moving { checksum, ..*one }, place, form });
@@ -83,11 +85,11 @@ impl Core {
         packed
     }
 
-    /// Of the page that was packed.
-    fn checksum_of(&self, form: Form, packed: &[u8], zram: &Zram) -> Option<u64> {
-        let mut page = [0; PAGE_BYTES];
-        let is_whole = form.expand(&packed[..form.bytes()], &mut page, zram.codecs());
-        is_whole.then(|| self.checksums.of(&page))
+    /// Of the page that was packed, which is unpacked to an address: no stack, which a core dump would have.
+    fn checksum_of(&self, form: Form, packed: &[u8], (zram, to): (&Zram, usize)) -> Option<u64> {
+        let page = pages::view_mut(to, PAGE_BYTES);
+        let is_whole = form.expand(&packed[..form.bytes()], page, zram.codecs());
+        is_whole.then(|| self.checksums.of(page))
     }
 
     /// Slots behind a device, and those of the pack there.
