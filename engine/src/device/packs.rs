@@ -92,8 +92,10 @@ impl Devices {
     pub(crate) fn allocate_packed(&self, device: &Device, want: u32) -> Option<SlotSpan> {
         let mut store = device.store().lock();
         // Before it has its numbers, and once it goes, it has another state.
-        let is_ready = store.state == DeviceState::Retired;
-        let run = store.slots.allocate(want).filter(|_| is_ready)?;
+        if store.state != DeviceState::Retired {
+            return None;
+        }
+        let run = store.slots.allocate(want)?;
         drop(store);
         device.slots_ever.fetch_max(run.first + run.count, Ordering::Relaxed);
         Some(device.span(run))
