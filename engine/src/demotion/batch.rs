@@ -97,17 +97,18 @@ impl Core {
             self.devices.set_checksum(slot, one.checksum);
             self.devices.set_page(slot, one.page);
         }
+        self.write_or_mark(span, address, near)
+    }
+
+    /// Fills slots, sealed where their device is encrypted; those that it refuses are never used again.
+    pub(super) fn write_or_mark(&self, span: SlotSpan, address: usize, near: NodeId) -> bool {
+        let slots = span.count as usize;
         if self.devices.is_encrypted(span.first) {
-            self.devices.seal(span.first, moving.len(), |index| {
+            self.devices.seal(span.first, slots, |index| {
                 pages::view_mut(address + index * PAGE_BYTES, PAGE_BYTES)
             });
         }
-        self.write_or_mark(span, &Pieces::one(address, moving.len() * PAGE_BYTES), near)
-    }
-
-    /// Writes to slots; those that their device refuses are never used again.
-    pub(super) fn write_or_mark(&self, span: SlotSpan, pieces: &Pieces, near: NodeId) -> bool {
-        let outcome = self.write_span(span, pieces, near);
+        let outcome = self.write_span(span, &Pieces::one(address, slots * PAGE_BYTES), near);
         if let Err(error) = &outcome {
             let (device, _) = self.devices.describe(span.first);
             self.devices.note_write_error(span.first);

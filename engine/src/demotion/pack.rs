@@ -11,7 +11,6 @@ use crate::device::pack::Kept;
 use crate::device::record::Device;
 use crate::device::zram::{Form, Zram};
 use crate::state::core::Core;
-use crate::sys::request::Pieces;
 use crate::sys::{PAGE_BYTES, pages};
 use userswap_policy::pack::{Place, places};
 
@@ -125,7 +124,8 @@ impl Core {
         spare.into_iter().chain(left).for_each(|span| self.free_slots(span));
         let (Some(below), Some(slots)) = (below, slots) else { return 0 };
         let first = packed[0].place.slot;
-        if !self.write_below(buffer + first as usize * PAGE_BYTES, below) {
+        let address = buffer + first as usize * PAGE_BYTES;
+        if !self.write_or_mark(below, address, self.node_here().id) {
             self.free_slots(slots);
             return 0;
         }
@@ -146,16 +146,6 @@ impl Core {
         count(&self.counters.zswpwb, slots.count.into());
         let moving: Vec<Moving> = packed.iter().map(|one| one.moving).collect();
         self.exchange_all(&moving, from, slots)
-    }
-
-    fn write_below(&self, address: usize, below: SlotSpan) -> bool {
-        if self.devices.is_encrypted(below.first) {
-            self.devices.seal(below.first, below.count as usize, |index| {
-                pages::view_mut(address + index * PAGE_BYTES, PAGE_BYTES)
-            });
-        }
-        let pieces = Pieces::one(address, below.count as usize * PAGE_BYTES);
-        self.write_or_mark(below, &pieces, self.node_here().id)
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use userswap::Engine;
 
 /// More than the budget of 16 MiB leaves to compressed pages, with another device behind it.
-const SWAPS: [&[&str]; 2] =
+pub const SWAPS: [&[&str]; 2] =
     [&["zram:128M,pri=9", "mem:128M"], &["zram:128M,pri=9,algo=zstd", "mem:128M,encrypt"]];
 
 /// Pages of these that are on a compressed device.

@@ -1,6 +1,6 @@
 //! Pages that moved on compressed share slots of the device behind: what comes back, what is free again, and what a slot
 //! that is damaged or fails takes with it.
-use crate::demotion::{assert_nothing_lost, use_while};
+use crate::demotion::{SWAPS, assert_nothing_lost, use_while};
 use crate::support::*;
 use crate::zram::{all, check, fill, stored, used};
 use std::collections::HashMap;
@@ -8,14 +8,15 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use userswap::{Engine, Region};
 
-const SWAPS: [&[&str]; 2] =
-    [&["zram:128M,pri=9", "mem:128M"], &["zram:128M,pri=9,algo=zstd", "mem:128M,encrypt"]];
-
 /// Pages that share slots of a device, and these slots.
 pub fn packed(engine: &Engine, device: usize) -> (u32, u32) {
     let devices = &engine.core().devices;
     let packed = devices.packed_on(devices.list().nth(device).unwrap());
     (packed.pages, packed.slots)
+}
+
+fn packs(engine: &Engine) -> usize {
+    engine.core().devices.list_all().filter(|device| device.is_packed()).count()
 }
 
 /// Pages of every kind, all of which are on the second device, but those of zeros, which are nowhere.
@@ -185,14 +186,13 @@ fn what_moved_on_from_a_device_that_is_gone_goes_on_with_the_next() {
             engine.page_out_all();
             all(Pages::of(&more), 3, check);
         }
-        let packs = engine.core().devices.list_all().filter(|device| device.is_packed()).count();
-        assert_eq!(packs, 1, "one for all that compress alike");
+        assert_eq!(packs(&engine), 1, "one for all that compress alike");
         all(pages, 2, check);
         swapon(&engine, "mem:128M").unwrap();
         swapoff(&engine, "mem").unwrap();
         all(pages, 2, check);
         assert_nothing_lost(&engine);
-        assert_eq!(engine.core().devices.list_all().filter(|device| device.is_packed()).count(), 0);
+        assert_eq!(packs(&engine), 0);
     }
 }
 
@@ -218,17 +218,16 @@ fn what_compresses_by_itself_gets_pages_as_they_were() {
 fn a_fork_takes_no_pack_along_that_holds_nothing() {
     alone(60, || {
         let engine = engine_on(WAYS[0], SWAPS[0]);
-        let packs = || engine.core().devices.list_all().filter(|device| device.is_packed()).count();
         let (region, pages) = parked(&engine, 1500, 2);
         let child = fork(&engine, || {
             all(pages, 2, check);
-            assert_eq!(packs(), 1);
+            assert_eq!(packs(&engine), 1);
         });
         join(child);
         drop(region);
-        let child = fork(&engine, || assert_eq!(packs(), 0));
+        let child = fork(&engine, || assert_eq!(packs(&engine), 0));
         join(child);
-        assert_eq!(packs(), 0);
+        assert_eq!(packs(&engine), 0);
         let (_region, pages) = parked(&engine, 1500, 3);
         all(pages, 3, check);
         assert_nothing_lost(&engine);

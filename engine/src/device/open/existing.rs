@@ -83,19 +83,8 @@ pub(super) fn prepare(
         join_warnings([open_to_others(path, found, kind), direct::warning(path, &direct)]);
     let opened = OpenDevice {
         file: Some(file),
-        path: path.to_owned(),
-        kind,
-        bytes,
-        direct,
         warning,
-        priority: None,
-        tier: None,
-        node: None,
-        throttle: None,
-        faulty: None,
-        encrypt: false,
-        directory: None,
-        remote: None,
+        ..OpenDevice::new(path.to_owned(), kind, bytes, direct)
     };
     Ok(Prepared { opened, change })
 }

@@ -84,17 +84,17 @@ pub struct OpenDevice {
 }
 
 impl OpenDevice {
-    /// A device of so many bytes whose pages are compressed in slots of another.
-    pub fn packed(bytes: u64, tier: Option<u8>) -> Self {
+    /// What was found at a path, with nothing asked for.
+    pub(super) fn new(path: PathBuf, kind: DeviceKind, bytes: u64, direct: Direct) -> Self {
         Self {
             file: None,
-            path: PathBuf::from("packed"),
-            kind: DeviceKind::Packed,
+            path,
+            kind,
             bytes,
-            direct: Direct::Yes,
+            direct,
             warning: None,
             priority: None,
-            tier,
+            tier: None,
             node: None,
             throttle: None,
             faulty: None,
@@ -102,6 +102,11 @@ impl OpenDevice {
             directory: None,
             remote: None,
         }
+    }
+
+    /// A device of so many bytes whose pages are compressed in slots of another.
+    pub fn packed(bytes: u64, tier: Option<u8>) -> Self {
+        Self { tier, ..Self::new(PathBuf::from("packed"), DeviceKind::Packed, bytes, Direct::Yes) }
     }
 }
 
@@ -356,21 +361,13 @@ fn prepare_memory(
     let name = if kind == DeviceKind::Memory { "mem" } else { "zram" };
     let path = PathBuf::from(name);
     let bytes = whole_pages(&path, spec.size.unwrap_or(default_bytes))?;
+    let direct = Direct::No { reason: "it is memory".to_owned() };
     let opened = OpenDevice {
-        file: None,
-        path,
-        kind,
-        bytes,
-        direct: Direct::No { reason: "it is memory".to_owned() },
-        warning: None,
         priority: spec.priority,
         tier: spec.tier,
         node: spec.node,
         throttle: spec.throttle,
-        faulty: None,
-        encrypt: false,
-        directory: None,
-        remote: None,
+        ..OpenDevice::new(path, kind, bytes, direct)
     };
     Ok(Prepared { opened, change: Change::None })
 }
@@ -412,18 +409,7 @@ fn prepare_in(
     let opened = OpenDevice {
         warning: direct::warning(directory, &direct),
         file: Some(file),
-        path: directory.to_owned(),
-        kind: DeviceKind::Temporary,
-        bytes,
-        direct,
-        priority: None,
-        tier: None,
-        node: None,
-        throttle: None,
-        faulty: None,
-        encrypt: false,
-        directory: None,
-        remote: None,
+        ..OpenDevice::new(directory.to_owned(), DeviceKind::Temporary, bytes, direct)
     };
     Ok(Prepared { opened, change: Change::None })
 }
