@@ -170,6 +170,16 @@ fn a_device_is_near_to_the_node_that_sysfs_says() {
     audit(&engine);
 }
 
+/// A page whose next neighbour in memory is far from it on the device: the windows of both orders hold at most 32.
+fn apart_on_the_device(engine: &Engine, first: u32) -> u32 {
+    let slot = |page| match engine.core().pages.state(page) {
+        PageState::Swapped { slot } => slot.0.get(),
+        other => panic!("page {page} is {other:?}"),
+    };
+    let is_apart = |page: &u32| slot(*page).abs_diff(slot(page + 1)) >= 64;
+    (first..).find(is_apart).expect("the order is a random one")
+}
+
 /// Whether a fault brings the page's neighbours in memory, rather than those on the device.
 fn reads_neighbours_in_memory(rotational: &str) -> bool {
     let (sysfs, files) = (tempfile::tempdir().unwrap(), tempfile::tempdir_in("/var/tmp").unwrap());
@@ -178,12 +188,12 @@ fn reads_neighbours_in_memory(rotational: &str) -> bool {
     let builder = builder(WAYS[0]).sysfs(sysfs.path()).readahead(ReadaheadPolicy::Scaling);
     let engine = build(with_swap(builder, &[&file]));
     let (_region, pages) = paged_out_at_random(&engine, 2048);
-    pages.check(1000, 7);
-    eventually("the window is read", || engine.counters().swap_ra >= 6);
     let core = engine.core();
-    let page = core.arena.page_of(pages.address) + 1001;
-    let is_in = || !matches!(core.pages.state(page), PageState::Swapped { .. });
-    let came = is_in();
+    let first = core.arena.page_of(pages.address);
+    let page = apart_on_the_device(&engine, first + 1000);
+    pages.check((page - first) as usize, 7);
+    eventually("the window is read", || engine.counters().swap_ra >= 6);
+    let came = !matches!(core.pages.state(page + 1), PageState::Swapped { .. });
     pages.check_all(7);
     came
 }
