@@ -61,6 +61,11 @@ fn what_calls_name_in_other_memory_may_be_swapped_out_too() {
 }
 
 #[test]
+fn processes_reach_each_others_memory_where_it_has_left() {
+    everywhere("24M", "of_others.c", |_| Vec::new());
+}
+
+#[test]
 fn aio_reaches_requests_and_buffers_that_are_swapped_out() {
     everywhere("16M", "aio.c", |_| Vec::new());
 }

@@ -2,7 +2,8 @@
 //!
 //! An engine listens in a private directory under its process's number (`directory`, `socket`); the
 //! control thread lets the same user and root in (`server`), and each client's requests (`protocol`, one
-//! line of JSON each) are answered by a thread of its own (`connection`, `requests`, `settings`).
+//! line of JSON each) are answered by a thread of its own (`connection`, `requests`, `settings`). A program's own thread asks
+//! another's (`other`).
 //!
 //! These threads are inside a program that knows nothing of them. They never touch managed memory, take the engine's
 //! locks only inside the gate, have all signals blocked, and use descriptors that are out of the program's way. Each of
@@ -10,6 +11,7 @@
 pub mod collect;
 mod connection;
 pub mod directory;
+pub mod other;
 pub mod protocol;
 mod requests;
 mod server;

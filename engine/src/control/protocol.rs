@@ -39,6 +39,13 @@ pub enum Request {
     },
     /// Ends the swapoff that is under way on this connection; the device stays.
     Cancel {},
+    /// Brings pages in that the client is about to read or write (process_vm_readv(2)).
+    Populate {
+        /// Where they begin.
+        address: u64,
+        /// How many bytes, of which 1 MiB is brought in at once.
+        bytes: u64,
+    },
 }
 
 /// What is answered.
@@ -77,6 +84,11 @@ pub enum Answer {
     },
     /// A swapoff was cancelled: the device stays.
     Cancelled {},
+    /// Pages were brought in.
+    Populated {
+        /// From the address on; 0 where no page of the engine's is.
+        bytes: u64,
+    },
     /// Refused, nothing is changed.
     Error {
         /// One line that names the value and the remedy.
@@ -152,6 +164,10 @@ mod tests {
             (
                 Request::Swapon { spec: "/a:1G,pri=3".into() },
                 r#"{"request":"swapon","spec":"/a:1G,pri=3"}"#,
+            ),
+            (
+                Request::Populate { address: 4096, bytes: 1 },
+                r#"{"request":"populate","address":4096,"bytes":1}"#,
             ),
             (
                 Request::Swapoff { path: "/a".into(), readahead: None },

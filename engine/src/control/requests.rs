@@ -59,6 +59,10 @@ fn answer(shared: &Shared, connection: &mut Connection<'_>, request: Request) ->
             }
         }
         Request::Cancel {} => Answer::error("no swapoff is under way on this connection"),
+        Request::Populate { address, bytes } => {
+            let bytes = core.populate(address as usize, bytes as usize);
+            Answer::Populated { bytes: bytes as u64 }
+        }
     }
 }
 

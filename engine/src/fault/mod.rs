@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`server`], [`sigbus`] | the two deliveries: by message to a thread, by signal to the thread that faults |
 //! | [`helper`], [`messages`] | more servers while one does not keep up; what each knows of those whose messages it reads |
+//! | [`here`] | a fault served by the thread that wants the page |
 //! | [`handle`] | the dispatch: what the page's word asks for |
 //! | [`zero`], [`minor`], [`swapin`] | the three ways to a page: zeros, a frame that has it, its device |
 //! | [`retry`], [`finish`], [`lost`] | the end of a read: asked for again, mapped, or lost |
@@ -21,6 +22,7 @@ pub mod entries;
 pub mod finish;
 pub mod handle;
 pub mod helper;
+mod here;
 pub mod kernel;
 mod looking;
 pub mod lost;

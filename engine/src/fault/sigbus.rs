@@ -8,11 +8,10 @@ use crate::base::index::PageIndex;
 use crate::fault::handle::Step;
 use crate::state::core::Core;
 use crate::state::page::PageState;
-use crate::state::waits::{Wait, Waited};
 use crate::sys::registry::Registry;
 use crate::sys::signal::Verdict;
 use crate::sys::uffd::Access;
-use crate::sys::{PAGE_BYTES, clock, signal};
+use crate::sys::{PAGE_BYTES, signal};
 use std::sync::Arc;
 
 /// Engines a process can have in `signal` mode.
@@ -52,32 +51,22 @@ fn on_fault(address: usize) -> Verdict {
 }
 
 fn serve(core: &Core, address: usize) -> Verdict {
-    let since = clock::now_ns();
     let page = core.arena.page_of(address & !(PAGE_BYTES - 1));
     let inside = core.gate.enter();
-    core.note_density(since);
     // A signal does not say what the thread was about to do.
-    let step = core.handle_fault(page, Access::Write, core.node_here());
+    let step = core.serve_here(page, Access::Write);
     if let Step::Busy = step {
         drop(inside);
         core.wait_owned_watched(page);
         return Verdict::Served;
     }
-    let is_foreign = matches!(step, Step::Foreign);
-    if let Step::Read(job) = step {
-        let waited = Waited::Page(page);
-        let wait = Wait { waited, thread: clock::thread_id(), since_ns: since };
-        core.note_read_waits(&job, wait);
-        core.read_now(job);
-    }
-    core.counters.latency.record(clock::now_ns() - since);
     let is_over = match core.pages.state(page) {
         PageState::Lost => true,
         PageState::Untouched => is_beyond_a_file(core, page),
         _ => false,
     };
     drop(inside);
-    if is_foreign || is_over { Verdict::Foreign } else { Verdict::Served }
+    if is_over || matches!(step, Step::Foreign) { Verdict::Foreign } else { Verdict::Served }
 }
 
 /// Whether the program has mapped something of the kernel's at a page that cannot be read: past the end of a file. What

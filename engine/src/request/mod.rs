@@ -1,5 +1,5 @@
 //! What a program asks for: discard, prefetch, page out, pin, mremap, madvise, hibernate, room for its caches, another
-//! budget.
+//! budget. What other processes ask for: pages that they are about to access.
 pub mod budget;
 pub mod charge;
 pub mod content;
@@ -9,5 +9,6 @@ pub mod madvise;
 pub mod mremap;
 pub mod pageout;
 pub mod pin;
+pub mod populate;
 pub mod prefetch;
 mod spans;

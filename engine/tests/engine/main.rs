@@ -30,6 +30,7 @@ mod nodes;
 mod numbers;
 mod packs;
 mod polling;
+mod populate;
 mod protect;
 mod races;
 mod readahead;

@@ -76,7 +76,11 @@ fn disturb(kind: usize, engine: &Engine, region: &Region, random: &mut Random) {
             region.unpin(bytes).unwrap();
         }
         2 => engine.set_budget(((16 + random.below(9)) * MIB) as u64).unwrap(),
-        _ => region.prefetch(bytes).unwrap(),
+        _ if random.below(2) == 0 => region.prefetch(bytes).unwrap(),
+        _ => {
+            let address = Pages::of(region).address + bytes.start;
+            assert!(engine.core().populate(address, bytes.len()) > 0);
+        }
     }
 }
 

@@ -178,6 +178,8 @@ fn transfer(number: c_long) -> Option<*const ()> {
         libc::SYS_sendmsg => libc::sendmsg as *const (),
         libc::SYS_recvmsg => libc::recvmsg as *const (),
         libc::SYS_vmsplice => libc::vmsplice as *const (),
+        libc::SYS_process_vm_readv => libc::process_vm_readv as *const (),
+        libc::SYS_process_vm_writev => libc::process_vm_writev as *const (),
         _ => return None,
     })
 }

@@ -130,7 +130,6 @@ functions! {
         swapoff SYS_swapoff, quotactl SYS_quotactl, getdents64 SYS_getdents64, sendfile SYS_sendfile,
         sendfile64 SYS_sendfile, splice SYS_splice, copy_file_range SYS_copy_file_range, pipe SYS_pipe,
         pipe2 SYS_pipe2, ioctl SYS_ioctl, fcntl SYS_fcntl, fcntl64 SYS_fcntl,
-        process_vm_readv SYS_process_vm_readv, process_vm_writev SYS_process_vm_writev,
         process_madvise SYS_process_madvise,
 
         bind SYS_bind, connect SYS_connect, accept SYS_accept, accept4 SYS_accept4,

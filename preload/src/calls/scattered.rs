@@ -4,11 +4,12 @@
 //! a datagram is one. A longer one goes piece by piece, as `transfers` do; so does a message of a stream, if all of it
 //! is to be sent or received. The entry points are as safe as the functions that they stand in for.
 use super::arguments::{Arguments, hold_if_needed};
+use super::buffers::{LIST_MAX, List};
 use super::held::{Held, PIECE_BYTES, is_needed, values};
 use super::reading::Reader;
 use super::transfers::{COPIED_BYTES, Next, Piece, Way, by_copy, repeat};
 use crate::abi::next::next_functions;
-use crate::abi::raw::{self, Span};
+use crate::abi::raw;
 use libc::{c_int, iovec, msghdr, off_t, ssize_t};
 
 next_functions! {
@@ -20,101 +21,6 @@ next_functions! {
     fn pwritev2(fd: c_int, parts: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t;
     fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t;
     fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t;
-}
-
-/// Buffers of one piece of a long transfer.
-const PARTS_MAX: usize = 16;
-/// The kernel takes no more buffers in one list (UIO_MAXIOV), and refuses longer ones.
-const LIST_MAX: usize = 1024;
-
-/// The program's list of buffers.
-struct List(*const iovec, usize);
-
-impl List {
-    /// Up to one that the program could not read.
-    fn parts(&self) -> impl Iterator<Item = iovec> + '_ {
-        let mut reader = Reader::default();
-        (0..self.1).map_while(move |index| reader.entry(self.0 as usize, index))
-    }
-
-    /// Of all of them; nothing of a list that the kernel will refuse.
-    fn bytes(&self) -> usize {
-        let (mut count, mut sum) = (0, 0_usize);
-        for part in self.parts() {
-            (count, sum) = (count + 1, sum.saturating_add(part.iov_len));
-        }
-        if count == self.1 { sum } else { 0 }
-    }
-
-    /// A message of nothing else.
-    fn message(&self) -> msghdr {
-        msghdr {
-            msg_name: std::ptr::null_mut(),
-            msg_namelen: 0,
-            msg_iov: self.0.cast_mut(),
-            msg_iovlen: self.1,
-            msg_control: std::ptr::null_mut(),
-            msg_controllen: 0,
-            msg_flags: 0,
-        }
-    }
-
-    /// What comes after so many bytes, as much as is kept at once.
-    fn after(&self, done: usize) -> Parts {
-        let (mut skipped, mut room) = (done, PIECE_BYTES);
-        let mut chosen = Parts::NONE;
-        for part in self.parts() {
-            let skip = skipped.min(part.iov_len);
-            skipped -= skip;
-            let bytes = (part.iov_len - skip).min(room);
-            if chosen.count == PARTS_MAX || room == 0 {
-                break;
-            }
-            if bytes > 0 {
-                let address = part.iov_base.wrapping_byte_add(skip);
-                chosen.list[chosen.count] = iovec { iov_base: address, iov_len: bytes };
-                chosen.count += 1;
-                room -= bytes;
-            }
-        }
-        chosen
-    }
-}
-
-/// Some parts of a list, in a list of its own.
-struct Parts {
-    list: [iovec; PARTS_MAX],
-    count: usize,
-}
-
-impl Parts {
-    const NONE: Self =
-        Self { list: [iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; PARTS_MAX], count: 0 };
-
-    fn hold(&self) -> Held {
-        let mut held = Held::none();
-        for part in &self.list[..self.count] {
-            held.add(Span::of(part.iov_base, part.iov_len));
-        }
-        held
-    }
-
-    /// Whether its first part may go alone: of what is written, a pipe takes so many bytes as a whole (PIPE_BUF).
-    fn may_be_cut(&self, way: Way) -> bool {
-        match way {
-            Way::Read => self.count > 0,
-            Way::Write => self.count == 1 || self.count > 1 && self.bytes() > libc::PIPE_BUF,
-        }
-    }
-
-    /// A message with these parts instead of its own.
-    fn message(&mut self, whole: &msghdr) -> msghdr {
-        msghdr { msg_iov: self.list.as_mut_ptr(), msg_iovlen: self.count, ..*whole }
-    }
-
-    fn bytes(&self) -> usize {
-        self.list[..self.count].iter().map(|part| part.iov_len).sum()
-    }
 }
 
 /// A message that goes piece by piece, and its parts: it is long, and a stream's.
@@ -160,7 +66,7 @@ fn in_parts(
         }
     }
     repeat(bytes, next, |done| {
-        let piece = list.after(done);
+        let piece = list.after(done, PIECE_BYTES);
         let held = piece.hold();
         if held.is_short() && piece.may_be_cut(way) {
             let iovec { iov_base: address, iov_len: bytes } = piece.list[0];
@@ -315,7 +221,7 @@ mod exported {
         };
         let _beside = hold_beside(&whole);
         repeat(list.bytes(), Next::Always, |done| {
-            let mut piece = list.after(done);
+            let mut piece = list.after(done, PIECE_BYTES);
             let _held = piece.hold();
             let mut part = piece.message(&whole);
             let moved = super::recvmsg(fd, &mut part, flags);
@@ -343,7 +249,7 @@ mod exported {
         };
         let _beside = hold_beside(&whole);
         repeat(list.bytes(), Next::Always, |done| {
-            let mut piece = list.after(done);
+            let mut piece = list.after(done, PIECE_BYTES);
             let _held = piece.hold();
             let mut part = piece.message(&whole);
             if done > 0 {

@@ -1,0 +1,165 @@
+//! Memory of another process, read or written past it (process_vm_readv(2), process_vm_writev).
+//!
+//! Such a call goes piece by piece: what it has under way is pinned, and cannot leave. Where the other process's faults come by
+//! signal, or without the right to have the kernel's faults served, it ends at the first page that has left. Its engine is asked
+//! for the pages then, and the call goes on behind what it has done. The entry points are as safe as the functions that they
+//! stand in for.
+use super::arguments::Memory;
+use super::arguments::{Arguments, hold_row};
+use super::buffers::{List, Parts};
+use super::filters;
+use super::held::{Held, is_needed};
+use super::table::Row;
+use crate::abi::raw::{Span, errno, set_errno};
+use crate::abi::system_call::{error, make, to_c};
+use crate::state::process;
+use libc::{c_long, iovec, ssize_t};
+use userswap::internals::other::Other;
+use userswap::internals::signal::Blocked;
+
+/// Memory of the caller's own process on both sides.
+const OF_OWN: Row = &[(1, Memory::Parts(2)), (3, Memory::Parts(4))];
+/// The same with the list alone of what is another's.
+const OF_OTHERS: Row = &[(1, Memory::Parts(2)), (3, Memory::Each(4, size_of::<iovec>()))];
+/// How often pages are asked for that have left again when the call comes to them.
+const TRIES_MAX: u32 = 64;
+/// Bytes of a call that goes on at once: both sides can be kept in RAM, and what it pins does not crowd out others.
+const PIECE_BYTES: usize = 256 << 10;
+/// What the kernel returns at missing memory.
+const EFAULT: usize = error(libc::EFAULT);
+
+/// A call, and what it takes.
+struct Access {
+    number: c_long,
+    arguments: Arguments,
+    here: List,
+    there: List,
+}
+
+impl Access {
+    fn new(number: c_long, arguments: Arguments) -> Self {
+        let [_, here, here_count, there, there_count, _] = arguments;
+        let (here, there) =
+            (List(here as *const iovec, here_count), List(there as *const iovec, there_count));
+        Self { number, arguments, here, there }
+    }
+
+    fn is_of_own(&self) -> bool {
+        self.arguments[0] as u32 == std::process::id()
+    }
+
+    /// Makes the call; what the kernel returns, or would for all of it.
+    fn make(&self) -> usize {
+        let on_stack = 0_u8;
+        let _stack = is_needed().then(|| Held::new(&[Span::of(&raw const on_stack, 1)]));
+        let whole = self.here.bytes().min(self.there.bytes());
+        if whole > PIECE_BYTES {
+            return self.make_behind(0);
+        }
+        let row = if self.is_of_own() { OF_OWN } else { OF_OTHERS };
+        let held = is_needed().then(|| hold_row(row, &self.arguments));
+        let returned = make(self.number, self.arguments);
+        drop(held);
+        match returned {
+            // Lists that the program could not read count as nothing.
+            EFAULT if whole > 0 => self.make_behind(0),
+            done if done < whole => self.make_behind(done),
+            _ => returned,
+        }
+    }
+
+    /// The same behind so many bytes.
+    fn make_behind(&self, mut done: usize) -> usize {
+        let (mut other, mut tries) = (None, 0);
+        loop {
+            let here = self.here.after(done, PIECE_BYTES);
+            let there = self.there.after(done, PIECE_BYTES);
+            if here.count == 0 || there.count == 0 {
+                return done;
+            }
+            let held = self.hold(&here, &there);
+            let moved = self.make_part(&here, &there);
+            if (1..=PIECE_BYTES).contains(&moved) {
+                (done, tries) = (done + moved, 0);
+                continue;
+            }
+            tries += 1;
+            let mut is_there = || {
+                held.iter().any(Held::is_short)
+                    || (other.get_or_insert_with(|| self.other()).as_mut())
+                        .is_some_and(|other| bring(other, &there.list[0]))
+            };
+            if moved != EFAULT || tries > TRIES_MAX || !is_there() {
+                return if done > 0 { done } else { moved };
+            }
+        }
+    }
+
+    /// Keeps a piece's memory in RAM, as far as it is this process's.
+    fn hold(&self, here: &Parts, there: &Parts) -> [Held; 2] {
+        let hold = |is_ours: bool, parts: &Parts| match is_ours && is_needed() {
+            true => parts.hold(),
+            false => Held::none(),
+        };
+        [hold(true, here), hold(self.is_of_own(), there)]
+    }
+
+    fn make_part(&self, here: &Parts, there: &Parts) -> usize {
+        let [process, .., flags] = self.arguments;
+        let (to, from) = (here.list.as_ptr().addr(), there.list.as_ptr().addr());
+        make(self.number, [process, to, here.count, from, there.count, flags])
+    }
+
+    /// How the other process is asked for pages, if it can be.
+    fn other(&self) -> Option<Other> {
+        if self.is_of_own() || filters::is_filtered() {
+            return None;
+        }
+        let _blocked = Blocked::new();
+        Other::of(self.arguments[0] as u32, process::current()?.options.control.as_deref())
+    }
+}
+
+/// Whether pages of another process are there, or were a moment ago.
+fn bring(other: &mut Other, part: &iovec) -> bool {
+    let _blocked = Blocked::new();
+    other.populate(part.iov_base.addr(), part.iov_len).is_some_and(|bytes| bytes > 0)
+}
+
+fn serve(number: c_long, arguments: Arguments) -> ssize_t {
+    let before = errno();
+    let returned = match process::current() {
+        Some(_) => Access::new(number, arguments).make(),
+        None => make(number, arguments),
+    };
+    set_errno(before);
+    to_c(returned) as ssize_t
+}
+
+mod exported {
+    use super::*;
+
+    #[unsafe(no_mangle)]
+    pub unsafe extern "C" fn process_vm_readv(
+        process: usize,
+        to: usize,
+        to_count: usize,
+        from: usize,
+        from_count: usize,
+        flags: usize,
+    ) -> ssize_t {
+        serve(libc::SYS_process_vm_readv, [process, to, to_count, from, from_count, flags])
+    }
+
+    #[unsafe(no_mangle)]
+    pub unsafe extern "C" fn process_vm_writev(
+        process: usize,
+        from: usize,
+        from_count: usize,
+        to: usize,
+        to_count: usize,
+        flags: usize,
+    ) -> ssize_t {
+        serve(libc::SYS_process_vm_writev, [process, from, from_count, to, to_count, flags])
+    }
+}
