@@ -20,6 +20,7 @@
 //! newcomers, which have not had a look either, would leave for them otherwise.
 
 use crate::block::{Returns, SOON_PAGES};
+use alloc::boxed::Box;
 
 /// What a page is taken for when it is mapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,8 +55,9 @@ const REGRET_PER_PAGE: u32 = 8;
 const STREAK_SHARE: u32 = 16;
 /// Pages by which one regretted page shrinks the newcomers' share.
 const SHRINK_PER_PAGE: u32 = 4;
-/// Entries of the table that remembers demoted pages, and one page in so many that goes there.
-const WITNESSES: usize = 256;
+/// Entries of the table that remembers demoted pages, and one page in so many that goes there: enough for 131,072 that are away
+/// (512 MiB); of more the newest are known. With 256 entries a loop over 125 % of 256 MiB read twice as much.
+const WITNESSES: usize = 8192;
 const WITNESS_SHARE: u32 = 16;
 
 /// How many pages a node has where.
@@ -132,7 +134,7 @@ pub struct Workingset {
     /// What newcomers have beyond their minimum.
     growth: u32,
     /// Demoted pages, by their hash.
-    witnesses: [u32; WITNESSES],
+    witnesses: Box<[u32]>,
     /// What came back soon, by the way that it had left.
     pub returns: Returns,
 }
@@ -145,7 +147,7 @@ impl Default for Workingset {
             near: 0,
             streak: 0,
             growth: 0,
-            witnesses: [u32::MAX; WITNESSES],
+            witnesses: alloc::vec![u32::MAX; WITNESSES].into_boxed_slice(),
             returns: Returns::default(),
         }
     }

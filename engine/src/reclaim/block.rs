@@ -256,14 +256,20 @@ impl Core {
     }
 }
 
-/// Takes the pages of a block that are mapped on a node off its lists; false, and none is taken, if something holds one.
+/// Takes the pages of a block that are mapped on a node off its lists; false, and none is taken, if something holds one. Those that were
+/// active give way as demoted ones do: should they come back, newcomers had too much room.
 fn take_off_lists(state: &mut NodeState, range: PageRange, blocks: &Blocks) -> bool {
     let (pages, node) = ((range.first..range.end()).zip(blocks.seen.iter()), state.id());
     let mapped = pages.filter(|(_, seen)| is_of(seen, node)).map(|(page, _)| page);
     if mapped.clone().any(|page| state.lists.list_of(page) == Some(ListId::Unevictable)) {
         return false;
     }
-    mapped.for_each(|page| _ = state.lists.remove(page));
+    for page in mapped {
+        if state.lists.list_of(page) == Some(ListId::Active) {
+            state.workingset.on_demotion(page);
+        }
+        state.lists.remove(page);
+    }
     true
 }
 
@@ -285,5 +291,45 @@ fn owned_from(state: PageState) -> PageState {
             Some(mapped) => PageState::Leaving { slot: mapped.slot },
             None => PageState::Filling { slot: None },
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use userswap_policy::frames::FrameRun;
+    use userswap_policy::watermark::Watermarks;
+    use userswap_policy::workingset::{Counts, Need};
+
+    const FULL: Counts =
+        Counts { inactive: 616, active: 7380, unmapped: 196, budget: 8192, reserved: 300 };
+
+    /// By how many pages newcomers have less room after a block has left, all of it on a list, and come back.
+    fn room_lost(list: ListId) -> u32 {
+        let marks = Watermarks { min: 64, low: 80, high: 96 };
+        let frames = FrameRun { first: 0, count: 8192 };
+        let node = Node::new(NodeId(0), frames, 2048, marks, BLOCK_PAGES).unwrap();
+        let mut blocks = Blocks::new();
+        let mapped = PageState::Resident { slot: None, pins: 0, node: NodeId(0) };
+        blocks.seen.fill(Word::new(mapped));
+        let mut state = node.lock();
+        (0..2000).for_each(|_| _ = state.workingset.on_first_touch(FULL));
+        let before = state.workingset.demote(FULL);
+        (0..BLOCK_PAGES).for_each(|page| state.lists.push_newest(list, page));
+        let range = PageRange { first: 0, count: BLOCK_PAGES };
+        assert!(take_off_lists(&mut state, range, &blocks));
+        assert_eq!(state.lists.len(list), 0);
+        for page in 0..BLOCK_PAGES {
+            let shadow = state.workingset.now();
+            state.workingset.on_refault(page, shadow, Need::Asked, FULL);
+        }
+        before.saturating_sub(state.workingset.demote(FULL))
+    }
+
+    #[test]
+    fn active_pages_of_a_block_are_regretted_as_those_that_give_way() {
+        let lost = room_lost(ListId::Active);
+        assert!(lost > 1000, "newcomers have {lost} pages less");
+        assert_eq!(room_lost(ListId::Inactive), 0, "nothing was kept that is missed now");
     }
 }

@@ -41,12 +41,15 @@ pub fn all() -> Vec<Trace> {
     for percent in [105, 125, 150, 400] {
         traces.push(looping(percent));
     }
+    traces.push(looping_in_eight_times_the_memory());
     traces.push(zipf(99));
     traces.push(zipf(70));
     traces.push(uniform());
     traces.push(phases());
     traces.push(sliding(30));
     traces.push(sliding(80));
+    traces.push(filled_once(70));
+    traces.push(filled_once(90));
     traces.extend(recorded::ALL.iter().flat_map(real));
     traces
 }
@@ -70,6 +73,15 @@ fn looping(percent: u32) -> Trace {
     let length = BUDGET * percent / 100;
     let pages = (0..20 * length).map(|time| time % length).collect();
     plain(format!("a loop over {percent} % of memory"), pages)
+}
+
+/// What is remembered of pages that have left has to be enough for larger memory, too.
+fn looping_in_eight_times_the_memory() -> Trace {
+    let budget = 8 * BUDGET;
+    let length = budget * 125 / 100;
+    let pages = (0..20 * length).map(|time| time % length).collect();
+    let name = format!("a loop over 125 % of memory for {budget} pages");
+    Trace { name, pages, budget, hot: None }
 }
 
 /// Zipf over four times the memory; the ranks are spread over the pages. Fixed point: no library's
@@ -127,6 +139,17 @@ fn sliding(percent: u32) -> Trace {
     let moving = (0..60 * BUDGET).map(|time| BUDGET + time / 12 + random.below(window));
     let pages = (0..BUDGET).chain(moving).collect();
     plain(format!("a sliding window of {percent} % of memory"), pages)
+}
+
+/// A set that is used all the time, but for the moment in which a program fills half of memory anew and never comes back to that.
+fn filled_once(percent: u32) -> Trace {
+    let mut random = Random(6);
+    let set = BUDGET * percent / 100;
+    let mut used = || (0..20 * BUDGET).map(|_| random.below(set)).collect::<Vec<_>>();
+    let (before, after) = (used(), used());
+    let filled = set..set + BUDGET / 2;
+    let pages = before.into_iter().chain(filled).chain(after).collect();
+    plain(format!("a set of {percent} % of memory, half of it filled once between"), pages)
 }
 
 /// A real program, with memory for a half and for three quarters of its pages.
