@@ -241,11 +241,9 @@ fn memory_outside_the_budget_is_told_of_once() {
         let told = told(how, &["--raw-calls", "pass"]);
         let line = "of its memory is outside its budget of 16M: it was mapped past userswap";
         assert!(told.lines().count() == 1 && told.contains(line), "{how}: {told}");
-        let mib = told.strip_prefix("userswap: unmanaged: ").and_then(|rest| rest.split_once('M'));
-        let mib: u32 = mib.expect("so the line begins").0.parse().unwrap();
-        // What may have been managed, or be a file's, is not counted, where it is too late to tell.
-        let expected = if how == "raw-gone" { 24..33 } else { 40..50 };
-        assert!(expected.contains(&mib), "{how}: {told}");
+        // What may have been managed is not counted, where it is too late to tell.
+        let much = if how == "raw-gone" { "3" } else { "4" };
+        assert!(told.starts_with(&format!("userswap: unmanaged: {much}")), "{how}: {told}");
     }
     assert_eq!(told("raw", &["--raw-calls", "pass", "--quiet"]), "");
     for how in ["raw", "managed", "file", "segment"] {

@@ -4,9 +4,10 @@
 //! may be stopped.
 use super::directory::{self, EngineName};
 use super::protocol::{Answer, Request};
+use crate::sys::device_pins::value;
 use crate::sys::own_fd::Own;
 use rustix::net::SendFlags;
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, BufRead, BufReader, ErrorKind};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -15,6 +16,9 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Pause before the next try for a place: about what a client takes that wants some pages.
 const PAUSE: Duration = Duration::from_millis(1);
+
+/// Bytes that are read at once: more than an answer has.
+const ANSWER_BYTES: usize = 256;
 
 /// Why there is no answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,11 +39,11 @@ impl Other {
     /// The process of a thread, if it may have an engine that answers: `directory` is where this one's socket is. None of a process
     /// that this one traces: what would answer may be stopped until this one goes on.
     pub fn of(thread: u32, directory: Option<&Path>) -> Option<Self> {
-        let status = std::fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
-        if field(&status, "TracerPid:", 0)? == std::process::id() {
+        let status = std::fs::read(format!("/proc/{thread}/status")).ok()?;
+        if field(&status, b"TracerPid:", 0)? == std::process::id() {
             return None;
         }
-        let (pid, user) = (field(&status, "Tgid:", 0)?, field(&status, "Uid:", 1)?);
+        let (pid, user) = (field(&status, b"Tgid:", 0)?, field(&status, b"Uid:", 1)?);
         let file = EngineName { pid, number: 1 }.file();
         let others = directory::candidates(user, |name| std::env::var_os(name));
         let mut sockets = directory.map(Path::to_path_buf).into_iter().chain(others);
@@ -63,13 +67,13 @@ impl Other {
     }
 
     fn ask(&mut self, request: &[u8]) -> Result<usize, Refusal> {
-        let mut stream = match self.stream.take() {
+        let stream = match self.stream.take() {
             Some(stream) => stream,
             None => connect(&self.socket)?,
         };
         // One that is not let in finds the connection closed; one whose process has ended does not come to the next.
         rustix::net::send(&*stream, request, SendFlags::NOSIGNAL).map_err(|_| Refusal::Busy)?;
-        let line = line_of(&mut stream).map_err(|error| match error.kind() {
+        let line = line_of(&stream).map_err(|error| match error.kind() {
             ErrorKind::WouldBlock => Refusal::Gone,
             _ => Refusal::Busy,
         })?;
@@ -96,29 +100,22 @@ fn connect(socket: &Path) -> Result<Own<UnixStream>, Refusal> {
 }
 
 /// An answer, which is all that comes.
-fn line_of(stream: &mut UnixStream) -> io::Result<Vec<u8>> {
-    let (mut line, mut piece) = (Vec::new(), [0; 256]);
-    while line.last() != Some(&b'\n') {
-        match stream.read(&mut piece) {
-            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
-            Ok(bytes) => line.extend_from_slice(&piece[..bytes]),
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(line)
+fn line_of(stream: &UnixStream) -> io::Result<Vec<u8>> {
+    let mut line = Vec::new();
+    BufReader::with_capacity(ANSWER_BYTES, stream).read_until(b'\n', &mut line)?;
+    if line.ends_with(b"\n") { Ok(line) } else { Err(ErrorKind::UnexpectedEof.into()) }
 }
 
 /// A number in a line of /proc/PID/status.
-fn field(status: &str, name: &str, index: usize) -> Option<u32> {
-    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
-    line.split_whitespace().nth(index)?.parse().ok()
+fn field(status: &[u8], name: &[u8], index: usize) -> Option<u32> {
+    let numbers = str::from_utf8(value(status, name)?).ok()?;
+    numbers.split_ascii_whitespace().nth(index)?.parse().ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::{BufRead, BufReader, Write};
+    use std::io::Write;
     use std::os::unix::net::UnixListener;
 
     /// Answers each connection with one of the lines, after its request or, of a refusal, before.

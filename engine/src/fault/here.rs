@@ -7,10 +7,9 @@ use crate::sys::clock;
 use crate::sys::uffd::Access;
 
 impl Core {
-    /// Serves a fault inside the gate, and waits for its read; safe in a signal handler. A page that another thread owns (`Step::Busy`) is
+    /// Serves a fault that came `since`, in nanoseconds of the clock, inside the gate, and waits for its read; safe in a signal handler. A page that another thread owns (`Step::Busy`) is
     /// the caller's to wait for, outside of the gate.
-    pub(crate) fn serve_here(&self, page: PageIndex, access: Access) -> Step {
-        let since = clock::now_ns();
+    pub(crate) fn serve_here(&self, page: PageIndex, access: Access, since: u64) -> Step {
         self.note_density(since);
         let step = match self.handle_fault(page, access, self.node_here()) {
             Step::Read(job) => {

@@ -11,7 +11,7 @@ use crate::state::page::PageState;
 use crate::sys::registry::Registry;
 use crate::sys::signal::Verdict;
 use crate::sys::uffd::Access;
-use crate::sys::{PAGE_BYTES, signal};
+use crate::sys::{PAGE_BYTES, clock, signal};
 use std::sync::Arc;
 
 /// Engines a process can have in `signal` mode.
@@ -51,10 +51,11 @@ fn on_fault(address: usize) -> Verdict {
 }
 
 fn serve(core: &Core, address: usize) -> Verdict {
+    let since = clock::now_ns();
     let page = core.arena.page_of(address & !(PAGE_BYTES - 1));
     let inside = core.gate.enter();
     // A signal does not say what the thread was about to do.
-    let step = core.serve_here(page, Access::Write);
+    let step = core.serve_here(page, Access::Write, since);
     if let Step::Busy = step {
         drop(inside);
         core.wait_owned_watched(page);

@@ -6,10 +6,11 @@ use crate::base::index::{PageIndex, PageRange};
 use crate::fault::handle::Step;
 use crate::state::core::Core;
 use crate::state::page::PageState;
+use crate::sys::clock;
 use crate::sys::uffd::Access;
 
 /// Bytes that are brought in at once: a sixteenth of the smallest budget.
-pub const POPULATED_MAX_BYTES: usize = 1 << 20;
+const POPULATED_MAX_BYTES: usize = 1 << 20;
 
 impl Core {
     /// Brings in the pages that hold some bytes, as an access of the program's own would, up to the first that has none; how many bytes from
@@ -39,8 +40,9 @@ impl Core {
     /// Serves the page as a fault; whether it is there then.
     fn populate_page(&self, page: PageIndex) -> bool {
         loop {
+            let since = clock::now_ns();
             let inside = self.gate.enter();
-            let step = self.serve_here(page, Access::Write);
+            let step = self.serve_here(page, Access::Write, since);
             if !matches!(step, Step::Busy) {
                 let state = self.pages.state(page);
                 return !matches!(state, PageState::Lost | PageState::Untouched);

@@ -57,7 +57,7 @@ pub(super) fn says(status: &[u8], name: &[u8], value: &[u8]) -> bool {
 }
 
 /// The value of a line of a status.
-pub(super) fn value<'a>(status: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+pub(crate) fn value<'a>(status: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     let found = status.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(name));
     found.map(<[u8]>::trim_ascii)
 }

@@ -13,11 +13,11 @@ use userswap::{Builder, Engine, Error};
 const RAM: u64 = 16 << 20;
 
 /// A directory of its own: engines of all tests are in one process.
-fn directory() -> TempDir {
+pub fn directory() -> TempDir {
     tempfile::Builder::new().permissions(Permissions::from_mode(0o700)).tempdir().unwrap()
 }
 
-fn builder_in(directory: &Path) -> Builder {
+pub fn builder_in(directory: &Path) -> Builder {
     let mut options = Options::new(RAM);
     options.control = Some(directory.to_owned());
     Builder::from_options(options).arena_bytes(1 << 30)

@@ -1,26 +1,28 @@
 //! Pages that come in for another process: the kernel finds them there, none comes that is not the engine's, and what
 //! it writes to them stays.
+use crate::control::{builder_in, directory};
 use crate::support::*;
-use std::fs::{File, Permissions};
-use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tempfile::TempDir;
+use userswap::Engine;
 use userswap::internals::other::Other;
-use userswap::{Builder, Engine};
 
 const COUNT: usize = 256;
 const BYTES: usize = COUNT * PAGE;
 
-fn directory() -> TempDir {
-    tempfile::Builder::new().permissions(Permissions::from_mode(0o700)).tempdir().unwrap()
-}
-
 /// With a socket in a directory of its own.
 fn engine_in(directory: &TempDir, (fault, transfer): Way) -> Engine {
-    let mut options = Options::new(16 << 20);
-    (options.fault, options.transfer) = (fault, transfer);
-    options.control = Some(directory.path().to_owned());
-    build(Builder::from_options(options).arena_bytes(1 << 30))
+    build(builder_in(directory.path()).fault(fault).transfer(transfer))
+}
+
+/// Pages that are missing are so for the kernel, too.
+fn engine_by_signal() -> (TempDir, Engine) {
+    limit(60);
+    let directory = directory();
+    let engine = engine_in(&directory, WAYS[1]);
+    (directory, engine)
 }
 
 /// Asks as another process does, by the socket.
@@ -63,9 +65,7 @@ fn the_kernel_finds_pages_that_were_asked_for_and_can_write_to_them() {
 
 #[test]
 fn a_page_that_was_dropped_past_us_comes_as_zeros() {
-    limit(60);
-    let directory = directory();
-    let engine = engine_in(&directory, WAYS[1]);
+    let (directory, engine) = engine_by_signal();
     let region = engine.map(BYTES).unwrap();
     let pages = Pages::of(&region);
     pages.fill_all(7);
@@ -80,9 +80,7 @@ fn a_page_that_was_dropped_past_us_comes_as_zeros() {
 
 #[test]
 fn only_what_the_engine_has_is_brought_in() {
-    limit(60);
-    let directory = directory();
-    let engine = engine_in(&directory, WAYS[1]);
+    let (directory, engine) = engine_by_signal();
     let (region, pages) = paged_out(&engine, COUNT, 7);
     let end = pages.address + BYTES;
     let is_all = |from: usize| ask(&directory, from) == end - from;
@@ -102,9 +100,7 @@ fn only_what_the_engine_has_is_brought_in() {
 
 #[test]
 fn memory_that_is_given_back_meanwhile_is_neither_filled_nor_found_again() {
-    limit(60);
-    let directory = directory();
-    let engine = engine_in(&directory, WAYS[1]);
+    let (_directory, engine) = engine_by_signal();
     let core = engine.core();
     let done = AtomicBool::new(false);
     let address = Pages::of(&engine.map(BYTES).unwrap()).address;

@@ -39,9 +39,11 @@ pub fn all() -> Vec<Trace> {
         },
     ];
     for percent in [105, 125, 150, 400] {
-        traces.push(looping(percent));
+        traces.push(looping(percent, BUDGET));
     }
-    traces.push(looping_in_eight_times_the_memory());
+    // What is remembered of pages that have left has to be enough for larger memory, too.
+    let more = looping(125, 8 * BUDGET);
+    traces.push(Trace { name: format!("{} for {} pages", more.name, more.budget), ..more });
     traces.push(zipf(99));
     traces.push(zipf(70));
     traces.push(uniform());
@@ -69,19 +71,10 @@ fn scan_and_hot(name: &str, hot: u32, before: u32) -> Trace {
     Trace { name: name.to_owned(), pages, budget: BUDGET, hot: Some(0..hot) }
 }
 
-fn looping(percent: u32) -> Trace {
-    let length = BUDGET * percent / 100;
+fn looping(percent: u32, budget: u32) -> Trace {
+    let length = budget * percent / 100;
     let pages = (0..20 * length).map(|time| time % length).collect();
-    plain(format!("a loop over {percent} % of memory"), pages)
-}
-
-/// What is remembered of pages that have left has to be enough for larger memory, too.
-fn looping_in_eight_times_the_memory() -> Trace {
-    let budget = 8 * BUDGET;
-    let length = budget * 125 / 100;
-    let pages = (0..20 * length).map(|time| time % length).collect();
-    let name = format!("a loop over 125 % of memory for {budget} pages");
-    Trace { name, pages, budget, hot: None }
+    Trace { budget, ..plain(format!("a loop over {percent} % of memory"), pages) }
 }
 
 /// Zipf over four times the memory; the ranks are spread over the pages. Fixed point: no library's

@@ -4,8 +4,7 @@
 //! signal, or without the right to have the kernel's faults served, it ends at the first page that has left. Its engine is asked
 //! for the pages then, and the call goes on behind what it has done. The entry points are as safe as the functions that they
 //! stand in for.
-use super::arguments::Memory;
-use super::arguments::{Arguments, hold_row};
+use super::arguments::{self, Arguments, Memory};
 use super::buffers::{List, Parts};
 use super::filters;
 use super::held::{Held, is_needed};
@@ -17,9 +16,7 @@ use libc::{c_long, iovec, ssize_t};
 use userswap::internals::other::Other;
 use userswap::internals::signal::Blocked;
 
-/// Memory of the caller's own process on both sides.
-const OF_OWN: Row = &[(1, Memory::Parts(2)), (3, Memory::Parts(4))];
-/// The same with the list alone of what is another's.
+/// What is the caller's own memory: of what is another's the list alone.
 const OF_OTHERS: Row = &[(1, Memory::Parts(2)), (3, Memory::Each(4, size_of::<iovec>()))];
 /// How often pages are asked for that have left again when the call comes to them.
 const TRIES_MAX: u32 = 64;
@@ -32,20 +29,19 @@ const EFAULT: usize = error(libc::EFAULT);
 struct Access {
     number: c_long,
     arguments: Arguments,
+    /// The memory on both sides is the caller's.
+    is_of_own: bool,
     here: List,
     there: List,
 }
 
 impl Access {
     fn new(number: c_long, arguments: Arguments) -> Self {
-        let [_, here, here_count, there, there_count, _] = arguments;
+        let [process, here, here_count, there, there_count, _] = arguments;
+        let is_of_own = process as u32 == std::process::id();
         let (here, there) =
             (List(here as *const iovec, here_count), List(there as *const iovec, there_count));
-        Self { number, arguments, here, there }
-    }
-
-    fn is_of_own(&self) -> bool {
-        self.arguments[0] as u32 == std::process::id()
+        Self { number, arguments, is_of_own, here, there }
     }
 
     /// Makes the call; what the kernel returns, or would for all of it.
@@ -56,8 +52,10 @@ impl Access {
         if whole > PIECE_BYTES {
             return self.make_behind(0);
         }
-        let row = if self.is_of_own() { OF_OWN } else { OF_OTHERS };
-        let held = is_needed().then(|| hold_row(row, &self.arguments));
+        let held = is_needed().then(|| match self.is_of_own {
+            true => arguments::hold(self.number, &self.arguments),
+            false => arguments::hold_row(OF_OTHERS, &self.arguments),
+        });
         let returned = make(self.number, self.arguments);
         drop(held);
         match returned {
@@ -85,7 +83,7 @@ impl Access {
             }
             tries += 1;
             let mut is_there = || {
-                held.iter().any(Held::is_short)
+                held.iter().flatten().any(Held::is_short)
                     || (other.get_or_insert_with(|| self.other()).as_mut())
                         .is_some_and(|other| bring(other, &there.list[0]))
             };
@@ -96,12 +94,9 @@ impl Access {
     }
 
     /// Keeps a piece's memory in RAM, as far as it is this process's.
-    fn hold(&self, here: &Parts, there: &Parts) -> [Held; 2] {
-        let hold = |is_ours: bool, parts: &Parts| match is_ours && is_needed() {
-            true => parts.hold(),
-            false => Held::none(),
-        };
-        [hold(true, here), hold(self.is_of_own(), there)]
+    fn hold(&self, here: &Parts, there: &Parts) -> [Option<Held>; 2] {
+        let hold = |is_ours: bool, parts: &Parts| (is_ours && is_needed()).then(|| parts.hold());
+        [hold(true, here), hold(self.is_of_own, there)]
     }
 
     fn make_part(&self, here: &Parts, there: &Parts) -> usize {
@@ -112,7 +107,7 @@ impl Access {
 
     /// How the other process is asked for pages, if it can be.
     fn other(&self) -> Option<Other> {
-        if self.is_of_own() || filters::is_filtered() {
+        if self.is_of_own || filters::is_filtered() {
             return None;
         }
         let _blocked = Blocked::new();
