@@ -78,6 +78,10 @@ static void refused(void) {
     MUST(process_vm_writev(other, &here, 1, &there, 1, 0) == -1 && errno == EFAULT);
     MUST(process_vm_readv(other, &here, 1, &there, 1, 1) == -1 && errno == EINVAL);
     MUST(process_vm_readv(0x3fffffff, &here, 1, &there, 1, 0) == -1 && errno == ESRCH);
+    struct iovec many[1025] = {[0 ... 1024] = {got, 512}}, huge[2] = {{got, 1 << 20}, {got, -1}};
+    MUST(process_vm_readv(other, &here, 1, many, 1025, 0) == -1 && errno == EINVAL);
+    MUST(process_vm_readv(other, many, 1025, many, 1024, 0) == -1 && errno == EINVAL);
+    MUST(process_vm_readv(other, many, 1024, huge, 2, 0) == -1 && errno == EINVAL);
     here.iov_base = (void *)64;
     MUST(process_vm_readv(other, &here, 1, &there, 1, 0) == -1 && errno == EFAULT);
     MUST(read_at(guarded + 2 * PAGE, PAGE) == PAGE && ((char *)got)[1] == 3);

@@ -4,10 +4,12 @@
 //! may be stopped.
 use super::directory::{self, EngineName};
 use super::protocol::{Answer, Request};
+use super::server::TRY_AGAIN;
 use crate::sys::device_pins::value;
 use crate::sys::own_fd::Own;
 use rustix::net::SendFlags;
-use std::io::{self, BufRead, BufReader, ErrorKind};
+use std::io::{self, ErrorKind, Read};
+use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -17,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Pause before the next try for a place: about what a client takes that wants some pages.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Bytes that are read at once: more than an answer has.
+/// More than an answer has.
 const ANSWER_BYTES: usize = 256;
 
 /// Why there is no answer.
@@ -32,23 +34,24 @@ enum Refusal {
 /// Another process whose memory is about to be accessed, and how its engine is reached.
 pub struct Other {
     socket: PathBuf,
-    stream: Option<Own<UnixStream>>,
+    connection: Option<Connection>,
 }
 
 impl Other {
-    /// The process of a thread, if it may have an engine that answers: `directory` is where this one's socket is. None of a process
-    /// that this one traces: what would answer may be stopped until this one goes on.
-    pub fn of(thread: u32, directory: Option<&Path>) -> Option<Self> {
+    /// The process of a thread, if it may have an engine that answers: `own` is the directory of this one's socket. None of a
+    /// process that this one traces: what would answer may be stopped until this one goes on.
+    pub fn of(thread: u32, own: Option<&Path>) -> Option<Self> {
         let status = std::fs::read(format!("/proc/{thread}/status")).ok()?;
-        if field(&status, b"TracerPid:", 0)? == std::process::id() {
+        let tracer = field(&status, b"TracerPid:", 0)?;
+        if tracer != 0 && Path::new(&format!("/proc/self/task/{tracer}")).exists() {
             return None;
         }
         let (pid, user) = (field(&status, b"Tgid:", 0)?, field(&status, b"Uid:", 1)?);
-        let file = EngineName { pid, number: 1 }.file();
-        let others = directory::candidates(user, |name| std::env::var_os(name));
-        let mut sockets = directory.map(Path::to_path_buf).into_iter().chain(others);
-        let socket = sockets.find_map(|place| Some(place.join(&file)).filter(|it| it.exists()))?;
-        Some(Self { socket, stream: None })
+        // The environment is not looked at: the program may be about to change it.
+        let theirs = directory::candidates(user, |_| None).into_iter();
+        let theirs = theirs.filter(|place| directory::check_private(place, user).is_ok());
+        let places = own.map(Path::to_path_buf).into_iter().chain(theirs);
+        Some(Self { socket: socket_of(pid, places)?, connection: None })
     }
 
     /// Has pages brought in; how many bytes from the first on were there a moment ago, 1 MiB at most. None if nobody
@@ -67,43 +70,77 @@ impl Other {
     }
 
     fn ask(&mut self, request: &[u8]) -> Result<usize, Refusal> {
-        let stream = match self.stream.take() {
-            Some(stream) => stream,
-            None => connect(&self.socket)?,
+        let connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => Connection::to(&self.socket)?,
         };
         // One that is not let in finds the connection closed; one whose process has ended does not come to the next.
-        rustix::net::send(&*stream, request, SendFlags::NOSIGNAL).map_err(|_| Refusal::Busy)?;
-        let line = line_of(&stream).map_err(|error| match error.kind() {
+        rustix::net::send(&*connection.0, request, SendFlags::NOSIGNAL)
+            .map_err(|_| Refusal::Busy)?;
+        let line = connection.line().map_err(|error| match error.kind() {
             ErrorKind::WouldBlock => Refusal::Gone,
             _ => Refusal::Busy,
         })?;
         match serde_json::from_slice(&line) {
             Ok(Answer::Populated { bytes }) => {
-                self.stream = Some(stream);
+                self.connection = Some(connection);
                 Ok(bytes as usize)
             }
-            Ok(Answer::Error { .. }) => Err(Refusal::Busy),
+            Ok(Answer::Error { message }) if message.ends_with(TRY_AGAIN) => Err(Refusal::Busy),
             Ok(_) | Err(_) => Err(Refusal::Gone),
         }
     }
 }
 
-fn connect(socket: &Path) -> Result<Own<UnixStream>, Refusal> {
-    let stream = directory::connect(socket).map_err(|error| match error.kind() {
-        ErrorKind::WouldBlock => Refusal::Busy,
-        _ => Refusal::Gone,
-    })?;
-    let stream = Own::raised(stream);
-    stream.set_read_timeout(Some(PATIENCE)).map_err(|_| Refusal::Gone)?;
-    stream.set_write_timeout(Some(PATIENCE)).map_err(|_| Refusal::Gone)?;
-    Ok(stream)
+/// The socket of a process that somebody listens at.
+fn socket_of(pid: u32, places: impl Iterator<Item = PathBuf>) -> Option<PathBuf> {
+    let file = EngineName { pid, number: 1 }.file();
+    let mut sockets = places.map(|place| place.join(&file)).filter(|socket| socket.exists());
+    sockets.find(|socket| !directory::is_stale(socket))
 }
 
-/// An answer, which is all that comes.
-fn line_of(stream: &UnixStream) -> io::Result<Vec<u8>> {
-    let mut line = Vec::new();
-    BufReader::with_capacity(ANSWER_BYTES, stream).read_until(b'\n', &mut line)?;
-    if line.ends_with(b"\n") { Ok(line) } else { Err(ErrorKind::UnexpectedEof.into()) }
+/// A client's place at the other's engine.
+struct Connection(Own<UnixStream>);
+
+impl Connection {
+    fn to(socket: &Path) -> Result<Self, Refusal> {
+        let stream = directory::connect(socket).map_err(|error| match error.kind() {
+            ErrorKind::WouldBlock => Refusal::Busy,
+            _ => Refusal::Gone,
+        })?;
+        let stream = Own::raised(stream);
+        stream.set_write_timeout(Some(PATIENCE)).map_err(|_| Refusal::Gone)?;
+        Ok(Self(stream))
+    }
+
+    /// An answer, which is all that comes.
+    fn line(&self) -> io::Result<Vec<u8>> {
+        let (mut line, deadline) = (Vec::new(), Instant::now() + PATIENCE);
+        let mut part = [0; ANSWER_BYTES];
+        while !line.ends_with(b"\n") {
+            let left = deadline.saturating_duration_since(Instant::now());
+            // No time at all would be for ever.
+            self.0.set_read_timeout(Some(left.max(PAUSE)))?;
+            let count = (&*self.0).read(&mut part)?;
+            line.extend_from_slice(&part[..count]);
+            match count {
+                0 => return Err(ErrorKind::UnexpectedEof.into()),
+                _ if line.len() > ANSWER_BYTES || left.is_zero() => {
+                    return Err(ErrorKind::WouldBlock.into());
+                }
+                _ => {}
+            }
+        }
+        Ok(line)
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        // A child forked meanwhile has its descriptor too: the other's engine is not to wait for its end. An error means
+        // that there is no connection any more.
+        let _ = self.0.shutdown(Shutdown::Both);
+    }
 }
 
 /// A number in a line of /proc/PID/status.
@@ -115,7 +152,7 @@ fn field(status: &[u8], name: &[u8], index: usize) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Write;
+    use std::io::{BufRead, BufReader, Write};
     use std::os::unix::net::UnixListener;
 
     /// Answers each connection with one of the lines, after its request or, of a refusal, before.
@@ -136,17 +173,15 @@ mod tests {
             }
             asked
         });
-        let mut other = Other { socket, stream: None };
+        let mut other = Other { socket, connection: None };
         let found = other.populate(8192, 5);
         (found, served.join().unwrap())
     }
 
     #[test]
     fn who_has_no_place_asks_again() {
-        let refusal = "{\"answer\":\"error\",\"message\":\"8 clients\"}\n";
-        assert_eq!(refusal, String::from_utf8(Answer::error("8 clients").to_line()).unwrap());
         let (found, asked) = answered(&[
-            "{\"answer\":\"error\",\"message\":\"8 clients\"}\n",
+            "{\"answer\":\"error\",\"message\":\"8 clients: try again later\"}\n",
             "{\"answer\":\"populated\",\"bytes\":5}\n",
         ]);
         assert_eq!(found, Some(5));
@@ -157,21 +192,42 @@ mod tests {
     #[test]
     fn an_answer_to_something_else_and_nobody_are_none() {
         assert_eq!(answered(&["{\"answer\":\"cancelled\"}\n"]).0, None);
+        const UNKNOWN: &str = "{\"answer\":\"error\",\"message\":\"unknown variant\"}\n";
+        assert_eq!(answered(&[UNKNOWN]).0, None, "not asked again");
         let nowhere = PathBuf::from("/nonexistent/1.sock");
-        let mut other = Other { socket: nowhere, stream: None };
+        let mut other = Other { socket: nowhere, connection: None };
         assert_eq!(other.populate(0, 1), None);
     }
 
     #[test]
-    fn a_thread_is_found_by_its_process() {
-        let directory = tempfile::tempdir().unwrap();
+    fn an_answer_has_an_end() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        theirs.write_all(&[b' '; 2 * ANSWER_BYTES]).unwrap();
+        let found = Connection(Own::new(ours)).line();
+        assert_eq!(found.unwrap_err().kind(), ErrorKind::WouldBlock);
+    }
+
+    #[test]
+    fn whoever_else_has_the_descriptor_a_place_is_given_back() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let _of_a_child = ours.try_clone().unwrap();
+        drop(Connection(Own::new(ours)));
+        assert_eq!(theirs.read(&mut [0]).unwrap(), 0);
+    }
+
+    #[test]
+    fn a_thread_is_found_by_its_process_where_somebody_listens() {
+        let (stale, live) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let own = std::process::id();
         let name = EngineName { pid: own, number: 1 }.file();
-        assert!(Other::of(own, Some(directory.path())).is_none());
-        std::fs::write(directory.path().join(&name), "").unwrap();
+        assert!(Other::of(own, Some(live.path())).is_none());
+        let socket = live.path().join(&name);
+        let _listener = UnixListener::bind(&socket).unwrap();
         let thread = rustix::thread::gettid().as_raw_nonzero().get() as u32;
-        let other = Other::of(thread, Some(directory.path())).unwrap();
-        assert_eq!(other.socket, directory.path().join(&name));
-        assert!(Other::of(u32::MAX, Some(directory.path())).is_none());
+        assert_eq!(Other::of(thread, Some(live.path())).unwrap().socket, socket);
+        assert!(Other::of(u32::MAX, Some(live.path())).is_none());
+        drop(UnixListener::bind(stale.path().join(&name)).unwrap());
+        let places = [stale.path(), live.path()].map(Path::to_path_buf);
+        assert_eq!(socket_of(own, places.into_iter()), Some(socket));
     }
 }

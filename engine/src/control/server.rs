@@ -20,6 +20,8 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 /// Connections at once; one more client is told to try again later.
 pub const CONNECTIONS_MAX: usize = 8;
+/// How the refusal of one more client ends.
+pub const TRY_AGAIN: &str = "try again later";
 /// Pause after an accept that failed, in ms: without descriptors or memory it is no use trying again at once.
 const REST_MS: i32 = 100;
 /// The descriptors of all connections, to be closed in a child.
@@ -144,7 +146,7 @@ fn admit(shared: &Shared, stream: &UnixStream) -> Result<(), String> {
     }
     match shared.connections.add(stream.as_raw_fd()) {
         Some(()) => Ok(()),
-        None => Err(format!("{CONNECTIONS_MAX} clients are connected already: try again later")),
+        None => Err(format!("{CONNECTIONS_MAX} clients are connected already: {TRY_AGAIN}")),
     }
 }
 

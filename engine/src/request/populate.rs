@@ -42,6 +42,9 @@ impl Core {
         loop {
             let since = clock::now_ns();
             let inside = self.gate.enter();
+            if self.arena.is_foreign(page) {
+                return false;
+            }
             let step = self.serve_here(page, Access::Write, since);
             if !matches!(step, Step::Busy) {
                 let state = self.pages.state(page);

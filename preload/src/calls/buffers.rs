@@ -9,24 +9,27 @@ use libc::{iovec, msghdr};
 const PARTS_MAX: usize = 16;
 /// The kernel takes no more buffers in one list (UIO_MAXIOV), and refuses longer ones.
 pub const LIST_MAX: usize = 1024;
+/// The kernel transfers no more in one call (MAX_RW_COUNT).
+const TRANSFER_MAX_BYTES: usize = 0x7fff_f000;
 
 /// The program's list of buffers.
 pub struct List(pub *const iovec, pub usize);
 
 impl List {
-    /// Up to one that the program could not read.
+    /// Up to one that the program could not read; none of more than there may be.
     fn parts(&self) -> impl Iterator<Item = iovec> + '_ {
         let mut reader = Reader::default();
-        (0..self.1).map_while(move |index| reader.entry(self.0 as usize, index))
+        let count = if self.1 <= LIST_MAX { self.1 } else { 0 };
+        (0..count).map_while(move |index| reader.entry(self.0 as usize, index))
     }
 
-    /// Of all of them; nothing of a list that the kernel will refuse.
+    /// What the kernel would transfer of all of them; nothing of a list that it will refuse.
     pub fn bytes(&self) -> usize {
         let (mut count, mut sum) = (0, 0_usize);
-        for part in self.parts() {
+        for part in self.parts().take_while(|part| part.iov_len <= isize::MAX as usize) {
             (count, sum) = (count + 1, sum.saturating_add(part.iov_len));
         }
-        if count == self.1 { sum } else { 0 }
+        if count == self.1 { sum.min(TRANSFER_MAX_BYTES) } else { 0 }
     }
 
     /// A message of nothing else.

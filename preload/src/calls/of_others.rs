@@ -50,7 +50,7 @@ impl Access {
         let _stack = is_needed().then(|| Held::new(&[Span::of(&raw const on_stack, 1)]));
         let whole = self.here.bytes().min(self.there.bytes());
         if whole > PIECE_BYTES {
-            return self.make_behind(0);
+            return self.make_behind(0, whole);
         }
         let held = is_needed().then(|| match self.is_of_own {
             true => arguments::hold(self.number, &self.arguments),
@@ -60,33 +60,31 @@ impl Access {
         drop(held);
         match returned {
             // Lists that the program could not read count as nothing.
-            EFAULT if whole > 0 => self.make_behind(0),
-            done if done < whole => self.make_behind(done),
+            EFAULT if whole > 0 => self.make_behind(0, whole),
+            done if done < whole => self.make_behind(done, whole),
             _ => returned,
         }
     }
 
-    /// The same behind so many bytes.
-    fn make_behind(&self, mut done: usize) -> usize {
-        let (mut other, mut tries) = (None, 0);
+    /// The same behind so many bytes, up to the whole.
+    fn make_behind(&self, mut done: usize, whole: usize) -> usize {
+        let (mut asked, mut tries) = (Asked::default(), 0);
         loop {
-            let here = self.here.after(done, PIECE_BYTES);
-            let there = self.there.after(done, PIECE_BYTES);
+            let room = PIECE_BYTES.min(whole - done);
+            let (here, there) = (self.here.after(done, room), self.there.after(done, room));
             if here.count == 0 || there.count == 0 {
                 return done;
             }
             let held = self.hold(&here, &there);
             let moved = self.make_part(&here, &there);
-            if (1..=PIECE_BYTES).contains(&moved) {
+            if (1..=room).contains(&moved) {
                 (done, tries) = (done + moved, 0);
                 continue;
             }
             tries += 1;
-            let mut is_there = || {
-                held.iter().flatten().any(Held::is_short)
-                    || (other.get_or_insert_with(|| self.other()).as_mut())
-                        .is_some_and(|other| bring(other, &there.list[0]))
-            };
+            // Whichever side was missing, both are tried.
+            let mut is_there =
+                || asked.bring(self, &there.list[0]) || held.iter().flatten().any(Held::is_short);
             if moved != EFAULT || tries > TRIES_MAX || !is_there() {
                 return if done > 0 { done } else { moved };
             }
@@ -110,15 +108,30 @@ impl Access {
         if self.is_of_own || filters::is_filtered() {
             return None;
         }
-        let _blocked = Blocked::new();
         Other::of(self.arguments[0] as u32, process::current()?.options.control.as_deref())
     }
 }
 
-/// Whether pages of another process are there, or were a moment ago.
-fn bring(other: &mut Other, part: &iovec) -> bool {
-    let _blocked = Blocked::new();
-    other.populate(part.iov_base.addr(), part.iov_len).is_some_and(|bytes| bytes > 0)
+/// Who is asked for pages, as soon as some are missing.
+#[derive(Default)]
+struct Asked(Option<Option<Other>>);
+
+impl Asked {
+    /// Whether pages of the other process are there, or were a moment ago.
+    fn bring(&mut self, access: &Access, part: &iovec) -> bool {
+        let _blocked = Blocked::new();
+        let other = self.0.get_or_insert_with(|| access.other()).as_mut();
+        let bytes = other.and_then(|it| it.populate(part.iov_base.addr(), part.iov_len));
+        bytes.is_some_and(|bytes| bytes > 0)
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        // What closes and frees is not to be interrupted, nor to be the end of the thread.
+        let _blocked = self.0.is_some().then(Blocked::new);
+        self.0 = None;
+    }
 }
 
 fn serve(number: c_long, arguments: Arguments) -> ssize_t {
