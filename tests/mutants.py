@@ -128,8 +128,8 @@ MUTANTS = [
            "self.blocks.ways.on_batch(Way::Runs, batch.unmapped, clock::thread_cpu_ns() - start);",
            "let _ = (start, Way::Runs);", "blocks"),
     Mutant("every-block-pays", "reclaim/block.rs",
-           "(pays(mapped, own) && has_room)",
-           "(pays(mapped.max(32), own.max(32)) && has_room)", "blocks"),
+           "(pays(mapped, own, back) && has_room)",
+           "(pays(mapped.max(32), own.max(32), back) && has_room)", "blocks"),
     Mutant("code-is-copied-where-it-lies", "transfer/unmap.rs",
            "moved.map_err(|stopped| stopped.error)?;\n        pages::copy(self.frame_address(frame), stage.address, 1);\n"
            "        drop_memory(Call::DropFrames, stage.address, PAGE_BYTES);",

@@ -17,6 +17,9 @@ const MAPPED_MAX: u32 = 256;
 /// One page of so many at least is to be of the node that wants room.
 const OWN_SHARE: u32 = 4;
 
+/// Of one page in so many at most it may be expected that it comes back from its second chance.
+const BACK_SHARE: u32 = 8;
+
 /// What may be taken at a time, from what shares its flushes best: a block, or where more of it is mapped than can be
 /// copied, or a page of it is in transition, the half with the oldest page.
 pub const EXTENTS: [u32; 2] = [BLOCK_PAGES, MAPPED_MAX];
@@ -59,9 +62,11 @@ const REFUSED_MAX: u32 = 6;
 
 /// Whether taking a block, or half of one, is worth it for a node of which so many pages are mapped, on nodes together and on
 /// that one. What other nodes have in it leaves, too: a quarter at least is to be the node's own, as it is where the threads
-/// of four nodes share memory.
-pub fn pays(mapped: u32, own: u32) -> bool {
-    (MAPPED_MIN..=MAPPED_MAX).contains(&mapped) && own >= MAPPED_MIN.max(mapped / OWN_SHARE)
+/// of four nodes share memory. And of so many it is expected that they come back: where active pages do, it is the wrong block.
+pub fn pays(mapped: u32, own: u32, back: u32) -> bool {
+    (MAPPED_MIN..=MAPPED_MAX).contains(&mapped)
+        && own >= MAPPED_MIN.max(mapped / OWN_SHARE)
+        && back <= mapped / BACK_SHARE
 }
 
 named_choice! {
@@ -227,7 +232,8 @@ impl Ways {
         };
         let [read_runs, read_block] = self.left.map(|left| left.cost());
         let later = block * (LATER - 1);
-        let (runs, block) = (runs + read_runs, block + read_block);
+        // Runs are of the oldest pages. That more of these come back cannot be the fault of runs.
+        let block = block + read_block.saturating_sub(read_runs);
         let (way, other) =
             if block + later <= runs { (Way::Block, Way::Runs) } else { (Way::Runs, Way::Block) };
         self.unprobed += 1;
@@ -283,14 +289,19 @@ mod tests {
 
     #[test]
     fn a_block_pays_with_enough_pages_that_can_be_copied() {
-        assert!(pays(32, 32) && pays(256, 256));
-        assert!(!pays(31, 31) && !pays(257, 257));
+        assert!(pays(32, 32, 0) && pays(256, 256, 0));
+        assert!(!pays(31, 31, 0) && !pays(257, 257, 0));
     }
 
     #[test]
     fn a_block_pays_for_a_node_that_has_enough_of_it() {
-        assert!(pays(256, 64) && pays(64, 32));
-        assert!(!pays(256, 63) && !pays(64, 31));
+        assert!(pays(256, 64, 0) && pays(64, 32, 0));
+        assert!(!pays(256, 63, 0) && !pays(64, 31, 0));
+    }
+
+    #[test]
+    fn a_block_stays_of_which_much_is_in_use() {
+        assert!(pays(256, 256, 32) && !pays(256, 256, 33));
     }
 
     #[test]

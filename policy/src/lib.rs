@@ -24,6 +24,7 @@ pub mod free_batch;
 pub mod job;
 pub mod kernel;
 pub mod lent;
+pub mod looks;
 pub mod lru;
 pub mod pack;
 mod plist;

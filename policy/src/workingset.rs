@@ -16,10 +16,11 @@
 //! phase regrets nothing and finds room, while a loop, which regrets all the time, never gets that far. A page
 //! that is touched for the first time counts like an activation: what a program has just allocated it uses soon.
 //!
-//! Active pages that give way go before all inactive ones: their second chance is the first look at them, and
-//! newcomers, which have not had a look either, would leave for them otherwise.
+//! Active pages that give way are looked at by turns with the oldest newcomers, which have not had a look either: how many of
+//! each is decided by what comes back less ([`Looks`]).
 
 use crate::block::{Returns, SOON_PAGES};
+use crate::looks::{Looked, Looks};
 use alloc::boxed::Box;
 
 /// What a page is taken for when it is mapped.
@@ -135,6 +136,8 @@ pub struct Workingset {
     growth: u32,
     /// Demoted pages, by their hash.
     witnesses: Box<[u32]>,
+    /// What looks at pages have found.
+    looks: Looks,
     /// What came back soon, by the way that it had left.
     pub returns: Returns,
 }
@@ -148,6 +151,7 @@ impl Default for Workingset {
             streak: 0,
             growth: 0,
             witnesses: alloc::vec![u32::MAX; WITNESSES].into_boxed_slice(),
+            looks: Looks::default(),
             returns: Returns::default(),
         }
     }
@@ -171,8 +175,23 @@ impl Workingset {
     }
 
     /// A page came back from its second chance: it is active from now on.
-    pub fn on_activation(&mut self) {
+    pub fn on_activation(&mut self, page: u32) {
         self.age += 1;
+        if let Some(looked) = self.looked(page) {
+            self.looks.on_return(looked);
+        }
+    }
+
+    /// A page has its second chance from now on.
+    pub fn on_look(&mut self, page: u32) {
+        if let Some(looked) = self.looked(page) {
+            self.looks.on_look(looked);
+        }
+    }
+
+    /// How many of so many newcomers and active pages are expected to come back from a second chance.
+    pub fn expected_back(&self, newcomers: u32, active: u32) -> u32 {
+        self.looks.expected_back(newcomers, active)
     }
 
     /// An active page has become inactive; where pages have a second chance, it is the next to go.
@@ -221,6 +240,14 @@ impl Workingset {
         self.growth = grown.min(counts.growth_max());
     }
 
+    /// How many of the oldest active pages should become inactive before so many pages are looked at: these are among them.
+    pub fn demote_of(&mut self, looks: u32, counts: Counts) -> u32 {
+        match self.demote(counts) {
+            0 => 0,
+            surplus => surplus.min(self.looks.of(looks)),
+        }
+    }
+
     /// How many of the oldest active pages should become inactive now.
     pub fn demote(&self, counts: Counts) -> u32 {
         let newcomers = counts.inactive + counts.unmapped;
@@ -248,8 +275,15 @@ impl Workingset {
             self.streak = 0;
             self.growth = self.growth.saturating_sub(SHRINK_PER_PAGE * WITNESS_SHARE);
             let more = REGRET_PER_PAGE * WITNESS_SHARE;
-            self.regret = (self.regret + more).min(counts.budget.saturating_mul(REGRET_PER_PAGE));
+            self.regret = (self.regret + more).min(counts.budget);
         }
+    }
+
+    /// What a page is that is looked at, if it is one that stands for others.
+    fn looked(&self, page: u32) -> Option<Looked> {
+        let index = witness(page)?;
+        let was_active = self.witnesses[index] == page;
+        Some(if was_active { Looked::Demoted } else { Looked::Newcomer })
     }
 
     /// What a page would leave that left now.
@@ -388,6 +422,26 @@ mod tests {
         workingset.on_refault(witness, near, Need::Asked, FULL);
         assert_eq!(before - workingset.demote(FULL), SHRINK_PER_PAGE * WITNESS_SHARE);
         assert_eq!(grow_by(&mut workingset, streak - 1), 0);
+    }
+
+    #[test]
+    fn looks_go_to_newcomers_while_demoted_pages_come_back() {
+        let mut workingset = Workingset::default();
+        let crowded = Counts { active: 8000, inactive: 100, unmapped: 92, ..FULL };
+        let first = workingset.demote_of(64, crowded);
+        assert!((48..64).contains(&first), "{first}");
+        assert_eq!(workingset.demote_of(1 << 20, crowded), workingset.demote(crowded));
+        for page in (0..).filter(|page| witness(*page).is_some()).take(100) {
+            workingset.on_demotion(page);
+            workingset.on_look(page);
+            workingset.on_activation(page);
+        }
+        assert!(workingset.demote_of(64, crowded) < 40, "newcomers are not known yet");
+        let mut newcomers = (0..).filter(|page| witness(*page).is_some()).skip(100);
+        (&mut newcomers).take(100).for_each(|page| workingset.on_look(page));
+        assert_eq!(workingset.demote_of(64, crowded), 4);
+        let room = Counts { active: 7000, inactive: 900, ..FULL };
+        assert_eq!(workingset.demote_of(64, room), 0, "newcomers have their share");
     }
 
     #[test]

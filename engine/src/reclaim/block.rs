@@ -15,14 +15,25 @@ use crate::state::unmap_lock::Parts;
 use crate::sys::{PAGE_BYTES, clock};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
-use userswap_policy::block::{BLOCK_PAGES, EXTENTS, Way, pays};
+use userswap_policy::block::{BLOCK_PAGES, EXTENTS, ReclaimWay, Way, pays};
 use userswap_policy::lru::ListId;
+use userswap_policy::workingset::Activity;
 
 /// Blocks that are looked at for one that may be taken: of some a page is being written or read just now.
 const CANDIDATES: usize = 16;
 
 /// Pages of the list that are looked at for those blocks.
 const LOOKED_AT_MAX: u32 = 1 << 10;
+
+/// Pages of a block that are mapped.
+#[derive(Clone, Copy, Default)]
+struct InBlock {
+    mapped: u32,
+    /// On the node that wants room.
+    own: u32,
+    /// When they were mapped: active.
+    active: u32,
+}
 
 impl Core {
     /// Unmaps the block of the oldest inactive page, if blocks are what costs less; None if not. Afterwards `scratch`
@@ -89,7 +100,7 @@ impl Core {
     /// Some of the pages that are the next to leave, each of another block.
     fn oldest_of(&self, node: &Node) -> [Option<PageIndex>; CANDIDATES] {
         let mut state = node.lock();
-        let demoted = state.demote(CANDIDATES as u32);
+        let demoted = state.demote(1);
         state.retry_unevictable();
         count(&self.counters.pgdeactivate, demoted.into());
         let mut next = state.lists.oldest(ListId::Inactive);
@@ -129,11 +140,15 @@ impl Core {
         let ranges = EXTENTS.map(|extent| self.block_of(page, extent));
         let mut state = node.lock();
         let (range, mapped) = ranges.into_iter().flatten().find_map(|range| {
-            let (mapped, own) = self.look_at_block(&state, range, blocks)?;
+            let InBlock { mapped, own, active } = self.look_at_block(&state, range, blocks)?;
+            let back = match self.reclaim_way() {
+                ReclaimWay::Blocks => 0,
+                _ => state.workingset.expected_back(mapped - active, active),
+            };
             // The loan for copies is paid back by what leaves of the node's own. With one for what others have here as well,
             // both would exceed their budgets, if no device took the copies without end.
             let has_room = state.available() >= mapped - own;
-            (pays(mapped, own) && has_room).then_some((range, mapped))
+            (pays(mapped, own, back) && has_room).then_some((range, mapped))
         })?;
         for (index, page) in (0..).zip(range.first..range.end()) {
             let seen = blocks.seen[index];
@@ -156,15 +171,14 @@ impl Core {
         Some((range, mapped))
     }
 
-    /// Looks at the words of a range, and counts mapped pages, all and those of the node; None when a page of it is owned, or
-    /// not to be touched.
+    /// Looks at the words of a range, and counts mapped pages; None when a page of it is owned, or not to be touched.
     fn look_at_block(
         &self,
         state: &NodeState,
         range: PageRange,
         blocks: &mut Blocks,
-    ) -> Option<(u32, u32)> {
-        let (mut mapped, mut own) = (0, 0);
+    ) -> Option<InBlock> {
+        let mut found = InBlock::default();
         for (seen, page) in blocks.seen.iter_mut().zip(range.first..range.end()) {
             *seen = self.pages.load(page);
             match seen.state() {
@@ -173,13 +187,14 @@ impl Core {
                 PageState::Resident { pins: 0, node, .. } | PageState::Clean { node, .. }
                     if state.lists.list_of(page) != Some(ListId::Unevictable) =>
                 {
-                    mapped += 1;
-                    own += u32::from(node == state.id());
+                    found.mapped += 1;
+                    found.own += u32::from(node == state.id());
+                    found.active += u32::from(seen.standing().activity == Activity::Active);
                 }
                 _ => return None,
             }
         }
-        Some((mapped, own))
+        Some(found)
     }
 
     /// The first pages of a block, which are owned, are what they were.
@@ -268,6 +283,7 @@ fn take_off_lists(state: &mut NodeState, range: PageRange, blocks: &Blocks) -> b
         if state.lists.list_of(page) == Some(ListId::Active) {
             state.workingset.on_demotion(page);
         }
+        state.workingset.on_look(page);
         state.lists.remove(page);
     }
     true

@@ -71,6 +71,7 @@ impl Core {
             scanned += 1;
             let word = self.pages.load(page);
             if self.claim_victim(&state, page, scratch) {
+                state.workingset.on_look(page);
                 along += self.claim_neighbours_of(&mut state, page, word.standing(), scratch);
             }
         }
@@ -132,6 +133,7 @@ impl Core {
                 && self.claim_victim(state, neighbour, scratch)
             {
                 state.lists.remove(neighbour);
+                state.workingset.on_look(neighbour);
                 neighbour = (i64::from(neighbour) + step) as PageIndex;
             }
         }

@@ -97,7 +97,7 @@ impl Core {
                 }
                 Origin::Again | Origin::Unasked => Activity::Inactive,
                 Origin::SecondChance => {
-                    state.workingset.on_activation();
+                    state.workingset.on_activation(page);
                     count(&self.counters.pgactivate, 1);
                     Activity::Active
                 }

@@ -69,7 +69,7 @@ impl Ours {
             State::Mapped => return Outcome::Hit,
             State::Cached => {
                 self.lists.remove(page);
-                self.workingset.on_activation();
+                self.workingset.on_activation(page);
                 self.soft += 1;
                 (Activity::Active, Outcome::Soft)
             }
@@ -121,13 +121,15 @@ impl Ours {
             return;
         }
         while self.pressure() != Pressure::Balanced {
-            for _ in 0..self.workingset.demote(self.counts()).min(BATCH) {
+            let counts = self.counts();
+            for _ in 0..self.workingset.demote_of(BATCH, counts) {
                 let page = self.lists.pop_oldest(ListId::Active).expect("there are so many");
                 self.workingset.on_demotion(page);
                 self.lists.push_oldest(ListId::Inactive, page);
             }
             for _ in 0..BATCH {
                 let Some(page) = self.lists.pop_oldest(ListId::Inactive) else { break };
+                self.workingset.on_look(page);
                 self.states[page as usize] = State::Cached;
                 self.lists.push_newest(ListId::Cached, page);
             }

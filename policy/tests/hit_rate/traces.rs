@@ -52,6 +52,7 @@ pub fn all() -> Vec<Trace> {
     traces.push(sliding(80));
     traces.push(filled_once(70));
     traces.push(filled_once(90));
+    traces.push(built_beside());
     traces.extend(recorded::ALL.iter().flat_map(real));
     traces
 }
@@ -143,6 +144,21 @@ fn filled_once(percent: u32) -> Trace {
     let filled = set..set + BUDGET / 2;
     let pages = before.into_iter().chain(filled).chain(after).collect();
     plain(format!("a set of {percent} % of memory, half of it filled once between"), pages)
+}
+
+/// A table of 90 % of memory that is used at random while memory for 40 % is filled once, as by a join, and afterwards.
+fn built_beside() -> Trace {
+    let mut random = Random(7);
+    let budget = 8 * BUDGET;
+    let (table, filled) = (budget / 10 * 9, budget / 10 * 4);
+    let mut pages = Vec::new();
+    for page in table..table + filled {
+        pages.push(page);
+        pages.extend((0..60).map(|_| random.below(table)));
+    }
+    pages.extend((0..30 * budget).map(|_| random.below(table)));
+    let name = format!("a table of 90 % of memory, 40 % filled once beside it, for {budget} pages");
+    Trace { budget, ..plain(name, pages) }
 }
 
 /// A real program, with memory for a half and for three quarters of its pages.
