@@ -61,7 +61,8 @@ impl Looks {
 
     /// A page that was looked at has come back.
     pub fn on_return(&mut self, page: Looked) {
-        self.found(page).returned += 1;
+        let found = self.found(page);
+        found.returned = (found.returned + 1).min(found.looked);
     }
 
     /// How many of so many newcomers and active pages are expected to come back; nothing known, half of them.
@@ -80,7 +81,7 @@ impl Looks {
     /// The share of looks that is for demoted pages, of [`ONE`]. Nothing known, most are: a program that moves to new memory has
     /// done with its old one, and has not used all of the new one yet.
     fn share(&self) -> u64 {
-        // Squared: half as many looks for what comes back a third more often.
+        // Squared: a quarter as many looks for what comes back twice as often.
         let [newcomers, demoted] =
             [self.newcomers.share(2), self.demoted.share(1)].map(|share| (share * share).max(1));
         (newcomers * ONE / (newcomers + demoted)).max(ONE / u64::from(LEAST))

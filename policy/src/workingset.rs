@@ -47,6 +47,8 @@ const GRAIN_BITS: u32 = 6;
 const MAPPED_SHARE: u32 = 16;
 /// Newcomers that stay mapped at least: two of the engine's batches, or one of them would leave none.
 const MAPPED_MIN: u32 = 512;
+/// Pages that are looked at together at least, where newcomers are few: a call for each would cost more than a soft fault.
+const LOOKS_LEAST: u32 = 64;
 /// While active pages are regretted, one refault in so many is activated.
 pub const REGRETFUL: u32 = 8;
 /// Refaults for which one regretted page is remembered.
@@ -244,7 +246,10 @@ impl Workingset {
     pub fn demote_of(&mut self, looks: u32, counts: Counts) -> u32 {
         match self.demote(counts) {
             0 => 0,
-            surplus => surplus.min(self.looks.of(looks)),
+            surplus => {
+                let missing = LOOKS_LEAST.min(looks).saturating_sub(counts.inactive);
+                surplus.min(self.looks.of(looks).max(missing))
+            }
         }
     }
 

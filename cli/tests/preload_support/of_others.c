@@ -82,6 +82,8 @@ static void refused(void) {
     MUST(process_vm_readv(other, &here, 1, many, 1025, 0) == -1 && errno == EINVAL);
     MUST(process_vm_readv(other, many, 1025, many, 1024, 0) == -1 && errno == EINVAL);
     MUST(process_vm_readv(other, many, 1024, huge, 2, 0) == -1 && errno == EINVAL);
+    struct iovec beyond[2] = {{got, 1 << 20}, {(void *)0xffff800000000000, 8}}, long_one = {own, (1 << 20) + 8};
+    MUST(process_vm_readv(other, beyond, 2, &long_one, 1, 0) == -1 && errno == EFAULT);
     here.iov_base = (void *)64;
     MUST(process_vm_readv(other, &here, 1, &there, 1, 0) == -1 && errno == EFAULT);
     MUST(read_at(guarded + 2 * PAGE, PAGE) == PAGE && ((char *)got)[1] == 3);

@@ -51,7 +51,18 @@ impl Other {
         let theirs = directory::candidates(user, |_| None).into_iter();
         let theirs = theirs.filter(|place| directory::check_private(place, user).is_ok());
         let places = own.map(Path::to_path_buf).into_iter().chain(theirs);
-        Some(Self { socket: socket_of(pid, places)?, connection: None })
+        Self::at(pid, places)
+    }
+
+    /// Where somebody listens for a process.
+    fn at(pid: u32, places: impl Iterator<Item = PathBuf>) -> Option<Self> {
+        let file = EngineName { pid, number: 1 }.file();
+        let mut sockets = places.map(|place| place.join(&file));
+        sockets.find_map(|socket| match Connection::to(&socket) {
+            Ok(connection) => Some(Self { socket, connection: Some(connection) }),
+            Err(Refusal::Busy) => Some(Self { socket, connection: None }),
+            Err(Refusal::Gone) => None,
+        })
     }
 
     /// Has pages brought in; how many bytes from the first on were there a moment ago, 1 MiB at most. None if nobody
@@ -90,13 +101,6 @@ impl Other {
             Ok(_) | Err(_) => Err(Refusal::Gone),
         }
     }
-}
-
-/// The socket of a process that somebody listens at.
-fn socket_of(pid: u32, places: impl Iterator<Item = PathBuf>) -> Option<PathBuf> {
-    let file = EngineName { pid, number: 1 }.file();
-    let mut sockets = places.map(|place| place.join(&file)).filter(|socket| socket.exists());
-    sockets.find(|socket| !directory::is_stale(socket))
 }
 
 /// A client's place at the other's engine.
@@ -228,6 +232,6 @@ mod tests {
         assert!(Other::of(u32::MAX, Some(live.path())).is_none());
         drop(UnixListener::bind(stale.path().join(&name)).unwrap());
         let places = [stale.path(), live.path()].map(Path::to_path_buf);
-        assert_eq!(socket_of(own, places.into_iter()), Some(socket));
+        assert_eq!(Other::at(own, places.into_iter()).unwrap().socket, socket);
     }
 }

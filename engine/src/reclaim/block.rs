@@ -79,6 +79,7 @@ impl Core {
             return None;
         }
         self.account_for_block(range, blocks);
+        note_looks(&mut node.lock(), range, blocks);
         drop(guard);
         for (index, page) in (0..).zip(range.first..range.end()) {
             self.settle_page(page, (blocks.seen[index], blocks.outcomes[index]), scratch);
@@ -283,10 +284,18 @@ fn take_off_lists(state: &mut NodeState, range: PageRange, blocks: &Blocks) -> b
         if state.lists.list_of(page) == Some(ListId::Active) {
             state.workingset.on_demotion(page);
         }
-        state.workingset.on_look(page);
         state.lists.remove(page);
     }
     true
+}
+
+/// What has left a block has its second chance on the node that has the copies, whose it was before.
+fn note_looks(state: &mut NodeState, range: PageRange, blocks: &Blocks) {
+    for (outcome, page) in blocks.outcomes.iter().zip(range.first..range.end()) {
+        if matches!(outcome, Unmapped::Frame(_)) {
+            state.workingset.on_look(page);
+        }
+    }
 }
 
 fn has_pages_of(node: NodeId, blocks: &Blocks, range: PageRange) -> bool {

@@ -62,7 +62,7 @@ impl Core {
         let most = quota.unmap.min(BATCH);
         let mut state = node.lock();
         scratch.clear();
-        let demoted = state.demote(BATCH as u32);
+        let demoted = state.demote(quota.scan.min(most as u32));
         state.retry_unevictable();
         count(&self.counters.pgdeactivate, demoted.into());
         let (mut scanned, mut along) = (0, 0);

@@ -26,7 +26,7 @@ impl List {
     /// What the kernel would transfer of all of them; nothing of a list that it will refuse.
     pub fn bytes(&self) -> usize {
         let (mut count, mut sum) = (0, 0_usize);
-        for part in self.parts().take_while(|part| part.iov_len <= isize::MAX as usize) {
+        for part in self.parts().take_while(is_of_programs) {
             (count, sum) = (count + 1, sum.saturating_add(part.iov_len));
         }
         if count == self.1 { sum.min(TRANSFER_MAX_BYTES) } else { 0 }
@@ -65,6 +65,12 @@ impl List {
         }
         chosen
     }
+}
+
+/// Whether a buffer has a length that the kernel takes, and lies where programs are.
+fn is_of_programs(part: &iovec) -> bool {
+    let end = part.iov_base.addr().checked_add(part.iov_len);
+    end.is_some_and(|end| end <= isize::MAX as usize)
 }
 
 /// Some parts of a list, in a list of its own.

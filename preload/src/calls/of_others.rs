@@ -122,6 +122,10 @@ impl Asked {
         let _blocked = Blocked::new();
         let other = self.0.get_or_insert_with(|| access.other()).as_mut();
         let bytes = other.and_then(|it| it.populate(part.iov_base.addr(), part.iov_len));
+        if bytes.is_none() {
+            // Whoever has not answered is not waited for again.
+            self.0 = Some(None);
+        }
         bytes.is_some_and(|bytes| bytes > 0)
     }
 }
