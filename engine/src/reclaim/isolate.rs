@@ -70,8 +70,7 @@ impl Core {
             let Some(page) = state.pop_inactive() else { break };
             scanned += 1;
             let word = self.pages.load(page);
-            if self.claim_victim(&state, page, scratch) {
-                state.workingset.on_look(page);
+            if self.claim_victim(&mut state, page, scratch) {
                 along += self.claim_neighbours_of(&mut state, page, word.standing(), scratch);
             }
         }
@@ -82,7 +81,7 @@ impl Core {
 
     /// Owns a page of this node in Leaving; the caller sees to it that the page is on no list. False when it is not
     /// to be reclaimed.
-    fn claim_victim(&self, state: &NodeState, page: PageIndex, scratch: &mut Scratch) -> bool {
+    fn claim_victim(&self, state: &mut NodeState, page: PageIndex, scratch: &mut Scratch) -> bool {
         loop {
             let seen = self.pages.load(page);
             // Pinned pages are listed again when they are unpinned; a page that was meanwhile mapped on another
@@ -93,6 +92,7 @@ impl Core {
             }
             if self.pages.claim(page, seen, PageState::Leaving { slot }) {
                 self.add_victim(page, seen, scratch);
+                state.workingset.on_look(page);
                 return true;
             }
             // Its slot was freed, or it was pinned: whatever changed the word counts on finding the page listed,
@@ -133,7 +133,6 @@ impl Core {
                 && self.claim_victim(state, neighbour, scratch)
             {
                 state.lists.remove(neighbour);
-                state.workingset.on_look(neighbour);
                 neighbour = (i64::from(neighbour) + step) as PageIndex;
             }
         }

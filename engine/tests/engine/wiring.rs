@@ -279,6 +279,39 @@ fn an_unmap_lock_is_taken_once_for_a_batch() {
 }
 
 /// A background reclaimer that meets a taken lock has the turn until its node is balanced.
+/// Pages of a thousand newcomers and of as many active ones that are expected back from a second chance.
+fn expected_back(engine: &Engine) -> (u32, u32) {
+    let state = engine.core().nodes[0].lock();
+    (state.workingset.expected_back(1000, 0), state.workingset.expected_back(0, 1000))
+}
+
+#[test]
+fn what_has_its_second_chance_and_what_comes_back_are_told_to_the_working_set() {
+    limit(60);
+    let engine = engine(WAYS[0]);
+    assert_eq!(expected_back(&engine), (500, 500), "nothing is known");
+    let region = engine.map(48 * MIB).unwrap();
+    let pages = Pages::of(&region);
+    pages.fill_all(1);
+    let (newcomers, _) = expected_back(&engine);
+    assert!(newcomers < 100, "{newcomers} of 1000 are expected back, of a scan");
+    let core = engine.core();
+    let first = core.arena.page_of(pages.address);
+    let has_second_chance =
+        |page: &usize| matches!(core.pages.state(first + *page as u32), PageState::Cached { .. });
+    let mut next = 0;
+    eventually("what is used comes back", || {
+        // What asks for frames has more pages looked at.
+        (next..next + 32).for_each(|page| pages.check(page % pages.count, 1));
+        next += 32;
+        (0..pages.count).filter(has_second_chance).for_each(|page| pages.check(page, 1));
+        let (newcomers, active) = expected_back(&engine);
+        newcomers > 200 || active > 600
+    });
+    pages.check_all(1);
+    audit(&engine);
+}
+
 #[test]
 fn a_reclaimer_that_collides_is_exclusive_until_its_node_is_balanced() {
     limit(60);
