@@ -56,7 +56,7 @@ pub enum End {
     Closed,
     /// No line within the time.
     Silent,
-    /// A line beyond [`REQUEST_BYTES_MAX`].
+    /// A longer line than is waited for.
     TooLong,
     /// The engine ends.
     Stopping,
@@ -65,7 +65,9 @@ pub enum End {
 /// A stream, and what was read of it beyond the last line.
 pub struct Connection<'a> {
     stream: &'a UnixStream,
-    stop: &'a Stop,
+    stop: Option<&'a Stop>,
+    /// The longest line that is waited for, in bytes.
+    longest: usize,
     unread: Vec<u8>,
 }
 
@@ -76,7 +78,12 @@ impl<'a> Connection<'a> {
     /// The stream takes no time-out.
     pub fn new(stream: &'a UnixStream, stop: &'a Stop) -> io::Result<Self> {
         stream.set_write_timeout(Some(ANSWER_TIME_MAX))?;
-        Ok(Self { stream, stop, unread: Vec::new() })
+        Ok(Self { stream, stop: Some(stop), longest: REQUEST_BYTES_MAX, unread: Vec::new() })
+    }
+
+    /// For a client: nothing but its patience ends what it waits for, lines of so many bytes at most.
+    pub fn of_client(stream: &'a UnixStream, longest: usize) -> Self {
+        Self { stream, stop: None, longest, unread: Vec::new() }
     }
 
     /// The next line without its end, waited for as long as `patience`.
@@ -95,7 +102,8 @@ impl<'a> Connection<'a> {
             }
             // Rounded up, or the last millisecond would be a busy loop.
             let left_ms = i32::try_from(left.as_millis()).unwrap_or(i32::MAX - 1) + 1;
-            fd::poll(&[self.stream.as_raw_fd(), self.stop.event.as_raw_fd(), -1], left_ms);
+            let stop = self.stop.map_or(-1, |stop| stop.event.as_raw_fd());
+            fd::poll(&[self.stream.as_raw_fd(), stop, -1], left_ms);
         }
     }
 
@@ -105,7 +113,7 @@ impl<'a> Connection<'a> {
     /// The connection is to end.
     pub fn waiting_line(&mut self) -> Result<Option<Vec<u8>>, End> {
         loop {
-            if self.stop.is_now() {
+            if self.stop.is_some_and(Stop::is_now) {
                 return Err(End::Stopping);
             }
             if let Some(end) = self.unread.iter().position(|byte| *byte == b'\n') {
@@ -113,7 +121,7 @@ impl<'a> Connection<'a> {
                 line.pop();
                 return Ok(Some(line));
             }
-            if self.unread.len() > REQUEST_BYTES_MAX {
+            if self.unread.len() > self.longest {
                 return Err(End::TooLong);
             }
             let mut piece = [0; PIECE_BYTES];

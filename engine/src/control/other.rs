@@ -2,13 +2,14 @@
 //!
 //! The thread that asks is the program's. It waits for the other's devices as it would in the kernel, but not for ever: the other
 //! may be stopped.
+use super::connection::{Connection, End};
 use super::directory::{self, EngineName};
 use super::protocol::{Answer, Request};
 use super::server::TRY_AGAIN;
 use crate::sys::device_pins::value;
 use crate::sys::own_fd::Own;
 use rustix::net::SendFlags;
-use std::io::{self, ErrorKind, Read};
+use std::io::ErrorKind;
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -34,7 +35,7 @@ enum Refusal {
 /// Another process whose memory is about to be accessed, and how its engine is reached.
 pub struct Other {
     socket: PathBuf,
-    connection: Option<Connection>,
+    place: Option<Place>,
 }
 
 impl Other {
@@ -58,9 +59,9 @@ impl Other {
     fn at(pid: u32, places: impl Iterator<Item = PathBuf>) -> Option<Self> {
         let file = EngineName { pid, number: 1 }.file();
         let mut sockets = places.map(|place| place.join(&file));
-        sockets.find_map(|socket| match Connection::to(&socket) {
-            Ok(connection) => Some(Self { socket, connection: Some(connection) }),
-            Err(Refusal::Busy) => Some(Self { socket, connection: None }),
+        sockets.find_map(|socket| match Place::at(&socket) {
+            Ok(place) => Some(Self { socket, place: Some(place) }),
+            Err(Refusal::Busy) => Some(Self { socket, place: None }),
             Err(Refusal::Gone) => None,
         })
     }
@@ -81,20 +82,15 @@ impl Other {
     }
 
     fn ask(&mut self, request: &[u8]) -> Result<usize, Refusal> {
-        let connection = match self.connection.take() {
-            Some(connection) => connection,
-            None => Connection::to(&self.socket)?,
+        let place = match self.place.take() {
+            Some(place) => place,
+            None => Place::at(&self.socket)?,
         };
         // One that is not let in finds the connection closed; one whose process has ended does not come to the next.
-        rustix::net::send(&*connection.0, request, SendFlags::NOSIGNAL)
-            .map_err(|_| Refusal::Busy)?;
-        let line = connection.line().map_err(|error| match error.kind() {
-            ErrorKind::WouldBlock => Refusal::Gone,
-            _ => Refusal::Busy,
-        })?;
-        match serde_json::from_slice(&line) {
+        rustix::net::send(&*place.0, request, SendFlags::NOSIGNAL).map_err(|_| Refusal::Busy)?;
+        match serde_json::from_slice(&place.line()?) {
             Ok(Answer::Populated { bytes }) => {
-                self.connection = Some(connection);
+                self.place = Some(place);
                 Ok(bytes as usize)
             }
             Ok(Answer::Error { message }) if message.ends_with(TRY_AGAIN) => Err(Refusal::Busy),
@@ -104,10 +100,10 @@ impl Other {
 }
 
 /// A client's place at the other's engine.
-struct Connection(Own<UnixStream>);
+struct Place(Own<UnixStream>);
 
-impl Connection {
-    fn to(socket: &Path) -> Result<Self, Refusal> {
+impl Place {
+    fn at(socket: &Path) -> Result<Self, Refusal> {
         let stream = directory::connect(socket).map_err(|error| match error.kind() {
             ErrorKind::WouldBlock => Refusal::Busy,
             _ => Refusal::Gone,
@@ -118,28 +114,16 @@ impl Connection {
     }
 
     /// An answer, which is all that comes.
-    fn line(&self) -> io::Result<Vec<u8>> {
-        let (mut line, deadline) = (Vec::new(), Instant::now() + PATIENCE);
-        let mut part = [0; ANSWER_BYTES];
-        while !line.ends_with(b"\n") {
-            let left = deadline.saturating_duration_since(Instant::now());
-            // No time at all would be for ever.
-            self.0.set_read_timeout(Some(left.max(PAUSE)))?;
-            let count = (&*self.0).read(&mut part)?;
-            line.extend_from_slice(&part[..count]);
-            match count {
-                0 => return Err(ErrorKind::UnexpectedEof.into()),
-                _ if line.len() > ANSWER_BYTES || left.is_zero() => {
-                    return Err(ErrorKind::WouldBlock.into());
-                }
-                _ => {}
-            }
-        }
-        Ok(line)
+    fn line(&self) -> Result<Vec<u8>, Refusal> {
+        let answer = Connection::of_client(&self.0, ANSWER_BYTES).next_line(PATIENCE);
+        answer.map_err(|end| match end {
+            End::Closed => Refusal::Busy,
+            End::Silent | End::TooLong | End::Stopping => Refusal::Gone,
+        })
     }
 }
 
-impl Drop for Connection {
+impl Drop for Place {
     fn drop(&mut self) {
         // A child forked meanwhile has its descriptor too: the other's engine is not to wait for its end. An error means
         // that there is no connection any more.
@@ -156,7 +140,7 @@ fn field(status: &[u8], name: &[u8], index: usize) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::{BufRead, BufReader, Write};
+    use std::io::{BufRead, BufReader, Read, Write};
     use std::os::unix::net::UnixListener;
 
     /// Answers each connection with one of the lines, after its request or, of a refusal, before.
@@ -177,7 +161,7 @@ mod tests {
             }
             asked
         });
-        let mut other = Other { socket, connection: None };
+        let mut other = Other { socket, place: None };
         let found = other.populate(8192, 5);
         (found, served.join().unwrap())
     }
@@ -199,7 +183,7 @@ mod tests {
         const UNKNOWN: &str = "{\"answer\":\"error\",\"message\":\"unknown variant\"}\n";
         assert_eq!(answered(&[UNKNOWN]).0, None, "not asked again");
         let nowhere = PathBuf::from("/nonexistent/1.sock");
-        let mut other = Other { socket: nowhere, connection: None };
+        let mut other = Other { socket: nowhere, place: None };
         assert_eq!(other.populate(0, 1), None);
     }
 
@@ -207,15 +191,15 @@ mod tests {
     fn an_answer_has_an_end() {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         theirs.write_all(&[b' '; 2 * ANSWER_BYTES]).unwrap();
-        let found = Connection(Own::new(ours)).line();
-        assert_eq!(found.unwrap_err().kind(), ErrorKind::WouldBlock);
+        let found = Place(Own::new(ours)).line();
+        assert_eq!(found, Err(Refusal::Gone));
     }
 
     #[test]
     fn whoever_else_has_the_descriptor_a_place_is_given_back() {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         let _of_a_child = ours.try_clone().unwrap();
-        drop(Connection(Own::new(ours)));
+        drop(Place(Own::new(ours)));
         assert_eq!(theirs.read(&mut [0]).unwrap(), 0);
     }
 

@@ -278,7 +278,6 @@ fn an_unmap_lock_is_taken_once_for_a_batch() {
     assert!(unmapped / locked >= 32, "{unmapped} pages in {locked} goes");
 }
 
-/// A background reclaimer that meets a taken lock has the turn until its node is balanced.
 /// Pages of a thousand newcomers and of as many active ones that are expected back from a second chance.
 fn expected_back(engine: &Engine) -> (u32, u32) {
     let state = engine.core().nodes[0].lock();
@@ -312,6 +311,7 @@ fn what_has_its_second_chance_and_what_comes_back_are_told_to_the_working_set() 
     audit(&engine);
 }
 
+/// A background reclaimer that meets a taken lock has the turn until its node is balanced.
 #[test]
 fn a_reclaimer_that_collides_is_exclusive_until_its_node_is_balanced() {
     limit(60);

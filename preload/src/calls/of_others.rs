@@ -112,7 +112,7 @@ impl Access {
     }
 }
 
-/// Who is asked for pages, as soon as some are missing.
+/// Who is asked for pages: nobody was looked for before some are missing, and then there may be nobody who answers.
 #[derive(Default)]
 struct Asked(Option<Option<Other>>);
 

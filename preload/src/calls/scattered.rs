@@ -30,8 +30,7 @@ fn long_of_stream(fd: c_int, message: *const msghdr) -> Option<(msghdr, List)> {
     }
     let message: msghdr = Reader::default().value(message as usize)?;
     let list = List(message.msg_iov, message.msg_iovlen);
-    let is_long = (1..=LIST_MAX).contains(&list.1) && list.bytes() > PIECE_BYTES;
-    (is_long && !raw::has_messages(fd)).then_some((message, list))
+    (list.bytes() > PIECE_BYTES && !raw::has_messages(fd)).then_some((message, list))
 }
 
 /// Keeps what a message has beside its parts.
