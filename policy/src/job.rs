@@ -35,8 +35,10 @@ pub enum Move {
 const MOVE_SHARE: u32 = 16;
 /// A step down takes at most one in so many pages: the rates that follow say whether to go on.
 const STEP_SHARE: u32 = 4;
-/// Refaults in a second that double a weight once more; below it a member counts as idle.
+/// Refaults in a second below which a member counts as idle; each doubling beyond adds [`DOUBLING`] to its weight.
 const RATE_UNIT: u32 = 8;
+/// What a doubling weighs; an idle member weighs 1.
+const DOUBLING: u64 = 16;
 
 /// Between two looks at a rate half of the older one stays.
 pub fn smoothed(before: u32, refaults: u64, elapsed_ms: u64) -> u32 {
@@ -48,12 +50,12 @@ pub fn smoothed(before: u32, refaults: u64, elapsed_ms: u64) -> u32 {
 impl Standing {
     /// Grows with the logarithm of the rate: rates differ by more than memory could make up for.
     fn weight(self) -> u64 {
-        1 + u64::from((self.rate / RATE_UNIT + 1).ilog2())
+        1 + DOUBLING * u64::from((self.rate / RATE_UNIT + 1).ilog2())
     }
 
     /// What it should have when the water stands at `level`.
     fn at(self, level: u64) -> u32 {
-        let poured = u64::from(self.floor) + self.weight() * level;
+        let poured = u64::from(self.floor) + self.weight() * level / DOUBLING;
         poured.min(u64::from(self.demand.max(self.floor))) as u32
     }
 }
@@ -61,7 +63,7 @@ impl Standing {
 /// The highest level that the budget reaches; none where the floors alone are more than it.
 fn level(members: impl Iterator<Item = Standing> + Clone, budget: u32) -> u64 {
     let poured = |level: u64| members.clone().map(|other| u64::from(other.at(level))).sum::<u64>();
-    let (mut low, mut high) = (0u64, u64::from(budget));
+    let (mut low, mut high) = (0u64, u64::from(budget) * DOUBLING);
     while low < high {
         let level = (low + high).div_ceil(2);
         if poured(level) <= u64::from(budget) { low = level } else { high = level - 1 }
@@ -127,7 +129,7 @@ mod tests {
     fn an_idle_member_gives_way_to_a_busy_one_but_keeps_its_floor() {
         let members = [standing(1000, 1000, 0), standing(100, 2000, 8 * 1023)];
         let [idle, busy] = targets(&members, 1100)[..] else { panic!("two members") };
-        assert!(idle >= 100 && busy > 8 * (idle - 100), "{idle} {busy}");
+        assert!(idle >= 100 && busy > 100 * (idle - 100), "{idle} {busy}");
     }
 
     #[test]
@@ -199,7 +201,7 @@ mod tests {
             // Page by page instead of by halving.
             let mut level = 0u64;
             let poured = |level| members.iter().map(|it| u64::from(it.at(level))).sum::<u64>();
-            while level < u64::from(budget) && poured(level + 1) <= u64::from(budget) {
+            while level < u64::from(budget) * DOUBLING && poured(level + 1) <= u64::from(budget) {
                 level += 1;
             }
             for (member, target) in members.iter().zip(&found) {
