@@ -40,11 +40,22 @@ const RATE_UNIT: u32 = 8;
 /// What a doubling weighs; an idle member weighs 1.
 const DOUBLING: u64 = 16;
 
-/// Between two looks at a rate half of the older one stays.
+/// In which a rate falls by half, in milliseconds, when refaults cease.
+const HALF_MS: u64 = 1000;
+
+/// A rate after so many refaults in so long. It rises at once, halfway to the new one, and falls slowly: a member that fits does
+/// not refault, and what it did with less is the only sign that it would again.
 pub fn smoothed(before: u32, refaults: u64, elapsed_ms: u64) -> u32 {
     let now = refaults.saturating_mul(1000) / elapsed_ms.max(1);
     let now = u32::try_from(now).unwrap_or(u32::MAX);
-    before.midpoint(now)
+    if now >= before { before.midpoint(now) } else { now.max(faded(before, elapsed_ms)) }
+}
+
+/// What is left of a rate after so long; straight lines between its halvings.
+fn faded(rate: u32, elapsed_ms: u64) -> u32 {
+    let halvings = u32::try_from(elapsed_ms / HALF_MS).unwrap_or(u32::MAX);
+    let halved = u64::from(rate.checked_shr(halvings).unwrap_or(0));
+    (halved * (2 * HALF_MS - elapsed_ms % HALF_MS) / (2 * HALF_MS)) as u32
 }
 
 impl Standing {
@@ -167,21 +178,58 @@ mod tests {
                 let refaults = if busy[index] { u64::from(missing) } else { 0 };
                 members[index].demand = demands[index];
                 members[index].rate = smoothed(members[index].rate, refaults, 100);
-                let held: u32 = members.iter().map(|member| member.share).sum();
-                match decide(members[index], members.into_iter(), BUDGET) {
-                    Move::Keep => {}
-                    Move::Grow(to) => {
-                        let free = BUDGET - held;
-                        members[index].share += (to - members[index].share).min(free);
-                    }
-                    Move::Shrink(to) => members[index].share = to,
-                }
+                take(&mut members, index, BUDGET);
             }
         }
         let [first, second, idle] = members.map(|member| member.share);
         assert!(first.abs_diff(second) < 800, "{members:?}");
         assert!(idle < 1500, "{members:?}");
         assert!(first + second + idle > BUDGET - 1500, "{members:?}");
+    }
+
+    #[test]
+    fn rates_rise_at_once_and_fall_by_half_in_a_second() {
+        assert_eq!(smoothed(0, 100, 100), 500);
+        assert_eq!(smoothed(1000, 0, 1000), 500);
+        assert_eq!(smoothed(1000, 0, 500), 750);
+        assert_eq!(smoothed(1000, 0, 1500), 375);
+        assert_eq!(smoothed(1000, 90, 100), 950, "slowly, but not below what there is");
+        assert_eq!(smoothed(1000, 96, 100), 960);
+        assert_eq!([smoothed(u32::MAX, 0, u64::MAX), smoothed(1, 0, 100)], [0, 0]);
+        assert_eq!(smoothed(7, u64::MAX, 0), 7u32.midpoint(u32::MAX));
+    }
+
+    /// Beside a large member that refaults all the time a smaller one, whose pages are used a hundred times as often, is not made to lose
+    /// them again and again only because it does not refault as long as it has them.
+    #[test]
+    fn a_member_that_fits_does_not_lose_what_it_uses_time_and_again() {
+        const BUDGET: u32 = 10_000;
+        let demands = [4000u32, 12_000];
+        let mut members = [standing(2000, demands[0], 0), standing(8000, demands[1], 0)];
+        let mut missed = 0;
+        for look in 0..600 {
+            for index in 0..members.len() {
+                let missing = u64::from(demands[index].saturating_sub(members[index].share));
+                let refaults = if index == 0 { missing * 5 } else { missing / 20 };
+                missed += if index == 0 && look >= 100 { refaults } else { 0 };
+                members[index].rate = smoothed(members[index].rate, refaults, 100);
+                take(&mut members, index, BUDGET);
+            }
+        }
+        assert!(missed < 500 * 4000 * 5 / 40, "{missed} refaults, {members:?}");
+    }
+
+    /// One member does what it should.
+    fn take(members: &mut [Standing], index: usize, budget: u32) {
+        let held: u32 = members.iter().map(|member| member.share).sum();
+        match decide(members[index], members.iter().copied(), budget) {
+            Move::Keep => {}
+            Move::Grow(to) => {
+                let free = budget - held;
+                members[index].share += (to - members[index].share).min(free);
+            }
+            Move::Shrink(to) => members[index].share = to,
+        }
     }
 
     fn any_standing() -> impl Strategy<Value = Standing> {
