@@ -16,8 +16,8 @@ pub struct Standing {
     pub floor: u32,
     /// Pages that it could use.
     pub demand: u32,
-    /// Pages that it refaults in a second.
-    pub rate: u32,
+    /// Pages that it refaults in a second, the last ones counting most; none if nothing counts them.
+    pub rate: Option<u32>,
 }
 
 /// What a member is to do about its share.
@@ -35,12 +35,12 @@ pub enum Move {
 const MOVE_SHARE: u32 = 16;
 /// A step down takes at most one in so many pages: the rates that follow say whether to go on.
 const STEP_SHARE: u32 = 4;
-/// Refaults in a second below which a member counts as idle; each doubling beyond adds [`DOUBLING`] to its weight.
-const RATE_UNIT: u32 = 8;
-/// What a doubling weighs; an idle member weighs 1.
+/// Refaults in a second that double a weight: so many are the first doubling, and each further one is twice as many.
+const RATE_UNIT: u64 = 8;
+/// What a doubling weighs; an idle member weighs 1, and one of which nothing is known as much as a doubling.
 const DOUBLING: u64 = 16;
 
-/// In which a rate falls by half, in milliseconds, when refaults cease.
+/// In which a rate falls by half when refaults cease, in milliseconds.
 const HALF_MS: u64 = 1000;
 
 /// A rate after so many refaults in so long. It rises at once, halfway to the new one, and falls slowly: a member that fits does
@@ -51,17 +51,23 @@ pub fn smoothed(before: u32, refaults: u64, elapsed_ms: u64) -> u32 {
     if now >= before { before.midpoint(now) } else { now.max(faded(before, elapsed_ms)) }
 }
 
-/// What is left of a rate after so long; straight lines between its halvings.
+/// What is left of a rate after so long. Between halvings 1 - 2x/3 + x²/6 stands for 2 to the power of -x, so that many short
+/// times together are as one.
 fn faded(rate: u32, elapsed_ms: u64) -> u32 {
     let halvings = u32::try_from(elapsed_ms / HALF_MS).unwrap_or(u32::MAX);
     let halved = u64::from(rate.checked_shr(halvings).unwrap_or(0));
-    (halved * (2 * HALF_MS - elapsed_ms % HALF_MS) / (2 * HALF_MS)) as u32
+    let (part, whole) = (elapsed_ms % HALF_MS, 6 * HALF_MS * HALF_MS);
+    (halved * (whole - 4 * HALF_MS * part + part * part) / whole) as u32
 }
 
 impl Standing {
     /// Grows with the logarithm of the rate: rates differ by more than memory could make up for.
     fn weight(self) -> u64 {
-        1 + DOUBLING * u64::from((self.rate / RATE_UNIT + 1).ilog2())
+        let Some(rate) = self.rate else { return 1 + DOUBLING };
+        // The logarithm of this, in straight lines from one power of two to the next.
+        let units = u64::from(rate) + RATE_UNIT;
+        let (whole, unit) = (units.ilog2(), RATE_UNIT.ilog2());
+        1 + DOUBLING * u64::from(whole - unit) + ((units * DOUBLING) >> whole) - DOUBLING
     }
 
     /// What it should have when the water stands at `level`.
@@ -116,7 +122,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn standing(share: u32, demand: u32, rate: u32) -> Standing {
-        Standing { share, floor: 100, demand, rate }
+        Standing { share, floor: 100, demand, rate: Some(rate) }
     }
 
     fn targets(members: &[Standing], budget: u32) -> Vec<u32> {
@@ -141,6 +147,16 @@ mod tests {
         let members = [standing(1000, 1000, 0), standing(100, 2000, 8 * 1023)];
         let [idle, busy] = targets(&members, 1100)[..] else { panic!("two members") };
         assert!(idle >= 100 && busy > 100 * (idle - 100), "{idle} {busy}");
+    }
+
+    #[test]
+    fn a_member_of_which_nothing_is_known_weighs_a_little_more_than_an_idle_one() {
+        let unknown = Standing { rate: None, ..standing(0, 9000, 0) };
+        let members = [unknown, standing(0, 9000, 0), standing(0, 9000, 8)];
+        assert_eq!(members.map(Standing::weight), [17, 1, 17]);
+        let of = |rate| standing(0, 0, rate).weight();
+        assert_eq!([of(4), of(23), of(24), of(8 * 1023)], [9, 32, 33, 161], "the more the more");
+        assert_eq!(of(u32::MAX), 1 + 29 * 16);
     }
 
     #[test]
@@ -177,7 +193,7 @@ mod tests {
                 let missing = demands[index].saturating_sub(members[index].share);
                 let refaults = if busy[index] { u64::from(missing) } else { 0 };
                 members[index].demand = demands[index];
-                members[index].rate = smoothed(members[index].rate, refaults, 100);
+                members[index].rate = members[index].rate.map(|rate| smoothed(rate, refaults, 100));
                 take(&mut members, index, BUDGET);
             }
         }
@@ -191,10 +207,15 @@ mod tests {
     fn rates_rise_at_once_and_fall_by_half_in_a_second() {
         assert_eq!(smoothed(0, 100, 100), 500);
         assert_eq!(smoothed(1000, 0, 1000), 500);
-        assert_eq!(smoothed(1000, 0, 500), 750);
-        assert_eq!(smoothed(1000, 0, 1500), 375);
-        assert_eq!(smoothed(1000, 90, 100), 950, "slowly, but not below what there is");
+        assert_eq!(smoothed(1000, 0, 500), 708);
+        assert_eq!(smoothed(1000, 0, 1500), 354);
+        assert_eq!(smoothed(1000, 90, 100), 935, "slowly, but not below what there is");
         assert_eq!(smoothed(1000, 96, 100), 960);
+        let after_looks = (0..10).fold(1_000_000, |rate, _| smoothed(rate, 0, 100));
+        assert!(
+            (480_000..=520_000).contains(&after_looks),
+            "{after_looks}: as after one of a second"
+        );
         assert_eq!([smoothed(u32::MAX, 0, u64::MAX), smoothed(1, 0, 100)], [0, 0]);
         assert_eq!(smoothed(7, u64::MAX, 0), 7u32.midpoint(u32::MAX));
     }
@@ -212,7 +233,7 @@ mod tests {
                 let missing = u64::from(demands[index].saturating_sub(members[index].share));
                 let refaults = if index == 0 { missing * 5 } else { missing / 20 };
                 missed += if index == 0 && look >= 100 { refaults } else { 0 };
-                members[index].rate = smoothed(members[index].rate, refaults, 100);
+                members[index].rate = members[index].rate.map(|rate| smoothed(rate, refaults, 100));
                 take(&mut members, index, BUDGET);
             }
         }
@@ -233,8 +254,15 @@ mod tests {
     }
 
     fn any_standing() -> impl Strategy<Value = Standing> {
-        (0..5000u32, 0..300u32, 0..9000u32, 0..100_000u32)
-            .prop_map(|(share, floor, demand, rate)| Standing { share, floor, demand, rate })
+        (0..5000u32, 0..300u32, 0..9000u32, 0..100_000u32).prop_map(
+            |(share, floor, demand, rate)| Standing {
+                share,
+                floor,
+                demand,
+                // Of some nothing is known.
+                rate: (rate % 8 != 1).then_some(rate),
+            },
+        )
     }
 
     proptest! {
@@ -246,7 +274,7 @@ mod tests {
             let found = targets(&members, budget);
             let sum: u64 = found.iter().map(|target| u64::from(*target)).sum();
             prop_assert!(sum <= floors.max(u64::from(budget)));
-            // Page by page instead of by halving.
+            // Step by step instead of by halving.
             let mut level = 0u64;
             let poured = |level| members.iter().map(|it| u64::from(it.at(level))).sum::<u64>();
             while level < u64::from(budget) * DOUBLING && poured(level + 1) <= u64::from(budget) {

@@ -92,7 +92,7 @@ pub struct MemberStatus {
     pub used_pages: u64,
     /// What it could use.
     pub demand_pages: u64,
-    /// Pages that it refaults in a second.
+    /// Pages that it refaults in a second: it rises at once, and falls by half in a second. 0 without an engine.
     pub refaults_per_second: u64,
 }
 

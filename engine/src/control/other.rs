@@ -8,6 +8,7 @@ use super::protocol::{Answer, Request};
 use super::server::TRY_AGAIN;
 use crate::sys::device_pins::value;
 use crate::sys::own_fd::Own;
+use crate::sys::peer;
 use rustix::net::SendFlags;
 use std::io::ErrorKind;
 use std::net::Shutdown;
@@ -34,6 +35,7 @@ enum Refusal {
 
 /// Another process whose memory is about to be accessed, and how its engine is reached.
 pub struct Other {
+    pid: u32,
     socket: PathBuf,
     place: Option<Place>,
 }
@@ -55,13 +57,13 @@ impl Other {
         Self::at(pid, places)
     }
 
-    /// Where somebody listens for a process.
+    /// Where a process listens: of a name that another one has, as two pid namespaces can share a directory, nobody is asked.
     fn at(pid: u32, places: impl Iterator<Item = PathBuf>) -> Option<Self> {
         let file = EngineName { pid, number: 1 }.file();
         let mut sockets = places.map(|place| place.join(&file));
-        sockets.find_map(|socket| match Place::at(&socket) {
-            Ok(place) => Some(Self { socket, place: Some(place) }),
-            Err(Refusal::Busy) => Some(Self { socket, place: None }),
+        sockets.find_map(|socket| match Place::at(&socket, pid) {
+            Ok(place) => Some(Self { pid, socket, place: Some(place) }),
+            Err(Refusal::Busy) => Some(Self { pid, socket, place: None }),
             Err(Refusal::Gone) => None,
         })
     }
@@ -84,7 +86,7 @@ impl Other {
     fn ask(&mut self, request: &[u8]) -> Result<usize, Refusal> {
         let place = match self.place.take() {
             Some(place) => place,
-            None => Place::at(&self.socket)?,
+            None => Place::at(&self.socket, self.pid)?,
         };
         // One that is not let in finds the connection closed; one whose process has ended does not come to the next.
         rustix::net::send(&*place.0, request, SendFlags::NOSIGNAL).map_err(|_| Refusal::Busy)?;
@@ -103,14 +105,18 @@ impl Other {
 struct Place(Own<UnixStream>);
 
 impl Place {
-    fn at(socket: &Path) -> Result<Self, Refusal> {
+    fn at(socket: &Path, pid: u32) -> Result<Self, Refusal> {
         let stream = directory::connect(socket).map_err(|error| match error.kind() {
             ErrorKind::WouldBlock => Refusal::Busy,
             _ => Refusal::Gone,
         })?;
         let stream = Own::raised(stream);
-        stream.set_write_timeout(Some(PATIENCE)).map_err(|_| Refusal::Gone)?;
-        Ok(Self(stream))
+        let place = Self(stream);
+        let is_asked = peer::of(&*place.0).is_ok_and(|peer| peer.process == pid);
+        if !is_asked || place.0.set_write_timeout(Some(PATIENCE)).is_err() {
+            return Err(Refusal::Gone);
+        }
+        Ok(place)
     }
 
     /// An answer, which is all that comes.
@@ -161,7 +167,7 @@ mod tests {
             }
             asked
         });
-        let mut other = Other { socket, place: None };
+        let mut other = Other { pid: std::process::id(), socket, place: None };
         let found = other.populate(8192, 5);
         (found, served.join().unwrap())
     }
@@ -183,7 +189,7 @@ mod tests {
         const UNKNOWN: &str = "{\"answer\":\"error\",\"message\":\"unknown variant\"}\n";
         assert_eq!(answered(&[UNKNOWN]).0, None, "not asked again");
         let nowhere = PathBuf::from("/nonexistent/1.sock");
-        let mut other = Other { socket: nowhere, place: None };
+        let mut other = Other { pid: 1, socket: nowhere, place: None };
         assert_eq!(other.populate(0, 1), None);
     }
 
@@ -215,6 +221,11 @@ mod tests {
         assert_eq!(Other::of(thread, Some(live.path())).unwrap().socket, socket);
         assert!(Other::of(u32::MAX, Some(live.path())).is_none());
         drop(UnixListener::bind(stale.path().join(&name)).unwrap());
+        // The name of another process, at which this one listens.
+        let parent = std::os::unix::process::parent_id();
+        let name = EngineName { pid: parent, number: 1 }.file();
+        let _taken = UnixListener::bind(live.path().join(name)).unwrap();
+        assert!(Other::of(parent, Some(live.path())).is_none());
         let places = [stale.path(), live.path()].map(Path::to_path_buf);
         assert_eq!(Other::at(own, places.into_iter()).unwrap().socket, socket);
     }

@@ -139,7 +139,7 @@ fn let_in(shared: &Arc<Shared>) -> io::Result<Option<Client>> {
 }
 
 fn admit(shared: &Shared, stream: &UnixStream) -> Result<(), String> {
-    let peer = peer::user_of(stream).map_err(|error| error.to_string())?;
+    let peer = peer::of(stream).map_err(|error| error.to_string())?.user;
     let (own, root) = (directory::user(), 0);
     if peer != own && peer != root {
         return Err(format!("this program belongs to user {own}: ask as that user or as root"));

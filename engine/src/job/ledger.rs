@@ -81,14 +81,14 @@ pub struct Entry {
 impl Entry {
     /// None for a row that is free.
     pub(super) fn of(row: &Row) -> Option<Self> {
+        let (pid, used) = (Word::Pid.read(row), Word::Used.read(row));
+        let is_engaged = Word::Engaged.read(row) != 0;
         let standing = Standing {
             share: Word::Share.read(row),
             floor: Word::Floor.read(row),
             demand: Word::Demand.read(row),
-            rate: Word::Rate.read(row),
+            rate: is_engaged.then(|| Word::Rate.read(row)),
         };
-        let (pid, used) = (Word::Pid.read(row), Word::Used.read(row));
-        let is_engaged = Word::Engaged.read(row) != 0;
         (pid != 0).then_some(Self { pid, is_engaged, standing, used })
     }
 }
@@ -191,7 +191,7 @@ impl Ledger {
             share_pages: entry.standing.share.into(),
             used_pages: entry.used.into(),
             demand_pages: entry.standing.demand.into(),
-            refaults_per_second: entry.standing.rate.into(),
+            refaults_per_second: entry.standing.rate.unwrap_or(0).into(),
         };
         let living = || self.living();
         JobStatus {

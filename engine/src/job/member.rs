@@ -232,7 +232,7 @@ impl Member {
         let Some(row) = self.row() else { return };
         Word::Floor.write(row, standing.floor);
         Word::Demand.write(row, standing.demand);
-        Word::Rate.write(row, standing.rate);
+        Word::Rate.write(row, standing.rate.unwrap_or(0));
         Word::Used.write(row, used);
         Word::Engaged.write(row, 1);
     }

@@ -24,6 +24,8 @@ const REPAY_NS: u64 = 10_000_000;
 const LOOK_NS_MAX: u64 = 1_600_000_000;
 /// As [`LOOK_NS_MAX`], of a child that may make its parent's pages its own.
 const INHERITED_NS_MAX: u64 = 400_000_000;
+/// For how long an engine counts as short of pages after a refault.
+const REFAULTED_NS: u64 = 1_000_000_000;
 /// The rate of a shorter time says nothing.
 const RATE_MS_MIN: u64 = 50;
 
@@ -34,7 +36,9 @@ const RATE_MS_MIN: u64 = 50;
 pub fn start(core: Arc<Core>, member: Arc<Member>) -> Result<Thread, Error> {
     let counts = Counts::of(&core);
     let begun_ns = clock::now_ns();
-    let mut balance = Balance { core, member, counts, rate: 0, begun_ns, pause_ns: LOOK_NS };
+    let (rate, pause_ns) = (0, LOOK_NS);
+    let mut balance =
+        Balance { core, member, counts, rate, refaulted_ns: begun_ns, begun_ns, pause_ns };
     Thread::spawn("userswap-share", move || balance.run()).map_err(Error::Thread)
 }
 
@@ -44,6 +48,8 @@ struct Balance {
     /// As they were when the rate was last looked at.
     counts: Counts,
     rate: u32,
+    /// When there was a refault last.
+    refaulted_ns: u64,
     begun_ns: u64,
     pause_ns: u64,
 }
@@ -112,13 +118,16 @@ impl Balance {
     }
 
     fn measure(&mut self) -> Pressure {
-        let now = Counts::of(&self.core);
-        let elapsed_ms = (clock::now_ns() - self.begun_ns) / 1_000_000;
-        let reclaims = now.reclaimed != self.counts.reclaimed || self.rate > 0;
+        let (now, now_ns) = (Counts::of(&self.core), clock::now_ns());
+        if now.refaults != self.counts.refaults {
+            self.refaulted_ns = now_ns;
+        }
+        let has_refaulted = now_ns - self.refaulted_ns < REFAULTED_NS;
+        let reclaims = now.reclaimed != self.counts.reclaimed || has_refaulted;
+        let elapsed_ms = (now_ns - self.begun_ns) / 1_000_000;
         if elapsed_ms >= RATE_MS_MIN {
             self.rate = smoothed(self.rate, now.refaults - self.counts.refaults, elapsed_ms);
-            self.counts = now;
-            self.begun_ns = clock::now_ns();
+            (self.counts, self.begun_ns) = (now, now_ns);
         }
         if reclaims { Pressure::Reclaims } else { Pressure::None }
     }
@@ -135,7 +144,7 @@ impl Balance {
             share: self.member.share(),
             floor: self.core.floor_pages(),
             demand: content.saturating_add(content / 8).saturating_add(holding.reserved),
-            rate: self.rate,
+            rate: Some(self.rate),
         }
     }
 }
