@@ -12,7 +12,8 @@
 #include <unistd.h>
 #include "must.h"
 
-enum { PAGE = 4096, BYTES = 48 << 20, STACKS = 64 << 10, TURNS = 20 };
+// A signal frame takes 11 KiB where the CPU has AMX.
+enum { PAGE = 4096, BYTES = 48 << 20, STACKS = 256 << 10, TURNS = 20 };
 static char *memory, *cold, *beyond, stacks[STACKS];
 static volatile int handled, seen_mask;
 static sigjmp_buf saved;
