@@ -193,8 +193,7 @@ mod tests {
                 let missing = demands[index].saturating_sub(members[index].share);
                 let refaults = if busy[index] { u64::from(missing) } else { 0 };
                 members[index].demand = demands[index];
-                members[index].rate = members[index].rate.map(|rate| smoothed(rate, refaults, 100));
-                take(&mut members, index, BUDGET);
+                look(&mut members, index, refaults, BUDGET);
             }
         }
         let [first, second, idle] = members.map(|member| member.share);
@@ -228,20 +227,20 @@ mod tests {
         let demands = [4000u32, 12_000];
         let mut members = [standing(2000, demands[0], 0), standing(8000, demands[1], 0)];
         let mut missed = 0;
-        for look in 0..600 {
+        for turn in 0..600 {
             for index in 0..members.len() {
                 let missing = u64::from(demands[index].saturating_sub(members[index].share));
                 let refaults = if index == 0 { missing * 5 } else { missing / 20 };
-                missed += if index == 0 && look >= 100 { refaults } else { 0 };
-                members[index].rate = members[index].rate.map(|rate| smoothed(rate, refaults, 100));
-                take(&mut members, index, BUDGET);
+                missed += if index == 0 && turn >= 100 { refaults } else { 0 };
+                look(&mut members, index, refaults, BUDGET);
             }
         }
         assert!(missed < 500 * 4000 * 5 / 40, "{missed} refaults, {members:?}");
     }
 
-    /// One member does what it should.
-    fn take(members: &mut [Standing], index: usize, budget: u32) {
+    /// One member does what it should, after so many refaults in a tenth of a second.
+    fn look(members: &mut [Standing], index: usize, refaults: u64, budget: u32) {
+        members[index].rate = members[index].rate.map(|rate| smoothed(rate, refaults, 100));
         let held: u32 = members.iter().map(|member| member.share).sum();
         match decide(members[index], members.iter().copied(), budget) {
             Move::Keep => {}
