@@ -161,9 +161,6 @@ fn parse_address_order(text: &str) -> Result<AddressOrder, String> {
     text.parse().map_err(|_| not_allowed(text, VMA_RA))
 }
 
-/// Has tcmalloc take its memory from mmap, which is managed, and not from sbrk, which is not.
-const TCMALLOC_VARIABLE: &str = "TCMALLOC_SKIP_SBRK";
-
 /// How the C library is set.
 const TUNABLES_VARIABLE: &str = "GLIBC_TUNABLES";
 /// The C library keeps the stacks of all threads that have ended for others: it would free the tables of thread-locals
@@ -182,9 +179,6 @@ fn tunables(given: Option<OsString>) -> OsString {
 
 /// Sets what libraries of the program's look up in the environment.
 fn set_libraries(command: &mut Command, fault: FaultMode) {
-    if env::var_os(TCMALLOC_VARIABLE).is_none() {
-        command.env(TCMALLOC_VARIABLE, "1");
-    }
     if fault == FaultMode::Signal {
         command.env(TUNABLES_VARIABLE, tunables(env::var_os(TUNABLES_VARIABLE)));
     }

@@ -37,8 +37,8 @@ int main(int count, char **arguments) {
         memory = map_raw(BYTES, PROT_READ | PROT_WRITE, flags);
     else if (!strcmp(how, "sbrk"))
         memory = sbrk(BYTES);
-    else if (!strcmp(how, "low"))
-        memory = mmap(0, BYTES, PROT_READ | PROT_WRITE, flags | MAP_32BIT, -1, 0);
+    else if (!strcmp(how, "far"))
+        memory = mmap((void *)(1ul << 45), BYTES, PROT_READ | PROT_WRITE, flags | MAP_FIXED, -1, 0);
     else
         memory = malloc(BYTES);
     MUST(memory != MAP_FAILED);
@@ -51,12 +51,12 @@ int main(int count, char **arguments) {
     if (!strcmp(how, "raw-gone"))
         MUST(raw_call(SYS_munmap, memory, BYTES, 0) == 0);
     // A program without end is told of as well.
-    for (int i = 0; !strcmp(how, "low") && i < 64; i++) {
+    for (int i = 0; !strcmp(how, "far") && i < 64; i++) {
         void *page = mmap(0, 4096, PROT_READ, flags, -1, 0);
         MUST(page != MAP_FAILED && !munmap(page, 4096));
     }
     // Not the end of an ordinary process, at which there is a look as well.
-    if (!strcmp(how, "low"))
+    if (!strcmp(how, "far"))
         syscall(SYS_exit_group, 0);
     return 0;
 }

@@ -1,6 +1,6 @@
 //! The calls that change memory, by C programs that check every page, with a quarter of it as budget.
 
-use crate::preload_support::{compile, directory, progress, run, succeed, with};
+use crate::preload_support::{compile, compile_with, directory, progress, run, succeed, with};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -192,6 +192,38 @@ fn memory_at_low_addresses_and_in_reservations_of_a_tebibyte_is_managed() {
             assert!(count("pgdrop") < 100_000, "{fault}: {stats}");
         }
     }
+}
+
+/// An executable with a fixed address.
+const FIXED: [&str; 2] = ["-no-pie", "-fno-pie"];
+
+/// Runs a program in both modes with a third of its memory; nothing of that is outside.
+fn is_all_managed(words: &[&str]) {
+    assert_eq!(succeed(Command::new(words[0]).args(&words[1..])), "exact\n", "natively");
+    for fault in ["thread", "signal"] {
+        let stats = stats("24M", fault, words);
+        let count = |name: &str| stats[name].as_u64().unwrap();
+        assert_eq!(count("unmanaged_bytes"), 0, "{words:?}, {fault}");
+        assert!(count("pswpout") > 10_000 && count("pswpin") > 10_000, "{fault}: {stats}");
+    }
+}
+
+#[test]
+fn memory_below_2_gib_is_managed_and_room_that_is_looked_for() {
+    let directory = directory();
+    let program = compile(directory.path(), "low.c");
+    is_all_managed(&[program.to_str().unwrap()]);
+    let program = compile_with(directory.path(), "low.c", "low-fixed", &FIXED);
+    is_all_managed(&[program.to_str().unwrap(), "fixed"]);
+}
+
+#[test]
+fn memory_behind_the_programs_data_is_managed() {
+    let directory = directory();
+    let program = compile(directory.path(), "break.c");
+    is_all_managed(&[program.to_str().unwrap()]);
+    let program = compile_with(directory.path(), "break.c", "break-fixed", &FIXED);
+    is_all_managed(&[program.to_str().unwrap(), "fixed"]);
 }
 
 #[test]

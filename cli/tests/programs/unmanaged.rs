@@ -237,7 +237,7 @@ fn memory_outside_the_budget_is_told_of_once() {
         command.args(more).args(["--", "sh", "-c", &twice]);
         Outcome::of(&mut command, directory.path()).told
     };
-    for how in ["raw", "sbrk", "low", "raw-gone"] {
+    for how in ["raw", "far", "raw-gone"] {
         let told = told(how, &["--raw-calls", "pass"]);
         let line = "of its memory is outside its budget of 16M: it was mapped past userswap";
         assert!(told.lines().count() == 1 && told.contains(line), "{how}: {told}");
@@ -246,7 +246,7 @@ fn memory_outside_the_budget_is_told_of_once() {
         assert!(told.starts_with(&format!("userswap: unmanaged: {much}")), "{how}: {told}");
     }
     assert_eq!(told("raw", &["--raw-calls", "pass", "--quiet"]), "");
-    for how in ["raw", "managed", "file", "segment"] {
+    for how in ["raw", "sbrk", "managed", "file", "segment"] {
         assert_eq!(told(how, &[]), "", "{how}");
     }
 }

@@ -1,35 +1,52 @@
 //! Where an arena lies: for a program under `run` at low addresses, else where the kernel likes.
 //!
-//! Programs that want memory at an address of their choice choose it between 2 GiB and 2 TiB (docs/decisions.md has
-//! which): an arena that covers those addresses can give it to them. What does not care is put above them.
+//! Programs that want memory at an address of their choice choose it below 2 TiB (docs/decisions.md has which): an
+//! arena that covers those addresses can give it to them. What does not care is put above them.
 use crate::base::index::{PageIndex, PageRange};
 use crate::state::range_set::RangeSet;
 use crate::sys::mapping::{Access, Mapping};
 use crate::sys::{PAGE_BYTES, process};
 use std::io;
+use std::ops::Range;
 
 /// Pages an arena can have: what a link of the LRU lists can name.
 pub const ARENA_PAGES_MAX: u32 = userswap_policy::lru::ITEMS_MAX;
 
-/// Below are executables with fixed addresses, and what the kernel gives for MAP_32BIT.
-const LOW_START: usize = 2 << 30;
+/// A null pointer is not in the arena. Executables with a fixed address are below the start as well: then it is where
+/// their data end.
+const LOW_START: usize = PAGE_BYTES;
 
-/// From here on ZGC has its heap, shared memory several times over: it would be in the arena and not managed.
-const LOW_END: usize = 4 << 40;
+/// Users without rights map nothing below (vm.mmap_min_addr, as it usually is).
+const USERS_START: usize = 64 << 10;
 
-const _: () = assert!((LOW_END - LOW_START) / PAGE_BYTES == ARENA_PAGES_MAX as usize);
+/// From 4 TiB on ZGC has its heap, shared memory several times over: it would be in the arena and not managed.
+const LOW_END: usize = (4 << 40) - (2 << 30);
 
-/// Left free after the heap that grows from an executable with a fixed address (brk).
-const BREAK_ROOM: usize = 16 << 30;
+/// From here on addresses are free to whoever looks for such in /proc/self/maps, the lowest ones first, as MIT Scheme does.
+/// What is mapped there by its address is managed like elsewhere in the arena.
+const SEARCHED_START: usize = LOW_END - (64 << 30);
+
+const _: () = assert!((LOW_END - LOW_START) / PAGE_BYTES <= ARENA_PAGES_MAX as usize);
+
+/// What the kernel gives for MAP_32BIT (arch/x86/kernel/sys_x86_64.c, find_start_end). The last part stays its own, for
+/// what is not managed.
+const LOWEST: Range<usize> = 1 << 30..2 << 30;
+const KERNELS_START: usize = 7 << 28;
+
+/// Addresses among which the first of those is chosen at random, as the kernel does: 13 bits of pages.
+const LOWEST_SPREAD: usize = 32 << 20;
 
 /// What others have mapped is left out in pieces of this size: at most 4096 calls, and mostly one.
 const PIECE: usize = 1 << 30;
 
 /// From a page after this address on lies what is asked for without an address; above there is room for 1 TiB.
-const FLOOR: usize = 5 << 39;
+const FLOOR: usize = (5 << 39) - (66 << 30);
 
 /// Addresses among which that page is chosen at random: 27 bits of pages.
 const FLOOR_SPREAD: u64 = 1 << 39;
+
+/// Below what is asked for without an address are the data that grow (brk), where they are not behind the executable.
+const DATA_ROOM: usize = 64 << 30;
 
 /// What the tables of an engine take at most for each page of the arena: its word, a link on each of a few nodes,
 /// readahead.
@@ -42,10 +59,14 @@ pub struct AddressSpace {
     pub address: usize,
     /// Length, gaps included.
     pub bytes: usize,
-    /// What was mapped there before.
-    pub gaps: Vec<PageRange>,
+    /// What was mapped there before, and what is left to the kernel.
+    pub gaps: RangeSet,
     /// The page from which on allocations without an address are made.
     pub floor: PageIndex,
+    /// The pages for allocations below 2 GiB; may be none.
+    pub lowest: PageRange,
+    /// Where the program's data end, and what it has behind them (brk) begins.
+    pub data_end: PageIndex,
     /// Held for their ends.
     _mappings: Vec<Mapping>,
 }
@@ -63,7 +84,19 @@ impl AddressSpace {
                 Ok(mapping) => {
                     let (address, bytes) = (mapping.address(), mapping.bytes());
                     let _mappings = vec![mapping];
-                    return Ok(Self { address, bytes, gaps: Vec::new(), floor: 0, _mappings });
+                    let lowest = PageRange { first: 0, count: 0 };
+                    let gaps = RangeSet::new();
+                    // What needs no address comes from the other end.
+                    let data_end = (pages - pages / 8) as PageIndex;
+                    return Ok(Self {
+                        address,
+                        bytes,
+                        gaps,
+                        floor: 0,
+                        lowest,
+                        data_end,
+                        _mappings,
+                    });
                 }
                 Err(error) if pages <= 1 << 18 => return Err(error),
                 Err(_) => pages /= 2,
@@ -73,28 +106,51 @@ impl AddressSpace {
 
     /// Inaccessible address space below 4 TiB, around what is there; None when too much is, or a limit is in the way.
     pub fn low() -> Option<Self> {
-        let start = match process::program_break() {
-            end if end < LOW_END => (end + BREAK_ROOM).next_multiple_of(PIECE).max(LOW_START),
-            _ => LOW_START,
-        };
+        let data_end = process::program_break().next_multiple_of(PAGE_BYTES);
+        let is_behind_data = data_end < LOW_END;
+        let start = if is_behind_data { data_end } else { LOW_START };
         let bytes = LOW_END - start;
         can_have_tables(bytes / PAGE_BYTES).ok()?;
-        let mut mappings = Vec::new();
-        reserve_around(start, LOW_END, &mut mappings);
-        if mappings.iter().map(Mapping::bytes).sum::<usize>() < bytes / 2 {
+        let _mappings = if is_behind_data { reserve_behind(start) } else { reserve_all() };
+        if _mappings.iter().map(Mapping::bytes).sum::<usize>() < bytes / 2 {
             return None;
         }
         let page_of = |address: usize| ((address - start) / PAGE_BYTES) as PageIndex;
         let mut ours = RangeSet::new();
-        for mapping in &mappings {
+        for mapping in &_mappings {
             let count = (mapping.bytes() / PAGE_BYTES) as u32;
             ours.insert(PageRange { first: page_of(mapping.address()), count });
         }
-        let gaps = ours.outside(PageRange { first: 0, count: page_of(LOW_END) });
-        let offset = (process::random_of_addresses() % FLOOR_SPREAD) as usize;
-        let floor = page_of(FLOOR + offset);
-        Some(Self { address: start, bytes, gaps, floor, _mappings: mappings })
+        let mut gaps = RangeSet::new();
+        for gap in ours.outside(PageRange { first: 0, count: page_of(LOW_END) }) {
+            gaps.insert(gap);
+        }
+        let random = process::random_of_addresses();
+        let floor = FLOOR + (random % FLOOR_SPREAD) as usize;
+        let data_end = if is_behind_data { start } else { floor - DATA_ROOM };
+        let (floor, data_end) = (page_of(floor), page_of(data_end));
+        let lowest = (LOWEST.start + (random >> 40) as usize % LOWEST_SPREAD).max(start);
+        let lowest_end = if is_behind_data { LOWEST.end } else { KERNELS_START };
+        let count = lowest_end.saturating_sub(lowest) / PAGE_BYTES;
+        let lowest = PageRange { first: page_of(lowest), count: count as u32 };
+        Some(Self { address: start, bytes, gaps, floor, lowest, data_end, _mappings })
     }
+}
+
+/// Reserves what is free, but for what is left to the kernel.
+fn reserve_all() -> Vec<Mapping> {
+    let mut mappings = Vec::new();
+    reserve_around(LOW_START, USERS_START, &mut mappings);
+    reserve_around(USERS_START, KERNELS_START, &mut mappings);
+    reserve_around(LOWEST.end, SEARCHED_START, &mut mappings);
+    mappings
+}
+
+/// The same behind the data of an executable with a fixed address: these grow as far as they can.
+fn reserve_behind(start: usize) -> Vec<Mapping> {
+    let mut mappings = Vec::new();
+    reserve_around(start, SEARCHED_START, &mut mappings);
+    mappings
 }
 
 /// Reserves what is free between two addresses, by halves down to pieces, in order.
@@ -122,7 +178,7 @@ mod tests {
     #[test]
     fn what_is_mapped_is_left_out_in_whole_pieces() {
         // Between what this reserves and what the kernel chooses: no other thread maps anything there.
-        let start = 8 * LOW_END;
+        let start = 8 << 42;
         let others = [start + PAGE_BYTES, start + 5 * PIECE - PAGE_BYTES]
             .map(|address| Mapping::reserve_at(address, PAGE_BYTES).unwrap());
         let mut mappings = Vec::new();

@@ -7,10 +7,10 @@ use crate::state::address_space::{ARENA_PAGES_MAX, AddressSpace};
 use crate::state::hints::Hints;
 use crate::state::origins::{Origin, Origins};
 use crate::state::range_set::RangeSet;
+use crate::state::regions::Regions;
 use crate::sys::PAGE_BYTES;
 use crate::sys::lock::Lock;
 use crate::sys::mapping::{self, Access};
-use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use userswap_policy::readahead::Hint;
@@ -26,10 +26,7 @@ pub struct Arena {
 }
 
 struct Tables {
-    /// First page to count, never adjacent to one another.
-    free: BTreeMap<PageIndex, u32>,
-    /// First page to count; neighbours stay apart, so that a window ends with its region.
-    used: BTreeMap<PageIndex, u32>,
+    regions: Regions,
     origins: Origins,
     /// What a user of the library has protected from being read.
     closed: RangeSet,
@@ -61,12 +58,12 @@ impl Arena {
     fn in_space(space: AddressSpace) -> io::Result<Self> {
         let pages = (space.bytes / PAGE_BYTES) as u32;
         let mut foreign = RangeSet::new();
-        space.gaps.iter().for_each(|gap| foreign.insert(*gap));
-        let parts = foreign.outside(PageRange { first: 0, count: pages });
-        let free = parts.into_iter().map(|part| (part.first, part.count)).collect();
-        let used = space.gaps.iter().map(|gap| (gap.first, gap.count)).collect();
-        let tables =
-            Lock::new(Tables { free, used, origins: Origins::default(), closed: RangeSet::new() });
+        let whole = PageRange { first: 0, count: pages };
+        let gaps = space.gaps.within(whole);
+        gaps.iter().for_each(|gap| foreign.insert(*gap));
+        let regions = Regions::new(space.gaps.outside(whole), gaps);
+        let (origins, closed) = (Origins::default(), RangeSet::new());
+        let tables = Lock::new(Tables { regions, origins, closed });
         Ok(Self { space, hints: Hints::new(pages)?, tables, foreign: Lock::new(foreign) })
     }
 
@@ -138,24 +135,47 @@ impl Arena {
     /// absolute addresses): lowest address first from the floor on, else as near below it as can be. None when
     /// the arena is used up.
     pub fn allocate(&self, count: u32, align: u32) -> Option<PageRange> {
-        let base = (self.address() / PAGE_BYTES) as u64;
+        let base = self.base();
         let mut tables = self.tables.lock();
-        let fitting = tables.lowest_from(self.space.floor, count, base, align);
-        let first = fitting.or_else(|| tables.highest(count, base, align))?;
-        let range = PageRange { first, count };
-        tables.take_free(range);
-        tables.used.insert(range.first, range.count);
-        Some(range)
+        let fitting = tables.regions.lowest_from(self.space.floor, count, base, align);
+        let first = fitting.or_else(|| tables.regions.highest(count, base, align))?;
+        Some(tables.regions.take(PageRange { first, count }))
+    }
+
+    /// The same below 2 GiB, for MAP_32BIT; None when that is used up, or not in the arena.
+    pub fn allocate_lowest(&self, count: u32, align: u32) -> Option<PageRange> {
+        let lowest = self.space.lowest;
+        let mut tables = self.tables.lock();
+        let first = tables.regions.lowest_from(lowest.first, count, self.base(), align)?;
+        (first + count <= lowest.end()).then(|| tables.regions.take(PageRange { first, count }))
+    }
+
+    /// The address where the program's data (brk) end at first.
+    pub fn data_end(&self) -> usize {
+        self.address_of(self.space.data_end)
+    }
+
+    /// Pages below the arena.
+    fn base(&self) -> u64 {
+        (self.address() / PAGE_BYTES) as u64
     }
 
     /// Allocates exactly `range` if all of it is free.
     pub fn allocate_at(&self, range: PageRange) -> bool {
         let mut tables = self.tables.lock();
-        let free = tables.free.range(..=range.first).next_back();
-        let fits = free.is_some_and(|(&first, &count)| first + count >= range.end());
+        let fits = tables.regions.is_free(range);
         if fits {
-            tables.take_free(range);
-            tables.used.insert(range.first, range.count);
+            tables.regions.take(range);
+        }
+        fits
+    }
+
+    /// The same; it becomes a part of the region that ends there.
+    pub fn extend(&self, range: PageRange) -> bool {
+        let mut tables = self.tables.lock();
+        let fits = tables.regions.is_free(range);
+        if fits {
+            tables.regions.extend(range);
         }
         fits
     }
@@ -164,18 +184,18 @@ impl Arena {
     /// ends is cut there. At no moment is a page free that was not, so nobody else can be given it.
     pub fn replace(&self, range: PageRange) -> Vec<PageRange> {
         let mut tables = self.tables.lock();
-        let used = tables.used_within(range);
+        let used = tables.regions.used_within(range);
         let mut free = RangeSet::new();
         free.insert(range);
         for part in used {
-            tables.take_used(part);
+            tables.regions.take_used(part);
             tables.origins.clear(part);
             self.hints.set(part, Hint::Normal);
             free.remove(part);
         }
         let free = free.within(range);
-        free.iter().for_each(|gap| tables.take_free(*gap));
-        tables.used.insert(range.first, range.count);
+        free.iter().for_each(|gap| tables.regions.take_free(*gap));
+        tables.regions.put_used(range);
         free
     }
 
@@ -204,6 +224,11 @@ impl Arena {
         self.foreign.lock().within(range)
     }
 
+    /// The parts of `range` that the arena did not have from the start: what is foreign there goes back to the kernel.
+    pub fn gaps_within(&self, range: PageRange) -> Vec<PageRange> {
+        self.space.gaps.within(range)
+    }
+
     /// The parts of `range`, free or allocated, that are plain memory: what an engine may register.
     pub fn plain_within(&self, range: PageRange) -> Vec<PageRange> {
         self.foreign.lock().outside(range)
@@ -212,11 +237,11 @@ impl Arena {
     /// Frees whatever is allocated in `range`: whole regions, parts, holes between them.
     pub fn free(&self, range: PageRange) {
         let mut tables = self.tables.lock();
-        for part in tables.used_within(range) {
-            tables.take_used(part);
+        for part in tables.regions.used_within(range) {
+            tables.regions.take_used(part);
             tables.origins.clear(part);
             self.hints.set(part, Hint::Normal);
-            tables.put_free(part);
+            tables.regions.put_free(part);
         }
     }
 
@@ -237,13 +262,13 @@ impl Arena {
 
     /// The allocated parts of `range`, in order.
     pub fn allocated(&self, range: PageRange) -> Vec<PageRange> {
-        self.tables.lock().used_within(range)
+        self.tables.lock().regions.used_within(range)
     }
 
     /// Notes where what is allocated in `range` comes from.
     pub fn set_origin(&self, range: PageRange, origin: &Arc<Origin>) {
         let mut tables = self.tables.lock();
-        for part in tables.used_within(range) {
+        for part in tables.regions.used_within(range) {
             tables.origins.set(part, origin.clone());
         }
     }
@@ -262,101 +287,17 @@ impl Arena {
     /// Everything that is allocated, in order, region by region.
     pub fn mapped(&self) -> Vec<Mapped> {
         let tables = self.tables.lock();
-        let regions = tables.used.iter().map(|(&first, &count)| PageRange { first, count });
-        regions.flat_map(|region| tables.origins.split(region)).collect()
+        tables.regions.all().flat_map(|region| tables.origins.split(region)).collect()
     }
 
     /// The region around `page`, if it is allocated.
     pub fn region_of(&self, page: PageIndex) -> Option<PageRange> {
-        let tables = self.tables.lock();
-        let (&first, &count) = tables.used.range(..=page).next_back()?;
-        let range = PageRange { first, count };
-        range.contains(page).then_some(range)
+        self.tables.lock().regions.around(page)
     }
 
     /// Pages of all regions; walks the table of regions.
     pub fn used_pages(&self) -> u64 {
-        self.tables.lock().used.values().map(|&count| u64::from(count)).sum()
-    }
-}
-
-impl Tables {
-    /// The lowest page from `floor` on where `count` pages are free at a multiple of `align`, counted from `base`
-    /// pages before the arena.
-    fn lowest_from(
-        &self,
-        floor: PageIndex,
-        count: u32,
-        base: u64,
-        align: u32,
-    ) -> Option<PageIndex> {
-        let across = self.free.range(..floor).next_back();
-        let holes = across.into_iter().chain(self.free.range(floor..));
-        holes.into_iter().find_map(|(&first, &free)| {
-            let lowest = base + u64::from(first.max(floor));
-            let aligned = lowest.next_multiple_of(u64::from(align)) - base;
-            (aligned + u64::from(count) <= u64::from(first + free)).then_some(aligned as u32)
-        })
-    }
-
-    /// The same, highest page first.
-    fn highest(&self, count: u32, base: u64, align: u32) -> Option<PageIndex> {
-        self.free.iter().rev().find_map(|(&first, &free)| {
-            let highest = base + u64::from(first) + u64::from(free.checked_sub(count)?);
-            let aligned = highest - highest % u64::from(align);
-            (aligned >= base + u64::from(first)).then(|| (aligned - base) as u32)
-        })
-    }
-
-    /// Cuts `range` out of the one free range that contains it.
-    fn take_free(&mut self, range: PageRange) {
-        let (&first, &count) =
-            self.free.range(..=range.first).next_back().expect("the range was found free");
-        assert!(first + count >= range.end(), "the range was found free");
-        self.free.remove(&first);
-        insert_part(&mut self.free, first, range.first);
-        insert_part(&mut self.free, range.end(), first + count);
-    }
-
-    fn take_used(&mut self, range: PageRange) {
-        let (&first, &count) =
-            self.used.range(..=range.first).next_back().expect("the range was found used");
-        assert!(first + count >= range.end(), "the range was found used");
-        self.used.remove(&first);
-        insert_part(&mut self.used, first, range.first);
-        insert_part(&mut self.used, range.end(), first + count);
-    }
-
-    fn put_free(&mut self, range: PageRange) {
-        let (mut first, mut end) = (range.first, range.end());
-        if let Some((&before, &count)) = self.free.range(..first).next_back()
-            && before + count == first
-        {
-            self.free.remove(&before);
-            first = before;
-        }
-        if let Some(count) = self.free.remove(&end) {
-            end += count;
-        }
-        self.free.insert(first, end - first);
-    }
-
-    fn used_within(&self, range: PageRange) -> Vec<PageRange> {
-        let start =
-            self.used.range(..=range.first).next_back().map_or(range.first, |(&first, _)| first);
-        self.used
-            .range(start..range.end())
-            .filter_map(|(&first, &count)| {
-                let (low, high) = (first.max(range.first), (first + count).min(range.end()));
-                (low < high).then(|| PageRange { first: low, count: high - low })
-            })
-            .collect()
-    }
-}
-
-fn insert_part(tree: &mut BTreeMap<PageIndex, u32>, first: PageIndex, end: PageIndex) {
-    if first < end {
-        tree.insert(first, end - first);
+        self.tables.lock().regions.all().map(|region| u64::from(region.count)).sum()
     }
 }
 
@@ -382,6 +323,19 @@ mod tests {
         );
         assert_eq!(arena.region_of(region.first + 50), None);
         assert_eq!(arena.region_of(region.first + 99).map(|r| r.count), Some(40));
+    }
+
+    #[test]
+    fn a_region_grows_at_its_end_while_what_follows_is_free() {
+        let arena = arena();
+        let range = |first, count| PageRange { first, count };
+        assert!(arena.extend(range(10, 5)), "of nothing");
+        assert!(arena.extend(range(15, 5)) && !arena.extend(range(15, 1)));
+        assert_eq!(arena.region_of(19), Some(range(10, 10)));
+        assert!(arena.allocate_at(range(30, 5)) && !arena.extend(range(20, 11)));
+        assert!(arena.extend(range(21, 9)), "not where it ends");
+        assert_eq!(arena.region_of(21), Some(range(21, 9)));
+        assert_eq!((arena.region_of(10), arena.used_pages()), (Some(range(10, 10)), 24));
     }
 
     #[test]
@@ -422,12 +376,18 @@ mod tests {
         let floor = arena.space.floor;
         let first = arena.allocate(10, 1).unwrap();
         assert_eq!(first, PageRange { first: floor, count: 10 });
-        let above = arena.pages() - floor - 10;
-        assert_eq!(arena.allocate(above, 1).unwrap().end(), arena.pages());
+        let end = arena.pages() - (64 << 30) / PAGE_BYTES as u32;
+        assert_eq!(arena.allocate(end - floor - 10, 1).unwrap().end(), end);
         let below = arena.allocate(512, 512).unwrap();
         assert!(below.end() <= floor && floor - below.end() < 512, "{below:?} below {floor}");
         assert_eq!(arena.address_of(below.first) % (512 * PAGE_BYTES), 0);
-        assert!(arena.allocate_at(PageRange { first: 0, count: below.first }), "all else is free");
+        assert!(arena.allocate_lowest(10, 512).is_some_and(|low| {
+            let address = arena.address_of(low.first);
+            (1 << 30..2 << 30).contains(&address) && address.is_multiple_of(512 * PAGE_BYTES)
+        }));
+        assert_eq!(arena.allocate_lowest(1 << 18, 1), None);
+        let (first, end) = ((2 << 30) / PAGE_BYTES as u32, below.first + 1);
+        assert!(arena.allocate_at(PageRange { first, count: end - 1 - first }), "all else is free");
         assert_eq!(arena.allocate(1024, 1), None);
     }
 

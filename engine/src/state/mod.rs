@@ -22,6 +22,7 @@ pub mod range_set;
 pub mod readahead;
 pub mod readers;
 pub mod reads;
+pub mod regions;
 pub mod scratch;
 pub mod shares;
 pub mod shrinkers;

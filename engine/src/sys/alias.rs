@@ -335,9 +335,9 @@ fn new_pipe() -> io::Result<(Own<OwnedFd>, Own<OwnedFd>)> {
     }
     // SAFETY: the descriptors are new and ours.
     let [reader, writer] = ends.map(|fd| Own::raised(unsafe { OwnedFd::from_raw_fd(fd) }));
-    let bytes = (HELD_MAX * PAGE_BYTES) as i32;
-    // SAFETY: changes our own pipe.
-    if unsafe { libc::fcntl(writer.as_raw_fd(), libc::F_SETPIPE_SZ, bytes) } < 0 {
+    let (fd, bytes) = (writer.as_raw_fd(), HELD_MAX * PAGE_BYTES);
+    // SAFETY: changes our own pipe. The raw system call passes by an interposed fcntl, to which a number could be an address.
+    if unsafe { libc::syscall(libc::SYS_fcntl, fd, libc::F_SETPIPE_SZ, bytes) } < 0 {
         return Err(io::Error::last_os_error());
     }
     Ok((reader, writer))

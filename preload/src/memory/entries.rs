@@ -2,6 +2,7 @@
 //!
 //! The entry points here are as safe as the functions of the C library that they stand in for.
 use super::own_stack::on_own_stack;
+use super::program_break::{self, To};
 use super::protection::Key;
 use super::{advice, commitment, locking, mappings, origins, protection, remap, unmanaged};
 use crate::abi::callers::{self, entry};
@@ -47,6 +48,8 @@ fn serve_number(number: c_long, arguments: &Arguments) -> Option<usize> {
             remap(RemapRequest { address, bytes, new_bytes, flags, new_address })
         }
         libc::SYS_madvise => advise(span, third as c_int),
+        // Where the break is then, also where it may not go.
+        libc::SYS_brk => Ok(go(To::Address(address))?.now),
         _ => return None,
     };
     Some(or(outcome, usize::MAX))
@@ -84,6 +87,27 @@ fn remap(request: RemapRequest) -> Result<usize, Errno> {
 
 fn advise(span: Span, advice: c_int) -> Result<usize, Errno> {
     on_own_stack(|| advice::advise(span, advice))
+}
+
+fn go(to: To) -> Option<program_break::Moved> {
+    let process = process::current()?;
+    Some(on_own_stack(|| program_break::go(process, to)))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn brk(address: *mut c_void) -> c_int {
+    match go(To::Address(address as usize)) {
+        Some(moved) => to_c(moved.outcome().map(|()| 0)),
+        None => next::brk(address),
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sbrk(bytes: isize) -> *mut c_void {
+    match go(To::By(bytes)) {
+        Some(moved) => to_pointer(moved.outcome().map(|()| moved.before)),
+        None => next::sbrk(bytes),
+    }
 }
 
 #[unsafe(no_mangle)]

@@ -12,10 +12,9 @@ use userswap::internals::PAGE_BYTES;
 use userswap::internals::PageRange;
 use userswap::internals::signal::Blocked;
 
-/// Flags of mappings that stay the kernel's: stacks, which hold what the engine itself runs on; huge
-/// pages, which cannot leave one by one; and addresses below 2 GiB, which the arena has none of.
-const NATIVE_FLAGS: i32 =
-    libc::MAP_STACK | libc::MAP_GROWSDOWN | libc::MAP_HUGETLB | libc::MAP_32BIT;
+/// Flags of mappings that stay the kernel's: stacks, which hold what the engine itself runs on, and huge
+/// pages, which cannot leave one by one.
+const NATIVE_FLAGS: i32 = libc::MAP_STACK | libc::MAP_GROWSDOWN | libc::MAP_HUGETLB;
 /// Flags that put a mapping at an exact address.
 const FIXED_FLAGS: i32 = libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE;
 
@@ -36,9 +35,12 @@ pub fn map(request: MapRequest) -> Result<usize, Errno> {
         };
     }
     if !is_eligible(process, &request) {
-        return raw::map(request);
+        return raw::map(request).or_else(|error| map_foreign_low(process, request, error));
     }
-    let hint = request.address.checked_next_multiple_of(PAGE_BYTES).unwrap_or(0);
+    let hint = match is_low(&request) {
+        true => 0,
+        false => request.address.checked_next_multiple_of(PAGE_BYTES).unwrap_or(0),
+    };
     if hint != 0 && process.insistence.is_clear() && !process.arena.contains(hint) {
         let flags = request.flags | libc::MAP_FIXED_NOREPLACE;
         let there = map_unmanaged(process, MapRequest { address: hint, flags, ..request });
@@ -57,6 +59,33 @@ pub fn map(request: MapRequest) -> Result<usize, Errno> {
         }
         outcome => outcome,
     }
+}
+
+/// What is the kernel's to map below 2 GiB, where it has little room: in the arena, most of which it is. `error` is what it says.
+fn map_foreign_low(
+    process: &'static Process,
+    request: MapRequest,
+    error: Errno,
+) -> Result<usize, Errno> {
+    let count = u32::try_from(request.bytes.div_ceil(PAGE_BYTES)).unwrap_or(0);
+    if error != ENOMEM || !is_low(&request) || count == 0 {
+        return Err(error);
+    }
+    let blocked = Blocked::new();
+    let range = ranges::take_lowest(process, count, 1).ok_or(error)?;
+    let phase = process.phase();
+    let claim = replace::claim(process, range, Over::Anything)?;
+    let address = process.arena.address_of(range.first);
+    let flags = request.flags & !libc::MAP_32BIT | libc::MAP_FIXED;
+    let mapped =
+        replace::with_mapping(process, &phase, &claim, MapRequest { address, flags, ..request });
+    drop(phase);
+    if mapped.is_err() {
+        process.areas.lock().clear(range);
+        ranges::give_back(process, range);
+    }
+    drop(blocked);
+    mapped
 }
 
 /// Memory that could be managed, but not where or as large as the program wants it.
@@ -80,14 +109,19 @@ fn is_private_memory(request: &MapRequest) -> bool {
         && (is_anonymous || request.offset % PAGE_BYTES as i64 == 0 && raw::is_dev_zero(request.fd))
 }
 
+/// Below 2 GiB, wherever: a hint counts for nothing then.
+fn is_low(request: &MapRequest) -> bool {
+    request.flags & libc::MAP_32BIT != 0
+}
+
 fn allocate(process: &Process, request: MapRequest) -> Result<usize, Errno> {
     let count = u32::try_from(request.bytes.div_ceil(PAGE_BYTES)).map_err(|_| ENOMEM)?;
     let origin = origins::of_calls(process, count);
     let blocked = Blocked::new();
-    let range = match at_hint(process, request.address, count) {
-        Some(range) => range,
-        None => ranges::take(process, count, ranges::align_of(count)).ok_or(ENOMEM)?,
-    };
+    let low = is_low(&request);
+    let hinted = if low { None } else { at_hint(process, request.address, count) };
+    let take = if low { ranges::take_lowest } else { ranges::take };
+    let range = hinted.or_else(|| take(process, count, ranges::align_of(count))).ok_or(ENOMEM)?;
     ranges::open(process, range, request.protection)?;
     origins::note(process, range, origin);
     drop(blocked);

@@ -9,6 +9,7 @@ pub mod locking;
 pub mod mappings;
 pub mod origins;
 pub mod own_stack;
+pub mod program_break;
 mod protection;
 pub mod ranges;
 pub mod remap;

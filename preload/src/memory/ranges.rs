@@ -21,8 +21,18 @@ pub fn align_of(count: u32) -> u32 {
 
 /// Takes free pages anywhere in the arena. The phase may not be held.
 pub fn take(process: &Process, count: u32, align: u32) -> Option<PageRange> {
+    take_by(process, || process.arena.allocate(count, align))
+}
+
+/// Takes free pages below 2 GiB. The phase may not be held.
+pub fn take_lowest(process: &Process, count: u32, align: u32) -> Option<PageRange> {
+    take_by(process, || process.arena.allocate_lowest(count, align))
+}
+
+fn take_by(process: &Process, allocate: impl FnOnce() -> Option<PageRange>) -> Option<PageRange> {
     let mut areas = process.areas.lock();
-    let range = process.arena.allocate(count, align)?;
+    let range = allocate()?;
+    process.will_manage(range);
     let open = take_left_open(&mut areas.left_open, range);
     drop(areas);
     clear(process, &open);
@@ -34,15 +44,19 @@ pub fn take(process: &Process, count: u32, align: u32) -> Option<PageRange> {
 /// # Errors
 /// ENOMEM when one of them is in use, or outside the arena.
 pub fn take_at(process: &Process, range: PageRange) -> Result<(), Errno> {
-    let mut areas = process.areas.lock();
     let fits = range.first.checked_add(range.count).is_some_and(|end| end <= process.arena.pages());
-    if !fits || !process.arena.allocate_at(range) {
-        return Err(ENOMEM);
-    }
-    let open = take_left_open(&mut areas.left_open, range);
-    drop(areas);
-    clear(process, &open);
-    Ok(())
+    take_by(process, || (fits && process.arena.allocate_at(range)).then_some(range))
+        .map_or(Err(ENOMEM), |_| Ok(()))
+}
+
+/// The same, for what lies before them to grow.
+///
+/// # Errors
+/// As [`take_at`].
+pub fn extend(process: &Process, range: PageRange) -> Result<(), Errno> {
+    let fits = range.first.checked_add(range.count).is_some_and(|end| end <= process.arena.pages());
+    take_by(process, || (fits && process.arena.extend(range)).then_some(range))
+        .map_or(Err(ENOMEM), |_| Ok(()))
 }
 
 /// The parts of a range that could not be closed when they were freed; they are its new owner's now.
@@ -127,9 +141,8 @@ pub fn unmap(process: &Process, range: PageRange) -> Result<(), Errno> {
         let is_closed = match area {
             Area::Memory(memory) => close(process, &phase, part, memory),
             Area::Foreign => {
-                let _alone = process.alone(&phase);
-                replace::put_plain(process, &phase, part, PROT_NONE)?;
-                true
+                unmap_foreign(process, &phase, part)?;
+                continue;
             }
             // What malloc gave out is not the program's to unmap.
             Area::Heap { .. } => continue,
@@ -142,6 +155,23 @@ pub fn unmap(process: &Process, range: PageRange) -> Result<(), Errno> {
         process.arena.free(part);
     }
     engagement::settle(process);
+    Ok(())
+}
+
+/// The arena takes back what it had; the rest was the kernel's from the start, and is so again.
+fn unmap_foreign(process: &Process, phase: &Phase<'_>, range: PageRange) -> Result<(), Errno> {
+    let mut own = RangeSet::new();
+    own.insert(range);
+    for gap in process.arena.gaps_within(range) {
+        raw::unmap(process.span_of(gap))?;
+        own.remove(gap);
+    }
+    for part in own.within(range) {
+        let _alone = process.alone(phase);
+        replace::put_plain(process, phase, part, PROT_NONE)?;
+        process.areas.lock().clear(part);
+        process.arena.free(part);
+    }
     Ok(())
 }
 

@@ -112,7 +112,7 @@ fn resize(process: &Process, request: &RemapRequest, source: Source) -> Result<u
 fn grow(process: &Process, source: Source, count: u32, flags: i32) -> Result<u32, Errno> {
     let Source { range, memory } = source;
     let more = PageRange { first: range.end(), count: count - range.count };
-    if !memory.locked && ranges::take_at(process, more).is_ok() {
+    if !memory.locked && ranges::extend(process, more).is_ok() {
         ranges::open(process, more, memory.protection)?;
         return Ok(range.first);
     }

@@ -46,6 +46,7 @@ pub fn claim(process: &Process, range: PageRange, over: Over) -> Result<Claim, E
     if parts.iter().any(|(_, area)| matches!(area, Area::Heap { .. })) {
         return Err(ENOMEM);
     }
+    process.will_manage(range);
     let gaps = process.arena.replace(range);
     let left_open = ranges::take_left_open(&mut areas.left_open, range);
     Ok(Claim { range, parts, gaps, left_open })

@@ -20,9 +20,11 @@ use userswap::internals::{Gathered, Options};
 use userswap::internals::{clock, futex};
 
 static PROCESS: AtomicPtr<Process> = AtomicPtr::new(std::ptr::null_mut());
-/// First address and length of the arena, for the checks that every `free` makes.
-static ARENA_START: AtomicUsize = AtomicUsize::new(0);
-static ARENA_BYTES: AtomicUsize = AtomicUsize::new(0);
+/// Where managed memory can be, for the checks that every `free` makes.
+static MANAGED_START: AtomicUsize = AtomicUsize::new(0);
+static MANAGED_END: AtomicUsize = AtomicUsize::new(0);
+/// Below it nothing is managed unless the program asks for it there: a number that a call takes is no address there.
+const NUMBERS_END: usize = 2 << 30;
 /// Reasons to serve malloc from glibc; the first is that the constructor has not run.
 static ROUTED_TO_GLIBC: AtomicI32 = AtomicI32::new(1);
 /// Those of them that pass: each a [`GlibcHeap`].
@@ -93,11 +95,21 @@ impl Process {
     /// Makes this the process, for good, and sends malloc to managed memory.
     pub fn publish(self) -> &'static Process {
         let process = Box::leak(Box::new(self));
-        ARENA_START.store(process.arena.address(), Ordering::Relaxed);
-        ARENA_BYTES.store(process.arena.bytes(), Ordering::Relaxed);
+        let start = process.arena.address();
+        MANAGED_START.store(start.max(NUMBERS_END), Ordering::Relaxed);
+        MANAGED_END.store(start + process.arena.bytes(), Ordering::Relaxed);
         // Release pairs with the acquire in `current`.
         PROCESS.store(process, Ordering::Release);
         process
+    }
+
+    /// A range is about to be given to the program.
+    pub fn will_manage(&self, range: PageRange) {
+        let start = self.arena.address_of(range.first);
+        // Relaxed: who is told of the range's address is told of this as well.
+        if start < MANAGED_START.load(Ordering::Relaxed) {
+            MANAGED_START.fetch_min(start, Ordering::Relaxed);
+        }
     }
 
     /// The engine, once engaged.
@@ -217,11 +229,12 @@ pub fn current() -> Option<&'static Process> {
     unsafe { process.as_ref() }
 }
 
-/// Whether an address lies in the arena.
+/// Whether an address lies in the part of the arena that was ever in use.
 #[inline]
 pub fn is_managed(address: usize) -> bool {
-    // Relaxed: written by the constructor, before there is a second thread.
-    address.wrapping_sub(ARENA_START.load(Ordering::Relaxed)) < ARENA_BYTES.load(Ordering::Relaxed)
+    // Relaxed: see `will_manage`.
+    address >= MANAGED_START.load(Ordering::Relaxed)
+        && address < MANAGED_END.load(Ordering::Relaxed)
 }
 
 /// Whether malloc has to ask glibc now.

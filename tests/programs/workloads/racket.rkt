@@ -1,6 +1,6 @@
 ;; row Racket: racket {file}
 ;; needs: racket
-;; Its heap is below 2 GiB (MAP_32BIT), where nothing can be managed.
+;; Its heap is below 2 GiB (MAP_32BIT).
 #lang racket/base
 (define texts (make-hash))
 (for ([i (in-range 300000)]) (hash-set! texts (format "key ~a" i) (make-string 20 #\a)))
