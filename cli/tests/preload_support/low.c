@@ -63,6 +63,16 @@ int main(int count, char **arguments) {
     char *found = count > 1 ? low(bytes_of(PARTS), RW, LOW, -1) : (char *)room(bytes_of(PARTS));
     MUST(mmap(found, bytes_of(PARTS), RW, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == found);
     parts[PARTS] = found;
+    // Only where nothing is.
+    char *more = (char *)room(8192);
+    int exactly = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE;
+    for (int round = 0; round < 3; round++) {
+        MUST(mmap(more, 8192, RW, exactly, -1, 0) == more && more[8191] == 0);
+        errno = 0;
+        MUST(mmap(more + 4096, 4096, RW, exactly, -1, 0) == MAP_FAILED && errno == EEXIST);
+        memset(more, 1, 8192);
+        MUST(munmap(more, 8192) == 0);
+    }
     all(1);
     others();
     pid_t child = fork();

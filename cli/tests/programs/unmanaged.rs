@@ -246,7 +246,12 @@ fn memory_outside_the_budget_is_told_of_once() {
         assert!(told.starts_with(&format!("userswap: unmanaged: {much}")), "{how}: {told}");
     }
     assert_eq!(told("raw", &["--raw-calls", "pass", "--quiet"]), "");
-    for how in ["raw", "sbrk", "managed", "file", "segment"] {
+    for how in ["file", "segment"] {
+        let told = told(how, &[]);
+        let line = "of shared memory (memfd, shm, tmpfs) is outside its budget of 16M";
+        assert!(told.lines().count() == 1 && told.contains(line), "{how}: {told}");
+    }
+    for how in ["raw", "sbrk", "managed"] {
         assert_eq!(told(how, &[]), "", "{how}");
     }
 }

@@ -12,10 +12,6 @@ use std::ops::Range;
 /// Pages an arena can have: what a link of the LRU lists can name.
 pub const ARENA_PAGES_MAX: u32 = userswap_policy::lru::ITEMS_MAX;
 
-/// A null pointer is not in the arena. Executables with a fixed address are below the start as well: then it is where
-/// their data end.
-const LOW_START: usize = PAGE_BYTES;
-
 /// Users without rights map nothing below (vm.mmap_min_addr, as it usually is).
 const USERS_START: usize = 64 << 10;
 
@@ -26,7 +22,7 @@ const LOW_END: usize = (4 << 40) - (2 << 30);
 /// What is mapped there by its address is managed like elsewhere in the arena.
 const SEARCHED_START: usize = LOW_END - (64 << 30);
 
-const _: () = assert!((LOW_END - LOW_START) / PAGE_BYTES <= ARENA_PAGES_MAX as usize);
+const _: () = assert!(LOW_END / PAGE_BYTES <= ARENA_PAGES_MAX as usize);
 
 /// What the kernel gives for MAP_32BIT (arch/x86/kernel/sys_x86_64.c, find_start_end). The last part stays its own, for
 /// what is not managed.
@@ -55,8 +51,10 @@ const TABLE_BYTES: usize = 64;
 /// Address space that is ours, but for gaps.
 #[derive(Debug)]
 pub struct AddressSpace {
-    /// Of its first page.
+    /// Of its first page, which may be a gap.
     pub address: usize,
+    /// Below it there are only gaps.
+    pub start: usize,
     /// Length, gaps included.
     pub bytes: usize,
     /// What was mapped there before, and what is left to the kernel.
@@ -81,41 +79,42 @@ impl AddressSpace {
         loop {
             let made = Mapping::new(pages * PAGE_BYTES, access);
             match made.and_then(|mapping| can_have_tables(pages).map(|()| mapping)) {
-                Ok(mapping) => {
-                    let (address, bytes) = (mapping.address(), mapping.bytes());
-                    let _mappings = vec![mapping];
-                    let lowest = PageRange { first: 0, count: 0 };
-                    let gaps = RangeSet::new();
-                    // What needs no address comes from the other end.
-                    let data_end = (pages - pages / 8) as PageIndex;
-                    return Ok(Self {
-                        address,
-                        bytes,
-                        gaps,
-                        floor: 0,
-                        lowest,
-                        data_end,
-                        _mappings,
-                    });
-                }
+                Ok(mapping) => return Ok(Self::without_gaps(mapping)),
                 Err(error) if pages <= 1 << 18 => return Err(error),
                 Err(_) => pages /= 2,
             }
         }
     }
 
-    /// Inaccessible address space below 4 TiB, around what is there; None when too much is, or a limit is in the way.
+    fn without_gaps(mapping: Mapping) -> Self {
+        let pages = (mapping.bytes() / PAGE_BYTES) as PageIndex;
+        Self {
+            address: mapping.address(),
+            start: mapping.address(),
+            bytes: mapping.bytes(),
+            gaps: RangeSet::new(),
+            floor: 0,
+            lowest: PageRange { first: 0, count: 0 },
+            // What needs no address comes from the other end.
+            data_end: pages - pages / 8,
+            _mappings: vec![mapping],
+        }
+    }
+
+    /// Inaccessible address space below 4 TiB, around what is there, and behind the data of an executable with a fixed address;
+    /// None when too much is there, or a limit is in the way.
     pub fn low() -> Option<Self> {
         let data_end = process::program_break().next_multiple_of(PAGE_BYTES);
         let is_behind_data = data_end < LOW_END;
-        let start = if is_behind_data { data_end } else { LOW_START };
-        let bytes = LOW_END - start;
+        let start = if is_behind_data { data_end } else { USERS_START };
+        // A page's number is that of its address: what is aligned is so in the tables, too.
+        let (address, bytes) = (0, LOW_END);
         can_have_tables(bytes / PAGE_BYTES).ok()?;
-        let _mappings = if is_behind_data { reserve_behind(start) } else { reserve_all() };
+        let _mappings = if is_behind_data { reserve_behind(start) } else { reserve_all(start) };
         if _mappings.iter().map(Mapping::bytes).sum::<usize>() < bytes / 2 {
             return None;
         }
-        let page_of = |address: usize| ((address - start) / PAGE_BYTES) as PageIndex;
+        let page_of = |address: usize| (address / PAGE_BYTES) as PageIndex;
         let mut ours = RangeSet::new();
         for mapping in &_mappings {
             let count = (mapping.bytes() / PAGE_BYTES) as u32;
@@ -133,15 +132,14 @@ impl AddressSpace {
         let lowest_end = if is_behind_data { LOWEST.end } else { KERNELS_START };
         let count = lowest_end.saturating_sub(lowest) / PAGE_BYTES;
         let lowest = PageRange { first: page_of(lowest), count: count as u32 };
-        Some(Self { address: start, bytes, gaps, floor, lowest, data_end, _mappings })
+        Some(Self { address, start, bytes, gaps, floor, lowest, data_end, _mappings })
     }
 }
 
 /// Reserves what is free, but for what is left to the kernel.
-fn reserve_all() -> Vec<Mapping> {
+fn reserve_all(start: usize) -> Vec<Mapping> {
     let mut mappings = Vec::new();
-    reserve_around(LOW_START, USERS_START, &mut mappings);
-    reserve_around(USERS_START, KERNELS_START, &mut mappings);
+    reserve_around(start, KERNELS_START, &mut mappings);
     reserve_around(LOWEST.end, SEARCHED_START, &mut mappings);
     mappings
 }

@@ -77,6 +77,11 @@ impl Arena {
         self.space.address
     }
 
+    /// Below this address it has only gaps.
+    pub fn start(&self) -> usize {
+        self.space.start
+    }
+
     /// Length in bytes.
     pub fn bytes(&self) -> usize {
         self.space.bytes
@@ -376,7 +381,7 @@ mod tests {
         let floor = arena.space.floor;
         let first = arena.allocate(10, 1).unwrap();
         assert_eq!(first, PageRange { first: floor, count: 10 });
-        let end = arena.pages() - (64 << 30) / PAGE_BYTES as u32;
+        let end = arena.pages() - ((64 << 30) / PAGE_BYTES) as u32;
         assert_eq!(arena.allocate(end - floor - 10, 1).unwrap().end(), end);
         let below = arena.allocate(512, 512).unwrap();
         assert!(below.end() <= floor && floor - below.end() < 512, "{below:?} below {floor}");
@@ -386,9 +391,12 @@ mod tests {
             (1 << 30..2 << 30).contains(&address) && address.is_multiple_of(512 * PAGE_BYTES)
         }));
         assert_eq!(arena.allocate_lowest(1 << 18, 1), None);
-        let (first, end) = ((2 << 30) / PAGE_BYTES as u32, below.first + 1);
-        assert!(arena.allocate_at(PageRange { first, count: end - 1 - first }), "all else is free");
-        assert_eq!(arena.allocate(1024, 1), None);
+        let first = arena.page_of(2 << 30);
+        let rest = PageRange { first, count: below.first - first };
+        assert!(arena.allocate_at(rest), "all else is free");
+        // At last what is below 2 GiB, too.
+        let taken = std::iter::from_fn(|| arena.allocate(1024, 1)).count();
+        assert!((400..480).contains(&taken), "{taken}");
     }
 
     #[test]

@@ -106,13 +106,28 @@ pub fn anonymous_bytes() -> Option<u64> {
 /// The most bytes of RAM that the process ever had, but for those that files and shared memory have now, of its code all; None
 /// without /proc. Allocates nothing.
 pub fn most_anonymous_bytes() -> Option<u64> {
+    let [most, code, libraries, files, shared] =
+        kib([b"VmHWM:", b"VmExe:", b"VmLib:", b"RssFile:", b"RssShmem:"])?;
+    let others = files.max(code + libraries) + shared;
+    Some(most.saturating_sub(others) * 1024)
+}
+
+/// Bytes of shared memory in RAM (memfd, tmpfs, System V) that the process has mapped, where it is mapped twice twice; None
+/// without /proc. Allocates nothing.
+pub fn shared_memory_bytes() -> Option<u64> {
+    kib([b"RssShmem:"]).map(|[shared]| shared * 1024)
+}
+
+/// Rows of /proc/self/status, in KiB.
+fn kib<const N: usize>(names: [&[u8]; N]) -> Option<[u64; N]> {
     let mut text = [0u8; 2048];
     let file = std::fs::File::open("/proc/thread-self/status").ok()?;
     let bytes = std::os::unix::fs::FileExt::read_at(&file, &mut text, 0).ok()?;
-    let kib = |name: &[u8]| device_pins::kib(&text[..bytes], name);
-    let code = kib(b"VmExe:")? + kib(b"VmLib:")?;
-    let others = kib(b"RssFile:")?.max(code) + kib(b"RssShmem:")?;
-    Some(kib(b"VmHWM:")?.saturating_sub(others) as u64 * 1024)
+    let mut rows = [0; N];
+    for (row, name) in rows.iter_mut().zip(names) {
+        *row = device_pins::kib(&text[..bytes], name)? as u64;
+    }
+    Some(rows)
 }
 
 /// Faults of this process for which nothing was read, copies of shared pages among them.

@@ -114,6 +114,7 @@ next_functions! {
     fn dup2(from: c_int, to: c_int) -> c_int;
     fn dup3(from: c_int, to: c_int, flags: c_int) -> c_int;
     fn close(fd: c_int) -> c_int;
+    fn shmdt(address: *const c_void) -> c_int;
     fn brk(address: *mut c_void) -> c_int;
     fn sbrk(bytes: isize) -> *mut c_void;
     fn shmat(id: c_int, address: *const c_void, flags: c_int) -> *mut c_void;

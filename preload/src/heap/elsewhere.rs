@@ -35,8 +35,9 @@ pub fn look_up() {
 /// Sends malloc to managed memory, unless the program has an allocator of its own.
 pub fn open_heap(process: &Process) {
     if !is_foreign() {
-        HEAP_START.store(process.arena.address(), Ordering::Relaxed);
-        HEAP_BYTES.store(process.arena.bytes(), Ordering::Relaxed);
+        let (start, end) = (process.arena.start(), process.arena.address() + process.arena.bytes());
+        HEAP_START.store(start, Ordering::Relaxed);
+        HEAP_BYTES.store(end - start, Ordering::Relaxed);
         process::open_heap();
     }
 }

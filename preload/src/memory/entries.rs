@@ -161,6 +161,13 @@ pub unsafe extern "C" fn shmat(id: c_int, address: *const c_void, flags: c_int) 
     next::shmat(id, address, flags)
 }
 
+/// Before it is gone.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn shmdt(address: *const c_void) -> c_int {
+    unmanaged::look();
+    next::shmdt(address)
+}
+
 entry!(
     /// mprotect; mimalloc's own calls only announce what it is about to use.
     mprotect(*mut c_void, size_t, c_int) -> c_int, "rcx", "x3", serve_mprotect

@@ -108,8 +108,10 @@ pub fn lock_all(flags: i32) -> Result<usize, Errno> {
         Phase::Native(_) => {
             // Without populating: that would fill the heap's room for growth.
             raw::lock_all(flags | libc::MCL_ONFAULT)?;
-            let arena = Span { address: process.arena.address(), bytes: process.arena.bytes() };
-            raw::lock(libc::SYS_munlock, arena, 0)
+            for part in process.arena.plain() {
+                raw::lock(libc::SYS_munlock, process.span_of(part), 0)?;
+            }
+            Ok(0)
         }
     }
 }

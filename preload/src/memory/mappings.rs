@@ -18,6 +18,8 @@ const NATIVE_FLAGS: i32 = libc::MAP_STACK | libc::MAP_GROWSDOWN | libc::MAP_HUGE
 /// Flags that put a mapping at an exact address.
 const FIXED_FLAGS: i32 = libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE;
 
+const PLAIN_FLAGS: i32 = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+
 /// mmap.
 ///
 /// # Errors
@@ -174,8 +176,7 @@ fn map_at(exact: &Request, request: MapRequest) -> Result<usize, Errno> {
     let (process, range) = (exact.process, exact.pages());
     let is_ours = request.flags & (libc::MAP_HUGETLB | libc::MAP_GROWSDOWN) == 0;
     let is_memory = is_ours && is_private_memory(&request);
-    let is_noreplace = request.flags & libc::MAP_FIXED_NOREPLACE == libc::MAP_FIXED_NOREPLACE;
-    let over = if is_noreplace { Over::Nothing } else { Over::Anything };
+    let over = over_what(process, range, &request)?;
     let origin = is_memory.then(|| origins::of_calls(process, range.count)).flatten();
     let blocked = Blocked::new();
     let phase = process.phase();
@@ -190,6 +191,20 @@ fn map_at(exact: &Request, request: MapRequest) -> Result<usize, Errno> {
     drop(blocked);
     settle(process, range, &request);
     Ok(request.address)
+}
+
+/// What a mapping at an exact address may replace.
+fn over_what(process: &Process, range: PageRange, request: &MapRequest) -> Result<Over, Errno> {
+    if request.flags & libc::MAP_FIXED_NOREPLACE != libc::MAP_FIXED_NOREPLACE {
+        return Ok(Over::Anything);
+    }
+    if process.arena.foreign_within(range) != [range] {
+        return Ok(Over::Nothing);
+    }
+    // The kernel knows whether anything is there.
+    let (protection, flags) = (PROT_NONE, PLAIN_FLAGS | libc::MAP_FIXED_NOREPLACE);
+    raw::map(MapRequest { protection, flags, fd: -1, offset: 0, ..*request })?;
+    Ok(Over::Anything)
 }
 
 /// munmap.

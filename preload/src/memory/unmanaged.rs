@@ -9,11 +9,12 @@ use crate::state::process::{self, Process};
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use userswap::internals::PAGE_BYTES;
-use userswap::internals::process::{anonymous_bytes, most_anonymous_bytes};
+use userswap::internals::process::{anonymous_bytes, most_anonymous_bytes, shared_memory_bytes};
 use userswap::internals::signal::Blocked;
 
-/// Tells this matter from others in what the job has told.
+/// Tell these matters from others in what the job has told.
 const MATTER: u64 = 2;
+const SHARED_MATTER: u64 = 8;
 /// What libraries, thread stacks and the engine itself may have.
 const NEGLIGIBLE_BYTES: u64 = 16 << 20;
 /// Calls between two looks, once there have been as many.
@@ -47,6 +48,12 @@ pub fn look() {
     if let Some(outside) = bytes_outside(process) {
         tell_if_much(process, outside);
     }
+    // Relaxed: as above. What was never mapped is not there.
+    if is_much(process, MAPPED.load(Ordering::Relaxed))
+        && let Some(shared) = shared_memory_bytes()
+    {
+        tell_if_much_is_shared(process, shared);
+    }
 }
 
 /// At the end of the process: also if that was so before. A program's runtime may have given back all that it had.
@@ -62,8 +69,31 @@ pub fn look_back() {
     }
 }
 
+fn is_much(process: &Process, bytes: u64) -> bool {
+    bytes > (process.options.ram_bytes / 4).max(NEGLIGIBLE_BYTES)
+}
+
+/// It may be there for other programs as well, and is nobody's private memory.
+fn tell_if_much_is_shared(process: &Process, shared: u64) {
+    if !is_much(process, shared) {
+        return;
+    }
+    let name = program_name();
+    notices::tell_once(
+        SHARED_MATTER,
+        name.to_bytes(),
+        format_args!(
+            "{}: {}M of shared memory (memfd, shm, tmpfs) is outside its budget of {}M, which is for private memory: leave \
+             it that much more RAM",
+            name.to_str().unwrap_or("a program"),
+            shared >> 20,
+            process.options.ram_bytes >> 20,
+        ),
+    );
+}
+
 fn tell_if_much(process: &Process, outside: u64) {
-    if outside <= (process.options.ram_bytes / 4).max(NEGLIGIBLE_BYTES) {
+    if !is_much(process, outside) {
         return;
     }
     let name = program_name();

@@ -95,9 +95,9 @@ impl Process {
     /// Makes this the process, for good, and sends malloc to managed memory.
     pub fn publish(self) -> &'static Process {
         let process = Box::leak(Box::new(self));
-        let start = process.arena.address();
-        MANAGED_START.store(start.max(NUMBERS_END), Ordering::Relaxed);
-        MANAGED_END.store(start + process.arena.bytes(), Ordering::Relaxed);
+        let (address, bytes) = (process.arena.address(), process.arena.bytes());
+        MANAGED_START.store(process.arena.start().max(NUMBERS_END), Ordering::Relaxed);
+        MANAGED_END.store(address + bytes, Ordering::Relaxed);
         // Release pairs with the acquire in `current`.
         PROCESS.store(process, Ordering::Release);
         process
