@@ -218,6 +218,22 @@ fn memory_below_2_gib_is_managed_and_room_that_is_looked_for() {
 }
 
 #[test]
+fn addresses_that_are_the_kernels_in_the_midst_of_managed_memory_are_as_without_us() {
+    let directory = directory();
+    let programs = [
+        compile(directory.path(), "gaps.c"),
+        compile_with(directory.path(), "gaps.c", "gaps-fixed", &FIXED),
+    ];
+    for program in programs {
+        assert_eq!(succeed(&mut Command::new(&program)), "exact\n", "natively");
+        for fault in ["thread", "signal"] {
+            let told = succeed(run("16M", fault).arg(&program));
+            assert_eq!(told, "exact\n", "{}, {fault}", program.display());
+        }
+    }
+}
+
+#[test]
 fn memory_behind_the_programs_data_is_managed() {
     let directory = directory();
     let program = compile(directory.path(), "break.c");

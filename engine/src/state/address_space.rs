@@ -105,15 +105,17 @@ impl AddressSpace {
     /// None when too much is there, or a limit is in the way.
     pub fn low() -> Option<Self> {
         let data_end = process::program_break().next_multiple_of(PAGE_BYTES);
-        let is_behind_data = data_end < LOW_END;
-        let start = if is_behind_data { data_end } else { USERS_START };
+        let is_fixed = data_end < LOW_END;
         // A page's number is that of its address: what is aligned is so in the tables, too.
         let (address, bytes) = (0, LOW_END);
         can_have_tables(bytes / PAGE_BYTES).ok()?;
-        let _mappings = if is_behind_data { reserve_behind(start) } else { reserve_all(start) };
+        let mut _mappings = if is_fixed { reserve_behind(data_end) } else { reserve_all() };
         if _mappings.iter().map(Mapping::bytes).sum::<usize>() < bytes / 2 {
             return None;
         }
+        let start = _mappings.first()?.address();
+        // Else something is in the way.
+        let is_behind_data = is_fixed && start == data_end;
         let page_of = |address: usize| (address / PAGE_BYTES) as PageIndex;
         let mut ours = RangeSet::new();
         for mapping in &_mappings {
@@ -124,12 +126,14 @@ impl AddressSpace {
         for gap in ours.outside(PageRange { first: 0, count: page_of(LOW_END) }) {
             gaps.insert(gap);
         }
+        // Who looks for more room than that finds none across the end.
+        _mappings.extend(Mapping::reserve_at(LOW_END, PAGE_BYTES));
         let random = process::random_of_addresses();
         let floor = FLOOR + (random % FLOOR_SPREAD) as usize;
         let data_end = if is_behind_data { start } else { floor - DATA_ROOM };
         let (floor, data_end) = (page_of(floor), page_of(data_end));
         let lowest = (LOWEST.start + (random >> 40) as usize % LOWEST_SPREAD).max(start);
-        let lowest_end = if is_behind_data { LOWEST.end } else { KERNELS_START };
+        let lowest_end = if is_fixed { LOWEST.end } else { KERNELS_START };
         let count = lowest_end.saturating_sub(lowest) / PAGE_BYTES;
         let lowest = PageRange { first: page_of(lowest), count: count as u32 };
         Some(Self { address, start, bytes, gaps, floor, lowest, data_end, _mappings })
@@ -137,9 +141,9 @@ impl AddressSpace {
 }
 
 /// Reserves what is free, but for what is left to the kernel.
-fn reserve_all(start: usize) -> Vec<Mapping> {
+fn reserve_all() -> Vec<Mapping> {
     let mut mappings = Vec::new();
-    reserve_around(start, KERNELS_START, &mut mappings);
+    reserve_around(USERS_START, KERNELS_START, &mut mappings);
     reserve_around(LOWEST.end, SEARCHED_START, &mut mappings);
     mappings
 }
@@ -153,14 +157,14 @@ fn reserve_behind(start: usize) -> Vec<Mapping> {
 
 /// Reserves what is free between two addresses, by halves down to pieces, in order.
 fn reserve_around(start: usize, end: usize, mappings: &mut Vec<Mapping>) {
-    match Mapping::reserve_at(start, end - start) {
-        Ok(mapping) => mappings.push(mapping),
-        Err(_) if end - start > PIECE => {
-            let middle = (start + (end - start) / 2).next_multiple_of(PIECE);
-            reserve_around(start, middle, mappings);
-            reserve_around(middle, end, mappings);
-        }
-        Err(_) => {}
+    if let Ok(mapping) = Mapping::reserve_at(start, end - start) {
+        return mappings.push(mapping);
+    }
+    let half = if start.is_multiple_of(PIECE) { (end - start) / 2 } else { 1 };
+    let middle = (start + half).next_multiple_of(PIECE);
+    if middle < end {
+        reserve_around(start, middle, mappings);
+        reserve_around(middle, end, mappings);
     }
 }
 
@@ -192,5 +196,24 @@ mod tests {
         assert_eq!(pieces, [1, 2, 3, 5, 6, 7]);
         assert_eq!(mappings.iter().map(Mapping::bytes).sum::<usize>(), 6 * PIECE);
         drop(others);
+    }
+
+    #[test]
+    fn what_does_not_begin_with_a_piece_is_left_out_up_to_the_next_one() {
+        let start = (8 << 42) + 32 * PIECE;
+        let other = Mapping::reserve_at(start + PIECE / 2, PAGE_BYTES).unwrap();
+        let mut mappings = Vec::new();
+        reserve_around(start + PAGE_BYTES, start + 2 * PIECE + PAGE_BYTES, &mut mappings);
+        let parts: Vec<_> = mappings.iter().map(|part| (part.address(), part.bytes())).collect();
+        // The last part is not whole, and free.
+        assert_eq!(parts, [(start + PIECE, PIECE + PAGE_BYTES)]);
+        drop(other);
+        drop(mappings);
+        let mut mappings = Vec::new();
+        let late = Mapping::reserve_at(start + PIECE + PAGE_BYTES, PAGE_BYTES).unwrap();
+        reserve_around(start + PAGE_BYTES, start + 2 * PIECE, &mut mappings);
+        let parts: Vec<_> = mappings.iter().map(|part| (part.address(), part.bytes())).collect();
+        assert_eq!(parts, [(start + PAGE_BYTES, PIECE - PAGE_BYTES)]);
+        drop(late);
     }
 }

@@ -229,9 +229,14 @@ impl Arena {
         self.foreign.lock().within(range)
     }
 
-    /// The parts of `range` that the arena did not have from the start: what is foreign there goes back to the kernel.
+    /// The parts of `range` that the arena did not have from the start: what is there goes back to the kernel.
     pub fn gaps_within(&self, range: PageRange) -> Vec<PageRange> {
         self.space.gaps.within(range)
+    }
+
+    /// The parts of `range` that it had.
+    pub fn own_within(&self, range: PageRange) -> Vec<PageRange> {
+        self.space.gaps.outside(range)
     }
 
     /// The parts of `range`, free or allocated, that are plain memory: what an engine may register.

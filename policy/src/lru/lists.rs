@@ -4,7 +4,7 @@
 use super::ring::{self, Heads, Rings};
 use crate::workingset::Activity;
 
-/// Most items that one array of links may have: the pages of 4 TiB without the first 2 GiB, where no arena lies.
+/// Most items that one array of links may have: the pages of 4 TiB but for 2 GiB.
 pub const ITEMS_MAX: u32 = (1 << 30) - (1 << 19);
 
 /// Bits of a position: enough for [`ITEMS_MAX`] and the heads above.

@@ -11,7 +11,9 @@ use crate::calls::{
 };
 use crate::heap::{fork_gate, huge, mimalloc};
 use crate::lifecycle::{confined, stats};
-use crate::memory::{engagement, guard, locking, own_stack, program_break, starter, unmanaged};
+use crate::memory::{
+    engagement, guard, locking, own_stack, program_break, segments, starter, unmanaged,
+};
 use crate::state::process::{self, GlibcHeap, Process};
 use userswap::ForkTicket;
 use userswap::internals::lock::Lock;
@@ -61,6 +63,7 @@ unsafe extern "C" fn prepare() {
     fork_gate::close();
     huge::BLOCKS.hold();
     program_break::BREAK.hold();
+    segments::ATTACHED.hold();
     process.native.hold();
     process.gathered.hold();
     // After it: no engine starts from here on, and the threads of one that did have had the tables.
@@ -189,6 +192,7 @@ fn release(process: &Process) {
     signal_stacks::release();
     process.gathered.release();
     process.native.release();
+    segments::ATTACHED.release();
     program_break::BREAK.release();
     huge::BLOCKS.release();
     fork_gate::open();

@@ -9,6 +9,7 @@ use crate::calls::held::Held;
 use crate::state::areas::{self, Area, Memory};
 use crate::state::process::{Phase, Process, Request};
 use libc::{EINVAL, ENOMEM, PROT_READ, PROT_WRITE};
+use userswap::Engine;
 use userswap::internals::Hint;
 use userswap::internals::signal::Blocked;
 use userswap::internals::{PAGE_BYTES, PageRange};
@@ -34,10 +35,15 @@ pub fn advise(span: Span, advice: i32) -> Result<usize, Errno> {
     let blocked = Blocked::new();
     let parts = request.process.areas_within(range);
     drop(blocked);
+    // Beyond a hole it goes on.
+    let mut outcome = if areas::is_covered(range, &parts) { Ok(0) } else { Err(ENOMEM) };
     for (part, area) in &parts {
-        advise_part(request.process, *part, *area, advice)?;
+        match advise_part(request.process, *part, *area, advice) {
+            Err(ENOMEM) if *area == Area::Foreign => outcome = Err(ENOMEM),
+            advised => advised?,
+        }
     }
-    if areas::is_covered(range, &parts) { Ok(0) } else { Err(ENOMEM) }
+    outcome
 }
 
 fn advise_part(process: &Process, range: PageRange, area: Area, advice: i32) -> Result<(), Errno> {
@@ -165,6 +171,18 @@ pub fn in_core(span: Span, vector: *mut u8) -> Result<usize, Errno> {
     }
     let Some(engine) = process.engine() else { return raw::in_core(span, vector) };
     check_vector(vector, range.count as usize)?;
+    for (part, area) in parts {
+        let vector = vector.wrapping_add((part.first - range.first) as usize);
+        match area {
+            Area::Foreign => raw::in_core(process.span_of(part), vector).map(drop)?,
+            _ => tell_resident(engine, part, vector),
+        }
+    }
+    Ok(0)
+}
+
+/// A byte for each page of managed memory.
+fn tell_resident(engine: &Engine, range: PageRange, vector: *mut u8) {
     for (index, page) in (range.first..range.end()).enumerate() {
         let is_resident = engine.core().pages.state(page).mapped().is_some();
         // SAFETY: the program gave a vector with a byte for each page.
@@ -172,5 +190,4 @@ pub fn in_core(span: Span, vector: *mut u8) -> Result<usize, Errno> {
         // SAFETY: as above.
         unsafe { entry.write(u8::from(is_resident)) };
     }
-    Ok(0)
 }

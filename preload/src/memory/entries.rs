@@ -4,7 +4,9 @@
 use super::own_stack::on_own_stack;
 use super::program_break::{self, To};
 use super::protection::Key;
-use super::{advice, commitment, locking, mappings, origins, protection, remap, unmanaged};
+use super::{
+    advice, commitment, locking, mappings, origins, protection, remap, segments, unmanaged,
+};
 use crate::abi::callers::{self, entry};
 use crate::abi::next;
 use crate::abi::raw::{Errno, MapRequest, RemapRequest, Span, set_errno};
@@ -158,14 +160,20 @@ pub unsafe extern "C" fn mremap(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn shmat(id: c_int, address: *const c_void, flags: c_int) -> *mut c_void {
     unmanaged::on_mapped(usize::MAX);
-    next::shmat(id, address, flags)
+    match on_own_stack(|| segments::attach(id, address.addr(), flags)) {
+        Some(attached) => to_pointer(attached),
+        None => next::shmat(id, address, flags),
+    }
 }
 
 /// Before it is gone.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn shmdt(address: *const c_void) -> c_int {
     unmanaged::look();
-    next::shmdt(address)
+    match on_own_stack(|| segments::detach(address.addr())) {
+        Some(detached) => to_c(detached),
+        None => next::shmdt(address),
+    }
 }
 
 entry!(

@@ -5,7 +5,7 @@
 use super::replace::{self, Over};
 use super::{engagement, locking, origins, ranges};
 use crate::abi::raw::{self, Errno, MapRequest, Span};
-use crate::state::process::{self, Process, Request};
+use crate::state::process::{self, Phase, Process, Request};
 use libc::{EINVAL, ENOMEM, PROT_NONE};
 use std::sync::atomic::Ordering;
 use userswap::internals::PAGE_BYTES;
@@ -17,7 +17,11 @@ use userswap::internals::signal::Blocked;
 const NATIVE_FLAGS: i32 = libc::MAP_STACK | libc::MAP_GROWSDOWN | libc::MAP_HUGETLB;
 /// Flags that put a mapping at an exact address.
 const FIXED_FLAGS: i32 = libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE;
+const NOREPLACE: i32 = libc::MAP_FIXED_NOREPLACE;
 
+/// Where addresses for MAP_32BIT end.
+const LOW_END: usize = 2 << 30;
+/// A reservation.
 const PLAIN_FLAGS: i32 = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
 
 /// mmap.
@@ -39,10 +43,12 @@ pub fn map(request: MapRequest) -> Result<usize, Errno> {
     if !is_eligible(process, &request) {
         return raw::map(request).or_else(|error| map_foreign_low(process, request, error));
     }
-    let hint = match is_low(&request) {
-        true => 0,
-        false => request.address.checked_next_multiple_of(PAGE_BYTES).unwrap_or(0),
-    };
+    let hint = request.address.checked_next_multiple_of(PAGE_BYTES).unwrap_or(0);
+    if hint != 0
+        && let Some(address) = map_in_gap(process, MapRequest { address: hint, ..request })
+    {
+        return Ok(address);
+    }
     if hint != 0 && process.insistence.is_clear() && !process.arena.contains(hint) {
         let flags = request.flags | libc::MAP_FIXED_NOREPLACE;
         let there = map_unmanaged(process, MapRequest { address: hint, flags, ..request });
@@ -79,8 +85,9 @@ fn map_foreign_low(
     let claim = replace::claim(process, range, Over::Anything)?;
     let address = process.arena.address_of(range.first);
     let flags = request.flags & !libc::MAP_32BIT | libc::MAP_FIXED;
-    let mapped =
-        replace::with_mapping(process, &phase, &claim, MapRequest { address, flags, ..request });
+    let bytes = count as usize * PAGE_BYTES;
+    let there = MapRequest { address, bytes, flags, ..request };
+    let mapped = replace::with_mapping(process, &phase, &claim, there);
     drop(phase);
     if mapped.is_err() {
         process.areas.lock().clear(range);
@@ -111,7 +118,19 @@ fn is_private_memory(request: &MapRequest) -> bool {
         && (is_anonymous || request.offset % PAGE_BYTES as i64 == 0 && raw::is_dev_zero(request.fd))
 }
 
-/// Below 2 GiB, wherever: a hint counts for nothing then.
+/// Where a hint names addresses that are the kernel's, and nothing is there.
+fn map_in_gap(process: &'static Process, request: MapRequest) -> Option<usize> {
+    let bytes = request.bytes.checked_next_multiple_of(PAGE_BYTES)?;
+    let exact = Request::new(Span { address: request.address, bytes })?;
+    let is_gap = exact.is_whole() && process.arena.gaps_within(exact.pages()) == [exact.pages()];
+    if !is_gap || is_low(&request) && exact.asked.end > LOW_END {
+        return None;
+    }
+    let flags = request.flags | libc::MAP_FIXED_NOREPLACE;
+    map_at(&exact, MapRequest { bytes, flags, ..request }).ok()
+}
+
+/// Below 2 GiB.
 fn is_low(request: &MapRequest) -> bool {
     request.flags & libc::MAP_32BIT != 0
 }
@@ -120,9 +139,9 @@ fn allocate(process: &Process, request: MapRequest) -> Result<usize, Errno> {
     let count = u32::try_from(request.bytes.div_ceil(PAGE_BYTES)).map_err(|_| ENOMEM)?;
     let origin = origins::of_calls(process, count);
     let blocked = Blocked::new();
-    let low = is_low(&request);
-    let hinted = if low { None } else { at_hint(process, request.address, count) };
-    let take = if low { ranges::take_lowest } else { ranges::take };
+    let is_too_high = is_low(&request) && request.address.saturating_add(request.bytes) > LOW_END;
+    let hinted = if is_too_high { None } else { at_hint(process, request.address, count) };
+    let take = if is_low(&request) { ranges::take_lowest } else { ranges::take };
     let range = hinted.or_else(|| take(process, count, ranges::align_of(count))).ok_or(ENOMEM)?;
     ranges::open(process, range, request.protection)?;
     origins::note(process, range, origin);
@@ -176,35 +195,61 @@ fn map_at(exact: &Request, request: MapRequest) -> Result<usize, Errno> {
     let (process, range) = (exact.process, exact.pages());
     let is_ours = request.flags & (libc::MAP_HUGETLB | libc::MAP_GROWSDOWN) == 0;
     let is_memory = is_ours && is_private_memory(&request);
-    let over = over_what(process, range, &request)?;
     let origin = is_memory.then(|| origins::of_calls(process, range.count)).flatten();
     let blocked = Blocked::new();
     let phase = process.phase();
-    let claim = replace::claim(process, range, over)?;
-    if !is_memory {
-        let flags = request.flags & !libc::MAP_FIXED_NOREPLACE | libc::MAP_FIXED;
-        return replace::with_mapping(process, &phase, &claim, MapRequest { flags, ..request });
+    let over = over_what(process, range, &request)?;
+    let mapped = map_over(process, &phase, (range, over), (is_memory, request));
+    if mapped.is_err() && request.flags & NOREPLACE == NOREPLACE {
+        give_up_probe(process, range);
     }
-    replace::with_memory(process, &phase, &claim, request.protection)?;
-    origins::note(process, range, origin);
     drop(phase);
-    drop(blocked);
-    settle(process, range, &request);
+    mapped?;
+    if is_memory {
+        origins::note(process, range, origin);
+        drop(blocked);
+        settle(process, range, &request);
+    }
     Ok(request.address)
 }
 
-/// What a mapping at an exact address may replace.
-fn over_what(process: &Process, range: PageRange, request: &MapRequest) -> Result<Over, Errno> {
-    if request.flags & libc::MAP_FIXED_NOREPLACE != libc::MAP_FIXED_NOREPLACE {
+fn map_over(
+    process: &Process,
+    phase: &Phase<'_>,
+    (range, over): (PageRange, Over),
+    (is_memory, request): (bool, MapRequest),
+) -> Result<(), Errno> {
+    let claim = replace::claim(process, range, over)?;
+    if is_memory {
+        return replace::with_memory(process, phase, &claim, request.protection);
+    }
+    let flags = request.flags & !libc::MAP_FIXED_NOREPLACE | libc::MAP_FIXED;
+    replace::with_mapping(process, phase, &claim, MapRequest { flags, ..request }).map(drop)
+}
+
+/// What a mapping at an exact address may replace. The kernel knows whether anything is in a gap: where nothing is, there is
+/// a reservation then.
+///
+/// # Errors
+/// EEXIST where something is.
+pub fn over_what(process: &Process, range: PageRange, request: &MapRequest) -> Result<Over, Errno> {
+    if request.flags & NOREPLACE != NOREPLACE {
         return Ok(Over::Anything);
     }
-    if process.arena.foreign_within(range) != [range] {
+    if process.arena.gaps_within(range) != [range] {
         return Ok(Over::Nothing);
     }
-    // The kernel knows whether anything is there.
-    let (protection, flags) = (PROT_NONE, PLAIN_FLAGS | libc::MAP_FIXED_NOREPLACE);
+    let (protection, flags) = (PROT_NONE, PLAIN_FLAGS | NOREPLACE);
     raw::map(MapRequest { protection, flags, fd: -1, offset: 0, ..*request })?;
     Ok(Over::Anything)
+}
+
+/// The kernel's again, where it has not become memory.
+pub fn give_up_probe(process: &Process, range: PageRange) {
+    if process.arena.gaps_within(range) == [range] && process.arena.foreign_within(range) == [range]
+    {
+        let _ = raw::unmap(process.span_of(range));
+    }
 }
 
 /// munmap.

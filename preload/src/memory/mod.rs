@@ -14,5 +14,6 @@ mod protection;
 pub mod ranges;
 pub mod remap;
 mod replace;
+pub mod segments;
 pub mod starter;
 pub mod unmanaged;

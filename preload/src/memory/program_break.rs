@@ -89,14 +89,18 @@ impl Break {
         }
         let [old, new] = [self.now, wanted].map(|address| address.next_multiple_of(PAGE_BYTES));
         match new.cmp(&old) {
-            Ordering::Greater => grow(process, process.pages_between(old..new)),
+            Ordering::Greater => self.grow(process, process.pages_between(old..new)),
             Ordering::Less => ranges::unmap(process, process.pages_between(new..old)),
             Ordering::Equal => Ok(()),
         }
     }
-}
 
-fn grow(process: &Process, range: PageRange) -> Result<(), Errno> {
-    ranges::extend(process, range)?;
-    ranges::open(process, range, PROT_READ | PROT_WRITE)
+    fn grow(&self, process: &Process, range: PageRange) -> Result<(), Errno> {
+        match process.arena.address_of(range.first) <= self.start.next_multiple_of(PAGE_BYTES) {
+            // What lies before it is another's.
+            true => ranges::take_at(process, range)?,
+            false => ranges::extend(process, range)?,
+        }
+        ranges::open(process, range, PROT_READ | PROT_WRITE)
+    }
 }

@@ -3,7 +3,8 @@
 //! The arena stays one reservation. Giving out a range is a change of protection; taking it back drops
 //! its content and makes it inaccessible again. Signals are blocked in all of these, but for `populate`.
 //! What is mapped over memory that is in use is in `replace`.
-use super::{engagement, locking, replace};
+use super::replace::{self, Over};
+use super::{engagement, locking};
 use crate::abi::raw::{self, Errno, Span};
 use crate::state::areas::{Area, Memory};
 use crate::state::process::{Phase, Process};
@@ -131,18 +132,44 @@ pub fn give_back(process: &Process, range: PageRange) {
     process.arena.free(range);
 }
 
-/// Takes back whatever the program has in a range.
+/// Takes back whatever the program has in a range; what the arena did not have from the start is the kernel's again.
 ///
 /// # Errors
 /// ENOMEM at the limit on mappings, for what the program had mapped of the kernel's: it stays.
 pub fn unmap(process: &Process, range: PageRange) -> Result<(), Errno> {
     let phase = process.phase();
-    for (part, area) in process.areas_within(range) {
+    for gap in process.arena.gaps_within(range) {
+        give_to_kernel(process, &phase, gap)?;
+    }
+    take_back(process, &phase, range)?;
+    drop(phase);
+    engagement::settle(process);
+    Ok(())
+}
+
+fn give_to_kernel(process: &Process, phase: &Phase<'_>, gap: PageRange) -> Result<(), Errno> {
+    let unmap = || raw::unmap(process.span_of(gap));
+    if process.arena.foreign_within(gap) == [gap] {
+        return unmap().map(drop);
+    }
+    let claim = replace::claim(process, gap, Over::Anything)?;
+    replace::separate(process, phase, &claim)?;
+    replace::with_foreign(process, phase, &claim, unmap).map(drop)
+}
+
+/// Takes back what the arena had of a range, where that is the program's.
+///
+/// # Errors
+/// As [`unmap`].
+pub fn take_back(process: &Process, phase: &Phase<'_>, range: PageRange) -> Result<(), Errno> {
+    let own = process.arena.own_within(range);
+    for (part, area) in own.into_iter().flat_map(|own| process.areas_within(own)) {
         let is_closed = match area {
-            Area::Memory(memory) => close(process, &phase, part, memory),
+            Area::Memory(memory) => close(process, phase, part, memory),
             Area::Foreign => {
-                unmap_foreign(process, &phase, part)?;
-                continue;
+                let _alone = process.alone(phase);
+                replace::put_plain(process, phase, part, PROT_NONE)?;
+                true
             }
             // What malloc gave out is not the program's to unmap.
             Area::Heap { .. } => continue,
@@ -152,24 +179,6 @@ pub fn unmap(process: &Process, range: PageRange) -> Result<(), Errno> {
         if !is_closed {
             areas.left_open.insert(part);
         }
-        process.arena.free(part);
-    }
-    engagement::settle(process);
-    Ok(())
-}
-
-/// The arena takes back what it had; the rest was the kernel's from the start, and is so again.
-fn unmap_foreign(process: &Process, phase: &Phase<'_>, range: PageRange) -> Result<(), Errno> {
-    let mut own = RangeSet::new();
-    own.insert(range);
-    for gap in process.arena.gaps_within(range) {
-        raw::unmap(process.span_of(gap))?;
-        own.remove(gap);
-    }
-    for part in own.within(range) {
-        let _alone = process.alone(phase);
-        replace::put_plain(process, phase, part, PROT_NONE)?;
-        process.areas.lock().clear(part);
         process.arena.free(part);
     }
     Ok(())

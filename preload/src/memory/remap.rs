@@ -265,32 +265,50 @@ fn remap_foreign(
         let _blocked = Blocked::new();
         return ranges::unmap(process, rest).map(|()| request.address);
     }
-    let address = move_foreign(request)?;
-    if request.flags & libc::MREMAP_DONTUNMAP == 0 && address != request.address {
+    let moved = move_foreign(request)?;
+    if request.flags & libc::MREMAP_DONTUNMAP == 0 && moved.address != request.address {
         let _blocked = Blocked::new();
-        ranges::unmap(process, range)?;
+        match moved.is_kept {
+            true => ranges::unmap(process, range)?,
+            // What is not the arena's may be others' by now.
+            false => ranges::take_back(process, &process.phase(), range)?,
+        }
     }
-    Ok(address)
+    Ok(moved.address)
+}
+
+/// Where a mapping has gone.
+struct Moved {
+    address: usize,
+    /// Whether its old place is still mapped.
+    is_kept: bool,
+}
+
+impl Moved {
+    fn leaving(is_kept: bool) -> impl Fn(usize) -> Self {
+        move |address| Self { address, is_kept }
+    }
 }
 
 /// Leaves the old place mapped where it can: a hole in the arena would be the kernel's to give to others.
-fn move_foreign(request: RemapRequest) -> Result<usize, Errno> {
+fn move_foreign(request: RemapRequest) -> Result<Moved, Errno> {
+    let (gone, kept) = (Moved::leaving(false), Moved::leaving(true));
     let RemapRequest { address, bytes, new_bytes, flags, .. } = request;
     let may_move = flags & libc::MREMAP_MAYMOVE != 0;
     let grows = new_bytes > bytes && flags & MOVING_FLAGS == 0;
     let moves = new_bytes == bytes && flags & MOVING_FLAGS != 0;
     if !may_move || !(grows || moves) {
-        return raw::remap(request);
+        return raw::remap(request).map(gone);
     }
     let keeping =
         RemapRequest { new_bytes: bytes, flags: flags | libc::MREMAP_DONTUNMAP, ..request };
     let moved = match raw::remap(keeping) {
-        Ok(moved) if moves => return Ok(moved),
+        Ok(moved) if moves => return Ok(kept(moved)),
         Ok(moved) => moved,
-        Err(_) => return raw::remap(request),
+        Err(_) => return raw::remap(request).map(gone),
     };
     let flags = libc::MREMAP_MAYMOVE;
-    raw::remap(RemapRequest { address: moved, flags, ..request }).inspect_err(|_| {
+    raw::remap(RemapRequest { address: moved, flags, ..request }).map(kept).inspect_err(|_| {
         let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
         let back =
             RemapRequest { address: moved, new_bytes: bytes, flags, new_address: address, bytes };

@@ -45,6 +45,8 @@ pub fn on_mapped(bytes: usize) {
 #[cold]
 pub fn look() {
     let Some(process) = process::current() else { return };
+    // To read of oneself is to reach a point of cancellation, which the call of the program's is not.
+    let _blocked = Blocked::new();
     if let Some(outside) = bytes_outside(process) {
         tell_if_much(process, outside);
     }
@@ -62,6 +64,7 @@ pub fn look_back() {
     let Some(process) = process::current().filter(|process| process.engine().is_none()) else {
         return;
     };
+    let _blocked = Blocked::new();
     // What is managed was never more than that.
     let managed = process.options.ram_bytes.saturating_add(MAPPED.load(Ordering::Relaxed));
     if let Some(most) = most_anonymous_bytes() {
@@ -112,7 +115,6 @@ fn tell_if_much(process: &Process, outside: u64) {
 
 /// At least so much is; before the engine has started, what is accessible counts as being there.
 fn bytes_outside(process: &Process) -> Option<u64> {
-    let _blocked = Blocked::new();
     let pages = match process.engine() {
         Some(engine) => u64::from(engine.try_pages_in_ram()?),
         None => {
