@@ -97,7 +97,17 @@ static void segments(void) {
         MUST(shmat(id, at, 0) == (void *)-1 && errno == EINVAL && shmat(id, at + MIB, SHM_REMAP) == at + MIB);
         MUST(at[4 * MIB] == 7 && shmdt(at + MIB) == 0);
         MUST(map(at, 4 * MIB, PLAIN | MAP_FIXED) == at && at[MIB] == 0 && munmap(at, 4 * MIB) == 0);
-        MUST(shmat(id, at + 5, SHM_RND) == at && at[3 * MIB] == 7 && shmdt(at) == 0);
+        MUST(shmat(id, at + 5, SHM_RND) == at && at[3 * MIB] == 7);
+        // What is refused changes nothing.
+        MUST(shmat(id, at, 0) == (void *)-1 && errno == EINVAL && shmdt(at) == 0);
+        // Parts of it may be others' by then.
+        MUST(shmat(id, at, 0) == at && munmap(at + 2 * MIB, MIB + PAGE) == 0 && map(at + MIB, PAGE, PLAIN | MAP_FIXED) == at + MIB);
+        at[MIB] = 9;
+        MUST(shmdt(at) == 0 && at[MIB] == 9 && munmap(at + MIB, PAGE) == 0 && map(at, 4 * MIB, EXACTLY) == at);
+        at[0] = at[2 * MIB] = 3;
+        int none = shmget(IPC_PRIVATE, PAGE, IPC_CREAT | 0);
+        if (geteuid()) MUST(shmat(none, at, SHM_REMAP) == (void *)-1 && errno == EACCES && at[0] == 3);
+        MUST(shmctl(none, IPC_RMID, 0) == 0 && munmap(at, 4 * MIB) == 0);
         MUST(fails(shmdt(at), EINVAL) && map(at, MIB, EXACTLY) == at && munmap(at, MIB) == 0);
         MUST(shmat(id, at + 5, 0) == (void *)-1 && errno == EINVAL && shmat(-1, at, 0) == (void *)-1 && errno == EINVAL);
     }

@@ -151,7 +151,9 @@ fn reserve_all() -> Vec<Mapping> {
 /// The same behind the data of an executable with a fixed address: these grow as far as they can.
 fn reserve_behind(start: usize) -> Vec<Mapping> {
     let mut mappings = Vec::new();
-    reserve_around(start, SEARCHED_START, &mut mappings);
+    if start < SEARCHED_START {
+        reserve_around(start, SEARCHED_START, &mut mappings);
+    }
     mappings
 }
 

@@ -63,8 +63,8 @@ unsafe extern "C" fn prepare() {
     fork_gate::close();
     huge::BLOCKS.hold();
     program_break::BREAK.hold();
-    segments::ATTACHED.hold();
     process.native.hold();
+    segments::ATTACHED.hold();
     process.gathered.hold();
     // After it: no engine starts from here on, and the threads of one that did have had the tables.
     let mut pinned = libc_memory::pin(process);
@@ -191,8 +191,8 @@ fn release(process: &Process) {
     process.areas.release();
     signal_stacks::release();
     process.gathered.release();
-    process.native.release();
     segments::ATTACHED.release();
+    process.native.release();
     program_break::BREAK.release();
     huge::BLOCKS.release();
     fork_gate::open();

@@ -174,11 +174,23 @@ pub fn in_core(span: Span, vector: *mut u8) -> Result<usize, Errno> {
     for (part, area) in parts {
         let vector = vector.wrapping_add((part.first - range.first) as usize);
         match area {
-            Area::Foreign => raw::in_core(process.span_of(part), vector).map(drop)?,
+            Area::Foreign => ask_kernel(process, part, vector)?,
             _ => tell_resident(engine, part, vector),
         }
     }
     Ok(0)
+}
+
+/// In pieces whose answers, which may be managed memory, can stay in RAM for as long.
+fn ask_kernel(process: &Process, range: PageRange, vector: *mut u8) -> Result<(), Errno> {
+    const PIECE_PAGES: u32 = 1 << 20;
+    for first in (range.first..range.end()).step_by(PIECE_PAGES as usize) {
+        let piece = PageRange { first, count: (range.end() - first).min(PIECE_PAGES) };
+        let vector = vector.wrapping_add((first - range.first) as usize);
+        let _held = Held::new(&[Span::of(vector, piece.count as usize)]);
+        raw::in_core(process.span_of(piece), vector)?;
+    }
+    Ok(())
 }
 
 /// A byte for each page of managed memory.

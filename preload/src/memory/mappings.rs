@@ -19,6 +19,8 @@ const NATIVE_FLAGS: i32 = libc::MAP_STACK | libc::MAP_GROWSDOWN | libc::MAP_HUGE
 const FIXED_FLAGS: i32 = libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE;
 const NOREPLACE: i32 = libc::MAP_FIXED_NOREPLACE;
 
+/// The kernel follows no hint below it.
+const HINTS_START: usize = 64 << 10;
 /// Where addresses for MAP_32BIT end.
 const LOW_END: usize = 2 << 30;
 /// A reservation.
@@ -49,7 +51,8 @@ pub fn map(request: MapRequest) -> Result<usize, Errno> {
     {
         return Ok(address);
     }
-    if hint != 0 && process.insistence.is_clear() && !process.arena.contains(hint) {
+    let is_outside = !is_low(&request) && !process.arena.contains(hint);
+    if hint != 0 && process.insistence.is_clear() && is_outside {
         let flags = request.flags | libc::MAP_FIXED_NOREPLACE;
         let there = map_unmanaged(process, MapRequest { address: hint, flags, ..request });
         if there.is_ok() {
@@ -123,7 +126,8 @@ fn map_in_gap(process: &'static Process, request: MapRequest) -> Option<usize> {
     let bytes = request.bytes.checked_next_multiple_of(PAGE_BYTES)?;
     let exact = Request::new(Span { address: request.address, bytes })?;
     let is_gap = exact.is_whole() && process.arena.gaps_within(exact.pages()) == [exact.pages()];
-    if !is_gap || is_low(&request) && exact.asked.end > LOW_END {
+    let is_too_high = is_low(&request) && exact.asked.end > LOW_END;
+    if !is_gap || is_too_high || request.address < HINTS_START {
         return None;
     }
     let flags = request.flags | libc::MAP_FIXED_NOREPLACE;
@@ -201,7 +205,7 @@ fn map_at(exact: &Request, request: MapRequest) -> Result<usize, Errno> {
     let over = over_what(process, range, &request)?;
     let mapped = map_over(process, &phase, (range, over), (is_memory, request));
     if mapped.is_err() && request.flags & NOREPLACE == NOREPLACE {
-        give_up_probe(process, range);
+        give_up_probe(process, &phase, range);
     }
     drop(phase);
     mapped?;
@@ -245,9 +249,8 @@ pub fn over_what(process: &Process, range: PageRange, request: &MapRequest) -> R
 }
 
 /// The kernel's again, where it has not become memory.
-pub fn give_up_probe(process: &Process, range: PageRange) {
-    if process.arena.gaps_within(range) == [range] && process.arena.foreign_within(range) == [range]
-    {
+pub fn give_up_probe(process: &Process, phase: &Phase<'_>, range: PageRange) {
+    if process.arena.gaps_within(range) == [range] && ranges::is_foreign(process, phase, range) {
         let _ = raw::unmap(process.span_of(range));
     }
 }

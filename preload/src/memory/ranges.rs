@@ -149,12 +149,18 @@ pub fn unmap(process: &Process, range: PageRange) -> Result<(), Errno> {
 
 fn give_to_kernel(process: &Process, phase: &Phase<'_>, gap: PageRange) -> Result<(), Errno> {
     let unmap = || raw::unmap(process.span_of(gap));
-    if process.arena.foreign_within(gap) == [gap] {
+    if is_foreign(process, phase, gap) {
         return unmap().map(drop);
     }
     let claim = replace::claim(process, gap, Over::Anything)?;
     replace::separate(process, phase, &claim)?;
     replace::with_foreign(process, phase, &claim, unmap).map(drop)
+}
+
+/// Whether all of a range is the kernel's. No fork comes between.
+pub fn is_foreign(process: &Process, phase: &Phase<'_>, range: PageRange) -> bool {
+    let _alone = process.alone(phase);
+    process.arena.foreign_within(range) == [range]
 }
 
 /// Takes back what the arena had of a range, where that is the program's.

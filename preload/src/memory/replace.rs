@@ -211,14 +211,20 @@ pub fn with_foreign(
         claim.unlock(process, phase);
         release(process, engine, claim);
     }
+    // Before it is: who claims the same meanwhile waits for this.
     process.arena.set_foreign(claim.range);
+    process.areas.lock().set(claim.range, Area::Foreign);
     let outcome = place();
     if outcome.is_ok() {
-        process.areas.lock().set(claim.range, Area::Foreign);
         return outcome;
     }
-    // There may be nothing at all now.
-    put_plain(process, phase, claim.range, PROT_NONE)?;
+    // There may be nothing at all now. What is not the arena's is the kernel's.
+    for part in process.arena.own_within(claim.range) {
+        put_plain(process, phase, part, PROT_NONE)?;
+    }
+    for gap in process.arena.gaps_within(claim.range) {
+        let _ = raw::unmap(process.span_of(gap));
+    }
     let mut areas = process.areas.lock();
     for gap in &claim.gaps {
         areas.clear(*gap);

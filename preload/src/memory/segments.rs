@@ -1,9 +1,12 @@
 //! System V shared memory at an address in the arena (shmat): foreign there, as a file that the program maps.
+//!
+//! It is attached elsewhere first, so that what the kernel refuses changes nothing, and then moved over the range.
 use super::mappings::{give_up_probe, over_what};
-use super::{ranges, replace};
+use super::replace;
 use crate::abi::next;
-use crate::abi::raw::{Errno, MapRequest, Span, errno};
-use crate::state::process::{self, Process, Request};
+use crate::abi::raw::{self, Errno, MapRequest, RemapRequest, Span, errno};
+use crate::state::areas::Area;
+use crate::state::process::{self, Phase, Process, Request};
 use libc::{EINVAL, PROT_NONE, c_int, c_void};
 use std::collections::BTreeMap;
 use userswap::internals::PAGE_BYTES;
@@ -11,7 +14,7 @@ use userswap::internals::PageRange;
 use userswap::internals::lock::Lock;
 use userswap::internals::signal::Blocked;
 
-/// What is attached in the arena, by its first page; held across fork.
+/// What is attached in the arena, by its first page; taken after the phase, and held across fork.
 pub static ATTACHED: Lock<BTreeMap<u32, PageRange>> = Lock::new(BTreeMap::new());
 
 /// shmat; None where the kernel can do it, or has to say what is wrong.
@@ -28,56 +31,101 @@ pub fn attach(id: c_int, address: usize, flags: c_int) -> Option<Result<usize, E
     if address == 0 || !exact.is_aligned() || !exact.is_whole() {
         return None;
     }
-    let replaces = flags & libc::SHM_REMAP != 0;
-    let map = libc::MAP_FIXED | if replaces { 0 } else { libc::MAP_FIXED_NOREPLACE };
     let _blocked = Blocked::new();
-    let request =
-        MapRequest { address, bytes, protection: PROT_NONE, flags: map, fd: -1, offset: 0 };
-    let range = exact.pages();
-    // Before it is there: a child of a fork has both, or finds that the entry means nothing.
-    ATTACHED.lock().insert(range.first, range);
-    let attached = attach_over(exact.process, range, &request, || {
-        match next::shmat(id, address as *const c_void, flags | libc::SHM_REMAP) {
-            libc::MAP_FAILED => Err(errno()),
-            there => Ok(there.addr()),
-        }
-    });
-    if attached.is_err() {
-        ATTACHED.lock().remove(&range.first);
+    let anywhere = flags & !(libc::SHM_REMAP | libc::SHM_RND);
+    let elsewhere = match next::shmat(id, std::ptr::null(), anywhere) {
+        libc::MAP_FAILED => return Some(Err(errno())),
+        there => Span { address: there.addr(), bytes },
+    };
+    // It may be longer than it says.
+    let moved = match is_of_huge_pages(elsewhere.address) {
+        true => None,
+        false => Some(move_over(&exact, elsewhere, flags & libc::SHM_REMAP != 0)),
+    };
+    if !matches!(moved, Some(Ok(_))) {
+        next::shmdt(elsewhere.address as *const c_void);
     }
-    Some(attached)
+    moved
 }
 
-fn attach_over(
-    process: &Process,
-    range: PageRange,
-    request: &MapRequest,
-    attach: impl FnOnce() -> Result<usize, Errno>,
-) -> Result<usize, Errno> {
+fn move_over(exact: &Request, from: Span, replaces: bool) -> Result<usize, Errno> {
+    let (process, range) = (exact.process, exact.pages());
+    let (address, bytes) = (exact.asked.start, from.bytes);
+    let flags = libc::MAP_FIXED | if replaces { 0 } else { libc::MAP_FIXED_NOREPLACE };
+    let request = MapRequest { address, bytes, protection: PROT_NONE, flags, fd: -1, offset: 0 };
     let phase = process.phase();
-    let over = over_what(process, range, request).map_err(|_| EINVAL)?;
+    let over = over_what(process, range, &request).map_err(|_| EINVAL)?;
     let claim = replace::claim(process, range, over).map_err(|_| EINVAL)?;
     replace::separate(process, &phase, &claim)?;
-    let attached = replace::with_foreign(process, &phase, &claim, attach);
-    attached.inspect_err(|_| give_up_probe(process, range))
+    let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+    let (new_bytes, new_address) = (bytes, address);
+    let moving = RemapRequest { address: from.address, bytes, new_bytes, flags, new_address };
+    let moved = replace::with_foreign(process, &phase, &claim, || {
+        let moved = raw::remap(moving)?;
+        ATTACHED.lock().insert(range.first, range);
+        Ok(moved)
+    });
+    moved.inspect_err(|_| give_up_probe(process, &phase, range))
 }
 
 /// shmdt; None where the kernel has to do it.
 ///
 /// # Errors
-/// ENOMEM at the limit on mappings.
+/// The kernel's; ENOMEM at the limit on mappings.
 pub fn detach(address: usize) -> Option<Result<usize, Errno>> {
     let process = process::current()?;
     if !process.arena.contains(address) || !address.is_multiple_of(PAGE_BYTES) {
         return None;
     }
+    let page = process.arena.page_of(address);
     let _blocked = Blocked::new();
-    let range = ATTACHED.lock().remove(&process.arena.page_of(address))?;
-    // It may have been mapped over since.
-    if process.arena.foreign_within(range) != [range] {
-        return None;
+    let phase = process.phase();
+    let _alone = process.alone(&phase);
+    let range = ATTACHED.lock().get(&page).copied()?;
+    if next::shmdt(address as *const c_void) != 0 {
+        return Some(Err(errno()));
     }
-    Some(ranges::unmap(process, range).map(|()| 0))
+    ATTACHED.lock().remove(&page);
+    Some(plug(process, &phase, range).map(|()| 0))
+}
+
+/// What is not mapped any more of the arena's own is plain memory again; parts may have been mapped over, moved or given back.
+fn plug(process: &Process, phase: &Phase<'_>, range: PageRange) -> Result<(), Errno> {
+    let own = process.arena.own_within(range);
+    for (part, area) in own.into_iter().flat_map(|own| process.areas_within(own)) {
+        let pages = (part.first..part.end()).map(|first| PageRange { first, count: 1 });
+        if area != Area::Foreign {
+            continue;
+        }
+        if is_hole(process, part) {
+            take_back(process, phase, part)?;
+            continue;
+        }
+        for page in pages.filter(|page| is_hole(process, *page)) {
+            take_back(process, phase, page)?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether nothing is mapped; a reservation is then.
+fn is_hole(process: &Process, range: PageRange) -> bool {
+    let Span { address, bytes } = process.span_of(range);
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
+    let probe = MapRequest { address, bytes, protection: PROT_NONE, flags, fd: -1, offset: 0 };
+    raw::map(probe).is_ok()
+}
+
+fn take_back(process: &Process, phase: &Phase<'_>, range: PageRange) -> Result<(), Errno> {
+    replace::put_plain(process, phase, range, PROT_NONE)?;
+    process.areas.lock().clear(range);
+    process.arena.free(range);
+    Ok(())
+}
+
+/// Of huge pages none grows cold (mm/madvise.c, can_madv_lru_vma), nor of what is locked.
+fn is_of_huge_pages(address: usize) -> bool {
+    raw::advise(Span { address, bytes: PAGE_BYTES }, libc::MADV_COLD) == Err(EINVAL)
 }
 
 fn bytes_of(id: c_int) -> Option<usize> {
