@@ -27,23 +27,22 @@ pub fn attach(id: c_int, address: usize, flags: c_int) -> Option<Result<usize, E
         _ => address - address % PAGE_BYTES,
     };
     let bytes = bytes_of(id)?.checked_next_multiple_of(PAGE_BYTES)?;
-    let exact = Request::new(Span { address, bytes })?;
-    if address == 0 || !exact.is_aligned() || !exact.is_whole() {
+    let whole = |bytes| Request::new(Span { address, bytes }).filter(Request::is_whole);
+    if address == 0 || !whole(bytes)?.is_aligned() {
         return None;
     }
     let _blocked = Blocked::new();
     let anywhere = flags & !(libc::SHM_REMAP | libc::SHM_RND);
     let elsewhere = match next::shmat(id, std::ptr::null(), anywhere) {
         libc::MAP_FAILED => return Some(Err(errno())),
-        there => Span { address: there.addr(), bytes },
+        there => there.addr(),
     };
-    // It may be longer than it says.
-    let moved = match is_of_huge_pages(elsewhere.address) {
-        true => None,
-        false => Some(move_over(&exact, elsewhere, flags & libc::SHM_REMAP != 0)),
-    };
+    let moved = mapped_bytes(elsewhere, bytes).and_then(|bytes| {
+        let from = Span { address: elsewhere, bytes };
+        Some(move_over(&whole(bytes)?, from, flags & libc::SHM_REMAP != 0))
+    });
     if !matches!(moved, Some(Ok(_))) {
-        next::shmdt(elsewhere.address as *const c_void);
+        next::shmdt(elsewhere as *const c_void);
     }
     moved
 }
@@ -123,9 +122,17 @@ fn take_back(process: &Process, phase: &Phase<'_>, range: PageRange) -> Result<(
     Ok(())
 }
 
-/// Of huge pages none grows cold (mm/madvise.c, can_madv_lru_vma), nor of what is locked.
-fn is_of_huge_pages(address: usize) -> bool {
-    raw::advise(Span { address, bytes: PAGE_BYTES }, libc::MADV_COLD) == Err(EINVAL)
+/// How much is mapped there of a segment of `bytes`: whole huge pages, where it has such. None where these may be any.
+fn mapped_bytes(address: usize, bytes: usize) -> Option<usize> {
+    const HUGE_BYTES: usize = 2 << 20;
+    const LARGEST_BYTES: usize = 1 << 30;
+    // No huge page grows cold (mm/madvise.c, can_madv_lru_vma), nor what is locked.
+    match raw::advise(Span { address, bytes: PAGE_BYTES }, libc::MADV_COLD) {
+        Err(EINVAL) if bytes.is_multiple_of(LARGEST_BYTES) => Some(bytes),
+        Err(EINVAL) if address.is_multiple_of(LARGEST_BYTES) => None,
+        Err(EINVAL) => bytes.checked_next_multiple_of(HUGE_BYTES),
+        _ => Some(bytes),
+    }
 }
 
 fn bytes_of(id: c_int) -> Option<usize> {
