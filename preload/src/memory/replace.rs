@@ -218,12 +218,9 @@ pub fn with_foreign(
     if outcome.is_ok() {
         return outcome;
     }
-    // There may be nothing at all now. What is not the arena's is the kernel's.
+    // There may be nothing at all now. What is not the arena's is the kernel's, and as it left that.
     for part in process.arena.own_within(claim.range) {
         put_plain(process, phase, part, PROT_NONE)?;
-    }
-    for gap in process.arena.gaps_within(claim.range) {
-        let _ = raw::unmap(process.span_of(gap));
     }
     let mut areas = process.areas.lock();
     for gap in &claim.gaps {

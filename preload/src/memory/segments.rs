@@ -37,14 +37,15 @@ pub fn attach(id: c_int, address: usize, flags: c_int) -> Option<Result<usize, E
         libc::MAP_FAILED => return Some(Err(errno())),
         there => there.addr(),
     };
-    let moved = mapped_bytes(elsewhere, bytes).and_then(|bytes| {
+    let place = mapped_bytes(elsewhere, bytes).and_then(|bytes| Some((whole(bytes)?, bytes)));
+    let moved = place.map_or(Err(EINVAL), |(exact, bytes)| {
         let from = Span { address: elsewhere, bytes };
-        Some(move_over(&whole(bytes)?, from, flags & libc::SHM_REMAP != 0))
+        move_over(&exact, from, flags & libc::SHM_REMAP != 0)
     });
-    if !matches!(moved, Some(Ok(_))) {
+    if moved.is_err() {
         next::shmdt(elsewhere as *const c_void);
     }
-    moved
+    Some(moved)
 }
 
 fn move_over(exact: &Request, from: Span, replaces: bool) -> Result<usize, Errno> {
@@ -59,8 +60,11 @@ fn move_over(exact: &Request, from: Span, replaces: bool) -> Result<usize, Errno
     let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
     let (new_bytes, new_address) = (bytes, address);
     let moving = RemapRequest { address: from.address, bytes, new_bytes, flags, new_address };
+    // A child would have it twice.
+    let _ = raw::advise(from, libc::MADV_DONTFORK);
     let moved = replace::with_foreign(process, &phase, &claim, || {
         let moved = raw::remap(moving)?;
+        let _ = raw::advise(process.span_of(range), libc::MADV_DOFORK);
         ATTACHED.lock().insert(range.first, range);
         Ok(moved)
     });
@@ -70,7 +74,7 @@ fn move_over(exact: &Request, from: Span, replaces: bool) -> Result<usize, Errno
 /// shmdt; None where the kernel has to do it.
 ///
 /// # Errors
-/// The kernel's; ENOMEM at the limit on mappings.
+/// The kernel's.
 pub fn detach(address: usize) -> Option<Result<usize, Errno>> {
     let process = process::current()?;
     if !process.arena.contains(address) || !address.is_multiple_of(PAGE_BYTES) {
@@ -80,31 +84,42 @@ pub fn detach(address: usize) -> Option<Result<usize, Errno>> {
     let _blocked = Blocked::new();
     let phase = process.phase();
     let _alone = process.alone(&phase);
-    let range = ATTACHED.lock().get(&page).copied()?;
-    if next::shmdt(address as *const c_void) != 0 {
+    let known = ATTACHED.lock().get(&page).copied();
+    // It may have come here by mremap.
+    let range = known.or_else(|| process.arena.region_of(page))?;
+    // SAFETY: what it detaches is the program's to give. The raw system call passes by an interposed shmdt, which might come back.
+    if unsafe { libc::syscall(libc::SYS_shmdt, address) } != 0 {
         return Some(Err(errno()));
     }
     ATTACHED.lock().remove(&page);
-    Some(plug(process, &phase, range).map(|()| 0))
-}
-
-/// What is not mapped any more of the arena's own is plain memory again; parts may have been mapped over, moved or given back.
-fn plug(process: &Process, phase: &Phase<'_>, range: PageRange) -> Result<(), Errno> {
     let own = process.arena.own_within(range);
     for (part, area) in own.into_iter().flat_map(|own| process.areas_within(own)) {
-        let pages = (part.first..part.end()).map(|first| PageRange { first, count: 1 });
-        if area != Area::Foreign {
-            continue;
-        }
-        if is_hole(process, part) {
-            take_back(process, phase, part)?;
-            continue;
-        }
-        for page in pages.filter(|page| is_hole(process, *page)) {
-            take_back(process, phase, page)?;
+        if area == Area::Foreign {
+            plug(process, &phase, part);
         }
     }
-    Ok(())
+    Some(Ok(0))
+}
+
+/// What is not mapped any more is plain memory again; parts may have been mapped over, or moved. At the limit on mappings a hole
+/// stays one.
+fn plug(process: &Process, phase: &Phase<'_>, range: PageRange) {
+    if is_hole(process, range) {
+        if replace::put_plain(process, phase, range, PROT_NONE).is_ok() {
+            let mut areas = process.areas.lock();
+            areas.clear(range);
+            process.arena.free(range);
+        }
+    } else if range.count > 1 && !is_mapped(process, range) {
+        let half = PageRange { first: range.first, count: range.count / 2 };
+        plug(process, phase, half);
+        plug(process, phase, PageRange { first: half.end(), count: range.count - half.count });
+    }
+}
+
+fn is_mapped(process: &Process, range: PageRange) -> bool {
+    let mut told = vec![0; range.count as usize];
+    raw::in_core(process.span_of(range), told.as_mut_ptr()).is_ok()
 }
 
 /// Whether nothing is mapped; a reservation is then.
@@ -115,23 +130,20 @@ fn is_hole(process: &Process, range: PageRange) -> bool {
     raw::map(probe).is_ok()
 }
 
-fn take_back(process: &Process, phase: &Phase<'_>, range: PageRange) -> Result<(), Errno> {
-    replace::put_plain(process, phase, range, PROT_NONE)?;
-    process.areas.lock().clear(range);
-    process.arena.free(range);
-    Ok(())
-}
-
 /// How much is mapped there of a segment of `bytes`: whole huge pages, where it has such. None where these may be any.
 fn mapped_bytes(address: usize, bytes: usize) -> Option<usize> {
     const HUGE_BYTES: usize = 2 << 20;
     const LARGEST_BYTES: usize = 1 << 30;
-    // No huge page grows cold (mm/madvise.c, can_madv_lru_vma), nor what is locked.
-    match raw::advise(Span { address, bytes: PAGE_BYTES }, libc::MADV_COLD) {
-        Err(EINVAL) if bytes.is_multiple_of(LARGEST_BYTES) => Some(bytes),
-        Err(EINVAL) if address.is_multiple_of(LARGEST_BYTES) => None,
-        Err(EINVAL) => bytes.checked_next_multiple_of(HUGE_BYTES),
-        _ => Some(bytes),
+    // No huge page grows cold (mm/madvise.c, can_madv_lru_vma), nor what is locked (mlockall).
+    let is_cold =
+        || raw::advise(Span { address, bytes: PAGE_BYTES }, libc::MADV_COLD) != Err(EINVAL);
+    let unlock = || raw::lock(libc::SYS_munlock, Span { address, bytes }, 0);
+    if is_cold() || unlock().is_ok() && is_cold() || bytes.is_multiple_of(LARGEST_BYTES) {
+        return Some(bytes);
+    }
+    match address.is_multiple_of(LARGEST_BYTES) {
+        true => None,
+        false => bytes.checked_next_multiple_of(HUGE_BYTES),
     }
 }
 
