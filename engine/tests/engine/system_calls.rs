@@ -215,8 +215,12 @@ fn code_leaves_and_comes_back_in_parent_and_child_while_a_ring_may_read_into_it(
         let leaves = |stamp| {
             let before = engine.counters().pswpout;
             pages.fill_all(stamp);
-            region.page_out(0..region.len()).unwrap();
-            assert!(pages.present().iter().all(|present| !present), "{way:?}: it leaves");
+            // What the reclaimer has in hand just then stays for another time.
+            let all_leave = || {
+                region.page_out(0..region.len()).unwrap();
+                pages.present().iter().all(|present| !present)
+            };
+            assert!((0..100).any(|_| all_leave()), "{way:?}: it leaves");
             assert!(engine.counters().pswpout - before >= pages.count as u64, "{way:?}");
             pages.check_all(stamp);
         };
