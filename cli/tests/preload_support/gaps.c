@@ -2,6 +2,7 @@
    without us, before there is an engine and with one. Prints "exact". */
 #define _GNU_SOURCE
 #include "children.h"
+#include "room.h"
 #include <signal.h>
 #include <stdint.h>
 #include <string.h>
@@ -11,20 +12,6 @@ static const size_t MIB = 1 << 20, GIB = 1 << 30;
 enum { PAGE = 4096, RW = PROT_READ | PROT_WRITE, PLAIN = MAP_PRIVATE | MAP_ANONYMOUS };
 enum { EXACTLY = PLAIN | MAP_FIXED_NOREPLACE };
 
-/* The lowest room that /proc/self/maps shows. */
-static char *room(size_t bytes) {
-    FILE *maps = fopen("/proc/self/maps", "r");
-    char line[512];
-    uintptr_t end = 65536, from, to;
-    MUST(maps);
-    while (fgets(line, sizeof line, maps)) {
-        MUST(sscanf(line, "%lx-%lx", &from, &to) == 2);
-        if (from >= end && from - end >= bytes) break;
-        if (to > end) end = to;
-    }
-    MUST(!fclose(maps));
-    return (char *)end;
-}
 static void *map(void *at, size_t bytes, int flags) { return mmap(at, bytes, RW, flags, -1, 0); }
 static int fails(int outcome, int error) {
     int as_said = outcome == -1 && errno == error;

@@ -2,6 +2,7 @@
    kernel has room for however often it is mapped. Prints "exact". */
 #define _GNU_SOURCE
 #include "children.h"
+#include "room.h"
 #include <stdint.h>
 #include <string.h>
 
@@ -21,21 +22,6 @@ static char *low(size_t bytes, int protection, int flags, int file) {
     char *got = mmap(0, bytes, protection, flags, file, 0);
     MUST(got != MAP_FAILED && (uintptr_t)got + bytes <= 2048 * MIB && (uintptr_t)got >= 65536);
     return got;
-}
-
-/* The lowest room that /proc/self/maps shows. */
-static uintptr_t room(size_t bytes) {
-    FILE *maps = fopen("/proc/self/maps", "r");
-    char line[512];
-    uintptr_t end = 65536, from, to;
-    MUST(maps);
-    while (fgets(line, sizeof line, maps)) {
-        MUST(sscanf(line, "%lx-%lx", &from, &to) == 2);
-        if (from >= end && from - end >= bytes) break;
-        if (to > end) end = to;
-    }
-    MUST(!fclose(maps));
-    return end;
 }
 
 /* What is no plain memory comes and goes more often than there is room for all of it at once. */
@@ -60,11 +46,11 @@ static void all(uint64_t pattern) {
 int main(int count, char **arguments) {
     for (int part = 0; part < PARTS; part++) parts[part] = low(bytes_of(part), RW, LOW, -1);
     // Where the executable has a fixed address there is room beside it, which is not managed.
-    char *found = count > 1 ? low(bytes_of(PARTS), RW, LOW, -1) : (char *)room(bytes_of(PARTS));
+    char *found = count > 1 ? low(bytes_of(PARTS), RW, LOW, -1) : room(bytes_of(PARTS));
     MUST(mmap(found, bytes_of(PARTS), RW, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == found);
     parts[PARTS] = found;
     // Only where nothing is.
-    char *more = (char *)room(8192);
+    char *more = room(8192);
     int exactly = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE;
     for (int round = 0; round < 3; round++) {
         MUST(mmap(more, 8192, RW, exactly, -1, 0) == more && more[8191] == 0);
