@@ -52,6 +52,11 @@ pub fn compile_with(directory: &Path, name: &str, output: &str, flags: &[&str]) 
     output
 }
 
+/// Compiles a C source of this directory for a fixed address.
+pub fn compile_fixed(directory: &Path, name: &str) -> PathBuf {
+    compile_with(directory, name, &format!("{name}-fixed"), &["-no-pie", "-fno-pie"])
+}
+
 /// `userswap run --ram RAM --fault MODE -- …`.
 pub fn run(ram: &str, fault: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_userswap"));

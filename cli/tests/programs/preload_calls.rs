@@ -1,6 +1,6 @@
 //! System calls, locks and stacks in memory that is swapped out, where the kernel cannot bring it back by itself.
 
-use crate::preload_support::{as_nobody, compile, compile_with, directory, run, succeed};
+use crate::preload_support::{as_nobody, compile, compile_fixed, directory, run, succeed};
 use std::path::Path;
 use std::process::Command;
 
@@ -114,8 +114,7 @@ fn the_end_of_a_programs_data_goes_back_to_where_it_was() {
 fn a_program_with_its_own_malloc_has_all_memory_behind_its_data_for_itself() {
     everywhere("16M", "own_break.c", |_| Vec::new());
     let directory = directory();
-    let flags = ["-no-pie", "-fno-pie"];
-    let program = compile_with(directory.path(), "own_break.c", "own_break-fixed", &flags);
+    let program = compile_fixed(directory.path(), "own_break.c");
     for fault in ["thread", "signal"] {
         assert_eq!(succeed(run("16M", fault).arg(&program)), "exact\n", "{fault}");
     }

@@ -1,6 +1,6 @@
 //! The calls that change memory, by C programs that check every page, with a quarter of it as budget.
 
-use crate::preload_support::{compile, compile_with, directory, progress, run, succeed, with};
+use crate::preload_support::{compile, compile_fixed, directory, progress, run, succeed, with};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -194,9 +194,6 @@ fn memory_at_low_addresses_and_in_reservations_of_a_tebibyte_is_managed() {
     }
 }
 
-/// An executable with a fixed address.
-const FIXED: [&str; 2] = ["-no-pie", "-fno-pie"];
-
 /// Runs a program in both modes with a third of its memory; nothing of that is outside.
 fn is_all_managed(words: &[&str]) {
     assert_eq!(succeed(Command::new(words[0]).args(&words[1..])), "exact\n", "natively");
@@ -213,17 +210,14 @@ fn memory_below_2_gib_is_managed_and_room_that_is_looked_for() {
     let directory = directory();
     let program = compile(directory.path(), "low.c");
     is_all_managed(&[program.to_str().unwrap()]);
-    let program = compile_with(directory.path(), "low.c", "low-fixed", &FIXED);
+    let program = compile_fixed(directory.path(), "low.c");
     is_all_managed(&[program.to_str().unwrap(), "fixed"]);
 }
 
 #[test]
 fn addresses_that_are_the_kernels_in_the_midst_of_managed_memory_are_as_without_us() {
     let directory = directory();
-    let programs = [
-        compile(directory.path(), "gaps.c"),
-        compile_with(directory.path(), "gaps.c", "gaps-fixed", &FIXED),
-    ];
+    let programs = [compile(directory.path(), "gaps.c"), compile_fixed(directory.path(), "gaps.c")];
     for program in programs {
         assert_eq!(succeed(&mut Command::new(&program)), "exact\n", "natively");
         for fault in ["thread", "signal"] {
@@ -238,7 +232,7 @@ fn memory_behind_the_programs_data_is_managed() {
     let directory = directory();
     let program = compile(directory.path(), "break.c");
     is_all_managed(&[program.to_str().unwrap()]);
-    let program = compile_with(directory.path(), "break.c", "break-fixed", &FIXED);
+    let program = compile_fixed(directory.path(), "break.c");
     is_all_managed(&[program.to_str().unwrap(), "fixed"]);
 }
 

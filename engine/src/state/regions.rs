@@ -87,22 +87,12 @@ impl Regions {
 
     /// Cuts `range` out of the one free range that contains it; it is neither free nor used then.
     pub fn take_free(&mut self, range: PageRange) {
-        let (&first, &count) =
-            self.free.range(..=range.first).next_back().expect("the range was found free");
-        assert!(first + count >= range.end(), "the range was found free");
-        self.free.remove(&first);
-        insert_part(&mut self.free, first, range.first);
-        insert_part(&mut self.free, range.end(), first + count);
+        assert!(cut(&mut self.free, range), "the range was found free");
     }
 
     /// Cuts `range` out of the one region that contains it; it is neither free nor used then.
     pub fn take_used(&mut self, range: PageRange) {
-        let (&first, &count) =
-            self.used.range(..=range.first).next_back().expect("the range was found used");
-        assert!(first + count >= range.end(), "the range was found used");
-        self.used.remove(&first);
-        insert_part(&mut self.used, first, range.first);
-        insert_part(&mut self.used, range.end(), first + count);
+        assert!(cut(&mut self.used, range), "the range was found used");
     }
 
     /// Frees a range that is neither.
@@ -132,6 +122,18 @@ impl Regions {
             })
             .collect()
     }
+}
+
+/// False where no part contains all of `range`.
+fn cut(tree: &mut BTreeMap<PageIndex, u32>, range: PageRange) -> bool {
+    let around = tree.range(..=range.first).next_back().map(|(&first, &count)| (first, count));
+    let Some((first, count)) = around.filter(|(first, count)| first + count >= range.end()) else {
+        return false;
+    };
+    tree.remove(&first);
+    insert_part(tree, first, range.first);
+    insert_part(tree, range.end(), first + count);
+    true
 }
 
 fn insert_part(tree: &mut BTreeMap<PageIndex, u32>, first: PageIndex, end: PageIndex) {

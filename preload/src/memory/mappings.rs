@@ -23,8 +23,6 @@ const NOREPLACE: i32 = libc::MAP_FIXED_NOREPLACE;
 const HINTS_START: usize = 64 << 10;
 /// Where addresses for MAP_32BIT end.
 const LOW_END: usize = 2 << 30;
-/// A reservation.
-const PLAIN_FLAGS: i32 = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
 
 /// mmap.
 ///
@@ -202,7 +200,7 @@ fn map_at(exact: &Request, request: MapRequest) -> Result<usize, Errno> {
     let origin = is_memory.then(|| origins::of_calls(process, range.count)).flatten();
     let blocked = Blocked::new();
     let phase = process.phase();
-    let over = over_what(process, range, &request)?;
+    let over = over_what(process, range, request.flags)?;
     let mapped = map_over(process, &phase, (range, over), (is_memory, request));
     if mapped.is_err() && request.flags & NOREPLACE == NOREPLACE {
         give_up_probe(process, &phase, range);
@@ -231,21 +229,28 @@ fn map_over(
     replace::with_mapping(process, phase, &claim, MapRequest { flags, ..request }).map(drop)
 }
 
-/// What a mapping at an exact address may replace. The kernel knows whether anything is in a gap: where nothing is, there is
-/// a reservation then.
+/// What a mapping at an exact address with these flags may replace. The kernel knows whether anything is in a gap: where
+/// nothing is, there is a reservation then.
 ///
 /// # Errors
 /// EEXIST where something is.
-pub fn over_what(process: &Process, range: PageRange, request: &MapRequest) -> Result<Over, Errno> {
-    if request.flags & NOREPLACE != NOREPLACE {
+pub fn over_what(process: &Process, range: PageRange, flags: i32) -> Result<Over, Errno> {
+    if flags & NOREPLACE != NOREPLACE {
         return Ok(Over::Anything);
     }
     if process.arena.gaps_within(range) != [range] {
         return Ok(Over::Nothing);
     }
-    let (protection, flags) = (PROT_NONE, PLAIN_FLAGS | NOREPLACE);
-    raw::map(MapRequest { protection, flags, fd: -1, offset: 0, ..*request })?;
-    Ok(Over::Anything)
+    reserve(process.span_of(range)).map(|_| Over::Anything)
+}
+
+/// Past the arena's tables, where nothing is mapped.
+///
+/// # Errors
+/// The kernel's: EEXIST where something is.
+pub fn reserve(Span { address, bytes }: Span) -> Result<usize, Errno> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | NOREPLACE;
+    raw::map(MapRequest { address, bytes, protection: PROT_NONE, flags, fd: -1, offset: 0 })
 }
 
 /// The kernel's again, where it has not become memory.

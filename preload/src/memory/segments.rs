@@ -1,10 +1,10 @@
 //! System V shared memory at an address in the arena (shmat): foreign there, as a file that the program maps.
 //!
 //! It is attached elsewhere first, so that what the kernel refuses changes nothing, and then moved over the range.
-use super::mappings::{give_up_probe, over_what};
+use super::mappings::{give_up_probe, over_what, reserve};
 use super::replace;
 use crate::abi::next;
-use crate::abi::raw::{self, Errno, MapRequest, RemapRequest, Span, errno};
+use crate::abi::raw::{self, Errno, RemapRequest, Span, errno};
 use crate::state::areas::Area;
 use crate::state::process::{self, Phase, Process, Request};
 use libc::{EINVAL, PROT_NONE, c_int, c_void};
@@ -50,15 +50,13 @@ pub fn attach(id: c_int, address: usize, flags: c_int) -> Option<Result<usize, E
 
 fn move_over(exact: &Request, from: Span, replaces: bool) -> Result<usize, Errno> {
     let (process, range) = (exact.process, exact.pages());
-    let (address, bytes) = (exact.asked.start, from.bytes);
-    let flags = libc::MAP_FIXED | if replaces { 0 } else { libc::MAP_FIXED_NOREPLACE };
-    let request = MapRequest { address, bytes, protection: PROT_NONE, flags, fd: -1, offset: 0 };
+    let (bytes, new_bytes, new_address) = (from.bytes, from.bytes, exact.asked.start);
+    let flags = if replaces { libc::MAP_FIXED } else { libc::MAP_FIXED_NOREPLACE };
     let phase = process.phase();
-    let over = over_what(process, range, &request).map_err(|_| EINVAL)?;
+    let over = over_what(process, range, flags).map_err(|_| EINVAL)?;
     let claim = replace::claim(process, range, over).map_err(|_| EINVAL)?;
     replace::separate(process, &phase, &claim)?;
     let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
-    let (new_bytes, new_address) = (bytes, address);
     let moving = RemapRequest { address: from.address, bytes, new_bytes, flags, new_address };
     // A child would have it twice.
     let _ = raw::advise(from, libc::MADV_DONTFORK);
@@ -104,7 +102,7 @@ pub fn detach(address: usize) -> Option<Result<usize, Errno>> {
 /// What is not mapped any more is plain memory again; parts may have been mapped over, or moved. At the limit on mappings a hole
 /// stays one.
 fn plug(process: &Process, phase: &Phase<'_>, range: PageRange) {
-    if is_hole(process, range) {
+    if reserve(process.span_of(range)).is_ok() {
         if replace::put_plain(process, phase, range, PROT_NONE).is_ok() {
             let mut areas = process.areas.lock();
             areas.clear(range);
@@ -120,14 +118,6 @@ fn plug(process: &Process, phase: &Phase<'_>, range: PageRange) {
 fn is_mapped(process: &Process, range: PageRange) -> bool {
     let mut told = vec![0; range.count as usize];
     raw::in_core(process.span_of(range), told.as_mut_ptr()).is_ok()
-}
-
-/// Whether nothing is mapped; a reservation is then.
-fn is_hole(process: &Process, range: PageRange) -> bool {
-    let Span { address, bytes } = process.span_of(range);
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
-    let probe = MapRequest { address, bytes, protection: PROT_NONE, flags, fd: -1, offset: 0 };
-    raw::map(probe).is_ok()
 }
 
 /// How much is mapped there of a segment of `bytes`: whole huge pages, where it has such. None where these may be any.
