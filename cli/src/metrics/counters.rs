@@ -208,6 +208,12 @@ pub const COUNTERS: &[Counter] = &[
     ),
     row("pages_adopted", "adopted", Pages, "Adopted when the engine engaged"),
     row(
+        "relro_to_file",
+        "library_data_to_file",
+        Pages,
+        "Relocated data of libraries that is mapped from a file",
+    ),
+    row(
         "slabs_scanned",
         "cache_objects_scanned",
         Number,

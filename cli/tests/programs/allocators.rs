@@ -1,6 +1,6 @@
 //! Programs that bring an allocator, fork in the middle of one, or end with a thread that is not the first.
 
-use crate::preload_support::{compile, compile_with, directory, run, succeed};
+use crate::preload_support::{compile, compile_with, directory, run, succeed, with};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -107,6 +107,35 @@ fn a_library_that_is_bound_past_others_shares_the_programs_functions() {
     for fault in ["thread", "signal"] {
         let mut command = run_for_a_while("16M", fault);
         assert_eq!(succeed(command.arg(&program).arg("libdeep.so")), "exact\n", "{fault}");
+    }
+}
+
+#[test]
+fn relocated_data_of_libraries_is_mapped_from_a_file_and_stays_what_it_is() {
+    let directory = directory();
+    let flags = ["-fPIC", "-shared", "-DLIBRARY"];
+    let libraries = ["one", "other"]
+        .map(|name| compile_with(directory.path(), "relocated.c", &format!("{name}.so"), &flags));
+    let program = compile(directory.path(), "relocated.c");
+    let natively = succeed(Command::new(&program).arg("stays").args(&libraries));
+    assert_eq!(natively, "exact\n", "natively");
+    // Where it could be read, would stay in memory all the same, or would have to be waited for, it stays.
+    let cases = [
+        ("moves", vec![]),
+        ("moves", vec!["--compress", "8M"]),
+        ("locked", vec![]),
+        ("stays", vec!["--encrypt"]),
+    ];
+    for fault in ["thread", "signal"] {
+        for (becomes, options) in &cases {
+            let mut command = with(&run_for_a_while("40M", fault), options);
+            let output = succeed(command.arg(&program).arg(becomes).args(&libraries));
+            assert_eq!(output, "exact\n", "{fault}, {becomes}, {options:?}");
+        }
+        let mut command = Command::new(env!("CARGO_BIN_EXE_userswap"));
+        command.args(["run", "--ram", "40M", "--fault", fault, "--swap", "mem:1G", "--"]);
+        let output = succeed(command.arg(&program).arg("stays").args(&libraries));
+        assert_eq!(output, "exact\n", "{fault}, in memory");
     }
 }
 

@@ -171,6 +171,8 @@ counters! {
     fork_slots_copied,
     /// Pages adopted when the engine engaged.
     pages_adopted,
+    /// Pages of relocated data of libraries (RELRO) that were written to a file, and mapped from there: the kernel can drop them.
+    relro_to_file,
     /// Objects of the program's caches that their shrinkers were asked to look at.
     slabs_scanned,
     /// Objects of the program's caches that their shrinkers freed.

@@ -284,8 +284,7 @@ impl Device {
             (DeviceKind::S3, _) if self.used() == 0 => {
                 return memory_device(0).map_err(Error::Tables);
             }
-            (_, Some(directory)) => open::open_beside(directory.as_fd(), &label.path, bytes),
-            (_, None) => temporary(open::default_directory(), bytes),
+            _ => label.file_beside(bytes),
         };
         let file = or_memory(file, bytes)?;
         file.set_len(bytes).map_err(Error::ForkCopy)?;
@@ -308,6 +307,19 @@ impl Device {
             }
         }
         Ok(())
+    }
+}
+
+impl Label {
+    /// One more temporary file where the device has its own, or where such are made.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub(crate) fn file_beside(&self, bytes: u64) -> Result<File, OpenError> {
+        match &self.directory {
+            Some(directory) => open::open_beside(directory.as_fd(), &self.path, bytes),
+            None => temporary(open::default_directory(), bytes),
+        }
     }
 }
 

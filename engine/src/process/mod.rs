@@ -2,6 +2,7 @@
 //! permits.
 pub mod adopt;
 pub mod balance;
+mod data_file;
 pub mod fork;
 mod origins;
 pub mod probe;

@@ -64,6 +64,11 @@ impl CleanPages {
         self.seen.load(ORDER)
     }
 
+    /// Whether for certain no memory of the process is pinned for long, or locked.
+    pub fn is_all_movable(&self) -> bool {
+        self.pins.are_none()
+    }
+
     /// Whether clean pages may be dropped: no device is known to hold pages of this process for long, as one that only
     /// reads would go on reading what a dropped page held; and KSM, which forgets protections, merges none.
     pub fn may_drop(&self) -> bool {

@@ -84,6 +84,18 @@ pub fn read_all(fd: RawFd) -> io::Result<Vec<u8>> {
     }
 }
 
+/// As [`read_all`], to memory that is there; None if it is too little, or the file cannot be read. Allocates nothing.
+pub fn read_all_to(fd: RawFd, to: &mut [u8]) -> Option<usize> {
+    let mut all = 0;
+    while all < to.len() {
+        match read_part(fd, all, &mut to[all..]).ok()? {
+            0 => return Some(all),
+            bytes => all += bytes,
+        }
+    }
+    None
+}
+
 fn read_part(fd: RawFd, offset: usize, to: &mut [u8]) -> io::Result<usize> {
     let (part, bytes) = (to.as_mut_ptr(), to.len());
     // SAFETY: the slice is the caller's. The raw system call passes by an interposed pread.

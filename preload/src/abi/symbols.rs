@@ -7,6 +7,7 @@ use libc::{c_char, c_int, c_void, dl_phdr_info, size_t};
 use std::ffi::CStr;
 use std::ops::Range;
 use std::sync::atomic::{AtomicPtr, Ordering};
+use userswap::internals::PAGE_BYTES;
 
 /// The owner's name in a note of Go's linker (its build's number).
 const GO_NOTE: [u8; 4] = *b"Go\0\0";
@@ -231,6 +232,16 @@ impl Object<'_> {
         all.reduce(|all, one| all.start.min(one.start)..all.end.max(one.end))
     }
 
+    /// What the linker protects against writing once it has relocated it, in whole pages: where the object says of itself what
+    /// it needs, which debuggers look for in core dumps, it is left out.
+    pub fn relocated(&self) -> impl Iterator<Item = Range<usize>> {
+        let all = self.segments(libc::PT_GNU_RELRO, 0).next().unwrap_or(0..0);
+        let dynamic = self.segments(libc::PT_DYNAMIC, 0).next().unwrap_or(all.end..all.end);
+        [all.start..dynamic.start.min(all.end), dynamic.end.max(all.start)..all.end]
+            .map(inner_pages)
+            .into_iter()
+    }
+
     fn executable(&self) -> impl Iterator<Item = Range<usize>> + '_ {
         self.segments(libc::PT_LOAD, libc::PF_R | libc::PF_X)
     }
@@ -276,6 +287,12 @@ impl Object<'_> {
     fn find(&self, name: &CStr) -> Option<usize> {
         Symbols::of(self)?.find(name)
     }
+}
+
+/// The pages that lie whole in a range.
+fn inner_pages(range: Range<usize>) -> Range<usize> {
+    let start = range.start.next_multiple_of(PAGE_BYTES);
+    start..(range.end / PAGE_BYTES * PAGE_BYTES).max(start)
 }
 
 /// An object's table of dynamic symbols, and the hash table over it.

@@ -4,11 +4,12 @@
 //! free what our malloc gave out, and pass managed memory to calls that do not keep it. That flag is taken away.
 //!
 //! A library that makes system calls in its own code has made few before the thread that loads it asks for a function of
-//! it, or makes a thread: it is looked through then. The C library looks at its caller for where to search, so both
+//! it, or makes a thread: it is looked through then, and its relocated data moved (`memory/relocated.rs`). The C library looks at its caller for where to search, so both
 //! functions jump on, and nothing of ours comes after them.
 use super::trap;
 use crate::abi::next::{Next, name};
 use crate::abi::symbols::{Definition, Symbol};
+use crate::memory::relocated;
 use std::cell::Cell;
 
 static OPEN: Next = Next::new(name!(dlopen));
@@ -31,6 +32,7 @@ pub fn look_up() {
 pub fn look() {
     if HAS_LOADED.take() {
         trap::look_again();
+        relocated::look_again();
     }
 }
 
@@ -69,7 +71,7 @@ unsafe extern "C-unwind" fn dlsym() {
 }
 
 extern "C" fn opens() -> usize {
-    HAS_LOADED.set(trap::is_watching());
+    HAS_LOADED.set(true);
     OPEN.address().addr()
 }
 

@@ -2,7 +2,7 @@
 //!
 //! What it needs rights for is gathered before that if the process is about to give rights up. A child of such
 //! a process could not gather it again, so it inherits an engine: a fork after that engages.
-use super::{guard, locking, own_stack, starter, unmanaged};
+use super::{guard, locking, own_stack, relocated, starter, unmanaged};
 use crate::abi::allocator;
 use crate::abi::raw::{self, Span};
 use crate::calls::{descriptors, filters, held, in_flight, lending, libc_memory, signal_stacks};
@@ -134,8 +134,10 @@ pub fn engage(process: &Process) {
     let errno = raw::errno();
     own_stack::on_large_stack(|| {
         let _route = GlibcHeap::new();
-        let Phase::Native(_held) = process.phase() else { return };
-        take_over(process, prepare(process));
+        if let Phase::Native(_held) = process.phase() {
+            take_over(process, prepare(process));
+        }
+        relocated::give_to_file(process);
     });
     raw::set_errno(errno);
 }

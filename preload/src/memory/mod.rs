@@ -12,6 +12,7 @@ pub mod own_stack;
 pub mod program_break;
 mod protection;
 pub mod ranges;
+pub mod relocated;
 pub mod remap;
 mod replace;
 pub mod segments;

@@ -5,7 +5,7 @@
 //! thread is made beforehand, with the process; mmap only tells it. It makes what an engine needs without any
 //! lock of ours, and takes the arena over with the native phase held, where it allocates nothing. Until then,
 //! some milliseconds, the program can be over its budget.
-use super::{engagement, guard};
+use super::{engagement, guard, relocated};
 use crate::abi::{allocator, raw};
 use crate::calls::filters;
 use crate::state::process::{self, Phase};
@@ -98,6 +98,8 @@ fn run() {
         return;
     }
     let prepared = engagement::prepare(process);
-    let Phase::Native(_held) = process.phase() else { return };
-    engagement::take_over(process, prepared);
+    if let Phase::Native(_held) = process.phase() {
+        engagement::take_over(process, prepared);
+    }
+    relocated::give_to_file(process);
 }

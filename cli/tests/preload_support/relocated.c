@@ -1,0 +1,118 @@
+// Libraries whose relocated data is large: it is what it was at every moment, also while libraries come and go, and private
+// memory only where it has to be. Arguments: what becomes of it (moves, stays, locked), two libraries.
+#include "must.h"
+#include <stddef.h>
+#include <stdint.h>
+
+#define ENTRIES (128 << 10)
+
+#ifdef LIBRARY
+// A mebibyte of pointers, each one another, which the linker relocates and protects then.
+__asm__(".section .data.rel.ro, \"aw\", @progbits\n.balign 8\ntable:\n.set i, 0\n.rept 128 << 10\n.quad marks + i\n.set i, i + 1\n.endr\n"
+        ".bss\nmarks: .skip 128 << 10\n.text\n");
+extern const char *const table[] __attribute__((visibility("hidden")));
+extern const char marks[] __attribute__((visibility("hidden")));
+const char *const *table_of(void) { return table; }
+int is_right(void) {
+    for (size_t i = 0; i < ENTRIES; i++)
+        if (table[i] != marks + i) return 0;
+    return 1;
+}
+#else
+
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+struct library {
+    void *handle;
+    int (*is_right)(void);
+    const char **table;
+};
+
+static struct library load(const char *path) {
+    struct library loaded = {.handle = dlopen(path, RTLD_NOW)};
+    MUST(loaded.handle);
+    const char **(*table_of)(void) = (const char **(*)(void))dlsym(loaded.handle, "table_of");
+    loaded.is_right = (int (*)(void))dlsym(loaded.handle, "is_right");
+    MUST(table_of && loaded.is_right && loaded.is_right());
+    loaded.table = table_of();
+    return loaded;
+}
+
+// Private memory without a file in the mapping around an address, in KiB.
+static long anonymous_kib(const void *address) {
+    FILE *maps = fopen("/proc/self/smaps", "r");
+    char line[512];
+    uintptr_t from, to;
+    long kib = -1;
+    int is_it = 0;
+    MUST(maps);
+    while (kib < 0 && fgets(line, sizeof line, maps)) {
+        if (sscanf(line, "%lx-%lx ", &from, &to) == 2) is_it = from <= (uintptr_t)address && (uintptr_t)address < to;
+        if (is_it) sscanf(line, "Anonymous: %ld", &kib);
+    }
+    fclose(maps);
+    return kib;
+}
+
+static atomic_int is_over;
+
+static void *read_on(void *first) {
+    while (!atomic_load(&is_over)) MUST(((struct library *)first)->is_right());
+    return NULL;
+}
+
+// Half of it, as the linker's pages at the edges are left out.
+static int has_moved(struct library library) { return anonymous_kib(library.table + ENTRIES / 2) < 512; }
+
+// The child may write there as it could before.
+static void write_in_child(struct library library) {
+    pid_t child = fork();
+    MUST(child >= 0);
+    if (!child) {
+        const char **entry = library.table + ENTRIES / 2;
+        void *page = (void *)((uintptr_t)entry & -4096);
+        MUST(library.is_right() && !mprotect(page, 8192, PROT_READ | PROT_WRITE));
+        *entry = "another";
+        MUST(!strcmp(*entry, "another") && !library.is_right());
+        _exit(0);
+    }
+    int status;
+    MUST(waitpid(child, &status, 0) == child && !status && library.is_right());
+}
+
+static char is_locked[4096];
+
+int main(int count, char **arguments) {
+    MUST(count == 4);
+    int moves = !strcmp(arguments[1], "moves");
+    if (!strcmp(arguments[1], "locked")) MUST(!mlock(is_locked, sizeof is_locked));
+    struct library first = load(arguments[2]);
+    pthread_t readers[2];
+    for (int i = 0; i < 2; i++) MUST(!pthread_create(&readers[i], NULL, read_on, &first));
+    MUST(!has_moved(first));
+    size_t bytes = 80 << 20;
+    char *memory = malloc(bytes);
+    MUST(memory);
+    for (size_t at = 0; at < bytes; at += 4096) memory[at] = (char)(at >> 12) | 1;
+    MUST(has_moved(first) == moves);
+    for (int round = 0; round < 20; round++) {
+        struct library second = load(arguments[3]);
+        MUST(has_moved(second) == moves && second.is_right());
+        if (round % 5 == 0) write_in_child(second);
+        MUST(!dlclose(second.handle));
+    }
+    write_in_child(first);
+    for (size_t at = 0; at < bytes; at += 4096) MUST(memory[at] == ((char)(at >> 12) | 1));
+    atomic_store(&is_over, 1);
+    for (int i = 0; i < 2; i++) MUST(!pthread_join(readers[i], NULL));
+    MUST(first.is_right());
+    puts("exact");
+}
+#endif

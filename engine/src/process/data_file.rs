@@ -1,0 +1,31 @@
+//! A file for data of the process that will not change any more: from there the kernel can drop it, as it does code.
+use crate::base::counters::count;
+use crate::state::core::Core;
+use crate::sys::PAGE_BYTES;
+use rustix::fs::{OFlags, fcntl_getfl};
+use rustix::process::{Resource, getrlimit};
+use std::fs::File;
+
+impl Core {
+    /// An unlinked file with room for so many pages beside the first swap device that is one. None where there is no such device,
+    /// where what is written has to be encrypted or would stay in memory, where files may not be so large, and where the program
+    /// has memory locked: it means not to wait for a disk.
+    pub fn file_for_data(&self, pages: usize) -> Option<File> {
+        let bytes = (pages * PAGE_BYTES) as u64;
+        // Beyond the limit of a file's size a write raises SIGXFSZ.
+        let has_room = getrlimit(Resource::Fsize).current.is_none_or(|most| most >= bytes);
+        if self.devices.encrypts() || !has_room || !self.clean_pages.is_all_movable() {
+            return None;
+        }
+        let mut labels = self.devices.list().filter_map(|device| device.label());
+        let beside = labels.find(|label| label.kind.is_file())?;
+        let file = beside.file_beside(bytes).ok()?;
+        let is_direct = fcntl_getfl(&file).is_ok_and(|flags| flags.contains(OFlags::DIRECT));
+        is_direct.then_some(file)
+    }
+
+    /// So many pages are mapped from such a file from now on.
+    pub fn note_data_in_file(&self, pages: usize) {
+        count(&self.counters.relro_to_file, pages as u64);
+    }
+}
