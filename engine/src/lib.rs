@@ -107,7 +107,7 @@ pub mod internals {
     pub use crate::sys::uffd::{Rights, Way};
     pub use crate::sys::{
         PAGE_BYTES, bench, clock, cpu_latency, directory as directories, fd, filters, futex, lock,
-        mapping, numa, own_fd, own_stack, pagemap, pages, process, scattered, signal, told,
+        mapping, maps, numa, own_fd, own_stack, pagemap, pages, process, scattered, signal, told,
     };
     pub use userswap_policy::readahead::{Hint, PAGE_CLUSTER_DEFAULT, page_cluster_of};
 }

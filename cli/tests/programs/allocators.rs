@@ -114,7 +114,7 @@ fn a_library_that_is_bound_past_others_shares_the_programs_functions() {
 fn relocated_data_of_libraries_is_mapped_from_a_file_and_stays_what_it_is() {
     let directory = directory();
     let flags = ["-fPIC", "-shared", "-DLIBRARY"];
-    let libraries = ["one", "other"]
+    let libraries = ["one", "other", "third"]
         .map(|name| compile_with(directory.path(), "relocated.c", &format!("{name}.so"), &flags));
     let program = compile(directory.path(), "relocated.c");
     let natively = succeed(Command::new(&program).arg("stays").args(&libraries));
@@ -124,6 +124,7 @@ fn relocated_data_of_libraries_is_mapped_from_a_file_and_stays_what_it_is() {
         ("moves", vec![]),
         ("moves", vec!["--compress", "8M"]),
         ("locked", vec![]),
+        ("locked-heap", vec![]),
         ("stays", vec!["--encrypt"]),
     ];
     for fault in ["thread", "signal"] {

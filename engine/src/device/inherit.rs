@@ -284,7 +284,9 @@ impl Device {
             (DeviceKind::S3, _) if self.used() == 0 => {
                 return memory_device(0).map_err(Error::Tables);
             }
-            _ => label.file_beside(bytes),
+            _ => label
+                .file_beside(bytes)
+                .unwrap_or_else(|| temporary(open::default_directory(), bytes)),
         };
         let file = or_memory(file, bytes)?;
         file.set_len(bytes).map_err(Error::ForkCopy)?;
@@ -311,15 +313,10 @@ impl Device {
 }
 
 impl Label {
-    /// One more temporary file where the device has its own, or where such are made.
-    ///
-    /// # Errors
-    /// It cannot be made.
-    pub(crate) fn file_beside(&self, bytes: u64) -> Result<File, OpenError> {
-        match &self.directory {
-            Some(directory) => open::open_beside(directory.as_fd(), &self.path, bytes),
-            None => temporary(open::default_directory(), bytes),
-        }
+    /// One more temporary file in the directory of the device; none where it has no such directory.
+    pub(crate) fn file_beside(&self, bytes: u64) -> Option<Result<File, OpenError>> {
+        let directory = self.directory.as_ref()?;
+        Some(open::open_beside(directory.as_fd(), &self.path, bytes))
     }
 }
 

@@ -327,6 +327,12 @@ impl Device {
         self.label.lock().clone()
     }
 
+    /// Whether this process allocates its slots, and it takes pages.
+    pub fn is_own_and_on(&self) -> bool {
+        let store = self.store.lock();
+        store.state == DeviceState::On && store.holding == Holding::Own
+    }
+
     /// The descriptor, whose number stays the same while the device is in use.
     pub fn descriptor(&self) -> RawFd {
         self.descriptor.load(Ordering::Acquire)

@@ -10,7 +10,7 @@ use crate::sys::lock::Lock;
 use crate::sys::{PAGE_BYTES, clock, futex, process};
 use std::io;
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use userswap_policy::job::{Move, Standing, decide};
 
 /// Pages up to which a member without an engine is never refused: with one it would need no less. Those that have more
@@ -55,6 +55,8 @@ pub struct Member {
     inherited: AtomicU32,
     /// Pages of its share that this process has outside its engine.
     outside: AtomicU32,
+    /// Others may have what it has above the least that it needs.
+    is_idle: AtomicBool,
     /// Held while the share changes, and across fork.
     changing: Lock<()>,
 }
@@ -98,6 +100,7 @@ impl Member {
             owner: AtomicU32::new(std::process::id()),
             inherited: AtomicU32::new(0),
             outside: AtomicU32::new(0),
+            is_idle: AtomicBool::new(false),
             changing: Lock::new(()),
         })
     }
@@ -195,6 +198,8 @@ impl Member {
     }
 
     fn publish_native(&self, row: &Row, pages: u32) {
+        // Nothing of it can be taken away.
+        Word::Least.write(row, pages.min(ALLOWANCE_PAGES));
         Word::Floor.write(row, pages.min(ALLOWANCE_PAGES));
         Word::Demand.write(row, pages);
         Word::Used.write(row, pages);
@@ -212,11 +217,12 @@ impl Member {
 
     /// The share of a process that starts its engine now: all that is free, and `floor` in any case. What it inherited is its
     /// own from here on: its parent is likely to be asked for pages too, and leaves it what both share.
-    pub fn engage(&self, floor: u32) -> u32 {
+    pub fn engage(&self, least: u32, floor: u32) -> u32 {
         self.set_inherited(0);
         let limit = self.ledger.limit();
         let Some(row) = self.row() else { return limit.max(floor) };
         let _changing = self.changing.lock();
+        Word::Least.write(row, least);
         Word::Floor.write(row, floor);
         Word::Demand.write(row, limit);
         Word::Engaged.write(row, 1);
@@ -230,6 +236,7 @@ impl Member {
     /// Tells the others how the engine of this process is doing, but for its share.
     pub fn publish(&self, standing: Standing, used: u32) {
         let Some(row) = self.row() else { return };
+        Word::Least.write(row, standing.least);
         Word::Floor.write(row, standing.floor);
         Word::Demand.write(row, standing.demand);
         Word::Rate.write(row, standing.rate.unwrap_or(0));
@@ -312,6 +319,18 @@ impl Member {
         self.row().into_iter().for_each(ledger::ask);
     }
 
+    /// Whether this process has said that it is idle. Relaxed: to be woken once more or less is no matter.
+    pub fn set_idle(&self, is_idle: bool) {
+        self.is_idle.store(is_idle, Ordering::Relaxed);
+    }
+
+    /// The engine is short of pages: as an idle process it may have next to none, and is not to wait for its next look.
+    pub fn wake_if_idle(&self) {
+        if self.is_idle.load(Ordering::Relaxed) && self.is_idle.swap(false, Ordering::Relaxed) {
+            self.wake();
+        }
+    }
+
     /// Keeps the share as it is across a fork.
     pub fn hold(&self) {
         self.changing.hold();
@@ -332,14 +351,15 @@ impl Member {
 
     /// In the child of a fork, before anything else: a row of its own. It may use `pages`, of which its parent answers
     /// for what it cannot get as long as both share them.
-    pub fn renew(&self, pages: u32, floor: u32) -> u32 {
+    pub fn renew(&self, pages: u32, least: u32) -> u32 {
         self.changing.release();
         let row = self.ledger.claim().map_or(NONE, |row| row as u32);
         self.ledger.note_forked();
         self.owner.store(std::process::id(), Ordering::Relaxed);
         self.row.store(row, Ordering::Relaxed);
         let share = self.row().map_or(pages, |row| {
-            Word::Floor.write(row, floor);
+            Word::Least.write(row, least);
+            Word::Floor.write(row, least);
             Word::Demand.write(row, pages);
             Word::Used.write(row, pages);
             self.take(pages)

@@ -117,6 +117,11 @@ impl Balance {
         };
     }
 
+    /// Whether there was no refault for a while. That the engine reclaims says nothing: it may be giving way.
+    fn is_idle(&self) -> bool {
+        self.rate == 0 && clock::now_ns() - self.refaulted_ns >= REFAULTED_NS
+    }
+
     fn measure(&mut self) -> Pressure {
         let (now, now_ns) = (Counts::of(&self.core), clock::now_ns());
         if now.refaults != self.counts.refaults {
@@ -140,9 +145,13 @@ impl Balance {
             Pressure::Reclaims => holding.content.clamp(used.into(), u32::MAX.into()) as u32,
         };
         let content = content.saturating_add(self.member.outside());
+        let least = self.core.least_pages();
+        let is_idle = self.is_idle();
+        self.member.set_idle(is_idle);
         Standing {
             share: self.member.share(),
-            floor: self.core.floor_pages(),
+            least,
+            floor: if is_idle { least } else { self.core.floor_pages() },
             demand: content.saturating_add(content / 8).saturating_add(holding.reserved),
             rate: Some(self.rate),
         }

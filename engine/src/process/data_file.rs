@@ -2,26 +2,30 @@
 use crate::base::counters::count;
 use crate::state::core::Core;
 use crate::sys::PAGE_BYTES;
+use crate::sys::own_fd::Own;
 use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::process::{Resource, getrlimit};
 use std::fs::File;
 
 impl Core {
-    /// An unlinked file with room for so many pages beside the first swap device that is one. None where there is no such device,
+    /// An unlinked file with room for so many pages in the first directory that swap was put into. None where there is no such device,
     /// where what is written has to be encrypted or would stay in memory, where files may not be so large, and where the program
     /// has memory locked: it means not to wait for a disk.
-    pub fn file_for_data(&self, pages: usize) -> Option<File> {
+    pub fn file_for_data(&self, pages: usize) -> Option<Own<File>> {
         let bytes = (pages * PAGE_BYTES) as u64;
         // Beyond the limit of a file's size a write raises SIGXFSZ.
         let has_room = getrlimit(Resource::Fsize).current.is_none_or(|most| most >= bytes);
         if self.devices.encrypts() || !has_room || !self.clean_pages.is_all_movable() {
             return None;
         }
-        let mut labels = self.devices.list().filter_map(|device| device.label());
-        let beside = labels.find(|label| label.kind.is_file())?;
-        let file = beside.file_beside(bytes).ok()?;
+        let mut labels = self
+            .devices
+            .list()
+            .filter(|device| device.is_own_and_on())
+            .filter_map(|device| device.label());
+        let file = labels.find_map(|label| label.file_beside(bytes))?.ok()?;
         let is_direct = fcntl_getfl(&file).is_ok_and(|flags| flags.contains(OFlags::DIRECT));
-        is_direct.then_some(file)
+        is_direct.then(|| Own::raised(file))
     }
 
     /// So many pages are mapped from such a file from now on.

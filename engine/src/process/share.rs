@@ -49,10 +49,16 @@ impl Core {
         self.member.get().map(AsRef::as_ref)
     }
 
-    /// Pages without which an engine does not work: each node needs some, and has its part of any budget. What compressed
-    /// pages take is beside them, as far as there is a budget for both.
+    /// Pages below which an engine that is in use works badly. What compressed pages take is beside them, as far as there is a
+    /// budget for both.
     pub(crate) fn floor_pages(&self) -> u32 {
-        self.beside_stored(self.least_pages()).max(self.kept_pages())
+        let floor = (RAM_MIN_BYTES / PAGE_BYTES as u64) as u32;
+        self.beside_stored(self.node_pages().max(floor)).max(self.kept_pages())
+    }
+
+    /// Pages without which an engine does not work, beside the compressed ones.
+    pub(crate) fn least_pages(&self) -> u32 {
+        self.beside_stored(self.node_pages()).max(self.kept_pages())
     }
 
     fn beside_stored(&self, least: u32) -> u32 {
@@ -60,16 +66,16 @@ impl Core {
         least.saturating_add(stored).min(self.budget_pages().max(least))
     }
 
-    fn least_pages(&self) -> u32 {
-        let least = (RAM_MIN_BYTES / PAGE_BYTES as u64) as u32;
+    /// What all nodes need: each some, and it has its part of any budget.
+    fn node_pages(&self) -> u32 {
         let budgets: Vec<u32> = self.nodes.iter().map(|node| node.lock().budget).collect();
         let (total, smallest) = (budgets.iter().sum::<u32>(), budgets.iter().min().copied());
         match smallest {
             Some(smallest @ 1..) if budgets.len() > 1 => {
                 let parts = u64::from(total).div_ceil(smallest.into()) + 1;
-                least.max((parts * u64::from(NODE_MIN_PAGES)).min(total.into()) as u32)
+                (parts * u64::from(NODE_MIN_PAGES)).min(total.into()) as u32
             }
-            _ => least,
+            _ => NODE_MIN_PAGES,
         }
     }
 
@@ -100,13 +106,13 @@ impl Core {
     /// A node would have too little.
     pub(crate) fn begin_share(&self, member: &Member) -> Result<(), Error> {
         let most = self.budget_pages();
-        self.divide_budget(member.engage(self.floor_pages()).min(most))
+        self.divide_budget(member.engage(self.least_pages(), self.floor_pages()).min(most))
     }
 
     /// In the child of a fork, with the gate closed: a share of its own, and what it shares with its parent.
     pub(crate) fn share_in_child(&self, member: &Member) {
         let holding = self.holding_of_nodes();
-        let share = member.renew(holding.budget, self.floor_pages());
+        let share = member.renew(holding.budget, self.least_pages());
         let budget = (holding.held().saturating_add(share)).min(holding.budget);
         member.set_inherited(budget.saturating_sub(share));
         // It fails only where a node would have too little, and it stays as it was.
@@ -145,7 +151,7 @@ impl Core {
 
     /// A process that has lost its row has no share, and goes on with what an engine needs.
     fn least_budget(&self) -> u32 {
-        let least = self.least_pages();
+        let least = self.node_pages();
         self.beside_stored(least - least / OUTSIDE_PART).max(self.kept_pages())
     }
 
@@ -196,7 +202,7 @@ impl Core {
     }
 
     fn set_limit_now(&self, member: &Member, pages: u32) -> Result<(), Error> {
-        let own = left_of(member, pages).max(self.beside_stored(self.least_pages()));
+        let own = left_of(member, pages).max(self.beside_stored(self.node_pages()));
         let before = member.ledger.limit();
         // Where there is not less for the job it is no worse for this engine, whatever the others have of it.
         let least = if pages < before { 0 } else { self.least_budget() };
@@ -242,12 +248,12 @@ impl Core {
             let share = self.with_budget(|| {
                 let wanted = budget.saturating_sub(still);
                 let share = member.grow(wanted.saturating_add(debt)).min(wanted);
-                let floor = self.floor_pages().saturating_sub(still);
-                if share < floor {
-                    member.exceed(floor);
+                let least = self.least_pages().saturating_sub(still);
+                if share < least {
+                    member.exceed(least);
                 }
                 member.set_inherited(still);
-                share.max(floor)
+                share.max(least)
             });
             self.follow_share(share, still);
         }

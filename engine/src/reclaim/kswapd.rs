@@ -122,6 +122,9 @@ impl Kswapd {
             self.blocks.ways.on_returns(state.workingset.returns.take());
             (state.watermarks.high, state.counts(), state.debt)
         };
+        if self.round.is_none() {
+            self.core.member.get().into_iter().for_each(|member| member.wake_if_idle());
+        }
         let round = self.round.get_or_insert_with(|| Round::background(high));
         if self.pass.left == 0 {
             let scan = round.scan(counts.inactive + counts.active, BATCH as u32);

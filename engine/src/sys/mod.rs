@@ -18,6 +18,7 @@ pub mod futex;
 pub mod kept_file;
 pub mod lock;
 pub mod mapping;
+pub mod maps;
 pub mod merging;
 pub mod numa;
 pub mod own_fd;

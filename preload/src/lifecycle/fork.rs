@@ -12,7 +12,7 @@ use crate::calls::{
 use crate::heap::{fork_gate, huge, mimalloc};
 use crate::lifecycle::{confined, stats};
 use crate::memory::{
-    engagement, guard, locking, own_stack, program_break, segments, starter, unmanaged,
+    engagement, guard, locking, own_stack, program_break, relocated, segments, starter, unmanaged,
 };
 use crate::state::process::{self, GlibcHeap, Process};
 use userswap::ForkTicket;
@@ -55,6 +55,8 @@ unsafe extern "C" fn prepare() {
     // While an engine serves faults, which who has the list may wait for; fork takes it again. Also without one: it may
     // start while this waits for the other locks.
     libc_memory::hold_streams();
+    // Faults are served until all locks are held.
+    relocated::hold();
     let route = GlibcHeap::new();
     stdio_buffers::hold();
     detached::hold();
@@ -143,6 +145,7 @@ unsafe extern "C" fn in_child() {
     process::forget_routes();
     // First: threads of the engine that are about to start want it.
     own_stack::renew();
+    relocated::renew();
     libc_memory::free_streams();
     libc_memory::release();
     libc_memory::keep_blocks();
@@ -197,6 +200,7 @@ fn release(process: &Process) {
     huge::BLOCKS.release();
     fork_gate::open();
     mimalloc::GROWTH.release();
+    relocated::release();
     forks::release();
 }
 

@@ -134,10 +134,11 @@ pub fn engage(process: &Process) {
     let errno = raw::errno();
     own_stack::on_large_stack(|| {
         let _route = GlibcHeap::new();
-        if let Phase::Native(_held) = process.phase() {
-            take_over(process, prepare(process));
+        match process.phase() {
+            Phase::Native(_held) => take_over(process, prepare(process)),
+            Phase::Engaged(_) => return,
         }
-        relocated::give_to_file(process);
+        relocated::start();
     });
     raw::set_errno(errno);
 }

@@ -13,6 +13,7 @@ pub mod program_break;
 mod protection;
 pub mod ranges;
 pub mod relocated;
+mod relocated_file;
 pub mod remap;
 mod replace;
 pub mod segments;

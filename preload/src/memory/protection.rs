@@ -1,5 +1,5 @@
 //! mprotect on managed memory: the kernel changes the pages, the table of areas remembers it.
-use super::{engagement, ranges};
+use super::{engagement, ranges, relocated};
 use crate::abi::raw::{self, Errno, Span};
 use crate::state::areas::{Area, Memory};
 use crate::state::process::{Process, Request};
@@ -30,7 +30,9 @@ impl Key {
 /// # Errors
 /// The kernel's; ENOMEM for a range with holes, whose part before the hole is changed.
 pub fn protect(span: Span, protection: i32, key: Key) -> Result<usize, Errno> {
-    let Some(request) = Request::new(span) else { return key.protect(span, protection) };
+    let Some(request) = Request::new(span) else {
+        return relocated::protect(|| key.protect(span, protection));
+    };
     if !request.is_aligned() || !request.is_whole() {
         // Ranges across the arena's edge: the kernel's answer, and nothing of ours.
         return request.process.change_protection(|| key.protect(span, protection));

@@ -6,57 +6,145 @@
 //! comes back as the program's code does. Android's loader does the same for the libraries of its browser
 //! (ANDROID_DLEXT_WRITE_RELRO).
 //!
-//! The linker's list of objects is locked meanwhile, so that none is unmapped, and the engine's gate is open, so that no
-//! fork is under way.
-use super::own_stack;
-use crate::abi::raw::{self, Errno, MapRequest};
-use crate::abi::symbols::{Object, each_object};
-use crate::abi::{allocator, system_call};
-use crate::calls::{descriptors, filters};
+//! A thread of ours does it, as the linker's list of objects has to be locked so that none is unmapped, and who has that lock may wait
+//! for those of the program's threads. No fork is under way meanwhile, or its child would have that lock for ever.
+use crate::abi::raw;
+use crate::abi::symbols::{self, Object, each_object};
+use crate::calls::filters;
+use crate::memory::relocated_file::{Copied, copy_of};
+use crate::state::areas::Area;
 use crate::state::process::{self, GlibcHeap, Process};
-use std::fs::File;
 use std::ops::Range;
-use std::os::fd::{AsRawFd, RawFd};
-use std::sync::atomic::{AtomicU64, Ordering};
-use userswap::internals::mapping::Mapping;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use userswap::internals::futex;
+use userswap::internals::lock::Lock;
+use userswap::internals::maps::Maps;
 use userswap::internals::signal::Blocked;
-use userswap::internals::{Core, PAGE_BYTES, pages, process as calls};
+use userswap::internals::{Core, PAGE_BYTES};
 
 /// Less is not worth a mapping.
 const LEAST_BYTES: usize = 128 << 10;
-/// Room for the text of /proc/self/maps: of a process with more mappings nothing is moved.
-const TEXT_BYTES: usize = 8 << 20;
+const STACK_BYTES: usize = 512 << 10;
+/// Between two tries where something was in the way, and how many there are.
+const AGAIN_NS: u64 = 100_000_000;
+const TRIES: u32 = 20;
 
-/// Objects that had been loaded at the last look.
+/// How often something may have been loaded since the thread was made.
+static ASKED: AtomicU32 = AtomicU32::new(0);
+/// Objects that had been loaded when all were last looked at.
 static SEEN: AtomicU64 = AtomicU64::new(0);
+/// Held while the list of objects is locked, and across fork.
+static WALK: Lock<()> = Lock::new(());
+/// Data is being replaced; calls that change protections outside the arena.
+static IS_REPLACING: AtomicBool = AtomicBool::new(false);
+static PROTECTING: AtomicU32 = AtomicU32::new(0);
 
-/// A thread may have loaded something, and holds no lock of ours.
-#[cold]
-pub fn look_again() {
-    // A program's allocator may be what asks, in its own locks, and making a file allocates.
-    if let Some(process) = process::current().filter(|_| !allocator::is_foreign()) {
-        let errno = raw::errno();
-        give_to_file(process);
-        raw::set_errno(errno);
+/// The engine has started.
+pub fn start() {
+    // The thread inherits it.
+    let _blocked = Blocked::new();
+    let thread = std::thread::Builder::new().name("userswap-data".into());
+    if let Err(error) = thread.stack_size(STACK_BYTES).spawn(run) {
+        raw::say(&format!("no thread for the relocated data of libraries, which stays: {error}"));
     }
 }
 
-/// Moves what there is of such data; no lock of ours may be held.
-pub fn give_to_file(process: &Process) {
-    let Some(engine) = process.engine().filter(|_| !filters::is_filtered()) else { return };
-    let Some(loads) = each_object(|object| Some(object.loads())) else { return };
-    // Relaxed: looking once more or less is no matter.
-    if SEEN.swap(loads, Ordering::Relaxed) == loads {
+/// This thread may have loaded something.
+pub fn look_again() {
+    if process::current().is_some_and(|process| process.engine().is_some())
+        && !filters::is_filtered()
+    {
+        ASKED.fetch_add(1, Ordering::Release);
+        futex::wake_one(&ASKED);
+    }
+}
+
+/// Before a fork: waits until the list is not locked.
+pub fn hold() {
+    WALK.hold();
+}
+
+/// After it, on both sides.
+pub fn release() {
+    WALK.release();
+}
+
+/// In the child of a fork, which has none of the threads whose calls were under way.
+pub fn renew() {
+    PROTECTING.store(0, Ordering::SeqCst);
+}
+
+/// Changes protections outside the arena, but not of what is being replaced.
+pub fn protect<R>(change: impl FnOnce() -> R) -> R {
+    loop {
+        PROTECTING.fetch_add(1, Ordering::SeqCst);
+        // Of this and the same in `replace` one sees the other.
+        if !IS_REPLACING.load(Ordering::SeqCst) {
+            break;
+        }
+        PROTECTING.fetch_sub(1, Ordering::SeqCst);
+        userswap::internals::process::yield_now();
+    }
+    let outcome = change();
+    PROTECTING.fetch_sub(1, Ordering::SeqCst);
+    outcome
+}
+
+/// In a thread of ours, which has nothing else to do from here on.
+pub fn run() {
+    let Some(process) = process::current() else { return };
+    // A walk of the program's own need not lock the list.
+    if !symbols::is_libcs(c"dl_iterate_phdr") {
         return;
     }
-    let _blocked = Blocked::new();
-    own_stack::on_large_stack(|| {
-        let _route = GlibcHeap::new();
-        let _raised = descriptors::Raised::new();
-        if let Some(mut mover) = Mover::new(engine.core()) {
-            each_object(|object| mover.on_object(object));
+    loop {
+        let asked = ASKED.load(Ordering::Acquire);
+        for _ in 0..TRIES {
+            if pass(process) == Pass::Whole {
+                break;
+            }
+            futex::wait_for(&ASKED, asked, AGAIN_NS);
         }
+        futex::wait(&ASKED, asked);
+    }
+}
+
+/// How far a look at all objects got.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Pass {
+    Whole,
+    /// Something was in the way that may not be later.
+    Part,
+}
+
+fn pass(process: &Process) -> Pass {
+    let Some(core) = process.engine().map(|engine| engine.core()) else { return Pass::Whole };
+    let has_locked = || !process.areas.lock().select(Area::is_locked).is_empty();
+    // With memory locked a program means not to wait for a disk.
+    if filters::is_filtered() || has_locked() {
+        return Pass::Whole;
+    }
+    let Some(mut maps) = Maps::open() else { return Pass::Whole };
+    let (mut walk, mut outcome, mut loads) = (None, Pass::Whole, 0);
+    each_object(|object| {
+        loads = object.loads();
+        walk = walk.take().or_else(|| WALK.try_lock());
+        if walk.is_none() {
+            outcome = Pass::Part;
+        }
+        if walk.is_none() || SEEN.load(Ordering::Relaxed) == loads {
+            return Some(());
+        }
+        if parts(object).any(|(data, code)| take(core, &mut maps, &data, code) == Pass::Part) {
+            outcome = Pass::Part;
+        }
+        None
     });
+    drop(walk);
+    if outcome == Pass::Whole {
+        SEEN.store(loads, Ordering::Relaxed);
+    }
+    outcome
 }
 
 /// The data of an object, of which there is enough, and an address of its code.
@@ -65,148 +153,60 @@ fn parts(object: &Object) -> impl Iterator<Item = (Range<usize>, usize)> {
     object.relocated().filter(|data| data.len() >= LEAST_BYTES).map(move |data| (data, code))
 }
 
-/// Writes data to a file.
-struct Mover<'a> {
-    core: &'a Core,
-    maps: Maps,
-    file: File,
-    /// In bytes.
-    written: usize,
-    room: usize,
+/// Moves some data, if it is private memory for reading only of the object's own file.
+fn take(core: &Core, maps: &mut Maps, data: &Range<usize>, code: usize) -> Pass {
+    match standing(maps, data, code) {
+        Some(Standing::Relocated) => {}
+        Some(Standing::Writable) => return Pass::Part,
+        None => return Pass::Whole,
+    }
+    let copy = {
+        let _route = GlibcHeap::new();
+        core.file_for_data(data.len() / PAGE_BYTES)
+    };
+    // Without a file now there will be none for the others.
+    let Some(copy) = copy.and_then(|file| copy_of(data, file)) else { return Pass::Whole };
+    let outcome = replace(maps, data, code, copy);
+    if outcome == Pass::Whole {
+        core.note_data_in_file(data.len() / PAGE_BYTES);
+    }
+    outcome
 }
 
-impl<'a> Mover<'a> {
-    /// None when there is nothing to move, or nowhere.
-    fn new(core: &'a Core) -> Option<Self> {
-        let mut maps = Maps::open()?;
-        maps.read()?;
-        let mut room = 0;
-        each_object::<()>(|object| {
-            let unmoved = parts(object).filter(|(data, code)| maps.is_of_object(data, *code));
-            room += unmoved.map(|(data, _)| data.len()).sum::<usize>();
-            None
-        });
-        let file = (room > 0).then(|| core.file_for_data(room / PAGE_BYTES))??;
-        Some(Self { core, maps, file, written: 0, room })
+/// Puts the copy in the place of the data, if that is still the same: for other threads at once.
+fn replace(maps: &mut Maps, data: &Range<usize>, code: usize, copy: Copied) -> Pass {
+    IS_REPLACING.store(true, Ordering::SeqCst);
+    let is_as_it_was = PROTECTING.load(Ordering::SeqCst) == 0
+        && standing(maps, data, code) == Some(Standing::Relocated)
+        && copy.is_equal();
+    let is_replaced = is_as_it_was && copy.replace().is_ok();
+    IS_REPLACING.store(false, Ordering::SeqCst);
+    if is_replaced {
+        return Pass::Whole;
     }
-
-    /// Something once no more can be moved.
-    fn on_object(&mut self, object: &Object) -> Option<()> {
-        parts(object).find_map(|(data, code)| self.take(&data, code).err())
+    if is_as_it_was && standing(maps, data, code) != Some(Standing::Relocated) {
+        raw::stop("there was no memory for mapping a library's data again\n");
     }
-
-    fn take(&mut self, data: &Range<usize>, code: usize) -> Result<(), ()> {
-        if data.len() > self.room - self.written {
-            return Ok(());
-        }
-        // Nothing that is managed is touched inside: no fault would be served for one who waits there while a fork begins.
-        let _inside = self.core.gate.try_enter().ok_or(())?;
-        self.maps.read().ok_or(())?;
-        if !self.maps.is_of_object(data, code) {
-            return Ok(());
-        }
-        write_all(self.file.as_raw_fd(), data, self.written)?;
-        if map_from(self.file.as_raw_fd(), data, self.written).is_err() {
-            return self.is_unmoved(data, code);
-        }
-        self.written += data.len();
-        self.core.note_data_in_file(data.len() / PAGE_BYTES);
-        Ok(())
-    }
-
-    /// What could not be mapped is as it was, or lost.
-    fn is_unmoved(&mut self, data: &Range<usize>, code: usize) -> Result<(), ()> {
-        if self.maps.read().is_none() || !self.maps.is_of_object(data, code) {
-            raw::stop("there was no memory for mapping a library's data again\n");
-        }
-        Err(())
-    }
+    Pass::Part
 }
 
-fn write_all(file: RawFd, data: &Range<usize>, offset: usize) -> Result<(), ()> {
-    let mut done = 0;
-    while done < data.len() {
-        let passed = [file as usize, data.start + done, data.len() - done, offset + done, 0, 0];
-        // A part of a page would be no multiple of the device's blocks.
-        match system_call::make(libc::SYS_pwrite64, passed).cast_signed() {
-            written if written > 0 && written as usize % PAGE_BYTES == 0 => {
-                done += written as usize
-            }
-            _ => return Err(()),
-        }
+/// What some data of an object is that is of the object's own file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Standing {
+    /// The linker is not done with it, or the program changes it.
+    Writable,
+    Relocated,
+}
+
+fn standing(maps: &mut Maps, data: &Range<usize>, code: usize) -> Option<Standing> {
+    maps.read()?;
+    let (at, code) = (maps.at(data.start)?, maps.at(code)?);
+    if at.addresses.end < data.end || at.file != code.file || !at.has_file() {
+        return None;
     }
-    Ok(())
-}
-
-/// Maps what was written in the place of what it was written from: for other threads at once.
-fn map_from(file: RawFd, data: &Range<usize>, offset: usize) -> Result<usize, Errno> {
-    let (protection, flags) = (libc::PROT_READ, libc::MAP_PRIVATE | libc::MAP_FIXED);
-    let (address, bytes, offset) = (data.start, data.len(), offset as i64);
-    raw::map(MapRequest { address, bytes, protection, flags, fd: file, offset })
-}
-
-/// What is mapped where, as the kernel says it. Reading it allocates nothing.
-struct Maps {
-    file: File,
-    text: Mapping,
-    bytes: usize,
-}
-
-impl Maps {
-    fn open() -> Option<Self> {
-        let file = File::open("/proc/thread-self/maps").ok()?;
-        Some(Self { file, text: Mapping::undumped(TEXT_BYTES).ok()?, bytes: 0 })
-    }
-
-    /// What is mapped now; None if that is more than there is room for.
-    fn read(&mut self) -> Option<()> {
-        let room = pages::view_mut(self.text.address(), self.text.bytes());
-        self.bytes = calls::read_all_to(self.file.as_raw_fd(), room)?;
-        Some(())
-    }
-
-    /// Whether all of some data is private memory for reading only, of the file that is mapped at an address.
-    fn is_of_object(&self, data: &Range<usize>, code: usize) -> bool {
-        let text = str::from_utf8(pages::view(self.text.address(), self.bytes)).unwrap_or_default();
-        let all = || text.lines().filter_map(Entry::of);
-        let at = |address: usize| all().find(|entry| entry.addresses.contains(&address));
-        at(data.start).zip(at(code)).is_some_and(|(data_of, code_of)| {
-            data.end <= data_of.addresses.end
-                && data_of.protection == "r--p"
-                && data_of.file == code_of.file
-                && data_of.file.1 != "0"
-        })
-    }
-}
-
-/// A line of it.
-struct Entry<'a> {
-    addresses: Range<usize>,
-    protection: &'a str,
-    /// Device and number of the file.
-    file: (&'a str, &'a str),
-}
-
-impl<'a> Entry<'a> {
-    fn of(line: &'a str) -> Option<Self> {
-        let mut words = line.split(' ');
-        let (start, end) = words.next()?.split_once('-')?;
-        let hex = |text| usize::from_str_radix(text, 16).ok();
-        let protection = words.next()?;
-        let file = (words.nth(1)?, words.next()?);
-        Some(Self { addresses: hex(start)?..hex(end)?, protection, file })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_line_of_maps_is_read() {
-        let line = "7f10-7f20 r--p 00001000 fe:00 131                 /usr/lib/a b.so";
-        let entry = Entry::of(line).unwrap();
-        assert_eq!((entry.addresses, entry.protection), (0x7f10..0x7f20, "r--p"));
-        assert_eq!(entry.file, ("fe:00", "131"));
+    match at.protection {
+        b"r--p" => Some(Standing::Relocated),
+        b"rw-p" => Some(Standing::Writable),
+        _ => None,
     }
 }

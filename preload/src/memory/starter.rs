@@ -101,5 +101,5 @@ fn run() {
     if let Phase::Native(_held) = process.phase() {
         engagement::take_over(process, prepared);
     }
-    relocated::give_to_file(process);
+    relocated::run();
 }
