@@ -107,8 +107,8 @@ pub fn decide(
     let target = member.at(level);
     let least = target.max(member.share) / MOVE_SHARE;
     if target > member.share {
-        // Below its floor a member does not wait for a larger step.
-        let is_worth = target - member.share > least || member.share < member.floor.min(target);
+        // Below what it needs a member does not wait for a larger step.
+        let is_worth = target - member.share > least || member.share < member.least;
         return if is_worth { Move::Grow(target) } else { Move::Keep };
     }
     let excess = member.share - target;

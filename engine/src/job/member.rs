@@ -13,8 +13,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use userswap_policy::job::{Move, Standing, decide};
 
-/// Pages up to which a member without an engine is never refused: with one it would need no less. Those that have more
-/// give way.
+/// Pages up to which a member without an engine is never refused: with one it would not do well with less. Those that have
+/// more give way.
 pub const ALLOWANCE_PAGES: u32 = (RAM_MIN_BYTES / PAGE_BYTES as u64) as u32;
 
 /// A member without an engine takes a quarter more than it uses, between these, so that it rarely asks the ledger: a job
@@ -55,6 +55,8 @@ pub struct Member {
     inherited: AtomicU32,
     /// Pages of its share that this process has outside its engine.
     outside: AtomicU32,
+    /// All that it has outside, by the last look.
+    outside_seen: AtomicU32,
     /// Others may have what it has above the least that it needs.
     is_idle: AtomicBool,
     /// Held while the share changes, and across fork.
@@ -100,6 +102,7 @@ impl Member {
             owner: AtomicU32::new(std::process::id()),
             inherited: AtomicU32::new(0),
             outside: AtomicU32::new(0),
+            outside_seen: AtomicU32::new(0),
             is_idle: AtomicBool::new(false),
             changing: Lock::new(()),
         })
@@ -378,6 +381,16 @@ impl Member {
         self.outside.load(Ordering::Relaxed)
     }
 
+    /// All pages that this process has outside its engine, whether they are charged or not.
+    pub fn outside_seen(&self) -> u32 {
+        self.outside_seen.load(Ordering::Relaxed)
+    }
+
+    /// Changes [`Member::outside_seen`].
+    pub fn set_outside_seen(&self, pages: u32) {
+        self.outside_seen.store(pages, Ordering::Relaxed);
+    }
+
     /// Changes [`Member::outside`].
     pub fn set_outside(&self, pages: u32) {
         self.outside.store(pages, Ordering::Relaxed);
@@ -393,7 +406,7 @@ impl Member {
         !self.covers(pages) || matches!(self.decide(), Move::Shrink(_))
     }
 
-    /// Whether this process has more than it would need with an engine.
+    /// Whether this process has more than it would do well with if it had an engine.
     pub fn is_large(&self) -> bool {
         self.share().saturating_add(self.inherited()) > ALLOWANCE_PAGES
     }

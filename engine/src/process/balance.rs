@@ -85,7 +85,10 @@ impl Balance {
         while !self.core.is_stopping() {
             let asked = self.member.asked();
             self.look();
+            let begun_ns = clock::now_ns();
             self.member.rest(asked, self.pause_ns);
+            // Members that are all a little short would ask each other without end.
+            clock::sleep_until(begun_ns + REPAY_NS);
         }
     }
 
@@ -147,7 +150,8 @@ impl Balance {
         let content = content.saturating_add(self.member.outside());
         let least = self.core.least_pages();
         let is_idle = self.is_idle();
-        self.member.set_idle(is_idle);
+        // One that gives way, or fills memory, looks often enough by itself.
+        self.member.set_idle(is_idle && pressure == Pressure::None);
         Standing {
             share: self.member.share(),
             least,

@@ -1,13 +1,19 @@
 //! How an engine takes its part of its job's budget: when it starts, in the child of a fork, and as it changes.
+use crate::base::choice::FaultMode;
 use crate::base::error::Error;
 use crate::base::limits::{NODE_MIN_PAGES, RAM_MIN_BYTES};
+use crate::device::record::Device;
 use crate::job::member::Member;
-use crate::state::core::Core;
+use crate::state::core::{Core, Path};
+use crate::sys::uffd::Rights;
 use crate::sys::{PAGE_BYTES, process};
 use userswap_policy::lru::ListId;
 
 /// The kernel's count of this process's anonymous pages: one that n processes share counts 1/n.
 const ROLLUP: &str = "/proc/thread-self/smaps_rollup";
+
+/// What an engine that is in use should have.
+const FLOOR_PAGES: u32 = (RAM_MIN_BYTES / PAGE_BYTES as u64) as u32;
 
 /// At most one part in so many of a share is charged with what is outside the engine.
 const OUTSIDE_PART: u32 = 4;
@@ -52,13 +58,16 @@ impl Core {
     /// Pages below which an engine that is in use works badly. What compressed pages take is beside them, as far as there is a
     /// budget for both.
     pub(crate) fn floor_pages(&self) -> u32 {
-        let floor = (RAM_MIN_BYTES / PAGE_BYTES as u64) as u32;
-        self.beside_stored(self.node_pages().max(floor)).max(self.kept_pages())
+        self.beside_stored(self.node_pages().max(FLOOR_PAGES)).max(self.kept_pages())
     }
 
-    /// Pages without which an engine does not work, beside the compressed ones.
+    /// Pages without which an engine does not work, beside the compressed ones and what the process has outside, of which up to
+    /// the floor is its own: nobody can have it.
     pub(crate) fn least_pages(&self) -> u32 {
-        self.beside_stored(self.node_pages()).max(self.kept_pages())
+        let pages = self.node_pages();
+        let outside = self.member().map_or(0, |member| member.outside_seen());
+        let outside = outside.min(FLOOR_PAGES.saturating_sub(pages));
+        self.beside_stored(pages + outside).max(self.kept_pages())
     }
 
     fn beside_stored(&self, least: u32) -> u32 {
@@ -75,8 +84,18 @@ impl Core {
                 let parts = u64::from(total).div_ceil(smallest.into()) + 1;
                 (parts * u64::from(NODE_MIN_PAGES)).min(total.into()) as u32
             }
-            _ => NODE_MIN_PAGES,
+            _ if self.works_with_little() => NODE_MIN_PAGES,
+            _ => FLOOR_PAGES,
         }
+    }
+
+    /// Where calls pin what they are about, because the kernel's faults are not served or copies do not notice what devices write,
+    /// that takes room; and compressed pages cannot move on without some.
+    fn works_with_little(&self) -> bool {
+        let pins = self.tuning.fault == FaultMode::Signal
+            || self.uffd.rights() != Rights::Kernel
+            || self.path == Path::Copy;
+        !pins && !self.devices.list_all().any(Device::is_compressed)
     }
 
     /// What the engine has at this moment.
@@ -116,7 +135,7 @@ impl Core {
         let budget = (holding.held().saturating_add(share)).min(holding.budget);
         member.set_inherited(budget.saturating_sub(share));
         // It fails only where a node would have too little, and it stays as it was.
-        let _ = self.divide_budget(budget.max(self.floor_pages()));
+        let _ = self.divide_budget(budget.max(self.least_budget()));
     }
 
     /// Sets the budget to what the share leaves the engine, and what is still its parent's as well; one that cannot be
@@ -168,7 +187,14 @@ impl Core {
         let Some(bytes) = process::anonymous_bytes() else { return };
         let held = self.holding().held();
         let outside = (bytes / PAGE_BYTES as u64).saturating_sub(held.into());
-        let most = member.share() / OUTSIDE_PART;
+        member.set_outside_seen(u32::try_from(outside).unwrap_or(u32::MAX));
+        let most = match member.share() {
+            // Below the floor it is what the share was made larger for.
+            share if share < FLOOR_PAGES => {
+                (share / OUTSIDE_PART).max(share.saturating_sub(self.node_pages()))
+            }
+            share => share / OUTSIDE_PART,
+        };
         let outside = u32::try_from(outside).map_or(most, |outside| outside.min(most));
         if outside.abs_diff(member.outside()) < OUTSIDE_STEP_PAGES {
             return;
@@ -205,7 +231,8 @@ impl Core {
         let own = left_of(member, pages).max(self.beside_stored(self.node_pages()));
         let before = member.ledger.limit();
         // Where there is not less for the job it is no worse for this engine, whatever the others have of it.
-        let least = if pages < before { 0 } else { self.least_budget() };
+        let bare = self.node_pages() - self.node_pages() / OUTSIDE_PART;
+        let least = if pages < before { bare } else { self.least_budget() };
         let of_share = |share| self.of_share(share, member.inherited()).max(least);
         // Before the others learn of a limit, and take pages for it.
         self.check_budget(of_share(own))?;

@@ -16,11 +16,11 @@ use crate::state::areas::Area;
 use crate::state::process::{self, GlibcHeap, Process};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use userswap::internals::futex;
 use userswap::internals::lock::Lock;
 use userswap::internals::maps::Maps;
 use userswap::internals::signal::Blocked;
 use userswap::internals::{Core, PAGE_BYTES};
+use userswap::internals::{clock, futex};
 
 /// Less is not worth a mapping.
 const LEAST_BYTES: usize = 128 << 10;
@@ -33,9 +33,16 @@ const TRIES: u32 = 20;
 static ASKED: AtomicU32 = AtomicU32::new(0);
 /// Objects that had been loaded when all were last looked at.
 static SEEN: AtomicU64 = AtomicU64::new(0);
-/// Held while the list of objects is locked, and across fork.
+/// Held while the list of objects is locked or waited for, and across fork.
 static WALK: Lock<()> = Lock::new(());
-/// Data is being replaced; calls that change protections outside the arena.
+/// Whether its holder has the list. Who has that may wait for this fork.
+static HAS_LIST: AtomicBool = AtomicBool::new(false);
+/// A fork has the lock.
+static IS_HELD: AtomicBool = AtomicBool::new(false);
+/// How long a fork waits for who waits for the list, and between two looks.
+const PATIENCE_NS: u64 = 100_000_000;
+const LOOK_NS: u64 = 200_000;
+/// Data is being replaced, some milliseconds; calls under way that change protections outside the arena.
 static IS_REPLACING: AtomicBool = AtomicBool::new(false);
 static PROTECTING: AtomicU32 = AtomicU32::new(0);
 
@@ -61,17 +68,35 @@ pub fn look_again() {
 
 /// Before a fork: waits until the list is not locked.
 pub fn hold() {
-    WALK.hold();
+    let until = clock::now_ns() + PATIENCE_NS;
+    loop {
+        if let Some(walk) = WALK.try_lock() {
+            std::mem::forget(walk);
+            return IS_HELD.store(true, Ordering::Relaxed);
+        }
+        let now = clock::now_ns();
+        if now > until && !HAS_LIST.load(Ordering::Acquire) {
+            return;
+        }
+        clock::sleep_until(now + LOOK_NS);
+    }
 }
 
 /// After it, on both sides.
 pub fn release() {
-    WALK.release();
+    if IS_HELD.swap(false, Ordering::Relaxed) {
+        WALK.release();
+    }
 }
 
 /// In the child of a fork, which has none of the threads whose calls were under way.
 pub fn renew() {
     PROTECTING.store(0, Ordering::SeqCst);
+    HAS_LIST.store(false, Ordering::Relaxed);
+    // Of one that this fork did not wait for to the end.
+    if !IS_HELD.load(Ordering::Relaxed) && WALK.try_lock().is_none() {
+        WALK.release();
+    }
 }
 
 /// Changes protections outside the arena, but not of what is being replaced.
@@ -86,24 +111,24 @@ pub fn protect<R>(change: impl FnOnce() -> R) -> R {
         userswap::internals::process::yield_now();
     }
     let outcome = change();
-    PROTECTING.fetch_sub(1, Ordering::SeqCst);
+    // In a child of a fork in the middle of this there is none under way.
+    let _ =
+        PROTECTING.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |calls| calls.checked_sub(1));
     outcome
 }
 
 /// In a thread of ours, which has nothing else to do from here on.
 pub fn run() {
     let Some(process) = process::current() else { return };
-    // A walk of the program's own need not lock the list.
-    if !symbols::is_libcs(c"dl_iterate_phdr") {
-        return;
-    }
+    let mut asked = 0;
     loop {
-        let asked = ASKED.load(Ordering::Acquire);
         for _ in 0..TRIES {
-            if pass(process) == Pass::Whole {
-                break;
+            asked = ASKED.load(Ordering::Acquire);
+            match pass(process) {
+                Pass::Whole => break,
+                Pass::Never => return,
+                Pass::Part => futex::wait_for(&ASKED, asked, AGAIN_NS),
             }
-            futex::wait_for(&ASKED, asked, AGAIN_NS);
         }
         futex::wait(&ASKED, asked);
     }
@@ -115,6 +140,8 @@ enum Pass {
     Whole,
     /// Something was in the way that may not be later.
     Part,
+    /// Not in this program.
+    Never,
 }
 
 fn pass(process: &Process) -> Pass {
@@ -124,15 +151,22 @@ fn pass(process: &Process) -> Pass {
     if filters::is_filtered() || has_locked() {
         return Pass::Whole;
     }
-    let Some(mut maps) = Maps::open() else { return Pass::Whole };
-    let (mut walk, mut outcome, mut loads) = (None, Pass::Whole, 0);
+    let Some(_walk) = WALK.try_lock() else { return Pass::Part };
+    // A walk of the program's own need not lock the list.
+    if !symbols::is_libcs(c"dl_iterate_phdr") {
+        return Pass::Never;
+    }
+    let outcome = Maps::open().map_or(Pass::Whole, |maps| look_at_all(core, maps));
+    HAS_LIST.store(false, Ordering::Release);
+    outcome
+}
+
+fn look_at_all(core: &Core, mut maps: Maps) -> Pass {
+    let (mut outcome, mut loads) = (Pass::Whole, 0);
     each_object(|object| {
+        HAS_LIST.store(true, Ordering::Release);
         loads = object.loads();
-        walk = walk.take().or_else(|| WALK.try_lock());
-        if walk.is_none() {
-            outcome = Pass::Part;
-        }
-        if walk.is_none() || SEEN.load(Ordering::Relaxed) == loads {
+        if SEEN.load(Ordering::Relaxed) == loads {
             return Some(());
         }
         if parts(object).any(|(data, code)| take(core, &mut maps, &data, code) == Pass::Part) {
@@ -140,7 +174,6 @@ fn pass(process: &Process) -> Pass {
         }
         None
     });
-    drop(walk);
     if outcome == Pass::Whole {
         SEEN.store(loads, Ordering::Relaxed);
     }
@@ -176,18 +209,16 @@ fn take(core: &Core, maps: &mut Maps, data: &Range<usize>, code: usize) -> Pass 
 /// Puts the copy in the place of the data, if that is still the same: for other threads at once.
 fn replace(maps: &mut Maps, data: &Range<usize>, code: usize, copy: Copied) -> Pass {
     IS_REPLACING.store(true, Ordering::SeqCst);
+    // Who changes it makes it writable first: nobody does from here on.
     let is_as_it_was = PROTECTING.load(Ordering::SeqCst) == 0
         && standing(maps, data, code) == Some(Standing::Relocated)
         && copy.is_equal();
     let is_replaced = is_as_it_was && copy.replace().is_ok();
-    IS_REPLACING.store(false, Ordering::SeqCst);
-    if is_replaced {
-        return Pass::Whole;
-    }
-    if is_as_it_was && standing(maps, data, code) != Some(Standing::Relocated) {
+    if is_as_it_was && !is_replaced && maps.read().is_some() && maps.at(data.start).is_none() {
         raw::stop("there was no memory for mapping a library's data again\n");
     }
-    Pass::Part
+    IS_REPLACING.store(false, Ordering::SeqCst);
+    if is_replaced { Pass::Whole } else { Pass::Part }
 }
 
 /// What some data of an object is that is of the object's own file.

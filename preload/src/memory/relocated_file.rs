@@ -8,25 +8,27 @@ use userswap::internals::mapping::Mapping;
 use userswap::internals::own_fd::Own;
 use userswap::internals::{PAGE_BYTES, pages};
 
-/// What is compared at a time.
-const PART_BYTES: usize = 256 << 10;
-
 /// A copy that a file has.
 pub struct Copied {
     file: Own<File>,
     data: Range<usize>,
-    part: Mapping,
+    /// What the device gives back.
+    read: Mapping,
     /// Where the file is mapped until it has its place.
     mapped: Option<Span>,
 }
 
 /// Writes memory that is there, in whole pages, to an empty file past the page cache.
 pub fn copy_of(data: &Range<usize>, file: Own<File>) -> Option<Copied> {
-    let part = Mapping::undumped(PART_BYTES).ok()?;
-    let mut copied = Copied { file, data: data.clone(), part, mapped: None };
-    let mut done = 0;
-    while done < data.len() {
-        done += copied.transfer(libc::SYS_pwrite64, data.start + done, data.len() - done, done)?;
+    let read = Mapping::undumped(data.len()).ok()?;
+    let mut copied = Copied { file, data: data.clone(), read, mapped: None };
+    for (call, memory) in
+        [(libc::SYS_pwrite64, data.start), (libc::SYS_pread64, copied.read.address())]
+    {
+        let mut done = 0;
+        while done < data.len() {
+            done += copied.transfer(call, memory + done, data.len() - done, done)?;
+        }
     }
     let (bytes, fd) = (data.len(), copied.file.as_raw_fd());
     let (protection, flags) = (libc::PROT_READ, libc::MAP_PRIVATE);
@@ -36,21 +38,10 @@ pub fn copy_of(data: &Range<usize>, file: Own<File>) -> Option<Copied> {
 }
 
 impl Copied {
-    /// Whether the device gives back what the memory holds now.
+    /// Whether the device has given back what the memory holds now.
     pub fn is_equal(&self) -> bool {
-        let mut at = 0;
-        while at < self.data.len() {
-            let most = PART_BYTES.min(self.data.len() - at);
-            let Some(bytes) = self.transfer(libc::SYS_pread64, self.part.address(), most, at)
-            else {
-                return false;
-            };
-            if pages::view(self.part.address(), bytes) != pages::view(self.data.start + at, bytes) {
-                return false;
-            }
-            at += bytes;
-        }
-        true
+        let bytes = self.data.len();
+        pages::view(self.read.address(), bytes) == pages::view(self.data.start, bytes)
     }
 
     /// Puts the file's pages in the memory's place. What fails leaves the memory as it was, as a rule: the file is mapped before,
