@@ -59,6 +59,8 @@ pub struct Member {
     outside_seen: AtomicU32,
     /// Others may have what it has above the least that it needs.
     is_idle: AtomicBool,
+    /// It is to be woken when it is short of pages.
+    sleeps: AtomicBool,
     /// Held while the share changes, and across fork.
     changing: Lock<()>,
 }
@@ -104,6 +106,7 @@ impl Member {
             outside: AtomicU32::new(0),
             outside_seen: AtomicU32::new(0),
             is_idle: AtomicBool::new(false),
+            sleeps: AtomicBool::new(false),
             changing: Lock::new(()),
         })
     }
@@ -323,13 +326,19 @@ impl Member {
     }
 
     /// Whether this process has said that it is idle. Relaxed: to be woken once more or less is no matter.
-    pub fn set_idle(&self, is_idle: bool) {
+    pub fn set_idle(&self, is_idle: bool, sleeps: bool) {
         self.is_idle.store(is_idle, Ordering::Relaxed);
+        self.sleeps.store(is_idle && sleeps, Ordering::Relaxed);
+    }
+
+    /// Whether this process has said so.
+    pub fn is_idle(&self) -> bool {
+        self.is_idle.load(Ordering::Relaxed)
     }
 
     /// The engine is short of pages: as an idle process it may have next to none, and is not to wait for its next look.
     pub fn wake_if_idle(&self) {
-        if self.is_idle.load(Ordering::Relaxed) && self.is_idle.swap(false, Ordering::Relaxed) {
+        if self.sleeps.load(Ordering::Relaxed) && self.sleeps.swap(false, Ordering::Relaxed) {
             self.wake();
         }
     }
@@ -356,6 +365,7 @@ impl Member {
     /// for what it cannot get as long as both share them.
     pub fn renew(&self, pages: u32, least: u32) -> u32 {
         self.changing.release();
+        self.set_idle(false, false);
         let row = self.ledger.claim().map_or(NONE, |row| row as u32);
         self.ledger.note_forked();
         self.owner.store(std::process::id(), Ordering::Relaxed);

@@ -148,10 +148,10 @@ impl Balance {
             Pressure::Reclaims => holding.content.clamp(used.into(), u32::MAX.into()) as u32,
         };
         let content = content.saturating_add(self.member.outside());
-        let least = self.core.least_pages();
         let is_idle = self.is_idle();
         // One that gives way, or fills memory, looks often enough by itself.
-        self.member.set_idle(is_idle && pressure == Pressure::None);
+        self.member.set_idle(is_idle, pressure == Pressure::None);
+        let least = self.core.least_pages();
         Standing {
             share: self.member.share(),
             least,

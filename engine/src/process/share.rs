@@ -84,9 +84,14 @@ impl Core {
                 let parts = u64::from(total).div_ceil(smallest.into()) + 1;
                 (parts * u64::from(NODE_MIN_PAGES)).min(total.into()) as u32
             }
-            _ if self.works_with_little() => NODE_MIN_PAGES,
+            _ if self.is_idle() && self.works_with_little() => NODE_MIN_PAGES,
             _ => FLOOR_PAGES,
         }
+    }
+
+    /// Whether nothing is asked of the engine: one that is in use may lock memory, or pin it, and fill what it has left.
+    fn is_idle(&self) -> bool {
+        self.member().is_some_and(Member::is_idle)
     }
 
     /// Where calls pin what they are about, because the kernel's faults are not served or copies do not notice what devices write,
@@ -135,7 +140,7 @@ impl Core {
         let budget = (holding.held().saturating_add(share)).min(holding.budget);
         member.set_inherited(budget.saturating_sub(share));
         // It fails only where a node would have too little, and it stays as it was.
-        let _ = self.divide_budget(budget.max(self.least_budget()));
+        let _ = self.divide_budget(budget.max(self.floor_pages()));
     }
 
     /// Sets the budget to what the share leaves the engine, and what is still its parent's as well; one that cannot be
