@@ -1,7 +1,6 @@
 //! One budget for a job of several processes: how many pages each of its members should have.
 //!
-//! Pages are poured like water: each member has the least with which it works, then the way to its floor, below which it works
-//! badly, in equal parts of that way; an idle one has no floor. The rest rises in all of them at once, in proportion to
+//! Pages are poured like water: each member has its floor, and the rest rises in all of them at once, in proportion to
 //! their weights, until a member has what it can use or the budget is used up. The weight follows the rate of refaults,
 //! which says what more memory would save: an idle member weighs least and gives way, one that fitted and has lost too
 //! much refaults, weighs more, and gets it back. Each member decides for itself alone, from what all have published;
@@ -14,8 +13,6 @@ pub struct Standing {
     /// Pages it holds of the job's budget.
     pub share: u32,
     /// Pages below which it does not work.
-    pub least: u32,
-    /// Pages below which it works badly, at least as many.
     pub floor: u32,
     /// Pages that it could use.
     pub demand: u32,
@@ -42,9 +39,6 @@ const STEP_SHARE: u32 = 4;
 const RATE_UNIT: u64 = 8;
 /// What a doubling weighs; an idle member weighs 1, and one of which nothing is known as much as a doubling.
 const DOUBLING: u64 = 16;
-
-/// Levels at which members have a part of the way to their floors; above them come the weights.
-const FLOOR_LEVELS: u64 = 1 << 16;
 
 /// In which a rate falls by half when refaults cease, in milliseconds.
 const HALF_MS: u64 = 1000;
@@ -78,18 +72,15 @@ impl Standing {
 
     /// What it should have when the water stands at `level`.
     fn at(self, level: u64) -> u32 {
-        let way = u64::from(self.floor.saturating_sub(self.least)) * level.min(FLOOR_LEVELS)
-            / FLOOR_LEVELS;
-        let more = self.weight() * level.saturating_sub(FLOOR_LEVELS) / DOUBLING;
-        let poured = u64::from(self.least) + way + more;
+        let poured = u64::from(self.floor) + self.weight() * level / DOUBLING;
         poured.min(u64::from(self.demand.max(self.floor))) as u32
     }
 }
 
-/// The highest level that the budget reaches; none where the least that members need is more than it.
+/// The highest level that the budget reaches; none where the floors alone are more than it.
 fn level(members: impl Iterator<Item = Standing> + Clone, budget: u32) -> u64 {
     let poured = |level: u64| members.clone().map(|other| u64::from(other.at(level))).sum::<u64>();
-    let (mut low, mut high) = (0u64, FLOOR_LEVELS + u64::from(budget) * DOUBLING);
+    let (mut low, mut high) = (0u64, u64::from(budget) * DOUBLING);
     while low < high {
         let level = (low + high).div_ceil(2);
         if poured(level) <= u64::from(budget) { low = level } else { high = level - 1 }
@@ -107,8 +98,8 @@ pub fn decide(
     let target = member.at(level);
     let least = target.max(member.share) / MOVE_SHARE;
     if target > member.share {
-        // Below what it needs a member does not wait for a larger step.
-        let is_worth = target - member.share > least || member.share < member.least;
+        // Below its floor a member does not wait for a larger step.
+        let is_worth = target - member.share > least || member.share < member.floor;
         return if is_worth { Move::Grow(target) } else { Move::Keep };
     }
     let excess = member.share - target;
@@ -131,7 +122,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn standing(share: u32, demand: u32, rate: u32) -> Standing {
-        Standing { share, least: 100, floor: 100, demand, rate: Some(rate) }
+        Standing { share, floor: 100, demand, rate: Some(rate) }
     }
 
     fn targets(members: &[Standing], budget: u32) -> Vec<u32> {
@@ -152,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_member_gives_way_to_a_busy_one_but_keeps_its_least() {
+    fn an_idle_member_gives_way_to_a_busy_one_but_keeps_its_floor() {
         let members = [standing(1000, 1000, 0), standing(100, 2000, 8 * 1023)];
         let [idle, busy] = targets(&members, 1100)[..] else { panic!("two members") };
         assert!(idle >= 100 && busy > 100 * (idle - 100), "{idle} {busy}");
@@ -169,19 +160,9 @@ mod tests {
     }
 
     #[test]
-    fn what_members_need_is_kept_where_it_is_more_than_the_budget() {
+    fn floors_are_kept_where_they_are_more_than_the_budget() {
         let members = [standing(0, 9000, 5), standing(0, 9000, 50)];
         assert_eq!(targets(&members, 150), [100, 100]);
-    }
-
-    #[test]
-    fn what_there_is_for_floors_is_shared_by_all_that_have_one() {
-        let busy = Standing { floor: 400, ..standing(0, 9000, 500) };
-        let more = Standing { rate: Some(5000), ..busy };
-        let idle = standing(400, 9000, 0);
-        assert_eq!(targets(&[busy, more, idle], 600), [249, 249, 100]);
-        assert_eq!(targets(&[busy, more, idle], 900)[2], 100);
-        assert_eq!(decide(idle, [busy, more, idle].into_iter(), 600), Move::Shrink(300));
     }
 
     #[test]
@@ -272,11 +253,10 @@ mod tests {
     }
 
     fn any_standing() -> impl Strategy<Value = Standing> {
-        (0..5000u32, 0..300u32, 0..300u32, 0..9000u32, 0..100_000u32).prop_map(
-            |(share, least, way, demand, rate)| Standing {
+        (0..5000u32, 0..300u32, 0..9000u32, 0..100_000u32).prop_map(
+            |(share, floor, demand, rate)| Standing {
                 share,
-                least,
-                floor: least + way,
+                floor,
                 demand,
                 // Of some nothing is known.
                 rate: (rate % 8 != 1).then_some(rate),
@@ -289,23 +269,19 @@ mod tests {
         fn targets_are_the_water_level_of_a_naive_model(
             members in proptest::collection::vec(any_standing(), 1..12), budget in 1..20_000u32,
         ) {
-            let least: u64 = members.iter().map(|member| u64::from(member.least)).sum();
+            let floors: u64 = members.iter().map(|member| u64::from(member.floor)).sum();
             let found = targets(&members, budget);
             let sum: u64 = found.iter().map(|target| u64::from(*target)).sum();
-            prop_assert!(sum <= least.max(u64::from(budget)));
+            prop_assert!(sum <= floors.max(u64::from(budget)));
             // Step by step instead of by halving.
             let mut level = 0u64;
             let poured = |level| members.iter().map(|it| u64::from(it.at(level))).sum::<u64>();
-            while level < FLOOR_LEVELS + u64::from(budget) * DOUBLING && poured(level + 1) <= u64::from(budget) {
+            while level < u64::from(budget) * DOUBLING && poured(level + 1) <= u64::from(budget) {
                 level += 1;
             }
             for (member, target) in members.iter().zip(&found) {
                 prop_assert_eq!(*target, member.at(level));
-                prop_assert!(*target >= member.least);
-                let all = members.iter().zip(&found);
-                let has_floors = all.clone().all(|(other, target)| *target >= other.floor);
-                let has_more = all.clone().any(|(other, target)| *target > other.floor);
-                prop_assert!(has_floors || !has_more, "floors come first");
+                prop_assert!(*target >= member.floor);
             }
         }
 

@@ -149,7 +149,7 @@ pub fn crowded_job(processes: u64) {
     say(&[
         "userswap: ",
         processes,
-        " processes share the RAM budget, which has too little for each: it is exceeded; give it more RAM\n",
+        " processes share the RAM budget, which has no 16M for each: it is exceeded; give it more RAM\n",
     ]);
 }
 

@@ -85,7 +85,6 @@ impl Entry {
         let is_engaged = Word::Engaged.read(row) != 0;
         let standing = Standing {
             share: Word::Share.read(row),
-            least: Word::Least.read(row),
             floor: Word::Floor.read(row),
             demand: Word::Demand.read(row),
             rate: is_engaged.then(|| Word::Rate.read(row)),
@@ -249,10 +248,10 @@ impl Ledger {
         }
     }
 
-    /// Tells the user, once for the job, when there are more members than the budget has room for.
+    /// Tells the user, once for the job, when there are more members than the budget has floors for.
     pub(super) fn say_if_crowded(&self) {
-        let least: u64 = self.entries().map(|entry| u64::from(entry.standing.least)).sum();
-        if least > self.limit().into() && self.head(Head::Said).swap(1, Ordering::Relaxed) == 0 {
+        let floors: u64 = self.entries().map(|entry| u64::from(entry.standing.floor)).sum();
+        if floors > self.limit().into() && self.head(Head::Said).swap(1, Ordering::Relaxed) == 0 {
             log::crowded_job(self.entries().count() as u64);
         }
     }

@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use userswap_policy::job::{Move, Standing, decide};
 
-/// Pages up to which a member without an engine is never refused: with one it would not do well with less. Those that have
+/// Pages up to which a member without an engine is never refused: with one, in use, it would need no less. Those that have
 /// more give way.
 pub const ALLOWANCE_PAGES: u32 = (RAM_MIN_BYTES / PAGE_BYTES as u64) as u32;
 
@@ -57,7 +57,7 @@ pub struct Member {
     outside: AtomicU32,
     /// All that it has outside, by the last look.
     outside_seen: AtomicU32,
-    /// Others may have what it has above the least that it needs.
+    /// See [`Member::is_idle`].
     is_idle: AtomicBool,
     /// It is to be woken when it is short of pages.
     sleeps: AtomicBool,
@@ -204,8 +204,6 @@ impl Member {
     }
 
     fn publish_native(&self, row: &Row, pages: u32) {
-        // Nothing of it can be taken away.
-        Word::Least.write(row, pages.min(ALLOWANCE_PAGES));
         Word::Floor.write(row, pages.min(ALLOWANCE_PAGES));
         Word::Demand.write(row, pages);
         Word::Used.write(row, pages);
@@ -223,12 +221,11 @@ impl Member {
 
     /// The share of a process that starts its engine now: all that is free, and `floor` in any case. What it inherited is its
     /// own from here on: its parent is likely to be asked for pages too, and leaves it what both share.
-    pub fn engage(&self, least: u32, floor: u32) -> u32 {
+    pub fn engage(&self, floor: u32) -> u32 {
         self.set_inherited(0);
         let limit = self.ledger.limit();
         let Some(row) = self.row() else { return limit.max(floor) };
         let _changing = self.changing.lock();
-        Word::Least.write(row, least);
         Word::Floor.write(row, floor);
         Word::Demand.write(row, limit);
         Word::Engaged.write(row, 1);
@@ -242,7 +239,6 @@ impl Member {
     /// Tells the others how the engine of this process is doing, but for its share.
     pub fn publish(&self, standing: Standing, used: u32) {
         let Some(row) = self.row() else { return };
-        Word::Least.write(row, standing.least);
         Word::Floor.write(row, standing.floor);
         Word::Demand.write(row, standing.demand);
         Word::Rate.write(row, standing.rate.unwrap_or(0));
@@ -325,13 +321,14 @@ impl Member {
         self.row().into_iter().for_each(ledger::ask);
     }
 
-    /// Whether this process has said that it is idle. Relaxed: to be woken once more or less is no matter.
+    /// Says whether this process is idle, and whether it is to be woken when it is short of pages. Relaxed: to be woken once more or
+    /// less is no matter.
     pub fn set_idle(&self, is_idle: bool, sleeps: bool) {
         self.is_idle.store(is_idle, Ordering::Relaxed);
         self.sleeps.store(is_idle && sleeps, Ordering::Relaxed);
     }
 
-    /// Whether this process has said so.
+    /// Whether others may have what this process has above the least that it needs.
     pub fn is_idle(&self) -> bool {
         self.is_idle.load(Ordering::Relaxed)
     }
@@ -363,7 +360,7 @@ impl Member {
 
     /// In the child of a fork, before anything else: a row of its own. It may use `pages`, of which its parent answers
     /// for what it cannot get as long as both share them.
-    pub fn renew(&self, pages: u32, least: u32) -> u32 {
+    pub fn renew(&self, pages: u32, floor: u32) -> u32 {
         self.changing.release();
         self.set_idle(false, false);
         let row = self.ledger.claim().map_or(NONE, |row| row as u32);
@@ -371,8 +368,7 @@ impl Member {
         self.owner.store(std::process::id(), Ordering::Relaxed);
         self.row.store(row, Ordering::Relaxed);
         let share = self.row().map_or(pages, |row| {
-            Word::Least.write(row, least);
-            Word::Floor.write(row, least);
+            Word::Floor.write(row, floor);
             Word::Demand.write(row, pages);
             Word::Used.write(row, pages);
             self.take(pages)

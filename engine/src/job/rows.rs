@@ -17,7 +17,7 @@ pub enum Word {
     Share,
     /// Its process; 0 when the row is free.
     Pid,
-    /// Pages below which it works badly.
+    /// Pages below which it does not work.
     Floor,
     /// Pages that it could use.
     Demand,
@@ -29,8 +29,6 @@ pub enum Word {
     Engaged,
     /// Counts how often others have asked it to look again at what it should have; it sleeps here.
     Asked,
-    /// Pages below which it does not work.
-    Least,
 }
 
 impl Word {

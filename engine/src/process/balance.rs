@@ -151,11 +151,9 @@ impl Balance {
         let is_idle = self.is_idle();
         // One that gives way, or fills memory, looks often enough by itself.
         self.member.set_idle(is_idle, pressure == Pressure::None);
-        let least = self.core.least_pages();
         Standing {
             share: self.member.share(),
-            least,
-            floor: if is_idle { least } else { self.core.floor_pages() },
+            floor: self.core.floor_pages(),
             demand: content.saturating_add(content / 8).saturating_add(holding.reserved),
             rate: Some(self.rate),
         }

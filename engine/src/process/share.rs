@@ -1,9 +1,9 @@
 //! How an engine takes its part of its job's budget: when it starts, in the child of a fork, and as it changes.
 use crate::base::choice::FaultMode;
 use crate::base::error::Error;
-use crate::base::limits::{NODE_MIN_PAGES, RAM_MIN_BYTES};
+use crate::base::limits::NODE_MIN_PAGES;
 use crate::device::record::Device;
-use crate::job::member::Member;
+use crate::job::member::{ALLOWANCE_PAGES, Member};
 use crate::state::core::{Core, Path};
 use crate::sys::uffd::Rights;
 use crate::sys::{PAGE_BYTES, process};
@@ -13,7 +13,7 @@ use userswap_policy::lru::ListId;
 const ROLLUP: &str = "/proc/thread-self/smaps_rollup";
 
 /// What an engine that is in use should have.
-const FLOOR_PAGES: u32 = (RAM_MIN_BYTES / PAGE_BYTES as u64) as u32;
+const FLOOR_PAGES: u32 = ALLOWANCE_PAGES;
 
 /// At most one part in so many of a share is charged with what is outside the engine.
 const OUTSIDE_PART: u32 = 4;
@@ -55,15 +55,9 @@ impl Core {
         self.member.get().map(AsRef::as_ref)
     }
 
-    /// Pages below which an engine that is in use works badly. What compressed pages take is beside them, as far as there is a
-    /// budget for both.
+    /// Pages without which an engine does not work. What compressed pages take is beside them, as far as there is a budget for both;
+    /// and beside fewer than one in use needs what the process has outside, which nobody else can have.
     pub(crate) fn floor_pages(&self) -> u32 {
-        self.beside_stored(self.node_pages().max(FLOOR_PAGES)).max(self.kept_pages())
-    }
-
-    /// Pages without which an engine does not work, beside the compressed ones and what the process has outside, of which up to
-    /// the floor is its own: nobody can have it.
-    pub(crate) fn least_pages(&self) -> u32 {
         let pages = self.node_pages();
         let outside = self.member().map_or(0, |member| member.outside_seen());
         let outside = outside.min(FLOOR_PAGES.saturating_sub(pages));
@@ -79,14 +73,15 @@ impl Core {
     fn node_pages(&self) -> u32 {
         let budgets: Vec<u32> = self.nodes.iter().map(|node| node.lock().budget).collect();
         let (total, smallest) = (budgets.iter().sum::<u32>(), budgets.iter().min().copied());
-        match smallest {
+        let least = match smallest {
             Some(smallest @ 1..) if budgets.len() > 1 => {
                 let parts = u64::from(total).div_ceil(smallest.into()) + 1;
                 (parts * u64::from(NODE_MIN_PAGES)).min(total.into()) as u32
             }
-            _ if self.is_idle() && self.works_with_little() => NODE_MIN_PAGES,
-            _ => FLOOR_PAGES,
-        }
+            _ => NODE_MIN_PAGES,
+        };
+        let gets_by = self.is_idle() && self.works_with_little();
+        if gets_by { least } else { least.max(FLOOR_PAGES) }
     }
 
     /// Whether nothing is asked of the engine: one that is in use may lock memory, or pin it, and fill what it has left.
@@ -130,13 +125,13 @@ impl Core {
     /// A node would have too little.
     pub(crate) fn begin_share(&self, member: &Member) -> Result<(), Error> {
         let most = self.budget_pages();
-        self.divide_budget(member.engage(self.least_pages(), self.floor_pages()).min(most))
+        self.divide_budget(member.engage(self.floor_pages()).min(most))
     }
 
     /// In the child of a fork, with the gate closed: a share of its own, and what it shares with its parent.
     pub(crate) fn share_in_child(&self, member: &Member) {
         let holding = self.holding_of_nodes();
-        let share = member.renew(holding.budget, self.least_pages());
+        let share = member.renew(holding.budget, self.floor_pages());
         let budget = (holding.held().saturating_add(share)).min(holding.budget);
         member.set_inherited(budget.saturating_sub(share));
         // It fails only where a node would have too little, and it stays as it was.
@@ -175,8 +170,13 @@ impl Core {
 
     /// A process that has lost its row has no share, and goes on with what an engine needs.
     fn least_budget(&self) -> u32 {
-        let least = self.node_pages();
-        self.beside_stored(least - least / OUTSIDE_PART).max(self.kept_pages())
+        self.beside_stored(self.bare_budget()).max(self.kept_pages())
+    }
+
+    /// Beside pages that stay in memory.
+    fn bare_budget(&self) -> u32 {
+        let pages = self.node_pages();
+        pages - pages / OUTSIDE_PART
     }
 
     /// What a share leaves the engine, with what is still its parent's as well.
@@ -236,8 +236,7 @@ impl Core {
         let own = left_of(member, pages).max(self.beside_stored(self.node_pages()));
         let before = member.ledger.limit();
         // Where there is not less for the job it is no worse for this engine, whatever the others have of it.
-        let bare = self.node_pages() - self.node_pages() / OUTSIDE_PART;
-        let least = if pages < before { bare } else { self.least_budget() };
+        let least = if pages < before { self.bare_budget() } else { self.least_budget() };
         let of_share = |share| self.of_share(share, member.inherited()).max(least);
         // Before the others learn of a limit, and take pages for it.
         self.check_budget(of_share(own))?;
@@ -280,12 +279,12 @@ impl Core {
             let share = self.with_budget(|| {
                 let wanted = budget.saturating_sub(still);
                 let share = member.grow(wanted.saturating_add(debt)).min(wanted);
-                let least = self.least_pages().saturating_sub(still);
-                if share < least {
-                    member.exceed(least);
+                let floor = self.floor_pages().saturating_sub(still);
+                if share < floor {
+                    member.exceed(floor);
                 }
                 member.set_inherited(still);
-                share.max(least)
+                share.max(floor)
             });
             self.follow_share(share, still);
         }
