@@ -65,7 +65,11 @@ static long anonymous_kib(const void *address) {
 static atomic_int is_over;
 
 static void *read_on(void *first) {
-    while (!atomic_load(&is_over)) MUST(((struct library *)first)->is_right());
+    while (!atomic_load(&is_over)) {
+        MUST(((struct library *)first)->is_right());
+        // The CPUs are for what moves it, too.
+        usleep(200);
+    }
     return NULL;
 }
 
@@ -101,6 +105,7 @@ static void *load_on(void *path) {
         }
         int status;
         MUST(waitpid(child, &status, 0) == child && !status);
+        usleep(2000);
     }
     return NULL;
 }

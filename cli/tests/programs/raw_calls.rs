@@ -156,9 +156,9 @@ fn what_is_loaded_later_has_its_calls_caught_too() {
         assert!(counted.of("raw_calls_trapped") > 100, "{which}");
     });
     for where_it_runs in ["here", "thread"] {
-        let words = [later.clone(), where_it_runs.into(), clones.clone()];
+        let words = [later.clone(), where_it_runs.into(), clones.clone(), "few".into()];
         exact_everywhere(&words, directory.path(), |counted, which| {
-            assert!(counted.of("forks") > 30, "{which}, {where_it_runs}: the children are forked");
+            assert!(counted.of("forks") > 20, "{which}, {where_it_runs}: the children are forked");
         });
     }
 }
