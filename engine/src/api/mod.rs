@@ -2,6 +2,7 @@
 //! the rooms below.
 pub mod account;
 pub mod advice;
+pub mod alone;
 pub mod builder;
 pub mod engine;
 pub mod fork;

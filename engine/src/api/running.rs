@@ -2,6 +2,7 @@
 use crate::api::heap::Heaps;
 use crate::base::error::Error;
 use crate::control::Control;
+use crate::device::record::Device;
 use crate::fault::sigbus;
 use crate::process::balance;
 use crate::state::core::Core;
@@ -58,6 +59,33 @@ impl Running {
     /// None will do, or no thread is to be had.
     pub(crate) fn start_control(&self, candidates: &[PathBuf]) -> Result<(), Error> {
         self.control.start(&self.core, candidates)
+    }
+
+    /// Whether its threads can end and begin again while the engine goes on: a trace ends with its thread, and servers are spoken to
+    /// by more threads than these.
+    pub(crate) fn can_pause(&self) -> bool {
+        !self.core.trace.is_wanted() && !self.core.devices.list().any(Device::is_remote)
+    }
+
+    /// Ends all threads, in order: what they had begun is done.
+    pub(crate) fn pause(&self) {
+        self.control.pause();
+        self.core.pause();
+        self.threads.lock().expect("no thread panics with it").drain(..).for_each(Thread::join);
+    }
+
+    /// Starts them again.
+    ///
+    /// # Errors
+    /// No thread is to be had: nobody serves the memory.
+    pub(crate) fn resume(&self) -> Result<(), Error> {
+        self.core.resume();
+        self.start_threads()?;
+        if let Err(error) = self.control.resume() {
+            // The memory is served without it.
+            crate::base::log::no_control(&error.to_string());
+        }
+        Ok(())
     }
 
     /// In a forked child, where the handles are of threads that exist in the parent only.

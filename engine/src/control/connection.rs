@@ -23,7 +23,7 @@ const PIECE_BYTES: usize = 4 << 10;
 /// Tells all connections of an engine to end.
 #[derive(Debug)]
 pub struct Stop {
-    /// Readable once they are to end; never cleared.
+    /// Readable once they are to end.
     pub event: Event,
     now: AtomicBool,
 }
@@ -41,6 +41,12 @@ impl Stop {
     pub fn signal(&self) {
         self.now.store(true, Ordering::Release);
         self.event.signal();
+    }
+
+    /// They have ended, and others may begin.
+    pub fn clear(&self) {
+        self.event.clear();
+        self.now.store(false, Ordering::Release);
     }
 
     /// Whether they are to end.

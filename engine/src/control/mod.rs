@@ -121,6 +121,26 @@ impl Control {
         }
     }
 
+    /// Ends the threads, as [`Self::stop`] does; the socket stays.
+    pub fn pause(&self) {
+        let mut server = self.server.lock().expect("nobody panics with the server");
+        let Some(server) = server.as_mut() else { return };
+        server.shared.stop.signal();
+        server.thread.take().into_iter().for_each(Thread::join);
+    }
+
+    /// Lets clients in again.
+    ///
+    /// # Errors
+    /// The system starts no thread.
+    pub fn resume(&self) -> Result<(), Error> {
+        let mut server = self.server.lock().expect("nobody panics with the server");
+        let Some(server) = server.as_mut() else { return Ok(()) };
+        server.shared.stop.clear();
+        server.thread = Some(server::start(server.shared.clone())?);
+        Ok(())
+    }
+
     /// Removes the socket and ends the threads; a swapoff that is under way is cancelled.
     pub fn stop(&mut self) {
         let server = self.server.get_mut().expect("nobody panics with the server").take();

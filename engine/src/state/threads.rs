@@ -119,9 +119,14 @@ impl Core {
 
     /// Tells all threads to end.
     pub(crate) fn stop(&self) {
-        self.threads.stopping.store(true, Ordering::Release);
         // Nobody needs the pages any more.
         self.devices.set_patience_ns(0);
+        self.pause();
+    }
+
+    /// Tells all threads to end, until [`Self::resume`].
+    pub(crate) fn pause(&self) {
+        self.threads.stopping.store(true, Ordering::Release);
         self.nodes.iter().for_each(|node| node.reclaim_wanted.signal());
         self.threads.server_wanted.signal();
         self.threads.helpers.iter().for_each(|helper| helper.wanted.signal());
@@ -129,6 +134,14 @@ impl Core {
         self.demotion.wake();
         self.member.get().into_iter().for_each(|member| member.wake());
         self.wake_watchdog();
+    }
+
+    /// Those that were told to pause have ended, and others may begin.
+    pub(crate) fn resume(&self) {
+        // Their queues are closed, and the numbers may be the program's by now.
+        self.threads.queue_fds.lock().clear();
+        self.threads.rings.lock().clear();
+        self.threads.stopping.store(false, Ordering::Release);
     }
 
     /// Has the watchdog look at what has changed.

@@ -133,6 +133,11 @@ impl Trace {
         })
     }
 
+    /// Whether events are wanted.
+    pub fn is_wanted(&self) -> bool {
+        self.ring.is_some()
+    }
+
     /// It is this process's from here on, and nothing is noted until [`Self::begin`]; tells how this process came to it.
     pub fn take_over(&self) -> Start {
         self.stop();

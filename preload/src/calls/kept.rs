@@ -108,8 +108,8 @@ functions! {
     calls {
         open SYS_open, open64 SYS_open, openat SYS_openat, openat64 SYS_openat, __open_2 SYS_open,
         __open64_2 SYS_open, __openat_2 SYS_openat, __openat64_2 SYS_openat, creat SYS_creat, creat64 SYS_creat,
-        stat SYS_stat, stat64 SYS_stat, lstat SYS_lstat, lstat64 SYS_lstat, fstat SYS_fstat, fstat64 SYS_fstat,
-        fstatat SYS_newfstatat, fstatat64 SYS_newfstatat, statx SYS_statx, statfs SYS_statfs,
+        lstat SYS_lstat, lstat64 SYS_lstat, fstat SYS_fstat, fstat64 SYS_fstat,
+        statx SYS_statx, statfs SYS_statfs,
         statfs64 SYS_statfs, fstatfs SYS_fstatfs, fstatfs64 SYS_fstatfs, access SYS_access,
         faccessat SYS_faccessat, chdir SYS_chdir, mkdir SYS_mkdir, mkdirat SYS_mkdirat,
         rmdir SYS_rmdir, unlink SYS_unlink, unlinkat SYS_unlinkat, rename SYS_rename, renameat SYS_renameat,

@@ -38,6 +38,7 @@ pub mod signals;
 pub mod stdio_buffers;
 mod streams;
 mod table;
+mod thread_links;
 mod transfers;
 pub mod trap;
 
@@ -62,5 +63,6 @@ pub fn look_up() {
     signal_stacks::look_up();
     stdio_buffers::look_up();
     streams::look_up();
+    thread_links::look_up();
     transfers::look_up();
 }

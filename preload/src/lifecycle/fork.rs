@@ -87,7 +87,7 @@ unsafe extern "C" fn prepare() {
 }
 
 /// A stack of the program's own making may be managed: it must stay while no fault is served.
-fn pin_stack(process: &Process) -> Option<PageRange> {
+pub(super) fn pin_stack(process: &Process) -> Option<PageRange> {
     let engine = process.engine()?;
     let here = 0u8;
     let address = &raw const here as usize;

@@ -4,7 +4,7 @@
 //! calls: any of them can keep an engine that starts later from its devices, its page map or its userfaultfd.
 //! Landlock and seccomp are system calls without functions; both want PR_SET_NO_NEW_PRIVS before them, which
 //! has one. The entry points are as safe as the functions that they stand in for.
-use super::stats;
+use super::{alone, stats};
 use crate::abi::next::next_functions;
 use crate::abi::raw::{self, Span};
 use crate::calls::held::is_needed;
@@ -38,7 +38,7 @@ pub fn engage() {
 macro_rules! giving_up {
     ($(
         fn $name:ident($($argument:ident: $type:ty),* $(,)?) by $call:ident if $condition:expr
-            $(, unless $refused:expr)? $(, then $after:expr)?;
+            $(, unless $refused:expr)? $(, alone if $alone:expr)? $(, then $after:expr)?;
     )+) => {
         next_functions! { $( fn $name($($argument: $type),*) -> c_int; )+ }
         mod exported {
@@ -56,7 +56,9 @@ macro_rules! giving_up {
                         gather();
                     }
                     let _held = is_needed().then(|| arguments::hold(libc::$call, &arguments));
-                    let status = super::$name($($argument),*);
+                    let call = || super::$name($($argument),*);
+                    let status = call();
+                    $(let status = if status == -1 && $alone { alone::again(call) } else { status };)?
                     if status >= 0 {
                         filters::note(filters);
                     }
@@ -82,8 +84,8 @@ giving_up! {
     fn capset(header: *mut u64, data: *const u32) by SYS_capset if true;
     fn chroot(path: *const c_char) by SYS_chroot if true;
     fn pivot_root(root: *const c_char, old: *const c_char) by SYS_pivot_root if true;
-    fn unshare(flags: c_int) by SYS_unshare if true;
-    fn setns(namespace: c_int, kind: c_int) by SYS_setns if true;
+    fn unshare(flags: c_int) by SYS_unshare if true, alone if alone::may_help(flags);
+    fn setns(namespace: c_int, kind: c_int) by SYS_setns if true, alone if alone::may_help(kind);
     fn prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) by SYS_prctl if gives_up(option),
         unless option == trap::PR_SET_SYSCALL_USER_DISPATCH && trap::leave_to_program(),
         then origins::named(option, a, Span { address: b as usize, bytes: c as usize }, d as *const c_char);

@@ -6,6 +6,7 @@
 use super::engagement;
 use crate::abi::{allocator, raw};
 use crate::calls::filters;
+use crate::state::own_threads;
 use crate::state::process::{self, Process};
 use std::sync::atomic::{AtomicBool, Ordering};
 use userswap::internals::anonymous_pages;
@@ -39,7 +40,7 @@ pub fn start_if_large(process: &Process) {
     }
 }
 
-/// In the child of a fork, which has its parent's threads no more.
+/// In the child of a fork, which has its parent's threads no more, or after the thread was made to end.
 pub fn renew(process: &Process) {
     RUNS.store(false, Ordering::Relaxed);
     start_if_large(process);
@@ -56,8 +57,8 @@ fn start() {
 
 fn run() {
     let Some(process) = process::current() else { return };
-    wait(process, || process.engine().is_some());
-    if !filters::is_engine_refused() {
+    wait(process, || process.engine().is_some() || own_threads::are_leaving());
+    if !filters::is_engine_refused() && !own_threads::are_leaving() {
         engagement::engage(process);
     }
 }

@@ -13,6 +13,7 @@ use crate::abi::symbols::{self, Object, each_object};
 use crate::calls::filters;
 use crate::memory::relocated_file::{Copied, copy_of};
 use crate::state::areas::Area;
+use crate::state::own_threads;
 use crate::state::process::{self, GlibcHeap, Process};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -29,6 +30,8 @@ const STACK_BYTES: usize = 512 << 10;
 const AGAIN_NS: u64 = 100_000_000;
 const TRIES: u32 = 20;
 
+/// There is the thread, or will be.
+static RUNS: AtomicBool = AtomicBool::new(false);
 /// How often something may have been loaded since the thread was made.
 static ASKED: AtomicU32 = AtomicU32::new(0);
 /// Objects that had been loaded when all were last looked at.
@@ -48,6 +51,7 @@ static PROTECTING: AtomicU32 = AtomicU32::new(0);
 
 /// The engine has started.
 pub fn start() {
+    RUNS.store(true, Ordering::Relaxed);
     // The thread inherits it.
     let _blocked = Blocked::new();
     let thread = std::thread::Builder::new().name("userswap-data".into());
@@ -56,13 +60,23 @@ pub fn start() {
     }
 }
 
+/// Whether there is the thread, or will be.
+pub fn runs() -> bool {
+    RUNS.load(Ordering::Relaxed)
+}
+
+/// Has the thread look whether it is to end.
+pub fn wake() {
+    ASKED.fetch_add(1, Ordering::Release);
+    futex::wake_one(&ASKED);
+}
+
 /// This thread may have loaded something.
 pub fn look_again() {
     if process::current().is_some_and(|process| process.engine().is_some())
         && !filters::is_filtered()
     {
-        ASKED.fetch_add(1, Ordering::Release);
-        futex::wake_one(&ASKED);
+        wake();
     }
 }
 
@@ -91,6 +105,7 @@ pub fn release() {
 
 /// In the child of a fork, which has none of the threads whose calls were under way.
 pub fn renew() {
+    RUNS.store(false, Ordering::Relaxed);
     PROTECTING.store(0, Ordering::SeqCst);
     HAS_LIST.store(false, Ordering::Relaxed);
     // Of one that this fork did not wait for to the end.
@@ -119,11 +134,19 @@ pub fn protect<R>(change: impl FnOnce() -> R) -> R {
 
 /// In a thread of ours, which has nothing else to do from here on.
 pub fn run() {
-    let Some(process) = process::current() else { return };
+    RUNS.store(true, Ordering::Relaxed);
+    process::current().into_iter().for_each(watch);
+    RUNS.store(own_threads::are_leaving(), Ordering::Relaxed);
+}
+
+fn watch(process: &Process) {
     let mut asked = 0;
     loop {
         for _ in 0..TRIES {
             asked = ASKED.load(Ordering::Acquire);
+            if own_threads::are_leaving() {
+                return;
+            }
             match pass(process) {
                 Pass::Whole => break,
                 Pass::Never => return,

@@ -8,6 +8,7 @@
 use super::{engagement, guard, relocated};
 use crate::abi::{allocator, raw};
 use crate::calls::filters;
+use crate::state::own_threads;
 use crate::state::process::{self, Phase};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -85,7 +86,7 @@ pub fn engage() {
 
 fn run() {
     let Some(process) = process::current() else { return };
-    let is_wanted = || WANTED.load(Ordering::Acquire) != 0;
+    let is_wanted = || WANTED.load(Ordering::Acquire) != 0 || own_threads::are_leaving();
     match process.member {
         Some(_) => guard::wait(process, is_wanted),
         None => {
@@ -94,7 +95,7 @@ fn run() {
             }
         }
     }
-    if filters::is_engine_refused() {
+    if filters::is_engine_refused() || own_threads::are_leaving() {
         return;
     }
     let prepared = engagement::prepare(process);

@@ -3,4 +3,5 @@
 pub mod areas;
 pub mod insistence;
 pub mod notices;
+pub mod own_threads;
 pub mod process;
