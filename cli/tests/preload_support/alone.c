@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -53,6 +54,33 @@ static void await(pid_t child) {
     MUST(child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) && !WEXITSTATUS(status));
 }
 
+// The library's are no business of the program's.
+static void looks_alone(void) {
+    struct stat found;
+    int proc = open("/proc/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    MUST(proc >= 0 && !fstatat(proc, "self/task/", &found, 0) && found.st_nlink == 3);
+    MUST(!stat("/proc/self/task", &found) && found.st_nlink == 3);
+    // Others are as they are.
+    MUST(!fstatat(proc, "1/task", &found, 0) && found.st_nlink >= 3);
+    MUST(!close(proc));
+}
+
+static char no_locals[16384] __attribute__((aligned(64))), its_stack[65536] __attribute__((aligned(64)));
+
+static int change_directory(void *root) {
+    // It has this memory, and no thread-locals.
+    _exit(chroot("/proc/self/fdinfo") || chdir("/") ? 1 : root != memory);
+}
+
+// As Chromium's sandbox does, once it may.
+static void lose_the_root(void) {
+    int flags = CLONE_FS | CLONE_VM | CLONE_VFORK | CLONE_SETTLS | SIGCHLD;
+    pid_t child = clone(change_directory, its_stack + sizeof its_stack, flags, memory, NULL, no_locals + 8192, NULL);
+    int status;
+    MUST(child > 0 && waitpid(child, &status, 0) == child && !status);
+    MUST(access("/proc", F_OK) == -1);
+}
+
 // By the function, and by the number.
 static void have_a_namespace(int by_number) {
     long before = user_namespace();
@@ -79,7 +107,11 @@ static void in_child(int by_number) {
     pid_t child = fork();
     if (!child) {
         check(1);
+        looks_alone();
         have_a_namespace(by_number);
+        lose_the_root();
+        fill(4);
+        check(4);
         _exit(0);
     }
     await(child);
@@ -103,6 +135,7 @@ int main(int count, char **arguments) {
     // What is there natively, too, and refused: the memory stays.
     MUST(setns(open("/proc/self/ns/user", O_RDONLY | O_CLOEXEC), CLONE_NEWUSER) == -1 && errno == EINVAL);
     check(1);
+    looks_alone();
     have_a_namespace(0);
     check(2);
     puts("exact");

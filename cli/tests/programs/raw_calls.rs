@@ -164,6 +164,21 @@ fn what_is_loaded_later_has_its_calls_caught_too() {
 }
 
 #[test]
+fn a_process_of_one_thread_beside_ours_may_have_a_user_namespace_and_lose_its_root() {
+    let directory = directory();
+    let program = compile_with(directory.path(), "alone.c", "alone", &["-pthread"]);
+    assert_eq!(succeed(&mut Command::new(&program)), "exact\n", "natively");
+    exact_everywhere(std::slice::from_ref(&program), directory.path(), |counted, which| {
+        assert!(counted.of("pswpout") > 5000, "{which}");
+    });
+    let allocator = compile_with(directory.path(), "allocator.c", "allocator.o", &["-c"]);
+    let flags = ["-pthread", "-rdynamic", allocator.to_str().unwrap()];
+    let program = compile_with(directory.path(), "alone.c", "alone-with", &flags);
+    exact_everywhere(std::slice::from_ref(&program), directory.path(), |_, _| {});
+    exact_everywhere(&[program, "small".into()], directory.path(), |_, _| {});
+}
+
+#[test]
 fn a_call_by_number_does_what_the_program_asked_for() {
     let directory = directory();
     let program = compile(directory.path(), "by_number.c");

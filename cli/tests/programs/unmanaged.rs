@@ -185,7 +185,7 @@ fn a_child_that_is_asked_for_without_userswap_runs_without() {
 }
 
 #[test]
-fn the_zygote_of_chromium_is_left_its_one_thread_and_named() {
+fn a_zygote_of_chromium_with_its_sandbox_is_left_alone_and_named() {
     let directory = directory();
     let program = compile(directory.path(), "large.c");
     let program = program.to_str().unwrap();
@@ -196,13 +196,15 @@ fn the_zygote_of_chromium_is_left_its_one_thread_and_named() {
     };
     let zygote = run("--type=zygote --headless");
     let line = format!(
-        "userswap: {program} runs outside the budget: its zygote may have one thread only; start it with \
-         --no-zygote --no-sandbox\n"
+        "userswap: {program} runs outside the budget: its sandbox lets no engine work; start it with \
+         --no-sandbox\n"
     );
     assert_eq!((&*zygote.printed, &*zygote.told, zygote.swapped()), ("exact\n", &*line, 0));
     assert_eq!(zygote.unmanaged_children(), 1);
-    let other = run("--type=renderer --headless");
-    assert_eq!((&*other.printed, &*other.told, other.swapped()), ("exact\n", "", 1));
+    for arguments in ["--type=renderer --headless", "--type=zygote --no-sandbox --headless"] {
+        let other = run(arguments);
+        assert_eq!((&*other.printed, &*other.told, other.swapped()), ("exact\n", "", 1));
+    }
 }
 
 #[test]

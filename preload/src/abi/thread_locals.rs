@@ -28,6 +28,12 @@ pub fn pointer() -> usize {
     pointer
 }
 
+/// Whether this thread has thread-locals: a child that shares memory (CLONE_VM) can have been given others by its parent
+/// (CLONE_SETTLS), all zero, as Chromium's sandbox does for one that only changes directories.
+pub fn are_here() -> bool {
+    pointer() != 0
+}
+
 /// An entry of a table: a pointer, and what is to be freed with it.
 const ENTRY_BYTES: usize = 2 * size_of::<usize>();
 

@@ -246,9 +246,7 @@ impl Obstacle {
             Self::Inherited => {
                 "system() and popen() give it an environment without LD_PRELOAD; keep LD_PRELOAD and USERSWAP_OPTIONS"
             }
-            Self::Zygote => {
-                "its zygote may have one thread only; start it with --no-zygote --no-sandbox"
-            }
+            Self::Zygote => "its sandbox lets no engine work; start it with --no-sandbox",
         }
     }
 }
@@ -314,10 +312,11 @@ fn has_capabilities(file: &File) -> bool {
     unsafe { libc::fgetxattr(file.as_raw_fd(), name, nowhere, 0) > 0 }
 }
 
-/// Whether a program is started as what Chromium and Electron fork their processes from. It may have one thread only,
-/// its own, and aborts if it finds others.
+/// Whether a program is started as what Chromium and Electron fork their processes from, with their sandbox: it ends if it finds
+/// directories open, and the filters of those processes (seccomp) let none of the engine's calls pass.
 fn is_zygote(arguments: Texts) -> bool {
-    texts(arguments).any(|argument| argument == b"--type=zygote")
+    let has = |wanted: &[u8]| texts(arguments).any(|argument| argument == wanted);
+    has(b"--type=zygote") && !has(b"--no-sandbox")
 }
 
 /// The strings of a list, which stay during the call; none of no list.

@@ -11,6 +11,7 @@ use super::table::Row;
 use crate::abi::callers::OURS;
 use crate::abi::next::{Next, call_at};
 use crate::abi::raw::set_errno;
+use crate::abi::thread_locals;
 use libc::c_long;
 use std::mem::size_of;
 
@@ -33,6 +34,9 @@ pub fn pass_on(next: &Next, arguments: &Arguments) -> usize {
 }
 
 fn keep(next: &Next, shape: &Shape, arguments: &Arguments) -> usize {
+    if !thread_locals::are_here() {
+        return pass_on(next, arguments);
+    }
     let _held = match shape {
         Shape::Call(number) => arguments::hold(*number, arguments),
         Shape::Own(row) => arguments::hold_row(row, arguments),

@@ -6,6 +6,7 @@ use super::held::is_needed;
 use super::kept::pass_on;
 use crate::abi::next::{Next, name};
 use crate::abi::raw::{errno, set_errno};
+use crate::abi::thread_locals;
 use crate::state::own_threads::{self, TASKS};
 use crate::state::process::GlibcHeap;
 use libc::{AT_FDCWD, c_char, c_int, c_long, stat as Stat};
@@ -55,6 +56,9 @@ fn shown(
     result: *mut Stat,
 ) -> c_int {
     let arguments = std::array::from_fn(|index| given.get(index).copied().unwrap_or(0));
+    if !thread_locals::are_here() {
+        return pass_on(next, &arguments) as c_int;
+    }
     let _held = is_needed().then(|| arguments::hold(call, &arguments));
     let status = pass_on(next, &arguments) as c_int;
     if status == 0 {
@@ -84,7 +88,7 @@ fn leave_ours_out(result: &mut Stat) {
     let is_own = pass_on(&fstatat::NEXT, &arguments) as c_int == 0
         && (own.st_dev, own.st_ino) == (result.st_dev, result.st_ino);
     if is_own {
-        result.st_nlink = (result.st_nlink - own_threads::count().ours as u64).max(LINKS + 1);
+        result.st_nlink = result.st_nlink.saturating_sub(own_threads::count().ours as u64).max(LINKS + 1);
     }
     set_errno(before);
 }

@@ -92,5 +92,5 @@ fn wait_for_ends() {
 fn are_all_ours() -> bool {
     let _route = GlibcHeap::new();
     let number = own_threads::count();
-    number.ours > 0 && number.all - number.ours <= 1
+    number.ours > 0 && number.all <= number.ours + 1
 }

@@ -14,6 +14,7 @@ use crate::lifecycle::{confined, stats};
 use crate::memory::{
     engagement, guard, locking, own_stack, program_break, relocated, segments, starter, unmanaged,
 };
+use crate::state::own_threads;
 use crate::state::process::{self, GlibcHeap, Process};
 use userswap::ForkTicket;
 use userswap::internals::lock::Lock;
@@ -143,6 +144,7 @@ unsafe extern "C" fn in_child() {
     forks::forget();
     let Some(pass) = PASS.lock().take() else { return trap::renew() };
     process::forget_routes();
+    own_threads::renew();
     // First: threads of the engine that are about to start want it.
     own_stack::renew();
     relocated::renew();

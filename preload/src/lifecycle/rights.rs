@@ -7,6 +7,7 @@
 use super::{alone, stats};
 use crate::abi::next::next_functions;
 use crate::abi::raw::{self, Span};
+use crate::abi::thread_locals;
 use crate::calls::held::is_needed;
 use crate::calls::{arguments, by_number, filters, trap};
 use crate::memory::{engagement, origins};
@@ -46,6 +47,9 @@ macro_rules! giving_up {
             $(
                 #[unsafe(no_mangle)]
                 pub unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
+                    if !thread_locals::are_here() {
+                        return super::$name($($argument),*);
+                    }
                     $(if $refused {
                         raw::set_errno(libc::EINVAL);
                         return -1;

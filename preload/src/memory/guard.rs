@@ -49,8 +49,7 @@ pub fn renew(process: &Process) {
 fn start() {
     // The thread inherits it.
     let _blocked = Blocked::new();
-    let thread = std::thread::Builder::new().name("userswap-guard".into());
-    if let Err(error) = thread.stack_size(STACK_BYTES).spawn(run) {
+    if let Err(error) = own_threads::spawn("userswap-guard", STACK_BYTES, run) {
         raw::say(&format!("no thread for giving memory to the job's others: {error}"));
     }
 }

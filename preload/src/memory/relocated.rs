@@ -54,8 +54,7 @@ pub fn start() {
     RUNS.store(true, Ordering::Relaxed);
     // The thread inherits it.
     let _blocked = Blocked::new();
-    let thread = std::thread::Builder::new().name("userswap-data".into());
-    if let Err(error) = thread.stack_size(STACK_BYTES).spawn(run) {
+    if let Err(error) = own_threads::spawn("userswap-data", STACK_BYTES, run) {
         raw::say(&format!("no thread for the relocated data of libraries, which stays: {error}"));
     }
 }

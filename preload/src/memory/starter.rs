@@ -55,8 +55,7 @@ pub fn start() {
     WANTED.store(0, Ordering::Relaxed);
     // The thread inherits it.
     let _blocked = Blocked::new();
-    let thread = std::thread::Builder::new().name("userswap-start".into());
-    if let Err(error) = thread.stack_size(STACK_BYTES).spawn(run) {
+    if let Err(error) = own_threads::spawn("userswap-start", STACK_BYTES, run) {
         refuse(&error);
     }
 }

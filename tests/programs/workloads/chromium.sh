@@ -1,4 +1,5 @@
 # row chromium, headless, no zygote: bash {file} --no-sandbox --no-zygote
+# row chromium, headless, no sandbox: bash {file} --no-sandbox
 # needs: chromium
 cat >page.html <<'HTML'
 <html><body><p id=out></p><canvas id=c width=1500 height=1500></canvas><script>
