@@ -61,9 +61,12 @@ fn shown(
     }
     let _held = is_needed().then(|| arguments::hold(call, &arguments));
     let status = pass_on(next, &arguments) as c_int;
-    if status == 0 {
-        // SAFETY: the kernel has read the path, and written the result.
-        let (path, result) = unsafe { (std::ffi::CStr::from_ptr(path), &mut *result) };
+    // Without a path it is about a descriptor (AT_EMPTY_PATH).
+    if status == 0 && !path.is_null() {
+        // SAFETY: the kernel has read the path.
+        let path = unsafe { std::ffi::CStr::from_ptr(path) };
+        // SAFETY: the kernel has written the result.
+        let result = unsafe { &mut *result };
         if is_like_ours(path.to_bytes(), result) {
             leave_ours_out(result);
         }
@@ -88,7 +91,8 @@ fn leave_ours_out(result: &mut Stat) {
     let is_own = pass_on(&fstatat::NEXT, &arguments) as c_int == 0
         && (own.st_dev, own.st_ino) == (result.st_dev, result.st_ino);
     if is_own {
-        result.st_nlink = result.st_nlink.saturating_sub(own_threads::count().ours as u64).max(LINKS + 1);
+        result.st_nlink =
+            result.st_nlink.saturating_sub(own_threads::count().ours as u64).max(LINKS + 1);
     }
     set_errno(before);
 }
