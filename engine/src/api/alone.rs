@@ -3,8 +3,14 @@ use crate::api::engine::Engine;
 use crate::base::error::Error;
 
 impl Engine {
-    /// Ends the engine's threads in order, does something, and starts them again. None, and nothing is done, where they cannot end for
-    /// a while: those of a trace, of servers and of stores.
+    /// Whether [`Engine::alone`] does anything: threads of a trace, of servers and of stores cannot end for a while.
+    #[doc(hidden)]
+    pub fn can_be_alone(&self) -> bool {
+        self.core().own_process.is_here() && self.running.can_pause()
+    }
+
+    /// Ends the engine's threads in order, does something, and starts them again. None, and nothing is done, where
+    /// [`Engine::can_be_alone`] says no.
     ///
     /// Meanwhile nobody serves faults by message: no other thread may touch managed memory, and `act` none that is not
     /// pinned. Signals are blocked.
@@ -13,7 +19,7 @@ impl Engine {
     /// No threads are to be had afterwards: the memory is not served, and the process must end.
     #[doc(hidden)]
     pub fn alone<R>(&self, act: impl FnOnce() -> R) -> Result<Option<R>, Error> {
-        if !self.core().own_process.is_here() || !self.running.can_pause() {
+        if !self.can_be_alone() {
             return Ok(None);
         }
         self.running.pause();

@@ -64,6 +64,7 @@ impl Prepared {
         let running = Running {
             core,
             threads: Mutex::new(Vec::new()),
+            servers: Mutex::new(Vec::new()),
             control: Control::default(),
             heaps: Heaps::new(),
         };

@@ -14,7 +14,9 @@ use std::sync::{Arc, Mutex};
 /// A core with the threads that serve it.
 pub(crate) struct Running {
     pub(crate) core: Arc<Core>,
+    /// All but the servers.
     pub(crate) threads: Mutex<Vec<Thread>>,
+    pub(crate) servers: Mutex<Vec<Thread>>,
     pub(crate) control: Control,
     pub(crate) heaps: Heaps,
 }
@@ -26,10 +28,12 @@ impl Running {
         // they can swap in.
         let _blocked = Blocked::new();
         let keep = |thread| self.threads.lock().expect("no thread panics with it").push(thread);
+        let keep_server =
+            |thread| self.servers.lock().expect("no thread panics with it").push(thread);
         for node in &self.core.nodes {
             keep(crate::reclaim::kswapd::start(self.core.clone(), node.id)?);
         }
-        keep(crate::fault::server::start(self.core.clone())?);
+        keep_server(crate::fault::server::start(self.core.clone())?);
         if let Some(member) = self.core.member.get() {
             keep(balance::start(self.core.clone(), member.clone())?);
         }
@@ -39,7 +43,7 @@ impl Running {
         if self.core.shrinkers.has_thread() {
             keep(crate::reclaim::shrink::start(self.core.clone())?);
         }
-        crate::fault::helper::start(&self.core).into_iter().for_each(keep);
+        crate::fault::helper::start(&self.core).into_iter().for_each(keep_server);
         self.core.start_talkers(self.core.rings_for_servers());
         self.core.devices.start_keepers().map_err(Error::Thread)
     }
@@ -67,11 +71,16 @@ impl Running {
         !self.core.trace.is_wanted() && !self.core.devices.list().any(Device::is_remote)
     }
 
-    /// Ends all threads, in order: what they had begun is done.
+    /// Ends all threads, in order: what they had begun is done. The servers last, as what ends may touch memory.
     pub(crate) fn pause(&self) {
+        let join_all = |threads: &Mutex<Vec<Thread>>| {
+            threads.lock().expect("no thread panics with it").drain(..).for_each(Thread::join);
+        };
         self.control.pause();
         self.core.pause();
-        self.threads.lock().expect("no thread panics with it").drain(..).for_each(Thread::join);
+        join_all(&self.threads);
+        self.core.end_servers();
+        join_all(&self.servers);
     }
 
     /// Starts them again.
@@ -90,7 +99,9 @@ impl Running {
 
     /// In a forked child, where the handles are of threads that exist in the parent only.
     pub(crate) fn renew_threads(&self) -> Result<(), Error> {
-        self.threads.lock().expect("the lock was free at fork").clear();
+        for threads in [&self.threads, &self.servers] {
+            threads.lock().expect("the lock was free at fork").clear();
+        }
         self.start_threads()
     }
 }
@@ -107,7 +118,9 @@ impl Drop for Running {
         self.core.trace.end();
         self.core.stop();
         sigbus::strike(&self.core);
-        for thread in self.threads.get_mut().expect("no thread panics with it").drain(..) {
+        let [threads, servers] = [&mut self.threads, &mut self.servers]
+            .map(|threads| threads.get_mut().expect("no thread panics with it"));
+        for thread in threads.drain(..).chain(servers.drain(..)) {
             // A cache that a scan dropped may have been the last to hold the engine.
             if thread.is_current() {
                 continue;

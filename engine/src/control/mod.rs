@@ -47,6 +47,8 @@ struct Server {
     socket: Socket,
     /// None where a child could not start one.
     thread: Option<Thread>,
+    /// There is to be a thread again.
+    is_paused: bool,
 }
 
 impl Control {
@@ -73,7 +75,7 @@ impl Control {
             }
         };
         let mut server = self.server.lock().expect("nobody panics with the server");
-        *server = Some(Server { shared, socket, thread });
+        *server = Some(Server { shared, socket, thread, is_paused: false });
         Ok(())
     }
 
@@ -125,6 +127,7 @@ impl Control {
     pub fn pause(&self) {
         let mut server = self.server.lock().expect("nobody panics with the server");
         let Some(server) = server.as_mut() else { return };
+        server.is_paused = server.thread.is_some();
         server.shared.stop.signal();
         server.thread.take().into_iter().for_each(Thread::join);
     }
@@ -137,6 +140,9 @@ impl Control {
         let mut server = self.server.lock().expect("nobody panics with the server");
         let Some(server) = server.as_mut() else { return Ok(()) };
         server.shared.stop.clear();
+        if !std::mem::take(&mut server.is_paused) {
+            return Ok(());
+        }
         server.thread = Some(server::start(server.shared.clone())?);
         Ok(())
     }

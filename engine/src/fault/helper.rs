@@ -32,7 +32,7 @@ impl Helping {
             fd::poll(&[helper.wanted.as_raw_fd(), -1, -1], -1);
             helper.wanted.clear();
             // What is set before a signal is seen after it.
-            if core.is_stopping() {
+            if core.are_servers_stopping() {
                 return;
             }
             self.help();
@@ -44,7 +44,7 @@ impl Helping {
     fn help(&mut self) {
         let core = self.core.clone();
         let mut fault = [Fault::default()];
-        while !core.is_stopping() {
+        while !core.are_servers_stopping() {
             if core.uffd.read(&mut fault) > 0 {
                 self.serve(fault[0]);
                 continue;

@@ -75,7 +75,7 @@ impl Server {
         let mut faults = [Fault::default(); FAULTS_MAX];
         // A sleep that a device has ended says so: reading messages then would find none.
         let mut may_have_faults = by_message;
-        while !self.core.is_stopping() {
+        while !self.core.are_servers_stopping() {
             // What is read here no helper finds.
             let most = if self.core.threads.is_helped() { 1 } else { FAULTS_MAX };
             let arrived =

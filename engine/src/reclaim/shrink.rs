@@ -63,7 +63,8 @@ impl Core {
                 asked = true;
                 self.ask_all(node.id, share);
             }
-            if !asked {
+            // `stop` wakes after it has told.
+            if !asked && !self.is_stopping() {
                 futex::wait(&self.shrinkers.requested, seen);
             }
         }

@@ -25,8 +25,14 @@ pub struct Threads {
     /// Servers that may be awake at once, and those that there are; the first is counted in both.
     servers: AtomicU8,
     servers_max: AtomicU8,
-    stopping: AtomicBool,
+    /// How many of the two groups are told to end: all but the servers, and the servers.
+    stopping: AtomicU8,
 }
+
+/// Which threads are told to end.
+const NONE: u8 = 0;
+const ALL_BUT_SERVERS: u8 = 1;
+const ALL: u8 = 2;
 
 impl Threads {
     /// No thread yet.
@@ -43,7 +49,7 @@ impl Threads {
             helpers: helpers.collect::<io::Result<_>>()?,
             servers: AtomicU8::new(servers),
             servers_max: AtomicU8::new(1),
-            stopping: AtomicBool::new(false),
+            stopping: AtomicU8::new(NONE),
         })
     }
 
@@ -121,19 +127,29 @@ impl Core {
     pub(crate) fn stop(&self) {
         // Nobody needs the pages any more.
         self.devices.set_patience_ns(0);
-        self.pause();
+        self.end_servers();
+        self.wake_others();
     }
 
-    /// Tells all threads to end, until [`Self::resume`].
+    /// Tells all threads but the servers to end, until [`Self::resume`].
     pub(crate) fn pause(&self) {
-        self.threads.stopping.store(true, Ordering::Release);
+        self.threads.stopping.store(ALL_BUT_SERVERS, Ordering::Release);
+        self.wake_others();
+    }
+
+    fn wake_others(&self) {
         self.nodes.iter().for_each(|node| node.reclaim_wanted.signal());
-        self.threads.server_wanted.signal();
-        self.threads.helpers.iter().for_each(|helper| helper.wanted.signal());
         self.shrinkers.wake();
         self.demotion.wake();
         self.member.get().into_iter().for_each(|member| member.wake());
         self.wake_watchdog();
+    }
+
+    /// Tells the servers to end, too.
+    pub(crate) fn end_servers(&self) {
+        self.threads.stopping.store(ALL, Ordering::Release);
+        self.threads.server_wanted.signal();
+        self.threads.helpers.iter().for_each(|helper| helper.wanted.signal());
     }
 
     /// Those that were told to pause have ended, and others may begin.
@@ -141,7 +157,7 @@ impl Core {
         // Their queues are closed, and the numbers may be the program's by now.
         self.threads.queue_fds.lock().clear();
         self.threads.rings.lock().clear();
-        self.threads.stopping.store(false, Ordering::Release);
+        self.threads.stopping.store(NONE, Ordering::Release);
     }
 
     /// Has the watchdog look at what has changed.
@@ -153,6 +169,11 @@ impl Core {
 
     /// Whether the threads shall end.
     pub(crate) fn is_stopping(&self) -> bool {
-        self.threads.stopping.load(Ordering::Acquire)
+        self.threads.stopping.load(Ordering::Acquire) != NONE
+    }
+
+    /// Whether the servers shall end.
+    pub(crate) fn are_servers_stopping(&self) -> bool {
+        self.threads.stopping.load(Ordering::Acquire) == ALL
     }
 }

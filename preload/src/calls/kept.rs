@@ -164,10 +164,8 @@ functions! {
     }
     others {
         // What programs built before glibc 2.33 call for stat and mknod, after a version.
-        __xstat [(1, Text), (2, STAT)], __xstat64 [(1, Text), (2, STAT)],
         __lxstat [(1, Text), (2, STAT)], __lxstat64 [(1, Text), (2, STAT)],
         __fxstat [(2, STAT)], __fxstat64 [(2, STAT)],
-        __fxstatat [(2, Text), (3, STAT)], __fxstatat64 [(2, Text), (3, STAT)],
         __xmknod [(1, Text)], __xmknodat [(2, Text)],
 
         opendir [PATH],

@@ -1,24 +1,27 @@
 //! The directory of this process's threads as stat(2) shows it: it has as many links as there are threads, and two, and ours are left out.
 //!
 //! There a program looks whether it has one thread only: Chromium's sandbox ends its process where it has more.
-use super::arguments;
+use super::arguments::Memory::{Fixed, Text};
+use super::arguments::{self, Arguments, Memory};
 use super::held::is_needed;
 use super::kept::pass_on;
+use super::table::Row;
 use crate::abi::next::{Next, name};
 use crate::abi::raw::{errno, set_errno};
 use crate::abi::thread_locals;
 use crate::state::own_threads::{self, TASKS};
 use crate::state::process::GlibcHeap;
-use libc::{AT_FDCWD, c_char, c_int, c_long, stat as Stat};
+use libc::{AT_FDCWD, c_char, c_int, stat as Stat};
 
 /// What the links of such a directory are more than its threads.
 const LINKS: u64 = 2;
+const STAT: Memory = Fixed(size_of::<Stat>());
 /// How its name ends.
 const NAME: &[u8] = b"/task";
 
-/// Declares entry points: what they are called, and where path and result are.
+/// Declares entry points: where the path is among the arguments, before the result.
 macro_rules! showing_directories {
-    ($($name:ident by $call:ident ($($before:ident: $type:ty),*; $path:ident, $result:ident; $($after:ident: $more:ty),*);)+) => {
+    ($($name:ident ($($before:ident: $type:ty),*; $path:ident, $result:ident; $($after:ident: $more:ty),*) at $at:expr;)+) => {
         /// Looks all of them up.
         pub fn look_up() {
             $( $name::NEXT.look_up(); )+
@@ -28,13 +31,16 @@ macro_rules! showing_directories {
                 use super::*;
 
                 pub static NEXT: Next = Next::new(name!($name));
+                const ROW: Row = &[($at, Text), ($at + 1, STAT)];
 
                 #[unsafe(no_mangle)]
                 unsafe extern "C-unwind" fn $name(
                     $($before: $type,)* $path: *const c_char, $result: *mut Stat $(, $after: $more)*
                 ) -> c_int {
-                    let given = [$($before as usize,)* $path as usize, $result as usize $(, $after as usize)*];
-                    shown(&NEXT, libc::$call, &given, $path, $result)
+                    let arguments = arguments::of(
+                        [$($before as usize,)* $path as usize, $result as usize $(, $after as usize)*]
+                    );
+                    shown(&NEXT, ROW, &arguments, $path, $result)
                 }
             }
         )+
@@ -42,25 +48,29 @@ macro_rules! showing_directories {
 }
 
 showing_directories! {
-    stat by SYS_stat (; path, result;);
-    stat64 by SYS_stat (; path, result;);
-    fstatat by SYS_newfstatat (directory: c_int; path, result; flags: c_int);
-    fstatat64 by SYS_newfstatat (directory: c_int; path, result; flags: c_int);
+    stat (; path, result;) at 0;
+    stat64 (; path, result;) at 0;
+    fstatat (directory: c_int; path, result; flags: c_int) at 1;
+    fstatat64 (directory: c_int; path, result; flags: c_int) at 1;
+    // What programs built before glibc 2.33 call, after a version.
+    __xstat (version: c_int; path, result;) at 1;
+    __xstat64 (version: c_int; path, result;) at 1;
+    __fxstatat (version: c_int, directory: c_int; path, result; flags: c_int) at 2;
+    __fxstatat64 (version: c_int, directory: c_int; path, result; flags: c_int) at 2;
 }
 
 fn shown(
     next: &Next,
-    call: c_long,
-    given: &[usize],
+    row: Row,
+    arguments: &Arguments,
     path: *const c_char,
     result: *mut Stat,
 ) -> c_int {
-    let arguments = std::array::from_fn(|index| given.get(index).copied().unwrap_or(0));
     if !thread_locals::are_here() {
-        return pass_on(next, &arguments) as c_int;
+        return pass_on(next, arguments) as c_int;
     }
-    let _held = is_needed().then(|| arguments::hold(call, &arguments));
-    let status = pass_on(next, &arguments) as c_int;
+    let _held = is_needed().then(|| arguments::hold_row(row, arguments));
+    let status = pass_on(next, arguments) as c_int;
     // Without a path it is about a descriptor (AT_EMPTY_PATH).
     if status == 0 && !path.is_null() {
         // SAFETY: the kernel has read the path.

@@ -5,11 +5,12 @@
 //! ours, and touches no managed memory that is not kept in RAM, as in the child of a fork.
 use super::{fork, stats};
 use crate::abi::raw;
-use crate::calls::{descriptors, libc_memory, trap};
-use crate::memory::{guard, own_stack, relocated, starter};
+use crate::calls::{descriptors, filters, libc_memory, trap};
+use crate::memory::{engagement, guard, own_stack, relocated, starter};
 use crate::state::own_threads;
 use crate::state::process::{self, GlibcHeap, Process};
 use libc::c_int;
+use userswap::Engine;
 use userswap::internals::clock;
 use userswap::internals::signal::Blocked;
 
@@ -18,21 +19,33 @@ const PATIENCE_NS: u64 = 2_000_000_000;
 const LOOK_NS: u64 = 1_000_000;
 
 /// After a call that has failed: whether it may be for other threads. A process whose children are to be in another PID
-/// namespace could have no threads again.
+/// namespace, or have another clock, could have no threads again.
 pub fn may_help(flags: c_int) -> bool {
     raw::errno() == libc::EINVAL
         && flags & libc::CLONE_NEWUSER != 0
-        && flags & libc::CLONE_NEWPID == 0
+        && flags & (libc::CLONE_NEWPID | libc::CLONE_NEWTIME) == 0
 }
 
-/// Makes the call again in a process of one thread, where all others are ours. Its status, and errno.
+/// Makes the call again in a process of one thread, where all others are ours, and others like them may begin. Its status, and errno.
 pub fn again(call: impl Fn() -> c_int) -> c_int {
     let made = process::current()
-        .filter(|_| stats::is_owner() && are_all_ours())
+        .filter(|process| stats::is_owner() && can_be_alone(process))
         .and_then(|process| without_others(process, || (call(), raw::errno())));
     let (status, errno) = made.unwrap_or((-1, libc::EINVAL));
     raw::set_errno(errno);
     status
+}
+
+/// Threads that begin under a filter of the program's have it, and ours may be older.
+fn can_be_alone(process: &Process) -> bool {
+    let _route = GlibcHeap::new();
+    let number = own_threads::count();
+    number.ours > 0
+        && number.staying == 0
+        && number.all <= number.ours + 1
+        && !filters::is_filtered()
+        && engagement::can_make_threads()
+        && process.engine().is_none_or(Engine::can_be_alone)
 }
 
 fn without_others<R>(process: &Process, act: impl FnOnce() -> R) -> Option<R> {
@@ -59,6 +72,8 @@ fn replacing_ours<R>(process: &Process, act: impl FnOnce() -> R) -> Option<R> {
     process.member.iter().for_each(|member| member.wake());
     let act = || {
         wait_for_ends();
+        // Threads get stacks that others had, as in the child of a fork.
+        libc_memory::keep_blocks();
         act()
     };
     let outcome = match process.engine() {
@@ -86,11 +101,4 @@ fn wait_for_ends() {
     while own_threads::count().all > 1 && clock::now_ns() < until {
         clock::sleep_until(clock::now_ns() + LOOK_NS);
     }
-}
-
-/// Whether all threads but one are ours.
-fn are_all_ours() -> bool {
-    let _route = GlibcHeap::new();
-    let number = own_threads::count();
-    number.ours > 0 && number.all <= number.ours + 1
 }

@@ -98,7 +98,7 @@ pub fn engage_if_gathered(process: &Process) {
 
 /// Whether the kernel makes this process threads: not once its children are to have another PID namespace, or clock. Those
 /// gather by themselves what they need.
-fn can_make_threads() -> bool {
+pub fn can_make_threads() -> bool {
     let namespace = |name: &str| std::fs::read_link(format!("/proc/thread-self/ns/{name}")).ok();
     // Before the first child the other has no name.
     let is_same = |name: &str| {

@@ -1,13 +1,20 @@
 //! Threads of ours beside those of the program: which they are, and that they end for a while (`lifecycle/alone.rs`).
-use std::fs;
-use std::io;
+use std::ffi::{CStr, OsStr};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::Builder;
+use std::{fs, io};
+use userswap::internals::directories;
 
 /// All threads of this process.
-pub const TASKS: &std::ffi::CStr = c"/proc/self/task";
-/// How the names of ours begin, and of those that io_uring makes for them.
-const OURS: [&str; 2] = ["userswap", "iou-"];
+pub const TASKS: &CStr = c"/proc/self/task";
+/// How the names of ours begin.
+const OURS: &str = "userswap";
+/// How those of threads begin that io_uring makes for another, and the number of that one follows.
+const FOR_ANOTHER: &str = "iou-wrk-";
+/// Those of ours that stay to the end of the process.
+const STAYING: [&str; 2] = ["userswap-last", "userswap-join"];
 
 static ARE_LEAVING: AtomicBool = AtomicBool::new(false);
 /// Those that have been made, and are called as the thread that made them so far.
@@ -52,14 +59,15 @@ pub fn are_leaving() -> bool {
     ARE_LEAVING.load(Ordering::Acquire)
 }
 
-/// How many threads there are, and how many of them are ours.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// How many threads there are, how many of them are ours, and how many of those stay.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Number {
     pub all: usize,
     pub ours: usize,
+    pub staying: usize,
 }
 
-/// Counts them now: threads of a program's own come and go.
+/// Counts them now: threads of a program's own come and go. Allocates nothing of the program's.
 pub fn count() -> Number {
     loop {
         let coming = COMING.load(Ordering::SeqCst);
@@ -72,11 +80,23 @@ pub fn count() -> Number {
 }
 
 fn by_names() -> Number {
-    let mut number = Number { all: 0, ours: 0 };
-    for task in fs::read_dir(TASKS.to_str().unwrap_or_default()).into_iter().flatten().flatten() {
-        let name = fs::read_to_string(task.path().join("comm")).unwrap_or_default();
+    let mut number = Number::default();
+    for task in directories::names(directory(), usize::MAX).unwrap_or_default() {
+        let name = name_of(&task);
+        let served = name.strip_prefix(FOR_ANOTHER).map(|task| name_of(OsStr::new(task.trim())));
+        let is_ours = served.as_ref().unwrap_or(&name).starts_with(OURS);
         number.all += 1;
-        number.ours += usize::from(OURS.iter().any(|begin| name.starts_with(begin)));
+        number.ours += usize::from(is_ours);
+        number.staying += usize::from(STAYING.contains(&name.trim()));
     }
     number
+}
+
+fn directory() -> &'static Path {
+    Path::new(OsStr::from_bytes(TASKS.to_bytes()))
+}
+
+/// Nothing of one that has ended.
+fn name_of(task: &OsStr) -> String {
+    fs::read_to_string(directory().join(task).join("comm")).unwrap_or_default()
 }
