@@ -30,6 +30,13 @@ pub fn compile(directory: &Path, name: &str) -> PathBuf {
     compile_with(directory, name, program, &["-pthread"])
 }
 
+/// Compiles a C program of this directory with the allocator in it.
+pub fn with_an_allocator_in_it(directory: &Path, name: &str) -> PathBuf {
+    let allocator = compile_with(directory, "allocator.c", "allocator.o", &["-c"]);
+    let flags = ["-pthread", allocator.to_str().unwrap(), "-rdynamic"];
+    compile_with(directory, name, "with-allocator", &flags)
+}
+
 /// Compiles a C source of this directory with more flags, which may name other objects.
 pub fn compile_with(directory: &Path, name: &str, output: &str, flags: &[&str]) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/preload_support").join(name);

@@ -1,6 +1,8 @@
 //! Programs that bring an allocator, fork in the middle of one, or end with a thread that is not the first.
 
-use crate::preload_support::{compile, compile_with, directory, run, succeed, with};
+use crate::preload_support::{
+    compile, compile_with, directory, run, succeed, with, with_an_allocator_in_it,
+};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -27,13 +29,6 @@ fn gives_exact_results(program: &Path) {
             }
         }
     });
-}
-
-/// Compiles a program of this directory with the allocator in it.
-fn with_an_allocator_in_it(directory: &Path, name: &str) -> PathBuf {
-    let allocator = compile_with(directory, "allocator.c", "allocator.o", &["-c"]);
-    let flags = ["-pthread", allocator.to_str().unwrap(), "-rdynamic"];
-    compile_with(directory, name, "with-allocator", &flags)
 }
 
 #[test]

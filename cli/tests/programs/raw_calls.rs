@@ -1,6 +1,8 @@
 //! System calls in a program's own code, past every function of the C library.
 
-use crate::preload_support::{as_nobody, compile, compile_with, directory, run, succeed, with};
+use crate::preload_support::{
+    as_nobody, compile, compile_with, directory, run, succeed, with, with_an_allocator_in_it,
+};
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -171,9 +173,7 @@ fn a_process_of_one_thread_beside_ours_may_have_a_user_namespace_and_lose_its_ro
     exact_everywhere(std::slice::from_ref(&program), directory.path(), |counted, which| {
         assert!(counted.of("pswpout") > 5000, "{which}");
     });
-    let allocator = compile_with(directory.path(), "allocator.c", "allocator.o", &["-c"]);
-    let flags = ["-pthread", "-rdynamic", allocator.to_str().unwrap()];
-    let program = compile_with(directory.path(), "alone.c", "alone-with", &flags);
+    let program = with_an_allocator_in_it(directory.path(), "alone.c");
     exact_everywhere(std::slice::from_ref(&program), directory.path(), |_, _| {});
     exact_everywhere(&[program, "small".into()], directory.path(), |_, _| {});
 }

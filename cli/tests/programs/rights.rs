@@ -1,6 +1,6 @@
 //! Programs that give their rights up outgrow their budget, and fork, all the same.
 
-use crate::preload_support::{compile, compile_with, directory, run, succeed};
+use crate::preload_support::{compile, directory, run, succeed, with_an_allocator_in_it};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -89,9 +89,7 @@ fn children_in_a_pid_namespace_of_their_own_are_served() {
 #[test]
 fn a_program_that_brings_an_allocator_gives_rights_up() {
     let directory = public_directory();
-    let allocator = compile_with(directory.path(), "allocator.c", "allocator.o", &["-c"]);
-    let flags = [allocator.to_str().unwrap(), "-pthread", "-rdynamic"];
-    let program = compile_with(directory.path(), "rights.c", "rights", &flags);
+    let program = with_an_allocator_in_it(directory.path(), "rights.c");
     for (way, when) in [("user", "before"), ("root", "in-child"), ("landlock", "after")] {
         let mut managed = run("16M", "thread");
         managed.arg(&program).args([way, when]).arg(directory.path().join("empty")).arg("late");

@@ -2,15 +2,15 @@
 //!
 //! Its threads may make next to no calls then, and each other one can be its end. What is left to do at the end is done by a
 //! thread that was there before the filter, to which it does not apply; it is asked by a word in memory, as waking it would take a call.
-use super::last_thread::{BETWEEN_LOOKS, STACK_BYTES, TASKS, is_any_left, main_thread};
+use super::last_thread::{BETWEEN_LOOKS, STACK_BYTES, is_any_left, main_thread};
 use super::{rights, stats};
 use crate::abi::raw;
 use crate::calls::filters::{self, Prospect, Reach, Whose};
 use crate::state::notices;
+use crate::state::own_threads;
 use crate::state::process::{self, Process};
 use libc::c_int;
 use std::fs;
-use std::path::Path;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use userswap::internals::signal::Blocked;
 
@@ -134,7 +134,7 @@ fn watch() {
 /// Whether the main thread, which the process outlives, is one that has ended.
 fn has_main_ended() -> bool {
     let Some(main) = main_thread() else { return false };
-    let main = Path::new(TASKS).join(main).join("stat");
+    let main = own_threads::directory().join(main).join("stat");
     // After the name, which may have any characters.
     fs::read_to_string(main)
         .is_ok_and(|text| text.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('Z')))

@@ -7,11 +7,11 @@ use super::confined::{self, Ending};
 use crate::abi::next::{self, Next};
 use crate::abi::raw;
 use crate::calls::{by_number, filters};
+use crate::state::own_threads::{self, OURS};
 use crate::state::process;
 use libc::{c_int, c_void};
 use std::ffi::OsString;
 use std::fs;
-use std::path::Path;
 use std::time::Duration;
 use userswap::internals::directories;
 use userswap::internals::signal::Blocked;
@@ -23,10 +23,8 @@ pub(super) const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
 /// The program's code can run on it: handlers of atexit.
 pub(super) const STACK_BYTES: usize = 2 << 20;
 
-/// The threads of this process; /proc/self is empty once the main thread has ended.
-pub(super) const TASKS: &str = "/proc/thread-self/..";
 /// What threads that are not the program's are called: ours, and io_uring's.
-const NOT_THE_PROGRAMS: [&str; 2] = ["userswap", "iou-"];
+const NOT_THE_PROGRAMS: [&str; 2] = [OURS, "iou-"];
 
 mod exported {
     use super::*;
@@ -99,7 +97,7 @@ fn watch() {
     unsafe { libc::exit(0) };
 }
 
-/// The name of the main thread in [`TASKS`], by the numbers of that /proc, which may be another namespace's.
+/// The name of the main thread in the directory of threads, by the numbers of that /proc, which may be another namespace's.
 pub(super) fn main_thread() -> Option<OsString> {
     let this = fs::read_link("/proc/thread-self").ok()?;
     Some(this.components().next()?.as_os_str().to_owned())
@@ -108,10 +106,10 @@ pub(super) fn main_thread() -> Option<OsString> {
 /// Whether threads of the program's run; None where /proc does not tell.
 pub(super) fn is_any_left() -> Option<bool> {
     let main = main_thread()?;
-    let threads = directories::names(Path::new(TASKS), usize::MAX).ok()?;
+    let threads = directories::names(own_threads::directory(), usize::MAX).ok()?;
     Some(threads.iter().filter(|thread| **thread != main).any(|thread| {
         // One that has just ended may have made another after the list was read.
-        fs::read_to_string(Path::new(TASKS).join(thread).join("comm"))
+        own_threads::name_of(thread)
             .map_or(true, |name| !NOT_THE_PROGRAMS.iter().any(|prefix| name.starts_with(prefix)))
     }))
 }

@@ -7,10 +7,10 @@ use std::thread::Builder;
 use std::{fs, io};
 use userswap::internals::directories;
 
-/// All threads of this process.
-pub const TASKS: &CStr = c"/proc/self/task";
+/// The directory of this process's threads; /proc/self is empty once the main thread has ended.
+pub const TASKS: &CStr = c"/proc/thread-self/..";
 /// How the names of ours begin.
-const OURS: &str = "userswap";
+pub const OURS: &str = "userswap";
 /// How those of threads begin that io_uring makes for another, and the number of that one follows.
 const FOR_ANOTHER: &str = "iou-wrk-";
 /// Those of ours that stay to the end of the process.
@@ -82,8 +82,10 @@ pub fn count() -> Number {
 fn by_names() -> Number {
     let mut number = Number::default();
     for task in directories::names(directory(), usize::MAX).unwrap_or_default() {
-        let name = name_of(&task);
-        let served = name.strip_prefix(FOR_ANOTHER).map(|task| name_of(OsStr::new(task.trim())));
+        // Nothing of one that has ended.
+        let name = name_of(&task).unwrap_or_default();
+        let served = name.strip_prefix(FOR_ANOTHER);
+        let served = served.map(|task| name_of(OsStr::new(task.trim())).unwrap_or_default());
         let is_ours = served.as_ref().unwrap_or(&name).starts_with(OURS);
         number.all += 1;
         number.ours += usize::from(is_ours);
@@ -92,11 +94,15 @@ fn by_names() -> Number {
     number
 }
 
-fn directory() -> &'static Path {
+/// [`TASKS`] as a path.
+pub fn directory() -> &'static Path {
     Path::new(OsStr::from_bytes(TASKS.to_bytes()))
 }
 
-/// Nothing of one that has ended.
-fn name_of(task: &OsStr) -> String {
-    fs::read_to_string(directory().join(task).join("comm")).unwrap_or_default()
+/// The name of a thread in [`TASKS`].
+///
+/// # Errors
+/// It has ended.
+pub fn name_of(task: &OsStr) -> io::Result<String> {
+    fs::read_to_string(directory().join(task).join("comm"))
 }
