@@ -56,11 +56,16 @@ fn json(value: &impl serde::Serialize) -> String {
     serde_json::to_string_pretty(value).expect("a status is strings, numbers and lists")
 }
 
-/// What is too much to be the engine's own.
-fn outside(unmanaged_bytes: u64) -> String {
-    match unmanaged_bytes {
+/// What is too much to be the engine's own, and children without one.
+fn outside(status: &Status) -> String {
+    let memory = match status.unmanaged_bytes {
         ..UNMANAGED_MIN_BYTES => String::new(),
         bytes => format!(", {} unmanaged", ByteSize(bytes).rounded()),
+    };
+    match status.unmanaged_children {
+        0 => memory,
+        1 => memory + ", 1 unmanaged child",
+        children => format!("{memory}, {children} unmanaged children"),
     }
 }
 
@@ -76,7 +81,7 @@ fn describe(name: EngineName, status: &Status) -> String {
         plain(&status.placement),
         if status.hibernated { ", hibernated" } else { "" },
         if status.pins > 0 { format!(", {} pins", status.pins) } else { String::new() },
-        outside(status.unmanaged_bytes),
+        outside(status),
     );
     text.push_str(&status.job.as_ref().map(job).unwrap_or_default());
     text.push_str(&devices(&status.devices));
@@ -374,6 +379,7 @@ mod tests {
             },
             hibernated: false,
             unmanaged_bytes: 0,
+            unmanaged_children: 0,
             pins: 0,
             free_slots: 5,
             total_slots: 9,
@@ -418,10 +424,13 @@ removal locks (skip): 7 acquisitions, 2 waits, 1.500 s waited, 0 stalled, 2 skip
         assert_eq!(text, expected);
         let parked =
             Status { hibernated: true, pins: 3, unmanaged_bytes: 6 << 20, ..status.clone() };
-        let text = describe(EngineName { pid: 7, number: 2 }, &parked);
-        assert!(text.starts_with(
-            "7-2 sort: 16M of RAM, faults by thread, placement near, hibernated, 3 pins, 6M unmanaged\n"
-        ));
+        let first = |status: &Status| {
+            describe(EngineName { pid: 7, number: 2 }, status).lines().next().unwrap().to_owned()
+        };
+        assert!(first(&parked).ends_with("near, hibernated, 3 pins, 6M unmanaged"));
+        let parent = |children| Status { unmanaged_children: children, ..status.clone() };
+        assert!(first(&parent(1)).ends_with("near, 1 unmanaged child"));
+        assert!(first(&parent(2)).ends_with("near, 2 unmanaged children"));
         assert_eq!(serde_json::from_str::<Status>(&json(&status)).unwrap(), status);
     }
 

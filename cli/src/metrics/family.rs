@@ -64,6 +64,12 @@ pub const PROGRAM: &[Metric<Status>] = &[
     gauge("unmanaged", Unit::Bytes, "In RAM, neither managed nor of files", |status| {
         Some(status.unmanaged_bytes)
     }),
+    counter(
+        "unmanaged_children",
+        Unit::Number,
+        "Programs that the whole job has executed that userswap could not be in",
+        |status| Some(status.unmanaged_children),
+    ),
     gauge("pins", Unit::Number, "Pins that keep pages in RAM", |status| Some(status.pins)),
     gauge("hibernated", Unit::Number, "Whether everything was paged out on request", |status| {
         Some(status.hibernated.into())

@@ -35,6 +35,7 @@ pub fn status() -> Status {
         hibernated: false,
         pins: 0,
         unmanaged_bytes: 0,
+        unmanaged_children: 0,
         free_slots: 1000,
         total_slots: 2000,
         list_lock: LockStatus::default(),

@@ -148,6 +148,18 @@ fn a_child_that_cannot_be_managed_is_named_once_and_counted() {
     assert_eq!(lines, named);
     let quiet = run(&["--quiet"]);
     assert_eq!((&*quiet.told, quiet.unmanaged_children()), ("", 5));
+    // What a program with an engine has started, as `status` tells it meanwhile.
+    let asks = format!(
+        "import os, subprocess
+kept = b'1' * (40 << 20)
+subprocess.run(['{one}'], check=True)
+subprocess.run(['{}', 'status', str(os.getpid())], check=True)",
+        env!("CARGO_BIN_EXE_userswap")
+    );
+    let mut command = managed(directory.path());
+    let asked = Outcome::of(command.args(["--", "python3", "-c", &asks]), directory.path());
+    let first = asked.printed.lines().find(|line| line.contains("of RAM")).unwrap_or_default();
+    assert!(first.ends_with("1 unmanaged child"), "{}", asked.printed);
 }
 
 #[test]

@@ -34,6 +34,9 @@ pub struct Status {
     /// Memory of the process in RAM that is neither the engine's to manage nor of files.
     #[serde(default)]
     pub unmanaged_bytes: u64,
+    /// Programs that its whole job has executed that userswap could not be in.
+    #[serde(default)]
+    pub unmanaged_children: u64,
     /// Slots that can be allocated on all devices.
     pub free_slots: u64,
     /// Usable slots of all devices.

@@ -11,6 +11,7 @@ use crate::device::zram::Stored;
 use crate::state::core::Core;
 use crate::state::node::Node;
 use crate::sys::lock::LockCounts;
+use crate::sys::told::Told;
 use crate::sys::{PAGE_BYTES, process};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -48,6 +49,7 @@ impl Core {
             pins: self.devices.allowance.pins.load(Ordering::Relaxed).into(),
             unmanaged_bytes: process::anonymous_bytes()
                 .map_or(0, |bytes| bytes.saturating_sub(in_ram * PAGE_BYTES as u64)),
+            unmanaged_children: Told::ours().map_or(0, Told::children),
             free_slots: room.free.max(0) as u64,
             total_slots: room.total.max(0) as u64,
             list_lock,

@@ -9,9 +9,13 @@ use std::fs::{OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const WORDS: usize = PAGE_BYTES / 8;
+
+/// The page of this process's job.
+static OURS: OnceLock<Told> = OnceLock::new();
 
 /// The page, mapped for good.
 #[derive(Clone, Copy, Debug)]
@@ -56,6 +60,16 @@ impl Told {
         std::mem::forget(page);
         // SAFETY: the page stays mapped, and is used by atomic accesses alone.
         Self { words: unsafe { &*words } }
+    }
+
+    /// From now on it is the page of this process's job.
+    pub fn keep(self) {
+        let _ = OURS.set(self);
+    }
+
+    /// The page of this process's job; None in a program that no job's library is in.
+    pub fn ours() -> Option<&'static Self> {
+        OURS.get()
     }
 
     /// Whether a thing is told for the first time. A full table has told everything.

@@ -10,7 +10,6 @@ use userswap::internals::told::Told;
 /// Longer lines are cut.
 const LINE_BYTES: usize = 512;
 
-static TOLD: OnceLock<Told> = OnceLock::new();
 static QUIET: OnceLock<()> = OnceLock::new();
 
 /// In the constructor. A process that cannot reach what the job has told (another user's root directory) tells
@@ -21,25 +20,25 @@ pub fn start(options: &Options) {
     }
     let told = options.told.as_deref().and_then(|path| Told::open(path).ok());
     if let Some(told) = told.or_else(|| Told::alone().ok()) {
-        let _ = TOLD.set(told);
+        told.keep();
     }
 }
 
 /// Children that were executed unmanaged, of the whole job.
 pub fn unmanaged_children() -> u64 {
-    TOLD.get().map_or(0, Told::children)
+    Told::ours().map_or(0, Told::children)
 }
 
 /// Counts a child that will run unmanaged.
 pub fn count_child() {
-    if let Some(told) = TOLD.get() {
+    if let Some(told) = Told::ours() {
         told.count_child();
     }
 }
 
 /// Says a line, unless the job has said one about `subject` in this `matter`.
 pub fn tell_once(matter: u64, subject: &[u8], line: fmt::Arguments) {
-    let is_first = TOLD.get().is_some_and(|told| told.is_first(hash(matter, subject)));
+    let is_first = Told::ours().is_some_and(|told| told.is_first(hash(matter, subject)));
     if !is_first || QUIET.get().is_some() {
         return;
     }
