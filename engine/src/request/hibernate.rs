@@ -48,18 +48,10 @@ impl Core {
                 }
             }
         };
-        std::thread::scope(|scope| {
-            let blocked = Blocked::new();
-            let helper = |_| {
-                let builder = std::thread::Builder::new().name("userswap-out".into());
-                // With fewer threads it only takes longer.
-                builder.spawn_scoped(scope, work).ok()
-            };
-            let helpers: Vec<_> =
-                (1..self.readers().min(batches.len() as u32)).filter_map(helper).collect();
+        let helpers = self.readers().min(batches.len() as u32).saturating_sub(1);
+        thread::helped("userswap-out", helpers, &work, || {
+            let _blocked = Blocked::new();
             work();
-            thread::join_all(helpers);
-            drop(blocked);
         });
         self.release_written();
         // Compressed memory is memory.

@@ -69,18 +69,10 @@ impl Core {
             stopping: AtomicBool::new(false),
             failure: Lock::new(None),
         };
-        std::thread::scope(|scope| {
-            let blocked = Blocked::new();
-            let helpers = self.readers().min(map.count().div_ceil(READ_PAGES)).max(1) - 1;
-            let helper = |_| {
-                let builder = std::thread::Builder::new().name("userswap-back".into());
-                // With fewer threads it only takes longer.
-                builder.spawn_scoped(scope, || Reader::new(&shared).run(None)).ok()
-            };
-            let helpers: Vec<_> = (0..helpers).filter_map(helper).collect();
-            drop(blocked);
+        let helpers = self.readers().min(map.count().div_ceil(READ_PAGES)).saturating_sub(1);
+        let read = || Reader::new(&shared).run(None);
+        thread::helped("userswap-back", helpers, &read, || {
             Reader::new(&shared).run(Some(between));
-            thread::join_all(helpers);
         });
         let failure = shared.failure.lock().take();
         failure.map_or(Ok(()), Err)

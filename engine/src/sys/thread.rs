@@ -3,14 +3,14 @@
 //! One that panics ends the process: what it owned would stay owned, and a fault that waits for it would wait for ever, in a
 //! program that only looks alive. None takes a lock of the standard library's: where `main` is Rust's, a thread of its own
 //! takes one as it begins and as it ends, and the child of a fork at such a moment could start no thread.
+use super::signal::Blocked;
 use super::{futex, process, untraced};
 use std::ffi::{CString, c_void};
 use std::io;
 use std::mem::MaybeUninit;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::thread::ScopedJoinHandle;
 
 /// As the standard library gives its own, in bytes.
 const STACK_BYTES: usize = 2 << 20;
@@ -96,11 +96,22 @@ impl Thread {
     }
 }
 
-/// Waits for helpers to their very end, where they have the standard library's locks: a fork may follow at once.
-pub fn join_all(helpers: Vec<ScopedJoinHandle<'_, ()>>) {
-    for helper in helpers {
-        helper.join().unwrap_or_else(|panic| resume_unwind(panic));
-    }
+/// Does some work on `helpers` threads more, of that name, besides what the caller does meanwhile, and waits for all. With
+/// fewer threads it only takes longer. None is interrupted by a signal, and all are waited for to their very end, where they
+/// have the standard library's locks: a fork may follow at once.
+pub fn helped(name: &str, helpers: u32, work: &(impl Fn() + Sync), own: impl FnOnce()) {
+    std::thread::scope(|scope| {
+        let blocked = Blocked::new();
+        let helper = |_| {
+            let builder = std::thread::Builder::new().name(name.into());
+            builder.spawn_scoped(scope, || guarded(work)).ok()
+        };
+        let helpers: Vec<_> = (0..helpers).filter_map(helper).collect();
+        drop(blocked);
+        guarded(own);
+        // What panics has ended the process.
+        helpers.into_iter().for_each(|helper| _ = helper.join());
+    });
 }
 
 /// What the thread runs.
@@ -118,6 +129,12 @@ extern "C" fn run<F: FnOnce()>(start: *mut c_void) -> *mut c_void {
 fn work(body: impl FnOnce(), stage: &AtomicU32) {
     stage.store(RUNNING, Ordering::Release);
     futex::wake_all(stage);
+    guarded(body);
+    stage.store(ENDED, Ordering::Release);
+}
+
+/// Does what must not end halfway: a panic ends the process.
+fn guarded(body: impl FnOnce()) {
     // What it would leave behind is not looked at again.
     if catch_unwind(AssertUnwindSafe(body)).is_err() {
         process::say(&[
@@ -125,13 +142,13 @@ fn work(body: impl FnOnce(), stage: &AtomicU32) {
         ]);
         process::abort();
     }
-    stage.store(ENDED, Ordering::Release);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::os::unix::process::ExitStatusExt;
+    use std::panic::resume_unwind;
     use std::process::Command;
 
     /// Set for the process that panics.
@@ -139,16 +156,26 @@ mod tests {
 
     #[test]
     fn a_thread_that_panics_ends_the_process_and_says_so() {
-        if std::env::var_os(PANICS).is_some() {
-            let panics = || resume_unwind(Box::new("as a broken assertion would"));
-            return Thread::spawn("panics", panics).unwrap().join();
+        let panics = || resume_unwind(Box::new("as a broken assertion would"));
+        // What a caller catches is the end all the same.
+        let caught = |helpers, own: &dyn Fn()| {
+            _ = catch_unwind(AssertUnwindSafe(|| helped("panics", helpers, &panics, own)));
+        };
+        match std::env::var(PANICS).as_deref() {
+            Ok("thread") => return Thread::spawn("panics", panics).unwrap().join(),
+            Ok("helper") => return caught(1, &|| {}),
+            Ok("caller") => return caught(0, &panics),
+            _ => {}
         }
         let name = "sys::thread::tests::a_thread_that_panics_ends_the_process_and_says_so";
-        let mut again = Command::new(std::env::current_exe().unwrap());
-        let ended = again.args(["--exact", name, "--nocapture"]).env(PANICS, "1").output().unwrap();
-        assert_eq!(ended.status.signal(), Some(libc::SIGABRT), "{ended:?}");
-        let said = String::from_utf8_lossy(&ended.stderr);
-        assert!(said.contains("a thread of the engine panicked"), "{said}");
+        for which in ["thread", "helper", "caller"] {
+            let mut again = Command::new(std::env::current_exe().unwrap());
+            let ended = again.args(["--exact", name, "--nocapture"]).env(PANICS, which).output();
+            let ended = ended.unwrap();
+            assert_eq!(ended.status.signal(), Some(libc::SIGABRT), "{which}: {ended:?}");
+            let said = String::from_utf8_lossy(&ended.stderr);
+            assert!(said.contains("a thread of the engine panicked"), "{which}: {said}");
+        }
     }
 
     #[test]
