@@ -2,9 +2,11 @@
 //! status that env(1) would have, and leaves nothing behind.
 
 use std::fs;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
@@ -108,6 +110,7 @@ fn words_that_do_not_exist_are_refused_with_those_that_do() {
         (&["--swap", "zram:1G,tier=0", "--swap", "/var/tmp"], &["\"/var/tmp\" has no tier"]),
         (&["--swap", "/var/tmp,tier=1"], &["/var/tmp,tier=1", "of tier 0", "without a gap"]),
         (&["--swap", "/var/tmp,tier=16"], &["tier=16", "0 to 15"]),
+        (&["--swap", "zram:1G,algo=lzo"], &["algo=lzo", "use algo=lz4 or algo=zstd"]),
     ] {
         let all: Vec<&str> =
             ["run"].iter().chain(words).chain(&["--", "echo", "ran"]).copied().collect();
@@ -168,6 +171,26 @@ fn a_swap_directory_that_does_not_exist_is_refused() {
         &[swap, "no such directory", "create"],
     );
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_server_that_never_answers_is_refused_within_a_minute() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let swap = format!("redis://{address}/a:64M");
+    let is_waited_for = || {
+        let started = Instant::now();
+        let parts = ["timed out", "start the server"];
+        refused(&["run", "--swap", &swap, "--", "echo", "ran"], 2, &parts);
+        assert!(started.elapsed() < Duration::from_secs(60), "{:?}", started.elapsed());
+    };
+    // The kernel connects, and nobody says a word.
+    is_waited_for();
+    // From now on the kernel does not answer either: nobody takes the connections that there are.
+    let connect = || TcpStream::connect_timeout(&address, Duration::from_secs(1)).ok();
+    let waiting: Vec<_> = std::iter::from_fn(connect).collect();
+    assert!(!waiting.is_empty());
+    is_waited_for();
 }
 
 #[test]

@@ -311,6 +311,56 @@ fn pages_move_from_tier_to_tier() {
 }
 
 #[test]
+fn pages_that_are_read_come_back_to_a_tier_that_has_room_again() {
+    limit(60);
+    for way in WAYS {
+        let engine = engine_on(way, &["mem:24M,tier=0", "mem:128M,tier=1"]);
+        let (first, _) = paged_out(&engine, 5500, 1);
+        let (region, pages) = paged_out(&engine, 6000, 2);
+        drop(first);
+        let before = used(&engine, 0);
+        assert!(before < 4500, "{before}");
+        // Only read: they would go back to where they came from for nothing.
+        pages.check_all(2);
+        region.page_out(0..region.len()).unwrap();
+        let (promoted, now) = (engine.counters().swap_promoted, used(&engine, 0));
+        assert!(promoted > 500 && now > before + 500, "{promoted} {before} {now}");
+        pages.check_all(2);
+        // It is full: what comes and goes in order makes nothing move on.
+        let before = engine.counters().swap_demoted;
+        for _ in 0..3 {
+            pages.check_all(2);
+        }
+        region.page_out(0..region.len()).unwrap();
+        let demoted = engine.counters().swap_demoted - before;
+        assert!(demoted < 1000, "{demoted}");
+        drop(region);
+        assert_nothing_lost(&engine);
+    }
+}
+
+#[test]
+fn what_two_tiers_have_no_room_for_is_on_a_server() {
+    limit(60);
+    let server = Redis::start(&[]);
+    for way in WAYS {
+        let far = server.spec("a:64M,tier=2");
+        let engine = engine_on(way, &["zram:8M,tier=0", "mem:16M,tier=1", &far]);
+        let (region, pages) = paged_out(&engine, 48 * MIB / PAGE, 3);
+        let in_use = [0, 1, 2].map(|device| used(&engine, device));
+        assert!(in_use.iter().all(|slots| *slots > 500), "{way:?}: {in_use:?}");
+        assert!(server.slots() as usize >= pages.count - 24 * MIB / PAGE, "{way:?}: {in_use:?}");
+        write_thirds(pages, 3);
+        check_thirds(pages, 0..pages.count, 3);
+        assert_nothing_lost(&engine);
+        drop(region);
+        let is_empty = || used(&engine, 2) == 0 && server.slots() == 0;
+        eventually("what is free is deleted", is_empty);
+        assert_nothing_lost(&engine);
+    }
+}
+
+#[test]
 fn a_child_has_its_own_devices_in_the_tiers_of_its_parents() {
     alone(60, || {
         let engine = engine_on(WAYS[0], &["mem:20M,tier=0", "mem:128M,tier=1"]);

@@ -122,6 +122,59 @@ fn content_is_on_a_plain_device_and_not_on_an_encrypted_one() {
     }
 }
 
+/// What is looked for on servers.
+pub const MARK: &str = "a secret";
+
+/// The word of a page that is the mark.
+const MARKED: usize = WORDS / 2;
+
+/// Fills pages, with the mark in each.
+pub fn mark(pages: Pages) {
+    for page in 0..pages.count {
+        pages.fill(page, 5);
+        pages.write(page, MARKED, u64::from_ne_bytes(MARK.as_bytes().try_into().unwrap()));
+    }
+}
+
+/// Checks that they are as they were filled, and takes the marks away.
+pub fn check_marked(pages: Pages) {
+    let mark = u64::from_ne_bytes(MARK.as_bytes().try_into().unwrap());
+    for page in 0..pages.count {
+        assert_eq!(pages.read(page, MARKED), mark, "page {page}");
+        pages.write(page, MARKED, word(5, page, MARKED));
+        pages.check(page, 5);
+    }
+}
+
+#[test]
+fn a_server_can_read_the_pages_of_a_plain_device_and_not_of_an_encrypted_one() {
+    limit(60);
+    let marks = format!(
+        "local found = 0
+        for _, key in ipairs(redis.call('KEYS', KEYS[1])) do
+            for _, text in ipairs(redis.call('HGETALL', key)) do
+                if string.find(text, '{MARK}', 1, true) then found = found + 1 end
+            end
+        end
+        return found"
+    );
+    with_each_kind(|server| {
+        for way in WAYS {
+            for (encrypt, readable) in [("", "500"), (",encrypt", "0")] {
+                let engine = engine_on(way, &[&server.spec(&format!("a:64M{encrypt}"))]);
+                let region = engine.map(500 * PAGE).unwrap();
+                let pages = Pages::of(&region);
+                mark(pages);
+                region.page_out(0..region.len()).unwrap();
+                assert_eq!(server.slots(), 500, "{way:?}: every page is there");
+                assert_eq!(server.eval(&marks, "*"), readable, "{way:?}{encrypt}");
+                check_marked(pages);
+                audit(&engine);
+            }
+        }
+    });
+}
+
 #[test]
 fn threads_that_read_and_write_see_their_own_pages_only() {
     const THREADS: usize = 4;

@@ -355,6 +355,39 @@ fn a_cluster_spreads_pages_and_moves_them_while_they_are_used() {
 }
 
 #[test]
+fn a_cluster_that_grows_beyond_the_machine_gets_no_readable_page_there() {
+    limit(120);
+    let start = |options: &[&str]| {
+        Redis::start(&[options, &["--bind", "0.0.0.0", "--protected-mode", "no"]].concat())
+    };
+    let servers = cluster_by(3, start);
+    let plain = engine_on(WAYS[1], &[&servers[0].spec("a:64M,pri=9"), "mem:64M,pri=1"]);
+    let sealed = engine_on(WAYS[1], &[&servers[0].spec("b:64M,encrypt")]);
+    // From now on the third server is said to be elsewhere, and gets all that the first had.
+    let route = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
+    route.connect("192.0.2.1:9").expect("an address beyond the loopback: connect to a network");
+    let here = route.local_addr().unwrap().ip();
+    servers[2].say(&format!("CONFIG SET cluster-announce-ip {here}"));
+    eventually("all have heard of it", || {
+        servers.iter().all(|server| server.say("CLUSTER SLOTS").contains(&here.to_string()))
+    });
+    let ids: Vec<String> = servers.iter().map(|server| server.say("CLUSTER MYID")).collect();
+    let options = format!(
+        "--cluster reshard 127.0.0.1:{} --cluster-from {} --cluster-to {} --cluster-slots 5461 --cluster-yes",
+        servers[0].port, ids[0], ids[2]
+    );
+    assert!(servers[0].say(&options).contains("Moving slot"));
+    // Of these a third would be the moved ones, beside its own.
+    let (_plain, pages) = paged_out(&plain, 12_000, 2);
+    assert!(servers[2].slots() < 2500, "{}", servers[2].slots());
+    pages.check_all(2);
+    let before = servers[2].slots();
+    let (_sealed, pages) = paged_out(&sealed, 12_000, 3);
+    assert!(servers[2].slots() - before > 4000, "{before}, {}", servers[2].slots());
+    pages.check_all(3);
+}
+
+#[test]
 fn a_server_of_a_cluster_that_dies_takes_only_its_own_pages_with_it() {
     alone(120, || {
         let mut servers = cluster(3);

@@ -1,4 +1,5 @@
-//! Clusters of which servers fall silent, die, hand slots over or hold something wrong, with one copy and with two.
+//! Clusters of which servers fall silent, die, take each other's place, hand slots over or hold something wrong, with one
+//! copy and with two.
 use crate::support::*;
 use std::time::Duration;
 use userswap::internals::PAGE_BYTES;
@@ -19,6 +20,26 @@ fn with_two_copies_a_server_of_a_cluster_can_die() {
             (2000..pages.count).for_each(|page| pages.check(page, 2));
             assert_eq!(engine.counters().pages_lost, 0);
             audit(&engine);
+        }
+    });
+}
+
+#[test]
+fn with_two_copies_a_server_of_a_cluster_can_die_while_pages_are_written() {
+    alone(120, || {
+        for way in [WAYS[1], WAYS[0]] {
+            let mut servers = cluster(3);
+            let spec = servers[0].spec("a:64M,copies=2,pri=1");
+            // What cannot be written to two servers any more goes to the other device.
+            let engine = engine_on(way, &[&spec, "mem:64M"]);
+            engine.core().devices.set_patience_ns(1_000_000);
+            churn(&engine, 40 * MIB, 2, || {
+                eventually("pages are on it", || servers[1].slots() > 500);
+                servers[1].kill();
+                eventually("writes are refused", || engine.counters().swap_bad_slots > 0);
+            });
+            let counters = engine.counters();
+            assert!(counters.pswpin > 100 && counters.pswpout > 100, "{way:?}: {counters:?}");
         }
     });
 }
@@ -81,6 +102,29 @@ fn of_two_copies_the_right_one_is_found() {
             assert_eq!(engine.counters().pages_lost, 0, "{way:?}");
             audit(&engine);
         }
+    });
+}
+
+#[test]
+fn a_replica_that_takes_a_dead_masters_place_has_its_pages() {
+    alone(120, || {
+        let mut servers = cluster_with_replicas(3);
+        let engine = engine_on(WAYS[1], &[&servers[0].spec("a:64M")]);
+        let (region, pages) = paged_out(&engine, 6000, 2);
+        assert!(servers[1].slots() > 0);
+        eventually("its replica has all of it", || servers[1].is_replicated());
+        let masters =
+            |servers: &[Redis]| servers.iter().filter(|server| server.is_master()).count();
+        assert_eq!(masters(&servers[3..]), 0);
+        servers[1].kill();
+        pages.check_all(2);
+        assert_eq!(masters(&servers[3..]), 1, "one has taken its place");
+        pages.fill_all(3);
+        region.page_out(0..region.len()).unwrap();
+        pages.check_all(3);
+        let counters = engine.counters();
+        assert_eq!((counters.swap_bad_slots, counters.pages_lost), (0, 0));
+        audit(&engine);
     });
 }
 

@@ -1,5 +1,6 @@
 //! Objects of a store as a device: pages in every way, sparse objects, what is deleted and when, forks, servers that go
 //! away, and what is refused.
+use crate::encrypt::{MARK, check_marked, mark};
 use crate::support::*;
 use std::time::Duration;
 use userswap::{Engine, Error};
@@ -53,6 +54,37 @@ fn pages_come_back_as_they_were_and_nothing_stays() {
         drop(region);
         drop(engine);
         assert!(server.names().is_empty(), "nothing is left of an engine");
+    });
+}
+
+#[test]
+fn a_store_can_read_the_pages_of_a_plain_device_and_not_of_an_encrypted_one() {
+    alone(100, || {
+        give_keys();
+        let server = S3::start();
+        let marks = |name: &String| {
+            let answer = server.ask("GET", &format!("/bucket/{name}"));
+            assert!(answer.starts_with("HTTP/1.1 200"), "{name}");
+            answer.matches(MARK).count()
+        };
+        for (way, encrypt) in [(WAYS[0], ""), (WAYS[0], ",encrypt"), (WAYS[1], ",encrypt")] {
+            let cold = server.spec(&format!("a:64M{encrypt}"));
+            let engine = engine_on(way, &[FRONT, &cold]);
+            let region = engine.map(6000 * PAGE).unwrap();
+            let pages = Pages::of(&region);
+            mark(pages);
+            eventually("full segments are objects", || {
+                region.page_out(0..region.len()).unwrap();
+                server.segments() >= 4
+            });
+            let found: usize = server.names().iter().map(marks).sum();
+            match encrypt {
+                "" => assert!(found > 3500, "{way:?}: {found}"),
+                _ => assert_eq!(found, 0, "{way:?}"),
+            }
+            check_marked(pages);
+            audit(&engine);
+        }
     });
 }
 

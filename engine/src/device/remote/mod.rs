@@ -33,6 +33,7 @@ use cluster::Cluster;
 pub(in crate::device) use keys::Copy;
 use keys::Key;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use talk::Act;
@@ -71,6 +72,30 @@ pub struct Config {
     name: String,
     /// How they are spoken to, if not in plain text.
     tls: Option<Arc<Tls>>,
+    /// To which servers pages may be written.
+    reach: Reach,
+}
+
+/// How far pages may go: a cluster can send us to servers that were none of it when it was opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Reach {
+    /// Nobody on the way can read them.
+    Anywhere,
+    /// They can be read: they stay on this machine.
+    Loopback,
+}
+
+impl Reach {
+    fn of(is_encrypted: bool, scheme: Scheme) -> Self {
+        match scheme {
+            Scheme::Plain if !is_encrypted => Self::Loopback,
+            Scheme::Plain | Scheme::Tls => Self::Anywhere,
+        }
+    }
+
+    fn includes(self, address: SocketAddr) -> bool {
+        self == Self::Anywhere || address.ip().is_loopback()
+    }
 }
 
 impl std::fmt::Debug for Remote {

@@ -7,7 +7,7 @@ use super::tls::Tls;
 use super::tls::files::OF_REDIS;
 use super::tls::trust::{Remedies, Trust};
 use super::wire::{Reply, Wire, nonsense};
-use super::{Address, Config, Copies, Copy, Part, Remote};
+use super::{Address, Config, Copies, Copy, Part, Reach, Remote};
 use crate::base::open_error::OpenError;
 use crate::base::size::ByteSize;
 use crate::device::spec::SwapSpec;
@@ -111,7 +111,8 @@ struct Information {
 pub fn open(spec: &SwapSpec, address: &Address, bytes: u64) -> Result<Opened, OpenError> {
     let refuse = |reason: String| OpenError::Remote { path: path_of(address), reason };
     let addresses = resolve(address).map_err(refuse)?;
-    check_privacy(spec, address.scheme, &addresses).map_err(refuse)?;
+    let reach = Reach::of(spec.encrypt, address.scheme);
+    check_privacy(reach, &addresses).map_err(refuse)?;
     let slots = (bytes / PAGE_BYTES as u64).min(u64::from(DEVICE_SLOTS)) as u32;
     let engine = number().map_err(|error| refuse(format!("no random numbers: {error}")))?;
     let config = Config {
@@ -128,8 +129,9 @@ pub fn open(spec: &SwapSpec, address: &Address, bytes: u64) -> Result<Opened, Op
         engine,
         name: name(engine),
         tls: tls(address, &addresses).map_err(refuse)?,
+        reach,
     };
-    connect(spec, config, &addresses, bytes).map_err(refuse)
+    connect(config, &addresses, bytes).map_err(refuse)
 }
 
 fn tls(address: &Address, found: &[SocketAddr]) -> Result<Option<Arc<Tls>>, String> {
@@ -202,31 +204,22 @@ fn resolve(address: &Address) -> Result<Vec<SocketAddr>, String> {
     Ok(all)
 }
 
-fn check_privacy(spec: &SwapSpec, scheme: Scheme, addresses: &[SocketAddr]) -> Result<(), String> {
-    if scheme == Scheme::Tls {
-        return Ok(());
-    }
-    let is_near = |address: &&SocketAddr| address.ip().is_loopback();
-    match addresses.iter().find(|address| !is_near(address)) {
-        Some(far) if !spec.encrypt => Err(format!(
+fn check_privacy(reach: Reach, addresses: &[SocketAddr]) -> Result<(), String> {
+    match addresses.iter().find(|address| !reach.includes(**address)) {
+        Some(far) => Err(format!(
             "pages would be readable on the way to {}: add encrypt after it, run with --encrypt, or write rediss://",
             far.ip()
         )),
-        _ => Ok(()),
+        None => Ok(()),
     }
 }
 
-fn connect(
-    spec: &SwapSpec,
-    config: Config,
-    addresses: &[SocketAddr],
-    bytes: u64,
-) -> Result<Opened, String> {
+fn connect(config: Config, addresses: &[SocketAddr], bytes: u64) -> Result<Opened, String> {
     let io = |error: io::Error| explain(&config, &error);
     let first = Cluster::single(addresses[0]).map_err(io)?;
     let information = ask(&first, &config).map_err(io)?;
     let cluster = match (information.is_cluster, addresses, config.copies) {
-        (true, ..) => join(spec, &config, addresses)?,
+        (true, ..) => join(&config, addresses)?,
         (false, [_], Copies::One) => {
             check(&information)?;
             first
@@ -266,12 +259,12 @@ fn too_small(config: &Config, information: &Information, bytes: u64) -> Option<S
 }
 
 /// The servers of a cluster, each of which is looked at.
-fn join(spec: &SwapSpec, config: &Config, addresses: &[SocketAddr]) -> Result<Cluster, String> {
+fn join(config: &Config, addresses: &[SocketAddr]) -> Result<Cluster, String> {
     let io = |error: io::Error| explain(config, &error);
     let cluster = Cluster::of(addresses).map_err(io)?;
     survey(&cluster, config).map_err(io)?;
     let all: Vec<SocketAddr> = cluster.addresses().collect();
-    check_privacy(spec, config.address.scheme, &all)?;
+    check_privacy(config.reach, &all)?;
     if all.len() < 2 && config.copies == Copies::Two {
         return Err("is a cluster of one server: leave copies=2 out, or add servers".to_owned());
     }

@@ -198,6 +198,11 @@ impl Remote {
         words: &[SlotWord],
     ) -> io::Result<Ended> {
         let server = self.cluster.server(target.server);
+        // What is there already can be read and kept: it went there without us.
+        let is_far = || server.address().is_some_and(|it| !self.config.reach.includes(it));
+        if matches!(act, Act::Write { .. }) && is_far() {
+            return Ok(Ended::Badly(io::Error::from_raw_os_error(libc::EPERM)));
+        }
         let order = Order { act, copy, asking: target.asking };
         let outcome = server.converse(&self.config, act.purpose(), &mut |wire| {
             for word in words {

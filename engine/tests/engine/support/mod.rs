@@ -30,7 +30,7 @@ pub use process::{
     stay_on, stop,
 };
 pub use proxy::Proxy;
-pub use redis::{Redis, STARTS, cluster, cluster_by, with_each_kind};
+pub use redis::{Redis, STARTS, cluster, cluster_by, cluster_with_replicas, with_each_kind};
 #[cfg(feature = "s3")]
 pub use s3::{S3, spec as s3_spec};
 #[cfg(feature = "s3")]

@@ -141,6 +141,19 @@ impl Redis {
         self.say_words(["EVAL", count, "0"]).parse().unwrap()
     }
 
+    /// Whether it takes writes of its own.
+    pub fn is_master(&self) -> bool {
+        self.say("INFO replication").contains("role:master")
+    }
+
+    /// Whether its replica has all that it has.
+    pub fn is_replicated(&self) -> bool {
+        let said = self.say("INFO replication");
+        let after = |name: &str| said.split_once(name)?.1.split([',', '\r']).next();
+        let copied = after("state=online,offset=");
+        copied.is_some() && copied == after("master_repl_offset:")
+    }
+
     /// Ends it at once.
     pub fn kill(&mut self) {
         self.process.kill().unwrap();
@@ -164,8 +177,20 @@ pub fn cluster(servers: usize) -> Vec<Redis> {
     cluster_by(servers, Redis::start)
 }
 
+/// The same of masters that have a replica each: these come after them.
+pub fn cluster_with_replicas(masters: usize) -> Vec<Redis> {
+    // A replica is there at once, and not after five seconds in which others could come.
+    let start =
+        |options: &[&str]| Redis::start(&[options, &["--repl-diskless-sync-delay", "0"]].concat());
+    joined(2 * masters, start, "1")
+}
+
 /// The same of servers that are started so.
 pub fn cluster_by(servers: usize, start: impl Fn(&[&str]) -> Redis) -> Vec<Redis> {
+    joined(servers, start, "0")
+}
+
+fn joined(servers: usize, start: impl Fn(&[&str]) -> Redis, replicas: &str) -> Vec<Redis> {
     let options = ["--cluster-enabled", "yes", "--cluster-require-full-coverage", "no"];
     let timeout = ["--cluster-node-timeout", "2000"];
     let all: Vec<Redis> =
@@ -173,7 +198,7 @@ pub fn cluster_by(servers: usize, start: impl Fn(&[&str]) -> Redis) -> Vec<Redis
     let addresses = all.iter().map(|server| format!("127.0.0.1:{}", server.port));
     let output = all[0]
         .cli()
-        .args(["--cluster", "create", "--cluster-yes", "--cluster-replicas", "0"])
+        .args(["--cluster", "create", "--cluster-yes", "--cluster-replicas", replicas])
         .args(addresses)
         .output()
         .unwrap();
