@@ -66,19 +66,20 @@ impl Devices {
         self.list().any(|device| self.is_in_front(device) && self.has_room_behind(device))
     }
 
-    /// Whether a page that has a slot, and leaves as it came, had better go to compressed memory in front of its device: that
-    /// has room, without others having to move on, and holds what compresses.
+    /// Whether a page that has a slot, and leaves as it came, had better go to a device in front of its own: one that has room
+    /// without others having to move on, and of compressed memory one that holds what compresses.
     pub(crate) fn promotes(&self, slot: Slot) -> bool {
-        if !self.has_compressed() || self.device_of(slot).is_compressed() {
-            return false;
-        }
         let from = self.id_of(self.under(slot)).0;
-        self.allowance.room().is_idle()
-            && self.list().any(|front| {
-                front.is_compressed()
-                    && self.behind(front) >> from & 1 == 1
-                    && front.stored().is_some_and(|stored| stored.is_small())
-            })
+        self.list().any(|front| {
+            self.behind(front) >> from & 1 == 1
+                && front.stored().is_none_or(|stored| stored.is_small())
+                && self.has_idle_room(front)
+        })
+    }
+
+    fn has_idle_room(&self, front: &Device) -> bool {
+        let [slots, memory] = self.rooms(front);
+        slots.is_some_and(Room::is_idle) && memory.is_none_or(Room::is_idle)
     }
 
     fn has_room_behind(&self, front: &Device) -> bool {

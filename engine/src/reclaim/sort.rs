@@ -44,7 +44,7 @@ impl Core {
         scratch.count = dirty;
     }
 
-    /// Whether a clean page is to leave as one that has changed, to compressed memory in front of its device.
+    /// Whether a clean page is to leave as one that has changed, to a device in front of its own.
     fn promotes(&self, slot: Slot) -> bool {
         let promotes = self.devices.promotes(slot);
         count(&self.counters.swap_promoted, promotes.into());
