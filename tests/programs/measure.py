@@ -33,6 +33,7 @@ class Run:
     peak_tree_bytes: int = 0   # of all together
     managed: int = 0           # bytes that engines managed, in RAM and in swap, when there were most
     unmanaged: int = 0         # anonymous bytes beside them then
+    shared: int = 0            # the most shared memory of one process, such as a heap that is mapped several times
     engaged: bool = False      # whether a process had an engine
     left: list = dataclasses.field(default_factory=list)
     stats: list = dataclasses.field(default_factory=list)
@@ -73,6 +74,11 @@ def anonymous_bytes(pid):
     """Resident and swapped memory of a process that is not of files."""
     status = slurp(f"/proc/{pid}/status")
     return sum(int(number) << 10 for number in re.findall(r"^(?:RssAnon|VmSwap):\s+(\d+) kB", status, re.M))
+
+
+def shared_bytes(pid):
+    """Resident shared memory of a process, which no engine manages."""
+    return sum(int(number) << 10 for number in re.findall(r"^RssShmem:\s+(\d+) kB", slurp(f"/proc/{pid}/status"), re.M))
 
 
 def unmanaged_bytes(pid):
@@ -141,6 +147,7 @@ class ShareSampler(Sampler):
             # Before the children of a status command join them.
             for pid in descendants(os.getpid()):
                 outside, is_engaged = unmanaged_bytes(pid)
+                self.run_.shared = max(self.run_.shared, shared_bytes(pid))
                 if is_engaged:
                     self.run_.engaged = True
                     managed += managed_bytes(self.userswap, pid, self.environment)

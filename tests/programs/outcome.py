@@ -72,9 +72,11 @@ def unmanaged(native, run, budget):
     part = share(run)
     if part is None and not run.stats and native.peak_bytes > 2 * budget:
         part = 0.0
-    if part is not None and part < SHARE_LEAST:
+    is_shared = run.shared > max(run.managed + run.unmanaged, budget)
+    if is_shared or part is not None and part < SHARE_LEAST:
         said = any("manage" in line or "outside the budget" in line for line in messages(run))
-        return Verdict("unmanaged, said" if said else "unmanaged, silent", not said, f"{part:.0%} managed")
+        detail = f"{run.shared >> 20} MiB of shared memory" if is_shared else f"{part:.0%} managed"
+        return Verdict("unmanaged, said" if said else "unmanaged, silent", not said, detail)
     return None
 
 
