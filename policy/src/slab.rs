@@ -74,38 +74,54 @@ impl Class {
         (self.block_bytes() * BLOCKS_MIN).next_multiple_of(SLAB_BYTES_MIN)
     }
 
-    fn blocks(self) -> u32 {
-        (self.slab_bytes() / self.block_bytes()) as u32
+    /// A slab with all of its blocks free.
+    pub fn slab(self) -> Slab {
+        Slab::new(self.block_bytes(), self.slab_bytes())
     }
 }
 
 /// Which blocks of a slab are in use.
 #[derive(Debug)]
 pub struct Slab {
-    class: Class,
+    block_bytes: usize,
     free: bits::Set,
+    blocks: u32,
     used: u32,
+    /// No block from here on was ever in use.
+    fresh: u32,
+}
+
+/// A block that was free.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Taken {
+    /// Its first byte, counted from the slab's.
+    pub byte: usize,
+    /// It was never in use.
+    pub is_fresh: bool,
 }
 
 impl Slab {
-    /// All blocks are free.
-    pub fn new(class: Class) -> Self {
-        Self { class, free: bits::Set::full(class.blocks()), used: 0 }
+    /// All blocks are free; there is at least one.
+    pub fn new(block_bytes: usize, slab_bytes: usize) -> Self {
+        let blocks = (slab_bytes / block_bytes) as u32;
+        Self { block_bytes, free: bits::Set::full(blocks), blocks, used: 0, fresh: 0 }
     }
 
-    /// Takes the first free block; returns its first byte, counted from the slab's, or None in a full slab.
-    pub fn take(&mut self) -> Option<usize> {
+    /// Takes the first free block; None in a full slab.
+    pub fn take(&mut self) -> Option<Taken> {
         let block = self.free.next_cyclic(0)?;
         self.free.remove(block);
         self.used += 1;
-        Some(block as usize * self.class.block_bytes())
+        let is_fresh = block >= self.fresh;
+        self.fresh = self.fresh.max(block + 1);
+        Some(Taken { byte: block as usize * self.block_bytes, is_fresh })
     }
 
     /// Whether a block that is in use begins at this byte.
     pub fn is_used(&self, byte: usize) -> bool {
-        let block = byte / self.class.block_bytes();
-        byte.is_multiple_of(self.class.block_bytes())
-            && block < self.class.blocks() as usize
+        let block = byte / self.block_bytes;
+        byte.is_multiple_of(self.block_bytes)
+            && block < self.blocks as usize
             && !self.free.contains(block as u32)
     }
 
@@ -115,7 +131,7 @@ impl Slab {
     /// No block that is in use begins there.
     pub fn put(&mut self, byte: usize) {
         assert!(self.is_used(byte), "a block in use begins at {byte}");
-        self.free.insert((byte / self.class.block_bytes()) as u32);
+        self.free.insert((byte / self.block_bytes) as u32);
         self.used -= 1;
     }
 
@@ -126,7 +142,7 @@ impl Slab {
 
     /// Whether no block is free.
     pub fn is_full(&self) -> bool {
-        self.used == self.class.blocks()
+        self.used == self.blocks
     }
 }
 
@@ -175,12 +191,15 @@ mod tests {
             steps in prop::collection::vec((any::<bool>(), any::<prop::sample::Index>()), 1..300),
         ) {
             let class = Class::from_index(class);
-            let (mut slab, mut model) = (Slab::new(class), BTreeSet::new());
+            let (mut slab, mut model) = (class.slab(), BTreeSet::new());
+            let blocks = class.slab_bytes() / class.block_bytes();
+            let mut ever = BTreeSet::new();
             for (takes, choice) in steps {
                 if takes {
-                    let free = (0..class.blocks() as usize).map(|block| block * class.block_bytes());
+                    let free = (0..blocks).map(|block| block * class.block_bytes());
                     let first = free.clone().find(|byte| !model.contains(byte));
-                    prop_assert_eq!(slab.take(), first);
+                    let taken = first.map(|byte| Taken { byte, is_fresh: ever.insert(byte) });
+                    prop_assert_eq!(slab.take(), taken);
                     model.extend(first);
                 } else if !model.is_empty() {
                     let byte = *choice.get(&model.iter().copied().collect::<Vec<_>>());
@@ -190,7 +209,7 @@ mod tests {
                     prop_assert!(!slab.is_used(byte));
                 }
                 prop_assert_eq!(slab.is_empty(), model.is_empty());
-                prop_assert_eq!(slab.is_full(), model.len() == class.blocks() as usize);
+                prop_assert_eq!(slab.is_full(), model.len() == blocks);
                 prop_assert!(model.iter().all(|byte| slab.is_used(*byte)));
             }
         }

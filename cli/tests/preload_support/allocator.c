@@ -22,8 +22,14 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct header *freed[CLASSES];
 static char *chunk;
 static size_t left;
+static volatile char *first;
 
-static void prepare(void) { pthread_mutex_lock(&lock); }
+// Looks at its memory, which may have left: handlers of fork run before the engine stops for it.
+static void prepare(void) {
+    pthread_mutex_lock(&lock);
+    for (size_t at = 0; first && at < CHUNK; at += 4096)
+        (void)first[at];
+}
 static void after(void) { pthread_mutex_unlock(&lock); }
 __attribute__((constructor)) static void start(void) { pthread_atfork(prepare, after, after); }
 
@@ -43,6 +49,8 @@ static void *take(size_t bytes) {
             if (chunk == MAP_FAILED)
                 _exit(65);
             left = grown;
+            if (!first)
+                first = chunk;
         }
         block = (struct header *)chunk;
         chunk += whole;

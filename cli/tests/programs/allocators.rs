@@ -315,3 +315,15 @@ fn a_program_whose_main_thread_has_ended_ends_with_its_last_one() {
         }
     }
 }
+
+#[test]
+fn blocks_of_a_size_that_is_asked_for_often_take_what_they_need() {
+    let directory = directory();
+    let program = compile_with(directory.path(), "sizes.c", "sizes", &["-pthread"]);
+    assert_eq!(succeed(&mut Command::new(&program)), "exact\n", "natively");
+    gives_exact_results(&program);
+    let taken = succeed(run("1G", "thread").arg(&program).arg("memory"));
+    let bytes: usize = taken.trim().parse().unwrap();
+    // A size class above 4 KiB would be 5 KiB.
+    assert!((4368..4600).contains(&bytes), "{bytes}");
+}

@@ -5,7 +5,7 @@
 //! Which code asks for a new one is told by the address that the call returns to, which only a naked
 //! function can see: each entry point passes it on as one more argument. The entry points are as safe as
 //! the functions that they stand in for.
-use super::{elsewhere, huge, mimalloc};
+use super::{elsewhere, exact, huge, mimalloc};
 use crate::abi::allocator::is_foreign;
 use crate::abi::callers::{self, entry};
 use crate::abi::native::ALIGN_NATURAL;
@@ -49,6 +49,13 @@ extern "C" fn serve_calloc(count: usize, each: usize, caller: usize) -> *mut c_v
         return unsafe { elsewhere::calloc(count, each) };
     }
     let Some(bytes) = count.checked_mul(each) else { return refuse(ENOMEM) };
+    if let Some((block, is_zero)) = exact::allocate(bytes) {
+        if !is_zero {
+            // SAFETY: the block has that many bytes.
+            unsafe { block.write_bytes(0, bytes) };
+        }
+        return block;
+    }
     // SAFETY: any size may be asked for.
     managed(bytes, ALIGN_NATURAL, || unsafe { mi::mi_zalloc(bytes) })
 }
@@ -65,6 +72,10 @@ extern "C" fn serve_realloc(block: *mut c_void, bytes: usize, caller: usize) -> 
         // SAFETY: the caller gives the block up.
         unsafe { give_back(block) };
         return std::ptr::null_mut();
+    }
+    if let Some(old_bytes) = exact::bytes_of(block as usize) {
+        let fits = bytes <= old_bytes && bytes > old_bytes / 2;
+        return if fits { block } else { copy_to_new(block, old_bytes, bytes) };
     }
     if huge::is_candidate(block as usize) {
         return realloc_huge(block, bytes);
@@ -198,6 +209,9 @@ extern "C" fn serve_pvalloc(bytes: usize, caller: usize) -> *mut c_void {
 /// Any size, in managed memory.
 #[inline]
 fn managed_malloc(bytes: usize) -> *mut c_void {
+    if let Some((block, _)) = exact::allocate(bytes) {
+        return block;
+    }
     // SAFETY: any size may be asked for.
     managed(bytes, ALIGN_NATURAL, || unsafe { mi::mi_malloc(bytes) })
 }
@@ -247,18 +261,27 @@ unsafe fn give_back(block: *mut c_void) {
         // SAFETY: null, or a block that is not of ours.
         return unsafe { elsewhere::free(block) };
     }
+    if exact::free(block as usize) {
+        return;
+    }
     if huge::is_candidate(block as usize) {
         let errno = raw::errno();
         if !huge::free(block as usize) {
-            raw::say("free(): not the address of a block");
-            // SAFETY: ends the process, as glibc does.
-            unsafe { libc::abort() };
+            not_a_block();
         }
         set_errno(errno);
         return;
     }
     // SAFETY: the block is mimalloc's.
     unsafe { mi::mi_free(block) };
+}
+
+/// Ends the process, as glibc does.
+#[cold]
+pub(super) fn not_a_block() -> ! {
+    raw::say("free(): not the address of a block");
+    // SAFETY: has no conditions.
+    unsafe { libc::abort() }
 }
 
 /// cfree, which old programs still call.
@@ -276,6 +299,9 @@ pub unsafe extern "C" fn malloc_usable_size(block: *mut c_void) -> usize {
     if !elsewhere::owns(block) {
         // SAFETY: the block is one of theirs.
         return unsafe { elsewhere::malloc_usable_size(block) };
+    }
+    if let Some(bytes) = exact::bytes_of(block as usize) {
+        return bytes;
     }
     if huge::is_candidate(block as usize) {
         return huge::bytes_of(block as usize).unwrap_or(0);

@@ -118,7 +118,8 @@ fn grow(process: &Process, bytes: usize) -> Option<usize> {
     None
 }
 
-fn heap_area(process: &Process, bytes: usize) -> Option<PageRange> {
+/// Accessible memory of the arena that malloc shares out.
+pub(super) fn heap_area(process: &Process, bytes: usize) -> Option<PageRange> {
     let range = ranges::take(process, (bytes / PAGE_BYTES) as u32, ranges::HUGE_PAGES)?;
     let accessible = raw::protect(process.span_of(range), libc::PROT_READ | libc::PROT_WRITE);
     if accessible.is_ok() {
@@ -179,7 +180,8 @@ extern "C" fn on_commit(
     true
 }
 
-fn give_back(process: &Process, span: Span) {
+/// Drops the content of memory that nobody uses.
+pub(super) fn give_back(process: &Process, span: Span) {
     // free() comes here, and changes none.
     let errno = raw::errno();
     let range = process.pages_between(span.address..span.address + span.bytes);

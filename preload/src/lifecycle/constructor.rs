@@ -9,7 +9,7 @@ use crate::abi::{allocator, callers, native, next, raw, symbols, thread_end, thr
 use crate::calls::{
     self, children, held, libc_memory, signal_stacks, signals, stdio_buffers, trap,
 };
-use crate::heap::{elsewhere, fork_gate, mimalloc};
+use crate::heap::{elsewhere, exact, fork_gate, mimalloc};
 use crate::memory::{commitment, entries, starter};
 use crate::state::notices;
 use crate::state::process::Process;
@@ -146,6 +146,7 @@ fn start(text: &str) -> Result<(), String> {
     mimalloc::prepare();
     let process = Process::new(options, arena, member).publish();
     commitment::prepare(process)
+        .and_then(|()| exact::prepare(process))
         .map_err(|error| format!("no memory for the heap's tables: {error}"))?;
     stats::renew();
     fork::install();

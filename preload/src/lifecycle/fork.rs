@@ -9,7 +9,7 @@ use crate::calls::{
     aio, brackets, descriptors, detached, forks, held, in_flight, libc_memory, signal_stacks,
     stdio_buffers, trap,
 };
-use crate::heap::{fork_gate, huge, mimalloc};
+use crate::heap::{exact, fork_gate, huge, mimalloc};
 use crate::lifecycle::{confined, stats};
 use crate::memory::{
     engagement, guard, locking, own_stack, program_break, relocated, segments, starter, unmanaged,
@@ -62,6 +62,7 @@ unsafe extern "C" fn prepare() {
     stdio_buffers::hold();
     detached::hold();
     aio::hold();
+    exact::hold();
     mimalloc::GROWTH.hold();
     fork_gate::close();
     huge::BLOCKS.hold();
@@ -202,6 +203,7 @@ fn release(process: &Process) {
     huge::BLOCKS.release();
     fork_gate::open();
     mimalloc::GROWTH.release();
+    exact::release();
     relocated::release();
     forks::release();
 }
