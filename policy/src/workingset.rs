@@ -11,7 +11,8 @@
 //! a loop that is larger than memory most pages then stay, where a queue loses every one of them just
 //! before its use. When active pages that had to give way come back themselves, neither set fits: then only
 //! one refault in [`REGRETFUL`] is activated (bimodal insertion: Qureshi and others, ISCA 2007), until that
-//! has stopped. And the share kept for newcomers grows with activations and shrinks with each regret (as the
+//! has stopped, and each that was away far shorter than others are: a table that is probed all the time, beside data that are gone
+//! through once, leaves and comes back more often than they do. And the share kept for newcomers grows with activations and shrinks with each regret (as the
 //! target of ARC: Megiddo and Modha, FAST 2003), the faster the longer there was no regret: a program's new
 //! phase regrets nothing and finds room, while a loop, which regrets all the time, never gets that far. A page
 //! that is touched for the first time counts like an activation: what a program has just allocated it uses soon.
@@ -21,6 +22,7 @@
 
 use crate::block::{Returns, SOON_PAGES};
 use crate::looks::{Looked, Looks};
+use crate::median::Median;
 use alloc::boxed::Box;
 
 /// What a page is taken for when it is mapped.
@@ -51,6 +53,8 @@ const MAPPED_MIN: u32 = 512;
 const LOOKS_LEAST: u32 = 64;
 /// While active pages are regretted, one refault in so many is activated.
 pub const REGRETFUL: u32 = 8;
+/// And each that was away for less than one in so many parts of the median of these times.
+const NEAREST_SHARE: u64 = 3;
 /// Refaults for which one regretted page is remembered.
 const REGRET_PER_PAGE: u32 = 8;
 /// Activations and first touches without a regret, as a share of the budget, for which each of them grows the newcomers' share by one
@@ -132,6 +136,8 @@ pub struct Workingset {
     regret: u32,
     /// Refaults that were near enough.
     near: u32,
+    /// Of these.
+    distances: Median,
     /// Refaults that were activated, and first touches without room, since a page was regretted.
     streak: u32,
     /// What newcomers have beyond their minimum.
@@ -150,6 +156,7 @@ impl Default for Workingset {
             age: 0,
             regret: 0,
             near: 0,
+            distances: Median::default(),
             streak: 0,
             growth: 0,
             witnesses: alloc::vec![u32::MAX; WITNESSES].into_boxed_slice(),
@@ -220,11 +227,14 @@ impl Workingset {
         if self.has_room(counts) {
             return Refault::Activated;
         }
-        if self.distance(shadow) > u64::from(counts.active) {
+        if distance > u64::from(counts.active) {
             return Refault::Distant;
         }
         self.near = self.near.wrapping_add(1);
-        if self.regret > 0 && !self.near.is_multiple_of(REGRETFUL) {
+        self.distances.add(distance);
+        // Distances are told to the next 64.
+        let is_nearest = distance + (1 << GRAIN_BITS) <= self.distances.get() / NEAREST_SHARE;
+        if self.regret > 0 && !is_nearest && !self.near.is_multiple_of(REGRETFUL) {
             return Refault::Regretted;
         }
         self.grow(counts);
@@ -323,166 +333,4 @@ impl Shadow {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    const FULL: Counts =
-        Counts { inactive: 616, active: 7380, unmapped: 196, budget: 8192, reserved: 300 };
-
-    fn away(workingset: &mut Workingset, pages: u32) -> Shadow {
-        let shadow = workingset.on_eviction();
-        (0..pages).for_each(|_| _ = workingset.on_eviction());
-        shadow
-    }
-
-    #[test]
-    fn a_page_away_for_less_than_the_active_pages_is_activated() {
-        let mut workingset = Workingset::default();
-        let shadow = away(&mut workingset, FULL.active - 64);
-        assert_eq!(workingset.on_refault(1, shadow, Need::Asked, FULL), Refault::Activated);
-        let shadow = away(&mut workingset, FULL.active + 64);
-        assert_eq!(workingset.on_refault(1, shadow, Need::Asked, FULL), Refault::Distant);
-    }
-
-    #[test]
-    fn what_nobody_has_asked_for_yet_is_not_activated_but_counts_as_a_sign() {
-        let grown_by = |need, expected| {
-            let mut workingset = Workingset::default();
-            let shadow = away(&mut workingset, FULL.active - 64);
-            for _ in 0..2 * FULL.budget {
-                assert_eq!(workingset.on_refault(1, shadow, need, FULL), expected);
-                // Activations count as pages that have left.
-                workingset.age = 7000;
-            }
-            workingset.demote(FULL)
-        };
-        let beside = grown_by(Need::Beside, Refault::Unproven);
-        assert_eq!(beside, grown_by(Need::Asked, Refault::Activated));
-        assert!(beside > FULL.budget / 8, "{beside}");
-        let room = Counts { active: 7379, ..FULL };
-        let refault = Workingset::default().on_refault(1, Shadow(0), Need::Beside, room);
-        assert_eq!(refault, Refault::Activated);
-    }
-
-    #[test]
-    fn pages_that_are_asked_for_soon_count_as_returns() {
-        let mut workingset = Workingset::default();
-        workingset.on_block(512, 1023);
-        for (pages, page, need, expected) in [
-            (64, 513, Need::Asked, [0, 1]),
-            (64, 2, Need::Asked, [1, 0]),
-            (64, 2, Need::Beside, [0, 0]),
-            (FULL.budget + 64, 2, Need::Asked, [0, 0]),
-        ] {
-            let shadow = away(&mut workingset, pages);
-            workingset.on_refault(page, shadow, need, FULL);
-            assert_eq!(workingset.returns.take(), expected, "{pages} {page} {need:?}");
-        }
-    }
-
-    #[test]
-    fn newcomers_are_active_as_long_as_there_is_room() {
-        let mut workingset = Workingset::default();
-        let some = Counts { active: 7379, ..FULL };
-        assert_eq!(workingset.on_first_touch(some), Activity::Active);
-        let many = Counts { active: 7380, ..FULL };
-        assert_eq!(workingset.on_first_touch(many), Activity::Inactive);
-    }
-
-    #[test]
-    fn pages_demoted_and_wanted_again_make_activation_rare() {
-        let mut workingset = Workingset::default();
-        let witness = (0..).find(|page| witness(*page).is_some()).unwrap();
-        workingset.on_demotion(witness);
-        let far = away(&mut workingset, 2 * FULL.budget);
-        assert_eq!(workingset.on_refault(witness, far, Need::Asked, FULL), Refault::Distant);
-        let near = workingset.on_eviction();
-        let outcomes = (0..64).map(|_| workingset.on_refault(witness + 1, near, Need::Asked, FULL));
-        assert_eq!(outcomes.filter(|outcome| *outcome == Refault::Activated).count(), 8);
-        // Remembered for a while, not for ever.
-        let later =
-            (0..400).map(|_| workingset.on_refault(witness + 1, near, Need::Asked, FULL)).last();
-        assert_eq!(later, Some(Refault::Activated));
-    }
-
-    #[test]
-    fn newcomers_get_more_room_the_longer_no_page_is_regretted() {
-        let mut workingset = Workingset::default();
-        let witness = (0..).find(|page| witness(*page).is_some()).unwrap();
-        let near = workingset.on_eviction();
-        let grow_by = |workingset: &mut Workingset, refaults: u32| {
-            let before = workingset.demote(FULL);
-            (0..refaults)
-                .for_each(|_| _ = workingset.on_refault(witness + 1, near, Need::Asked, FULL));
-            workingset.demote(FULL) - before
-        };
-        let streak = FULL.budget / STREAK_SHARE;
-        assert_eq!(grow_by(&mut workingset, streak - 1), 0);
-        assert_eq!(grow_by(&mut workingset, streak), streak);
-        assert_eq!(grow_by(&mut workingset, streak), 2 * streak);
-        // A single regret, and it takes as long again; what it stands for shrinks the room.
-        workingset.on_demotion(witness);
-        let before = workingset.demote(FULL);
-        workingset.on_refault(witness, near, Need::Asked, FULL);
-        assert_eq!(before - workingset.demote(FULL), SHRINK_PER_PAGE * WITNESS_SHARE);
-        assert_eq!(grow_by(&mut workingset, streak - 1), 0);
-    }
-
-    #[test]
-    fn looks_go_to_newcomers_while_demoted_pages_come_back() {
-        let mut workingset = Workingset::default();
-        let crowded = Counts { active: 8000, inactive: 100, unmapped: 92, ..FULL };
-        let first = workingset.demote_of(64, crowded);
-        assert!((48..64).contains(&first), "{first}");
-        assert_eq!(workingset.demote_of(1 << 20, crowded), workingset.demote(crowded));
-        for page in (0..).filter(|page| witness(*page).is_some()).take(100) {
-            workingset.on_demotion(page);
-            workingset.on_look(page);
-            workingset.on_activation(page);
-        }
-        assert!(workingset.demote_of(64, crowded) < 40, "newcomers are not known yet");
-        let mut newcomers = (0..).filter(|page| witness(*page).is_some()).skip(100);
-        (&mut newcomers).take(100).for_each(|page| workingset.on_look(page));
-        assert_eq!(workingset.demote_of(64, crowded), 4);
-        let room = Counts { active: 7000, inactive: 900, ..FULL };
-        assert_eq!(workingset.demote_of(64, room), 0, "newcomers have their share");
-    }
-
-    #[test]
-    fn newcomers_get_more_room_while_a_program_allocates() {
-        let mut workingset = Workingset::default();
-        let streak = FULL.budget / STREAK_SHARE;
-        let before = workingset.demote(FULL);
-        (0..2 * streak).for_each(|_| _ = workingset.on_first_touch(FULL));
-        assert_eq!(workingset.demote(FULL) - before, streak + 2);
-    }
-
-    #[test]
-    fn the_clock_goes_round_without_harm() {
-        let age = (u64::from(SHADOW_MASK) << GRAIN_BITS) + 63;
-        let mut workingset = Workingset { age, ..Workingset::default() };
-        let shadow = workingset.on_eviction();
-        assert_eq!(shadow.bits(), SHADOW_MASK);
-        (0..128).for_each(|_| _ = workingset.on_eviction());
-        assert_eq!(workingset.distance(Shadow::new(shadow.bits())), 192);
-    }
-
-    proptest! {
-        #[test]
-        fn demotion_never_asks_for_more_than_there_is(
-            inactive in 0..5000u32, active in 0..5000u32, unmapped in 0..500u32, budget in 0..10_000u32,
-            reserved in 0..2000u32,
-            activations in 0..10_000u32,
-        ) {
-            let counts = Counts { inactive, active, unmapped, budget, reserved };
-            let mut workingset = Workingset::default();
-            let shadow = workingset.on_eviction();
-            for page in 0..activations.min(3000) {
-                workingset.on_refault(page, shadow, Need::Asked, counts);
-            }
-            prop_assert!(workingset.demote(counts) <= active);
-                prop_assert!(workingset.newcomers(counts) <= budget - budget / 4);
-        }
-    }
-}
+mod tests;
