@@ -200,11 +200,16 @@ impl SwapSpec {
         SwapSpec { encrypt, ..self }
     }
 
-    /// The same device named from the root, so that it stays the same when the working directory
-    /// changes.
+    /// The same device named from the root, so that it stays the same when the working directory changes. What is a directory
+    /// ends in `/`: should it be gone by the time the device is opened, no file of its name is made.
     pub fn absolute(mut self, working_directory: &Path) -> SwapSpec {
         match &mut self.path {
-            SwapPath::Path(path) => *path = working_directory.join(&*path),
+            SwapPath::Path(path) => {
+                *path = working_directory.join(&*path);
+                if path.is_dir() {
+                    path.push("");
+                }
+            }
             SwapPath::Remote(address) => address.options.files.make_absolute(working_directory),
             SwapPath::S3(address) => address.options.files.make_absolute(working_directory),
             SwapPath::Memory | SwapPath::Compressed(_) => {}

@@ -5,10 +5,10 @@
 //! functions that they stand in for.
 use super::children::Finds::{self, At, ByPath, InSearchPath};
 use super::children::environment_for;
-use super::held::is_needed;
+use super::held::{Held, is_needed, text, values};
 use super::reading::{self, Texts};
 use crate::abi::next::next_functions;
-use crate::abi::raw;
+use crate::abi::raw::{self, Span};
 use crate::state::process::{self, Process};
 use libc::{c_char, c_int, c_void, pid_t};
 
@@ -69,6 +69,60 @@ fn repeat(strings: Strings, call: impl Fn() -> c_int) -> c_int {
     result
 }
 
+/// The C library's list of what the child of a spawn does first (posix_spawn_file_actions_t).
+#[repr(C)]
+struct FileActions {
+    allocated: c_int,
+    used: c_int,
+    actions: *const FileAction,
+    reserved: [c_int; 16],
+}
+
+/// One of them: a number for what it is, and what that needs, among it the path of a file.
+#[repr(C)]
+struct FileAction {
+    kind: c_int,
+    words: [*const c_char; 3],
+}
+
+/// Bytes of the C library's posix_spawnattr_t.
+const ATTRIBUTES_BYTES: usize = size_of::<libc::posix_spawnattr_t>();
+
+/// Keeps what the child of a spawn reads itself of its parent's memory: it has all signals blocked and no handlers, so that a
+/// page which has left would be its end by signal.
+fn for_child(
+    path: *const c_char,
+    actions: *const FileActions,
+    attributes: *const c_void,
+) -> Option<Held> {
+    if !is_needed() {
+        return None;
+    }
+    let on_stack = 0u8;
+    let attributes = Span::of(attributes, ATTRIBUTES_BYTES);
+    let mut held = Held::new(&[Span::of(&raw const on_stack, 1), attributes, text(path)]);
+    // SAFETY: null, or what the C library has made.
+    if let Some(list) = unsafe { actions.as_ref() } {
+        let used = list.used.max(0) as usize;
+        held.add(values(actions, 1));
+        held.add(values(list.actions, used));
+        for action in (0..used).map(|action| list.actions.wrapping_add(action)) {
+            // SAFETY: the list has that many.
+            let words = unsafe { (*action).words };
+            // Whatever is no path is no address of a managed string.
+            words.into_iter().for_each(|word| held.add(text(word)));
+        }
+    }
+    // The search path is among these.
+    for entry in (0..).map(|entry| environment().wrapping_add(entry)) {
+        held.add(values(entry, 1));
+        // SAFETY: the list ends with a null pointer, which has not been met yet.
+        let Some(variable) = unsafe { entry.as_ref() }.filter(|text| !text.is_null()) else { break };
+        held.add(text(*variable));
+    }
+    Some(held)
+}
+
 /// Whether the program that is executed takes the place of this one.
 enum Place {
     Same,
@@ -89,7 +143,8 @@ fn execute(strings: Strings, finds: Finds, place: Place, call: impl Fn() -> c_in
 macro_rules! repeating {
     ($(
         fn $name:ident($($argument:ident: $type:ty),* $(,)?)
-            reads $path:ident, $arguments:ident, $environment:ident, $finds:expr, $place:ident;
+            reads $path:ident, $arguments:ident, $environment:ident, $finds:expr, $place:ident
+            $(keeping $kept:expr)?;
     )+) => {
         next_functions! { $( fn $name($($argument: $type),*) -> c_int; )+ }
         mod exported {
@@ -103,7 +158,10 @@ macro_rules! repeating {
                     }
                     environment_for($path, given, $finds).call($environment, |$environment| {
                         let strings = Strings { path: $path, lists: [$arguments, $environment] };
-                        execute(strings, $finds, Place::$place, || super::$name($($argument),*))
+                        execute(strings, $finds, Place::$place, || {
+                            $(let _kept = $kept;)?
+                            super::$name($($argument),*)
+                        })
                     })
                 }
             )+
@@ -123,11 +181,13 @@ repeating! {
     fn posix_spawn(
         pid: *mut pid_t, path: *const c_char, actions: *const c_void, attributes: *const c_void,
         arguments: Texts, environment: Texts,
-    ) reads path, arguments, environment, ByPath, Other;
+    ) reads path, arguments, environment, ByPath, Other
+        keeping for_child(path, actions.cast(), attributes);
     fn posix_spawnp(
         pid: *mut pid_t, path: *const c_char, actions: *const c_void, attributes: *const c_void,
         arguments: Texts, environment: Texts,
-    ) reads path, arguments, environment, InSearchPath, Other;
+    ) reads path, arguments, environment, InSearchPath, Other
+        keeping for_child(path, actions.cast(), attributes);
 }
 
 #[unsafe(no_mangle)]

@@ -314,7 +314,8 @@ fn prepare_any(spec: &SwapSpec, default_bytes: u64) -> Result<Prepared, OpenErro
         }
         Target::Existing(found) => existing::prepare(path, &found, size)?,
     };
-    device.opened.path = path.clone();
+    // As others name it, without a `/` at its end.
+    device.opened.path = path.components().collect();
     device.opened.priority = spec.priority;
     device.opened.tier = spec.tier;
     device.opened.node = spec.node;
