@@ -6,21 +6,15 @@ mod content;
 mod history;
 mod worker;
 
-use content::Stamp;
-use std::fs::File;
 use std::io::{self, Write};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use userswap::internals::bench::memory::{Backing, Memory, Populate, Protection};
-use userswap::internals::bench::stress::{LOST, LOST_ALLOWED, WORDS, catch_lost};
+use userswap::internals::bench::stress::{LOST, LOST_ALLOWED, catch_lost};
 use userswap::internals::fd;
-pub use worker::OwnRing;
-use worker::{FILE_PAGES, SHARED_WORDS, Shared, Worker, Wrong};
-
-/// Threads that do it.
-const WORKERS: usize = 4;
+use worker::{Files, SHARED_WORDS, Shared, Worker, Wrong};
 
 /// How often a line says that all workers go on.
 const PROGRESS: Duration = Duration::from_millis(200);
@@ -36,6 +30,36 @@ pub struct Load {
     pub own_ring: OwnRing,
     /// Whether devices may lose pages.
     pub losses: Losses,
+    /// Which process of its job it is.
+    pub part: Part,
+}
+
+/// Whether the program may hand its memory to an io_uring of its own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OwnRing {
+    /// It may.
+    Used,
+    /// docs/limits.md says where not.
+    Unsafe,
+}
+
+/// Which process of its job a load is.
+#[derive(Clone, Copy, Debug)]
+pub enum Part {
+    /// The first; with what starts the others, given their load and a directory for their files.
+    First(fn(&Load, &Path) -> io::Result<Command>),
+    /// One that another load has started: small, and it fills its memory before all else.
+    Member,
+}
+
+impl Part {
+    /// Threads that do it.
+    fn workers(self) -> usize {
+        match self {
+            Self::First(_) => 4,
+            Self::Member => 1,
+        }
+    }
 }
 
 /// Whether a page may be lost.
@@ -56,38 +80,43 @@ pub fn run(load: Load, directory: &Path) -> io::Result<bool> {
         LOST_ALLOWED.store(1, Ordering::Relaxed);
         catch_lost()?;
     }
-    let file = file_of_stamps(directory)?;
+    let workers = load.part.workers();
+    let files = Files::new(directory, workers)?;
     let memory_file = fd::memory_file()?;
-    let bytes = WORKERS * SHARED_WORDS * 8;
+    let bytes = workers * SHARED_WORDS * 8;
     memory_file.set_len(bytes as u64)?;
     let backing = Backing::Shared(&memory_file, 0);
     let stamps = Memory::new(&backing, bytes, Protection::ReadWrite, Populate::AtOnce)?;
-    let done: [AtomicU64; WORKERS] = std::array::from_fn(|_| AtomicU64::new(0));
+    let done: Vec<AtomicU64> = (0..workers).map(|_| AtomicU64::new(0)).collect();
     let shared = Shared {
         words: stamps.words(),
-        file: &file,
-        own_ring: load.own_ring,
+        files: &files,
+        load,
+        directory,
         done: &done,
         verified: AtomicU64::new(0),
         forks: AtomicU64::new(0),
+        members: AtomicU64::new(0),
         refused: AtomicU64::new(0),
     };
-    let is_right = work(load, &shared)?;
+    let is_right = work(&shared)?;
     let total: u64 = done.iter().map(|done| done.load(Ordering::Relaxed)).sum();
     let number = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     writeln!(
         io::stdout(),
-        "total {total} {} {} {} {}",
+        "total {total} {} {} {} {} {}",
         number(&shared.verified),
         number(&shared.forks),
+        number(&shared.members),
         number(&shared.refused),
         number(&LOST)
     )?;
     Ok(is_right)
 }
 
-fn work(load: Load, shared: &Shared<'_>) -> io::Result<bool> {
-    let workers = (0..WORKERS).map(|id| Worker::new(id, load.seed, shared));
+fn work(shared: &Shared<'_>) -> io::Result<bool> {
+    let load = shared.load;
+    let workers = (0..shared.done.len()).map(|id| Worker::new(id, load.seed, shared));
     let workers = workers.collect::<io::Result<Vec<_>>>()?;
     let (over, wrong) = (AtomicBool::new(false), AtomicBool::new(false));
     let led = std::thread::scope(|scope| {
@@ -97,8 +126,7 @@ fn work(load: Load, shared: &Shared<'_>) -> io::Result<bool> {
             .map(|mut worker| {
                 let (over, wrong) = (&over, &wrong);
                 scope.spawn(move || {
-                    let outcome = goes_on(&mut worker, over).and_then(|()| worker.verify_all());
-                    if let Err(Wrong(text)) = outcome {
+                    if let Err(Wrong(text)) = goes_on(&mut worker, over) {
                         over.store(true, Ordering::Relaxed);
                         wrong.store(true, Ordering::Relaxed);
                         say!("stress: WRONG with seed {}: {text}", load.seed);
@@ -106,7 +134,7 @@ fn work(load: Load, shared: &Shared<'_>) -> io::Result<bool> {
                 })
             })
             .collect();
-        let (end, mut seen) = (Instant::now() + load.time, [0; WORKERS]);
+        let (end, mut seen) = (Instant::now() + load.time, vec![0; shared.done.len()]);
         while !threads.iter().all(|thread| thread.is_finished()) {
             if Instant::now() >= end {
                 over.store(true, Ordering::Relaxed);
@@ -128,36 +156,24 @@ impl Drop for Ends<'_> {
     }
 }
 
+/// To the end, when all of its pages are looked at.
 fn goes_on(worker: &mut Worker<'_>, over: &AtomicBool) -> Result<(), Wrong> {
+    if worker.is_member() {
+        worker.write_all()?;
+    }
     while !over.load(Ordering::Relaxed) {
         worker.step()?;
     }
-    Ok(())
+    worker.verify_all()
 }
 
 /// A line when every worker has done something since the last one: without it for long, one of them is stuck.
-fn tell_progress(shared: &Shared<'_>, seen: &mut [u64; WORKERS]) -> io::Result<()> {
-    let now: [u64; WORKERS] = std::array::from_fn(|id| shared.done[id].load(Ordering::Relaxed));
+fn tell_progress(shared: &Shared<'_>, seen: &mut Vec<u64>) -> io::Result<()> {
+    let now = shared.done.iter().map(|done| done.load(Ordering::Relaxed));
+    let now: Vec<u64> = now.collect();
     if now.iter().zip(&*seen).all(|(now, seen)| now > seen) {
-        *seen = now;
         writeln!(io::stdout(), "alive {}", now.iter().sum::<u64>())?;
+        *seen = now;
     }
     Ok(())
-}
-
-/// An unlinked file whose pages hold their stamps, opened with O_DIRECT where the file system has it.
-fn file_of_stamps(directory: &Path) -> io::Result<File> {
-    const O_TMPFILE: i32 = 0o20_200_000;
-    const O_DIRECT: i32 = 0o40_000;
-    let mut options = File::options();
-    let options = options.read(true).write(true);
-    let file = options.custom_flags(O_TMPFILE).open(directory)?;
-    for page in 0..FILE_PAGES {
-        let words = (0..WORDS).flat_map(|index| Stamp::of_file(page).word(index).to_ne_bytes());
-        file.write_all_at(&words.collect::<Vec<u8>>(), (page * WORDS * 8) as u64)?;
-    }
-    file.sync_all()?;
-    let name = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file));
-    let direct = File::options().read(true).custom_flags(O_DIRECT).open(name);
-    Ok(direct.unwrap_or(file))
 }

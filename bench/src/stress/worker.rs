@@ -1,21 +1,28 @@
 //! A worker: a thread with areas of its own, which does everything to them that a program may, in random order, and
 //! knows what every page must hold.
+mod files;
+mod locks;
+mod processes;
+
 use super::content::Stamp;
 use super::history::{ENTRY_WORDS, Entry, History, KEPT};
+use super::{Load, OwnRing, Part};
 use crate::random::Random;
-use std::fs::File;
+pub use files::Files;
+use locks::Held;
 use std::io;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use userswap::internals::bench::stress::{Area, Span, StressRing, in_child, lost_here, lost_since};
+use userswap::internals::bench::stress::{Area, Span, StressRing, lost_here, lost_since};
 
 /// Areas of a worker.
 pub const AREAS: usize = 3;
 
+/// Pages of the smallest area, but for a member's first ones.
+const AREA_PAGES_MIN: usize = 64;
+
 /// Pages of the largest area.
 pub const AREA_PAGES_MAX: usize = 4096;
-
-/// Pages of the file that is read.
-pub const FILE_PAGES: usize = 256;
 
 /// Words of shared memory that a worker takes: its stamps and its history.
 pub const SHARED_WORDS: usize = AREAS * AREA_PAGES_MAX + KEPT * ENTRY_WORDS;
@@ -32,29 +39,24 @@ mod advice {
     pub const PAGEOUT: i32 = 21;
 }
 
-/// Whether the program may hand its memory to an io_uring of its own.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum OwnRing {
-    /// It may.
-    Used,
-    /// docs/limits.md says where not.
-    Unsafe,
-}
-
 /// What all workers do it with.
 pub struct Shared<'a> {
     /// Stamps and histories.
     pub words: &'a [AtomicU64],
-    /// A file whose pages hold [`Stamp::of_file`], opened with O_DIRECT.
-    pub file: &'a File,
-    /// Whether io_uring is among the operations.
-    pub own_ring: OwnRing,
+    /// What is read and written.
+    pub files: &'a Files,
+    /// What they are the workers of.
+    pub load: Load,
+    /// Where a member makes files of its own.
+    pub directory: &'a Path,
     /// Operations done, by worker.
     pub done: &'a [AtomicU64],
     /// Pages found as they must be.
     pub verified: AtomicU64,
     /// Forks.
     pub forks: AtomicU64,
+    /// Members started.
+    pub members: AtomicU64,
     /// Calls that the kernel or the engine refused.
     pub refused: AtomicU64,
 }
@@ -67,6 +69,7 @@ pub struct Worker<'a> {
     id: usize,
     random: Random,
     areas: Vec<Area>,
+    locks: Vec<Held>,
     stamps: &'a [AtomicU64],
     history: History<'a>,
     versions: u64,
@@ -77,7 +80,7 @@ pub struct Worker<'a> {
 type Operation = (&'static str, fn(&mut Worker, usize, Span) -> Result<(), Wrong>);
 
 /// What is done; what is there more often is done more often.
-const OPERATIONS: [Operation; 20] = [
+const OPERATIONS: [Operation; 21] = [
     ("write", |worker, area, span| worker.write(area, span)),
     ("write", |worker, area, span| worker.write(area, span)),
     ("write", |worker, area, span| worker.write(area, span)),
@@ -95,9 +98,10 @@ const OPERATIONS: [Operation; 20] = [
     ("mprotect PROT_NONE", |worker, area, span| worker.hide(area, span)),
     ("MAP_FIXED", |worker, area, span| worker.replace(area, span)),
     ("mlock", |worker, area, span| worker.lock(area, span)),
-    ("O_DIRECT", |worker, area, span| worker.read_file(area, span)),
-    ("io_uring", |worker, area, span| worker.read_by_ring(area, span)),
-    ("mremap, munmap or fork", |worker, area, span| worker.seldom(area, span)),
+    ("read by O_DIRECT", |worker, area, span| worker.read_file(area, span)),
+    ("written by O_DIRECT", |worker, area, span| worker.write_file(area, span)),
+    ("read by io_uring", |worker, area, span| worker.read_by_ring(area, span)),
+    ("mremap, munmap, fork or exec", |worker, area, span| worker.seldom(area, span)),
 ];
 
 impl<'a> Worker<'a> {
@@ -109,15 +113,20 @@ impl<'a> Worker<'a> {
         let words = &shared.words[id * SHARED_WORDS..][..SHARED_WORDS];
         let (stamps, history) = words.split_at(AREAS * AREA_PAGES_MAX);
         let mut random = Random::new(seed.wrapping_mul(31).wrapping_add(id as u64));
-        let pages = |random: &mut Random| 64 + random.below(AREA_PAGES_MAX as u64 / 2) as usize;
+        let least = match shared.load.part {
+            Part::First(_) => AREA_PAGES_MIN,
+            Part::Member => AREA_PAGES_MAX / 2,
+        };
+        let pages = |random: &mut Random| least + random.below(AREA_PAGES_MAX as u64 / 2) as usize;
         let areas = (0..AREAS).map(|_| Area::map(pages(&mut random)));
         let areas = areas.collect::<io::Result<Vec<_>>>()?;
-        let ring = match shared.own_ring {
+        let ring = match shared.load.own_ring {
             OwnRing::Used => StressRing::new().ok(),
             OwnRing::Unsafe => None,
         };
         let history = History::new(history);
-        Ok(Self { id, random, areas, stamps, history, versions: 0, ring, shared })
+        let locks = Vec::new();
+        Ok(Self { id, random, areas, locks, stamps, history, versions: 0, ring, shared })
     }
 
     /// One operation.
@@ -125,6 +134,7 @@ impl<'a> Worker<'a> {
     /// # Errors
     /// A page was wrong.
     pub fn step(&mut self) -> Result<(), Wrong> {
+        self.unlock_due();
         let operation = self.random.below(OPERATIONS.len() as u64) as usize;
         let area = self.random.below(AREAS as u64) as usize;
         let pages = self.areas[area].pages();
@@ -143,6 +153,19 @@ impl<'a> Worker<'a> {
     /// One is not.
     pub fn verify_all(&mut self) -> Result<(), Wrong> {
         (0..AREAS).try_for_each(|area| self.verify(area, self.whole(area)))
+    }
+
+    /// Whether its load is one that another has started.
+    pub fn is_member(&self) -> bool {
+        matches!(self.shared.load.part, Part::Member)
+    }
+
+    /// All of its pages are written once.
+    ///
+    /// # Errors
+    /// One was wrong.
+    pub fn write_all(&mut self) -> Result<(), Wrong> {
+        (0..AREAS).try_for_each(|area| self.write(area, self.whole(area)))
     }
 
     fn whole(&self, area: usize) -> Span {
@@ -226,6 +249,12 @@ impl<'a> Worker<'a> {
         Wrong(lines.join("\n"))
     }
 
+    /// Of pages that a call of this thread's found lost pages of zeros are left.
+    fn find_lost(&self, area: usize, before: u64) {
+        let lost = lost_since(before).filter_map(|address| self.areas[area].page_at(address));
+        lost.for_each(|page| self.set_stamp(area, page, Stamp::ZEROS));
+    }
+
     fn note_refusal(&self) {
         self.shared.refused.fetch_add(1, Ordering::Relaxed);
     }
@@ -240,7 +269,10 @@ impl<'a> Worker<'a> {
     fn drop_pages(&mut self, area: usize, span: Span) -> Result<(), Wrong> {
         match self.areas[area].advise(span, advice::DONTNEED) {
             Ok(()) => self.set_stamps(area, span, Stamp::ZEROS),
-            Err(_) => self.note_refusal(),
+            Err(_) => {
+                self.note_refusal();
+                self.find_dropped(area, span);
+            }
         }
         Ok(())
     }
@@ -292,130 +324,47 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    fn lock(&mut self, area: usize, span: Span) -> Result<(), Wrong> {
-        let span = Span { count: span.count.min(32), ..span };
-        let before = lost_here();
-        if self.areas[area].lock(span, |_| {}).is_err() {
-            self.note_refusal();
-        }
-        // Pages of zeros are where it found lost ones.
-        let lost = lost_since(before).filter_map(|address| self.areas[area].page_at(address));
-        lost.for_each(|page| self.set_stamp(area, page, Stamp::ZEROS));
-        self.verify(area, span)
-    }
-
-    fn read_file(&mut self, area: usize, span: Span) -> Result<(), Wrong> {
-        let page = self.random.below(FILE_PAGES as u64) as usize;
-        let span = Span { count: span.count.min(FILE_PAGES - page), ..span };
-        let read = self.areas[area].read(span, self.shared.file, page * 4096);
-        self.have_read(area, span, page, read)
-    }
-
-    fn read_by_ring(&mut self, area: usize, span: Span) -> Result<(), Wrong> {
-        let page = self.random.below(FILE_PAGES as u64) as usize;
-        let span = Span { count: span.count.min(FILE_PAGES - page), ..span };
-        let Some(ring) = &mut self.ring else { return Ok(()) };
-        let read = self.areas[area].read_by_ring(span, self.shared.file, page * 4096, ring);
-        self.have_read(area, span, page, read)
-    }
-
-    /// After a read that failed nobody knows what has come.
-    fn have_read(
-        &mut self,
-        area: usize,
-        span: Span,
-        first: usize,
-        read: io::Result<()>,
-    ) -> Result<(), Wrong> {
-        for (page, of_file) in pages_of(span).zip(first..) {
-            match &read {
-                Ok(()) => self.set_stamp(area, page, Stamp::of_file(of_file)),
-                Err(_) => self.fill(area, page, Stamp::of_file(of_file)),
-            }
-        }
-        if read.is_err() {
-            self.note_refusal();
-        }
-        self.verify(area, span)
-    }
-
     /// What is dear.
     fn seldom(&mut self, area: usize, span: Span) -> Result<(), Wrong> {
-        match self.random.below(4) {
-            0 => self.resize(area),
-            1 => self.map_anew(area),
-            2 => self.fork(area, span),
+        match self.random.below(16) {
+            0..4 => self.resize(area),
+            4..8 => self.map_anew(area),
+            8..12 => self.fork(area, span),
+            12 => self.start_member(),
             _ => Ok(()),
         }
     }
 
     fn resize(&mut self, area: usize) -> Result<(), Wrong> {
         let before = self.areas[area].pages();
-        let pages = 64 + self.random.below(AREA_PAGES_MAX as u64 - 64) as usize;
+        // Only what is locked as a whole, or not at all, can grow.
+        if self.random.below(4) > 0 {
+            self.unlock_all_of(area);
+        }
+        let room = AREA_PAGES_MAX - AREA_PAGES_MIN;
+        let pages = AREA_PAGES_MIN + self.random.below(room as u64) as usize;
         match self.areas[area].resize(pages) {
-            Ok(()) => (before..pages).for_each(|page| self.set_stamp(area, page, Stamp::ZEROS)),
+            Ok(()) => {
+                (before..pages).for_each(|page| self.set_stamp(area, page, Stamp::ZEROS));
+                self.forget_locks(area, pages);
+            }
             Err(_) => self.note_refusal(),
         }
         Ok(())
     }
 
     fn map_anew(&mut self, area: usize) -> Result<(), Wrong> {
-        let pages = 64 + self.random.below(AREA_PAGES_MAX as u64 / 2) as usize;
+        let room = AREA_PAGES_MAX / 2;
+        let pages = AREA_PAGES_MIN + self.random.below(room as u64) as usize;
         match Area::map(pages) {
             Ok(new) => {
                 self.areas[area] = new;
+                self.forget_locks(area, 0);
                 self.set_stamps(area, self.whole(area), Stamp::ZEROS);
             }
             Err(_) => self.note_refusal(),
         }
         Ok(())
-    }
-
-    /// A child finds what was there, and changes its own copy only.
-    fn fork(&mut self, area: usize, span: Span) -> Result<(), Wrong> {
-        self.shared.forks.fetch_add(1, Ordering::Relaxed);
-        let is_right = in_child(|| {
-            let outcome = self.verify_in_child(area, span);
-            if let Err(Wrong(text)) = &outcome {
-                say!("in a forked child: {text}");
-            }
-            outcome.is_ok()
-        });
-        match is_right {
-            Ok(true) => self.verify(area, span),
-            Ok(false) => {
-                Err(Wrong(format!("worker {}: a forked child found wrong pages", self.id)))
-            }
-            Err(error) if error.raw_os_error().is_some() => {
-                self.note_refusal();
-                Ok(())
-            }
-            Err(error) => Err(Wrong(format!("worker {}: {error}", self.id))),
-        }
-    }
-
-    fn verify_in_child(&self, area: usize, span: Span) -> Result<(), Wrong> {
-        for other in 0..AREAS {
-            pages_of(self.whole(other))
-                .try_for_each(|page| self.verify_in_copy(other, page, None))?;
-        }
-        for page in pages_of(span) {
-            let stamp = self.stamp(area, page).in_child();
-            self.areas[area].fill(page, |index| stamp.word(index));
-        }
-        pages_of(span).try_for_each(|page| {
-            self.verify_in_copy(area, page, Some(self.stamp(area, page).in_child()))
-        })
-    }
-
-    /// As [`Self::verify_page`], but leaves the stamps alone: they are the parent's, too.
-    fn verify_in_copy(&self, area: usize, page: usize, own: Option<Stamp>) -> Result<(), Wrong> {
-        let (stamp, before) = (own.unwrap_or(self.stamp(area, page)), lost_here());
-        let wrong = self.areas[area].wrong(page, |index| stamp.word(index));
-        match wrong {
-            Some(index) if lost_here() == before => Err(self.report(area, page, index)),
-            _ => Ok(()),
-        }
     }
 }
 
@@ -425,36 +374,89 @@ fn pages_of(span: Span) -> std::ops::Range<usize> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Losses;
+    use super::files::FILE_PAGES;
     use super::*;
+    use std::time::Duration;
 
-    #[test]
-    fn a_word_that_changes_by_itself_is_found_and_its_history_told() {
+    /// Has a worker act that belongs to a small load, outside `run`.
+    fn with_a_worker(act: impl FnOnce(Worker<'_>)) {
         let words: Vec<AtomicU64> = (0..SHARED_WORDS).map(|_| AtomicU64::new(0)).collect();
-        let file = File::open("/proc/self/exe").unwrap();
+        let directory = Path::new("/var/tmp");
+        let files = Files::new(directory, 1).unwrap();
+        let load = Load {
+            time: Duration::ZERO,
+            seed: 5,
+            own_ring: OwnRing::Unsafe,
+            losses: Losses::None,
+            part: Part::Member,
+        };
         let done = [AtomicU64::new(0)];
         let shared = Shared {
             words: &words,
-            file: &file,
-            own_ring: OwnRing::Unsafe,
+            files: &files,
+            load,
+            directory,
             done: &done,
             verified: AtomicU64::new(0),
             forks: AtomicU64::new(0),
+            members: AtomicU64::new(0),
             refused: AtomicU64::new(0),
         };
-        let mut worker = Worker::new(0, 5, &shared).unwrap();
-        let span = Span { first: 3, count: 40 };
-        let entry = Entry { operation: 0, area: 1, span, stamp: Stamp(0) };
-        worker.history.note(entry);
-        assert!(worker.write(1, span).is_ok() && worker.verify_all().is_ok());
-        assert!(worker.drop_pages(1, Span { first: 10, count: 1 }).is_ok());
-        assert!(worker.verify_all().is_ok());
-        let stamp = worker.stamp(1, 20);
-        worker.areas[1].fill(20, |index| stamp.word(index) ^ u64::from(index == 77));
-        let Err(Wrong(text)) = worker.verify_all() else { panic!("one bit of a word has changed") };
-        for part in
-            ["area 1, page 20: word 77 is ", "write 18 of worker 0", "write of 40 pages from 3 on"]
-        {
-            assert!(text.contains(part), "{text}");
-        }
+        act(Worker::new(0, 5, &shared).unwrap());
+    }
+
+    #[test]
+    fn a_word_that_changes_by_itself_is_found_and_its_history_told() {
+        with_a_worker(|mut worker| {
+            let span = Span { first: 3, count: 40 };
+            let entry = Entry { operation: 0, area: 1, span, stamp: Stamp(0) };
+            worker.history.note(entry);
+            assert!(worker.write(1, span).is_ok() && worker.verify_all().is_ok());
+            assert!(worker.drop_pages(1, Span { first: 10, count: 1 }).is_ok());
+            assert!(worker.verify_all().is_ok());
+            let stamp = worker.stamp(1, 20);
+            worker.areas[1].fill(20, |index| stamp.word(index) ^ u64::from(index == 77));
+            let Err(Wrong(text)) = worker.verify_all() else {
+                panic!("one bit of a word has changed")
+            };
+            for part in [
+                "area 1, page 20: word 77 is ",
+                "write 18 of worker 0",
+                "write of 40 pages from 3 on",
+            ] {
+                assert!(text.contains(part), "{text}");
+            }
+        });
+    }
+
+    #[test]
+    fn a_page_that_is_not_what_a_device_wrote_is_found() {
+        with_a_worker(|mut worker| {
+            let span = Span { first: 3, count: 40 };
+            assert!(worker.write(1, span).is_ok() && worker.write_file(1, span).is_ok());
+            let (first, stamp) = (worker.stamp(1, 3), worker.stamp(1, 4));
+            let in_file = (0..FILE_PAGES).find(|page| worker.look_at_file(1, 3, *page).is_ok());
+            worker.set_stamp(1, 3, stamp);
+            let found = worker.look_at_file(1, 3, in_file.expect("it was written"));
+            let text = found.unwrap_err().to_string();
+            assert!(text.contains(&format!("{:#x} from word 0", first.0)), "{text}");
+        });
+    }
+
+    #[test]
+    fn what_a_lock_keeps_is_known_from_what_is_dropped_before_it() {
+        with_a_worker(|mut worker| {
+            assert!(worker.write_all().is_ok());
+            assert!(worker.lock(1, Span { first: 50, count: 4 }).is_ok());
+            assert!(worker.drop_pages(1, Span { first: 40, count: 20 }).is_ok());
+            assert!(worker.verify_all().is_ok());
+            let dropped = (40..60).filter(|page| worker.stamp(1, *page) == Stamp::ZEROS);
+            assert!(dropped.eq(40..50), "the kernel ends there");
+            worker.forget_locks(1, 52);
+            worker.unlock_all_of(1);
+            assert!(worker.drop_pages(1, Span { first: 40, count: 12 }).is_ok());
+            assert_eq!(worker.stamp(1, 51), Stamp::ZEROS);
+        });
     }
 }

@@ -1,20 +1,22 @@
 //! `userswap stress`: whether a program ever reads a wrong byte, hangs or ends because of us.
 //!
-//! Rounds of every kind (both ways in which faults arrive, both in which pages travel, devices that are well, in trouble, or
+//! Rounds of every kind (both ways in which faults arrive, both in which pages travel, devices that are well, in trouble, full, or
 //! lose pages, tiers) run a load that verifies all of its memory, each as any program would under `userswap run`, while an
 //! operator changes budget, devices and settings. The first finding ends it.
+mod kind;
 mod operator;
 mod round;
 
 use crate::failure::Failure;
 use crate::said;
 use clap::Args;
-use round::{Devices, Kind, Round, Tally};
-use std::path::PathBuf;
-use std::process::ExitCode;
+use kind::Kind;
+use round::{Round, Tally};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use userswap::{FaultMode, Transfer};
-use userswap_bench::stress::{self, Load, Losses, OwnRing};
+use userswap_bench::stress::{self, Load, Losses, OwnRing, Part};
 
 /// The longest round: a program that starts anew is a test as well.
 const ROUND_MAX: Duration = Duration::from_secs(20);
@@ -38,6 +40,9 @@ pub struct StressArgs {
     /// Of what is done; printed, so that it can be given again [default: new each time]
     #[arg(long, value_name = "S")]
     seed: Option<u64>,
+    /// Only rounds with this in their names, which are printed, such as thread-move-tiers or tiers [default: all]
+    #[arg(long, value_name = "KIND", default_value = "", hide_default_value = true)]
+    kind: String,
 }
 
 /// Options of a round's load.
@@ -52,6 +57,9 @@ pub struct LoadArgs {
     /// io_uring into memory that may be swapped
     #[arg(long)]
     ring: bool,
+    /// It is a small one that another has started
+    #[arg(long)]
+    member: bool,
 }
 
 /// Runs rounds until the time is over.
@@ -66,7 +74,7 @@ pub fn stress(args: &StressArgs) -> Result<ExitCode, Failure> {
     }
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let seed = args.seed.unwrap_or(since_epoch.as_nanos() as u64 % 1_000_000_007);
-    let kinds = kinds()?;
+    let kinds = Kind::all(&args.kind)?;
     let each = (time / kinds.len() as u32).clamp(Duration::from_secs(1), ROUND_MAX);
     said::print(format_args!(
         "stress: {} s, seed {seed}, rounds of {:.1} s\n",
@@ -80,9 +88,7 @@ pub fn stress(args: &StressArgs) -> Result<ExitCode, Failure> {
         match round.run()? {
             Ok(more) => tally.add(&more),
             Err(finding) => {
-                said::say_plainly(format_args!(
-                    "stress: FOUND in a round of {kind} with seed {seed}: {finding}\n"
-                ));
+                tell(&round, &finding);
                 return Ok(ExitCode::FAILURE);
             }
         }
@@ -96,26 +102,13 @@ pub fn stress(args: &StressArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Every kind of round that this machine can run.
-fn kinds() -> Result<Vec<Kind>, Failure> {
-    let support = userswap::probe().map_err(Failure::unavailable)?;
-    let transfers = [Transfer::Move, Transfer::Copy];
-    let mut kinds = Vec::new();
-    for devices in Devices::ALL {
-        // Without poison a lost page stops its program.
-        if devices == Devices::Losing && !support.poison {
-            continue;
-        }
-        for fault in [FaultMode::Thread, FaultMode::Signal] {
-            for transfer in transfers {
-                if transfer == Transfer::Move && !support.moving {
-                    continue;
-                }
-                kinds.push(Kind { fault, transfer, devices });
-            }
-        }
-    }
-    Ok(kinds)
+/// With what runs the round again, as the first of the only kind.
+fn tell(round: &Round, finding: &str) {
+    let Round { kind, seed, time } = round;
+    let seconds = time.as_millis().div_ceil(1000);
+    said::say_plainly(format_args!(
+        "stress: FOUND by what userswap stress --kind {kind} --seed {seed} --seconds {seconds} repeats: {finding}\n"
+    ));
 }
 
 /// The load of a round.
@@ -128,7 +121,25 @@ pub fn load(args: &LoadArgs) -> Result<ExitCode, Failure> {
         seed: args.seed,
         own_ring: if args.ring { OwnRing::Used } else { OwnRing::Unsafe },
         losses: if args.losses { Losses::Allowed } else { Losses::None },
+        part: if args.member { Part::Member } else { Part::First(command_of) },
     };
     let is_right = stress::run(load, &args.directory).map_err(Failure::unavailable)?;
     Ok(if is_right { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The command of a load.
+///
+/// # Errors
+/// This program has gone.
+fn command_of(load: &Load, directory: &Path) -> io::Result<Command> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["stress-load", &load.seed.to_string(), &load.time.as_millis().to_string()]);
+    command.arg(directory);
+    let options = [
+        ("--losses", load.losses == Losses::Allowed),
+        ("--ring", load.own_ring == OwnRing::Used),
+        ("--member", matches!(load.part, Part::Member)),
+    ];
+    command.args(options.into_iter().filter(|(_, is_given)| *is_given).map(|(option, _)| option));
+    Ok(command)
 }

@@ -1,4 +1,5 @@
 //! One round: the load under `userswap run`, watched.
+use super::kind::{Devices, Kind};
 use super::operator::{self, Shared};
 use crate::failure::Failure;
 use crate::said;
@@ -13,7 +14,6 @@ use std::time::{Duration, Instant};
 use userswap::internals::bench::process::{self, Pid};
 use userswap::internals::bench::stress::STATUS_LOST_OWN;
 use userswap::internals::open::default_directory;
-use userswap::{FaultMode, Transfer};
 
 /// Longer than any pause of a load that goes on, on a machine that has other things to do.
 const STUCK: Duration = Duration::from_secs(60);
@@ -25,77 +25,13 @@ const LOOK: Duration = Duration::from_millis(100);
 const OWN_FAULTS: [&str; 4] =
     ["panicked", "stopping before a page", "has waited for", "io_uring failed"];
 
-/// How well the devices of a round are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Devices {
-    /// Nothing fails.
-    Well,
-    /// Requests fail, but what was written can be read in the end.
-    InTrouble,
-    /// Some pages are lost.
-    Losing,
-    /// Nothing fails, and what fits stays in memory, compressed.
-    Compressed,
-    /// Nothing fails, and pages move on from compressed memory to a small device and a large one.
-    Tiers,
-}
-
-impl Devices {
-    pub const ALL: [Self; 5] =
-        [Self::Well, Self::InTrouble, Self::Losing, Self::Compressed, Self::Tiers];
-
-    fn specs(self, directory: &Path, seed: u64) -> Vec<String> {
-        let directory = directory.display();
-        match self {
-            Self::Well => vec![format!("{directory}:128M,pri=5"), "mem:256M".to_owned()],
-            Self::Compressed => vec!["zram:256M,pri=5".to_owned(), "mem:256M".to_owned()],
-            Self::Tiers => {
-                let disk = format!("{directory}:48M,tier=1");
-                vec!["zram:256M,tier=0".to_owned(), disk, "mem:256M,tier=2".to_owned()]
-            }
-            Self::InTrouble => {
-                let plan = format!("read=0.01,write=0.01,short=0.02,late=0.01:20,seed={seed}");
-                let outage = "error=ETIMEDOUT,outage=3000:12";
-                vec![
-                    format!("faulty:{directory}:128M,pri=5,{plan},{outage}"),
-                    "mem:256M".to_owned(),
-                ]
-            }
-            Self::Losing => {
-                let plan = format!("read=0.001,write=0.01,torn=0.005,flip=0.001,seed={seed}");
-                vec![format!("faulty:mem:128M,pri=5,bad=0.0005,{plan}"), "mem:256M".to_owned()]
-            }
-        }
-    }
-}
-
-/// What kind of round it is.
-#[derive(Debug, Clone, Copy)]
-pub struct Kind {
-    pub fault: FaultMode,
-    pub transfer: Transfer,
-    pub devices: Devices,
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let devices = match self.devices {
-            Devices::Well => "devices that are well",
-            Devices::InTrouble => "devices in trouble",
-            Devices::Losing => "devices that lose pages",
-            Devices::Compressed => "compressed memory",
-            Devices::Tiers => "tiers",
-        };
-        write!(f, "--fault {} --transfer {}, {devices}", self.fault, self.transfer)
-    }
-}
-
 /// What rounds came to.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Tally {
     operations: u64,
     verified: u64,
     forks: u64,
+    members: u64,
     refused: u64,
     lost: u64,
     lost_own: u64,
@@ -109,6 +45,7 @@ impl Tally {
         self.operations += other.operations;
         self.verified += other.verified;
         self.forks += other.forks;
+        self.members += other.members;
         self.refused += other.refused;
         self.lost += other.lost;
         self.lost_own += other.lost_own;
@@ -120,11 +57,11 @@ impl Tally {
 
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { operations, verified, forks, refused, lost, lost_own, .. } = self;
-        let Self { operated, swapped_out, retries, .. } = self;
+        let Self { operations, verified, forks, members, refused, .. } = self;
+        let Self { operated, swapped_out, retries, lost, lost_own, .. } = self;
         write!(
             f,
-            "{operations} operations, {verified} pages verified, {forks} forks, {refused} calls refused; \
+            "{operations} operations, {verified} pages verified, {forks} forks, {members} members, {refused} calls refused; \
              {operated} settings and devices changed; {swapped_out} pages swapped out, {retries} requests \
              repeated; {lost} pages lost as planned, {lost_own} loads ended by that"
         )
@@ -190,8 +127,7 @@ impl Round {
         if devices == Devices::Losing {
             command.arg("--losses");
         }
-        // Elsewhere docs/limits.md says that it is not safe.
-        if fault == FaultMode::Thread && transfer == Transfer::Move {
+        if self.kind.has_ring() {
             command.arg("--ring");
         }
         spawn(&mut command).map_err(|error| {
@@ -305,9 +241,9 @@ impl Alive {
             self.lines.fetch_add(1, Ordering::Relaxed);
             let numbers = line.strip_prefix("total ").unwrap_or_default().split(' ');
             let numbers: Vec<u64> = numbers.filter_map(|number| number.parse().ok()).collect();
-            if let [operations, verified, forks, refused, lost] = numbers[..] {
-                tally =
-                    Some(Tally { operations, verified, forks, refused, lost, ..Tally::default() });
+            if let [operations, verified, forks, members, refused, lost] = numbers[..] {
+                let counted = Tally { operations, verified, forks, members, ..Tally::default() };
+                tally = Some(Tally { refused, lost, ..counted });
             }
         }
         tally
@@ -321,21 +257,34 @@ fn said_by(mut errors: impl Read) -> String {
     String::from_utf8_lossy(&said).into_owned()
 }
 
-/// What the engine says of a load that stands still, and where the kernel has its threads.
+/// The states of a load that stands still, and of its children.
 fn states_of(pid: u32) -> String {
+    let children =
+        tasks_of(pid).filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+    let children: Vec<String> = children.collect();
+    let children = children.iter().flat_map(|pids| pids.split_whitespace());
+    let all = [pid].into_iter().chain(children.filter_map(|pid| pid.parse().ok()));
+    all.map(state_of).collect::<Vec<_>>().join("\n")
+}
+
+fn tasks_of(pid: u32) -> impl Iterator<Item = fs::DirEntry> {
+    fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten()
+}
+
+/// What the engine says of a process, and where the kernel has its threads.
+fn state_of(pid: u32) -> String {
     let status = std::env::current_exe()
         .ok()
         .and_then(|program| Command::new(program).args(["status", &pid.to_string()]).output().ok());
     let status = status.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
-    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let describe = |thread: fs::DirEntry| {
         let read = |name: &str| fs::read_to_string(thread.path().join(name)).unwrap_or_default();
         let stack: Vec<String> = read("stack").lines().take(4).map(str::to_owned).collect();
         let id = thread.file_name();
         format!("{} {}: {}", id.display(), read("comm").trim(), stack.join(" "))
     };
-    let threads: Vec<String> = threads.map(describe).collect();
-    format!("{}\n{}", status.unwrap_or_default(), threads.join("\n"))
+    let threads: Vec<String> = tasks_of(pid).map(describe).collect();
+    format!("{pid}: {}\n{}", status.unwrap_or_default(), threads.join("\n"))
 }
 
 /// The counters that the engine left; none where it had no time to.
@@ -351,6 +300,7 @@ mod tests {
     use super::*;
     use serde_json::json;
     use std::os::unix::process::ExitStatusExt;
+    use userswap::{FaultMode, Transfer};
 
     /// What is found in a round that ended so, with 9 pages swapped out.
     fn found(devices: Devices, code: i32, said: &str, lost: [u64; 2]) -> Option<Finding> {
@@ -387,19 +337,9 @@ mod tests {
             Kind { fault: FaultMode::Thread, transfer: Transfer::Copy, devices: Devices::Well };
         let round = Round { kind, seed: 1, time: LOOK };
         let mut shell = Command::new("sh");
-        shell.args(["-c", "(sleep 1000; echo woke >&2) & echo 'total 1 2 3 4 5'"]);
+        shell.args(["-c", "(sleep 1000; echo woke >&2) & echo 'total 1 2 3 4 5 6'"]);
         let (outcome, said, total) = round.attend(spawn(&mut shell).unwrap(), &Shared::default());
         assert!(outcome.is_ok_and(|status| status.success()));
         assert_eq!((said.as_str(), total.map(|total| total.operations)), ("", Some(1)));
-    }
-
-    #[test]
-    fn the_devices_of_every_round_can_be_opened() {
-        for devices in Devices::ALL {
-            for spec in devices.specs(Path::new("/var/tmp"), 7) {
-                let parsed: userswap::SwapSpec = spec.parse().expect(&spec);
-                assert_eq!(parsed.faulty.is_some(), spec.starts_with("faulty:"));
-            }
-        }
     }
 }

@@ -10,6 +10,7 @@ use std::cell::Cell;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
+use std::process::ExitStatus;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// Words of a page.
@@ -231,17 +232,39 @@ impl Area {
         Ok(())
     }
 
-    /// mlock and, after `between`, munlock.
+    /// mlock.
     ///
     /// # Errors
-    /// As mlock's.
-    pub fn lock(&self, span: Span, between: impl FnOnce(&Self)) -> io::Result<()> {
+    /// As mlock's; a part may be locked then.
+    pub fn lock(&self, span: Span) -> io::Result<()> {
         let (address, bytes) = self.range(span);
         // SAFETY: the range is the area's own.
-        check(unsafe { libc::mlock(address, bytes) })?;
-        between(self);
+        check(unsafe { libc::mlock(address, bytes) }).map(drop)
+    }
+
+    /// munlock.
+    ///
+    /// # Errors
+    /// As munlock's.
+    pub fn unlock(&self, span: Span) -> io::Result<()> {
+        let (address, bytes) = self.range(span);
         // SAFETY: as above.
         check(unsafe { libc::munlock(address, bytes) }).map(drop)
+    }
+
+    /// Writes pages to a file.
+    ///
+    /// # Errors
+    /// As pwrite's; a short write is one, too.
+    pub fn write(&self, span: Span, file: &File, offset: usize) -> io::Result<()> {
+        let (address, bytes) = self.range(span);
+        // SAFETY: the range is the area's own, and mapped.
+        let written = unsafe { libc::pwrite(file.as_raw_fd(), address, bytes, offset as i64) };
+        match written {
+            -1 => Err(io::Error::last_os_error()),
+            written if written as usize == bytes => Ok(()),
+            _ => Err(io::ErrorKind::WriteZero.into()),
+        }
     }
 
     /// Reads from a file into pages.
@@ -319,7 +342,14 @@ pub fn in_child(work: impl FnOnce() -> bool) -> io::Result<bool> {
         // SAFETY: ends the child without what belongs to the parent.
         unsafe { libc::_exit(code) };
     }
-    let status = super::process::wait(child)?.status;
+    verdict(super::process::wait(child)?.status)
+}
+
+/// Whether a child that ended so has found everything right.
+///
+/// # Errors
+/// What it ended with, when it says neither.
+pub fn verdict(status: ExitStatus) -> io::Result<bool> {
     match status.code() {
         Some(0) => Ok(true),
         Some(STATUS_LOST_OWN) if LOST_ALLOWED.load(Ordering::Relaxed) == 1 => Ok(true),
