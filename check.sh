@@ -18,7 +18,8 @@ not_tested=()
 # Whatever has a long form looks at this variable.
 case "$*" in
     '') unset USERSWAP_TEST_LONG ;;
-    --long) export USERSWAP_TEST_LONG=1 ;;
+    # A minute of each target that is fed with what nobody would write.
+    --long) export USERSWAP_TEST_LONG=1 USERSWAP_FUZZ_SECONDS="${USERSWAP_FUZZ_SECONDS:-60}" ;;
     *)
         printf 'usage: check.sh [--long]\n' >&2
         exit 2

@@ -74,7 +74,8 @@ fn check(file: &File) -> Result<(), String> {
     }
 }
 
-fn entries(path: &Path, text: &str) -> Result<Vec<Entry>, Failure> {
+/// The entries of a text, as if it stood there.
+pub(super) fn entries(path: &Path, text: &str) -> Result<Vec<Entry>, Failure> {
     let origin = |at: usize| format!("{}:{}", path.display(), line_of(text, at));
     let table: BTreeMap<Spanned<String>, Spanned<Value>> =
         toml::from_str(text).map_err(|error| {

@@ -5,6 +5,8 @@
 //! command line, with the place where it stands.
 
 mod file;
+#[cfg(test)]
+mod fuzz;
 
 use std::env;
 use std::path::PathBuf;

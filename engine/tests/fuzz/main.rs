@@ -1,71 +1,18 @@
 //! Whatever is read from outside, fed with what nobody would write: no panic, nothing accepted that cannot be written down
 //! and read again, every refusal one line.
 //!
-//! Inputs are mutations of a corpus that grows by what was accepted. Seconds by default; USERSWAP_FUZZ_SECONDS=600 goes on
-//! for as long as that, USERSWAP_SEED repeats a run.
+//! How inputs are made, and how long it takes: `feed.rs`.
+mod feed;
 mod mutate;
 
-use mutate::Corpus;
-use std::fmt::Display;
+use feed::{Verdict, fuzz, one_line};
 use std::fs;
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::os::unix::fs::{FileExt, PermissionsExt};
-use std::time::{Duration, Instant};
 use userswap::internals::codec::{Algorithm, Codecs, Compression};
 use userswap::internals::protocol::Request;
 use userswap::internals::{Options, PAGE_BYTES};
 use userswap::internals::{open, settings};
 use userswap::{Builder, ByteSize, SwapSpec, parse_size};
-
-/// Inputs of each target where no time is given.
-const INPUTS: u64 = 20_000;
-
-/// What became of an input.
-#[derive(PartialEq, Eq)]
-enum Verdict {
-    Accepted,
-    Refused,
-}
-
-/// Feeds a target until the time is over, or with as many inputs as there are by default.
-fn fuzz(corpus: &[&str], words: &[&str], mut target: impl FnMut(&[u8]) -> Verdict) {
-    let given = std::env::var("USERSWAP_SEED").ok().and_then(|seed| seed.parse().ok());
-    let seed = given.unwrap_or_else(|| RandomState::new().build_hasher().finish());
-    println!("USERSWAP_SEED={seed}");
-    let seconds = std::env::var("USERSWAP_FUZZ_SECONDS").ok();
-    let seconds: Option<u64> = seconds.map(|text| text.parse().expect("a number of seconds"));
-    let end = seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
-    let mut corpus = Corpus::new(seed, corpus, words);
-    let (mut inputs, mut accepted) = (0u64, 0u64);
-    while end.map_or(inputs < INPUTS, |end| Instant::now() < end) {
-        let input = corpus.next();
-        // Printed by a test that fails.
-        let shown = Shown(&input);
-        let verdict = target(&input);
-        std::mem::forget(shown);
-        if verdict == Verdict::Accepted {
-            accepted += 1;
-            corpus.keep(input);
-        }
-        inputs += 1;
-    }
-    println!("{inputs} inputs, {accepted} accepted");
-    assert!(accepted > 0 && accepted < inputs, "both ways are taken");
-}
-
-/// Shows an input when its target panics.
-struct Shown<'a>(&'a [u8]);
-
-impl Drop for Shown<'_> {
-    fn drop(&mut self) {
-        println!("the input was {:?}", String::from_utf8_lossy(self.0));
-    }
-}
-
-fn one_line(refusal: impl Display) {
-    let text = refusal.to_string();
-    assert_eq!(text.lines().count(), 1, "{text:?}");
-}
 
 #[test]
 fn sizes() {
@@ -97,6 +44,10 @@ const DEVICES: &[&str] = &[
     "zram:1G,algo=zstd,level=-1,pri=5",
     "/dev/disk/by-path/pci-0000:00:1f.2-ata-1",
     "/a,b=c/d",
+    "/var/tmp:1536M,pri=7,tier=2,node=1",
+    "redis://me@[::1]:7000,b.example:7001/job-1:8G,lease=60,copies=2,tier=1,encrypt",
+    "rediss://me@b.example=10.0.0.7:7000,c=[::1]:6379/a,lease=60,cacert=/a b/ca.pem,cert=/b,key=/c",
+    "s3://bucket/job:64G,endpoint=https://s3.example:9000,region=eu-1,segment=8M,lease=600,cacert=/ca.pem,tier=2",
 ];
 
 /// What stands in them.
@@ -112,6 +63,18 @@ const DEVICE_WORDS: &[&str] = &[
     ",late=",
     ",outage=",
     ",seed=",
+    ",tier=",
+    ",encrypt",
+    "redis://",
+    "rediss://",
+    "s3://",
+    ",endpoint=http://",
+    ",segment=",
+    ",lease=",
+    ",copies=",
+    ",cacert=",
+    "[::1]",
+    "@",
     ",error=EIO",
     ":",
     ",",
