@@ -12,7 +12,7 @@ use crate::device::queue::{Completion, Queue};
 use crate::reclaim::isolate::{Quota, Reclaimed};
 use crate::state::blocks::Blocks;
 use crate::state::core::{Core, Path};
-use crate::state::gate::InFlight;
+use crate::state::in_flight::InFlight;
 use crate::state::node::Node;
 use crate::state::scratch::{Scratch, WriteOp};
 use crate::sys::thread::Thread;

@@ -1,12 +1,9 @@
 //! A gate that every thread passes that changes pages, and that fork closes: when it is closed and empty, no
 //! page is in transition and no request in flight, so a copy of all tables is an exact snapshot.
 //!
-//! Being inside is a guard ([`Inside`], [`InFlight`] for a request): it leaves on every way out, a panic included.
-use crate::state::core::Core;
-use crate::sys::futex;
-use crate::sys::signal::Blocked;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+//! Being inside is a guard ([`Inside`], [`InFlight`](super::in_flight::InFlight) for a request): it leaves on every way out, a
+//! panic included. This protocol is model-checked (`tests/models/inside.rs`).
+use crate::sys::sync::{AtomicU32, Ordering, sleep, wait, wake_all};
 
 const CLOSED: u32 = 1 << 31;
 
@@ -27,28 +24,6 @@ pub struct Inside<'a>(&'a Gate);
 impl Drop for Inside<'_> {
     fn drop(&mut self) {
         self.0.leave();
-    }
-}
-
-/// A request in flight: as long as it is, fork waits for it as for a thread inside.
-#[must_use = "dropping it leaves the gate"]
-pub struct InFlight(Arc<Core>);
-
-impl InFlight {
-    /// One more inside, beside the calling thread, which is.
-    ///
-    /// # Panics
-    /// When no thread is inside.
-    pub fn new(core: &Arc<Core>) -> Self {
-        let before = core.gate.state.fetch_add(1, Ordering::Relaxed);
-        assert!(before & !CLOSED > 0, "only a thread that is inside brings a request in");
-        Self(core.clone())
-    }
-}
-
-impl Drop for InFlight {
-    fn drop(&mut self) {
-        self.0.gate.leave();
     }
 }
 
@@ -75,7 +50,7 @@ impl Gate {
             if let Some(inside) = self.try_enter() {
                 return inside;
             }
-            futex::wait(&self.state, self.state.load(Ordering::Relaxed) | CLOSED);
+            wait(&self.state, self.state.load(Ordering::Relaxed) | CLOSED);
         }
     }
 
@@ -97,12 +72,25 @@ impl Gate {
         None
     }
 
-    fn leave(&self) {
+    /// One more inside, beside the calling thread, which is; whoever has it leaves.
+    ///
+    /// # Panics
+    /// When no thread is inside.
+    pub fn bring_in(&self) {
+        let before = self.state.fetch_add(1, Ordering::Relaxed);
+        assert!(before & !CLOSED > 0, "only a thread that is inside brings a request in");
+    }
+
+    /// One less inside.
+    ///
+    /// # Panics
+    /// When no thread is inside.
+    pub fn leave(&self) {
         // Release pairs with the acquire in `close`: what was done inside is visible to the thread that closed.
         let before = self.state.fetch_sub(1, Ordering::Release);
         assert!(before & !CLOSED > 0, "only a thread that is inside leaves");
         if before == CLOSED + 1 {
-            futex::wake_all(&self.state);
+            wake_all(&self.state);
         }
     }
 
@@ -126,7 +114,7 @@ impl Gate {
             if before & CLOSED == 0 {
                 break;
             }
-            futex::wait(&self.state, before);
+            wait(&self.state, before);
         }
         loop {
             let seen = self.state.load(Ordering::Acquire);
@@ -135,79 +123,17 @@ impl Gate {
             }
             if !goes_on() {
                 self.state.fetch_and(!CLOSED, Ordering::Release);
-                futex::wake_all(&self.state);
+                wake_all(&self.state);
                 return None;
             }
-            futex::wait_for(&self.state, seen, LOOK_NS);
+            sleep(&self.state, seen, LOOK_NS);
         }
     }
 
     /// Opens the gate, and wakes the threads that wait for that.
     pub fn open(&self) {
-        self.state.store(0, Ordering::Release);
-        futex::wake_all(&self.state);
-    }
-}
-
-impl Core {
-    /// For a thread that is not inside, and takes locks: a fork meanwhile would copy locks that no thread of the child
-    /// gives back.
-    pub(crate) fn inside_gate<R>(&self, act: impl FnOnce() -> R) -> R {
-        let _blocked = Blocked::new();
-        let _inside = self.gate.enter();
-        act()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::sync::atomic::AtomicU64;
-
-    #[test]
-    fn while_the_gate_is_closed_nobody_is_inside() {
-        let gate = Gate::default();
-        let (inside, seen) = (AtomicU64::new(0), AtomicU64::new(0));
-        std::thread::scope(|scope| {
-            for _ in 0..3 {
-                scope.spawn(|| {
-                    for _ in 0..20_000 {
-                        let _inside = gate.enter();
-                        inside.fetch_add(1, Ordering::SeqCst);
-                        inside.fetch_sub(1, Ordering::SeqCst);
-                    }
-                });
-            }
-            for _ in 0..200 {
-                gate.close();
-                seen.fetch_add(inside.load(Ordering::SeqCst), Ordering::SeqCst);
-                gate.open();
-            }
-        });
-        assert_eq!(seen.into_inner(), 0);
-    }
-
-    #[test]
-    fn a_thread_that_gives_up_closing_leaves_the_gate_open() {
-        let gate = Gate::default();
-        let inside = gate.enter();
-        assert!(gate.close_while(|| false).is_none());
-        assert!(!gate.is_closed() && gate.try_enter().is_some());
-        drop(inside);
-        let closed = gate.close_while(|| false);
-        assert!(closed.is_some() && gate.try_enter().is_none(), "nobody has to be waited for");
-        drop(closed);
-        assert!(gate.try_enter().is_some());
-    }
-
-    #[test]
-    fn a_panic_inside_leaves_the_gate() {
-        let gate = Gate::default();
-        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            let _inside = gate.enter();
-            std::panic::resume_unwind(Box::new("a panic that says nothing"));
-        }));
-        assert!(outcome.is_err());
-        assert!(gate.close_while(|| false).is_some(), "nobody is inside");
+        // Nobody is inside. An exchange all the same: of a store among exchanges the model checker does not know the order.
+        self.state.swap(0, Ordering::Release);
+        wake_all(&self.state);
     }
 }

@@ -12,6 +12,7 @@ pub mod frame_flag;
 pub mod frame_set;
 pub mod gate;
 pub mod hints;
+pub mod in_flight;
 pub mod kernel;
 pub mod memory;
 pub mod node;

@@ -12,6 +12,11 @@ pub fn sleep(word: &AtomicU32, seen: u32, most_ns: u64) {
     futex::wait_for(word, seen, most_ns);
 }
 
+/// Sleeps while `word` still holds `seen`, until woken; may return early.
+pub fn wait(word: &AtomicU32, seen: u32) {
+    futex::wait(word, seen);
+}
+
 /// Wakes all threads that sleep on `word`.
 pub fn wake_all(word: &AtomicU32) {
     futex::wake_all(word);

@@ -5,6 +5,8 @@
 //! names, with the checker's locks and atomics.
 #[path = "../../src/state/kernel/exclusive.rs"]
 mod exclusive;
+#[path = "../../src/state/gate.rs"]
+mod gate;
 #[path = "../../src/base/index.rs"]
 #[allow(dead_code)]
 mod index;
@@ -28,6 +30,7 @@ mod wait_table;
 mod word;
 
 mod clean;
+mod inside;
 mod items;
 mod lending;
 mod reclaimers;
@@ -80,7 +83,24 @@ mod sys {
             loom::thread::yield_now();
         }
 
-        pub fn wake_all(_word: &AtomicU32) {}
+        loom::lazy_static! {
+            /// All words are slept on in one place: who wakes wakes too many, who look again.
+            static ref SLEEPERS: (loom::sync::Mutex<()>, loom::sync::Condvar) =
+                (loom::sync::Mutex::new(()), loom::sync::Condvar::new());
+        }
+
+        /// Ends when it is woken only: a wake-up that is missed is a deadlock, which the checker finds.
+        pub fn wait(word: &AtomicU32, seen: u32) {
+            let awake = SLEEPERS.0.lock().expect("no thread panics in a model");
+            if word.load(Ordering::Relaxed) == seen {
+                drop(SLEEPERS.1.wait(awake));
+            }
+        }
+
+        pub fn wake_all(_word: &AtomicU32) {
+            let _awake = SLEEPERS.0.lock().expect("no thread panics in a model");
+            SLEEPERS.1.notify_all();
+        }
     }
 
     /// In the place of `engine/src/sys/shared.rs`: a process is a thread here, and its locks end when it drops them.
