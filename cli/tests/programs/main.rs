@@ -27,6 +27,7 @@ mod run;
 mod s3;
 mod stress;
 mod unmanaged;
+mod unserved;
 
 // Where the servers of the engine's tests look for them.
 #[cfg(feature = "s3")]
