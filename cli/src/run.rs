@@ -382,7 +382,7 @@ fn choose_devices(args: &RunArgs, here: &Path, options: &mut Options) -> Result<
 }
 
 fn default_swap() -> SwapSpec {
-    let swap = SwapSpec::at(open::default_directory());
+    let swap = SwapSpec::at(open::default_directory()).absolute(Path::new("/"));
     if reads_back(&swap) { swap } else { SwapSpec::at(PLAIN_DIRECTORY) }
 }
 

@@ -1,10 +1,13 @@
 // Blocks of a size that is asked for again and again, between others: their content, and how much memory they take.
+#include <errno.h>
 #include <malloc.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -104,6 +107,36 @@ static void *fork_now_and_then(void *unused) {
     return unused;
 }
 
+static volatile int forks;
+
+// Comes in the middle of malloc.
+static void fork_here(int number) {
+    int saved = errno, status;
+    pid_t child = fork();
+    if (child == 0)
+        _exit(0);
+    if (waitpid(child, &status, 0) != child || status)
+        _exit(8);
+    forks += number == SIGALRM;
+    errno = saved;
+}
+
+static void fork_in_malloc(void) {
+    struct itimerval soon = { { 0, 1000 }, { 0, 1000 } };
+    signal(SIGALRM, fork_here);
+    setitimer(ITIMER_REAL, &soon, 0);
+    void *blocks[64] = { 0 };
+    for (unsigned step = 0; forks < 200; step++) {
+        void **block = &blocks[step * 7 % 64];
+        free(*block);
+        *block = malloc(PAGE_OF_A_DATABASE);
+        memset(*block, (int)step, 64);
+    }
+    puts("exact");
+    fflush(stdout);
+    _exit(0);
+}
+
 static long anonymous(void) {
     long kilobytes = 0;
     char line[200];
@@ -116,6 +149,8 @@ static long anonymous(void) {
 }
 
 int main(int argc, char **argv) {
+    if (argc > 1 && !strcmp(argv[1], "handler"))
+        fork_in_malloc();
     if (argc > 1) {
         // How many bytes of memory a block of a database takes.
         long before = anonymous();

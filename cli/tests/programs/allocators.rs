@@ -322,6 +322,10 @@ fn blocks_of_a_size_that_is_asked_for_often_take_what_they_need() {
     let program = compile_with(directory.path(), "sizes.c", "sizes", &["-pthread"]);
     assert_eq!(succeed(&mut Command::new(&program)), "exact\n", "natively");
     gives_exact_results(&program);
+    for (ram, fault) in [("1G", "thread"), ("16M", "thread"), ("16M", "signal")] {
+        let mut forks = run_for_a_while(ram, fault);
+        assert_eq!(succeed(forks.arg(&program).arg("handler")), "exact\n", "{fault}, {ram}");
+    }
     let taken = succeed(run("1G", "thread").arg(&program).arg("memory"));
     let bytes: usize = taken.trim().parse().unwrap();
     // A size class above 4 KiB would be 5 KiB.

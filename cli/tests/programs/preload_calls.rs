@@ -31,6 +31,11 @@ fn every_kind_of_call_works_on_swapped_memory_for_every_user() {
 }
 
 #[test]
+fn what_the_child_of_posix_spawn_reads_may_have_left() {
+    everywhere("16M", "spawn.c", |_| Vec::new());
+}
+
+#[test]
 fn transfers_are_as_long_as_without_us_whatever_is_behind_the_descriptor_or_the_buffer() {
     everywhere("16M", "parts.c", |_| Vec::new());
 }

@@ -98,7 +98,10 @@ impl Core {
     }
 
     fn find_device(&self, path: &Path) -> Result<&Device, Error> {
-        let wanted = path.display().to_string();
+        // As devices are named, without a `/` at its end.
+        let given = path.display().to_string();
+        let wanted = given.strip_suffix('/').filter(|name| !name.is_empty()).unwrap_or(&given);
+        let wanted = wanted.to_owned();
         let real = path.canonicalize().ok().map(|path| path.display().to_string());
         let names = |device: &Device| device.label().map(|label| label.name.clone());
         self.inside_gate(|| {

@@ -11,6 +11,7 @@ use crate::abi::next::next_functions;
 use crate::abi::raw::{self, Span};
 use crate::state::process::{self, Process};
 use libc::{c_char, c_int, c_void, pid_t};
+use userswap::internals::PAGE_BYTES;
 
 /// How often a call is repeated whose strings have left again.
 const REPEATS_MAX: u32 = 100;
@@ -113,14 +114,32 @@ fn for_child(
             words.into_iter().for_each(|word| held.add(text(word)));
         }
     }
-    // The search path is among these.
-    for entry in (0..).map(|entry| environment().wrapping_add(entry)) {
-        held.add(values(entry, 1));
-        // SAFETY: the list ends with a null pointer, which has not been met yet.
-        let Some(variable) = unsafe { entry.as_ref() }.filter(|text| !text.is_null()) else { break };
-        held.add(text(*variable));
-    }
+    keep_search_path(&mut held);
     Some(held)
+}
+
+/// The variables up to PATH, which the C library looks for: of the others their first two letters.
+fn keep_search_path(held: &mut Held) {
+    let (list, mut kept) = (environment(), usize::MAX);
+    if list.is_null() {
+        return;
+    }
+    for count in 1.. {
+        // SAFETY: the list ends with a null pointer, which has not been met yet.
+        let variable = unsafe { *list.wrapping_add(count - 1) };
+        // SAFETY: a variable is a C string.
+        let is_path = || unsafe { libc::strncmp(variable, c"PATH=".as_ptr(), 5) } == 0;
+        if variable.is_null() || is_path() {
+            held.add(values(list, count));
+            return held.add(text(variable));
+        }
+        // Those of one page are kept together.
+        let page = variable.addr() / PAGE_BYTES;
+        if page != kept {
+            kept = page;
+            held.add(values(variable, 2));
+        }
+    }
 }
 
 /// Whether the program that is executed takes the place of this one.

@@ -99,7 +99,7 @@ pub fn allocate_growing(allocate: impl Fn() -> *mut c_void) -> *mut c_void {
         if !block.is_null() {
             return block;
         }
-        match grow(process, *growth) {
+        match on_own_stack(|| grow(process, *growth)) {
             Some(bytes) => *growth = (bytes * 2).min(AREA_BYTES_MAX),
             None => return std::ptr::null_mut(),
         }

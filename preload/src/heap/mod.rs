@@ -6,3 +6,4 @@ pub mod fork_gate;
 pub mod huge;
 mod malloc;
 pub mod mimalloc;
+mod owned;

@@ -171,6 +171,7 @@ unsafe extern "C" fn in_child() {
     stats::renew();
     confined::renew();
     release(process);
+    exact::renew();
     signal_stacks::renew();
     forget_pins(process);
     if let (Some(member), None) = (&process.member, process.engine()) {

@@ -6,7 +6,6 @@ use std::io;
 use std::process::Stdio;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use userswap::internals::bench::process;
 use userswap::internals::bench::stress::{Span, in_child, lost_here, verdict};
 
 /// How long a member goes on after it has written all of its memory.
@@ -33,11 +32,8 @@ impl Worker<'_> {
         let Part::First(command) = self.shared.load.part else { return Ok(()) };
         let load = Load { seed, time: MEMBER_TIME, part: Part::Member, ..self.shared.load };
         self.shared.members.fetch_add(1, Ordering::Relaxed);
-        let ended = command(&load, self.shared.directory).and_then(|mut command| {
-            // Which forks: the child of posix_spawn is not served by signal what it reads of its parent's.
-            process::tie_to_this_thread(&mut command);
-            command.stdin(Stdio::null()).stdout(Stdio::null()).status()
-        });
+        let ended = command(&load, self.shared.directory)
+            .and_then(|mut command| command.stdin(Stdio::null()).stdout(Stdio::null()).status());
         self.judge("a member", ended.and_then(verdict))
     }
 
