@@ -177,6 +177,16 @@ fn stats(ram: &str, fault: &str, words: &[&str]) -> serde_json::Value {
 }
 
 #[test]
+fn a_program_that_ends_by_a_call_of_its_own_has_written_its_statistics() {
+    let directory = directory();
+    let program = compile(directory.path(), "raw_exit.c");
+    for fault in ["thread", "signal"] {
+        let stats = stats("16M", fault, &[program.to_str().unwrap()]);
+        assert!(stats["pswpout"].as_u64().unwrap() > 4000, "{fault}: {stats}");
+    }
+}
+
+#[test]
 fn memory_at_low_addresses_and_in_reservations_of_a_tebibyte_is_managed() {
     let directory = directory();
     let program = compile(directory.path(), "addresses.c");
