@@ -220,7 +220,7 @@ pub fn run(args: RunArgs) -> Result<Infallible, Failure> {
         .args(&program.first_arguments)
         .args(arguments)
         .env("LD_PRELOAD", preload(&library, env::var_os("LD_PRELOAD").as_deref()))
-        .env(OPTIONS_VARIABLE, options.to_text());
+        .env(OPTIONS_VARIABLE, handed_on(options).to_text());
     let error = signal::keep_pipe_ignored(&mut command).exec();
     let message = format!("{}: cannot be started: {error}", program.path.display());
     match error.kind() {
@@ -381,8 +381,14 @@ fn choose_devices(args: &RunArgs, here: &Path, options: &mut Options) -> Result<
     Ok(())
 }
 
+/// What the program gets: it opens its devices when it needs them.
+fn handed_on(mut options: Options) -> Options {
+    options.swaps = options.swaps.into_iter().map(SwapSpec::handed_on).collect();
+    options
+}
+
 fn default_swap() -> SwapSpec {
-    let swap = SwapSpec::at(open::default_directory()).absolute(Path::new("/"));
+    let swap = SwapSpec::at(open::default_directory());
     if reads_back(&swap) { swap } else { SwapSpec::at(PLAIN_DIRECTORY) }
 }
 

@@ -45,7 +45,7 @@ fn the_command_line_wins_over_the_environment_and_that_over_the_file() {
         "fault=signal",
         "page_cluster=4",
         "quiet=true",
-        "swap=/var/tmp",
+        "swap=/var/tmp/",
         "swap=mem:64M",
     ] {
         assert!(has(&all, line), "{line}: {all}");

@@ -200,19 +200,25 @@ impl SwapSpec {
         SwapSpec { encrypt, ..self }
     }
 
-    /// The same device named from the root, so that it stays the same when the working directory changes. What is a directory
-    /// ends in `/`: should it be gone by the time the device is opened, no file of its name is made.
+    /// The same device named from the root, so that it stays the same when the working directory
+    /// changes.
     pub fn absolute(mut self, working_directory: &Path) -> SwapSpec {
         match &mut self.path {
-            SwapPath::Path(path) => {
-                *path = working_directory.join(&*path);
-                if path.is_dir() {
-                    path.push("");
-                }
-            }
+            SwapPath::Path(path) => *path = working_directory.join(&*path),
             SwapPath::Remote(address) => address.options.files.make_absolute(working_directory),
             SwapPath::S3(address) => address.options.files.make_absolute(working_directory),
             SwapPath::Memory | SwapPath::Compressed(_) => {}
+        }
+        self
+    }
+
+    /// The same for a program that opens it later: what is a directory now ends in `/`, so that no file of its name is made
+    /// should it be gone by then.
+    pub fn handed_on(mut self) -> SwapSpec {
+        if let SwapPath::Path(path) = &mut self.path
+            && path.is_dir()
+        {
+            path.push("");
         }
         self
     }
