@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { THREADS = 4, BLOCKS = 3000, ROUNDS = 2, PLAIN = 10000, PAGE_OF_A_DATABASE = 4368 };
+enum { THREADS = 4, BLOCKS = 1500, ROUNDS = 2, PLAIN = 10000, PAGE_OF_A_DATABASE = 4368 };
 
 static const size_t sizes[] = { 1100, 4368, 4368, 4368, 9000, 33000, 260 << 10 };
 static void *_Atomic passed[THREADS * 64];
@@ -93,7 +93,7 @@ static void *work(void *number) {
 
 // Forks while other threads are in malloc; the child goes on with it.
 static void *fork_now_and_then(void *unused) {
-    for (int times = 0; times < 3; times++) {
+    for (int times = 0; times < 2; times++) {
         usleep(20000);
         pid_t child = fork();
         if (child == 0) {

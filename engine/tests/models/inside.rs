@@ -7,7 +7,7 @@ use loom::thread::{self, JoinHandle};
 
 fn in_every_order(model: impl Fn() + Send + Sync + 'static) {
     let mut checker = loom::model::Builder::new();
-    checker.preemption_bound = Some(3);
+    checker.preemption_bound = Some(2);
     checker.check(model);
 }
 
