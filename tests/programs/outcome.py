@@ -74,7 +74,8 @@ def unmanaged(native, run, budget):
         part = 0.0
     is_shared = run.shared > max(run.managed + run.unmanaged, budget)
     if is_shared or part is not None and part < SHARE_LEAST:
-        said = any("manage" in line or "outside the budget" in line for line in messages(run))
+        words = ("manage", "outside the budget", "outside its budget")
+        said = any(word in line for line in messages(run) for word in words)
         detail = f"{run.shared >> 20} MiB of shared memory" if is_shared else f"{part:.0%} managed"
         return Verdict("unmanaged, said" if said else "unmanaged, silent", not said, detail)
     return None
