@@ -72,13 +72,18 @@ def slurp(path):
 
 def anonymous_bytes(pid):
     """Resident and swapped memory of a process that is not of files."""
-    status = slurp(f"/proc/{pid}/status")
-    return sum(int(number) << 10 for number in re.findall(r"^(?:RssAnon|VmSwap):\s+(\d+) kB", status, re.M))
+    return status_bytes(pid, "RssAnon|VmSwap")
 
 
 def shared_bytes(pid):
     """Resident shared memory of a process, which no engine manages."""
-    return sum(int(number) << 10 for number in re.findall(r"^RssShmem:\s+(\d+) kB", slurp(f"/proc/{pid}/status"), re.M))
+    return status_bytes(pid, "RssShmem")
+
+
+def status_bytes(pid, fields):
+    """The sum of some fields of a process's status."""
+    found = re.findall(rf"^(?:{fields}):\s+(\d+) kB", slurp(f"/proc/{pid}/status"), re.M)
+    return sum(int(number) << 10 for number in found)
 
 
 def unmanaged_bytes(pid):

@@ -69,15 +69,19 @@ impl Devices {
     /// Whether a page that has a slot, and leaves as it came, had better go to a device in front of its own: one that has room
     /// without others having to move on, and of compressed memory one that holds what compresses.
     pub(crate) fn promotes(&self, slot: Slot) -> bool {
-        let from = self.id_of(self.under(slot)).0;
-        self.list().any(|front| {
+        self.list().filter(|front| self.is_in_front(front)).any(|front| {
+            let from = self.id_of(self.under(slot)).0;
             self.behind(front) >> from & 1 == 1
-                && front.stored().is_none_or(|stored| stored.is_small())
                 && self.has_idle_room(front)
+                && front.stored().is_none_or(|stored| stored.is_small())
         })
     }
 
     fn has_idle_room(&self, front: &Device) -> bool {
+        // Asked for each page that leaves clean, and mostly the answer: without a lock.
+        if front.is_compressed() && !self.allowance.room().is_idle() {
+            return false;
+        }
         let [slots, memory] = self.rooms(front);
         slots.is_some_and(Room::is_idle) && memory.is_none_or(Room::is_idle)
     }

@@ -99,9 +99,10 @@ impl Core {
 
     fn find_device(&self, path: &Path) -> Result<&Device, Error> {
         // As devices are named, without a `/` at its end.
-        let given = path.display().to_string();
-        let wanted = given.strip_suffix('/').filter(|name| !name.is_empty()).unwrap_or(&given);
-        let wanted = wanted.to_owned();
+        let mut wanted = path.display().to_string();
+        if wanted.len() > 1 && wanted.ends_with('/') {
+            wanted.pop();
+        }
         let real = path.canonicalize().ok().map(|path| path.display().to_string());
         let names = |device: &Device| device.label().map(|label| label.name.clone());
         self.inside_gate(|| {

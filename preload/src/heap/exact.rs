@@ -5,7 +5,7 @@
 //! beside another one with room is given back to the kernel, and serves any shard and size after that. A handler of a signal that
 //! has come in the middle finds another shard, and forks without this one's lock.
 use super::malloc::not_a_block;
-use super::mimalloc::{give_back, heap_area};
+use super::mimalloc::{give_back, largest_area};
 use super::owned::{self, Owned, Owner};
 use crate::abi::raw::{self, Span};
 use crate::memory::commitment;
@@ -215,18 +215,12 @@ fn vacant(process: &Process) -> Option<usize> {
     if REFUSED.load(Ordering::Relaxed) {
         return None;
     }
-    let mut bytes = AREA_BYTES;
-    let range = loop {
-        match on_own_stack(|| heap_area(process, bytes)) {
-            Some(range) => break range,
-            None if bytes > AREA_BYTES_MIN => bytes /= 2,
-            None => {
-                REFUSED.store(true, Ordering::Relaxed);
-                return None;
-            }
-        }
+    let area = on_own_stack(|| largest_area(process, AREA_BYTES, AREA_BYTES_MIN));
+    let Some(range) = area else {
+        REFUSED.store(true, Ordering::Relaxed);
+        return None;
     };
-    let address = process.span_of(range).address;
+    let Span { address, bytes } = process.span_of(range);
     // The first ones first.
     let others = (1..bytes / SLAB_BYTES).rev().map(|slab| address + slab * SLAB_BYTES);
     VACANT.lock().extend(others);

@@ -108,18 +108,17 @@ pub fn allocate_growing(allocate: impl Fn() -> *mut c_void) -> *mut c_void {
 
 /// Adds a heap area of at most `bytes`; returns what it has become.
 fn grow(process: &Process, bytes: usize) -> Option<usize> {
-    let mut bytes = bytes;
-    while bytes >= AREA_BYTES_MIN {
-        if let Some(range) = heap_area(process, bytes) {
-            return manage(process, range).then_some(bytes);
-        }
-        bytes /= 2;
-    }
-    None
+    let range = largest_area(process, bytes, AREA_BYTES_MIN)?;
+    manage(process, range).then_some(process.span_of(range).bytes)
 }
 
-/// Accessible memory of the arena that malloc shares out.
-pub(super) fn heap_area(process: &Process, bytes: usize) -> Option<PageRange> {
+/// Accessible memory of the arena that malloc shares out: so many bytes, or half as many and so on, down to a least.
+pub(super) fn largest_area(process: &Process, bytes: usize, least: usize) -> Option<PageRange> {
+    let sizes = std::iter::successors(Some(bytes), |bytes| Some(bytes / 2));
+    sizes.take_while(|bytes| *bytes >= least).find_map(|bytes| heap_area(process, bytes))
+}
+
+fn heap_area(process: &Process, bytes: usize) -> Option<PageRange> {
     let range = ranges::take(process, (bytes / PAGE_BYTES) as u32, ranges::HUGE_PAGES)?;
     let accessible = raw::protect(process.span_of(range), libc::PROT_READ | libc::PROT_WRITE);
     if accessible.is_ok() {
