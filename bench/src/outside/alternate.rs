@@ -198,7 +198,8 @@ impl Bench<'_> {
             Engine::Kernel => self.on_kernel(&load, &course)?,
         };
         let throughput_kbs = self.throughput(Side::Limited(engine), &load, &finished)?;
-        Ok(Run { engine, figures: finished.figures(), throughput_kbs, within })
+        let latency = load.latency(&finished.stdout);
+        Ok(Run { engine, figures: finished.figures(), throughput_kbs, latency, within })
     }
 
     /// Where compressed pages are part of our budget they are part of the kernel's too: a run that took more or less in

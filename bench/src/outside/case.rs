@@ -3,7 +3,9 @@
 use super::args::Plan;
 use crate::choice;
 use crate::process::Part;
-use crate::usemem::{Data, OPERATIONS_UNIT, PAGE_READS_UNIT, Scattered, THROUGHPUT_UNIT};
+use crate::usemem::{
+    Data, LATENCY_UNIT, OPERATIONS_UNIT, PAGE_READS_UNIT, Scattered, THROUGHPUT_UNIT,
+};
 use clap::ValueEnum;
 use serde::Serialize;
 use userswap::internals::PAGE_BYTES;
@@ -108,6 +110,13 @@ impl Case {
 pub(crate) enum Program {
     Usemem,
     Python,
+}
+
+/// What the faults of one run took, in microseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(crate) struct Latency {
+    pub(crate) p50_us: f64,
+    pub(crate) p99_us: f64,
 }
 
 /// One run of a load: its arguments and what is expected of it.
@@ -228,6 +237,14 @@ impl Load {
         Ok(found.iter().sum::<u64>() * self.kilobytes_per_unit)
     }
 
+    /// What faults took, if the load says so.
+    pub(crate) fn latency(&self, stdout: &str) -> Option<Latency> {
+        let line = stdout.lines().find_map(|line| line.strip_suffix(LATENCY_UNIT))?;
+        let (half, most) =
+            line.rsplit_once(" reads were faults: ")?.1.split_once(" usecs half of them, ")?;
+        Some(Latency { p50_us: half.parse().ok()?, p99_us: most.parse().ok()? })
+    }
+
     /// The rate of a result line; nothing if the line is of another kind.
     fn rate(&self, line: &str) -> Option<Option<u64>> {
         let line = line.strip_suffix(self.unit)?;
@@ -317,6 +334,11 @@ mod tests {
         let out = "Read Process 7 is waiting signal\n100 page reads / 1 usecs = 50 reads/s\n";
         let kilobytes = PAGE_BYTES as u64 / 1024;
         assert_eq!(load("page-rand-read").throughput_kbs(out), Ok(50 * kilobytes));
+        assert_eq!(load("page-rand-read").latency(out), None);
+        let more =
+            format!("{out}7 of 100 reads were faults: 4.5 usecs half of them, 12 usecs 99 %\n");
+        let latency = Latency { p50_us: 4.5, p99_us: 12.0 };
+        assert_eq!(load("page-rand-read").latency(&more), Some(latency));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The report: one JSON object for programs, a table for people.
 
 use super::args::Plan;
-use super::case::{self, Case};
+use super::case::{self, Case, Latency};
 use crate::choice;
 use crate::disk::Disk;
 use crate::figures::{Spread, median};
@@ -49,6 +49,8 @@ pub(crate) struct Run {
     #[serde(flatten)]
     pub(crate) figures: Figures,
     pub(crate) throughput_kbs: u64,
+    /// What faults took, of a load that looks.
+    pub(crate) latency: Option<Latency>,
     /// What the kernel's side had, where its zram is part of the budget.
     pub(crate) within: Option<Within>,
 }
@@ -97,6 +99,7 @@ impl Shown for Report {
             }),
         );
         lines.extend(self.hit_rate_line());
+        lines.extend(self.latency_line());
         lines.extend(self.zram_line());
         if self.case == Case::Swapin || self.case.is_single() {
             lines.push("All figures are those of the work after the memory was filled.".into());
@@ -193,6 +196,16 @@ impl Report {
             .then(|| format!("operations without a wait for a device: {}", rates.join(", ")))
     }
 
+    fn latency_line(&self) -> Option<String> {
+        let engines = [Engine::Userswap, Engine::Kernel].into_iter();
+        let said = engines.filter_map(|engine| {
+            let Latency { p50_us, p99_us } = median_latency(&self.runs, engine)?;
+            Some(format!("{engine} {p50_us:.1} µs, p99 {p99_us:.1} µs"))
+        });
+        let said: Vec<String> = said.collect();
+        (!said.is_empty()).then(|| format!("a read that faulted, median: {}", said.join("; ")))
+    }
+
     fn zram_line(&self) -> Option<String> {
         let Within { limit_bytes, zram_bytes_max } =
             of(&self.runs, Engine::Kernel).last()?.within?;
@@ -269,6 +282,12 @@ fn row(engine: Engine, number: &str, run: &Run) -> [String; 7] {
     ]
 }
 
+fn median_latency(runs: &[Run], engine: Engine) -> Option<Latency> {
+    let all = || of(runs, engine).filter_map(|run| run.latency);
+    let p50_us = median(all().map(|latency| latency.p50_us))?;
+    Some(Latency { p50_us, p99_us: median(all().map(|latency| latency.p99_us))? })
+}
+
 /// The median of every figure on its own.
 fn median_run(runs: &[Run], engine: Engine) -> Option<Run> {
     let figure = |of_run: fn(&Run) -> f64| median(of(runs, engine).map(of_run));
@@ -282,6 +301,7 @@ fn median_run(runs: &[Run], engine: Engine) -> Option<Run> {
                 .map(|faults| faults as u64),
         },
         throughput_kbs: figure(|run| run.throughput_kbs as f64)? as u64,
+        latency: median_latency(runs, engine),
         within: None,
     })
 }
@@ -296,6 +316,7 @@ mod tests {
             engine,
             figures: Figures { wall_s, user_s: 0.5, sys_s: 0.25, major_faults: Some(4096) },
             throughput_kbs: 1000,
+            latency: Some(Latency { p50_us: 8.25 * wall_s, p99_us: 40.0 }),
             within: None,
         }
     }
@@ -355,6 +376,14 @@ mod tests {
             (writing.hit_rate.userswap, writing.median_major_faults.userswap),
             (None, Some(4096.0))
         );
+    }
+
+    #[test]
+    fn what_faults_took_is_said_of_each_side() {
+        let walls = [(Engine::Userswap, 1.0), (Engine::Kernel, 2.0), (Engine::Userswap, 2.0)];
+        let text = report("page-rand-read", &walls).text();
+        let line = "faulted, median: userswap 12.4 µs, p99 40.0 µs; kernel 16.5 µs, p99 40.0 µs";
+        assert!(text.contains(line), "{text}");
     }
 
     #[test]

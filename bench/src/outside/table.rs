@@ -289,6 +289,7 @@ mod tests {
             engine,
             figures: Figures { wall_s, user_s: 0.0, sys_s: 0.0, major_faults: Some(8192) },
             throughput_kbs: 1,
+            latency: None,
             within: None,
         };
         let disk = Disk { write_bytes_per_s: 1e9, read_bytes_per_s: 2e9 };

@@ -7,6 +7,7 @@
 
 mod barrier;
 mod content;
+mod latency;
 mod notice;
 mod options;
 mod page_reads;
@@ -27,7 +28,9 @@ use task::{Failure, Task, Team};
 use userswap::internals::bench::process::{self, Fork, Pid};
 
 pub(crate) use content::Data;
-pub(crate) use report::{OPERATIONS_UNIT, PAGE_READS_UNIT, THROUGHPUT_UNIT, WAITING_MARK};
+pub(crate) use report::{
+    LATENCY_UNIT, OPERATIONS_UNIT, PAGE_READS_UNIT, THROUGHPUT_UNIT, WAITING_MARK,
+};
 pub(crate) use scattered::{SCATTERED_MIN_BYTES, SKEW, Scattered};
 
 /// The exit status of a wrong command line.

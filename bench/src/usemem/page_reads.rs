@@ -5,6 +5,7 @@
 //! within the page changes with the page, so that a wrong mapping of right pages is noticed too.
 
 use super::content::{Content, PAGE_WORDS};
+use super::latency::Latencies;
 use super::notice::Notice;
 use super::options::{Options, Order, PageReads};
 use super::pass::{Pass, Work, verify};
@@ -12,6 +13,7 @@ use super::task::{self, Failure};
 use super::{in_threads, report};
 use crate::random::Random;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 /// Reads between two looks at the clock.
@@ -33,10 +35,14 @@ pub(super) fn run(options: &Options, reads: PageReads) -> Result<(), Failure> {
         Order::Random { seed: Some(seed) } => seed,
         _ => 1,
     };
+    let all = Mutex::new(Latencies::new());
     in_threads(options.threads, |number| {
         let random = Random::new(seed ^ (number as u64).wrapping_mul(SEED_STRIDE));
-        read_pages(reads, content, memory.words(), random)
+        read_pages(reads, content, memory.words(), random)?.add_to(&all);
+        Ok(())
     });
+    let all = all.into_inner().unwrap_or_else(PoisonError::into_inner);
+    all.line().map_or(Ok(()), |line| report::print(&line))?;
     let clock = Instant::now();
     drop(memory);
     report::print(&report::freeing(clock.elapsed()))?;
@@ -48,7 +54,8 @@ fn read_pages(
     content: &Content,
     words: &[AtomicU64],
     mut random: Random,
-) -> Result<(), Failure> {
+) -> Result<Latencies, Failure> {
+    let mut latencies = Latencies::new();
     let pages = (words.len() as u64).div_ceil(PAGE_WORDS);
     let clock = Instant::now();
     let mut done = 0u64;
@@ -63,11 +70,14 @@ fn read_pages(
         let page = random.below(pages);
         let within = (page * 7 + done) % PAGE_WORDS;
         let index = (page * PAGE_WORDS + within).min(words.len() as u64 - 1);
-        verify(&words[index as usize], index, content.word(index))?;
+        let expected = content.word(index);
+        let begun = Instant::now();
+        verify(&words[index as usize], index, expected)?;
+        latencies.note(begun.elapsed());
         done += 1;
     }
     report::print(&report::page_reads(done, clock.elapsed()))?;
-    Ok(())
+    Ok(latencies)
 }
 
 #[cfg(test)]
@@ -92,7 +102,7 @@ mod tests {
             word.store(index as u64 + 512, std::sync::atomic::Ordering::Relaxed);
         }
         let content = Content::new(Data::Index).unwrap();
-        let result = read_pages(PageReads::Count(1), &content, &words, Random::new(3));
+        let result = read_pages(PageReads::Count(1), &content, &words, Random::new(3)).map(drop);
         assert!(matches!(result, Err(Failure::Data(_))), "{result:?}");
     }
 }

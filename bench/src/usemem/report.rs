@@ -9,6 +9,8 @@ pub(crate) const THROUGHPUT_UNIT: &str = " KB/s";
 pub(crate) const PAGE_READS_UNIT: &str = " reads/s";
 /// The unit that ends a line of a load's operations.
 pub(crate) const OPERATIONS_UNIT: &str = " operations/s";
+/// The unit that ends the line of what faults took.
+pub(crate) const LATENCY_UNIT: &str = " usecs 99 %";
 /// The words that say a process waits for SIGUSR1.
 pub(crate) const WAITING_MARK: &str = " is waiting signal";
 
@@ -24,6 +26,15 @@ pub(super) fn page_reads(reads: u64, taken: Duration) -> String {
     let micros = taken.as_micros().max(1);
     let rate = u128::from(reads) * 1_000_000 / micros;
     format!("{reads} page reads / {micros} usecs = {rate}{PAGE_READS_UNIT}\n")
+}
+
+/// What the faults among the reads of all threads took, in nanoseconds: half of them at most, and 99 of a hundred.
+pub(super) fn latencies((faults, reads): (u64, u64), half: u64, most: u64) -> String {
+    let micros = |nanos: u64| nanos as f64 / 1000.0;
+    let (half, most) = (micros(half), micros(most));
+    format!(
+        "{faults} of {reads} reads were faults: {half:.1} usecs half of them, {most:.1}{LATENCY_UNIT}\n"
+    )
 }
 
 /// The line of one thread of `--load`.

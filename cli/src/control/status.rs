@@ -159,6 +159,7 @@ fn devices(devices: &[DeviceStatus]) -> String {
         let state = match device.state {
             DeviceState::On => "",
             DeviceState::Full => "full",
+            DeviceState::Silent => "takes no pages for now",
             DeviceState::Retired => "retired after errors",
             DeviceState::GoingOff => "going off",
             DeviceState::Borrowed => "the parent's, to read",

@@ -158,6 +158,38 @@ pub fn shrinker_panicked(name: &str) {
     say(&["userswap: the shrinker ", name, " panicked and will not be asked again\n"]);
 }
 
+/// A device takes no writes for the moment, and others do.
+pub fn device_is_silent(device: &str, error: i32) {
+    let mut digits = [0; 20];
+    let error = decimal(u64::from(error.unsigned_abs()), &mut digits);
+    say(&[
+        "userswap: ",
+        device,
+        " takes no pages (errno ",
+        error,
+        "): they go to other devices until it does\n",
+    ]);
+}
+
+/// It does again.
+pub fn device_answers(device: &str) {
+    say(&["userswap: ", device, " takes pages again\n"]);
+}
+
+/// A server of two does not answer.
+pub fn server_is_spared(device: &str) {
+    say(&[
+        "userswap: a server of ",
+        device,
+        " does not answer: until it does pages are written to one server instead of two\n",
+    ]);
+}
+
+/// It does again.
+pub fn server_answers(device: &str) {
+    say(&["userswap: the server of ", device, " answers again\n"]);
+}
+
 /// A device refused a write, here and at the second try.
 pub fn write_error(device: &str, error: i32) {
     let mut digits = [0; 20];

@@ -230,6 +230,8 @@ pub enum DeviceState {
     On,
     /// They could, if it had room.
     Full,
+    /// It does not take any for the moment, and others do: it is asked now and then.
+    Silent,
     /// It failed too often and gets no new pages.
     Retired,
     /// Its swapoff is under way.

@@ -95,6 +95,7 @@ impl Core {
         let priority = self.devices.table().device(device.id()).map_or(-1, |known| known.priority);
         let store = device.store().lock();
         let (used, pages, phase) = (store.used(), store.slots.pages(), store.state);
+        let is_silent = store.is_silent();
         let (is_full, holding, lent) = (store.is_full(), store.holding, store.lent.count());
         drop(store);
         let number = |node: NodeId| self.topology.nodes()[node.0 as usize].number as u16;
@@ -115,6 +116,7 @@ impl Core {
                 _ if holding == Holding::Borrowed && phase != Phase::Leaving => {
                     DeviceState::Borrowed
                 }
+                Phase::On if is_silent => DeviceState::Silent,
                 Phase::On if is_full => DeviceState::Full,
                 Phase::On | Phase::Absent => DeviceState::On,
                 Phase::Retired => DeviceState::Retired,

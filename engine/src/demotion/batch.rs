@@ -6,7 +6,6 @@
 use super::{Mover, Moving};
 use crate::base::counters::count;
 use crate::base::index::{NodeId, PageIndex, PageRange, Slot};
-use crate::base::log;
 use crate::device::SlotSpan;
 use crate::device::record::Device;
 use crate::device::retry::Parts;
@@ -110,11 +109,7 @@ impl Core {
         }
         let outcome = self.write_span(span, &Pieces::one(address, slots * PAGE_BYTES), near);
         if let Err(error) = &outcome {
-            let (device, _) = self.devices.describe(span.first);
-            self.devices.note_write_error(span.first);
-            count(&self.counters.swap_bad_slots, span.count.into());
-            log::write_error(&device.name, error.raw_os_error().unwrap_or(0));
-            self.devices.mark_bad(span);
+            self.devices.end(span, self.end_of_refused(span, error));
         }
         outcome.is_ok()
     }
@@ -127,7 +122,8 @@ impl Core {
             self.devices.note_end(Direction::Write, span.first, pieces.bytes(), &outcome);
             let Err(error) = outcome else { return Ok(()) };
             count(&self.counters.swap_write_errors, 1);
-            let again = self.devices.again(span.first, &mut tries, &error, Parts::One);
+            let asked = (Direction::Write, span.first);
+            let again = self.devices.again(asked, &mut tries, &error, Parts::One);
             not_before_ns = again.ok_or(error)?;
             count(&self.counters.swap_retries, 1);
         }

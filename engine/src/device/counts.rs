@@ -70,7 +70,7 @@ impl Store {
         match self.supply {
             Supply::Enough => SlotCounts { free: pages - used, total: pages },
             // No more than it holds, whatever it was made for: how full all are goes by that.
-            Supply::Short => SlotCounts { free: 0, total: used },
+            Supply::Short | Supply::Silent => SlotCounts { free: 0, total: used },
         }
     }
 }

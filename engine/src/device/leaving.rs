@@ -115,6 +115,7 @@ impl Devices {
     pub(crate) fn swapoff_done(&self, device: &Device) -> Option<Own<std::fs::File>> {
         assert_eq!(device.used(), 0, "a device that is let go of holds no page");
         self.remove_packs(device);
+        self.forget_silence(device);
         self.table().swapoff_done(device.id());
         self.set_leaving(None);
         let file = device.remove();

@@ -104,7 +104,7 @@ impl Devices {
     }
 
     fn note_freed(&self, device: &Device, store: &mut Store, was_full: bool, free: u32) {
-        if store.supply == Supply::Short {
+        if store.supply != Supply::Enough {
             if store.state == DeviceState::On {
                 self.counts.subtract(SlotCounts { free: 0, total: free.into() });
             }

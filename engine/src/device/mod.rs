@@ -3,6 +3,7 @@
 //! A slot is named engine-wide by one number, as in the kernel's swap entries: the device's index and the
 //! slot on it. Locks nest CPU buffer, device, list: `table` (the list lock) is the innermost, taken with a
 //! device's lock held when that device becomes full or gets room.
+mod bad;
 mod behind;
 mod cache;
 pub mod cipher;
@@ -24,6 +25,7 @@ pub mod remote;
 pub mod request;
 pub mod retry;
 pub mod s3;
+mod silent;
 pub mod spec;
 mod spec_parts;
 mod store;
@@ -42,7 +44,7 @@ use cipher::Cipher;
 use counts::{Counts, SlotCounts};
 use leaving::Leaving;
 use open::OpenDevice;
-use record::{Cursor, Device, DeviceState, Label, Store, slots_of};
+use record::{Cursor, Device, DeviceState, Label, Store, Supply, slots_of};
 use spec::SwapSpec;
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -51,7 +53,6 @@ use sysfs::Hardware;
 use userswap_policy::banks::{BANK_SLOTS, BANKS, Banks, bank_of, banks_from};
 use userswap_policy::devices::{DEVICES_MAX, DeviceId, DeviceTable, Placement, Search};
 use userswap_policy::free_batch::FreeOrder;
-use userswap_policy::slots::SlotRun;
 use zram::allowance::Allowance;
 
 /// Slots of the largest device: 512 GiB. Larger ones are used in part.
@@ -118,6 +119,8 @@ pub struct Devices {
     compressed: AtomicU32,
     /// Times that one had no memory, since all were looked at.
     shortages: AtomicU32,
+    /// Devices that have been turned away, and have taken no write since.
+    silences: AtomicU32,
 }
 
 impl Devices {
@@ -144,6 +147,7 @@ impl Devices {
             allowance: Arc::new(Allowance::new()),
             compressed: AtomicU32::new(0),
             shortages: AtomicU32::new(0),
+            silences: AtomicU32::new(0),
         };
         for device in opened {
             devices.swapon(device, topology)?;
@@ -288,6 +292,7 @@ impl Devices {
             SlotMode::Clusters | SlotMode::Cache => Cursor::Cpu(self.buffers.cpu()),
         };
         let label = device.label()?;
+        let want = self.trial_size(device, want);
         let mut store = device.store().lock_counted(&device.allocation);
         let run = store.allocate(cursor, want)?;
         // Relaxed, a hint: who looks for pages on the device finds those above it the next time.
@@ -303,15 +308,17 @@ impl Devices {
         }
         if device.back_with_blocks(run, label.max) {
             device.placed[near.0 as usize].fetch_add(u64::from(run.count), Ordering::Relaxed);
+            self.note_trial(device);
             return Some(device.span(run));
         }
         // The file system is full: what has blocks stays in use, the rest of the device is given up.
         let mut store = device.store().lock_counted(&device.allocation);
         let before = store.slots.pages();
         store.slots.free(run);
-        if store.state != DeviceState::On {
+        if store.state != DeviceState::On || store.supply != Supply::Enough {
             // It has left meanwhile, with these slots counted as used: what was reserved is gone with it.
-            self.counts.subtract(SlotCounts { free: i64::from(run.count), total: 0 });
+            let (run, is_on) = (i64::from(run.count), store.state == DeviceState::On);
+            self.counts.subtract(SlotCounts { free: run, total: if is_on { run } else { 0 } });
             return None;
         }
         store.slots.limit(device.backed_slots());
@@ -326,42 +333,6 @@ impl Devices {
     /// Takes a device without room off the lists; its lock is held.
     fn note_full(&self, device: &Device, store: &Store) {
         if store.is_full() {
-            self.table().on_full(device.id());
-        }
-    }
-
-    /// Takes slots out of use for good after a write error.
-    pub fn mark_bad(&self, span: SlotSpan) {
-        let device = self.device_of(span.first);
-        let run = SlotRun { first: device.number_of(span.first), count: span.count };
-        match device.pack() {
-            Some(pack) => self.spoil(device, &pack, run),
-            None => self.withdraw(device, &mut device.store().lock(), run),
-        }
-    }
-
-    /// The same, of a device whose lock is held and that is no pack.
-    fn withdraw(&self, device: &Device, store: &mut Store, run: SlotRun) {
-        device.forget(run);
-        (run.first..run.first + run.count).for_each(|number| store.slots.mark_bad(number));
-        if store.state == DeviceState::On {
-            self.counts.subtract(SlotCounts { free: 0, total: i64::from(run.count) });
-        }
-        self.table().resize(device.id(), store.slots.pages());
-        self.note_full(device, store);
-    }
-
-    /// Counts a request that the device refused; after too many it gets no more pages.
-    pub fn note_write_error(&self, slot: Slot) {
-        let device = self.device_of(slot);
-        device.errors.fetch_add(1, Ordering::Relaxed);
-        if !device.has_failed() {
-            return;
-        }
-        let mut store = device.store().lock();
-        if store.state == DeviceState::On {
-            store.state = DeviceState::Retired;
-            self.counts.subtract(store.counts());
             self.table().on_full(device.id());
         }
     }

@@ -92,6 +92,8 @@ pub enum Supply {
     Enough,
     /// It is a compressed device, and there is no memory for more.
     Short,
+    /// It takes no writes for the moment, and others do.
+    Silent,
 }
 
 /// A record, with a device or without.
@@ -129,6 +131,8 @@ pub struct Device {
     is_hampered: AtomicBool,
     /// It was waited for in vain, and has not answered since.
     pub is_given_up: AtomicBool,
+    /// When it was turned away, if it has taken no write since; else 0.
+    pub(super) silent_ns: AtomicU64,
     /// Bytes of the file that have blocks.
     backed: Lock<u64>,
     /// Write errors so far.
@@ -173,6 +177,7 @@ impl Device {
             is_remote: AtomicBool::new(false),
             is_hampered: AtomicBool::new(false),
             is_given_up: AtomicBool::new(false),
+            silent_ns: AtomicU64::new(0),
             backed: Lock::new(0),
             errors: AtomicU32::new(0),
             allocation: LockUse::default(),

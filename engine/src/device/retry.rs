@@ -52,6 +52,11 @@ fn trouble_of(error: &io::Error) -> Trouble {
     }
 }
 
+/// Whether an error is of the kind that usually passes.
+pub fn is_passing(error: &io::Error) -> bool {
+    trouble_of(error) == Trouble::Passing
+}
+
 /// Whether what a request failed to bring can be asked for in parts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Parts {
@@ -69,10 +74,11 @@ impl Parts {
 }
 
 impl Devices {
-    /// A request has failed: the moment to repeat it, or None when it is to be given up.
+    /// A request has failed: the moment to repeat it, or None when it is to be given up. A write that others have room for is
+    /// sooner, and its device not with it.
     pub fn again(
         &self,
-        slot: Slot,
+        (direction, slot): (Direction, Slot),
         tries: &mut Tries,
         error: &io::Error,
         parts: Parts,
@@ -83,7 +89,14 @@ impl Devices {
             false => self.patience_ns.load(Ordering::Relaxed),
         };
         let now_ns = clock::now_ns();
-        match (trouble_of(error), parts) {
+        let trouble = trouble_of(error);
+        if direction == Direction::Write
+            && trouble == Trouble::Passing
+            && let Some(shorter_ns) = self.patience_to_write_ns(device)
+        {
+            return tries.again(trouble, now_ns, shorter_ns.min(patience_ns));
+        }
+        match (trouble, parts) {
             // A bad spot among them: the others are there for the asking.
             (Trouble::Doubtful, Parts::Several) => tries.again(Trouble::Lasting, now_ns, 0),
             (trouble @ (Trouble::Passing | Trouble::Doubtful), _) => {
@@ -109,6 +122,9 @@ impl Devices {
         // Almost always it says no already: no shared line is written to.
         if outcome.is_ok() && device.is_given_up.load(Ordering::Relaxed) {
             device.is_given_up.store(false, Ordering::Relaxed);
+        }
+        if outcome.is_ok() && direction == Direction::Write {
+            self.note_answer(device);
         }
     }
 
@@ -148,7 +164,8 @@ impl Devices {
             let outcome = request.no_sooner_than(not_before_ns).transfer(pieces);
             self.note_end(Direction::Read, first, pieces.bytes(), &outcome);
             let Err(error) = outcome else { return Ok(()) };
-            not_before_ns = self.again(first, &mut tries, &error, parts).ok_or(error)?;
+            not_before_ns =
+                self.again((Direction::Read, first), &mut tries, &error, parts).ok_or(error)?;
         }
     }
 

@@ -63,7 +63,12 @@ impl Store {
 
     /// Whether it can give out no slot for now.
     pub fn is_full(&self) -> bool {
-        self.slots.is_full() || self.supply == Supply::Short
+        self.slots.is_full() || self.supply != Supply::Enough
+    }
+
+    /// Whether it takes no writes for the moment.
+    pub fn is_silent(&self) -> bool {
+        self.supply == Supply::Silent
     }
 
     /// Its slots in use by this process, by words.
@@ -75,7 +80,7 @@ impl Store {
 
     /// Takes up to `want` consecutive slots into use, if the device takes pages for now.
     pub fn allocate(&mut self, cursor: Cursor, want: u32) -> Option<SlotRun> {
-        if self.state != DeviceState::On || self.supply == Supply::Short {
+        if self.state != DeviceState::On || self.supply != Supply::Enough {
             return None;
         }
         match cursor {

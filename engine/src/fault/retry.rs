@@ -65,7 +65,8 @@ impl Core {
     fn repeat(&self, record: &mut ReadRecord, error: &io::Error) -> Option<u64> {
         let slot = record.requested();
         let parts = Parts::of(record.pieces.bytes());
-        let moment = self.devices.again(slot, &mut record.tries, error, parts)?;
+        let moment =
+            self.devices.again((Direction::Read, slot), &mut record.tries, error, parts)?;
         count(&self.counters.swap_retries, 1);
         Some(moment)
     }

@@ -78,7 +78,7 @@ impl Kswapd {
         }
     }
 
-    /// The ring holds the devices' last references: see `Queue::keep_open`.
+    /// The ring holds the devices' last references: see `Queue::keep_open`. Those that were turned away get another chance.
     fn keep_devices(&mut self) {
         // Inside the gate no descriptor is closed.
         let Some(inside) = self.core.gate.try_enter() else { return };
@@ -87,6 +87,7 @@ impl Kswapd {
             let files = self.core.devices.list().map(|device| device.descriptor());
             self.queue.keep_open(&files.collect::<Vec<_>>());
         }
+        self.core.devices.try_silent();
         drop(inside);
     }
 

@@ -4,7 +4,6 @@
 //! flag says so (`transfer::orphan`). Which device is asked is `policy::devices`.
 use crate::base::counters::count;
 use crate::base::index::{NodeId, PageRange, Slot};
-use crate::base::log;
 use crate::device::request::Request;
 use crate::device::retry::Parts;
 use crate::device::{SlotEnd, SlotSpan};
@@ -133,7 +132,8 @@ impl Core {
         self.devices.note_end(Direction::Write, slot, write.pieces.bytes(), outcome);
         let Err(error) = outcome else { return None };
         count(&self.counters.swap_write_errors, 1);
-        let moment = self.devices.again(slot, &mut write.tries, error, Parts::One)?;
+        let moment =
+            self.devices.again((Direction::Write, slot), &mut write.tries, error, Parts::One)?;
         count(&self.counters.swap_retries, 1);
         Some(moment)
     }
@@ -175,12 +175,23 @@ impl Core {
         }
     }
 
-    /// The device failed for good: the slots are bad, and the pages stay in RAM until they are reclaimed again.
+    /// What becomes of slots that a device has refused to fill, as often as it was asked to.
+    pub(crate) fn end_of_refused(&self, span: SlotSpan, error: &io::Error) -> SlotEnd {
+        let end = self.devices.refused(span.first, error);
+        if end == SlotEnd::Bad {
+            count(&self.counters.swap_bad_slots, span.count.into());
+        }
+        end
+    }
+
+    /// The device took them not, for good or for now: the pages stay in RAM until they are reclaimed again.
     fn fail_write(&self, node: &Node, write: &WriteOp, error: &io::Error) {
-        let (device, _) = self.devices.describe(write.slot());
-        self.devices.note_write_error(write.slot());
-        count(&self.counters.swap_bad_slots, write.count as u64);
-        log::write_error(&device.name, error.raw_os_error().unwrap_or(0));
+        let span = SlotSpan { first: write.slot(), count: write.count as u32 };
+        let end = self.end_of_refused(span, error);
+        let flag = match end {
+            SlotEnd::Free => FrameFlag::Finished,
+            SlotEnd::Bad => FrameFlag::Failed,
+        };
         for (index, victim) in write.victims[..write.count].iter().enumerate() {
             let slot = write.slot_at(index);
             let writing = PageState::Writing { frame: victim.frame, slot };
@@ -188,9 +199,9 @@ impl Core {
             if self.pages.change(victim.page, writing, PageState::Filling { slot: None }) {
                 self.frame_flags.set(victim.frame, FrameFlag::Idle);
                 self.map_back(node, victim);
-                self.devices.mark_bad(SlotSpan { first: slot, count: 1 });
-            } else if self.frame_flags.swap(victim.frame, FrameFlag::Failed) == FrameFlag::Orphan {
-                self.free_orphan(victim.frame, slot, SlotEnd::Bad);
+                self.devices.end(SlotSpan { first: slot, count: 1 }, end);
+            } else if self.frame_flags.swap(victim.frame, flag) == FrameFlag::Orphan {
+                self.free_orphan(victim.frame, slot, end);
             }
         }
         node.lock().writing -= write.count as u32;

@@ -27,10 +27,7 @@ impl Core {
         self.frame_flags.set(frame, FrameFlag::Idle);
         self.node_of_frame(frame).lock().put_free(FrameRun { first: frame, count: 1 });
         let span = SlotSpan { first: slot, count: 1 };
-        match end {
-            SlotEnd::Free => self.devices.free(span),
-            SlotEnd::Bad => self.devices.mark_bad(span),
-        }
+        self.devices.end(span, end);
         self.announce_freed();
     }
 }

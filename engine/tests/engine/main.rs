@@ -45,6 +45,7 @@ mod s3;
 mod s3_tls;
 mod servers;
 mod shrinkers;
+mod silent;
 mod spare;
 mod support;
 mod swapoff;

@@ -114,6 +114,7 @@ fn state_of(state: DeviceState) -> Option<&'static str> {
     match state {
         DeviceState::On => None,
         DeviceState::Full => Some("full"),
+        DeviceState::Silent => Some("takes no pages for now"),
         DeviceState::Retired => Some("retired after errors"),
         DeviceState::GoingOff => Some("going off"),
         DeviceState::Borrowed => Some("the parent's, to read"),

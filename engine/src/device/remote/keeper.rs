@@ -21,6 +21,8 @@ pub const DELETIONS: u32 = 1;
 const CHANGED: u32 = 2;
 /// End.
 const END: u32 = 4;
+/// Ask a server that does not answer.
+pub const SILENCE: u32 = 8;
 
 /// A lease is put off so many times before it would end.
 const RENEWALS: u64 = 4;
@@ -70,6 +72,13 @@ impl Remote {
                 self.wanted.fetch_and(!CHANGED, Ordering::Relaxed);
                 next_ns = now;
             }
+            if wanted & SILENCE != 0 {
+                // First: what falls silent from here on is seen by the next turn.
+                self.wanted.fetch_and(!SILENCE, Ordering::SeqCst);
+                if !self.ask_silent() {
+                    self.wanted.fetch_or(SILENCE, Ordering::Relaxed);
+                }
+            }
             if now >= next_ns {
                 let is_done = self.keep_all().is_ok();
                 next_ns = now + if is_done { self.period_ns() } else { SECOND_NS };
@@ -83,9 +92,19 @@ impl Remote {
                 }
                 continue;
             }
-            let wait_ns = next_ns.saturating_sub(clock::now_ns());
+            let most_ns = if wanted & SILENCE != 0 { SECOND_NS } else { u64::MAX };
+            let wait_ns = next_ns.saturating_sub(clock::now_ns()).min(most_ns);
             futex::wait_for(&self.wanted, wanted & !CHANGED, wait_ns);
         }
+    }
+
+    /// Asks the servers that do not answer; whether all do now.
+    fn ask_silent(&self) -> bool {
+        let servers = (0..self.cluster.addresses().count()).map(|index| self.cluster.server(index));
+        let ends = || self.wanted.load(Ordering::Relaxed) & END != 0;
+        // All of them, whatever one says.
+        let silent = servers.filter(|server| ends() || !server.ask(&self.config));
+        silent.count() == 0
     }
 
     fn period_ns(&self) -> u64 {
@@ -151,7 +170,7 @@ impl Remote {
                 batch[filled] = SlotWord { index, mask };
                 filled += usize::from(mask != 0);
             }
-            let outcome = self.act_on_all(Act::Delete, &batch[..filled]);
+            let outcome = self.act_on_all(Act::Delete { missed: None }, &batch[..filled]);
             for word in &batch[..filled] {
                 match outcome.is_ok() {
                     true => self.held[word.index].fetch_and(!word.mask, Ordering::Relaxed),

@@ -9,6 +9,7 @@
 //! such a slot meanwhile takes it back, and waits for a deletion that is under way.
 mod address;
 mod cluster;
+mod copies;
 mod devices;
 mod keeper;
 mod keys;
@@ -30,6 +31,7 @@ use crate::sys::mapping::ZeroedSlice;
 use crate::sys::request::{Direction, Pieces};
 use crate::sys::thread::Thread;
 use cluster::Cluster;
+use copies::Stale;
 pub(in crate::device) use keys::Copy;
 use keys::Key;
 use std::io;
@@ -58,6 +60,8 @@ const ENDING_S: u32 = 10;
 pub struct Config {
     /// What the user has named.
     pub address: Address,
+    /// The same, for messages.
+    said: String,
     /// What the servers ask for.
     password: Option<String>,
     /// Slots, the header included.
@@ -124,6 +128,8 @@ pub struct Remote {
     held: ZeroedSlice<AtomicU64>,
     /// The same: those of them that are free, and still to be deleted.
     unwanted: ZeroedSlice<AtomicU64>,
+    /// Which slots have one copy that is of any use.
+    stale: Stale,
     /// The groups of which slots are being deleted at this moment.
     deleting: [AtomicU32; DELETING_MAX],
     /// Changes when some have been.
@@ -147,6 +153,7 @@ impl Remote {
             cluster,
             held: ZeroedSlice::new(groups)?,
             unwanted: ZeroedSlice::new(groups)?,
+            stale: Stale::new(groups)?,
             deleting: [const { AtomicU32::new(NOBODY) }; DELETING_MAX],
             deletions: AtomicU32::new(0),
             lease_s: AtomicU32::new(config.lease_s),
@@ -172,7 +179,10 @@ impl Remote {
     /// No memory for tables.
     pub fn borrowed(&self, slots: impl Iterator<Item = SlotWord>) -> io::Result<Self> {
         let remote = Self::new(self.config.clone(), Part::Borrower, self.cluster.another()?)?;
-        slots.for_each(|word| remote.held[word.index].store(word.mask, Ordering::Relaxed));
+        slots.for_each(|word| {
+            remote.stale.inherit(&self.stale, word.index);
+            remote.held[word.index].store(word.mask, Ordering::Relaxed);
+        });
         Ok(remote)
     }
 
@@ -186,6 +196,7 @@ impl Remote {
         let copy = Self::new(config, Part::Owner, self.cluster.another()?)?;
         for word in slots.filter(|word| word.mask != 0) {
             self.act_on_all(Act::Copy { to: &copy }, &[word])?;
+            copy.stale.inherit(&self.stale, word.index);
             let held = self.held[word.index].load(Ordering::Relaxed);
             copy.held[word.index].store(held, Ordering::Relaxed);
             copy.unwanted[word.index].store(held & !word.mask, Ordering::Relaxed);
@@ -220,10 +231,10 @@ impl Remote {
         let first = (offset / PAGE_BYTES as u64) as u32;
         let count = pieces.iter().map(|piece| (piece.bytes / PAGE_BYTES) as u32).sum();
         let act = |words: &[SlotWord]| match direction {
-            Direction::Read => self.read(preferred, first, pieces, words),
+            Direction::Read => self.read(preferred, (first, pieces), words),
             Direction::Write => {
                 words.iter().for_each(|word| self.take_back(*word));
-                self.act_on_all(Act::Write { first, from: pieces }, words)
+                self.act_on_all(Act::Write { first, from: pieces, missed: None }, words)
             }
         };
         let mut words = [SlotWord { index: 0, mask: 0 }; WORDS_MAX];

@@ -117,6 +117,7 @@ pub fn open(spec: &SwapSpec, address: &Address, bytes: u64) -> Result<Opened, Op
     let engine = number().map_err(|error| refuse(format!("no random numbers: {error}")))?;
     let config = Config {
         address: address.clone(),
+        said: address.to_string(),
         password: GIVEN
             .get()
             .cloned()

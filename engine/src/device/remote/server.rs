@@ -6,12 +6,13 @@
 //! end the connection in doubt; whatever it had not carried out by then, it never will.
 use super::wire::{Reply, Wire, nonsense};
 use super::{Config, Copies};
+use crate::base::log;
 use crate::sys::lock::{Guard, Lock};
 use crate::sys::{clock, futex};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 /// Connections to a server: more threads than that wait for each other.
 pub const WIRES: usize = 16;
@@ -22,6 +23,12 @@ const GIVEN_UP_NS: u64 = 40_000_000_000;
 
 /// How often it is asked then.
 const NOW_AND_THEN_NS: u64 = 1_000_000_000;
+
+/// A server of two is asked by others than the keeper if it has not been for so long.
+const UNASKED_NS: u64 = 10_000_000_000;
+
+/// After so long nothing is written any more to a server of two that does not answer, until it does.
+const SPARED_NS: u64 = 2_000_000_000;
 
 /// No connection is in doubt.
 const NONE: i64 = 0;
@@ -41,6 +48,8 @@ pub struct Server {
     silent_since_ns: AtomicU64,
     /// When it was asked last.
     asked_ns: AtomicU64,
+    /// Whether it was said that nothing is written to it.
+    is_told: AtomicBool,
 }
 
 /// A connection in use by one thread.
@@ -65,6 +74,8 @@ pub enum Purpose {
     Look,
     /// It writes or deletes.
     Change,
+    /// It finds out whether the server answers again.
+    Ask,
 }
 
 impl Server {
@@ -82,6 +93,7 @@ impl Server {
             doubts: [const { AtomicI64::new(NONE) }; WIRES],
             silent_since_ns: AtomicU64::new(0),
             asked_ns: AtomicU64::new(0),
+            is_told: AtomicBool::new(false),
         })
     }
 
@@ -100,6 +112,38 @@ impl Server {
         self.silent_since_ns.load(Ordering::Relaxed) != 0
     }
 
+    /// Whether it has not answered for so long that what another has as well is not written to it; that is said once.
+    pub fn is_spared(&self, config: &Config) -> bool {
+        let since = self.silent_since_ns.load(Ordering::Relaxed);
+        let is_spared = since != 0 && clock::now_ns().saturating_sub(since) >= SPARED_NS;
+        if is_spared && !self.is_told.swap(true, Ordering::Relaxed) {
+            log::server_is_spared(&config.said);
+        }
+        is_spared
+    }
+
+    /// Asks a silent server, now and then, whether it answers again; true if it does, or was none.
+    pub fn ask(&self, config: &Config) -> bool {
+        let asked = self.asked_ns.load(Ordering::Relaxed);
+        if self.is_silent() && clock::now_ns().saturating_sub(asked) >= NOW_AND_THEN_NS {
+            // It has noted how that ended.
+            let _ = self.converse(config, Purpose::Ask, &mut |wire| {
+                wire.say(&[b"PING"])?;
+                wire.flush()?;
+                match wire.reply()? {
+                    // It may be forbidden, which is an answer; that it is not ready is none.
+                    Reply::Refused if wire.refusal().is_passing() => Err(wire.refusal().error()),
+                    _ => Ok(()),
+                }
+            });
+        }
+        let answers = !self.is_silent();
+        if answers && self.is_told.swap(false, Ordering::Relaxed) {
+            log::server_answers(&config.said);
+        }
+        answers
+    }
+
     /// Talks to the server by a connection that nobody else uses meanwhile; once more by a new one where the first turns
     /// out to have been closed while nobody used it.
     ///
@@ -111,41 +155,47 @@ impl Server {
         purpose: Purpose,
         talk: &mut dyn FnMut(&mut Wire) -> io::Result<T>,
     ) -> io::Result<T> {
-        self.refuse_given_up(config, purpose)?;
+        let begun = clock::now_ns();
+        self.refuse_given_up(config, purpose, begun)?;
         let mut claim = self.claim();
         let was_open = claim.wire.is_open();
         let mut outcome = claim.converse(config, purpose, talk);
         if was_open && outcome.as_ref().is_err_and(is_closed) {
             outcome = claim.converse(config, purpose, talk);
         }
-        let now = clock::now_ns();
-        self.asked_ns.store(now, Ordering::Relaxed);
+        self.asked_ns.store(clock::now_ns(), Ordering::Relaxed);
         match outcome.is_ok() {
             true if !self.is_silent() => {}
             true => self.silent_since_ns.store(0, Ordering::Relaxed),
             false => {
                 let since = &self.silent_since_ns;
-                let _ = since.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
+                let _ = since.compare_exchange(0, begun, Ordering::Relaxed, Ordering::Relaxed);
             }
         }
         outcome
     }
 
-    fn refuse_given_up(&self, config: &Config, purpose: Purpose) -> io::Result<()> {
-        let patience_ns = match (config.copies, purpose) {
-            // Another has it.
-            (Copies::Two, Purpose::Look) => 0,
-            _ => GIVEN_UP_NS,
-        };
+    fn refuse_given_up(&self, config: &Config, purpose: Purpose, now: u64) -> io::Result<()> {
         let since = self.silent_since_ns.load(Ordering::Relaxed);
-        let now = clock::now_ns();
-        let asked = self.asked_ns.load(Ordering::Relaxed);
+        if since == 0 {
+            return Ok(());
+        }
         let silent_ns = now.saturating_sub(since);
-        if since == 0 || silent_ns <= patience_ns || now.saturating_sub(asked) >= NOW_AND_THEN_NS {
+        let asked = self.asked_ns.load(Ordering::Relaxed);
+        let unasked_ns = now.saturating_sub(asked);
+        let is_asked = match (config.copies, purpose) {
+            (_, Purpose::Ask) => true,
+            // Another has it, and the keeper asks, unless something keeps that.
+            (Copies::Two, Purpose::Look) => unasked_ns >= UNASKED_NS,
+            (Copies::Two, Purpose::Change) => silent_ns < SPARED_NS || unasked_ns >= UNASKED_NS,
+            (Copies::One, _) => silent_ns <= GIVEN_UP_NS || unasked_ns >= NOW_AND_THEN_NS,
+        };
+        if is_asked {
             return Ok(());
         }
         // Until it is given up, whoever finds no other copy either goes on asking.
-        let error = if silent_ns > GIVEN_UP_NS { libc::ENODATA } else { libc::ETIMEDOUT };
+        let is_lost = silent_ns > GIVEN_UP_NS && purpose == Purpose::Look;
+        let error = if is_lost { libc::ENODATA } else { libc::ETIMEDOUT };
         Err(io::Error::from_raw_os_error(error))
     }
 
@@ -231,7 +281,7 @@ impl Claim<'_> {
             self.server.ids[self.index].store(id, Ordering::Relaxed);
         }
         match purpose {
-            Purpose::Look => Ok(()),
+            Purpose::Look | Purpose::Ask => Ok(()),
             Purpose::Change => self.server.settle(config, &mut self.wire),
         }
     }

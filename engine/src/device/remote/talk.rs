@@ -1,11 +1,13 @@
 //! What is said to servers about slots, word by word of 64, and what their answers mean.
 use super::cluster::Target;
+use super::keeper;
 use super::keys::{Copy, Key};
 use super::server::Purpose;
 use super::wire::{Reply, Wire, nonsense};
 use super::{Copies, Remote};
 use crate::sys::request::Pieces;
 use crate::sys::{PAGE_BYTES, pages};
+use std::cell::Cell;
 use std::io;
 use userswap_policy::lent::SlotWord;
 
@@ -18,16 +20,19 @@ pub enum Act<'a> {
     /// Their pages are read, to memory for `first` and what follows it.
     Read { first: u32, into: &'a Pieces },
     /// Their pages are written, from there.
-    Write { first: u32, from: &'a Pieces },
+    Write { first: u32, from: &'a Pieces, missed: Missed<'a> },
     /// Their groups are kept for so many seconds more.
     Keep { lease_s: u32 },
     /// They are deleted.
-    Delete,
+    Delete { missed: Missed<'a> },
     /// Their groups are deleted.
     DeleteGroups,
     /// Their groups are copied to another engine's keys.
     Copy { to: &'a Remote },
 }
+
+/// Words whose server is spared, by the last bits of their indexes; None where each must be done.
+pub(super) type Missed<'a> = Option<&'a Cell<u64>>;
 
 /// How the answer about one word ended, on a connection that goes on.
 enum Ended {
@@ -60,12 +65,32 @@ impl Order<'_> {
     }
 }
 
-impl Act<'_> {
+impl<'a> Act<'a> {
     /// Whether a part of it is of no use.
     fn is_all_or_nothing(&self) -> bool {
         match self {
             Self::Read { .. } | Self::Write { .. } | Self::Copy { .. } => true,
-            Self::Keep { .. } | Self::Delete | Self::DeleteGroups => false,
+            Self::Keep { .. } | Self::Delete { .. } | Self::DeleteGroups => false,
+        }
+    }
+
+    /// The same, with what is not done for a server's silence noted: of what is written or deleted.
+    pub(super) fn noting<'b>(self, missed: &'b Cell<u64>) -> Act<'b>
+    where
+        'a: 'b,
+    {
+        let missed = Some(missed);
+        match self {
+            Self::Write { first, from, .. } => Act::Write { first, from, missed },
+            Self::Delete { .. } => Act::Delete { missed },
+            other => other,
+        }
+    }
+
+    fn missed(&self) -> Missed<'a> {
+        match self {
+            Self::Write { missed, .. } | Self::Delete { missed } => *missed,
+            _ => None,
         }
     }
 
@@ -75,7 +100,7 @@ impl Act<'_> {
             // A short lease that comes after a long one would be the one that counts.
             Self::Keep { .. }
             | Self::Write { .. }
-            | Self::Delete
+            | Self::Delete { .. }
             | Self::DeleteGroups
             | Self::Copy { .. } => Purpose::Change,
         }
@@ -91,48 +116,17 @@ fn pages_of(pieces: &Pieces, first: u32, word: SlotWord) -> impl Iterator<Item =
     addresses.skip((slot - first) as usize)
 }
 
+/// A word's bit in [`Missed`].
+pub(super) fn bit_of(word: &SlotWord) -> u64 {
+    1 << (word.index as u32 % u64::BITS)
+}
+
 /// The numbers of the bits of a mask.
-fn fields(mask: u64) -> impl Iterator<Item = u64> {
+pub(super) fn fields(mask: u64) -> impl Iterator<Item = u64> {
     (0..u64::from(u64::BITS)).filter(move |bit| mask >> bit & 1 == 1)
 }
 
 impl Remote {
-    /// Does something with slots, in all copies.
-    ///
-    /// # Errors
-    /// What went wrong first; copies that come after it are tried all the same.
-    pub(super) fn act_on_all(&self, act: Act, words: &[SlotWord]) -> io::Result<()> {
-        let first = self.act(act, Copy::First, words);
-        match self.config.copies {
-            Copies::One => first,
-            Copies::Two => first.and(self.act(act, Copy::Second, words)),
-        }
-    }
-
-    /// Reads slots from the copy that is to be had, one of them first.
-    pub(super) fn read(
-        &self,
-        preferred: Copy,
-        first: u32,
-        into: &Pieces,
-        words: &[SlotWord],
-    ) -> io::Result<()> {
-        let act = Act::Read { first, into };
-        let (one, other) = match (self.config.copies, preferred) {
-            (Copies::One, _) => return self.act(act, Copy::First, words),
-            (Copies::Two, Copy::First) => (Copy::First, Copy::Second),
-            (Copies::Two, Copy::Second) => (Copy::Second, Copy::First),
-        };
-        let is_gone = |error: &io::Error| error.raw_os_error() == Some(libc::ENODATA);
-        let Err(here) = self.act(act, one, words) else { return Ok(()) };
-        // A server that says nothing for the moment may have it still, and what the first has is known to be wrong.
-        if one == Copy::Second && !is_gone(&here) {
-            return Err(here);
-        }
-        let Err(there) = self.act(act, other, words) else { return Ok(()) };
-        Err(if is_gone(&there) { here } else { there })
-    }
-
     /// Does something with slots, wherever they are.
     ///
     /// # Errors
@@ -203,6 +197,11 @@ impl Remote {
         if matches!(act, Act::Write { .. }) && is_far() {
             return Ok(Ended::Badly(io::Error::from_raw_os_error(libc::EPERM)));
         }
+        if let Some(missed) = act.missed().filter(|_| server.is_spared(&self.config)) {
+            missed.set(words.iter().fold(missed.get(), |bits, word| bits | bit_of(word)));
+            self.note_silence(&self.key(words[0].index, copy));
+            return Ok(Ended::Well);
+        }
         let order = Order { act, copy, asking: target.asking };
         let outcome = server.converse(&self.config, act.purpose(), &mut |wire| {
             for word in words {
@@ -219,9 +218,17 @@ impl Remote {
             Ok(all)
         });
         if outcome.is_err() {
-            self.cluster.doubt(&self.key(words[0].index, copy));
+            self.note_silence(&self.key(words[0].index, copy));
         }
         outcome
+    }
+
+    /// The server that seems to own a key does not answer: another may have taken its place, and the keeper asks it.
+    fn note_silence(&self, key: &Key) {
+        self.cluster.doubt(key);
+        if self.config.copies == Copies::Two {
+            self.want(keeper::SILENCE);
+        }
     }
 
     fn send(&self, wire: &mut Wire, order: Order, word: SlotWord) -> io::Result<()> {
@@ -235,7 +242,7 @@ impl Remote {
                 wire.word(key.text())?;
                 fields(word.mask).try_for_each(|field| wire.number(field))
             }
-            Act::Write { first, from } => {
+            Act::Write { first, from, .. } => {
                 wire.command(2 + 2 * count)?;
                 wire.word(b"HSET")?;
                 wire.word(key.text())?;
@@ -247,7 +254,7 @@ impl Remote {
                 self.send_lease(wire, &key, self.lease_s())
             }
             Act::Keep { lease_s } => self.send_lease(wire, &key, lease_s),
-            Act::Delete => {
+            Act::Delete { .. } => {
                 wire.command(2 + count)?;
                 wire.word(b"HDEL")?;
                 wire.word(key.text())?;
@@ -274,7 +281,7 @@ impl Remote {
         order.asked(wire)?;
         match order.act {
             Act::Read { first, into } => self.receive_pages(wire, into, first, word),
-            Act::Keep { .. } | Act::Delete | Act::DeleteGroups => self.receive_number(wire),
+            Act::Keep { .. } | Act::Delete { .. } | Act::DeleteGroups => self.receive_number(wire),
             Act::Write { .. } | Act::Copy { .. } => {
                 let done = self.receive_number(wire)?;
                 order.asked(wire)?;

@@ -301,6 +301,11 @@ impl Refusal {
         })
     }
 
+    /// Whether it will be another in a while.
+    pub fn is_passing(&self) -> bool {
+        self.error().raw_os_error() == Some(libc::EAGAIN)
+    }
+
     /// The error number that says the same.
     pub fn error(&self) -> io::Error {
         let code = match self.text().split(' ').next().unwrap_or_default() {

@@ -40,7 +40,9 @@ impl Devices {
                 SlotCounts { free, total: free }
             }
             // Counted as used when it was found short, or left.
-            (DeviceState::On, Supply::Short) => SlotCounts { free: run, total: run },
+            (DeviceState::On, Supply::Short | Supply::Silent) => {
+                SlotCounts { free: run, total: run }
+            }
             _ => SlotCounts { free: run, total: 0 },
         };
         self.counts.subtract(withdrawn);
@@ -55,7 +57,7 @@ impl Devices {
 
     /// Puts a device back among those that are asked if there is memory again; its lock is held.
     pub(in crate::device) fn supply_again(&self, device: &Device, store: &mut Store) {
-        if store.supply == Supply::Enough
+        if store.supply != Supply::Short
             || device.zram().is_some_and(|zram| !zram.has_room(ROOM_AGAIN))
         {
             return;
@@ -99,6 +101,7 @@ impl Devices {
     }
 
     pub(in crate::device) fn look_for_supply(&self, device: &Device) {
+        self.look_for_answer(device);
         let mut store = device.store().lock();
         self.supply_again(device, &mut store);
         if store.supply == Supply::Short {
