@@ -1,6 +1,7 @@
 //! How many slots there are: what allocation reserves from, and what reports and room checks ask.
 use super::Devices;
 use super::record::{Device, DeviceState, Store, Supply};
+use crate::base::index::Slot;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 /// Slots, as counted: less than there are while a thread searches.
@@ -88,6 +89,12 @@ impl Devices {
     pub fn is_crowded(&self) -> bool {
         let free = self.counts.free.load(Ordering::Relaxed);
         free * 2 < self.counts.total.load(Ordering::Relaxed)
+    }
+
+    /// Whether a page that is swapped in should keep its slot, for the case that it leaves unchanged. Not in compressed memory:
+    /// the program's pages would have less RAM for what is there twice (as zram's, mm/memory.c of Linux).
+    pub fn keeps_copy(&self, slot: Slot) -> bool {
+        !self.is_crowded() && !self.is_leaving(slot) && !self.device_of(slot).is_compressed()
     }
 
     /// Slots of all devices; takes each device's lock in turn.

@@ -61,8 +61,7 @@ impl Core {
         }
         self.map_set(node, range, &record.frames, first);
         // One answer for all: in between a device may begin to go.
-        let keep = !self.devices.is_crowded()
-            && !entries.iter().any(|entry| self.devices.is_leaving(entry.slot));
+        let keep = entries.iter().all(|entry| self.devices.keeps_copy(entry.slot));
         let slot_of = |page: PageIndex| entries[(page - range.first) as usize].slot;
         let origin = Origin::Read { asked: record.asked.map(|(page, _)| page) };
         self.publish_resident(node, range, origin, |page| keep.then(|| slot_of(page)));
@@ -82,8 +81,7 @@ impl Core {
         let &[SwapEntry { page, slot, .. }] = entries else { return false };
         let wants = record.asked.is_some_and(|(_, access)| access == Access::Read)
             && self.clean_pages.wants(page)
-            && !self.devices.is_crowded()
-            && !self.devices.is_leaving(slot);
+            && self.devices.keeps_copy(slot);
         if !wants || !self.map_protected(node, page, record.frame_at(index)) {
             return false;
         }

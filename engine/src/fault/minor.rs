@@ -34,8 +34,8 @@ impl Core {
         let range = PageRange { first: page, count: 1 + more };
         let slots = self.slots_of(range);
         self.map_in(node, range, FrameRun { first: frame, count: range.count });
-        let keep = !self.devices.is_crowded();
         let slot = |page: PageIndex| slots[(page - range.first) as usize];
+        let keep = slots.iter().flatten().all(|slot| self.devices.keeps_copy(*slot));
         self.publish_resident(node, range, origin, |page| slot(page).filter(|_| keep));
         if !keep {
             (range.first..range.end()).filter_map(slot).for_each(|slot| self.free_slot(slot));

@@ -37,10 +37,7 @@ impl Core {
         let fitting =
             victims.iter().take_while(|v| write.pieces.push_page(self.frame_address(v.frame)));
         let most = fitting.count();
-        let span = self.devices.allocate(most as u32, near).or_else(|| {
-            (self.give_up_slots(node) > 0).then(|| self.devices.allocate(most as u32, near))?
-        });
-        let Some(span) = span else { return 0 };
+        let Some(span) = self.slots_for(most as u32, node, near) else { return 0 };
         if self.shortage.devices_full.load(Ordering::Relaxed) {
             self.shortage.devices_full.store(false, Ordering::Relaxed);
         }
@@ -69,6 +66,16 @@ impl Core {
             self.seal(write);
         }
         write.count
+    }
+
+    /// Slots, those of mapped pages if there are no others: of compressed memory it takes many of them to give memory back.
+    fn slots_for(&self, most: u32, node: &Node, near: NodeId) -> Option<SlotSpan> {
+        loop {
+            let span = self.devices.allocate(most, near);
+            if span.is_some() || self.give_up_slots(node) == 0 {
+                return span;
+            }
+        }
     }
 
     /// Has encrypted copies be written in the place of the frames, which nobody changes before the write has ended.

@@ -141,6 +141,14 @@ impl Redis {
         self.say_words(["EVAL", count, "0"]).parse().unwrap()
     }
 
+    /// How often it was told to do something.
+    pub fn calls(&self, command: &str) -> u64 {
+        let said = self.say("INFO commandstats");
+        let name = format!("cmdstat_{command}:calls=");
+        let line = said.lines().find_map(|line| line.strip_prefix(&name));
+        line.and_then(|line| line.split(',').next()?.parse().ok()).unwrap_or(0)
+    }
+
     /// Whether it takes writes of its own.
     pub fn is_master(&self) -> bool {
         self.say("INFO replication").contains("role:master")
