@@ -20,6 +20,9 @@ use std::sync::atomic::Ordering;
 use userswap_policy::frames::FrameRun;
 use userswap_policy::retry::Tries;
 
+/// How often slots of mapped pages are given up for a write before devices count as full.
+const GIVES: usize = 32;
+
 impl Core {
     /// Prepares a write of as many of `victims` as fit one run of slots of the device that `near` asks first;
     /// returns how many, 0 when no device has room. Their pages are published as Writing.
@@ -68,14 +71,16 @@ impl Core {
         write.count
     }
 
-    /// Slots, those of mapped pages if there are no others: of compressed memory it takes many of them to give memory back.
+    /// Slots, those of mapped pages if there are no others: of compressed memory it takes many of them to give memory back,
+    /// and of a device whose slots children read, none.
     fn slots_for(&self, most: u32, node: &Node, near: NodeId) -> Option<SlotSpan> {
-        loop {
+        for _ in 0..GIVES {
             let span = self.devices.allocate(most, near);
             if span.is_some() || self.give_up_slots(node) == 0 {
                 return span;
             }
         }
+        self.devices.allocate(most, near)
     }
 
     /// Has encrypted copies be written in the place of the frames, which nobody changes before the write has ended.

@@ -26,6 +26,7 @@ mod job;
 mod lending;
 mod list_lru;
 mod measured;
+mod no_copies;
 mod nodes;
 mod numbers;
 mod packs;

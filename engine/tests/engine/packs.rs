@@ -161,7 +161,7 @@ fn reads_that_fail_now_and_then_cost_no_page() {
             way,
             &["zram:128M,pri=9", "faulty:mem:128M,read=0.1,short=0.05,error=EINTR,seed=4"],
         );
-        let region = engine.map(30 * MIB).unwrap();
+        let region = engine.map(40 * MIB).unwrap();
         use_while(&engine, Pages::of(&region), 3000, || {
             eventually("pages that share slots have come back", || {
                 region.page_out(0..region.len()).unwrap();
