@@ -91,6 +91,29 @@ impl Devices {
         free * 2 < self.counts.total.load(Ordering::Relaxed)
     }
 
+    /// Whether free slots of a device can be filled is another from now on; its lock is held.
+    pub(super) fn set_supply(&self, device: &Device, store: &mut Store, supply: Supply) {
+        let is_on = store.state == DeviceState::On;
+        if is_on {
+            self.counts.subtract(store.counts());
+        }
+        store.supply = supply;
+        if is_on {
+            self.counts.add(store.counts());
+            match store.is_full() {
+                true => self.table().on_full(device.id()),
+                false => self.table().on_not_full(device.id()),
+            }
+        }
+    }
+
+    /// Slots that were reserved and given out come back to a device that takes no pages any more, where they are counted as
+    /// used, if at all: what was reserved is gone with it.
+    pub(super) fn forgo(&self, store: &Store, slots: u32) {
+        let (slots, is_on) = (i64::from(slots), store.state == DeviceState::On);
+        self.counts.subtract(SlotCounts { free: slots, total: if is_on { slots } else { 0 } });
+    }
+
     /// Whether a page that is swapped in should keep its slot, for the case that it leaves unchanged. Not in compressed memory:
     /// the program's pages would have less RAM for what is there twice (as zram's, mm/memory.c of Linux).
     pub fn keeps_copy(&self, slot: Slot) -> bool {

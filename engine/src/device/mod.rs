@@ -316,9 +316,8 @@ impl Devices {
         let before = store.slots.pages();
         store.slots.free(run);
         if store.state != DeviceState::On || store.supply != Supply::Enough {
-            // It has left meanwhile, with these slots counted as used: what was reserved is gone with it.
-            let (run, is_on) = (i64::from(run.count), store.state == DeviceState::On);
-            self.counts.subtract(SlotCounts { free: run, total: if is_on { run } else { 0 } });
+            // It has left meanwhile.
+            self.forgo(&store, run.count);
             return None;
         }
         store.slots.limit(device.backed_slots());

@@ -41,7 +41,7 @@ impl Devices {
         let mut store = device.store().lock();
         let is_first = device.silent_ns.swap(clock::now_ns().max(1), Ordering::Relaxed) == 0;
         self.silences.fetch_add(u32::from(is_first), Ordering::Relaxed);
-        self.set_supply(device, &mut store, Supply::Silent);
+        self.silence(device, &mut store);
         drop(store);
         // What buffers hold of it would be written to next.
         self.drain();
@@ -56,7 +56,7 @@ impl Devices {
             let mut store = device.store().lock();
             // It may have answered meanwhile, and nobody would ask it again.
             if device.is_silent() {
-                self.set_supply(device, &mut store, Supply::Silent);
+                self.silence(device, &mut store);
             }
         }
     }
@@ -111,29 +111,17 @@ impl Devices {
         }
     }
 
+    /// Takes a device off the lists, unless it is off them for want of memory; its lock is held.
+    fn silence(&self, device: &Device, store: &mut Store) {
+        if store.supply == Supply::Enough {
+            self.set_supply(device, store, Supply::Silent);
+        }
+    }
+
     /// Puts a device back on the lists that was off them for its silence; its lock is held.
     fn ask_again(&self, device: &Device, store: &mut Store) {
         if store.supply == Supply::Silent {
             self.set_supply(device, store, Supply::Enough);
-        }
-    }
-
-    /// Of a device without a shortage of its own; its lock is held.
-    fn set_supply(&self, device: &Device, store: &mut Store, supply: Supply) {
-        if store.supply == Supply::Short || store.supply == supply {
-            return;
-        }
-        let is_on = store.state == DeviceState::On;
-        if is_on {
-            self.counts.subtract(store.counts());
-        }
-        store.supply = supply;
-        if is_on {
-            self.counts.add(store.counts());
-            match store.is_full() {
-                true => self.table().on_full(device.id()),
-                false => self.table().on_not_full(device.id()),
-            }
         }
     }
 }

@@ -6,6 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use userswap::Engine;
 use userswap::internals::status::DeviceState;
 
+/// Two devices, the first of which answers nothing from a strike until it is healed; a write that is waited for never ends.
+fn engine_beside_another(way: Way) -> Engine {
+    let first = "faulty:mem:96M,pri=5,error=ETIMEDOUT,outage=1000000:1000000000,seed=1";
+    let engine = engine_on(way, &[first, "mem:96M,pri=1"]);
+    set_patience(&engine, ENDLESS_NS);
+    engine
+}
+
 /// Of the first device.
 fn state(engine: &Engine) -> DeviceState {
     engine.core().status().devices[0].state
@@ -15,10 +23,7 @@ fn state(engine: &Engine) -> DeviceState {
 fn pages_go_elsewhere_and_those_that_are_on_it_wait() {
     alone(60, || {
         for way in [WAYS[0], WAYS[1]] {
-            let first = "faulty:mem:96M,pri=5,error=ETIMEDOUT,outage=1000000:1000000000,seed=1";
-            let engine = engine_on(way, &[first, "mem:96M,pri=1"]);
-            // A write that is waited for never ends.
-            set_patience(&engine, ENDLESS_NS);
+            let engine = engine_beside_another(way);
             let (_region, waiting) = paged_out(&engine, 1000, 1);
             let other = engine.map(40 * MIB).unwrap();
             let pages = Pages::of(&other);
@@ -71,9 +76,7 @@ fn it_is_waited_for_where_the_others_are_full() {
 #[test]
 fn its_swapoff_ends_when_it_answers() {
     alone(60, || {
-        let first = "faulty:mem:96M,pri=5,error=ETIMEDOUT,outage=1000000:1000000000,seed=1";
-        let engine = engine_on(WAYS[1], &[first, "mem:96M,pri=1"]);
-        set_patience(&engine, ENDLESS_NS);
+        let engine = engine_beside_another(WAYS[1]);
         let (_region, waiting) = paged_out(&engine, 1000, 1);
         let other = engine.map(40 * MIB).unwrap();
         let pages = Pages::of(&other);

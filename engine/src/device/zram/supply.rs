@@ -2,7 +2,6 @@
 use super::{Stored, Zram};
 use crate::base::error::Error;
 use crate::device::Devices;
-use crate::device::counts::SlotCounts;
 use crate::device::open::{DeviceKind, OpenDevice};
 use crate::device::record::{Device, DeviceState, Store, Supply, slots_of};
 use std::sync::Arc;
@@ -33,23 +32,11 @@ impl Devices {
         let mut store = device.store().lock();
         store.slots.free(run);
         // The thread that searches gives back what it has reserved; of the device nothing can be had for now.
-        let run = i64::from(run.count);
-        let withdrawn = match (store.state, store.supply) {
-            (DeviceState::On, Supply::Enough) => {
-                let free = store.counts().free;
-                SlotCounts { free, total: free }
-            }
-            // Counted as used when it was found short, or left.
-            (DeviceState::On, Supply::Short | Supply::Silent) => {
-                SlotCounts { free: run, total: run }
-            }
-            _ => SlotCounts { free: run, total: 0 },
-        };
-        self.counts.subtract(withdrawn);
-        store.supply = Supply::Short;
-        if store.state == DeviceState::On {
-            self.note_full(device, &store);
+        if store.state != DeviceState::On || store.supply != Supply::Enough {
+            // It was found short, or left, meanwhile.
+            self.forgo(&store, run.count);
         }
+        self.set_supply(device, &mut store, Supply::Short);
         // With the lock held: whoever has taken the count down looks at the device after this.
         self.shortages.fetch_add(1, Ordering::Relaxed);
         false
@@ -62,14 +49,7 @@ impl Devices {
         {
             return;
         }
-        store.supply = Supply::Enough;
-        if store.state == DeviceState::On {
-            let free = store.counts().free;
-            self.counts.add(SlotCounts { free, total: free });
-            if !store.is_full() {
-                self.table().on_not_full(device.id());
-            }
-        }
+        self.set_supply(device, store, Supply::Enough);
     }
 
     /// Whether there ever was a compressed device.
