@@ -311,10 +311,11 @@ check_python() {
     step 'python: lints, and the package in a fresh environment'
     local status=0 found=${CARGO_TARGET_DIR:-target}/python-found
     mkdir -p "${found%/*}"
-    PYO3_NO_PYTHON=1 cargo clippy --manifest-path python/Cargo.toml --all-targets \
+    # In the profile that pip builds: what is made in C is made once.
+    PYO3_NO_PYTHON=1 cargo clippy --release --manifest-path python/Cargo.toml --all-targets \
         --target-dir "${CARGO_TARGET_DIR:-target}/python" -- -D warnings || fail 'clippy has something to say about python'
     # What PyO3 takes for such an interpreter, where none is installed.
-    PYO3_CONFIG_FILE=$PWD/python/free-threaded.cfg cargo clippy --manifest-path python/Cargo.toml \
+    PYO3_CONFIG_FILE=$PWD/python/free-threaded.cfg cargo clippy --release --manifest-path python/Cargo.toml \
         --target-dir "${CARGO_TARGET_DIR:-target}/python" -- -D warnings ||
         fail 'python does not build for a Python without the GIL'
     python/test | tee "$found" || status=$?

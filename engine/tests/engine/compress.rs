@@ -61,11 +61,10 @@ fn where_data_do_not_compress_their_memory_goes_back_and_comes_again_with_others
         eventually("what compresses gets memory again", || {
             stamp += 1;
             for page in 0..text.count {
-                (0..WORDS).for_each(|index| text.write(page, index, line(stamp, page, index)));
+                text.fill_with(page, |index| line(stamp, page, index));
             }
             for page in 0..text.count {
-                (0..WORDS)
-                    .for_each(|index| assert_eq!(text.read(page, index), line(stamp, page, index)));
+                assert_eq!(text.wrong_word(page, |index| line(stamp, page, index)), None);
             }
             let now = stored(&engine, "zram");
             room() > 200 && now.pages * PAGE as u64 > now.slab_bytes * 2

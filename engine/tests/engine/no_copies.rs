@@ -32,9 +32,7 @@ fn compressed_memory_that_is_as_large_as_it_may_be_is_not_taken_for_full() {
             true => word(9, page, index),
             false => 0,
         };
-        (0..pages.count).for_each(|page| {
-            (0..WORDS).for_each(|index| pages.write(page, index, word(page, index)));
-        });
+        (0..pages.count).for_each(|page| pages.fill_with(page, |index| word(page, index)));
         std::thread::scope(|scope| {
             for thread in 0..4 {
                 scope.spawn(move || {

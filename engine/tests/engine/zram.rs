@@ -21,14 +21,12 @@ fn word_of(stamp: u64, page: usize, index: usize) -> u64 {
 }
 
 pub fn fill(pages: Pages, page: usize, stamp: u64) {
-    (0..WORDS).for_each(|index| pages.write(page, index, word_of(stamp, page, index)));
+    pages.fill_with(page, |index| word_of(stamp, page, index));
 }
 
 pub fn check(pages: Pages, page: usize, stamp: u64) {
-    for index in 0..WORDS {
-        let (found, expected) = (pages.read(page, index), word_of(stamp, page, index));
-        assert_eq!(found, expected, "page {page} word {index} of stamp {stamp}");
-    }
+    let wrong = pages.wrong_word(page, |index| word_of(stamp, page, index));
+    assert_eq!(wrong, None, "of stamp {stamp}");
 }
 
 pub fn all(pages: Pages, stamp: u64, act: fn(Pages, usize, u64)) {
@@ -163,7 +161,7 @@ fn memory_of_pages_that_went_here_and_there_comes_back_while_the_reclaimer_works
             round += 1;
             // Of one value each: they pass through the reclaimer, and take no slab.
             (0..same.count).for_each(|page| {
-                (0..WORDS).for_each(|index| same.write(page, index, (page + round) as u64));
+                same.fill_with(page, |_| (page + round) as u64);
             });
             let now = stored(&engine, "zram");
             // Each class has a slab that is not full; scattered over all slabs it were twice as much.
@@ -311,10 +309,10 @@ fn a_device_that_had_no_memory_is_asked_again_when_the_budget_has_grown() {
             // Of one value each: they need a promise, and no memory.
             let more = engine.map(40 * MIB).unwrap();
             let same = Pages::of(&more);
-            let fill = |page| (0..WORDS).for_each(|index| same.write(page, index, page as u64));
+            let fill = |page| same.fill_with(page, |_| page as u64);
             (0..same.count).for_each(fill);
             for page in 0..same.count {
-                (0..WORDS).for_each(|index| assert_eq!(same.read(page, index), page as u64));
+                assert_eq!(same.wrong_word(page, |_| page as u64), None);
             }
             pages.check_all(1);
             assert!(stored(&engine, "zram").same_pages > 1000);

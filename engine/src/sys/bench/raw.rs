@@ -25,6 +25,18 @@ pub fn write(address: usize, word: u64) {
     unsafe { (address as *mut u64).write_volatile(word) };
 }
 
+/// Reads words one after the other.
+pub fn load(address: usize, words: &mut [u64]) {
+    // SAFETY: as above.
+    unsafe { (address as *const u64).copy_to_nonoverlapping(words.as_mut_ptr(), words.len()) };
+}
+
+/// Writes words one after the other.
+pub fn store(address: usize, words: &[u64]) {
+    // SAFETY: as above, with one writer.
+    unsafe { (address as *mut u64).copy_from_nonoverlapping(words.as_ptr(), words.len()) };
+}
+
 /// What pages hold, for one user at a time.
 pub fn bytes<'a>(address: usize, count: usize) -> &'a mut [u8] {
     // SAFETY: as above.

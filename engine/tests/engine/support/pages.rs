@@ -45,9 +45,12 @@ impl Pages {
     }
 
     pub fn fill(&self, page: usize, stamp: u64) {
-        for index in 0..WORDS {
-            self.write(page, index, word(stamp, page, index));
-        }
+        self.fill_with(page, |index| word(stamp, page, index));
+    }
+
+    /// Writes a page at once, which takes a fraction of the time of one word after the other.
+    pub fn fill_with(&self, page: usize, word: impl FnMut(usize) -> u64) {
+        raw::store(self.at(page).addr(), &std::array::from_fn::<u64, WORDS, _>(word));
     }
 
     pub fn write(&self, page: usize, index: usize, word: u64) {
@@ -62,13 +65,20 @@ impl Pages {
 
     /// The first word that is not as it should be.
     pub fn wrong(&self, page: usize, stamp: u64) -> Option<String> {
-        (0..WORDS).find_map(|index| {
-            let found = self.read(page, index);
-            let expected = word(stamp, page, index);
-            (found != expected).then(|| {
-                format!("page {page} word {index}: {found:#x}, not {expected:#x} (stamp {stamp})")
-            })
-        })
+        let wrong = self.wrong_word(page, |index| word(stamp, page, index))?;
+        Some(format!("{wrong} (stamp {stamp})"))
+    }
+
+    /// The same of content of any kind.
+    pub fn wrong_word(&self, page: usize, word: impl FnMut(usize) -> u64) -> Option<String> {
+        let (mut found, expected) = ([0; WORDS], std::array::from_fn::<u64, WORDS, _>(word));
+        raw::load(self.at(page).addr(), &mut found);
+        if found == expected {
+            return None;
+        }
+        let index = (0..WORDS).find(|index| found[*index] != expected[*index])?;
+        let (found, expected) = (found[index], expected[index]);
+        Some(format!("page {page} word {index}: {found:#x}, not {expected:#x}"))
     }
 
     pub fn check(&self, page: usize, stamp: u64) {
