@@ -18,6 +18,9 @@ use userswap::internals::open::default_directory;
 /// Longer than any pause of a load that goes on, on a machine that has other things to do.
 const STUCK: Duration = Duration::from_secs(60);
 
+/// The same where slots are bad: each is waited for almost seven seconds, a sixth of `patience`, and some sixteen are.
+const STUCK_LOSING: Duration = Duration::from_secs(240);
+
 /// How often a round is looked at.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -160,6 +163,7 @@ impl Round {
     /// Waits for the end of the load; one that stands still is looked at and killed.
     fn watch(&self, child: &mut Child, alive: &Alive) -> Result<ExitStatus, Finding> {
         let (mut seen, mut since) = (0, Instant::now());
+        let stuck = if self.kind.devices == Devices::Losing { STUCK_LOSING } else { STUCK };
         loop {
             match child.try_wait() {
                 Ok(Some(status)) => return Ok(status),
@@ -170,12 +174,12 @@ impl Round {
             if now != seen {
                 (seen, since) = (now, Instant::now());
             }
-            if since.elapsed() > STUCK {
+            if since.elapsed() > stuck {
                 let states = states_of(child.id());
                 kill_group_of(child);
                 // It may have gone just now.
                 let _ = child.wait();
-                return Err(format!("HANGS: no progress for {} s\n{states}", STUCK.as_secs()));
+                return Err(format!("HANGS: no progress for {} s\n{states}", stuck.as_secs()));
             }
             std::thread::sleep(LOOK);
         }
