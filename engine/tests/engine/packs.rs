@@ -94,8 +94,7 @@ fn a_run_of_pages_reads_fewer_slots_than_it_has_pages() {
         let region = engine.map(3000 * PAGE).unwrap();
         let pages = Pages::of(&region);
         // Of two values in turn, 40 bytes or so.
-        let word = |page: usize, index: usize| (page * (index % 2)) as u64;
-        let words = |page: usize| move |index: usize| word(page + 1, index);
+        let words = |page: usize| move |index: usize| ((page + 1) * (index % 2)) as u64;
         (0..pages.count).for_each(|page| pages.fill_with(page, words(page)));
         engine.page_out_all();
         let device = engine.core().devices.list().nth(1).unwrap();

@@ -226,9 +226,6 @@ fn judge_copy(messages: &[Message]) -> Result<(), Outcome> {
     if wrong.is_empty() { Ok(()) } else { Err(Outcome::Failed(wrong)) }
 }
 
-/// Pages that leave by the block at least while they write for as long as they do. 894 once, emulated beside other work.
-const BLOCK_PAGES_MIN: u64 = 300;
-
 /// What is wrong with writers at random: their pages leave by the block, without MOVE as well.
 fn judge_scattered(message: Option<&Message>) -> Option<String> {
     let Some(message) = message else { return Some("copy: no writers at random".into()) };
@@ -239,6 +236,6 @@ fn judge_scattered(message: Option<&Message>) -> Option<String> {
         .map(|name| (name, stats[name].as_u64()));
     println!("numa-guest: copy: {counters:?}");
     let [left, _, lost] = counters.map(|(_, count)| count);
-    let is_right = message.word("status") == "0" && left > Some(BLOCK_PAGES_MIN) && lost == Some(0);
+    let is_right = message.word("status") == "0" && left > Some(1000) && lost == Some(0);
     (!is_right).then(|| format!("copy: writers at random: {text}"))
 }
