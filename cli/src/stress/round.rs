@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::said;
 use std::fmt;
 use std::fs;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -18,11 +18,12 @@ use userswap::internals::open::default_directory;
 /// Longer than any pause of a load that goes on, on a machine that has other things to do.
 const STUCK: Duration = Duration::from_secs(60);
 
-/// The same where slots are bad: each is waited for almost seven seconds, a sixth of `patience`, and some sixteen are.
-const STUCK_LOSING: Duration = Duration::from_secs(240);
-
 /// How often a round is looked at.
 const LOOK: Duration = Duration::from_millis(100);
+
+/// What an engine says of a page that it has given up on. That is progress: slots that are bad are waited for one by one, each for
+/// almost seven seconds, a sixth of `patience`.
+const LOST: &str = "lost the page";
 
 /// What is said by an engine that has found itself at fault.
 const OWN_FAULTS: [&str; 4] =
@@ -149,7 +150,7 @@ impl Round {
         let (pid, alive) = (child.id(), Alive::default());
         std::thread::scope(|scope| {
             let totals = scope.spawn(|| alive.follow(BufReader::new(output)));
-            let said = scope.spawn(|| said_by(errors));
+            let said = scope.spawn(|| alive.hear(BufReader::new(errors)));
             scope.spawn(|| operator::operate(pid, self.seed, shared));
             let outcome = self.watch(&mut child, &alive);
             shared.over.store(true, Ordering::Relaxed);
@@ -163,7 +164,6 @@ impl Round {
     /// Waits for the end of the load; one that stands still is looked at and killed.
     fn watch(&self, child: &mut Child, alive: &Alive) -> Result<ExitStatus, Finding> {
         let (mut seen, mut since) = (0, Instant::now());
-        let stuck = if self.kind.devices == Devices::Losing { STUCK_LOSING } else { STUCK };
         loop {
             match child.try_wait() {
                 Ok(Some(status)) => return Ok(status),
@@ -174,12 +174,12 @@ impl Round {
             if now != seen {
                 (seen, since) = (now, Instant::now());
             }
-            if since.elapsed() > stuck {
+            if since.elapsed() > STUCK {
                 let states = states_of(child.id());
                 kill_group_of(child);
                 // It may have gone just now.
                 let _ = child.wait();
-                return Err(format!("HANGS: no progress for {} s\n{states}", stuck.as_secs()));
+                return Err(format!("HANGS: no progress for {} s\n{states}", STUCK.as_secs()));
             }
             std::thread::sleep(LOOK);
         }
@@ -252,13 +252,21 @@ impl Alive {
         }
         tally
     }
-}
 
-fn said_by(mut errors: impl Read) -> String {
-    let mut said = Vec::new();
-    // What came until then is looked at.
-    let _ = errors.read_to_end(&mut said);
-    String::from_utf8_lossy(&said).into_owned()
+    /// Reads what is said to the end, or to where it can be read no more; returns all of it.
+    fn hear(&self, mut errors: impl BufRead) -> String {
+        let mut said = Vec::new();
+        loop {
+            let heard = said.len();
+            match errors.read_until(b'\n', &mut said) {
+                Ok(0) | Err(_) => return String::from_utf8_lossy(&said).into_owned(),
+                Ok(_) => {}
+            }
+            if String::from_utf8_lossy(&said[heard..]).contains(LOST) {
+                self.lines.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
 }
 
 /// The states of a load that stands still, and of its children.
@@ -333,6 +341,15 @@ mod tests {
             let finding = found(devices, code, said, lost).expect(expected);
             assert!(finding.contains(expected), "{finding}");
         }
+    }
+
+    #[test]
+    fn a_page_that_is_given_up_on_is_progress() {
+        let alive = Alive::default();
+        let said = "userswap: lost the page at address 1: slot 2 of x\nuserswap: something else\n\
+                    userswap: lost the page at address 3: sl";
+        assert_eq!(alive.hear(said.as_bytes()), said);
+        assert_eq!(alive.lines.into_inner(), 2);
     }
 
     #[test]
