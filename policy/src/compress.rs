@@ -4,8 +4,9 @@
 //! (`workingset`) tells for every size at once where each of them would have been: in RAM, in compressed memory, or on a
 //! device behind. So the cost of each size is reckoned, by what a page costs there and there, and the size goes towards the
 //! one that costs least. Pages that RAM has now come back from nowhere: as many are taken to be lost with some memory as
-//! would be gained by as much more. For less it takes two decisions that agree. Data that do not compress, and programs that gain nothing, are given up on soon, and
-//! tried again ever more seldom.
+//! would be gained by as much more. What moves on may have to come back page by page, so for less it takes that the decisions
+//! so far would have saved as much. Data that do not compress, and programs that gain nothing, are given up on soon, and tried
+//! again ever more seldom.
 use crate::tiers::Ages;
 
 /// A step is this part of the most that it may be, and no less than what the writes under way are promised.
@@ -27,6 +28,10 @@ const REFAULTS_MIN: u32 = 128;
 const MARGIN: (u64, u64) = (17, 16);
 /// What RAM loses is more than what it would gain by as much: pages nearer to it are used more.
 const LOST: (u64, u64) = (5, 4);
+/// Of the pages that move on for less memory one in so many is taken to be needed soon.
+const NEEDED_SHARE: u64 = 8;
+/// A decision forgets this part of what a page has cost at most.
+const FORGOTTEN_SHARE: u64 = 64;
 /// Decisions after which it is tried again, at first and at most: each time that brings nothing twice as many.
 const GIVEN_UP: u32 = 16;
 const GIVEN_UP_MAX: u32 = 256;
@@ -127,6 +132,10 @@ impl Held {
 pub struct Size {
     memory: u32,
     phase: Phase,
+    /// What less memory would have saved so far, in nanoseconds, and not lost again.
+    regret_ns: u64,
+    /// What a page behind has cost at most, in nanoseconds, forgotten slowly: those that are needed alone, as others come in order.
+    dearest_ns: u64,
     /// Decisions until it is tried again once it is given up on.
     patience: u32,
 }
@@ -135,8 +144,6 @@ pub struct Size {
 enum Phase {
     /// It follows what it brings.
     Follows,
-    /// The same, and by the last decision less would have cost less.
-    Doubts,
     /// It brought nothing; so many decisions until it is tried again.
     GivenUp(u32),
 }
@@ -145,7 +152,13 @@ impl Size {
     /// To begin with: the most that it may be. What less would save is told by pages that come back; what more would, is not
     /// told as well.
     pub fn new(most: u32) -> Self {
-        Self { memory: most, phase: Phase::Follows, patience: GIVEN_UP }
+        Self {
+            memory: most,
+            phase: Phase::Follows,
+            regret_ns: 0,
+            dearest_ns: 0,
+            patience: GIVEN_UP,
+        }
     }
 
     /// Pages of memory that compressed pages may take.
@@ -160,6 +173,7 @@ impl Size {
 
     /// Decides by what has come back since the last time, at such prices.
     pub fn decide(&mut self, seen: &Refaults, held: Held, most: u32, prices: Prices) {
+        self.dearest_ns = prices.behind_ns.max(self.dearest_ns - self.dearest_ns / FORGOTTEN_SHARE);
         if let Phase::GivenUp(left) = self.phase {
             self.phase = match left {
                 0 => Phase::Follows,
@@ -186,26 +200,30 @@ impl Size {
     fn approach(&mut self, best: u32, costs: &Costs<'_>, most: u32) {
         let (step, stride) = (step(most), STRIDE * step(most));
         let saves = costs.of(best) * MARGIN.0 <= costs.of(self.memory) * MARGIN.1;
-        // One pass over a few pages that left lately, such as a collector's, looks as if RAM were all that is needed, and what
-        // moves on for it comes back from the device behind, page by page. A mere try needs no second look.
-        let sure = self.phase == Phase::Doubts || self.memory <= step;
-        let is_less = saves && best < self.memory;
-        self.phase = if is_less { Phase::Doubts } else { Phase::Follows };
-        if !saves || is_less && !sure {
+        if saves && best > self.memory {
+            (self.patience, self.regret_ns) = (GIVEN_UP, 0);
+            self.memory = best.min(self.memory + stride);
             return;
         }
-        if best > self.memory {
-            self.patience = GIVEN_UP;
-            self.memory = best.min(self.memory + stride);
-        } else if best == 0 && self.memory <= step {
-            self.give_up();
-        } else {
-            self.memory = best.max(self.memory.saturating_sub(stride)).max(step);
+        let lowest = self.memory.saturating_sub(stride);
+        let less = if saves { best.max(lowest) } else { lowest };
+        let other = if saves { best } else { lowest };
+        self.regret_ns = (self.regret_ns + costs.of(self.memory)).saturating_sub(costs.of(other));
+        // A mere try is not thought about any longer.
+        let is_worth_it =
+            self.memory <= step || self.regret_ns >= costs.of_moving(less, self.dearest_ns);
+        if !saves || !is_worth_it {
+            return;
         }
+        if best == 0 && self.memory <= step {
+            return self.give_up();
+        }
+        (self.memory, self.regret_ns) = (less.max(step), 0);
     }
 
     fn give_up(&mut self) {
         (self.memory, self.phase) = (0, Phase::GivenUp(self.patience));
+        self.regret_ns = 0;
         self.patience = (self.patience * 2).min(GIVEN_UP_MAX);
     }
 }
@@ -238,6 +256,13 @@ impl Costs<'_> {
         let demoted_ns = if memory == 0 { 0 } else { DEMOTED_NS };
         (compressed + lost) * (fault_ns + COMPRESSED_NS)
             + behind * (fault_ns + behind_ns + demoted_ns)
+    }
+
+    /// What it costs, with less memory, if of the pages that move on for it some are needed again, each for itself.
+    fn of_moving(&self, memory: u32, dearest_ns: u64) -> u64 {
+        let taken = u64::from(self.held.memory);
+        let moved = u64::from(self.held.pages) * taken.saturating_sub(memory.into()) / taken.max(1);
+        moved * (dearest_ns.saturating_sub(COMPRESSED_NS) + DEMOTED_NS) / NEEDED_SHARE
     }
 
     /// Pages that RAM would have more with such a size: what is not taken yet it has already.
@@ -282,11 +307,12 @@ impl Costs<'_> {
         (counted + self.less(memory)).saturating_sub(self.more(memory))
     }
 
-    /// Pages for which there is room: as it is now, if that is full; else with a quarter of it kept ahead, or in slabs that
-    /// have just begun.
+    /// Pages for which there is room: as it is now, if that is full; else without an eighth, which is kept ahead, and what slabs
+    /// take that have just begun.
     fn holds(&self, memory: u32) -> u64 {
         let (memory, now, pages) = (memory.into(), self.now.into(), u64::from(self.held.pages));
-        let cautious = |memory: u64| memory * self.ratio / 16 * 3 / 4;
+        let begun = u64::from(self.held.memory.saturating_sub(self.held.cells));
+        let cautious = |memory: u64| (memory * 7 / 8).saturating_sub(begun) * self.ratio / 16;
         match pages >= cautious(now) {
             true => memory * pages / now.max(1),
             false => cautious(memory),
