@@ -81,6 +81,11 @@ fn aio_tells_waits_cancels_and_refuses_as_without_us() {
 }
 
 #[test]
+fn functions_of_timers_reach_what_has_left() {
+    everywhere("16M", "timers.c", |_| Vec::new());
+}
+
+#[test]
 fn signals_of_ours_stay_in_force_whatever_a_program_asks_for() {
     everywhere("16M", "masks.c", |_| Vec::new());
 }

@@ -1,4 +1,5 @@
-//! How a program is told that requests of POSIX aio have ended, where threads of ours carry them out.
+//! How a program asks to be told of something (sigevent), and is told that requests of POSIX aio have ended, where threads of
+//! ours carry them out.
 use super::signal_stacks::create_thread;
 use libc::{c_int, c_void, sigevent};
 use std::sync::Arc;
@@ -27,6 +28,20 @@ impl Event {
             }
             _ => Self::None,
         }
+    }
+
+    /// The same event by another function, which gets another value.
+    pub fn redirected(
+        event: &sigevent,
+        function: extern "C-unwind" fn(usize),
+        value: usize,
+    ) -> sigevent {
+        let mut event = *event;
+        event.sigev_value.sival_ptr = std::ptr::without_provenance_mut(value);
+        let word = (&raw mut event.sigev_notify_thread_id).cast::<usize>();
+        // SAFETY: the function is the first word of the union that begins there.
+        unsafe { word.write(function as usize) };
+        event
     }
 
     pub fn tell(self) {

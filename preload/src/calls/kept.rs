@@ -144,7 +144,7 @@ functions! {
         nanosleep SYS_nanosleep, clock_nanosleep SYS_clock_nanosleep, wait4 SYS_wait4, waitid SYS_waitid,
         sigpending SYS_rt_sigpending, sigtimedwait SYS_rt_sigtimedwait, signalfd SYS_signalfd,
         pidfd_send_signal SYS_pidfd_send_signal, getitimer SYS_getitimer, setitimer SYS_setitimer,
-        timer_create SYS_timer_create, timer_settime SYS_timer_settime, timer_gettime SYS_timer_gettime,
+        timer_settime SYS_timer_settime, timer_gettime SYS_timer_gettime,
         timerfd_settime SYS_timerfd_settime, timerfd_gettime SYS_timerfd_gettime,
         clock_gettime SYS_clock_gettime, clock_settime SYS_clock_settime, clock_getres SYS_clock_getres,
         settimeofday SYS_settimeofday, adjtimex SYS_adjtimex, ntp_adjtime SYS_adjtimex,

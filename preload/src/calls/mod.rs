@@ -39,6 +39,7 @@ pub mod stdio_buffers;
 mod streams;
 mod table;
 mod thread_links;
+pub mod timers;
 mod transfers;
 pub mod trap;
 
@@ -64,5 +65,6 @@ pub fn look_up() {
     stdio_buffers::look_up();
     streams::look_up();
     thread_links::look_up();
+    timers::look_up();
     transfers::look_up();
 }

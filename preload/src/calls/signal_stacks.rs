@@ -379,6 +379,11 @@ extern "C" fn run_thread(start: *mut c_void) -> *mut c_void {
         // SAFETY: has no conditions.
         number.store(unsafe { libc::pthread_self() }, Ordering::Release);
     }
+    begin(is_programs, stack);
+    function(argument)
+}
+
+fn begin(is_programs: bool, stack: Stack) {
     if is_by_signal() || is_programs && trap::is_armed() {
         given_stacks::give();
     }
@@ -386,7 +391,17 @@ extern "C" fn run_thread(start: *mut c_void) -> *mut c_void {
         trap::arm_thread();
     }
     libc_memory::note_thread(stack);
-    function(argument)
+}
+
+/// In a thread of the program's that the C library has made past `create_thread`, with all signals blocked.
+pub fn begin_unseen() {
+    signals::unblock_reserved();
+    begin(true, Stack::Libc);
+}
+
+/// Before the C library makes such threads with these attributes.
+pub fn keep_stack_of(attributes: *const libc::pthread_attr_t) {
+    keep_thread(detached::stack_of(attributes));
 }
 
 /// In a thread that was there before calls were caught.

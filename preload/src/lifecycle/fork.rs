@@ -7,7 +7,7 @@ use crate::abi::next;
 use crate::abi::raw;
 use crate::calls::{
     aio, brackets, descriptors, detached, forks, held, in_flight, libc_memory, signal_stacks,
-    stdio_buffers, trap,
+    stdio_buffers, timers, trap,
 };
 use crate::heap::{exact, fork_gate, huge, mimalloc};
 use crate::lifecycle::{confined, stats};
@@ -75,6 +75,7 @@ unsafe extern "C" fn prepare() {
     pinned.extend(forks::pin_signal_stack(process));
     libc_memory::hold();
     signal_stacks::hold();
+    timers::hold();
     let stack = pin_stack(process);
     process.areas.hold();
     held::set_forking(true);
@@ -173,6 +174,7 @@ unsafe extern "C" fn in_child() {
     release(process);
     exact::renew();
     signal_stacks::renew();
+    timers::renew();
     forget_pins(process);
     if let (Some(member), None) = (&process.member, process.engine()) {
         member.renew(u32::try_from(process.accessible_pages()).unwrap_or(u32::MAX), 0);
@@ -196,6 +198,7 @@ fn forget_pins(process: &Process) {
 fn release(process: &Process) {
     held::set_forking(false);
     process.areas.release();
+    timers::release();
     signal_stacks::release();
     process.gathered.release();
     segments::ATTACHED.release();
