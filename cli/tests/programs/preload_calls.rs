@@ -86,6 +86,11 @@ fn functions_of_timers_reach_what_has_left() {
 }
 
 #[test]
+fn memory_that_is_managed_cannot_be_sealed() {
+    everywhere("16M", "sealed.c", |_| Vec::new());
+}
+
+#[test]
 fn signals_of_ours_stay_in_force_whatever_a_program_asks_for() {
     everywhere("16M", "masks.c", |_| Vec::new());
 }

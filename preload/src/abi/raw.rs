@@ -101,6 +101,12 @@ pub fn advise(Span { address, bytes }: Span, advice: c_int) -> Result<usize, Err
     outcome(unsafe { call!(libc::SYS_madvise, address, bytes, advice) })
 }
 
+/// mseal, of which no C library of today has a function.
+pub fn seal(Span { address, bytes }: Span, flags: usize) -> Result<usize, Errno> {
+    // SAFETY: it changes no memory.
+    outcome(unsafe { call!(libc::SYS_mseal, address, bytes, flags) })
+}
+
 /// mincore.
 pub fn in_core(Span { address, bytes }: Span, vector: *mut u8) -> Result<usize, Errno> {
     // SAFETY: the kernel checks the vector.

@@ -9,11 +9,11 @@ use super::{
 };
 use crate::abi::callers::{self, entry};
 use crate::abi::next;
-use crate::abi::raw::{Errno, MapRequest, RemapRequest, Span, set_errno};
+use crate::abi::raw::{self, Errno, MapRequest, RemapRequest, Span, set_errno};
 use crate::abi::system_call::Arguments;
 use crate::calls::{by_number, trap};
 use crate::state::process;
-use libc::{c_int, c_long, c_void, off_t, size_t};
+use libc::{c_int, c_long, c_ulong, c_void, off_t, size_t};
 
 fn or<T>(outcome: Result<T, Errno>, failed: T) -> T {
     outcome.unwrap_or_else(|error| {
@@ -50,6 +50,7 @@ fn serve_number(number: c_long, arguments: &Arguments) -> Option<usize> {
             remap(RemapRequest { address, bytes, new_bytes, flags, new_address })
         }
         libc::SYS_madvise => advise(span, third as c_int),
+        libc::SYS_mseal => seal(span, third),
         // Where the break is then, also where it may not go.
         libc::SYS_brk => Ok(go(To::Address(address))?.now),
         _ => return None,
@@ -89,6 +90,15 @@ fn remap(request: RemapRequest) -> Result<usize, Errno> {
 
 fn advise(span: Span, advice: c_int) -> Result<usize, Errno> {
     on_own_stack(|| advice::advise(span, advice))
+}
+
+/// What is sealed could not be taken from the program and given back any more: of managed memory it is as with a kernel that
+/// cannot seal.
+fn seal(span: Span, flags: usize) -> Result<usize, Errno> {
+    match process::current().and_then(|process| process.within_arena(span)) {
+        Some(_) => Err(libc::ENOSYS),
+        None => raw::seal(span, flags),
+    }
 }
 
 fn go(to: To) -> Option<program_break::Moved> {
@@ -216,6 +226,11 @@ pub unsafe extern "C" fn pkey_mprotect(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn madvise(address: *mut c_void, bytes: size_t, advice: c_int) -> c_int {
     to_c(advise(Span::of(address, bytes), advice))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mseal(address: *mut c_void, bytes: size_t, flags: c_ulong) -> c_int {
+    to_c(seal(Span::of(address, bytes), flags as usize))
 }
 
 /// posix_madvise, which returns its error.
