@@ -106,8 +106,9 @@ pub mod internals {
     pub use crate::swapoff::{Proceed, Progress};
     pub use crate::sys::uffd::{Rights, Way};
     pub use crate::sys::{
-        PAGE_BYTES, bench, clock, cpu_latency, directory as directories, fd, filters, futex, lock,
-        mapping, maps, numa, own_fd, own_stack, pagemap, pages, process, scattered, signal, told,
+        PAGE_BYTES, bench, clock, cpu_latency, directory as directories, fd, file_limit, filters,
+        futex, lock, mapping, maps, numa, own_fd, own_stack, pagemap, pages, process, scattered,
+        signal, told,
     };
     pub use userswap_policy::readahead::{Hint, PAGE_CLUSTER_DEFAULT, page_cluster_of};
 }

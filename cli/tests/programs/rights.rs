@@ -87,6 +87,22 @@ fn children_in_a_pid_namespace_of_their_own_are_served() {
 }
 
 #[test]
+fn a_program_that_allows_itself_no_files_outgrows_its_budget_and_forks() {
+    let directory = directory();
+    let program = compile(directory.path(), "file_limit.c");
+    for fault in ["thread", "signal"] {
+        for when in ["before", "after", "back"] {
+            let output = run("24M", fault).arg(&program).arg(when).output().unwrap();
+            let told = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.stdout, b"exact\n", "{when}, {fault}: {}: {told}", output.status);
+            assert!(told.lines().all(|line| !line.contains("errno")), "{when}, {fault}: {told}");
+            // Of the children, which have no swap of their own.
+            assert!(told.contains("(ulimit -f)"), "{when}, {fault}: {told}");
+        }
+    }
+}
+
+#[test]
 fn a_program_that_brings_an_allocator_gives_rights_up() {
     let directory = public_directory();
     let program = with_an_allocator_in_it(directory.path(), "rights.c");

@@ -1,4 +1,5 @@
 //! The few lines the engine says by itself, without allocating: it may be in a signal handler.
+use crate::sys::file_limit;
 use crate::sys::process::{decimal, say};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -37,8 +38,11 @@ pub enum OutOfPages {
 }
 
 impl OutOfPages {
-    const fn reason(self) -> &'static str {
+    fn reason(self) -> &'static str {
         match self {
+            Self::DevicesFull if file_limit::is_set() => {
+                "all swap devices are full, and the file size limit (ulimit -f) may allow no others"
+            }
             Self::DevicesFull => "all swap devices are full",
             Self::NothingCanLeave => "everything in RAM is locked or held by a device",
         }
@@ -193,12 +197,16 @@ pub fn server_answers(device: &str) {
 /// A device refused a write, here and at the second try.
 pub fn write_error(device: &str, error: i32) {
     let mut digits = [0; 20];
-    let error = decimal(u64::from(error.unsigned_abs()), &mut digits);
+    let reason = match error {
+        libc::EFBIG => ["file size limit, ulimit -f", ""],
+        _ => ["errno ", decimal(u64::from(error.unsigned_abs()), &mut digits)],
+    };
     say(&[
         "userswap: writing to ",
         device,
-        " failed (errno ",
-        error,
+        " failed (",
+        reason[0],
+        reason[1],
         "): the pages stay in RAM and other slots are tried\n",
     ]);
 }

@@ -14,6 +14,7 @@ use crate::base::error::Error;
 use crate::base::log;
 use crate::sys::PAGE_BYTES;
 use crate::sys::fd;
+use crate::sys::file_limit;
 use crate::sys::mapping::Mapping;
 use crate::sys::own_fd::Own;
 use crate::sys::request::{self, Direction, Pieces};
@@ -106,7 +107,7 @@ impl Devices {
                     if let Some(remote) = device.remote() {
                         device.go_on_with(remote.another().map_err(Error::Tables)?);
                     }
-                    self.own(device, &device.empty_file()?)?;
+                    self.own(device, &device.own_file()?)?;
                 }
                 (Handed::Memory, _) => {}
                 (Handed::Copy(file), _) => {
@@ -116,10 +117,10 @@ impl Devices {
                 (Handed::RemoteCopy(mut copy), _) => {
                     copy.adopt();
                     device.go_on_with(copy);
-                    self.own(device, &device.empty_file()?)?;
+                    self.own(device, &device.own_file()?)?;
                 }
                 (Handed::Loan(loan), holding) => {
-                    if holding == Holding::Own {
+                    if holding == Holding::Own && !device.is_too_long() {
                         let node = device.label().and_then(|label| label.node);
                         let is_rotational = device.is_rotational();
                         own.push((self.like(device)?, Hardware { node, is_rotational }));
@@ -198,7 +199,7 @@ impl Devices {
         }
         store.give_back(|_| 0);
         store.holding = Holding::Own;
-        store.state = match device.has_failed() {
+        store.state = match device.has_failed() || device.is_too_long() {
             true => DeviceState::Retired,
             false => DeviceState::On,
         };
@@ -220,7 +221,7 @@ impl Devices {
             file: label.kind.is_file().then(|| device.empty_file()).transpose()?,
             path: place(&label),
             kind: if label.kind.is_file() { DeviceKind::Temporary } else { label.kind },
-            bytes: u64::from(label.max) * PAGE_BYTES as u64,
+            bytes: label.bytes(),
             direct: Direct::Yes,
             warning: None,
             priority: priority.filter(|priority| *priority >= 0),
@@ -273,12 +274,29 @@ impl Device {
         Ok(copy)
     }
 
+    /// Whether the limit of a file's size forbids a child another like it, on disk or in memory.
+    fn is_too_long(&self) -> bool {
+        let label = self.label().expect("a device in use has a label");
+        let has_slots = label.kind.is_file() || label.kind == DeviceKind::Memory;
+        has_slots && file_limit::forbids(label.bytes())
+    }
+
+    /// For a child's own slots; of no bytes where it can have none.
+    fn own_file(&self) -> Result<File, Error> {
+        match self.is_too_long() {
+            true => memory_device(0).map_err(Error::Tables),
+            false => self.empty_file(),
+        }
+    }
+
     fn empty_file(&self) -> Result<File, Error> {
         let label = self.label().expect("a device in use has a label");
-        let bytes = u64::from(label.max) * PAGE_BYTES as u64;
+        let bytes = label.bytes();
         let file = match (label.kind, &label.directory) {
-            (DeviceKind::Memory | DeviceKind::Compressed(_) | DeviceKind::Packed, _) => {
-                return memory_device(bytes).map_err(Error::Tables);
+            (DeviceKind::Memory, _) => return memory_device(bytes).map_err(Error::Tables),
+            // Nothing of them is in their file.
+            (DeviceKind::Compressed(_) | DeviceKind::Packed, _) => {
+                return memory_device(0).map_err(Error::Tables);
             }
             (DeviceKind::Remote, _) => return memory_device(0).map_err(Error::Tables),
             (DeviceKind::S3, _) if self.used() == 0 => {
@@ -289,7 +307,7 @@ impl Device {
                 .unwrap_or_else(|| temporary(open::default_directory(), bytes)),
         };
         let file = or_memory(file, bytes)?;
-        file.set_len(bytes).map_err(Error::ForkCopy)?;
+        file_limit::set_len(&file, bytes).map_err(Error::ForkCopy)?;
         Ok(file)
     }
 
@@ -313,6 +331,11 @@ impl Device {
 }
 
 impl Label {
+    /// Of all its slots.
+    fn bytes(&self) -> u64 {
+        u64::from(self.max) * PAGE_BYTES as u64
+    }
+
     /// One more temporary file in the directory of the device; none where it has no such directory.
     pub(crate) fn file_beside(&self, bytes: u64) -> Option<Result<File, OpenError>> {
         let directory = self.directory.as_ref()?;

@@ -189,7 +189,7 @@ impl Queue {
     /// Whether it can carry out requests for slots that are there; those for others are done at once.
     pub fn carries(&mut self, backing: &Backing) -> bool {
         match (backing, &self.backend) {
-            (Backing::Zram(_) | Backing::Packed(_), _) => false,
+            (Backing::Zram(_) | Backing::Packed(_) | Backing::Mapped, _) => false,
             (Backing::File | Backing::Memory, _) => true,
             (Backing::Remote(_), Backend::Threads(_)) => true,
             (Backing::Remote(_), Backend::Uring { .. }) => self.talkers.there().is_some(),

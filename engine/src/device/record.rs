@@ -19,6 +19,7 @@ use crate::base::index::{NodeId, Slot};
 use crate::base::limits::NODES_MAX;
 use crate::sys::PAGE_BYTES;
 use crate::sys::fd;
+use crate::sys::file_limit;
 use crate::sys::lock::{Lock, LockUse};
 use crate::sys::mapping::ZeroedSlice;
 use crate::sys::own_fd::Own;
@@ -200,6 +201,7 @@ impl Device {
         hardware: Hardware,
         cpus: usize,
     ) -> io::Result<()> {
+        file_limit::note();
         self.make_tables(&opened)?;
         let max = slots_of(opened.bytes);
         // Of a compressed device nothing is in its file, nor of a remote one.

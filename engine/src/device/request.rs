@@ -7,7 +7,7 @@ use crate::device::record::Device;
 use crate::device::zram::Zram;
 use crate::sys::aio::{Reader, Seen};
 use crate::sys::request::{self as kernel, Direction, Pieces};
-use crate::sys::{PAGE_BYTES, clock, own_stack};
+use crate::sys::{PAGE_BYTES, clock, file_limit, own_stack};
 use std::cell::Cell;
 use std::io;
 use std::sync::Arc;
@@ -19,6 +19,8 @@ pub enum Backing {
     File,
     /// In its file, which is memory: a request is a copy.
     Memory,
+    /// In its file, which a write reaches by way of a mapping only, done at once.
+    Mapped,
     /// Compressed in memory.
     Zram(Arc<Zram>),
     /// Compressed, in slots of another device.
@@ -67,7 +69,13 @@ impl Devices {
         let number = device.number_of(first);
         let offset = u64::from(number) * PAGE_BYTES as u64;
         let request = kernel::Request::new(device.descriptor(), direction, offset);
-        let backing = Backing::of(device);
+        let mut backing = Backing::of(device);
+        if direction == Direction::Write
+            && matches!(backing, Backing::File | Backing::Memory)
+            && file_limit::applies(device.descriptor(), offset + bytes as u64)
+        {
+            backing = Backing::Mapped;
+        }
         // What is on another device is as slow, and fails as that does.
         let (device, number, bytes) = match &backing {
             Backing::Packed(pack) => {
@@ -131,6 +139,10 @@ impl Request {
         let kernel::Request { direction, offset, .. } = self.plan;
         match &self.backing {
             Backing::File | Backing::Memory => self.plan.transfer(pieces),
+            Backing::Mapped => {
+                let fd = self.plan.fd;
+                self.plan.transfer_by(pieces, |pieces| file_limit::write(fd, offset, pieces))
+            }
             Backing::Zram(zram) => {
                 self.plan.transfer_by(pieces, |pieces| zram.transfer(direction, offset, pieces))
             }

@@ -5,7 +5,7 @@
 use super::Devices;
 use crate::base::index::{NodeId, Slot};
 use crate::sys::request::{Direction, Pieces};
-use crate::sys::{PAGE_BYTES, clock};
+use crate::sys::{PAGE_BYTES, clock, file_limit};
 use std::io;
 use std::sync::atomic::Ordering;
 use userswap_policy::retry::{Tries, Trouble};
@@ -21,6 +21,8 @@ fn trouble_of(error: &io::Error) -> Trouble {
         None if error.kind() == io::ErrorKind::WriteZero => Trouble::Interrupted,
         // The second: an io_uring had no worker for it, and the queue is done with that.
         Some(libc::EINTR | libc::ECANCELED) => Trouble::Interrupted,
+        // By the limit of a file's size, from where it is known on.
+        Some(libc::EFBIG) => Trouble::Interrupted,
         // Short of something for the moment, or the way to a remote store is.
         Some(
             libc::EAGAIN
@@ -90,6 +92,9 @@ impl Devices {
         };
         let now_ns = clock::now_ns();
         let trouble = trouble_of(error);
+        if error.raw_os_error() == Some(libc::EFBIG) {
+            file_limit::note_refused();
+        }
         if direction == Direction::Write
             && trouble == Trouble::Passing
             && let Some(shorter_ns) = self.patience_to_write_ns(device)
@@ -183,6 +188,7 @@ mod tests {
     fn only_what_can_pass_is_waited_for() {
         for (code, expected) in [
             (libc::EINTR, Trouble::Interrupted),
+            (libc::EFBIG, Trouble::Interrupted),
             (libc::ENOMEM, Trouble::Passing),
             (libc::EAGAIN, Trouble::Passing),
             (libc::ETIMEDOUT, Trouble::Passing),

@@ -61,8 +61,16 @@ impl Mapping {
     /// # Errors
     /// What mmap says.
     pub fn of_file(file: &File, bytes: usize) -> io::Result<Self> {
+        Self::of_part(file.as_raw_fd(), 0, bytes)
+    }
+
+    /// The same of a part of a file that is open, from a whole page on.
+    ///
+    /// # Errors
+    /// What mmap says.
+    pub fn of_part(fd: RawFd, offset: u64, bytes: usize) -> io::Result<Self> {
         let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
-        let (fd, anywhere, offset) = (file.as_raw_fd(), 0usize, 0usize);
+        let anywhere = 0usize;
         // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists. The raw
         // system call passes by an interposed mmap.
         let address =

@@ -13,6 +13,7 @@ pub mod cpu_latency;
 pub mod device_pins;
 pub mod directory;
 pub mod fd;
+pub mod file_limit;
 pub mod filters;
 pub mod futex;
 pub mod kept_file;

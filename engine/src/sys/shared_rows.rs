@@ -4,6 +4,7 @@
 //! process ends, however that happens, or becomes another program (descriptors close at exec). Closing any descriptor of
 //! the file releases all of the process's locks on it, so a process opens the file once.
 use super::fd;
+use super::file_limit;
 use super::mapping::Mapping;
 use super::own_fd::Own;
 use std::fs::{File, Metadata};
@@ -35,7 +36,7 @@ impl SharedRows {
     pub fn new(file: File, rows: usize) -> io::Result<Self> {
         let file = Own::raised(file);
         let bytes = rows * ROW_BYTES;
-        file.set_len(bytes as u64)?;
+        file_limit::set_len(&file, bytes as u64)?;
         Ok(Self { mapping: Mapping::of_file(&file, bytes)?, rows, file })
     }
 

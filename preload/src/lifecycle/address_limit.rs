@@ -1,4 +1,5 @@
-//! Limits that a process sets for itself; those of address space do not count what is ours.
+//! Limits that a process sets for itself; those of address space do not count what is ours, and those of a file's size
+//! are told to the engine, which then writes to its files in another way.
 //!
 //! The kernel counts the arena and an engine's own mappings as the program's: a limit of some gibibytes would leave it no room for
 //! a thread's stack. So such a limit (RLIMIT_AS) is set for so much more, and told for so much less. The arena's memory has
@@ -12,9 +13,10 @@ use crate::calls::held::is_needed;
 use crate::calls::reading::Reader;
 use crate::state::process;
 use libc::{
-    RLIM_INFINITY, RLIMIT_AS, RLIMIT_NOFILE, RLIMIT_NPROC, c_int, c_long, c_uint, pid_t, rlim_t,
-    rlimit,
+    RLIM_INFINITY, RLIMIT_AS, RLIMIT_FSIZE, RLIMIT_NOFILE, RLIMIT_NPROC, c_int, c_long, c_uint,
+    pid_t, rlim_t, rlimit,
 };
+use userswap::internals::file_limit;
 
 /// More than the arena and all that an engine maps. One number for all: programs that are started later inherit the limit, and have
 /// an arena of another size, or none.
@@ -35,6 +37,8 @@ fn is_tight(resource: c_uint, limits: Option<&rlimit>) -> bool {
     limits.is_some_and(|limits| match resource {
         // Until it is raised again, which is done where one is needed.
         RLIMIT_NOFILE => limits.rlim_max < DESCRIPTORS_MIN,
+        // Files that are there stay as long as they are.
+        RLIMIT_FSIZE => limits.rlim_cur < in_force(RLIMIT_FSIZE),
         RLIMIT_NPROC => limits.rlim_cur < THREADS_MIN && lowers_threads(limits.rlim_cur),
         _ => false,
     })
@@ -42,10 +46,30 @@ fn is_tight(resource: c_uint, limits: Option<&rlimit>) -> bool {
 
 /// Whether that is less than this process has, and applies to it: not to root.
 fn lowers_threads(limit: rlim_t) -> bool {
+    raw::users().real != 0 && limit < in_force(RLIMIT_NPROC)
+}
+
+/// 0 where it cannot be asked for.
+fn in_force(resource: c_uint) -> rlim_t {
     let mut now = rlimit { rlim_cur: 0, rlim_max: 0 };
-    raw::users().real != 0
-        && prlimit64(0, RLIMIT_NPROC, std::ptr::null(), &mut now) == 0
-        && limit < now.rlim_cur
+    prlimit64(0, resource, std::ptr::null(), &mut now);
+    now.rlim_cur
+}
+
+/// A limit of a file's size that is being set: the engine is to know of it before it applies to its writes.
+struct FileLimit;
+
+impl FileLimit {
+    fn set(limits: rlimit) -> Self {
+        file_limit::lower(limits.rlim_cur);
+        Self
+    }
+}
+
+impl Drop for FileLimit {
+    fn drop(&mut self) {
+        file_limit::note();
+    }
 }
 
 fn with_ours(limit: rlim_t) -> rlim_t {
@@ -80,6 +104,7 @@ unsafe fn limit(
             _ => rights::gather(),
         }
     }
+    let _settled = wanted.filter(|_| is_own && resource == RLIMIT_FSIZE).map(FileLimit::set);
     let _held = is_needed().then(|| arguments::hold(call, &passed));
     if !is_own || resource != RLIMIT_AS || process::current().is_none() {
         return prlimit64(process, resource, new, old);

@@ -12,6 +12,7 @@ mod existing;
 mod room;
 mod temporary;
 
+use crate::sys::file_limit;
 use crate::sys::own_fd::Own;
 use std::fs::{self, File};
 use std::io::ErrorKind;
@@ -376,7 +377,7 @@ fn prepare_memory(
 /// A new file in RAM.
 pub(super) fn memory_device(bytes: u64) -> std::io::Result<File> {
     let file = crate::sys::fd::memory_file()?;
-    file.set_len(bytes)?;
+    file_limit::set_len(&file, bytes)?;
     Ok(file)
 }
 
