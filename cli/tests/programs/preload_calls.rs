@@ -187,6 +187,11 @@ fn a_thread_that_is_cancelled_in_a_call_gives_its_pins_back() {
 }
 
 #[test]
+fn a_thread_that_may_be_cancelled_at_any_moment_ends_in_the_middle_of_a_fault() {
+    everywhere("16M", "cancelled_anywhere.c", |_| Vec::new());
+}
+
+#[test]
 fn what_other_threads_open_while_the_engine_starts_is_theirs_to_close() {
     everywhere("16M", "descriptors.c", |_| Vec::new());
 }

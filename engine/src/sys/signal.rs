@@ -12,6 +12,10 @@ unsafe extern "C" {
     fn pthread_setcancelstate(state: i32, before: *mut i32) -> i32;
 }
 
+unsafe extern "C-unwind" {
+    fn pthread_setcanceltype(kind: i32, before: *mut i32) -> i32;
+}
+
 /// This thread cannot be cancelled (pthread_cancel) until dropped: to read and to write are points at which a thread
 /// ends, and a page that it owns would never be published.
 pub struct Uncancelled {
@@ -26,6 +30,37 @@ impl Uncancelled {
         // SAFETY: the state is one of the two, and `before` takes the old one.
         unsafe { pthread_setcancelstate(DISABLE, &raw mut before) };
         Self { before }
+    }
+}
+
+/// Of a thread's cancellation (pthread_setcanceltype).
+const DEFERRED: i32 = 0;
+const ASYNCHRONOUS: i32 = 1;
+
+impl Uncancelled {
+    /// In a handler of faults, which would be unwound where it is to end: a thread that may be cancelled at any moment is
+    /// not before [`Asynchronous::go_on`].
+    fn end_in_handler(self) -> Option<Asynchronous> {
+        let mut kind = DEFERRED;
+        // SAFETY: the type is one of the two, and `kind` takes the old one.
+        unsafe { pthread_setcanceltype(DEFERRED, &raw mut kind) };
+        (kind == ASYNCHRONOUS).then_some(Asynchronous)
+    }
+}
+
+/// A thread that may be cancelled at any moment, but for now.
+struct Asynchronous;
+
+impl Asynchronous {
+    /// The thread may end here. What it does then, its cleanup functions among it, is the program's: with the mask that the thread had.
+    fn go_on(self, context: *const libc::c_void) {
+        // SAFETY: the kernel passes the description of the thread that it has interrupted.
+        let mask = unsafe { &raw const (*context.cast::<libc::ucontext_t>()).uc_sigmask };
+        // SAFETY: the mask is the one that was in force.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, mask, std::ptr::null_mut()) };
+        let mut deferred = DEFERRED;
+        // SAFETY: the type is the one that was in force.
+        unsafe { pthread_setcanceltype(ASYNCHRONOUS, &raw mut deferred) };
     }
 }
 
@@ -146,6 +181,9 @@ static HANDLER: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 /// What the program wants done; taken with signals blocked only.
 static PREVIOUS: Lock<Option<libc::sigaction>> = Lock::new(None);
 
+/// The C library's own signal by which it cancels threads, which it leaves out of sets: a handler of faults is no place to be unwound.
+const CANCELLING: u64 = 1 << (32 - 1);
+
 /// Installs `handler` for SIGBUS, before whatever handled it so far; the first call wins.
 pub fn install_sigbus(handler: FaultHandler) {
     // Release pairs with the acquire in `on_sigbus`.
@@ -170,6 +208,9 @@ pub fn install_sigbus(handler: FaultHandler) {
     unsafe { libc::sigfillset(&mut action.sa_mask) };
     // SAFETY: as above; a call of ours may be one that is trapped.
     unsafe { libc::sigdelset(&mut action.sa_mask, libc::SIGSYS) };
+    // SAFETY: the set's first word has the first 64 signals.
+    let first = unsafe { &mut *(&raw mut action.sa_mask).cast::<u64>() };
+    *first |= CANCELLING;
     let _blocked = Blocked::new();
     let mut guard = PREVIOUS.lock();
     let mut previous = MaybeUninit::uninit();
@@ -233,13 +274,22 @@ impl Drop for Handling {
 /// frame has AVX-512's registers.
 const FAULT_BYTES: usize = 16 << 10;
 
-extern "C" fn on_sigbus(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+extern "C-unwind" fn on_sigbus(
+    signal: i32,
+    info: *mut libc::siginfo_t,
+    context: *mut libc::c_void,
+) {
     let errno = errno();
+    let uncancelled = Uncancelled::new();
     let verdict = if is_by_access(signal, info) { serve(info, context) } else { Verdict::Foreign };
+    let asynchronous = uncancelled.end_in_handler();
     // The interrupted code must not see an errno of ours, and neither must the program's handler.
     set_errno(errno);
     if verdict == Verdict::Foreign {
         pass_on(take_action(&PREVIOUS), signal, info, context);
+    }
+    if let Some(thread) = asynchronous {
+        thread.go_on(context);
     }
 }
 
@@ -252,7 +302,6 @@ fn is_by_access(signal: i32, info: *const libc::siginfo_t) -> bool {
 }
 
 fn serve(info: *const libc::siginfo_t, context: *const libc::c_void) -> Verdict {
-    let _uncancelled = Uncancelled::new();
     let _handling = Handling::new();
     let handler = HANDLER.load(Ordering::Acquire);
     // SAFETY: the pointer was made from a `FaultHandler` in `install_sigbus`.
