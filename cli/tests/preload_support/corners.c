@@ -119,6 +119,15 @@ static void others(void) {
     out(name, PAGE);
     MUST(puts(name) >= 0);
 }
+static void advice(void) {
+    char *start = pages(16);
+    MUST(madvise(start, -PAGE, MADV_DONTNEED) == -1 && errno == EINVAL);
+    errno = 0;
+    MUST(madvise(start, 8 * PAGE, MADV_DONTNEED) == 0 && errno == 0 && start[0] == 0 && start[8 * PAGE] == 1);
+    MUST(mprotect(start, PAGE, PROT_NONE) == 0);
+    MUST(madvise(start, 2 * PAGE, MADV_POPULATE_READ) == -1 && errno == EINVAL);
+    MUST(munmap(start, 16 * PAGE) == 0);
+}
 int main(void) {
     filled = malloc(FILLED);
     for (int time = 0; time < 3; time++) memset(filled, time, FILLED);
@@ -127,5 +136,6 @@ int main(void) {
     words();
     contexts();
     others();
+    advice();
     return 0;
 }

@@ -25,7 +25,7 @@ const MADV_GUARD_REMOVE: i32 = 103;
 /// The kernel's; EINVAL also for advice that managed memory cannot follow.
 pub fn advise(span: Span, advice: i32) -> Result<usize, Errno> {
     let Some(request) = Request::new(span) else { return raw::advise(span, advice) };
-    if !request.is_aligned() {
+    if !request.is_aligned() || span.address.checked_add(span.bytes).is_none() {
         return Err(EINVAL);
     }
     if !request.is_whole() {
@@ -105,7 +105,7 @@ fn populate(process: &Process, range: PageRange, area: Area, wanted: i32) -> Res
         return Err(EINVAL);
     };
     if protection & wanted == 0 {
-        return Err(ENOMEM);
+        return Err(EINVAL);
     }
     ranges::populate(process, range, protection);
     Ok(())
