@@ -4,14 +4,6 @@ use std::sync::atomic::Ordering;
 use userswap::Error;
 use userswap::internals::{BORROWERS_MAX, Holding, remote};
 
-/// What refuses a device.
-fn refusal(spec: &str) -> String {
-    let built = with_swap(builder(WAYS[0]), &[spec]).build();
-    let refusal = built.err().unwrap_or_else(|| panic!("{spec} is refused")).to_string();
-    assert_eq!(refusal.lines().count(), 1);
-    refusal
-}
-
 #[test]
 fn pages_come_back_as_they_were_and_nothing_stays() {
     limit(240);

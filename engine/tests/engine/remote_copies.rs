@@ -5,6 +5,19 @@ use std::time::Duration;
 use userswap::internals::PAGE_BYTES;
 
 #[test]
+fn two_copies_need_three_masters_that_own_slots() {
+    limit(60);
+    for (masters, said) in [(1, "one master"), (2, "2 masters")] {
+        let servers = cluster_of_masters(masters);
+        // Also with a third one that is named and owns nothing.
+        let spec = format!("redis://127.0.0.1:{},127.0.0.1:{}/a", servers[0].port, servers[2].port);
+        let refusal = refusal(&format!("{spec},copies=2"));
+        assert!(refusal.contains(said) && refusal.contains("three such masters"), "{refusal}");
+        drop(engine_on(WAYS[0], &[&format!("{spec}:64M")]));
+    }
+}
+
+#[test]
 fn with_two_copies_a_server_of_a_cluster_can_die() {
     alone(120, || {
         for way in [WAYS[0], WAYS[1]] {

@@ -4,14 +4,6 @@ use crate::support::*;
 use std::sync::Arc;
 use userswap::Engine;
 
-/// What refuses a device.
-fn refusal(spec: &str) -> String {
-    let built = with_swap(builder(WAYS[0]), &[spec]).build();
-    let refusal = built.err().unwrap_or_else(|| panic!("{spec} is refused")).to_string();
-    assert_eq!(refusal.lines().count(), 1);
-    refusal
-}
-
 /// A server whose certificate is another than redis-cli is told of here.
 fn server_of(certificates: &Arc<Certificates>, name: &str) -> Redis {
     let [cert, key] = ["pem", "key"].map(|ending| certificates.text(&format!("{name}.{ending}")));

@@ -16,6 +16,7 @@ use crate::sys::PAGE_BYTES;
 use crate::sys::mapping::{Access, Mapping};
 use crate::sys::request::{Direction, Pieces};
 use ring::rand::{SecureRandom, SystemRandom};
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -263,11 +264,11 @@ fn too_small(config: &Config, information: &Information, bytes: u64) -> Option<S
 fn join(config: &Config, addresses: &[SocketAddr]) -> Result<Cluster, String> {
     let io = |error: io::Error| explain(config, &error);
     let cluster = Cluster::of(addresses).map_err(io)?;
-    survey(&cluster, config).map_err(io)?;
+    let masters = survey(&cluster, config).map_err(io)?;
     let all: Vec<SocketAddr> = cluster.addresses().collect();
     check_privacy(config.reach, &all)?;
-    if all.len() < 2 && config.copies == Copies::Two {
-        return Err("is a cluster of one server: leave copies=2 out, or add servers".to_owned());
+    if config.copies == Copies::Two {
+        check_masters(masters)?;
     }
     for address in all {
         let one = Cluster::single(address).map_err(io)?;
@@ -275,6 +276,21 @@ fn join(config: &Config, addresses: &[SocketAddr]) -> Result<Cluster, String> {
         check(&said).map_err(|reason| format!("{address}: {reason}"))?;
     }
     Ok(cluster)
+}
+
+/// Servers go on without a dead one only as long as most of those that own hash slots are there: of two none does, and no copy
+/// can be read.
+fn check_masters(masters: usize) -> Result<(), String> {
+    match masters {
+        3.. => Ok(()),
+        1 => Err("has one master that owns slots, so that nothing has two copies: leave copies=2 out, or have at \
+                  least three such masters"
+            .to_owned()),
+        _ => Err(format!(
+            "has {masters} masters that own slots, of which none answers once another is dead: leave copies=2 out, \
+             or have at least three such masters"
+        )),
+    }
 }
 
 /// What a server is refused for.
@@ -317,8 +333,9 @@ fn read_information(text: &[u8]) -> Information {
     information
 }
 
-/// Asks a cluster who has which hash slots.
-fn survey(cluster: &Cluster, config: &Config) -> io::Result<()> {
+/// Asks a cluster who has which hash slots; how many servers have some.
+fn survey(cluster: &Cluster, config: &Config) -> io::Result<usize> {
+    let mut masters = BTreeSet::new();
     cluster.server(0).converse(config, Purpose::Look, &mut |wire| {
         wire.say(&[b"CLUSTER", b"SLOTS"])?;
         wire.flush()?;
@@ -330,13 +347,15 @@ fn survey(cluster: &Cluster, config: &Config) -> io::Result<()> {
             };
             let owner = read_owner(wire)?;
             (3..parts).try_for_each(|_| pass_over(wire))?;
+            masters.extend(owner);
             for slot in first..=last {
                 let known = owner.and_then(|owner| cluster.learn(slot as usize, owner));
                 known.ok_or_else(|| io::Error::from_raw_os_error(libc::EADDRNOTAVAIL))?;
             }
         }
         Ok(())
-    })
+    })?;
+    Ok(masters.len())
 }
 
 /// A server's address, and whatever else is said of it.

@@ -30,7 +30,9 @@ pub use process::{
     stay_on, stop,
 };
 pub use proxy::Proxy;
-pub use redis::{Redis, STARTS, cluster, cluster_by, cluster_with_replicas, with_each_kind};
+pub use redis::{
+    Redis, STARTS, cluster, cluster_by, cluster_of_masters, cluster_with_replicas, with_each_kind,
+};
 #[cfg(feature = "s3")]
 pub use s3::{S3, spec as s3_spec};
 #[cfg(feature = "s3")]
@@ -230,4 +232,12 @@ pub fn seed() -> u64 {
     let seed = given.unwrap_or_else(|| RandomState::new().build_hasher().finish());
     println!("USERSWAP_SEED={seed}");
     seed
+}
+
+/// What an engine on a device is refused with, in one line.
+pub fn refusal(spec: &str) -> String {
+    let built = with_swap(builder(WAYS[0]), &[spec]).build();
+    let refusal = built.err().unwrap_or_else(|| panic!("{spec} is refused")).to_string();
+    assert_eq!(refusal.lines().count(), 1);
+    refusal
 }

@@ -198,11 +198,41 @@ pub fn cluster_by(servers: usize, start: impl Fn(&[&str]) -> Redis) -> Vec<Redis
     joined(servers, start, "0")
 }
 
+/// What servers of a cluster are started with.
+const OF_CLUSTER: [&str; 6] = [
+    "--cluster-enabled",
+    "yes",
+    "--cluster-require-full-coverage",
+    "no",
+    "--cluster-node-timeout",
+    "2000",
+];
+
+/// The same of three servers, of which only the first have slots: redis-cli makes none so small.
+pub fn cluster_of_masters(masters: usize) -> Vec<Redis> {
+    let all: Vec<Redis> = (0..3).map(|_| Redis::start(&OF_CLUSTER)).collect();
+    let slots = 16_384 / masters;
+    for (index, server) in all[..masters].iter().enumerate() {
+        let (first, last) = (index * slots, (index + 1) * slots - 1);
+        assert_eq!(server.say(&format!("CLUSTER ADDSLOTSRANGE {first} {last}")), "OK");
+        server.say(&format!("CLUSTER SET-CONFIG-EPOCH {}", index + 1));
+    }
+    for other in &all[1..] {
+        assert_eq!(all[0].say(&format!("CLUSTER MEET 127.0.0.1 {}", other.port)), "OK");
+    }
+    let owning = format!("cluster_size:{masters}\r");
+    let whole = ["cluster_state:ok", "cluster_known_nodes:3\r", &owning];
+    for server in &all {
+        eventually("the cluster is whole", || {
+            let said = server.say("CLUSTER INFO");
+            whole.iter().all(|has| said.contains(has))
+        });
+    }
+    all
+}
+
 fn joined(servers: usize, start: impl Fn(&[&str]) -> Redis, replicas: &str) -> Vec<Redis> {
-    let options = ["--cluster-enabled", "yes", "--cluster-require-full-coverage", "no"];
-    let timeout = ["--cluster-node-timeout", "2000"];
-    let all: Vec<Redis> =
-        (0..servers).map(|_| start(&[options.as_slice(), &timeout].concat())).collect();
+    let all: Vec<Redis> = (0..servers).map(|_| start(&OF_CLUSTER)).collect();
     let addresses = all.iter().map(|server| format!("127.0.0.1:{}", server.port));
     let output = all[0]
         .cli()
