@@ -23,7 +23,7 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// What an engine says of a page that it has given up on. That is progress: slots that are bad are waited for one by one, each for
 /// almost seven seconds, a sixth of `patience`.
-const LOST: &str = "lost the page";
+const LOST: &str = "userswap: lost ";
 
 /// What is said by an engine that has found itself at fault.
 const OWN_FAULTS: [&str; 4] =
@@ -346,10 +346,10 @@ mod tests {
     #[test]
     fn a_page_that_is_given_up_on_is_progress() {
         let alive = Alive::default();
-        let said = "userswap: lost the page at address 1: slot 2 of x\nuserswap: something else\n\
-                    userswap: lost the page at address 3: sl";
+        let said = "userswap: lost the page at address 0x1: slot 2 of x\nuserswap: something else\n\
+                    userswap: lost 32 pages so far\nuserswap: lost the page at address 0x3: sl";
         assert_eq!(alive.hear(said.as_bytes()), said);
-        assert_eq!(alive.lines.into_inner(), 2);
+        assert_eq!(alive.lines.into_inner(), 3);
     }
 
     #[test]

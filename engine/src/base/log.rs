@@ -1,21 +1,73 @@
 //! The few lines the engine says by itself, without allocating: it may be in a signal handler.
-use crate::sys::file_limit;
-use crate::sys::process::{decimal, say};
-use std::sync::atomic::{AtomicBool, Ordering};
+use crate::sys::process::{decimal, hexadecimal, say};
+use crate::sys::{clock, file_limit};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// A page whose slot cannot be read.
-pub fn lost_page(address: usize, device: &str, slot: u32) {
+/// Lost pages that are told of one by one: a server that dies with thousands would say nothing else.
+const LOST_SINGLY: u64 = 16;
+
+/// After so long the count is told in any case: whoever looks on sees that it goes on.
+const LOST_SILENT_NS: u64 = 30_000_000_000;
+
+/// Why a page is lost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Loss {
+    /// The device refused to read it.
+    Unreadable,
+    /// What came is not what was written.
+    Other,
+}
+
+/// A page that is lost.
+#[derive(Clone, Copy)]
+pub struct LostPage<'a> {
+    /// Where the program has it.
+    pub address: usize,
+    /// The device's name.
+    pub device: &'a str,
+    /// Where the page was on it.
+    pub slot: u32,
+    /// Why it is lost.
+    pub loss: Loss,
+}
+
+/// A page is lost. Of many the first are told of one by one, and then how many there are, at every power of two and every
+/// half a minute in which there are more.
+pub fn lost_page(page: LostPage<'_>) {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    static SAID_NS: AtomicU64 = AtomicU64::new(0);
+    let now = clock::now_ns();
+    // Relaxed, both: nothing else depends on them.
+    let silent_ns = now.saturating_sub(SAID_NS.load(Ordering::Relaxed));
+    say_lost(page, COUNT.fetch_add(1, Ordering::Relaxed) + 1, silent_ns, |parts| {
+        SAID_NS.store(now, Ordering::Relaxed);
+        say(parts);
+    });
+}
+
+fn say_lost(page: LostPage<'_>, count: u64, silent_ns: u64, say: impl FnOnce(&[&str])) {
     let (mut a, mut b) = ([0; 20], [0; 20]);
-    let (address, slot) = (decimal(address as u64, &mut a), decimal(u64::from(slot), &mut b));
-    say(&[
-        "userswap: lost the page at address ",
-        address,
-        ": slot ",
-        slot,
-        " of ",
-        device,
-        " cannot be read; touching it raises SIGBUS\n",
-    ]);
+    if count <= LOST_SINGLY {
+        let why = match page.loss {
+            Loss::Unreadable => " cannot be read",
+            Loss::Other => " does not hold what was written there",
+        };
+        let (address, slot) =
+            (hexadecimal(page.address, &mut a), decimal(page.slot.into(), &mut b));
+        say(&[
+            "userswap: lost the page at address ",
+            address,
+            ": slot ",
+            slot,
+            " of ",
+            page.device,
+            why,
+            "; touching it raises SIGBUS\n",
+        ]);
+    } else if count.is_power_of_two() || silent_ns >= LOST_SILENT_NS {
+        let count = decimal(count, &mut a);
+        say(&["userswap: lost ", count, " pages so far; touching one raises SIGBUS\n"]);
+    }
 }
 
 /// A child's key is where the kernel's own swap can get at it.
@@ -209,4 +261,40 @@ pub fn write_error(device: &str, error: i32) {
         reason[1],
         "): the pages stay in RAM and other slots are tried\n",
     ]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said_of(count: u64, loss: Loss) -> String {
+        said_after(0, count, loss)
+    }
+
+    fn said_after(silent_ns: u64, count: u64, loss: Loss) -> String {
+        let mut said = String::new();
+        let page = LostPage { address: 0x7f12_3400_a000, device: "redis://h:1/a", slot: 7, loss };
+        say_lost(page, count, silent_ns, |parts| said = parts.concat());
+        said
+    }
+
+    #[test]
+    fn of_many_lost_pages_the_first_are_told_of_one_by_one_and_then_how_many() {
+        let line = "userswap: lost the page at address 0x7f123400a000: slot 7 of redis://h:1/a";
+        assert_eq!(
+            said_of(1, Loss::Unreadable),
+            format!("{line} cannot be read; touching it raises SIGBUS\n")
+        );
+        assert_eq!(
+            said_of(16, Loss::Other),
+            format!("{line} does not hold what was written there; touching it raises SIGBUS\n")
+        );
+        let further: Vec<u64> =
+            (17..10_000).filter(|count| !said_of(*count, Loss::Other).is_empty()).collect();
+        assert_eq!(further, [32, 64, 128, 256, 512, 1024, 2048, 4096, 8192]);
+        assert_eq!(
+            said_after(LOST_SILENT_NS, 33, Loss::Other),
+            "userswap: lost 33 pages so far; touching one raises SIGBUS\n"
+        );
+    }
 }

@@ -45,7 +45,10 @@ impl Core {
             let (entry, index) = (record.batch.entries()[first], first as u32);
             match record.is_good(index) {
                 true => self.keep_marked(record, entry, record.frame_at(index)),
-                false => self.lose_page(entry.page, entry.slot, record.frame_at(index)),
+                false => {
+                    let (frame, loss) = (record.frame_at(index), record.loss(index));
+                    self.lose_page(entry.page, entry.slot, frame, loss);
+                }
             }
         }
     }

@@ -4,6 +4,7 @@
 //! from then on, until a request drops it.
 use crate::base::counters::count;
 use crate::base::index::{FrameIndex, PageIndex, PageRange, Slot};
+use crate::base::log::{self, Loss, LostPage};
 use crate::device::SlotSpan;
 use crate::fault::handle::Step;
 use crate::state::core::Core;
@@ -12,12 +13,13 @@ use userswap_policy::frames::FrameRun;
 
 impl Core {
     /// A page that the caller owns in Filling cannot be read from its slot; the frame for it is free again.
-    pub(crate) fn lose_page(&self, page: PageIndex, slot: Slot, frame: FrameIndex) {
+    pub(crate) fn lose_page(&self, page: PageIndex, slot: Slot, frame: FrameIndex, loss: Loss) {
         count(&self.counters.pages_lost, 1);
         let run = FrameRun { first: frame, count: 1 };
         self.node_of_frame(frame).lock().put_free(run);
         let (device, number) = self.devices.describe(self.devices.under(slot));
-        crate::base::log::lost_page(self.page_address(page), &device.name, number);
+        let address = self.page_address(page);
+        log::lost_page(LostPage { address, device: &device.name, slot: number, loss });
         // What it gave back was not what it got: nothing is put there again.
         count(&self.counters.swap_bad_slots, 1);
         self.devices.mark_bad(SlotSpan { first: slot, count: 1 });

@@ -5,6 +5,7 @@
 //! published; with all of them held the device has more than enough to do, and the next one waits.
 use crate::base::index::{FrameIndex, NodeId, PageIndex, Slot};
 use crate::base::limits::RUN_MAX;
+use crate::base::log::Loss;
 use crate::state::batch::Batch;
 use crate::state::frame_set::FrameSet;
 use crate::state::waits::{Entry, Wait};
@@ -38,6 +39,8 @@ pub struct ReadRecord {
     pub tries: Tries,
     /// The entries whose pages have been read and are right, by index.
     pub good: u64,
+    /// The entries whose last request has succeeded.
+    came: u64,
 }
 
 /// Which request of a read is under way.
@@ -81,6 +84,7 @@ impl Reads {
                 stage: Stage::Whole,
                 tries: Tries::default(),
                 good: 0,
+                came: 0,
             })
         };
         let records = (0..RECORDS_MAX).map(|_| record()).collect();
@@ -176,11 +180,22 @@ impl ReadRecord {
         self.stage = Stage::Whole;
         self.tries = Tries::default();
         self.good = 0;
+        self.came = 0;
     }
 
     /// Whether the page of the entry with this index has been read and is right.
     pub(crate) fn is_good(&self, index: u32) -> bool {
         self.good & 1 << index != 0
+    }
+
+    /// Takes note of whether the request for the page of the entry with this index succeeded.
+    pub(crate) fn set_came(&mut self, index: u32, came: bool) {
+        self.came = self.came & !(1 << index) | u64::from(came) << index;
+    }
+
+    /// Why the page of the entry with this index, which is not good, is lost.
+    pub(crate) fn loss(&self, index: u32) -> Loss {
+        if self.came & 1 << index != 0 { Loss::Other } else { Loss::Unreadable }
     }
 
     /// The frame for the entry with this index.

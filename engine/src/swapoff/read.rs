@@ -1,6 +1,7 @@
 //! One request of a swapoff: the slots whose pages are still on them are claimed, read, and checked.
 use crate::base::counters::count;
 use crate::base::index::{FrameIndex, PageIndex, Slot};
+use crate::base::log::Loss;
 use crate::state::core::Core;
 use crate::state::frame_set::FrameSet;
 use crate::state::page::PageState;
@@ -45,29 +46,36 @@ impl Core {
         for (index, page) in (0..frames.pages()).zip(claimed) {
             let frame = frames.run_at(index, 1).first;
             let slot = task.device.slot(slots.start + index);
-            match page {
-                None => node.lock().put_free(FrameRun { first: frame, count: 1 }),
-                Some(page) if self.has_come(slot, frame, &outcome) => {
+            let Some(page) = page else {
+                node.lock().put_free(FrameRun { first: frame, count: 1 });
+                continue;
+            };
+            match self.bring(slot, frame, &outcome) {
+                Ok(()) => {
                     let checksum = self.devices.checksum(slot);
                     victims.push(Victim { page, slot: Some(slot), frame, checksum });
                 }
-                Some(page) => self.lose_page(page, slot, frame),
+                Err(loss) => self.lose_page(page, slot, frame, loss),
             }
         }
         self.count_read(slot, victims.len() as u32);
         victims
     }
 
-    /// Whether a request has brought a slot's content into a frame, or one for the slot alone does.
-    fn has_come(&self, slot: Slot, frame: FrameIndex, outcome: &io::Result<()>) -> bool {
+    /// Sees to it that a request has brought a slot's content into a frame, or one for the slot alone does.
+    fn bring(&self, slot: Slot, frame: FrameIndex, outcome: &io::Result<()>) -> Result<(), Loss> {
         if outcome.is_ok() && self.has_arrived(slot, frame) {
-            return true;
+            return Ok(());
         }
         count(&self.counters.swap_read_errors, 1);
         let pieces = Pieces::one(self.frame_address(frame), PAGE_BYTES);
         let near = self.node_of_frame(frame).id;
         let outcome = self.devices.read_again_patiently(slot, &pieces, near);
-        outcome.is_ok() && self.has_arrived(slot, frame)
+        match outcome {
+            Err(_) => Err(Loss::Unreadable),
+            Ok(()) if self.has_arrived(slot, frame) => Ok(()),
+            Ok(()) => Err(Loss::Other),
+        }
     }
 
     /// The memory of a set's frames from an index on.

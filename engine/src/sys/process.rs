@@ -244,6 +244,22 @@ pub fn decimal(mut number: u64, digits: &mut [u8; 20]) -> &str {
     std::str::from_utf8(&digits[first..]).expect("digits are ASCII")
 }
 
+/// An address as text in `digits`, with 0x before it, without allocating.
+pub fn hexadecimal(mut number: usize, digits: &mut [u8; 20]) -> &str {
+    let mut first = digits.len();
+    loop {
+        first -= 1;
+        digits[first] = b"0123456789abcdef"[number % 16];
+        number /= 16;
+        if number == 0 {
+            break;
+        }
+    }
+    first -= 2;
+    digits[first..first + 2].copy_from_slice(b"0x");
+    std::str::from_utf8(&digits[first..]).expect("digits are ASCII")
+}
+
 /// Ends the process: going on would lose or damage a page.
 pub fn die(what: &str, error: i32) -> ! {
     let mut digits = [0; 20];
