@@ -98,9 +98,11 @@ impl Failure {
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let code = match &error {
-            Error::Setting(_) | Error::Tiers(_) | Error::NoNode(..) | Error::CompressMissing => {
-                US_INVALID
-            }
+            Error::Setting(_)
+            | Error::Tiers(_)
+            | Error::NoNode(..)
+            | Error::CompressMissing
+            | Error::CompressGone => US_INVALID,
             Error::OutOfRange(..) | Error::NotManaged(..) => US_RANGE,
             Error::NotReadable(_) => US_INVALID,
             Error::NotABlock(_) => US_NOT_A_BLOCK,

@@ -124,6 +124,11 @@ pub enum Error {
         "the engine was started without compressed memory: start it with --compress auto, or --compress 8M or more"
     )]
     CompressMissing,
+    /// The compressed memory in front of the devices was swapped off.
+    #[error(
+        "the compressed memory in front of the devices was swapped off: add some with swapon zram:SIZE,tier=0 first"
+    )]
+    CompressGone,
     /// Compressed pages cannot move on.
     #[error(
         "{0} bytes are compressed and no device behind has room for them: add one with swapon first"

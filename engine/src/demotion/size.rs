@@ -59,13 +59,16 @@ impl Core {
     /// Sets it. With less than compressed pages take they move on to the devices behind, a little later.
     ///
     /// # Errors
-    /// The engine was started without, or there is no device with room to move on to.
+    /// The engine was started without, it was swapped off, or there is no device with room to move on to.
     pub(crate) fn set_compress(&self, compress: Compress) -> Result<(), Error> {
         self.inside_gate(|| {
             // Beside the thread that decides by itself.
             let _changing = self.budget_change.lock();
             if self.tuning.compress.is_none() {
                 return Err(Error::CompressMissing);
+            }
+            if !self.devices.have_compressed_front() {
+                return Err(Error::CompressGone);
             }
             let pages = compress.pages();
             let held = self.devices.allowance.taken();

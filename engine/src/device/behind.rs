@@ -61,6 +61,11 @@ impl Devices {
         self.behind(device) != 0
     }
 
+    /// Whether the first devices are compressed memory.
+    pub(crate) fn have_compressed_front(&self) -> bool {
+        self.list().any(|device| device.is_compressed() && device.tier() == Some(0))
+    }
+
     /// Whether pages can move on from some device.
     pub(crate) fn have_room_behind(&self) -> bool {
         self.list().any(|device| self.is_in_front(device) && self.has_room_behind(device))

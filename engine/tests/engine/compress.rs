@@ -175,3 +175,23 @@ fn what_cannot_be_set_is_refused_by_name() {
     let refused = set(&plain, "auto").unwrap_err();
     assert!(refused.contains("--compress auto"), "{refused}");
 }
+
+#[test]
+fn other_compressed_memory_may_take_the_place_of_what_was_swapped_off() {
+    limit(60);
+    let engine = compressing(WAYS[0], "auto", &["mem:128M"]);
+    let (region, pages) = paged_out(&engine, 20 * MIB / PAGE, 3);
+    let twice = swapon(&engine, "zram:64M").unwrap_err().to_string();
+    assert!(twice.contains("in front of all devices already"), "{twice}");
+    swapoff(&engine, "zram").unwrap();
+    let refused = set(&engine, "20M").unwrap_err();
+    assert!(refused.contains("swapon zram:SIZE,tier=0"), "{refused}");
+    swapon(&engine, "mem:16M").unwrap();
+    swapon(&engine, "zram:64M").unwrap();
+    set(&engine, "20M").unwrap();
+    pages.fill_all(4);
+    region.page_out(0..region.len()).unwrap();
+    assert!(stored(&engine, "zram").pages > 0);
+    pages.check_all(4);
+    audit(&engine);
+}
