@@ -186,11 +186,11 @@ fn compressed(device: &DeviceStatus) -> String {
     let Some(found) = &device.compressed else { return String::new() };
     let pages_bytes = found.pages.saturating_mul(PAGE_BYTES);
     format!(
-        "{}: {} of pages in {} of RAM, {:.1} to 1; {} pages of one value, {} not compressed\n",
+        "{}: {} of pages in {} of RAM{}; {} pages of one value, {} not compressed\n",
         plain(&device.name),
         ByteSize(pages_bytes).rounded(),
         ByteSize(found.pool_bytes).rounded(),
-        pages_bytes as f64 / found.pool_bytes.max(1) as f64,
+        ratio(found.pages, found.pool_bytes),
         found.same_pages,
         found.huge_pages
     )
@@ -201,12 +201,23 @@ fn packed(device: &DeviceStatus) -> String {
     let Some(found) = &device.packed else { return String::new() };
     let pages_bytes = found.pages.saturating_mul(PAGE_BYTES);
     format!(
-        "{}: {} of pages share {} of slots, {:.1} to 1\n",
+        "{}: {} of pages share {} of slots{}\n",
         plain(&device.name),
         ByteSize(pages_bytes).rounded(),
         ByteSize(found.slot_bytes).rounded(),
-        pages_bytes as f64 / found.slot_bytes.max(1) as f64
+        ratio(found.pages, found.slot_bytes)
     )
+}
+
+/// Of fewer pages memory that is only begun says more than how well they compress.
+const RATIO_PAGES_MIN: u64 = 64;
+
+/// `, 2.6 to 1`.
+fn ratio(pages: u64, bytes: u64) -> String {
+    match pages {
+        ..RATIO_PAGES_MIN => String::new(),
+        _ => format!(", {:.1} to 1", pages as f64 * PAGE_BYTES as f64 / bytes.max(1) as f64),
+    }
 }
 
 /// `node 0 (cpus 0-3): swap0 (1) swap1 (3)`.
@@ -433,6 +444,12 @@ removal locks (skip): 7 acquisitions, 2 waits, 1.500 s waited, 0 stalled, 2 skip
         assert!(first(&parent(1)).ends_with("near, 1 unmanaged child"));
         assert!(first(&parent(2)).ends_with("near, 2 unmanaged children"));
         assert_eq!(serde_json::from_str::<Status>(&json(&status)).unwrap(), status);
+    }
+
+    #[test]
+    fn how_well_next_to_nothing_compresses_is_not_said() {
+        assert_eq!(ratio(63, 256 << 10), "");
+        assert_eq!(ratio(64, 128 << 10), ", 2.0 to 1");
     }
 
     #[test]

@@ -85,6 +85,8 @@ pub fn key_not_locked(error: i32) {
 pub enum OutOfPages {
     /// No device has room for pages.
     DevicesFull,
+    /// Compressed memory is the only device, and has slots, but may take no more memory.
+    CompressedFull,
     /// Devices have room, but everything in RAM is pinned, locked, or held by a device.
     NothingCanLeave,
 }
@@ -96,6 +98,7 @@ impl OutOfPages {
                 "all swap devices are full, and the file size limit (ulimit -f) may allow no others"
             }
             Self::DevicesFull => "all swap devices are full",
+            Self::CompressedFull => "compressed memory may take no more of the RAM budget",
             Self::NothingCanLeave => "everything in RAM is locked or held by a device",
         }
     }
@@ -103,6 +106,7 @@ impl OutOfPages {
     const fn remedy(self) -> &'static str {
         match self {
             Self::DevicesFull => "give it a larger swap SIZE or more RAM",
+            Self::CompressedFull => "give it more RAM (--ram), or a disk behind it (--swap PATH)",
             Self::NothingCanLeave => "give it more RAM",
         }
     }

@@ -132,6 +132,12 @@ impl Devices {
         Err(Error::Tiers(refusal.to_string()))
     }
 
+    /// Whether all devices are compressed memory, and have slots, for which there is no memory.
+    pub(crate) fn lack_memory_only(&self) -> bool {
+        let has_slots = |device| self.rooms(device)[0].is_some_and(|slots| slots.free > 0);
+        self.list().all(Device::is_compressed) && self.list().any(has_slots)
+    }
+
     /// What a device has room for, by its slots and by its memory.
     fn rooms(&self, device: &Device) -> [Option<Room>; 2] {
         // What is packed is short of room where the device below it is.

@@ -96,6 +96,9 @@ impl Core {
                 // It has just come back.
                 FULL_LOOKS.. if !self.are_devices_full() => {}
                 FULL_LOOKS.. if self.caches_give_way(node, seen_freed) => {}
+                FULL_LOOKS.. if self.devices.lack_memory_only() => {
+                    self.exceed_budget(node, OutOfPages::CompressedFull);
+                }
                 FULL_LOOKS.. => self.exceed_budget(node, OutOfPages::DevicesFull),
             };
         }

@@ -80,17 +80,36 @@ fn threads_go_on_at_random_with_all_devices_full() {
     }
 }
 
+/// Writes to more than a device has room for, nothing of which compresses; the program is stopped.
+fn fill_up(device: &str) {
+    let engine = build(with_swap(builder(WAYS[0]).on_full(OnFull::Stop), &[device]));
+    let region = engine.map(80 * MIB).unwrap();
+    let pages = Pages::of(&region);
+    let mut random = Random::new(1);
+    let mut word = || (random.below(1 << 31) << 33 | random.below(1 << 31)) as u64;
+    (0..pages.count).for_each(|page| pages.fill_with(page, |_| word()));
+}
+
+/// What a program that was stopped has said; nothing in that program.
+fn said_when_stopped(output: Option<Output>) -> Option<String> {
+    let output = output?;
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.signal(), Some(libc::SIGKILL), "{:?} {errors}", output.status);
+    Some(errors)
+}
+
 #[test]
 fn with_all_devices_full_the_program_stops_if_asked() {
-    let output = in_child(20, || {
-        let engine = build(with_swap(builder(WAYS[0]).on_full(OnFull::Stop), &["mem:8M"]));
-        let region = engine.map(40 * MIB).unwrap();
-        Pages::of(&region).fill_all(1);
-    });
-    let Some(output) = output else { return };
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.signal(), Some(libc::SIGKILL), "{:?} {errors}", output.status);
+    let Some(errors) = said_when_stopped(in_child(20, || fill_up("mem:8M"))) else { return };
     assert!(errors.contains("all swap devices are full: stopping the program"), "{errors}");
+    assert!(errors.contains("larger swap SIZE"), "{errors}");
+}
+
+#[test]
+fn with_compressed_memory_alone_more_ram_or_a_disk_behind_is_asked_for() {
+    let Some(errors) = said_when_stopped(in_child(20, || fill_up("zram:1G"))) else { return };
+    assert!(errors.contains("may take no more of the RAM budget: stopping"), "{errors}");
+    assert!(errors.contains("--ram") && errors.contains("--swap PATH"), "{errors}");
 }
 
 /// Pages out, then overwrites one slot in `every` in the file; returns the pages that are damaged now.
