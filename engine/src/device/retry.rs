@@ -47,8 +47,10 @@ fn trouble_of(error: &io::Error) -> Trouble {
             | libc::EKEYREJECTED
             | libc::ESTALE,
         ) => Trouble::Passing,
-        // A bad spot, or the device between two paths.
-        Some(libc::EIO | libc::ENXIO | libc::ENODEV | libc::EREMOTEIO) => Trouble::Doubtful,
+        // A bad spot, the device between two paths, or a server that has not been told its password yet.
+        Some(
+            libc::EIO | libc::ENXIO | libc::ENODEV | libc::EREMOTEIO | libc::EKEYREVOKED,
+        ) => Trouble::Doubtful,
         // The device has ended before the slot, there is no room, it is read-only: it will say so again.
         _ => Trouble::Lasting,
     }

@@ -312,6 +312,9 @@ fn a_password_comes_from_the_environment_or_a_file() {
         assert!(refusal(&server.spec("a")).contains("refuses the password"));
         set_variable("USERSWAP_REDIS_PASSWORD", "open sesame");
         drop(engine_on(WAYS[0], &[&server.spec("a:64M")]));
+        let refusal = refusal(&Redis::start(&[]).spec("a"));
+        assert!(refusal.contains("has no password"), "{refusal}");
+        assert!(refusal.contains("unset USERSWAP_REDIS_PASSWORD"), "{refusal}");
     });
 }
 

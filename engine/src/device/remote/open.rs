@@ -435,6 +435,9 @@ fn explain_plain(config: &Config, error: &io::Error) -> String {
         Some(libc::EACCES) => {
             format!("refuses the password in {PASSWORD}, or allows its user too little: correct it")
         }
+        Some(libc::EKEYREVOKED) => {
+            format!("has no password, and one is given: unset {PASSWORD} and {PASSWORD_FILE}")
+        }
         Some(libc::ENOSPC) => "is full: raise its maxmemory, or name another server".to_owned(),
         Some(libc::EREMOTEIO) => {
             "does not answer as a Redis or Valkey server of version 6.2 or newer does: correct \

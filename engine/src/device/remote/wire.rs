@@ -314,6 +314,8 @@ impl Refusal {
             "LOADING" | "BUSY" | "TRYAGAIN" | "CLUSTERDOWN" | "MASTERDOWN" | "READONLY" => {
                 libc::EAGAIN
             }
+            // A password is given, and it has none.
+            _ if self.text().starts_with("ERR AUTH") => libc::EKEYREVOKED,
             "NOAUTH" | "WRONGPASS" | "NOPERM" => libc::EACCES,
             _ => libc::EREMOTEIO,
         };
