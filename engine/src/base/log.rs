@@ -221,11 +221,14 @@ pub fn shrinker_panicked(name: &str) {
 /// A device takes no writes for the moment, and others do.
 pub fn device_is_silent(device: &str, error: i32) {
     let mut digits = [0; 20];
+    let words = words(device, error);
     let error = decimal(u64::from(error.unsigned_abs()), &mut digits);
     say(&[
         "userswap: ",
         device,
-        " takes no pages (errno ",
+        " takes no pages (",
+        words,
+        "errno ",
         error,
         "): they go to other devices until it does\n",
     ]);
@@ -252,19 +255,48 @@ pub fn server_answers(device: &str) {
 
 /// A device refused a write, here and at the second try.
 pub fn write_error(device: &str, error: i32) {
+    say_write_error(device, error, say);
+}
+
+fn say_write_error(device: &str, error: i32, say: impl FnOnce(&[&str])) {
     let mut digits = [0; 20];
-    let reason = match error {
-        libc::EFBIG => ["file size limit, ulimit -f", ""],
-        _ => ["errno ", decimal(u64::from(error.unsigned_abs()), &mut digits)],
-    };
+    let words = words(device, error);
+    let error = decimal(u64::from(error.unsigned_abs()), &mut digits);
     say(&[
         "userswap: writing to ",
         device,
         " failed (",
-        reason[0],
-        reason[1],
+        words,
+        "errno ",
+        error,
         "): the pages stay in RAM and other slots are tried\n",
     ]);
+}
+
+/// What an error of a device means, with the way out where there is one; the C library's words are made by allocating.
+fn words(device: &str, error: i32) -> &'static str {
+    let is_server = ["redis://", "rediss://"].iter().any(|scheme| device.starts_with(scheme));
+    match error {
+        libc::ENOSPC if is_server => "it is full: raise its maxmemory; ",
+        libc::EACCES if is_server => "it refuses the password, or allows its user too little; ",
+        libc::EKEYREVOKED => "it has no password, and one is given; ",
+        libc::EREMOTEIO => "it answers something else than was asked; ",
+        libc::EPROTO => "TLS with it fails; ",
+        libc::EPERM if is_server => "it is elsewhere, and the pages are not encrypted; ",
+        libc::ENOSPC | libc::EDQUOT => "no space is left; ",
+        libc::EIO => "input/output error; ",
+        libc::ENXIO | libc::ENODEV => "it is gone; ",
+        libc::EFBIG => "its file may not be so long, see ulimit -f; ",
+        libc::EROFS => "it is read-only; ",
+        libc::EACCES | libc::EPERM => "permission denied; ",
+        libc::ENOMEM => "out of memory; ",
+        libc::EAGAIN => "it is not ready; ",
+        libc::ETIMEDOUT => "no answer in time; ",
+        libc::ECONNREFUSED => "it refuses connections; ",
+        libc::ECONNRESET | libc::EPIPE => "the connection was ended; ",
+        libc::EHOSTUNREACH | libc::ENETUNREACH | libc::EHOSTDOWN => "there is no way to it; ",
+        _ => "",
+    }
 }
 
 #[cfg(test)]
@@ -280,6 +312,20 @@ mod tests {
         let page = LostPage { address: 0x7f12_3400_a000, device: "redis://h:1/a", slot: 7, loss };
         say_lost(page, count, silent_ns, |parts| said = parts.concat());
         said
+    }
+
+    #[test]
+    fn a_write_error_has_words_beside_its_number() {
+        for (device, error, expected) in [
+            ("redis://h:1/a", libc::ENOSPC, "failed (it is full: raise its maxmemory; errno 28): "),
+            ("/var/tmp/swap", libc::ENOSPC, "failed (no space is left; errno 28): "),
+            ("/var/tmp/swap", libc::EIO, "failed (input/output error; errno 5): "),
+            ("/var/tmp/swap", 9, "failed (errno 9): "),
+        ] {
+            let mut said = String::new();
+            say_write_error(device, error, |parts| said = parts.concat());
+            assert!(said.contains(device) && said.contains(expected), "{said}");
+        }
     }
 
     #[test]
