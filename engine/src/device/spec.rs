@@ -7,6 +7,7 @@
 //! misspelt size (`:12Q`) is refused rather than taken for a part of the name, or a typing error
 //! would create a file.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -14,7 +15,7 @@ use std::str::FromStr;
 use super::faulty;
 use super::remote::{self, Address};
 use super::s3::address as s3;
-use super::spec_parts::{is_meant_as_option, split_size};
+use super::spec_parts::{is_meant_as_option, shown_of, split_size};
 use super::throttle::{NearFar, Throttle, parse_near_far};
 use super::zram::codec::{self, Compression};
 use crate::base::size::{ByteSize, SizeError};
@@ -96,7 +97,27 @@ pub enum SpecError {
         /// The whole text, without what should not be in it.
         spec: String,
         /// What is wrong, and the way out.
-        reason: &'static str,
+        reason: Cow<'static, str>,
+    },
+    /// What begins as an address of a kind that there is none of.
+    #[error(
+        "\"{spec}\": \"{scheme}\" is no kind of swap device: write redis:// or rediss:// for servers of Redis or Valkey, s3:// for a bucket, or ./{scheme} for a path"
+    )]
+    UnknownScheme {
+        /// The whole text, without what should not be in it.
+        spec: String,
+        /// What it begins with.
+        scheme: String,
+    },
+    /// An option that means nothing without another.
+    #[error("\"{spec}\": \"{option}\" needs {other}: add that, or leave it out")]
+    OptionNeeds {
+        /// The whole text.
+        spec: String,
+        /// The option with its value.
+        option: String,
+        /// The other.
+        other: &'static str,
     },
     /// What follows the last colon is meant as a size but is none.
     #[error("\"{spec}\": {error}")]
@@ -252,20 +273,14 @@ impl FromStr for SwapSpec {
         if spec.contains(|c: char| c.is_control()) {
             return Err(SpecError::ControlCharacter(spec.to_owned()));
         }
-        let mut options = SpecOptions::default();
-        let mut rest = spec;
-        if let Some(named) = spec.strip_prefix(faulty::PREFIX) {
-            options.faulty = Some(Plan::default());
-            rest = named;
-        }
-        let named = rest.split([':', ',']).next();
-        options.remote = remote::is_meant(rest).then(remote::Options::default);
-        options.s3 = s3::is_meant(rest).then(s3::Options::default);
-        options.compression = (named == Some(COMPRESSED_WORD)).then(codec::Options::default);
+        let faulty = spec.strip_prefix(faulty::PREFIX);
+        let mut rest = faulty.unwrap_or(spec);
+        let shown = shown_of(spec, rest)?;
+        let spec = shown.as_str();
+        let mut options = SpecOptions::of(rest);
+        options.faulty = faulty.map(|_| Plan::default());
         while let Some((before, option)) = rest.rsplit_once(',') {
-            let is_file = options.remote.is_some() && remote::names_file(option);
-            let is_of_store = options.s3.is_some() && s3::names_path(option);
-            if !is_meant_as_option(option) && !is_file && !is_of_store {
+            if !options.may_have(before, option) {
                 break;
             }
             options.read(spec, option)?;
@@ -313,6 +328,25 @@ struct SpecOptions {
 }
 
 impl SpecOptions {
+    /// None yet, of a device that is named so.
+    fn of(text: &str) -> Self {
+        let named = text.split([':', ',']).next();
+        Self {
+            remote: remote::is_meant(text).then(remote::Options::default),
+            s3: s3::is_meant(text).then(s3::Options::default),
+            compression: (named == Some(COMPRESSED_WORD)).then(codec::Options::default),
+            ..Self::default()
+        }
+    }
+
+    /// Whether what follows the last comma is meant as an option.
+    fn may_have(&self, before: &str, option: &str) -> bool {
+        let is_of_servers = self.remote.is_some()
+            && (remote::names_file(option) || remote::has_prefix(before) && option.contains('='));
+        let is_of_store = self.s3.is_some() && s3::names_path(option);
+        is_meant_as_option(option) || is_of_servers || is_of_store
+    }
+
     /// What is named by more than a word.
     fn place(&self, spec: &str, path: &str) -> Result<SwapPath, SpecError> {
         if let Some(options) = &self.s3 {

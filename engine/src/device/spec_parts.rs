@@ -1,4 +1,6 @@
 //! Where the parts of a swap specification begin: options, and the size before them.
+use super::remote;
+use super::s3::address as s3;
 use super::spec::{COMPRESSED_WORD, ENCRYPT_WORD, MEMORY_WORD, SpecError};
 use crate::base::size::parse_size;
 
@@ -17,11 +19,39 @@ pub(super) fn split_size<'a>(
     let Some((path, tail)) = text.rsplit_once(':') else { return Ok((text, None)) };
     match parse_size(tail) {
         Ok(bytes) => Ok((path, Some(bytes))),
-        Err(error) if [MEMORY_WORD, COMPRESSED_WORD].contains(&path) || is_meant_as_size(tail) => {
+        Err(error)
+            if [MEMORY_WORD, COMPRESSED_WORD].contains(&path)
+                // A prefix has no colon.
+                || remote::has_prefix(path)
+                || is_meant_as_size(tail) =>
+        {
             Err(SpecError::Size { spec: spec.to_owned(), error })
         }
         Err(_) => Ok((text, None)),
     }
+}
+
+/// What a message may show of a text, in which there may be a password where none belongs; `named` is what names the device.
+///
+/// # Errors
+/// It is an address of a kind that there is none of, or there is a password among its options.
+pub(super) fn shown_of(spec: &str, named: &str) -> Result<String, SpecError> {
+    let Some(scheme) = scheme_of(named) else { return Ok(spec.to_owned()) };
+    let shown = remote::hide_password(spec);
+    if remote::is_meant(named) {
+        remote::check_password(spec, &shown)?;
+    } else if !s3::is_meant(named) {
+        return Err(SpecError::UnknownScheme { spec: shown, scheme: scheme.to_owned() });
+    }
+    Ok(shown)
+}
+
+/// The `redis://` of an address, whatever the word; a path can be written with `./` before it.
+fn scheme_of(text: &str) -> Option<&str> {
+    let (word, _) = text.split_once("://")?;
+    let is_word = word.starts_with(|c: char| c.is_ascii_alphabetic())
+        && word.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c));
+    is_word.then(|| &text[..word.len() + "://".len()])
 }
 
 /// Nothing, or a number with a short word after it. Names below `/dev/disk/by-path` end in

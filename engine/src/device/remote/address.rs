@@ -4,6 +4,7 @@
 //! A password has no place in it: command lines are seen by everyone on a machine.
 use super::options::Options;
 use crate::device::spec::SpecError;
+use std::borrow::Cow;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
@@ -18,6 +19,12 @@ const PLAIN: &str = "redis://";
 
 /// The same, for one that is spoken to by TLS.
 const TLS: &str = "rediss://";
+
+/// Where it belongs.
+const NO_PASSWORD: &str = "a password is no part of it: set USERSWAP_REDIS_PASSWORD";
+
+/// How options begin that are meant to have one.
+const PASSWORDS: [&str; 4] = [",password=", ",passwd=", ",pass=", ",auth="];
 
 /// How servers are spoken to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -73,9 +80,9 @@ impl Address {
     /// The address that `text` is meant as; None where it is a path.
     ///
     /// # Errors
-    /// It has a password, lacks a host or a prefix, or has what keys cannot carry; `spec` is what the user wrote.
+    /// It has a password, lacks a host or a prefix, or has what keys cannot carry; `spec` is what a message may show.
     pub fn parse(spec: &str, text: &str) -> Result<Option<Self>, SpecError> {
-        let refuse = |reason| Err(SpecError::Remote { spec: hide_password(spec), reason });
+        let refuse = |reason: &'static str| Err(refused(spec, reason));
         let Some((scheme, rest)) = Scheme::split(text) else { return Ok(None) };
         let Some((servers, prefix)) = rest.split_once('/') else {
             return refuse("names no prefix for keys: write redis://HOST[:PORT]/PREFIX[:SIZE]");
@@ -85,17 +92,15 @@ impl Address {
             None => (None, servers),
         };
         if user.is_some_and(|user| user.contains(':')) {
-            return refuse("a password is no part of it: set USERSWAP_REDIS_PASSWORD");
+            return refuse(NO_PASSWORD);
         }
         if !is_name(prefix) || user.is_some_and(|user| !is_name(user)) {
             return refuse(
                 "a prefix or a user is of 1 to 64 letters, digits, \".\", \"_\" and \"-\"",
             );
         }
-        let hosts: Option<Vec<_>> = hosts.split(',').map(Host::parse).collect();
-        let Some(hosts) = hosts else {
-            return refuse("names no server: write HOST or HOST:PORT, with a port of 1 to 65535");
-        };
+        let parse = |host| Host::parse(host).ok_or_else(|| refused(spec, no_host(host)));
+        let hosts: Vec<_> = hosts.split(',').map(parse).collect::<Result<_, _>>()?;
         if scheme == Scheme::Plain && hosts.iter().any(|host| host.at.is_some()) {
             return refuse(
                 "NAME=ADDRESS is for a certificate: write rediss://, or the address alone",
@@ -159,13 +164,52 @@ pub fn is_meant(text: &str) -> bool {
     Scheme::split(text).is_some()
 }
 
+/// Whether a text is meant as one, as far as its prefix: what follows a comma then is an option, and no other server.
+pub fn has_prefix(text: &str) -> bool {
+    Scheme::split(text).is_some_and(|(_, rest)| rest.contains('/'))
+}
+
+/// Why a host cannot be read.
+fn no_host(text: &str) -> Cow<'static, str> {
+    match text.rsplit_once(':') {
+        Some((name, port)) if !name.is_empty() && !port.parse().is_ok_and(|port: u16| port > 0) => {
+            format!("\"{port}\" is no port: write HOST or HOST:PORT, with a port of 1 to 65535")
+                .into()
+        }
+        _ => "names no server: write HOST or HOST:PORT, with a port of 1 to 65535".into(),
+    }
+}
+
+fn refused(spec: &str, reason: impl Into<Cow<'static, str>>) -> SpecError {
+    SpecError::Remote { spec: spec.to_owned(), reason: reason.into() }
+}
+
+/// Where an option begins that is meant to have the password.
+fn password_option(spec: &str) -> Option<usize> {
+    let lower = spec.to_ascii_lowercase();
+    PASSWORDS.iter().filter_map(|option| lower.find(option)).min()
+}
+
+/// Refuses a password among the options, before a message shows one of them; `shown` is what a message may show.
+///
+/// # Errors
+/// There is one.
+pub fn check_password(spec: &str, shown: &str) -> Result<(), SpecError> {
+    password_option(spec).map_or(Ok(()), |_| Err(refused(shown, NO_PASSWORD)))
+}
+
 fn is_name(text: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
     (1..=NAME_MAX).contains(&text.len()) && text.chars().all(is_plain)
 }
 
 /// What a message may show of a text.
-fn hide_password(spec: &str) -> String {
+pub fn hide_password(spec: &str) -> String {
+    if let Some(at) = password_option(spec) {
+        let (before, option) = spec.split_at(at);
+        let name = option.split('=').next().unwrap_or_default();
+        return hide_password(before) + name + "=…";
+    }
     let begin = spec.find("://").map_or(0, |at| at + 3);
     match (spec[begin..].find(':'), spec.rfind('@')) {
         (Some(colon), Some(at)) if begin + colon < at => {
@@ -223,7 +267,20 @@ mod tests {
         for (text, named, remedy) in [
             ("redis://host:6379", "redis://host", "/PREFIX"),
             ("redis:///a", "redis:///a", "HOST"),
-            ("redis://host:0/a", "host:0", "1 to 65535"),
+            ("redis://host:0/a", "\"0\" is no port", "1 to 65535"),
+            ("redis://host:99999/a", "\"99999\" is no port", "1 to 65535"),
+            ("redis://b,host:abc/a", "\"abc\" is no port", "1 to 65535"),
+            ("rediss://[::1]:x/a", "\"x\" is no port", "1 to 65535"),
+            ("redis://::1/a", "names no server", "HOST:PORT"),
+            ("redis://host/a:xyz", "\"xyz\" is not a size", "512M"),
+            ("redis://me:secret@host/a:xyz", "redis://me:…@host", "512M"),
+            ("redis://me:secret@host/a,pri=x", "redis://me:…@host", "0 to 32767"),
+            ("redis://host/a,password=secret", "a,password=…\"", "USERSWAP_REDIS_PASSWORD"),
+            ("redis://host/a,Auth=b,x=/secret", "a,Auth=…\"", "USERSWAP_REDIS_PASSWORD"),
+            ("valkey://me:secret@host/a", "\"valkey://\"", "redis://"),
+            ("valkey://host/a,password=secret", "\"valkey://\"", "redis://"),
+            ("REDIS://host/a,lease=60", "\"REDIS://\"", "rediss://"),
+            ("faulty:ftp://host/a", "\"ftp://\"", "s3://"),
             ("redis://host/", "redis://host/", "letters"),
             ("redis://host/a/b", "a/b", "letters"),
             ("redis://host/a,b", "a,b", "letters"),
@@ -239,7 +296,7 @@ mod tests {
             ("rediss://host/a,cert=/c.pem", "cert=/c.pem", "both, or none"),
             ("rediss://host/a,cacert=/c,cacert=/d", "cacert", "once"),
             ("rediss://host/a,cacert=", "cacert=", "a file in PEM"),
-            ("rediss://host/a,cafile=/c", "a,cafile=/c", "letters"),
+            ("rediss://host/a,cafile=/c", "unknown option \"cafile=/c\"", "cacert=FILE"),
         ] {
             let refusal = text.parse::<SwapSpec>().expect_err(text).to_string();
             assert!(refusal.contains(named) && refusal.contains(remedy), "{refusal}");

@@ -21,7 +21,7 @@ mod talk;
 pub(in crate::device) mod tls;
 pub(in crate::device) mod wire;
 
-pub use address::{Address, Scheme, is_meant};
+pub use address::{Address, Scheme, check_password, has_prefix, hide_password, is_meant};
 pub use options::{ALLOWED, Copies, Options, names_file};
 
 use crate::sys::PAGE_BYTES;

@@ -60,7 +60,7 @@ impl Options {
             }
             _ => return Ok(()),
         };
-        Err(SpecError::Remote { spec: spec.to_owned(), reason })
+        Err(SpecError::Remote { spec: spec.to_owned(), reason: reason.into() })
     }
 
     /// Reads an option of `spec`, if it is one of these.

@@ -40,6 +40,8 @@ fn a_path_may_contain_colons_and_commas() {
         "/a,encrypt/",
         "/x,y=z/w",
         "./mem",
+        "./ftp://a/b",
+        "/a://b",
     ] {
         assert_eq!(spec(path), SwapSpec::at(path));
     }
@@ -122,7 +124,6 @@ fn every_refusal_names_the_value_and_the_remedy() {
         ("zram,algo=lz4", "\"zram,algo=lz4\"", "zram:2G"),
         ("zram:1G,algo=lzo", "algo=lzo", "algo=zstd"),
         ("zram:1G,algo=zstd,level=13", "level=13", "-7"),
-        ("zram:1G,level=3", "level=3", "lz4 has none"),
         ("zram:1G,algo=lz4,algo=zstd", "algo", "once"),
         ("zram:1G,size=3", "size=3", "level=N"),
         ("mem:1G,algo=lz4", "algo=lz4", "pri=N"),
@@ -151,6 +152,18 @@ fn every_refusal_names_the_value_and_the_remedy() {
         let refusal = refusal(text);
         assert!(refusal.contains(named) && refusal.contains(remedy), "{refusal}");
         assert_eq!(refusal.lines().count(), 1);
+    }
+}
+
+#[test]
+fn what_means_nothing_there_is_refused_with_what_is_meant() {
+    for (text, named, remedy) in [
+        ("zram:1G,level=3", "\"level=3\" needs algo=zstd", "leave it out"),
+        ("zram:1G,algo=lz4,level=3", "\"level=3\" needs algo=zstd", "leave it out"),
+        ("file:///a", "\"file://\"", "./file://"),
+    ] {
+        let refusal = refusal(text);
+        assert!(refusal.contains(named) && refusal.contains(remedy), "{refusal}");
     }
 }
 

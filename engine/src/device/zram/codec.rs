@@ -96,7 +96,11 @@ impl Options {
     pub fn done(self, spec: &str) -> Result<Compression, SpecError> {
         let algorithm = self.algorithm.unwrap_or_default();
         match (algorithm, self.level) {
-            (Algorithm::Lz4, Some(level)) => Err(refused(spec, &format!("level={level}"), LEVELS)),
+            (Algorithm::Lz4, Some(level)) => Err(SpecError::OptionNeeds {
+                spec: spec.to_owned(),
+                option: format!("level={level}"),
+                other: "algo=zstd",
+            }),
             (_, level) => Ok(Compression { algorithm, level }),
         }
     }
