@@ -92,7 +92,7 @@ fn a_program_that_allows_itself_no_files_outgrows_its_budget_and_forks() {
     let program = compile(directory.path(), "file_limit.c");
     for fault in ["thread", "signal"] {
         for when in ["before", "after", "back"] {
-            let output = run("24M", fault).arg(&program).arg(when).output().unwrap();
+            let output = run("16M", fault).arg(&program).arg(when).output().unwrap();
             let told = String::from_utf8_lossy(&output.stderr);
             assert_eq!(output.stdout, b"exact\n", "{when}, {fault}: {}: {told}", output.status);
             assert!(told.lines().all(|line| !line.contains("errno")), "{when}, {fault}: {told}");
