@@ -199,16 +199,17 @@ impl Size {
     /// Goes towards a size, if that saves enough.
     fn approach(&mut self, best: u32, costs: &Costs<'_>, most: u32) {
         let (step, stride) = (step(most), STRIDE * step(most));
-        let saves = costs.of(best) * MARGIN.0 <= costs.of(self.memory) * MARGIN.1;
+        let now_ns = costs.of(self.memory);
+        let saves = costs.of(best) * MARGIN.0 <= now_ns * MARGIN.1;
         if saves && best > self.memory {
             (self.patience, self.regret_ns) = (GIVEN_UP, 0);
             self.memory = best.min(self.memory + stride);
             return;
         }
         let lowest = self.memory.saturating_sub(stride);
-        let less = if saves { best.max(lowest) } else { lowest };
-        let other = if saves { best } else { lowest };
-        self.regret_ns = (self.regret_ns + costs.of(self.memory)).saturating_sub(costs.of(other));
+        let aim = if saves { best } else { lowest };
+        self.regret_ns = (self.regret_ns + now_ns).saturating_sub(costs.of(aim));
+        let less = aim.max(lowest);
         // A mere try is not thought about any longer.
         let is_worth_it =
             self.memory <= step || self.regret_ns >= costs.of_moving(less, self.dearest_ns);

@@ -295,10 +295,9 @@ impl Device {
         let file = match (label.kind, &label.directory) {
             (DeviceKind::Memory, _) => return memory_device(bytes).map_err(Error::Tables),
             // Nothing of them is in their file.
-            (DeviceKind::Compressed(_) | DeviceKind::Packed, _) => {
+            (DeviceKind::Compressed(_) | DeviceKind::Packed | DeviceKind::Remote, _) => {
                 return memory_device(0).map_err(Error::Tables);
             }
-            (DeviceKind::Remote, _) => return memory_device(0).map_err(Error::Tables),
             (DeviceKind::S3, _) if self.used() == 0 => {
                 return memory_device(0).map_err(Error::Tables);
             }

@@ -199,6 +199,13 @@ pub enum SpecError {
     ControlCharacter(String),
 }
 
+impl SpecError {
+    /// Of an address of servers or of a bucket.
+    pub(super) fn remote(spec: &str, reason: impl Into<Cow<'static, str>>) -> Self {
+        Self::Remote { spec: spec.to_owned(), reason: reason.into() }
+    }
+}
+
 impl SwapSpec {
     /// The directory or device at `path`, everything else left to be decided.
     pub fn at(path: impl Into<PathBuf>) -> SwapSpec {

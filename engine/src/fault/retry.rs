@@ -31,13 +31,12 @@ impl Core {
             Stage::Whole => {
                 let looked_at = if outcome.is_ok() { record.batch.len() } else { 0 };
                 record.good = self.good_of(&record, 0..looked_at);
-                (0..looked_at).for_each(|index| record.set_came(index, true));
                 0
             }
             Stage::Alone(index) => {
                 let looked_at = if outcome.is_ok() { index + 1 } else { index };
                 record.good |= self.good_of(&record, index..looked_at);
-                record.set_came(index, outcome.is_ok());
+                record.came |= u64::from(outcome.is_ok()) << index;
                 index + 1
             }
         };

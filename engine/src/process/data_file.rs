@@ -2,9 +2,9 @@
 use crate::base::counters::count;
 use crate::state::core::Core;
 use crate::sys::PAGE_BYTES;
+use crate::sys::file_limit;
 use crate::sys::own_fd::Own;
 use rustix::fs::{OFlags, fcntl_getfl};
-use rustix::process::{Resource, getrlimit};
 use std::fs::File;
 
 impl Core {
@@ -14,8 +14,10 @@ impl Core {
     pub fn file_for_data(&self, pages: usize) -> Option<Own<File>> {
         let bytes = (pages * PAGE_BYTES) as u64;
         // Beyond the limit of a file's size a write raises SIGXFSZ.
-        let has_room = getrlimit(Resource::Fsize).current.is_none_or(|most| most >= bytes);
-        if self.devices.encrypts() || !has_room || !self.clean_pages.is_all_movable() {
+        if self.devices.encrypts()
+            || file_limit::forbids(bytes)
+            || !self.clean_pages.is_all_movable()
+        {
             return None;
         }
         let mut labels = self

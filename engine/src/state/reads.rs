@@ -39,8 +39,8 @@ pub struct ReadRecord {
     pub tries: Tries,
     /// The entries whose pages have been read and are right, by index.
     pub good: u64,
-    /// The entries whose last request has succeeded.
-    came: u64,
+    /// The entries whose request alone has succeeded, whatever it has brought.
+    pub came: u64,
 }
 
 /// Which request of a read is under way.
@@ -186,11 +186,6 @@ impl ReadRecord {
     /// Whether the page of the entry with this index has been read and is right.
     pub(crate) fn is_good(&self, index: u32) -> bool {
         self.good & 1 << index != 0
-    }
-
-    /// Takes note of whether the request for the page of the entry with this index succeeded.
-    pub(crate) fn set_came(&mut self, index: u32, came: bool) {
-        self.came = self.came & !(1 << index) | u64::from(came) << index;
     }
 
     /// Why the page of the entry with this index, which is not good, is lost.

@@ -15,7 +15,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// In bytes, as far as it is known here.
 static LIMIT: AtomicU64 = AtomicU64::new(u64::MAX);
 
-fn in_force() -> u64 {
+/// What it is now, in bytes; u64::MAX where there is none.
+pub fn in_force() -> u64 {
     let mut found = libc::rlimit { rlim_cur: u64::MAX, rlim_max: u64::MAX };
     let (own, nothing) = (0, std::ptr::null::<libc::rlimit>());
     // SAFETY: `found` is a buffer for the answer. The raw system call passes by an interposed one.

@@ -231,33 +231,29 @@ fn write_error(text: &[u8]) {
 }
 
 /// A number as text in `digits`, without allocating.
-pub fn decimal(mut number: u64, digits: &mut [u8; 20]) -> &str {
-    let mut first = digits.len();
-    loop {
-        first -= 1;
-        digits[first] = b'0' + (number % 10) as u8;
-        number /= 10;
-        if number == 0 {
-            break;
-        }
-    }
+pub fn decimal(number: u64, digits: &mut [u8; 20]) -> &str {
+    let first = write_digits(number, 10, digits);
     std::str::from_utf8(&digits[first..]).expect("digits are ASCII")
 }
 
 /// An address as text in `digits`, with 0x before it, without allocating.
-pub fn hexadecimal(mut number: usize, digits: &mut [u8; 20]) -> &str {
+pub fn hexadecimal(number: usize, digits: &mut [u8; 20]) -> &str {
+    let first = write_digits(number as u64, 16, digits) - 2;
+    digits[first..first + 2].copy_from_slice(b"0x");
+    std::str::from_utf8(&digits[first..]).expect("digits are ASCII")
+}
+
+/// Writes a number to the end of `digits`; returns where it begins there.
+fn write_digits(mut number: u64, base: u64, digits: &mut [u8; 20]) -> usize {
     let mut first = digits.len();
     loop {
         first -= 1;
-        digits[first] = b"0123456789abcdef"[number % 16];
-        number /= 16;
+        digits[first] = b"0123456789abcdef"[(number % base) as usize];
+        number /= base;
         if number == 0 {
-            break;
+            return first;
         }
     }
-    first -= 2;
-    digits[first..first + 2].copy_from_slice(b"0x");
-    std::str::from_utf8(&digits[first..]).expect("digits are ASCII")
 }
 
 /// Ends the process: going on would lose or damage a page.

@@ -199,13 +199,7 @@ fn run(load: &Load, size: Size) -> (Counted, Size) {
 }
 
 fn never() -> Size {
-    Size {
-        memory: 0,
-        phase: Phase::GivenUp(u32::MAX),
-        regret_ns: 0,
-        dearest_ns: 0,
-        patience: GIVEN_UP,
-    }
+    Size { phase: Phase::GivenUp(u32::MAX), ..Size::new(0) }
 }
 
 const LOADS: [Load; 9] = [

@@ -89,9 +89,7 @@ fn remap(request: RemapRequest) -> Result<usize, Errno> {
 }
 
 fn advise(span: Span, advice: c_int) -> Result<usize, Errno> {
-    let errno = raw::errno();
-    // The engine's own calls may have left another.
-    on_own_stack(|| advice::advise(span, advice)).inspect(|_| set_errno(errno))
+    on_own_stack(|| advice::advise(span, advice))
 }
 
 /// What is sealed could not be taken from the program and given back any more: of managed memory it is as with a kernel that

@@ -3,6 +3,7 @@
 //!
 //! Parts of it that were not used for a while may have left. A call that met one of these while it holds a lock which serving the
 //! fault takes, too, would wait for itself.
+use crate::abi::raw;
 use crate::calls::given_stacks::{self, Apart};
 use crate::calls::signals;
 use crate::state::process;
@@ -25,14 +26,20 @@ pub fn renew() {
     STACKS.renew();
 }
 
-/// Does `work` on a stack that is never managed. It must not panic, nor leave in any other way.
+/// Does `work` on a stack that is never managed. It must not panic, nor leave in any other way. Of the errno that calls of ours
+/// leave there the program sees nothing.
 pub fn on_own_stack<R>(work: impl FnOnce() -> R) -> R {
-    if !is_managed() || is_bound() {
-        return work();
-    }
-    // A handler of the program's would run there, too, and may leave by a jump.
-    let _blocked = Blocked::new();
-    STACKS.call(work)
+    let errno = raw::errno();
+    let done = match is_managed() && !is_bound() {
+        true => {
+            // A handler of the program's would run there, too, and may leave by a jump.
+            let _blocked = Blocked::new();
+            STACKS.call(work)
+        }
+        false => work(),
+    };
+    raw::set_errno(errno);
+    done
 }
 
 /// Does `work` on a stack that starting an engine has room on: that of the thread which passes the budget, or forks, may be

@@ -4,10 +4,10 @@ use std::fs::File;
 use std::path::Path;
 
 use rustix::fs::{FsWord, fstatfs, fstatvfs};
-use rustix::process::{Resource, getrlimit};
 
 use super::{OpenError, SizeWanted};
 use crate::base::limits::DEVICE_MIN_BYTES;
+use crate::sys::file_limit;
 
 /// File systems that keep their files in memory.
 const MEMORY_FILE_SYSTEMS: [FsWord; 2] =
@@ -31,8 +31,8 @@ impl Room {
             .map_err(|error| OpenError::io(path, "read the free space around", error))?;
         let free = space.f_bavail.saturating_mul(space.f_frsize);
         // Growing a file beyond the limit would raise SIGXFSZ.
-        match getrlimit(Resource::Fsize).current {
-            Some(allowed) if allowed < free => {
+        match file_limit::in_force() {
+            allowed if allowed < free => {
                 Ok(Room { bytes: allowed, limit: "allowed by the file size limit (ulimit -f)" })
             }
             _ => Ok(Room { bytes: free, limit: "free" }),

@@ -82,7 +82,7 @@ impl Address {
     /// # Errors
     /// It has a password, lacks a host or a prefix, or has what keys cannot carry; `spec` is what a message may show.
     pub fn parse(spec: &str, text: &str) -> Result<Option<Self>, SpecError> {
-        let refuse = |reason: &'static str| Err(refused(spec, reason));
+        let refuse = |reason: &'static str| Err(SpecError::remote(spec, reason));
         let Some((scheme, rest)) = Scheme::split(text) else { return Ok(None) };
         let Some((servers, prefix)) = rest.split_once('/') else {
             return refuse("names no prefix for keys: write redis://HOST[:PORT]/PREFIX[:SIZE]");
@@ -99,7 +99,7 @@ impl Address {
                 "a prefix or a user is of 1 to 64 letters, digits, \".\", \"_\" and \"-\"",
             );
         }
-        let parse = |host| Host::parse(host).ok_or_else(|| refused(spec, no_host(host)));
+        let parse = |host| Host::parse(host).ok_or_else(|| SpecError::remote(spec, no_host(host)));
         let hosts: Vec<_> = hosts.split(',').map(parse).collect::<Result<_, _>>()?;
         if scheme == Scheme::Plain && hosts.iter().any(|host| host.at.is_some()) {
             return refuse(
@@ -180,10 +180,6 @@ fn no_host(text: &str) -> Cow<'static, str> {
     }
 }
 
-fn refused(spec: &str, reason: impl Into<Cow<'static, str>>) -> SpecError {
-    SpecError::Remote { spec: spec.to_owned(), reason: reason.into() }
-}
-
 /// Where an option begins that is meant to have the password.
 fn password_option(spec: &str) -> Option<usize> {
     let lower = spec.to_ascii_lowercase();
@@ -195,7 +191,7 @@ fn password_option(spec: &str) -> Option<usize> {
 /// # Errors
 /// There is one.
 pub fn check_password(spec: &str, shown: &str) -> Result<(), SpecError> {
-    password_option(spec).map_or(Ok(()), |_| Err(refused(shown, NO_PASSWORD)))
+    password_option(spec).map_or(Ok(()), |_| Err(SpecError::remote(shown, NO_PASSWORD)))
 }
 
 fn is_name(text: &str) -> bool {

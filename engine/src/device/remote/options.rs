@@ -60,7 +60,7 @@ impl Options {
             }
             _ => return Ok(()),
         };
-        Err(SpecError::Remote { spec: spec.to_owned(), reason: reason.into() })
+        Err(SpecError::remote(spec, reason))
     }
 
     /// Reads an option of `spec`, if it is one of these.

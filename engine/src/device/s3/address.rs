@@ -92,9 +92,7 @@ impl Address {
     /// # Errors
     /// It lacks a bucket, a prefix or an endpoint; `spec` is what the user wrote.
     pub fn parse(spec: &str, path: &str, options: Options) -> Result<Self, SpecError> {
-        let refuse = |reason: &'static str| {
-            Err(SpecError::Remote { spec: spec.to_owned(), reason: reason.into() })
-        };
+        let refuse = |reason: &'static str| Err(SpecError::remote(spec, reason));
         let rest = path.strip_prefix(SCHEME).expect("the caller has seen what it begins with");
         let Some((bucket, prefix)) = rest.split_once('/') else {
             return refuse("names no prefix for objects: write s3://BUCKET/PREFIX[:SIZE]");

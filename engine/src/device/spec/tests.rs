@@ -8,6 +8,15 @@ fn refusal(text: &str) -> String {
     text.parse::<SwapSpec>().expect_err(text).to_string()
 }
 
+/// Texts with what their refusals name, and the remedy that these say in one line.
+fn assert_refused(texts: &[(&str, &str, &str)]) {
+    for (text, named, remedy) in texts {
+        let refusal = refusal(text);
+        assert!(refusal.contains(named) && refusal.contains(remedy), "{refusal}");
+        assert_eq!(refusal.lines().count(), 1);
+    }
+}
+
 #[test]
 fn a_path_alone_leaves_everything_else_open() {
     assert_eq!(spec("/var/tmp"), SwapSpec::at("/var/tmp"));
@@ -114,7 +123,7 @@ fn a_misspelt_size_is_not_taken_for_a_file_name() {
 
 #[test]
 fn every_refusal_names_the_value_and_the_remedy() {
-    for (text, named, remedy) in [
+    assert_refused(&[
         ("", "\"\"", "PATH"),
         (":1G", "\":1G\"", "PATH"),
         (",pri=1", "\",pri=1\"", "PATH"),
@@ -148,38 +157,28 @@ fn every_refusal_names_the_value_and_the_remedy() {
         ("faulty:", "faulty:", "PATH"),
         ("/a,pri=1,pri=2", "pri", "once"),
         ("/a\nb", "\\n", "without"),
-    ] {
-        let refusal = refusal(text);
-        assert!(refusal.contains(named) && refusal.contains(remedy), "{refusal}");
-        assert_eq!(refusal.lines().count(), 1);
-    }
+    ]);
 }
 
 #[test]
 fn what_means_nothing_there_is_refused_with_what_is_meant() {
-    for (text, named, remedy) in [
+    assert_refused(&[
         ("zram:1G,level=3", "\"level=3\" needs algo=zstd", "leave it out"),
         ("zram:1G,algo=lz4,level=3", "\"level=3\" needs algo=zstd", "leave it out"),
         ("file:///a", "\"file://\"", "./file://"),
-    ] {
-        let refusal = refusal(text);
-        assert!(refusal.contains(named) && refusal.contains(remedy), "{refusal}");
-    }
+    ]);
 }
 
 #[test]
 fn what_looks_like_encrypt_is_never_a_file_that_is_not() {
-    for (text, named, remedy) in [
+    assert_refused(&[
         ("zram:1G,encrypt", "zram:1G,encrypt", "leave"),
         ("/a,encrypted", "encrypted", "node=N, encrypt,"),
         ("/a,Encrypt", "Encrypt", "node=N, encrypt,"),
         ("/a,encrypt=no", "encrypt=no", "node=N, encrypt,"),
         ("/a,encrypt:4G", "encrypt:4G", "after the size"),
         ("/a,encrypt,encrypt", "encrypt", "once"),
-    ] {
-        let refusal = refusal(text);
-        assert!(refusal.contains(named) && refusal.contains(remedy), "{refusal}");
-    }
+    ]);
 }
 
 #[test]
