@@ -78,7 +78,10 @@ fn a_job_beyond_its_budget_has_failed_whatever_its_result() {
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let table = text(&output.stdout);
     assert!(table.contains("| **failed** | – |"), "{table}");
-    assert!(table.contains("failed: it took 2 MiB beyond its budget"), "{table}");
+    assert!(
+        table.contains("failed: it went beyond its budget, by 2 MiB one after the other"),
+        "{table}"
+    );
 }
 
 #[test]

@@ -217,7 +217,7 @@ fn both_sides_run_in_turns_and_give_a_ratio() {
         // Compressed pages are part of the budget on both sides, or on none.
         for run in runs.iter().filter(|run| run["engine"] == "kernel") {
             let part = |name: &str| run["within"][name].as_u64();
-            let both = part("limit_bytes").zip(part("zram_bytes_max"));
+            let both = part("limit_bytes").zip(part("compressed_bytes_max"));
             let both = both.map(|(limit, zram)| (limit, zram, (limit + zram) * 1000 / (24 * MIB)));
             let is_right = |(limit, zram, share)| {
                 limit < 18 * MIB && zram > 6 * MIB && (980..=1005).contains(&share)
@@ -266,7 +266,14 @@ fn zswap_is_on_for_a_run_beside_it_and_as_it_was_whatever_ends_the_bench() {
     if !root() {
         return;
     }
-    let Ok(before) = fs::read_to_string(ENABLED) else {
+    let settings = || {
+        let file = |name| fs::read_to_string(Path::new(ENABLED).with_file_name(name)).ok();
+        ["enabled", "compressor", "max_pool_percent"]
+            .map(file)
+            .into_iter()
+            .collect::<Option<Vec<_>>>()
+    };
+    let Some(before) = settings() else {
         let output = run("bench swap-w-seq --vs zswap");
         let message = String::from_utf8(output.stderr).unwrap();
         assert!(message.lines().count() == 1 && message.contains("CONFIG_ZSWAP"), "{message}");
@@ -280,7 +287,7 @@ fn zswap_is_on_for_a_run_beside_it_and_as_it_was_whatever_ends_the_bench() {
         signal(pid, name);
         assert_eq!(bench.wait_with_output().unwrap().status.code(), code);
         until("everything is removed", || remains(directory.path(), pid).is_empty());
-        assert_eq!(fs::read_to_string(ENABLED).unwrap(), before, "after {name}");
+        assert_eq!(settings().unwrap(), before, "after {name}");
     }
 }
 

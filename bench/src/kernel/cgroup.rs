@@ -47,6 +47,11 @@ impl Hierarchy {
         })
     }
 
+    /// Whether what zswap's pages take is part of a group.
+    pub(super) fn contains_zswap(&self) -> bool {
+        self.version == Version::V2
+    }
+
     /// The group `name` at the top of the hierarchy, not made yet. At the top, because a limit on
     /// the group that this process is in would fall on the program as well.
     pub(super) fn child(&self, name: &str) -> Cgroup {
@@ -74,6 +79,10 @@ impl Cgroup {
 
     pub(super) fn procs(&self) -> PathBuf {
         self.directory.join("cgroup.procs")
+    }
+
+    pub(super) fn hierarchy(&self) -> &Hierarchy {
+        &self.hierarchy
     }
 
     /// Makes the group and limits its RAM; its swap is not limited.

@@ -69,6 +69,16 @@ pub enum KernelError {
         /// What the system said.
         source: io::Error,
     },
+    /// The kernel's zram does not have this algorithm.
+    #[error(
+        "the kernel's zram has {has}, not {algorithm}: give --swap zram:SIZE,algo=NAME with one of these"
+    )]
+    Algorithm {
+        /// What was asked for.
+        algorithm: String,
+        /// What there is.
+        has: String,
+    },
     /// There is no compressed memory in front of swap files.
     #[error(
         "cannot use zswap: {path}: {source}: take a kernel that has it (CONFIG_ZSWAP), or --vs kernel"
@@ -145,7 +155,7 @@ impl Rival {
     ) -> Place<'a> {
         match self {
             Self::Kernel => Place::FileIn(directory),
-            Self::Zswap => Place::Zswap(directory),
+            Self::Zswap => Place::Zswap { directory, algorithm },
             Self::Zram => Place::Zram { algorithm },
         }
     }
@@ -157,6 +167,9 @@ pub(crate) struct Limits<'a> {
     pub(crate) ram_bytes: u64,
     pub(crate) swap_bytes: u64,
     pub(crate) place: Place<'a>,
+    /// What zswap's pages may take at most where the control group does not contain them; as the machine has it where that is
+    /// None.
+    pub(crate) pool_bytes_max: Option<u64>,
 }
 
 /// What the kernel swaps to.
@@ -165,7 +178,11 @@ pub(crate) enum Place<'a> {
     /// A new file in this directory.
     FileIn(&'a Path),
     /// The same, with compressed memory in front of it.
-    Zswap(&'a Path),
+    Zswap {
+        directory: &'a Path,
+        /// As it is where none is named, or the kernel has not this one.
+        algorithm: Option<&'static str>,
+    },
     /// A new device in compressed memory.
     Zram {
         /// The kernel's own choice where none is named.
@@ -178,16 +195,24 @@ impl Place<'_> {
     pub(crate) fn check(self) -> Result<(), KernelError> {
         match self {
             Self::FileIn(directory) => check(directory),
-            Self::Zswap(directory) => zswap::before().and_then(|_| check(directory)),
-            Self::Zram { .. } => check_rights(),
+            Self::Zswap { directory, .. } => zswap::check().and_then(|()| check(directory)),
+            Self::Zram { algorithm } => {
+                check_rights()?;
+                zram::check(algorithm)
+            }
         }
     }
 
+    /// What zswap compresses with now.
+    fn compressor(self) -> Option<String> {
+        matches!(self, Self::Zswap { .. }).then(zswap::algorithm).flatten()
+    }
+
     /// What of the kernel is another while it is used.
-    fn tuning(self) -> Result<Tuning, KernelError> {
+    fn tuning(self) -> Result<Vec<Tuning>, KernelError> {
         match self {
-            Self::Zswap(_) => Ok(Tuning { file: zswap::ENABLED, before: zswap::before()? }),
-            Self::FileIn(_) | Self::Zram { .. } => Ok(Tuning::NONE),
+            Self::Zswap { .. } => zswap::tuning(),
+            Self::FileIn(_) | Self::Zram { .. } => Ok(Vec::new()),
         }
     }
 }
@@ -197,10 +222,6 @@ impl Place<'_> {
 struct Tuning {
     file: &'static str,
     before: Vec<u8>,
-}
-
-impl Tuning {
-    const NONE: Self = Self { file: swapoff::PAGE_CLUSTER, before: Vec::new() };
 }
 
 /// Runs `command` with `ram_bytes` of RAM and a new swap file of `swap_bytes` in `dir`, and
@@ -219,7 +240,7 @@ pub fn run_limited(
     swap_bytes: u64,
     dir: &Path,
 ) -> Result<Finished, KernelError> {
-    let limits = Limits { ram_bytes, swap_bytes, place: Place::FileIn(dir) };
+    let limits = Limits { ram_bytes, swap_bytes, place: Place::FileIn(dir), pool_bytes_max: None };
     Ok(run(command, &limits, &Course::new(Part::Whole))?.finished)
 }
 
@@ -230,6 +251,11 @@ pub fn run_limited(
 pub fn check(dir: &Path) -> Result<(), KernelError> {
     check_rights()?;
     swapfile::check_directory(dir)
+}
+
+/// Whether control groups here do not contain what zswap's pages take.
+pub(crate) fn leaves_zswap_out() -> Result<bool, KernelError> {
+    Hierarchy::find().map(|hierarchy| !hierarchy.contains_zswap())
 }
 
 /// What a swap device of any kind needs.
@@ -255,25 +281,35 @@ pub(crate) fn run(
     let interrupt = Interrupt::hold().map_err(RunError::from)?;
     let baseline = Baseline::set_up(limits, limits.place.tuning()?)?;
     interrupt.check().map_err(RunError::from)?;
-    if let Place::Zswap(_) = limits.place {
-        zswap::switch_on()?;
-    }
+    let pool = match limits.place {
+        Place::Zswap { algorithm, .. } => {
+            let is_contained = baseline.cgroup.hierarchy().contains_zswap();
+            zswap::switch_on(algorithm, limits.pool_bytes_max.filter(|_| !is_contained))?;
+            (!is_contained).then(zswap::Pool::watch).transpose()?
+        }
+        Place::FileIn(_) | Place::Zram { .. } => None,
+    };
     baseline.cgroup.enter(command)?;
     let finished = process::run(command, course);
-    let zram_bytes_max = match limits.place {
-        Place::FileIn(_) | Place::Zswap(_) => Ok(None),
+    let compressor = limits.place.compressor();
+    let pool_bytes = pool.map(zswap::Pool::bytes_max);
+    let compressed_bytes_max = match limits.place {
+        Place::FileIn(_) | Place::Zswap { .. } => Ok(pool_bytes),
         Place::Zram { .. } => zram::bytes_max(&baseline.cleaner.swap_file).map(Some),
     };
     baseline.tear_down()?;
-    Ok(Limited { finished: finished?, zram_bytes_max: zram_bytes_max? })
+    Ok(Limited { finished: finished?, compressed_bytes_max: compressed_bytes_max?, compressor })
 }
 
 /// A program that has ended on the kernel's swap.
 #[derive(Debug)]
 pub(crate) struct Limited {
     pub(crate) finished: Finished,
-    /// The most memory that a device in compressed memory took, which no control group contains.
-    pub(crate) zram_bytes_max: Option<u64>,
+    /// The most memory that compressed pages took outside the control group: none contains zram's, and one of version 1 not
+    /// zswap's.
+    pub(crate) compressed_bytes_max: Option<u64>,
+    /// What zswap compressed with, which may be another algorithm than was asked for.
+    pub(crate) compressor: Option<String>,
 }
 
 /// A swap file in use and a control group, both removed when dropped.
@@ -285,12 +321,12 @@ struct Baseline {
 
 impl Baseline {
     /// `tuning` is what is going to be changed.
-    fn set_up(limits: &Limits<'_>, tuning: Tuning) -> Result<Self, KernelError> {
+    fn set_up(limits: &Limits<'_>, tuning: Vec<Tuning>) -> Result<Self, KernelError> {
         let hierarchy = Hierarchy::find()?;
         let name = unique_name();
         let cgroup = hierarchy.child(&name);
         let (swap_file, removal) = match limits.place {
-            Place::FileIn(directory) | Place::Zswap(directory) => {
+            Place::FileIn(directory) | Place::Zswap { directory, .. } => {
                 (swapfile::path(directory, &name)?, Removal::Unlink)
             }
             Place::Zram { .. } => zram::add()?,
@@ -298,7 +334,9 @@ impl Baseline {
         let cleaner = Cleaner::start(&swap_file, removal, &cgroup, tuning)?;
         cgroup.create(limits.ram_bytes)?;
         match limits.place {
-            Place::FileIn(_) | Place::Zswap(_) => swapfile::create(&swap_file, limits.swap_bytes),
+            Place::FileIn(_) | Place::Zswap { .. } => {
+                swapfile::create(&swap_file, limits.swap_bytes)
+            }
             Place::Zram { algorithm } => zram::create(&swap_file, limits.swap_bytes, algorithm),
         }
         .map_err(|source| KernelError::SwapFile { path: swap_file, source })?;
@@ -338,15 +376,17 @@ impl Cleaner {
         swap_file: &Path,
         removal: Removal,
         cgroup: &Cgroup,
-        tuning: Tuning,
+        tuning: Vec<Tuning>,
     ) -> Result<Self, KernelError> {
         let remains = Remains {
             swap_file: c_path(swap_file),
             removal,
             cgroup: c_path(cgroup.directory()),
             procs: c_path(&cgroup.procs()),
-            tuning: c_path(Path::new(tuning.file)),
-            tuned_before: tuning.before,
+            tuned: tuning
+                .into_iter()
+                .map(|Tuning { file, before }| (c_path(Path::new(file)), before))
+                .collect(),
         };
         let (reader, writer) = io::pipe().map_err(KernelError::Cleaner)?;
         let pid = cleaner::start(&remains, reader, &writer).map_err(KernelError::Cleaner)?;

@@ -49,7 +49,7 @@ pub(crate) fn seconds(
     let interrupt = Interrupt::hold().map_err(RunError::from)?;
     let tuned = |source| KernelError::Tuning { path: PAGE_CLUSTER.into(), source };
     let before = fs::read(PAGE_CLUSTER).map_err(tuned)?;
-    let baseline = Baseline::set_up(limits, Tuning { file: PAGE_CLUSTER, before })?;
+    let baseline = Baseline::set_up(limits, vec![Tuning { file: PAGE_CLUSTER, before }])?;
     interrupt.check().map_err(RunError::from)?;
     fs::write(PAGE_CLUSTER, load.page_cluster.to_string()).map_err(tuned)?;
     baseline.cgroup.enter(command)?;

@@ -37,17 +37,36 @@ pub(super) fn create(path: &Path, bytes: u64, algorithm: Option<&str>) -> io::Re
         let refused = fs::write(&file, algorithm).is_err();
         let has = fs::read_to_string(&file)?;
         if refused || !has.contains(&format!("[{algorithm}]")) {
-            let has = has.replace(['[', ']'], "");
-            let has = has.split_whitespace().collect::<Vec<_>>().join(", ");
-            let why = format!(
-                "its zram has {has}, not {algorithm}: give --swap zram:SIZE,algo=NAME with one of these"
-            );
+            let why = lacks(algorithm, &has).to_string();
             return Err(io::Error::new(io::ErrorKind::Unsupported, why));
         }
     }
     fs::write(attribute(path, "disksize"), swapfile::with_header_bytes(bytes).to_string())?;
     let device = File::options().read(true).write(true).open(path)?;
     swapfile::switch_on(&device, path, bytes)
+}
+
+fn lacks(algorithm: &str, has: &str) -> KernelError {
+    let has = names(has).collect::<Vec<_>>().join(", ");
+    KernelError::Algorithm { algorithm: algorithm.to_owned(), has }
+}
+
+/// The algorithms that a device lists; the one in brackets is in force.
+fn names(list: &str) -> impl Iterator<Item = &str> {
+    list.split_whitespace().map(|name| name.trim_matches(['[', ']']))
+}
+
+/// Refuses an algorithm that the kernel does not have, as far as a device that is there tells; a new one is asked again.
+pub(super) fn check(algorithm: Option<&str>) -> Result<(), KernelError> {
+    let has = fs::read_to_string("/sys/block/zram0/comp_algorithm");
+    algorithm.zip(has.ok()).map_or(Ok(()), |(algorithm, has)| check_among(algorithm, &has))
+}
+
+fn check_among(algorithm: &str, has: &str) -> Result<(), KernelError> {
+    match names(has).any(|name| name == algorithm) {
+        true => Ok(()),
+        false => Err(lacks(algorithm, has)),
+    }
 }
 
 /// The most memory that the pages on the device at `path` have taken.
@@ -61,4 +80,19 @@ pub(super) fn bytes_max(path: &Path) -> Result<u64, KernelError> {
 
 fn attribute(path: &Path, name: &str) -> PathBuf {
     Path::new("/sys/block").join(path.file_name().expect("a device has a name")).join(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_algorithm_that_the_kernel_has_not_is_refused_with_those_it_has() {
+        let has = "[lzo-rle] lzo lz4 \n";
+        for algorithm in ["lzo-rle", "lz4"] {
+            assert!(check_among(algorithm, has).is_ok(), "{algorithm}");
+        }
+        let refusal = check_among("zstd", has).unwrap_err().to_string();
+        assert!(refusal.contains("lzo-rle, lzo, lz4, not zstd"), "{refusal}");
+    }
 }

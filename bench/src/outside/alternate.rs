@@ -10,7 +10,7 @@ use super::report::{Engine, Report, Run, Within};
 use crate::disk::Disk;
 use crate::format::{Format, Shown};
 use crate::interrupt::{Interrupt, Interrupted};
-use crate::kernel::{self, KernelError, Limits, Rival};
+use crate::kernel::{self, KernelError, Limited, Limits, Rival};
 use crate::machine;
 use crate::process::{self, Course, Finished, RunError};
 use crate::said::{EXIT_UNREAD, is_unread};
@@ -27,6 +27,8 @@ use userswap::internals::PAGE_BYTES;
 const EXIT_USAGE: u8 = 2;
 /// The limit of the kernel's side fits after so many runs, or will not.
 const BESIDE_RUNS_MAX: usize = 8;
+/// Zswap's pool may be half of the budget: its fifth of the machine is no bound for one program.
+const POOL_SHARE: u64 = 2;
 /// The unlimited run may take this share of the memory that is there: 1 in this many.
 const NATIVE_SHARE: u64 = 2;
 #[derive(Debug, Error)]
@@ -127,6 +129,7 @@ pub(super) fn measure(plan: &Plan, disk: Option<Disk>) -> Result<Report, BenchEr
         exe: process::own_program().map_err(BenchError::Exe)?,
         directory: &directory,
         beside: Cell::new(Beside::new(plan)),
+        has_told: Cell::new(false),
     };
     let native_user_s = bench.native_user_s()?;
     let ideal_s = ideal::seconds(plan, native_user_s, disk);
@@ -166,8 +169,10 @@ struct Bench<'a> {
     plan: &'a Plan,
     exe: PathBuf,
     directory: &'a Path,
-    /// What is known of the kernel's zram after its last run.
+    /// What is known of the kernel's compressed pages after its last run.
     beside: Cell<Beside>,
+    /// It has been said with what zswap compresses.
+    has_told: Cell<bool>,
 }
 
 impl Bench<'_> {
@@ -202,44 +207,65 @@ impl Bench<'_> {
         Ok(Run { engine, figures: finished.figures(), throughput_kbs, latency, within })
     }
 
-    /// Where compressed pages are part of our budget they are part of the kernel's too: a run that took more or less in
-    /// all is repeated with another limit.
+    /// Where compressed pages are part of our budget, or the kernel has some, they are part of the kernel's budget too: a run
+    /// that took more or less in all is repeated with another limit.
     fn on_kernel(
         &self,
         load: &Load,
         course: &Course,
     ) -> Result<(Finished, Option<Within>), BenchError> {
         let rival = self.plan.rival.unwrap_or(Rival::Kernel);
+        let ram_bytes = self.plan.ram_bytes;
         let mut limits = Limits {
-            ram_bytes: self.plan.ram_bytes,
+            ram_bytes,
             swap_bytes: self.plan.size_bytes + kernel::SWAP_SPARE_BYTES,
             place: rival.place(self.directory, self.plan.devices.compression()),
+            pool_bytes_max: Some(ram_bytes / POOL_SHARE),
         };
-        if rival != Rival::Zram || self.plan.devices.compression().is_none() {
-            return Ok((kernel::run(&mut self.native(load), &limits, course)?.finished, None));
+        let is_sharing = match rival {
+            Rival::Kernel => false,
+            Rival::Zram => self.plan.devices.compression().is_some(),
+            Rival::Zswap => kernel::leaves_zswap_out()?,
+        };
+        if !is_sharing {
+            let limited = kernel::run(&mut self.native(load), &limits, course)?;
+            self.tell_compressor(&limited);
+            return Ok((limited.finished, None));
         }
         for _ in 0..BESIDE_RUNS_MAX {
             let mut beside = self.beside.get();
             limits.ram_bytes = beside.limit_bytes;
             let limited = kernel::run(&mut self.native(load), &limits, course)?;
             self.throughput(Side::Limited(Engine::Kernel), load, &limited.finished)?;
-            let zram_bytes = limited.zram_bytes_max.unwrap_or_default();
-            if beside.fits(zram_bytes) {
-                let Beside { limit_bytes, .. } = beside;
-                return Ok((
-                    limited.finished,
-                    Some(Within { limit_bytes, zram_bytes_max: zram_bytes }),
-                ));
+            self.tell_compressor(&limited);
+            let compressed_bytes = limited.compressed_bytes_max.unwrap_or_default();
+            if beside.fits(compressed_bytes) {
+                let limit_bytes = beside.limit_bytes;
+                let within = Within { limit_bytes, compressed_bytes_max: compressed_bytes };
+                return Ok((limited.finished, Some(within)));
             }
-            let limit_mib = beside.limit_bytes >> 20;
-            say!("kernel: {limit_mib} MiB and {} MiB of zram: again", zram_bytes >> 20);
-            if !beside.learn(zram_bytes) {
+            let (limit, compressed) = (beside.limit_bytes >> 20, compressed_bytes >> 20);
+            say!("kernel: {limit} MiB and {compressed} MiB of compressed pages: again");
+            if !beside.learn(compressed_bytes) {
                 break;
             }
             self.beside.set(beside);
         }
         let size = size::display(self.plan.size_bytes);
         Err(BenchError::NoFit { size, ram: size::display(self.plan.ram_bytes) })
+    }
+
+    /// Says once that zswap compresses otherwise than we do.
+    fn tell_compressor(&self, limited: &Limited) {
+        let asked = self.plan.devices.compression();
+        if let Some(name) = limited.compressor.as_deref().filter(|name| Some(*name) != asked)
+            && !self.has_told.replace(true)
+        {
+            say!(
+                "kernel: its zswap compresses with {name}, not {}",
+                asked.unwrap_or("at all here")
+            );
+        }
     }
 
     fn budget(&self) -> Budget<'_> {

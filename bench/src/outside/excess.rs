@@ -13,7 +13,7 @@ const JOB_BUDGETS: u64 = 2;
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub(super) enum Excess {
     #[error(
-        "it took {} beyond its budget, as pages could not leave: give it more room with --swap, or use a smaller load",
+        "it went beyond its budget, by {} one after the other, as pages could not leave: give it more room with --swap, or use a smaller load",
         size::display(*.0)
     )]
     Stuck(u64),

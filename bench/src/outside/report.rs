@@ -39,7 +39,7 @@ fn as_text<T: fmt::Display, S: Serializer>(value: &T, to: S) -> Result<S::Ok, S:
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(crate) struct Within {
     pub(crate) limit_bytes: u64,
-    pub(crate) zram_bytes_max: u64,
+    pub(crate) compressed_bytes_max: u64,
 }
 
 /// The figures of one run.
@@ -100,7 +100,7 @@ impl Shown for Report {
         );
         lines.extend(self.hit_rate_line());
         lines.extend(self.latency_line());
-        lines.extend(self.zram_line());
+        lines.extend(self.compressed_line());
         if self.case == Case::Swapin || self.case.is_single() {
             lines.push("All figures are those of the work after the memory was filled.".into());
         }
@@ -206,11 +206,13 @@ impl Report {
         (!said.is_empty()).then(|| format!("a read that faulted, median: {}", said.join("; ")))
     }
 
-    fn zram_line(&self) -> Option<String> {
-        let Within { limit_bytes, zram_bytes_max } =
+    fn compressed_line(&self) -> Option<String> {
+        let Within { limit_bytes, compressed_bytes_max } =
             of(&self.runs, Engine::Kernel).last()?.within?;
-        let (limit, zram) = (limit_bytes >> 20, zram_bytes_max >> 20);
-        Some(format!("kernel: a limit of {limit} MiB, and {zram} MiB of zram beside it"))
+        let (limit, compressed) = (limit_bytes >> 20, compressed_bytes_max >> 20);
+        Some(format!(
+            "kernel: a limit of {limit} MiB, and {compressed} MiB of compressed pages beside it"
+        ))
     }
 
     fn ideal_line(&self) -> Option<String> {

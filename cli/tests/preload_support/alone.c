@@ -119,7 +119,7 @@ static void in_child(int by_number) {
 
 int main(int count, char **arguments) {
     (void)arguments;
-    pages = (count > 1 ? 1 << 20 : 40 << 20) / PAGE;
+    pages = (count > 1 ? 1 << 20 : 28 << 20) / PAGE;
     memory = malloc(pages * PAGE);
     MUST(memory);
     fill(1);

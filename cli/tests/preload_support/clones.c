@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { PAGE = 4096, BYTES = 18 << 20, PAGES = BYTES / PAGE, STACK = 256 << 10 };
+enum { PAGE = 4096, BYTES = 22 << 20, PAGES = BYTES / PAGE, STACK = 256 << 10 };
 
 struct clone3 {
     uint64_t flags, pidfd, child, parent, signal, stack, stack_bytes, locals, pids, pids_count, cgroup;
@@ -27,12 +27,15 @@ static struct numbers {
     int parent, child, pidfd;
 } *numbers;
 
+// A part of the pages: each child reads and writes as much several times.
+enum { STEP = 2 };
+
 static void fill(char *at, long pages, long seed) {
-    for (long page = 0; page < pages; page++) *(long *)(at + page * PAGE) = page + seed;
+    for (long page = 0; page < pages; page += STEP) *(long *)(at + page * PAGE) = page + seed;
 }
 
 static void check(const char *at, long pages, long seed) {
-    for (long page = 0; page < pages; page++) MUST(*(long *)(at + page * PAGE) == page + seed);
+    for (long page = 0; page < pages; page += STEP) MUST(*(long *)(at + page * PAGE) == page + seed);
 }
 
 static char *map(long bytes) {
@@ -57,7 +60,7 @@ static void *disturb(void *argument) {
         for (int i = 0; i < 64; i++) free(blocks[i]);
         setvbuf(stderr, 0, _IONBF, 0);
         // The CPUs are for the children, too.
-        usleep(500);
+        usleep(3000);
     }
     return 0;
 }
@@ -223,6 +226,7 @@ static void beside_each_other(void) {
 int main(int count, char **arguments) {
     int namespaces = geteuid() ? CLONE_NEWUSER : 0;
     memory = map(BYTES);
+    memset(memory, 1, BYTES);
     numbers = (struct numbers *)map(PAGE);
     fill(memory, PAGES, 1);
     pthread_t threads[2];

@@ -6,7 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { WORKERS = 3, BLOCKS = 200, FORKS = 2000 };
+enum { WORKERS = 3, BLOCKS = 200, FORKS = 700 * TIMES };
 static volatile int stop;
 
 static void *allocate(void *argument) {

@@ -68,7 +68,7 @@ static void *read_on(void *first) {
     while (!atomic_load(&is_over)) {
         MUST(((struct library *)first)->is_right());
         // The CPUs are for what moves it, too.
-        usleep(200);
+        usleep(1000);
     }
     return NULL;
 }
@@ -105,7 +105,7 @@ static void *load_on(void *path) {
         }
         int status;
         MUST(waitpid(child, &status, 0) == child && !status);
-        usleep(2000);
+        usleep(10000);
     }
     return NULL;
 }
@@ -161,7 +161,7 @@ int main(int count, char **arguments) {
     MUST(memory);
     for (size_t at = 0; at < bytes; at += 4096) memory[at] = (char)(at >> 12) | 1;
     MUST(becomes(first, moves));
-    for (int round = 0; round < (moves ? 8 : 3); round++) {
+    for (int round = 0; round < (moves ? 4 : 2) * TIMES; round++) {
         MUST(!pthread_mutex_lock(&loading));
         struct library second = load(arguments[3]);
         MUST(!pthread_mutex_unlock(&loading));

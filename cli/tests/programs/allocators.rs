@@ -1,7 +1,7 @@
 //! Programs that bring an allocator, fork in the middle of one, or end with a thread that is not the first.
 
 use crate::preload_support::{
-    compile, compile_with, directory, run, succeed, with, with_an_allocator_in_it,
+    compile, compile_with, directory, is_long, run, succeed, with, with_an_allocator_in_it,
 };
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -180,7 +180,7 @@ fn a_detached_thread_on_a_stack_of_the_programs_ends_when_its_table_is_swapped_o
     let directory = directory();
     let program = with_an_allocator_in_it(directory.path(), "detached.c");
     // Each run may begin such threads before, while and after the engine starts.
-    for round in 0..4 {
+    for round in 0..if is_long() { 4 } else { 2 } {
         std::thread::scope(|scope| {
             for fault in ["thread", "signal", "thread", "signal"] {
                 let mut command = run_for_a_while("16M", fault);

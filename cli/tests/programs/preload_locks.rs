@@ -1,4 +1,5 @@
-//! Locked memory: what the program locks past the library, mlockall, and what is left of it in the child of a fork.
+//! Locks: memory that the program locks past the library, mlockall, and what is left of it in the child of a fork; mutexes, and
+//! what else the kernel writes to, at the end of a thread.
 
 use crate::preload_support::{compile, directory, run, succeed, with};
 
@@ -48,5 +49,17 @@ fn a_child_has_neither_the_locks_of_its_parent_nor_what_calls_of_its_threads_kee
     for (fault, what) in [("thread", "locked"), ("signal", "locked"), ("signal", "read")] {
         let output = succeed(run("16M", fault).arg(&program).arg(what));
         assert_eq!(output, "exact\n", "{fault}, {what}");
+    }
+}
+
+#[test]
+fn what_the_kernel_writes_to_as_a_thread_ends_may_have_left() {
+    let directory = directory();
+    let program = compile(directory.path(), "ending_threads.c");
+    for fault in ["thread", "signal"] {
+        for kind in ["robust", "inheriting", "tried", "word", "stack", "child"] {
+            let printed = succeed(run("16M", fault).arg(&program).arg(kind));
+            assert_eq!(printed, "exact\n", "{fault}, {kind}");
+        }
     }
 }

@@ -5,7 +5,7 @@
 //! stack that it was given, or, where it borrows its parent's (vfork), on that, with a signal stack of its own, as the
 //! handler's frame is on its parent's.
 use super::forks::{self, Call, Wanted};
-use super::trap;
+use super::{signal_stacks, trap};
 use crate::abi::context::Context;
 use crate::abi::raw::{self, Span};
 use crate::abi::system_call::{enter, error, make};
@@ -67,7 +67,10 @@ pub fn clone(context: &mut Context) -> usize {
         0 if flags & CLONE_VFORK as usize == 0 => error(libc::EINVAL),
         0 => borrow(context, flags),
         // Its thread-locals need not be the C library's: it is not caught again.
-        stack => start(context, flags, Begin::of(context, stack).put(stack)),
+        stack => {
+            signal_stacks::keep_shared(&wanted);
+            start(context, flags, Begin::of(context, stack).put(stack))
+        }
     }
 }
 

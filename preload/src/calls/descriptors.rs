@@ -7,7 +7,8 @@ use crate::abi::callers::entry;
 use crate::abi::raw::{Errno, set_errno};
 use crate::abi::system_call::call;
 use crate::abi::{callers, next, raw};
-use libc::{EBADF, c_int, c_uint};
+use crate::state::owner;
+use libc::{CLOSE_RANGE_UNSHARE, EBADF, c_int, c_uint};
 use std::path::Path;
 use userswap::internals::directories;
 use userswap::internals::own_fd::{is_own, own_within};
@@ -133,6 +134,9 @@ pub unsafe extern "C" fn closefrom(first: c_int) {
 }
 
 fn close_around(first: c_uint, last: c_uint, flags: c_int) -> Result<(), Errno> {
+    let unshares = CLOSE_RANGE_UNSHARE as c_int;
+    let flags =
+        if flags & unshares != 0 && owner::has_one_thread() { flags & !unshares } else { flags };
     if first > last {
         return close_part(first, last, flags);
     }

@@ -5,7 +5,7 @@
 //! syscall user dispatch catches whatever this thread calls, the C library's code included. What the kernel would write
 //! to the program's memory is written here instead: it may be missing while the engine stands still.
 use super::reading::Reader;
-use super::{brackets, by_number, descriptors, held, raw_signals, signals, trap};
+use super::{brackets, by_number, descriptors, held, raw_signals, signal_stacks, signals, trap};
 use crate::abi::context::Context;
 use crate::abi::next::next_functions;
 use crate::abi::raw::{self, Errno, Span};
@@ -105,6 +105,11 @@ impl Wanted {
     /// The upper end of the stack that the child is given; a clone names just that.
     pub fn stack_end(&self) -> Option<usize> {
         (self.stack != 0).then_some((self.stack + self.stack_bytes) as usize)
+    }
+
+    /// The word that tells the end of the child.
+    pub fn end_word(&self) -> Option<usize> {
+        self.has(CLONE_CHILD_CLEARTID).then_some(self.child as usize)
     }
 
     fn is_plain(&self) -> bool {
@@ -401,7 +406,10 @@ pub fn serve_number(number: c_long, arguments: &[usize; 6]) -> Option<usize> {
         _ => return None,
     };
     match wanted {
-        Ok(wanted) if wanted.is_shared() => None,
+        Ok(wanted) if wanted.is_shared() => {
+            signal_stacks::keep_shared(&wanted);
+            None
+        }
         // It would return on a stack on which nothing is that it could return to.
         Ok(wanted) if wanted.stack != 0 => Some(error(libc::EINVAL)),
         Ok(wanted) => Some(fork(&wanted, call)),
@@ -424,6 +432,9 @@ mod exported {
         child: usize,
     ) -> c_int {
         let wanted = Wanted::of(&[flags as usize, stack, parent, child, locals, 0]);
+        if wanted.is_shared() {
+            signal_stacks::keep_shared(&wanted);
+        }
         if wanted.is_shared() || process::current().is_none() || start == 0 || stack == 0 {
             return super::clone(start, stack, flags, argument, parent, locals, child);
         }

@@ -2,6 +2,7 @@
 use super::arguments::{self, Arguments};
 use super::held::{Held, is_needed};
 use super::kept::pass_on;
+use super::robust;
 use crate::abi::next::Next;
 use crate::abi::raw::{Span, errno, set_errno};
 use crate::abi::system_call::{make, to_c};
@@ -66,18 +67,19 @@ fn is_written(operation: usize) -> bool {
 /// Whether a lock with this kind of mutex needs its memory kept; a static one costs a comparison.
 #[inline]
 fn is_concerned(mutex: usize) -> bool {
-    process::is_managed(mutex) && (is_needed() || has_inheritance(mutex))
+    process::is_managed(mutex) && (is_needed() || kind(mutex) & PRIO_INHERIT != 0)
 }
 
 #[inline]
-fn has_inheritance(mutex: usize) -> bool {
+fn kind(mutex: usize) -> i32 {
     // SAFETY: the program passes a mutex, whose layout static initialisers have made part of the ABI.
-    let kind = unsafe { ((mutex + MUTEX_KIND) as *const i32).read_volatile() };
-    kind & PRIO_INHERIT != 0
+    unsafe { ((mutex + MUTEX_KIND) as *const i32).read_volatile() }
 }
 
 /// Where a mutex says of what kind it is, in bytes.
 const MUTEX_KIND: usize = 16;
+/// PTHREAD_MUTEX_ROBUST_NORMAL_NP.
+const ROBUST: i32 = 16;
 /// PTHREAD_MUTEX_PRIO_INHERIT_NP.
 const PRIO_INHERIT: i32 = 32;
 /// Bytes of the C library's largest object that threads wait for (a rwlock).
@@ -91,6 +93,7 @@ fn object(address: usize) -> Span {
 #[inline]
 fn lock(lock: &Next, trylock: &Next, arguments: &Arguments) -> usize {
     let mutex = arguments[0];
+    note_robust(mutex);
     if !is_concerned(mutex) {
         return pass_on(lock, arguments);
     }
@@ -102,9 +105,24 @@ fn lock(lock: &Next, trylock: &Next, arguments: &Arguments) -> usize {
     pass_on(lock, arguments)
 }
 
+/// The same without waiting.
+#[inline]
+fn try_to_lock(trylock: &Next, arguments: &Arguments) -> usize {
+    note_robust(arguments[0]);
+    pass_on(trylock, arguments)
+}
+
+/// This thread may end with it.
+#[inline]
+fn note_robust(mutex: usize) {
+    if process::is_managed(mutex) && kind(mutex) & ROBUST != 0 {
+        robust::note();
+    }
+}
+
 fn unlock(unlock: &Next, arguments: &Arguments) -> usize {
     let mutex = arguments[0];
-    if !process::is_managed(mutex) || !has_inheritance(mutex) {
+    if !process::is_managed(mutex) || kind(mutex) & PRIO_INHERIT == 0 {
         return pass_on(unlock, arguments);
     }
     let _held = Held::new(&[object(mutex)]);
@@ -223,6 +241,7 @@ entries! {
         pthread_mutex_timedlock by pthread_mutex_trylock,
         pthread_mutex_clocklock by pthread_mutex_trylock,
     }
+    try_to_lock { pthread_mutex_trylock }
     unlock { pthread_mutex_unlock }
     wait_with_mutex {
         pthread_cond_wait, pthread_cond_timedwait, pthread_cond_clockwait, cnd_wait, cnd_timedwait,

@@ -31,6 +31,7 @@ mod old_signals;
 mod own_aio;
 mod raw_signals;
 pub mod reading;
+pub mod robust;
 mod scattered;
 mod shells;
 pub mod signal_stacks;

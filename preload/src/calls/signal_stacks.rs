@@ -3,6 +3,7 @@
 //! The entry points are as safe as the functions that they stand in for.
 use super::arguments::Arguments;
 use super::detached;
+use super::forks::Wanted;
 use super::given_stacks::{self, sigaltstack};
 use super::held::{self, Held, is_needed, values};
 use super::libc_memory::{self, Stack};
@@ -43,6 +44,8 @@ static MANAGED_STACKS: Lock<Vec<PageRange>> = Lock::new(Vec::new());
 static STACKS_IN_USE: Lock<Vec<(Span, libc::pthread_t)>> = Lock::new(Vec::new());
 /// Of Linux; the C library's headers for Rust lack it.
 const SS_AUTODISARM: c_int = 1 << 31;
+/// What the C library has of a thread at the upper end of its stack, in bytes: below a page, of which it may take parts of two.
+const DATA_BYTES: usize = 2 * PAGE_BYTES;
 /// A smaller one of the program's has too little room for handlers of ours; the second is in frames of the kernel's, of which one of
 /// AVX-512 has 3.6 KB: a caught call can fault.
 const BYTES_MIN: usize = 8 << 10;
@@ -284,12 +287,24 @@ fn keep_stack(new: Option<&libc::stack_t>) {
 }
 
 /// Keeps the upper end of a thread's stack in managed memory in RAM: the C library has the thread's own data there,
-/// to which the kernel writes as well (rseq, the list of robust mutexes, the word that tells its end), and the
-/// thread begins and ends there without a signal stack.
+/// to which the kernel writes as well (rseq, the list of robust mutexes, the word that tells its end). Of a thread that is
+/// ending userfaultfd serves no fault. By signal, more: it begins and ends there without a signal stack.
 fn keep_thread(stack: Option<Span>) {
-    let Some(Span { address, bytes }) = stack.filter(|_| is_needed()) else { return };
-    let kept = bytes.min(given_stacks::BYTES);
+    let Some(Span { address, bytes }) = stack else { return };
+    let kept = bytes.min(if is_needed() { given_stacks::BYTES } else { DATA_BYTES });
     keep_span(Span { address: address + bytes - kept, bytes: kept });
+}
+
+/// Before a clone that shares this memory: the word that tells the end of the new thread or process is kept, and what that
+/// begins on, without a signal stack of its own.
+pub fn keep_shared(wanted: &Wanted) {
+    if let Some(address) = wanted.end_word() {
+        keep_span(Span { address, bytes: size_of::<c_int>() });
+    }
+    if let Some(end) = wanted.stack_end().filter(|_| is_needed()) {
+        let address = end.saturating_sub(given_stacks::BYTES);
+        keep_span(Span { address, bytes: end - address });
+    }
 }
 
 /// Remembers, and under the engine pins, what must not leave.

@@ -3,11 +3,12 @@
 //!
 //! Where all other threads are ours they end, in order, and others take their places afterwards. Meanwhile this thread is on a stack of
 //! ours, and touches no managed memory that is not kept in RAM, as in the child of a fork.
-use super::{fork, stats};
+use super::fork;
 use crate::abi::raw;
 use crate::calls::{descriptors, filters, libc_memory, trap};
 use crate::memory::{engagement, guard, own_stack, relocated, starter};
 use crate::state::own_threads;
+use crate::state::owner;
 use crate::state::process::{self, GlibcHeap, Process};
 use libc::c_int;
 use userswap::Engine;
@@ -29,7 +30,7 @@ pub fn may_help(flags: c_int) -> bool {
 /// Makes the call again in a process of one thread, where all others are ours, and others like them may begin. Its status, and errno.
 pub fn again(call: impl Fn() -> c_int) -> c_int {
     let made = process::current()
-        .filter(|process| stats::is_owner() && can_be_alone(process))
+        .filter(|process| owner::is_here() && can_be_alone(process))
         .and_then(|process| without_others(process, || (call(), raw::errno())));
     let (status, errno) = made.unwrap_or((-1, libc::EINVAL));
     raw::set_errno(errno);

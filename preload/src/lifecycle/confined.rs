@@ -8,6 +8,7 @@ use crate::abi::raw;
 use crate::calls::filters::{self, Prospect, Reach, Whose};
 use crate::state::notices;
 use crate::state::own_threads;
+use crate::state::owner;
 use crate::state::process::{self, Process};
 use libc::c_int;
 use std::fs;
@@ -46,7 +47,7 @@ pub fn renew() {
 fn prepare(reach: Reach, prospect: Prospect) -> Whose {
     // Also of a child that shares this memory (vfork): its faults are the filter's.
     userswap::internals::filters::expect();
-    let Some(process) = process::current().filter(|_| stats::is_owner()) else {
+    let Some(process) = process::current().filter(|_| owner::is_here()) else {
         return Whose::Others;
     };
     if prospect == Prospect::Now {
@@ -110,7 +111,7 @@ pub fn process_ends() -> Ending {
 fn unwatched() -> Option<Ending> {
     match process::current().and_then(Process::engine) {
         None => Some(Ending::Done),
-        Some(_) if !stats::is_watched(&WATCHED) => Some(Ending::Usual),
+        Some(_) if !owner::is(&WATCHED) => Some(Ending::Usual),
         Some(_) => None,
     }
 }

@@ -7,7 +7,7 @@
 use super::{address_limit, confined, fork, last_thread, rights, stats};
 use crate::abi::{allocator, callers, native, next, raw, symbols, thread_end, thread_locals};
 use crate::calls::{
-    self, children, held, libc_memory, signal_stacks, signals, stdio_buffers, trap,
+    self, children, held, libc_memory, robust, signal_stacks, signals, stdio_buffers, trap,
 };
 use crate::heap::{elsewhere, exact, fork_gate, mimalloc};
 use crate::memory::{commitment, entries, starter};
@@ -135,6 +135,7 @@ fn start(text: &str) -> Result<(), String> {
     entries::start();
     trap::start(&options)?;
     signal_stacks::start();
+    robust::start();
     libc_memory::start();
     rights::start();
     last_thread::start();

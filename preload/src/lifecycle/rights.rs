@@ -4,14 +4,14 @@
 //! calls: any of them can keep an engine that starts later from its devices, its page map or its userfaultfd.
 //! Landlock and seccomp are system calls without functions; both want PR_SET_NO_NEW_PRIVS before them, which
 //! has one. The entry points are as safe as the functions that they stand in for.
-use super::{alone, stats};
+use super::alone;
 use crate::abi::next::next_functions;
 use crate::abi::raw::{self, Span};
 use crate::abi::thread_locals;
 use crate::calls::held::is_needed;
 use crate::calls::{arguments, by_number, filters, trap};
 use crate::memory::{engagement, origins};
-use crate::state::process;
+use crate::state::{owner, process};
 use libc::{c_char, c_int, c_ulong, gid_t, uid_t};
 
 /// In the constructor: calls by number are made for one thread, and not by the functions below.
@@ -22,7 +22,7 @@ pub fn start() {
 /// Takes what an engine needs, as long as the process has the right to.
 pub fn gather() {
     // A child that shares its parent's memory (vfork) has descriptors of its own, and will call exec.
-    if let Some(process) = process::current().filter(|_| stats::is_owner()) {
+    if let Some(process) = process::current().filter(|_| owner::is_here()) {
         engagement::gather(process);
     }
 }
@@ -30,7 +30,7 @@ pub fn gather() {
 /// Starts the engine, if what it needs is there: there will be no more threads.
 pub fn engage() {
     gather();
-    if let Some(process) = process::current().filter(|_| stats::is_owner()) {
+    if let Some(process) = process::current().filter(|_| owner::is_here()) {
         engagement::engage_if_gathered(process);
     }
 }
@@ -39,7 +39,7 @@ pub fn engage() {
 macro_rules! giving_up {
     ($(
         fn $name:ident($($argument:ident: $type:ty),* $(,)?) by $call:ident if $condition:expr
-            $(, unless $refused:expr)? $(, alone if $alone:expr)? $(, then $after:expr)?;
+            $(, with $changed:ident = $value:expr)? $(, unless $refused:expr)? $(, alone if $alone:expr)? $(, then $after:expr)?;
     )+) => {
         next_functions! { $( fn $name($($argument: $type),*) -> c_int; )+ }
         mod exported {
@@ -54,6 +54,7 @@ macro_rules! giving_up {
                         raw::set_errno(libc::EINVAL);
                         return -1;
                     })?
+                    $(let $changed = $value;)?
                     let arguments = arguments::of([$($argument as usize),*]);
                     let filters = filters::prepare(libc::$call, &arguments);
                     if $condition && !filters.refuses_engine() {
@@ -88,7 +89,7 @@ giving_up! {
     fn capset(header: *mut u64, data: *const u32) by SYS_capset if true;
     fn chroot(path: *const c_char) by SYS_chroot if true;
     fn pivot_root(root: *const c_char, old: *const c_char) by SYS_pivot_root if true;
-    fn unshare(flags: c_int) by SYS_unshare if true, alone if alone::may_help(flags);
+    fn unshare(flags: c_int) by SYS_unshare if true, with flags = without_files(flags), alone if alone::may_help(flags);
     fn setns(namespace: c_int, kind: c_int) by SYS_setns if true, alone if alone::may_help(kind);
     fn prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) by SYS_prctl if gives_up(option),
         unless option == trap::PR_SET_SYSCALL_USER_DISPATCH && trap::leave_to_program(),
@@ -103,4 +104,10 @@ fn is_root() -> bool {
 
 fn gives_up(option: c_int) -> bool {
     matches!(option, libc::PR_SET_DUMPABLE | libc::PR_SET_NO_NEW_PRIVS | libc::PR_SET_SECCOMP)
+}
+
+/// A program's only thread needs no descriptors of its own.
+fn without_files(flags: c_int) -> c_int {
+    let unshares = flags & libc::CLONE_FILES != 0 && owner::has_one_thread();
+    if unshares { flags & !libc::CLONE_FILES } else { flags }
 }

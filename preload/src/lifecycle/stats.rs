@@ -8,18 +8,17 @@ use crate::abi::next;
 use crate::calls::{filters, trap};
 use crate::memory::unmanaged;
 use crate::state::notices;
+use crate::state::owner;
 use crate::state::process::{self, Process};
 use libc::c_int;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use userswap::internals::signal::Blocked;
 use userswap::internals::whole_file;
 use userswap::{Engine, Snapshot, Usage};
 
 static WRITTEN: AtomicBool = AtomicBool::new(false);
-/// The process that this memory belongs to.
-static OWNER: AtomicU32 = AtomicU32::new(0);
 
 /// Writes the file, once, if this process is to.
 fn write() {
@@ -57,7 +56,7 @@ pub fn end() {
 /// What is done before the end.
 pub fn finish() {
     let engine = process::current().and_then(Process::engine);
-    if is_owner() {
+    if owner::is_here() {
         unmanaged::look_back();
         engine.into_iter().for_each(Engine::end_trace);
         engine.into_iter().for_each(Engine::shorten_leases);
@@ -75,22 +74,12 @@ pub fn finish() {
 /// child that shares its parent's memory (vfork) never comes here and writes none.
 pub fn renew() {
     WRITTEN.store(false, Ordering::Release);
-    OWNER.store(std::process::id(), Ordering::Release);
-}
-
-/// Whether this is the process that its memory belongs to.
-pub fn is_owner() -> bool {
-    std::process::id() == OWNER.load(Ordering::Acquire)
-}
-
-/// The same of the process in a word, without a call.
-pub fn is_watched(process: &AtomicU32) -> bool {
-    process.load(Ordering::Acquire) == OWNER.load(Ordering::Acquire)
+    owner::renew();
 }
 
 fn file_of(process: &Process) -> Option<PathBuf> {
     let name = process.options.stats.as_ref()?.to_str()?;
-    if !is_owner() {
+    if !owner::is_here() {
         return None;
     }
     let pid = std::process::id();

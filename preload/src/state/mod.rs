@@ -4,4 +4,5 @@ pub mod areas;
 pub mod insistence;
 pub mod notices;
 pub mod own_threads;
+pub mod owner;
 pub mod process;

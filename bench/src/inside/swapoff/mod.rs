@@ -199,7 +199,8 @@ fn kernel_s(args: &SwapoffArgs, bytes: u64, page_cluster: u8) -> Result<f64, Fai
     let mut command = Command::new(own_program().map_err(Failure::Exe)?);
     command.args(["bench", "swapoff-load", &bytes.to_string()]);
     let swap_bytes = bytes + rival::SWAP_SPARE_BYTES;
-    let limits = Limits { ram_bytes: args.ram, swap_bytes, place: Place::FileIn(&args.swap) };
+    let place = Place::FileIn(&args.swap);
+    let limits = Limits { ram_bytes: args.ram, swap_bytes, place, pool_bytes_max: None };
     let load = KernelLoad { bytes, page_cluster, out_mark: load::OUT_MARK };
     let seconds = kernel::seconds(&mut command, &limits, load)?;
     say!("kernel with page-cluster {page_cluster}: {seconds:.2} s");

@@ -152,7 +152,8 @@ impl<'a> Bench<'a> {
             }
             (Side::Kernel, Some(rival)) => {
                 let place = rival.place(&self.swap_directory, None);
-                let limits = Limits { ram_bytes, swap_bytes: given.swap_bytes, place };
+                let Given { swap_bytes, .. } = given;
+                let limits = Limits { ram_bytes, swap_bytes, place, pool_bytes_max: None };
                 Ok(Ended::unlimited(kernel::run(&mut command, &limits, &course)?.finished))
             }
             (Side::Native | Side::Kernel, _) => {

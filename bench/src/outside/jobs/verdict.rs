@@ -151,7 +151,11 @@ mod tests {
         let excess = Excess::Stuck(3 << 20);
         assert_eq!(Verdict::Same.within(None), Verdict::Same);
         let complaint = Verdict::Same.within(Some(&excess)).complaint().unwrap();
-        assert!(complaint.starts_with("failed: it took 3 MiB beyond its budget"), "{complaint}");
+        assert!(
+            complaint
+                .starts_with("failed: it went beyond its budget, by 3 MiB one after the other"),
+            "{complaint}"
+        );
         assert_eq!(Verdict::TooLong.within(Some(&excess)), Verdict::TooLong);
     }
 

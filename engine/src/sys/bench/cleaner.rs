@@ -34,10 +34,8 @@ pub struct Remains {
     pub cgroup: CString,
     /// `cgroup.procs` below `cgroup`.
     pub procs: CString,
-    /// A file of the kernel's tuning.
-    pub tuning: CString,
-    /// What has to be in `tuning` again; empty for nothing.
-    pub tuned_before: Vec<u8>,
+    /// Files of the kernel's tuning, and what has to be in each again.
+    pub tuned: Vec<(CString, Vec<u8>)>,
 }
 
 /// How a swap file or device goes when nothing is on it any more.
@@ -74,10 +72,7 @@ impl LeftOver {
             (LEFT_SWAP, "the swap file in use"),
             (LEFT_FILE, "the swap file"),
             (LEFT_CGROUP, "the control group"),
-            (
-                LEFT_TUNING,
-                "another setting of the kernel (vm.page-cluster, or whether zswap is on)",
-            ),
+            (LEFT_TUNING, "another setting of the kernel (vm.page-cluster, or those of zswap)"),
             (LEFT_DEVICE, "the swap device"),
         ];
         names.into_iter().filter(|(bit, _)| self.0 & bit != 0).map(|(_, name)| name).collect()
@@ -147,8 +142,10 @@ fn wait_for_close(pipe: RawFd) {
 /// when no pages are in it. Async-signal-safe.
 pub fn clean(remains: &Remains) -> LeftOver {
     let mut left = 0;
-    if !restore(&remains.tuning, &remains.tuned_before) {
-        left |= LEFT_TUNING;
+    for (file, before) in &remains.tuned {
+        if !restore(file, before) {
+            left |= LEFT_TUNING;
+        }
     }
     if !kill_members(&remains.procs) {
         left |= LEFT_PROCESSES;
@@ -186,9 +183,6 @@ fn remove_device(file: &CStr, number: &CStr) -> bool {
 
 /// Writes what a file of the kernel's is to have in it.
 fn restore(file: &CStr, before: &[u8]) -> bool {
-    if before.is_empty() {
-        return true;
-    }
     // SAFETY: the path is a valid C string.
     let file = unsafe { libc::open(file.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC) };
     if file < 0 {

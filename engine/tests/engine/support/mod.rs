@@ -93,7 +93,7 @@ pub fn build(builder: Builder) -> Engine {
 }
 
 /// How often a page is asked to leave that others write.
-const TIMES_ASKED: u32 = 100;
+const TIMES_ASKED: u32 = 1000;
 
 /// A region of filled pages that are all on the devices, and nowhere else.
 pub fn paged_out(engine: &Engine, pages: usize, stamp: u64) -> (Region, Pages) {

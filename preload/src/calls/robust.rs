@@ -1,0 +1,109 @@
+//! Robust mutexes in managed memory that a thread still has as it ends.
+//!
+//! The kernel tells who waits for one that its owner has died, but does so for a thread that is ending already
+//! (`exit_robust_list` in kernel/futex/core.c): userfaultfd serves no fault of such a thread, so that one whose page is
+//! missing would be held for ever. Here the same is done by the same rules, as the last of the thread's own acts.
+use super::arguments;
+use super::locks;
+use super::reading::Reader;
+use crate::abi::raw::Span;
+use crate::abi::system_call::make;
+use libc::{FUTEX_OWNER_DIED, FUTEX_TID_MASK, FUTEX_WAITERS, c_void};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// The key whose value is the round of a thread's destructors that comes next.
+static KEY: AtomicU32 = AtomicU32::new(u32::MAX);
+/// The last round (PTHREAD_DESTRUCTOR_ITERATIONS): what the program does in its own, it does before.
+const ROUNDS: usize = 4;
+/// As many entries as the kernel looks at (ROBUST_LIST_LIMIT).
+const LENGTH_MAX: usize = 2048;
+/// Of an entry's address: a mutex that passes its waiters' priority on to its owner. The kernel wakes them by other ways.
+const INHERITING: usize = 1;
+
+thread_local! {
+    static IS_NOTED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// A thread's list, as it has told the kernel (`robust_list_head`).
+#[repr(C)]
+struct Head {
+    first: usize,
+    /// From an entry to its word, in bytes.
+    distance: usize,
+    pending: usize,
+}
+
+/// Called once, by the constructor.
+pub fn start() {
+    let mut key = 0;
+    // SAFETY: the destructor lives as long as the process.
+    if unsafe { libc::pthread_key_create(&mut key, Some(end)) } == 0 {
+        // Relaxed: there is no second thread yet.
+        KEY.store(key, Ordering::Relaxed);
+    }
+}
+
+/// This thread is about to have such a mutex.
+pub fn note() {
+    if !IS_NOTED.replace(true) {
+        await_round(1);
+    }
+}
+
+fn await_round(round: usize) {
+    let key = KEY.load(Ordering::Relaxed);
+    if key != u32::MAX {
+        // SAFETY: the key exists; a failure leaves the mutexes to the kernel.
+        unsafe { libc::pthread_setspecific(key, round as *const c_void) };
+    }
+}
+
+unsafe extern "C" fn end(round: *mut c_void) {
+    match round as usize {
+        ROUNDS => give_up(),
+        round => await_round(round + 1),
+    }
+}
+
+/// Gives on all that this thread has, and leaves the kernel none.
+fn give_up() {
+    let (mut head, mut bytes) = (std::ptr::null_mut::<Head>(), 0usize);
+    let asked = [0, (&raw mut head).addr(), (&raw mut bytes).addr(), 0, 0, 0];
+    if make(libc::SYS_get_robust_list, asked) != 0 || bytes != size_of::<Head>() {
+        return;
+    }
+    // SAFETY: this thread's, which has told the kernel of it, and changes it only here now.
+    let Some(list) = (unsafe { head.as_mut() }) else { return };
+    let mut reader = Reader::default();
+    let mut entry = list.first;
+    for _ in 0..LENGTH_MAX {
+        let address = entry & !INHERITING;
+        if address == head.addr() {
+            break;
+        }
+        // Before the mutex is given on: another thread puts it into a list of its own.
+        let Some(next) = reader.value(address) else { break };
+        let word = address.wrapping_add(list.distance);
+        if reader.can_read(Span { address: word, bytes: size_of::<u32>() }) {
+            give_on(word, entry & INHERITING != 0);
+        }
+        entry = next;
+    }
+    list.first = head.addr();
+}
+
+/// As the kernel's `handle_futex_death`.
+fn give_on(word: usize, is_inheriting: bool) {
+    // SAFETY: has no conditions.
+    let thread = unsafe { libc::gettid() } as u32;
+    // SAFETY: a mutex of the program's, which this thread has: its word is in memory that can be read and written.
+    let mutex = unsafe { AtomicU32::from_ptr(word as *mut u32) };
+    let given = mutex.fetch_update(Ordering::Release, Ordering::Relaxed, |value| {
+        (value & FUTEX_TID_MASK == thread).then_some(value & FUTEX_WAITERS | FUTEX_OWNER_DIED)
+    });
+    // Never by the private way: who waits for such a mutex is told of by the kernel, which does not know of that.
+    if given.is_ok_and(|before| before & FUTEX_WAITERS != 0) && !is_inheriting {
+        locks::futex(&arguments::of([word, libc::FUTEX_WAKE as usize, 1]));
+    }
+}

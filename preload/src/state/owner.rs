@@ -1,0 +1,29 @@
+//! The process that this memory belongs to: a child that shares it (vfork, CLONE_VM) is another, and leaves what is its parent's.
+use super::own_threads;
+use super::process::GlibcHeap;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+static OWNER: AtomicU32 = AtomicU32::new(0);
+
+/// This one, from here on: at its start, and in the child of a fork.
+pub fn renew() {
+    OWNER.store(std::process::id(), Ordering::Release);
+}
+
+/// Whether it is this one.
+pub fn is_here() -> bool {
+    std::process::id() == OWNER.load(Ordering::Acquire)
+}
+
+/// Whether it is the one in a word, without a call.
+pub fn is(process: &AtomicU32) -> bool {
+    process.load(Ordering::Acquire) == OWNER.load(Ordering::Acquire)
+}
+
+/// Whether it is this one, in which the program has no thread but this one: a descriptor table of its own would only be
+/// one without our threads, whose later descriptors faults by signal want.
+pub fn has_one_thread() -> bool {
+    let _route = GlibcHeap::new();
+    let number = own_threads::count();
+    is_here() && number.all <= number.ours + 1
+}
