@@ -191,9 +191,9 @@ fn once_more(name: &'static str, given: &run::RunArgs) -> Result<Command, Failur
     Ok(line.expect("every default was tried, and the rest has been read once").command)
 }
 
-/// A value that does not fit its option gets one line; clap's own text, with the usage, the rest.
+/// What does not fit gets one line; help is clap's own text.
 fn refuse_usage(error: &clap::Error) -> ExitCode {
-    match value_refusal(error) {
+    match value_refusal(error).or_else(|| usage_refusal(error)) {
         Some(line) => said::say(line),
         None => {
             // With standard error or output closed there is nowhere to say it.
@@ -204,6 +204,19 @@ fn refuse_usage(error: &clap::Error) -> ExitCode {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ExitCode::SUCCESS,
         _ => ExitCode::from(STATUS_USAGE),
     }
+}
+
+/// The line for anything else that is refused: clap's text has what is wrong, tips, and the usage in paragraphs.
+fn usage_refusal(error: &clap::Error) -> Option<String> {
+    if !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        return None;
+    }
+    let text = error.render().to_string();
+    let paragraphs = text.trim_start_matches("error: ").split("\n\n");
+    let lines = paragraphs.map(|lines| lines.split_whitespace().collect::<Vec<_>>().join(" "));
+    let parts = lines.filter(|line| !line.is_empty() && !line.starts_with("For more information"));
+    let parts = parts.map(|line| line.replacen("Usage: ", "usage: ", 1).replace("tip: ", ""));
+    Some(parts.collect::<Vec<_>>().join("; "))
 }
 
 /// The line for a value that does not fit its option.

@@ -76,7 +76,7 @@ static void options_name_what_is_wrong(void) {
     REFUSED_NULL(us_engine_new(options), US_DEVICE, "/nowhere/at/all");
     MUST(us_options_free(options) == US_OK);
     us_options *tiny = us_options_new(4096);
-    REFUSED_NULL(us_engine_new(tiny), US_BUDGET, "a budget of 4096 bytes is too small: use at least");
+    REFUSED_NULL(us_engine_new(tiny), US_BUDGET, "a budget of 4K is too small: use at least 16M");
     MUST(us_options_free(tiny) == US_OK);
 }
 
@@ -101,7 +101,7 @@ static void ranges_are_looked_at(us_engine *engine) {
     REFUSED(us_advise(engine, &number, 8, US_COLD), US_RANGE, "are not memory of this engine");
     MUST(us_unmap(region) == US_OK);
     REFUSED(us_advise(engine, memory, 1, US_COLD), US_RANGE, "are not memory of this engine");
-    REFUSED(us_set_budget(engine, 1), US_BUDGET, "a budget of 1 bytes");
+    REFUSED(us_set_budget(engine, 1), US_BUDGET, "a budget of 1 is");
     REFUSED(us_set(engine, "colour", "red"), US_INVALID, "colour");
     REFUSED(us_set(engine, "page_cluster", "red"), US_INVALID, "red");
     REFUSED(us_swapon(engine, "mem:"), US_INVALID, "mem:");

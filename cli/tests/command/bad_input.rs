@@ -58,6 +58,28 @@ fn compiled(directory: &TempDir, options: &[&str]) -> PathBuf {
 }
 
 #[test]
+fn what_is_no_usage_is_said_on_one_line_with_the_usage() {
+    for (arguments, parts) in [
+        (
+            &["run", "--readahead", "x", "--", "true"][..],
+            &["'--readahead'", "usage: userswap run"][..],
+        ),
+        (&["run", "--ram", "64M"], &["<PROGRAM ARGS>", "usage: userswap run"]),
+        (&["swapon", "1"], &["<SPEC>", "usage: userswap swapon <PID> <SPEC>"]),
+        (&["frobnicate"], &["'frobnicate'", "usage: userswap"]),
+        (&["status", "--jso"], &["'--jso'", "'--json'"]),
+        (&["run", "--ram", "64M", "--ram", "65M", "true"], &["'--ram <SIZE>'", "multiple times"]),
+    ] {
+        refused(arguments, 2, parts);
+    }
+    for help in [&["--help"][..], &["run", "--help"], &["--version"]] {
+        let output = userswap(help);
+        assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+        assert!(output.stdout.starts_with(b"userswap") || output.stdout.len() > 200, "{output:?}");
+    }
+}
+
+#[test]
 fn readahead_that_does_not_exist_is_named_together_with_what_does() {
     for (option, value, allowed) in [
         ("--swap-ra-policy", "2", "use scaling (or 0), fixed (or 1), vma, stream or off"),

@@ -161,12 +161,14 @@ fn the_screen_follows_the_size_of_the_terminal() {
     terminal.resize(40, 10);
     terminal.shows("needs 80×24");
     terminal.resize(80, 24);
-    let screen = terminal.shows("Latency of faults");
-    assert!(!screen.contains("Stalled") && !screen.contains("needs"), "{screen}");
-    assert_eq!(
-        screen.lines().last(),
-        Some("Esc back  t time  b budget  s set  o swapoff  h hibernate  ? help  q quit")
-    );
+    let keys = "Esc back  t time  b budget  s set  o swapoff  h hibernate  ? help  q quit";
+    // It may be looked at while it is drawn.
+    terminal.waits_for("all of it, and no more", |screen| {
+        screen.contains("Latency of faults")
+            && !screen.contains("Stalled")
+            && !screen.contains("needs")
+            && screen.lines().last() == Some(keys)
+    });
     terminal.press(&["q"]);
     terminal.shows(&format!("{end}0"));
     terminal.is_as_remembered();

@@ -60,7 +60,9 @@ pub enum Error {
     )]
     ForkCopy(#[source] io::Error),
     /// A budget too small to work with.
-    #[error("a budget of {0} bytes is too small: use at least {min} bytes", min = crate::base::limits::RAM_MIN_BYTES)]
+    #[error(
+        "a budget of {} is too small: use at least {}", ByteSize(*.0), ByteSize(crate::base::limits::RAM_MIN_BYTES)
+    )]
     BudgetTooSmall(u64),
     /// A budget larger than the engine can name frames for.
     #[error("a budget of {} is too large for this engine: use at most {}", ByteSize(*.0), ByteSize(*.1))]
@@ -103,20 +105,22 @@ pub enum Error {
     NoNode(u32, String),
     /// A share of a node that is too small to work with.
     #[error(
-        "node {0} would get {1} bytes of the budget: give every node at least {min} bytes, with a larger \
-         --ram or with --ram NODE:SIZE for each",
-        min = crate::base::limits::NODE_MIN_PAGES as usize * crate::sys::PAGE_BYTES
+        "node {} would get {} of the budget: give every node at least {}, with a larger --ram or with --ram NODE:SIZE for each",
+        .0, ByteSize(*.1),
+        ByteSize(u64::from(crate::base::limits::NODE_MIN_PAGES) * crate::sys::PAGE_BYTES as u64)
     )]
     NodeBudgetTooSmall(u32, u64),
     /// Pinned memory would leave too little of the budget.
     #[error(
-        "a budget of {0} bytes is too small while {1} bytes are pinned: unpin some, or use half as much again"
+        "a budget of {} is too small while {} is pinned: unpin some, or use half as much again",
+        ByteSize(*.0), ByteSize(*.1)
     )]
     BudgetPinned(u64, u64),
     /// Compressed pages would leave too little of the budget.
     #[error(
-        "a budget of {0} bytes is too small while compressed pages take {1} bytes of it, and no device behind has \
-         room for them: add one with swapon, swapoff the zram device, or use at least 12 MiB more than that and what is pinned"
+        "a budget of {} is too small while compressed pages take {} of it, and no device behind has room for them: \
+         add one with swapon, swapoff the zram device, or use at least 12M more than that and what is pinned",
+        ByteSize(*.0), ByteSize(*.1)
     )]
     BudgetStored(u64, u64),
     /// There is no compressed memory in front of the devices.
