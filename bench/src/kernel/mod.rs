@@ -281,6 +281,7 @@ pub(crate) fn run(
     let interrupt = Interrupt::hold().map_err(RunError::from)?;
     let baseline = Baseline::set_up(limits, limits.place.tuning()?)?;
     interrupt.check().map_err(RunError::from)?;
+    baseline.cgroup.enter(command)?;
     let pool = match limits.place {
         Place::Zswap { algorithm, .. } => {
             let is_contained = baseline.cgroup.hierarchy().contains_zswap();
@@ -289,7 +290,6 @@ pub(crate) fn run(
         }
         Place::FileIn(_) | Place::Zram { .. } => None,
     };
-    baseline.cgroup.enter(command)?;
     let finished = process::run(command, course);
     let compressor = limits.place.compressor();
     let pool_bytes = pool.map(zswap::Pool::bytes_max);

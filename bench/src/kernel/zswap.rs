@@ -26,7 +26,8 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
 
 /// Finds out whether the kernel has it.
 pub(super) fn check() -> Result<(), KernelError> {
-    tuning().map(drop)
+    tuning()?;
+    taken().map(drop)
 }
 
 /// What is going to be another, the switch last: it is switched off before the pool may grow again.

@@ -1,5 +1,5 @@
 // What the kernel writes to as a thread ends, in memory that has left: mutexes that it still has, and the word that tells its end. The
-// argument says of what kind: robust, inheriting, tried, word, stack, child.
+// argument says of what kind: robust, inheriting, tried; word, early (before the engine starts), stack, child; exec, exit.
 #define _GNU_SOURCE
 #include <linux/futex.h>
 #include <pthread.h>
@@ -16,7 +16,7 @@
 enum { BYTES = 40 << 20, PAGE = 4096, STACK = 1 << 20, ROUNDS = 6 * TIMES, CHILDREN = 3 };
 static char *memory;
 static const char *kind;
-static int is_let_go;
+static int is_let_go, is_had;
 
 static char *mapped(size_t bytes) {
     char *start = mmap(0, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -36,6 +36,7 @@ static struct timespec in_seconds(int seconds) {
 
 static void *end_with(void *mutex) {
     MUST((strcmp(kind, "tried") ? pthread_mutex_lock : pthread_mutex_trylock)(mutex) == 0);
+    __atomic_store_n(&is_had, 1, __ATOMIC_RELEASE);
     press();
     return 0;
 }
@@ -57,9 +58,10 @@ static void mutexes(void) {
         pthread_mutex_t *mutex = (pthread_mutex_t *)(all + i * 2 * PAGE);
         MUST(pthread_mutex_init(mutex, &attributes) == 0);
         pthread_t owner, waiters[2];
+        is_had = 0;
         MUST(pthread_create(&owner, 0, end_with, mutex) == 0);
         int waits = i % 2 * 2;
-        if (waits) usleep(2000);
+        while (!__atomic_load_n(&is_had, __ATOMIC_ACQUIRE)) usleep(100);
         for (int w = 0; w < waits; w++) MUST(pthread_create(&waiters[w], 0, wait_for, mutex) == 0);
         MUST(pthread_join(owner, 0) == 0);
         long told = 0;
@@ -68,9 +70,8 @@ static void mutexes(void) {
             MUST(pthread_join(waiters[w], &error) == 0 && error != (void *)ETIMEDOUT);
             told += error == (void *)EOWNERDEAD;
         }
-        MUST(waits || wait_for(mutex) == (void *)EOWNERDEAD);
-        // A waiter may have been the first that had it.
-        MUST(told <= 1 && wait_for(mutex) == 0);
+        MUST(waits ? told == 1 : wait_for(mutex) == (void *)EOWNERDEAD);
+        MUST(wait_for(mutex) == 0);
     }
 }
 
@@ -90,6 +91,7 @@ static void words(void) {
         is_let_go = 0;
         *word = 1;
         MUST(clone(end_when_let_go, stack + STACK, flags, 0, 0, 0, word) > 0);
+        press();
         press();
         __atomic_store_n(&is_let_go, 1, __ATOMIC_RELEASE);
         for (int looks = 0; looks < 5000 && __atomic_load_n(word, __ATOMIC_ACQUIRE); looks++) usleep(1000);
@@ -130,12 +132,53 @@ static void children(void) {
     MUST(waitpid(number, &status, 0) == number && status == 0);
 }
 
+static pthread_mutex_t *robust(void *at, int shared) {
+    pthread_mutexattr_t attributes;
+    pthread_mutexattr_init(&attributes);
+    MUST(pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST) == 0);
+    MUST(pthread_mutexattr_setpshared(&attributes, shared) == 0);
+    MUST(pthread_mutex_init(at, &attributes) == 0);
+    return at;
+}
+// The kernel looks at what the process has as it becomes another, and as it ends.
+static void have(void *at) {
+    MUST(pthread_mutex_lock(robust(at, PTHREAD_PROCESS_PRIVATE)) == 0);
+    press();
+    press();
+}
+static void another(void) {
+    have(mapped(PAGE));
+    execl("/bin/echo", "echo", "exact", (char *)0);
+    MUST(0);
+}
+static void exits(void) {
+    void *page = mmap(0, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    MUST(page != MAP_FAILED);
+    pthread_mutex_t *shared = robust(page, PTHREAD_PROCESS_SHARED);
+    for (int i = 0; i < CHILDREN; i++) {
+        pid_t number = fork();
+        if (number == 0) {
+            // The kernel comes to this one past the other.
+            MUST(pthread_mutex_lock(shared) == 0);
+            have(mapped(PAGE));
+            exit(0);
+        }
+        int status;
+        MUST(waitpid(number, &status, 0) == number && status == 0);
+        MUST(wait_for(shared) == (void *)EOWNERDEAD);
+    }
+}
+
 int main(int count, char **arguments) {
     MUST(count == 2);
     kind = arguments[1];
     memory = mapped(BYTES);
-    press();
-    if (!strcmp(kind, "word")) words();
+    // A hang is a failure.
+    alarm(300);
+    if (strcmp(kind, "early")) press();
+    if (!strcmp(kind, "exec")) another();
+    else if (!strcmp(kind, "exit")) exits();
+    else if (!strcmp(kind, "word") || !strcmp(kind, "early")) words();
     else if (!strcmp(kind, "stack")) stacks();
     else if (!strcmp(kind, "child")) children();
     else mutexes();

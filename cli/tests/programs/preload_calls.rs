@@ -196,6 +196,11 @@ fn what_other_threads_open_while_the_engine_starts_is_theirs_to_close() {
     everywhere("16M", "descriptors.c", |_| Vec::new());
 }
 
+#[test]
+fn a_thread_may_have_descriptors_of_its_own() {
+    everywhere("16M", "own_tables.c", |_| Vec::new());
+}
+
 /// The value of a counter in a file of statistics.
 fn counted(statistics: &Path, name: &str) -> u64 {
     let text = std::fs::read_to_string(statistics).expect("the program has written its statistics");

@@ -57,7 +57,9 @@ fn what_the_kernel_writes_to_as_a_thread_ends_may_have_left() {
     let directory = directory();
     let program = compile(directory.path(), "ending_threads.c");
     for fault in ["thread", "signal"] {
-        for kind in ["robust", "inheriting", "tried", "word", "stack", "child"] {
+        for kind in
+            ["robust", "inheriting", "tried", "word", "early", "stack", "child", "exec", "exit"]
+        {
             let printed = succeed(run("16M", fault).arg(&program).arg(kind));
             assert_eq!(printed, "exact\n", "{fault}, {kind}");
         }

@@ -7,8 +7,10 @@ use super::children::Finds::{self, At, ByPath, InSearchPath};
 use super::children::environment_for;
 use super::held::{Held, is_needed, text, values};
 use super::reading::{self, Texts};
+use super::robust;
 use crate::abi::next::next_functions;
 use crate::abi::raw::{self, Span};
+use crate::state::owner;
 use crate::state::process::{self, Process};
 use libc::{c_char, c_int, c_void, pid_t};
 use userswap::internals::PAGE_BYTES;
@@ -54,6 +56,8 @@ pub fn environment() -> Texts {
 
 /// Calls until the kernel could read everything; a spawn returns its error, the others set it.
 fn repeat(strings: Strings, call: impl Fn() -> c_int) -> c_int {
+    // The kernel looks at them where nobody serves faults any more. A child that borrows this memory has none.
+    let _kept = owner::is_here().then(robust::keep);
     if !is_needed() {
         return call();
     }

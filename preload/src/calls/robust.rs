@@ -3,18 +3,20 @@
 //! The kernel tells who waits for one that its owner has died, but does so for a thread that is ending already
 //! (`exit_robust_list` in kernel/futex/core.c): userfaultfd serves no fault of such a thread, so that one whose page is
 //! missing would be held for ever. Here the same is done by the same rules, as the last of the thread's own acts.
-use super::arguments;
-use super::locks;
+use super::held::Held;
 use super::reading::Reader;
+use super::{arguments, filters, locks};
 use crate::abi::raw::Span;
 use crate::abi::system_call::make;
 use libc::{FUTEX_OWNER_DIED, FUTEX_TID_MASK, FUTEX_WAITERS, c_void};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
+use userswap::internals::signal::Blocked;
 
 /// The key whose value is the round of a thread's destructors that comes next.
 static KEY: AtomicU32 = AtomicU32::new(u32::MAX);
-/// The last round (PTHREAD_DESTRUCTOR_ITERATIONS): what the program does in its own, it does before.
+/// The last round (PTHREAD_DESTRUCTOR_ITERATIONS): what the program does in its own, it does before. A thread that takes its first
+/// such mutex in one of them leaves it to the kernel.
 const ROUNDS: usize = 4;
 /// As many entries as the kernel looks at (ROBUST_LIST_LIMIT).
 const LENGTH_MAX: usize = 2048;
@@ -66,31 +68,61 @@ unsafe extern "C" fn end(round: *mut c_void) {
     }
 }
 
-/// Gives on all that this thread has, and leaves the kernel none.
-fn give_up() {
+/// One mutex of a list.
+struct Entry {
+    address: usize,
+    word: usize,
+    is_inheriting: bool,
+}
+
+/// What this thread has told the kernel of, and the mutexes that it has.
+fn own() -> Option<(&'static mut Head, Vec<Entry>)> {
     let (mut head, mut bytes) = (std::ptr::null_mut::<Head>(), 0usize);
     let asked = [0, (&raw mut head).addr(), (&raw mut bytes).addr(), 0, 0, 0];
     if make(libc::SYS_get_robust_list, asked) != 0 || bytes != size_of::<Head>() {
-        return;
+        return None;
     }
-    // SAFETY: this thread's, which has told the kernel of it, and changes it only here now.
-    let Some(list) = (unsafe { head.as_mut() }) else { return };
-    let mut reader = Reader::default();
+    // SAFETY: this thread's, which lives as long as it, and is changed by its own calls only.
+    let list = unsafe { head.as_mut() }?;
+    let (mut reader, mut had) = (Reader::default(), Vec::new());
     let mut entry = list.first;
-    for _ in 0..LENGTH_MAX {
+    while had.len() < LENGTH_MAX && entry & !INHERITING != head.addr() {
         let address = entry & !INHERITING;
-        if address == head.addr() {
-            break;
-        }
-        // Before the mutex is given on: another thread puts it into a list of its own.
-        let Some(next) = reader.value(address) else { break };
         let word = address.wrapping_add(list.distance);
+        let Some(next) = reader.value(address) else { break };
         if reader.can_read(Span { address: word, bytes: size_of::<u32>() }) {
-            give_on(word, entry & INHERITING != 0);
+            had.push(Entry { address, word, is_inheriting: entry & INHERITING != 0 });
         }
         entry = next;
     }
-    list.first = head.addr();
+    Some((list, had))
+}
+
+/// Keeps all that this thread has in RAM: where it ends with its process, or becomes another program, the kernel looks at them.
+pub fn keep() -> Option<Held> {
+    if !IS_NOTED.get() {
+        return None;
+    }
+    let _blocked = Blocked::new();
+    let (_, had) = own()?;
+    let mut held = Held::none();
+    for Entry { address, word, .. } in had {
+        held.add(Span { address, bytes: size_of::<usize>() });
+        held.add(Span { address: word, bytes: size_of::<u32>() });
+    }
+    Some(held)
+}
+
+/// Gives on all that this thread has, and leaves the kernel none.
+fn give_up() {
+    // There might be no leave to ask what it has.
+    if filters::is_filtered() {
+        return;
+    }
+    let _blocked = Blocked::new();
+    let Some((list, had)) = own() else { return };
+    had.iter().for_each(|entry| give_on(entry.word, entry.is_inheriting));
+    list.first = std::ptr::from_mut(list).addr();
 }
 
 /// As the kernel's `handle_futex_death`.

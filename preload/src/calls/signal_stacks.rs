@@ -98,12 +98,9 @@ pub fn managed() -> Vec<PageRange> {
     MANAGED_STACKS.lock().clone()
 }
 
-/// Before the engine has the arena: stacks in it, which must not leave. A stack that is missing cannot take the signal that
-/// would bring it in.
+/// Before the engine has the arena: stacks in it, and words that tell the ends of threads, which must not leave. A stack that is
+/// missing cannot take the signal that would bring it in.
 pub fn kept(process: &Process) -> Vec<PageRange> {
-    if !is_needed() {
-        return Vec::new();
-    }
     let mut stacks = MANAGED_STACKS.lock();
     // The program may have given the memory back since, or protected the lower end. The newest come first, as the most
     // likely to be in use.
@@ -282,7 +279,7 @@ fn exchange(new: Option<&libc::stack_t>, old: Option<&mut libc::stack_t>) -> c_i
 fn keep_stack(new: Option<&libc::stack_t>) {
     let Some(new) = new else { return };
     if is_needed() && new.ss_flags & libc::SS_DISABLE == 0 {
-        keep_span(Span::of(new.ss_sp, new.ss_size));
+        keep_span(Span::of(new.ss_sp, new.ss_size), Replaced::Within);
     }
 }
 
@@ -290,42 +287,72 @@ fn keep_stack(new: Option<&libc::stack_t>) {
 /// to which the kernel writes as well (rseq, the list of robust mutexes, the word that tells its end). Of a thread that is
 /// ending userfaultfd serves no fault. By signal, more: it begins and ends there without a signal stack.
 fn keep_thread(stack: Option<Span>) {
-    let Some(Span { address, bytes }) = stack else { return };
+    let Some(whole @ Span { address, bytes }) = stack else { return };
     let kept = bytes.min(if is_needed() { given_stacks::BYTES } else { DATA_BYTES });
-    keep_span(Span { address: address + bytes - kept, bytes: kept });
+    let end = Span { address: address + bytes - kept, bytes: kept };
+    keep_span(end, Replaced::Overlapping(whole));
 }
 
 /// Before a clone that shares this memory: the word that tells the end of the new thread or process is kept, and what that
 /// begins on, without a signal stack of its own.
 pub fn keep_shared(wanted: &Wanted) {
     if let Some(address) = wanted.end_word() {
-        keep_span(Span { address, bytes: size_of::<c_int>() });
+        keep_span(Span { address, bytes: size_of::<c_int>() }, Replaced::Same);
     }
     if let Some(end) = wanted.stack_end().filter(|_| is_needed()) {
         let address = end.saturating_sub(given_stacks::BYTES);
-        keep_span(Span { address, bytes: end - address });
+        keep_span(Span { address, bytes: end - address }, Replaced::Same);
+    }
+}
+
+/// What that was kept before is not wanted any more.
+#[derive(Clone, Copy)]
+enum Replaced {
+    /// The same pages: others of whose they are are not known.
+    Same,
+    /// All within them.
+    Within,
+    /// All that is on this memory, which a thread has for itself.
+    Overlapping(Span),
+}
+
+impl Replaced {
+    fn has(self, process: &Process, range: PageRange, before: &PageRange) -> bool {
+        let is_in = |range: PageRange| range.first <= before.first && before.end() <= range.end();
+        match self {
+            Self::Same => range == *before,
+            Self::Within => is_in(range),
+            Self::Overlapping(span) => process
+                .within_arena(span)
+                .map(|inside| process.pages_between(inside))
+                .is_some_and(|all| before.first < all.end() && all.first < before.end()),
+        }
     }
 }
 
 /// Remembers, and under the engine pins, what must not leave.
-fn keep_span(span: Span) {
+fn keep_span(span: Span, replaced: Replaced) {
     let Some(process) = process::current() else { return };
     let Some(inside) = process.within_arena(span) else { return };
     let _blocked = Blocked::new();
     // An engine that is about to start finds it in the list, or has pinned what was there and is here.
     let phase = process.phase();
     let Some(range) = held::readable_end(process, process.pages_between(inside)) else { return };
+    // Before others there lose theirs: of one page two threads may have words.
+    if let Phase::Engaged(engine) = &phase
+        && engine.core().pin_range(range).is_err()
+    {
+        // One that cannot stay is brought in by luck only, and no caller could be told.
+        return;
+    }
     let mut stacks = MANAGED_STACKS.lock();
-    // What lies within was a stack before.
-    let is_within = |other: &PageRange| range.first <= other.first && other.end() <= range.end();
-    let before: Vec<PageRange> = stacks.extract_if(.., |other| is_within(other)).collect();
+    let is_replaced = |other: &mut PageRange| replaced.has(process, range, other);
+    let before: Vec<PageRange> = stacks.extract_if(.., is_replaced).collect();
     stacks.push(range);
     drop(stacks);
-    if let Phase::Engaged(engine) = phase {
+    if let Phase::Engaged(engine) = &phase {
         // It may have been freed meanwhile, and its pins with it.
         before.iter().for_each(|other| engine.core().unpin_range(*other));
-        // One that cannot stay is brought in by luck only, and no caller could be told.
-        let _ = engine.core().pin_range(range);
     }
 }
 

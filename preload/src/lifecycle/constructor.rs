@@ -185,5 +185,7 @@ fn reserve_arena() -> std::io::Result<Arena> {
 }
 
 extern "C" fn destruct() {
+    // To the end: what this thread still has other processes may wait for.
+    std::mem::forget(robust::keep());
     stats::end();
 }

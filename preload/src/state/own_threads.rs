@@ -79,7 +79,8 @@ pub fn count() -> Number {
     }
 }
 
-fn by_names() -> Number {
+/// Those that have names by now; none where they cannot be looked at.
+pub fn by_names() -> Number {
     let mut number = Number::default();
     for task in directories::names(directory(), usize::MAX).unwrap_or_default() {
         // Nothing of one that has ended.

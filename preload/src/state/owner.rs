@@ -23,7 +23,12 @@ pub fn is(process: &AtomicU32) -> bool {
 /// Whether it is this one, in which the program has no thread but this one: a descriptor table of its own would only be
 /// one without our threads, whose later descriptors faults by signal want.
 pub fn has_one_thread() -> bool {
+    // First: a child that shares this memory and is killed would leave the route as it is.
+    if !is_here() {
+        return false;
+    }
     let _route = GlibcHeap::new();
-    let number = own_threads::count();
-    is_here() && number.all <= number.ours + 1
+    let number = own_threads::by_names();
+    // None where they cannot be counted; one that is coming may be the program's.
+    number.all > 0 && number.all <= number.ours + 1
 }
