@@ -253,7 +253,7 @@ check_tests() {
         WHOLE=(--workspace)
     fi
     # Many wait for a device, a server or the clock.
-    RUST_TEST_THREADS=${RUST_TEST_THREADS:-$((3 * $(nproc)))} cargo test "${WHOLE[@]}" || fail 'a test fails'
+    RUST_TEST_THREADS=${RUST_TEST_THREADS:-$((2 * $(nproc)))} cargo test "${WHOLE[@]}" || fail 'a test fails'
     # The README's other command means this program: what a plain `cargo run` runs.
     cargo metadata --no-deps --format-version 1 | python3 -c '
 import json, sys
