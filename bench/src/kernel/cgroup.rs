@@ -81,10 +81,6 @@ impl Cgroup {
         self.directory.join("cgroup.procs")
     }
 
-    pub(super) fn hierarchy(&self) -> &Hierarchy {
-        &self.hierarchy
-    }
-
     /// Makes the group and limits its RAM; its swap is not limited.
     pub(super) fn create(&self, ram_bytes: u64) -> Result<(), KernelError> {
         let root = &self.hierarchy.root;

@@ -284,9 +284,9 @@ pub(crate) fn run(
     baseline.cgroup.enter(command)?;
     let pool = match limits.place {
         Place::Zswap { algorithm, .. } => {
-            let is_contained = baseline.cgroup.hierarchy().contains_zswap();
-            zswap::switch_on(algorithm, limits.pool_bytes_max.filter(|_| !is_contained))?;
-            (!is_contained).then(zswap::Pool::watch).transpose()?
+            let is_outside = leaves_zswap_out()?;
+            zswap::switch_on(algorithm, limits.pool_bytes_max.filter(|_| is_outside))?;
+            is_outside.then(zswap::Pool::watch).transpose()?
         }
         Place::FileIn(_) | Place::Zram { .. } => None,
     };

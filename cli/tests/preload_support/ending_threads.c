@@ -34,6 +34,15 @@ static struct timespec in_seconds(int seconds) {
     return then;
 }
 
+static pthread_mutex_t *robust(void *at, int shared) {
+    pthread_mutexattr_t attributes;
+    pthread_mutexattr_init(&attributes);
+    MUST(pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST) == 0);
+    MUST(pthread_mutexattr_setpshared(&attributes, shared) == 0);
+    if (!strcmp(kind, "inheriting")) MUST(pthread_mutexattr_setprotocol(&attributes, PTHREAD_PRIO_INHERIT) == 0);
+    MUST(pthread_mutex_init(at, &attributes) == 0);
+    return at;
+}
 static void *end_with(void *mutex) {
     MUST((strcmp(kind, "tried") ? pthread_mutex_lock : pthread_mutex_trylock)(mutex) == 0);
     __atomic_store_n(&is_had, 1, __ATOMIC_RELEASE);
@@ -49,14 +58,9 @@ static void *wait_for(void *mutex) {
     return (void *)(long)error;
 }
 static void mutexes(void) {
-    pthread_mutexattr_t attributes;
-    pthread_mutexattr_init(&attributes);
-    MUST(pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST) == 0);
-    if (!strcmp(kind, "inheriting")) MUST(pthread_mutexattr_setprotocol(&attributes, PTHREAD_PRIO_INHERIT) == 0);
     char *all = mapped(ROUNDS * 2 * PAGE);
     for (int i = 0; i < ROUNDS; i++) {
-        pthread_mutex_t *mutex = (pthread_mutex_t *)(all + i * 2 * PAGE);
-        MUST(pthread_mutex_init(mutex, &attributes) == 0);
+        pthread_mutex_t *mutex = robust(all + i * 2 * PAGE, PTHREAD_PROCESS_PRIVATE);
         pthread_t owner, waiters[2];
         is_had = 0;
         MUST(pthread_create(&owner, 0, end_with, mutex) == 0);
@@ -132,14 +136,6 @@ static void children(void) {
     MUST(waitpid(number, &status, 0) == number && status == 0);
 }
 
-static pthread_mutex_t *robust(void *at, int shared) {
-    pthread_mutexattr_t attributes;
-    pthread_mutexattr_init(&attributes);
-    MUST(pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST) == 0);
-    MUST(pthread_mutexattr_setpshared(&attributes, shared) == 0);
-    MUST(pthread_mutex_init(at, &attributes) == 0);
-    return at;
-}
 // The kernel looks at what the process has as it becomes another, and as it ends.
 static void have(void *at) {
     MUST(pthread_mutex_lock(robust(at, PTHREAD_PROCESS_PRIVATE)) == 0);

@@ -134,9 +134,7 @@ pub unsafe extern "C" fn closefrom(first: c_int) {
 }
 
 fn close_around(first: c_uint, last: c_uint, flags: c_int) -> Result<(), Errno> {
-    let unshares = CLOSE_RANGE_UNSHARE as c_int;
-    let flags =
-        if flags & unshares != 0 && owner::has_one_thread() { flags & !unshares } else { flags };
+    let flags = owner::with_our_table(flags, CLOSE_RANGE_UNSHARE as c_int);
     if first > last {
         return close_part(first, last, flags);
     }

@@ -89,7 +89,7 @@ giving_up! {
     fn capset(header: *mut u64, data: *const u32) by SYS_capset if true;
     fn chroot(path: *const c_char) by SYS_chroot if true;
     fn pivot_root(root: *const c_char, old: *const c_char) by SYS_pivot_root if true;
-    fn unshare(flags: c_int) by SYS_unshare if true, with flags = without_files(flags), alone if alone::may_help(flags);
+    fn unshare(flags: c_int) by SYS_unshare if true, with flags = owner::with_our_table(flags, libc::CLONE_FILES), alone if alone::may_help(flags);
     fn setns(namespace: c_int, kind: c_int) by SYS_setns if true, alone if alone::may_help(kind);
     fn prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) by SYS_prctl if gives_up(option),
         unless option == trap::PR_SET_SYSCALL_USER_DISPATCH && trap::leave_to_program(),
@@ -104,10 +104,4 @@ fn is_root() -> bool {
 
 fn gives_up(option: c_int) -> bool {
     matches!(option, libc::PR_SET_DUMPABLE | libc::PR_SET_NO_NEW_PRIVS | libc::PR_SET_SECCOMP)
-}
-
-/// A program's only thread needs no descriptors of its own.
-fn without_files(flags: c_int) -> c_int {
-    let unshares = flags & libc::CLONE_FILES != 0 && owner::has_one_thread();
-    if unshares { flags & !libc::CLONE_FILES } else { flags }
 }

@@ -1,6 +1,7 @@
 //! The process that this memory belongs to: a child that shares it (vfork, CLONE_VM) is another, and leaves what is its parent's.
 use super::own_threads;
 use super::process::GlibcHeap;
+use libc::c_int;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 static OWNER: AtomicU32 = AtomicU32::new(0);
@@ -20,9 +21,14 @@ pub fn is(process: &AtomicU32) -> bool {
     process.load(Ordering::Acquire) == OWNER.load(Ordering::Acquire)
 }
 
-/// Whether it is this one, in which the program has no thread but this one: a descriptor table of its own would only be
-/// one without our threads, whose later descriptors faults by signal want.
-pub fn has_one_thread() -> bool {
+/// The flags of a call without `unshares`, which asks for a descriptor table of this thread's own, where the program has no
+/// other thread: that would only be one without our threads, whose later descriptors faults by signal want.
+pub fn with_our_table(flags: c_int, unshares: c_int) -> c_int {
+    if flags & unshares != 0 && has_one_thread() { flags & !unshares } else { flags }
+}
+
+/// Whether it is this one, in which the program has no thread but this one.
+fn has_one_thread() -> bool {
     // First: a child that shares this memory and is killed would leave the route as it is.
     if !is_here() {
         return false;
