@@ -282,7 +282,8 @@ fn zswap_is_on_for_a_run_beside_it_and_as_it_was_whatever_ends_the_bench() {
     for (name, code) in [("-KILL", None), ("-TERM", Some(143))] {
         let directory = directory();
         let bench = bench_beside("zswap", directory.path());
-        assert_eq!(fs::read_to_string(ENABLED).unwrap(), "Y\n");
+        // Its swap file is there before zswap is on, and programs of other tests may swap to it until then.
+        until("zswap is on", || fs::read_to_string(ENABLED).unwrap() == "Y\n");
         let pid = bench.id();
         signal(pid, name);
         assert_eq!(bench.wait_with_output().unwrap().status.code(), code);
