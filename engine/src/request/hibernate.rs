@@ -125,17 +125,23 @@ impl Core {
         true
     }
 
-    /// Counts what is in RAM at this moment.
+    /// Counts what is in RAM at this moment, with what another thread brings in or looks at: a page is mapped, and may have been
+    /// used, before its word says so.
     fn stayed(&self) -> Stayed {
         let mut stayed = Stayed::default();
         for range in self.look_ranges() {
             for page in range.first..range.end() {
                 match self.pages.state(page) {
-                    PageState::Resident { pins: 0, .. } | PageState::Clean { .. } => {
-                        stayed.others += 1;
-                    }
+                    PageState::Resident { pins: 0, .. }
+                    | PageState::Clean { .. }
+                    | PageState::Filling { .. }
+                    | PageState::Leaving { .. } => stayed.others += 1,
                     PageState::Resident { .. } => stayed.pinned += 1,
-                    _ => {}
+                    PageState::Untouched
+                    | PageState::Cached { .. }
+                    | PageState::Writing { .. }
+                    | PageState::Swapped { .. }
+                    | PageState::Lost => {}
                 }
             }
         }

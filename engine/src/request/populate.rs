@@ -37,7 +37,7 @@ impl Core {
         if arena.contains(address) { arena.address() + arena.bytes() - address } else { 0 }
     }
 
-    /// Serves the page as a fault; whether it is there then.
+    /// Serves the page as a fault; whether it is there then, or was: one of zeros that leaves at once is untouched again.
     fn populate_page(&self, page: PageIndex) -> bool {
         loop {
             let since = clock::now_ns();
@@ -46,11 +46,11 @@ impl Core {
                 return false;
             }
             let step = self.serve_here(page, Access::Write, since);
-            if !matches!(step, Step::Busy) {
-                let state = self.pages.state(page);
-                return !matches!(state, PageState::Lost | PageState::Untouched);
+            match step {
+                Step::Foreign => return false,
+                Step::Done | Step::Read(_) => return self.pages.state(page) != PageState::Lost,
+                Step::Busy => drop(inside),
             }
-            drop(inside);
             self.wait_owned_watched(page);
         }
     }

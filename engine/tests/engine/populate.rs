@@ -99,6 +99,29 @@ fn only_what_the_engine_has_is_brought_in() {
 }
 
 #[test]
+fn zeros_that_leave_as_soon_as_they_are_there_count() {
+    let (_directory, engine) = engine_by_signal();
+    let region = engine.map(BYTES).unwrap();
+    let pages = Pages::of(&region);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                region.page_out(0..region.len()).unwrap();
+            }
+        });
+        let missing = (0..rounds(20_000)).find(|round| {
+            let page = pages.at(*round as usize % COUNT).addr();
+            engine.core().populate(page, PAGE) != PAGE
+        });
+        done.store(true, Ordering::Relaxed);
+        assert_eq!(missing, None);
+    });
+    pages.check_all(0);
+    audit(&engine);
+}
+
+#[test]
 fn memory_that_is_given_back_meanwhile_is_neither_filled_nor_found_again() {
     let (_directory, engine) = engine_by_signal();
     let core = engine.core();

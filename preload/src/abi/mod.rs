@@ -12,4 +12,5 @@ pub mod raw_code;
 pub mod symbols;
 pub mod system_call;
 pub mod thread_end;
+pub mod thread_key;
 pub mod thread_locals;

@@ -3,25 +3,20 @@
 //! Rust registers destructors of thread-locals with the C library, which takes memory for each from the
 //! program's malloc. An engine's thread must not wait for an allocator of the program's: what the allocator's
 //! lock holder waits for may be a page that only this thread brings in. Ours are kept here instead.
+use super::thread_key::ThreadKey;
 use libc::{c_int, c_void};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 type Destructor = unsafe extern "C" fn(*mut c_void);
 
 /// What a thread has to end, the last first.
 type Ends = Vec<(Destructor, *mut c_void)>;
 
-/// The key whose value is a thread's `Ends`; among the first, whose values need no memory of their own.
-static KEY: AtomicU32 = AtomicU32::new(u32::MAX);
+/// Its value is a thread's `Ends`; among the first, whose values need no memory of their own.
+static KEY: ThreadKey = ThreadKey::none();
 
 /// Called once, by the constructor.
 pub fn start() {
-    let mut key = 0;
-    // SAFETY: the destructor lives as long as the process.
-    if unsafe { libc::pthread_key_create(&mut key, Some(end)) } == 0 {
-        // Relaxed: there is no second thread yet.
-        KEY.store(key, Ordering::Relaxed);
-    }
+    KEY.make(end);
 }
 
 /// Registers a destructor of a thread-local of ours (build.rs).
@@ -31,21 +26,14 @@ unsafe extern "C" fn __wrap___cxa_thread_atexit_impl(
     object: *mut c_void,
     _: *mut c_void,
 ) -> c_int {
-    let key = KEY.load(Ordering::Relaxed);
-    if key == u32::MAX {
+    if !KEY.is_made() {
         // Without a key, or before the constructor: what the thread leaves stays.
         return 0;
     }
-    // SAFETY: the key exists.
-    let known = unsafe { libc::pthread_getspecific(key) }.cast::<Ends>();
     // SAFETY: null, or a list of this thread's that `end` has not had yet.
-    match unsafe { known.as_mut() } {
+    match unsafe { KEY.get().cast::<Ends>().as_mut() } {
         Some(ends) => ends.push((destructor, object)),
-        None => {
-            let ends = Box::into_raw(Box::new(vec![(destructor, object)]));
-            // SAFETY: the key exists.
-            unsafe { libc::pthread_setspecific(key, ends.cast()) };
-        }
+        None => KEY.set(Box::into_raw(Box::new(vec![(destructor, object)])).cast()),
     }
     0
 }

@@ -2,10 +2,10 @@
 use super::trap;
 use crate::abi::next::next_functions;
 use crate::abi::raw::{self, Span};
+use crate::abi::thread_key::ThreadKey;
 use libc::{c_int, c_void};
 use std::cell::Cell;
 use std::mem::MaybeUninit;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 next_functions! {
     fn sigaltstack(new: *const libc::stack_t, old: *mut libc::stack_t) -> c_int;
@@ -16,19 +16,15 @@ pub const BYTES: usize = 64 << 10;
 /// The same where calls are caught: one of them may start the engine.
 const BYTES_TRAPPING: usize = 512 << 10;
 
-/// The key whose destructor frees a thread's.
-static KEY: AtomicU32 = AtomicU32::new(u32::MAX);
+/// Its destructor frees a thread's.
+static KEY: ThreadKey = ThreadKey::none();
 thread_local! {
     static GIVEN: Cell<Option<Span>> = const { Cell::new(None) };
 }
 
 /// Before any is given, with what is called at the end of a thread that has one.
 pub fn start(at_end: unsafe extern "C" fn(*mut c_void)) {
-    let mut key = 0;
-    // SAFETY: the destructor lives as long as the process.
-    if unsafe { libc::pthread_key_create(&mut key, Some(at_end)) } == 0 {
-        KEY.store(key, Ordering::Relaxed);
-    }
+    KEY.make(at_end);
 }
 
 /// Gives this thread one if it has none, of its own or of ours.
@@ -102,11 +98,8 @@ fn unmap(stack: Span) {
 
 fn note(stack: Span) {
     GIVEN.set(Some(stack));
-    let key = KEY.load(Ordering::Relaxed);
-    if key != u32::MAX {
-        // SAFETY: the key exists; a failure leaves the stack to the end of the process.
-        unsafe { libc::pthread_setspecific(key, stack.address as *const c_void) };
-    }
+    // A failure leaves the stack to the end of the process.
+    KEY.set(stack.address as *const c_void);
 }
 
 fn for_kernel(stack: Span) -> libc::stack_t {

@@ -8,13 +8,14 @@ use super::reading::Reader;
 use super::{arguments, filters, locks};
 use crate::abi::raw::Span;
 use crate::abi::system_call::make;
+use crate::abi::thread_key::ThreadKey;
 use libc::{FUTEX_OWNER_DIED, FUTEX_TID_MASK, FUTEX_WAITERS, c_void};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
 use userswap::internals::signal::Blocked;
 
-/// The key whose value is the round of a thread's destructors that comes next.
-static KEY: AtomicU32 = AtomicU32::new(u32::MAX);
+/// Its value is the round of a thread's destructors that comes next.
+static KEY: ThreadKey = ThreadKey::none();
 /// The last round (PTHREAD_DESTRUCTOR_ITERATIONS): what the program does in its own, it does before. A thread that takes its first
 /// such mutex in one of them leaves it to the kernel.
 const ROUNDS: usize = 4;
@@ -38,12 +39,7 @@ struct Head {
 
 /// Called once, by the constructor.
 pub fn start() {
-    let mut key = 0;
-    // SAFETY: the destructor lives as long as the process.
-    if unsafe { libc::pthread_key_create(&mut key, Some(end)) } == 0 {
-        // Relaxed: there is no second thread yet.
-        KEY.store(key, Ordering::Relaxed);
-    }
+    KEY.make(end);
 }
 
 /// This thread is about to have such a mutex.
@@ -54,11 +50,8 @@ pub fn note() {
 }
 
 fn await_round(round: usize) {
-    let key = KEY.load(Ordering::Relaxed);
-    if key != u32::MAX {
-        // SAFETY: the key exists; a failure leaves the mutexes to the kernel.
-        unsafe { libc::pthread_setspecific(key, round as *const c_void) };
-    }
+    // A failure leaves the mutexes to the kernel.
+    KEY.set(round as *const c_void);
 }
 
 unsafe extern "C" fn end(round: *mut c_void) {
