@@ -17,7 +17,7 @@ class Refusals(TestCase):
             ({"ram": -1}, ValueError, "ram=-1"),
             ({"ram": 0}, ValueError, "ram=0"),
             ({"ram": "much"}, ValueError, "much"),
-            ({"ram": 4096}, ValueError, "4096"),
+            ({"ram": 4096}, ValueError, "budget of 4K is too small"),
             ({"ram": "900T"}, ValueError, "too large"),
             ({"ram": None}, TypeError, "None"),
             ({"ram": True}, TypeError, "True"),
