@@ -303,7 +303,7 @@ impl Costs<'_> {
         }
         // Of pages that leave many have left before: fewer different ones than are counted. Of a loop none have, and none
         // of it is found before all of it is.
-        let counted = holds + holds * holds / (2 * swapped).max(1);
+        let counted = holds + holds.saturating_mul(holds) / (2 * swapped).max(1);
         let counted = counted.min(swapped - swapped / 8).max(holds);
         (counted + self.less(memory)).saturating_sub(self.more(memory))
     }

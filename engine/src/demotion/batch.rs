@@ -8,7 +8,7 @@ use crate::base::counters::count;
 use crate::base::index::{NodeId, PageIndex, PageRange, Slot};
 use crate::device::SlotSpan;
 use crate::device::record::Device;
-use crate::device::retry::Parts;
+use crate::device::retry::{BadSpot, Parts};
 use crate::state::core::Core;
 use crate::state::page::{PageState, Waiters};
 use crate::sys::request::{Direction, Pieces};
@@ -21,8 +21,8 @@ use userswap_policy::slots::SlotRun;
 pub(super) struct Moved {
     /// Pages that are on the other device now.
     pub(super) moved: u32,
-    /// Whether there was room for all of them.
-    pub(super) had_room: bool,
+    /// Whether there was room for all of them, and none had to be waited for.
+    pub(super) goes_on: bool,
 }
 
 impl Core {
@@ -31,7 +31,7 @@ impl Core {
         let near = self.node_here().id;
         let address = mover.buffer.address();
         let packed = device.zram().map_or(0, |zram| self.move_packed(mover, device, &zram));
-        self.read_moving(&mut mover.moving, device, address, near);
+        let has_come = self.read_moving(&mut mover.moving, device, address, near);
         let (mut done, mut moved) = (0, packed);
         while done < mover.moving.len() {
             let want = (mover.moving.len() - done) as u32;
@@ -48,24 +48,49 @@ impl Core {
         count(&self.counters.swap_demoted, moved.into());
         self.settle_stored(self.node_here());
         self.announce_freed();
-        Moved { moved, had_room: done == mover.moving.len() }
+        Moved { moved, goes_on: has_come && done == mover.moving.len() }
     }
 
-    /// Reads the pages to memory that follows `address`; those that do not come as they were written are left out.
-    fn read_moving(&self, moving: &mut Vec<Moving>, device: &Device, address: usize, near: NodeId) {
-        let mut to = address;
+    /// Reads the pages to memory that follows `address`; those that do not come as they were written are left out. A device that
+    /// has trouble is not waited for, as a fork waits for whoever is inside the gate: false then, and what was not read is left
+    /// out.
+    fn read_moving(
+        &self,
+        moving: &mut Vec<Moving>,
+        device: &Device,
+        address: usize,
+        near: NodeId,
+    ) -> bool {
+        let read = |at: usize, one: &Moving, bytes| {
+            let pieces = Pieces::one(at, bytes);
+            let outcome = self.devices.read_without_wait(device.slot(one.number), &pieces, near);
+            count(&self.counters.swap_read_errors, outcome.is_err().into());
+            outcome
+        };
+        let mut count_read = 0;
         for run in moving.chunk_by(|one, next| next.number == one.number + 1) {
-            let bytes = run.len() * PAGE_BYTES;
-            let whole = Pieces::one(to, bytes);
-            if self.devices.read_patiently(device.slot(run[0].number), &whole, near).is_err() {
-                // A bad spot: what can be had comes alone, and the rest is seen by its checksum.
-                for (index, one) in run.iter().enumerate() {
-                    let alone = Pieces::one(to + index * PAGE_BYTES, PAGE_BYTES);
-                    let _ = self.devices.read_patiently(device.slot(one.number), &alone, near);
-                }
+            let to = address + count_read * PAGE_BYTES;
+            let mut outcome = read(to, &run[0], run.len() * PAGE_BYTES);
+            if outcome == Err(BadSpot(true)) {
+                // What can be had comes alone, and the rest is seen by its checksum.
+                let alone = run.iter().enumerate();
+                let mut all =
+                    alone.map(|(index, one)| read(to + index * PAGE_BYTES, one, PAGE_BYTES));
+                outcome = all.find(|one| *one == Err(BadSpot(false))).unwrap_or(Ok(()));
             }
-            to += bytes;
+            if outcome.is_err() {
+                break;
+            }
+            count_read += run.len();
         }
+        let is_whole = count_read == moving.len();
+        moving.truncate(count_read);
+        self.leave_out_changed(moving, device, address);
+        is_whole
+    }
+
+    /// Leaves out pages that are not as they were written; those behind them take their places.
+    fn leave_out_changed(&self, moving: &mut Vec<Moving>, device: &Device, address: usize) {
         let (mut from, mut kept) = (address, address);
         moving.retain_mut(|one| {
             let slot = device.slot(one.number);

@@ -84,7 +84,7 @@ impl Core {
             mover.moving.clear();
             moved += batch.moved;
             let has_enough = extent != Extent::All && self.devices.missing(device) == 0;
-            (batch.had_room && !has_enough && moved < extent.pages()).then_some(next)
+            (batch.goes_on && !has_enough && moved < extent.pages()).then_some(next)
         });
         moved
     }

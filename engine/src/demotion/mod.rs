@@ -93,29 +93,37 @@ impl Core {
         };
         let blocked = Blocked::new();
         ids.into_iter().for_each(|id| _ = self.demote(&mut mover, id, Extent::All));
+        self.drain_slots();
+        drop(blocked);
+    }
+
+    /// Slots that wait in a buffer still take memory.
+    fn drain_slots(&self) {
         self.inside_gate(|| {
-            // Slots that wait in a buffer still take memory.
             self.devices.drain();
             self.settle_stored(self.node_here());
         });
-        drop(blocked);
     }
 
     /// Has pages move on for as long as compressed ones take more than a smaller budget would leave them, and some move.
     pub(crate) fn make_room_beside(&self, leaving: u32) {
         let Some(mut mover) = Mover::new().ok() else { return };
         let blocked = Blocked::new();
-        self.devices.allowance.set_bound(leaving);
-        loop {
-            let before = self.devices.allowance.taken();
+        let allowance = &self.devices.allowance;
+        let mut stuck = Vec::new();
+        allowance.bound_by(leaving);
+        self.drain_slots();
+        while allowance.taken() > leaving {
+            // Another that shrinks at the same time may have taken it off.
+            allowance.bound_by(leaving);
             let short = self.inside_gate(|| {
                 self.settle_stored(self.node_here());
-                self.devices.shortest().map(|(device, missing)| (device.id(), missing))
+                self.devices.shortest(&stuck)
             });
-            let Some((id, missing)) = short.filter(|_| before > leaving) else { break };
+            let Some((id, missing)) = short else { break };
             let moved = self.demote(&mut mover, id, Extent::Missing(missing));
-            if moved == 0 && self.devices.allowance.taken() >= before {
-                break;
+            if moved == 0 {
+                stuck.push(id);
             }
         }
         drop(blocked);
@@ -124,15 +132,24 @@ impl Core {
     /// The thread's work, until the engine stops.
     fn keep_room_ahead(&self) {
         let (mut mover, mut rest_ns) = (None, REST_NS);
-        let mut sizing = None;
+        let (mut sizing, mut stuck) = (None, Vec::new());
+        let mut seen = self.demotion.wishes();
         while !self.is_stopping() {
-            let seen = self.demotion.wishes();
+            // What is wished while devices are looked at is not slept over.
+            if stuck.is_empty() {
+                seen = self.demotion.wishes();
+            }
             let short = self.inside_gate(|| {
                 self.follow(&mut sizing);
-                self.devices.shortest().map(|(device, missing)| (device.id(), missing))
+                self.devices.shortest(&stuck)
             });
             let Some((id, missing)) = short else {
-                // `stop` wakes after it has told.
+                if !stuck.is_empty() {
+                    rest_ns = self.rest_after_nothing(rest_ns);
+                    stuck.clear();
+                }
+                // Looked at again once more is written, or at once if something was wished meanwhile. `stop` wakes after it
+                // has told.
                 if !self.is_stopping() {
                     self.demotion.sleep(seen);
                 }
@@ -144,15 +161,21 @@ impl Core {
             };
             if moved > 0 {
                 rest_ns = REST_NS;
-            } else if !self.is_stopping() {
-                self.demotion.rest(self.demotion.wishes(), rest_ns);
-                rest_ns = (rest_ns * 2).min(REST_NS_MAX);
-                // Looked at again once more is written, or at once if something was wished meanwhile.
-                if !self.is_stopping() {
-                    self.demotion.sleep(seen);
-                }
+                stuck.clear();
+            } else {
+                // Others may be short as well.
+                stuck.push(id);
+                self.drain_slots();
             }
         }
+    }
+
+    /// After a round in which nothing could move; how long the next rest is.
+    fn rest_after_nothing(&self, rest_ns: u64) -> u64 {
+        if !self.is_stopping() {
+            self.demotion.rest(self.demotion.wishes(), rest_ns);
+        }
+        (rest_ns * 2).min(REST_NS_MAX)
     }
 }
 

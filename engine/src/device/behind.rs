@@ -8,7 +8,7 @@ use super::{Devices, SlotSpan};
 use crate::base::error::Error;
 use crate::base::index::{NodeId, Slot};
 use crate::sys::PAGE_BYTES;
-use userswap_policy::devices::{DEVICES_MAX, Search};
+use userswap_policy::devices::{DEVICES_MAX, DeviceId, Search};
 use userswap_policy::tiers::Room;
 
 impl Devices {
@@ -18,14 +18,17 @@ impl Devices {
     }
 
     /// The first device from which pages should move on, and how many, if another behind it has room; of a device on which
-    /// pages are packed too, what takes more of its slots.
-    pub(crate) fn shortest(&self) -> Option<(&Device, u32)> {
+    /// pages are packed too, what takes more of its slots. None of those from which none move.
+    pub(crate) fn shortest(&self, stuck: &[DeviceId]) -> Option<(DeviceId, u32)> {
         let short = |device: &&Device| self.is_short(device) && self.has_room_behind(device);
-        let device = self.list().find(short)?;
         let slots = |pack: &Device| pack.pack().map_or(0, |pack| pack.held());
-        let longest = self.packs_on(device).max_by_key(|pack| slots(pack));
-        let most = longest.filter(|pack| slots(pack) * 2 > device.used()).unwrap_or(device);
-        Some((most, self.missing(most)))
+        let chosen = |device| {
+            let longest = self.packs_on(device).max_by_key(|pack| slots(pack));
+            longest.filter(|pack| slots(pack) * 2 > device.used()).unwrap_or(device)
+        };
+        let mut all = self.list().filter(short).map(chosen);
+        let most = all.find(|device| !stuck.contains(&device.id()))?;
+        Some((most.id(), self.missing(most)))
     }
 
     fn is_short(&self, device: &Device) -> bool {

@@ -77,6 +77,10 @@ impl Parts {
     }
 }
 
+/// Whether a read that has failed has met a bad spot, as far as can be told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BadSpot(pub bool);
+
 impl Devices {
     /// A request has failed: the moment to repeat it, or None when it is to be given up. A write that others have room for is
     /// sooner, and its device not with it.
@@ -141,6 +145,29 @@ impl Devices {
     /// What the device said last.
     pub fn read_patiently(&self, first: Slot, pieces: &Pieces, near: NodeId) -> io::Result<()> {
         self.read_until_it_comes(first, pieces, near, false)
+    }
+
+    /// The same where what does not come may stay where it is: no trouble is waited for.
+    ///
+    /// # Errors
+    /// Whether it may be that of a bad spot, beside which others can be read.
+    pub fn read_without_wait(
+        &self,
+        first: Slot,
+        pieces: &Pieces,
+        near: NodeId,
+    ) -> Result<(), BadSpot> {
+        let mut tries = Tries::default();
+        loop {
+            let request = self.request(Direction::Read, first, pieces.bytes(), near);
+            let outcome = request.transfer(pieces);
+            self.note_end(Direction::Read, first, pieces.bytes(), &outcome);
+            let Err(error) = outcome else { return Ok(()) };
+            let trouble = trouble_of(&error);
+            if tries.again(trouble, clock::now_ns(), 0).is_none() {
+                return Err(BadSpot(trouble == Trouble::Doubtful));
+            }
+        }
     }
 
     /// The same once more, from another copy where there is one: what came was wrong, or nothing.

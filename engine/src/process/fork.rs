@@ -117,6 +117,7 @@ impl Core {
     /// The thread that was adding or removing a device does so in the parent; here the device stays.
     fn forget_changes(&self) {
         self.changing_devices.store(false, Ordering::Release);
+        self.devices.allowance.forget_bound();
         let leaving = |device: &&Device| device.store().lock().state == DeviceState::Leaving;
         self.devices.list().filter(leaving).for_each(|device| self.devices.swapoff_failed(device));
     }

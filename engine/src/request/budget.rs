@@ -119,8 +119,13 @@ impl Core {
             return change();
         }
         self.make_room_beside(leaving);
+        if allowance.taken() > leaving && self.inside_gate(|| self.devices.have_room_behind()) {
+            // What is on its second chance does not move on by itself.
+            self.release_all_cached();
+            self.make_room_beside(leaving);
+        }
         let outcome = change();
-        allowance.set_bound(u32::MAX);
+        allowance.unbind(leaving);
         outcome
     }
 

@@ -85,6 +85,11 @@ impl Core {
             }
             futex::wait_for(&self.shortage.freed, freed, WAIT_NS);
         }
+        self.release_all_cached();
+    }
+
+    /// Frees the cached pages, of which the content is on their slots.
+    pub(crate) fn release_all_cached(&self) {
         for range in self.look_ranges() {
             let _blocked = Blocked::new();
             let _inside = self.gate.enter();
@@ -153,7 +158,7 @@ impl Core {
     /// # Errors
     /// A device is being added or removed.
     pub(crate) fn prefetch_all(&self) -> Result<(), Error> {
-        let _changing = self.change_devices()?;
+        let _changing = self.change_devices_patiently()?;
         self.hibernated.store(false, Ordering::Relaxed);
         for device in self.devices.list_all() {
             if self.inside_gate(|| self.nodes.iter().all(|node| room_in_ram(node) == 0)) {

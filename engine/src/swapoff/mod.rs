@@ -86,7 +86,7 @@ impl Core {
         method: SwapoffMethod,
         watch: &mut dyn FnMut(Progress) -> Proceed,
     ) -> Result<(), Error> {
-        let _changing = self.change_devices()?;
+        let _changing = self.change_devices_patiently()?;
         let device = self.find_device(path)?;
         self.check_room_without(device)?;
         self.inside_gate(|| self.devices.swapoff_begin(device))?;

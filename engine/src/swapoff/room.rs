@@ -68,6 +68,8 @@ impl Core {
 
     /// The pages of all regions that may have content, in ranges of up to [`LOOK_PAGES`].
     pub(crate) fn look_ranges(&self) -> Vec<PageRange> {
+        // A handler of the program's may need the same table.
+        let _blocked = Blocked::new();
         let whole = PageRange { first: 0, count: self.arena.pages() };
         let regions = self.arena.allocated(whole);
         let touched = regions.into_iter().flat_map(|region| self.pages.touched.within(region));

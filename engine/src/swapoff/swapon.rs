@@ -12,7 +12,7 @@ impl Core {
     /// # Errors
     /// The device cannot be used, or the set of devices is being changed; nothing is changed then.
     pub fn swapon(&self, spec: &SwapSpec) -> Result<Option<String>, Error> {
-        let _changing = self.change_devices()?;
+        let _changing = self.change_devices_patiently()?;
         let spec = &self.inside_gate(|| self.in_its_tier(spec))?;
         let budget = u64::from(self.inside_gate(|| self.budget_pages()));
         let bytes = crate::base::limits::default_swap_bytes(budget * PAGE_BYTES as u64);

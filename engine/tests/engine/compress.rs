@@ -147,6 +147,42 @@ fn a_smaller_budget_has_compressed_pages_move_on() {
     }
 }
 
+#[test]
+fn budgets_that_shrink_at_once_are_refused_for_nobody_elses_bound() {
+    limit(60);
+    let engine = build(builder_of(WAYS[0], 48).compress("64M".parse().unwrap()));
+    let region = engine.map(60 * MIB).unwrap();
+    for round in 1..=4 {
+        Pages::of(&region).fill_all(round);
+        region.page_out(0..region.len()).unwrap();
+        std::thread::scope(|scope| {
+            for mib in [20, 24, 28] {
+                let engine = &engine;
+                scope.spawn(move || engine.set_budget(mib << 20).unwrap());
+            }
+        });
+        Pages::of(&region).check_all(round);
+        engine.set_budget(48 << 20).unwrap();
+        let room = engine.core().devices.allowance.room();
+        assert!(room.total > 4000, "no bound is left: {room:?}");
+    }
+    assert_nothing_lost(&engine);
+}
+
+#[test]
+fn a_child_knows_nothing_of_its_parents_shrinking() {
+    alone(60, || {
+        let engine = build(builder_of(WAYS[0], 48).compress("64M".parse().unwrap()));
+        let allowance = &engine.core().devices.allowance;
+        let before = allowance.room().total;
+        allowance.bound_by(100);
+        assert!(allowance.room().total <= 100);
+        join(fork(&engine, || assert_eq!(allowance.room().total, before)));
+        allowance.unbind(100);
+        assert_eq!(allowance.room().total, before);
+    });
+}
+
 fn builder_of(way: Way, mebibytes: u64) -> Builder {
     let (fault, transfer) = way;
     let builder = Builder::new(mebibytes << 20).fault(fault).transfer(transfer);

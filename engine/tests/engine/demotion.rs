@@ -4,6 +4,7 @@ use crate::packs::packed;
 use crate::support::*;
 use crate::zram::{all, check, fill, stored, used};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 use userswap::Engine;
 
 /// More than the budget of 16 MiB leaves to compressed pages, with another device behind it.
@@ -281,6 +282,29 @@ fn requests_of_the_next_device_that_fail_now_and_then_cost_no_page() {
             });
         });
     }
+}
+
+/// A fork waits for whoever moves pages on.
+#[test]
+fn bad_spots_of_a_device_in_front_hold_nobody_up() {
+    limit(60);
+    let front = "faulty:mem:24M,bad=0.02,seed=9,tier=0";
+    let engine = engine_on(WAYS[0], &[front, "mem:128M,tier=1"]);
+    let region = engine.map(40 * MIB).unwrap();
+    let pages = Pages::of(&region);
+    pages.fill_all(1);
+    let mut longest = Duration::ZERO;
+    eventually("pages have moved on", || {
+        region.page_out(0..region.len()).unwrap();
+        // What a fork does first: nobody is inside then.
+        let begun = Instant::now();
+        engine.core().gate.close();
+        engine.core().gate.open();
+        longest = longest.max(begun.elapsed());
+        engine.counters().swap_demoted > 1000
+    });
+    assert!(longest < Duration::from_secs(3), "a fork waits for {longest:?}");
+    assert!(engine.counters().swap_read_errors > 0);
 }
 
 #[test]

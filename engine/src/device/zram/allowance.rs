@@ -70,9 +70,19 @@ impl Allowance {
         self.most.store(pages, Ordering::Relaxed);
     }
 
-    /// As [`Self::set_most`], until [`u32::MAX`] is set.
-    pub fn set_bound(&self, pages: u32) {
-        self.bound.store(pages, Ordering::Relaxed);
+    /// As [`Self::set_most`], in addition, until it is taken off; of several the least.
+    pub fn bound_by(&self, pages: u32) {
+        self.bound.fetch_min(pages, Ordering::Relaxed);
+    }
+
+    /// Takes off the bound that a caller of [`Self::bound_by`] has set, unless another's is in force.
+    pub fn unbind(&self, pages: u32) {
+        let _ = self.bound.compare_exchange(pages, u32::MAX, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// Takes off whatever bound there is: whoever set it is not here.
+    pub fn forget_bound(&self) {
+        self.bound.store(u32::MAX, Ordering::Relaxed);
     }
 
     /// Pages of memory that the cells take which hold a page.
